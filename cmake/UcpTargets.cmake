@@ -1,0 +1,53 @@
+# How every library, program and test of this project is declared: C++20, warnings are errors, includes from the root.
+include_guard()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+if(UCP_SANITIZE)
+  add_compile_options(-fsanitize=${UCP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${UCP_SANITIZE})
+endif()
+
+function(ucp_compile_options target)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow
+                                           -Wnon-virtual-dtor -Woverloaded-virtual -Werror
+                                           # g++ 12 sees overlapping copies in std::string that are not there.
+                                           $<$<CONFIG:Release>:-Wno-restrict>)
+endfunction()
+
+# ucp_library(NAME SOURCES a.cpp … [DEPENDS lib …] [PRIVATE_DEPENDS lib …]): one folder, one library.
+function(ucp_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  ucp_compile_options(${name})
+  target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
+endfunction()
+
+# ucp_program(NAME SOURCES main.cpp … DEPENDS lib …): an installed program.
+function(ucp_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  ucp_compile_options(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS})
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()
+
+# ucp_test(NAME SOURCES a_test.cpp … DEPENDS lib …): a GoogleTest program, each test known to ctest.
+function(ucp_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  ucp_compile_options(${name})
+  target_compile_definitions(${name} PRIVATE UCP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 600)
+endfunction()

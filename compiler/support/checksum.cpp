@@ -1,0 +1,41 @@
+#include "compiler/support/checksum.h"
+
+#include <fmt/format.h>
+#include <libdeflate.h>
+#include <xxhash.h>
+#include <zlib.h>
+
+namespace ucp {
+
+std::uint32_t Crc32(std::span<const std::byte> bytes) { return libdeflate_crc32(0, bytes.data(), bytes.size()); }
+
+std::uint32_t Crc32(std::string_view bytes) { return libdeflate_crc32(0, bytes.data(), bytes.size()); }
+
+std::uint32_t ExtendCrc32(std::uint32_t crc, std::span<const std::byte> bytes) {
+  return libdeflate_crc32(crc, bytes.data(), bytes.size());
+}
+
+std::uint32_t Crc32OfZeros(std::uint64_t bytes) {
+  // From the lengths 1, 2, 4, …: the ranges that `bytes` is the sum of, one behind the other.
+  const std::byte zero{};
+  std::uint32_t result = 0;
+  std::uint32_t power = Crc32(std::span(&zero, 1));
+  for (std::uint64_t length = 1; length != 0 && length <= bytes; length *= 2) {
+    if ((bytes & length) != 0) result = CombineCrc32(result, power, length);
+    power = CombineCrc32(power, power, length);
+  }
+  return result;
+}
+
+std::uint32_t CombineCrc32(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
+  return static_cast<std::uint32_t>(crc32_combine(first, second, static_cast<z_off_t>(second_bytes)));
+}
+
+std::string ContentHash(std::string_view bytes) {
+  XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+std::uint64_t ContentHash64(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+}  // namespace ucp

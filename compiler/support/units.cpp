@@ -1,0 +1,54 @@
+#include "compiler/support/units.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+namespace ucp {
+
+std::string HumanBytes(std::uint64_t bytes) {
+  constexpr std::array<const char*, 7> kUnits = {"B", "KB", "MB", "GB", "TB", "PB", "EB"};
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < kUnits.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  return value < 10 ? fmt::format("{:.2f} {}", value, kUnits[unit]) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string WithThousands(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3;) {
+    at -= 3;
+    digits.insert(at, ",");
+  }
+  return digits;
+}
+
+std::optional<std::uint64_t> ParseByteCount(std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, std::uint64_t>, 10> kUnits = {{{"", 1},
+                                                                                  {"B", 1},
+                                                                                  {"KB", 1000},
+                                                                                  {"MB", 1000'000},
+                                                                                  {"GB", 1000'000'000},
+                                                                                  {"TB", 1000'000'000'000},
+                                                                                  {"KiB", 1ULL << 10},
+                                                                                  {"MiB", 1ULL << 20},
+                                                                                  {"GiB", 1ULL << 30},
+                                                                                  {"TiB", 1ULL << 40}}};
+  std::uint64_t number = 0;
+  auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number == 0) return std::nullopt;
+  std::string_view suffix(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  for (const auto& [name, factor] : kUnits) {
+    std::uint64_t bytes = 0;
+    if (suffix == name && !__builtin_mul_overflow(number, factor, &bytes)) return bytes;
+  }
+  return std::nullopt;
+}
+
+}  // namespace ucp

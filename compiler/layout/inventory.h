@@ -1,0 +1,41 @@
+// What a format found in a checkpoint folder, from headers alone: which local tensors lie where, and the facts that the
+// checkpoint states about itself. Names of tensors are those of the rank's own module.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/layout/mesh.h"
+#include "compiler/layout/storage.h"
+
+namespace ucp {
+
+// A value found under a dotted path of the checkpoint's metadata: "args.num_layers", "info.original_vocab_size".
+struct FactValue {
+  std::variant<bool, std::int64_t, double, std::string, std::vector<FactValue>> value;
+  bool operator==(const FactValue&) const = default;
+};
+
+struct Fact {
+  FactValue value;
+  std::string where;  // The file it was read from.
+};
+
+struct Inventory {
+  std::string format;  // "deepspeed", "universal"
+  std::string root;    // The folder that file paths are relative to.
+  Mesh mesh;           // The degrees of the source.
+  Storage storage;
+  std::map<std::string, Fact> facts;
+  // Tensors whose copy on the first stage alone counts, as the checkpoint's own metadata says (pipeline-replicated).
+  std::vector<std::string> first_stage_counts;
+  // A second name of a tensor (shared parameters), as the checkpoint's own metadata says.
+  std::map<std::string, std::string> aliases;
+  // Sentences for the report: stray files, metadata that was not believed, and why.
+  std::vector<std::string> remarks;
+};
+
+}  // namespace ucp

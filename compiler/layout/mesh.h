@@ -1,0 +1,42 @@
+// A device mesh: named axes with their sizes, and a coordinate on it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ucp {
+
+// The axes that formats know: pp, dp, edp, sp, cp, tp, ep, etp.
+bool IsKnownAxis(std::string_view name);
+std::vector<std::string> KnownAxes();
+
+struct Axis {
+  std::string name;
+  std::int64_t size = 1;
+  bool operator==(const Axis&) const = default;
+};
+
+// The degrees of one strategy, major to minor. An axis that is not listed has size 1.
+struct Mesh {
+  std::vector<Axis> axes;
+
+  std::int64_t Size(std::string_view axis) const;
+  bool operator==(const Mesh&) const = default;
+};
+
+// Where a rank stands on each axis that matters; an axis that is not listed stands at 0.
+struct Coordinate {
+  std::map<std::string, std::int64_t, std::less<>> at;
+
+  std::int64_t At(std::string_view axis) const;
+  auto operator<=>(const Coordinate&) const = default;
+};
+
+// "pp=2 tp=2 dp=4" and "pp=0 tp=1".
+std::string ToString(const Mesh& mesh);
+std::string ToString(const Coordinate& coordinate);
+
+}  // namespace ucp

@@ -1,0 +1,50 @@
+// A product set: what a rank holds of one tensor, as one selection for each dimension. Local tensors are row-major, so
+// the order of their real elements is the order of the logical tensor restricted to the set, and a flat range of a
+// local tensor is the set within one lexicographic interval of logical indices. All geometry of this project rests on
+// that.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/selection.h"
+
+namespace ucp {
+
+using Index = std::vector<std::int64_t>;  // One logical position for each dimension.
+
+// A bound in the lexicographic order of logical indices: before everything, at an index, or behind everything.
+struct LexBound {
+  enum class Place { kIndex, kEnd };
+  Place place = Place::kIndex;
+  Index index;  // kIndex only.
+
+  static LexBound At(Index index) { return {Place::kIndex, std::move(index)}; }
+  static LexBound End() { return {Place::kEnd, {}}; }
+  bool operator==(const LexBound&) const = default;
+};
+std::strong_ordering operator<=>(const LexBound& a, const LexBound& b);
+
+struct ProductSet {
+  std::vector<Selection> dims;  // Empty for a 0-dimensional tensor, which has one element.
+
+  static ProductSet Whole(const std::vector<std::int64_t>& shape);
+
+  std::vector<std::int64_t> LocalShape() const;
+  std::int64_t local_elements() const;  // Padding included.
+  std::int64_t real_elements() const;
+  bool operator==(const ProductSet&) const = default;
+};
+
+// The logical index of the first real element at or behind local place `flat` of the row-major local tensor.
+LexBound LogicalBound(const ProductSet& set, std::int64_t flat);
+
+// The local place of the first element of the set that is at or behind `bound`; local_elements() if there is none.
+std::int64_t LocalPlace(const ProductSet& set, const LexBound& bound);
+
+// "[0..4, 0..16]"
+std::string ToString(const ProductSet& set);
+
+}  // namespace ucp

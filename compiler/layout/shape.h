@@ -1,0 +1,48 @@
+// Shape arithmetic with numbers in it: how one dimension of a tensor is put together and cut (docs/algebra.md).
+//
+//   n          n positions                       a + b      a's positions and then b's
+//   a * b      for each position of a, all of b  pad(a, m)  a, and then padding up to a multiple of m
+//   a @ x      of a's positions, the part of this coordinate of axis x
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/mesh.h"
+#include "compiler/layout/selection.h"
+
+namespace ucp {
+
+struct ShapeExpr {
+  enum class Kind { kLength, kProduct, kSum, kPad, kCut };
+
+  Kind kind = Kind::kLength;
+  std::int64_t number = 0;          // kLength: the length. kPad: the multiple.
+  std::vector<ShapeExpr> operands;  // kProduct, kSum: two or more. kPad, kCut: one.
+  std::vector<std::string> axes;    // kCut: one or more, major to minor.
+
+  static ShapeExpr Length(std::int64_t length);
+  static ShapeExpr Product(std::vector<ShapeExpr> factors);
+  static ShapeExpr Sum(std::vector<ShapeExpr> parts);
+  static ShapeExpr Pad(ShapeExpr inner, std::int64_t multiple);
+  static ShapeExpr Cut(ShapeExpr inner, std::vector<std::string> axes);
+};
+
+// The printed form: "(8@tp) * 3 * 64", "pad(50257, 256)@tp".
+std::string ToString(const ShapeExpr& expr);
+
+// The length of the whole dimension, padding excluded; it does not depend on the mesh. Checked against overflow.
+llvm::Expected<std::int64_t> LogicalLength(const ShapeExpr& expr);
+
+// What the rank at `coordinate` holds. Fails with one sentence if a cut does not divide, a padded expression is cut
+// inside, an axis cuts two nested factors, or the selection would have more than `kMaxRuns` runs.
+constexpr std::int64_t kMaxRuns = 1 << 20;
+llvm::Expected<Selection> Select(const ShapeExpr& expr, const Mesh& mesh, const Coordinate& coordinate);
+
+// The axes that cut this expression, each once, in the order of the mesh's names.
+std::vector<std::string> CuttingAxes(const ShapeExpr& expr);
+
+}  // namespace ucp

@@ -1,0 +1,65 @@
+// What a format will write: files of a known size, their ready-made bytes, and where the elements go. Headers are
+// complete before any data is read; only the CRC-32 of each record is filled in when its data has been written.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/layout/mesh.h"
+#include "compiler/layout/shape.h"
+#include "compiler/layout/storage.h"
+#include "compiler/support/typed_id.h"
+
+namespace ucp {
+
+using BlobId = TypedId<struct BlobTag>;
+
+// Content `blobs[blob]` stands at `offset` of `file`.
+struct BlobPlacement {
+  FileId file;
+  std::uint64_t offset = 0;
+  BlobId blob;
+  bool operator==(const BlobPlacement&) const = default;
+};
+
+// Four bytes at `offset` of `file`, little-endian: the CRC-32 of `record`. They lie inside a blob, which has zeros
+// there.
+struct CrcField {
+  FileId file;
+  std::uint64_t offset = 0;
+  RecordId record;
+  bool operator==(const CrcField&) const = default;
+};
+
+struct TargetFiles {
+  std::string format;
+  Mesh mesh;
+  Storage storage;
+  std::vector<std::string> directories;  // Every folder to make, parents first.
+  std::vector<std::string> blobs;        // Distinct contents.
+  std::vector<BlobPlacement> placements;
+  std::vector<CrcField> crc_fields;
+
+  BlobId AddBlob(std::string content);  // Equal contents are shared.
+
+ private:
+  std::unordered_map<std::string, BlobId> blob_of_content_;
+};
+
+// One tensor of the model, whichever way it is cut: what a format needs to lay out its files.
+struct LogicalTensor {
+  struct State {
+    std::string name;
+    DType dtype = DType::kFloat32;
+    bool operator==(const State&) const = default;
+  };
+  std::string name;
+  TensorKind kind = TensorKind::kParameter;
+  std::vector<std::int64_t> shape;
+  std::vector<State> states;    // Sorted by name. Parameters: the master and the optimizer's; others: "weight".
+  std::vector<ShapeExpr> dims;  // How the layout puts each dimension together and cuts it; empty: it does not say.
+};
+
+}  // namespace ucp

@@ -1,0 +1,189 @@
+// Encoding: every table in its order, so that equal plans have equal bytes. decode.cpp is the way back.
+#include "compiler/plan/codec.h"
+
+#include <plan_generated.h>
+
+#include <cstring>
+
+#include "compiler/plan/envelope.h"
+#include "compiler/support/checksum.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+
+// FlatBuffers ends at 2 GiB and says so only by an assertion that release builds lack.
+constexpr std::size_t kMaxBytes = (std::size_t{1} << 31) - (std::size_t{1} << 20);
+
+template <typename Item, typename Encode>
+auto EncodeAll(FlatBufferBuilder& builder, const std::vector<Item>& items, Encode encode) {
+  std::vector<decltype(encode(items.front()))> offsets;
+  offsets.reserve(items.size());
+  for (const Item& item : items) offsets.push_back(encode(item));
+  return builder.CreateVector(offsets);
+}
+
+template <typename Flat, typename Item, typename Encode>
+auto EncodeStructs(FlatBufferBuilder& builder, const std::vector<Item>& items, Encode encode) {
+  std::vector<Flat> structs;
+  structs.reserve(items.size());
+  for (const Item& item : items) structs.push_back(encode(item));
+  return builder.CreateVectorOfStructs(structs);
+}
+
+class Encoder {
+ public:
+  std::string Encode(const Plan& plan) {
+    b_.Finish(EncodePlan(plan));
+    std::string_view buffer(reinterpret_cast<const char*>(b_.GetBufferPointer()), b_.GetSize());
+    std::string bytes(kPlanMagic);
+    std::uint64_t header[2] = {buffer.size(), ContentHash64(buffer)};
+    bytes.append(reinterpret_cast<const char*>(header), sizeof(header));
+    bytes.append(buffer);
+    return bytes;
+  }
+
+ private:
+  Offset<flat::Plan> EncodePlan(const Plan& plan) {
+    auto tool_version = b_.CreateString(plan.tool_version);
+    auto spec_hash = b_.CreateString(plan.spec_hash);
+    auto source_format = b_.CreateString(plan.source_format);
+    auto target_format = b_.CreateString(plan.target_format);
+    auto source_mesh = EncodeMesh(plan.source_mesh);
+    auto target_mesh = EncodeMesh(plan.target_mesh);
+    auto source = EncodeTables(plan.source);
+    auto target = EncodeTables(plan.target);
+    auto directories = b_.CreateVectorOfStrings(plan.directories);
+    auto blobs = EncodeAll(b_, plan.blobs, [&](const std::string& blob) {
+      return flat::CreateBlob(b_, b_.CreateVector(reinterpret_cast<const std::uint8_t*>(blob.data()), blob.size()));
+    });
+    auto placements = EncodeStructs<flat::BlobPlacement>(b_, plan.placements, [](const BlobPlacement& p) {
+      return flat::BlobPlacement(p.offset, p.file.value(), p.blob.value());
+    });
+    auto crc_fields = EncodeStructs<flat::CrcField>(b_, plan.crc_fields, [](const CrcField& field) {
+      return flat::CrcField(field.offset, field.file.value(), field.record.value());
+    });
+    auto tensors = EncodeAll(b_, plan.tensors, [&](const PlanTensor& tensor) { return EncodeTensor(tensor); });
+    auto sets = EncodeAll(b_, plan.sets, [&](const ProductSet& set) { return EncodeSet(set); });
+    auto geometries = EncodeAll(b_, plan.geometries, [&](const Geometry& g) { return EncodeGeometry(g); });
+    auto reads = EncodeAll(b_, plan.reads, [&](const PlanRead& read) { return EncodeRead(read); });
+    auto writes = EncodeAll(b_, plan.writes, [&](const PlanWrite& write) { return EncodeWrite(write); });
+    auto remarks = b_.CreateVectorOfStrings(plan.remarks);
+    return flat::CreatePlan(b_, tool_version, spec_hash, source_format, target_format, source_mesh, target_mesh, source,
+                            target, directories, blobs, placements, crc_fields, tensors, sets, geometries, reads,
+                            writes, remarks);
+  }
+
+  Offset<flat::Mesh> EncodeMesh(const Mesh& mesh) {
+    return flat::CreateMesh(b_, EncodeAll(b_, mesh.axes, [&](const Axis& axis) {
+                              return flat::CreateAxis(b_, b_.CreateString(axis.name), axis.size);
+                            }));
+  }
+
+  Offset<flat::Tables> EncodeTables(const StorageTables& tables) {
+    auto files = EncodeAll(b_, tables.files, [&](const StoredFile& file) {
+      auto path = b_.CreateString(file.path);
+      return flat::CreateFile(b_, path, file.bytes, b_.CreateString(file.header_hash));
+    });
+    auto records = EncodeStructs<flat::Record>(b_, tables.records, [](const Record& record) {
+      return flat::Record(record.begin, record.bytes, record.file.value(), record.crc32.value_or(0),
+                          record.crc32.has_value());
+    });
+    auto buffers = EncodeAll(b_, tables.buffers, [&](const Buffer& buffer) {
+      auto parts = EncodeStructs<flat::BufferPart>(b_, buffer.parts, [](const BufferPart& part) {
+        return flat::BufferPart(part.first_element, part.elements, part.record.value());
+      });
+      return flat::CreateBuffer(b_, static_cast<std::uint8_t>(buffer.dtype), buffer.part_elements, parts);
+    });
+    auto sets = EncodeAll(b_, tables.buffer_sets, [&](const BufferSet& set) {
+      return flat::CreateBufferSet(b_, EncodeAll(b_, set, [&](const StateBuffer& entry) {
+                                     return flat::CreateStateBuffer(b_, b_.CreateSharedString(entry.state),
+                                                                    entry.buffer.value());
+                                   }));
+    });
+    return flat::CreateTables(b_, files, records, buffers, sets);
+  }
+
+  Offset<flat::Tensor> EncodeTensor(const PlanTensor& tensor) {
+    auto name = b_.CreateString(tensor.logical.name);
+    auto shape = b_.CreateVector(tensor.logical.shape);
+    auto states = EncodeAll(b_, tensor.logical.states, [&](const LogicalTensor::State& state) {
+      return flat::CreateState(b_, b_.CreateSharedString(state.name), static_cast<std::uint8_t>(state.dtype));
+    });
+    return flat::CreateTensor(b_, name, static_cast<std::uint8_t>(tensor.logical.kind), shape, states,
+                              b_.CreateSharedString(tensor.declared_at));
+  }
+
+  Offset<flat::ProductSet> EncodeSet(const ProductSet& set) {
+    return flat::CreateProductSet(b_, EncodeAll(b_, set.dims, [&](const Selection& dim) {
+                                    auto runs = EncodeStructs<flat::Run>(b_, dim.runs(), [](const Run& run) {
+                                      return flat::Run(run.local_begin, run.logical_begin, run.length);
+                                    });
+                                    return flat::CreateSelection(b_, runs, dim.local_length());
+                                  }));
+  }
+
+  Offset<flat::Geometry> EncodeGeometry(const Geometry& geometry) {
+    auto dims = EncodeAll(b_, geometry.dims, [&](const std::vector<Progression>& dim) {
+      return flat::CreateProgressions(b_, EncodeStructs<flat::Progression>(b_, dim, [](const Progression& p) {
+                                        return flat::Progression(p.source_begin, p.target_begin, p.logical_begin,
+                                                                 p.length, p.count, p.source_stride, p.target_stride,
+                                                                 p.logical_stride);
+                                      }));
+    });
+    return flat::CreateGeometry(b_, geometry.source.value(), geometry.target.value(), dims);
+  }
+
+  Offset<flatbuffers::Vector<Offset<flat::Place>>> EncodeCoordinate(const Coordinate& coordinate) {
+    std::vector<Offset<flat::Place>> places;
+    for (const auto& [axis, index] : coordinate.at) {
+      places.push_back(flat::CreatePlace(b_, b_.CreateSharedString(axis), index));
+    }
+    return b_.CreateVector(places);
+  }
+
+  Offset<flat::Read> EncodeRead(const PlanRead& read) {
+    auto coordinate = EncodeCoordinate(read.coordinate);
+    auto strides = b_.CreateVector(read.strides);
+    return flat::CreateRead(b_, read.tensor.value(), static_cast<std::uint8_t>(read.role), read.set.value(), coordinate,
+                            strides, read.base, static_cast<std::uint8_t>(read.spread), read.states.value(),
+                            b_.CreateSharedString(read.reason));
+  }
+
+  Offset<flat::Write> EncodeWrite(const PlanWrite& write) {
+    auto coordinate = EncodeCoordinate(write.coordinate);
+    return flat::CreateWrite(b_, write.tensor.value(), write.set.value(), coordinate, write.base,
+                             static_cast<std::uint8_t>(write.spread), write.states.value());
+  }
+
+  FlatBufferBuilder b_;
+};
+
+// At least this many bytes will be needed; blobs and steps' tables are what can be large.
+std::size_t RoughBytes(const Plan& plan) {
+  std::size_t bytes = 0;
+  for (const std::string& blob : plan.blobs) bytes += blob.size();
+  bytes += plan.reads.size() * 64 + plan.writes.size() * 64 + plan.tensors.size() * 64;
+  for (const StorageTables* tables : {&plan.source, &plan.target}) {
+    bytes += tables->files.size() * 48 + tables->records.size() * sizeof(flat::Record) + tables->buffers.size() * 48;
+  }
+  for (const ProductSet& set : plan.sets) {
+    for (const Selection& dim : set.dims) bytes += dim.runs().size() * sizeof(flat::Run);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+llvm::Expected<std::string> EncodePlan(const Plan& plan) {
+  if (std::size_t bytes = RoughBytes(plan); bytes > kMaxBytes / 2) {
+    return Fail(ErrorCode::kUnsupported, "the plan would need about {} bytes, and a plan file holds at most {}", bytes,
+                kMaxBytes);
+  }
+  return Encoder().Encode(plan);
+}
+
+}  // namespace ucp

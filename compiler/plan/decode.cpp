@@ -1,0 +1,228 @@
+// Decoding an untrusted plan file: the envelope, the FlatBuffer's own verifier, then every enumeration and every table,
+// so that what comes out is a Plan whose ids VerifyPlan() can follow.
+#include <plan_generated.h>
+
+#include <cstring>
+
+#include "compiler/plan/codec.h"
+#include "compiler/plan/envelope.h"
+#include "compiler/support/checksum.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+llvm::Error Corrupt(const std::string& what) {
+  return Fail(ErrorCode::kBadData, "this is not a sound plan file: {}; make it again with `ucpc plan`", what);
+}
+
+llvm::Expected<std::string_view> OpenEnvelope(std::string_view bytes) {
+  if (bytes.size() < kPlanEnvelopeBytes || bytes.substr(0, 7) != kPlanMagic.substr(0, 7)) {
+    return Corrupt("it does not begin with `UCPPLAN`");
+  }
+  if (bytes[7] != kPlanMagic[7]) {
+    return Corrupt(fmt::format("it has version {}, and this program knows version {}", static_cast<int>(bytes[7]),
+                               static_cast<int>(kPlanMagic[7])));
+  }
+  std::uint64_t header[2];
+  std::memcpy(header, bytes.data() + 8, sizeof(header));
+  std::string_view buffer = bytes.substr(kPlanEnvelopeBytes);
+  if (header[0] != buffer.size()) {
+    return Corrupt(fmt::format("it says that {} bytes follow, and {} do", header[0], buffer.size()));
+  }
+  if (header[1] != ContentHash64(buffer)) return Corrupt("its checksum does not match its content");
+  return buffer;
+}
+
+// Collects the first thing that is wrong, so that decoding reads as a list of tables.
+class Decoder {
+ public:
+  Plan Decode(const flat::Plan& f) {
+    Plan plan;
+    plan.tool_version = Text(f.tool_version());
+    plan.spec_hash = Text(f.spec_hash());
+    plan.source_format = Text(f.source_format());
+    plan.target_format = Text(f.target_format());
+    plan.source_mesh = DecodeMesh(f.source_mesh());
+    plan.target_mesh = DecodeMesh(f.target_mesh());
+    plan.source = DecodeTables(f.source());
+    plan.target = DecodeTables(f.target());
+    Each(f.directories(), [&](const flatbuffers::String* name) { plan.directories.push_back(name->str()); });
+    Each(f.blobs(), [&](const flat::Blob* blob) {
+      const auto* bytes = blob->bytes();
+      plan.blobs.emplace_back(
+          bytes == nullptr ? "" : std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size()));
+    });
+    Each(f.placements(), [&](const flat::BlobPlacement* p) {
+      plan.placements.push_back({FileId(p->file()), p->offset(), BlobId(p->blob())});
+    });
+    Each(f.crc_fields(), [&](const flat::CrcField* c) {
+      plan.crc_fields.push_back({FileId(c->file()), c->offset(), RecordId(c->record())});
+    });
+    Each(f.tensors(), [&](const flat::Tensor* tensor) { plan.tensors.push_back(DecodeTensor(*tensor)); });
+    Each(f.sets(), [&](const flat::ProductSet* set) { plan.sets.push_back(DecodeSet(*set)); });
+    Each(f.geometries(), [&](const flat::Geometry* g) { plan.geometries.push_back(DecodeGeometry(*g)); });
+    Each(f.reads(), [&](const flat::Read* read) { plan.reads.push_back(DecodeRead(*read)); });
+    Each(f.writes(), [&](const flat::Write* write) { plan.writes.push_back(DecodeWrite(*write)); });
+    Each(f.remarks(), [&](const flatbuffers::String* remark) { plan.remarks.push_back(remark->str()); });
+    return plan;
+  }
+
+  const std::string& error() const { return error_; }
+
+ private:
+  template <typename Vector, typename Visit>
+  static void Each(const Vector* vector, Visit visit) {
+    if (vector == nullptr) return;
+    for (auto item : *vector) visit(item);
+  }
+
+  static std::string Text(const flatbuffers::String* text) { return text == nullptr ? "" : text->str(); }
+
+  void Wrong(std::string what) {
+    if (error_.empty()) error_ = std::move(what);
+  }
+
+  // The enumerators of `Enum` are 0 to `last`.
+  template <typename Enum>
+  Enum DecodeEnum(std::uint8_t value, Enum last, const char* what) {
+    if (value <= static_cast<std::uint8_t>(last)) return static_cast<Enum>(value);
+    Wrong(fmt::format("{} is not a known {}", value, what));
+    return last;
+  }
+
+  static Mesh DecodeMesh(const flat::Mesh* f) {
+    Mesh mesh;
+    if (f != nullptr) Each(f->axes(), [&](const flat::Axis* a) { mesh.axes.push_back({Text(a->name()), a->size()}); });
+    return mesh;
+  }
+
+  StorageTables DecodeTables(const flat::Tables* f) {
+    StorageTables tables;
+    if (f == nullptr) return tables;
+    Each(f->files(), [&](const flat::File* file) {
+      tables.files.push_back({Text(file->path()), file->bytes(), Text(file->header_hash())});
+    });
+    Each(f->records(), [&](const flat::Record* r) {
+      std::optional<std::uint32_t> crc32;
+      if (r->has_crc32()) crc32 = r->crc32();
+      tables.records.push_back({FileId(r->file()), r->begin(), r->bytes(), crc32});
+    });
+    Each(f->buffers(), [&](const flat::Buffer* b) {
+      Buffer buffer{DecodeEnum(b->dtype(), DType::kFloat8E5M2FNUZ, "dtype"), b->part_elements(), {}};
+      Each(b->parts(), [&](const flat::BufferPart* part) {
+        buffer.parts.push_back({RecordId(part->record()), part->first_element(), part->elements()});
+      });
+      tables.buffers.push_back(std::move(buffer));
+    });
+    Each(f->buffer_sets(), [&](const flat::BufferSet* s) {
+      BufferSet set;
+      Each(s->states(), [&](const flat::StateBuffer* e) { set.push_back({Text(e->state()), BufferId(e->buffer())}); });
+      tables.buffer_sets.push_back(std::move(set));
+    });
+    return tables;
+  }
+
+  PlanTensor DecodeTensor(const flat::Tensor& f) {
+    PlanTensor tensor;
+    tensor.logical.name = Text(f.name());
+    tensor.logical.kind = DecodeEnum(f.kind(), TensorKind::kBuffer, "kind of tensor");
+    Each(f.shape(), [&](std::int64_t length) { tensor.logical.shape.push_back(length); });
+    Each(f.states(), [&](const flat::State* state) {
+      tensor.logical.states.push_back(
+          {Text(state->name()), DecodeEnum(state->dtype(), DType::kFloat8E5M2FNUZ, "dtype")});
+    });
+    tensor.declared_at = Text(f.declared_at());
+    return tensor;
+  }
+
+  // Rebuilds the selection run by run, so that it keeps its own promises whatever the file says.
+  ProductSet DecodeSet(const flat::ProductSet& f) {
+    ProductSet set;
+    Each(f.dims(), [&](const flat::Selection* dim) {
+      Selection selection;
+      constexpr std::int64_t kLimit = std::int64_t{1} << 60;
+      Each(dim->runs(), [&](const flat::Run* run) {
+        bool sound = run->length() > 0 && run->length() < kLimit && run->logical_begin() >= 0 &&
+                     run->logical_begin() < kLimit && run->local_begin() >= selection.local_length() &&
+                     run->local_begin() < kLimit;
+        if (!sound) {
+          Wrong("a product set has runs that are not sorted, or out of range");
+          return;
+        }
+        selection.AppendPadding(run->local_begin() - selection.local_length());
+        selection.Append(run->logical_begin(), run->length());
+      });
+      if (dim->local_length() < selection.local_length() || dim->local_length() >= kLimit) {
+        Wrong("a product set is shorter than its runs");
+      } else {
+        selection.AppendPadding(dim->local_length() - selection.local_length());
+      }
+      set.dims.push_back(std::move(selection));
+    });
+    return set;
+  }
+
+  static Geometry DecodeGeometry(const flat::Geometry& f) {
+    Geometry geometry{SetId(f.source()), SetId(f.target()), {}};
+    Each(f.dims(), [&](const flat::Progressions* dim) {
+      std::vector<Progression> progressions;
+      Each(dim->items(), [&](const flat::Progression* p) {
+        progressions.push_back({p->source_begin(), p->target_begin(), p->logical_begin(), p->length(), p->count(),
+                                p->source_stride(), p->target_stride(), p->logical_stride()});
+      });
+      geometry.dims.push_back(std::move(progressions));
+    });
+    return geometry;
+  }
+
+  template <typename Places>
+  static Coordinate DecodeCoordinate(const Places* places) {
+    Coordinate coordinate;
+    Each(places, [&](const flat::Place* place) { coordinate.at[Text(place->axis())] = place->index(); });
+    return coordinate;
+  }
+
+  PlanRead DecodeRead(const flat::Read& f) {
+    PlanRead read;
+    read.tensor = TensorId(f.tensor());
+    read.role = DecodeEnum(f.role(), ReadRole::kUnused, "use of a source shard");
+    read.set = SetId(f.set());
+    read.coordinate = DecodeCoordinate(f.coordinate());
+    Each(f.strides(), [&](std::int64_t stride) { read.strides.push_back(stride); });
+    read.base = f.base();
+    read.spread = DecodeEnum(f.spread(), Spread::kEachTensor, "spread");
+    read.states = BufferSetId(f.states());
+    read.reason = Text(f.reason());
+    return read;
+  }
+
+  PlanWrite DecodeWrite(const flat::Write& f) {
+    PlanWrite write;
+    write.tensor = TensorId(f.tensor());
+    write.set = SetId(f.set());
+    write.coordinate = DecodeCoordinate(f.coordinate());
+    write.base = f.base();
+    write.spread = DecodeEnum(f.spread(), Spread::kEachTensor, "spread");
+    write.states = BufferSetId(f.states());
+    return write;
+  }
+
+  std::string error_;
+};
+
+}  // namespace
+
+llvm::Expected<Plan> DecodePlan(std::string_view bytes) {
+  UCP_ASSIGN_OR_RETURN(std::string_view buffer, OpenEnvelope(bytes));
+  // A plan may have more tables than FlatBuffers expects by default; each takes at least four bytes.
+  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(buffer.data()), buffer.size(), 64,
+                                 static_cast<flatbuffers::uoffset_t>(buffer.size() / 4 + 1));
+  if (!flat::VerifyPlanBuffer(verifier)) return Corrupt("its tables do not fit together");
+  Decoder decoder;
+  Plan plan = decoder.Decode(*flat::GetPlan(buffer.data()));
+  if (!decoder.error().empty()) return Corrupt(decoder.error());
+  return plan;
+}
+
+}  // namespace ucp

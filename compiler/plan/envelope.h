@@ -1,0 +1,18 @@
+// What stands around the FlatBuffer of a plan file, since a FlatBuffer does not know its own length and has no
+// checksum:
+//
+//   [0, 8)    "UCPPLAN" and the version of the envelope, one byte
+//   [8, 16)   length of the FlatBuffer, u64 little-endian
+//   [16, 24)  XXH3-64 of the FlatBuffer, u64 little-endian
+//   [24, …)   the FlatBuffer; nothing behind it
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace ucp {
+
+inline constexpr std::string_view kPlanMagic("UCPPLAN\1", 8);
+inline constexpr std::size_t kPlanEnvelopeBytes = 24;
+
+}  // namespace ucp

@@ -1,0 +1,107 @@
+// The plan: everything that a conversion will do, as pure data (docs/plan.md). The runtime knows nothing else of the
+// compiler. A plan stores what is shared once; the steps are enumerated from it (steps.h).
+//
+//   source, target   files, records, buffers and their parts, of what is read and of what is written
+//   tensors          the logical tensors, with their states
+//   sets             distinct product sets: what some rank holds of some tensors
+//   geometries       for each pair of a source set and a target set that meet: what they have in common, dimension by
+//                    dimension, before any flat range is cut from it
+//   reads, writes    one for each tensor and coordinate, all states and all data-parallel parts together
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/product_set.h"
+#include "compiler/layout/storage.h"
+#include "compiler/layout/target.h"
+#include "compiler/support/typed_id.h"
+
+namespace ucp {
+
+using TensorId = TypedId<struct TensorTag>;
+using SetId = TypedId<struct SetTag>;
+
+struct PlanTensor {
+  LogicalTensor logical;
+  std::string declared_at;  // The spec line, or what else declared it.
+};
+
+struct Geometry {
+  SetId source;
+  SetId target;
+  std::vector<std::vector<Progression>> dims;  // Every list is sorted and not empty.
+  bool operator==(const Geometry&) const = default;
+};
+
+// What a source shard is for.
+enum class ReadRole {
+  kCopy,           // Its elements are written to the target.
+  kCompare,        // A replica: it must equal what is written, or the conversion fails.
+  kCheckRounding,  // A weight whose master is written: it should be the master's rounding, or the report says so.
+  kUnused,         // Not read; `reason` says why.
+};
+
+struct PlanRead {
+  TensorId tensor;
+  ReadRole role = ReadRole::kCopy;
+  SetId set;  // Positions that this read is not for are padding in it.
+  Coordinate coordinate;
+  std::vector<std::int64_t> strides;  // In elements; empty: row-major.
+  std::int64_t base = 0;
+  Spread spread = Spread::kAcrossBuffer;
+  BufferSetId states;
+  std::string reason;  // kUnused only.
+};
+
+struct PlanWrite {
+  TensorId tensor;
+  SetId set;
+  Coordinate coordinate;
+  std::int64_t base = 0;
+  Spread spread = Spread::kAcrossBuffer;
+  BufferSetId states;
+};
+
+struct Plan {
+  std::string tool_version;
+  std::string spec_hash;  // ContentHash of the spec's text; empty without one.
+  std::string source_format;
+  std::string target_format;
+  Mesh source_mesh;
+  Mesh target_mesh;
+
+  StorageTables source;
+  StorageTables target;
+  std::vector<std::string> directories;  // Of the target, parents first.
+  std::vector<std::string> blobs;
+  std::vector<BlobPlacement> placements;
+  std::vector<CrcField> crc_fields;
+
+  std::vector<PlanTensor> tensors;  // Sorted by name.
+  std::vector<ProductSet> sets;
+  std::vector<Geometry> geometries;  // Sorted by (source, target).
+  std::vector<PlanRead> reads;       // Sorted by (tensor, role); kUnused ones too, so that all is accounted for.
+  std::vector<PlanWrite> writes;     // Sorted by tensor.
+  std::vector<std::string> remarks;  // Sentences for the report.
+
+  const PlanTensor& tensor(TensorId id) const { return tensors[id.index()]; }
+  const ProductSet& set(SetId id) const { return sets[id.index()]; }
+};
+
+std::optional<BufferId> FindState(const BufferSet& set, const std::string& state);
+
+// Bytes, as `ucpc plan` and the reports state them.
+struct PlanTotals {
+  std::uint64_t bytes_to_copy = 0;     // Source bytes that are written to the target.
+  std::uint64_t bytes_to_compare = 0;  // Source bytes that are read only to be compared or checked.
+  std::uint64_t bytes_to_write = 0;    // Sizes of all target files.
+  std::uint64_t source_files = 0;
+  std::uint64_t target_files = 0;
+  std::uint64_t tensors = 0;
+};
+PlanTotals Totals(const Plan& plan);
+
+}  // namespace ucp

@@ -1,0 +1,90 @@
+#include "compiler/plan/print.h"
+
+#include <fmt/format.h>
+
+#include "compiler/plan/steps.h"
+#include "compiler/support/check.h"
+
+namespace ucp {
+namespace {
+
+// "zero/w/fp32.pt+704[0..64]" or, for a strided place, "…[0 + 4 x 32 + 16]": element begin, then count x stride of each
+// loop, then the length of a run.
+std::string PlaceText(const StorageTables& tables, RecordId record, std::int64_t element, const Step& step,
+                      bool is_source) {
+  std::string text = fmt::format("{}+{}[{}", tables.file(record).path, tables.record(record).begin, element);
+  if (step.loops.empty()) return text + fmt::format("..{}]", element + step.run_elements);
+  for (const StepLoop& loop : step.loops) {
+    text += fmt::format(" + {} x {}", loop.count, is_source ? loop.source_stride : loop.target_stride);
+  }
+  return text + fmt::format(" + {}]", step.run_elements);
+}
+
+std::string StateOf(const Plan& plan, const Step& step) {
+  for (const PlanWrite& write : plan.writes) {
+    if (write.tensor != step.tensor) continue;
+    for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
+      for (const BufferPart& part : plan.target.buffer(entry.buffer).parts) {
+        if (part.record == step.target) return entry.state;
+      }
+    }
+  }
+  return "?";
+}
+
+std::string StepLine(const Plan& plan, const Step& step, const std::string& state) {
+  std::string cast = step.source_dtype == step.target_dtype
+                         ? std::string(Name(step.source_dtype))
+                         : fmt::format("{} to {}", Name(step.source_dtype), Name(step.target_dtype));
+  return fmt::format("{} {} {} {}: {} -> {}", Name(step.role), plan.tensor(step.tensor).logical.name, state, cast,
+                     PlaceText(plan.source, step.source, step.source_element, step, true),
+                     PlaceText(plan.target, step.target, step.target_element, step, false));
+}
+
+}  // namespace
+
+std::string_view Name(ReadRole role) {
+  switch (role) {
+    case ReadRole::kCopy:
+      return "copy";
+    case ReadRole::kCompare:
+      return "compare";
+    case ReadRole::kCheckRounding:
+      return "check";
+    case ReadRole::kUnused:
+      return "unused";
+  }
+  UCP_UNREACHABLE();
+}
+
+std::string ToString(const Plan& plan, const Step& step) { return StepLine(plan, step, StateOf(plan, step)); }
+
+void PrintPlan(const Plan& plan, llvm::function_ref<void(const std::string&)> line) {
+  line(fmt::format("plan {} -> {}, by ucp {}", plan.source_format, plan.target_format, plan.tool_version));
+  line(fmt::format("source mesh {}", ToString(plan.source_mesh)));
+  line(fmt::format("target mesh {}", ToString(plan.target_mesh)));
+  line(fmt::format("spec {}", plan.spec_hash.empty() ? "none" : plan.spec_hash));
+  for (const StoredFile& file : plan.source.files) {
+    line(fmt::format("read {} {} bytes, header {}", file.path, file.bytes, file.header_hash));
+  }
+  for (const StoredFile& file : plan.target.files) line(fmt::format("write {} {} bytes", file.path, file.bytes));
+  for (const BlobPlacement& placement : plan.placements) {
+    line(fmt::format("blob {}+{} {} bytes", plan.target.files[placement.file.index()].path, placement.offset,
+                     plan.blobs[placement.blob.index()].size()));
+  }
+  for (const PlanTensor& tensor : plan.tensors) {
+    line(fmt::format("tensor {} [{}] by {}", tensor.logical.name, fmt::join(tensor.logical.shape, ", "),
+                     tensor.declared_at));
+  }
+  for (const PlanRead& read : plan.reads) {
+    if (read.role != ReadRole::kUnused) continue;
+    line(fmt::format("unused {} at {}: {}", plan.tensor(read.tensor).logical.name, ToString(read.coordinate),
+                     read.reason));
+  }
+  StepEnumerator steps(plan);
+  ForEachTargetRange(plan, [&](const TargetRange& range) {
+    steps.ForEachStep(range, [&](const Step& step) { line(StepLine(plan, step, range.state)); });
+  });
+}
+
+}  // namespace ucp

@@ -1,0 +1,86 @@
+// The steps of a plan, enumerated from its tables: strided copies, each from one record of the source into one record
+// of the target. Nothing is stored, so a plan of a hundred million steps is a few megabytes, and any part of a target
+// can be asked for by itself: a chunk of work is a flat range of one written shard, and its steps are those that fill
+// it.
+//
+// The rule behind it: a flat range of a row-major local tensor is the tensor's product set within one lexicographic
+// interval of logical indices. Two shards with flat ranges therefore meet in what their product sets have in common
+// (the geometry), within the later start and the earlier end: at most 2 * rank - 1 boxes.
+#pragma once
+
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/ADT/SmallVector.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+
+namespace ucp {
+
+// One loop of a step: `count` times, with these distances in elements.
+struct StepLoop {
+  std::int64_t count = 0;
+  std::int64_t source_stride = 0;
+  std::int64_t target_stride = 0;
+  bool operator==(const StepLoop&) const = default;
+};
+
+struct Step {
+  ReadRole role = ReadRole::kCopy;
+  TensorId tensor;
+  std::size_t read = 0;  // Which of Plan::reads.
+  RecordId source;
+  std::int64_t source_element = 0;  // Of the record, counted in the source's dtype.
+  RecordId target;
+  std::int64_t target_element = 0;
+  std::int64_t run_elements = 0;         // Innermost: contiguous on both sides.
+  llvm::SmallVector<StepLoop, 4> loops;  // Around it, outermost first. Empty: one run.
+  DType source_dtype = DType::kFloat32;
+  DType target_dtype = DType::kFloat32;
+  // The box in local and logical indices that this step was made from; valid during the visit only.
+  llvm::ArrayRef<const Progression*> box;
+
+  std::int64_t elements() const;
+};
+
+// "copy decoder.weight fp32: r3[128 x 16 every 32] -> r9[0 x 16 every 16]": the printed form, the same everywhere.
+std::string ToString(const Plan& plan, const Step& step);
+
+// A part of what is written: local elements [begin, end) of one written shard in one state, within one target part.
+struct TargetRange {
+  std::size_t write = 0;  // Which of Plan::writes.
+  std::string state;
+  RecordId record;
+  std::int64_t record_element = 0;  // Where in the record local element `begin` lies.
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  DType dtype = DType::kFloat32;
+};
+
+// Everything the plan writes, as one range for each written shard, state and part, in the order of the plan; padding
+// parts that hold no element are left out.
+void ForEachTargetRange(const Plan& plan, llvm::function_ref<void(const TargetRange&)> visit);
+
+// The state of the source that feeds `state` of the target through a read of this role: a weight checks its master.
+std::string SourceState(ReadRole role, const std::string& state);
+
+class StepEnumerator {
+ public:
+  explicit StepEnumerator(const Plan& plan);  // The plan must be verified and outlive this. Linear in its tables.
+
+  // The steps that fill `range` (a range that ForEachTargetRange gave, or a part of one), copies first, and those that
+  // compare with it behind them. Safe to call from several threads.
+  void ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
+
+ private:
+  const Plan& plan_;
+  std::vector<std::pair<std::size_t, std::size_t>> reads_of_tensor_;  // [first, last) of Plan::reads, by tensor.
+  std::map<std::pair<SetId, SetId>, std::size_t> geometry_of_sets_;
+};
+
+}  // namespace ucp

@@ -1,0 +1,23 @@
+// Proves a plan right before anything is read, on box algebra alone. It shares with the planner only the product sets,
+// and repeats none of its reasoning:
+//
+//   V1  tables: every id, path, size and range is sane; no path leaves its folder; no record leaves its file; records
+//       that hold different elements do not overlap
+//   V2  every byte of every target file is written exactly once: by one blob or as one element of one written shard
+//   V3  every geometry holds exactly the positions that its two sets have in common, and pairs equal positions
+//   V4  the kCopy reads of a tensor hold every element of it exactly once, none of it padding
+//   V5  the steps of every target range lie within its flat range and their source's, are disjoint, and are as many
+//       elements as the two have in common; together they fill the range but for padding
+//   V6  every source shard is copied, compared, checked or unused for a stated reason
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include "compiler/plan/plan.h"
+
+namespace ucp {
+
+// The message names the tensor, the file and the element. Time is linear in the enumerated pairs; memory in the tables.
+[[nodiscard]] llvm::Error VerifyPlan(const Plan& plan);
+
+}  // namespace ucp

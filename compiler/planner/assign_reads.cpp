@@ -1,0 +1,201 @@
+// Who gives each element. Shards of one tensor are taken in mesh order. What no earlier shard holds is copied from this
+// one; what an earlier one holds too is a replica, and is compared with what is written. Where only a part is a replica
+// (keys and values that every rank holds beside queries that are cut), the shard is read twice, with disjoint sets:
+//
+//     shard of tp=0   [ q q q | k k v v ]   all of it is copied
+//     shard of tp=1   [ q q q | . . . . ]   copied       '.' is padding in the set: same places, not read
+//                     [ . . . | k k v v ]   compared
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/planner/draft.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+bool IsSubset(const Selection& part, const Selection& whole) {
+  return part.KeepCommon(whole).real_length() == part.real_length();
+}
+
+enum class Overlap { kNone, kAll, kPart };
+
+// How `set` lies within `earlier`; for kPart, `dim` is the one dimension in which it sticks out, or -1 if there are
+// more.
+Overlap OverlapOf(const ProductSet& set, const ProductSet& earlier, int& dim) {
+  int outside = 0;
+  for (std::size_t d = 0; d < set.dims.size(); ++d) {
+    if (set.dims[d].KeepCommon(earlier.dims[d]).real_length() == 0) return Overlap::kNone;
+    if (IsSubset(set.dims[d], earlier.dims[d])) continue;
+    ++outside;
+    dim = static_cast<int>(d);
+  }
+  if (outside > 1) dim = -1;
+  return outside == 0 ? Overlap::kAll : Overlap::kPart;
+}
+
+// A set taken apart into what earlier sets do not hold and what they do.
+struct Parts {
+  std::vector<ProductSet> fresh;
+  std::vector<ProductSet> replicas;
+};
+
+llvm::Error Split(const ProductSet& set, const std::vector<ProductSet>& earlier, const std::string& name,
+                  Parts& parts) {
+  ProductSet rest = set;
+  for (const ProductSet& other : earlier) {
+    int dim = -1;
+    switch (OverlapOf(rest, other, dim)) {
+      case Overlap::kNone:
+        continue;
+      case Overlap::kAll:
+        parts.replicas.push_back(rest);
+        return llvm::Error::success();
+      case Overlap::kPart:
+        break;
+    }
+    if (dim < 0) {
+      return Fail(ErrorCode::kUnsupported,
+                  "tensor `{}` has shards that overlap in part in two dimensions, {} and {}, "
+                  "which this version does not read",
+                  name, ToString(rest), ToString(other));
+    }
+    auto d = static_cast<std::size_t>(dim);
+    ProductSet common = rest;
+    common.dims[d] = rest.dims[d].KeepCommon(other.dims[d]);
+    parts.replicas.push_back(common);
+    rest.dims[d] = rest.dims[d].KeepRest(other.dims[d]);
+  }
+  parts.fresh.push_back(rest);
+  return llvm::Error::success();
+}
+
+class Assigner {
+ public:
+  Assigner(const PlanRequest& request, PlanDraft& draft) : request_(request), draft_(draft) {
+    const Inventory& inventory = request.inventory;
+    first_stage_counts_.insert(inventory.first_stage_counts.begin(), inventory.first_stage_counts.end());
+    for (const Shard& shard : inventory.storage.shards) order_.push_back(&shard);
+    std::stable_sort(order_.begin(), order_.end(),
+                     [](const Shard* a, const Shard* b) { return a->coordinate < b->coordinate; });
+  }
+
+  llvm::Error Run() {
+    for (const Shard* shard : order_) UCP_RETURN_IF_ERROR(Assign(*shard));
+    UCP_RETURN_IF_ERROR(CheckComplete());
+    std::stable_sort(draft_.plan.reads.begin(), draft_.plan.reads.end(), [](const PlanRead& a, const PlanRead& b) {
+      return std::pair(a.tensor, a.role) < std::pair(b.tensor, b.role);
+    });
+    return llvm::Error::success();
+  }
+
+ private:
+  llvm::Error Assign(const Shard& shard) {
+    const TensorLayout* layout = request_.source_layout.Find(shard.tensor);
+    if (layout == nullptr) return AssignDropped(shard);
+    TensorId id = draft_.tensor_of_name.at(layout->name);
+    UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*layout, request_.source_layout.mesh, shard.coordinate));
+    if (set.LocalShape() != shard.shape) {
+      return Fail(ErrorCode::kBadData, "tensor `{}` at {} has the shape [{}] in the checkpoint, and {} makes it [{}]",
+                  shard.tensor, ToString(shard.coordinate), fmt::join(shard.shape, ", "), layout->declared_at,
+                  fmt::join(set.LocalShape(), ", "));
+    }
+    PlanRead read{id,           ReadRole::kCopy, SetId(0), shard.coordinate, shard.strides, shard.base,
+                  shard.spread, shard.states,    ""};
+    read.reason = WhyUnused(shard, *layout);
+    if (!read.reason.empty()) return Add(read, ReadRole::kUnused, set);
+    bool is_weight = draft_.plan.source.buffer_set(shard.states).front().state == kWeightState;
+    bool master_is_there = draft_.plan.tensor(id).logical.states.front().name != kWeightState;
+    if (is_weight && master_is_there) return AssignWeight(read, set);
+    return AssignStates(read, set, layout->name);
+  }
+
+  llvm::Error AssignStates(const PlanRead& read, const ProductSet& set, const std::string& name) {
+    std::vector<ProductSet>& earlier = copied_[read.tensor];
+    Parts parts;
+    UCP_RETURN_IF_ERROR(Split(set, earlier, name, parts));
+    for (const ProductSet& fresh : parts.fresh) {
+      if (fresh.real_elements() == 0 && set.real_elements() != 0) continue;
+      UCP_RETURN_IF_ERROR(Add(read, ReadRole::kCopy, fresh));
+      earlier.push_back(fresh);
+    }
+    for (const ProductSet& replica : parts.replicas) {
+      UCP_RETURN_IF_ERROR(AddIfCompared(read, ReadRole::kCompare, replica, "a replica, and replicas are trusted"));
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error AssignWeight(const PlanRead& read, const ProductSet& set) {
+    return AddIfCompared(read, ReadRole::kCheckRounding, set, "its master is written, and replicas are trusted");
+  }
+
+  llvm::Error AddIfCompared(PlanRead read, ReadRole role, const ProductSet& set, const char* why_not) {
+    if (request_.replicas == ReplicaPolicy::kCompare) return Add(read, role, set);
+    read.reason = why_not;
+    return Add(read, ReadRole::kUnused, set);
+  }
+
+  llvm::Error Add(PlanRead read, ReadRole role, const ProductSet& set) {
+    read.role = role;
+    read.set = draft_.Intern(set);
+    draft_.plan.reads.push_back(std::move(read));
+    return llvm::Error::success();
+  }
+
+  // Empty if the shard is to be used.
+  std::string WhyUnused(const Shard& shard, const TensorLayout& layout) const {
+    std::int64_t stage = shard.coordinate.At("pp");
+    const std::vector<std::int64_t>& unused = layout.unused_stages;
+    if (std::find(unused.begin(), unused.end(), stage) != unused.end()) {
+      return fmt::format("declared unused on stage {} by {}", stage, layout.declared_at);
+    }
+    bool by_metadata = request_.spec_hash.empty() && first_stage_counts_.contains(shard.tensor) && stage > 0;
+    return by_metadata ? "the checkpoint's metadata says that the first stage's copy counts" : "";
+  }
+
+  // A tensor that the spec drops has an entry of its own, without states.
+  llvm::Error AssignDropped(const Shard& shard) {
+    auto [entry, added] = draft_.tensor_of_name.try_emplace(shard.tensor, TensorId(draft_.plan.tensors.size()));
+    if (added) draft_.plan.tensors.push_back({{shard.tensor, shard.kind, shard.shape, {}, {}}, "a `drop` of the spec"});
+    PlanRead read{entry->second, ReadRole::kUnused, SetId(0),     shard.coordinate,     shard.strides,
+                  shard.base,    shard.spread,      shard.states, "dropped by the spec"};
+    ProductSet set = ProductSet::Whole(shard.shape);
+    bool fits = draft_.plan.tensor(entry->second).logical.shape == shard.shape;
+    if (!fits) {  // Another rank's shard has another shape: say only that this one is dropped.
+      draft_.plan.tensors.push_back({{shard.tensor, shard.kind, shard.shape, {}, {}}, "a `drop` of the spec"});
+      read.tensor = TensorId(draft_.plan.tensors.size() - 1);
+    }
+    return Add(read, ReadRole::kUnused, set);
+  }
+
+  llvm::Error CheckComplete() const {
+    for (std::size_t t = 0; t < request_.tensors.size(); ++t) {
+      std::int64_t elements = 1;
+      for (std::int64_t length : request_.tensors[t].shape) elements *= length;
+      std::int64_t held = 0;
+      if (auto sets = copied_.find(TensorId(t)); sets != copied_.end()) {
+        for (const ProductSet& set : sets->second) held += set.real_elements();
+      }
+      if (held == elements) continue;
+      return Fail(ErrorCode::kBadData,
+                  "the shards of tensor `{}` hold {} of its {} elements; are files of some ranks "
+                  "missing, or does {} cut it by an axis that the checkpoint is not cut by?",
+                  request_.tensors[t].name, held, elements, draft_.plan.tensors[t].declared_at);
+    }
+    return llvm::Error::success();
+  }
+
+  const PlanRequest& request_;
+  PlanDraft& draft_;
+  std::vector<const Shard*> order_;  // In mesh order, so that the lowest rank is the first to give an element.
+  std::set<std::string> first_stage_counts_;
+  std::map<TensorId, std::vector<ProductSet>> copied_;
+};
+
+}  // namespace
+
+llvm::Error AssignReads(const PlanRequest& request, PlanDraft& draft) { return Assigner(request, draft).Run(); }
+
+}  // namespace ucp

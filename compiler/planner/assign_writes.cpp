@@ -1,0 +1,28 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/planner/draft.h"
+#include "compiler/support/check.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+
+llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft) {
+  for (const Shard& shard : request.target_files.storage.shards) {
+    const TensorLayout* layout = request.target_layout.Find(shard.tensor);
+    auto id = draft.tensor_of_name.find(shard.tensor);
+    UCP_CHECK(layout != nullptr && id != draft.tensor_of_name.end(), "the target format wants an unknown tensor `{}`",
+              shard.tensor);
+    UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*layout, request.target_files.mesh, shard.coordinate));
+    UCP_CHECK(set.LocalShape() == shard.shape, "the target format gives `{}` the shape [{}], and its layout [{}]",
+              shard.tensor, fmt::join(shard.shape, ", "), fmt::join(set.LocalShape(), ", "));
+    draft.plan.writes.push_back(
+        {id->second, draft.Intern(set), shard.coordinate, shard.base, shard.spread, shard.states});
+  }
+  std::stable_sort(draft.plan.writes.begin(), draft.plan.writes.end(),
+                   [](const PlanWrite& a, const PlanWrite& b) { return a.tensor < b.tensor; });
+  return llvm::Error::success();
+}
+
+}  // namespace ucp

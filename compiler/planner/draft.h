@@ -1,0 +1,36 @@
+// The plan while it is made, and the passes that make it. Private to the planner.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "compiler/plan/plan.h"
+#include "compiler/planner/planner.h"
+
+namespace ucp {
+
+struct PlanDraft {
+  Plan plan;
+  std::map<std::string, TensorId> tensor_of_name;
+
+  // The id of this set in the plan; equal sets share one.
+  SetId Intern(const ProductSet& set);
+
+ private:
+  std::unordered_map<std::string, SetId> set_of_text_;
+};
+
+// Fills Plan::reads: one or more for each source shard, sorted by tensor and role. Relies on the tensors' table.
+// Guarantees that the kCopy reads of every tensor are a partition of it.
+[[nodiscard]] llvm::Error AssignReads(const PlanRequest& request, PlanDraft& draft);
+
+// Fills Plan::writes: one for each shard that the target format laid out.
+[[nodiscard]] llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft);
+
+// Fills Plan::geometries for every read and write of one tensor whose sets have elements in common.
+void MeetSets(PlanDraft& draft);
+
+}  // namespace ucp

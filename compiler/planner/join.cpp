@@ -1,0 +1,95 @@
+#include "compiler/planner/join.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+std::string StatesText(const std::vector<LogicalTensor::State>& states) {
+  std::string text;
+  for (const LogicalTensor::State& state : states) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", state.name, Name(state.dtype));
+  }
+  return text;
+}
+
+// The states of one shard without the weight, or the weight alone.
+std::vector<LogicalTensor::State> StatesOf(const Storage& storage, const Shard& shard, bool weight) {
+  std::vector<LogicalTensor::State> states;
+  for (const StateBuffer& entry : storage.buffer_set(shard.states)) {
+    if ((entry.state == kWeightState) == weight) states.push_back({entry.state, storage.buffer(entry.buffer).dtype});
+  }
+  return states;
+}
+
+std::string FileOf(const Storage& storage, const Shard& shard) {
+  const BufferSet& set = storage.buffer_set(shard.states);
+  return set.empty() ? "" : storage.file(storage.buffer(set.front().buffer).parts.front().record).path;
+}
+
+// What the shards of one tensor say together: the trained states if there are any, and else the weight.
+struct Gathered {
+  TensorKind kind = TensorKind::kParameter;
+  const Shard* trained = nullptr;
+  const Shard* weight = nullptr;
+};
+
+llvm::Error Compare(const Storage& storage, const std::string& name, const Shard& first, const Shard& other,
+                    bool weight) {
+  std::vector<LogicalTensor::State> a = StatesOf(storage, first, weight);
+  std::vector<LogicalTensor::State> b = StatesOf(storage, other, weight);
+  if (a == b) return llvm::Error::success();
+  return Fail(ErrorCode::kBadData, "tensor `{}` has the states {} in `{}` and {} in `{}`", name, StatesText(a),
+              FileOf(storage, first), StatesText(b), FileOf(storage, other));
+}
+
+llvm::Error Gather(const Storage& storage, const Shard& shard, Gathered& gathered, bool is_new) {
+  if (is_new) gathered.kind = shard.kind;
+  if (!is_new && shard.kind == TensorKind::kParameter) gathered.kind = shard.kind;
+  for (bool weight : {false, true}) {
+    if (StatesOf(storage, shard, weight).empty()) continue;
+    const Shard*& first = weight ? gathered.weight : gathered.trained;
+    if (first == nullptr) first = &shard;
+    UCP_RETURN_IF_ERROR(Compare(storage, shard.tensor, *first, shard, weight));
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, const Inventory& inventory) {
+  const Storage& storage = inventory.storage;
+  std::map<const TensorLayout*, Gathered> found;
+  for (const Shard& shard : storage.shards) {
+    if (std::find(layout.dropped.begin(), layout.dropped.end(), shard.tensor) != layout.dropped.end()) continue;
+    const TensorLayout* tensor = layout.Find(shard.tensor);
+    if (tensor == nullptr) {
+      return Fail(ErrorCode::kBadData, "tensor `{}` of `{}` is not in the layout", shard.tensor,
+                  FileOf(storage, shard));
+    }
+    auto [entry, is_new] = found.try_emplace(tensor);
+    UCP_RETURN_IF_ERROR(Gather(storage, shard, entry->second, is_new));
+  }
+  std::vector<LogicalTensor> tensors;
+  for (const auto& [tensor, gathered] : found) {
+    const Shard* shard = gathered.trained != nullptr ? gathered.trained : gathered.weight;
+    if (shard == nullptr) return Fail(ErrorCode::kBadData, "tensor `{}` has no states at all", tensor->name);
+    LogicalTensor logical;
+    logical.name = tensor->name;
+    logical.kind = gathered.kind;
+    UCP_ASSIGN_OR_RETURN(logical.shape, LogicalShape(*tensor));
+    logical.dims = tensor->dims;
+    logical.states = StatesOf(storage, *shard, gathered.trained == nullptr);
+    tensors.push_back(std::move(logical));
+  }
+  std::sort(tensors.begin(), tensors.end(),
+            [](const LogicalTensor& a, const LogicalTensor& b) { return a.name < b.name; });
+  return tensors;
+}
+
+}  // namespace ucp

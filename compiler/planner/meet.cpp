@@ -1,0 +1,39 @@
+#include <algorithm>
+
+#include "compiler/planner/draft.h"
+
+namespace ucp {
+namespace {
+
+// Dimension by dimension; nothing if one dimension has nothing in common.
+std::optional<std::vector<std::vector<Progression>>> Meet(const ProductSet& source, const ProductSet& target) {
+  std::vector<std::vector<Progression>> dims;
+  for (std::size_t d = 0; d < source.dims.size(); ++d) {
+    dims.push_back(Intersect(source.dims[d], target.dims[d]));
+    if (dims.back().empty()) return std::nullopt;
+  }
+  return dims;
+}
+
+}  // namespace
+
+void MeetSets(PlanDraft& draft) {
+  Plan& plan = draft.plan;
+  std::map<std::pair<SetId, SetId>, bool> met;
+  auto write = plan.writes.begin();
+  for (const PlanRead& read : plan.reads) {
+    if (read.role == ReadRole::kUnused) continue;
+    while (write != plan.writes.end() && write->tensor < read.tensor) ++write;
+    for (auto other = write; other != plan.writes.end() && other->tensor == read.tensor; ++other) {
+      if (!met.emplace(std::pair(read.set, other->set), true).second) continue;
+      if (auto dims = Meet(plan.set(read.set), plan.set(other->set))) {
+        plan.geometries.push_back({read.set, other->set, std::move(*dims)});
+      }
+    }
+  }
+  std::sort(plan.geometries.begin(), plan.geometries.end(), [](const Geometry& a, const Geometry& b) {
+    return std::pair(a.source, a.target) < std::pair(b.source, b.target);
+  });
+}
+
+}  // namespace ucp

@@ -1,0 +1,37 @@
+// Diagnostics as people and as programs read them.
+#pragma once
+
+#include <llvm/Support/JSON.h>
+
+#include <cstddef>
+#include <string>
+
+#include "compiler/diagnostics/diagnostics.h"
+#include "compiler/source/source.h"
+
+namespace ucp {
+
+struct TextStyle {
+  bool colours = false;       // Only on a terminal.
+  std::size_t columns = 120;  // Source lines are cut to this, around the piece that is underlined.
+};
+
+// spec.ucp:7:12: error: `ffn` is 16 and does not divide over 3 ranks of `tp` [uneven-cut]
+//   "mlp.weight" [ffn@tp, hidden]
+//                 ~~~^~~
+// spec.ucp:3:5: note: `ffn` was computed here
+// hint: ...
+std::string RenderText(const Source& source, const Diagnostic& diagnostic, const TextStyle& style = {});
+
+// All of them, sorted, and a line about those that were too many to keep. Empty if there are none.
+std::string RenderText(const Source& source, const DiagnosticSink& sink, const TextStyle& style = {});
+
+// {"file": "spec.ucp", "diagnostics": [{
+//    "kind": "uneven-cut", "severity": "error", "message": "...", "place": PLACE,
+//    "notes": [{"message": "...", "place": PLACE}], "hint": "..."}],
+//  "dropped": 0}
+// PLACE is {"begin": BYTE, "end": BYTE, "line": 7, "column": 12, "end_line": 7, "end_column": 18}, half-open, or
+// {"elsewhere": "mp_rank_00_model_states.pt"}. `hint` is absent if there is none.
+llvm::json::Object RenderJson(const Source& source, const DiagnosticSink& sink);
+
+}  // namespace ucp

@@ -1,0 +1,17 @@
+// From the text of a spec to its syntax tree. The grammar is grammar/UcpParser.g4; docs/language.md tells it in prose.
+#pragma once
+
+#include <optional>
+
+#include "compiler/ast/ast.h"
+#include "compiler/diagnostics/diagnostics.h"
+#include "compiler/source/source.h"
+
+namespace ucp {
+
+// The tree of a whole spec, or nothing after reporting at least one error; several mistakes are found in one run. Any
+// text that is a Source is safe to parse: time and memory are linear in it for all practical purposes, and the depth of
+// the tree is bounded. Threads may parse at the same time.
+std::optional<ast::File> ParseSpec(const Source& source, DiagnosticSink& sink);
+
+}  // namespace ucp

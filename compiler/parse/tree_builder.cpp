@@ -1,0 +1,284 @@
+#include "compiler/parse/tree_builder.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "compiler/parse/expression_builder.h"
+#include "compiler/parse/tokens.h"
+#include "compiler/support/check.h"
+#include "compiler/support/spelling.h"
+
+namespace ucp {
+namespace {
+
+constexpr std::int64_t kLanguageVersion = 1;
+
+class TreeBuilder {
+ public:
+  using Parser = ExpressionBuilder::Parser;
+
+  TreeBuilder(const Source& source, DiagnosticSink& sink) : source_(source), sink_(sink), expressions_(source, sink) {}
+
+  ast::File BuildFile(Parser::FileContext& rule);
+
+ private:
+  ast::Declaration BuildDeclaration(Parser::DeclarationContext& rule);
+  template <typename Definition>
+  Definition BuildDefinition(Parser::NameContext& name, Parser::OriginContext& origin);
+  ast::MetadataPath BuildPath(Parser::PathContext& rule);
+  ast::Layout BuildLayout(Parser::LayoutContext& rule);
+  ast::Model BuildModel(Parser::ModelContext& rule);
+  ast::Strategy BuildStrategy(Parser::StrategyContext& rule);
+  ast::Include BuildInclude(Parser::IncludeContext& rule);
+
+  std::vector<ast::Item> BuildBody(Parser::BodyContext& rule);
+  ast::Item BuildItem(Parser::ItemContext& rule);
+  ast::Tensor BuildTensor(Parser::TensorContext& rule);
+  void CheckOptionalIsBefore(Parser::TensorContext& rule);
+  void AddQualifier(ast::Tensor& tensor, Parser::QualifierContext& rule);
+  ast::Shape BuildShape(Parser::ShapeContext& rule);
+  ast::Stages BuildStages(Parser::StagesContext& rule);
+  ast::Stage BuildStage(Parser::StageContext& rule);
+  ast::When BuildWhen(Parser::WhenContext& rule);
+
+  void Report(DiagnosticKind kind, SourceRange range, std::string message, std::string hint = {});
+
+  const Source& source_;
+  DiagnosticSink& sink_;
+  ExpressionBuilder expressions_;
+  std::uint32_t previous_end_ = 0;  // Where the item before the present one ends.
+};
+
+void TreeBuilder::Report(DiagnosticKind kind, SourceRange range, std::string message, std::string hint) {
+  sink_.Report({.kind = kind, .place = range, .message = std::move(message), .hint = std::move(hint)});
+}
+
+ast::File TreeBuilder::BuildFile(Parser::FileContext& rule) {
+  ast::File file;
+  antlr4::Token& number = *rule.version()->NUMBER()->getSymbol();
+  file.version_range = RangeOf(*rule.version());
+  file.version = expressions_.BuildNumber(number);
+  if (file.version != kLanguageVersion) {
+    Report(DiagnosticKind::kUnsupportedVersion, RangeOf(number),
+           fmt::format("the spec is written in version {} of the language, and this compiler reads version {}",
+                       file.version, kLanguageVersion));
+  }
+  for (auto* declaration : rule.declaration()) file.declarations.push_back(BuildDeclaration(*declaration));
+  return file;
+}
+
+ast::Declaration TreeBuilder::BuildDeclaration(Parser::DeclarationContext& rule) {
+  SourceRange range = RangeOf(rule);
+  if (auto* dim = rule.dim()) return {range, BuildDefinition<ast::Dim>(*dim->name(), *dim->origin())};
+  if (auto* fact = rule.fact()) return {range, BuildDefinition<ast::Fact>(*fact->name(), *fact->origin())};
+  if (auto* layout = rule.layout()) return {range, BuildLayout(*layout)};
+  if (auto* model = rule.model()) return {range, BuildModel(*model)};
+  if (auto* strategy = rule.strategy()) return {range, BuildStrategy(*strategy)};
+  if (auto* include = rule.include()) return {range, BuildInclude(*include)};
+  UCP_CHECK(rule.mesh() != nullptr, "an unknown declaration `{}`", source_.TextOf(range));
+  ast::Mesh mesh;
+  for (auto* name : rule.mesh()->name()) mesh.axes.push_back(BuildIdentifier(*name));
+  return {range, std::move(mesh)};
+}
+
+template <typename Definition>
+Definition TreeBuilder::BuildDefinition(Parser::NameContext& name, Parser::OriginContext& origin) {
+  Definition definition;
+  definition.name = BuildIdentifier(name);
+  for (auto* path : origin.path()) definition.from.push_back(BuildPath(*path));
+  if (origin.definition != nullptr) definition.definition = expressions_.Build(*origin.definition);
+  if (origin.condition != nullptr) definition.condition = expressions_.Build(*origin.condition);
+  if (origin.fallback != nullptr) definition.otherwise = expressions_.Build(*origin.fallback);
+  return definition;
+}
+
+ast::MetadataPath TreeBuilder::BuildPath(Parser::PathContext& rule) {
+  ast::MetadataPath path{.range = RangeOf(rule), .segments = {}};
+  for (auto* child : rule.children) {
+    if (auto* word = dynamic_cast<Parser::WordContext*>(child)) path.segments.push_back(BuildIdentifier(*word));
+    auto* terminal = dynamic_cast<antlr4::tree::TerminalNode*>(child);
+    if (terminal != nullptr && terminal->getSymbol()->getType() == Parser::NUMBER) {
+      path.segments.push_back({RangeOf(*terminal->getSymbol()), terminal->getText()});
+    }
+  }
+  return path;
+}
+
+ast::Layout TreeBuilder::BuildLayout(Parser::LayoutContext& rule) {
+  ast::Layout layout;
+  layout.name = BuildIdentifier(*rule.name(0));
+  if (rule.OF() != nullptr) layout.model = BuildIdentifier(*rule.name(1));
+  layout.items = BuildBody(*rule.body());
+  return layout;
+}
+
+ast::Model TreeBuilder::BuildModel(Parser::ModelContext& rule) {
+  ast::Model model;
+  model.name = BuildIdentifier(*rule.name());
+  for (auto* part : rule.part()) model.parts.push_back({BuildIdentifier(*part->name()), BuildShape(*part->shape())});
+  return model;
+}
+
+ast::Strategy TreeBuilder::BuildStrategy(Parser::StrategyContext& rule) {
+  ast::Strategy strategy;
+  strategy.name = BuildIdentifier(*rule.name());
+  for (auto* setting : rule.setting()) {
+    antlr4::Token& key = *setting->getStart();
+    strategy.settings.push_back(
+        {RangeOf(*setting), ast::Identifier{RangeOf(key), key.getText()}, expressions_.Build(*setting->expr())});
+  }
+  return strategy;
+}
+
+ast::Include TreeBuilder::BuildInclude(Parser::IncludeContext& rule) {
+  return {RangeOf(*rule.string()), expressions_.BuildPlainText(*rule.string())};
+}
+
+std::vector<ast::Item> TreeBuilder::BuildBody(Parser::BodyContext& rule) {
+  std::vector<ast::Item> items;
+  previous_end_ = RangeOf(*rule.getStart()).end;
+  for (auto* item : rule.item()) {
+    items.push_back(BuildItem(*item));
+    previous_end_ = items.back().range.end;
+  }
+  return items;
+}
+
+ast::Item TreeBuilder::BuildItem(Parser::ItemContext& rule) {
+  SourceRange range = RangeOf(rule);
+  if (auto* tensor = rule.tensor()) return {range, BuildTensor(*tensor)};
+  if (auto* when = rule.when()) return {range, BuildWhen(*when)};
+  if (auto* include = rule.include()) return {range, BuildInclude(*include)};
+  if (auto* interleave = rule.interleave()) return {range, ast::Interleave{expressions_.Build(*interleave->expr())}};
+  if (auto* drop = rule.drop()) return {range, ast::Drop{expressions_.BuildPattern(*drop->string())}};
+  if (auto* block = rule.block()) {
+    ast::Block node;
+    node.name = expressions_.BuildPattern(*block->string());
+    if (block->stages() != nullptr) node.stages = BuildStages(*block->stages());
+    node.items = BuildBody(*block->body());
+    return {range, std::move(node)};
+  }
+  auto* tie = rule.tie();
+  UCP_CHECK(tie != nullptr, "an unknown item `{}`", source_.TextOf(range));
+  ast::Tie node;
+  node.left = expressions_.BuildPattern(*tie->string(0));
+  node.right = expressions_.BuildPattern(*tie->string(1));
+  if (tie->stages() != nullptr) node.stages = BuildStages(*tie->stages());
+  return {range, std::move(node)};
+}
+
+ast::Tensor TreeBuilder::BuildTensor(Parser::TensorContext& rule) {
+  ast::Tensor tensor;
+  tensor.optional = rule.OPTIONAL() != nullptr;
+  if (tensor.optional) CheckOptionalIsBefore(rule);
+  tensor.name = expressions_.BuildPattern(*rule.string());
+  tensor.assigned = rule.ASSIGN() != nullptr;
+  if (!tensor.assigned) {
+    tensor.shape = BuildShape(*rule.shape());
+  } else {
+    ast::Expr value = expressions_.Build(*rule.expr());
+    auto* list = std::get_if<ast::List>(&value.node);
+    if (list != nullptr && !value.parenthesized) {
+      tensor.shape = {value.range, std::move(list->elements)};
+    } else {
+      tensor.part = std::move(value);
+    }
+  }
+  for (auto* qualifier : rule.qualifier()) AddQualifier(tensor, *qualifier);
+  return tensor;
+}
+
+// Line breaks mean nothing, so in
+//   "a" [hidden] optional
+//   "b" [hidden]
+// the word belongs to b, which is hardly what was meant.
+void TreeBuilder::CheckOptionalIsBefore(Parser::TensorContext& rule) {
+  SourceRange word = RangeOf(*rule.OPTIONAL()->getSymbol());
+  std::uint32_t line = source_.Locate(word.begin).line;
+  bool behind_another = source_.Locate(previous_end_).line == line;
+  bool before_its_own = source_.Locate(RangeOf(*rule.string()).begin).line == line;
+  if (behind_another && !before_its_own) {
+    Report(DiagnosticKind::kMisplacedOptional, word,
+           "`optional` stands at the end of a line, and belongs to the next one",
+           "write it before the name of its tensor, on the same line");
+  }
+}
+
+void TreeBuilder::AddQualifier(ast::Tensor& tensor, Parser::QualifierContext& rule) {
+  SourceRange range = RangeOf(rule);
+  auto report_second = [&](SourceRange first) {
+    sink_.Report({.kind = DiagnosticKind::kDuplicateQualifier,
+                  .place = range,
+                  .message = fmt::format("the tensor has `{}` already", rule.getStart()->getText()),
+                  .notes = {{first, "here"}}});
+  };
+  if (auto* stages = rule.stages()) {
+    if (tensor.stages) return report_second(tensor.stages->range);
+    tensor.stages = BuildStages(*stages);
+  } else if (auto* mean = rule.mean()) {
+    if (tensor.mean) return report_second(tensor.mean->range);
+    tensor.mean = ast::Mean{range, expressions_.BuildAxes(*mean->axes())};
+  } else {
+    if (tensor.scale) return report_second(tensor.scale->range);
+    tensor.scale = ast::Scale{range, expressions_.Build(*rule.scale()->expr())};
+  }
+}
+
+ast::Shape TreeBuilder::BuildShape(Parser::ShapeContext& rule) {
+  return {RangeOf(rule), expressions_.BuildElements(rule.elements())};
+}
+
+ast::Stages TreeBuilder::BuildStages(Parser::StagesContext& rule) {
+  ast::Stages stages{.range = RangeOf(rule), .stages = {}};
+  for (auto* stage : rule.stage()) stages.stages.push_back(BuildStage(*stage));
+  return stages;
+}
+
+ast::Stage TreeBuilder::BuildStage(Parser::StageContext& rule) {
+  ast::Stage stage;
+  stage.range = RangeOf(rule);
+  stage.unused = rule.UNUSED() != nullptr;
+  stage.axis = BuildIdentifier(*rule.name());
+  if (rule.expr() != nullptr) {
+    stage.kind = ast::StageKind::kNumber;
+    stage.number.push_back(expressions_.Build(*rule.expr()));
+    return stage;
+  }
+  std::string which = rule.NAME()->getText();
+  stage.kind = which == "last" ? ast::StageKind::kLast : ast::StageKind::kFirst;
+  if (which != "first" && which != "last") {
+    auto nearest = NearestWord(which, std::vector<std::string>{"first", "last"});
+    Report(DiagnosticKind::kBadStage, RangeOf(*rule.NAME()->getSymbol()), fmt::format("there is no stage `{}`", which),
+           nearest ? fmt::format("did you mean `{}`?", *nearest)
+                   : fmt::format("a stage is `{0}.first`, `{0}.last` or a number, as in `{0}[2]`", stage.axis.text));
+  }
+  return stage;
+}
+
+ast::When TreeBuilder::BuildWhen(Parser::WhenContext& rule) {
+  ast::When when;
+  when.branches.push_back({expressions_.Build(*rule.expr()), BuildBody(*rule.body())});
+  bool has_last = false;
+  for (auto* otherwise : rule.otherwise()) {
+    if (has_last) {
+      Report(DiagnosticKind::kUnexpectedToken, RangeOf(*otherwise->getStart()), "an `else` follows the last `else`");
+    }
+    std::vector<ast::Item> items = BuildBody(*otherwise->body());
+    if (otherwise->expr() != nullptr) {
+      when.branches.push_back({expressions_.Build(*otherwise->expr()), std::move(items)});
+    } else {
+      when.otherwise = std::move(items);
+      has_last = true;
+    }
+  }
+  return when;
+}
+
+}  // namespace
+
+ast::File BuildTree(grammar::UcpParser::FileContext& file, const Source& source, DiagnosticSink& sink) {
+  return TreeBuilder(source, sink).BuildFile(file);
+}
+
+}  // namespace ucp

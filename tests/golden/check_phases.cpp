@@ -1,0 +1,37 @@
+#include "tests/golden/check_phases.h"
+
+#include "compiler/check/bind.h"
+#include "compiler/check/print.h"
+#include "compiler/check/spec.h"
+#include "compiler/parse/parse.h"
+#include "compiler/support/error.h"
+#include "tests/golden/written_inventory.h"
+
+namespace ucp::golden {
+namespace {
+
+std::optional<CheckedSpec> ParseAndCheck(const Source& spec, DiagnosticSink& sink) {
+  auto file = ParseSpec(spec, sink);
+  if (!file) return std::nullopt;
+  return CheckSpec(*file, spec, sink);
+}
+
+}  // namespace
+
+std::string RunCheck(const Source& spec, std::string_view, DiagnosticSink& sink) {
+  ParseAndCheck(spec, sink);
+  return "";
+}
+
+std::string RunBind(const Source& spec, std::string_view, DiagnosticSink& sink) {
+  auto written = ReadWrittenInventory(spec.text());
+  if (!written) return "the written inventory is wrong: " + Describe(written.takeError()).message + "\n";
+  auto checked = ParseAndCheck(spec, sink);
+  if (!checked) return "";
+  auto bound = BindSpec(*checked, written->inventory, written->set, sink);
+  if (!bound) return "";
+  auto layout = LowerToMesh(*bound, written->to.value_or(written->inventory.mesh), sink);
+  return layout ? Print(*bound, *layout) : "";
+}
+
+}  // namespace ucp::golden

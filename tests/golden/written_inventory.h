@@ -1,0 +1,34 @@
+// A checkpoint's inventory, written as comments of a golden file, so that a case needs no files:
+//
+//   // mesh: pp=2 tp=2
+//   // fact: args.num_layers = 2
+//   // tensor: 3.mlp.weight [8, 16] at pp=0 tp=0..1
+//   // alias: lm_head.weight = embed.weight
+//   // set: hidden = 16
+//   // to: tp=4
+//
+// `a..b` stands for every index from a to b. Each coordinate is a file of its own, "pp0_tp1.pt".
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "compiler/layout/inventory.h"
+#include "compiler/layout/mesh.h"
+
+namespace ucp::golden {
+
+struct WrittenInventory {
+  Inventory inventory;
+  std::map<std::string, std::int64_t> set;  // As on the command line.
+  std::optional<Mesh> to;                   // The mesh to lower to; nothing: the source's.
+};
+
+llvm::Expected<WrittenInventory> ReadWrittenInventory(std::string_view spec);
+
+}  // namespace ucp::golden

@@ -1,0 +1,143 @@
+// The stack machine that a pickle is a program for: a stack, marks on it that say where a group of values begins, and a
+// memo of values by number. Each instruction is a function here; the table in pickle_machine.cpp is the allow-list.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/formats/pytorch/pickle_reader.h"
+#include "runtime/formats/pytorch/value.h"
+#include "runtime/formats/pytorch/value_builder.h"
+
+namespace ucp::pytorch {
+
+class PickleMachine {
+ public:
+  PickleMachine(std::string_view bytes, const PickleLimits& limits) : bytes_(bytes), limits_(limits) {}
+
+  // Executes the whole program. Call once.
+  llvm::Expected<Pickle> Run();
+
+ private:
+  using Instruction = llvm::Error (PickleMachine::*)();
+  static Instruction InstructionFor(std::uint8_t code);
+
+  llvm::Error ExecuteAll();
+  llvm::Error CheckSize();
+  // Called before text that the memo may name again and again is copied; all copies together stay below the pickle's
+  // size.
+  llvm::Error CountCopy(std::size_t bytes);
+
+  // Reading the program: the next bytes, which must be there.
+  llvm::Expected<std::string_view> TakeBytes(std::uint64_t count);
+  llvm::Expected<std::string_view> TakeLine();
+  llvm::Expected<std::uint64_t> TakeUnsigned(int width);    // Little-endian, 1 to 8 bytes.
+  llvm::Expected<std::string_view> TakeCounted(int width);  // A count of that width, then as many bytes.
+
+  // The stack. Pop stops at the last mark.
+  llvm::Error Push(ValuePtr value);
+  llvm::Error PushNew(Value::Content content) { return Push(builder_.New(std::move(content))); }
+  llvm::Expected<ValuePtr> Pop();
+  llvm::Expected<ValuePtr> Top();
+  llvm::Expected<std::vector<ValuePtr>> PopToMark();
+  llvm::Expected<std::vector<Entry>> PopEntriesToMark();
+
+  // pickle_machine.cpp: the program itself, the stack, the memo.
+  llvm::Error Protocol();
+  llvm::Error Frame();
+  llvm::Error Mark();
+  llvm::Error Discard();
+  llvm::Error DiscardToMark();
+  llvm::Error Duplicate();
+  llvm::Error Memoize(std::uint64_t number);
+  llvm::Error MemoizeNext();
+  llvm::Error MemoizeAt1();
+  llvm::Error MemoizeAt4();
+  llvm::Error MemoizeAtText();
+  llvm::Error Recall(std::uint64_t number);
+  llvm::Error Recall1();
+  llvm::Error Recall4();
+  llvm::Error RecallText();
+
+  // pickle_scalars.cpp.
+  llvm::Error PushNone();
+  llvm::Error PushTrue();
+  llvm::Error PushFalse();
+  llvm::Error PushInteger(std::int64_t value);
+  llvm::Error PushInteger1();
+  llvm::Error PushInteger2();
+  llvm::Error PushInteger4();
+  llvm::Error PushIntegerText();
+  llvm::Error PushLongText();
+  llvm::Error PushLong(std::string_view twos_complement);
+  llvm::Error PushLong1();
+  llvm::Error PushLong4();
+  llvm::Error PushDouble();
+  llvm::Error PushDoubleText();
+  llvm::Error PushText(std::string_view utf8);
+  llvm::Error PushText1();
+  llvm::Error PushText4();
+  llvm::Error PushText8();
+  llvm::Error PushOldString(std::string_view bytes);
+  llvm::Error PushOldString1();
+  llvm::Error PushOldString4();
+  llvm::Error PushBytes1();
+  llvm::Error PushBytes4();
+  llvm::Error PushBytes8();
+  llvm::Error PushByteArray8();
+
+  // pickle_containers.cpp.
+  llvm::Error PushEmptyList();
+  llvm::Error PushEmptyDict();
+  llvm::Error PushEmptyTuple();
+  llvm::Error PushEmptySet();
+  llvm::Error MakeTupleOf(std::size_t count);
+  llvm::Error MakeTuple1();
+  llvm::Error MakeTuple2();
+  llvm::Error MakeTuple3();
+  llvm::Error MakeTupleToMark();
+  llvm::Error MakeListToMark();
+  llvm::Error MakeDictToMark();
+  llvm::Error MakeFrozenSetToMark();
+  llvm::Error AppendTo(const ValuePtr& target, std::vector<ValuePtr> items);
+  llvm::Error AppendOne();
+  llvm::Error AppendToMark();
+  llvm::Error AddToSet();
+  llvm::Error SetIn(const ValuePtr& target, std::vector<Entry> entries);
+  llvm::Error SetOne();
+  llvm::Error SetToMark();
+
+  // pickle_objects.cpp.
+  llvm::Error PushGlobal();
+  llvm::Error PushStackGlobal();
+  llvm::Error Reduce();
+  llvm::Error NewObject();
+  llvm::Error NewObjectWithKeywords();
+  llvm::Error Build();
+  llvm::Error PersistentId();
+  ValuePtr NewCall(std::string_view module, std::string_view name, std::vector<ValuePtr> arguments);
+
+  std::string_view bytes_;
+  PickleLimits limits_;
+  std::size_t offset_ = 0;
+  std::size_t instruction_offset_ = 0;
+
+  std::size_t copied_bytes_ = 0;
+
+  ValueBuilder builder_;  // Before what refers to its values, so that it is destroyed after them.
+  std::vector<ValuePtr> stack_;
+  std::vector<std::size_t> marks_;  // Sizes of the stack.
+  std::vector<ValuePtr> memo_;      // Null where nothing was put.
+  std::size_t memoized_ = 0;
+  std::map<std::string, std::shared_ptr<const Storage>, std::less<>> storages_by_key_;
+  std::vector<std::shared_ptr<const Storage>> storages_;
+};
+
+}  // namespace ucp::pytorch

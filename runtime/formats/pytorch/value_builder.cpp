@@ -1,0 +1,133 @@
+#include "runtime/formats/pytorch/value_builder.h"
+
+#include <llvm/ADT/DenseMap.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "compiler/support/error.h"
+#include "runtime/formats/pytorch/value_walk.h"
+
+namespace ucp::pytorch {
+namespace {
+
+// Depth-first, with a stack of our own: a value is opened, then its children are visited, then it is closed. A child
+// that is still open contains its parent. The depth of a value is known when it is closed, since its children were
+// closed before; each value is opened once however often it is shared.
+class TreeCheck {
+ public:
+  explicit TreeCheck(int depth_limit) : depth_limit_(depth_limit) {}
+
+  llvm::Error Run(const Value* root);
+  bool reached(const Value* value) const { return depths_.contains(value); }
+
+ private:
+  static constexpr int kOpen = 0;
+
+  llvm::Error Open(const Value* value);
+  llvm::Error Close(const Value* value);
+
+  int depth_limit_;
+  llvm::DenseMap<const Value*, int> depths_;  // kOpen until closed.
+  struct Visit {
+    const Value* value;
+    bool closes;
+  };
+  std::vector<Visit> visits_;
+  std::vector<const Value*> children_;
+};
+
+llvm::Error TreeCheck::Run(const Value* root) {
+  visits_.push_back({root, false});
+  while (!visits_.empty()) {
+    const Visit visit = visits_.back();
+    visits_.pop_back();
+    UCP_RETURN_IF_ERROR(visit.closes ? Close(visit.value) : Open(visit.value));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error TreeCheck::Open(const Value* value) {
+  const auto [place, is_new] = depths_.try_emplace(value, kOpen);
+  if (!is_new) {
+    if (place->second == kOpen) return Fail(ErrorCode::kBadData, "the pickle holds an object that contains itself");
+    return llvm::Error::success();
+  }
+  visits_.push_back({value, true});
+  children_.clear();
+  AppendChildren(*value, children_);
+  for (const Value* child : children_) visits_.push_back({child, false});
+  return llvm::Error::success();
+}
+
+llvm::Error TwiceError(const std::string& key) {
+  return Fail(ErrorCode::kBadData, "the pickle holds a dict that has the key `{:.80}` twice", key);
+}
+
+// The first key that stands twice. Texts are few bytes each and differ in identity, so that comparing them costs no
+// more than reading them did.
+llvm::Error CheckTextsDiffer(std::vector<std::string_view>& texts) {
+  constexpr std::size_t kLongest = 4096;
+  for (const std::string_view text : texts) {
+    if (text.size() > kLongest) return Fail(ErrorCode::kUnsupported, "the pickle holds a key of {} bytes", text.size());
+  }
+  std::ranges::sort(texts, {}, &std::string_view::data);
+  const auto same = std::ranges::adjacent_find(texts, {}, &std::string_view::data);
+  if (same != texts.end()) return TwiceError(std::string(*same));
+  std::ranges::sort(texts);
+  const auto equal = std::ranges::adjacent_find(texts);
+  if (equal != texts.end()) return TwiceError(std::string(*equal));
+  return llvm::Error::success();
+}
+
+llvm::Error CheckKeysDiffer(const std::vector<Entry>& entries) {
+  if (entries.size() < 2) return llvm::Error::success();
+  std::vector<std::string_view> texts;
+  std::vector<std::int64_t> integers;
+  for (const Entry& entry : entries) {
+    if (const auto* text = entry.key->As<Text>()) texts.push_back(text->utf8);
+    if (const auto* integer = entry.key->As<std::int64_t>()) integers.push_back(*integer);
+  }
+  std::ranges::sort(integers);
+  const auto twice = std::ranges::adjacent_find(integers);
+  if (twice != integers.end()) return TwiceError(std::to_string(*twice));
+  return CheckTextsDiffer(texts);
+}
+
+llvm::Error TreeCheck::Close(const Value* value) {
+  children_.clear();
+  AppendChildren(*value, children_);
+  int depth = 1;
+  for (const Value* child : children_) depth = std::max(depth, depths_.lookup(child) + 1);
+  if (depth > depth_limit_) {
+    return Fail(ErrorCode::kBadData, "the pickle nests objects more than {} levels deep", depth_limit_);
+  }
+  depths_[value] = depth;
+  if (const auto* dict = value->As<Dict>()) return CheckKeysDiffer(dict->entries);
+  if (const auto* call = value->As<Call>()) return CheckKeysDiffer(call->entries);
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+ValueBuilder::~ValueBuilder() {
+  // Every value is still owned by `values_` while it is emptied, so emptying one never destroys another.
+  for (const std::shared_ptr<Value>& value : values_) value->content_ = None{};
+}
+
+ValuePtr ValueBuilder::New(Value::Content content) {
+  values_.push_back(std::make_shared<Value>(std::move(content)));
+  return values_.back();
+}
+
+llvm::Error ValueBuilder::Finish(const ValuePtr& root, int depth_limit) {
+  TreeCheck check(depth_limit);
+  UCP_RETURN_IF_ERROR(check.Run(root.get()));
+  const auto unused = std::partition(values_.begin(), values_.end(),
+                                     [&](const std::shared_ptr<Value>& value) { return check.reached(value.get()); });
+  for (auto value = unused; value != values_.end(); ++value) (*value)->content_ = None{};
+  values_.clear();
+  return llvm::Error::success();
+}
+
+}  // namespace ucp::pytorch

@@ -1,0 +1,41 @@
+// Owns the values of a pickle while they are being read: lists, dicts and objects are still filled then, and a hostile
+// pickle makes them contain themselves or nest a million deep. Nothing leaves before it is checked, and what does not
+// leave is taken apart without recursion.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <memory>
+#include <vector>
+
+#include "runtime/formats/pytorch/value.h"
+
+namespace ucp::pytorch {
+
+class ValueBuilder {
+ public:
+  ValueBuilder() = default;
+  ValueBuilder(const ValueBuilder&) = delete;
+  ValueBuilder& operator=(const ValueBuilder&) = delete;
+  // Empties every value that was not given away by Finish().
+  ~ValueBuilder();
+
+  ValuePtr New(Value::Content content);
+  std::size_t count() const { return values_.size(); }
+
+  // The list, dict or call in `value`, to be filled; null if it is of another kind. Call with values from New().
+  template <typename T>
+  static T* Fillable(const ValuePtr& value) {
+    return std::get_if<T>(
+        &const_cast<Value&>(*value).content_);  // New() made it non-const, and nobody else sees it yet.
+  }
+
+  // Checks that no value below `root` contains itself, that they nest at most `depth_limit` deep, and that no mapping
+  // has a text or integer key twice. Then they are final, and all other values are emptied: let go of them before.
+  [[nodiscard]] llvm::Error Finish(const ValuePtr& root, int depth_limit);
+
+ private:
+  std::vector<std::shared_ptr<Value>> values_;
+};
+
+}  // namespace ucp::pytorch

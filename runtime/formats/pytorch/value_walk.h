@@ -1,0 +1,14 @@
+// The children of a value, for the walks over whole trees. A tree may share parts so often that visiting them by path
+// would never end: walk by node.
+#pragma once
+
+#include <vector>
+
+#include "runtime/formats/pytorch/value.h"
+
+namespace ucp::pytorch {
+
+// Appends the values that `value` holds directly, in the order in which a pickle writes them.
+void AppendChildren(const Value& value, std::vector<const Value*>& children);
+
+}  // namespace ucp::pytorch

@@ -1,0 +1,137 @@
+#include "runtime/formats/pytorch/archive_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "compiler/support/checksum.h"
+#include "compiler/support/error.h"
+#include "runtime/formats/pytorch/value_access.h"
+#include "tests/unit/runtime/formats/pytorch/samples.h"
+
+namespace ucp::pytorch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The elements of a tensor of a sample.
+template <typename T>
+std::vector<T> Elements(std::string_view sample, std::string_view name) {
+  const Archive archive = SampleArchive(sample);
+  const MemoryFile file(Sample(sample));
+  auto bytes = ReadSmallTensor(file, archive, *Find(*archive.root(), name)->As<Tensor>());
+  if (!bytes) {
+    ADD_FAILURE() << Describe(bytes.takeError()).message;
+    return {};
+  }
+  std::vector<T> elements(bytes->size() / sizeof(T));
+  if (!bytes->empty()) std::memcpy(elements.data(), bytes->data(), bytes->size());
+  return elements;
+}
+
+TEST(ArchiveReader, FindsTheElementsOfViews) {
+  EXPECT_THAT(Elements<float>("views.pt", "row"), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(Elements<float>("views.pt", "column"), ElementsAre(1, 5, 9));
+  EXPECT_THAT(Elements<float>("views.pt", "transposed"), ElementsAre(0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11));
+  EXPECT_THAT(Elements<float>("views.pt", "expanded"), ElementsAre(3, 3, 3, 3, 3));
+  EXPECT_THAT(Elements<float>("views.pt", "empty"), ElementsAre());
+  EXPECT_THAT(Elements<std::int64_t>("views.pt", "scalar"), ElementsAre(7));
+  EXPECT_THAT(Elements<std::int64_t>("parameters.pt", "parameter"), ElementsAre(3, 4));
+}
+
+TEST(ArchiveReader, PlacesEveryDType) {
+  const Archive archive = SampleArchive("dtypes.pt");
+  const std::string bytes = Sample("dtypes.pt");
+  // [0, 1, 1] in each dtype: the last two elements are equal, and not zero.
+  for (const Entry& entry : *Entries(*archive.root())) {
+    const auto& tensor = *entry.value->As<Tensor>();
+    const auto item = static_cast<std::size_t>(ItemBytes(tensor.dtype));
+    const std::string data = bytes.substr(FileOffset(archive, tensor), 3 * item);
+    EXPECT_EQ(data.substr(0, item), std::string(item, '\0')) << Print(*entry.key);
+    EXPECT_NE(data.substr(item, item), std::string(item, '\0')) << Print(*entry.key);
+    EXPECT_EQ(data.substr(item, item), data.substr(2 * item, item)) << Print(*entry.key);
+    EXPECT_EQ(archive.storages.at(tensor.storage->key).data.bytes, 3 * item);
+  }
+}
+
+TEST(ArchiveReader, ReadsOneNumber) {
+  const Archive archive = SampleArchive("dtypes.pt");
+  const MemoryFile file(Sample("dtypes.pt"));
+  for (const Entry& entry : *Entries(*archive.root())) {
+    Tensor second = *entry.value->As<Tensor>();
+    second.sizes = second.strides = {};
+    second.offset = 1;
+    auto number = ReadScalar(file, archive, second);
+    const std::string name(*AsText(*entry.key));
+    const bool is_served = name.find("complex") == std::string::npos && name.find("float8") == std::string::npos;
+    ASSERT_EQ(static_cast<bool>(number), is_served) << name;
+    if (number) {
+      EXPECT_EQ(*number, 1.0) << name;
+    } else {
+      EXPECT_THAT(Describe(number.takeError()).message, HasSubstr("stands where a number is expected"));
+    }
+  }
+}
+
+TEST(ArchiveReader, RefusesLargeTensorsInHeaders) {
+  const Archive archive = SampleArchive("views.pt");
+  Tensor tensor = *Find(*archive.root(), "expanded")->As<Tensor>();
+  tensor.sizes = {std::int64_t{1} << 40};
+  auto bytes = ReadSmallTensor(MemoryFile(Sample("views.pt")), archive, tensor);
+  ASSERT_FALSE(bytes);
+  EXPECT_THAT(Describe(bytes.takeError()).message, HasSubstr("more than 65536 bytes"));
+}
+
+TEST(ArchiveReader, RefusesOlderForms) {
+  EXPECT_THAT(
+      ArchiveResult(Sample("stream.pt")),
+      HasSubstr("`x.pt`: the file is a stream of pickles, as PyTorch wrote before 1.6; load it with torch.load"));
+  EXPECT_THAT(ArchiveResult(std::string(257, '\0') + "ustar" + std::string(300, '\0')), HasSubstr("a tar archive"));
+  EXPECT_THAT(ArchiveResult("{\"json\": 1}, which is longer than a zip end record"),
+              HasSubstr("does not begin as one that torch.save wrote"));
+  EXPECT_THAT(ArchiveResult(""), HasSubstr("it is empty or cut off"));
+}
+
+TEST(ArchiveReader, ChecksThePicklesChecksum) {
+  std::string bytes = Sample("views.pt");
+  bytes[100] = static_cast<char>(bytes[100] ^ 1);
+  EXPECT_THAT(ArchiveResult(bytes), HasSubstr("`x.pt`: the record `data.pkl` has the checksum"));
+  EXPECT_EQ(ArchiveResult(WithPickleChecksum(Sample("views.pt"))), ArchiveResult(Sample("views.pt")));
+}
+
+TEST(ArchiveReader, RefusesBigEndianFiles) {
+  std::string bytes = Sample("views.pt");
+  bytes.replace(Place(bytes, "little"), 6, "middle");
+  EXPECT_THAT(ArchiveResult(bytes), HasSubstr("the record `byteorder` has the checksum"));
+  PutField(bytes, Place(bytes, "PK\x01\x02", 3) + 16, Crc32("middle"), 4);
+  EXPECT_THAT(ArchiveResult(bytes), HasSubstr("the byte order of the file is `middle`; only little-endian files"));
+}
+
+TEST(ArchiveReader, ChecksTheBytesOfEachStorage) {
+  // The pickle says 12 elements of storage 0 (in the first tensor and in all others).
+  std::string bytes = Sample("views.pt");
+  for (std::size_t at = Place(bytes, "K\x0ctq"); at != std::string::npos; at = bytes.find("K\x0ctq", at))
+    bytes[at + 1] = 13;
+  EXPECT_THAT(ArchiveResult(WithPickleChecksum(bytes)),
+              HasSubstr("the record `data/0` has 48 bytes, and 13 elements of float32 take 52"));
+}
+
+TEST(ArchiveReader, RefusesAMissingStorage) {
+  std::string bytes = Sample("views.pt");
+  for (std::size_t at = bytes.find("views/data/0"); at != std::string::npos; at = bytes.find("views/data/0", at)) {
+    bytes[at + 11] = '9';
+  }
+  EXPECT_THAT(ArchiveResult(bytes), HasSubstr("the storage `0` has no record `data/0`"));
+}
+
+TEST(ArchiveReader, RefusesAnArchiveWithoutAPickle) {
+  std::string bytes = Sample("views.pt");
+  for (std::size_t at = bytes.find("data.pkl"); at != std::string::npos; at = bytes.find("data.pkl", at))
+    bytes[at] = 'e';
+  EXPECT_THAT(ArchiveResult(bytes), HasSubstr("the archive has no record `data.pkl`"));
+}
+
+}  // namespace
+}  // namespace ucp::pytorch

@@ -1,0 +1,82 @@
+"""The binaries, the converted folders and the engine, each made once for all tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+sys.path.insert(0, str(TESTS))
+
+from fixtures.cases import CASES  # noqa: E402
+from fixtures.serve import Conversion, EngineError, Engines  # noqa: E402
+
+FIXTURES = TESTS / "fixtures"
+SPECS = TESTS.parent / "specs"
+SPEC_OF = {"gpt": SPECS / "megatron_deepspeed_gpt.ucp", "llama": SPECS / "megatron_deepspeed_llama.ucp"}
+
+Convert = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def ucprun() -> Path:
+    """The program under test; UCP_BIN names its folder."""
+    folder = os.environ.get("UCP_BIN")
+    if folder is None:
+        pytest.fail("UCP_BIN is not set: the folder with ucpc and ucprun")
+    return Path(folder) / "ucprun"
+
+
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Engines]:
+    """A process with DeepSpeed imported."""
+    engines = Engines()
+    yield engines
+    engines.close()
+
+
+@pytest.fixture(scope="session")
+def convert(ucprun: Path, tmp_path_factory: pytest.TempPathFactory) -> Convert:
+    """Converts a fixture once per strategy and returns the output folder. Only tensor parallelism needs a spec."""
+    done: dict[tuple[str, str], Path] = {}
+
+    def run(name: str, to: str = "universal") -> Path:
+        if (name, to) not in done:
+            output = tmp_path_factory.mktemp("ours") / name
+            command = [str(ucprun), "convert", str(FIXTURES / name / "checkpoint"), str(output), "--to", to]
+            if CASES[name].model in SPEC_OF:
+                command += ["--spec", str(SPEC_OF[CASES[name].model])]
+            result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout}{result.stderr}"
+            done[name, to] = output
+        return done[name, to]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def convert_with_deepspeed(engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path | str]:
+    """DeepSpeed's own conversion of a fixture: the output folder, or the last line of its failure."""
+    done: dict[str, Path | str] = {}
+
+    def run(name: str) -> Path | str:
+        if name not in done:
+            root = tmp_path_factory.mktemp("theirs")
+            checkpoint = FIXTURES / name / "checkpoint"
+            tag = (checkpoint / "latest").read_text()
+            inject = CASES[name].model not in SPEC_OF
+            try:
+                engines.ask(Conversion(checkpoint / tag, root / f"{tag}_universal", inject))
+                done[name] = root
+            except EngineError as failure:
+                done[name] = str(failure).strip().splitlines()[-1]
+                shutil.rmtree(root, ignore_errors=True)
+        return done[name]
+
+    return run

@@ -1,0 +1,52 @@
+"""Reads a universal folder as PyTorch alone sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fixtures.fingerprints import describe
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def truth_of(name: str) -> dict[str, Any]:
+    """What the running engine held."""
+    return json.loads((FIXTURES / name / "truth.json").read_text())
+
+
+def tag_folder(root: Path) -> Path:
+    """The folder that `latest_universal` names."""
+    return root / (root / "latest_universal").read_text()
+
+
+def read_states(folder: Path) -> dict[str, dict[str, Any]]:
+    """For each parameter, its state files as they are, the step included."""
+    return {
+        place.name: {file.stem: torch.load(file, weights_only=True) for file in sorted(place.glob("*.pt"))}
+        for place in sorted((folder / "zero").iterdir())
+        if place.is_dir()
+    }
+
+
+def describe_states(states: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The same as the truth tells it: shapes and fingerprints."""
+    tensors = {}
+    for name, files in states.items():
+        found = {key: value["param"] for key, value in files.items() if key != "step"}
+        shape = list(next(iter(found.values())).shape) if found else None
+        tensors[name] = {"kind": "parameter", "shape": shape, "states": {k: describe(v) for k, v in found.items()}}
+    return {"tensors": tensors}
+
+
+def cutting_rules(states: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """What a loader is told about cutting each tensor, with its defaults filled in."""
+    return {
+        f"{name} {key}": (value.get("cat_dim", 0), value.get("param_n_sub_params", 1), value.get("vocab_tensor", False))
+        for name, files in states.items()
+        for key, value in files.items()
+        if key != "step"
+    }

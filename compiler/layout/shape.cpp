@@ -122,6 +122,7 @@ class Selector {
   // For each position i of `outer` and each j of `inner`: i * inner_length + j.
   static llvm::Expected<Selection> Nest(const Selection& outer, const Selection& inner, std::int64_t inner_length,
                                         const ShapeExpr& expr) {
+    if (!CheckedMultiply(outer.local_length(), inner.local_length())) return TooLong(expr);
     Selection nested;
     if (inner.IsWhole(inner_length)) {  // Whole blocks: a run of outer positions stays one run.
       std::int64_t at = 0;
@@ -155,6 +156,7 @@ class Selector {
     std::int64_t offset = 0;
     for (const ShapeExpr& part : expr.operands) {
       UCP_ASSIGN_OR_RETURN(Selection selection, Select(part));
+      if (!CheckedAdd(sum.local_length(), selection.local_length())) return TooLong(expr);
       AppendShifted(sum, selection, offset);
       UCP_ASSIGN_OR_RETURN(std::int64_t length, LogicalLength(part));
       offset += length;
@@ -168,8 +170,11 @@ class Selector {
       return Fail(ErrorCode::kSpec, "`{}` pads what is cut already; cut the padded whole instead", ToString(expr));
     }
     UCP_ASSIGN_OR_RETURN(Selection selection, Select(inner));
-    std::int64_t padded = CeilDivide(selection.local_length(), expr.number) * expr.number;
-    selection.AppendPadding(padded - selection.local_length());
+    if (expr.number <= 0) return Fail(ErrorCode::kSpec, "`{}` pads to a multiple of {}", ToString(expr), expr.number);
+    std::optional<std::int64_t> padded =
+        CheckedMultiply(CeilDivide(selection.local_length(), expr.number), expr.number);
+    if (!padded) return TooLong(expr);
+    selection.AppendPadding(*padded - selection.local_length());
     return selection;
   }
 
@@ -178,8 +183,16 @@ class Selector {
     std::int64_t degree = 1;
     std::int64_t index = 0;
     for (const std::string& axis : expr.axes) {
-      degree *= mesh_.Size(axis);
-      index = index * mesh_.Size(axis) + coordinate_.At(axis);
+      std::int64_t size = mesh_.Size(axis);
+      std::int64_t at = coordinate_.At(axis);
+      if (at < 0 || at >= size) {
+        return Fail(ErrorCode::kBadData, "`{}` is cut over {} ranks of {}, and there is a rank at {}", ToString(expr),
+                    size, axis, ToString(coordinate_));
+      }
+      std::optional<std::int64_t> product = CheckedMultiply(degree, size);
+      if (!product) return TooLong(expr);
+      degree = *product;
+      index = index * size + at;
     }
     if (inner.local_length() % degree != 0) {
       return Fail(ErrorCode::kSpec, "`{}` cuts {} places over {} ranks, and {} does not divide {}", ToString(expr),
@@ -187,6 +200,10 @@ class Selector {
     }
     std::int64_t width = inner.local_length() / degree;
     return inner.Slice(index * width, (index + 1) * width);
+  }
+
+  static llvm::Error TooLong(const ShapeExpr& expr) {
+    return Fail(ErrorCode::kUnsupported, "the places of `{}`, padding included, do not fit in 63 bits", ToString(expr));
   }
 
   static void AppendShifted(Selection& all, const Selection& part, std::int64_t offset) {

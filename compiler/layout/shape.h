@@ -38,7 +38,8 @@ std::string ToString(const ShapeExpr& expr);
 llvm::Expected<std::int64_t> LogicalLength(const ShapeExpr& expr);
 
 // What the rank at `coordinate` holds. Fails with one sentence if a cut does not divide, a padded expression is cut
-// inside, an axis cuts two nested factors, or the selection would have more than `kMaxRuns` runs.
+// inside, the coordinate is outside of the mesh, or the selection would have more than `kMaxRuns` runs. That no axis
+// cuts two nested factors is for the spec's checker to say (check/check_shape.cpp).
 constexpr std::int64_t kMaxRuns = 1 << 20;
 llvm::Expected<Selection> Select(const ShapeExpr& expr, const Mesh& mesh, const Coordinate& coordinate);
 

@@ -171,8 +171,13 @@ llvm::Error VerifyRead(const Plan& plan, const PlanRead& read) {
   return llvm::Error::success();
 }
 
+constexpr std::size_t kMaxRank = 64;  // PyTorch's own limit. The walk over the steps recurses once for each dimension.
+
 llvm::Error VerifyShards(const Plan& plan) {
   for (const PlanTensor& tensor : plan.tensors) {
+    if (tensor.logical.shape.size() > kMaxRank) {
+      return Unsound("tensor `{}` has {} dimensions", tensor.logical.name, tensor.logical.shape.size());
+    }
     for (std::int64_t length : tensor.logical.shape) {
       if (length < 0) return Unsound("tensor `{}` has a dimension of {}", tensor.logical.name, length);
     }
@@ -213,6 +218,7 @@ llvm::Error VerifyPlan(const Plan& plan) {
   UCP_RETURN_IF_ERROR(VerifySets(plan));
   UCP_RETURN_IF_ERROR(VerifyShards(plan));
   UCP_RETURN_IF_ERROR(VerifyPlacements(plan));
+  UCP_RETURN_IF_ERROR(VerifySourceExtents(plan));
   UCP_RETURN_IF_ERROR(VerifyGeometries(plan));
   UCP_RETURN_IF_ERROR(VerifyElements(plan));
   UCP_RETURN_IF_ERROR(VerifySteps(plan));

@@ -69,7 +69,7 @@ llvm::Error CheckCrcFields(const Plan& plan, const std::vector<WrittenBytes>& wr
       return std::tie(f.file, f.offset) < std::tie(w.file, w.begin);
     });
     bool in_blob = behind != written.begin() && std::prev(behind)->is_blob && std::prev(behind)->file == field.file &&
-                   field.offset + 4 <= std::prev(behind)->end;
+                   field.offset < std::prev(behind)->end && std::prev(behind)->end - field.offset >= 4;
     if (!in_blob || plan.target.record(field.record).file != field.file) {
       return Fail(ErrorCode::kBadData, "the plan is not sound: the checksum at byte {} of `{}` is not in a header",
                   field.offset, path);
@@ -146,12 +146,99 @@ class PartitionChecker {
   std::map<std::pair<std::vector<SetId>, std::vector<std::int64_t>>, Flaw> known_;
 };
 
+// What one copy takes of one space: the bytes of a file, or the elements of a buffer with several parts.
+struct ReadExtent {
+  std::size_t space = 0;  // A file; behind all files, a buffer.
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::size_t read = 0;
+  std::string_view state;
+
+  bool operator<(const ReadExtent& other) const {
+    return std::tie(space, begin, end, read) < std::tie(other.space, other.begin, other.end, other.read);
+  }
+};
+
+class SourceExtents {
+ public:
+  explicit SourceExtents(const Plan& plan) : plan_(plan) {}
+
+  void Add(std::size_t r) {
+    const PlanRead& read = plan_.reads[r];
+    std::int64_t elements = plan_.set(read.set).local_elements();
+    if (read.role != ReadRole::kCopy || !read.strides.empty() || elements == 0) return;
+    for (const StateBuffer& entry : plan_.source.buffer_set(read.states)) {
+      if (entry.state != kWeightState) AddState(r, entry, elements);
+    }
+  }
+
+  // The first two that overlap, other than reads of one shard in one state.
+  llvm::Error Check() {
+    std::sort(extents_.begin(), extents_.end());
+    for (std::size_t i = 1; i < extents_.size(); ++i) {
+      const ReadExtent& a = extents_[i - 1];
+      const ReadExtent& b = extents_[i];
+      if (a.space != b.space || a.end <= b.begin || IsSame(a, b)) continue;
+      return Fail(ErrorCode::kBadData,
+                  "the plan is not sound: `{}` of tensor `{}` and `{}` of `{}` would be read from "
+                  "one place of the source",
+                  a.state, Tensor(a), b.state, Tensor(b));
+    }
+    return llvm::Error::success();
+  }
+
+ private:
+  void AddState(std::size_t r, const StateBuffer& entry, std::int64_t elements) {
+    const PlanRead& read = plan_.reads[r];
+    const Buffer& buffer = plan_.source.buffer(entry.buffer);
+    auto parts = static_cast<std::int64_t>(buffer.parts.size());
+    if (parts == 1) return AddBytes(buffer, buffer.parts[0], read.base, elements, r, entry.state);
+    bool each = read.spread == Spread::kEachTensor;
+    auto begin = static_cast<std::uint64_t>(read.base);
+    auto length = static_cast<std::uint64_t>(each ? CeilDivide(elements, parts) : elements);
+    extents_.push_back({plan_.source.files.size() + entry.buffer.index(), begin, begin + length, r, entry.state});
+    if (!known_buffers_.insert(entry.buffer).second) return;
+    for (const BufferPart& part : buffer.parts) AddBytes(buffer, part, 0, part.elements, r, entry.state);
+  }
+
+  void AddBytes(const Buffer& buffer, const BufferPart& part, std::int64_t base, std::int64_t elements, std::size_t r,
+                std::string_view state) {
+    std::int64_t room = part.elements - base;  // More than this is not there: the steps are checked for that.
+    if (room <= 0 || elements == 0) return;
+    const Record& record = plan_.source.record(part.record);
+    auto item = static_cast<std::uint64_t>(ItemBytes(buffer.dtype));
+    std::uint64_t begin = record.begin + static_cast<std::uint64_t>(part.first_element + base) * item;
+    extents_.push_back(
+        {record.file.index(), begin, begin + static_cast<std::uint64_t>(std::min(room, elements)) * item, r, state});
+  }
+
+  bool IsSame(const ReadExtent& a, const ReadExtent& b) const {
+    const PlanRead& x = plan_.reads[a.read];
+    const PlanRead& y = plan_.reads[b.read];
+    return a.begin == b.begin && a.state == b.state && x.tensor == y.tensor && x.coordinate == y.coordinate;
+  }
+
+  const std::string& Tensor(const ReadExtent& extent) const {
+    return plan_.tensor(plan_.reads[extent.read].tensor).logical.name;
+  }
+
+  const Plan& plan_;
+  std::vector<ReadExtent> extents_;
+  std::set<BufferId> known_buffers_;
+};
+
 }  // namespace
 
 llvm::Error VerifyTargetBytes(const Plan& plan) {
   std::vector<WrittenBytes> written = AllWrittenBytes(plan);
   UCP_RETURN_IF_ERROR(CheckTiling(plan, written));
   return CheckCrcFields(plan, written);
+}
+
+llvm::Error VerifySourceExtents(const Plan& plan) {
+  SourceExtents extents(plan);
+  for (std::size_t r = 0; r < plan.reads.size(); ++r) extents.Add(r);
+  return extents.Check();
 }
 
 llvm::Error VerifyElements(const Plan& plan) {
@@ -166,6 +253,15 @@ llvm::Error VerifyElements(const Plan& plan) {
   for (const PlanWrite& write : plan.writes) {
     for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
       written[{write.tensor, entry.state}].insert(write.set);
+    }
+  }
+  for (const auto& [key, sets] : written) {
+    const LogicalTensor& tensor = plan.tensor(key.first).logical;
+    bool known = std::any_of(tensor.states.begin(), tensor.states.end(),
+                             [&](const LogicalTensor::State& state) { return state.name == key.second; });
+    if (!known) {
+      return Fail(ErrorCode::kBadData, "the plan is not sound: tensor `{}` is written in state {}, which it lacks",
+                  tensor.name, key.second);
     }
   }
   PartitionChecker checker(plan);

@@ -1,4 +1,5 @@
-// Parts of the verifier that look at tables only: V2 (bytes of target files) and V4 (elements of tensors).
+// Parts of the verifier that look at tables only: V1 (elements of source buffers), V2 (bytes of target files) and V4
+// (elements of tensors).
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -7,6 +8,9 @@
 
 namespace ucp {
 
+// No place that holds optimizer state is copied for two shards. Weights may be: a module can hold one storage
+// under two names.
+[[nodiscard]] llvm::Error VerifySourceExtents(const Plan& plan);
 [[nodiscard]] llvm::Error VerifyTargetBytes(const Plan& plan);
 [[nodiscard]] llvm::Error VerifyElements(const Plan& plan);
 

@@ -49,10 +49,12 @@ std::int64_t CommonPositions(const Selection& a, const Selection& b) {
 
 // V3 for one dimension: every block pairs equal positions, blocks follow each other, and none is missing.
 bool DimensionIsRight(const std::vector<Progression>& dim, const Selection& source, const Selection& target) {
+  // Each block is from another pair of runs; so a hostile count does not keep the loop below busy.
+  auto most_blocks = static_cast<std::int64_t>(source.runs().size() + target.runs().size());
   std::int64_t behind = 0;
   std::int64_t positions = 0;
   for (const Progression& p : dim) {
-    bool sane = p.length > 0 && p.count > 0 && p.count <= source.real_length();
+    bool sane = p.length > 0 && p.count > 0 && p.count <= most_blocks;
     for (std::int64_t value : {p.source_begin, p.target_begin, p.logical_begin, p.length, p.source_stride,
                                p.target_stride, p.logical_stride}) {
       sane = sane && value >= 0 && value < kLimit;

@@ -49,6 +49,10 @@ llvm::Error Compare(const Storage& storage, const std::string& name, const Shard
 }
 
 llvm::Error Gather(const Storage& storage, const Shard& shard, Gathered& gathered, bool is_new) {
+  if (storage.buffer_set(shard.states).empty()) {
+    return Fail(ErrorCode::kBadData, "tensor `{}` at {} has no states at all", shard.tensor,
+                ToString(shard.coordinate));
+  }
   if (is_new) gathered.kind = shard.kind;
   if (!is_new && shard.kind == TensorKind::kParameter) gathered.kind = shard.kind;
   for (bool weight : {false, true}) {
@@ -78,7 +82,6 @@ llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, con
   std::vector<LogicalTensor> tensors;
   for (const auto& [tensor, gathered] : found) {
     const Shard* shard = gathered.trained != nullptr ? gathered.trained : gathered.weight;
-    if (shard == nullptr) return Fail(ErrorCode::kBadData, "tensor `{}` has no states at all", tensor->name);
     LogicalTensor logical;
     logical.name = tensor->name;
     logical.kind = gathered.kind;

@@ -92,7 +92,8 @@ def objects() -> dict[str, Any]:
     shared = ["once"]
     return {
         "args": argparse.Namespace(num_layers=2, params_dtype=torch.float16, lr=1e-4, name=None, betas=(0.9, 0.95)),
-        "integers": [0, 255, 256, 65535, 65536, -1, 2**31 - 1, -(2**31), 2**31, -(2**31) - 1, 2**63 - 1, -(2**63), 2**63, -(2**70)],
+        "integers": [0, 255, 256, 65535, 65536, -1, 2**31 - 1, -(2**31), 2**31, -(2**31) - 1, 2**63 - 1, -(2**63),
+                     2**63, -(2**70)],
         "doubles": [0.0, -0.0, 1.5, float("inf")],
         "truths": (True, False),
         "text": "größe \U0001f600",
@@ -138,7 +139,8 @@ def main() -> None:
     torch.save(random_states(), SAMPLES / "random.pt")
     torch.save({"t": torch.zeros(2)}, SAMPLES / "stream.pt", _use_new_zipfile_serialization=False)
     torch.save(torch.eye(2).to_sparse(), SAMPLES / "sparse.pt")
-    plain = {"list": list(range(1001)), "set": {1}, "frozen": frozenset([2]), "bytes": b"\xff", "array": bytearray(b"\x02"),
+    plain = {"list": list(range(1001)), "set": {1}, "frozen": frozenset([2]), "bytes": b"\xff",
+             "array": bytearray(b"\x02"),
              "namespace": argparse.Namespace(a=1), "text": "t" * 300, "long": 2**70}
     for protocol in (2, 3, 4, 5):
         (SAMPLES / f"plain{protocol}.pkl").write_bytes(pickle.dumps(plain, protocol))

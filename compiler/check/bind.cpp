@@ -1,0 +1,61 @@
+// The order matters: names need dims, and shapes need names. Each step reports all that it can find, and the next one
+// starts only if there was nothing; only where a tensor is and how large it is are looked at together.
+#include "compiler/check/bind.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/check/evaluate.h"
+#include "compiler/check/inventory_index.h"
+#include "compiler/check/match_names.h"
+#include "compiler/check/match_placement.h"
+#include "compiler/check/match_shapes.h"
+#include "compiler/check/mesh_fit.h"
+#include "compiler/check/solve_dims.h"
+
+namespace ucp {
+namespace {
+
+void Sort(BoundSpec& bound) {
+  for (BoundTensor& tensor : bound.tensors) {
+    std::sort(tensor.aliases.begin(), tensor.aliases.end());
+    tensor.aliases.erase(std::unique(tensor.aliases.begin(), tensor.aliases.end()), tensor.aliases.end());
+  }
+  std::sort(bound.tensors.begin(), bound.tensors.end(),
+            [](const BoundTensor& a, const BoundTensor& b) { return a.name < b.name; });
+  std::sort(bound.dropped.begin(), bound.dropped.end());
+}
+
+}  // namespace
+
+std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inventory,
+                                  const std::map<std::string, std::int64_t>& set, DiagnosticSink& sink) {
+  std::size_t errors_before = sink.error_count();
+  InventoryIndex found(inventory);
+  bool has_source = !found.tensors().empty();
+  if (!MeshFits(spec, inventory.mesh, sink)) return std::nullopt;
+  auto dims = SolveDims(spec, found, set, sink);
+  if (!dims) return std::nullopt;
+
+  BoundSpec bound{spec, std::move(*dims), {}, {}, std::nullopt};
+  if (has_source) bound.source_mesh = inventory.mesh;
+  Values values{bound.spec, bound.dims, inventory.mesh};
+  auto expanded = ExpandSpec(values, sink);
+  if (!expanded) return std::nullopt;
+  if (has_source) {
+    MatchedNames matched = MatchNames(values, std::move(*expanded), found, sink);
+    if (sink.error_count() != errors_before) return std::nullopt;
+    bound.tensors = std::move(matched.tensors);
+    bound.dropped = std::move(matched.dropped);
+    MatchPlacement(values, bound.tensors, found, sink);
+    MatchShapes(values, bound.tensors, found, sink);
+  } else {
+    for (ExpandedSpec::Tensor& tensor : expanded->tensors) bound.tensors.push_back(std::move(tensor.bound));
+  }
+  if (sink.error_count() != errors_before) return std::nullopt;
+  Sort(bound);
+  return bound;
+}
+
+}  // namespace ucp

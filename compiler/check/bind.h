@@ -1,0 +1,58 @@
+// A checked spec against one checkpoint: dims get their values, names are expanded and found, and every shape is
+// compared with every local tensor. What is left can be lowered to any mesh.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/check/spec.h"
+#include "compiler/diagnostics/diagnostics.h"
+#include "compiler/layout/inventory.h"
+#include "compiler/layout/layout.h"
+#include "compiler/layout/mesh.h"
+
+namespace ucp {
+
+// How large a dim is, and who says so.
+struct DimValue {
+  std::int64_t value = 0;
+  Place place;
+  std::string origin;  // Behind "`hidden` is 32": ", read from `args.hidden_size`".
+};
+
+// One name that a pattern stands for.
+struct BoundTensor {
+  std::string name;
+  std::size_t declaration = 0;                // In CheckedSpec::tensors.
+  std::optional<std::int64_t> stage_counter;  // The counter that is split over the stages.
+  std::vector<std::string> aliases;           // Sorted.
+  std::vector<std::size_t> ties;              // In CheckedSpec::ties: those that gave an alias.
+};
+
+struct BoundSpec {
+  CheckedSpec spec;
+  std::vector<std::optional<DimValue>> dims;  // One for each of the spec's; dims that nothing needs may have none.
+  std::vector<BoundTensor> tensors;           // Sorted by name, without optional ones that the source lacks.
+  std::vector<std::string> dropped;           // Names of source tensors that the spec drops, sorted.
+  std::optional<Mesh> source_mesh;            // Nothing if the spec was bound without a checkpoint.
+};
+
+// More names than any model has: 20,000 tensors are a large one.
+inline constexpr std::int64_t kMaxNames = 1'000'000;
+
+// `set` holds the dims given on the command line. An inventory without shards stands for no checkpoint at all: then
+// dims come from `set` (and the inventory's facts, if any), and every name is taken to exist. Linear in names and
+// shards. Nothing after reporting at least one error.
+std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inventory,
+                                  const std::map<std::string, std::int64_t>& set, DiagnosticSink& sink);
+
+// The layout on `mesh`, the source's or any other: sizes of axes in expressions are those of `mesh`. On the source's
+// own mesh a tensor of a layer says no stages, since the source's headers do; on another mesh layers are split evenly.
+// Nothing after reporting, for instance a cut that does not divide on this mesh.
+std::optional<Layout> LowerToMesh(const BoundSpec& bound, const Mesh& mesh, DiagnosticSink& sink);
+
+}  // namespace ucp

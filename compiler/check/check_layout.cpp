@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include "compiler/check/declarations.h"
+
+namespace ucp {
+namespace {
+
+// What the blocks around an item say. A block whose own name is wrong is not entered: its items would all be wrong.
+struct Surroundings {
+  Pattern prefix;
+  std::optional<StagesDeclaration> stages;
+};
+
+class LayoutChecker {
+ public:
+  LayoutChecker(const Scope& scope, CheckedSpec& spec, DiagnosticSink& sink)
+      : scope_(scope), spec_(spec), sink_(sink) {}
+
+  void CheckItems(const std::vector<ast::Item>& items, const Surroundings& around) {
+    for (const ast::Item& item : items) {
+      std::visit([&](const auto& node) { Check(item.range, node, around); }, item.node);
+    }
+  }
+
+ private:
+  void Check(SourceRange, const ast::Tensor& node, const Surroundings& around) {
+    bool served = RefuseQualifiers(node);
+    TensorDeclaration tensor;
+    tensor.optional = node.optional;
+    tensor.shape_range = node.shape.range;
+    auto name = CheckPattern(around.prefix, node.name, scope_, sink_);
+    bool complete = served && name;
+    for (const ast::Expr& expr : node.shape.dimensions) {
+      auto dim = BuildFormula(expr, Role::kLength, scope_, name ? name->counters : around.prefix.counters, sink_);
+      complete = complete && dim;
+      if (dim) tensor.dims.push_back(std::move(*dim));
+    }
+    if (!name) return;
+    if (!AddStages(node.stages, *name, around, tensor.stages) || !complete) return;
+    tensor.name = std::move(*name);
+    if (CheckShape(tensor, *spec_.source, sink_)) spec_.tensors.push_back(std::move(tensor));
+  }
+
+  bool RefuseQualifiers(const ast::Tensor& node) {
+    if (node.mean) RefuseNotServed(node.mean->range, "`mean`", sink_);
+    if (node.scale) RefuseNotServed(node.scale->range, "`scale`", sink_);
+    if (node.assigned) RefuseNotServed(node.name.range, "`=` after a name, a part of a model,", sink_);
+    return !node.mean && !node.scale && !node.assigned;
+  }
+
+  void Check(SourceRange, const ast::Block& node, const Surroundings& around) {
+    auto name = CheckPattern(around.prefix, node.name, scope_, sink_);
+    if (!name) return;
+    Surroundings inner;
+    if (!AddStages(node.stages, *name, around, inner.stages)) return;
+    PatternPiece dot;
+    dot.range = node.name.range;
+    dot.options = {"."};
+    name->pieces.push_back(std::move(dot));
+    inner.prefix = std::move(*name);
+    CheckItems(node.items, inner);
+  }
+
+  void Check(SourceRange, const ast::Tie& node, const Surroundings& around) {
+    auto second = CheckPattern(around.prefix, node.left, scope_, sink_);
+    auto first = CheckPattern(around.prefix, node.right, scope_, sink_);
+    std::optional<StagesDeclaration> stages;
+    if (!second || !first || !AddStages(node.stages, *second, around, stages)) return;
+    spec_.ties.push_back({std::move(*second), std::move(*first), std::move(stages)});
+  }
+
+  void Check(SourceRange, const ast::Drop& node, const Surroundings& around) {
+    auto name = CheckPattern(around.prefix, node.name, scope_, sink_);
+    if (name) spec_.drops.push_back(std::move(*name));
+  }
+
+  void Check(SourceRange, const ast::When& node, const Surroundings&) {
+    RefuseNotServed(node.branches.front().condition.range, "`when`", sink_);
+  }
+  void Check(SourceRange, const ast::Include& node, const Surroundings&) {
+    RefuseNotServed(node.path_range, "`include`", sink_);
+  }
+  void Check(SourceRange range, const ast::Interleave&, const Surroundings&) {
+    RefuseNotServed(range, "`interleave`", sink_);
+  }
+
+  // The stages of an item are its own or its block's, and not both.
+  bool AddStages(const std::optional<ast::Stages>& own, const Pattern& name, const Surroundings& around,
+                 std::optional<StagesDeclaration>& stages) {
+    if (!own) {
+      stages = around.stages;
+      return !stages || CheckUncounted(name, *stages);
+    }
+    if (around.stages) {
+      sink_.Report({.kind = DiagnosticKind::kBadStages,
+                    .place = own->range,
+                    .message = "the block around this says `at` already",
+                    .notes = {{around.stages->range, "said here"}}});
+      return false;
+    }
+    stages = CheckStages(*own, name, scope_, sink_);
+    return stages.has_value();
+  }
+
+  // Inside a block with `at`, no counter is split over the stages.
+  bool CheckUncounted(const Pattern& name, const StagesDeclaration& stages) {
+    for (const Counter& counter : name.counters) {
+      if (!counter.over_stages) continue;
+      sink_.Report({.kind = DiagnosticKind::kBadStages,
+                    .place = counter.cut_range,
+                    .message = fmt::format("the stages of `{}` are given already", counter.name),
+                    .notes = {{stages.range, "by the block around it"}}});
+      return false;
+    }
+    return true;
+  }
+
+  const Scope& scope_;
+  CheckedSpec& spec_;
+  DiagnosticSink& sink_;
+};
+
+}  // namespace
+
+void CheckLayouts(const ast::File& file, const Scope& scope, CheckedSpec& spec, DiagnosticSink& sink) {
+  const ast::Layout* first = nullptr;
+  for (const ast::Declaration& declaration : file.declarations) {
+    const auto* layout = std::get_if<ast::Layout>(&declaration.node);
+    if (!layout) continue;
+    if (layout->model) RefuseNotServed(layout->model->range, "`of`, a layout of a model,", sink);
+    if (first) RefuseNotServed(layout->name.range, "a second `layout` in one spec", sink);
+    if (first || layout->model) continue;
+    first = layout;
+    spec.layout_name = layout->name.text;
+    spec.layout_range = layout->name.range;
+    LayoutChecker(scope, spec, sink).CheckItems(layout->items, {});
+  }
+  if (first || sink.has_errors()) return;
+  sink.Report({.kind = DiagnosticKind::kMissingLayout,
+               .place = file.version_range,
+               .message = "this spec declares no layout, so it says nothing about any tensor",
+               .hint = "add one: layout NAME { \"tensor.name\" [rows, columns] }"});
+}
+
+}  // namespace ucp

@@ -1,0 +1,126 @@
+#include "compiler/check/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/support/check.h"
+#include "compiler/support/checked_math.h"
+
+namespace ucp {
+namespace {
+
+using Operator = Formula::Operator;
+
+class Evaluator {
+ public:
+  Evaluator(const Values& values, std::span<const std::int64_t> counters, DiagnosticSink& sink)
+      : values_(values), counters_(counters), sink_(sink) {}
+
+  std::optional<std::int64_t> Run(const Formula& formula) {
+    switch (formula.kind) {
+      case Formula::Kind::kNumber:
+        return formula.number;
+      case Formula::Kind::kDim:
+        UCP_CHECK(values_.dims[formula.index], "dim {} has no value", formula.index);
+        return values_.dims[formula.index]->value;
+      case Formula::Kind::kCounter:
+        return counters_[formula.index];
+      case Formula::Kind::kAxisSize:
+        return values_.mesh.Size(formula.axis);
+      case Formula::Kind::kSum:
+      case Formula::Kind::kProduct:
+        return Fold(formula);
+      case Formula::Kind::kPad:
+      case Formula::Kind::kCut:
+        break;
+    }
+    UCP_UNREACHABLE();
+  }
+
+  std::nullopt_t Report(DiagnosticKind kind, const Formula& formula, std::string message) {
+    sink_.Report(
+        {.kind = kind, .place = formula.range, .message = std::move(message), .notes = NotesOf(formula, values_)});
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<std::int64_t> Fold(const Formula& formula) {
+    std::int64_t total = formula.kind == Formula::Kind::kSum ? 0 : 1;
+    for (std::size_t i = 0; i < formula.operands.size(); ++i) {
+      auto operand = Run(formula.operands[i]);
+      if (!operand) return std::nullopt;
+      auto next = Apply(formula, formula.operators[i], total, *operand);
+      if (!next) return std::nullopt;
+      total = *next;
+    }
+    return total;
+  }
+
+  std::optional<std::int64_t> Apply(const Formula& formula, Operator op, std::int64_t left, std::int64_t right) {
+    std::optional<std::int64_t> result;
+    switch (op) {
+      case Operator::kPlus:
+        result = CheckedAdd(left, right);
+        break;
+      case Operator::kMinus:
+        result = CheckedSubtract(left, right);
+        break;
+      case Operator::kTimes:
+        result = CheckedMultiply(left, right);
+        break;
+      case Operator::kDivide:
+      case Operator::kModulo:
+        return Divide(formula, op, left, right);
+    }
+    if (!result) return Report(DiagnosticKind::kNumberOutOfRange, formula, "this does not fit in 63 bits");
+    return result;
+  }
+
+  std::optional<std::int64_t> Divide(const Formula& formula, Operator op, std::int64_t left, std::int64_t right) {
+    if (right == 0) {
+      return Report(DiagnosticKind::kInexactDivision, formula, fmt::format("this divides {} by zero", left));
+    }
+    if (right == -1) return CheckedSubtract(0, left);  // The one quotient that can overflow.
+    if (op == Operator::kModulo) return left % right;
+    if (left % right != 0) {
+      return Report(DiagnosticKind::kInexactDivision, formula,
+                    fmt::format("{} divided by {} leaves {}, and a division must be exact", left, right, left % right));
+    }
+    return left / right;
+  }
+
+  const Values& values_;
+  std::span<const std::int64_t> counters_;
+  DiagnosticSink& sink_;
+};
+
+}  // namespace
+
+bool Values::Knows(const Formula& formula) const {
+  std::vector<std::size_t> needed = DimsOf(formula);
+  return std::all_of(needed.begin(), needed.end(), [&](std::size_t dim) { return dims[dim].has_value(); });
+}
+
+std::vector<Note> NotesOf(const Formula& formula, const Values& values) {
+  std::vector<Note> notes;
+  for (std::size_t dim : DimsOf(formula)) {
+    if (!values.dims[dim]) continue;
+    const DimValue& value = *values.dims[dim];
+    notes.push_back({value.place, fmt::format("`{}` is {}{}", values.spec.dims[dim].name, value.value, value.origin)});
+  }
+  return notes;
+}
+
+std::optional<std::int64_t> Evaluate(const Formula& formula, const Values& values,
+                                     std::span<const std::int64_t> counters, DiagnosticSink& sink) {
+  Evaluator evaluator(values, counters, sink);
+  auto number = evaluator.Run(formula);
+  if (number && *number < 0) {
+    return evaluator.Report(DiagnosticKind::kNumberOutOfRange, formula,
+                            fmt::format("this is {}, which is negative", *number));
+  }
+  return number;
+}
+
+}  // namespace ucp

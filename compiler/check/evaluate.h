@@ -1,0 +1,45 @@
+// What formulas are worth, once dims have values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "compiler/check/bind.h"
+#include "compiler/check/formula.h"
+#include "compiler/check/spec.h"
+#include "compiler/diagnostics/diagnostics.h"
+#include "compiler/layout/mesh.h"
+#include "compiler/layout/shape.h"
+
+namespace ucp {
+
+// A view: everything that a formula may speak of, counters excepted.
+struct Values {
+  const CheckedSpec& spec;
+  const std::vector<std::optional<DimValue>>& dims;
+  const Mesh& mesh;
+
+  bool Knows(const Formula& formula) const;  // Whether all its dims have values.
+};
+
+// "`hidden` is 32, read from `args.hidden_size`" for each dim in `formula`, at the place that says so.
+std::vector<Note> NotesOf(const Formula& formula, const Values& values);
+
+// The number that an expression without cuts and padding stands for, which is never negative. All its dims must have
+// values. Nothing after reporting: overflow, a remainder, a division by zero, a negative result.
+std::optional<std::int64_t> Evaluate(const Formula& formula, const Values& values,
+                                     std::span<const std::int64_t> counters, DiagnosticSink& sink);
+
+// One dimension of a tensor. Cuts are even, so all coordinates hold equally many places.
+struct LoweredDim {
+  ShapeExpr expr;
+  std::int64_t logical = 0;  // The length of the whole.
+  std::int64_t local = 0;    // What one rank holds, padding included.
+};
+
+// Nothing after reporting: as for Evaluate, or a cut that does not divide.
+std::optional<LoweredDim> LowerDim(const Formula& formula, const Values& values, DiagnosticSink& sink);
+
+}  // namespace ucp

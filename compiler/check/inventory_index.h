@@ -1,0 +1,44 @@
+// The shards of a checkpoint by the name of their tensor, and the words for where one lies.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/diagnostics/diagnostics.h"
+#include "compiler/layout/inventory.h"
+
+namespace ucp {
+
+struct FoundTensor {
+  std::string_view name;
+  std::vector<const Shard*> shards;  // At least one, in the inventory's order.
+};
+
+// Looks into the inventory, which must outlive it.
+class InventoryIndex {
+ public:
+  explicit InventoryIndex(const Inventory& inventory);
+
+  const Inventory& inventory() const { return inventory_; }
+  const std::vector<FoundTensor>& tensors() const { return tensors_; }  // By first appearance.
+  const FoundTensor* Find(std::string_view name) const;                 // nullptr if there is none.
+
+  // The file that holds the shard, or the checkpoint if the inventory does not say.
+  Place PlaceOf(const Shard& shard) const;
+
+ private:
+  const Inventory& inventory_;
+  std::vector<FoundTensor> tensors_;
+  std::unordered_map<std::string_view, std::size_t> by_name_;
+};
+
+// "[8, 16]"
+std::string ShapeText(const Shard& shard);
+
+// "pp=0 tp=1", or "the only rank".
+std::string WhereText(const Shard& shard);
+
+}  // namespace ucp

@@ -1,0 +1,33 @@
+// Which numbers a piece of a name can print, as far as that can be said before dims have values: bounds that are
+// polynomials of dims. `{i + 3: layers}` prints layers + 3 - 1 at most, so it never meets `{layers + 4}`.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "compiler/check/formula.h"
+#include "compiler/check/pattern.h"
+
+namespace ucp {
+
+// Products of dims (each a sorted list of their places; the empty one is the constant) and what each is multiplied by.
+using Polynomial = std::map<std::vector<std::size_t>, std::int64_t>;
+
+// Nothing if it divides, counts or overflows.
+std::optional<Polynomial> ToPolynomial(const Formula& formula);
+
+struct NumberRange {
+  std::optional<Polynomial> low;  // Inclusive, both; nothing: not known.
+  std::optional<Polynomial> high;
+};
+
+NumberRange RangeOf(const PatternPiece& number, const std::vector<Counter>& counters);
+NumberRange RangeOf(std::string_view digits);  // Of literal text.
+
+// Whether no values of the dims can give both the same number.
+bool NeverMeet(const NumberRange& a, const NumberRange& b);
+
+}  // namespace ucp

@@ -1,0 +1,18 @@
+// The printed form of what the check phase makes: the mesh, the dims that have values, one line for each tensor.
+//
+//   mesh pp=2 tp=2 dp=2
+//   dim hidden = 16, read from `args.hidden_size`
+//   4.mlp.dense_4h_to_h.bias [16]
+//   drop rotary.inv_freq
+#pragma once
+
+#include <string>
+
+#include "compiler/check/bind.h"
+#include "compiler/layout/layout.h"
+
+namespace ucp {
+
+std::string Print(const BoundSpec& bound, const Layout& layout);  // Lines, each with its line break.
+
+}  // namespace ucp

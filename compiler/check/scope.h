@@ -1,0 +1,46 @@
+// Which names an expression may speak of, and what it may do, by where it stands.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/ast/ast.h"
+#include "compiler/check/formula.h"
+#include "compiler/check/pattern.h"
+#include "compiler/check/spec.h"
+#include "compiler/diagnostics/diagnostics.h"
+
+namespace ucp {
+
+// What the declarations above and around a layout's items have introduced.
+struct Scope {
+  std::unordered_map<std::string, std::size_t> dims;  // Name to place in CheckedSpec::dims.
+  std::vector<std::string> dim_names;                 // In order, for the nearest one.
+  std::optional<MeshDeclaration> mesh;
+
+  // Reports, and returns false, if `axis` is not known, or not in the mesh.
+  bool CheckAxis(const ast::Identifier& axis, DiagnosticSink& sink) const;
+};
+
+// Where an expression stands.
+enum class Role : std::uint8_t {
+  kDimValue,  // A definition or a default: a number of dims.
+  kCount,     // How far a capture counts: a number of dims.
+  kPrinted,   // A number in a name: of dims and counters.
+  kLength,    // A dimension of a tensor: of dims, with cuts and padding.
+  kMultiple,  // What padding fills up to: of dims and sizes of axes.
+  kStage,     // pp[2]: a number of dims.
+};
+
+// The checked form of `expr`, or nothing after reporting. `counters` are those that the name has introduced so far.
+std::optional<Formula> BuildFormula(const ast::Expr& expr, Role role, const Scope& scope,
+                                    const std::vector<Counter>& counters, DiagnosticSink& sink);
+
+// "`what` is not served yet"
+void RefuseNotServed(SourceRange range, std::string_view what, DiagnosticSink& sink);
+
+}  // namespace ucp

@@ -1,0 +1,143 @@
+#include "compiler/check/solve_shape.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "compiler/check/variant.h"
+#include "compiler/support/checked_math.h"
+
+namespace ucp {
+namespace {
+
+// (factor * x + constant) / divisor
+struct Linear {
+  std::int64_t factor = 0;
+  std::int64_t constant = 0;
+  std::int64_t divisor = 1;
+};
+
+std::optional<Linear> Make(std::optional<std::int64_t> factor, std::optional<std::int64_t> constant,
+                           std::optional<std::int64_t> divisor) {
+  if (!factor || !constant || !divisor) return std::nullopt;
+  return Linear{*factor, *constant, *divisor};
+}
+
+std::optional<Linear> Add(const Linear& a, const Linear& b) {
+  auto scale = [](std::int64_t x, std::int64_t x_scale, std::int64_t y,
+                  std::int64_t y_scale) -> std::optional<std::int64_t> {
+    auto left = CheckedMultiply(x, x_scale);
+    auto right = CheckedMultiply(y, y_scale);
+    return left && right ? CheckedAdd(*left, *right) : std::nullopt;
+  };
+  return Make(scale(a.factor, b.divisor, b.factor, a.divisor), scale(a.constant, b.divisor, b.constant, a.divisor),
+              CheckedMultiply(a.divisor, b.divisor));
+}
+
+std::optional<Linear> Multiply(const Linear& a, const Linear& b) {
+  if (a.factor != 0 && b.factor != 0) return std::nullopt;
+  const Linear& unknown = a.factor != 0 ? a : b;
+  const Linear& known = a.factor != 0 ? b : a;
+  return Make(CheckedMultiply(unknown.factor, known.constant), CheckedMultiply(unknown.constant, known.constant),
+              CheckedMultiply(unknown.divisor, known.divisor));
+}
+
+std::optional<Linear> ToLinear(const Formula& formula, const Values& values);
+
+// A part without unknowns is a number, also when it divides or pads.
+std::optional<Linear> Known(const Formula& formula, const Values& values) {
+  DiagnosticSink ignored;  // The same mistake is reported when the shape is compared.
+  auto lowered = LowerDim(formula, values, ignored);
+  if (!lowered) return std::nullopt;
+  return Linear{0, lowered->local, 1};
+}
+
+std::optional<Linear> Fold(const Formula& formula, const Values& values) {
+  bool sum = formula.kind == Formula::Kind::kSum;
+  std::optional<Linear> total = Linear{0, sum ? 0 : 1, 1};
+  for (std::size_t i = 0; i < formula.operands.size() && total; ++i) {
+    auto operand = ToLinear(formula.operands[i], values);
+    Formula::Operator op = formula.operators[i];
+    bool served = op == Formula::Operator::kPlus || op == Formula::Operator::kTimes;
+    if (!operand || !served) return std::nullopt;
+    total = sum ? Add(*total, *operand) : Multiply(*total, *operand);
+  }
+  return total;
+}
+
+std::optional<Linear> ToLinear(const Formula& formula, const Values& values) {
+  if (values.Knows(formula)) return Known(formula, values);
+  switch (formula.kind) {
+    case Formula::Kind::kDim:
+      return Linear{1, 0, 1};
+    case Formula::Kind::kSum:
+    case Formula::Kind::kProduct:
+      return Fold(formula, values);
+    case Formula::Kind::kCut: {
+      auto inner = ToLinear(formula.operands[0], values);
+      for (const std::string& axis : formula.axes) {
+        if (inner)
+          inner = Make(inner->factor, inner->constant, CheckedMultiply(inner->divisor, values.mesh.Size(axis)));
+      }
+      return inner;
+    }
+    case Formula::Kind::kNumber:
+    case Formula::Kind::kCounter:
+    case Formula::Kind::kAxisSize:
+    case Formula::Kind::kPad:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Sample> ChooseSamples(const CheckedSpec& spec, const InventoryIndex& found) {
+  struct Candidate {
+    std::size_t declaration;
+    Variant variant;
+  };
+  std::unordered_map<std::string, std::vector<Candidate>> by_skeleton;
+  for (std::size_t i = 0; i < spec.tensors.size(); ++i) {
+    for (Variant& variant : VariantsOf(spec.tensors[i].name, *spec.source)) {
+      std::string skeleton = variant.skeleton;
+      by_skeleton[std::move(skeleton)].push_back({i, std::move(variant)});
+    }
+  }
+  std::vector<Sample> samples;
+  std::vector<bool> sampled(spec.tensors.size(), false);
+  for (const FoundTensor& tensor : found.tensors()) {
+    auto candidates = by_skeleton.find(SkeletonOf(tensor.name));
+    if (candidates == by_skeleton.end()) continue;
+    const Candidate* fit = nullptr;
+    std::size_t fits = 0;
+    for (const Candidate& candidate : candidates->second) {
+      if (!FitsLiterals(tensor.name, candidate.variant)) continue;
+      fit = &candidate;
+      ++fits;
+    }
+    if (fits != 1 || sampled[fit->declaration]) continue;
+    sampled[fit->declaration] = true;
+    samples.push_back({fit->declaration, tensor.shards.front()});
+  }
+  std::sort(samples.begin(), samples.end(),
+            [](const Sample& a, const Sample& b) { return a.declaration < b.declaration; });
+  return samples;
+}
+
+std::optional<SolvedDim> SolveLength(const Formula& formula, std::int64_t local, const Values& values) {
+  std::optional<std::size_t> unknown;
+  for (std::size_t dim : DimsOf(formula)) {
+    if (values.dims[dim]) continue;
+    if (unknown) return std::nullopt;
+    unknown = dim;
+  }
+  if (!unknown) return std::nullopt;
+  auto linear = ToLinear(formula, values);
+  if (!linear || linear->factor == 0) return std::nullopt;
+  auto scaled = CheckedMultiply(local, linear->divisor);
+  auto rest = scaled ? CheckedSubtract(*scaled, linear->constant) : std::nullopt;
+  if (!rest || *rest < 0 || linear->factor < 0 || *rest % linear->factor != 0) return std::nullopt;
+  return SolvedDim{*unknown, *rest / linear->factor};
+}
+
+}  // namespace ucp

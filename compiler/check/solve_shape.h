@@ -1,0 +1,30 @@
+// Dims from the shapes of the header. A shape solves a dim when it is the one unknown of a dimension, outside of `pad`:
+// then the local length is (a * x + b) / d, and x follows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/check/evaluate.h"
+#include "compiler/check/inventory_index.h"
+#include "compiler/check/spec.h"
+
+namespace ucp {
+
+// One tensor of the header for each declaration, where the name alone says which declaration it belongs to.
+struct Sample {
+  std::size_t declaration = 0;
+  const Shard* shard = nullptr;
+};
+std::vector<Sample> ChooseSamples(const CheckedSpec& spec, const InventoryIndex& found);
+
+// The dim that `formula` solves, given the local length that a rank holds.
+struct SolvedDim {
+  std::size_t dim = 0;
+  std::int64_t value = 0;
+};
+std::optional<SolvedDim> SolveLength(const Formula& formula, std::int64_t local, const Values& values);
+
+}  // namespace ucp

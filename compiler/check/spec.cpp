@@ -1,0 +1,62 @@
+#include "compiler/check/spec.h"
+
+#include <fmt/format.h>
+
+#include "compiler/check/declarations.h"
+#include "compiler/check/scope.h"
+
+namespace ucp {
+namespace {
+
+struct RefuseLater {
+  SourceRange range;
+  DiagnosticSink& sink;
+
+  void operator()(const ast::Fact& fact) const {
+    RefuseNotServed(range, fmt::format("`fact` (here `{}`)", fact.name.text), sink);
+  }
+  void operator()(const ast::Model& model) const {
+    RefuseNotServed(range, fmt::format("`model` (here `{}`)", model.name.text), sink);
+  }
+  void operator()(const ast::Strategy& strategy) const {
+    RefuseNotServed(range, fmt::format("`strategy` (here `{}`)", strategy.name.text), sink);
+  }
+  void operator()(const ast::Include& include) const { RefuseNotServed(include.path_range, "`include`", sink); }
+  template <typename Served>
+  void operator()(const Served&) const {}
+};
+
+}  // namespace
+
+std::string CheckedSpec::LineOf(SourceRange range) const {
+  std::string_view path = source->path();
+  std::string_view name = path.substr(path.find_last_of('/') + 1);  // npos + 1 is 0.
+  return fmt::format("{}:{}", name, source->Locate(range.begin).line);
+}
+
+std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source, DiagnosticSink& sink) {
+  std::size_t errors_before = sink.error_count();
+  if (file.version != 1) {
+    sink.Report({.kind = DiagnosticKind::kUnsupportedVersion,
+                 .place = file.version_range,
+                 .message = fmt::format("the spec is written in version {} of the language, and this compiler reads "
+                                        "version 1",
+                                        file.version)});
+  }
+  for (const ast::Declaration& declaration : file.declarations) {
+    std::visit(RefuseLater{declaration.range, sink}, declaration.node);
+  }
+  CheckedSpec spec;
+  spec.source = std::make_shared<const Source>(source);
+  Scope scope;
+  scope.mesh = spec.mesh = CheckMeshes(file, sink);
+  spec.dims = CheckDims(file, scope, sink);
+  CheckLayouts(file, scope, spec, sink);
+  if (sink.error_count() != errors_before) return std::nullopt;
+  CheckAmbiguity(spec, sink);
+  if (sink.error_count() != errors_before) return std::nullopt;
+  WarnOfUnusedDims(spec, sink);
+  return spec;
+}
+
+}  // namespace ucp

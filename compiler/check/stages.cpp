@@ -1,0 +1,70 @@
+#include "compiler/check/stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ucp {
+namespace {
+
+std::optional<std::int64_t> Resolve(const StageDeclaration& stage, const Values& values, DiagnosticSink& sink) {
+  std::int64_t count = values.mesh.Size("pp");
+  switch (stage.kind) {
+    case ast::StageKind::kFirst:
+      return 0;
+    case ast::StageKind::kLast:
+      return count - 1;
+    case ast::StageKind::kNumber:
+      break;
+  }
+  auto number = Evaluate(*stage.number, values, {}, sink);
+  if (!number || *number < count) return number;
+  std::vector<Note> notes = NotesOf(*stage.number, values);
+  notes.push_back({values.spec.mesh->range, fmt::format("the mesh is {}", ToString(values.mesh))});
+  sink.Report({.kind = DiagnosticKind::kBadStages,
+               .place = stage.range,
+               .message = fmt::format("there is no stage {}: the {} stages are counted from 0", *number, count),
+               .notes = std::move(notes)});
+  return std::nullopt;
+}
+
+bool AddAll(const StagesDeclaration& declaration, const Values& values, ResolvedStages& stages, DiagnosticSink& sink) {
+  bool sound = true;
+  for (const StageDeclaration& stage : declaration.stages) {
+    auto number = Resolve(stage, values, sink);
+    sound = sound && number;
+    if (number) (stage.unused ? stages.unused : stages.used).push_back(*number);
+  }
+  return sound;
+}
+
+void Tidy(ResolvedStages& stages) {
+  auto tidy = [](std::vector<std::int64_t>& list) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  };
+  tidy(stages.used);
+  tidy(stages.unused);
+  std::erase_if(stages.unused,
+                [&](std::int64_t stage) { return std::binary_search(stages.used.begin(), stages.used.end(), stage); });
+}
+
+}  // namespace
+
+std::optional<ResolvedStages> ResolveStages(const BoundTensor& tensor, const Values& values, DiagnosticSink& sink) {
+  const TensorDeclaration& declaration = values.spec.tensors[tensor.declaration];
+  ResolvedStages stages;
+  if (declaration.stages) {
+    if (!AddAll(*declaration.stages, values, stages, sink)) return std::nullopt;
+    for (std::size_t tie : tensor.ties) {
+      const auto& tied = values.spec.ties[tie].stages;
+      if (tied && !AddAll(*tied, values, stages, sink)) return std::nullopt;
+    }
+  } else {
+    for (std::int64_t stage = 0; stage < values.mesh.Size("pp"); ++stage) stages.used.push_back(stage);
+  }
+  Tidy(stages);
+  return stages;
+}
+
+}  // namespace ucp

@@ -1,0 +1,24 @@
+// Which pipeline stages a declaration means.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/check/bind.h"
+#include "compiler/check/evaluate.h"
+#include "compiler/diagnostics/diagnostics.h"
+
+namespace ucp {
+
+// Both sorted. A stage that is listed as used and as unused is used: in a pipeline of one, the first is the last.
+struct ResolvedStages {
+  std::vector<std::int64_t> used;
+  std::vector<std::int64_t> unused;
+};
+
+// The stages on the mesh of `values`, those of the tensor's ties included; without `at`, all of them. Nothing after
+// reporting a stage that does not exist.
+std::optional<ResolvedStages> ResolveStages(const BoundTensor& tensor, const Values& values, DiagnosticSink& sink);
+
+}  // namespace ucp

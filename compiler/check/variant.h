@@ -1,0 +1,52 @@
+// One choice of all alternatives of a pattern, in a form that is compared without knowing any dim.
+//
+// A name is cut into characters that are no digits, and the digits that stand together. The first make its skeleton,
+// with one mark for each group of digits:   "3.mlp.fc1.weight"  ->  "#.mlp.fc#.weight"
+// Numbers in patterns print at least one digit, so two patterns match a common name if and only if they have a variant
+// each with the same skeleton, and their numbers can all be equal. Skeletons are looked up, so matching is linear.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/check/number_range.h"
+#include "compiler/check/pattern.h"
+#include "compiler/source/source.h"
+
+namespace ucp {
+
+inline constexpr char kNumberMark = '\x01';
+
+// Digits that stand together: literal text, one number of the pattern, or a mixture, of which nothing is known.
+struct NumberSlot {
+  std::optional<std::string> literal;
+  NumberRange range;
+};
+
+struct Variant {
+  std::string skeleton;
+  std::vector<NumberSlot> slots;  // One for each mark.
+  std::string shown;              // As the author wrote it: "{i+3: layers@pp}.mlp.weight".
+};
+
+inline constexpr std::size_t kMaxVariants = 4096;
+
+// How many variants a pattern has; more than kMaxVariants are counted as kMaxVariants + 1.
+std::size_t CountVariants(const Pattern& pattern);
+
+// In the order of the alternatives, the last one fastest. The pattern has at most kMaxVariants.
+std::vector<Variant> VariantsOf(const Pattern& pattern, const Source& source);
+
+std::string SkeletonOf(std::string_view name);
+
+// Whether some values of dims and counters let both print the same name.
+bool CanMeet(const Variant& a, const Variant& b);
+
+// Whether a literal name, whose skeleton is the variant's, has the variant's literal numbers.
+bool FitsLiterals(std::string_view name, const Variant& variant);
+
+}  // namespace ucp

@@ -1,0 +1,17 @@
+// The specs that come with the programs.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+#include <vector>
+
+namespace ucp {
+
+// Names without `.ucp`, sorted. Empty if the folder is not where an installation or a build has it.
+std::vector<std::string> CatalogueNames();
+
+// What `--spec` says: a file as it is, or a name of the catalogue. Fails (kUsage) with the nearest name.
+llvm::Expected<std::string> FindSpec(const std::string& file_or_name);
+
+}  // namespace ucp

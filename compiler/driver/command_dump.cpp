@@ -1,0 +1,35 @@
+#include <memory>
+
+#include "compiler/driver/commands.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/plan/codec.h"
+#include "compiler/plan/print.h"
+#include "compiler/plan/verifier.h"
+#include "compiler/support/error.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+namespace {
+
+llvm::Error Dump(const std::string& path) {
+  constexpr std::uint64_t kLargestPlan = std::uint64_t{1} << 31;
+  UCP_ASSIGN_OR_RETURN(std::string bytes, ReadWholeFile(RealFileSystem(), path, kLargestPlan));
+  auto plan = DecodePlan(bytes);
+  if (!plan) return AddContext(plan.takeError(), "`" + path + "`");
+  if (llvm::Error error = VerifyPlan(*plan)) return AddContext(std::move(error), "`" + path + "`");
+  PrintPlan(*plan, [](const std::string& line) { PrintLine(line); });
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+void AddDumpCommand(CLI::App& app, int& exit_code) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("dump", "Verify a plan and print it: its tables, and then one line a step");
+  command->add_option("PLAN", *path, "A file that `ucpc plan` wrote")->required();
+  command->callback([path, &exit_code] {
+    if (llvm::Error error = Dump(*path)) exit_code = ShowError("ucpc", std::move(error));
+  });
+}
+
+}  // namespace ucp

@@ -1,0 +1,29 @@
+// What the command lines of both programs have in common.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+
+#include "compiler/driver/compile.h"
+
+namespace ucp {
+
+// Parses and runs. Help and version print and return 0; a wrong command line prints one sentence, names the nearest
+// subcommand, and returns 1.
+int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code);
+
+// The options that say what a source is, as they are typed: --spec, --set, --unused.
+struct SourceOptions {
+  std::string path;
+  std::string spec;
+  std::vector<std::string> set;
+  std::vector<std::string> unused;
+
+  llvm::Expected<SourceRequest> Request() const;
+};
+void AddSourceOptions(CLI::App& command, SourceOptions& options);
+
+// --replicas compare|trust
+void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas);
+
+}  // namespace ucp

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "compiler/driver/command_line.h"
+#include "compiler/driver/commands.h"
+#include "compiler/driver/compile.h"
+#include "compiler/driver/plan_report.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/plan/codec.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+struct PlanOptions {
+  SourceOptions source;
+  std::string target;
+  std::string output;
+  ReplicaPolicy replicas = ReplicaPolicy::kCompare;
+  bool json = false;
+};
+
+// Under another name first, so that a plan file is whole or not there.
+llvm::Error WritePlanFile(const std::string& path, const std::string& bytes) {
+  std::string partial = path + ".partial";
+  std::FILE* file = std::fopen(partial.c_str(), "wb");
+  bool written = file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  written = file != nullptr && std::fclose(file) == 0 && written;
+  if (written && std::rename(partial.c_str(), path.c_str()) == 0) return llvm::Error::success();
+  std::string reason = std::strerror(errno);
+  std::remove(partial.c_str());
+  return Fail(ErrorCode::kIo, "cannot write the plan `{}`: {}", path, reason);
+}
+
+llvm::Error MakePlanFile(const PlanOptions& options) {
+  Compilation compilation;
+  CompileRequest request;
+  UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
+  request.target = options.target;
+  request.replicas = options.replicas;
+  llvm::Error error = Compile(RealFileSystem(), request, compilation);
+  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec);
+  if (error) return error;
+  if (!options.output.empty()) {
+    UCP_ASSIGN_OR_RETURN(std::string bytes, EncodePlan(compilation.plan));
+    UCP_RETURN_IF_ERROR(WritePlanFile(options.output, bytes));
+  }
+  if (options.json) {
+    PrintJson(PlanReportJson(compilation.plan));
+  } else {
+    for (const std::string& line : PlanReport(compilation.plan)) PrintLine(line);
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<PlanOptions>();
+  CLI::App* command =
+      app.add_subcommand("plan",
+                         "Compile a conversion into a verified plan, from headers alone, and say what it will cost.\n\n"
+                         "  ucpc plan gpt.ucp --from checkpoints/ --to universal -o run.plan\n"
+                         "  ucpc plan --from checkpoints/ --to universal        (no tensor parallelism: no spec)\n");
+  command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue");
+  command->add_option("--from", options->source.path, "The source checkpoint")->type_name("DIR")->required();
+  command->add_option("--to", options->target, "The target: universal, or universal:mp=N")
+      ->type_name("STRATEGY")
+      ->required();
+  command
+      ->add_option("-o,--output", options->output, "Where to write the plan; without it, only the numbers are printed")
+      ->type_name("FILE");
+  AddSourceOptions(*command, options->source);
+  AddReplicasOption(*command, options->replicas);
+  command->add_flag("--json", options->json, "The numbers as JSON");
+  command->callback([options, &exit_code] {
+    if (llvm::Error error = MakePlanFile(*options)) exit_code = ShowError("ucpc", std::move(error), options->json);
+  });
+}
+
+}  // namespace ucp

@@ -1,0 +1,13 @@
+// The subcommands of ucpc, one file each. Each adds itself to the command line and, when chosen, sets the exit code.
+#pragma once
+
+#include <CLI/App.hpp>
+
+namespace ucp {
+
+void AddCheckCommand(CLI::App& app, int& exit_code);
+void AddDumpCommand(CLI::App& app, int& exit_code);
+void AddExplainCommand(CLI::App& app, int& exit_code);
+void AddPlanCommand(CLI::App& app, int& exit_code);
+
+}  // namespace ucp

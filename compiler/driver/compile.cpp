@@ -1,0 +1,31 @@
+#include "compiler/driver/compile.h"
+
+#include "compiler/planner/join.h"
+#include "compiler/support/checksum.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+
+llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, ParseStrategy(request.target));
+  const Format* format = FindFormat(strategy.format);
+  if (format == nullptr || !format->CanWrite()) {
+    return Fail(ErrorCode::kUsage, "`{}` is no format that can be written; `universal` is", strategy.format);
+  }
+  UCP_RETURN_IF_ERROR(DescribeAndBind(files, request.source, compilation.source));
+  const SourcePhase& source = compilation.source;
+  const Inventory& inventory = source.checkpoint.inventory;
+
+  UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
+  UCP_ASSIGN_OR_RETURN(Layout target_layout, AtomicLayout(source.layout));
+  UCP_ASSIGN_OR_RETURN(TargetFiles target_files,
+                       format->LayOut(compilation.tensors, source.checkpoint.training, strategy));
+
+  std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
+  PlanRequest plan_request{source.layout, inventory, target_layout,   compilation.tensors,
+                           target_files,  spec_hash, request.replicas};
+  UCP_ASSIGN_OR_RETURN(compilation.plan, MakePlan(plan_request));
+  return llvm::Error::success();
+}
+
+}  // namespace ucp

@@ -1,0 +1,31 @@
+// All phases in order: a source and a target strategy become a verified plan.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/source_phase.h"
+#include "compiler/plan/plan.h"
+#include "compiler/planner/planner.h"
+
+namespace ucp {
+
+struct CompileRequest {
+  SourceRequest source;
+  std::string target;  // A strategy: "universal:mp=4"
+  ReplicaPolicy replicas = ReplicaPolicy::kCompare;
+};
+
+struct Compilation {
+  SourcePhase source;
+  std::vector<LogicalTensor> tensors;
+  Plan plan;
+};
+
+// Fills `compilation` as far as it comes, so that a spec's diagnostics can be shown when it fails.
+[[nodiscard]] llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation);
+
+}  // namespace ucp

@@ -1,0 +1,16 @@
+// What a plan will do, in numbers, for `ucpc plan` and `--dry-run`.
+#pragma once
+
+#include <llvm/Support/JSON.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+
+namespace ucp {
+
+std::vector<std::string> PlanReport(const Plan& plan);
+llvm::json::Object PlanReportJson(const Plan& plan);
+
+}  // namespace ucp

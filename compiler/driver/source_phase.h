@@ -1,0 +1,46 @@
+// From a checkpoint folder to a checked layout of what it holds: describe it from its headers, then bind the spec to
+// it, or, where nothing is cut by tensor, take every tensor as whole.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/check/bind.h"
+#include "compiler/driver/spec_phase.h"
+#include "compiler/layout/layout.h"
+#include "runtime/formats/format.h"
+
+namespace ucp {
+
+// How the user says what a source is.
+struct SourceRequest {
+  std::string path;
+  std::string spec;                         // A file or a name of the catalogue; empty for none.
+  std::map<std::string, std::int64_t> set;  // --set dim=value
+  std::vector<std::string> unused;          // --unused NAME=last
+};
+
+struct SourcePhase {
+  std::string folder;  // What file paths of the inventory are relative to.
+  Checkpoint checkpoint;
+  std::unique_ptr<SpecSession> spec;  // Null without one. Holds the warnings, and the errors if there is no layout.
+  std::optional<BoundSpec> bound;
+  Layout layout;
+};
+
+// Headers only; the message for a path that no format knows lists what each looks for.
+llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path);
+
+// Fails with kSpec if the spec has errors: they are in `phase.spec->sink`.
+[[nodiscard]] llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
+
+// "layers=4" -> {"layers", 4}, for --set. Fails with kUsage.
+llvm::Expected<std::map<std::string, std::int64_t>> ParseSettings(const std::vector<std::string>& settings);
+
+}  // namespace ucp

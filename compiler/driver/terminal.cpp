@@ -1,0 +1,79 @@
+#include "compiler/driver/terminal.h"
+
+#include <fmt/format.h>
+#include <llvm/Support/raw_ostream.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "compiler/diagnostics/render.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+const char* CodeName(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage:
+      return "usage";
+    case ErrorCode::kSpec:
+      return "spec";
+    case ErrorCode::kBadData:
+      return "bad-data";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kCancelled:
+      return "cancelled";
+  }
+  return "";
+}
+
+}  // namespace
+
+void ShowDiagnostics(const SpecSession& session) {
+  TextStyle style{ErrorsGoToTerminal(), ErrorsGoToTerminal() ? TerminalColumns() : 120};
+  std::string text = RenderText(*session.source, session.sink, style);
+  std::fputs(text.c_str(), stderr);
+}
+
+int ShowError(const std::string& program, llvm::Error error, bool json) {
+  FailureText failure = Describe(std::move(error));
+  if (json) {
+    PrintJson(llvm::json::Object{
+        {"error", llvm::json::Object{{"code", CodeName(failure.code)}, {"message", failure.message}}}});
+  }
+  std::fflush(stdout);
+  std::fputs(fmt::format("{}: error: {}\n", program, failure.message).c_str(), stderr);
+  return ExitCode(failure.code);
+}
+
+bool PrintLine(const std::string& line) {
+  return std::fputs(line.c_str(), stdout) >= 0 && std::fputc('\n', stdout) != EOF;
+}
+
+void PrintJson(llvm::json::Value value) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << llvm::formatv("{0:2}", value);
+  PrintLine(stream.str());
+}
+
+llvm::Error FlushOutput() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return llvm::Error::success();
+  return Fail(ErrorCode::kIo, "cannot write to standard output: {}", std::strerror(errno));
+}
+
+bool ErrorsGoToTerminal() { return isatty(STDERR_FILENO) == 1; }
+
+std::size_t TerminalColumns() {
+  winsize size{};
+  bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20;
+  return known ? size.ws_col : 80;
+}
+
+}  // namespace ucp

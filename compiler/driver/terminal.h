@@ -1,0 +1,32 @@
+// How both programs speak: reports on standard output, messages on standard error, colours only on a terminal.
+#pragma once
+
+#include <llvm/Support/Error.h>
+#include <llvm/Support/JSON.h>
+
+#include <string>
+
+#include "compiler/driver/spec_phase.h"
+
+namespace ucp {
+
+// The diagnostics of a spec, if there are any, on standard error.
+void ShowDiagnostics(const SpecSession& session);
+
+// Prints "ucpc: error: …" and returns the exit code that docs/programs.md gives it. With `json`, an object
+// {"error": {"code": …, "message": …}} on standard output as well.
+int ShowError(const std::string& program, llvm::Error error, bool json = false);
+
+// One line to standard output. Returns false when nobody reads any more (a closed pipe), so that a long listing can
+// stop.
+bool PrintLine(const std::string& line);
+void PrintJson(llvm::json::Value value);
+
+// Pushes out what was printed. An error if standard output could not take it (a full disk).
+[[nodiscard]] llvm::Error FlushOutput();
+
+// Whether standard error is a terminal, and how wide.
+bool ErrorsGoToTerminal();
+std::size_t TerminalColumns();
+
+}  // namespace ucp

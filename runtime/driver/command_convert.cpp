@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "compiler/driver/command_line.h"
+#include "compiler/driver/compile.h"
+#include "compiler/driver/plan_report.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/support/error.h"
+#include "runtime/driver/commands.h"
+#include "runtime/driver/conversion.h"
+
+namespace ucp {
+namespace {
+
+struct ConvertOptions {
+  SourceOptions source;
+  std::string target;
+  ReplicaPolicy replicas = ReplicaPolicy::kCompare;
+  bool dry_run = false;
+  ConversionOptions conversion;
+};
+
+void PrintPlanReport(const Plan& plan, bool json) {
+  if (json) {
+    PrintJson(PlanReportJson(plan));
+    return;
+  }
+  for (const std::string& line : PlanReport(plan)) PrintLine(line);
+}
+
+llvm::Error RunConvert(const ConvertOptions& options) {
+  FileSystem& files = RealFileSystem();
+  Compilation compilation;
+  CompileRequest request;
+  UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
+  request.target = options.target;
+  request.replicas = options.replicas;
+  llvm::Error error = Compile(files, request, compilation);
+  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec);
+  if (error) return error;
+  if (options.dry_run) {
+    PrintPlanReport(compilation.plan, options.conversion.json);
+    return llvm::Error::success();
+  }
+  UCP_ASSIGN_OR_RETURN(ExecutionReport report,
+                       Convert(files, compilation.plan, compilation.source.folder, options.conversion));
+  PrintReport(compilation.plan, report, options.conversion);
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+void AddConvertCommand(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<ConvertOptions>();
+  CLI::App* command = app.add_subcommand(
+      "convert",
+      "Plan and run a conversion in one go. OUT appears complete, or not at all.\n\n"
+      "  ucprun convert checkpoints/ out/ --to universal\n"
+      "  ucprun convert checkpoints/global_step500 out/ --to universal:mp=8 --spec megatron_deepspeed_gpt\n\n"
+      "DeepSpeed resumes from OUT: engine.load_checkpoint(OUT) with {\"checkpoint\": {\"load_universal\": true}}.");
+  command
+      ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
+      ->required();
+  command->add_option("OUT", options->conversion.destination, "The folder to make; it must not exist")->required();
+  command
+      ->add_option(
+          "--to", options->target,
+          "universal, or universal:mp=N for a target with N model-parallel ranks (default: as many as the source)")
+      ->type_name("STRATEGY")
+      ->required();
+  command->add_option("--spec", options->source.spec, "How tensors are cut: a .ucp file, or a name of the catalogue")
+      ->type_name("SPEC");
+  AddSourceOptions(*command, options->source);
+  AddReplicasOption(*command, options->replicas);
+  command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
+  AddConversionOptions(*command, options->conversion);
+  command->callback([options, &exit_code] {
+    if (llvm::Error error = RunConvert(*options)) {
+      exit_code = ShowError("ucprun", std::move(error), options->conversion.json);
+    }
+  });
+}
+
+}  // namespace ucp

@@ -1,0 +1,12 @@
+// The subcommands of ucprun, one file each. Each adds itself to the command line and, when chosen, sets the exit code.
+#pragma once
+
+#include <CLI/App.hpp>
+
+namespace ucp {
+
+void AddConvertCommand(CLI::App& app, int& exit_code);
+void AddInspectCommand(CLI::App& app, int& exit_code);
+void AddRunCommand(CLI::App& app, int& exit_code);
+
+}  // namespace ucp

@@ -1,0 +1,35 @@
+// From a verified plan to a committed folder: stage, execute, commit, report. Both `convert` and `run` end here.
+#pragma once
+
+#include <llvm/Support/Error.h>
+#include <llvm/Support/JSON.h>
+#include <CLI/App.hpp>
+
+#include <string>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+#include "runtime/executor/execute.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+struct ConversionOptions {
+  std::string destination;
+  bool force = false;
+  bool json = false;
+  bool ignore_crc = false;
+  unsigned threads = 0;  // 0: as many as the process may use.
+  std::string memory = "1GiB";
+};
+void AddConversionOptions(CLI::App& command, ConversionOptions& options);
+
+// Executes `plan` on the files in `source_folder`. After an error nothing is under the destination's name that was not
+// there before.
+llvm::Expected<ExecutionReport> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                        const ConversionOptions& options);
+
+// For people, and as one JSON object.
+void PrintReport(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options);
+
+}  // namespace ucp

@@ -1,0 +1,27 @@
+// ucprun: the runtime. It executes plans, alone or made on the spot, and shows what is in a checkpoint.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <csignal>
+
+#include "compiler/driver/command_line.h"
+#include "compiler/support/version.h"
+#include "runtime/driver/commands.h"
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // A closed pipe is an error of the next write, not the end of a conversion.
+  CLI::App app{
+      "ucprun converts checkpoints: in one pass, in bounded memory, all or nothing.\n\n"
+      "  ucprun inspect checkpoints/                                      what is there\n"
+      "  ucprun convert checkpoints/ out/ --to universal                  no tensor parallelism: no spec\n"
+      "  ucprun convert checkpoints/ out/ --to universal --spec gpt.ucp   tensor parallelism: a spec says the cuts\n"
+      "  ucprun run run.plan out/ --from checkpoints/                     a plan of `ucpc plan`\n\n"
+      "Exit codes: 0 done, 1 wrong spec or usage, 2 the source or the system is at fault, 130 interrupted."};
+  app.set_version_flag("--version", std::string("ucprun ") + ucp::kVersion);
+  app.require_subcommand(1);
+  int exit_code = 0;
+  ucp::AddConvertCommand(app, exit_code);
+  ucp::AddRunCommand(app, exit_code);
+  ucp::AddInspectCommand(app, exit_code);
+  return ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code);
+}

@@ -1,0 +1,86 @@
+#include "runtime/executor/buffers.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "compiler/support/error.h"
+#include "compiler/support/units.h"
+#include "runtime/executor/checksum_ledger.h"
+#include "runtime/executor/work_list.h"
+
+namespace ucp {
+namespace {
+
+constexpr std::uint64_t kKiB = 1024;
+constexpr std::uint64_t kProgramBytes = 20 * kKiB * kKiB;  // Code, libraries, and what the allocator keeps.
+constexpr std::uint64_t kThreadBytes = 256 * kKiB;         // Stack, and the allocator's arena.
+constexpr std::uint64_t kMostScratchBytes = 1024 * kKiB;
+constexpr std::uint64_t kLeastBytesOfThread = 96 * kKiB;  // 64 KiB of chunk, 32 KiB of scratch.
+constexpr std::uint64_t kPageBytes = 4 * kKiB;
+
+template <typename T>
+std::uint64_t BytesOf(const std::vector<T>& table) {
+  return table.size() * sizeof(T);
+}
+
+// What the plan and the tables over it take, roughly and rather too much.
+std::uint64_t TableBytes(const Plan& plan) {
+  std::uint64_t bytes = WorkList::Bytes(plan) + BytesOf(plan.reads) + BytesOf(plan.writes) + BytesOf(plan.tensors);
+  for (const StorageTables* tables : {&plan.source, &plan.target}) {
+    // Twice: paths are strings, and every record that is touched has an entry in a ledger.
+    bytes += 2 * (BytesOf(tables->files) + BytesOf(tables->records) + BytesOf(tables->buffers));
+    for (const Buffer& buffer : tables->buffers) bytes += BytesOf(buffer.parts);
+  }
+  bytes += 2 * (BytesOf(plan.placements) + BytesOf(plan.crc_fields));
+  for (const std::string& blob : plan.blobs) bytes += blob.size();
+  return bytes;
+}
+
+std::uint64_t DownToPage(std::uint64_t bytes) { return bytes / kPageBytes * kPageBytes; }
+
+}  // namespace
+
+llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std::uint64_t memory_bytes,
+                                         std::uint64_t most_chunk_bytes) {
+  std::uint64_t fixed = kProgramBytes + threads * kThreadBytes + TableBytes(plan);
+  std::uint64_t needed = fixed + threads * kLeastBytesOfThread * 8 / 7 + kPageBytes;
+  if (memory_bytes < needed) {
+    return Fail(ErrorCode::kUsage,
+                "{} of memory is too little for this plan with {} {}: it takes {} ({} bytes); raise --memory or lower "
+                "--threads",
+                HumanBytes(memory_bytes), threads, threads == 1 ? "thread" : "threads", HumanBytes(needed), needed);
+  }
+  std::uint64_t available = memory_bytes - fixed;
+  std::uint64_t share = (available - available / 8) / threads;
+  BufferSizes sizes;
+  sizes.chunk_bytes = std::min(most_chunk_bytes, DownToPage(share / 3 * 2));
+  sizes.scratch_bytes = DownToPage(std::min(kMostScratchBytes, share / 3));
+  sizes.ledger_pieces = available / 8 / ChecksumLedger::kBytesPerPiece;
+  return sizes;
+}
+
+Buffers::Buffers(const BufferSizes& sizes, unsigned threads)
+    : bytes_(threads * (sizes.chunk_bytes + sizes.scratch_bytes)),
+      memory_(std::make_unique_for_overwrite<std::byte[]>(bytes_)) {
+  std::byte* next = memory_.get();
+  for (unsigned thread = 0; thread < threads; ++thread) {
+    chunks_.emplace_back(next, sizes.chunk_bytes);
+    scratch_.emplace_back(next + sizes.chunk_bytes, sizes.scratch_bytes);
+    next += sizes.chunk_bytes + sizes.scratch_bytes;
+  }
+}
+
+std::uint64_t PeakMemoryBytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("VmHWM:")) continue;
+    std::istringstream number(line.substr(6));
+    std::uint64_t kibibytes = 0;
+    number >> kibibytes;
+    return kibibytes * kKiB;
+  }
+  return 0;
+}
+
+}  // namespace ucp

@@ -1,0 +1,47 @@
+// How the memory that a run may take is divided.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+
+namespace ucp {
+
+struct BufferSizes {
+  std::uint64_t chunk_bytes = 0;    // Of each thread.
+  std::uint64_t scratch_bytes = 0;  // Of each thread.
+  std::uint64_t ledger_pieces = 0;  // Of all threads.
+};
+
+// Sets aside the program and the plan's tables, an eighth of the rest for checksums, and divides what is left evenly,
+// but gives no thread more than `most_chunk_bytes`. Too little memory is an error with the number that would do
+// (kUsage).
+llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std::uint64_t memory_bytes,
+                                         std::uint64_t most_chunk_bytes);
+
+// The buffers of all threads, in one allocation that is touched only where it is used.
+class Buffers {
+ public:
+  Buffers(const BufferSizes& sizes, unsigned threads);
+
+  std::span<std::byte> chunk(unsigned thread) const { return chunks_[thread]; }
+  std::span<const std::span<std::byte>> scratch() const { return scratch_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::uint64_t bytes_;
+  std::unique_ptr<std::byte[]> memory_;
+  std::vector<std::span<std::byte>> chunks_;
+  std::vector<std::span<std::byte>> scratch_;
+};
+
+// The most memory that this process ever held (VmHWM); 0 where the system does not say.
+std::uint64_t PeakMemoryBytes();
+
+}  // namespace ucp

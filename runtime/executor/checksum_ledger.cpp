@@ -1,0 +1,77 @@
+#include "runtime/executor/checksum_ledger.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "compiler/support/checksum.h"
+
+namespace ucp {
+namespace {
+
+ChecksumPiece Join(const ChecksumPiece& first, const ChecksumPiece& second) {
+  return {first.begin, second.end, CombineCrc32(first.crc32, second.crc32, second.end - second.begin)};
+}
+
+}  // namespace
+
+void ChecksumLedger::Add(RecordId record, const ChecksumPiece& piece) {
+  Drawer& drawer = DrawerOf(record);
+  std::lock_guard lock(drawer.mutex);
+  Entry& entry = drawer.entries[record];
+  if (!entry.forgotten && piece.begin < piece.end) AddTo(entry, piece);
+}
+
+void ChecksumLedger::AddTo(Entry& entry, ChecksumPiece piece) {
+  auto next = entry.pieces.upper_bound(piece.begin);
+  auto previous = next == entry.pieces.begin() ? entry.pieces.end() : std::prev(next);
+  if (previous != entry.pieces.end()) {
+    const ChecksumPiece& before = previous->second;
+    if (before.end >= piece.end) return;  // Read a second time, for another copy of the same elements.
+    if (before.end > piece.begin) return Forget(entry);
+    if (before.end == piece.begin) {
+      piece = Join(before, piece);
+      entry.pieces.erase(previous);
+      --pieces_;
+    }
+  }
+  if (next != entry.pieces.end()) {
+    if (next->second.begin < piece.end) return Forget(entry);
+    if (next->second.begin == piece.end) {
+      piece = Join(piece, next->second);
+      entry.pieces.erase(next);
+      --pieces_;
+    }
+  }
+  entry.pieces.emplace(piece.begin, piece);
+  if (++pieces_ > most_pieces_) Forget(entry);
+}
+
+void ChecksumLedger::Forget(Entry& entry) {
+  pieces_ -= entry.pieces.size();
+  entry.pieces.clear();
+  entry.forgotten = true;
+}
+
+std::vector<ChecksumPiece> ChecksumLedger::Take(RecordId record) {
+  Drawer& drawer = DrawerOf(record);
+  std::lock_guard lock(drawer.mutex);
+  std::vector<ChecksumPiece> pieces;
+  auto entry = drawer.entries.find(record);
+  if (entry == drawer.entries.end()) return pieces;
+  for (const auto& [begin, piece] : entry->second.pieces) pieces.push_back(piece);
+  pieces_ -= pieces.size();
+  drawer.entries.erase(entry);
+  return pieces;
+}
+
+std::vector<RecordId> ChecksumLedger::TouchedRecords() const {
+  std::vector<RecordId> records;
+  for (const Drawer& drawer : drawers_) {
+    std::lock_guard lock(drawer.mutex);
+    for (const auto& [record, entry] : drawer.entries) records.push_back(record);
+  }
+  std::sort(records.begin(), records.end());
+  return records;
+}
+
+}  // namespace ucp

@@ -1,0 +1,185 @@
+#include "runtime/executor/execute.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "compiler/support/error.h"
+#include "runtime/executor/buffers.h"
+#include "runtime/executor/comparison.h"
+#include "runtime/executor/source_files.h"
+#include "runtime/executor/step_mover.h"
+#include "runtime/executor/target_writer.h"
+#include "runtime/executor/work_list.h"
+#include "runtime/io/parallel.h"
+
+namespace ucp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Tells the caller how far the work is, at most a few times a second.
+class ProgressTeller {
+ public:
+  ProgressTeller(const ExecutionOptions& options, std::uint64_t total) : options_(options), total_(total) {}
+
+  void Add(std::uint64_t bytes) {
+    done_ += bytes;
+    if (!options_.progress) return;
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || Clock::now() - last_told_ < std::chrono::milliseconds(100)) return;
+    options_.progress({done_, total_});
+    last_told_ = Clock::now();
+  }
+
+  void TellEnd() {
+    if (options_.progress) options_.progress({done_, total_});
+  }
+
+ private:
+  const ExecutionOptions& options_;
+  const std::uint64_t total_;
+  std::atomic<std::uint64_t> done_ = 0;
+  std::mutex mutex_;  // Protects what follows, and makes one call at a time.
+  Clock::time_point last_told_;
+};
+
+// E1, as far as dtypes go: copies are bit for bit.
+llvm::Error CheckNoCasts(const Plan& plan) {
+  auto write = plan.writes.begin();
+  for (const PlanRead& read : plan.reads) {
+    if (read.role != ReadRole::kCopy && read.role != ReadRole::kCompare) continue;
+    while (write != plan.writes.end() && write->tensor < read.tensor) ++write;
+    for (auto it = write; it != plan.writes.end() && it->tensor == read.tensor; ++it) {
+      for (const StateBuffer& entry : plan.target.buffer_set(it->states)) {
+        std::optional<BufferId> buffer = FindState(plan.source.buffer_set(read.states), entry.state);
+        if (!buffer) continue;
+        DType from = plan.source.buffer(*buffer).dtype;
+        DType to = plan.target.buffer(entry.buffer).dtype;
+        if (from == to) continue;
+        return Fail(ErrorCode::kUnsupported,
+                    "`{}` of tensor `{}` is {} in the source and {} in the target, and casts are not supported yet",
+                    entry.state, plan.tensor(read.tensor).logical.name, Name(from), Name(to));
+      }
+    }
+  }
+  return llvm::Error::success();
+}
+
+std::uint64_t BytesOfElements(const Plan& plan) {
+  std::uint64_t bytes = 0;
+  ForEachTargetRange(plan, [&](const TargetRange& range) {
+    bytes += static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
+  });
+  return bytes;
+}
+
+// One run of one plan.
+class Execution {
+ public:
+  Execution(const Plan& plan, const std::string& source_root, const std::string& target_folder, FileSystem& files,
+            const ExecutionOptions& options, const BufferSizes& sizes)
+      : parallel_{std::max(options.threads, 1U), options.cancelled},
+        buffers_(sizes, parallel_.threads),
+        steps_(plan),
+        work_(plan, sizes.chunk_bytes),
+        source_(plan, source_root, files, options.verify_source_crc, sizes.ledger_pieces),
+        target_(plan, target_folder, files, work_.ChunksOfFiles()),
+        comparison_(plan, steps_, source_),
+        progress_(options, BytesOfElements(plan)) {}
+
+  llvm::Error Run() {
+    UCP_RETURN_IF_ERROR(source_.CheckSizes(parallel_));
+    UCP_RETURN_IF_ERROR(target_.Create(parallel_, buffers_.scratch()));
+    UCP_RETURN_IF_ERROR(ForEachInParallel(work_.chunks(), parallel_, [&](unsigned thread, std::uint64_t number) {
+      return RunChunk(thread, work_.chunk(number));
+    }));
+    UCP_RETURN_IF_ERROR(source_.CheckChecksums(parallel_, buffers_.scratch()));
+    UCP_RETURN_IF_ERROR(source_.CheckUnchanged(parallel_));
+    progress_.TellEnd();
+    return llvm::Error::success();
+  }
+
+  ExecutionReport Report() const {
+    ExecutionReport report;
+    report.bytes_copied = source_.bytes_read(ReadReason::kCopy);
+    report.bytes_compared = source_.bytes_read(ReadReason::kCompare);
+    report.bytes_checksummed = source_.bytes_read(ReadReason::kChecksum);
+    report.bytes_written = target_.bytes_written();
+    report.buffer_bytes = buffers_.bytes();
+    report.rounding_mismatches = comparison_.rounding_mismatches();
+    if (comparison_.skipped_checks()) {
+      report.notes.push_back(
+          "some model weights were not compared with their masters: only float32, float16 and bfloat16 weights of "
+          "float32 masters are");
+    }
+    return report;
+  }
+
+ private:
+  llvm::Error RunChunk(unsigned thread, const TargetRange& range) {
+    SourceReader reader(source_);
+    std::span<std::byte> scratch = buffers_.scratch()[thread];
+    StepMover mover(reader, scratch);
+    auto bytes = static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.dtype));
+    std::span<std::byte> chunk = buffers_.chunk(thread).first(bytes);
+
+    bool is_defined = false;  // Every byte of the chunk has a value of this range.
+    std::optional<std::uint32_t> crc32;
+    llvm::Error error = llvm::Error::success();
+    auto define = [&](bool by_step) {
+      if (!is_defined && !by_step) std::memset(chunk.data(), 0, chunk.size());
+      is_defined = true;
+    };
+    steps_.ForEachStep(range, [&](const Step& step) {
+      if (error) return;
+      bool fills_chunk =
+          step.role == ReadRole::kCopy && step.loops.empty() && step.run_elements == range.end - range.begin;
+      define(fills_chunk);
+      if (step.role != ReadRole::kCopy) {
+        error = comparison_.Compare(step, range, chunk, mover);
+        return;
+      }
+      error = mover.Copy(step, chunk, range.record_element);
+      if (fills_chunk) crc32 = reader.Crc32OfRead();  // The archive's checksum serves the target too.
+    });
+    if (error) return error;
+    reader.Flush();
+    define(false);
+    auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
+    UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, scratch));
+    progress_.Add(bytes);
+    return llvm::Error::success();
+  }
+
+  ParallelOptions parallel_;
+  Buffers buffers_;
+  StepEnumerator steps_;
+  WorkList work_;
+  SourceFiles source_;
+  TargetWriter target_;
+  Comparison comparison_;
+  ProgressTeller progress_;
+};
+
+}  // namespace
+
+llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& source_root,
+                                        const std::string& target_folder, FileSystem& files,
+                                        const ExecutionOptions& options) {
+  Clock::time_point start = Clock::now();
+  UCP_RETURN_IF_ERROR(CheckNoCasts(plan));
+  UCP_ASSIGN_OR_RETURN(BufferSizes sizes, DivideMemory(plan, std::max(options.threads, 1U), options.memory_bytes,
+                                                       options.most_chunk_bytes));
+  Execution execution(plan, source_root, target_folder, files, options, sizes);
+  UCP_RETURN_IF_ERROR(execution.Run());
+  ExecutionReport report = execution.Report();
+  report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  report.peak_memory_bytes = PeakMemoryBytes();
+  return report;
+}
+
+}  // namespace ucp

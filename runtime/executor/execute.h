@@ -1,0 +1,69 @@
+// Executing a plan: the one place where elements move.
+//
+//   E1  Every source file is what the plan was made from: same size.
+//   E2  Folders and files of the target are made at their final size.
+//   E3  Chunk by chunk, in the order of the target's files and over all threads: read what belongs there, write it,
+//   then
+//       read what must equal it and compare.
+//   E4  What no step needed of the records that were touched is read, and every record's CRC-32 is what its archive
+//   says. E5  No source file was changed meanwhile.
+//
+// The bytes of the target depend on the plan and the source alone, and not on threads, memory or timing (G4). Each
+// needed source byte is read once, each target byte written once (G7).
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+struct ExecutionProgress {
+  std::uint64_t bytes_done = 0;  // Of the elements that are written.
+  std::uint64_t bytes_total = 0;
+};
+
+struct ExecutionOptions {
+  unsigned threads = 1;
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;
+  std::uint64_t most_chunk_bytes = std::uint64_t{1} << 21;  // At least 16. A chunk that a core's cache holds is best.
+  bool verify_source_crc = true;
+  // Called from any thread, one call at a time, a few times a second and once at the end.
+  std::function<void(const ExecutionProgress&)> progress;
+  const std::atomic<bool>* cancelled = nullptr;
+};
+
+// A tensor whose model weight is not the rounding of its master.
+struct RoundingMismatch {
+  std::string tensor;
+  std::uint64_t elements = 0;
+  std::string first;  // The first one in words.
+};
+
+struct ExecutionReport {
+  std::uint64_t bytes_copied = 0;       // Read from the source and written to the target.
+  std::uint64_t bytes_compared = 0;     // Read from the source to be compared.
+  std::uint64_t bytes_checksummed = 0;  // Read from the source for its checksums only.
+  std::uint64_t bytes_written = 0;      // To the target, headers included.
+  double seconds = 0;
+  std::uint64_t buffer_bytes = 0;                     // What all threads' buffers took.
+  std::uint64_t peak_memory_bytes = 0;                // Of the process, as the operating system counted it.
+  std::vector<RoundingMismatch> rounding_mismatches;  // By name.
+  std::vector<std::string> notes;                     // Sentences.
+};
+
+// Fills `target_folder`, which exists and is empty, with what the plan writes. The plan must be verified. Codes:
+// kBadData for a damaged, changed or self-contradicting source; kUnsupported for a plan that needs what is not there
+// yet (casts); kUsage if memory_bytes is too little; kIo; kCancelled. After an error the folder is worthless.
+llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& source_root,
+                                        const std::string& target_folder, FileSystem& files,
+                                        const ExecutionOptions& options);
+
+}  // namespace ucp

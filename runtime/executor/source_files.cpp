@@ -1,0 +1,169 @@
+#include "runtime/executor/source_files.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/support/check.h"
+#include "compiler/support/checksum.h"
+
+namespace ucp {
+namespace {
+
+constexpr std::size_t kMostOpenFiles = 256;
+
+llvm::Error CloseReadable(ReadableFile&) { return llvm::Error::success(); }  // Nothing to lose; the destructor does it.
+
+}  // namespace
+
+SourceFiles::SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums,
+                         std::uint64_t most_pieces)
+    : plan_(plan),
+      root_(std::move(root)),
+      files_(files),
+      verify_checksums_(verify_checksums),
+      open_(kMostOpenFiles, &CloseReadable),
+      ledger_(most_pieces),
+      modified_nanoseconds_(plan.source.files.size(), 0) {}
+
+std::string SourceFiles::Path(FileId file) const { return JoinPath(root_, plan_.source.files[file.index()].path); }
+
+llvm::Error SourceFiles::CheckSizes(const ParallelOptions& options) {
+  return ForEachInParallel(plan_.source.files.size(), options, [&](unsigned, std::uint64_t number) -> llvm::Error {
+    const StoredFile& file = plan_.source.files[number];
+    std::string path = Path(FileId(number));
+    UCP_ASSIGN_OR_RETURN(FileStatus status, files_.Status(path));
+    if (status.kind != PathKind::kFile) {
+      return Fail(ErrorCode::kBadData, "`{}`, which the plan reads, is not there as a file; plan again", path);
+    }
+    if (status.bytes != file.bytes) {
+      return Fail(ErrorCode::kBadData, "`{}` has {} bytes, and had {} when the plan was made; plan again", path,
+                  status.bytes, file.bytes);
+    }
+    modified_nanoseconds_[number] = status.modified_nanoseconds;
+    return llvm::Error::success();
+  });
+}
+
+llvm::Error SourceFiles::CheckUnchanged(const ParallelOptions& options) {
+  return ForEachInParallel(plan_.source.files.size(), options, [&](unsigned, std::uint64_t number) -> llvm::Error {
+    std::string path = Path(FileId(number));
+    UCP_ASSIGN_OR_RETURN(FileStatus status, files_.Status(path));
+    if (status.kind == PathKind::kFile && status.bytes == plan_.source.files[number].bytes &&
+        status.modified_nanoseconds == modified_nanoseconds_[number]) {
+      return llvm::Error::success();
+    }
+    return Fail(ErrorCode::kBadData,
+                "`{}` was changed while it was read, so the result may mix two checkpoints and is discarded; convert "
+                "again when nothing writes to `{}`",
+                path, root_);
+  });
+}
+
+llvm::Error SourceFiles::ReadRecord(RecordId record, std::uint64_t offset, std::span<std::byte> buffer) {
+  const Record& place = plan_.source.record(record);
+  UCP_CHECK(offset <= place.bytes && buffer.size() <= place.bytes - offset,
+            "bytes {} to {} of source record {}, which has {}", offset, offset + buffer.size(), record, place.bytes);
+  UCP_ASSIGN_OR_RETURN(std::shared_ptr<ReadableFile> file,
+                       open_.Get(place.file, [&] { return files_.OpenForReading(Path(place.file)); }));
+  return file->ReadAt(place.begin + offset, buffer);
+}
+
+llvm::Error SourceFiles::CheckChecksums(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch) {
+  std::vector<RecordId> records = ledger_.TouchedRecords();
+  auto begin = [&](RecordId id) { return std::pair(plan_.source.record(id).file, plan_.source.record(id).begin); };
+  std::sort(records.begin(), records.end(), [&](RecordId a, RecordId b) { return begin(a) < begin(b); });
+  return ForEachInParallel(records.size(), options, [&](unsigned thread, std::uint64_t number) {
+    return CheckChecksum(records[number], scratch[thread]);
+  });
+}
+
+llvm::Error SourceFiles::CheckChecksum(RecordId record, std::span<std::byte> scratch) {
+  const Record& place = plan_.source.record(record);
+  ChecksumPiece whole;
+  for (const ChecksumPiece& piece : ledger_.Take(record)) {
+    UCP_RETURN_IF_ERROR(ExtendTo(record, piece.begin, whole, scratch));
+    whole.crc32 = CombineCrc32(whole.crc32, piece.crc32, piece.end - piece.begin);
+    whole.end = piece.end;
+  }
+  UCP_RETURN_IF_ERROR(ExtendTo(record, place.bytes, whole, scratch));
+  if (whole.crc32 == *place.crc32) return llvm::Error::success();
+  return Fail(ErrorCode::kBadData,
+              "`{}` is damaged: bytes {} to {}, which hold {}, have the CRC-32 {:08x}, and the archive says {:08x}",
+              Path(place.file), place.begin, place.begin + place.bytes, TensorsOf(record), whole.crc32, *place.crc32);
+}
+
+// Reads on to `end`, what nobody needed.
+llvm::Error SourceFiles::ExtendTo(RecordId record, std::uint64_t end, ChecksumPiece& piece,
+                                  std::span<std::byte> scratch) {
+  while (piece.end < end) {
+    std::span<std::byte> window = scratch.first(std::min<std::uint64_t>(scratch.size(), end - piece.end));
+    UCP_RETURN_IF_ERROR(ReadRecord(record, piece.end, window));
+    bytes_[static_cast<std::size_t>(ReadReason::kChecksum)] += window.size();
+    piece.crc32 = ExtendCrc32(piece.crc32, window);
+    piece.end += window.size();
+  }
+  return llvm::Error::success();
+}
+
+// "tensor `a`, `b` and 5 more"
+std::string SourceFiles::TensorsOf(RecordId record) const {
+  std::vector<std::string> names;
+  for (const PlanRead& read : plan_.reads) {
+    for (const StateBuffer& entry : plan_.source.buffer_set(read.states)) {
+      const std::vector<BufferPart>& parts = plan_.source.buffer(entry.buffer).parts;
+      if (std::none_of(parts.begin(), parts.end(), [&](const BufferPart& part) { return part.record == record; })) {
+        continue;
+      }
+      names.push_back(fmt::format("`{}`", plan_.tensor(read.tensor).logical.name));
+      break;
+    }
+  }
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  if (names.empty()) return "no tensor that the plan names";
+  constexpr std::size_t kShown = 3;
+  std::size_t shown = std::min(names.size(), kShown);
+  std::string text = shown == 1 ? "tensor " : "tensors ";
+  text += fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (names.size() > shown) text += fmt::format(" or {} more", names.size() - shown);
+  return text;
+}
+
+llvm::Error SourceReader::Read(RecordId record, std::uint64_t offset, std::span<std::byte> buffer,
+                               std::uint64_t needed_bytes, ReadReason reason) {
+  UCP_RETURN_IF_ERROR(files_.ReadRecord(record, offset, buffer));
+  needed_bytes = std::min<std::uint64_t>(needed_bytes, buffer.size());
+  files_.bytes_[static_cast<std::size_t>(reason)] += needed_bytes;
+  if (needed_bytes < buffer.size()) {
+    files_.bytes_[static_cast<std::size_t>(ReadReason::kChecksum)] += buffer.size() - needed_bytes;
+  }
+  if (files_.IsChecked(record)) NotePiece(record, offset, buffer);
+  return llvm::Error::success();
+}
+
+void SourceReader::NotePiece(RecordId record, std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (has_piece_ && record_ == record && piece_.end == offset) {
+    piece_.crc32 = ExtendCrc32(piece_.crc32, bytes);
+    piece_.end += bytes.size();
+    return;
+  }
+  if (has_piece_) {
+    files_.ledger_.Add(record_, piece_);
+    is_only_piece_ = false;
+  }
+  record_ = record;
+  piece_ = {offset, offset + bytes.size(), Crc32(bytes)};
+  has_piece_ = true;
+}
+
+std::optional<std::uint32_t> SourceReader::Crc32OfRead() const {
+  if (!has_piece_ || !is_only_piece_) return std::nullopt;
+  return piece_.crc32;
+}
+
+void SourceReader::Flush() {
+  if (has_piece_) files_.ledger_.Add(record_, piece_);
+  has_piece_ = false;
+  is_only_piece_ = true;
+}
+
+}  // namespace ucp

@@ -1,0 +1,94 @@
+// Reading the source: every byte that is read is counted, and enters the CRC-32 of its record, which the archive
+// promises.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+#include "runtime/executor/checksum_ledger.h"
+#include "runtime/executor/open_files.h"
+#include "runtime/io/file_system.h"
+#include "runtime/io/parallel.h"
+
+namespace ucp {
+
+// Why a byte was read.
+enum class ReadReason {
+  kCopy,
+  kCompare,   // Or checked for rounding.
+  kChecksum,  // Needed by no step: to complete a record's checksum, or because it lay between needed bytes.
+};
+
+// Shared by all threads.
+class SourceFiles {
+ public:
+  // `most_pieces` bounds the ledger of checksums; with `verify_checksums` false there is none.
+  SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums, std::uint64_t most_pieces);
+
+  // All files are there and have the size that the plan says.
+  [[nodiscard]] llvm::Error CheckSizes(const ParallelOptions& options);
+  // None has changed since.
+  [[nodiscard]] llvm::Error CheckUnchanged(const ParallelOptions& options);
+
+  // Reads what no step needed of the records that were touched, into `scratch` of each thread, and compares all
+  // checksums with the archives' own.
+  [[nodiscard]] llvm::Error CheckChecksums(const ParallelOptions& options,
+                                           std::span<const std::span<std::byte>> scratch);
+
+  std::uint64_t bytes_read(ReadReason reason) const { return bytes_[static_cast<std::size_t>(reason)]; }
+  std::string Path(FileId file) const;
+
+ private:
+  friend class SourceReader;
+
+  [[nodiscard]] llvm::Error ReadRecord(RecordId record, std::uint64_t offset, std::span<std::byte> buffer);
+  [[nodiscard]] llvm::Error CheckChecksum(RecordId record, std::span<std::byte> scratch);
+  [[nodiscard]] llvm::Error ExtendTo(RecordId record, std::uint64_t end, ChecksumPiece& piece,
+                                     std::span<std::byte> scratch);
+  std::string TensorsOf(RecordId record) const;
+  bool IsChecked(RecordId record) const { return verify_checksums_ && plan_.source.record(record).crc32.has_value(); }
+
+  const Plan& plan_;
+  const std::string root_;
+  FileSystem& files_;
+  const bool verify_checksums_;
+  OpenFiles<ReadableFile> open_;
+  ChecksumLedger ledger_;
+  std::atomic<std::uint64_t> bytes_[3] = {};
+  std::vector<std::int64_t> modified_nanoseconds_;  // By FileId.
+};
+
+// One thread's hand on the source.
+class SourceReader {
+ public:
+  explicit SourceReader(SourceFiles& files) : files_(files) {}
+
+  // Fills `buffer` from byte `offset` of `record`. `needed_bytes` of them count for `reason`, the others were between.
+  [[nodiscard]] llvm::Error Read(RecordId record, std::uint64_t offset, std::span<std::byte> buffer,
+                                 std::uint64_t needed_bytes, ReadReason reason);
+
+  // The CRC-32 of all bytes since the last Flush(), if they were one range of one record, read in order.
+  std::optional<std::uint32_t> Crc32OfRead() const;
+
+  // Enters what was read since the last call into the ledger.
+  void Flush();
+
+ private:
+  void NotePiece(RecordId record, std::uint64_t offset, std::span<const std::byte> bytes);
+
+  SourceFiles& files_;
+  // Reads that continue one another are joined here first: a step often reads a record row by row.
+  RecordId record_;
+  ChecksumPiece piece_;
+  bool has_piece_ = false;
+  bool is_only_piece_ = true;
+};
+
+}  // namespace ucp

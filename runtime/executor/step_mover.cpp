@@ -1,0 +1,198 @@
+#include "runtime/executor/step_mover.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "compiler/support/check.h"
+
+namespace ucp {
+namespace {
+
+using Loops = llvm::ArrayRef<StepLoop>;
+using LoopNest = llvm::SmallVector<StepLoop, 5>;
+
+constexpr std::int64_t kLongRunBytes = 8 << 10;   // From here on a read of its own costs less than copying again.
+constexpr std::int64_t kSmallGapBytes = 4 << 10;  // Up to here it costs more than passing over the gap.
+
+// The loops of a step, run included, by distance in the source, and joined where two make one.
+LoopNest SourceOrder(const Step& step) {
+  LoopNest loops;
+  if (step.run_elements != 1) loops.push_back({step.run_elements, 1, 1});
+  for (std::size_t i = step.loops.size(); i-- > 0;) {
+    if (step.loops[i].count != 1) loops.push_back(step.loops[i]);
+  }
+  std::stable_sort(loops.begin(), loops.end(),
+                   [](const StepLoop& a, const StepLoop& b) { return a.source_stride < b.source_stride; });
+  LoopNest joined;
+  for (const StepLoop& loop : loops) {
+    if (!joined.empty()) {
+      StepLoop& inner = joined.back();
+      if (loop.source_stride == inner.count * inner.source_stride &&
+          loop.target_stride == inner.count * inner.target_stride) {
+        inner.count *= loop.count;
+        continue;
+      }
+    }
+    joined.push_back(loop);
+  }
+  return joined;
+}
+
+std::int64_t Elements(Loops loops) {
+  std::int64_t elements = 1;
+  for (const StepLoop& loop : loops) elements *= loop.count;
+  return elements;
+}
+
+// From the first element of the nest to the last, both included.
+std::int64_t SourceSpan(Loops loops) {
+  std::int64_t span = 1;
+  for (const StepLoop& loop : loops) span += (loop.count - 1) * loop.source_stride;
+  return span;
+}
+
+std::int64_t TargetSpan(Loops loops) {
+  std::int64_t span = 1;
+  for (const StepLoop& loop : loops) span += (loop.count - 1) * loop.target_stride;
+  return span;
+}
+
+bool HasOnlySmallGaps(Loops loops, std::int64_t item_bytes) {
+  std::int64_t span = 1;
+  for (const StepLoop& loop : loops) {
+    if ((loop.source_stride - span) * item_bytes >= kSmallGapBytes) return false;
+    span += (loop.count - 1) * loop.source_stride;
+  }
+  return true;
+}
+
+bool IsContiguous(const StepLoop& loop) { return loop.source_stride == 1 && loop.target_stride == 1; }
+
+// A fixed size lets the compiler turn each copy into one load and one store.
+template <std::size_t kItemBytes>
+void ScatterRow(const StepLoop& loop, const std::byte* source, std::byte* target) {
+  std::ptrdiff_t source_step = loop.source_stride * static_cast<std::ptrdiff_t>(kItemBytes);
+  std::ptrdiff_t target_step = loop.target_stride * static_cast<std::ptrdiff_t>(kItemBytes);
+  for (std::int64_t i = 0; i < loop.count; ++i) {
+    std::memcpy(target + i * target_step, source + i * source_step, kItemBytes);
+  }
+}
+
+void ScatterElements(const StepLoop& row, std::int64_t item_bytes, const std::byte* source, std::byte* target) {
+  if (IsContiguous(row)) {
+    std::memcpy(target, source, static_cast<std::size_t>(row.count * item_bytes));
+    return;
+  }
+  switch (item_bytes) {
+    case 1:
+      return ScatterRow<1>(row, source, target);
+    case 2:
+      return ScatterRow<2>(row, source, target);
+    case 4:
+      return ScatterRow<4>(row, source, target);
+    case 8:
+      return ScatterRow<8>(row, source, target);
+    case 16:
+      return ScatterRow<16>(row, source, target);
+    default:
+      UCP_CHECK(false, "elements of {} bytes", item_bytes);
+  }
+}
+
+}  // namespace
+
+// One step on its way.
+struct StepMover::Walk {
+  StepMover& mover;
+  RecordId record;
+  std::int64_t item_bytes;
+  ReadReason reason;
+  std::span<std::byte> chunk;  // Where long runs go straight; empty if nothing is copied.
+  TakeElements take;
+
+  llvm::Error Go(Loops loops, std::int64_t source, std::int64_t target) {
+    bool copies = !chunk.empty();
+    if (copies && IsDirect(loops)) return ReadDirect(loops, source, target);
+    bool has_long_runs =
+        copies && !loops.empty() && IsContiguous(loops.front()) && loops.front().count * item_bytes >= kLongRunBytes;
+    if (!has_long_runs && HasOnlySmallGaps(loops, item_bytes)) {
+      std::int64_t room = static_cast<std::int64_t>(mover.scratch_.size()) / item_bytes;
+      if (SourceSpan(loops) <= room) return ReadSpan(loops, source, target);
+      if (SourceSpan(loops.drop_back()) <= room) return ReadBlocks(loops, source, target, room);
+    }
+    const StepLoop& outer = loops.back();
+    for (std::int64_t i = 0; i < outer.count; ++i) {
+      UCP_RETURN_IF_ERROR(Go(loops.drop_back(), source + i * outer.source_stride, target + i * outer.target_stride));
+    }
+    return llvm::Error::success();
+  }
+
+ private:
+  static bool IsDirect(Loops loops) { return loops.empty() || (loops.size() == 1 && IsContiguous(loops.front())); }
+
+  llvm::Error ReadDirect(Loops loops, std::int64_t source, std::int64_t target) {
+    auto bytes = static_cast<std::size_t>(Elements(loops) * item_bytes);
+    return mover.reader_.Read(record, static_cast<std::uint64_t>(source * item_bytes),
+                              chunk.subspan(static_cast<std::size_t>(target * item_bytes), bytes), bytes, reason);
+  }
+
+  llvm::Error ReadSpan(Loops loops, std::int64_t source, std::int64_t target) {
+    std::span<std::byte> span = mover.scratch_.first(static_cast<std::size_t>(SourceSpan(loops) * item_bytes));
+    UCP_RETURN_IF_ERROR(mover.reader_.Read(record, static_cast<std::uint64_t>(source * item_bytes), span,
+                                           static_cast<std::uint64_t>(Elements(loops) * item_bytes), reason));
+    return take({span.data(), target, loops});
+  }
+
+  // As many iterations of the outermost loop at a time as there is room for.
+  llvm::Error ReadBlocks(Loops loops, std::int64_t source, std::int64_t target, std::int64_t room) {
+    LoopNest block(loops.begin(), loops.end());
+    StepLoop outer = block.back();
+    std::int64_t most = outer.count;
+    if (outer.source_stride > 0) most = (room - SourceSpan(loops.drop_back())) / outer.source_stride + 1;
+    for (std::int64_t done = 0; done < outer.count; done += most) {
+      block.back().count = std::min(most, outer.count - done);
+      UCP_RETURN_IF_ERROR(ReadSpan(block, source + done * outer.source_stride, target + done * outer.target_stride));
+    }
+    return llvm::Error::success();
+  }
+};
+
+llvm::Error StepMover::Copy(const Step& step, std::span<std::byte> chunk, std::int64_t first_element) {
+  std::int64_t item_bytes = ItemBytes(step.target_dtype);
+  UCP_CHECK(step.source_dtype == step.target_dtype, "a copy from {} to {}", Name(step.source_dtype),
+            Name(step.target_dtype));
+  LoopNest loops = SourceOrder(step);
+  std::int64_t target = step.target_element - first_element;
+  UCP_CHECK(target >= 0 && target + TargetSpan(loops) <= static_cast<std::int64_t>(chunk.size()) / item_bytes,
+            "a step to elements {} to {} of a chunk of {}", target, target + TargetSpan(loops),
+            static_cast<std::int64_t>(chunk.size()) / item_bytes);
+  auto scatter = [&](const GatheredElements& elements) {
+    ForEachRow(elements, item_bytes, [&](const std::byte* source, std::int64_t element, const StepLoop& row) {
+      ScatterElements(row, item_bytes, source, chunk.data() + element * item_bytes);
+    });
+    return llvm::Error::success();
+  };
+  return Walk{*this, step.source, item_bytes, ReadReason::kCopy, chunk, scatter}.Go(loops, step.source_element, target);
+}
+
+llvm::Error StepMover::Visit(const Step& step, std::int64_t first_element, TakeElements take) {
+  LoopNest loops = SourceOrder(step);
+  return Walk{*this, step.source, ItemBytes(step.source_dtype), ReadReason::kCompare, {}, take}.Go(
+      loops, step.source_element, step.target_element - first_element);
+}
+
+void ForEachRow(const GatheredElements& elements, std::int64_t item_bytes,
+                llvm::function_ref<void(const std::byte*, std::int64_t, const StepLoop&)> visit) {
+  if (elements.loops.size() <= 1) {
+    visit(elements.source, elements.target_element, elements.loops.empty() ? StepLoop{1, 1, 1} : elements.loops[0]);
+    return;
+  }
+  const StepLoop& outer = elements.loops.back();
+  for (std::int64_t i = 0; i < outer.count; ++i) {
+    ForEachRow({elements.source + i * outer.source_stride * item_bytes,
+                elements.target_element + i * outer.target_stride, elements.loops.drop_back()},
+               item_bytes, visit);
+  }
+}
+
+}  // namespace ucp

@@ -1,0 +1,185 @@
+#include "runtime/executor/target_writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "compiler/support/check.h"
+#include "compiler/support/checksum.h"
+
+namespace ucp {
+namespace {
+
+constexpr std::size_t kMostOpenFiles = 128;
+
+llvm::Error CloseWritable(WritableFile& file) { return file.Close(); }
+
+// The indices of `entries`, by file and offset.
+template <typename Entry>
+std::vector<std::uint32_t> ByPlace(const std::vector<Entry>& entries) {
+  std::vector<std::uint32_t> order(entries.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::tuple(entries[a].file, entries[a].offset) < std::tuple(entries[b].file, entries[b].offset);
+  });
+  return order;
+}
+
+// The part of such an order that belongs to one file.
+template <typename Entry>
+std::span<const std::uint32_t> OfFile(const std::vector<Entry>& entries, const std::vector<std::uint32_t>& order,
+                                      FileId file) {
+  auto first = std::lower_bound(order.begin(), order.end(), file,
+                                [&](std::uint32_t index, FileId wanted) { return entries[index].file < wanted; });
+  auto last = std::upper_bound(first, order.end(), file,
+                               [&](FileId wanted, std::uint32_t index) { return wanted < entries[index].file; });
+  return {first, last};
+}
+
+}  // namespace
+
+TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& files,
+                           std::vector<std::uint32_t> chunks_of_files)
+    : plan_(plan),
+      folder_(std::move(folder)),
+      files_(files),
+      open_(kMostOpenFiles, &CloseWritable),
+      // Chunks are written in order, so their pieces are few however large a record is.
+      ledger_(std::numeric_limits<std::uint64_t>::max()),
+      has_crc_field_(plan.target.records.size(), false),
+      placements_(ByPlace(plan.placements)),
+      crc_fields_(ByPlace(plan.crc_fields)),
+      chunks_left_(plan.target.files.size()) {
+  for (const CrcField& field : plan.crc_fields) has_crc_field_[field.record.index()] = true;
+  for (std::size_t i = 0; i < chunks_left_.size(); ++i) chunks_left_[i] = chunks_of_files[i];
+}
+
+std::string TargetWriter::Path(FileId file) const { return JoinPath(folder_, plan_.target.files[file.index()].path); }
+
+llvm::Error TargetWriter::Create(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch) {
+  for (const std::string& directory : plan_.directories) {
+    UCP_RETURN_IF_ERROR(files_.MakeDirectory(JoinPath(folder_, directory)));
+  }
+  return ForEachInParallel(plan_.target.files.size(), options,
+                           [&](unsigned thread, std::uint64_t number) -> llvm::Error {
+                             FileId id(number);
+                             UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
+                                                  files_.CreateForWriting(Path(id), plan_.target.files[number].bytes));
+                             UCP_RETURN_IF_ERROR(file->Close());
+                             return chunks_left_[number] == 0 ? Finish(id, scratch[thread]) : llvm::Error::success();
+                           });
+}
+
+llvm::Expected<std::shared_ptr<WritableFile>> TargetWriter::Open(FileId file) {
+  return open_.Get(file, [&] { return files_.OpenForWriting(Path(file)); });
+}
+
+llvm::Error TargetWriter::WriteChunk(RecordId record, std::uint64_t offset, std::span<const std::byte> bytes,
+                                     std::optional<std::uint32_t> crc32, std::span<std::byte> scratch) {
+  const Record& place = plan_.target.record(record);
+  UCP_CHECK(offset <= place.bytes && bytes.size() <= place.bytes - offset,
+            "bytes {} to {} of target record {}, which has {}", offset, offset + bytes.size(), record, place.bytes);
+  {
+    UCP_ASSIGN_OR_RETURN(std::shared_ptr<WritableFile> file, Open(place.file));
+    UCP_RETURN_IF_ERROR(file->WriteAt(place.begin + offset, bytes));
+    file->StartWriteback(place.begin + offset, bytes.size());
+  }
+  bytes_written_ += bytes.size();
+  if (has_crc_field_[record.index()]) {
+    ledger_.Add(record, {offset, offset + bytes.size(), crc32 ? *crc32 : Crc32(bytes)});
+  }
+  return --chunks_left_[place.file.index()] == 0 ? Finish(place.file, scratch) : llvm::Error::success();
+}
+
+llvm::Error TargetWriter::Finish(FileId file, std::span<std::byte> scratch) {
+  std::span<const std::uint32_t> placements = OfFile(plan_.placements, placements_, file);
+  if (!placements.empty()) {
+    std::vector<PatchedField> fields = Fields(file);
+    UCP_ASSIGN_OR_RETURN(std::shared_ptr<WritableFile> open_file, Open(file));
+    for (std::uint32_t index : placements) {
+      UCP_RETURN_IF_ERROR(WriteBlob(*open_file, plan_.placements[index], fields, scratch));
+    }
+  }
+  return open_.Close(file);
+}
+
+// A blob with all fields that lie in it (they are sorted), window by window: a blob may be larger than the scratch
+// memory.
+llvm::Error TargetWriter::WriteBlob(WritableFile& file, const BlobPlacement& placement,
+                                    std::span<const PatchedField> fields, std::span<std::byte> scratch) {
+  const std::string& blob = plan_.blobs[placement.blob.index()];
+  for (std::size_t done = 0; done < blob.size();) {
+    std::span<std::byte> window = scratch.first(std::min(scratch.size(), blob.size() - done));
+    std::memcpy(window.data(), blob.data() + done, window.size());
+    std::uint64_t begin = placement.offset + done;
+    auto field = std::partition_point(fields.begin(), fields.end(), [&](const PatchedField& candidate) {
+      return candidate.offset + candidate.bytes.size() <= begin;
+    });
+    for (; field != fields.end() && field->offset < begin + window.size(); ++field) {
+      for (std::uint64_t i = 0; i < field->bytes.size(); ++i) {
+        std::uint64_t at = field->offset + i;
+        if (at >= begin && at < begin + window.size()) window[at - begin] = field->bytes[i];
+      }
+    }
+    UCP_RETURN_IF_ERROR(file.WriteAt(begin, window));
+    file.StartWriteback(begin, window.size());
+    bytes_written_ += window.size();
+    done += window.size();
+  }
+  return llvm::Error::success();
+}
+
+std::vector<TargetWriter::PatchedField> TargetWriter::Fields(FileId file) {
+  std::span<const std::uint32_t> indices = OfFile(plan_.crc_fields, crc_fields_, file);
+  std::vector<PatchedField> fields;
+  // A record's checksum stands in two places of a zip file, and the ledger gives it once.
+  std::unordered_map<RecordId, std::uint32_t> checksums;
+  for (std::uint32_t index : indices) {
+    const CrcField& field = plan_.crc_fields[index];
+    auto [entry, is_new] = checksums.try_emplace(field.record, 0);
+    if (is_new) entry->second = TakeCrc32(field.record);
+    PatchedField patched{field.offset, {}};
+    for (std::size_t i = 0; i < 4; ++i) patched.bytes[i] = static_cast<std::byte>(entry->second >> (8 * i));
+    fields.push_back(patched);
+  }
+  return fields;
+}
+
+// What no chunk wrote is ready-made, or padding: a new file has zeros there.
+std::uint32_t TargetWriter::TakeCrc32(RecordId record) {
+  std::uint64_t end = 0;
+  std::uint32_t crc32 = 0;
+  for (const ChecksumPiece& piece : ledger_.Take(record)) {
+    crc32 = ExtendOverBlobs(crc32, record, end, piece.begin);
+    crc32 = CombineCrc32(crc32, piece.crc32, piece.end - piece.begin);
+    end = piece.end;
+  }
+  return ExtendOverBlobs(crc32, record, end, plan_.target.record(record).bytes);
+}
+
+std::uint32_t TargetWriter::ExtendOverBlobs(std::uint32_t crc32, RecordId record, std::uint64_t begin,
+                                            std::uint64_t end) const {
+  if (begin >= end) return crc32;
+  const Record& place = plan_.target.record(record);
+  begin += place.begin;  // From here on, of the file.
+  end += place.begin;
+  std::span<const std::uint32_t> placements = OfFile(plan_.placements, placements_, place.file);
+  auto next = std::partition_point(placements.begin(), placements.end(), [&](std::uint32_t index) {
+    return plan_.placements[index].offset + plan_.blobs[plan_.placements[index].blob.index()].size() <= begin;
+  });
+  for (; next != placements.end() && plan_.placements[*next].offset < end; ++next) {
+    const BlobPlacement& placement = plan_.placements[*next];
+    const std::string& blob = plan_.blobs[placement.blob.index()];
+    std::uint64_t from = std::max(begin, placement.offset);
+    std::uint64_t to = std::min(end, placement.offset + blob.size());
+    crc32 = CombineCrc32(crc32, Crc32OfZeros(from - begin), from - begin);
+    crc32 = ExtendCrc32(crc32, std::as_bytes(std::span(blob)).subspan(from - placement.offset, to - from));
+    begin = to;
+  }
+  return CombineCrc32(crc32, Crc32OfZeros(end - begin), end - begin);
+}
+
+}  // namespace ucp

@@ -1,0 +1,67 @@
+// Writing the target: files appear at their final size, chunks go to their places, and when the last chunk of a file
+// has been written its ready-made bytes follow, with the checksums of its records in them. So every byte is written
+// once.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+#include "runtime/executor/checksum_ledger.h"
+#include "runtime/executor/open_files.h"
+#include "runtime/io/file_system.h"
+#include "runtime/io/parallel.h"
+
+namespace ucp {
+
+// Shared by all threads.
+class TargetWriter {
+ public:
+  // `chunks_of_files`: how many times WriteChunk() will be called for each file.
+  TargetWriter(const Plan& plan, std::string folder, FileSystem& files, std::vector<std::uint32_t> chunks_of_files);
+
+  // Makes all folders and files. Those without elements are complete then.
+  [[nodiscard]] llvm::Error Create(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch);
+
+  // Writes one chunk: `bytes` at `offset` of `record`. `crc32` is theirs, if it is known. `scratch` is the thread's.
+  [[nodiscard]] llvm::Error WriteChunk(RecordId record, std::uint64_t offset, std::span<const std::byte> bytes,
+                                       std::optional<std::uint32_t> crc32, std::span<std::byte> scratch);
+
+  std::uint64_t bytes_written() const { return bytes_written_; }
+  std::string Path(FileId file) const;
+
+ private:
+  struct PatchedField {
+    std::uint64_t offset = 0;
+    std::array<std::byte, 4> bytes{};
+  };
+
+  [[nodiscard]] llvm::Error Finish(FileId file, std::span<std::byte> scratch);
+  [[nodiscard]] llvm::Error WriteBlob(WritableFile& file, const BlobPlacement& placement,
+                                      std::span<const PatchedField> fields, std::span<std::byte> scratch);
+  std::vector<PatchedField> Fields(FileId file);
+  std::uint32_t TakeCrc32(RecordId record);
+  // With bytes [begin, end) of the record, which hold no elements.
+  std::uint32_t ExtendOverBlobs(std::uint32_t crc32, RecordId record, std::uint64_t begin, std::uint64_t end) const;
+  llvm::Expected<std::shared_ptr<WritableFile>> Open(FileId file);
+
+  const Plan& plan_;
+  const std::string folder_;
+  FileSystem& files_;
+  OpenFiles<WritableFile> open_;
+  ChecksumLedger ledger_;
+  std::vector<bool> has_crc_field_;                      // By RecordId.
+  std::vector<std::uint32_t> placements_;                // Indices of Plan::placements, by file and offset.
+  std::vector<std::uint32_t> crc_fields_;                // Indices of Plan::crc_fields, by file and offset.
+  std::vector<std::atomic<std::uint32_t>> chunks_left_;  // By FileId.
+  std::atomic<std::uint64_t> bytes_written_ = 0;
+};
+
+}  // namespace ucp

@@ -1,0 +1,92 @@
+#include "runtime/formats/archive_composer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/support/check.h"
+#include "compiler/support/checksum.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp {
+namespace {
+
+// Archives are named alike, so that equal contents are equal files.
+constexpr const char* kRootFolder = "archive";
+
+void WriteCrc32(std::vector<pytorch::Blob>& blobs, std::uint64_t offset, std::uint32_t crc32) {
+  auto after = std::upper_bound(blobs.begin(), blobs.end(), offset,
+                                [](std::uint64_t at, const pytorch::Blob& blob) { return at < blob.offset; });
+  UCP_CHECK(after != blobs.begin(), "no blob holds the checksum at {}", offset);
+  pytorch::Blob& blob = *std::prev(after);
+  const std::uint64_t place = offset - blob.offset;
+  UCP_CHECK(place + 4 <= blob.bytes.size(), "the checksum at {} lies outside its blob", offset);
+  for (std::uint64_t i = 0; i < 4; ++i) blob.bytes[place + i] = static_cast<char>(crc32 >> (8 * i) & 0xff);
+}
+
+}  // namespace
+
+std::string ArchiveComposer::NextKey(DType dtype, std::uint64_t bytes, const std::string* content) {
+  storages_.push_back({dtype, bytes});
+  contents_.push_back(content);
+  return fmt::format("{}", storages_.size() - 1);
+}
+
+pytorch::ValuePtr ArchiveComposer::AddTensor(DType dtype, const std::vector<std::int64_t>& sizes) {
+  std::uint64_t bytes = static_cast<std::uint64_t>(ItemBytes(dtype));
+  for (std::int64_t size : sizes) bytes *= static_cast<std::uint64_t>(size);
+  return pytorch::MakeWholeTensor(NextKey(dtype, bytes, nullptr), dtype, sizes);
+}
+
+pytorch::ValuePtr ArchiveComposer::AddValue(const pytorch::ValuePtr& value) {
+  return pytorch::ReplaceTensors(value, [&](const pytorch::ValuePtr& found) {
+    const auto& tensor = *found->As<pytorch::Tensor>();
+    const SmallTensorData* data = FindSmallTensor(training_, tensor);
+    UCP_CHECK(data != nullptr, "a training state without the storage `{}`", tensor.storage->key);
+    return pytorch::MakeWholeTensor(NextKey(data->dtype, data->bytes.size(), &data->bytes), data->dtype, tensor.sizes);
+  });
+}
+
+std::vector<pytorch::Entry> ArchiveComposer::AddEntries(const std::vector<pytorch::Entry>& entries) {
+  return *pytorch::Entries(*AddValue(pytorch::MakeDict(entries)));
+}
+
+ComposedArchive ArchiveComposer::Compose(const pytorch::ValuePtr& root) const {
+  pytorch::ArchiveLayout layout = pytorch::LayOutArchive(kRootFolder, *root, storages_);
+  ComposedArchive composed;
+  composed.bytes = layout.bytes;
+  composed.blobs = std::move(layout.blobs);
+  std::vector<pytorch::Blob> data;
+  for (std::size_t i = 0; i < storages_.size(); ++i) {
+    pytorch::StorageSlot& slot = layout.storages[i];
+    if (contents_[i] == nullptr) {
+      composed.slots.push_back(std::move(slot));
+      continue;
+    }
+    for (std::uint64_t offset : slot.crc32_offsets) WriteCrc32(composed.blobs, offset, Crc32(*contents_[i]));
+    if (slot.bytes > 0) data.push_back({slot.offset, *contents_[i]});
+  }
+  composed.blobs.insert(composed.blobs.end(), data.begin(), data.end());
+  return composed;
+}
+
+std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const ComposedArchive& archive) {
+  const FileId file = target.storage.Add(StoredFile{path, archive.bytes, ""});
+  for (const pytorch::Blob& blob : archive.blobs) {
+    target.placements.push_back({file, blob.offset, target.AddBlob(blob.bytes)});
+  }
+  std::vector<RecordId> records;
+  for (const pytorch::StorageSlot& slot : archive.slots) {
+    records.push_back(target.storage.Add(Record{file, slot.offset, slot.bytes, std::nullopt}));
+    for (std::uint64_t offset : slot.crc32_offsets) target.crc_fields.push_back({file, offset, records.back()});
+  }
+  return records;
+}
+
+void AddFile(TargetFiles& target, const std::string& path, std::string content) {
+  const FileId file = target.storage.Add(StoredFile{path, content.size(), ""});
+  if (content.empty()) return;
+  target.placements.push_back({file, 0, target.AddBlob(std::move(content))});
+}
+
+}  // namespace ucp

@@ -1,0 +1,49 @@
+// Puts together one `.pt` file of a target: values of a training state, whose small tensors are known already, and
+// tensors whose elements the executor will write.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/target.h"
+#include "runtime/formats/pytorch/archive_writer.h"
+#include "runtime/formats/training_state.h"
+
+namespace ucp {
+
+// Where everything of one file lies; it can stand in several places of a target.
+struct ComposedArchive {
+  std::uint64_t bytes = 0;
+  std::vector<pytorch::Blob> blobs;         // With the small tensors and their checksums.
+  std::vector<pytorch::StorageSlot> slots;  // Of the tensors that are to come, in the order of AddTensor().
+};
+
+class ArchiveComposer {
+ public:
+  // `training` must outlive this object.
+  explicit ArchiveComposer(const TrainingState& training) : training_(training) {}
+
+  // A tensor whose elements come later.
+  pytorch::ValuePtr AddTensor(DType dtype, const std::vector<std::int64_t>& sizes);
+  // The same value with its small tensors as storages of this file.
+  pytorch::ValuePtr AddValue(const pytorch::ValuePtr& value);
+  std::vector<pytorch::Entry> AddEntries(const std::vector<pytorch::Entry>& entries);
+
+  // `root` is made of what the functions above returned. Call once, last.
+  ComposedArchive Compose(const pytorch::ValuePtr& root) const;
+
+ private:
+  std::string NextKey(DType dtype, std::uint64_t bytes, const std::string* content);
+
+  const TrainingState& training_;
+  std::vector<pytorch::StorageToWrite> storages_;
+  std::vector<const std::string*> contents_;  // For each storage; null: comes later.
+};
+
+// Adds the file, its ready-made bytes and its checksums to a target. Returns the records of the tensors to come.
+std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const ComposedArchive& archive);
+// A file whose bytes are all known.
+void AddFile(TargetFiles& target, const std::string& path, std::string content);
+
+}  // namespace ucp

@@ -1,0 +1,48 @@
+#include "runtime/formats/deepspeed/deepspeed.h"
+
+#include <algorithm>
+
+#include "compiler/support/error.h"
+#include "runtime/formats/checkpoint_root.h"
+#include "runtime/formats/deepspeed/describe.h"
+#include "runtime/formats/deepspeed/file_names.h"
+
+namespace ucp {
+namespace {
+
+// A universal folder holds model-states files, too; its folder `zero` tells them apart.
+llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) {
+  UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
+  bool has_files = false;
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.is_directory && entry.name == "zero") return false;
+    has_files = has_files || (!entry.is_directory && deepspeed::IsCheckpointFileName(entry.name));
+  }
+  return has_files;
+}
+
+class DeepSpeedFormat : public Format {
+ public:
+  std::string_view name() const override { return "deepspeed"; }
+
+  llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
+    return FindCheckpoint(files, path,
+                          {[&](const std::string& folder) { return IsCheckpoint(files, folder); }, "latest"});
+  }
+
+  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const override {
+    return deepspeed::DescribeCheckpoint(files, folder);
+  }
+
+  bool CanWrite() const override { return false; }
+  llvm::Expected<TargetFiles> LayOut(std::span<const LogicalTensor>, const TrainingState&,
+                                     const Strategy&) const override {
+    return Fail(ErrorCode::kUnsupported, "this version reads `deepspeed` checkpoints and does not write them yet");
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<const Format> MakeDeepSpeedFormat() { return std::make_unique<DeepSpeedFormat>(); }
+
+}  // namespace ucp

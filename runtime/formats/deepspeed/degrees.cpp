@@ -1,0 +1,150 @@
+#include "runtime/formats/deepspeed/degrees.h"
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/support/checked_math.h"
+#include "compiler/support/error.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+// Fails if a field of the model-states files is not the same in all of them.
+template <typename Get>
+llvm::Error CheckAgreement(const std::string& folder, const std::vector<ModelStates>& states, std::string_view field,
+                           Get get) {
+  for (const ModelStates& other : states) {
+    if (get(other) == get(states.front())) continue;
+    auto text = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string("missing"); };
+    return Fail(ErrorCode::kBadData, "`{}`: `{}` is {} in `{}` and {} in `{}`; these files are not of one checkpoint",
+                folder, field, text(get(states.front())), states.front().path, text(get(other)), other.path);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CheckCarriedAgreement(const std::string& folder, const std::vector<ModelStates>& states) {
+  for (std::string_view key : {"global_steps", "skipped_steps", "dp_world_size", "ds_version"}) {
+    auto text = [&](const ModelStates& file) -> std::optional<std::string> {
+      pytorch::ValuePtr value = FindEntry(file.engine, key);
+      return value ? std::optional(pytorch::Print(*value)) : std::nullopt;
+    };
+    UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, key, text));
+  }
+  return llvm::Error::success();
+}
+
+// How many tensor-parallel ranks the layer files speak of; 0 if there are none.
+std::int64_t LayerFileRanks(const CheckpointFiles& files) {
+  std::int64_t ranks = 0;
+  for (const auto& [place, name] : files.layers) ranks = std::max(ranks, place.tp + 1);
+  return ranks;
+}
+
+}  // namespace
+
+llvm::Error CheckServed(const CheckpointFiles& files, const std::string& folder) {
+  auto refuse = [&](const std::string& found, std::string_view meaning) {
+    return Fail(ErrorCode::kUnsupported, "`{}` holds `{}`: {}, which this version does not read yet", folder, found,
+                meaning);
+  };
+  if (!files.expert_files.empty()) return refuse(files.expert_files.front(), "a model with experts");
+  if (!files.stage3_model_states.empty()) return refuse(files.stage3_model_states.front(), "ZeRO stage 3");
+  bool is_offloaded = std::find(files.folders.begin(), files.folders.end(), "offloaded_tensors") != files.folders.end();
+  if (is_offloaded) return refuse("offloaded_tensors", "an optimizer that is offloaded to NVMe");
+  if (files.optimizer_states.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                "`{}` holds no `*_optim_states.pt`: either it was saved without ZeRO, which this version does not read "
+                "yet, or saving it was interrupted",
+                folder);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CheckModelFiles(const CheckpointFiles& files, const std::string& folder) {
+  std::int64_t expected = 0;
+  for (const auto& [mp, name] : files.model_states) {
+    if (mp == expected++) continue;
+    return Fail(ErrorCode::kBadData, "`{}`: `{}` is missing, while there is `{}`", folder,
+                ModelStatesName(expected - 1), name);
+  }
+  if (expected > 0) return llvm::Error::success();
+  return Fail(ErrorCode::kBadData, "`{}`: `{}` is missing", folder, ModelStatesName(0));
+}
+
+llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::string& folder,
+                                    const std::vector<ModelStates>& states, std::vector<std::string>& remarks) {
+  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "mp_world_size", [](auto& s) { return s.mp_world_size; }));
+  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "pp_degree", [](auto& s) { return s.pp_degree; }));
+  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "tp_degree", [](auto& s) { return s.tp_degree; }));
+  UCP_RETURN_IF_ERROR(CheckCarriedAgreement(folder, states));
+  const auto ranks = static_cast<std::int64_t>(states.size());
+  const ModelStates& first = states.front();
+  const std::int64_t expected = first.mp_world_size.value_or(ranks);
+  if (expected > ranks) {
+    return Fail(ErrorCode::kBadData,
+                "`{}`: `{}` is missing; `mp_world_size` in `{}` is {}, and there are {} such files", folder,
+                ModelStatesName(ranks), first.path, expected, ranks);
+  }
+  if (expected != ranks) {
+    return Fail(ErrorCode::kBadData,
+                "`{}`: there are {} model-states files, and `mp_world_size` in `{}` is {}; remove those that are stale",
+                folder, ranks, first.path, expected);
+  }
+  const std::int64_t layer_ranks = LayerFileRanks(files);
+  Degrees degrees;
+  degrees.tp = layer_ranks > 0 ? layer_ranks : ranks;
+  if (first.pp_degree && first.tp_degree && *first.pp_degree > 0) {
+    const bool is_true = CheckedMultiply(*first.pp_degree, *first.tp_degree) == ranks;
+    degrees.tp = is_true ? *first.tp_degree : ranks / *first.pp_degree;
+    if (!is_true) {
+      remarks.push_back(
+          fmt::format("`{}` says pp_degree {} and tp_degree {}, and there are {} model-parallel ranks; its tp_degree "
+                      "is not believed "
+                      "(with sequence parallelism DeepSpeed writes that degree there)",
+                      first.path, *first.pp_degree, *first.tp_degree, ranks));
+    }
+  }
+  degrees.pp = degrees.tp > 0 ? ranks / degrees.tp : 0;
+  if (degrees.pp < 1 || degrees.mp() != ranks || (layer_ranks > 0 && layer_ranks != degrees.tp)) {
+    return Fail(ErrorCode::kBadData,
+                "`{}`: {} model-parallel ranks do not fit a tensor-parallel degree of {} (the layer files speak of {})",
+                folder, ranks, degrees.tp, layer_ranks);
+  }
+  return degrees;
+}
+
+llvm::Expected<std::int64_t> CountPartitions(const CheckpointFiles& files, const std::string& folder, std::int64_t mp) {
+  std::int64_t partitions = 0;
+  for (const auto& [place, name] : files.optimizer_states) {
+    partitions = std::max(partitions, place.partition + 1);
+    if (place.mp < mp) continue;
+    return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and only {} model-parallel ranks", folder, name, mp);
+  }
+  // A partition number can be anything; the first one that is missing ends the walk.
+  const std::string& example = files.optimizer_states.begin()->second;
+  const std::string prefix = example.substr(0, example.find("zero_pp_rank_"));
+  for (std::int64_t rank = 0; rank < mp; ++rank) {
+    for (std::int64_t partition = 0; partition < partitions; ++partition) {
+      if (files.optimizer_states.contains({rank, partition})) continue;
+      return Fail(ErrorCode::kBadData,
+                  "`{}`: `{}` is missing; {} model-parallel ranks with {} partitions have {} files, and there are {}",
+                  folder, OptimizerStatesName(prefix, {rank, partition}), mp, partitions, mp * partitions,
+                  files.optimizer_states.size());
+    }
+  }
+  return partitions;
+}
+
+llvm::Error CheckLayerFiles(const CheckpointFiles& files, const std::string& folder, std::int64_t tp) {
+  for (const auto& [place, name] : files.layers) {
+    for (std::int64_t rank = 0; rank < tp; ++rank) {
+      if (files.layers.contains({place.layer, rank})) continue;
+      return Fail(ErrorCode::kBadData, "`{}`: layer {} has `{}`, and no file for tensor-parallel rank {} of {}", folder,
+                  place.layer, name, rank, tp);
+    }
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace ucp::deepspeed

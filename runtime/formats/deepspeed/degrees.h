@@ -1,0 +1,40 @@
+// How many pipeline stages, tensor-parallel ranks and ZeRO partitions a checkpoint was saved from, and whether all
+// their files are there.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/model_states.h"
+
+namespace ucp::deepspeed {
+
+struct Degrees {
+  std::int64_t pp = 1;
+  std::int64_t tp = 1;
+
+  // Model-parallel ranks count stages first: mp = stage * tp + tensor rank.
+  std::int64_t mp() const { return pp * tp; }
+};
+
+// Refuses kinds of checkpoints that this version does not read, by their file names.
+[[nodiscard]] llvm::Error CheckServed(const CheckpointFiles& files, const std::string& folder);
+
+// From the model-states files, by rank, and the names of all files. `mp_world_size` and the files are believed before
+// `checkpoint_parallel_dimensions`, whose tp_degree can be the sequence-parallel degree; remarks say so. Fails if files
+// are missing (named, with how many there should be) or contradict each other (both files, both values).
+llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::string& folder,
+                                    const std::vector<ModelStates>& states, std::vector<std::string>& remarks);
+
+// The model-states files are those of the ranks 0, 1, …, without a gap.
+[[nodiscard]] llvm::Error CheckModelFiles(const CheckpointFiles& files, const std::string& folder);
+// Each model-parallel rank has the same number of partitions, without a gap: returns it.
+llvm::Expected<std::int64_t> CountPartitions(const CheckpointFiles& files, const std::string& folder, std::int64_t mp);
+// Every layer has a file for each tensor-parallel rank.
+[[nodiscard]] llvm::Error CheckLayerFiles(const CheckpointFiles& files, const std::string& folder, std::int64_t tp);
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,14 @@
+// Describes a DeepSpeed checkpoint folder: the headers of all its files become shards and a training state.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "runtime/formats/format.h"
+
+namespace ucp::deepspeed {
+
+llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder);
+
+}  // namespace ucp::deepspeed

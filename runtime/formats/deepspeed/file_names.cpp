@@ -1,0 +1,95 @@
+#include "runtime/formats/deepspeed/file_names.h"
+
+#include <re2/re2.h>
+
+#include "compiler/support/error.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+enum class Kind { kModelStates, kOptimizerStates, kLayer, kStage3ModelStates, kExpert, kStranger };
+
+struct ParsedName {
+  Kind kind = Kind::kStranger;
+  PartitionOf partition;
+  LayerOf layer;
+};
+
+// Numbers have at most nine digits, so that they fit wherever they are used.
+ParsedName Parse(const std::string& name) {
+  static const RE2 model_states(R"(mp_rank_(\d{1,9})_model_states\.pt)");
+  static const RE2 optimizer(R"((?:bf16_|fp16_)?zero_pp_rank_(\d{1,9})_mp_rank_(\d{1,9})_?optim_states\.pt)");
+  static const RE2 layer(R"(layer_(\d{1,9})-model_states\.pt)");
+  static const RE2 layer_of_rank(R"(layer_(\d{1,9})-model_(\d{1,9})-model_states\.pt)");
+  static const RE2 stage3(R"(zero_pp_rank_\d+_mp_rank_\d+_model_states\.pt)");
+  static const RE2 expert(R"((?:layer_\d+_)?expert_.*\.pt|expp_rank_.*\.pt)");
+  ParsedName parsed;
+  if (RE2::FullMatch(name, model_states, &parsed.partition.mp)) {
+    parsed.kind = Kind::kModelStates;
+  } else if (RE2::FullMatch(name, optimizer, &parsed.partition.partition, &parsed.partition.mp)) {
+    parsed.kind = Kind::kOptimizerStates;
+  } else if (RE2::FullMatch(name, layer, &parsed.layer.layer) ||
+             RE2::FullMatch(name, layer_of_rank, &parsed.layer.layer, &parsed.layer.tp)) {
+    parsed.kind = Kind::kLayer;
+  } else if (RE2::FullMatch(name, stage3)) {
+    parsed.kind = Kind::kStage3ModelStates;
+  } else if (RE2::FullMatch(name, expert)) {
+    parsed.kind = Kind::kExpert;
+  }
+  return parsed;
+}
+
+template <typename Key>
+llvm::Error AddOnce(std::map<Key, std::string>& files, const Key& key, const std::string& name) {
+  auto [entry, added] = files.emplace(key, name);
+  if (added) return llvm::Error::success();
+  return Fail(ErrorCode::kBadData, "`{}` and `{}` are both the file of the same rank; remove the one that is stale",
+              entry->second, name);
+}
+
+llvm::Error Add(CheckpointFiles& files, const std::string& name) {
+  ParsedName parsed = Parse(name);
+  switch (parsed.kind) {
+    case Kind::kModelStates:
+      return AddOnce(files.model_states, parsed.partition.mp, name);
+    case Kind::kOptimizerStates:
+      return AddOnce(files.optimizer_states, parsed.partition, name);
+    case Kind::kLayer:
+      return AddOnce(files.layers, parsed.layer, name);
+    case Kind::kStage3ModelStates:
+      files.stage3_model_states.push_back(name);
+      break;
+    case Kind::kExpert:
+      files.expert_files.push_back(name);
+      break;
+    case Kind::kStranger:
+      if (name.ends_with(".pt")) files.strangers.push_back(name);
+      break;
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+bool IsCheckpointFileName(const std::string& name) { return Parse(name).kind != Kind::kStranger; }
+
+llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std::string& folder) {
+  UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
+  CheckpointFiles found;
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.is_directory) {
+      found.folders.push_back(entry.name);
+    } else if (llvm::Error error = Add(found, entry.name)) {
+      return AddContext(std::move(error), fmt::format("`{}`", folder));
+    }
+  }
+  return found;
+}
+
+std::string ModelStatesName(std::int64_t mp) { return fmt::format("mp_rank_{:02}_model_states.pt", mp); }
+
+std::string OptimizerStatesName(const std::string& prefix, PartitionOf place) {
+  return fmt::format("{}zero_pp_rank_{}_mp_rank_{:02}_optim_states.pt", prefix, place.partition, place.mp);
+}
+
+}  // namespace ucp::deepspeed

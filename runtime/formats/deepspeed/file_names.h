@@ -1,0 +1,51 @@
+// The files of a DeepSpeed checkpoint folder, by what their names say.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/io/file_system.h"
+
+namespace ucp::deepspeed {
+
+// A file of one partition of one model-parallel rank. `partition` is the rank in ZeRO's own group ("pp_rank" in the
+// name does not mean pipeline), `mp` the model-parallel rank.
+struct PartitionOf {
+  std::int64_t mp = 0;
+  std::int64_t partition = 0;
+  auto operator<=>(const PartitionOf&) const = default;
+};
+
+// A pipeline layer's weights at one tensor-parallel rank.
+struct LayerOf {
+  std::int64_t layer = 0;
+  std::int64_t tp = 0;
+  auto operator<=>(const LayerOf&) const = default;
+};
+
+struct CheckpointFiles {
+  std::map<std::int64_t, std::string> model_states;  // mp_rank_*: by the number, which need not have two digits.
+  std::map<PartitionOf, std::string> optimizer_states;
+  std::map<LayerOf, std::string> layers;
+  std::vector<std::string> stage3_model_states;
+  std::vector<std::string> expert_files;
+  std::vector<std::string> folders;
+  std::vector<std::string> strangers;  // `.pt` files with other names.
+};
+
+// Whether a folder with this file in it is a DeepSpeed checkpoint.
+bool IsCheckpointFileName(const std::string& name);
+
+// Two names for the same thing (`mp_rank_0_…` and `mp_rank_00_…`) are an error that gives both.
+llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std::string& folder);
+
+// The names that DeepSpeed gives, for messages about files that are missing.
+std::string ModelStatesName(std::int64_t mp);
+std::string OptimizerStatesName(const std::string& prefix, PartitionOf place);
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,28 @@
+// The tensors that lie outside the optimizer's files: what the model computes with, frozen parameters and buffers.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/inventory.h"
+#include "runtime/formats/deepspeed/degrees.h"
+#include "runtime/formats/model_states.h"
+#include "runtime/formats/source_archives.h"
+
+namespace ucp::deepspeed {
+
+// Moves the tensors and extras of the layer files into the module of the rank that they belong to, under the names of
+// the whole model. Reads the layer files.
+[[nodiscard]] llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files, const Degrees& degrees,
+                                         std::vector<ModelStates>& states, std::vector<std::string>& remarks);
+
+// Adds a shard with the state "weight" for every tensor of a module, and fills `aliases`. A tensor is a parameter if
+// `param_shapes` names it (or the one that it is an alias of), a buffer if `buffer_names` does, and else frozen. Fails
+// if a parameter has another shape than `param_shapes` says.
+[[nodiscard]] llvm::Error AddModuleShards(SourceArchives& archives, const Degrees& degrees,
+                                          const std::vector<ModelStates>& states, Inventory& inventory);
+
+}  // namespace ucp::deepspeed

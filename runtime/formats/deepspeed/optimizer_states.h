@@ -1,0 +1,44 @@
+// One ZeRO file (`[bf16_]zero_pp_rank_D_mp_rank_XX_optim_states.pt`) of stage 1, stage 2 or BF16_Optimizer as plain
+// data.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/formats/source_archives.h"
+
+namespace ucp::deepspeed {
+
+// Where a parameter lies in this partition, as the file says. Known to be wrong with round_robin_gradients.
+struct SliceAddress {
+  std::int64_t start = 0;
+  std::int64_t elements = 0;
+  bool operator==(const SliceAddress&) const = default;
+};
+
+// What one partition holds of one optimizer group.
+struct GroupPartition {
+  TensorPlace master;                                          // May be short of the padding at its end.
+  std::map<std::string, TensorPlace> states;                   // By the optimizer's own names; all of the full length.
+  pytorch::ValuePtr step;                                      // Null if there is none.
+  pytorch::ValuePtr hyper_parameters;                          // A dict. Never null.
+  std::optional<std::int64_t> partition_count;                 // Over how many ranks this group is cut.
+  std::vector<std::int64_t> alignment_paddings;                // Zeros behind each parameter; empty: none anywhere.
+  std::map<std::string, SliceAddress, std::less<>> addresses;  // Empty if the file does not say.
+};
+
+struct OptimizerStates {
+  std::string path;
+  std::vector<GroupPartition> groups;
+  std::vector<pytorch::Entry> others;  // loss_scaler, overflow, clip_grad, …: carried on.
+};
+
+// Stage 3, elastic checkpoints, experts and states that are not one number per element are kUnsupported, and named.
+llvm::Expected<OptimizerStates> ReadOptimizerStates(SourceArchives& archives, const std::string& path);
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,41 @@
+// From a pipeline's layer files to the names of the whole model.
+//
+// A layer file holds names that are local to its layer: "norm.weight". The model calls that tensor "5.norm.weight"
+// (5 being the layer), or "tied_modules.<key>.norm.weight" if the layer is tied to another one. Which of the two, and
+// on which stage the layer is, follows from the names that each stage lists in its model-states file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/formats/model_states.h"
+
+namespace ucp::deepspeed {
+
+class PipelineNames {
+ public:
+  // `states` by model-parallel rank; each stage has `tp` of them.
+  PipelineNames(const std::vector<ModelStates>& states, std::int64_t tp);
+
+  struct Layer {
+    std::int64_t stage = 0;
+    std::string prefix;  // "5." or "tied_modules.embed."
+  };
+  // Nothing if the layer could be several tied modules, which is then no layer we can name.
+  std::optional<Layer> Find(std::int64_t layer, const ModuleEntries& entries) const;
+
+ private:
+  struct Stage {
+    std::set<std::int64_t> layers;     // Those whose numbers stand in names.
+    std::set<std::string> tied;        // Keys of tied modules.
+    std::set<NamedShape> tied_shapes;  // Of their parameters.
+  };
+  std::int64_t NearestStage(std::int64_t layer) const;
+
+  std::vector<Stage> stages_;
+};
+
+}  // namespace ucp::deepspeed

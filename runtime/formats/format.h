@@ -1,0 +1,65 @@
+// The interface of a checkpoint format: recognise a folder, describe it from its headers, lay out target files. Data is
+// moved by the executor, which knows nothing of formats; a format never reads or writes the elements of a tensor
+// (single numbers such as a step counter excepted).
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/layout/inventory.h"
+#include "compiler/layout/target.h"
+#include "runtime/formats/training_state.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+// What `--to` asks for: "universal:mp=4" is {"universal", {{"mp", "4"}}}.
+struct Strategy {
+  std::string format;
+  std::map<std::string, std::string> options;
+};
+llvm::Expected<Strategy> ParseStrategy(std::string_view text);
+
+struct Checkpoint {
+  Inventory inventory;
+  TrainingState training;
+};
+
+class Format {
+ public:
+  virtual ~Format() = default;
+  virtual std::string_view name() const = 0;
+
+  // The folder of the checkpoint proper, if `path` (its root, the folder itself, or a file in it) is one of this
+  // format. Nothing if it is not; an error if it is one that is broken (`latest` names a folder that is missing).
+  virtual llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const = 0;
+
+  // From headers only. Call with what Recognise() returned.
+  virtual llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const = 0;
+
+  virtual bool CanWrite() const = 0;
+  // The files of a checkpoint that holds `tensors` (sorted by name) and the training state. Call if CanWrite().
+  virtual llvm::Expected<TargetFiles> LayOut(std::span<const LogicalTensor> tensors, const TrainingState& training,
+                                             const Strategy& strategy) const = 0;
+};
+
+// Every format, in the order in which they are asked to recognise a folder.
+std::span<const std::unique_ptr<const Format>> AllFormats();
+// nullptr if there is none of this name.
+const Format* FindFormat(std::string_view name);
+
+// Asks all formats. The message for a path that none knows lists what each looks for.
+struct Recognised {
+  const Format* format = nullptr;
+  std::string folder;
+};
+llvm::Expected<Recognised> RecogniseAny(FileSystem& files, const std::string& path);
+
+}  // namespace ucp

@@ -1,0 +1,64 @@
+// One model-states file of DeepSpeed's engine (`mp_rank_XX_model_states.pt`) as plain data. Its native and its
+// universal checkpoints both have them.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/layout/inventory.h"
+#include "runtime/formats/source_archives.h"
+
+namespace ucp {
+
+struct NamedShape {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  auto operator<=>(const NamedShape&) const = default;
+};
+
+// Tensors of a module under their full names, and its entries that are not tensors.
+struct ModuleEntries {
+  std::vector<std::pair<std::string, TensorPlace>> tensors;
+  std::vector<pytorch::Entry> extras;
+};
+
+struct ModelStates {
+  std::string path;
+  std::vector<std::vector<NamedShape>> param_shapes;  // By optimizer group, in flattening order.
+  ModuleEntries module;                               // Empty for a pipeline, whose weights are in layer files.
+  ModuleEntries frozen_fragments;
+  std::map<std::string, std::vector<std::int64_t>> frozen_shapes;
+  std::set<std::string> buffer_names;
+  std::map<std::string, std::string> shared_params;
+  std::optional<std::int64_t> mp_world_size;
+  std::optional<std::int64_t> pp_degree;
+  std::optional<std::int64_t> tp_degree;
+  std::vector<pytorch::Entry> engine;  // What the engine counts and restores.
+  std::vector<pytorch::Entry> client;  // What the training script added.
+};
+
+// In a native checkpoint, `param_shapes` is the authority on everything and must be there.
+enum class ModelStatesOf { kNativeCheckpoint, kUniversalFolder };
+
+// ZeRO 0, MoE and what else this version does not read are kUnsupported, and named.
+llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of);
+
+// What a spec can name: `args` under "args", `universal_checkpoint_info` under "info", `ds_config` under "ds_config".
+void AddFacts(const ModelStates& states, std::map<std::string, Fact>& facts);
+
+// The tensors of a state dict, nested dicts joined with dots: {'encoder': {'0.weight': …}} is "encoder.0.weight".
+llvm::Expected<ModuleEntries> ReadModule(SourceArchives& archives, const SourceArchive& archive,
+                                         const pytorch::ValuePtr& module, const std::string& prefix);
+
+// A list of mappings from names to sizes, or one such mapping.
+llvm::Expected<std::vector<NamedShape>> ReadShapes(const SourceArchive& archive, const pytorch::Value& value,
+                                                   const std::string& what);
+
+}  // namespace ucp

@@ -1,0 +1,121 @@
+#include "runtime/formats/source_archives.h"
+
+#include <fmt/format.h>
+#include <llvm/ADT/DenseSet.h>
+
+#include "compiler/support/checksum.h"
+#include "compiler/support/error.h"
+#include "runtime/formats/pytorch/value_access.h"
+#include "runtime/formats/pytorch/value_walk.h"
+
+namespace ucp {
+namespace {
+
+// The pickle says everything that was read to describe a file; the archive gives it up only as a tree.
+llvm::Expected<std::string> HashOfPickle(const ReadableFile& file, const pytorch::FileRange& range) {
+  std::string bytes(range.bytes, '\0');
+  UCP_RETURN_IF_ERROR(file.ReadAt(range.offset, std::as_writable_bytes(std::span(bytes))));
+  return ContentHash(bytes);
+}
+
+bool HoldsBareStorage(const pytorch::Value& root) {
+  llvm::DenseSet<const pytorch::Value*> seen;
+  std::vector<const pytorch::Value*> visits = {&root};
+  while (!visits.empty()) {
+    const pytorch::Value* value = visits.back();
+    visits.pop_back();
+    if (!seen.insert(value).second) continue;
+    if (value->As<pytorch::StorageReference>() != nullptr) return true;
+    pytorch::AppendChildren(*value, visits);
+  }
+  return false;
+}
+
+}  // namespace
+
+bool TensorPlace::IsSameMemory(const TensorPlace& other) const {
+  return record == other.record && dtype == other.dtype && offset == other.offset && sizes == other.sizes &&
+         strides == other.strides;
+}
+
+llvm::Expected<SourceArchive> SourceArchives::Open(const std::string& relative_path) {
+  SourceArchive opened;
+  opened.path = relative_path;
+  UCP_ASSIGN_OR_RETURN(opened.readable, files_.OpenForReading(JoinPath(folder_, relative_path)));
+  pytorch::ArchiveOptions options;
+  options.cache = &cache_;
+  UCP_ASSIGN_OR_RETURN(opened.archive, pytorch::ReadArchive(*opened.readable, options));
+  UCP_ASSIGN_OR_RETURN(std::string hash, HashOfPickle(*opened.readable, opened.archive.pickle_data));
+  opened.file = storage_.Add(StoredFile{relative_path, opened.readable->bytes(), std::move(hash)});
+  return opened;
+}
+
+TensorPlace SourceArchives::PlaceOf(const SourceArchive& archive, const pytorch::Tensor& tensor) {
+  const std::string& key = tensor.storage->key;
+  const pytorch::StorageExtent& extent = archive.archive.storages.at(key);
+  auto [entry, added] = records_.try_emplace({archive.file, key});
+  if (added) {
+    entry->second = storage_.Add(Record{archive.file, extent.data.offset, extent.data.bytes, extent.crc32});
+  }
+  TensorPlace place;
+  place.record = entry->second;
+  place.record_elements = static_cast<std::int64_t>(extent.data.bytes) / ItemBytes(tensor.dtype);
+  place.dtype = tensor.dtype;
+  place.offset = tensor.offset;
+  place.sizes = tensor.sizes;
+  place.elements = 1;
+  for (std::int64_t size : tensor.sizes) place.elements *= size;  // The archive reader checked that it fits.
+  if (place.elements > 1 && tensor.strides != pytorch::ContiguousStrides(tensor.sizes)) {
+    std::int64_t expected = 1;  // A stride along a dimension of one position means nothing.
+    for (std::size_t d = tensor.sizes.size(); d-- > 0;) {
+      if (tensor.sizes[d] != 1 && tensor.strides[d] != expected) place.strides = tensor.strides;
+      expected *= tensor.sizes[d];
+    }
+  }
+  return place;
+}
+
+BufferSetId SourceArchives::BuffersOf(const TensorPlace& place, const std::string& state) {
+  auto [entry, added] = buffer_sets_.try_emplace({place.record, place.dtype, state});
+  if (added) {
+    Buffer buffer;
+    buffer.dtype = place.dtype;
+    buffer.part_elements = place.record_elements;
+    buffer.parts.push_back({place.record, 0, place.record_elements});
+    entry->second = storage_.Add(BufferSet{{state, storage_.Add(std::move(buffer))}});
+  }
+  return entry->second;
+}
+
+llvm::Expected<pytorch::ValuePtr> SourceArchives::Keep(const SourceArchive& archive, const pytorch::ValuePtr& value,
+                                                       const std::string& what) {
+  if (HoldsBareStorage(*value)) {
+    return Fail(ErrorCode::kUnsupported, "`{}`: {} holds a storage without a tensor, which cannot be carried over",
+                archive.readable->path(), what);
+  }
+  llvm::Error failure = llvm::Error::success();
+  auto read = [&](const pytorch::ValuePtr& found) -> pytorch::ValuePtr {
+    if (failure) return found;
+    const auto& tensor = *found->As<pytorch::Tensor>();
+    auto bytes = pytorch::ReadSmallTensor(*archive.readable, archive.archive, tensor);
+    if (!bytes) {
+      failure = AddContext(bytes.takeError(), what);
+      return found;
+    }
+    return pytorch::MakeWholeTensor(AddSmallTensor({tensor.dtype, std::move(*bytes)}), tensor.dtype, tensor.sizes);
+  };
+  pytorch::ValuePtr kept = pytorch::ReplaceTensors(value, read);
+  if (failure) return failure;
+  return kept;
+}
+
+std::string SourceArchives::AddSmallTensor(SmallTensorData data) {
+  auto [entry, added] = small_tensor_keys_.try_emplace(fmt::format("{} {}", Name(data.dtype), data.bytes));
+  if (added) {
+    entry->second = fmt::format("{}", training_.small_tensors.size());
+    training_.small_tensors.push_back(std::move(data));
+  }
+  return entry->second;
+}
+
+}  // namespace ucp

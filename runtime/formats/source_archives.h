@@ -1,0 +1,77 @@
+// The `.pt` files of a source checkpoint: opened one after another, entered into the inventory's storage, and closed
+// again. A tensor becomes a place in a record; a small tensor that belongs to the training state is read.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "compiler/layout/storage.h"
+#include "runtime/formats/pytorch/archive_reader.h"
+#include "runtime/formats/training_state.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+// Where the elements of one tensor lie.
+struct TensorPlace {
+  RecordId record;
+  std::int64_t record_elements = 0;  // Of this dtype.
+  DType dtype = DType::kFloat32;
+  std::int64_t offset = 0;  // In elements, in the record.
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> strides;  // Empty: row-major.
+  std::int64_t elements = 0;
+
+  // Whether both are the same elements of the same record in the same order.
+  bool IsSameMemory(const TensorPlace& other) const;
+};
+
+struct SourceArchive {
+  std::string path;  // Relative to the checkpoint's folder.
+  FileId file;
+  std::unique_ptr<ReadableFile> readable;  // Let go of the archive to close it.
+  pytorch::Archive archive;
+
+  const pytorch::Value& root() const { return *archive.root(); }
+};
+
+class SourceArchives {
+ public:
+  // The arguments must outlive this object.
+  SourceArchives(FileSystem& files, std::string folder, Storage& storage, TrainingState& training)
+      : files_(files), folder_(std::move(folder)), storage_(storage), training_(training) {}
+
+  // Equal pickles are parsed once. Errors name the file.
+  llvm::Expected<SourceArchive> Open(const std::string& relative_path);
+
+  // Enters the tensor's record into the storage, once.
+  TensorPlace PlaceOf(const SourceArchive& archive, const pytorch::Tensor& tensor);
+
+  // A set of buffers that holds the tensor as this one state, once for each record and dtype. The tensor's shard begins
+  // at its offset.
+  BufferSetId BuffersOf(const TensorPlace& place, const std::string& state);
+
+  // The value with every tensor in it read into the training state's small tensors. Tensors of more than 64 KiB, and
+  // storages that stand alone, are refused (kUnsupported) in the name of `what`.
+  llvm::Expected<pytorch::ValuePtr> Keep(const SourceArchive& archive, const pytorch::ValuePtr& value,
+                                         const std::string& what);
+
+ private:
+  std::string AddSmallTensor(SmallTensorData data);
+
+  FileSystem& files_;
+  std::string folder_;
+  Storage& storage_;
+  TrainingState& training_;
+  pytorch::PickleCache cache_;
+  std::map<std::pair<FileId, std::string>, RecordId> records_;
+  std::map<std::tuple<RecordId, DType, std::string>, BufferSetId> buffer_sets_;
+  std::unordered_map<std::string, std::string> small_tensor_keys_;  // By dtype and content.
+};
+
+}  // namespace ucp

@@ -1,0 +1,67 @@
+#include "runtime/formats/training_state.h"
+
+#include <charconv>
+#include <cstring>
+
+#include "compiler/support/error.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp {
+namespace {
+
+template <typename T>
+std::optional<double> Decode(const std::string& bytes) {
+  T value = 0;
+  if (bytes.size() != sizeof(value)) return std::nullopt;
+  std::memcpy(&value, bytes.data(), sizeof(value));
+  return static_cast<double>(value);
+}
+
+std::string StepText(const TrainingState& training, const pytorch::ValuePtr& step) {
+  if (!step) return "missing";
+  std::optional<double> number = StepNumber(training, *step);
+  if (!number) return pytorch::Print(*step);
+  const auto* tensor = step->As<pytorch::Tensor>();
+  return tensor == nullptr ? fmt::format("{}", *number) : fmt::format("{} ({})", *number, Name(tensor->dtype));
+}
+
+}  // namespace
+
+pytorch::ValuePtr FindEntry(const std::vector<pytorch::Entry>& entries, std::string_view key) {
+  for (const pytorch::Entry& entry : entries) {
+    if (pytorch::AsText(*entry.key) == key) return entry.value;
+  }
+  return nullptr;
+}
+
+const SmallTensorData* FindSmallTensor(const TrainingState& training, const pytorch::Tensor& tensor) {
+  const std::string& key = tensor.storage->key;
+  std::size_t place = 0;
+  auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), place);
+  if (error != std::errc() || end != key.data() + key.size() || place >= training.small_tensors.size()) return nullptr;
+  return &training.small_tensors[place];
+}
+
+std::optional<double> StepNumber(const TrainingState& training, const pytorch::Value& step) {
+  if (auto number = pytorch::AsDouble(step)) return number;
+  const auto* tensor = step.As<pytorch::Tensor>();
+  const SmallTensorData* data = tensor != nullptr ? FindSmallTensor(training, *tensor) : nullptr;
+  if (data == nullptr) return std::nullopt;
+  if (data->dtype == DType::kFloat32) return Decode<float>(data->bytes);
+  if (data->dtype == DType::kFloat64) return Decode<double>(data->bytes);
+  if (data->dtype == DType::kInt64) return Decode<std::int64_t>(data->bytes);
+  if (data->dtype == DType::kInt32) return Decode<std::int32_t>(data->bytes);
+  return std::nullopt;
+}
+
+// Equal contents of small tensors have equal keys, so equal steps print equally.
+llvm::Error CheckSameStep(const TrainingState& training, const pytorch::ValuePtr& a, const std::string& a_path,
+                          const pytorch::ValuePtr& b, const std::string& b_path) {
+  const bool is_same = a && b ? pytorch::Print(*a) == pytorch::Print(*b) : a == b;
+  if (is_same) return llvm::Error::success();
+  return Fail(ErrorCode::kBadData,
+              "the optimizer's step is {} in `{}` and {} in `{}`; these files are not of one checkpoint",
+              StepText(training, a), a_path, StepText(training, b), b_path);
+}
+
+}  // namespace ucp

@@ -1,0 +1,67 @@
+// What a job needs to resume besides the elements of its tensors: hyper-parameters, step counters, the scheduler, the
+// loss scaler, and what the training script itself put into the checkpoint. The same for all formats, and loss-free:
+// what we do not understand is a value that is carried on as it was.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/dtype.h"
+#include "runtime/formats/pytorch/value.h"
+
+namespace ucp {
+
+// The elements of small tensors that stand inside values: 0-dimensional steps, states of random generators. Inside a
+// TrainingState, every tensor is the whole of a storage whose key is a place in this list.
+struct SmallTensorData {
+  DType dtype = DType::kFloat32;
+  std::string bytes;
+  bool operator==(const SmallTensorData&) const = default;
+};
+
+// One param_group of the optimizer, over all pipeline stages.
+struct OptimizerGroup {
+  pytorch::ValuePtr hyper_parameters;   // A dict of everything but the parameters. Never null.
+  pytorch::ValuePtr step;               // An integer or a tensor of one element; null if this optimizer counts none.
+  std::vector<std::string> parameters;  // In flattening order, stage after stage.
+};
+
+// What one model-parallel rank saved for itself.
+struct RankState {
+  std::vector<pytorch::Entry> client;         // The training script's own entries: rng_state, args, iteration, …
+  std::vector<pytorch::Entry> module_extras;  // Entries of the module that are not tensors (`_extra_state`), by name.
+};
+
+struct TrainingState {
+  std::string tag;  // The checkpoint's own name: "global_step4".
+  std::vector<OptimizerGroup> groups;
+  // Everything else in the optimizer's file: loss_scaler, dynamic_loss_scale, overflow, clip_grad, …
+  std::vector<pytorch::Entry> optimizer;
+  // What the engine itself counts: global_steps, global_samples, skipped_steps, dp_world_size, ds_version, ds_config,
+  // lr_scheduler, ….
+  std::vector<pytorch::Entry> engine;
+  std::vector<RankState> ranks;                // By model-parallel rank (pipeline major). Never empty.
+  std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).
+  std::vector<SmallTensorData> small_tensors;
+};
+
+// The value of a text key; null if there is none.
+pytorch::ValuePtr FindEntry(const std::vector<pytorch::Entry>& entries, std::string_view key);
+
+// The elements of a tensor of this training state; null if it is not one of its.
+const SmallTensorData* FindSmallTensor(const TrainingState& training, const pytorch::Tensor& tensor);
+
+// A step counter as a number: an integer, or a tensor of one element in `training`. Nothing if it is neither.
+std::optional<double> StepNumber(const TrainingState& training, const pytorch::Value& step);
+
+// Fails (kBadData) if two step counters differ in value or in type, with both files and both values. Null is a step,
+// too.
+[[nodiscard]] llvm::Error CheckSameStep(const TrainingState& training, const pytorch::ValuePtr& a,
+                                        const std::string& a_path, const pytorch::ValuePtr& b,
+                                        const std::string& b_path);
+
+}  // namespace ucp

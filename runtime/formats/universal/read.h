@@ -1,0 +1,14 @@
+// Describes a universal folder: one that this project wrote, or one of DeepSpeed's own converter.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "runtime/formats/format.h"
+
+namespace ucp::universal {
+
+llvm::Expected<Checkpoint> DescribeFolder(FileSystem& files, const std::string& folder);
+
+}  // namespace ucp::universal

@@ -1,0 +1,40 @@
+#include "runtime/formats/universal/universal.h"
+
+#include "runtime/formats/checkpoint_root.h"
+#include "runtime/formats/universal/read.h"
+#include "runtime/formats/universal/write.h"
+
+namespace ucp {
+namespace {
+
+llvm::Expected<bool> IsFolder(FileSystem& files, const std::string& folder) {
+  auto kind = files.Kind(JoinPath(folder, "zero"));
+  if (!kind) return kind.takeError();
+  return *kind == PathKind::kDirectory;
+}
+
+class UniversalFormat : public Format {
+ public:
+  std::string_view name() const override { return "universal"; }
+
+  llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
+    return FindCheckpoint(files, path,
+                          {[&](const std::string& folder) { return IsFolder(files, folder); }, "latest_universal"});
+  }
+
+  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const override {
+    return universal::DescribeFolder(files, folder);
+  }
+
+  bool CanWrite() const override { return true; }
+  llvm::Expected<TargetFiles> LayOut(std::span<const LogicalTensor> tensors, const TrainingState& training,
+                                     const Strategy& strategy) const override {
+    return universal::LayOutFolder(tensors, training, strategy);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<const Format> MakeUniversalFormat() { return std::make_unique<UniversalFormat>(); }
+
+}  // namespace ucp

@@ -1,0 +1,205 @@
+// The folder, in the order in which it is laid out (README.md says who reads what):
+//
+//   latest_universal                                    the folder's name
+//   <tag>_universal/zero/<parameter>/<state>.pt         {'param': tensor, how to cut it}
+//   <tag>_universal/zero/<parameter>/step.pt            the step, as the optimizer keeps it
+//   <tag>_universal/zero/optimizer_state.pt             hyper-parameters, loss scaler
+//   <tag>_universal/mp_rank_XX_model_states.pt          counters, client state; frozen tensors and buffers in XX = 00
+//   <tag>_universal/zero_pp_rank_0_mp_rank_XX_model_states.pt  the same without tensors, for stage 3
+#include "runtime/formats/universal/write.h"
+
+#include <charconv>
+#include <optional>
+#include <unordered_map>
+
+#include "compiler/support/checked_math.h"
+#include "compiler/support/error.h"
+#include "runtime/formats/archive_composer.h"
+#include "runtime/formats/universal/cut_rules.h"
+#include "runtime/formats/universal/training_files.h"
+
+namespace ucp::universal {
+namespace {
+
+using pytorch::Entry;
+using pytorch::MakeDict;
+using pytorch::MakeText;
+using pytorch::ValuePtr;
+
+constexpr std::int64_t kMaxRanks = 16384;
+constexpr std::size_t kMaxNameBytes = 255;
+
+llvm::Expected<std::int64_t> RanksToWrite(const Strategy& strategy, const TrainingState& training) {
+  for (const auto& [key, value] : strategy.options) {
+    if (key == "mp") continue;
+    return Fail(ErrorCode::kUsage,
+                "`universal` has no option `{}`; it has `mp`, the number of model-parallel ranks that will load it",
+                key);
+  }
+  auto option = strategy.options.find("mp");
+  if (option == strategy.options.end()) return static_cast<std::int64_t>(training.ranks.size());
+  const std::string& text = option->second;
+  std::int64_t ranks = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+  if (error == std::errc() && end == text.data() + text.size() && ranks >= 1 && ranks <= kMaxRanks) return ranks;
+  return Fail(ErrorCode::kUsage, "`mp={}` is not a number of ranks from 1 to {}", text, kMaxRanks);
+}
+
+// Names become folders and files, and come from a checkpoint that anyone may have written.
+llvm::Error CheckFileName(const std::string& name, std::string_view what) {
+  const bool is_plain = !name.empty() && name != "." && name != ".." && name.size() <= kMaxNameBytes - 3 &&
+                        name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
+  if (is_plain) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported, "the {} `{}` cannot be the name of a file in a universal folder", what, name);
+}
+
+std::string TagOf(const TrainingState& training) {
+  constexpr std::string_view kSuffix = "_universal";
+  std::string tag = training.tag;
+  if (!tag.ends_with(kSuffix)) tag += kSuffix;
+  return tag;
+}
+
+bool IsTrained(const LogicalTensor& tensor) { return tensor.kind == TensorKind::kParameter; }
+
+class Writer {
+ public:
+  Writer(std::span<const LogicalTensor> tensors, const TrainingState& training, std::int64_t ranks)
+      : tensors_(tensors), training_(training), ranks_(ranks), folder_(TagOf(training)) {}
+
+  llvm::Expected<TargetFiles> Run() {
+    UCP_RETURN_IF_ERROR(CheckFileName(folder_, "tag"));
+    target_.format = "universal";
+    target_.directories = {folder_, folder_ + "/zero"};
+    AddFile(target_, "latest_universal", folder_);
+    IndexGroups();
+    for (const LogicalTensor& tensor : tensors_) {
+      UCP_RETURN_IF_ERROR(CheckTensor(tensor));
+      if (IsTrained(tensor)) UCP_RETURN_IF_ERROR(AddParameter(tensor));
+    }
+    AddFile(target_, folder_ + "/zero/optimizer_state.pt", ComposeOptimizerState(training_));
+    AddModelStates();
+    return std::move(target_);
+  }
+
+ private:
+  void IndexGroups() {
+    for (std::size_t g = 0; g < training_.groups.size(); ++g) {
+      for (const std::string& name : training_.groups[g].parameters) group_of_.emplace(name, g);
+    }
+    // A tensor can be known to the optimizer by its other name.
+    for (const auto& [alias, canonical] : training_.aliases) {
+      if (auto group = group_of_.find(alias); group != group_of_.end()) group_of_.emplace(canonical, group->second);
+      if (auto group = group_of_.find(canonical); group != group_of_.end()) group_of_.emplace(alias, group->second);
+    }
+  }
+
+  llvm::Error CheckTensor(const LogicalTensor& tensor) const {
+    for (const LogicalTensor::State& state : tensor.states) {
+      std::optional<std::int64_t> bytes = ItemBytes(state.dtype);
+      for (std::int64_t size : tensor.shape) bytes = bytes ? CheckedMultiply(*bytes, size) : bytes;
+      if (!bytes) {
+        return Fail(ErrorCode::kBadData, "`{}` of `{}` has more than 2^63 bytes", state.name, tensor.name);
+      }
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error AddParameter(const LogicalTensor& tensor) {
+    UCP_RETURN_IF_ERROR(CheckFileName(tensor.name, "parameter"));
+    if (tensor.name == "optimizer_state.pt") {
+      return Fail(ErrorCode::kUnsupported, "a parameter named `{}` cannot stand in a universal folder", tensor.name);
+    }
+    auto group = group_of_.find(tensor.name);
+    if (group == group_of_.end()) {
+      return Fail(ErrorCode::kBadData, "the parameter `{}` is in none of the optimizer's {} groups", tensor.name,
+                  training_.groups.size());
+    }
+    const std::string folder = folder_ + "/zero/" + tensor.name;
+    target_.directories.push_back(folder);
+    BufferSet set;
+    for (const LogicalTensor::State& state : tensor.states) {
+      UCP_RETURN_IF_ERROR(CheckFileName(state.name, "optimizer state"));
+      if (state.name == "step" || state.name == kWeightState) {
+        return Fail(ErrorCode::kUnsupported,
+                    "`{}` has a state `{}`, which a universal folder does not hold as a tensor", tensor.name,
+                    state.name);
+      }
+      set.push_back({state.name, AddStateFile(folder + "/" + state.name + ".pt", tensor, state)});
+    }
+    AddShard(tensor, std::move(set));
+    if (const ValuePtr& step = training_.groups[group->second].step) {
+      AddFile(target_, folder + "/step.pt", StepFile(group->second, step));
+    }
+    return llvm::Error::success();
+  }
+
+  BufferId AddStateFile(const std::string& path, const LogicalTensor& tensor, const LogicalTensor::State& state) {
+    ArchiveComposer composer(training_);
+    std::vector<Entry> entries = {{MakeText("param"), composer.AddTensor(state.dtype, tensor.shape)}};
+    for (Entry& entry : CutEntries(tensor)) entries.push_back(std::move(entry));
+    std::vector<RecordId> records = AddFile(target_, path, composer.Compose(MakeDict(std::move(entries))));
+    return AddBuffer(tensor, state, records.front());
+  }
+
+  BufferId AddBuffer(const LogicalTensor& tensor, const LogicalTensor::State& state, RecordId record) {
+    std::int64_t elements = 1;
+    for (std::int64_t size : tensor.shape) elements *= size;
+    Buffer buffer;
+    buffer.dtype = state.dtype;
+    buffer.part_elements = elements;
+    buffer.parts.push_back({record, 0, elements});
+    return target_.storage.Add(std::move(buffer));
+  }
+
+  void AddShard(const LogicalTensor& tensor, BufferSet set) {
+    Shard shard;
+    shard.tensor = tensor.name;
+    shard.kind = tensor.kind;
+    shard.shape = tensor.shape;
+    shard.states = target_.storage.Add(std::move(set));
+    target_.storage.shards.push_back(std::move(shard));
+  }
+
+  // All parameters of a group have the same file.
+  const ComposedArchive& StepFile(std::size_t group, const ValuePtr& step) {
+    auto [entry, added] = step_files_.try_emplace(group);
+    if (added) {
+      ArchiveComposer composer(training_);
+      entry->second = composer.Compose(composer.AddValue(step));
+    }
+    return entry->second;
+  }
+
+  void AddModelStates() {
+    for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+      const std::string name = fmt::format("mp_rank_{:02}_model_states.pt", rank);
+      ComposedModelStates states = ComposeModelStates(tensors_, training_, ranks_, rank);
+      std::vector<RecordId> records = AddFile(target_, folder_ + "/" + name, states.archive);
+      for (std::size_t i = 0; i < states.held.size(); ++i) {
+        const LogicalTensor& tensor = *states.held[i];
+        const LogicalTensor::State& state = tensor.states.front();
+        AddShard(tensor, {{state.name, AddBuffer(tensor, state, records[i])}});
+      }
+      AddFile(target_, folder_ + "/zero_pp_rank_0_" + name, states.without_tensors);
+    }
+  }
+
+  std::span<const LogicalTensor> tensors_;
+  const TrainingState& training_;
+  const std::int64_t ranks_;
+  const std::string folder_;
+  TargetFiles target_;
+  std::unordered_map<std::string, std::size_t> group_of_;
+  std::unordered_map<std::size_t, ComposedArchive> step_files_;
+};
+
+}  // namespace
+
+llvm::Expected<TargetFiles> LayOutFolder(std::span<const LogicalTensor> tensors, const TrainingState& training,
+                                         const Strategy& strategy) {
+  UCP_ASSIGN_OR_RETURN(std::int64_t ranks, RanksToWrite(strategy, training));
+  return Writer(tensors, training, ranks).Run();
+}
+
+}  // namespace ucp::universal

@@ -1,0 +1,225 @@
+#include "runtime/io/commit.h"
+
+#include <utility>
+#include <vector>
+
+#include "compiler/support/error.h"
+#include "compiler/support/units.h"
+
+namespace ucp {
+namespace {
+
+// "a/b" and "c" of "a/b/c//"; the parent of a bare name is ".".
+struct SplitPath {
+  std::string parent;
+  std::string name;
+};
+
+SplitPath Split(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {".", path};
+  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// All that a folder holds, as paths. Folders come after what they hold.
+struct Contents {
+  std::vector<std::string> files;
+  std::vector<std::string> folders;
+};
+
+llvm::Error Collect(FileSystem& files, const std::string& folder, Contents& contents) {
+  UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
+  for (const DirectoryEntry& entry : entries) {
+    std::string path = JoinPath(folder, entry.name);
+    if (entry.is_directory) {
+      UCP_RETURN_IF_ERROR(Collect(files, path, contents));
+    } else {
+      contents.files.push_back(std::move(path));
+    }
+  }
+  contents.folders.push_back(folder);
+  return llvm::Error::success();
+}
+
+llvm::Error SyncFile(FileSystem& files, const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.OpenForWriting(path));
+  UCP_RETURN_IF_ERROR(file->Sync());
+  return file->Close();
+}
+
+}  // namespace
+
+Staging::Staging(FileSystem& files, std::string destination) : files_(&files), destination_(std::move(destination)) {
+  auto [parent, name] = Split(destination_);
+  parent_ = parent;
+  folder_ = JoinPath(parent, "." + name + ".ucp-partial");
+  old_folder_ = JoinPath(parent, "." + name + ".ucp-old");
+  lock_path_ = JoinPath(parent, "." + name + ".ucp-lock");
+}
+
+Staging::Staging(Staging&& other) noexcept
+    : files_(other.files_),
+      destination_(other.destination_),
+      parent_(other.parent_),
+      folder_(other.folder_),
+      old_folder_(other.old_folder_),
+      lock_path_(other.lock_path_),
+      replaces_(other.replaces_),
+      exchanged_(other.exchanged_),
+      made_folder_(std::exchange(other.made_folder_, false)),
+      lock_(std::move(other.lock_)) {}
+
+Staging::~Staging() {
+  // Nobody is left to hear of an error here; the next run to the same destination cleans up (S2).
+  llvm::consumeError(Abandon());
+}
+
+llvm::Expected<Staging> Staging::Begin(FileSystem& files, const std::string& destination,
+                                       const StagingOptions& options) {
+  std::string name = Split(destination).name;
+  if (name.empty() || name == "." || name == "..") {
+    return Fail(ErrorCode::kUsage, "`{}` cannot be a destination: it does not end in a name", destination);
+  }
+  Staging staging(files, destination);
+  UCP_RETURN_IF_ERROR(staging.CheckDestination(options));
+  UCP_ASSIGN_OR_RETURN(staging.lock_, files.TryLock(staging.lock_path_));
+  if (staging.lock_ == nullptr) {
+    return Fail(ErrorCode::kIo, "another process is writing `{}` (it holds `{}`); wait for it, or name another folder",
+                destination, staging.lock_path_);
+  }
+  UCP_RETURN_IF_ERROR(staging.CleanUpAfterDead());
+  // Again: another process may have finished between the first look and the lock.
+  UCP_RETURN_IF_ERROR(staging.CheckDestination(options));
+  UCP_ASSIGN_OR_RETURN(std::uint64_t free_bytes, files.FreeBytes(staging.parent_));
+  if (free_bytes < options.bytes_needed) {
+    return Fail(ErrorCode::kIo, "`{}` needs {} ({} bytes), and the file system of `{}` has {} ({} bytes) free",
+                destination, HumanBytes(options.bytes_needed), options.bytes_needed, staging.parent_,
+                HumanBytes(free_bytes), free_bytes);
+  }
+  staging.made_folder_ = true;  // Even a failing call may have made it.
+  UCP_RETURN_IF_ERROR(files.MakeDirectory(staging.folder_));
+  return staging;
+}
+
+llvm::Error Staging::CheckDestination(const StagingOptions& options) {
+  UCP_ASSIGN_OR_RETURN(FileStatus parent, files_->Status(parent_));
+  if (parent.kind != PathKind::kDirectory) {
+    return Fail(ErrorCode::kUsage, "`{}` cannot be written: there is no folder `{}`", destination_, parent_);
+  }
+  UCP_ASSIGN_OR_RETURN(bool writable, files_->IsWritable(parent_));
+  if (!writable) return Fail(ErrorCode::kIo, "`{}` cannot be written: `{}` is not writable", destination_, parent_);
+
+  UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(destination_));
+  if (status.is_link) {
+    return Fail(ErrorCode::kUsage, "`{}` is a symbolic link; name the folder that is meant", destination_);
+  }
+  replaces_ = status.kind != PathKind::kMissing;
+  if (!replaces_) return llvm::Error::success();
+  if (!options.force) {
+    return Fail(ErrorCode::kUsage, "`{}` exists; name another folder, or pass --force to replace it", destination_);
+  }
+  if (status.kind != PathKind::kDirectory) {
+    return Fail(ErrorCode::kUsage, "`{}` is not a folder, and --force replaces only folders", destination_);
+  }
+  if (status.device != parent.device) {
+    return Fail(ErrorCode::kUsage, "`{}` is a mount point and cannot be replaced; name a folder in it", destination_);
+  }
+  return options.source.empty() ? llvm::Error::success() : CheckSourceSurvives(status, options.source);
+}
+
+// Walks up from the source to the root by what folders are, and not by how their paths are spelt.
+llvm::Error Staging::CheckSourceSurvives(const FileStatus& destination, const std::string& source) {
+  std::string path = source;
+  FileStatus below;
+  while (true) {
+    UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(path));
+    if (status.kind == PathKind::kMissing) return llvm::Error::success();
+    if (status.device == destination.device && status.inode == destination.inode) {
+      return Fail(ErrorCode::kUsage, "replacing `{}` would remove the source `{}`; name another folder", destination_,
+                  source);
+    }
+    if (status.device == below.device && status.inode == below.inode) return llvm::Error::success();  // The root.
+    below = status;
+    path = JoinPath(path, "..");
+  }
+}
+
+llvm::Error Staging::CleanUpAfterDead() {
+  UCP_RETURN_IF_ERROR(files_->RemoveTree(folder_));
+  UCP_ASSIGN_OR_RETURN(PathKind old, files_->Kind(old_folder_));
+  if (old == PathKind::kMissing) return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(destination_));
+  if (status.kind == PathKind::kMissing && !status.is_link) return files_->Rename(old_folder_, destination_);
+  return files_->RemoveTree(old_folder_);
+}
+
+llvm::Error Staging::Commit(const ParallelOptions& options) {
+  UCP_RETURN_IF_ERROR(SyncContents(options));
+  if (options.cancelled != nullptr && options.cancelled->load()) return Fail(ErrorCode::kCancelled, "cancelled");
+  if (replaces_) {
+    UCP_RETURN_IF_ERROR(Replace());
+  } else {
+    UCP_RETURN_IF_ERROR(files_->Rename(folder_, destination_));
+  }
+  if (llvm::Error error = files_->SyncDirectory(parent_)) {
+    PutBack();
+    return error;
+  }
+  made_folder_ = false;
+  if (replaces_) {
+    const std::string& old = exchanged_ ? folder_ : old_folder_;
+    UCP_RETURN_IF_ERROR(AddContext(files_->RemoveTree(old), "`" + destination_ +
+                                                                "` is complete, but the folder that it "
+                                                                "replaces could not be removed"));
+  }
+  lock_.reset();
+  return llvm::Error::success();
+}
+
+llvm::Error Staging::SyncContents(const ParallelOptions& options) {
+  Contents contents;
+  UCP_RETURN_IF_ERROR(Collect(*files_, folder_, contents));
+  // Together: journaling file systems write many small files out in one go if they are asked at the same time.
+  UCP_RETURN_IF_ERROR(ForEachInParallel(contents.files.size(), options, [&](unsigned, std::uint64_t item) {
+    return SyncFile(*files_, contents.files[item]);
+  }));
+  for (const std::string& folder : contents.folders) UCP_RETURN_IF_ERROR(files_->SyncDirectory(folder));
+  return llvm::Error::success();
+}
+
+llvm::Error Staging::Replace() {
+  llvm::Error error = files_->Exchange(folder_, destination_);
+  if (!error) {
+    exchanged_ = true;
+    return llvm::Error::success();
+  }
+  FailureText failure = Describe(std::move(error));
+  if (failure.code != ErrorCode::kUnsupported) return MakeError(failure.code, failure.message);
+  return SetAsideAndRename();
+}
+
+llvm::Error Staging::SetAsideAndRename() {
+  UCP_RETURN_IF_ERROR(files_->Rename(destination_, old_folder_));
+  llvm::Error error = files_->Rename(folder_, destination_);
+  if (!error) return llvm::Error::success();
+  llvm::consumeError(files_->Rename(old_folder_, destination_));  // If it fails too, S2 of the next run does it.
+  return error;
+}
+
+// Undoes S5. It is the answer to one failure; if it fails too, everything stays as it is, and S2 of the next run finds
+// it: what has the hidden name now may be the old folder (I4).
+void Staging::PutBack() {
+  llvm::Error error = exchanged_ ? files_->Exchange(folder_, destination_) : files_->Rename(destination_, folder_);
+  if (!error && replaces_ && !exchanged_) error = files_->Rename(old_folder_, destination_);
+  if (error) made_folder_ = false;
+  llvm::consumeError(std::move(error));
+}
+
+llvm::Error Staging::Abandon() {
+  if (std::exchange(made_folder_, false)) UCP_RETURN_IF_ERROR(files_->RemoveTree(folder_));
+  lock_.reset();
+  return llvm::Error::success();
+}
+
+}  // namespace ucp

@@ -1,0 +1,354 @@
+// The operating system's file system. Every call here is one system call, or one loop around one.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include "compiler/support/error.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+namespace {
+
+// "no space left on device"
+std::string Reason(int error_number) {
+  std::string text = std::generic_category().message(error_number);
+  if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0) {
+    text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  }
+  return text;
+}
+
+// "cannot open `/x/y.pt`: no such file or directory"
+llvm::Error SystemError(std::string_view action, const std::string& path, int error_number) {
+  return Fail(ErrorCode::kIo, "cannot {} `{}`: {}", action, path, Reason(error_number));
+}
+
+// Repeats a system call that a signal interrupted.
+template <typename Call>
+auto Uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+// Closes what it holds when it goes out of scope; for what was only read or was closed before.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+
+  int number() const { return number_; }
+  bool is_open() const { return number_ >= 0; }
+  int Release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+Descriptor Open(const std::string& path, int flags) {
+  return Descriptor(Uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); }));
+}
+
+class RealReadableFile : public ReadableFile {
+ public:
+  RealReadableFile(std::string path, Descriptor descriptor, std::uint64_t bytes)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)), bytes_(bytes) {}
+
+  const std::string& path() const override { return path_; }
+  std::uint64_t bytes() const override { return bytes_; }
+
+  llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
+    while (!buffer.empty()) {
+      ssize_t count = Uninterrupted(
+          [&] { return ::pread(descriptor_.number(), buffer.data(), buffer.size(), static_cast<off_t>(offset)); });
+      if (count < 0) {
+        return Fail(ErrorCode::kIo, "cannot read `{}` at byte {}: {}", path_, offset, Reason(errno));
+      }
+      if (count == 0) {
+        return Fail(ErrorCode::kBadData, "`{}` ends at byte {}, and {} more bytes were expected there", path_, offset,
+                    buffer.size());
+      }
+      buffer = buffer.subspan(static_cast<std::size_t>(count));
+      offset += static_cast<std::uint64_t>(count);
+    }
+    return llvm::Error::success();
+  }
+
+ private:
+  std::string path_;
+  Descriptor descriptor_;
+  std::uint64_t bytes_;
+};
+
+class RealWritableFile : public WritableFile {
+ public:
+  RealWritableFile(std::string path, Descriptor descriptor)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+
+  llvm::Error WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      ssize_t count = Uninterrupted(
+          [&] { return ::pwrite(descriptor_.number(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+      if (count < 0) {
+        return Fail(ErrorCode::kIo, "cannot write `{}` at byte {}: {}", path_, offset, Reason(errno));
+      }
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+      offset += static_cast<std::uint64_t>(count);
+    }
+    return llvm::Error::success();
+  }
+
+  void StartWriteback(std::uint64_t offset, std::uint64_t bytes) override {
+    (void)::sync_file_range(descriptor_.number(), static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                            SYNC_FILE_RANGE_WRITE);
+  }
+
+  llvm::Error Sync() override {
+    if (Uninterrupted([&] { return ::fsync(descriptor_.number()); }) < 0) return SystemError("sync", path_, errno);
+    return llvm::Error::success();
+  }
+
+  llvm::Error Close() override {
+    // Linux releases the descriptor whatever close() answers, so EINTR is not an invitation to repeat it.
+    if (::close(descriptor_.Release()) < 0 && errno != EINTR) return SystemError("close", path_, errno);
+    return llvm::Error::success();
+  }
+
+ private:
+  std::string path_;
+  Descriptor descriptor_;
+};
+
+class RealFileLock : public FileLock {
+ public:
+  RealFileLock(std::string path, Descriptor descriptor) : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+  ~RealFileLock() override { ::unlink(path_.c_str()); }  // While it is held: nobody else can have taken it.
+
+ private:
+  std::string path_;
+  Descriptor descriptor_;
+};
+
+// Gives a new file its size, and its blocks where the file system can promise them.
+int Reserve(const Descriptor& descriptor, std::uint64_t bytes) {
+  if (bytes == 0) return 0;
+  if (!std::in_range<off_t>(bytes)) return EFBIG;
+  auto size = static_cast<off_t>(bytes);
+  if (Uninterrupted([&] { return ::ftruncate(descriptor.number(), size); }) < 0) return errno;
+  if (Uninterrupted([&] { return ::fallocate(descriptor.number(), 0, 0, size); }) < 0) {
+    return errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL ? 0 : errno;
+  }
+  return 0;
+}
+
+PathKind KindOf(const struct stat& status) {
+  if (S_ISREG(status.st_mode)) return PathKind::kFile;
+  if (S_ISDIR(status.st_mode)) return PathKind::kDirectory;
+  return PathKind::kOther;
+}
+
+bool IsMissing(int error_number) { return error_number == ENOENT || error_number == ENOTDIR; }
+
+// Removes the entry `name` of the open folder `parent`. Symbolic links are removed and never followed. `path` is for
+// messages. Recursion is as deep as the tree, which we made ourselves or which the user asked to replace.
+llvm::Error RemoveEntry(int parent, const std::string& name, const std::string& path) {
+  if (::unlinkat(parent, name.c_str(), 0) == 0 || errno == ENOENT) return llvm::Error::success();
+  if (errno != EISDIR && errno != EPERM) return SystemError("remove", path, errno);
+
+  Descriptor folder(
+      Uninterrupted([&] { return ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+  if (!folder.is_open()) return SystemError("remove", path, errno);
+  int folder_number = folder.number();
+  std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(folder_number), &::closedir);
+  if (stream == nullptr) return SystemError("list", path, errno);
+  folder.Release();  // The stream owns it now.
+
+  // All names first: removing while reading a folder may skip entries.
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = ::readdir(stream.get())) {
+    std::string_view entry_name = entry->d_name;
+    if (entry_name != "." && entry_name != "..") names.emplace_back(entry_name);
+  }
+  if (errno != 0) return SystemError("list", path, errno);
+  for (const std::string& entry : names) {
+    UCP_RETURN_IF_ERROR(RemoveEntry(folder_number, entry, JoinPath(path, entry)));
+  }
+  if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) < 0 && errno != ENOENT) return SystemError("remove", path, errno);
+  return llvm::Error::success();
+}
+
+class OperatingSystemFiles : public FileSystem {
+ public:
+  llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
+    // Without O_NONBLOCK, opening a pipe that a hostile checkpoint holds would wait for ever.
+    Descriptor descriptor = Open(path, O_RDONLY | O_NONBLOCK);
+    if (!descriptor.is_open()) return SystemError("open", path, errno);
+    struct stat status{};
+    if (::fstat(descriptor.number(), &status) < 0) return SystemError("examine", path, errno);
+    if (!S_ISREG(status.st_mode)) return Fail(ErrorCode::kBadData, "`{}` is not a regular file", path);
+    return std::make_unique<RealReadableFile>(path, std::move(descriptor), static_cast<std::uint64_t>(status.st_size));
+  }
+
+  llvm::Expected<std::unique_ptr<WritableFile>> CreateForWriting(const std::string& path,
+                                                                 std::uint64_t bytes) override {
+    Descriptor descriptor = Open(path, O_WRONLY | O_CREAT | O_EXCL);
+    if (!descriptor.is_open()) return SystemError("create", path, errno);
+    if (int error_number = Reserve(descriptor, bytes); error_number != 0) {
+      return Fail(ErrorCode::kIo, "cannot reserve {} bytes for `{}`: {}", bytes, path, Reason(error_number));
+    }
+    return std::make_unique<RealWritableFile>(path, std::move(descriptor));
+  }
+
+  llvm::Expected<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path) override {
+    Descriptor descriptor = Open(path, O_WRONLY | O_NOFOLLOW);
+    if (!descriptor.is_open()) return SystemError("open", path, errno);
+    return std::make_unique<RealWritableFile>(path, std::move(descriptor));
+  }
+
+  llvm::Expected<PathKind> Kind(const std::string& path) override {
+    struct stat status{};
+    if (::stat(path.c_str(), &status) == 0) return KindOf(status);
+    if (IsMissing(errno)) return PathKind::kMissing;
+    return SystemError("examine", path, errno);
+  }
+
+  llvm::Expected<FileStatus> Status(const std::string& path) override {
+    FileStatus result;
+    struct stat status{};
+    if (::lstat(path.c_str(), &status) < 0) {
+      if (IsMissing(errno)) return result;
+      return SystemError("examine", path, errno);
+    }
+    result.is_link = S_ISLNK(status.st_mode);
+    if (result.is_link && ::stat(path.c_str(), &status) < 0) {
+      if (IsMissing(errno)) return result;
+      return SystemError("examine", path, errno);
+    }
+    result.kind = KindOf(status);
+    result.bytes = result.kind == PathKind::kFile ? static_cast<std::uint64_t>(status.st_size) : 0;
+    result.device = status.st_dev;
+    result.inode = status.st_ino;
+    result.modified_nanoseconds =
+        static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
+    return result;
+  }
+
+  llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override {
+    std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(path.c_str()), &::closedir);
+    if (stream == nullptr) return SystemError("list", path, errno);
+    std::vector<DirectoryEntry> entries;
+    errno = 0;
+    while (const dirent* entry = ::readdir(stream.get())) {
+      std::string_view name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      struct stat status{};
+      if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, 0) < 0) {
+        // A link to nothing is an entry too; what vanished meanwhile is one that cannot be opened.
+        if (!IsMissing(errno)) return SystemError("examine", JoinPath(path, std::string(name)), errno);
+        status = {};
+      }
+      entries.push_back({std::string(name), S_ISDIR(status.st_mode),
+                         S_ISREG(status.st_mode) ? static_cast<std::uint64_t>(status.st_size) : 0});
+      errno = 0;
+    }
+    if (errno != 0) return SystemError("list", path, errno);
+    std::sort(entries.begin(), entries.end(),
+              [](const DirectoryEntry& a, const DirectoryEntry& b) { return a.name < b.name; });
+    return entries;
+  }
+
+  llvm::Error MakeDirectory(const std::string& path) override {
+    if (::mkdir(path.c_str(), 0777) < 0) return SystemError("create folder", path, errno);
+    return llvm::Error::success();
+  }
+
+  llvm::Error SyncDirectory(const std::string& path) override {
+    Descriptor descriptor = Open(path, O_RDONLY | O_DIRECTORY);
+    if (!descriptor.is_open()) return SystemError("open", path, errno);
+    if (Uninterrupted([&] { return ::fsync(descriptor.number()); }) < 0) {
+      // Some network file systems have nothing to sync in a folder and say so.
+      if (errno != EINVAL) return SystemError("sync", path, errno);
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error Rename(const std::string& from, const std::string& to) override {
+    int result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+    if (result < 0 && (errno == EINVAL || errno == ENOSYS)) {
+      // The file system cannot do it in one step. Nothing but an empty folder could be replaced between these two.
+      UCP_ASSIGN_OR_RETURN(FileStatus status, Status(to));
+      if (status.kind != PathKind::kMissing || status.is_link) return RenameError(from, to, EEXIST);
+      result = ::rename(from.c_str(), to.c_str());
+    }
+    if (result < 0) return RenameError(from, to, errno);
+    return llvm::Error::success();
+  }
+
+  llvm::Error Exchange(const std::string& a, const std::string& b) override {
+    if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return llvm::Error::success();
+    ErrorCode code = errno == EINVAL || errno == ENOSYS ? ErrorCode::kUnsupported : ErrorCode::kIo;
+    return Fail(code, "cannot exchange `{}` and `{}`: {}", a, b, Reason(errno));
+  }
+
+  llvm::Error RemoveTree(const std::string& path) override { return RemoveEntry(AT_FDCWD, path, path); }
+
+  llvm::Expected<std::uint64_t> FreeBytes(const std::string& directory) override {
+    struct statvfs status{};
+    if (::statvfs(directory.c_str(), &status) < 0) return SystemError("examine the file system of", directory, errno);
+    return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+  }
+
+  llvm::Expected<bool> IsWritable(const std::string& directory) override {
+    if (::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return true;
+    if (errno == EACCES || errno == EROFS || errno == EPERM) return false;
+    return SystemError("examine", directory, errno);
+  }
+
+  llvm::Expected<std::unique_ptr<FileLock>> TryLock(const std::string& path) override {
+    while (true) {
+      Descriptor descriptor = Open(path, O_RDWR | O_CREAT | O_NOFOLLOW);
+      if (!descriptor.is_open()) return SystemError("create lock file", path, errno);
+      if (Uninterrupted([&] { return ::flock(descriptor.number(), LOCK_EX | LOCK_NB); }) < 0) {
+        if (errno == EWOULDBLOCK) return std::unique_ptr<FileLock>();
+        return SystemError("lock", path, errno);
+      }
+      // Its last holder may have removed the file between our open and our lock; then this lock protects nothing.
+      struct stat held{};
+      struct stat named{};
+      if (::fstat(descriptor.number(), &held) < 0) return SystemError("examine", path, errno);
+      if (::stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev) {
+        return std::make_unique<RealFileLock>(path, std::move(descriptor));
+      }
+    }
+  }
+
+ private:
+  static llvm::Error RenameError(const std::string& from, const std::string& to, int error_number) {
+    return Fail(ErrorCode::kIo, "cannot rename `{}` to `{}`: {}", from, to, Reason(error_number));
+  }
+};
+
+}  // namespace
+
+FileSystem& RealFileSystem() {
+  static OperatingSystemFiles files;
+  return files;
+}
+
+}  // namespace ucp

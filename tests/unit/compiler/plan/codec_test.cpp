@@ -1,0 +1,160 @@
+// The plan file: equal plans have equal bytes, and whatever is wrong with the bytes is refused with a sentence.
+#include "compiler/plan/codec.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "compiler/plan/verifier.h"
+#include "compiler/support/checksum.h"
+#include "compiler/support/error.h"
+#include "tests/unit/compiler/plan/mutation.h"
+
+namespace ucp::oracle {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::size_t kEnvelope = 24;  // Magic with version, length, checksum: eight bytes each.
+
+Plan SmallPlan() {
+  ShapeExpr rows = ShapeExpr::Cut(ShapeExpr::Length(4), {"tp"});
+  auto compiled = Compile({{{{rows}, {}}}, {{{ShapeExpr::Length(4)}, {}}}, {{{{"tp", 2}}}}, {}});
+  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  compiled->plan.remarks = {"a remark"};
+  compiled->plan.source.records[0].crc32 = 7;
+  return std::move(compiled->plan);
+}
+
+std::string Encoded(const Plan& plan) { return llvm::cantFail(EncodePlan(plan)); }
+
+std::string WithChecksum(std::string bytes) {
+  std::uint64_t header[2] = {bytes.size() - kEnvelope, ContentHash64(std::string_view(bytes).substr(kEnvelope))};
+  std::memcpy(bytes.data() + 8, header, sizeof(header));
+  return bytes;
+}
+
+std::string Refusal(std::string_view bytes) {
+  auto plan = DecodePlan(bytes);
+  return plan ? "accepted" : Describe(plan.takeError()).message;
+}
+
+TEST(CodecTest, RoundTripsToTheSameBytes) {
+  Random random(TestSeed());
+  for (int i = 0; i < 100; ++i) {
+    auto compiled = Compile(RandomConversion(random));
+    if (!compiled) {
+      llvm::consumeError(compiled.takeError());
+      continue;
+    }
+    std::string bytes = Encoded(compiled->plan);
+    EXPECT_EQ(bytes, Encoded(compiled->plan));
+    auto decoded = DecodePlan(bytes);
+    ASSERT_TRUE(static_cast<bool>(decoded)) << Describe(decoded.takeError()).message;
+    ASSERT_EQ(bytes, Encoded(*decoded));
+    EXPECT_EQ(decoded->source, compiled->plan.source);
+    EXPECT_EQ(decoded->sets, compiled->plan.sets);
+    EXPECT_EQ(decoded->geometries, compiled->plan.geometries);
+    EXPECT_EQ(decoded->source_mesh, compiled->plan.source_mesh);
+  }
+}
+
+TEST(CodecTest, KeepsEveryField) {
+  Plan plan = SmallPlan();
+  Plan decoded = llvm::cantFail(DecodePlan(Encoded(plan)));
+  EXPECT_EQ(decoded.remarks, plan.remarks);
+  EXPECT_EQ(decoded.spec_hash, "spec");
+  EXPECT_EQ(decoded.source_format, "oracle");
+  EXPECT_EQ(decoded.tool_version, plan.tool_version);
+  EXPECT_EQ(decoded.directories, plan.directories);
+  EXPECT_EQ(decoded.blobs, plan.blobs);
+  EXPECT_EQ(decoded.placements, plan.placements);
+  EXPECT_EQ(decoded.crc_fields, plan.crc_fields);
+  EXPECT_EQ(decoded.target, plan.target);
+  EXPECT_EQ(decoded.source.records[0].crc32, 7u);
+  EXPECT_EQ(decoded.source.records[1].crc32, std::nullopt);
+  EXPECT_EQ(decoded.tensors[0].declared_at, "oracle.ucp:1");
+  EXPECT_EQ(decoded.reads[1].coordinate, plan.reads[1].coordinate);
+  EXPECT_EQ(decoded.tensors[0].logical.states, plan.tensors[0].logical.states);
+}
+
+TEST(CodecTest, TheEnvelopeIsChecked) {
+  std::string bytes = Encoded(SmallPlan());
+  std::string other = bytes;
+  other[0] = 'X';
+  EXPECT_EQ(Refusal(other),
+            "this is not a sound plan file: it does not begin with `UCPPLAN`; make it again with `ucpc plan`");
+  other = bytes;
+  other[7] = 2;
+  EXPECT_THAT(Refusal(other), HasSubstr("it has version 2, and this program knows version 1"));
+  EXPECT_THAT(Refusal(bytes + "x"), HasSubstr("bytes follow, and"));
+  other = bytes;
+  other[16] = static_cast<char>(other[16] ^ 1);
+  EXPECT_THAT(Refusal(other), HasSubstr("its checksum does not match its content"));
+  EXPECT_THAT(Refusal(""), HasSubstr("does not begin with"));
+}
+
+TEST(CodecTest, EveryTruncationIsRefused) {
+  std::string bytes = Encoded(SmallPlan());
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    ASSERT_THAT(Refusal(std::string_view(bytes).substr(0, size)), HasSubstr("not a sound plan file")) << size;
+  }
+}
+
+TEST(CodecTest, EveryFlippedBitIsRefused) {
+  std::string bytes = Encoded(SmallPlan());
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    std::string other = bytes;
+    other[at] = static_cast<char>(other[at] ^ (1 << at % 8));
+    ASSERT_THAT(Refusal(other), HasSubstr("not a sound plan file")) << at;
+  }
+}
+
+// Whoever fixes the checksum too gets past it: what then decodes and verifies must do what it says.
+std::string WrongIfAccepted(const std::string& bytes) {
+  auto plan = DecodePlan(WithChecksum(bytes));
+  if (!plan) {
+    std::string message = Describe(plan.takeError()).message;
+    return message.starts_with("this is not a sound plan file: ") ? "" : message;
+  }
+  bool refused = false;
+  return WronglyAccepted(*plan, refused);
+}
+
+TEST(CodecTest, TruncationsWithAFixedChecksum) {
+  std::string bytes = Encoded(SmallPlan());
+  for (std::size_t size = kEnvelope; size < bytes.size(); ++size) {
+    ASSERT_EQ(WrongIfAccepted(bytes.substr(0, size)), "") << size;
+  }
+}
+
+TEST(CodecTest, EveryByteChangedWithAFixedChecksum) {
+  std::string bytes = Encoded(SmallPlan());
+  for (std::size_t at = kEnvelope; at < bytes.size(); ++at) {
+    for (int change : {0x01, 0x80, 0xff}) {
+      std::string other = bytes;
+      other[at] = static_cast<char>(other[at] ^ change);
+      ASSERT_EQ(WrongIfAccepted(other), "") << "byte " << at << " ^ " << change;
+    }
+  }
+}
+
+TEST(CodecTest, Fuzz) {
+  std::uint64_t seed = TestSeed();
+  std::printf("seed %llu; set UCP_TEST_SEED and UCP_TEST_SECONDS to try more\n", static_cast<unsigned long long>(seed));
+  Random random(seed);
+  std::string bytes = Encoded(SmallPlan());
+  auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(TestSeconds());
+  while (std::chrono::steady_clock::now() < end) {
+    std::string other = bytes;
+    for (std::int64_t n = Pick(random, 1, 6); n > 0; --n) {
+      auto at = static_cast<std::size_t>(Pick(random, kEnvelope, std::ssize(other) - 1));
+      other[at] = static_cast<char>(Pick(random, 0, 3) == 0 ? Pick(random, 0, 255) : other[at] + Pick(random, -2, 2));
+    }
+    ASSERT_EQ(WrongIfAccepted(other), "");
+  }
+}
+
+}  // namespace
+}  // namespace ucp::oracle

@@ -1,0 +1,228 @@
+#include "tests/unit/compiler/planner/conversion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "compiler/planner/join.h"
+#include "compiler/support/error.h"
+
+namespace ucp::oracle {
+namespace {
+
+std::string SideText(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
+  std::string text;
+  for (const TensorCut& tensor : tensors) {
+    TensorLayout layout;
+    layout.dims = tensor.dims;
+    layout.stages = tensor.stages;
+    text += ucp::ToString(layout) + " ";
+  }
+  constexpr const char* kStyles[] = {"flat", "each", "single", "transposed"};
+  return fmt::format("{}{} {}/{} gap {} lead {}{}{}", text, ucp::ToString(strategy.mesh),
+                     kStyles[static_cast<int>(strategy.style)], strategy.ranks, strategy.gap, strategy.lead,
+                     strategy.stripped ? " stripped" : "", strategy.weights ? " weights" : "");
+}
+
+}  // namespace
+
+std::string ToString(const Conversion& conversion) {
+  return SideText(conversion.source, conversion.from) + " -> " + SideText(conversion.target, conversion.to);
+}
+
+llvm::Expected<Plan> MakePlan(const Side& source, const Side& target, ReplicaPolicy replicas) {
+  Inventory inventory = AsInventory(source);
+  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, inventory));
+  return ucp::MakePlan({source.layout, inventory, target.layout, tensors, target.files, "spec", replicas});
+}
+
+llvm::Expected<Compiled> Compile(const Conversion& conversion, ReplicaPolicy replicas) {
+  Compiled compiled{Build(conversion.source, conversion.from), Build(conversion.target, conversion.to), {}};
+  UCP_ASSIGN_OR_RETURN(compiled.plan, MakePlan(compiled.source, compiled.target, replicas));
+  return compiled;
+}
+
+std::string Flaw(const Compiled& compiled, std::int64_t chunk) {
+  Outcome outcome = Execute(compiled.plan, compiled.source.memory, chunk);
+  if (!outcome.problem.empty()) return outcome.problem;
+  std::size_t rank = 1;
+  for (const PlanTensor& tensor : compiled.plan.tensors) rank = std::max(rank, tensor.logical.shape.size());
+  if (outcome.most_boxes_of_a_pair > 2 * rank - 1) {
+    return fmt::format("a pair of flat ranges of {} dimensions meets in {} boxes", rank, outcome.most_boxes_of_a_pair);
+  }
+  return Difference(compiled.target.files.storage, compiled.target.memory, outcome.target);
+}
+
+std::int64_t Pick(Random& random, std::int64_t first, std::int64_t last) {
+  return first + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(last - first + 1));
+}
+
+namespace {
+
+using Axes = std::vector<std::string>;
+
+Axes Some(Random& random, const Axes& axes) {
+  Axes some;
+  for (const std::string& axis : axes) {
+    if (Pick(random, 0, 1) == 0) some.push_back(axis);
+  }
+  return some;
+}
+
+Axes Without(const Axes& axes, const Axes& others) {
+  Axes rest;
+  for (const std::string& axis : axes) {
+    if (std::find(others.begin(), others.end(), axis) == others.end()) rest.push_back(axis);
+  }
+  return rest;
+}
+
+// Expressions of a given logical length that cut by some of `axes`, each at most once in a product.
+class ExpressionMaker {
+ public:
+  ExpressionMaker(Random& random, const Mesh& mesh) : random_(random), mesh_(mesh) {}
+
+  ShapeExpr Make(std::int64_t length, const Axes& axes) {
+    while (true) {
+      ShapeExpr expr = Any(length, axes, 3);
+      bool divides = true;
+      for (const Coordinate& coordinate : AllCoordinates(mesh_)) {
+        divides = divides && Positions(expr, mesh_, coordinate).has_value();
+      }
+      if (divides) return expr;
+    }
+  }
+
+ private:
+  ShapeExpr Any(std::int64_t length, const Axes& axes, int depth) {
+    switch (depth == 0 ? 0 : Pick(random_, 0, 5)) {
+      case 1:
+      case 2:
+        return Cut(length, axes, depth);
+      case 3:
+        return Padded(length, axes);
+      case 4:
+        return Product(length, axes, depth);
+      case 5:
+        return Sum(length, axes, depth);
+      default:
+        return ShapeExpr::Length(length);
+    }
+  }
+
+  ShapeExpr Cut(std::int64_t length, const Axes& axes, int depth) {
+    Axes by = Some(random_, axes);
+    ShapeExpr inner = Any(length, Without(axes, by), depth - 1);
+    return by.empty() ? inner : ShapeExpr::Cut(std::move(inner), by);
+  }
+
+  ShapeExpr Padded(std::int64_t length, const Axes& axes) {
+    Axes by = Some(random_, axes);
+    std::int64_t multiple = Pick(random_, 1, 5);
+    for (const std::string& axis : by) multiple *= mesh_.Size(axis);
+    ShapeExpr padded = ShapeExpr::Pad(ShapeExpr::Length(length), multiple);
+    return by.empty() ? padded : ShapeExpr::Cut(padded, by);
+  }
+
+  ShapeExpr Product(std::int64_t length, const Axes& axes, int depth) {
+    std::vector<std::int64_t> divisors;
+    for (std::int64_t d = 2; d < length; ++d) {
+      if (length % d == 0) divisors.push_back(d);
+    }
+    if (divisors.empty()) return ShapeExpr::Length(length);
+    std::int64_t outer = divisors[static_cast<std::size_t>(Pick(random_, 0, std::ssize(divisors) - 1))];
+    Axes of_outer = Some(random_, axes);
+    ShapeExpr left = Any(outer, of_outer, depth - 1);
+    return ShapeExpr::Product({left, Any(length / outer, Without(axes, of_outer), depth - 1)});
+  }
+
+  ShapeExpr Sum(std::int64_t length, const Axes& axes, int depth) {
+    if (length < 2) return ShapeExpr::Length(length);
+    std::int64_t first = Pick(random_, 1, length - 1);
+    return ShapeExpr::Sum({Any(first, axes, depth - 1), Any(length - first, axes, depth - 1)});
+  }
+
+  Random& random_;
+  const Mesh& mesh_;
+};
+
+Mesh RandomMesh(Random& random) {
+  return {{{"pp", Pick(random, 1, 2)}, {"tp", Pick(random, 1, 4)}, {"ep", Pick(random, 1, 3)}}};
+}
+
+// Every axis but pp may cut one dimension; each tensor stands on one stage or on all.
+std::vector<TensorCut> RandomCuts(Random& random, const Mesh& mesh,
+                                  const std::vector<std::vector<std::int64_t>>& shapes) {
+  std::vector<TensorCut> tensors;
+  for (const std::vector<std::int64_t>& shape : shapes) {
+    TensorCut tensor;
+    Axes free = {"tp", "ep"};
+    for (std::int64_t length : shape) {
+      Axes axes = Some(random, free);
+      free = Without(free, axes);
+      tensor.dims.push_back(ExpressionMaker(random, mesh).Make(length, axes));
+    }
+    if (Pick(random, 0, 2) != 0) tensor.stages = {Pick(random, 0, mesh.Size("pp") - 1)};
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+Strategy RandomStrategy(Random& random, bool is_source) {
+  Strategy strategy;
+  strategy.mesh = RandomMesh(random);
+  strategy.style = static_cast<Style>(Pick(random, 0, is_source ? 3 : 2));
+  strategy.ranks = Pick(random, 1, 5);
+  strategy.gap = Pick(random, 0, 3);
+  strategy.lead = Pick(random, 0, 2);
+  strategy.stripped = is_source && Pick(random, 0, 1) == 0;
+  strategy.weights = is_source && Pick(random, 0, 3) == 0;
+  return strategy;
+}
+
+}  // namespace
+
+Conversion RandomConversion(Random& random) {
+  Conversion conversion{{}, {}, RandomStrategy(random, true), RandomStrategy(random, false)};
+  std::vector<std::vector<std::int64_t>> shapes(static_cast<std::size_t>(Pick(random, 1, 3)));
+  constexpr std::int64_t kLongest[] = {1, 24, 12, 8};
+  for (std::vector<std::int64_t>& shape : shapes) {
+    shape.resize(static_cast<std::size_t>(Pick(random, 0, 3)));
+    for (std::int64_t& length : shape) length = Pick(random, 1, kLongest[shape.size()]);
+  }
+  conversion.source = RandomCuts(random, conversion.from.mesh, shapes);
+  conversion.target = RandomCuts(random, conversion.to.mesh, shapes);
+  return conversion;
+}
+
+bool HasPartialReplicas(const std::vector<TensorCut>& tensors, const Mesh& mesh) {
+  for (const TensorCut& tensor : tensors) {
+    std::set<std::int64_t> held;
+    std::set<std::string> cuts;  // Sets with equal elements and different padding are different sets to a plan.
+    for (const Coordinate& coordinate : AllCoordinates(mesh)) {
+      std::string cut;
+      for (const ShapeExpr& dim : tensor.dims) {
+        cut += fmt::format("[{}]", fmt::join(*Positions(dim, mesh, coordinate), ","));
+      }
+      if (!cuts.insert(cut).second) continue;
+      for (std::int64_t index : HeldIndices(tensor.dims, mesh, coordinate)) {
+        if (index >= 0 && !held.insert(index).second) return true;
+      }
+    }
+  }
+  return false;
+}
+
+double TestSeconds() {
+  const char* seconds = std::getenv("UCP_TEST_SECONDS");
+  return seconds == nullptr ? 2 : std::atof(seconds);
+}
+
+std::uint64_t TestSeed() {
+  const char* seed = std::getenv("UCP_TEST_SEED");
+  return seed == nullptr ? 20261121 : std::strtoull(seed, nullptr, 10);
+}
+
+}  // namespace ucp::oracle

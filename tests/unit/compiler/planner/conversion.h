@@ -1,0 +1,52 @@
+// One conversion as the tests speak of it: how the tensors are cut on either side. Compiling it gives both sides as the
+// oracle builds them, and the plan between them.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compiler/planner/planner.h"
+#include "tests/unit/compiler/planner/oracle.h"
+
+namespace ucp::oracle {
+
+struct Conversion {
+  std::vector<TensorCut> source;
+  std::vector<TensorCut> target;  // The same tensors.
+  Strategy from;
+  Strategy to;
+};
+
+// "[24@tp] tp=2 flat/3 -> [12@tp * 2] tp=4 each/2": what a failing test prints.
+std::string ToString(const Conversion& conversion);
+
+struct Compiled {
+  Side source;
+  Side target;
+  Plan plan;
+};
+
+llvm::Expected<Plan> MakePlan(const Side& source, const Side& target, ReplicaPolicy replicas = ReplicaPolicy::kCompare);
+llvm::Expected<Compiled> Compile(const Conversion& conversion, ReplicaPolicy replicas = ReplicaPolicy::kCompare);
+
+// Carries the plan out and says what is wrong with the result, or that a pair of flat ranges met in more than
+// 2 * rank - 1 boxes. Empty: nothing.
+std::string Flaw(const Compiled& compiled, std::int64_t chunk = 0);
+
+// Random conversions in which every cut divides. Some ask for what the planner refuses (HasPartialReplicas() of the
+// target, or a source whose shards overlap in part in two dimensions).
+using Random = std::mt19937_64;
+std::int64_t Pick(Random& random, std::int64_t first, std::int64_t last);
+Conversion RandomConversion(Random& random);
+
+// Whether some element lies in two shards of the target that are not the same set: what this version does not write.
+bool HasPartialReplicas(const std::vector<TensorCut>& tensors, const Mesh& mesh);
+
+// Seconds for each random test: UCP_TEST_SECONDS, else 2. And the seed: UCP_TEST_SEED, else a fixed one.
+double TestSeconds();
+std::uint64_t TestSeed();
+
+}  // namespace ucp::oracle

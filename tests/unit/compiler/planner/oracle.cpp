@@ -1,0 +1,610 @@
+#include "tests/unit/compiler/planner/oracle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "compiler/plan/steps.h"
+
+namespace ucp::oracle {
+
+Element Identity(std::int64_t state, std::int64_t tensor, std::int64_t index) {
+  return (state << 56) + (tensor << 40) + index;
+}
+
+std::string Spell(Element element) {
+  if (element < 0) return "nothing";
+  return fmt::format("element {} of tensor {}, state {}", element & ((std::int64_t{1} << 40) - 1),
+                     (element >> 40) & 0xffff, element >> 56);
+}
+
+std::int64_t Length(const ShapeExpr& expr) {
+  std::int64_t length = expr.kind == ShapeExpr::Kind::kLength ? expr.number : 0;
+  if (expr.kind == ShapeExpr::Kind::kProduct) length = 1;
+  for (const ShapeExpr& operand : expr.operands) {
+    length = expr.kind == ShapeExpr::Kind::kProduct ? length * Length(operand) : length + Length(operand);
+  }
+  return length;
+}
+
+namespace {
+
+using List = std::vector<std::int64_t>;
+
+List ProductOf(const List& outer, const List& inner, std::int64_t inner_length) {
+  List list;
+  for (std::int64_t i : outer) {
+    for (std::int64_t j : inner) list.push_back(i < 0 || j < 0 ? kNothing : i * inner_length + j);
+  }
+  return list;
+}
+
+std::optional<List> CutOf(const List& whole, const ShapeExpr& expr, const Mesh& mesh, const Coordinate& coordinate) {
+  std::int64_t degree = 1;
+  std::int64_t index = 0;
+  for (const std::string& axis : expr.axes) {
+    degree *= mesh.Size(axis);
+    index = index * mesh.Size(axis) + coordinate.At(axis);
+  }
+  auto places = static_cast<std::int64_t>(whole.size());
+  if (places % degree != 0) return std::nullopt;
+  List list;
+  for (std::int64_t i = 0; i < places; ++i) {
+    if (i / (places / degree) == index) list.push_back(whole[static_cast<std::size_t>(i)]);
+  }
+  return list;
+}
+
+}  // namespace
+
+std::optional<List> Positions(const ShapeExpr& expr, const Mesh& mesh, const Coordinate& coordinate) {
+  if (expr.kind == ShapeExpr::Kind::kLength) {
+    List list;
+    for (std::int64_t i = 0; i < expr.number; ++i) list.push_back(i);
+    return list;
+  }
+  std::optional<List> all = Positions(expr.operands[0], mesh, coordinate);
+  if (!all) return std::nullopt;
+  if (expr.kind == ShapeExpr::Kind::kCut) return CutOf(*all, expr, mesh, coordinate);
+  if (expr.kind == ShapeExpr::Kind::kPad) {
+    while (static_cast<std::int64_t>(all->size()) % expr.number != 0) all->push_back(kNothing);
+    return all;
+  }
+  std::int64_t length = Length(expr.operands[0]);
+  for (std::size_t o = 1; o < expr.operands.size(); ++o) {
+    std::optional<List> next = Positions(expr.operands[o], mesh, coordinate);
+    if (!next) return std::nullopt;
+    std::int64_t next_length = Length(expr.operands[o]);
+    if (expr.kind == ShapeExpr::Kind::kProduct) {
+      all = ProductOf(*all, *next, next_length);
+      length *= next_length;
+    } else {
+      for (std::int64_t position : *next) all->push_back(position < 0 ? kNothing : length + position);
+      length += next_length;
+    }
+  }
+  return all;
+}
+
+std::vector<Coordinate> AllCoordinates(const Mesh& mesh) {
+  std::vector<Coordinate> all = {{}};
+  for (const Axis& axis : mesh.axes) {
+    std::vector<Coordinate> longer;
+    for (const Coordinate& coordinate : all) {
+      for (std::int64_t i = 0; i < axis.size; ++i) {
+        longer.push_back(coordinate);
+        longer.back().at[axis.name] = i;
+      }
+    }
+    all = longer;
+  }
+  return all;
+}
+
+std::vector<std::int64_t> HeldIndices(const std::vector<ShapeExpr>& dims, const Mesh& mesh,
+                                      const Coordinate& coordinate) {
+  List indices = {0};
+  for (const ShapeExpr& dim : dims) indices = ProductOf(indices, *Positions(dim, mesh, coordinate), Length(dim));
+  return indices;
+}
+
+namespace {
+
+struct State {
+  std::int64_t number;
+  const char* name;
+  DType dtype;
+};
+constexpr State kTrained[] = {{0, "exp_avg", DType::kBFloat16}, {1, "fp32", DType::kFloat32}};
+constexpr State kWeight[] = {{2, "weight", DType::kBFloat16}};
+
+// One shard with its elements, state 0.
+struct LocalTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  List elements;
+};
+
+// Where the elements of one shard stand in the parts, as Shard says it, and the parts themselves.
+struct Placed {
+  std::vector<List> parts;
+  std::vector<Shard> shards;
+  std::int64_t part_elements = 0;
+};
+
+Shard ShardOf(const LocalTensor& tensor, const Coordinate& coordinate, Spread spread, std::size_t base) {
+  Shard shard;
+  shard.tensor = tensor.name;
+  shard.coordinate = coordinate;
+  shard.shape = tensor.shape;
+  shard.spread = spread;
+  shard.base = static_cast<std::int64_t>(base);
+  return shard;
+}
+
+Placed PlaceFlat(const std::vector<LocalTensor>& tensors, const Coordinate& coordinate, const Strategy& strategy) {
+  Placed placed;
+  List flat;
+  for (const LocalTensor& tensor : tensors) {
+    flat.insert(flat.end(), static_cast<std::size_t>(strategy.gap), kNothing);
+    placed.shards.push_back(ShardOf(tensor, coordinate, Spread::kAcrossBuffer, flat.size()));
+    flat.insert(flat.end(), tensor.elements.begin(), tensor.elements.end());
+  }
+  std::size_t real = flat.size();
+  auto ranks = static_cast<std::size_t>(strategy.ranks);
+  while (flat.size() % ranks != 0 || flat.empty()) flat.push_back(kNothing);
+  std::size_t width = flat.size() / ranks;
+  placed.part_elements = static_cast<std::int64_t>(width);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    placed.parts.emplace_back();
+    for (std::size_t i = rank * width; i < (rank + 1) * width; ++i) {
+      if (i < real || !strategy.stripped) placed.parts.back().push_back(flat[i]);
+    }
+  }
+  return placed;
+}
+
+Placed PlaceEachTensor(const std::vector<LocalTensor>& tensors, const Coordinate& coordinate,
+                       const Strategy& strategy) {
+  Placed placed;
+  auto ranks = static_cast<std::size_t>(strategy.ranks);
+  placed.parts.resize(ranks);
+  for (const LocalTensor& tensor : tensors) {
+    for (List& part : placed.parts) part.insert(part.end(), static_cast<std::size_t>(strategy.gap), kNothing);
+    placed.shards.push_back(ShardOf(tensor, coordinate, Spread::kEachTensor, placed.parts[0].size()));
+    std::size_t i = 0;
+    std::size_t each = (tensor.elements.size() + ranks - 1) / ranks;
+    for (List& part : placed.parts) {
+      for (std::size_t n = 0; n < each; ++n, ++i) {
+        part.push_back(i < tensor.elements.size() ? tensor.elements[i] : kNothing);
+      }
+    }
+  }
+  placed.part_elements = static_cast<std::int64_t>(placed.parts[0].size());
+  return placed;
+}
+
+Placed PlaceSingle(const LocalTensor& tensor, const Coordinate& coordinate, const Strategy& strategy) {
+  Placed placed;
+  List part(static_cast<std::size_t>(strategy.gap), kNothing);
+  Shard shard = ShardOf(tensor, coordinate, Spread::kAcrossBuffer, part.size());
+  if (strategy.style == Style::kTransposed) {
+    std::int64_t stride = 2;
+    for (std::int64_t length : tensor.shape) {
+      shard.strides.push_back(stride);
+      stride *= length;
+    }
+    part.resize(part.size() + 2 * tensor.elements.size(), kNothing);
+    for (std::size_t i = 0; i < tensor.elements.size(); ++i) {
+      auto rest = static_cast<std::int64_t>(i);
+      std::int64_t place = shard.base;
+      for (std::size_t d = tensor.shape.size(); d-- > 0;) {
+        place += rest % tensor.shape[d] * shard.strides[d];
+        rest /= tensor.shape[d];
+      }
+      part[static_cast<std::size_t>(place)] = tensor.elements[i];
+    }
+  } else {
+    part.insert(part.end(), tensor.elements.begin(), tensor.elements.end());
+  }
+  placed.part_elements = static_cast<std::int64_t>(part.size());
+  placed.parts.push_back(part);
+  placed.shards.push_back(shard);
+  return placed;
+}
+
+// Puts what was placed into files, one for each part and state, with a header and free places as blobs.
+class Builder {
+ public:
+  explicit Builder(const Strategy& strategy) : strategy_(strategy) {}
+
+  void Add(const Placed& placed, const std::string& stem, std::span<const State> states) {
+    Storage& storage = side.files.storage;
+    BufferSet set;
+    for (const State& state : states) {
+      Buffer buffer{state.dtype, placed.part_elements, {}};
+      for (std::size_t p = 0; p < placed.parts.size(); ++p) {
+        buffer.parts.push_back(AddPart(placed.parts[p], fmt::format("{}_rank{}_{}.bin", stem, p, state.name), state));
+      }
+      set.push_back({state.name, storage.Add(buffer)});
+    }
+    BufferSetId id = storage.Add(set);
+    for (Shard shard : placed.shards) {
+      shard.states = id;
+      storage.shards.push_back(shard);
+    }
+  }
+
+  Side side;
+
+ private:
+  static constexpr std::uint64_t kHeaderBytes = 16;
+
+  BufferPart AddPart(const List& elements, const std::string& path, const State& state) {
+    Storage& storage = side.files.storage;
+    std::vector<Element> places(static_cast<std::size_t>(strategy_.lead), kNothing);
+    for (std::int64_t element : elements) {
+      places.push_back(element < 0 ? kNothing : element + Identity(state.number, 0, 0));
+    }
+    auto bytes = places.size() * static_cast<std::uint64_t>(ItemBytes(state.dtype));
+    FileId file = storage.Add(StoredFile{"data/" + path, kHeaderBytes + bytes, ""});
+    RecordId record = storage.Add(Record{file, kHeaderBytes, bytes, std::nullopt});
+    side.memory.push_back(places);
+    side.files.placements.push_back({file, 0, side.files.AddBlob(std::string(kHeaderBytes, 'h'))});
+    side.files.crc_fields.push_back({file, 4, record});
+    return {record, strategy_.lead, static_cast<std::int64_t>(elements.size())};
+  }
+
+  const Strategy& strategy_;
+};
+
+// The places of the records that belong to no shard, padding included or not, become blobs of zeros.
+void AddBlobsForFreePlaces(Side& side) {
+  const Storage& storage = side.files.storage;
+  std::vector<std::vector<bool>> taken;
+  for (const auto& places : side.memory) taken.emplace_back(places.size(), false);
+  for (const Shard& shard : storage.shards) {
+    std::int64_t elements = 1;
+    for (std::int64_t length : shard.shape) elements *= length;
+    for (const StateBuffer& entry : storage.buffer_set(shard.states)) {
+      const Buffer& buffer = storage.buffer(entry.buffer);
+      auto ranks = static_cast<std::int64_t>(buffer.parts.size());
+      std::int64_t each = (elements + ranks - 1) / ranks;
+      for (std::int64_t i = 0; i < elements; ++i) {
+        std::int64_t part = shard.spread == Spread::kEachTensor ? i / each : (shard.base + i) / buffer.part_elements;
+        std::int64_t place =
+            shard.spread == Spread::kEachTensor ? shard.base + i % each : (shard.base + i) % buffer.part_elements;
+        const BufferPart& held = buffer.parts[static_cast<std::size_t>(part)];
+        if (place < held.elements)
+          taken[held.record.index()][static_cast<std::size_t>(held.first_element + place)] = true;
+      }
+    }
+  }
+  for (std::size_t r = 0; r < taken.size(); ++r) {
+    const Record& record = storage.records[r];
+    std::uint64_t item = taken[r].empty() ? 0 : record.bytes / taken[r].size();
+    for (std::size_t i = 0; i < taken[r].size();) {
+      std::size_t end = i;
+      while (end < taken[r].size() && !taken[r][end]) ++end;
+      if (end > i) {
+        side.files.placements.push_back(
+            {record.file, record.begin + i * item, side.files.AddBlob(std::string((end - i) * item, '\0'))});
+      }
+      i = end + 1;
+    }
+  }
+}
+
+Placed Place(const std::vector<LocalTensor>& tensors, const Coordinate& coordinate, const Strategy& strategy) {
+  return strategy.style == Style::kFlat ? PlaceFlat(tensors, coordinate, strategy)
+                                        : PlaceEachTensor(tensors, coordinate, strategy);
+}
+
+std::string Stem(const Coordinate& coordinate) {
+  std::string stem = "at";
+  for (const auto& [axis, index] : coordinate.at) stem += fmt::format("_{}{}", axis, index);
+  return stem;
+}
+
+}  // namespace
+
+Side Build(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
+  Builder builder(strategy);
+  Side& side = builder.side;
+  side.files.format = "oracle";
+  side.files.mesh = side.layout.mesh = strategy.mesh;
+  side.files.directories = {"data"};
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    TensorLayout layout;
+    layout.name = fmt::format("t{}", t);
+    layout.dims = tensors[t].dims;
+    layout.stages = tensors[t].stages;
+    layout.declared_at = fmt::format("oracle.ucp:{}", t + 1);
+    side.layout.tensors.push_back(layout);
+  }
+  for (const Coordinate& coordinate : AllCoordinates(strategy.mesh)) {
+    std::vector<LocalTensor> held;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      const auto& stages = tensors[t].stages;
+      if (stages && std::find(stages->begin(), stages->end(), coordinate.At("pp")) == stages->end()) continue;
+      LocalTensor local{fmt::format("t{}", t), {}, HeldIndices(tensors[t].dims, strategy.mesh, coordinate)};
+      for (const ShapeExpr& dim : tensors[t].dims) {
+        local.shape.push_back(static_cast<std::int64_t>(Positions(dim, strategy.mesh, coordinate)->size()));
+      }
+      for (std::int64_t& index : local.elements) {
+        if (index >= 0) index = Identity(0, static_cast<std::int64_t>(t), index);
+      }
+      held.push_back(local);
+    }
+    std::string stem = Stem(coordinate);
+    bool together = strategy.style == Style::kFlat || strategy.style == Style::kEachTensor;
+    if (together) builder.Add(Place(held, coordinate, strategy), stem, kTrained);
+    for (const LocalTensor& tensor : held) {
+      Placed alone = PlaceSingle(tensor, coordinate, strategy);
+      if (!together) builder.Add(alone, stem + "_" + tensor.name, kTrained);
+      if (strategy.weights) builder.Add(alone, stem + "_" + tensor.name, kWeight);
+    }
+  }
+  AddBlobsForFreePlaces(side);
+  return std::move(side);
+}
+
+Inventory AsInventory(const Side& side) {
+  Inventory inventory;
+  inventory.format = "oracle";
+  inventory.mesh = side.layout.mesh;
+  inventory.storage = side.files.storage;
+  return inventory;
+}
+
+namespace {
+
+// Visits source and target place of every element of a step.
+template <typename Visit>
+void EachElement(const Step& step, std::size_t loop, std::int64_t source, std::int64_t target, Visit& visit) {
+  if (loop == step.loops.size()) {
+    for (std::int64_t i = 0; i < step.run_elements; ++i) visit(source + i, target + i);
+    return;
+  }
+  for (std::int64_t i = 0; i < step.loops[loop].count; ++i) {
+    EachElement(step, loop + 1, source + i * step.loops[loop].source_stride,
+                target + i * step.loops[loop].target_stride, visit);
+  }
+}
+
+// The box that a step is from is known by where its progressions stand: within one box they are walked in order,
+// rightmost fastest, so the leftmost that changes moves on by one.
+bool IsSameBox(const std::vector<const Progression*>& before, llvm::ArrayRef<const Progression*> now) {
+  for (std::size_t d = 0; d < before.size(); ++d) {
+    if (before[d] != now[d]) return now[d] == before[d] + 1;
+  }
+  return false;
+}
+
+class Execution {
+ public:
+  Execution(const Plan& plan, const Memory& source) : plan_(plan), source_(source), steps_(plan) {
+    for (const Record& record : plan.target.records) {
+      outcome.target.emplace_back(static_cast<std::size_t>(record.bytes), kNothing);
+    }
+    // Records are counted in elements once a buffer says of which type.
+    for (const Buffer& buffer : plan.target.buffers) {
+      for (const BufferPart& part : buffer.parts) {
+        outcome.target[part.record.index()].resize(plan.target.record(part.record).bytes /
+                                                   static_cast<std::uint64_t>(ItemBytes(buffer.dtype)));
+      }
+    }
+  }
+
+  void Run(const TargetRange& range) {
+    std::vector<const Progression*> box;
+    std::pair<std::size_t, RecordId> pair;
+    std::size_t boxes = 0;
+    steps_.ForEachStep(range, [&](const Step& step) {
+      ++outcome.steps;
+      std::pair<std::size_t, RecordId> other(step.read, step.source);
+      bool same_pair = boxes != 0 && pair == other;
+      if (!same_pair) boxes = 0;
+      if (!same_pair || !IsSameBox(box, step.box)) ++boxes;
+      pair = other;
+      box.assign(step.box.begin(), step.box.end());
+      outcome.most_boxes_of_a_pair = std::max(outcome.most_boxes_of_a_pair, boxes);
+      Apply(step, range);
+    });
+  }
+
+  Outcome outcome;
+
+ private:
+  void Apply(const Step& step, const TargetRange& range) {
+    auto visit = [&](std::int64_t from, std::int64_t to) {
+      if (!outcome.problem.empty()) return;
+      outcome.problem = ApplyElement(step, range, from, to);
+    };
+    EachElement(step, 0, step.source_element, step.target_element, visit);
+  }
+
+  std::string ApplyElement(const Step& step, const TargetRange& range, std::int64_t from, std::int64_t to) {
+    const std::vector<Element>& source = source_[step.source.index()];
+    std::vector<Element>& target = outcome.target[step.target.index()];
+    auto flaw = [&](const std::string& what) {
+      return fmt::format("`{}` place {} -> `{}` place {}: {}", plan_.source.file(step.source).path, from,
+                         plan_.target.file(step.target).path, to, what);
+    };
+    if (from < 0 || from >= std::ssize(source)) return flaw("reads outside of its record");
+    if (to < range.record_element || to >= range.record_element + range.end - range.begin) {
+      return flaw("writes outside of its range");
+    }
+    Element read = source[static_cast<std::size_t>(from)];
+    Element& written = target[static_cast<std::size_t>(to)];
+    if (read == kNothing) return flaw("reads a place that holds nothing");
+    switch (step.role) {
+      case ReadRole::kCopy:
+        if (written != kNothing) return flaw("writes twice, over " + Spell(written));
+        written = read;
+        return "";
+      case ReadRole::kCompare:
+        return written == read ? "" : flaw("compares " + Spell(read) + " with " + Spell(written));
+      case ReadRole::kCheckRounding: {
+        Element identity = Identity(1, 0, 0) - 1;
+        bool same = range.state == kMasterState && (written & identity) == (read & identity) && read >> 56 == 2;
+        return same ? "" : flaw("checks " + Spell(read) + " with " + Spell(written));
+      }
+      case ReadRole::kUnused:
+        return flaw("is a step of an unused shard");
+    }
+    return "";
+  }
+
+  const Plan& plan_;
+  const Memory& source_;
+  StepEnumerator steps_;
+};
+
+}  // namespace
+
+Outcome Execute(const Plan& plan, const Memory& source, std::int64_t chunk) {
+  Execution execution(plan, source);
+  ForEachTargetRange(plan, [&](const TargetRange& range) {
+    std::int64_t size = chunk == 0 ? range.end - range.begin : chunk;
+    for (std::int64_t begin = range.begin; begin < range.end; begin += size) {
+      TargetRange part = range;
+      part.begin = begin;
+      part.end = std::min(range.end, begin + size);
+      part.record_element = range.record_element + (begin - range.begin);
+      execution.Run(part);
+    }
+  });
+  return std::move(execution.outcome);
+}
+
+std::string Difference(const StorageTables& tables, const Memory& expected, const Memory& found) {
+  if (expected.size() != found.size()) return fmt::format("{} records, and not {}", found.size(), expected.size());
+  for (std::size_t r = 0; r < expected.size(); ++r) {
+    const std::string& path = tables.file(RecordId(r)).path;
+    if (expected[r].size() != found[r].size()) {
+      return fmt::format("`{}` has {} places, and not {}", path, found[r].size(), expected[r].size());
+    }
+    for (std::size_t i = 0; i < expected[r].size(); ++i) {
+      if (expected[r][i] == found[r][i]) continue;
+      return fmt::format("`{}` place {} should hold {} and holds {}", path, i, Spell(expected[r][i]),
+                         Spell(found[r][i]));
+    }
+  }
+  return "";
+}
+
+namespace {
+
+// The logical row-major indices of a product set, from its runs.
+List IndicesOf(const ProductSet& set, const std::vector<std::int64_t>& shape) {
+  List indices = {0};
+  for (std::size_t d = 0; d < set.dims.size(); ++d) {
+    List dim(static_cast<std::size_t>(set.dims[d].local_length()), kNothing);
+    for (const Run& run : set.dims[d].runs()) {
+      for (std::int64_t i = 0; i < run.length; ++i) {
+        dim[static_cast<std::size_t>(run.local_begin + i)] = run.logical_begin + i;
+      }
+    }
+    indices = ProductOf(indices, dim, shape[d]);
+  }
+  return indices;
+}
+
+struct Claim {
+  TensorId tensor;
+  SetId set;
+  BufferSetId states;
+  std::int64_t base;
+  Spread spread;
+  std::vector<std::int64_t> strides;
+};
+
+class Claims {
+ public:
+  Claims(const Plan& plan, const StorageTables& tables) : plan_(plan), tables_(tables) {
+    memory.resize(tables.records.size());
+    for (std::size_t r = 0; r < memory.size(); ++r) memory[r].assign(tables.records[r].bytes, kNothing);
+    for (const Buffer& buffer : tables.buffers) {
+      for (const BufferPart& part : buffer.parts) {
+        memory[part.record.index()].resize(tables.record(part.record).bytes /
+                                           static_cast<std::uint64_t>(ItemBytes(buffer.dtype)));
+      }
+    }
+  }
+
+  bool Add(const Claim& claim) {
+    const LogicalTensor& tensor = plan_.tensor(claim.tensor).logical;
+    List indices = IndicesOf(plan_.set(claim.set), tensor.shape);
+    for (const StateBuffer& entry : tables_.buffer_set(claim.states)) {
+      Element state = entry.state == "fp32" ? 1 : entry.state == "weight" ? 2 : 0;
+      for (std::size_t i = 0; i < indices.size(); ++i) {
+        if (indices[i] < 0) continue;
+        Element element = Identity(state, static_cast<std::int64_t>(claim.tensor.index()), indices[i]);
+        if (!Put(claim, tables_.buffer(entry.buffer), static_cast<std::int64_t>(i), std::ssize(indices), element)) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  Memory memory;
+
+ private:
+  bool Put(const Claim& claim, const Buffer& buffer, std::int64_t local, std::int64_t elements, Element element) {
+    std::int64_t place = claim.base + Distance(claim, local);
+    std::int64_t part = 0;
+    auto ranks = static_cast<std::int64_t>(buffer.parts.size());
+    if (ranks > 1 && claim.spread == Spread::kAcrossBuffer) {
+      part = place / buffer.part_elements;
+      place %= buffer.part_elements;
+    } else if (ranks > 1) {
+      std::int64_t each = (elements + ranks - 1) / ranks;
+      part = local / each;
+      place = claim.base + local % each;
+    }
+    if (part >= ranks || place >= buffer.parts[static_cast<std::size_t>(part)].elements) return false;
+    const BufferPart& held = buffer.parts[static_cast<std::size_t>(part)];
+    Element& at = memory[held.record.index()][static_cast<std::size_t>(held.first_element + place)];
+    if (at != kNothing && at != element) return false;
+    at = element;
+    return true;
+  }
+
+  std::int64_t Distance(const Claim& claim, std::int64_t local) const {
+    if (claim.strides.empty()) return local;
+    std::int64_t distance = 0;
+    std::vector<std::int64_t> shape = plan_.set(claim.set).LocalShape();
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      distance += local % shape[d] * claim.strides[d];
+      local /= shape[d];
+    }
+    return distance;
+  }
+
+  const Plan& plan_;
+  const StorageTables& tables_;
+};
+
+}  // namespace
+
+std::optional<Memory> SourceAsThePlanSays(const Plan& plan) {
+  Claims claims(plan, plan.source);
+  for (const PlanRead& read : plan.reads) {
+    if (read.role != ReadRole::kCopy) continue;
+    if (!claims.Add({read.tensor, read.set, read.states, read.base, read.spread, read.strides})) return std::nullopt;
+  }
+  return std::move(claims.memory);
+}
+
+std::optional<Memory> TargetAsThePlanSays(const Plan& plan) {
+  Claims claims(plan, plan.target);
+  for (const PlanWrite& write : plan.writes) {
+    if (!claims.Add({write.tensor, write.set, write.states, write.base, write.spread, {}})) return std::nullopt;
+  }
+  return std::move(claims.memory);
+}
+
+}  // namespace ucp::oracle

@@ -1,0 +1,173 @@
+// What the planner decides about replicas, weights and stages, and what it says when it refuses.
+#include "compiler/planner/planner.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "compiler/plan/steps.h"
+#include "compiler/planner/join.h"
+#include "compiler/support/error.h"
+#include "tests/unit/compiler/planner/conversion.h"
+
+namespace ucp::oracle {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+ShapeExpr N(std::int64_t length) { return ShapeExpr::Length(length); }
+ShapeExpr Tp(ShapeExpr inner) { return ShapeExpr::Cut(std::move(inner), {"tp"}); }
+Strategy Over(Mesh mesh) { return {std::move(mesh), Style::kFlat, 2}; }
+Strategy OverTp(std::int64_t tp) { return Over({{{"tp", tp}}}); }
+
+std::string RoleName(ReadRole role) {
+  constexpr const char* kNames[] = {"copy", "compare", "check", "unused"};
+  return kNames[static_cast<int>(role)];
+}
+
+// "copy tp=0 [0..4]", one for each read.
+std::vector<std::string> Reads(const Plan& plan) {
+  std::vector<std::string> lines;
+  for (const PlanRead& read : plan.reads) {
+    lines.push_back(fmt::format("{} {} {}", RoleName(read.role), ucp::ToString(read.coordinate),
+                                ucp::ToString(plan.set(read.set))));
+  }
+  return lines;
+}
+
+Compiled Compiles(const Conversion& conversion, ReplicaPolicy replicas = ReplicaPolicy::kCompare) {
+  auto compiled = Compile(conversion, replicas);
+  if (!compiled) {
+    ADD_FAILURE() << Describe(compiled.takeError()).message;
+    std::abort();
+  }
+  EXPECT_EQ(Flaw(*compiled), "");
+  return std::move(*compiled);
+}
+
+std::string Refusal(const Side& source, const Side& target) {
+  auto plan = MakePlan(source, target);
+  return plan ? "accepted" : Describe(plan.takeError()).message;
+}
+
+TEST(PlannerTest, ReadsTheLowestRankAndComparesTheOthers) {
+  Compiled compiled = Compiles({{{{N(4)}, {}}}, {{{N(4)}, {}}}, OverTp(3), OverTp(1)});
+  EXPECT_THAT(Reads(compiled.plan), ElementsAre("copy tp=0 [0..4]", "compare tp=1 [0..4]", "compare tp=2 [0..4]"));
+}
+
+TEST(PlannerTest, TrustedReplicasAreNotRead) {
+  Compiled compiled = Compiles({{{{N(4)}, {}}}, {{{N(4)}, {}}}, OverTp(2), OverTp(1)}, ReplicaPolicy::kTrust);
+  EXPECT_THAT(Reads(compiled.plan), ElementsAre("copy tp=0 [0..4]", "unused tp=1 [0..4]"));
+  EXPECT_EQ(compiled.plan.reads[1].reason, "a replica, and replicas are trusted");
+}
+
+// Multi-query attention: queries are cut, keys and values are on every rank.
+TEST(PlannerTest, PartOfAShardIsCopiedAndPartIsCompared) {
+  ShapeExpr shape = ShapeExpr::Sum({Tp(N(6)), ShapeExpr::Product({N(2), N(2)})});
+  Compiled compiled = Compiles({{{{shape}, {}}}, {{{N(10)}, {}}}, OverTp(2), OverTp(1)});
+  EXPECT_THAT(Reads(compiled.plan),
+              ElementsAre("copy tp=0 [0..3 6..10]", "copy tp=1 [3..6 pad 4]", "compare tp=1 [pad 3 6..10]"));
+  PlanTotals totals = Totals(compiled.plan);
+  EXPECT_EQ(totals.bytes_to_copy, 10u * (4 + 2));
+  EXPECT_EQ(totals.bytes_to_compare, 4u * (4 + 2));
+}
+
+TEST(PlannerTest, PartsOfAShardInASecondDimensionToo) {
+  ShapeExpr shape = ShapeExpr::Sum({Tp(N(6)), N(2)});
+  ShapeExpr columns = ShapeExpr::Cut(N(4), {"ep"});
+  Compiles({{{{shape, columns}, {}}}, {{{N(8), N(4)}, {}}}, Over({{{"tp", 3}, {"ep", 2}}}), OverTp(1)});
+}
+
+TEST(PlannerTest, WeightsAreCheckedAgainstTheirMasters) {
+  Strategy from = OverTp(2);
+  from.weights = true;
+  Compiled compiled = Compiles({{{{Tp(N(4))}, {}}}, {{{N(4)}, {}}}, from, OverTp(1)});
+  EXPECT_THAT(Reads(compiled.plan),
+              ElementsAre("copy tp=0 [0..2]", "copy tp=1 [2..4]", "check tp=0 [0..2]", "check tp=1 [2..4]"));
+}
+
+TEST(PlannerTest, AStageThatDoesNotTrainItsCopyIsUnused) {
+  Side source = Build({{{N(4)}, {}}}, Over({{{"pp", 2}}}));
+  source.layout.tensors[0].unused_stages = {1};
+  Side target = Build({{{N(4)}, {}}}, OverTp(1));
+  auto plan = MakePlan(source, target);
+  ASSERT_TRUE(static_cast<bool>(plan)) << Describe(plan.takeError()).message;
+  EXPECT_THAT(Reads(*plan), ElementsAre("copy pp=0 [0..4]", "unused pp=1 [0..4]"));
+  EXPECT_EQ(plan->reads[1].reason, "declared unused on stage 1 by oracle.ucp:1");
+}
+
+TEST(PlannerTest, WithoutASpecMetadataSaysWhichStageCounts) {
+  Side source = Build({{{N(4)}, {}}}, Over({{{"pp", 2}}}));
+  Side target = Build({{{N(4)}, {}}}, OverTp(1));
+  Inventory inventory = AsInventory(source);
+  inventory.first_stage_counts = {"t0"};
+  auto tensors = JoinTensors(source.layout, inventory);
+  ASSERT_TRUE(static_cast<bool>(tensors));
+  auto plan = ucp::MakePlan({source.layout, inventory, target.layout, *tensors, target.files, ""});
+  ASSERT_TRUE(static_cast<bool>(plan)) << Describe(plan.takeError()).message;
+  EXPECT_THAT(Reads(*plan), ElementsAre("copy pp=0 [0..4]", "unused pp=1 [0..4]"));
+}
+
+TEST(PlannerTest, DroppedTensorsAreAccountedFor) {
+  Side source = Build({{{N(4)}, {}}, {{Tp(N(6))}, {}}}, OverTp(2));
+  Side target = Build({{{N(4)}, {}}}, OverTp(1));
+  source.layout.tensors.pop_back();
+  source.layout.dropped = {"t1"};
+  auto plan = MakePlan(source, target);
+  ASSERT_TRUE(static_cast<bool>(plan)) << Describe(plan.takeError()).message;
+  EXPECT_THAT(Reads(*plan),
+              ElementsAre("copy tp=0 [0..4]", "compare tp=1 [0..4]", "unused tp=0 [0..3]", "unused tp=1 [0..3]"));
+}
+
+TEST(PlannerTest, SaysWhichElementsAreMissingWhenARankIsMissing) {
+  Side source = Build({{{Tp(N(6)), N(2)}, {}}}, OverTp(3));
+  std::erase_if(source.files.storage.shards, [](const Shard& shard) { return shard.coordinate.At("tp") == 1; });
+  EXPECT_EQ(
+      Refusal(source, Build({{{N(6), N(2)}, {}}}, OverTp(1))),
+      "the shards of tensor `t0` hold 8 of its 12 elements; are files of some ranks missing, or does oracle.ucp:1 "
+      "cut it by an axis that the checkpoint is not cut by?");
+}
+
+TEST(PlannerTest, SaysBothShapesWhenTheyDisagree) {
+  Side source = Build({{{Tp(N(6)), N(2)}, {}}}, OverTp(3));
+  source.layout.tensors[0].dims = {N(6), Tp(N(3))};
+  EXPECT_EQ(Refusal(source, Build({{{N(6), N(3)}, {}}}, OverTp(1))),
+            "tensor `t0` at tp=0 has the shape [2, 2] in the checkpoint, and oracle.ucp:1 makes it [6, 1]");
+}
+
+TEST(PlannerTest, RefusesShardsThatOverlapInPartInTwoDimensions) {
+  ShapeExpr rows = ShapeExpr::Sum({Tp(N(2)), N(1)});
+  ShapeExpr columns = ShapeExpr::Sum({ShapeExpr::Cut(N(2), {"ep"}), N(1)});
+  Side source = Build({{{rows, columns}, {}}}, Over({{{"tp", 2}, {"ep", 2}}}));
+  EXPECT_THAT(Refusal(source, Build({{{N(3), N(3)}, {}}}, OverTp(1))),
+              HasSubstr("tensor `t0` has shards that overlap in part in two dimensions"));
+}
+
+TEST(JoinTest, NamesBothFilesWhenStatesDiffer) {
+  Side source = Build({{{N(4)}, {}}}, OverTp(2));
+  Storage& storage = source.files.storage;
+  storage.buffers[storage.buffer_sets[1][1].buffer.index()].dtype = DType::kFloat64;
+  auto tensors = JoinTensors(source.layout, AsInventory(source));
+  ASSERT_FALSE(static_cast<bool>(tensors));
+  EXPECT_EQ(Describe(tensors.takeError()).message,
+            "tensor `t0` has the states exp_avg bfloat16, fp32 float32 in `data/at_tp0_rank0_exp_avg.bin` and exp_avg "
+            "bfloat16, fp32 float64 in `data/at_tp1_rank0_exp_avg.bin`");
+}
+
+TEST(JoinTest, RefusesTensorsThatTheLayoutLacksAndShardsWithoutStates) {
+  Side source = Build({{{N(4)}, {}}, {{N(4)}, {}}}, OverTp(1));
+  source.layout.tensors.pop_back();
+  auto unknown = JoinTensors(source.layout, AsInventory(source));
+  ASSERT_FALSE(static_cast<bool>(unknown));
+  EXPECT_EQ(Describe(unknown.takeError()).message,
+            "tensor `t1` of `data/at_tp0_rank0_exp_avg.bin` is not in the layout");
+
+  source = Build({{{N(4)}, {}}}, OverTp(2));
+  source.files.storage.buffer_sets[1].clear();
+  auto bare = JoinTensors(source.layout, AsInventory(source));
+  ASSERT_FALSE(static_cast<bool>(bare));
+  EXPECT_EQ(Describe(bare.takeError()).message, "tensor `t0` at tp=1 has no states at all");
+}
+
+}  // namespace
+}  // namespace ucp::oracle

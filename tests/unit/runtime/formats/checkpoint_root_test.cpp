@@ -1,0 +1,101 @@
+#include "runtime/formats/checkpoint_root.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
+
+namespace ucp {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A checkpoint of this test is a folder with a file `mark` in it.
+class CheckpointRootTest : public ::testing::Test {
+ protected:
+  std::string Path(const std::string& below) const { return folder_.path() + "/" + below; }
+  void MakeCheckpoint(const std::string& name) {
+    std::filesystem::create_directories(Path(name));
+    WriteFile(name + "/mark", "");
+  }
+  void WriteFile(const std::string& name, const std::string& text) { std::ofstream(Path(name)) << text; }
+
+  llvm::Expected<std::optional<std::string>> Find(const std::string& path) {
+    FileSystem& files = RealFileSystem();
+    return FindCheckpoint(files, path,
+                          {[&](const std::string& folder) -> llvm::Expected<bool> {
+                             UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(folder + "/mark"));
+                             return kind == PathKind::kFile;
+                           },
+                           "latest"});
+  }
+  std::optional<std::string> Found(const std::string& path) {
+    auto found = Find(path);
+    if (found) return *found;
+    ADD_FAILURE() << ucp::Describe(found.takeError()).message;
+    return std::nullopt;
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(CheckpointRootTest, FindsTheSameFolderFromEverywhere) {
+  MakeCheckpoint("root/step4");
+  MakeCheckpoint("root/step2");
+  WriteFile("root/latest", " step4\n");
+  std::filesystem::create_directories(Path("root/step4/zero/name"));
+  WriteFile("root/step4/zero/name/fp32.pt", "");
+  for (const char* path : {"root", "root/", "root/latest", "root/step4", "root/step4/", "root/step4/mark",
+                           "root/step4/zero/name/fp32.pt"}) {
+    EXPECT_EQ(Found(Path(path)), Path("root/step4")) << path;
+  }
+  EXPECT_EQ(Found(Path("root/step2")), Path("root/step2"));
+}
+
+TEST_F(CheckpointRootTest, TakesTheOnlyOneWithoutLatest) {
+  MakeCheckpoint("root/step4");
+  EXPECT_EQ(Found(Path("root")), Path("root/step4"));
+}
+
+TEST_F(CheckpointRootTest, AsksWhichOfSeveral) {
+  MakeCheckpoint("root/step2");
+  MakeCheckpoint("root/step4");
+  FailureText failure = testing::FailureOf(Find(Path("root")));
+  EXPECT_EQ(failure.code, ErrorCode::kBadData);
+  EXPECT_THAT(failure.message, HasSubstr("has no `latest` and holds 2 checkpoints: step2, step4; name one of them"));
+}
+
+TEST_F(CheckpointRootTest, FindsNothingElsewhere) {
+  std::filesystem::create_directories(Path("empty"));
+  WriteFile("file", "");
+  EXPECT_EQ(Found(Path("empty")), std::nullopt);
+  EXPECT_EQ(Found(Path("file")), std::nullopt);
+  EXPECT_EQ(Found(Path("missing")), std::nullopt);
+  // Its latest names a folder of another format.
+  std::filesystem::create_directories(Path("root/other"));
+  WriteFile("root/latest", "other");
+  EXPECT_EQ(Found(Path("root")), std::nullopt);
+}
+
+TEST_F(CheckpointRootTest, RefusesALatestThatLeadsNowhere) {
+  struct Case {
+    std::string text;
+    std::string message;
+  };
+  std::filesystem::create_directories(Path("root"));
+  MakeCheckpoint("outside");
+  for (const Case& c : {Case{"gone", "names `gone`, and there is no folder"}, Case{" \n", "latest` is empty"},
+                        Case{"../outside", "names `../outside`, which is not a folder inside"},
+                        Case{"/etc", "names `/etc`, which is not a folder inside"}}) {
+    WriteFile("root/latest", c.text);
+    FailureText failure = testing::FailureOf(Find(Path("root")));
+    EXPECT_EQ(failure.code, ErrorCode::kBadData);
+    EXPECT_THAT(failure.message, HasSubstr(c.message));
+  }
+}
+
+}  // namespace
+}  // namespace ucp

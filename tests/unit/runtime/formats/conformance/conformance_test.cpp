@@ -1,0 +1,323 @@
+// What every format must do, with every checkpoint we have of it. A format joins by adding its samples to AllSamples().
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "runtime/formats/format.h"
+#include "runtime/formats/pytorch/value_access.h"
+#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
+#include "tests/unit/runtime/formats/testing/counting_file_system.h"
+#include "tests/unit/runtime/formats/testing/fixtures.h"
+
+namespace ucp {
+namespace {
+
+// A checkpoint: a fixture as the engine wrote it, or what a format that can write makes of one.
+struct Sample {
+  std::string format;
+  std::string fixture;
+};
+
+std::ostream& operator<<(std::ostream& out, const Sample& sample) {
+  return out << sample.format << " " << sample.fixture;
+}
+
+std::vector<Sample> Written() {
+  std::vector<Sample> samples;
+  for (const char* name : {"zero1_dp2", "zero1_dp4", "bf16_optimizer_dp4_tiny", "sgd_momentum_zero1", "pipeline_pp2",
+                           "frozen_buffers_zero2", "extra_state_zero1", "gpt_pp2_tp2_dp2"}) {
+    samples.push_back({"universal", name});
+  }
+  return samples;
+}
+
+std::vector<Sample> AllSamples() {
+  std::vector<Sample> samples = Written();
+  for (const std::string& name : testing::FixtureNames()) samples.push_back({"deepspeed", name});
+  return samples;
+}
+
+// One line for each tensor and for each part of the training state.
+std::vector<std::string> Listing(const Inventory& inventory);
+std::vector<std::string> Listing(const TrainingState& training);
+
+class FormatConformance : public ::testing::TestWithParam<Sample> {
+ protected:
+  void SetUp() override {
+    if (GetParam().format == "deepspeed") {
+      root_ = testing::FixtureRoot(GetParam().fixture);
+      return;
+    }
+    root_ = temporary_.path() + "/written";
+    Write(testing::DescribeOrFail(files_, testing::FixtureRoot(GetParam().fixture)), root_);
+  }
+
+  const Format& format() const { return *FindFormat(GetParam().format); }
+
+  static void Write(const Checkpoint& checkpoint, const std::string& root) {
+    auto target = FindFormat("universal")
+                      ->LayOut(testing::WholeTensors(checkpoint.inventory), checkpoint.training, {"universal", {}});
+    ASSERT_TRUE(static_cast<bool>(target)) << ucp::Describe(target.takeError()).message;
+    testing::WriteTarget(*target, root);
+  }
+
+  std::string FolderOf(const std::string& path) {
+    auto folder = format().Recognise(files_, path);
+    if (!folder) return ucp::Describe(folder.takeError()).message;
+    return folder->value_or("not recognised");
+  }
+
+  testing::CountingFileSystem files_;
+  testing::TemporaryFolder temporary_;
+  std::string root_;
+};
+
+TEST_P(FormatConformance, RecognisesItsOwnFromEverywhere) {
+  const std::string folder = FolderOf(root_);
+  ASSERT_TRUE(std::filesystem::is_directory(folder)) << folder;
+  EXPECT_EQ(FolderOf(root_ + "/"), folder);
+  EXPECT_EQ(FolderOf(folder), folder);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root_)) {
+    if (!entry.is_regular_file()) continue;
+    EXPECT_EQ(FolderOf(entry.path().string()), folder) << entry.path();
+  }
+  auto recognised = RecogniseAny(files_, root_);
+  ASSERT_TRUE(static_cast<bool>(recognised));
+  EXPECT_EQ(recognised->format, &format());
+}
+
+TEST_P(FormatConformance, RecognisesNothingElse) {
+  const std::string empty = temporary_.path() + "/empty";
+  std::filesystem::create_directory(empty);
+  std::ofstream(temporary_.path() + "/letter.txt") << "dear reader";
+  EXPECT_EQ(FolderOf(empty), "not recognised");
+  EXPECT_EQ(FolderOf(temporary_.path() + "/letter.txt"), "not recognised");
+  EXPECT_EQ(FolderOf(temporary_.path() + "/missing"), "not recognised");
+  for (const auto& other : AllFormats()) {
+    if (other.get() == &format()) continue;
+    auto folder = other->Recognise(files_, root_);
+    ASSERT_TRUE(static_cast<bool>(folder));
+    EXPECT_EQ(*folder, std::nullopt) << other->name();
+  }
+}
+
+TEST_P(FormatConformance, ReadsHeadersOnly) {
+  const Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
+  const Storage& storage = checkpoint.inventory.storage;
+  std::uint64_t header_bytes = 0;
+  for (const StoredFile& file : storage.files) header_bytes += file.bytes;
+  for (const Record& record : storage.records) header_bytes -= record.bytes;
+  // A pickle is read twice, once for its hash.
+  EXPECT_LT(files_.bytes_read(), 3 * header_bytes);
+
+  // The elements themselves do not matter.
+  const std::string copy = temporary_.path() + "/copy";
+  std::filesystem::copy(root_, copy, std::filesystem::copy_options::recursive);
+  const std::string folder = FolderOf(copy);
+  for (const Record& record : storage.records) {
+    std::fstream file(folder + "/" + storage.files[record.file.index()].path,
+                      std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(record.begin));
+    file << std::string(record.bytes, '\xff');
+    ASSERT_TRUE(file.good());
+  }
+  const Checkpoint again = testing::DescribeOrFail(files_, copy);
+  EXPECT_EQ(Listing(again.inventory), Listing(checkpoint.inventory));
+  EXPECT_EQ(Listing(again.training), Listing(checkpoint.training));
+}
+
+TEST_P(FormatConformance, EveryExtentLiesWithinItsFile) {
+  Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
+  const Storage& storage = checkpoint.inventory.storage;
+  const std::string folder = FolderOf(root_);
+  EXPECT_EQ(checkpoint.inventory.root, folder);
+  EXPECT_EQ(checkpoint.inventory.format, format().name());
+  for (const StoredFile& file : storage.files) {
+    EXPECT_EQ(std::filesystem::file_size(folder + "/" + file.path), file.bytes);
+    EXPECT_EQ(file.header_hash.size(), 32u) << file.path;
+  }
+  for (const Record& record : storage.records) {
+    EXPECT_LE(record.begin + record.bytes, storage.files[record.file.index()].bytes);
+  }
+  for (const Buffer& buffer : storage.buffers) {
+    ASSERT_FALSE(buffer.parts.empty());
+    for (const BufferPart& part : buffer.parts) {
+      EXPECT_LE(part.elements, buffer.part_elements);
+      EXPECT_LE(static_cast<std::uint64_t>((part.first_element + part.elements) * ItemBytes(buffer.dtype)),
+                storage.record(part.record).bytes);
+    }
+  }
+}
+
+TEST_P(FormatConformance, EveryElementOfAShardIsThere) {
+  Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
+  const Storage& storage = checkpoint.inventory.storage;
+  EXPECT_FALSE(storage.shards.empty());
+  for (const Shard& shard : storage.shards) {
+    std::int64_t elements = 1;
+    for (std::int64_t size : shard.shape) elements *= size;
+    for (const StateBuffer& state : storage.buffer_sets[shard.states.index()]) {
+      const Buffer& buffer = storage.buffers[state.buffer.index()];
+      if (!shard.strides.empty()) {
+        EXPECT_EQ(buffer.parts.size(), 1u);
+        EXPECT_EQ(shard.strides.size(), shard.shape.size());
+        continue;
+      }
+      for (const Fragment& fragment : FragmentsOf(shard.spread, shard.base, elements, buffer, 0, elements)) {
+        ASSERT_LT(fragment.part, buffer.parts.size());
+        EXPECT_LE(fragment.place + fragment.end - fragment.begin, buffer.parts[fragment.part].elements)
+            << shard.tensor << " " << state.state;
+      }
+    }
+  }
+}
+
+class WrittenFormatConformance : public FormatConformance {};
+
+TEST_P(WrittenFormatConformance, LaysOutEveryByteOnce) {
+  Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
+  auto target =
+      format().LayOut(testing::WholeTensors(checkpoint.inventory), checkpoint.training, {GetParam().format, {}});
+  ASSERT_TRUE(static_cast<bool>(target)) << ucp::Describe(target.takeError()).message;
+  std::vector<std::map<std::uint64_t, std::uint64_t>> covered(target->storage.files.size());
+  auto cover = [&](FileId file, std::uint64_t begin, std::uint64_t bytes) {
+    if (bytes > 0) {
+      EXPECT_TRUE(covered[file.index()].emplace(begin, begin + bytes).second);
+    }
+  };
+  for (const BlobPlacement& p : target->placements) cover(p.file, p.offset, target->blobs[p.blob.index()].size());
+  for (const Record& record : target->storage.records) cover(record.file, record.begin, record.bytes);
+  for (std::size_t f = 0; f < covered.size(); ++f) {
+    std::uint64_t end = 0;
+    for (const auto& [begin, next] : covered[f]) {
+      EXPECT_EQ(begin, end) << target->storage.files[f].path;
+      end = next;
+    }
+    EXPECT_EQ(end, target->storage.files[f].bytes) << target->storage.files[f].path;
+  }
+  std::set<std::string> folders(target->directories.begin(), target->directories.end());
+  EXPECT_EQ(folders.size(), target->directories.size());
+  for (const StoredFile& file : target->storage.files) {
+    const std::string parent = std::filesystem::path(file.path).parent_path().string();
+    EXPECT_TRUE(parent.empty() || folders.contains(parent)) << file.path;
+  }
+}
+
+TEST_P(WrittenFormatConformance, ChecksumFieldsLieInBlobsThatHaveZerosThere) {
+  Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
+  auto target =
+      format().LayOut(testing::WholeTensors(checkpoint.inventory), checkpoint.training, {GetParam().format, {}});
+  ASSERT_TRUE(static_cast<bool>(target));
+  std::map<std::pair<FileId, std::uint64_t>, BlobId> blob_at;
+  for (const BlobPlacement& p : target->placements) blob_at[{p.file, p.offset}] = p.blob;
+  EXPECT_FALSE(target->crc_fields.empty());
+  for (const CrcField& field : target->crc_fields) {
+    auto blob = blob_at.upper_bound({field.file, field.offset});
+    ASSERT_NE(blob, blob_at.begin());
+    --blob;
+    ASSERT_EQ(blob->first.first, field.file);
+    const std::string& content = target->blobs[blob->second.index()];
+    const std::uint64_t place = field.offset - blob->first.second;
+    ASSERT_LE(place + 4, content.size());
+    EXPECT_EQ(content.substr(place, 4), std::string(4, '\0'));
+  }
+}
+
+TEST_P(WrittenFormatConformance, LaysOutTheSameTwice) {
+  Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
+  const std::vector<LogicalTensor> tensors = testing::WholeTensors(checkpoint.inventory);
+  auto first = format().LayOut(tensors, checkpoint.training, {GetParam().format, {}});
+  auto second = format().LayOut(tensors, checkpoint.training, {GetParam().format, {}});
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->blobs, second->blobs);
+  EXPECT_EQ(first->placements, second->placements);
+  EXPECT_EQ(first->storage.files, second->storage.files);
+  EXPECT_EQ(first->storage.records, second->storage.records);
+}
+
+// One line for each tensor: its kind, shape, states and dtypes.
+std::vector<std::string> Listing(const Inventory& inventory) {
+  std::vector<std::string> lines;
+  for (const LogicalTensor& tensor : testing::WholeTensors(inventory)) {
+    std::vector<std::string> states;
+    for (const LogicalTensor::State& state : tensor.states) {
+      states.push_back(fmt::format("{} {}", state.name, Name(state.dtype)));
+    }
+    std::sort(states.begin(), states.end());
+    lines.push_back(fmt::format("{} kind {} [{}]: {}", tensor.name, static_cast<int>(tensor.kind),
+                                fmt::join(tensor.shape, ", "), fmt::join(states, ", ")));
+  }
+  return lines;
+}
+
+// Everything in a training state, printed with the contents of its small tensors.
+std::vector<std::string> Listing(const TrainingState& training) {
+  std::vector<std::string> lines = {"tag " + training.tag};
+  auto text = [&](const pytorch::ValuePtr& value) -> std::string {
+    if (!value) return "missing";
+    std::string contents;
+    pytorch::ValuePtr plain = pytorch::ReplaceTensors(value, [&](const pytorch::ValuePtr& found) {
+      const auto& tensor = *found->As<pytorch::Tensor>();
+      const SmallTensorData* data = FindSmallTensor(training, tensor);
+      contents += fmt::format(" {} [{}] {}", Name(tensor.dtype), fmt::join(tensor.sizes, ", "),
+                              data == nullptr ? "lost" : testing::Sha256(data->bytes));
+      return pytorch::MakeText("tensor");
+    });
+    return pytorch::Print(*plain) + contents;
+  };
+  auto add = [&](std::string_view what, const std::vector<pytorch::Entry>& entries) {
+    std::vector<std::string> sorted;
+    for (const pytorch::Entry& entry : entries) {
+      sorted.push_back(fmt::format("{} {}: {}", what, pytorch::Print(*entry.key), text(entry.value)));
+    }
+    std::sort(sorted.begin(), sorted.end());
+    lines.insert(lines.end(), sorted.begin(), sorted.end());
+  };
+  for (const OptimizerGroup& group : training.groups) {
+    lines.push_back(fmt::format("group {} step {} of {}", text(group.hyper_parameters), text(group.step),
+                                fmt::join(group.parameters, " ")));
+  }
+  add("optimizer", training.optimizer);
+  add("engine", training.engine);
+  for (const RankState& rank : training.ranks) {
+    add("client", rank.client);
+    add("extra", rank.module_extras);
+  }
+  for (const auto& [alias, canonical] : training.aliases) lines.push_back(alias + " is " + canonical);
+  return lines;
+}
+
+// A static loss scaler is the one thing that a universal folder leaves out (universal/README.md).
+void ForgetStaticLossScaler(TrainingState& training) {
+  std::erase_if(training.optimizer, [](const pytorch::Entry& entry) {
+    pytorch::ValuePtr dynamic = pytorch::Find(*entry.value, "dynamic");
+    return pytorch::AsText(*entry.key) == "ds_version" ||
+           (pytorch::AsText(*entry.key) == "loss_scaler" && dynamic && pytorch::AsBool(*dynamic) == false);
+  });
+}
+
+TEST_P(FormatConformance, ComesBackFromAUniversalFolder) {
+  Checkpoint before = testing::DescribeOrFail(files_, root_);
+  const std::string folder = temporary_.path() + "/again";
+  Write(before, folder);
+  Checkpoint after = testing::DescribeOrFail(files_, folder);
+  EXPECT_EQ(Listing(after.inventory), Listing(before.inventory));
+  EXPECT_EQ(after.inventory.facts.size(), before.inventory.facts.size());
+  EXPECT_EQ(after.inventory.aliases, before.inventory.aliases);
+  ForgetStaticLossScaler(before.training);
+  EXPECT_EQ(Listing(after.training), Listing(before.training));
+}
+
+INSTANTIATE_TEST_SUITE_P(AllFormats, WrittenFormatConformance, ::testing::ValuesIn(Written()),
+                         [](const auto& sample) { return sample.param.format + "_" + sample.param.fixture; });
+INSTANTIATE_TEST_SUITE_P(AllFormats, FormatConformance, ::testing::ValuesIn(AllSamples()),
+                         [](const auto& sample) { return sample.param.format + "_" + sample.param.fixture; });
+
+}  // namespace
+}  // namespace ucp

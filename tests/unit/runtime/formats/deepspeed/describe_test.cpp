@@ -1,0 +1,182 @@
+// What the reader finds in the fixtures, against what the running engine held.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "runtime/formats/pytorch/value_access.h"
+#include "tests/unit/runtime/formats/testing/fixtures.h"
+
+namespace ucp {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::TruthOf;
+
+Checkpoint DescribeFixture(const std::string& name) {
+  return testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(name));
+}
+
+std::string KindName(TensorKind kind) {
+  switch (kind) {
+    case TensorKind::kParameter:
+      return "parameter";
+    case TensorKind::kFrozen:
+      return "frozen";
+    case TensorKind::kBuffer:
+      return "buffer";
+  }
+  return "";
+}
+
+// The shard of the first stage that has this tensor and state.
+const Shard* FirstShard(const Inventory& inventory, const std::string& tensor, const std::string& state) {
+  const Shard* first = nullptr;
+  for (const Shard& shard : inventory.storage.shards) {
+    if (shard.tensor != tensor || (first != nullptr && first->coordinate <= shard.coordinate)) continue;
+    for (const StateBuffer& entry : inventory.storage.buffer_sets[shard.states.index()]) {
+      if (entry.state == state) first = &shard;
+    }
+  }
+  return first;
+}
+
+class DeepSpeedFixture : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(DeepSpeedFixture, HasTheTensorsOfTheEngine) {
+  const testing::Truth truth = TruthOf(GetParam());
+  const Checkpoint checkpoint = DescribeFixture(GetParam());
+  std::set<std::string> found, expected;
+  for (const Shard& shard : checkpoint.inventory.storage.shards) {
+    if (!checkpoint.inventory.aliases.contains(shard.tensor)) found.insert(KindName(shard.kind) + " " + shard.tensor);
+  }
+  for (const auto& [name, tensor] : truth.tensors) expected.insert(tensor.kind + " " + name);
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(checkpoint.inventory.aliases, truth.aliases);
+}
+
+TEST_P(DeepSpeedFixture, HasTheElementsOfTheEngine) {
+  const testing::Truth truth = TruthOf(GetParam());
+  if (truth.tp > 1) GTEST_SKIP() << "tensors are cut by tensor parallelism, and only a spec says how";
+  const Checkpoint checkpoint = DescribeFixture(GetParam());
+  const Inventory& inventory = checkpoint.inventory;
+  for (const auto& [name, tensor] : truth.tensors) {
+    for (const auto& [state, expected] : tensor.states) {
+      const Shard* shard = FirstShard(inventory, name, state);
+      ASSERT_NE(shard, nullptr) << name << " " << state;
+      std::size_t bytes = static_cast<std::size_t>(ItemBytes(*DTypeFromName(expected.dtype)));
+      for (std::int64_t size : tensor.shape) bytes *= static_cast<std::size_t>(size);
+      std::string elements = testing::GatherShard(inventory, *shard, state);
+      // The Megatron models pad the rows of the vocabulary.
+      if (shard->shape != tensor.shape) {
+        EXPECT_EQ(name, "tied_modules.embed.word_embeddings.weight");
+        ASSERT_GT(elements.size(), bytes);
+        elements.resize(bytes);
+      }
+      EXPECT_EQ(testing::Sha256(elements), expected.sha256) << name << " " << state;
+    }
+  }
+}
+
+TEST_P(DeepSpeedFixture, HasTheDegreesAndTheStep) {
+  const testing::Truth truth = TruthOf(GetParam());
+  const Checkpoint checkpoint = DescribeFixture(GetParam());
+  const Mesh& mesh = checkpoint.inventory.mesh;
+  EXPECT_EQ(mesh.Size("pp"), truth.pp);
+  EXPECT_EQ(mesh.Size("tp"), truth.tp);
+  EXPECT_EQ(mesh.Size("dp"), truth.partitions);
+  EXPECT_EQ(static_cast<std::int64_t>(checkpoint.training.ranks.size()), truth.pp * truth.tp);
+  for (const OptimizerGroup& group : checkpoint.training.groups) {
+    EXPECT_EQ(group.step == nullptr, truth.step_type == "none");
+    if (group.step == nullptr) continue;
+    EXPECT_EQ(StepNumber(checkpoint.training, *group.step), truth.step);
+    const auto* tensor = group.step->As<pytorch::Tensor>();
+    EXPECT_EQ(tensor == nullptr ? "int" : std::string(Name(tensor->dtype)), truth.step_type);
+  }
+}
+
+TEST_P(DeepSpeedFixture, PutsEveryParameterInOneGroup) {
+  const Checkpoint checkpoint = DescribeFixture(GetParam());
+  std::multiset<std::string> grouped;
+  for (const OptimizerGroup& group : checkpoint.training.groups) {
+    grouped.insert(group.parameters.begin(), group.parameters.end());
+  }
+  std::multiset<std::string> expected;
+  for (const auto& [name, tensor] : TruthOf(GetParam()).tensors) {
+    if (tensor.kind == "parameter") expected.insert(name);
+  }
+  EXPECT_EQ(grouped, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, DeepSpeedFixture, ::testing::ValuesIn(testing::FixtureNames()),
+                         [](const auto& fixture) { return fixture.param; });
+
+TEST(DeepSpeedDescribe, RemarksOnWrongAddresses) {
+  EXPECT_THAT(DescribeFixture("round_robin").inventory.remarks,
+              ElementsAre(HasSubstr("`param_slice_mappings` contradicts `param_shapes`")));
+}
+
+TEST(DeepSpeedDescribe, RemarksOnATensorDegreeThatIsNone) {
+  EXPECT_THAT(DescribeFixture("ulysses_sp2_dp2").inventory.remarks,
+              ElementsAre(HasSubstr("tp_degree is not believed")));
+}
+
+TEST(DeepSpeedDescribe, HasNothingToRemarkOtherwise) {
+  for (const char* name : {"zero1_dp2", "alignment", "bf16_optimizer_dp4_tiny", "gpt_pp2_tp2_dp2", "pipeline_pp2"}) {
+    EXPECT_THAT(DescribeFixture(name).inventory.remarks, IsEmpty()) << name;
+  }
+}
+
+TEST(DeepSpeedDescribe, StatesFacts) {
+  const Inventory inventory = DescribeFixture("gpt_pp2_tp2_dp2").inventory;
+  EXPECT_EQ(inventory.facts.at("args.num_layers").value, FactValue{std::int64_t{4}});
+  EXPECT_EQ(inventory.facts.at("args.params_dtype").value, FactValue{std::string("bfloat16")});
+  EXPECT_EQ(inventory.facts.at("args.bf16").value, FactValue{true});
+  EXPECT_EQ(inventory.facts.at("info.original_vocab_size").value, FactValue{std::int64_t{101}});
+  EXPECT_EQ(inventory.facts.at("ds_config.zero_optimization.stage").value, FactValue{std::int64_t{1}});
+  EXPECT_EQ(inventory.facts.at("args.num_experts").value,
+            FactValue{std::vector<FactValue>{FactValue{std::int64_t{1}}}});
+  EXPECT_EQ(inventory.facts.at("args.num_layers").where, "mp_rank_00_model_states.pt");
+  EXPECT_FALSE(inventory.facts.contains("args.loss_scale"));  // None.
+}
+
+TEST(DeepSpeedDescribe, NamesTensorsWhoseFirstStageCounts) {
+  EXPECT_THAT(
+      DescribeFixture("gpt_pp2_tp2_dp2").inventory.first_stage_counts,
+      ElementsAre("tied_modules.embed.position_embeddings.weight", "tied_modules.embed.word_embeddings.weight"));
+}
+
+TEST(DeepSpeedDescribe, KeepsWhatEachRankSaved) {
+  const TrainingState training = DescribeFixture("gpt_pp2_tp2_dp2").training;
+  ASSERT_EQ(training.ranks.size(), 4u);
+  for (const RankState& rank : training.ranks) {
+    EXPECT_NE(FindEntry(rank.client, "rng_state"), nullptr);
+    EXPECT_NE(FindEntry(rank.client, "args"), nullptr);
+    EXPECT_EQ(FindEntry(rank.client, "module"), nullptr);
+  }
+  // The state of torch's generator, 5,056 bytes, is read and kept.
+  auto is_generator = [](const SmallTensorData& data) { return data.bytes.size() == 5056; };
+  EXPECT_GE(std::count_if(training.small_tensors.begin(), training.small_tensors.end(), is_generator), 1);
+}
+
+TEST(DeepSpeedDescribe, KeepsExtraStateThatIsNoTensor) {
+  const TrainingState training = DescribeFixture("extra_state_zero1").training;
+  pytorch::ValuePtr extra = FindEntry(training.ranks.front().module_extras, "_extra_state");
+  ASSERT_NE(extra, nullptr);
+  EXPECT_EQ(pytorch::AsText(*pytorch::Find(*extra, "scheme")), "delayed");
+}
+
+TEST(DeepSpeedDescribe, KeepsTheLossScaler) {
+  const TrainingState training = DescribeFixture("zero1_dp2").training;
+  pytorch::ValuePtr scaler = FindEntry(training.optimizer, "loss_scaler");
+  ASSERT_NE(scaler, nullptr);
+  EXPECT_EQ(pytorch::ClassName(*scaler), "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler");
+  EXPECT_EQ(pytorch::AsInteger(*pytorch::Find(*scaler, "cur_scale")), 64);
+}
+
+}  // namespace
+}  // namespace ucp

@@ -1,0 +1,62 @@
+#include "runtime/io/parallel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+TEST(ParallelTest, EveryItemOnceForAnyNumberOfThreads) {
+  for (unsigned threads : {0U, 1U, 2U, 7U}) {
+    std::vector<std::atomic<int>> calls(1000);
+    llvm::Error error = ForEachInParallel(calls.size(), {threads, nullptr}, [&](unsigned thread, std::uint64_t item) {
+      EXPECT_LT(thread, std::max(threads, 1U));
+      ++calls[item];
+      return llvm::Error::success();
+    });
+    ASSERT_FALSE(static_cast<bool>(error));
+    for (const std::atomic<int>& count : calls) ASSERT_EQ(count, 1);
+  }
+}
+
+TEST(ParallelTest, TheFirstFailingItemIsReportedWhateverTheTiming) {
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    llvm::Error error = ForEachInParallel(100, {4, nullptr}, [&](unsigned, std::uint64_t item) -> llvm::Error {
+      if (item < 20) return llvm::Error::success();
+      if (item == 20) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // Others fail before it does.
+      return Fail(ErrorCode::kBadData, "item {}", item);
+    });
+    ASSERT_TRUE(static_cast<bool>(error));
+    EXPECT_EQ(Describe(std::move(error)).message, "item 20");
+  }
+}
+
+TEST(ParallelTest, CancelledStopsAndSaysSo) {
+  std::atomic<bool> cancelled = false;
+  std::atomic<int> done = 0;
+  llvm::Error error = ForEachInParallel(1000, {2, &cancelled}, [&](unsigned, std::uint64_t) {
+    if (++done == 10) cancelled = true;
+    return llvm::Error::success();
+  });
+  ASSERT_TRUE(static_cast<bool>(error));
+  EXPECT_EQ(Describe(std::move(error)).code, ErrorCode::kCancelled);
+  EXPECT_LT(done, 20);
+}
+
+TEST(ParallelTest, CancelledAfterTheLastItemIsSuccess) {
+  std::atomic<bool> cancelled = false;
+  llvm::Error error = ForEachInParallel(1, {1, &cancelled}, [&](unsigned, std::uint64_t) {
+    cancelled = true;
+    return llvm::Error::success();
+  });
+  EXPECT_FALSE(static_cast<bool>(error));
+}
+
+}  // namespace
+}  // namespace ucp

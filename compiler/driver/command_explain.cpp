@@ -75,9 +75,10 @@ void AddExplainCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ExplainOptions>();
   CLI::App* command = app.add_subcommand(
       "explain",
-      "Say what a spec means: every dim's value and where it came from, and for each tensor who holds which part.\n\n"
+      "Say what a spec means: every dim's value and where it came from, and for each tensor who holds which part.");
+  command->footer(
       "  ucpc explain gpt.ucp --from checkpoints/ --tensor '*.query_key_value.weight'\n"
-      "  ucpc explain gpt.ucp --mesh tp=4,pp=2 --set layers=2 --set hidden=64 …\n");
+      "  ucpc explain gpt.ucp --mesh tp=4,pp=2 --set layers=2 --set hidden=64 …");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue");
   command->add_option("--from", options->source.path, "A checkpoint that gives the dims and the degrees")
       ->type_name("DIR");

@@ -1,10 +1,12 @@
 #include "compiler/driver/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
@@ -15,11 +17,18 @@
 namespace ucp {
 namespace {
 
-std::string NearestCommand(const CLI::App& app, const std::string& word) {
+// What is wrong with the command line, in our words where the library's would not help.
+std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  std::string word = argc > 1 ? argv[1] : "";
+  if (word.empty()) return fmt::format("name what to do: {}", fmt::join(names, ", "));
+  bool is_known = std::find(names.begin(), names.end(), word) != names.end();
+  if (is_known || word.starts_with("-")) return error.what();
   std::optional<std::string> nearest = NearestWord(word, names);
-  return nearest ? fmt::format("; did you mean `{}`?", *nearest) : "";
+  std::string rest =
+      nearest ? fmt::format("did you mean `{}`?", *nearest) : fmt::format("there are {}", fmt::join(names, ", "));
+  return fmt::format("there is no subcommand `{}`; {}", word, rest);
 }
 
 }  // namespace
@@ -30,10 +39,9 @@ int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** a
   } catch (const CLI::Success& success) {  // --help and --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    std::string hint = argc > 1 && app.get_subcommands().empty() ? NearestCommand(app, argv[1]) : "";
-    std::fputs(fmt::format("{}: error: {}{}\nSee `{} --help`.\n", program, error.what(), hint, program).c_str(),
-               stderr);
-    return CLI::ExitCodes::Success == static_cast<CLI::ExitCodes>(error.get_exit_code()) ? 0 : 1;
+    std::string message = UsageMessage(app, error, argc, argv);
+    std::fputs(fmt::format("{}: error: {}\nSee `{} --help`.\n", program, message, program).c_str(), stderr);
+    return 1;
   }
   if (llvm::Error error = FlushOutput()) return ShowError(program, std::move(error));
   return exit_code;

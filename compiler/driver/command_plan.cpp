@@ -61,11 +61,11 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
 
 void AddPlanCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<PlanOptions>();
-  CLI::App* command =
-      app.add_subcommand("plan",
-                         "Compile a conversion into a verified plan, from headers alone, and say what it will cost.\n\n"
-                         "  ucpc plan gpt.ucp --from checkpoints/ --to universal -o run.plan\n"
-                         "  ucpc plan --from checkpoints/ --to universal        (no tensor parallelism: no spec)\n");
+  CLI::App* command = app.add_subcommand(
+      "plan", "Compile a conversion into a verified plan, from headers alone, and say what it will cost.");
+  command->footer(
+      "  ucpc plan gpt.ucp --from checkpoints/ --to universal -o run.plan\n"
+      "  ucpc plan --from checkpoints/ --to universal        (no tensor parallelism: no spec)");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue");
   command->add_option("--from", options->source.path, "The source checkpoint")->type_name("DIR")->required();
   command->add_option("--to", options->target, "The target: universal, or universal:mp=N")

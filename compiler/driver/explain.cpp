@@ -50,7 +50,8 @@ class Explainer {
       return Fail(ErrorCode::kUsage, "no tensor's name fits `{}`; the layout has {}", request_.tensor_glob,
                   request_.layout.tensors.size());
     }
-    Line(fmt::format("{} tensors, {} elements", WithThousands(tensors), WithThousands(elements)));
+    Line(fmt::format("{} tensor{}, {} elements", WithThousands(tensors), tensors == 1 ? "" : "s",
+                     WithThousands(elements)));
     return llvm::Error::success();
   }
 

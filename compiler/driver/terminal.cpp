@@ -65,6 +65,7 @@ void PrintJson(llvm::json::Value value) {
 
 llvm::Error FlushOutput() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return llvm::Error::success();
+  if (errno == EPIPE) return llvm::Error::success();  // The reader has seen enough.
   return Fail(ErrorCode::kIo, "cannot write to standard output: {}", std::strerror(errno));
 }
 

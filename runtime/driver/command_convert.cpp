@@ -53,11 +53,12 @@ llvm::Error RunConvert(const ConvertOptions& options) {
 
 void AddConvertCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command = app.add_subcommand(
-      "convert",
-      "Plan and run a conversion in one go. OUT appears complete, or not at all.\n\n"
+  CLI::App* command =
+      app.add_subcommand("convert", "Plan and run a conversion in one go. OUT appears complete, or not at all.");
+  command->footer(
       "  ucprun convert checkpoints/ out/ --to universal\n"
-      "  ucprun convert checkpoints/global_step500 out/ --to universal:mp=8 --spec megatron_deepspeed_gpt\n\n"
+      "  ucprun convert checkpoints/global_step500 out/ --to universal:mp=8 --spec megatron_deepspeed_gpt\n"
+      "\n"
       "DeepSpeed resumes from OUT: engine.load_checkpoint(OUT) with {\"checkpoint\": {\"load_universal\": true}}.");
   command
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")

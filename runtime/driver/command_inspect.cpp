@@ -187,12 +187,12 @@ llvm::Error Inspect(const InspectOptions& options) {
 
 void AddInspectCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = app.add_subcommand(
-      "inspect",
-      "Show what a checkpoint of any known format holds, from its headers alone: tensors, shapes, dtypes, states, "
-      "strategy, bytes.\n\n"
+  CLI::App* command = app.add_subcommand("inspect",
+                                         "Show what a checkpoint of any known format holds, from its headers alone: "
+                                         "tensors, shapes, dtypes, states, strategy, bytes.");
+  command->footer(
       "  ucprun inspect checkpoints/\n"
-      "  ucprun inspect out/ --tensor '*.bias' --json\n");
+      "  ucprun inspect out/ --tensor '*.bias' --jso");
   command
       ->add_option("CHECKPOINT", options->source.path,
                    "A checkpoint's folder, one tag's folder in it, or a file in that")

@@ -41,8 +41,8 @@ llvm::Error CheckReplica(const Inventory& inventory, const std::string& name, co
                        a_record.bytes == b_record.bytes && a_record.crc32 == b_record.crc32;
   if (is_copy) return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported,
-              "`{}`: `{}` is in `{}` and in `{}`, and a universal folder does not say how it is cut over them", root,
-              name, a.path, b.path);
+              "`{}`: `{}` is in `{}` and in `{}`, and a universal folder does not say how it is cut over them",
+              inventory.root, name, a.path, b.path);
 }
 
 }  // namespace

@@ -1,0 +1,81 @@
+#include "compiler/layout/shape.h"
+
+#include <gmock/gmock.h>
+
+#include "compiler/support/error.h"
+#include "tests/unit/compiler/layout/random_selection.h"
+
+namespace ucp {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t kMost = INT64_MAX;
+
+ShapeExpr N(std::int64_t length) { return ShapeExpr::Length(length); }
+ShapeExpr Tp(ShapeExpr inner) { return ShapeExpr::Cut(std::move(inner), {"tp"}); }
+
+std::string Held(const ShapeExpr& expr, std::int64_t tp, std::int64_t at) {
+  auto selection = Select(expr, {{{"tp", tp}}}, {{{"tp", at}}});
+  return selection ? ToString(*selection) : Describe(selection.takeError()).message;
+}
+
+TEST(ShapeTest, SelectsWhatTheAlgebraSays) {
+  oracle::Random random(oracle::TestSeed());
+  int cuts = 0;
+  for (int i = 0; i < 150; ++i) {
+    oracle::Conversion conversion = oracle::RandomConversion(random);
+    for (const oracle::TensorCut& tensor : conversion.source) {
+      for (const ShapeExpr& dim : tensor.dims) {
+        ASSERT_EQ(llvm::cantFail(LogicalLength(dim)), oracle::Length(dim));
+        for (const Coordinate& coordinate : oracle::AllCoordinates(conversion.from.mesh)) {
+          Selection selection = llvm::cantFail(Select(dim, conversion.from.mesh, coordinate));
+          ASSERT_EQ(ToPositions(selection), *oracle::Positions(dim, conversion.from.mesh, coordinate))
+              << ToString(dim) << " at " << ToString(coordinate);
+          ASSERT_TRUE(selection.IsIncreasing());
+          if (!CuttingAxes(dim).empty()) ++cuts;
+        }
+      }
+    }
+  }
+  EXPECT_GT(cuts, 100);
+}
+
+TEST(ShapeTest, ReadsAsInTheDocument) {
+  EXPECT_EQ(Held(ShapeExpr::Product({N(2), Tp(N(4))}), 2, 1), "2..4 6..8");
+  EXPECT_EQ(Held(Tp(ShapeExpr::Product({N(2), N(4)})), 2, 1), "4..8");
+  EXPECT_EQ(Held(ShapeExpr::Product({Tp(N(4)), N(2)}), 2, 1), "4..8");
+  EXPECT_EQ(Held(Tp(ShapeExpr::Sum({N(8), N(2), N(2)})), 3, 2), "8..12");
+  EXPECT_EQ(Held(Tp(ShapeExpr::Pad(N(5), 8)), 2, 1), "4..5 pad 3");
+  EXPECT_EQ(Held(ShapeExpr::Product({N(2), ShapeExpr::Pad(N(3), 4)}), 1, 0), "0..3 pad 1 3..6 pad 1");
+  ShapeExpr both = ShapeExpr::Cut(N(8), {"tp", "dp"});
+  EXPECT_EQ(ToString(llvm::cantFail(Select(both, {{{"dp", 2}, {"tp", 2}}}, {{{"tp", 1}, {"dp", 0}}}))), "4..6");
+}
+
+TEST(ShapeTest, PrintsAsItIsWritten) {
+  EXPECT_EQ(ToString(ShapeExpr::Product({Tp(N(8)), N(3), N(64)})), "8@tp * 3 * 64");
+  EXPECT_EQ(ToString(Tp(ShapeExpr::Pad(N(50257), 256))), "pad(50257, 256)@tp");
+  EXPECT_EQ(ToString(ShapeExpr::Product({N(2), ShapeExpr::Sum({N(1), Tp(N(2))})})), "2 * (1 + 2@tp)");
+  EXPECT_EQ(ToString(ShapeExpr::Cut(ShapeExpr::Sum({N(1), N(2)}), {"tp", "dp"})), "(1 + 2)@(tp, dp)");
+}
+
+TEST(ShapeTest, SaysWhyItCannotCut) {
+  EXPECT_EQ(Held(Tp(N(5)), 2, 0), "`5@tp` cuts 5 places over 2 ranks, and 2 does not divide 5");
+  EXPECT_EQ(Held(ShapeExpr::Pad(Tp(N(4)), 3), 2, 0),
+            "`pad(4@tp, 3)` pads what is cut already; cut the padded whole instead");
+  EXPECT_THAT(Held(Tp(N(4)), 2, 2), HasSubstr("`4@tp` is cut over 2 ranks of tp, and there is a rank at tp=2"));
+}
+
+TEST(ShapeTest, NumbersThatDoNotFitAreRefused) {
+  EXPECT_THAT(Held(ShapeExpr::Product({N(kMost), N(2)}), 1, 0), HasSubstr("does not fit in 63 bits"));
+  EXPECT_THAT(Held(ShapeExpr::Sum({N(kMost), N(2)}), 1, 0), HasSubstr("does not fit in 63 bits"));
+  EXPECT_THAT(Held(ShapeExpr::Pad(N(kMost), 1000), 1, 0), HasSubstr("do not fit in 63 bits"));
+  ShapeExpr padded = ShapeExpr::Pad(N(1), kMost / 2);
+  EXPECT_THAT(Held(ShapeExpr::Product({padded, padded}), 1, 0), HasSubstr("do not fit in 63 bits"));
+  EXPECT_THAT(Held(ShapeExpr::Sum({padded, padded, padded}), 1, 0), HasSubstr("do not fit in 63 bits"));
+  EXPECT_THAT(Held(ShapeExpr::Pad(N(1), 0), 1, 0), HasSubstr("pads to a multiple of 0"));
+  EXPECT_THAT(Held(ShapeExpr::Product({N(kMaxRuns + 1), Tp(N(2))}), 2, 0), HasSubstr("separate runs of positions"));
+}
+
+}  // namespace
+}  // namespace ucp

@@ -1,5 +1,5 @@
-// The order matters: names need dims, and shapes need names. Each step reports all that it can find, and the next one
-// starts only if there was nothing; only where a tensor is and how large it is are looked at together.
+// The order matters: names need dims, and shapes need names. Each step reports all that it can find. Dims that have no
+// value stop the rest; a name that is missing does not, since the other tensors can still be looked at.
 #include "compiler/check/bind.h"
 
 #include <fmt/format.h>
@@ -45,7 +45,6 @@ std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inve
   if (!expanded) return std::nullopt;
   if (has_source) {
     MatchedNames matched = MatchNames(values, std::move(*expanded), found, sink);
-    if (sink.error_count() != errors_before) return std::nullopt;
     bound.tensors = std::move(matched.tensors);
     bound.dropped = std::move(matched.dropped);
     MatchPlacement(values, bound.tensors, found, sink);

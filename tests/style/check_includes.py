@@ -1,0 +1,123 @@
+"""check_includes.py ROOT: fails on an include that the architecture does not allow (docs/architecture.md).
+
+A folder may include its own headers and those of the folders in its row. Headers of some third-party libraries stay
+inside few folders, because they are slow to compile or because the library is an implementation detail.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+SUPPORT = "compiler/support"
+SOURCE = "compiler/source"
+DIAGNOSTICS = "compiler/diagnostics"
+AST = "compiler/ast"
+PARSE = "compiler/parse"
+LAYOUT = "compiler/layout"
+CHECK = "compiler/check"
+PLAN = "compiler/plan"
+PLANNER = "compiler/planner"
+COMPILER_DRIVER = "compiler/driver"
+IO = "runtime/io"
+PYTORCH = "runtime/formats/pytorch"
+FORMATS = "runtime/formats"
+DEEPSPEED = "runtime/formats/deepspeed"
+UNIVERSAL = "runtime/formats/universal"
+EXECUTOR = "runtime/executor"
+RUNTIME_DRIVER = "runtime/driver"
+
+# In the order of the data. A row names what the folder looks at, besides itself.
+ALLOWED: dict[str, set[str]] = {
+    SUPPORT: set(),
+    SOURCE: {SUPPORT},
+    DIAGNOSTICS: {SOURCE, SUPPORT},
+    AST: {SOURCE, SUPPORT},
+    PARSE: {AST, DIAGNOSTICS, SOURCE, SUPPORT},
+    LAYOUT: {SUPPORT},
+    CHECK: {AST, LAYOUT, DIAGNOSTICS, SOURCE, SUPPORT},
+    PLAN: {LAYOUT, SUPPORT},
+    PLANNER: {PLAN, LAYOUT, DIAGNOSTICS, SUPPORT},
+    COMPILER_DRIVER: {
+        CHECK, PARSE, AST, LAYOUT, PLAN, PLANNER, DIAGNOSTICS, SOURCE, SUPPORT, FORMATS, IO,
+    },
+    IO: {SUPPORT},
+    PYTORCH: {IO, LAYOUT, SUPPORT},
+    FORMATS: {PYTORCH, IO, LAYOUT, SUPPORT},
+    # Formats do not look at each other.
+    DEEPSPEED: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
+    UNIVERSAL: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
+    EXECUTOR: {IO, PLAN, LAYOUT, SUPPORT},
+    RUNTIME_DRIVER: {EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
+}
+
+# The one file that lists the formats knows them all.
+ALLOWED_TO_FILE: dict[str, set[str]] = {
+    "runtime/formats/format.cpp": {DEEPSPEED, UNIVERSAL},
+}
+
+# Where headers of third-party libraries may be included: the beginning of the header's path, and the folders.
+THIRD_PARTY: dict[str, set[str]] = {
+    "antlr4": {PARSE},
+    "UcpLexer": {PARSE},
+    "UcpParser": {PARSE},
+    "flatbuffers/": {PLAN},
+    "plan_generated": {PLAN},
+    "re2/": {DEEPSPEED, UNIVERSAL},
+    "libdeflate": {SUPPORT},
+    "xxhash": {SUPPORT},
+    "zlib": {SUPPORT},
+    "CLI/": {COMPILER_DRIVER, RUNTIME_DRIVER},
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+
+
+def sources(root: Path) -> Iterator[Path]:
+    """All sources of the two trees, as paths below the root."""
+    for tree in ("compiler", "runtime"):
+        for path in sorted((root / tree).rglob("*")):
+            if path.suffix in (".h", ".cpp", ".def"):
+                yield path.relative_to(root)
+
+
+def is_ours(header: str) -> bool:
+    return header.startswith(("compiler/", "runtime/", "tests/"))
+
+
+def wrong_include(source: Path, header: str) -> str | None:
+    """Why `source` may not include `header`, or None."""
+    folder = source.parent.as_posix()
+    if folder not in ALLOWED:
+        return f"{source}: the folder {folder} has no row in tests/style/check_includes.py"
+    if is_ours(header):
+        target = Path(header).parent.as_posix()
+        allowed = ALLOWED[folder] | ALLOWED_TO_FILE.get(source.as_posix(), set()) | {folder}
+        if target not in allowed:
+            return f"{source}: includes {header}, but {folder} does not look at {target}"
+        return None
+    for prefix, folders in THIRD_PARTY.items():
+        if header.startswith(prefix) and folder not in folders:
+            return f"{source}: includes {header}, which stays inside {', '.join(sorted(folders))}"
+    return None
+
+
+def problems(root: Path) -> Iterator[str]:
+    for source in sources(root):
+        for header in INCLUDE.findall((root / source).read_text()):
+            problem = wrong_include(source, header)
+            if problem:
+                yield problem
+
+
+def main() -> int:
+    found = list(problems(Path(sys.argv[1])))
+    for problem in found:
+        print(problem)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

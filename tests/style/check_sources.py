@@ -1,0 +1,62 @@
+"""check_sources.py ROOT: fails on a source that is not built, not introduced, or has grown to hold two ideas."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+MOST_LINES = 400
+TREES = ("compiler", "runtime", "tests/unit", "tests/golden", "tests/oracle", "tests/conformance")
+
+
+def build_file_of(source: Path, root: Path) -> Path | None:
+    """The nearest CMakeLists.txt at or above the source's folder."""
+    for folder in source.parents:
+        if (folder / "CMakeLists.txt").exists():
+            return folder / "CMakeLists.txt"
+        if folder == root:
+            break
+    return None
+
+
+def is_built(source: Path, root: Path) -> bool:
+    build_file = build_file_of(source, root)
+    if build_file is None:
+        return False
+    name = source.relative_to(build_file.parent).as_posix()
+    words = build_file.read_text().replace("(", " ").replace(")", " ").split()
+    return name in words
+
+
+def problems_of(source: Path, root: Path) -> Iterator[str]:
+    name = source.relative_to(root)
+    text = source.read_text()
+    lines = text.count("\n")
+    if lines > MOST_LINES:
+        yield f"{name}: {lines} lines; a file over {MOST_LINES} holds two ideas: name them, and make two files"
+    if source.suffix == ".cpp" and not is_built(source, root):
+        yield f"{name}: stands in no CMakeLists.txt, so it is never compiled"
+    if source.suffix == ".h":
+        if not text.startswith("//"):
+            yield f"{name}: a header opens with a comment that says what it is"
+        if "\n#pragma once\n" not in text:
+            yield f"{name}: has no `#pragma once`"
+
+
+def problems(root: Path) -> Iterator[str]:
+    for tree in TREES:
+        for source in sorted((root / tree).rglob("*")):
+            if source.suffix in (".h", ".cpp"):
+                yield from problems_of(source, root)
+
+
+def main() -> int:
+    found = list(problems(Path(sys.argv[1]).resolve()))
+    for problem in found:
+        print(problem)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

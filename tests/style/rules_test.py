@@ -1,0 +1,73 @@
+"""The rules fail when they should."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import check_includes
+import check_sources
+
+
+class IncludeRules(unittest.TestCase):
+    def includes(self, source: str, header: str) -> bool:
+        return check_includes.wrong_include(Path(source), header) is None
+
+    def test_own_folder_and_folders_of_the_row(self) -> None:
+        self.assertTrue(self.includes("compiler/plan/steps.h", "compiler/plan/plan.h"))
+        self.assertTrue(self.includes("compiler/plan/plan.h", "compiler/layout/mesh.h"))
+        self.assertTrue(self.includes("compiler/plan/plan.h", "vector"))
+
+    def test_against_the_order_of_the_data(self) -> None:
+        self.assertFalse(self.includes("compiler/layout/mesh.h", "compiler/plan/plan.h"))
+        self.assertFalse(self.includes("runtime/executor/execute.cpp", "compiler/planner/planner.h"))
+
+    def test_formats_do_not_look_at_each_other(self) -> None:
+        header = "runtime/formats/universal/universal.h"
+        self.assertFalse(self.includes("runtime/formats/deepspeed/describe.cpp", header))
+        self.assertFalse(self.includes("runtime/formats/facts.cpp", header))
+        self.assertTrue(self.includes("runtime/formats/format.cpp", header))
+
+    def test_third_party_headers_stay_inside(self) -> None:
+        self.assertFalse(self.includes("compiler/check/spec.cpp", "antlr4-runtime.h"))
+        self.assertTrue(self.includes("compiler/parse/parse.cpp", "antlr4-runtime.h"))
+
+    def test_a_new_folder_needs_a_row(self) -> None:
+        self.assertFalse(self.includes("compiler/helpers/helper.cpp", "vector"))
+
+
+class SourceRules(unittest.TestCase):
+    def problems(self, files: dict[str, str]) -> list[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder).resolve()
+            for name, text in files.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            return list(check_sources.problems(root))
+
+    def test_a_good_folder(self) -> None:
+        files = {
+            "compiler/ast/CMakeLists.txt": "ucp_library(ucp_ast\n  SOURCES print.cpp)",
+            "compiler/ast/print.cpp": "int x;\n",
+            "compiler/ast/print.h": "// Prints.\n#pragma once\n",
+        }
+        self.assertEqual(self.problems(files), [])
+
+    def test_a_source_that_is_not_built(self) -> None:
+        files = {
+            "compiler/ast/CMakeLists.txt": "ucp_library(ucp_ast SOURCES fingerprint.cpp)",
+            "compiler/ast/print.cpp": "int x;\n",
+        }
+        self.assertEqual(len(self.problems(files)), 1)
+
+    def test_a_header_without_a_word(self) -> None:
+        self.assertEqual(len(self.problems({"runtime/io/file.h": "#pragma once\n"})), 2)
+
+    def test_a_long_file(self) -> None:
+        long = "// Long.\n#pragma once\n" + "\n" * check_sources.MOST_LINES
+        self.assertEqual(len(self.problems({"runtime/io/file.h": long})), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

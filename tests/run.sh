@@ -2,7 +2,7 @@
 # Installs what the tests need, builds, and runs every test; the last lines are those of the test runners.
 #
 #   --no-install  no packages and no engine environment; the tests with the real engine run if it is there already
-#   --full        also what is longer: clang-tidy, every test under every sanitizer
+#   --full        also what is longer: clang-tidy, every test under every sanitizer, random tests for a minute each
 #
 # Tests with the real engine that cannot run say so. With UCP_REQUIRE_ENGINE=1 that is a failure.
 set -euo pipefail
@@ -19,6 +19,7 @@ for argument in "$@"; do
   esac
 done
 
+if $full; then export UCP_TEST_SECONDS=60; fi
 quiet=()
 [[ -t 1 ]] || quiet=(--quiet)
 jobs=$(nproc)
@@ -35,6 +36,12 @@ build() { # PRESET [TARGET…]: configures and builds
 if $install; then
   step "Packages"
   scripts/install-packages.sh --tests
+
+  step "The real engine, in an environment of its own (goes on in the background)"
+  mkdir -p build
+  scripts/make-engine-environment.sh >build/engine-environment.log 2>&1 &
+  making_environment=$!
+  trap 'kill "$making_environment" 2>/dev/null || true' EXIT
 fi
 
 step "Build (build/release)"
@@ -44,37 +51,50 @@ step "How the sources are written: clang-format, shellcheck"
 scripts/format.sh --check
 shellcheck -x scripts/*.sh tests/*.sh tests/*/*.sh examples/*.sh .ci/run
 
-engine_python=build/engine-venv/bin/python
+# What reads bytes from outside, under AddressSanitizer and UndefinedBehaviorSanitizer; what has threads, under
+# ThreadSanitizer. With --full everything under both.
+reads_bytes=(
+  parse_test parse_fuzz_test codec_test verifier_mutation_test pytorch_test deepspeed_format_test universal_format_test
+  formats_test runtime_io_test runtime_executor_test
+)
+has_threads=(runtime_io_test runtime_executor_test)
+test_under_sanitizer() { # PRESET TEST…
+  local preset=$1
+  shift
+  if $full; then
+    build "$preset"
+    ctest --preset "$preset" -j "$jobs" --progress
+    return
+  fi
+  build "$preset" "$@"
+  for program in "$@"; do
+    printf '%s: ' "$program"
+    "build/$preset/bin/$program" --gtest_brief=1
+  done
+}
+
+step "AddressSanitizer and UndefinedBehaviorSanitizer (build/asan)"
+test_under_sanitizer asan "${reads_bytes[@]}"
+
+step "ThreadSanitizer (build/tsan)"
+test_under_sanitizer tsan "${has_threads[@]}"
+
+if $full; then
+  step "clang-tidy"
+  scripts/tidy.sh
+fi
+
 if $install; then
   step "The real engine, in an environment of its own"
-  scripts/make-engine-environment.sh || echo "The environment could not be made; pip's reason stands above."
+  wait "$making_environment" || echo "error: the environment could not be made:"
+  tail -n 5 build/engine-environment.log
 fi
+engine_python=build/engine-venv/bin/python
 engine=false
 if [[ -f build/engine-venv/made-from-requirements.txt ]]; then
   engine=true
   step "How the Python is written: ruff"
   "$engine_python" -m ruff check tests
-fi
-
-# Everything once under AddressSanitizer and UndefinedBehaviorSanitizer; what has threads also under ThreadSanitizer.
-step "Build and test with AddressSanitizer and UndefinedBehaviorSanitizer (build/asan)"
-build asan
-ctest --preset asan -j "$jobs" --progress
-
-step "Build and test with ThreadSanitizer (build/tsan)"
-if $full; then
-  build tsan
-  ctest --preset tsan -j "$jobs" --progress
-else
-  build tsan runtime_io_test runtime_executor_test
-  for program in runtime_io_test runtime_executor_test; do
-    "build/tsan/bin/$program" --gtest_brief=1
-  done
-fi
-
-if $full; then
-  step "clang-tidy"
-  scripts/tidy.sh
 fi
 
 step "Unit, golden and style tests (build/release)"

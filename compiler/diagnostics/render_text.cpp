@@ -11,6 +11,7 @@
 
 #include "compiler/diagnostics/render.h"
 #include "compiler/support/check.h"
+#include "compiler/support/printable.h"
 #include "fmt/format.h"
 
 namespace ucp {
@@ -127,8 +128,8 @@ std::string RenderMessage(const Source& source, const Place& place, std::string_
     LineColumn at = source.Locate(place.range.begin);
     where = fmt::format("{}:{}:{}", source.path(), at.line, at.column);
   }
-  std::string text =
-      fmt::format("{}: {} {}\n", Paint(where, kBold, style), Paint(fmt::format("{}:", word), colour, style), message);
+  std::string text = fmt::format("{}: {} {}\n", Paint(Printable(where), kBold, style),
+                                 Paint(fmt::format("{}:", word), colour, style), Printable(message));
   if (place.in_spec()) text += RenderSnippet(source, place.range, style);
   return text;
 }
@@ -137,7 +138,7 @@ std::string RenderHint(std::string_view hint, const TextStyle& style) {
   std::string text;
   while (!hint.empty()) {
     std::size_t end = std::min(hint.find('\n'), hint.size());
-    text += fmt::format("{} {}\n", Paint("hint:", kCyan, style), hint.substr(0, end));
+    text += fmt::format("{} {}\n", Paint("hint:", kCyan, style), Printable(hint.substr(0, end)));
     hint.remove_prefix(std::min(end + 1, hint.size()));
   }
   return text;

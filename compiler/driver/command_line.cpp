@@ -7,8 +7,8 @@
 #include <CLI/Validators.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
+#include <new>
 
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
@@ -38,9 +38,12 @@ int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** a
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version
     return app.exit(success);
+  } catch (const std::bad_alloc&) {
+    return ShowError(program, Fail(ErrorCode::kIo, "there is not enough memory"));
   } catch (const CLI::ParseError& error) {
     std::string message = UsageMessage(app, error, argc, argv);
-    std::fputs(fmt::format("{}: error: {}\nSee `{} --help`.\n", program, message, program).c_str(), stderr);
+    ShowMessage(fmt::format("{}: error: {}", program, message));
+    ShowMessage(fmt::format("See `{} --help`.", program));
     return 1;
   }
   if (llvm::Error error = FlushOutput()) return ShowError(program, std::move(error));

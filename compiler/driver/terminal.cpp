@@ -11,6 +11,7 @@
 
 #include "compiler/diagnostics/render.h"
 #include "compiler/support/error.h"
+#include "compiler/support/printable.h"
 
 namespace ucp {
 namespace {
@@ -48,19 +49,20 @@ int ShowError(const std::string& program, llvm::Error error, bool json) {
         {"error", llvm::json::Object{{"code", CodeName(failure.code)}, {"message", failure.message}}}});
   }
   std::fflush(stdout);
-  std::fputs(fmt::format("{}: error: {}\n", program, failure.message).c_str(), stderr);
+  ShowMessage(program + ": error: " + failure.message);
   return ExitCode(failure.code);
 }
 
-bool PrintLine(const std::string& line) {
-  return std::fputs(line.c_str(), stdout) >= 0 && std::fputc('\n', stdout) != EOF;
-}
+void ShowMessage(const std::string& message) { std::fputs((Printable(message) + "\n").c_str(), stderr); }
+
+bool PrintLine(const std::string& line) { return std::fputs((Printable(line) + "\n").c_str(), stdout) >= 0; }
 
 void PrintJson(llvm::json::Value value) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   stream << llvm::formatv("{0:2}", value);
-  PrintLine(stream.str());
+  stream << "\n";
+  std::fputs(stream.str().c_str(), stdout);
 }
 
 llvm::Error FlushOutput() {

@@ -1,4 +1,5 @@
-// How both programs speak: reports on standard output, messages on standard error, colours only on a terminal.
+// How both programs speak: reports on standard output, messages on standard error, colours only on a terminal. What
+// comes from files is made printable here, so that no name of a tensor can command a terminal.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -16,6 +17,9 @@ void ShowDiagnostics(const SpecSession& session);
 // Prints "ucpc: error: …" and returns the exit code that docs/programs.md gives it. With `json`, an object
 // {"error": {"code": …, "message": …}} on standard output as well.
 int ShowError(const std::string& program, llvm::Error error, bool json = false);
+
+// One line to standard error.
+void ShowMessage(const std::string& message);
 
 // One line to standard output. Returns false when nobody reads any more (a closed pipe), so that a long listing can
 // stop.

@@ -71,9 +71,15 @@ class Decoder {
   const std::string& error() const { return error_; }
 
  private:
-  template <typename Vector, typename Visit>
-  static void Each(const Vector* vector, Visit visit) {
-    if (vector == nullptr) return;
+  // FlatBuffers' verifier checks where a vector begins for its length only; items of eight bytes need more.
+  template <typename Item, typename Visit>
+  void Each(const flatbuffers::Vector<Item>* vector, Visit visit) {
+    if (vector == nullptr || vector->size() == 0) return;
+    bool needs_eight = flatbuffers::IndirectHelper<Item>::element_stride % 8 == 0;
+    if (needs_eight && reinterpret_cast<std::uintptr_t>(vector->Data()) % 8 != 0) {
+      Wrong("a table is not aligned");
+      return;
+    }
     for (auto item : *vector) visit(item);
   }
 
@@ -91,7 +97,7 @@ class Decoder {
     return last;
   }
 
-  static Mesh DecodeMesh(const flat::Mesh* f) {
+  Mesh DecodeMesh(const flat::Mesh* f) {
     Mesh mesh;
     if (f != nullptr) Each(f->axes(), [&](const flat::Axis* a) { mesh.axes.push_back({Text(a->name()), a->size()}); });
     return mesh;
@@ -163,7 +169,7 @@ class Decoder {
     return set;
   }
 
-  static Geometry DecodeGeometry(const flat::Geometry& f) {
+  Geometry DecodeGeometry(const flat::Geometry& f) {
     Geometry geometry{SetId(f.source()), SetId(f.target()), {}};
     Each(f.dims(), [&](const flat::Progressions* dim) {
       std::vector<Progression> progressions;
@@ -177,7 +183,7 @@ class Decoder {
   }
 
   template <typename Places>
-  static Coordinate DecodeCoordinate(const Places* places) {
+  Coordinate DecodeCoordinate(const Places* places) {
     Coordinate coordinate;
     Each(places, [&](const flat::Place* place) { coordinate.at[Text(place->axis())] = place->index(); });
     return coordinate;
@@ -215,6 +221,12 @@ class Decoder {
 
 llvm::Expected<Plan> DecodePlan(std::string_view bytes) {
   UCP_ASSIGN_OR_RETURN(std::string_view buffer, OpenEnvelope(bytes));
+  std::vector<std::uint64_t> aligned;
+  if (reinterpret_cast<std::uintptr_t>(buffer.data()) % alignof(std::uint64_t) != 0) {
+    aligned.resize(buffer.size() / sizeof(std::uint64_t) + 1);
+    std::memcpy(aligned.data(), buffer.data(), buffer.size());
+    buffer = std::string_view(reinterpret_cast<const char*>(aligned.data()), buffer.size());
+  }
   // A plan may have more tables than FlatBuffers expects by default; each takes at least four bytes.
   flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(buffer.data()), buffer.size(), 64,
                                  static_cast<flatbuffers::uoffset_t>(buffer.size() / 4 + 1));

@@ -218,9 +218,9 @@ llvm::Error VerifyPlan(const Plan& plan) {
   UCP_RETURN_IF_ERROR(VerifySets(plan));
   UCP_RETURN_IF_ERROR(VerifyShards(plan));
   UCP_RETURN_IF_ERROR(VerifyPlacements(plan));
-  UCP_RETURN_IF_ERROR(VerifySourceExtents(plan));
   UCP_RETURN_IF_ERROR(VerifyGeometries(plan));
   UCP_RETURN_IF_ERROR(VerifyElements(plan));
+  UCP_RETURN_IF_ERROR(VerifySourceExtents(plan));
   UCP_RETURN_IF_ERROR(VerifySteps(plan));
   return VerifyTargetBytes(plan);
 }

@@ -172,13 +172,16 @@ class SourceExtents {
     }
   }
 
-  // The first two that overlap, other than reads of one shard in one state.
+  // Sorted, so if any two overlap then two neighbours do.
   llvm::Error Check() {
+    if (mixed_ != nullptr) {
+      return Fail(ErrorCode::kBadData, "the plan is not sound: tensor `{}` is cut otherwise than its buffer", *mixed_);
+    }
     std::sort(extents_.begin(), extents_.end());
     for (std::size_t i = 1; i < extents_.size(); ++i) {
       const ReadExtent& a = extents_[i - 1];
       const ReadExtent& b = extents_[i];
-      if (a.space != b.space || a.end <= b.begin || IsSame(a, b)) continue;
+      if (a.space != b.space || a.end <= b.begin) continue;
       return Fail(ErrorCode::kBadData,
                   "the plan is not sound: `{}` of tensor `{}` and `{}` of `{}` would be read from "
                   "one place of the source",
@@ -197,7 +200,9 @@ class SourceExtents {
     auto begin = static_cast<std::uint64_t>(read.base);
     auto length = static_cast<std::uint64_t>(each ? CeilDivide(elements, parts) : elements);
     extents_.push_back({plan_.source.files.size() + entry.buffer.index(), begin, begin + length, r, entry.state});
-    if (!known_buffers_.insert(entry.buffer).second) return;
+    auto [spread, is_new] = spreads_.try_emplace(entry.buffer, read.spread);
+    if (spread->second != read.spread) mixed_ = &plan_.tensor(read.tensor).logical.name;
+    if (!is_new) return;
     for (const BufferPart& part : buffer.parts) AddBytes(buffer, part, 0, part.elements, r, entry.state);
   }
 
@@ -212,19 +217,14 @@ class SourceExtents {
         {record.file.index(), begin, begin + static_cast<std::uint64_t>(std::min(room, elements)) * item, r, state});
   }
 
-  bool IsSame(const ReadExtent& a, const ReadExtent& b) const {
-    const PlanRead& x = plan_.reads[a.read];
-    const PlanRead& y = plan_.reads[b.read];
-    return a.begin == b.begin && a.state == b.state && x.tensor == y.tensor && x.coordinate == y.coordinate;
-  }
-
   const std::string& Tensor(const ReadExtent& extent) const {
     return plan_.tensor(plan_.reads[extent.read].tensor).logical.name;
   }
 
   const Plan& plan_;
   std::vector<ReadExtent> extents_;
-  std::set<BufferId> known_buffers_;
+  std::map<BufferId, Spread> spreads_;  // Of buffers with several parts.
+  const std::string* mixed_ = nullptr;  // A tensor that is not spread as others in its buffer are.
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace ucp {
 
-// No place that holds optimizer state is copied for two shards. Weights may be: a module can hold one storage
+// No place that holds optimizer state is copied twice. Weights may be: a module can hold one storage
 // under two names.
 [[nodiscard]] llvm::Error VerifySourceExtents(const Plan& plan);
 [[nodiscard]] llvm::Error VerifyTargetBytes(const Plan& plan);

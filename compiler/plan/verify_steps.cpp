@@ -59,7 +59,9 @@ bool DimensionIsRight(const std::vector<Progression>& dim, const Selection& sour
                                p.target_stride, p.logical_stride}) {
       sane = sane && value >= 0 && value < kLimit;
     }
-    if (!sane) return false;
+    // Strides that no block follows are multiplied by others all the same.
+    bool no_idle_strides = p.count > 1 || (p.source_stride == 0 && p.target_stride == 0 && p.logical_stride == 0);
+    if (!sane || !no_idle_strides) return false;
     std::int64_t s = p.source_begin;
     std::int64_t t = p.target_begin;
     std::int64_t l = p.logical_begin;

@@ -1,6 +1,7 @@
 #include "compiler/source/source.h"
 
 #include <llvm/Support/ConvertUTF.h>
+#include <llvm/Support/FileSystem.h>
 #include <llvm/Support/MemoryBuffer.h>
 
 #include <algorithm>
@@ -48,6 +49,17 @@ llvm::Expected<Source> Source::FromText(std::string path, std::string text) {
 }
 
 llvm::Expected<Source> Source::FromFile(const std::string& path) {
+  llvm::sys::fs::file_status status;
+  if (std::error_code error = llvm::sys::fs::status(path, status)) {
+    return Fail(ErrorCode::kIo, "cannot read the spec `{}`: {}", path, error.message());
+  }
+  if (status.type() != llvm::sys::fs::file_type::regular_file) {
+    return Fail(ErrorCode::kUsage, "the spec `{}` is not a regular file", path);
+  }
+  if (status.getSize() > kMaxSourceBytes) {
+    return Fail(ErrorCode::kUsage, "`{}` has {} bytes, and a spec has at most {}", path, status.getSize(),
+                kMaxSourceBytes);
+  }
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer) return Fail(ErrorCode::kIo, "cannot read the spec `{}`: {}", path, buffer.getError().message());
   return FromText(path, (*buffer)->getBuffer().str());

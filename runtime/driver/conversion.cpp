@@ -4,6 +4,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
 
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
@@ -11,6 +13,7 @@
 #include "compiler/support/units.h"
 #include "runtime/driver/interrupt.h"
 #include "runtime/driver/progress.h"
+#include "runtime/formats/format.h"
 #include "runtime/io/commit.h"
 
 namespace ucp {
@@ -39,6 +42,48 @@ llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const ConversionOptions& o
 
 std::uint64_t BytesToWrite(const Plan& plan) { return Totals(plan).bytes_to_write; }
 
+// --force is for the result of an earlier run: it does not delete folders of another kind. And a source must not get a
+// folder inside it that was not there.
+llvm::Error CheckDestination(FileSystem& files, const std::string& source_folder, const ConversionOptions& options) {
+  namespace fs = std::filesystem;
+  fs::path source = fs::absolute(source_folder).lexically_normal();
+  fs::path destination = fs::absolute(options.destination).lexically_normal();
+  auto [rest, ignored] = std::mismatch(source.begin(), source.end(), destination.begin(), destination.end());
+  if (rest == source.end() && source != destination) {
+    return Fail(ErrorCode::kUsage, "`{}` lies inside the source `{}`; name a folder elsewhere", options.destination,
+                source_folder);
+  }
+  UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(options.destination));
+  if (!options.force || kind != PathKind::kDirectory) return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(options.destination));
+  if (entries.empty()) return llvm::Error::success();
+  if (llvm::Error error = RecogniseAny(files, options.destination).takeError()) {
+    llvm::consumeError(std::move(error));
+    return Fail(ErrorCode::kUsage, "`{}` is neither empty nor a checkpoint, so --force does not replace it",
+                options.destination);
+  }
+  return llvm::Error::success();
+}
+
+// Single weights that are no rounding of their masters are reported. When most of a tensor's are not, these are not the
+// masters of this model, and a conversion would carry wrong values on.
+llvm::Error CheckMastersBelong(const Plan& plan, const ExecutionReport& report) {
+  std::map<std::string, std::uint64_t> elements;
+  for (const PlanTensor& tensor : plan.tensors) {
+    std::uint64_t count = 1;
+    for (std::int64_t length : tensor.logical.shape) count *= static_cast<std::uint64_t>(length);
+    elements[tensor.logical.name] = count;
+  }
+  for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
+    if (mismatch.elements <= elements[mismatch.tensor] / 2) continue;
+    return Fail(ErrorCode::kBadData,
+                "{} of the {} weights of `{}` are not the rounding of their masters, so these files do not belong "
+                "together; first: {}. Pass --replicas=trust to take the masters all the same",
+                mismatch.elements, elements[mismatch.tensor], mismatch.tensor, mismatch.first);
+  }
+  return llvm::Error::success();
+}
+
 }  // namespace
 
 void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
@@ -56,13 +101,14 @@ llvm::Expected<ExecutionReport> Convert(FileSystem& files, const Plan& plan, con
                                         const ConversionOptions& options) {
   UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options));
   execution.cancelled = &WatchForInterrupts();
+  UCP_RETURN_IF_ERROR(CheckDestination(files, source_folder, options));
   UCP_ASSIGN_OR_RETURN(Staging staging,
                        Staging::Begin(files, options.destination, {options.force, BytesToWrite(plan), source_folder}));
   ProgressLine progress;
   execution.progress = [&progress](const ExecutionProgress& now) { progress.Show(now); };
   auto report = Execute(plan, source_folder, staging.folder(), files, execution);
-  if (!report) {
-    llvm::Error error = report.takeError();
+  llvm::Error error = report ? CheckMastersBelong(plan, *report) : report.takeError();
+  if (error) {
     if (llvm::Error left_behind = staging.Abandon()) {
       FailureText failure = Describe(std::move(error));
       return MakeError(failure.code, failure.message + "; and " + Describe(std::move(left_behind)).message);
@@ -113,9 +159,9 @@ void PrintReport(const Plan& plan, const ExecutionReport& report, const Conversi
     PrintJson(ReportJson(plan, report, options));
     return;
   }
-  for (const RoundingMismatch& mismatch : report.rounding_mismatches) PrintLine("warning: " + RoundingText(mismatch));
-  for (const std::string& remark : plan.remarks) PrintLine("note: " + remark);
-  for (const std::string& note : report.notes) PrintLine("note: " + note);
+  for (const RoundingMismatch& mismatch : report.rounding_mismatches) ShowMessage("warning: " + RoundingText(mismatch));
+  for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
+  for (const std::string& note : report.notes) ShowMessage("note: " + note);
   std::uint64_t read = report.bytes_copied + report.bytes_compared + report.bytes_checksummed;
   double rate = report.seconds > 0 ? static_cast<double>(read + report.bytes_written) / report.seconds / 1e9 : 0;
   PrintLine(

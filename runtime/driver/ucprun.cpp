@@ -9,7 +9,9 @@
 #include "runtime/driver/commands.h"
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // A closed pipe is an error of the next write, not the end of a conversion.
+  // A closed pipe and a file-size limit are errors of the next write, not the end of a conversion.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app{
       "ucprun converts checkpoints: in one pass, in bounded memory, all or nothing.\n\n"
       "  ucprun inspect checkpoints/                                      what is there\n"

@@ -26,8 +26,7 @@ llvm::Expected<bool> IsCheckpoint(FileSystem& files, const CheckpointRoot& root,
   return root.is_checkpoint(path);
 }
 
-llvm::Expected<std::optional<std::string>> FollowLatest(FileSystem& files, const std::string& folder,
-                                                        const CheckpointRoot& root) {
+llvm::Expected<std::string> FollowLatest(FileSystem& files, const std::string& folder, const CheckpointRoot& root) {
   const std::string latest = JoinPath(folder, root.latest_file);
   UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, latest, kLatestBytes));
   const std::string tag = Strip(text);
@@ -43,7 +42,8 @@ llvm::Expected<std::optional<std::string>> FollowLatest(FileSystem& files, const
     return Fail(ErrorCode::kBadData, "`{}` names `{}`, and there is no folder `{}`", latest, tag, named);
   }
   UCP_ASSIGN_OR_RETURN(bool is_checkpoint, root.is_checkpoint(named));
-  return is_checkpoint ? std::optional(named) : std::nullopt;
+  if (is_checkpoint) return named;
+  return Fail(ErrorCode::kBadData, "`{}` names `{}`, which is not a checkpoint", latest, tag);
 }
 
 llvm::Expected<std::optional<std::string>> FindOnlyOne(FileSystem& files, const std::string& folder,
@@ -65,8 +65,14 @@ llvm::Expected<std::optional<std::string>> FindBelow(FileSystem& files, const st
                                                      const CheckpointRoot& root) {
   UCP_ASSIGN_OR_RETURN(bool is_checkpoint, IsCheckpoint(files, root, folder));
   if (is_checkpoint) return folder;
-  UCP_ASSIGN_OR_RETURN(PathKind latest, files.Kind(JoinPath(folder, root.latest_file)));
-  return latest == PathKind::kFile ? FollowLatest(files, folder, root) : FindOnlyOne(files, folder, root);
+  const std::string latest = JoinPath(folder, root.latest_file);
+  UCP_ASSIGN_OR_RETURN(PathKind latest_kind, files.Kind(latest));
+  if (latest_kind == PathKind::kFile) return FollowLatest(files, folder, root);
+  // A checkpoint may itself be called so, if it was saved without a latest file.
+  UCP_ASSIGN_OR_RETURN(bool is_tag, IsCheckpoint(files, root, latest));
+  if (latest_kind == PathKind::kMissing || is_tag) return FindOnlyOne(files, folder, root);
+  return Fail(ErrorCode::kBadData,
+              "`{}` is not a regular file that names a checkpoint; name the checkpoint's folder itself", latest);
 }
 
 }  // namespace

@@ -219,6 +219,7 @@ llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std:
   ModelStates states;
   states.path = path;
   UCP_RETURN_IF_ERROR(ReadParamShapes(archive, states));
+  states.has_module = IsPresent(Find(root, "module"));
   UCP_ASSIGN_OR_RETURN(states.module, ReadModule(archives, archive, Find(root, "module"), ""));
   UCP_ASSIGN_OR_RETURN(states.frozen_fragments,
                        ReadModule(archives, archive, Find(root, "frozen_param_fragments"), ""));

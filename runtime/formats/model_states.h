@@ -32,7 +32,8 @@ struct ModuleEntries {
 struct ModelStates {
   std::string path;
   std::vector<std::vector<NamedShape>> param_shapes;  // By optimizer group, in flattening order.
-  ModuleEntries module;                               // Empty for a pipeline, whose weights are in layer files.
+  bool has_module = false;                            // A pipeline has none: its weights are in layer files.
+  ModuleEntries module;
   ModuleEntries frozen_fragments;
   std::map<std::string, std::vector<std::int64_t>> frozen_shapes;
   std::set<std::string> buffer_names;

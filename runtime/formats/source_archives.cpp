@@ -31,6 +31,45 @@ bool HoldsBareStorage(const pytorch::Value& root) {
   return false;
 }
 
+// The keys and places that lead from a value to one in it, joined with dots: a map from each value to its first parent
+// makes the walk linear, however often parts are shared.
+std::string KeysTo(const pytorch::Value& root, const pytorch::Value& target) {
+  struct Step {
+    const pytorch::Value* parent;
+    std::string key;
+  };
+  std::unordered_map<const pytorch::Value*, Step> steps = {{&root, {nullptr, ""}}};
+  std::vector<const pytorch::Value*> visits = {&root};
+  while (!visits.empty() && !steps.contains(&target)) {
+    const pytorch::Value* value = visits.back();
+    visits.pop_back();
+    auto visit = [&](const pytorch::ValuePtr& child, std::string key) {
+      if (steps.try_emplace(child.get(), Step{value, std::move(key)}).second) visits.push_back(child.get());
+    };
+    for (const auto* entries : {pytorch::Entries(*value), pytorch::Attributes(*value)}) {
+      if (entries == nullptr) continue;
+      for (const pytorch::Entry& entry : *entries) {
+        auto text = pytorch::AsText(*entry.key);
+        visit(entry.value, text ? std::string(*text) : pytorch::Print(*entry.key));
+      }
+    }
+    if (const auto* items = pytorch::Items(*value)) {
+      for (std::size_t i = 0; i < items->size(); ++i) visit((*items)[i], std::to_string(i));
+    }
+  }
+  std::string keys;
+  for (auto step = steps.find(&target); step != steps.end() && step->second.parent != nullptr;
+       step = steps.find(step->second.parent)) {
+    keys = keys.empty() ? step->second.key : step->second.key + "." + keys;
+  }
+  return keys;
+}
+
+std::string PhraseOfPlace(const pytorch::Value& root, const pytorch::Value& target) {
+  const std::string keys = KeysTo(root, target);
+  return keys.empty() ? "" : fmt::format(", `{}`", keys);
+}
+
 }  // namespace
 
 bool TensorPlace::IsSameMemory(const TensorPlace& other) const {
@@ -46,6 +85,7 @@ llvm::Expected<SourceArchive> SourceArchives::Open(const std::string& relative_p
   options.cache = &cache_;
   UCP_ASSIGN_OR_RETURN(opened.archive, pytorch::ReadArchive(*opened.readable, options));
   UCP_ASSIGN_OR_RETURN(std::string hash, HashOfPickle(*opened.readable, opened.archive.pickle_data));
+  opened.small_tensors = std::make_unique<pytorch::SmallTensorReader>();
   opened.file = storage_.Add(StoredFile{relative_path, opened.readable->bytes(), std::move(hash)});
   return opened;
 }
@@ -97,9 +137,9 @@ llvm::Expected<pytorch::ValuePtr> SourceArchives::Keep(const SourceArchive& arch
   auto read = [&](const pytorch::ValuePtr& found) -> pytorch::ValuePtr {
     if (failure) return found;
     const auto& tensor = *found->As<pytorch::Tensor>();
-    auto bytes = pytorch::ReadSmallTensor(*archive.readable, archive.archive, tensor);
+    auto bytes = archive.small_tensors->Read(*archive.readable, archive.archive, tensor);
     if (!bytes) {
-      failure = AddContext(bytes.takeError(), what);
+      failure = AddContext(bytes.takeError(), fmt::format("{}{}", what, PhraseOfPlace(*value, *found)));
       return found;
     }
     return pytorch::MakeWholeTensor(AddSmallTensor({tensor.dtype, std::move(*bytes)}), tensor.dtype, tensor.sizes);

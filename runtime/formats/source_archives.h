@@ -12,6 +12,7 @@
 
 #include "compiler/layout/storage.h"
 #include "runtime/formats/pytorch/archive_reader.h"
+#include "runtime/formats/pytorch/small_tensor_reader.h"
 #include "runtime/formats/training_state.h"
 #include "runtime/io/file_system.h"
 
@@ -36,6 +37,7 @@ struct SourceArchive {
   FileId file;
   std::unique_ptr<ReadableFile> readable;  // Let go of the archive to close it.
   pytorch::Archive archive;
+  std::unique_ptr<pytorch::SmallTensorReader> small_tensors;  // What it has read is let go of with the archive.
 
   const pytorch::Value& root() const { return *archive.root(); }
 };
@@ -56,8 +58,9 @@ class SourceArchives {
   // at its offset.
   BufferSetId BuffersOf(const TensorPlace& place, const std::string& state);
 
-  // The value with every tensor in it read into the training state's small tensors. Tensors of more than 64 KiB, and
-  // storages that stand alone, are refused (kUnsupported) in the name of `what`.
+  // The value with every tensor in it read into the training state's small tensors. Tensors of more than 16 MiB, and
+  // storages that stand alone, are refused (kUnsupported), and damaged ones, too (kBadData), in the name of `what` and
+  // of the keys that lead there.
   llvm::Expected<pytorch::ValuePtr> Keep(const SourceArchive& archive, const pytorch::ValuePtr& value,
                                          const std::string& what);
 

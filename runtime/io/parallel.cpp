@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -27,7 +28,7 @@ class Crew {
       }
       std::uint64_t item = next_.fetch_add(1, std::memory_order_relaxed);
       if (item >= items_) return;
-      if (llvm::Error error = work_(thread, item)) Keep(item, std::move(error));
+      if (llvm::Error error = WorkOn(thread, item)) Keep(item, std::move(error));
       done_.fetch_add(1, std::memory_order_relaxed);
     }
   }
@@ -39,6 +40,15 @@ class Crew {
   }
 
  private:
+  // An exception must not leave a thread.
+  llvm::Error WorkOn(unsigned thread, std::uint64_t item) {
+    try {
+      return work_(thread, item);
+    } catch (const std::bad_alloc&) {
+      return Fail(ErrorCode::kIo, "there is not enough memory; lower --threads or --memory");
+    }
+  }
+
   void Keep(std::uint64_t item, llvm::Error error) {
     stop_.store(true, std::memory_order_relaxed);
     FailureText failure = Describe(std::move(error));

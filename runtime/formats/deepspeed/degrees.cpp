@@ -94,7 +94,14 @@ llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::str
   const std::int64_t layer_ranks = LayerFileRanks(files);
   Degrees degrees;
   degrees.tp = layer_ranks > 0 ? layer_ranks : ranks;
-  if (first.pp_degree && first.tp_degree && *first.pp_degree > 0) {
+  if (first.pp_degree && first.tp_degree) {
+    // Either can be at odds with the files, but not be impossible.
+    if (*first.pp_degree < 1 || *first.tp_degree < 1 || ranks % *first.pp_degree != 0) {
+      return Fail(ErrorCode::kBadData,
+                  "`{}`: `checkpoint_parallel_dimensions` in `{}` says pp_degree {} and tp_degree {}, which {} "
+                  "model-parallel ranks cannot have",
+                  folder, first.path, *first.pp_degree, *first.tp_degree, ranks);
+    }
     const bool is_true = CheckedMultiply(*first.pp_degree, *first.tp_degree) == ranks;
     degrees.tp = is_true ? *first.tp_degree : ranks / *first.pp_degree;
     if (!is_true) {

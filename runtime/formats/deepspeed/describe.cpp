@@ -29,6 +29,7 @@ class Description {
     checkpoint_.training.tag = std::filesystem::path(folder_).lexically_normal().filename().string();
     UCP_RETURN_IF_ERROR(ReadModelFiles());
     UCP_RETURN_IF_ERROR(ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks));
+    UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
     for (std::int64_t mp = 0; mp < degrees_.mp(); ++mp) UCP_RETURN_IF_ERROR(AddOptimizerShards(mp));
     RemarkOnAddresses();
@@ -74,6 +75,16 @@ class Description {
     return llvm::Error::success();
   }
 
+  // "zero_pp_rank_3_mp_rank_00_optim_states.pt" from the name of another partition's file.
+  static std::string NameOfPartition(const std::string& path, std::int64_t partition) {
+    constexpr std::string_view kMark = "pp_rank_";
+    std::size_t begin = path.find(kMark);
+    if (begin == std::string::npos) return fmt::format("the file of partition {}", partition);
+    begin += kMark.size();
+    std::size_t end = path.find('_', begin);
+    return path.substr(0, begin) + std::to_string(partition) + (end == std::string::npos ? "" : path.substr(end));
+  }
+
   // What one file must have in common with the model-states file of its rank and with the first partition.
   llvm::Error CheckPartition(const ModelStates& model, const OptimizerStates& first, const OptimizerStates& states) {
     if (states.groups.size() != model.param_shapes.size()) {
@@ -88,7 +99,7 @@ class Description {
                     "`{}`: group {} in `{}` is cut over {} partitions, and there are files of {}; {}", folder_, g,
                     states.path, count, partitions_,
                     count > partitions_
-                        ? fmt::format("the file of partition {} is missing", partitions_)
+                        ? fmt::format("`{}` is missing", NameOfPartition(states.path, partitions_))
                         : std::string("the others are stale, or the group holds experts, which are not read yet"));
       }
       UCP_RETURN_IF_ERROR(CompareWithFirst(g, first, states));

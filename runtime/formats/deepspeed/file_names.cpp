@@ -88,6 +88,15 @@ llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std
 
 std::string ModelStatesName(std::int64_t mp) { return fmt::format("mp_rank_{:02}_model_states.pt", mp); }
 
+std::string LayerName(LayerOf place, const CheckpointFiles& files) {
+  constexpr std::string_view kPart = "-model_";  // Once in each name, and twice with a rank.
+  const std::string example = files.layers.empty() ? "" : files.layers.begin()->second;
+  if (place.tp == 0 && example.find(kPart) == example.rfind(kPart)) {
+    return fmt::format("layer_{:02}-model_states.pt", place.layer);
+  }
+  return fmt::format("layer_{:02}-model_{:02}-model_states.pt", place.layer, place.tp);
+}
+
 std::string OptimizerStatesName(const std::string& prefix, PartitionOf place) {
   return fmt::format("{}zero_pp_rank_{}_mp_rank_{:02}_optim_states.pt", prefix, place.partition, place.mp);
 }

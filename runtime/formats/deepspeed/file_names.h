@@ -46,6 +46,7 @@ llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std
 
 // The names that DeepSpeed gives, for messages about files that are missing.
 std::string ModelStatesName(std::int64_t mp);
+std::string LayerName(LayerOf place, const CheckpointFiles& files);  // With the rank if other layers' names have it.
 std::string OptimizerStatesName(const std::string& prefix, PartitionOf place);
 
 }  // namespace ucp::deepspeed

@@ -1,5 +1,7 @@
 #include "runtime/formats/deepspeed/module_tensors.h"
 
+#include <re2/re2.h>
+
 #include <algorithm>
 #include <iterator>
 #include <unordered_map>
@@ -74,7 +76,54 @@ class RankModule {
   std::map<std::string, std::string> aliases_;
 };
 
+// What a model-states file says the module of its rank has, by the list that says it.
+std::vector<std::pair<std::string_view, std::string>> ListedTensors(const ModelStates& states) {
+  std::vector<std::pair<std::string_view, std::string>> listed;
+  for (const auto& group : states.param_shapes) {
+    for (const NamedShape& shape : group) listed.emplace_back("param_shapes", shape.name);
+  }
+  for (const auto& [name, shape] : states.frozen_shapes) listed.emplace_back("frozen_param_shapes", name);
+  for (const std::string& name : states.buffer_names) listed.emplace_back("buffer_names", name);
+  return listed;
+}
+
+// Fails for the tensor `<layer>.<rest>` that is not where it should be.
+llvm::Error FailForLayer(const CheckpointFiles& files, const std::string& folder, LayerOf place, std::string_view list,
+                         const std::string& name, const std::string& listing) {
+  auto file = files.layers.find(place);
+  if (file == files.layers.end()) {
+    return Fail(ErrorCode::kBadData, "`{}`: `{}` is missing; `{}` in `{}` lists its tensor `{}`", folder,
+                LayerName(place, files), list, listing, name);
+  }
+  return Fail(ErrorCode::kBadData, "`{}`: `{}` has no tensor `{}`, and `{}` in `{}` lists `{}`", folder, file->second,
+              name.substr(name.find('.') + 1), list, listing, name);
+}
+
 }  // namespace
+
+llvm::Error CheckModuleTensors(const CheckpointFiles& files, const std::string& folder, const Degrees& degrees,
+                               const std::vector<ModelStates>& states) {
+  static const RE2 numbered(R"((\d{1,9})\..*)");
+  for (std::size_t mp = 0; mp < states.size(); ++mp) {
+    const ModelStates& rank = states[mp];
+    const bool is_pipeline = !rank.has_module || !files.layers.empty();
+    std::set<std::string_view> found;
+    for (const ModuleEntries* entries : {&rank.module, &rank.frozen_fragments}) {
+      for (const auto& [name, place] : entries->tensors) found.insert(name);
+    }
+    for (const auto& [list, name] : ListedTensors(rank)) {
+      if (found.contains(name)) continue;
+      if (!is_pipeline) {
+        return Fail(ErrorCode::kBadData, "`{}`: the module in `{}` has no tensor `{}`, and `{}` lists it", folder,
+                    rank.path, name, list);
+      }
+      LayerOf place{0, static_cast<std::int64_t>(mp) % degrees.tp};
+      if (!RE2::FullMatch(name, numbered, &place.layer)) continue;
+      return FailForLayer(files, folder, place, list, name, rank.path);
+    }
+  }
+  return llvm::Error::success();
+}
 
 llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files, const Degrees& degrees,
                            std::vector<ModelStates>& states, std::vector<std::string>& remarks) {

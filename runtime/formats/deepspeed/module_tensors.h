@@ -19,6 +19,12 @@ namespace ucp::deepspeed {
 [[nodiscard]] llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files, const Degrees& degrees,
                                          std::vector<ModelStates>& states, std::vector<std::string>& remarks);
 
+// Every tensor that a rank's lists name (trained, frozen, buffers) was found in its module. Of a pipeline only those
+// whose name begins with their layer's number: which layers hold tied modules is not known. Call after
+// ReadLayerFiles(). Fails (kBadData) with the file in which the tensor, or which itself, is missing.
+[[nodiscard]] llvm::Error CheckModuleTensors(const CheckpointFiles& files, const std::string& folder,
+                                             const Degrees& degrees, const std::vector<ModelStates>& states);
+
 // Adds a shard with the state "weight" for every tensor of a module, and fills `aliases`. A tensor is a parameter if
 // `param_shapes` names it (or the one that it is an alias of), a buffer if `buffer_names` does, and else frozen. Fails
 // if a parameter has another shape than `param_shapes` says.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value_access.h"
@@ -41,6 +42,7 @@ class Reader {
       UCP_ASSIGN_OR_RETURN(GroupPartition group, ReadGroup(g));
       states.groups.push_back(std::move(group));
     }
+    UCP_RETURN_IF_ERROR(CheckDistinctMemory(states.groups));
     UCP_RETURN_IF_ERROR(KeepSmallValues(states));
     return states;
   }
@@ -131,6 +133,36 @@ class Reader {
       return Bad(fmt::format("`{}` of group {} is not a contiguous vector", state, index));
     }
     return place;
+  }
+
+  // An optimizer cannot have kept two states in the same bytes: one of them is lost.
+  llvm::Error CheckDistinctMemory(const std::vector<GroupPartition>& groups) const {
+    struct Span {
+      RecordId record;
+      std::int64_t begin = 0;  // In bytes.
+      std::int64_t end = 0;
+      std::string name;
+    };
+    std::vector<Span> spans;
+    auto add = [&](std::size_t group, const std::string& state, const TensorPlace& place) {
+      if (place.elements == 0) return;
+      const std::int64_t item = ItemBytes(place.dtype);
+      spans.push_back({place.record, place.offset * item, (place.offset + place.elements) * item,
+                       fmt::format("`{}` of group {}", state, group)});
+    };
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      add(g, kMasterState, groups[g].master);
+      for (const auto& [state, place] : groups[g].states) add(g, state, place);
+    }
+    std::sort(spans.begin(), spans.end(),
+              [](const Span& a, const Span& b) { return std::tie(a.record, a.begin) < std::tie(b.record, b.begin); });
+    for (std::size_t i = 1; i < spans.size(); ++i) {
+      const Span& a = spans[i - 1];
+      const Span& b = spans[i];
+      if (a.record != b.record || b.begin >= a.end) continue;
+      return Bad(fmt::format("{} and {} are the same memory, and an optimizer's states never are", a.name, b.name));
+    }
+    return llvm::Error::success();
   }
 
   // The optimizer's own state of a group: vectors as long as the partition, and a step.

@@ -46,8 +46,8 @@ llvm::Expected<Archive> ReadArchive(const ReadableFile& file, FileRange archive,
 // The bytes from the tensor's first element on, in the file. Call with a tensor of `archive` that has elements.
 std::uint64_t FileOffset(const Archive& archive, const Tensor& tensor);
 
-// The elements of a tensor in row-major order. For small things in headers, such as a 0-dim step: more than 64 KiB is
-// refused.
+// The elements of one tensor in row-major order, for small things in headers; small_tensor_reader.h says what is
+// refused, and reads several tensors of one file.
 llvm::Expected<std::string> ReadSmallTensor(const ReadableFile& file, const Archive& archive, const Tensor& tensor);
 // The one element of a tensor as a number; refuses other sizes and complex or 8-bit floating dtypes.
 llvm::Expected<double> ReadScalar(const ReadableFile& file, const Archive& archive, const Tensor& tensor);

@@ -1,10 +1,9 @@
-// Reading the elements of one small tensor.
+// Reading one number, and where the elements of a tensor lie.
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <span>
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
@@ -12,21 +11,6 @@
 
 namespace ucp::pytorch {
 namespace {
-
-constexpr std::int64_t kLargestBytes = 65'536;
-
-// Elements times bytes, or nothing if that is more than can be read here.
-std::optional<std::int64_t> SmallBytes(const Tensor& tensor) {
-  std::int64_t bytes = ItemBytes(tensor.dtype);
-  for (const std::int64_t size : tensor.sizes) {
-    if (size == 0) return 0;
-  }
-  for (const std::int64_t size : tensor.sizes) {
-    if (size > kLargestBytes / bytes) return std::nullopt;
-    bytes *= size;
-  }
-  return bytes;
-}
 
 template <typename T>
 T FromBytes(std::string_view bytes) {
@@ -93,36 +77,6 @@ std::uint64_t FileOffset(const Archive& archive, const Tensor& tensor) {
   const auto storage = archive.storages.find(tensor.storage->key);
   UCP_CHECK(storage != archive.storages.end(), "storage `{}` is not of this archive", tensor.storage->key);
   return storage->second.data.offset + static_cast<std::uint64_t>(tensor.offset * ItemBytes(tensor.dtype));
-}
-
-// A contiguous tensor in one read, any other element by element: it is small.
-llvm::Expected<std::string> ReadSmallTensor(const ReadableFile& file, const Archive& archive, const Tensor& tensor) {
-  const auto bytes = SmallBytes(tensor);
-  if (!bytes) {
-    return Fail(ErrorCode::kUnsupported, "`{}`: a tensor of more than {} bytes stands where a small one is expected",
-                file.path(), kLargestBytes);
-  }
-  if (*bytes == 0) return std::string();
-  const std::int64_t item = ItemBytes(tensor.dtype);
-  const std::uint64_t first = FileOffset(archive, tensor);
-  std::string data(static_cast<std::size_t>(*bytes), '\0');
-  const auto target = std::as_writable_bytes(std::span(data));
-  if (tensor.strides == ContiguousStrides(tensor.sizes)) {
-    UCP_RETURN_IF_ERROR(file.ReadAt(first, target));
-    return data;
-  }
-  std::vector<std::int64_t> index(tensor.sizes.size(), 0);
-  for (std::int64_t place = 0; place < *bytes; place += item) {
-    std::int64_t offset = 0;
-    for (std::size_t i = 0; i < index.size(); ++i) offset += index[i] * tensor.strides[i];
-    UCP_RETURN_IF_ERROR(file.ReadAt(first + static_cast<std::uint64_t>(offset * item),
-                                    target.subspan(static_cast<std::size_t>(place), static_cast<std::size_t>(item))));
-    for (std::size_t i = index.size(); i-- > 0;) {
-      if (++index[i] < tensor.sizes[i]) break;
-      index[i] = 0;
-    }
-  }
-  return data;
 }
 
 llvm::Expected<double> ReadScalar(const ReadableFile& file, const Archive& archive, const Tensor& tensor) {

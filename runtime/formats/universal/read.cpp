@@ -82,10 +82,35 @@ class Description {
                   "`{}`: `mp_world_size` in `{}` is {}, and there are {} such files, the last one `{}`", folder_,
                   states_.front().path, expected, found, names.rbegin()->second);
     }
+    UCP_RETURN_IF_ERROR(CheckListedTensors(names.begin()->second));
     AddFacts(states_.front(), inventory().facts);
     for (const ModelStates& states : states_) {
       for (const auto& group : states.param_shapes) {
         for (const NamedShape& shape : group) shapes_.emplace(shape.name, shape.shape);
+      }
+    }
+    return llvm::Error::success();
+  }
+
+  // We write each rank's file twice, and the form for stage 3 lists the tensors that only the other one holds.
+  // DeepSpeed's own files of stage 3 hold what they list, so that they need no other.
+  llvm::Error CheckListedTensors(const std::string& first_file) const {
+    if (!first_file.starts_with("zero_pp_rank_")) return llvm::Error::success();
+    std::set<std::string_view> held;
+    for (const ModelStates& states : states_) {
+      for (const ModuleEntries* entries : {&states.module, &states.frozen_fragments}) {
+        for (const auto& [name, place] : entries->tensors) held.insert(name);
+      }
+    }
+    for (const ModelStates& states : states_) {
+      std::set<std::string> listed = states.buffer_names;
+      for (const auto& [name, shape] : states.frozen_shapes) listed.insert(name);
+      for (const std::string& name : listed) {
+        if (held.contains(name)) continue;
+        return Fail(ErrorCode::kBadData,
+                    "`{}`: `mp_rank_00_model_states.pt` is missing, and `{}` lists `{}` without holding it; was the "
+                    "folder written to its end?",
+                    folder_, states.path, name);
       }
     }
     return llvm::Error::success();

@@ -95,6 +95,16 @@ TEST(CodecTest, TheEnvelopeIsChecked) {
   EXPECT_THAT(Refusal(""), HasSubstr("does not begin with"));
 }
 
+TEST(CodecTest, BytesMayStandAnywhereInMemory) {
+  std::string bytes = Encoded(SmallPlan());
+  for (std::size_t shift = 0; shift < 8; ++shift) {
+    std::string moved = std::string(shift, ' ') + bytes;
+    auto plan = DecodePlan(std::string_view(moved).substr(shift));
+    ASSERT_TRUE(static_cast<bool>(plan)) << Describe(plan.takeError()).message;
+    EXPECT_EQ(Encoded(*plan), bytes);
+  }
+}
+
 TEST(CodecTest, EveryTruncationIsRefused) {
   std::string bytes = Encoded(SmallPlan());
   for (std::size_t size = 0; size < bytes.size(); ++size) {

@@ -60,6 +60,12 @@ struct Strategy {
 
 using Memory = std::vector<std::vector<Element>>;  // What stands in each record, element by element.
 
+// Logical positions in local order; kNothing where there is padding.
+using List = std::vector<std::int64_t>;
+
+// For each i of `outer` and each j of `inner`: i * inner_length + j.
+List ProductOf(const List& outer, const List& inner, std::int64_t inner_length);
+
 struct Side {
   Layout layout;
   TargetFiles files;

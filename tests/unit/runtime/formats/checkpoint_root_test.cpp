@@ -74,10 +74,28 @@ TEST_F(CheckpointRootTest, FindsNothingElsewhere) {
   EXPECT_EQ(Found(Path("empty")), std::nullopt);
   EXPECT_EQ(Found(Path("file")), std::nullopt);
   EXPECT_EQ(Found(Path("missing")), std::nullopt);
-  // Its latest names a folder of another format.
+}
+
+TEST_F(CheckpointRootTest, RefusesALatestThatNamesNoCheckpoint) {
   std::filesystem::create_directories(Path("root/other"));
+  MakeCheckpoint("root/step4");
   WriteFile("root/latest", "other");
-  EXPECT_EQ(Found(Path("root")), std::nullopt);
+  for (const char* path : {"root", "root/latest"}) {
+    FailureText failure = testing::FailureOf(Find(Path(path)));
+    EXPECT_EQ(failure.code, ErrorCode::kBadData);
+    EXPECT_THAT(failure.message, HasSubstr("root/latest` names `other`, which is not a checkpoint"));
+  }
+}
+
+TEST_F(CheckpointRootTest, RefusesALatestThatIsAFolder) {
+  MakeCheckpoint("root/step4");
+  std::filesystem::create_directories(Path("root/latest"));
+  FailureText failure = testing::FailureOf(Find(Path("root")));
+  EXPECT_EQ(failure.code, ErrorCode::kBadData);
+  EXPECT_THAT(failure.message, HasSubstr("root/latest` is not a regular file"));
+  // Unless that folder is the checkpoint.
+  MakeCheckpoint("other/latest");
+  EXPECT_EQ(Found(Path("other")), Path("other/latest"));
 }
 
 TEST_F(CheckpointRootTest, RefusesALatestThatLeadsNowhere) {

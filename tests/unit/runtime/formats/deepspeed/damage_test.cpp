@@ -44,7 +44,8 @@ TEST(DeepSpeedDamage, MissingLastPartition) {
   CheckpointCopy copy("zero1_dp4");
   copy.Remove("bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt");
   ExpectFailure(copy, ErrorCode::kBadData,
-                {"is cut over 4 partitions, and there are files of 3", "the file of partition 3 is missing"});
+                {"is cut over 4 partitions, and there are files of 3",
+                 "`bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt` is missing"});
 }
 
 TEST(DeepSpeedDamage, MissingModelStates) {
@@ -61,6 +62,77 @@ TEST(DeepSpeedDamage, MissingLayerFile) {
   copy.Remove("layer_05-model_01-model_states.pt");
   ExpectFailure(copy, ErrorCode::kBadData,
                 {"layer 5 has `layer_05-model_00-model_states.pt`, and no file for tensor-parallel rank 1 of 2"});
+}
+
+TEST(DeepSpeedDamage, MissingLayer) {
+  CheckpointCopy copy("gpt_pp2_tp2_dp2");
+  copy.Remove("layer_05-model_00-model_states.pt");
+  copy.Remove("layer_05-model_01-model_states.pt");
+  ExpectFailure(
+      copy, ErrorCode::kBadData,
+      {"`layer_05-model_00-model_states.pt` is missing; `param_shapes` in `mp_rank_0", "lists its tensor `5."});
+}
+
+TEST(DeepSpeedDamage, LayerFileWithoutATensor) {
+  CheckpointCopy copy("gpt_pp2_tp2_dp2");
+  copy.Set("layer_05-model_01-model_states.pt", {"input_layernorm.weight"}, nullptr);
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"`layer_05-model_01-model_states.pt` has no tensor `input_layernorm.weight`",
+                 "lists `5.input_layernorm.weight`"});
+}
+
+TEST(DeepSpeedDamage, ModuleWithoutAListedTensor) {
+  for (const auto& [name, list] : {std::pair("tone", "param_shapes"), std::pair("table", "buffer_names")}) {
+    CheckpointCopy copy("frozen_buffers_zero2");
+    copy.Set(kModel, {"module", name}, nullptr);
+    ExpectFailure(copy, ErrorCode::kBadData,
+                  {fmt::format("the module in `{}` has no tensor `{}`, and `{}` lists it", kModel, name, list)});
+  }
+}
+
+TEST(DeepSpeedDamage, ListedFrozenTensorThatIsNowhere) {
+  CheckpointCopy copy("frozen_buffers_zero2");
+  copy.Set(kModel, {"frozen_param_shapes", "lost.weight"}, pytorch::MakeTorchSize({3}));
+  ExpectFailure(copy, ErrorCode::kBadData, {"has no tensor `lost.weight`, and `frozen_param_shapes` lists it"});
+}
+
+TEST(DeepSpeedDamage, TwoStatesInTheSameMemory) {
+  CheckpointCopy copy("zero1_dp4");
+  const std::vector<std::string> state = {"optimizer_state_dict", "base_optimizer_state", "state", "0"};
+  copy.Edit(kZero1, [&](const pytorch::ValuePtr& root) {
+    pytorch::ValuePtr all = pytorch::Find(*pytorch::Find(*pytorch::Find(*root, state[0]), state[1]), state[2]);
+    std::vector<std::string> path = state;
+    path.emplace_back("exp_avg_sq");
+    return testing::Replaced(root, path, pytorch::Find(*pytorch::Find(*all, std::int64_t{0}), "exp_avg"));
+  });
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {kZero1, "`exp_avg` of group 0", "`exp_avg_sq` of group 0", "are the same memory"});
+}
+
+TEST(DeepSpeedDamage, ImpossibleDegrees) {
+  for (std::int64_t degree : {std::int64_t{1} << 40, std::int64_t{3}, std::int64_t{0}, std::int64_t{-1}}) {
+    CheckpointCopy copy("gpt_pp2_tp2_dp2");
+    for (int rank = 0; rank < 4; ++rank) {
+      copy.Set(fmt::format("mp_rank_{:02}_model_states.pt", rank), {"checkpoint_parallel_dimensions", "pp_degree"},
+               MakeInteger(degree));
+    }
+    ExpectFailure(copy, ErrorCode::kBadData,
+                  {kModel, fmt::format("says pp_degree {} and tp_degree 2, which 4 model-parallel ranks", degree)});
+  }
+}
+
+TEST(DeepSpeedDamage, LargeTensorInTheClientState) {
+  CheckpointCopy copy("zero1_dp4");
+  copy.Edit(kModel, [](const pytorch::ValuePtr& root) {
+    const pytorch::Value& module = *pytorch::Find(*root, "module");
+    pytorch::Tensor tensor = *pytorch::Find(module, "embed.weight")->As<pytorch::Tensor>();
+    tensor.sizes = {std::int64_t{20} << 20};
+    tensor.strides = {0};
+    pytorch::ValuePtr notes = pytorch::MakeDict({{MakeText("big"), pytorch::MakeTensor(std::move(tensor))}});
+    return testing::Replaced(root, std::vector<std::string>{"notes"}, MakeList({MakeInteger(1), notes}));
+  });
+  ExpectFailure(copy, ErrorCode::kUnsupported,
+                {"its client state, `notes.1.big`: ", kModel, "of at most 16777216 is carried over; save it in"});
 }
 
 TEST(DeepSpeedDamage, OnlyModelStatesAreThere) {

@@ -7,6 +7,7 @@
 
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
+#include "runtime/formats/pytorch/small_tensor_reader.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "tests/unit/runtime/formats/pytorch/samples.h"
 
@@ -81,7 +82,59 @@ TEST(ArchiveReader, RefusesLargeTensorsInHeaders) {
   tensor.sizes = {std::int64_t{1} << 40};
   auto bytes = ReadSmallTensor(MemoryFile(Sample("views.pt")), archive, tensor);
   ASSERT_FALSE(bytes);
-  EXPECT_THAT(Describe(bytes.takeError()).message, HasSubstr("more than 65536 bytes"));
+  EXPECT_THAT(
+      Describe(bytes.takeError()).message,
+      HasSubstr("`x.pt`: a tensor of 4398046511104 bytes stands where one of at most 16777216 is carried over"));
+}
+
+TEST(ArchiveReader, BoundsTheSmallTensorsOfOneFile) {
+  const Archive archive = SampleArchive("views.pt");
+  const MemoryFile file(Sample("views.pt"));
+  Tensor tensor = *Find(*archive.root(), "expanded")->As<Tensor>();
+  tensor.sizes = {static_cast<std::int64_t>(file.bytes()) / 4};  // As many bytes as the file, a few more or less.
+  SmallTensorReader reader;
+  for (int i = 0; i < 4; ++i) {
+    auto bytes = reader.Read(file, archive, tensor);
+    ASSERT_TRUE(static_cast<bool>(bytes)) << Describe(bytes.takeError()).message;
+    EXPECT_EQ(bytes->size(), file.bytes() / 4 * 4);
+  }
+  auto refused = reader.Read(file, archive, tensor);
+  for (int i = 0; refused && i < 2; ++i) refused = reader.Read(file, archive, tensor);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(Describe(refused.takeError()).message, HasSubstr("more than 4 times the"));
+}
+
+TEST(ArchiveReader, ReadsTheStorageOfSmallTensorsOnce) {
+  class CountingFile : public MemoryFile {
+   public:
+    using MemoryFile::MemoryFile;
+    llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
+      ++reads;
+      return MemoryFile::ReadAt(offset, buffer);
+    }
+    mutable int reads = 0;
+  };
+  const Archive archive = SampleArchive("views.pt");
+  const CountingFile file(Sample("views.pt"));
+  SmallTensorReader reader;
+  for (const char* name : {"row", "column", "transposed", "expanded"}) {
+    EXPECT_TRUE(static_cast<bool>(reader.Read(file, archive, *Find(*archive.root(), name)->As<Tensor>()))) << name;
+  }
+  EXPECT_EQ(file.reads, 1);
+}
+
+TEST(ArchiveReader, ChecksTheChecksumsOfSmallTensors) {
+  const Archive archive = SampleArchive("views.pt");
+  const auto& tensor = *Find(*archive.root(), "row")->As<Tensor>();
+  const FileRange data = archive.storages.at(tensor.storage->key).data;
+  std::string bytes = Sample("views.pt");
+  const std::size_t place = data.offset + data.bytes - 48;  // Outside of the row, which is the last of three.
+  bytes[place] = static_cast<char>(bytes[place] ^ 1);
+  auto read = ReadSmallTensor(MemoryFile(bytes), archive, tensor);
+  ASSERT_FALSE(read);
+  FailureText failure = Describe(read.takeError());
+  EXPECT_EQ(failure.code, ErrorCode::kBadData);
+  EXPECT_THAT(failure.message, HasSubstr("`x.pt`: record `data/0` is damaged: its CRC-32 is "));
 }
 
 TEST(ArchiveReader, RefusesOlderForms) {

@@ -90,6 +90,15 @@ TEST_F(UniversalRead, StageThreeHasItsOwnModelStates) {
   ExpectFailure(copy, ErrorCode::kBadData, {"`mp_rank_00_model_states.pt` is missing"});
 }
 
+TEST_F(UniversalRead, LostModelStatesAreFoundOut) {
+  // Only this file holds the frozen tensors and the buffers.
+  testing::CheckpointCopy copy = Copy("frozen_buffers_zero2");
+  copy.Remove("mp_rank_00_model_states.pt");
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"`mp_rank_00_model_states.pt` is missing, and `zero_pp_rank_0_mp_rank_00_model_states.pt` lists",
+                 "was the folder written to its end?"});
+}
+
 TEST_F(UniversalRead, FoldersOfTensorsThatAreNotTrainedAreNotRead) {
   // As newer versions of DeepSpeed write them, in float32.
   testing::CheckpointCopy copy = Copy("frozen_buffers_zero2");

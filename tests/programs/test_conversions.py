@@ -1,0 +1,125 @@
+"""Conversions that go well, and requests that make no sense."""
+
+from __future__ import annotations
+
+import json
+import resource
+import unittest
+from pathlib import Path
+
+from programs import GPT_SPEC, ProgramTest
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, by its path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class Conversions(ProgramTest):
+    """What works."""
+
+    def test_threads_do_not_change_a_byte(self) -> None:
+        """G4: the output depends on the source and the plan alone."""
+        source = self.checkpoint("gpt_pp2_tp2_dp2")
+        for threads in (1, 2, 7):
+            out = self.folder / f"out{threads}"
+            result = self.run_program("ucprun", "convert", source, out, "--to", "universal", "--spec", GPT_SPEC,
+                                      "--threads", threads, "--memory", "64MiB")
+            self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(files_of(self.folder / "out1"), files_of(self.folder / "out2"))
+        self.assertEqual(files_of(self.folder / "out1"), files_of(self.folder / "out7"))
+
+    def test_a_plan_file_does_what_convert_does(self) -> None:
+        """The same inputs give the same plan, and the plan the same bytes."""
+        source = self.checkpoint("gpt_pp2_tp2_dp2")
+        for name in ("a.plan", "b.plan"):
+            result = self.run_program("ucpc", "plan", GPT_SPEC, "--from", source, "--to", "universal", "-o", name)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual((self.folder / "a.plan").read_bytes(), (self.folder / "b.plan").read_bytes())
+        self.assert_done(self.convert(source, "--spec", GPT_SPEC))
+        result = self.run_program("ucprun", "run", "a.plan", "planned", "--from", source)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(files_of(self.out), files_of(self.folder / "planned"))
+
+    def test_universal_to_universal_is_the_identity(self) -> None:
+        """What we write, we read."""
+        self.assert_done(self.convert(self.checkpoint("frozen_buffers_zero2")))
+        again = self.folder / "again"
+        result = self.run_program("ucprun", "convert", self.out, again, "--to", "universal")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(files_of(self.out), files_of(again))
+
+    def test_json_reports_are_json(self) -> None:
+        """Of every command that has them, errors included."""
+        source = self.checkpoint("zero1_dp2")
+        self.assertEqual(json.loads(self.run_program("ucprun", "inspect", source, "--json").stdout)["mesh"]["dp"], 2)
+        self.assertEqual(json.loads(self.convert(source, "--json").stdout)["tensors"], 17)
+        self.assertEqual(json.loads(self.convert(source, "--json").stdout)["error"]["code"], "usage")
+
+    def test_a_dry_run_writes_nothing(self) -> None:
+        """It says what it would do."""
+        result = self.convert(self.checkpoint("zero1_dp2"), "--dry-run")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("copy", result.stdout)
+        self.assert_nothing_left()
+
+
+class Requests(ProgramTest):
+    """What makes no sense."""
+
+    def test_a_cut_checkpoint_needs_a_spec(self) -> None:
+        """The sentence names a tensor that shows it, and what to write."""
+        result = self.convert(self.checkpoint("gpt_pp2_tp2_dp2"))
+        self.assert_refused(result, 1, "2 tensor-parallel ranks", "word_embeddings.weight", "--spec")
+
+    def test_an_existing_destination_is_refused(self) -> None:
+        """And --force replaces it only if it is a checkpoint."""
+        source = self.checkpoint("zero1_dp2")
+        self.out.mkdir()
+        (self.out / "thesis.txt").write_text("keep me")
+        self.assertEqual(self.convert(source).returncode, 1)
+        self.assertEqual(self.convert(source, "--force").returncode, 1)
+        self.assertEqual((self.out / "thesis.txt").read_text(), "keep me")
+        (self.out / "thesis.txt").unlink()
+        self.assert_done(self.convert(source, "--force"))
+        self.assert_done(self.convert(source, "--force"))
+
+    def test_a_destination_inside_the_source_is_refused(self) -> None:
+        """A source stays as it was."""
+        source = self.checkpoint("zero1_dp2")
+        result = self.run_program("ucprun", "convert", source / "global_step4", source / "global_step4" / "x",
+                                  "--to", "universal")
+        self.assert_refused(result, 1, "lies inside the source")
+
+    def test_too_little_memory_is_said_at_the_start(self) -> None:
+        """With the size that would do."""
+        self.assert_refused(self.convert(self.checkpoint("zero1_dp2"), "--memory", "1MiB"), 1, "too little")
+
+    def test_unknown_words(self) -> None:
+        """The nearest word is named."""
+        source = self.checkpoint("zero1_dp2")
+        self.assert_refused(self.run_program("ucprun", "convert", source, self.out, "--to", "universl"), 1, "universal")
+        self.assert_refused(self.convert(source, "--spec", "megatron_deepspeed_gtp"), 1, "megatron_deepspeed_gpt")
+        self.assertIn("`convert`", self.run_program("ucprun", "convrt").stderr)
+        self.assertEqual(self.run_program("ucprun").returncode, 1)
+
+    def test_no_checkpoint(self) -> None:
+        """What each format looks for is listed."""
+        (self.folder / "empty").mkdir()
+        self.assert_refused(self.convert(self.folder / "empty"), 1, "latest_universal")
+        self.assert_refused(self.convert(self.folder / "missing"), 2, "does not exist")
+
+    def test_a_file_size_limit_is_an_error(self) -> None:
+        """And leaves nothing."""
+        source = self.checkpoint("zero1_dp2")
+        old = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, old[1]))
+        try:
+            result = self.convert(source)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        self.assert_refused(result, 2, "file too large")
+
+
+if __name__ == "__main__":
+    unittest.main()

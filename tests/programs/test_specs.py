@@ -1,0 +1,79 @@
+"""Wrong specs on a real checkpoint: place, both numbers, exit code 1."""
+
+from __future__ import annotations
+
+import subprocess
+import unittest
+
+from programs import GPT_SPEC, ProgramTest
+
+
+class WrongSpecs(ProgramTest):
+    """Each breaks one line of a spec that is right."""
+
+    def convert_with(self, old: str, new: str) -> subprocess.CompletedProcess[str]:
+        """Converts with the spec in which `old` is `new`."""
+        text = GPT_SPEC.read_text()
+        self.assertIn(old, text)
+        spec = self.folder / "wrong.ucp"
+        spec.write_text(text.replace(old, new))
+        return self.convert(self.checkpoint("gpt_pp2_tp2_dp2"), "--spec", spec)
+
+    def assert_wrong(self, result: subprocess.CompletedProcess[str], *words: str) -> None:
+        """Exit code 1, with a place, these words, and nothing written."""
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"error")
+        for word in words:
+            self.assertIn(word, result.stderr)
+        self.assert_nothing_left()
+
+    def test_a_wrong_factor(self) -> None:
+        """Both numbers and the place."""
+        result = self.convert_with("[heads@tp * 3 * head, hidden]", "[heads@tp * 4 * head, hidden]")
+        self.assert_wrong(result, "wrong.ucp:36:", "32", "24", "shape-mismatch")
+
+    def test_the_wrong_axis(self) -> None:
+        """Rows for columns."""
+        result = self.convert_with('"mlp.dense_4h_to_h.weight"                     [hidden, ffn@tp]',
+                                   '"mlp.dense_4h_to_h.weight"                     [hidden@tp, ffn]')
+        self.assert_wrong(result, "wrong.ucp:43:", "shape-mismatch")
+
+    def test_a_typo_in_a_name(self) -> None:
+        """The nearest name, and the segment that differs."""
+        result = self.convert_with("mlp.dense_4h_to_h.bias", "mlp.dense_4h_to_j.bias")
+        self.assert_wrong(result, "missing-tensor", "`dense_4h_to_h` differs from `dense_4h_to_j`")
+
+    def test_a_typo_in_a_dim(self) -> None:
+        """The nearest dim."""
+        self.assert_wrong(self.convert_with("[ffn@tp, hidden]", "[fnn@tp, hidden]"), "`ffn`")
+
+    def test_a_tensor_that_no_pattern_matches(self) -> None:
+        """No fall-through: it must be declared or dropped."""
+        result = self.convert_with('"self_attention.dense.bias"                    [hidden]', "")
+        self.assert_wrong(result, "unmatched-tensor", "self_attention.dense.bias")
+
+    def test_two_patterns_for_one_name(self) -> None:
+        """Both places."""
+        result = self.convert_with('"mlp.dense_h_to_4h.bias"', '"mlp.{dense_h_to_4h|dense_4h_to_h}.bias"')
+        self.assert_wrong(result, "wrong.ucp:42:", "wrong.ucp:44:")
+
+    def test_an_axis_that_does_not_divide(self) -> None:
+        """Both numbers."""
+        result = self.convert_with("dim heads   from args.num_attention_heads", "dim heads = 3")
+        self.assert_wrong(result, "3")
+
+    def test_a_construct_that_comes_later(self) -> None:
+        """It parses, and is refused by name."""
+        result = self.convert_with("[ffn@tp, hidden]", "[ffn@tp(chunk), hidden]")
+        self.assert_wrong(result, "chunk", "not-served-yet")
+
+    def test_several_errors_in_one_run(self) -> None:
+        """In the order of the text."""
+        result = self.convert_with("mlp.dense_4h_to_h.bias", "mlp.dense_4h_to_j.bias")
+        self.assertEqual(result.stderr.count("error: "), 2)
+        result = self.convert(self.checkpoint("zero1_dp1"), "--spec", "megatron_deepspeed_llama")
+        self.assertGreater(result.stderr.count("error: "), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

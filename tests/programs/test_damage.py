@@ -86,7 +86,9 @@ class Damage(ProgramTest):
 
     def test_a_storage_shorter_than_its_tensor(self) -> None:
         """Sizes in a pickle are not believed."""
-        rewrite(self.optimizer, lambda name, content: content[:-4] if "/data/" in name and len(content) > 64 else content)
+        rewrite(
+            self.optimizer, lambda name, content: content[:-4] if "/data/" in name and len(content) > 64 else content
+        )
         self.assert_refused(self.convert(self.source), 2, self.optimizer.name)
 
     def test_a_record_that_stands_twice(self) -> None:

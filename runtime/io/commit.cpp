@@ -60,11 +60,11 @@ Staging::Staging(FileSystem& files, std::string destination) : files_(&files), d
 
 Staging::Staging(Staging&& other) noexcept
     : files_(other.files_),
-      destination_(other.destination_),
-      parent_(other.parent_),
-      folder_(other.folder_),
-      old_folder_(other.old_folder_),
-      lock_path_(other.lock_path_),
+      destination_(std::move(other.destination_)),
+      parent_(std::move(other.parent_)),
+      folder_(std::move(other.folder_)),
+      old_folder_(std::move(other.old_folder_)),
+      lock_path_(std::move(other.lock_path_)),
       replaces_(other.replaces_),
       exchanged_(other.exchanged_),
       made_folder_(std::exchange(other.made_folder_, false)),

@@ -38,7 +38,9 @@ std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inve
   auto dims = SolveDims(spec, found, set, sink);
   if (!dims) return std::nullopt;
 
-  BoundSpec bound{spec, std::move(*dims), {}, {}, std::nullopt};
+  BoundSpec bound;
+  bound.spec = spec;
+  bound.dims = std::move(*dims);
   if (has_source) bound.source_mesh = inventory.mesh;
   Values values{bound.spec, bound.dims, inventory.mesh};
   auto expanded = ExpandSpec(values, sink);

@@ -24,21 +24,37 @@ struct DimValue {
   std::string origin;  // Behind "`hidden` is 32": ", read from `args.hidden_size`".
 };
 
+// What a fact holds, and who says so.
+struct BoundFact {
+  FactValue value;
+  Place place;
+  std::string origin;  // Behind "`tied` is true": ", read from `config.tie_word_embeddings`".
+};
+
 // One name that a pattern stands for.
 struct BoundTensor {
   std::string name;
   std::size_t declaration = 0;                // In CheckedSpec::tensors.
   std::optional<std::int64_t> stage_counter;  // The counter that is split over the stages.
+  std::vector<std::int64_t> counters;         // The value of each counter of its pattern.
   std::vector<std::string> aliases;           // Sorted.
   std::vector<std::size_t> ties;              // In CheckedSpec::ties: those that gave an alias.
 };
 
+// How one `when` was decided: "dense layers: `i < dense` holds for i = 0..3, `dense` is 3, read from …".
+struct Choice {
+  SourceRange range;  // Of the condition.
+  std::string text;   // The sentence that `explain` prints.
+};
+
 struct BoundSpec {
   CheckedSpec spec;
-  std::vector<std::optional<DimValue>> dims;  // One for each of the spec's; dims that nothing needs may have none.
-  std::vector<BoundTensor> tensors;           // Sorted by name, without optional ones that the source lacks.
-  std::vector<std::string> dropped;           // Names of source tensors that the spec drops, sorted.
-  std::optional<Mesh> source_mesh;            // Nothing if the spec was bound without a checkpoint.
+  std::vector<std::optional<DimValue>> dims;    // One for each of the spec's; dims that nothing needs may have none.
+  std::vector<BoundTensor> tensors;             // Sorted by name, without optional ones that the source lacks.
+  std::vector<std::string> dropped;             // Names of source tensors that the spec drops, sorted.
+  std::optional<Mesh> source_mesh;              // Nothing if the spec was bound without a checkpoint.
+  std::vector<std::optional<BoundFact>> facts;  // One for each of the spec's.
+  std::vector<Choice> choices;                  // In source order.
 };
 
 // More names than any model has: 20,000 tensors are a large one.

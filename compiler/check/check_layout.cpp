@@ -66,7 +66,7 @@ class LayoutChecker {
     auto first = CheckPattern(around.prefix, node.right, scope_, sink_);
     std::optional<StagesDeclaration> stages;
     if (!second || !first || !AddStages(node.stages, *second, around, stages)) return;
-    spec_.ties.push_back({std::move(*second), std::move(*first), std::move(stages)});
+    spec_.ties.push_back({std::move(*second), std::move(*first), std::move(stages), {}});
   }
 
   void Check(SourceRange, const ast::Drop& node, const Surroundings& around) {

@@ -128,8 +128,9 @@ class PatternChecker {
   // `layers` or `layers@pp`: which layer is on which stage is a fact of the checkpoint. A part of the name that other
   // axes cut (experts) would put different tensors on different ranks, and the layout cannot say that yet.
   std::optional<Counter> CheckCount(const ast::Capture& capture) {
-    Counter counter{
-        .name = capture.counter.text, .range = capture.range, .count = {}, .over_stages = false, .cut_range = {}};
+    Counter counter;
+    counter.name = capture.counter.text;
+    counter.range = capture.range;
     const ast::Expr* count = &capture.count;
     if (const auto* cut = std::get_if<ast::Cut>(&count->node)) {
       if (!CheckCut(*cut)) return std::nullopt;

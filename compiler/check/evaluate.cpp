@@ -31,6 +31,7 @@ class Evaluator {
       case Formula::Kind::kSum:
       case Formula::Kind::kProduct:
         return Fold(formula);
+      case Formula::Kind::kElement:
       case Formula::Kind::kPad:
       case Formula::Kind::kCut:
         break;

@@ -32,7 +32,10 @@ class SpecExpander {
     if (!names) return;
     for (ExpandedName& name : *names) {
       if (!Claim(name.name, pattern, expanded_.tensors.size())) return;
-      BoundTensor bound{std::move(name.name), declaration, name.stage_counter, {}, {}};
+      BoundTensor bound;
+      bound.name = std::move(name.name);
+      bound.declaration = declaration;
+      bound.stage_counter = name.stage_counter;
       expanded_.tensors.push_back({std::move(bound), name.variant});
     }
   }

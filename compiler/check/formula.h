@@ -7,25 +7,49 @@
 #include <string>
 #include <vector>
 
+#include "compiler/layout/shape.h"
 #include "compiler/source/source.h"
 
 namespace ucp {
 
+struct Formula;
+
+// What stands behind a cut rule: `spread 64`, `widths [3, 3, 2]`, `list placement`.
+struct CutArgument {
+  enum class Kind : std::uint8_t {
+    kNone,     // kWidths: those of the source's headers. kSpread: a grain of 1.
+    kNumber,   // kSpread: the grain, a number of dims, in `numbers`.
+    kNumbers,  // kWidths: `numbers`, one for each coordinate.
+    kLists,    // kList: `lists`, one for each coordinate.
+    kFact,     // kWidths, kList: what the fact holds; with `position`, its element there.
+  };
+  Kind kind = Kind::kNone;
+  SourceRange range;
+  std::vector<Formula> numbers;
+  std::vector<std::vector<Formula>> lists;
+  std::size_t fact = 0;
+  std::vector<Formula> position;  // None or one.
+};
+
 struct Formula {
-  enum class Kind : std::uint8_t { kNumber, kDim, kCounter, kAxisSize, kSum, kProduct, kPad, kCut };
+  // kElement is a number of a list that a fact holds: `ffns[i]`, and `placement[i]` a list of such a list.
+  enum class Kind : std::uint8_t { kNumber, kDim, kCounter, kElement, kAxisSize, kSum, kProduct, kPad, kCut };
   enum class Operator : std::uint8_t { kPlus, kMinus, kTimes, kDivide, kModulo };
 
   Kind kind = Kind::kNumber;
   SourceRange range;
   bool parenthesized = false;
-  std::int64_t number = 0;               // kNumber.
-  std::size_t index = 0;                 // kDim: which of the spec's dims. kCounter: which of the name's counters.
-  std::string axis;                      // kAxisSize.
-  std::vector<Formula> operands;         // kSum, kProduct: one or more. kPad: length and multiple. kCut: one.
-  std::vector<Operator> operators;       // kSum, kProduct: one for each operand, what stands before it.
-  std::vector<std::string> axes;         // kCut: major to minor.
+  std::int64_t number = 0;          // kNumber.
+  std::size_t index = 0;            // Which of the spec's dims (kDim), of the name's counters (kCounter), or of the
+                                    // spec's facts (kElement; its one operand is the place in the list).
+  std::string axis;                 // kAxisSize.
+  std::vector<Formula> operands;    // kSum, kProduct: one or more. kPad: length and multiple. kCut: one.
+  std::vector<Operator> operators;  // kSum, kProduct: one for each operand, what stands before it.
+  std::vector<std::string> axes;    // kCut: major to minor.
   std::vector<SourceRange> axis_ranges;  // kCut: where each was written.
   SourceRange cut_range;                 // kCut: from the `@` on.
+  CutRule rule = CutRule::kEven;         // kCut.
+  CutArgument argument;                  // kCut.
 };
 
 // Whether it has a cut or padding somewhere, so that it is more than a number.

@@ -73,6 +73,7 @@ std::optional<Polynomial> ToPolynomial(const Formula& formula) {
     case Formula::Kind::kSum:
     case Formula::Kind::kProduct:
       return FoldOperands(formula);
+    case Formula::Kind::kElement:
     case Formula::Kind::kCounter:
     case Formula::Kind::kAxisSize:
     case Formula::Kind::kPad:

@@ -17,7 +17,10 @@ struct Counter {
   SourceRange range;         // With the braces.
   Formula count;             // Without the cut.
   bool over_stages = false;  // The counter is split over the pipeline stages: @pp.
-  SourceRange cut_range;     // Of the `@pp`.
+  bool local = false;        // {i.local: layers@pp}: the source prints it from 0 on every stage.
+  SourceRange cut_range;     // Of the `@pp` or other cut.
+  // Cut over another axis than pp (experts over ep): a kCut whose operand is `count`. None or one.
+  std::vector<Formula> cut;
 };
 
 struct PatternPiece {

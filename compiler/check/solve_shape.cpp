@@ -81,6 +81,7 @@ std::optional<Linear> ToLinear(const Formula& formula, const Values& values) {
       return inner;
     }
     case Formula::Kind::kNumber:
+    case Formula::Kind::kElement:
     case Formula::Kind::kCounter:
     case Formula::Kind::kAxisSize:
     case Formula::Kind::kPad:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/ast/ast.h"
+#include "compiler/check/condition.h"
 #include "compiler/check/formula.h"
 #include "compiler/check/pattern.h"
 #include "compiler/diagnostics/diagnostics.h"
@@ -16,16 +17,30 @@
 
 namespace ucp {
 
+// Where the checkpoint's metadata may have a value.
+struct MetadataPath {
+  std::string dotted;  // "args.num_layers"
+  SourceRange range;
+};
+
 struct DimDeclaration {
-  struct Path {
-    std::string dotted;  // "args.num_layers"
-    SourceRange range;
-  };
+  using Path = MetadataPath;
   std::string name;
   SourceRange range;
-  std::vector<Path> from;             // Where the checkpoint's metadata may have it, first come first served.
-  std::optional<Formula> definition;  // dim head = hidden / heads
-  std::optional<Formula> otherwise;   // else 4 * hidden
+  std::vector<Path> from;              // First come first served.
+  std::optional<Formula> definition;   // dim head = hidden / heads
+  std::optional<Condition> condition;  // when gqa: without it, `from` and the definition do not count.
+  std::optional<Formula> otherwise;    // else 4 * hidden
+};
+
+// A boolean, a text, a number, or a list of these.
+struct FactDeclaration {
+  std::string name;
+  SourceRange range;
+  std::vector<MetadataPath> from;
+  std::optional<ast::Expr> definition;  // fact gated = activation == "swiglu", or a literal or list of literals
+  std::optional<Condition> condition;
+  std::optional<ast::Expr> otherwise;
 };
 
 struct StageDeclaration {
@@ -40,18 +55,46 @@ struct StagesDeclaration {
   std::vector<StageDeclaration> stages;
 };
 
+struct MeanDeclaration {
+  SourceRange range;
+  std::vector<std::string> axes;
+};
+
+struct ScaleDeclaration {  // scale(1 / tp): of dims and axis sizes.
+  SourceRange range;
+  Formula numerator;
+  Formula denominator;
+};
+
 struct TensorDeclaration {
   Pattern name;
   bool optional = false;
   SourceRange shape_range;
   std::vector<Formula> dims;
   std::optional<StagesDeclaration> stages;
+  std::optional<MeanDeclaration> mean;
+  std::optional<ScaleDeclaration> scale;
+  Guards guards;
+  std::size_t mesh = 0;  // In CheckedSpec::meshes: the view whose axes it uses.
 };
 
 struct TieDeclaration {  // tie "second" = "first"
   Pattern second;
   Pattern first;
   std::optional<StagesDeclaration> stages;
+  Guards guards;
+};
+
+struct DropDeclaration {
+  Pattern name;
+  Guards guards;
+};
+
+// strategy small { format deepspeed; tp = 4; pp = [8, 8, 6]; zero = 1 }
+struct StrategyDeclaration {
+  std::string name;
+  SourceRange range;
+  std::string text;  // The same as on the command line: "deepspeed:tp=4,pp=8+8+6,zero=1".
 };
 
 struct MeshDeclaration {
@@ -64,7 +107,11 @@ struct MeshDeclaration {
 struct CheckedSpec {
   std::shared_ptr<const Source> source;
   std::vector<DimDeclaration> dims;
-  std::optional<MeshDeclaration> mesh;
+  std::vector<FactDeclaration> facts;
+  std::optional<MeshDeclaration> mesh;  // The first of `meshes`.
+  std::vector<MeshDeclaration> meshes;  // Views of the same ranks.
+  std::vector<StrategyDeclaration> strategies;
+  std::optional<Formula> interleave;  // Chunks for each stage, as a number of dims.
   std::string layout_name;
   SourceRange layout_range;  // Of its name.
   std::vector<TensorDeclaration> tensors;

@@ -5,6 +5,7 @@
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,14 +17,26 @@
 
 namespace ucp {
 
+// A stored value is the logical one times numerator / denominator (a row-parallel bias divided by its degree).
+struct Scale {
+  std::int64_t numerator = 1;
+  std::int64_t denominator = 1;
+  bool operator==(const Scale&) const = default;
+};
+
 struct TensorLayout {
   std::string name;
   std::vector<ShapeExpr> dims;
+  std::vector<std::string> axes;  // Of its own mesh, major to minor; empty: those of the layout's mesh.
   std::optional<std::vector<std::int64_t>> stages;  // The stages that hold it; nothing: those where the source has it.
   std::vector<std::int64_t> unused_stages;          // Stages that hold a copy which they do not train.
-  bool optional = false;                            // The source may lack it.
-  std::vector<std::string> aliases;                 // Second names (`tie`).
-  std::string declared_at;                          // "gpt.ucp:14", or what it was read from.
+  // Where a part of its name is cut (an expert over ep): for each such axis, the places on it that hold the tensor.
+  std::map<std::string, std::vector<std::int64_t>> only_at;
+  std::vector<std::string> mean_axes;  // Replicas over these have drifted apart: the tensor is their mean.
+  Scale scale;
+  bool optional = false;             // The source may lack it.
+  std::vector<std::string> aliases;  // Second names (`tie`).
+  std::string declared_at;           // "gpt.ucp:14", or what it was read from.
 };
 
 struct Layout {

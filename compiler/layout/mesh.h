@@ -27,6 +27,17 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
+// What a strategy says about its ranks. With `interleave` > 1 every pipeline stage holds that many chunks of layers:
+// the pipeline then has pp * interleave places, of which place c is on stage c mod pp (virtual stages).
+struct Degrees {
+  Mesh mesh;
+  std::int64_t interleave = 1;
+  std::vector<std::int64_t> stage_layers;  // How many layers each place of the pipeline has; empty: evenly many.
+
+  std::int64_t PipelinePlaces() const { return mesh.Size("pp") * interleave; }
+  bool operator==(const Degrees&) const = default;
+};
+
 // Where a rank stands on each axis that matters; an axis that is not listed stands at 0.
 struct Coordinate {
   std::map<std::string, std::int64_t, std::less<>> at;

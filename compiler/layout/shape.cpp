@@ -11,14 +11,16 @@
 
 namespace ucp {
 
-ShapeExpr ShapeExpr::Length(std::int64_t length) { return {Kind::kLength, length, {}, {}}; }
-ShapeExpr ShapeExpr::Product(std::vector<ShapeExpr> factors) { return {Kind::kProduct, 0, std::move(factors), {}}; }
-ShapeExpr ShapeExpr::Sum(std::vector<ShapeExpr> parts) { return {Kind::kSum, 0, std::move(parts), {}}; }
+ShapeExpr ShapeExpr::Length(std::int64_t length) { return {.kind = Kind::kLength, .number = length}; }
+ShapeExpr ShapeExpr::Product(std::vector<ShapeExpr> factors) {
+  return {.kind = Kind::kProduct, .operands = std::move(factors)};
+}
+ShapeExpr ShapeExpr::Sum(std::vector<ShapeExpr> parts) { return {.kind = Kind::kSum, .operands = std::move(parts)}; }
 ShapeExpr ShapeExpr::Pad(ShapeExpr inner, std::int64_t multiple) {
-  return {Kind::kPad, multiple, {std::move(inner)}, {}};
+  return {.kind = Kind::kPad, .number = multiple, .operands = {std::move(inner)}};
 }
 ShapeExpr ShapeExpr::Cut(ShapeExpr inner, std::vector<std::string> axes) {
-  return {Kind::kCut, 0, {std::move(inner)}, std::move(axes)};
+  return {.kind = Kind::kCut, .operands = {std::move(inner)}, .axes = std::move(axes)};
 }
 
 namespace {

@@ -2,7 +2,7 @@
 //
 //   n          n positions                       a + b      a's positions and then b's
 //   a * b      for each position of a, all of b  pad(a, m)  a, and then padding up to a multiple of m
-//   a @ x      of a's positions, the part of this coordinate of axis x
+//   a @ x      of a's positions, the part of this coordinate of axis x, by one of the rules below
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -16,13 +16,30 @@
 
 namespace ucp {
 
+// How n positions are cut over k coordinates. The widths of AutoTP and of torch.chunk differ, and so do their names
+// here.
+enum class CutRule {
+  kEven,    // n / k each; k must divide n.
+  kChunk,   // ceil(n / k) each; the last ones get what is left, which may be nothing (torch.chunk).
+  kSpread,  // The first n % k get one more (AutoTP, numpy.array_split), in whole units of `grain` positions; what is no
+            // whole unit goes to the last coordinate.
+  kWidths,  // Explicit: coordinate i gets widths[i], zero allowed; together n.
+  kList,    // Explicit: coordinate i gets the positions lists[i], in that order; each at least once over all
+            // coordinates, and not twice in one. The only rule whose selections need not be increasing.
+  kReplicate,  // Even if k divides n; if n divides k, coordinate i holds position i / (k / n).
+};
+
 struct ShapeExpr {
   enum class Kind { kLength, kProduct, kSum, kPad, kCut };
 
   Kind kind = Kind::kLength;
-  std::int64_t number = 0;          // kLength: the length. kPad: the multiple.
-  std::vector<ShapeExpr> operands;  // kProduct, kSum: two or more. kPad, kCut: one.
-  std::vector<std::string> axes;    // kCut: one or more, major to minor.
+  std::int64_t number = 0;                            // kLength: the length. kPad: the multiple.
+  std::vector<ShapeExpr> operands = {};               // kProduct, kSum: two or more. kPad, kCut: one.
+  std::vector<std::string> axes = {};                 // kCut: one or more, major to minor.
+  CutRule rule = CutRule::kEven;                      // kCut.
+  std::int64_t grain = 1;                             // kCut by kSpread.
+  std::vector<std::int64_t> widths = {};              // kCut by kWidths: one for each coordinate.
+  std::vector<std::vector<std::int64_t>> lists = {};  // kCut by kList: one for each coordinate.
 
   static ShapeExpr Length(std::int64_t length);
   static ShapeExpr Product(std::vector<ShapeExpr> factors);

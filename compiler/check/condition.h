@@ -1,0 +1,57 @@
+// Checked conditions: what `when` asks. They speak of dims, facts, counters and names of the header, all looked up.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/ast/ast.h"
+#include "compiler/check/formula.h"
+#include "compiler/check/pattern.h"
+#include "compiler/source/source.h"
+
+namespace ucp {
+
+struct Condition {
+  enum class Kind : std::uint8_t {
+    kBoolean,  // true, false
+    kFact,     // A fact that is a boolean: `tied`; with `position`, an element of a list of booleans.
+    kHas,      // The header has tensors of this name, all of them.
+    kCompare,  // Two operands that are both numbers or both texts.
+    kNot,
+    kAnd,
+    kOr,
+  };
+  // A side of a comparison.
+  struct Operand {
+    SourceRange range;
+    // A number; a text; or a fact (a text or a number), with a position an element of its list.
+    struct FactElement {
+      std::size_t fact = 0;
+      std::vector<Formula> position;  // None or one.
+    };
+    std::variant<Formula, std::string, bool, FactElement> value;
+  };
+
+  Kind kind = Kind::kBoolean;
+  SourceRange range;
+  bool boolean = false;        // kBoolean.
+  std::vector<Operand> sides;  // kCompare: two. kFact: one, a FactElement.
+  ast::Comparator comparator = ast::Comparator::kEqual;
+  std::vector<Condition> operands;  // kNot: one. kAnd, kOr: two or more.
+  std::vector<Pattern> name;        // kHas: one.
+};
+
+// A declaration inside of `when` stands under guards, outermost first: it is there where each condition is what the
+// guard wants. `else` wants the conditions before it to be false. Guards that share a condition object and differ in
+// `holds` exclude each other.
+struct Guard {
+  std::shared_ptr<const Condition> condition;
+  bool holds = true;
+};
+using Guards = std::vector<Guard>;
+
+}  // namespace ucp

@@ -25,6 +25,7 @@ UNUSED: 'unused';
 MEAN: 'mean';
 SCALE: 'scale';
 OPTIONAL: 'optional';
+BUFFER: 'buffer';
 BLOCK: 'block';
 TIE: 'tie';
 DROP: 'drop';

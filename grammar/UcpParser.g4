@@ -33,7 +33,7 @@ setting: (INTERLEAVE | NAME) ASSIGN? expr SEMICOLON?;
 include: INCLUDE string;
 
 item: tensor | block | tie | drop | when | include | interleave;
-tensor: OPTIONAL? string (shape | ASSIGN expr) qualifier*;
+tensor: OPTIONAL? BUFFER? string (shape | ASSIGN expr) qualifier*;
 shape: LEFT_BRACKET elements? RIGHT_BRACKET;
 elements: expr (COMMA expr)*;
 qualifier: stages | mean | scale;
@@ -84,5 +84,5 @@ name: NAME;
 // What may follow a dot in a metadata path: any name, also one that the language uses.
 word
     : NAME | UCP | DIM | FACT | MESH | LAYOUT | MODEL | STRATEGY | INCLUDE | OF | FROM | ELSE | WHEN | AT | UNUSED | MEAN
-    | SCALE | OPTIONAL | BLOCK | TIE | DROP | INTERLEAVE | HAS | NOT | AND | OR | TRUE | FALSE
+    | SCALE | OPTIONAL | BUFFER | BLOCK | TIE | DROP | INTERLEAVE | HAS | NOT | AND | OR | TRUE | FALSE
     ;

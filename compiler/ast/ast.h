@@ -231,6 +231,7 @@ struct Scale {  // scale(1 / tp)
 struct Tensor {
   NamePattern name;
   bool optional = false;
+  bool buffer = false;    // A persistent buffer of a module, not a parameter.
   bool assigned = false;  // Written with `=`.
   Shape shape;            // Empty when `part` is there.
   std::optional<Expr> part;

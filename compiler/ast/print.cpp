@@ -148,8 +148,9 @@ std::string PrintStage(const Stage& stage) {
 std::string PrintAt(const std::optional<Stages>& stages) { return stages ? " " + Print(*stages) : ""; }
 
 std::string PrintTensor(const Tensor& tensor) {
-  std::string text = fmt::format("{}tensor {}{} {}", tensor.optional ? "optional " : "", Print(tensor.name),
-                                 tensor.assigned ? " =" : "", tensor.part ? Print(*tensor.part) : Print(tensor.shape));
+  std::string text = fmt::format("{}{} {}{} {}", tensor.optional ? "optional " : "",
+                                 tensor.buffer ? "buffer" : "tensor", Print(tensor.name), tensor.assigned ? " =" : "",
+                                 tensor.part ? Print(*tensor.part) : Print(tensor.shape));
   text += PrintAt(tensor.stages);
   if (tensor.mean) text += " mean" + PrintAxes(tensor.mean->axes);
   if (tensor.scale) text += fmt::format(" scale {}", Print(tensor.scale->factor));

@@ -27,6 +27,7 @@ class LayoutChecker {
     bool served = RefuseQualifiers(node);
     TensorDeclaration tensor;
     tensor.optional = node.optional;
+    tensor.buffer = node.buffer;
     tensor.shape_range = node.shape.range;
     auto name = CheckPattern(around.prefix, node.name, scope_, sink_);
     bool complete = served && name;

@@ -42,6 +42,7 @@ class Lowering {
     layout.stages = declared.stages;
     layout.unused_stages = declared.unused_stages;
     layout.optional = bound_.spec.tensors[tensor.declaration].optional;
+    layout.buffer = bound_.spec.tensors[tensor.declaration].buffer;
     layout.aliases = tensor.aliases;
     layout.declared_at = declared.declared_at;
     if (tensor.stage_counter && declared.layers != 0) {

@@ -69,6 +69,7 @@ struct ScaleDeclaration {  // scale(1 / tp): of dims and axis sizes.
 struct TensorDeclaration {
   Pattern name;
   bool optional = false;
+  bool buffer = false;
   SourceRange shape_range;
   std::vector<Formula> dims;
   std::optional<StagesDeclaration> stages;

@@ -162,6 +162,7 @@ std::string ToString(const TensorLayout& tensor) {
   if (tensor.stages) text += fmt::format(" at pp={}", fmt::join(*tensor.stages, ","));
   if (!tensor.unused_stages.empty()) text += fmt::format(" unused pp={}", fmt::join(tensor.unused_stages, ","));
   if (tensor.optional) text += " optional";
+  if (tensor.buffer) text += " buffer";
   for (const std::string& alias : tensor.aliases) text += fmt::format(" tie {}", alias);
   return text;
 }

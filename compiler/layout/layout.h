@@ -35,6 +35,7 @@ struct TensorLayout {
   std::vector<std::string> mean_axes;  // Replicas over these have drifted apart: the tensor is their mean.
   Scale scale;
   bool optional = false;             // The source may lack it.
+  bool buffer = false;               // A persistent buffer of a module, not a parameter.
   std::vector<std::string> aliases;  // Second names (`tie`).
   std::string declared_at;           // "gpt.ucp:14", or what it was read from.
 };

@@ -32,7 +32,7 @@ const std::vector<Phrase>& Phrases() {
       {"an expression",
        {P::NUMBER, P::LEFT_PAREN, P::NAME, P::LEFT_BRACKET, P::QUOTE, P::TRUE, P::FALSE, P::NOT, P::HAS}},
       {"a declaration", {P::DIM, P::LAYOUT, P::FACT, P::MESH, P::MODEL, P::STRATEGY, P::INCLUDE}},
-      {"an item", {P::BLOCK, P::DROP, P::QUOTE, P::OPTIONAL, P::TIE, P::WHEN, P::INCLUDE, P::INTERLEAVE}},
+      {"an item", {P::BLOCK, P::DROP, P::QUOTE, P::OPTIONAL, P::BUFFER, P::TIE, P::WHEN, P::INCLUDE, P::INTERLEAVE}},
       {"an operator",
        {P::STAR, P::SLASH, P::PERCENT, P::PLUS, P::MINUS, P::AT_SIGN, P::EQUAL, P::NOT_EQUAL, P::LESS, P::LESS_EQUAL,
         P::GREATER, P::GREATER_EQUAL, P::AND, P::OR}},
@@ -262,8 +262,8 @@ std::string SyntaxErrors::HintFor(antlr4::Parser& parser, const antlr4::Token& f
     return "a spec begins with `ucp 1`, the version of the language";
   }
   antlr4::Token* before = parser.getTokenStream()->LT(-1);
-  if (before != nullptr && before->getType() == UcpParser::OPTIONAL) {
-    return "`optional` stands before the name of its tensor";
+  if (before != nullptr && (before->getType() == UcpParser::OPTIONAL || before->getType() == UcpParser::BUFFER)) {
+    return "`" + before->getText() + "` stands before the name of its tensor";
   }
   // Behind a declaration or a tensor, what could have gone on with it.
   IntervalSet keywords = expected;

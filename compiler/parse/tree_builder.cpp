@@ -35,7 +35,7 @@ class TreeBuilder {
   std::vector<ast::Item> BuildBody(Parser::BodyContext& rule);
   ast::Item BuildItem(Parser::ItemContext& rule);
   ast::Tensor BuildTensor(Parser::TensorContext& rule);
-  void CheckOptionalIsBefore(Parser::TensorContext& rule);
+  void CheckIsBefore(antlr4::tree::TerminalNode& marker, Parser::TensorContext& rule);
   void AddQualifier(ast::Tensor& tensor, Parser::QualifierContext& rule);
   ast::Shape BuildShape(Parser::ShapeContext& rule);
   ast::Stages BuildStages(Parser::StagesContext& rule);
@@ -171,7 +171,9 @@ ast::Item TreeBuilder::BuildItem(Parser::ItemContext& rule) {
 ast::Tensor TreeBuilder::BuildTensor(Parser::TensorContext& rule) {
   ast::Tensor tensor;
   tensor.optional = rule.OPTIONAL() != nullptr;
-  if (tensor.optional) CheckOptionalIsBefore(rule);
+  tensor.buffer = rule.BUFFER() != nullptr;
+  if (tensor.optional) CheckIsBefore(*rule.OPTIONAL(), rule);
+  if (tensor.buffer && !tensor.optional) CheckIsBefore(*rule.BUFFER(), rule);
   tensor.name = expressions_.BuildPattern(*rule.string());
   tensor.assigned = rule.ASSIGN() != nullptr;
   if (!tensor.assigned) {
@@ -193,14 +195,14 @@ ast::Tensor TreeBuilder::BuildTensor(Parser::TensorContext& rule) {
 //   "a" [hidden] optional
 //   "b" [hidden]
 // the word belongs to b, which is hardly what was meant.
-void TreeBuilder::CheckOptionalIsBefore(Parser::TensorContext& rule) {
-  SourceRange word = RangeOf(*rule.OPTIONAL()->getSymbol());
+void TreeBuilder::CheckIsBefore(antlr4::tree::TerminalNode& marker, Parser::TensorContext& rule) {
+  SourceRange word = RangeOf(*marker.getSymbol());
   std::uint32_t line = source_.Locate(word.begin).line;
   bool behind_another = source_.Locate(previous_end_).line == line;
   bool before_its_own = source_.Locate(RangeOf(*rule.string()).begin).line == line;
   if (behind_another && !before_its_own) {
     Report(DiagnosticKind::kMisplacedOptional, word,
-           "`optional` stands at the end of a line, and belongs to the next one",
+           fmt::format("`{}` stands at the end of a line, and belongs to the next one", marker.getText()),
            "write it before the name of its tensor, on the same line");
   }
 }

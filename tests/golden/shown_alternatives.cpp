@@ -25,6 +25,7 @@ constexpr std::array kJunctions = {"and", "or"};
 constexpr std::array kStages = {"first", "last", "number"};
 constexpr std::array kFeatures = {"unused stage",
                                   "optional tensor",
+                                  "buffer",
                                   "assigned shape",
                                   "assigned part",
                                   "mean",
@@ -146,6 +147,7 @@ class Collector {
   }
   void VisitNode(const Tensor& tensor) {
     ShowIf(tensor.optional, "optional tensor");
+    ShowIf(tensor.buffer, "buffer");
     ShowIf(tensor.assigned && !tensor.part, "assigned shape");
     ShowIf(tensor.part.has_value(), "assigned part");
     ShowIf(tensor.mean.has_value(), "mean");

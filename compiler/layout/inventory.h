@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "compiler/layout/embedded_layout.h"
 #include "compiler/layout/mesh.h"
 #include "compiler/layout/storage.h"
 
@@ -34,6 +36,8 @@ struct Inventory {
   std::vector<std::string> first_stage_counts;
   // A second name of a tensor (shared parameters), as the checkpoint's own metadata says.
   std::map<std::string, std::string> aliases;
+  // What the checkpoint itself says about how its tensors are cut.
+  std::optional<EmbeddedLayout> embedded;
   // Sentences for the report: stray files, metadata that was not believed, and why.
   std::vector<std::string> remarks;
 };

@@ -1,0 +1,41 @@
+// DeepSpeed's affine maps: who holds which block of one parameter, at one degree (deepspeed/checkpoint/affine.py). A
+// map says what is, not how another degree would be cut; a spec says that.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ucp {
+
+// A strided block: element (i, j, …) is at offset + i * strides[0] + j * strides[1] + ….
+struct AffineView {
+  std::int64_t offset = 0;
+  std::vector<std::int64_t> strides;
+  bool operator==(const AffineView&) const = default;
+};
+
+// A block of equal shape on both sides.
+struct AffinePiece {
+  std::vector<std::int64_t> shape;
+  AffineView source;                    // In the whole logical tensor.
+  AffineView dest;                      // In the rank's shard.
+  std::vector<std::int64_t> locations;  // All ranks that hold exactly this block, sorted.
+  double scale = 1.0;                   // shard = whole * scale; never 0.
+  bool operator==(const AffinePiece&) const = default;
+};
+
+struct AffineShard {
+  std::vector<std::int64_t> shape;
+  std::vector<AffinePiece> pieces;
+  bool operator==(const AffineShard&) const = default;
+};
+
+struct AffineMap {
+  std::vector<std::int64_t> logical_shape;
+  std::map<std::int64_t, AffineShard> ranks;
+  bool operator==(const AffineMap&) const = default;
+};
+
+}  // namespace ucp

@@ -28,31 +28,52 @@ llvm::Expected<std::vector<std::int64_t>> LogicalShape(const TensorLayout& tenso
   return shape;
 }
 
+namespace {
+
+bool Contains(const auto& list, const auto& item) { return std::find(list.begin(), list.end(), item) != list.end(); }
+
+bool NameIsAt(const TensorLayout& tensor, const Coordinate& coordinate) {
+  return std::all_of(tensor.only_at.begin(), tensor.only_at.end(),
+                     [&](const auto& entry) { return Contains(entry.second, coordinate.At(entry.first)); });
+}
+
+}  // namespace
+
+bool IsHeldAt(const TensorLayout& tensor, const Coordinate& coordinate) {
+  std::int64_t stage = coordinate.At("pp");
+  bool on_stage = !tensor.stages || Contains(*tensor.stages, stage) || Contains(tensor.unused_stages, stage);
+  return on_stage && NameIsAt(tensor, coordinate);
+}
+
 llvm::Expected<ProductSet> HeldAt(const TensorLayout& tensor, const Mesh& mesh, const Coordinate& coordinate) {
   ProductSet set;
+  std::size_t pieces = 1;
   for (const ShapeExpr& dim : tensor.dims) {
     auto selection = Select(dim, mesh, coordinate);
     if (!selection) return AddContext(selection.takeError(), fmt::format("tensor `{}`", tensor.name));
+    if (!selection->IsIncreasing()) pieces *= IncreasingPieces(*selection).size();
+    if (pieces > kMaxIncreasingPieces) {
+      return Fail(ErrorCode::kUnsupported,
+                  "tensor `{}`: the positions that the rank at {} holds are listed in an order that falls into {} "
+                  "increasing pieces, and at most {} are supported",
+                  tensor.name, ToString(coordinate), pieces, kMaxIncreasingPieces);
+    }
     set.dims.push_back(std::move(*selection));
   }
   return set;
 }
 
-std::vector<Coordinate> CoordinatesOf(const TensorLayout& tensor, const Mesh& mesh) {
-  std::vector<std::string> axes;
-  for (const ShapeExpr& dim : tensor.dims) {
-    for (const std::string& axis : CuttingAxes(dim)) {
-      if (std::find(axes.begin(), axes.end(), axis) == axes.end()) axes.push_back(axis);
-    }
-  }
+namespace {
+
+// Every coordinate of those axes of `mesh` that are in `axes`, first axis slowest.
+std::vector<Coordinate> CoordinatesOfAxes(const std::vector<std::string>& axes, const Mesh& mesh) {
   std::vector<Coordinate> all = {{}};
-  for (const Axis& axis : mesh.axes) {
-    if (std::find(axes.begin(), axes.end(), axis.name) == axes.end()) continue;
+  for (const std::string& axis : axes) {
     std::vector<Coordinate> longer;
     for (const Coordinate& coordinate : all) {
-      for (std::int64_t i = 0; i < axis.size; ++i) {
+      for (std::int64_t i = 0; i < mesh.Size(axis); ++i) {
         longer.push_back(coordinate);
-        longer.back().at[axis.name] = i;
+        longer.back().at[axis] = i;
       }
     }
     all = std::move(longer);
@@ -60,52 +81,22 @@ std::vector<Coordinate> CoordinatesOf(const TensorLayout& tensor, const Mesh& me
   return all;
 }
 
-namespace {
-
-// Sweeps over all runs of one dimension: how often is each logical position held? The answer for positions [0, length).
-bool HeldSomewhere(const std::vector<ProductSet>& sets, std::size_t dim, std::int64_t length, std::int64_t& missing) {
-  std::vector<Run> runs;
-  for (const ProductSet& set : sets) {
-    runs.insert(runs.end(), set.dims[dim].runs().begin(), set.dims[dim].runs().end());
-  }
-  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.logical_begin < b.logical_begin; });
-  std::int64_t covered = 0;
-  for (const Run& run : runs) {
-    if (run.logical_begin > covered) break;
-    covered = std::max(covered, run.logical_begin + run.length);
-  }
-  missing = covered;
-  return covered >= length;
-}
-
-llvm::Error VerifyTensor(const TensorLayout& tensor, const Mesh& mesh) {
-  UCP_ASSIGN_OR_RETURN(std::vector<std::int64_t> shape, LogicalShape(tensor));
-  std::vector<ProductSet> sets;
-  for (const Coordinate& coordinate : CoordinatesOf(tensor, mesh)) {
-    UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(tensor, mesh, coordinate));
-    for (const Selection& dim : set.dims) {
-      if (!dim.IsIncreasing()) {
-        return Fail(ErrorCode::kSpec, "tensor `{}`: the positions held at {} are not increasing", tensor.name,
-                    ToString(coordinate));
-      }
-    }
-    sets.push_back(std::move(set));
-  }
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    std::int64_t missing = 0;
-    if (!HeldSomewhere(sets, d, shape[d], missing)) {
-      return Fail(ErrorCode::kSpec, "tensor `{}`: no rank holds position {} of the {} of dimension {}", tensor.name,
-                  missing, shape[d], d);
-    }
-  }
-  return llvm::Error::success();
-}
-
 }  // namespace
 
-llvm::Error VerifyLayout(const Layout& layout) {
-  for (const TensorLayout& tensor : layout.tensors) UCP_RETURN_IF_ERROR(VerifyTensor(tensor, layout.mesh));
-  return llvm::Error::success();
+std::vector<Coordinate> CoordinatesOf(const TensorLayout& tensor, const Mesh& mesh) {
+  std::vector<std::string> cutting;
+  for (const ShapeExpr& dim : tensor.dims) {
+    for (const std::string& axis : CuttingAxes(dim)) cutting.push_back(axis);
+  }
+  for (const auto& [axis, places] : tensor.only_at) cutting.push_back(axis);
+  std::vector<std::string> axes = tensor.axes;
+  if (axes.empty()) {
+    for (const Axis& axis : mesh.axes) axes.push_back(axis.name);
+  }
+  std::erase_if(axes, [&](const std::string& axis) { return !Contains(cutting, axis); });
+  std::vector<Coordinate> all = CoordinatesOfAxes(axes, mesh);
+  std::erase_if(all, [&](const Coordinate& coordinate) { return !NameIsAt(tensor, coordinate); });
+  return all;
 }
 
 namespace {
@@ -148,8 +139,12 @@ llvm::Expected<Layout> AtomicLayout(const Layout& layout) {
     TensorLayout whole = tensor;
     whole.dims.clear();
     for (std::int64_t length : shape) whole.dims.push_back(ShapeExpr::Length(length));
+    whole.axes.clear();
     whole.stages.reset();
     whole.unused_stages.clear();
+    whole.only_at.clear();
+    whole.mean_axes.clear();
+    whole.scale = {};
     atomic.tensors.push_back(std::move(whole));
   }
   return atomic;
@@ -159,8 +154,13 @@ std::string ToString(const TensorLayout& tensor) {
   std::string dims;
   for (const ShapeExpr& dim : tensor.dims) dims += fmt::format("{}{}", dims.empty() ? "" : ", ", ToString(dim));
   std::string text = fmt::format("{} [{}]", tensor.name, dims);
+  if (!tensor.axes.empty()) text += fmt::format(" of {}", fmt::join(tensor.axes, ", "));
   if (tensor.stages) text += fmt::format(" at pp={}", fmt::join(*tensor.stages, ","));
   if (!tensor.unused_stages.empty()) text += fmt::format(" unused pp={}", fmt::join(tensor.unused_stages, ","));
+  for (const auto& [axis, places] : tensor.only_at) text += fmt::format(" at {}={}", axis, fmt::join(places, ","));
+  if (tensor.mean_axes.size() == 1) text += fmt::format(" mean@{}", tensor.mean_axes[0]);
+  if (tensor.mean_axes.size() > 1) text += fmt::format(" mean@({})", fmt::join(tensor.mean_axes, ", "));
+  if (tensor.scale != Scale{}) text += fmt::format(" scale({} / {})", tensor.scale.numerator, tensor.scale.denominator);
   if (tensor.optional) text += " optional";
   if (tensor.buffer) text += " buffer";
   for (const std::string& alias : tensor.aliases) text += fmt::format(" tie {}", alias);

@@ -51,24 +51,34 @@ struct Layout {
 // The logical shape, the same on every mesh.
 llvm::Expected<std::vector<std::int64_t>> LogicalShape(const TensorLayout& tensor);
 
-// What the rank at `coordinate` of `mesh` holds.
+// Whether the rank at `coordinate` has the tensor at all: its stage is one of its stages (unused ones
+// too) and its places are in `only_at`.
+bool IsHeldAt(const TensorLayout& tensor, const Coordinate& coordinate);
+
+// What the rank at `coordinate` of `mesh` holds of the tensor, if it has it (IsHeldAt is not asked). The set need not
+// be increasing where a cut is by `list`. Fails as Select does, or if the set falls into more than
+// `kMaxIncreasingPieces` increasing pieces.
+inline constexpr std::size_t kMaxIncreasingPieces = 4096;
 llvm::Expected<ProductSet> HeldAt(const TensorLayout& tensor, const Mesh& mesh, const Coordinate& coordinate);
 
-// Every coordinate of the axes that cut `tensor`, in mesh order; one empty coordinate if nothing cuts it.
+// Every coordinate of the axes that cut `tensor` or its name at which it is held, in the order of its own mesh; one
+// empty coordinate if nothing is cut. Stages are not among them.
 std::vector<Coordinate> CoordinatesOf(const TensorLayout& tensor, const Mesh& mesh);
 
-// The layout's own verifier: every selection is increasing, no element of any tensor is missing at all coordinates
-// together, and elements that several coordinates hold are held by whole product sets. The message names the tensor.
+// The layout's own verifier. Every element of every tensor is held by some rank; an axis cuts one dimension or the
+// name, and is of the tensor's own mesh; the axes of `mean_axes` cut nothing; nobody divides by 0. The message names
+// the tensor.
 [[nodiscard]] llvm::Error VerifyLayout(const Layout& layout);
 
 // The layout of a checkpoint in which every tensor is whole. Fails where a tensor has different shapes at different
 // coordinates, and names it: that checkpoint needs a spec.
 llvm::Expected<Layout> WholeLayout(const Inventory& inventory);
 
-// The same tensors, each whole and without padding on one rank: the atomic layout of the universal format.
+// The same tensors, each whole, without padding, averaged and unscaled on one rank: the atomic layout of the universal
+// format.
 llvm::Expected<Layout> AtomicLayout(const Layout& layout);
 
-// "name [8@tp * 4, 16] at pp=0"
+// "name [8@tp * 4, 16] of pp, dp, tp at pp=0 at ep=2,3 mean@tp scale(1 / 4)"
 std::string ToString(const TensorLayout& tensor);
 
 }  // namespace ucp

@@ -38,6 +38,25 @@ std::int64_t ProductSet::real_elements() const {
   return elements;
 }
 
+bool ProductSet::IsIncreasing() const {
+  return std::all_of(dims.begin(), dims.end(), [](const Selection& dim) { return dim.IsIncreasing(); });
+}
+
+std::vector<ProductSet> IncreasingPieces(const ProductSet& set) {
+  std::vector<ProductSet> pieces = {{}};
+  for (const Selection& dim : set.dims) {
+    std::vector<ProductSet> longer;
+    for (const Selection& of_dim : IncreasingPieces(dim)) {
+      for (const ProductSet& piece : pieces) {
+        longer.push_back(piece);
+        longer.back().dims.push_back(of_dim);
+      }
+    }
+    pieces = std::move(longer);
+  }
+  return pieces;
+}
+
 namespace {
 
 // The run that holds local place `local`, or the first run behind it.

@@ -1,7 +1,8 @@
 // A product set: what a rank holds of one tensor, as one selection for each dimension. Local tensors are row-major, so
-// the order of their real elements is the order of the logical tensor restricted to the set, and a flat range of a
-// local tensor is the set within one lexicographic interval of logical indices. All geometry of this project rests on
-// that.
+// where all selections are increasing the order of their real elements is the order of the logical tensor restricted to
+// the set, and a flat range of a local tensor is the set within one lexicographic interval of logical indices. All
+// geometry of this project rests on that. A set that is not increasing (an explicit `list`) is taken apart into
+// increasing pieces, which have the same local tensor and share it out.
 #pragma once
 
 #include <compare>
@@ -35,10 +36,16 @@ struct ProductSet {
   std::vector<std::int64_t> LocalShape() const;
   std::int64_t local_elements() const;  // Padding included.
   std::int64_t real_elements() const;
+  bool IsIncreasing() const;  // Every dimension is.
   bool operator==(const ProductSet&) const = default;
 };
 
-// The logical index of the first real element at or behind local place `flat` of the row-major local tensor.
+// The increasing pieces: one from each dimension, in every combination. Each real element is in exactly one of them,
+// and all have its local places. One, itself, if the set is increasing.
+std::vector<ProductSet> IncreasingPieces(const ProductSet& set);
+
+// The logical index of the first real element at or behind local place `flat` of the row-major local tensor. The set
+// must be increasing, as for LocalPlace.
 LexBound LogicalBound(const ProductSet& set, std::int64_t flat);
 
 // The local place of the first element of the set that is at or behind `bound`; local_elements() if there is none.

@@ -42,12 +42,13 @@ Selection Selection::Slice(std::int64_t begin, std::int64_t end) const {
   UCP_CHECK(0 <= begin && begin <= end && end <= local_length_, "slice {}..{} of a selection of {} places", begin, end,
             local_length_);
   Selection slice;
-  for (const Run& run : runs_) {
-    std::int64_t first = std::max(begin, run.local_begin);
-    std::int64_t last = std::min(end, run.local_begin + run.length);
-    if (first >= last) continue;
+  auto run =
+      std::partition_point(runs_.begin(), runs_.end(), [&](const Run& r) { return r.local_begin + r.length <= begin; });
+  for (; run != runs_.end() && run->local_begin < end; ++run) {
+    std::int64_t first = std::max(begin, run->local_begin);
+    std::int64_t last = std::min(end, run->local_begin + run->length);
     slice.AppendPadding(first - begin - slice.local_length());
-    slice.Append(run.logical_begin + (first - run.local_begin), last - first);
+    slice.Append(run->logical_begin + (first - run->local_begin), last - first);
   }
   slice.AppendPadding(end - begin - slice.local_length());
   return slice;
@@ -55,7 +56,7 @@ Selection Selection::Slice(std::int64_t begin, std::int64_t end) const {
 
 namespace {
 
-// `kept` is sorted by logical position and lies within `all`; both are increasing, so it is sorted by local place too.
+// `kept` is sorted by local place.
 Selection WithPaddingBetween(const std::vector<Run>& kept, std::int64_t local_length) {
   Selection selection;
   for (const Run& run : kept) {
@@ -100,6 +101,24 @@ Selection Selection::KeepRest(const Selection& other) const {
     if (at < end) kept.push_back(PartOf(run, at, end));
   }
   return WithPaddingBetween(kept, local_length_);
+}
+
+// Each run goes to the first piece that ends at or before it. Then the ends of the pieces decrease from piece to piece,
+// so that piece is found by bisection. A run that goes to the k-th piece lies before the run that ended piece k - 1
+// then, and so on to the first: k runs that fall, of which no two can be in one piece. So no split has fewer.
+std::vector<Selection> IncreasingPieces(const Selection& selection) {
+  std::vector<std::vector<Run>> pieces;
+  for (const Run& run : selection.runs()) {
+    auto piece = std::partition_point(pieces.begin(), pieces.end(), [&](const std::vector<Run>& runs) {
+      return runs.back().logical_begin + runs.back().length > run.logical_begin;
+    });
+    if (piece == pieces.end()) piece = pieces.emplace(piece);
+    piece->push_back(run);
+  }
+  if (pieces.size() <= 1) return {selection};
+  std::vector<Selection> selections;
+  for (const std::vector<Run>& runs : pieces) selections.push_back(WithPaddingBetween(runs, selection.local_length()));
+  return selections;
 }
 
 std::string ToString(const Selection& selection) {

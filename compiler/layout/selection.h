@@ -1,7 +1,9 @@
 // A selection: which logical positions of one dimension a rank holds, and in which order (docs/algebra.md).
 //
-// The position in the list is the local index. Padding places have a local index and no logical one. Selections are
-// increasing: the logical positions grow with the local index, so a selection is a sorted list of runs.
+// The position in the list is the local index. Padding places have a local index and no logical one. No position is
+// there twice. A selection is a list of runs in local order, and nearly always increasing: the logical positions grow
+// with the local index. Only an explicit `list` can make another one. Geometry is for increasing selections alone; any
+// other is taken apart first, into increasing pieces.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,7 @@ class Selection {
   void Append(std::int64_t logical_begin, std::int64_t length);
   void AppendPadding(std::int64_t length);
 
-  // Sorted in both columns; no run is empty.
+  // Sorted by local_begin, and if the selection is increasing by logical_begin too; no run is empty.
   const std::vector<Run>& runs() const { return runs_; }
   std::int64_t local_length() const { return local_length_; }  // Padding included.
   std::int64_t real_length() const { return real_length_; }    // Padding excluded.
@@ -37,7 +39,8 @@ class Selection {
   // The local places [begin, end) of this selection, renumbered from 0.
   Selection Slice(std::int64_t begin, std::int64_t end) const;
 
-  // The same local places, of which those that `other` does not hold (or does hold) have become padding.
+  // The same local places, of which those that `other` does not hold (or does hold) have become padding. Both must be
+  // increasing.
   Selection KeepCommon(const Selection& other) const;
   Selection KeepRest(const Selection& other) const;
 
@@ -48,6 +51,11 @@ class Selection {
   std::int64_t local_length_ = 0;
   std::int64_t real_length_ = 0;
 };
+
+// The same local places several times over, each time with some of the positions and padding for the others, so that
+// each piece is increasing and each position is in one of them. As few pieces as there can be; one, itself, if the
+// selection is increasing.
+std::vector<Selection> IncreasingPieces(const Selection& selection);
 
 // "0..4 8..12 pad 2": logical ranges in local order.
 std::string ToString(const Selection& selection);
@@ -70,7 +78,7 @@ struct Progression {
 };
 
 // The positions that both hold, by one sweep over both run lists, gathered into progressions that are sorted by where
-// they begin and whose logical ranges do not interleave.
+// they begin and whose logical ranges do not interleave. Both must be increasing.
 std::vector<Progression> Intersect(const Selection& source, const Selection& target);
 
 // The part of a sorted progression list that lies within the logical positions [begin, end): whole blocks stay a

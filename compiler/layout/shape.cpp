@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/layout/cut.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
@@ -52,8 +53,8 @@ std::string ToString(const ShapeExpr& expr) {
       const ShapeExpr& inner = expr.operands[0];
       bool atom = inner.kind == ShapeExpr::Kind::kLength || inner.kind == ShapeExpr::Kind::kPad;
       std::string text = atom ? ToString(inner) : "(" + ToString(inner) + ")";
-      if (expr.axes.size() == 1) return text + "@" + expr.axes[0];
-      return fmt::format("{}@({})", text, fmt::join(expr.axes, ", "));
+      std::string axes = expr.axes.size() == 1 ? expr.axes[0] : fmt::format("({})", fmt::join(expr.axes, ", "));
+      return fmt::format("{}@{}{}", text, axes, RuleText(expr));
     }
   }
   UCP_UNREACHABLE();
@@ -116,7 +117,9 @@ class Selector {
       UCP_ASSIGN_OR_RETURN(Selection outer, Select(*factor));
       UCP_ASSIGN_OR_RETURN(inner, Nest(outer, inner, inner_length, expr));
       UCP_ASSIGN_OR_RETURN(std::int64_t length, LogicalLength(*factor));
-      inner_length *= length;
+      std::optional<std::int64_t> longer = CheckedMultiply(inner_length, length);
+      if (!longer) return TooLong(expr);  // The whole fits only because a factor further left is 0.
+      inner_length = *longer;
     }
     return inner;
   }
@@ -196,12 +199,10 @@ class Selector {
       degree = *product;
       index = index * size + at;
     }
-    if (inner.local_length() % degree != 0) {
-      return Fail(ErrorCode::kSpec, "`{}` cuts {} places over {} ranks, and {} does not divide {}", ToString(expr),
-                  inner.local_length(), degree, degree, inner.local_length());
-    }
-    std::int64_t width = inner.local_length() / degree;
-    return inner.Slice(index * width, (index + 1) * width);
+    UCP_ASSIGN_OR_RETURN(std::vector<PlaceRange> part, PartOf(expr, inner.local_length(), degree, index));
+    Selection selection;
+    for (const PlaceRange& range : part) AppendShifted(selection, inner.Slice(range.begin, range.end), 0);
+    return selection;
   }
 
   static llvm::Error TooLong(const ShapeExpr& expr) {

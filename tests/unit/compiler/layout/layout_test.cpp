@@ -61,9 +61,93 @@ TEST(LayoutTest, VerifyNamesWhatNoRankHolds) {
   layout.tensors = {Tensor("good", {Tp(N(4)), N(2)})};
   EXPECT_EQ(Verdict(VerifyLayout(layout)), "sound");
   layout.tensors = {Tensor("diagonal", {ShapeExpr::Product({Tp(N(4)), Tp(N(2))})})};
-  EXPECT_EQ(Verdict(VerifyLayout(layout)), "tensor `diagonal`: no rank holds position 1 of the 8 of dimension 0");
+  EXPECT_EQ(Verdict(VerifyLayout(layout)),
+            "tensor `diagonal`: no rank holds position 1 of the 8 of dimension 0, which is `4@tp * 2@tp`");
   layout.tensors = {Tensor("odd", {Tp(N(3))})};
   EXPECT_EQ(Verdict(VerifyLayout(layout)), "tensor `odd`: `3@tp` cuts 3 places over 2 ranks, and 2 does not divide 3");
+}
+
+// An expert over ep, cut over etp in its own view of the ranks.
+TensorLayout Expert() {
+  TensorLayout tensor = Tensor("experts.2.up", {ShapeExpr::Cut(N(6), {"etp"}), N(2)});
+  tensor.axes = {"pp", "edp", "ep", "etp"};
+  tensor.only_at["ep"] = {1, 3};
+  return tensor;
+}
+const Mesh kTwoViews{{{"pp", 2}, {"dp", 4}, {"tp", 2}, {"edp", 1}, {"ep", 4}, {"etp", 2}}};
+
+TEST(LayoutTest, APartOfANameIsHeldWhereItsAxisSays) {
+  TensorLayout expert = Expert();
+  EXPECT_EQ(ToString(expert), "experts.2.up [6@etp, 2] of pp, edp, ep, etp at ep=1,3");
+  std::string coordinates;
+  for (const Coordinate& coordinate : CoordinatesOf(expert, kTwoViews)) coordinates += ToString(coordinate) + "; ";
+  EXPECT_EQ(coordinates, "ep=1 etp=0; ep=1 etp=1; ep=3 etp=0; ep=3 etp=1; ");
+  EXPECT_TRUE(IsHeldAt(expert, {{{"ep", 3}, {"pp", 1}}}));
+  EXPECT_FALSE(IsHeldAt(expert, {{{"ep", 2}}}));
+  EXPECT_FALSE(IsHeldAt(expert, {}));
+  expert.stages = {{0}};
+  expert.unused_stages = {2};
+  EXPECT_TRUE(IsHeldAt(expert, {{{"ep", 3}}}));
+  EXPECT_TRUE(IsHeldAt(expert, {{{"ep", 3}, {"pp", 2}}}));
+  EXPECT_FALSE(IsHeldAt(expert, {{{"ep", 3}, {"pp", 1}}}));
+}
+
+TEST(LayoutTest, VerifyKnowsWhatAnAxisMayDo) {
+  auto verdict = [](const TensorLayout& tensor) {
+    Layout layout;
+    layout.mesh = kTwoViews;
+    layout.tensors = {tensor};
+    return Verdict(VerifyLayout(layout));
+  };
+  EXPECT_EQ(verdict(Expert()), "sound");
+  TensorLayout tensor = Expert();
+  tensor.only_at["ep"] = {1, 4};
+  EXPECT_EQ(verdict(tensor), "tensor `experts.2.up`: it is at ep=4, and there are 4 places on ep");
+  tensor.only_at["ep"] = {};
+  EXPECT_EQ(verdict(tensor), "tensor `experts.2.up`: no place on ep holds it");
+  tensor = Expert();
+  tensor.dims[1] = ShapeExpr::Cut(N(2), {"tp"});
+  EXPECT_EQ(verdict(tensor), "tensor `experts.2.up`: the axis tp cuts dimension 1, and its mesh is pp, edp, ep, etp");
+  tensor.dims[1] = ShapeExpr::Cut(N(2), {"etp"});
+  EXPECT_EQ(verdict(tensor),
+            "tensor `experts.2.up`: the axis etp cuts dimension 0, and cuts dimension 1 too; an axis has one use in a "
+            "tensor");
+  tensor = Expert();
+  tensor.mean_axes = {"ep"};
+  EXPECT_EQ(verdict(tensor),
+            "tensor `experts.2.up`: the axis ep cuts its name, and is averaged over too; an axis has one use in a "
+            "tensor");
+  tensor = Expert();
+  tensor.scale = {1, 0};
+  EXPECT_EQ(verdict(tensor), "tensor `experts.2.up`: scale(1 / 0) leaves nothing to be read");
+}
+
+TEST(LayoutTest, ListsMayFallAndMayNotLeaveOut) {
+  Layout layout;
+  layout.mesh = {{{"ep", 2}}};
+  ShapeExpr list = ShapeExpr::Cut(N(4), {"ep"});
+  list.rule = CutRule::kList;
+  list.lists = {{3, 0, 1}, {2, 1}};
+  layout.tensors = {Tensor("experts", {list})};
+  EXPECT_EQ(Verdict(VerifyLayout(layout)), "sound");
+  layout.tensors[0].dims[0].lists[1] = {1};
+  EXPECT_EQ(Verdict(VerifyLayout(layout)),
+            "tensor `experts`: no rank holds position 2 of the 4 of dimension 0, which is `4@ep(list [[3, 0, 1], "
+            "[1]])`");
+  std::vector<std::int64_t> falling(kMaxIncreasingPieces + 1);
+  for (std::size_t i = 0; i < falling.size(); ++i) falling[i] = static_cast<std::int64_t>(falling.size() - 1 - i);
+  list.operands[0] = N(std::ssize(falling));
+  list.lists = {falling, falling};
+  layout.tensors[0].dims = {list};
+  EXPECT_THAT(Verdict(VerifyLayout(layout)), testing::HasSubstr("4097 increasing pieces"));
+}
+
+TEST(LayoutTest, ManyCoordinatesCostNothing) {
+  Layout layout;
+  layout.mesh = {{{"tp", 64}, {"ep", 256}, {"dp", 1024}}};
+  layout.tensors = {Tensor("experts", {ShapeExpr::Cut(N(256), {"ep"}), Tp(N(64)), N(2)})};
+  for (int i = 0; i < 2000; ++i) layout.tensors.push_back(layout.tensors[0]);
+  EXPECT_EQ(Verdict(VerifyLayout(layout)), "sound");
 }
 
 TEST(LayoutTest, WholeTensorsNeedNoSpec) {
@@ -88,10 +172,12 @@ TEST(LayoutTest, TheAtomicLayoutIsWholeAndWithoutPadding) {
   layout.mesh = {{{"tp", 2}}};
   layout.tensors = {Tensor("a", {Tp(ShapeExpr::Pad(N(5), 8)), N(2)})};
   layout.tensors[0].stages = {{0}};
+  layout.tensors[0].mean_axes = {"dp", "cp"};
+  layout.tensors[0].scale = {1, 2};
   Layout atomic = llvm::cantFail(AtomicLayout(layout));
   EXPECT_EQ(ToString(atomic.tensors[0]), "a [5, 2]");
   EXPECT_THAT(llvm::cantFail(LogicalShape(layout.tensors[0])), ElementsAre(5, 2));
-  EXPECT_EQ(ToString(layout.tensors[0]), "a [pad(5, 8)@tp, 2] at pp=0");
+  EXPECT_EQ(ToString(layout.tensors[0]), "a [pad(5, 8)@tp, 2] at pp=0 mean@(dp, cp) scale(1 / 2)");
 }
 
 }  // namespace

@@ -115,7 +115,13 @@ class ExpressionMaker {
   ShapeExpr Cut(std::int64_t length, const Axes& axes, int depth) {
     Axes by = Some(random_, axes);
     ShapeExpr inner = Any(length, Without(axes, by), depth - 1);
-    return by.empty() ? inner : ShapeExpr::Cut(std::move(inner), by);
+    if (by.empty()) return inner;
+    ShapeExpr cut = ShapeExpr::Cut(std::move(inner), by);
+    constexpr CutRule kRules[] = {CutRule::kEven, CutRule::kEven, CutRule::kChunk, CutRule::kSpread,
+                                  CutRule::kReplicate};
+    cut.rule = kRules[Pick(random_, 0, std::ssize(kRules) - 1)];
+    if (cut.rule == CutRule::kSpread) cut.grain = Pick(random_, 1, 3);
+    return cut;
   }
 
   ShapeExpr Padded(std::int64_t length, const Axes& axes) {

@@ -65,6 +65,8 @@ void PrintJson(llvm::json::Value value) {
   std::fputs(stream.str().c_str(), stdout);
 }
 
+void PrintVerbatim(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
 llvm::Error FlushOutput() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return llvm::Error::success();
   if (errno == EPIPE) return llvm::Error::success();  // The reader has seen enough.

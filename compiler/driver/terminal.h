@@ -6,6 +6,7 @@
 #include <llvm/Support/JSON.h>
 
 #include <string>
+#include <string_view>
 
 #include "compiler/driver/spec_phase.h"
 
@@ -25,6 +26,9 @@ void ShowMessage(const std::string& message);
 // stop.
 bool PrintLine(const std::string& line);
 void PrintJson(llvm::json::Value value);
+
+// Text as it is, control characters too: only for what the user gave, and wants back.
+void PrintVerbatim(std::string_view text);
 
 // Pushes out what was printed. An error if standard output could not take it (a full disk).
 [[nodiscard]] llvm::Error FlushOutput();

@@ -16,6 +16,7 @@ SOURCE = "compiler/source"
 DIAGNOSTICS = "compiler/diagnostics"
 AST = "compiler/ast"
 PARSE = "compiler/parse"
+PRETTY = "compiler/pretty"
 LAYOUT = "compiler/layout"
 CHECK = "compiler/check"
 PLAN = "compiler/plan"
@@ -36,12 +37,13 @@ ALLOWED: dict[str, set[str]] = {
     DIAGNOSTICS: {SOURCE, SUPPORT},
     AST: {SOURCE, SUPPORT},
     PARSE: {AST, DIAGNOSTICS, SOURCE, SUPPORT},
+    PRETTY: {AST, SOURCE, SUPPORT},
     LAYOUT: {SUPPORT},
     CHECK: {AST, LAYOUT, DIAGNOSTICS, SOURCE, SUPPORT},
     PLAN: {LAYOUT, SUPPORT},
     PLANNER: {PLAN, LAYOUT, DIAGNOSTICS, SUPPORT},
     COMPILER_DRIVER: {
-        CHECK, PARSE, AST, LAYOUT, PLAN, PLANNER, DIAGNOSTICS, SOURCE, SUPPORT, FORMATS, IO,
+        CHECK, PARSE, PRETTY, AST, LAYOUT, PLAN, PLANNER, DIAGNOSTICS, SOURCE, SUPPORT, FORMATS, IO,
     },
     IO: {SUPPORT},
     PYTORCH: {IO, LAYOUT, SUPPORT},

@@ -1,0 +1,126 @@
+// `ucpc fmt`: specs in their one true form. A file is replaced as a whole or not at all, and only if the new text means
+// the same as the old one.
+#include <fmt/format.h>
+#include <llvm/Support/FileSystem.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "compiler/ast/print.h"
+#include "compiler/driver/commands.h"
+#include "compiler/driver/spec_phase.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/parse/parse.h"
+#include "compiler/pretty/pretty.h"
+#include "compiler/support/check.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+struct FmtOptions {
+  std::vector<std::string> specs;
+  bool check = false;
+};
+
+llvm::Expected<Source> ReadSpec(const std::string& path) {
+  if (path != "-") return Source::FromFile(path);
+  auto input = llvm::MemoryBuffer::getSTDIN();
+  if (!input) return Fail(ErrorCode::kIo, "cannot read standard input: {}", input.getError().message());
+  return Source::FromText("standard input", (*input)->getBuffer().str());
+}
+
+// The formatted text. The formatter moves words and changes none, so anything but an equal tree is its mistake.
+llvm::Expected<std::string> Format(const Source& source) {
+  SpecSession session;
+  session.source = std::make_shared<const Source>(source);
+  std::optional<ast::File> tree = ParseSpec(source, session.sink);
+  ShowDiagnostics(session);
+  if (!tree) return SpecErrors(session);
+  std::string text = Pretty(source, *tree);
+  UCP_ASSIGN_OR_RETURN(Source formatted, Source::FromText(source.path(), text));
+  DiagnosticSink sink;
+  std::optional<ast::File> again = ParseSpec(formatted, sink);
+  UCP_CHECK(again && ast::Print(*again) == ast::Print(*tree), "`{}` would mean something else when formatted",
+            source.path());
+  return text;
+}
+
+// Writes beside the file, with its permissions, and renames. A symbolic link stays one: what it leads to is replaced.
+llvm::Error Replace(const std::string& path, const std::string& text) {
+  auto fail = [&](const std::string& reason) {
+    return Fail(ErrorCode::kIo, "cannot write `{}`: {}; it stays as it was", path, reason);
+  };
+  llvm::SmallString<256> target;
+  if (std::error_code error = llvm::sys::fs::real_path(path, target)) return fail(error.message());
+  auto permissions = llvm::sys::fs::getPermissions(target);
+  if (!permissions) return fail(permissions.getError().message());
+  auto file =
+      llvm::sys::fs::TempFile::create(target + ".%%%%%%", llvm::sys::fs::owner_read | llvm::sys::fs::owner_write);
+  if (!file) return fail(llvm::toString(file.takeError()));
+  llvm::raw_fd_ostream out(file->FD, false);
+  out << text;
+  out.flush();
+  std::error_code error = out.error();
+  out.clear_error();
+  if (!error) error = llvm::sys::fs::setPermissions(file->FD, *permissions);
+  if (error) {
+    llvm::consumeError(file->discard());
+    return fail(error.message());
+  }
+  if (llvm::Error kept = file->keep(target)) return fail(llvm::toString(std::move(kept)));
+  return llvm::Error::success();
+}
+
+// One spec. Sets `differs` if its text is not in the one true form.
+llvm::Error FmtOne(const std::string& path, bool check, bool& differs) {
+  UCP_ASSIGN_OR_RETURN(Source source, ReadSpec(path));
+  UCP_ASSIGN_OR_RETURN(std::string text, Format(source));
+  differs = text != source.text();
+  if (check) {
+    if (differs) PrintLine(source.path());
+    return llvm::Error::success();
+  }
+  if (path != "-") return differs ? Replace(path, text) : llvm::Error::success();
+  PrintVerbatim(text);
+  return llvm::Error::success();
+}
+
+// All of them, whatever is wrong with some; the worst exit code.
+int Fmt(const FmtOptions& options) {
+  int exit_code = 0;
+  std::size_t differing = 0;
+  for (const std::string& path : options.specs) {
+    bool differs = false;
+    if (llvm::Error error = FmtOne(path, options.check, differs)) {
+      exit_code = std::max(exit_code, ShowError("ucpc", std::move(error)));
+    }
+    if (differs) ++differing;
+  }
+  if (!options.check || differing == 0) return exit_code;
+  llvm::Error error =
+      Fail(ErrorCode::kSpec, "{} not in the one true form; `ucpc fmt` writes {}",
+           differing == 1 ? "1 spec is" : fmt::format("{} specs are", differing), differing == 1 ? "it" : "them");
+  return std::max(exit_code, ShowError("ucpc", std::move(error)));
+}
+
+}  // namespace
+
+void AddFmtCommand(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<FmtOptions>();
+  CLI::App* command =
+      app.add_subcommand("fmt", "Write specs in their one true form: other blanks and line breaks, the same words");
+  command->footer(
+      "  ucpc fmt gpt.ucp              rewrites the file, if it is not in the form already\n"
+      "  ucpc fmt --check specs/*.ucp  lists those that are not, and exits with 1 if there are some\n"
+      "  ucpc fmt - < gpt.ucp          from standard input to standard output\n\n"
+      "A spec with syntax errors is left alone. There are no options of style.");
+  command->add_option("SPEC", options->specs, ".ucp files, or - for standard input")->required();
+  command->add_flag("--check", options->check, "Write nothing; list the specs that are not in the form, exit with 1");
+  command->callback([options, &exit_code] { exit_code = Fmt(*options); });
+}
+
+}  // namespace ucp

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "compiler/check/decide.h"
 #include "compiler/check/evaluate.h"
 #include "compiler/check/inventory_index.h"
 #include "compiler/check/match_names.h"
@@ -29,22 +30,25 @@ void Sort(BoundSpec& bound) {
 
 }  // namespace
 
-std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inventory,
-                                  const std::map<std::string, std::int64_t>& set, DiagnosticSink& sink) {
+std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inventory, const Settings& set,
+                                  DiagnosticSink& sink) {
   std::size_t errors_before = sink.error_count();
   InventoryIndex found(inventory);
   bool has_source = !found.tensors().empty();
   if (!MeshFits(spec, inventory.mesh, sink)) return std::nullopt;
-  auto dims = SolveDims(spec, found, set, sink);
-  if (!dims) return std::nullopt;
+  auto solved = SolveDims(spec, found, set, sink);
+  if (!solved) return std::nullopt;
 
   BoundSpec bound;
   bound.spec = spec;
-  bound.dims = std::move(*dims);
+  bound.dims = std::move(solved->dims);
+  bound.facts = std::move(solved->facts);
   if (has_source) bound.source_mesh = inventory.mesh;
-  Values values{bound.spec, bound.dims, inventory.mesh};
+  Header header(found, set);
+  Values values{bound.spec, bound.dims, inventory.mesh, bound.facts, &header};
   auto expanded = ExpandSpec(values, sink);
   if (!expanded) return std::nullopt;
+  bound.choices = std::move(expanded->choices);
   if (has_source) {
     MatchedNames matched = MatchNames(values, std::move(*expanded), found, sink);
     bound.tensors = std::move(matched.tensors);

@@ -57,14 +57,18 @@ struct BoundSpec {
   std::vector<Choice> choices;                  // In source order.
 };
 
+// What the command line gives with `--set`: dims and facts by their names, and what stands for a header where there is
+// none as `has "lm_head.weight"`, with the name as the spec writes it.
+using Settings = std::map<std::string, FactValue>;
+
 // More names than any model has: 20,000 tensors are a large one.
 inline constexpr std::int64_t kMaxNames = 1'000'000;
 
-// `set` holds the dims given on the command line. An inventory without shards stands for no checkpoint at all: then
-// dims come from `set` (and the inventory's facts, if any), and every name is taken to exist. Linear in names and
-// shards. Nothing after reporting at least one error.
-std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inventory,
-                                  const std::map<std::string, std::int64_t>& set, DiagnosticSink& sink);
+// An inventory without shards stands for no checkpoint at all: then dims and facts come from `set` (and the inventory's
+// facts, if any), and every name is taken to exist. Linear in names and shards. Nothing after reporting at least one
+// error.
+std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inventory, const Settings& set,
+                                  DiagnosticSink& sink);
 
 // The layout on `mesh`, the source's or any other: sizes of axes in expressions are those of `mesh`. On the source's
 // own mesh a tensor of a layer says no stages, since the source's headers do; on another mesh layers are split evenly.

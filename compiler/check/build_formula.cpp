@@ -69,7 +69,8 @@ class FormulaBuilder {
   std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Name& node) {
     for (std::size_t i = 0; i < counters_.size(); ++i) {
       if (counters_[i].name != node.text) continue;
-      if (role_ != Role::kPrinted) return NotServed(expr.range, fmt::format("a size that depends on `{}`", node.text));
+      if (role_ != Role::kPrinted && role_ != Role::kCompared)
+        return NotServed(expr.range, fmt::format("a size that depends on `{}`", node.text));
       Formula formula = Make(Kind::kCounter, expr);
       formula.index = i;
       return formula;
@@ -80,6 +81,10 @@ class FormulaBuilder {
       return formula;
     }
     if (IsKnownAxis(node.text)) return BuildAxisSize(expr, node.text);
+    if (scope_.facts.contains(node.text)) {
+      return Refuse(expr.range,
+                    fmt::format("`{}` is a fact, and a number stands here: declare it with `dim`", node.text));
+    }
     return RefuseUnknown(expr.range, node.text);
   }
 

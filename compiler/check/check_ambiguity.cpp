@@ -11,9 +11,11 @@ namespace ucp {
 namespace {
 
 constexpr std::size_t kMaxTotalVariants = 200'000;
+constexpr std::size_t kMaxCompared = 20'000'000;  // Pairs of names that differ in computed numbers or guards only.
 
 struct Claim {
   const Pattern* pattern;
+  const Guards* guards;
   Variant variant;
   bool literal = true;  // No number in it is computed.
 };
@@ -22,8 +24,8 @@ class AmbiguityFinder {
  public:
   AmbiguityFinder(const Source& source, DiagnosticSink& sink) : source_(source), sink_(sink) {}
 
-  void Add(const Pattern& pattern) {
-    if (total_ > kMaxTotalVariants) return;
+  void Add(const Pattern& pattern, const Guards& guards) {
+    if (total_ > kMaxTotalVariants || compared_ > kMaxCompared) return;
     std::size_t variants = CountVariants(pattern);
     total_ += variants;
     if (variants > kMaxVariants || total_ > kMaxTotalVariants) {
@@ -31,7 +33,7 @@ class AmbiguityFinder {
       return;
     }
     for (Variant& variant : VariantsOf(pattern, source_)) {
-      Claim claim{&pattern, std::move(variant)};
+      Claim claim{&pattern, &guards, std::move(variant)};
       for (const NumberSlot& slot : claim.variant.slots) claim.literal = claim.literal && slot.literal;
       if (const Claim* other = FindOther(claim)) {
         Report(claim, *other);
@@ -39,11 +41,13 @@ class AmbiguityFinder {
       }
       Keep(std::move(claim));
     }
+    if (compared_ > kMaxCompared) ReportTooAlike(pattern);
   }
 
  private:
   struct Bucket {
-    std::unordered_map<std::string, Claim> literal;  // By their text, so that a spec without captures stays linear.
+    // By their text, so that a spec without captures stays linear. Those of one text exclude each other.
+    std::unordered_map<std::string, std::vector<Claim>> literal;
     std::vector<Claim> computed;
   };
 
@@ -51,14 +55,21 @@ class AmbiguityFinder {
     Bucket& bucket = buckets_[claim.variant.skeleton];
     if (claim.literal) {
       auto found = bucket.literal.find(claim.variant.shown);
-      if (found != bucket.literal.end()) return &found->second;
+      if (found != bucket.literal.end()) {
+        if (const Claim* other = FindAmong(found->second, claim)) return other;
+      }
     } else {
-      for (const auto& [text, other] : bucket.literal) {
-        if (CanMeet(claim.variant, other.variant)) return &other;
+      for (const auto& [text, others] : bucket.literal) {
+        if (const Claim* other = FindAmong(others, claim)) return other;
       }
     }
-    for (const Claim& other : bucket.computed) {
-      if (CanMeet(claim.variant, other.variant)) return &other;
+    return FindAmong(bucket.computed, claim);
+  }
+
+  const Claim* FindAmong(const std::vector<Claim>& others, const Claim& claim) {
+    for (const Claim& other : others) {
+      ++compared_;
+      if (CanMeet(claim.variant, other.variant) && !ExcludeEachOther(*claim.guards, *other.guards)) return &other;
     }
     return nullptr;
   }
@@ -66,8 +77,7 @@ class AmbiguityFinder {
   void Keep(Claim claim) {
     Bucket& bucket = buckets_[claim.variant.skeleton];
     if (claim.literal) {
-      std::string text = claim.variant.shown;
-      bucket.literal.emplace(std::move(text), std::move(claim));
+      bucket.literal[claim.variant.shown].push_back(std::move(claim));
     } else {
       bucket.computed.push_back(std::move(claim));
     }
@@ -86,7 +96,10 @@ class AmbiguityFinder {
     sink_.Report({.kind = DiagnosticKind::kAmbiguousPatterns,
                   .place = claim.pattern->range,
                   .message = std::move(message),
-                  .notes = std::move(notes)});
+                  .notes = std::move(notes),
+                  .hint = claim.guards->empty() && other.guards->empty()
+                              ? ""
+                              : "the branches of one `when` may give the same names: write the second behind `else`"});
   }
 
   void ReportTooMany(const Pattern& pattern, bool alone) {
@@ -99,9 +112,16 @@ class AmbiguityFinder {
                                                  kMaxTotalVariants)});
   }
 
+  void ReportTooAlike(const Pattern& pattern) {
+    sink_.Report({.kind = DiagnosticKind::kTooManyNames,
+                  .place = pattern.range,
+                  .message = "too many names of this spec differ in their numbers and conditions only"});
+  }
+
   const Source& source_;
   DiagnosticSink& sink_;
   std::size_t total_ = 0;
+  std::size_t compared_ = 0;
   std::unordered_map<std::string, Bucket> buckets_;
 };
 
@@ -109,9 +129,9 @@ class AmbiguityFinder {
 
 void CheckAmbiguity(const CheckedSpec& spec, DiagnosticSink& sink) {
   AmbiguityFinder finder(*spec.source, sink);
-  for (const TensorDeclaration& tensor : spec.tensors) finder.Add(tensor.name);
-  for (const TieDeclaration& tie : spec.ties) finder.Add(tie.second);
-  for (const Pattern& drop : spec.drops) finder.Add(drop);
+  for (const TensorDeclaration& tensor : spec.tensors) finder.Add(tensor.name, tensor.guards);
+  for (const TieDeclaration& tie : spec.ties) finder.Add(tie.second, tie.guards);
+  for (const DropDeclaration& drop : spec.drops) finder.Add(drop.name, drop.guards);
 }
 
 }  // namespace ucp

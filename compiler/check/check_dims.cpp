@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "compiler/check/declarations.h"
 #include "compiler/layout/mesh.h"
 
@@ -14,130 +12,107 @@ std::string Dotted(const ast::MetadataPath& path) {
   return text;
 }
 
-// The first declaration of a name stands; a second one is an error and left out.
-bool Introduce(const ast::Identifier& name, std::vector<DimDeclaration>& dims, Scope& scope, DiagnosticSink& sink) {
-  if (IsKnownAxis(name.text)) {
-    sink.Report({.kind = DiagnosticKind::kDuplicateName,
-                 .place = name.range,
-                 .message = fmt::format("`{}` is the name of a mesh axis, and cannot name a dim", name.text)});
-    return false;
-  }
-  auto [entry, added] = scope.dims.emplace(name.text, dims.size());
-  if (!added) {
-    sink.Report({.kind = DiagnosticKind::kDuplicateName,
-                 .place = name.range,
-                 .message = fmt::format("dim `{}` is declared twice", name.text),
-                 .notes = {{dims[entry->second].range, "the first declaration"}}});
-    return false;
-  }
-  DimDeclaration declaration;
-  declaration.name = name.text;
-  declaration.range = name.range;
-  dims.push_back(std::move(declaration));
-  scope.dim_names.push_back(name.text);
-  return true;
-}
-
-void Fill(DimDeclaration& dim, const ast::Dim& node, const Scope& scope, DiagnosticSink& sink) {
-  for (const ast::MetadataPath& path : node.from) dim.from.push_back({Dotted(path), path.range});
-  if (node.condition) {
-    RefuseNotServed(node.condition->range, fmt::format("`when` in the declaration of `{}`", dim.name), sink);
-  }
-  if (node.definition) dim.definition = BuildFormula(*node.definition, Role::kDimValue, scope, {}, sink);
-  if (node.otherwise) dim.otherwise = BuildFormula(*node.otherwise, Role::kDimValue, scope, {}, sink);
-}
-
-// Follows definitions depth first. A dim that is met again while it is being followed is part of a cycle; each cycle is
-// reported once, at the dim that closes it. An explicit stack, because a chain of definitions may be very long.
-class CycleFinder {
+class DimChecker {
  public:
-  CycleFinder(const std::vector<DimDeclaration>& dims, DiagnosticSink& sink)
-      : dims_(dims), sink_(sink), state_(dims.size(), State::kNew) {}
+  DimChecker(Scope& scope, CheckedSpec& spec, DiagnosticSink& sink) : scope_(scope), spec_(spec), sink_(sink) {}
 
-  void Run() {
-    for (std::size_t dim = 0; dim < dims_.size(); ++dim) {
-      if (state_[dim] == State::kNew) Follow(dim);
+  void Run(const ast::File& file) {
+    for (const ast::Declaration& declaration : file.declarations) {
+      if (const auto* dim = std::get_if<ast::Dim>(&declaration.node)) Introduce(*dim);
+      if (const auto* fact = std::get_if<ast::Fact>(&declaration.node)) Introduce(*fact);
     }
+    for (std::size_t i = 0; i < dims_.size(); ++i) Fill(spec_.dims[i], *dims_[i]);
+    for (std::size_t i = 0; i < facts_.size(); ++i) Fill(spec_.facts[i], *facts_[i]);
   }
 
  private:
-  enum class State : std::uint8_t { kNew, kOpen, kDone };
-  struct Step {
-    std::size_t dim;
-    std::vector<std::size_t> needs;
-    std::size_t next = 0;
-  };
-
-  void Open(std::size_t dim) {
-    state_[dim] = State::kOpen;
-    path_.push_back({dim, dims_[dim].definition ? DimsOf(*dims_[dim].definition) : std::vector<std::size_t>{}});
+  void Introduce(const ast::Dim& dim) {
+    if (!IsFree(dim.name, "dim")) return;
+    scope_.dims.emplace(dim.name.text, spec_.dims.size());
+    scope_.dim_names.push_back(dim.name.text);
+    DimDeclaration declaration;
+    declaration.name = dim.name.text;
+    declaration.range = dim.name.range;
+    spec_.dims.push_back(std::move(declaration));
+    dims_.push_back(&dim);
   }
 
-  void Follow(std::size_t start) {
-    Open(start);
-    while (!path_.empty()) {
-      Step& step = path_.back();
-      if (step.next == step.needs.size()) {
-        state_[step.dim] = State::kDone;
-        path_.pop_back();
-        continue;
-      }
-      std::size_t needed = step.needs[step.next++];
-      if (state_[needed] == State::kOpen) Report(needed);
-      if (state_[needed] == State::kNew) Open(needed);
+  void Introduce(const ast::Fact& fact) {
+    if (!IsFree(fact.name, "fact")) return;
+    scope_.facts.emplace(fact.name.text, spec_.facts.size());
+    scope_.fact_names.push_back(fact.name.text);
+    FactDeclaration declaration;
+    declaration.name = fact.name.text;
+    declaration.range = fact.name.range;
+    spec_.facts.push_back(std::move(declaration));
+    facts_.push_back(&fact);
+  }
+
+  // The first declaration of a name stands; a second one is an error and left out.
+  bool IsFree(const ast::Identifier& name, std::string_view what) {
+    if (IsKnownAxis(name.text)) {
+      return Refuse(name.range, fmt::format("`{}` is the name of a mesh axis, and cannot name a {}", name.text, what));
     }
-  }
-
-  void Report(std::size_t closing) {
-    auto first = std::find_if(path_.begin(), path_.end(), [&](const Step& step) { return step.dim == closing; });
-    Diagnostic diagnostic{.kind = DiagnosticKind::kCyclicDefinition,
-                          .place = dims_[closing].range,
-                          .message = fmt::format("`{}` is defined by itself", dims_[closing].name)};
-    for (auto step = first; step != path_.end(); ++step) {
-      std::size_t needed = step->needs[step->next - 1];
-      diagnostic.notes.push_back({dims_[step->dim].definition->range,
-                                  fmt::format("`{}` needs `{}`", dims_[step->dim].name, dims_[needed].name)});
+    auto dim = scope_.dims.find(name.text);
+    auto fact = scope_.facts.find(name.text);
+    bool is_dim = dim != scope_.dims.end();
+    if (is_dim || fact != scope_.facts.end()) {
+      SourceRange first = is_dim ? spec_.dims[dim->second].range : spec_.facts[fact->second].range;
+      bool same = is_dim == (what == "dim");
+      return Refuse(name.range,
+                    same ? fmt::format("{} `{}` is declared twice", what, name.text)
+                         : fmt::format("`{}` is declared as a dim and as a fact", name.text),
+                    {{first, "the first declaration"}});
     }
-    sink_.Report(std::move(diagnostic));
+    return HasRoom(name);
   }
 
-  const std::vector<DimDeclaration>& dims_;
+  // Values spread from one to the next, which a million of them would make endless.
+  bool HasRoom(const ast::Identifier& name) {
+    if (spec_.dims.size() + spec_.facts.size() < kMaxDimsAndFacts) return true;
+    if (!full_) {
+      sink_.Report({.kind = DiagnosticKind::kTooManyNames,
+                    .place = name.range,
+                    .message = fmt::format("this spec has more than {} dims and facts", kMaxDimsAndFacts)});
+    }
+    full_ = true;
+    return false;
+  }
+
+  bool Refuse(SourceRange range, std::string message, std::vector<Note> notes = {}) {
+    sink_.Report({.kind = DiagnosticKind::kDuplicateName,
+                  .place = range,
+                  .message = std::move(message),
+                  .notes = std::move(notes)});
+    return false;
+  }
+
+  void Fill(DimDeclaration& dim, const ast::Dim& node) {
+    for (const ast::MetadataPath& path : node.from) dim.from.push_back({Dotted(path), path.range});
+    if (node.definition) dim.definition = BuildFormula(*node.definition, Role::kDimValue, scope_, {}, sink_);
+    if (node.condition) dim.condition = BuildCondition(*node.condition, scope_, {}, sink_);
+    if (node.otherwise) dim.otherwise = BuildFormula(*node.otherwise, Role::kDimValue, scope_, {}, sink_);
+  }
+
+  void Fill(FactDeclaration& fact, const ast::Fact& node) {
+    for (const ast::MetadataPath& path : node.from) fact.from.push_back({Dotted(path), path.range});
+    if (node.definition) fact.definition = BuildFactExpression(*node.definition, scope_, sink_);
+    if (node.condition) fact.condition = BuildCondition(*node.condition, scope_, {}, sink_);
+    if (node.otherwise) fact.otherwise = BuildFactExpression(*node.otherwise, scope_, sink_);
+  }
+
+  Scope& scope_;
+  CheckedSpec& spec_;
   DiagnosticSink& sink_;
-  std::vector<State> state_;
-  std::vector<Step> path_;
+  std::vector<const ast::Dim*> dims_;  // In the order of the spec's.
+  std::vector<const ast::Fact*> facts_;
+  bool full_ = false;
 };
-
-void Mark(const std::vector<std::size_t>& dims, std::vector<bool>& used) {
-  for (std::size_t dim : dims) used[dim] = true;
-}
 
 }  // namespace
 
-std::vector<DimDeclaration> CheckDims(const ast::File& file, Scope& scope, DiagnosticSink& sink) {
-  std::vector<DimDeclaration> dims;
-  std::vector<const ast::Dim*> nodes;
-  for (const ast::Declaration& declaration : file.declarations) {
-    const auto* dim = std::get_if<ast::Dim>(&declaration.node);
-    if (dim && Introduce(dim->name, dims, scope, sink)) nodes.push_back(dim);
-  }
-  for (std::size_t i = 0; i < dims.size(); ++i) Fill(dims[i], *nodes[i], scope, sink);
-  CycleFinder(dims, sink).Run();
-  return dims;
-}
-
-void WarnOfUnusedDims(const CheckedSpec& spec, DiagnosticSink& sink) {
-  std::vector<bool> used(spec.dims.size(), false);
-  for (const DimDeclaration& dim : spec.dims) {
-    if (dim.definition) Mark(DimsOf(*dim.definition), used);
-    if (dim.otherwise) Mark(DimsOf(*dim.otherwise), used);
-  }
-  Mark(NeededDims(spec), used);
-  for (std::size_t i = 0; i < used.size(); ++i) {
-    if (used[i]) continue;
-    sink.Report({.kind = DiagnosticKind::kUnusedDim,
-                 .place = spec.dims[i].range,
-                 .message = fmt::format("no name, shape or dim uses `{}`", spec.dims[i].name)});
-  }
+void CheckDimsAndFacts(const ast::File& file, Scope& scope, CheckedSpec& spec, DiagnosticSink& sink) {
+  DimChecker(scope, spec, sink).Run(file);
 }
 
 }  // namespace ucp

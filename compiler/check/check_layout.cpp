@@ -9,6 +9,7 @@ namespace {
 struct Surroundings {
   Pattern prefix;
   std::optional<StagesDeclaration> stages;
+  Guards guards;
 };
 
 class LayoutChecker {
@@ -29,6 +30,7 @@ class LayoutChecker {
     tensor.optional = node.optional;
     tensor.buffer = node.buffer;
     tensor.shape_range = node.shape.range;
+    tensor.guards = around.guards;
     auto name = CheckPattern(around.prefix, node.name, scope_, sink_);
     bool complete = served && name;
     for (const ast::Expr& expr : node.shape.dimensions) {
@@ -53,6 +55,7 @@ class LayoutChecker {
     auto name = CheckPattern(around.prefix, node.name, scope_, sink_);
     if (!name) return;
     Surroundings inner;
+    inner.guards = around.guards;
     if (!AddStages(node.stages, *name, around, inner.stages)) return;
     PatternPiece dot;
     dot.range = node.name.range;
@@ -67,17 +70,37 @@ class LayoutChecker {
     auto first = CheckPattern(around.prefix, node.right, scope_, sink_);
     std::optional<StagesDeclaration> stages;
     if (!second || !first || !AddStages(node.stages, *second, around, stages)) return;
-    spec_.ties.push_back({std::move(*second), std::move(*first), std::move(stages), {}});
+    spec_.ties.push_back({std::move(*second), std::move(*first), std::move(stages), around.guards});
   }
 
   void Check(SourceRange, const ast::Drop& node, const Surroundings& around) {
     auto name = CheckPattern(around.prefix, node.name, scope_, sink_);
-    if (name) spec_.drops.push_back(std::move(*name));
+    if (name) spec_.drops.push_back({std::move(*name), around.guards});
   }
 
-  void Check(SourceRange, const ast::When& node, const Surroundings&) {
-    RefuseNotServed(node.branches.front().condition.range, "`when`", sink_);
+  // Each branch stands under its own condition, and under all before it, which do not hold there. Behind a condition
+  // that is wrong, branches are looked at as if it were not there.
+  void Check(SourceRange, const ast::When& node, const Surroundings& around) {
+    Surroundings inner = around;
+    for (const ast::Branch& branch : node.branches) {
+      auto condition = BuildCondition(branch.condition, scope_, around.prefix, sink_);
+      if (inner.guards.size() >= kMaxGuards) {
+        ReportTooManyGuards(branch.condition.range);
+        return;
+      }
+      if (condition) inner.guards.push_back({std::make_shared<const Condition>(std::move(*condition)), true});
+      CheckItems(branch.items, inner);
+      if (condition) inner.guards.back().holds = false;
+    }
+    CheckItems(node.otherwise, inner);
   }
+
+  void ReportTooManyGuards(SourceRange range) {
+    sink_.Report({.kind = DiagnosticKind::kNestingTooDeep,
+                  .place = range,
+                  .message = fmt::format("more than {} conditions decide about the items here", kMaxGuards)});
+  }
+
   void Check(SourceRange, const ast::Include& node, const Surroundings&) {
     RefuseNotServed(node.path_range, "`include`", sink_);
   }

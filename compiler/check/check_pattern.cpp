@@ -103,6 +103,9 @@ class PatternChecker {
     } else if (scope_.dims.contains(name.text)) {
       Report(DiagnosticKind::kDuplicateName, name.range,
              fmt::format("`{}` is a dim, and cannot name a counter as well", name.text));
+    } else if (scope_.facts.contains(name.text)) {
+      Report(DiagnosticKind::kDuplicateName, name.range,
+             fmt::format("`{}` is a fact, and cannot name a counter as well", name.text));
     }
     for (const Counter& counter : pattern_.counters) {
       if (counter.name != name.text) continue;

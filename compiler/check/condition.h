@@ -42,7 +42,8 @@ struct Condition {
   std::vector<Operand> sides;  // kCompare: two. kFact: one, a FactElement.
   ast::Comparator comparator = ast::Comparator::kEqual;
   std::vector<Condition> operands;  // kNot: one. kAnd, kOr: two or more.
-  std::vector<Pattern> name;        // kHas: one.
+  std::vector<Pattern> name;        // kHas: one, behind the names of the blocks around it.
+  std::size_t outer = 0;            // kHas: so many of the name's counters are those of the blocks, and have a value.
 };
 
 // A declaration inside of `when` stands under guards, outermost first: it is there where each condition is what the
@@ -53,5 +54,27 @@ struct Guard {
   bool holds = true;
 };
 using Guards = std::vector<Guard>;
+
+// More conditions around one item than any family of models needs.
+inline constexpr std::size_t kMaxGuards = 64;
+
+// Whether they stand in different branches of one `when`. Conditions are compared as objects, not by what they say.
+bool ExcludeEachOther(const Guards& a, const Guards& b);
+
+// At k: how many of the guards can be asked when the first k of a name's `counters` have values. A guard waits for its
+// counters and for the guards before it.
+std::vector<std::size_t> GuardsUntil(const Guards& guards, std::size_t counters);
+
+// What an expression or a condition speaks of. Each is there once, in the order they are named.
+struct References {
+  std::vector<std::size_t> dims;
+  std::vector<std::size_t> facts;
+  std::vector<std::size_t> counters;    // Of the name around it; those that only a `has` introduces are left out.
+  std::vector<const Condition*> names;  // The kHas in it.
+
+  void Add(const Formula& formula);
+  void Add(const Condition& condition);
+  void Add(const Pattern& pattern);
+};
 
 }  // namespace ucp

@@ -15,11 +15,18 @@ namespace ucp {
 // The axes of the one mesh that is served.
 std::optional<MeshDeclaration> CheckMeshes(const ast::File& file, DiagnosticSink& sink);
 
-// Puts the names of all dims into `scope`, so that they may be used before they are declared; then their definitions.
-std::vector<DimDeclaration> CheckDims(const ast::File& file, Scope& scope, DiagnosticSink& sink);
+// Fills in the dims and facts. The names of all of them are put into `scope` first, so that they may be used before
+// they are declared.
+void CheckDimsAndFacts(const ast::File& file, Scope& scope, CheckedSpec& spec, DiagnosticSink& sink);
 
-// Warns of dims that neither a name, a shape nor another dim speaks of.
-void WarnOfUnusedDims(const CheckedSpec& spec, DiagnosticSink& sink);
+// What `=` or `else` gives a fact.
+std::optional<FactExpression> BuildFactExpression(const ast::Expr& expr, const Scope& scope, DiagnosticSink& sink);
+
+// Dims and facts whose definitions or conditions need themselves.
+void CheckCycles(const CheckedSpec& spec, DiagnosticSink& sink);
+
+// Warns of dims and facts that neither a name, a shape, a condition, a dim nor a fact speaks of.
+void WarnOfUnused(const CheckedSpec& spec, DiagnosticSink& sink);
 
 // Fills in the tensors, ties and drops of the one layout.
 void CheckLayouts(const ast::File& file, const Scope& scope, CheckedSpec& spec, DiagnosticSink& sink);

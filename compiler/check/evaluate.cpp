@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/check/fact_value.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked_math.h"
 
@@ -32,6 +33,7 @@ class Evaluator {
       case Formula::Kind::kProduct:
         return Fold(formula);
       case Formula::Kind::kElement:
+        return Element(formula);
       case Formula::Kind::kPad:
       case Formula::Kind::kCut:
         break;
@@ -78,9 +80,22 @@ class Evaluator {
     return result;
   }
 
+  std::optional<std::int64_t> Element(const Formula& formula) {
+    const FactValue* element = ElementOf(formula.index, formula.operands[0], formula.range, values_, counters_, sink_);
+    if (!element) return std::nullopt;
+    if (const auto* number = std::get_if<std::int64_t>(&element->value)) return *number;
+    return Report(DiagnosticKind::kTypeMismatch, formula,
+                  fmt::format("this is {}, {}, and a number is needed", KindOf(*element), TextOf(*element)));
+  }
+
   std::optional<std::int64_t> Divide(const Formula& formula, Operator op, std::int64_t left, std::int64_t right) {
     if (right == 0) {
       return Report(DiagnosticKind::kInexactDivision, formula, fmt::format("this divides {} by zero", left));
+    }
+    if (op == Operator::kModulo && (left < 0 || right < 0)) {
+      return Report(
+          DiagnosticKind::kNumberOutOfRange, formula,
+          fmt::format("this is the remainder of {} by {}, and a remainder is taken of numbers from 0 on", left, right));
     }
     if (right == -1) return CheckedSubtract(0, left);  // The one quotient that can overflow.
     if (op == Operator::kModulo) return left % right;
@@ -99,18 +114,69 @@ class Evaluator {
 }  // namespace
 
 bool Values::Knows(const Formula& formula) const {
-  std::vector<std::size_t> needed = DimsOf(formula);
-  return std::all_of(needed.begin(), needed.end(), [&](std::size_t dim) { return dims[dim].has_value(); });
+  References needed;
+  needed.Add(formula);
+  return std::all_of(needed.dims.begin(), needed.dims.end(), [&](std::size_t dim) { return dims[dim].has_value(); }) &&
+         std::all_of(needed.facts.begin(), needed.facts.end(),
+                     [&](std::size_t fact) { return facts[fact].has_value(); });
 }
 
-std::vector<Note> NotesOf(const Formula& formula, const Values& values) {
+std::vector<Note> NotesOf(const References& references, const Values& values) {
   std::vector<Note> notes;
-  for (std::size_t dim : DimsOf(formula)) {
+  for (std::size_t dim : references.dims) {
     if (!values.dims[dim]) continue;
     const DimValue& value = *values.dims[dim];
     notes.push_back({value.place, fmt::format("`{}` is {}{}", values.spec.dims[dim].name, value.value, value.origin)});
   }
+  for (std::size_t fact : references.facts) {
+    if (!values.facts[fact]) continue;
+    const BoundFact& value = *values.facts[fact];
+    notes.push_back(
+        {value.place, fmt::format("`{}` is {}{}", values.spec.facts[fact].name, TextOf(value.value), value.origin)});
+  }
   return notes;
+}
+
+std::vector<Note> NotesOf(const Formula& formula, const Values& values) {
+  References references;
+  references.Add(formula);
+  return NotesOf(references, values);
+}
+
+std::vector<Note> NotesOf(const Condition& condition, const Values& values) {
+  References references;
+  references.Add(condition);
+  return NotesOf(references, values);
+}
+
+const FactValue* ElementOf(std::size_t fact, const Formula& position, SourceRange range, const Values& values,
+                           std::span<const std::int64_t> counters, DiagnosticSink& sink) {
+  auto index = Evaluate(position, values, counters, sink);
+  if (!index) return nullptr;
+  const std::string& name = values.spec.facts[fact].name;
+  References references;
+  references.facts.push_back(fact);
+  references.Add(position);
+  const auto* list = std::get_if<std::vector<FactValue>>(&values.facts[fact]->value.value);
+  if (!list) {
+    sink.Report({.kind = DiagnosticKind::kTypeMismatch,
+                 .place = range,
+                 .message = fmt::format("`{}` is {} and no list", name, KindOf(values.facts[fact]->value)),
+                 .notes = NotesOf(references, values)});
+    return nullptr;
+  }
+  if (static_cast<std::size_t>(*index) < list->size()) return &(*list)[static_cast<std::size_t>(*index)];
+  sink.Report({.kind = DiagnosticKind::kIndexOutOfRange,
+               .place = range,
+               .message = fmt::format("`{}` has {} element{}, counted from 0, and `{}` is {}", name, list->size(),
+                                      list->size() == 1 ? "" : "s", values.spec.TextOf(position.range), *index),
+               .notes = NotesOf(references, values)});
+  return nullptr;
+}
+
+std::optional<std::int64_t> EvaluateSigned(const Formula& formula, const Values& values,
+                                           std::span<const std::int64_t> counters, DiagnosticSink& sink) {
+  return Evaluator(values, counters, sink).Run(formula);
 }
 
 std::optional<std::int64_t> Evaluate(const Formula& formula, const Values& values,

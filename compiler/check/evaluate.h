@@ -15,22 +15,37 @@
 
 namespace ucp {
 
-// A view: everything that a formula may speak of, counters excepted.
+class Header;
+
+// A view: everything that a formula or a condition may speak of, counters excepted.
 struct Values {
   const CheckedSpec& spec;
   const std::vector<std::optional<DimValue>>& dims;
   const Mesh& mesh;
+  const std::vector<std::optional<BoundFact>>& facts;
+  const Header* header = nullptr;  // For conditions only (decide.h).
 
-  bool Knows(const Formula& formula) const;  // Whether all its dims have values.
+  bool Knows(const Formula& formula) const;  // Whether all its dims and facts have values.
 };
 
-// "`hidden` is 32, read from `args.hidden_size`" for each dim in `formula`, at the place that says so.
+// "`hidden` is 32, read from `args.hidden_size`" for each dim and fact in it, at the place that says so.
 std::vector<Note> NotesOf(const Formula& formula, const Values& values);
+std::vector<Note> NotesOf(const Condition& condition, const Values& values);
+std::vector<Note> NotesOf(const References& references, const Values& values);
 
 // The number that an expression without cuts and padding stands for, which is never negative. All its dims must have
 // values. Nothing after reporting: overflow, a remainder, a division by zero, a negative result.
 std::optional<std::int64_t> Evaluate(const Formula& formula, const Values& values,
                                      std::span<const std::int64_t> counters, DiagnosticSink& sink);
+
+// The same, where the number may be negative.
+std::optional<std::int64_t> EvaluateSigned(const Formula& formula, const Values& values,
+                                           std::span<const std::int64_t> counters, DiagnosticSink& sink);
+
+// The element of the list that a fact holds; fact and position must have values. nullptr after reporting: it is no
+// list, or not that long. `range` is where the element is asked for.
+const FactValue* ElementOf(std::size_t fact, const Formula& position, SourceRange range, const Values& values,
+                           std::span<const std::int64_t> counters, DiagnosticSink& sink);
 
 // One dimension of a tensor. Cuts are even, so all coordinates hold equally many places.
 struct LoweredDim {

@@ -20,15 +20,16 @@ class SpecExpander {
     if (sink_.error_count() != errors_before)
       return std::nullopt;  // A tie may speak of a tensor that is not there now.
     for (std::size_t i = 0; i < spec.ties.size(); ++i) AddTies(i);
-    for (const Pattern& drop : spec.drops) AddDrops(drop);
+    for (const DropDeclaration& drop : spec.drops) AddDrops(drop);
     if (sink_.error_count() != errors_before) return std::nullopt;
+    expanded_.choices = expander_.decisions().Choices();
     return std::move(expanded_);
   }
 
  private:
   void AddTensors(std::size_t declaration) {
     const Pattern& pattern = values_.spec.tensors[declaration].name;
-    auto names = expander_.Expand(pattern);
+    auto names = expander_.Expand(pattern, values_.spec.tensors[declaration].guards);
     if (!names) return;
     for (ExpandedName& name : *names) {
       if (!Claim(name.name, pattern, expanded_.tensors.size())) return;
@@ -36,6 +37,7 @@ class SpecExpander {
       bound.name = std::move(name.name);
       bound.declaration = declaration;
       bound.stage_counter = name.stage_counter;
+      bound.counters = std::move(name.counters);
       expanded_.tensors.push_back({std::move(bound), name.variant});
     }
   }
@@ -43,8 +45,8 @@ class SpecExpander {
   // Both sides of a tie expand in the same order, so the names at the same place belong together.
   void AddTies(std::size_t tie) {
     const TieDeclaration& declaration = values_.spec.ties[tie];
-    auto seconds = expander_.Expand(declaration.second);
-    auto firsts = expander_.Expand(declaration.first);
+    auto seconds = expander_.Expand(declaration.second, declaration.guards);
+    auto firsts = expander_.Expand(declaration.first, declaration.guards);
     if (!seconds || !firsts) return;
     if (seconds->size() != firsts->size()) {
       Report(DiagnosticKind::kAmbiguousPatterns, declaration.second.range,
@@ -66,11 +68,11 @@ class SpecExpander {
     }
   }
 
-  void AddDrops(const Pattern& drop) {
-    auto names = expander_.Expand(drop);
+  void AddDrops(const DropDeclaration& drop) {
+    auto names = expander_.Expand(drop.name, drop.guards);
     if (!names) return;
     for (ExpandedName& name : *names) {
-      if (!Claim(name.name, drop, kNoTensor)) return;
+      if (!Claim(name.name, drop.name, kNoTensor)) return;
       expanded_.drops.push_back(std::move(name.name));
     }
   }

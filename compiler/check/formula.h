@@ -61,6 +61,12 @@ std::vector<const Formula*> CutsOf(const Formula& formula);
 // The dims that it speaks of, each once, in the order they are named.
 std::vector<std::size_t> DimsOf(const Formula& formula);
 
+// The facts that it speaks of, each once: lists of which it takes an element, or that a cut rule reads.
+std::vector<std::size_t> FactsOf(const Formula& formula);
+
+// The counters that it speaks of, each once.
+std::vector<std::size_t> CountersOf(const Formula& formula);
+
 // Whether it speaks of a counter.
 bool HasCounter(const Formula& formula);
 

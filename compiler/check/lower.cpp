@@ -12,7 +12,10 @@ namespace {
 class Lowering {
  public:
   Lowering(const BoundSpec& bound, const Mesh& mesh, DiagnosticSink& sink)
-      : bound_(bound), values_{bound.spec, bound.dims, mesh}, sink_(sink), declared_(bound.spec.tensors.size()) {}
+      : bound_(bound),
+        values_{bound.spec, bound.dims, mesh, bound.facts},
+        sink_(sink),
+        declared_(bound.spec.tensors.size()) {}
 
   std::optional<Layout> Run() {
     std::size_t errors_before = sink_.error_count();

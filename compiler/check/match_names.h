@@ -21,6 +21,7 @@ struct ExpandedSpec {
   };
   std::vector<Tensor> tensors;     // In the order of the declarations.
   std::vector<std::string> drops;  // Names that may be dropped.
+  std::vector<Choice> choices;
 };
 
 // All names of the spec, each once; ties are put to their tensors. Nothing after reporting.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/ast/ast.h"
+#include "compiler/check/condition.h"
 #include "compiler/check/formula.h"
 #include "compiler/check/pattern.h"
 #include "compiler/check/spec.h"
@@ -18,8 +19,10 @@ namespace ucp {
 
 // What the declarations above and around a layout's items have introduced.
 struct Scope {
-  std::unordered_map<std::string, std::size_t> dims;  // Name to place in CheckedSpec::dims.
-  std::vector<std::string> dim_names;                 // In order, for the nearest one.
+  std::unordered_map<std::string, std::size_t> dims;   // Name to place in CheckedSpec::dims.
+  std::vector<std::string> dim_names;                  // In order, for the nearest one.
+  std::unordered_map<std::string, std::size_t> facts;  // Name to place in CheckedSpec::facts.
+  std::vector<std::string> fact_names;
   std::optional<MeshDeclaration> mesh;
 
   // Reports, and returns false, if `axis` is not known, or not in the mesh.
@@ -34,11 +37,17 @@ enum class Role : std::uint8_t {
   kLength,    // A dimension of a tensor: of dims, with cuts and padding.
   kMultiple,  // What padding fills up to: of dims and sizes of axes.
   kStage,     // pp[2]: a number of dims.
+  kCompared,  // A side of a comparison, or a place in a list: a number of dims and counters.
 };
 
 // The checked form of `expr`, or nothing after reporting. `counters` are those that the name has introduced so far.
 std::optional<Formula> BuildFormula(const ast::Expr& expr, Role role, const Scope& scope,
                                     const std::vector<Counter>& counters, DiagnosticSink& sink);
+
+// The checked form of what `when` asks, or nothing after reporting. `around` is the name of the blocks around it: a
+// name behind `has` stands behind that, and its counters may be spoken of.
+std::optional<Condition> BuildCondition(const ast::Expr& expr, const Scope& scope, const Pattern& around,
+                                        DiagnosticSink& sink);
 
 // "`what` is not served yet"
 void RefuseNotServed(SourceRange range, std::string_view what, DiagnosticSink& sink);

@@ -12,9 +12,6 @@ struct RefuseLater {
   SourceRange range;
   DiagnosticSink& sink;
 
-  void operator()(const ast::Fact& fact) const {
-    RefuseNotServed(range, fmt::format("`fact` (here `{}`)", fact.name.text), sink);
-  }
   void operator()(const ast::Model& model) const {
     RefuseNotServed(range, fmt::format("`model` (here `{}`)", model.name.text), sink);
   }
@@ -50,12 +47,13 @@ std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source
   spec.source = std::make_shared<const Source>(source);
   Scope scope;
   scope.mesh = spec.mesh = CheckMeshes(file, sink);
-  spec.dims = CheckDims(file, scope, sink);
+  CheckDimsAndFacts(file, scope, spec, sink);
+  CheckCycles(spec, sink);
   CheckLayouts(file, scope, spec, sink);
   if (sink.error_count() != errors_before) return std::nullopt;
   CheckAmbiguity(spec, sink);
   if (sink.error_count() != errors_before) return std::nullopt;
-  WarnOfUnusedDims(spec, sink);
+  WarnOfUnused(spec, sink);
   return spec;
 }
 

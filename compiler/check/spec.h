@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "compiler/ast/ast.h"
@@ -33,14 +34,21 @@ struct DimDeclaration {
   std::optional<Formula> otherwise;    // else 4 * hidden
 };
 
+// What `=` or `else` gives a fact: true or false by a condition, a number, a text, another fact or an element of it, or
+// a list of these.
+struct FactExpression {
+  SourceRange range;
+  std::variant<Condition, Formula, std::string, Condition::Operand::FactElement, std::vector<FactExpression>> value;
+};
+
 // A boolean, a text, a number, or a list of these.
 struct FactDeclaration {
   std::string name;
   SourceRange range;
   std::vector<MetadataPath> from;
-  std::optional<ast::Expr> definition;  // fact gated = activation == "swiglu", or a literal or list of literals
-  std::optional<Condition> condition;
-  std::optional<ast::Expr> otherwise;
+  std::optional<FactExpression> definition;  // fact gated = activation == "swiglu"
+  std::optional<Condition> condition;        // when gqa: as for a dim.
+  std::optional<FactExpression> otherwise;
 };
 
 struct StageDeclaration {
@@ -117,14 +125,21 @@ struct CheckedSpec {
   SourceRange layout_range;  // Of its name.
   std::vector<TensorDeclaration> tensors;
   std::vector<TieDeclaration> ties;
-  std::vector<Pattern> drops;
+  std::vector<DropDeclaration> drops;
 
   std::string_view TextOf(SourceRange range) const { return source->TextOf(range); }
   std::string LineOf(SourceRange range) const;  // "gpt.ucp:14"
 };
 
-// The dims that names, shapes and stages speak of, in that order; a dim may be there several times.
-std::vector<std::size_t> NeededDims(const CheckedSpec& spec);
+// A spec has at most this many dims and facts.
+inline constexpr std::size_t kMaxDimsAndFacts = 4096;
+
+// What an item's name, shape and stages speak of, its guards left out.
+References ReferencesOf(const TensorDeclaration& tensor);
+References ReferencesOf(const TieDeclaration& tie);
+
+// What gives a dim or a fact its value speaks of: its definition, its condition and its default.
+References ReferencesOf(const FactExpression& expression);
 
 // The meaning of a tree, or nothing after reporting at least one error. It finds as many mistakes as it can in one run.
 // `source` must be the one that `file` was parsed from; it is copied.

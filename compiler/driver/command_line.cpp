@@ -57,7 +57,10 @@ llvm::Expected<SourceRequest> SourceOptions::Request() const {
 }
 
 void AddSourceOptions(CLI::App& command, SourceOptions& options) {
-  command.add_option("--set", options.set, "Give a dim of the spec a value; may be repeated")->type_name("DIM=NUMBER");
+  command
+      .add_option("--set", options.set,
+                  "Give a dim or a fact of the spec a value: 4, true, swiglu or [moe,dense]; may be repeated")
+      ->type_name("NAME=VALUE");
   command
       .add_option(
           "--unused", options.unused,

@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "compiler/check/fact_value.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 
@@ -65,7 +66,13 @@ class Explainer {
       const std::optional<DimValue>& value = request_.bound->dims[i];
       if (value) Line(fmt::format("dim {} is {}{}", declared[i].name, value->value, value->origin));
     }
-    if (!declared.empty()) Line("");
+    const std::vector<FactDeclaration>& facts = request_.bound->spec.facts;
+    for (std::size_t i = 0; i < facts.size(); ++i) {
+      const std::optional<BoundFact>& fact = request_.bound->facts[i];
+      if (fact) Line(fmt::format("fact {} is {}{}", facts[i].name, TextOf(fact->value), fact->origin));
+    }
+    for (const Choice& choice : request_.bound->choices) Line(fmt::format("when {}", choice.text));
+    if (!declared.empty() || !facts.empty() || !request_.bound->choices.empty()) Line("");
   }
 
   llvm::Error PrintTensor(const TensorLayout& tensor, const std::vector<std::int64_t>& shape) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "compiler/check/fact_value.h"
 #include "compiler/driver/catalogue.h"
 #include "compiler/support/error.h"
 
@@ -103,16 +104,22 @@ llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, Sou
   return LayOutBySpec(request, phase);
 }
 
-llvm::Expected<std::map<std::string, std::int64_t>> ParseSettings(const std::vector<std::string>& settings) {
-  std::map<std::string, std::int64_t> set;
+// The name of a tensor behind `has` may hold an equals sign, and no value that it can be given does.
+llvm::Expected<Settings> ParseSettings(const std::vector<std::string>& settings) {
+  Settings set;
   for (const std::string& setting : settings) {
-    std::size_t equals = setting.find('=');
-    std::optional<std::int64_t> value;
-    if (equals != std::string::npos) value = ParseNumber(std::string_view(setting).substr(equals + 1));
-    if (!value) return Fail(ErrorCode::kUsage, "--set takes NAME=NUMBER, not `{}`", setting);
+    std::size_t equals = setting.starts_with("has ") ? setting.rfind('=') : setting.find('=');
+    std::optional<FactValue> value;
+    if (equals != std::string::npos && equals != 0)
+      value = ParseFactValue(std::string_view(setting).substr(equals + 1));
+    if (!value) {
+      return Fail(ErrorCode::kUsage, "--set takes NAME=VALUE, with a number, true, false, a text or a [list], not `{}`",
+                  setting);
+    }
     auto [entry, added] = set.emplace(setting.substr(0, equals), *value);
-    if (!added && entry->second != *value) {
-      return Fail(ErrorCode::kUsage, "--set gives `{}` twice, {} and {}", entry->first, entry->second, *value);
+    if (!added && !(entry->second == *value)) {
+      return Fail(ErrorCode::kUsage, "--set gives `{}` twice, {} and {}", entry->first, TextOf(entry->second),
+                  TextOf(*value));
     }
   }
   return set;

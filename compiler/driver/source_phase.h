@@ -21,9 +21,9 @@ namespace ucp {
 // How the user says what a source is.
 struct SourceRequest {
   std::string path;
-  std::string spec;                         // A file or a name of the catalogue; empty for none.
-  std::map<std::string, std::int64_t> set;  // --set dim=value
-  std::vector<std::string> unused;          // --unused NAME=last
+  std::string spec;                 // A file or a name of the catalogue; empty for none.
+  Settings set;                     // --set dim=value
+  std::vector<std::string> unused;  // --unused NAME=last
 };
 
 struct SourcePhase {
@@ -40,7 +40,7 @@ llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& 
 // Fails with kSpec if the spec has errors: they are in `phase.spec->sink`.
 [[nodiscard]] llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
 
-// "layers=4" -> {"layers", 4}, for --set. Fails with kUsage.
-llvm::Expected<std::map<std::string, std::int64_t>> ParseSettings(const std::vector<std::string>& settings);
+// "layers=4" -> {"layers", 4}, `has "x"=true` -> {`has "x"`, true}, for --set. Fails with kUsage.
+llvm::Expected<Settings> ParseSettings(const std::vector<std::string>& settings);
 
 }  // namespace ucp

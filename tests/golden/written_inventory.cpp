@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "compiler/check/fact_value.h"
 #include "compiler/support/error.h"
 
 namespace ucp::golden {
@@ -76,20 +77,17 @@ class InventoryReader {
 
   llvm::Error ReadFact(llvm::StringRef text) {
     auto [path, value] = text.split(" = ");
-    FactValue fact;
-    std::int64_t number = 0;
-    if (value.getAsInteger(10, number)) {
-      fact.value = value.trim('"').str();
-    } else {
-      fact.value = number;
-    }
-    written_.inventory.facts[path.str()] = {fact, "metadata.pt"};
+    auto fact = ParseFactValue({value.data(), value.size()});
+    if (!fact) return Fail(ErrorCode::kUsage, "`{}` is no value", value.str());
+    written_.inventory.facts[path.str()] = {*fact, "metadata.pt"};
     return llvm::Error::success();
   }
 
   llvm::Error ReadSet(llvm::StringRef text) {
     auto [name, value] = text.split(" = ");
-    UCP_ASSIGN_OR_RETURN(written_.set[name.str()], Number(value));
+    auto set = ParseFactValue({value.data(), value.size()});
+    if (!set) return Fail(ErrorCode::kUsage, "`{}` is no value", value.str());
+    written_.set[name.str()] = *set;
     return llvm::Error::success();
   }
 

@@ -12,12 +12,11 @@
 
 #include <llvm/Support/Error.h>
 
-#include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "compiler/check/bind.h"
 #include "compiler/layout/inventory.h"
 #include "compiler/layout/mesh.h"
 
@@ -25,8 +24,8 @@ namespace ucp::golden {
 
 struct WrittenInventory {
   Inventory inventory;
-  std::map<std::string, std::int64_t> set;  // As on the command line.
-  std::optional<Mesh> to;                   // The mesh to lower to; nothing: the source's.
+  Settings set;            // As on the command line.
+  std::optional<Mesh> to;  // The mesh to lower to; nothing: the source's.
 };
 
 llvm::Expected<WrittenInventory> ReadWrittenInventory(std::string_view spec);

@@ -96,7 +96,9 @@ struct Bound {
   std::vector<Diagnostic> diagnostics;
 };
 
-Bound Bind(const CheckedSpec& spec, const Inventory& inventory, const std::map<std::string, std::int64_t>& set = {}) {
+Bound Bind(const CheckedSpec& spec, const Inventory& inventory, const std::map<std::string, std::int64_t>& dims = {}) {
+  Settings set;
+  for (const auto& [name, value] : dims) set[name] = {value};
   DiagnosticSink sink;
   Bound bound;
   bound.spec = BindSpec(spec, inventory, set, sink);

@@ -59,9 +59,9 @@ void CompileAndBind(const std::string& text, std::mt19937& random) {
     ASSERT_TRUE(sink.has_errors()) << text;
     return;
   }
-  std::map<std::string, std::int64_t> set;
+  Settings set;
   for (const DimDeclaration& dim : spec->dims) {
-    if (!dim.definition && random() % 8 != 0) set[dim.name] = static_cast<std::int64_t>(random() % 5);
+    if (!dim.definition && random() % 8 != 0) set[dim.name] = {static_cast<std::int64_t>(random() % 5)};
   }
   Inventory nothing;
   auto degree = [&] { return static_cast<std::int64_t>(1 + random() % 3); };

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   ucp::AddExplainErrorCommand(app, exit_code);
   ucp::AddFmtCommand(app, exit_code);
   ucp::AddExplainCommand(app, exit_code);
+  ucp::AddInferCommand(app, exit_code);
   ucp::AddPlanCommand(app, exit_code);
   ucp::AddDumpCommand(app, exit_code);
   return ucp::RunCommandLine(app, "ucpc", argc, argv, exit_code);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ Element Identity(std::int64_t state, std::int64_t tensor, std::int64_t index);
 std::string Spell(Element element);  // "element 17 of tensor 1, state 0"
 
 // The definitions of docs/algebra.md, word by word. Positions: kNothing is a padding place; no value where a cut does
-// not divide.
+// not fit.
 std::int64_t Length(const ShapeExpr& expr);
 std::optional<std::vector<std::int64_t>> Positions(const ShapeExpr& expr, const Mesh& mesh,
                                                    const Coordinate& coordinate);
@@ -45,7 +46,8 @@ enum class Style {
 
 struct TensorCut {
   std::vector<ShapeExpr> dims;
-  std::optional<std::vector<std::int64_t>> stages;  // Nothing: all of them.
+  std::optional<std::vector<std::int64_t>> stages = {};           // Nothing: all of them.
+  std::map<std::string, std::vector<std::int64_t>> only_at = {};  // As in TensorLayout.
 };
 
 struct Strategy {

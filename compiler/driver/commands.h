@@ -10,5 +10,6 @@ void AddDumpCommand(CLI::App& app, int& exit_code);
 void AddExplainCommand(CLI::App& app, int& exit_code);
 void AddFmtCommand(CLI::App& app, int& exit_code);
 void AddPlanCommand(CLI::App& app, int& exit_code);
+void AddTestCommand(CLI::App& app, int& exit_code);
 
 }  // namespace ucp

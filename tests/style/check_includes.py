@@ -21,6 +21,7 @@ LAYOUT = "compiler/layout"
 CHECK = "compiler/check"
 PLAN = "compiler/plan"
 PLANNER = "compiler/planner"
+TRIAL = "compiler/trial"
 COMPILER_DRIVER = "compiler/driver"
 IO = "runtime/io"
 PYTORCH = "runtime/formats/pytorch"
@@ -42,8 +43,9 @@ ALLOWED: dict[str, set[str]] = {
     CHECK: {AST, LAYOUT, DIAGNOSTICS, SOURCE, SUPPORT},
     PLAN: {LAYOUT, SUPPORT},
     PLANNER: {PLAN, LAYOUT, DIAGNOSTICS, SUPPORT},
+    TRIAL: {CHECK, PLANNER, PLAN, LAYOUT, DIAGNOSTICS, SUPPORT},
     COMPILER_DRIVER: {
-        CHECK, PARSE, PRETTY, AST, LAYOUT, PLAN, PLANNER, DIAGNOSTICS, SOURCE, SUPPORT, FORMATS, IO,
+        TRIAL, CHECK, PARSE, PRETTY, AST, LAYOUT, PLAN, PLANNER, DIAGNOSTICS, SOURCE, SUPPORT, FORMATS, IO,
     },
     IO: {SUPPORT},
     PYTORCH: {IO, LAYOUT, SUPPORT},

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "compiler/check/fact_value.h"
 #include "compiler/driver/catalogue.h"
 #include "compiler/driver/command_line.h"
 #include "compiler/driver/commands.h"
@@ -23,7 +24,7 @@ struct TestOptions {
 
 std::string ValuesText(const Settings& values) {
   std::string text;
-  for (const auto& [name, value] : values) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+  for (const auto& [name, value] : values) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, TextOf(value));
   return text.empty() ? "no dims" : text;
 }
 
@@ -34,6 +35,7 @@ void PrintReport(const TrialReport& report, const TestOptions& options) {
   PrintLine(
       fmt::format("values       {}{}", ValuesText(report.values.front()),
                   report.values.size() > 1 ? fmt::format(", and {} more choices", report.values.size() - 1) : ""));
+  if (report.families > 1) PrintLine(fmt::format("families     {} ways to set the facts", report.families));
   PrintLine(fmt::format("model        {} tensors, {} elements", report.tensors,
                         WithThousands(static_cast<std::uint64_t>(report.elements))));
   PrintLine(fmt::format("meshes       {} of {} small ones fit, and {} of {} random ones", report.meshes.size(),
@@ -78,8 +80,10 @@ void AddTestCommand(CLI::App& app, int& exit_code) {
       "  ucpc test gpt.ucp\n"
       "  ucpc test gpt.ucp --set layers=4 --set heads=6 --seed 7 --seconds 60");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue")->required();
-  command->add_option("--set", options->source.set, "Give a dim a value, which is chosen otherwise; may be repeated")
-      ->type_name("DIM=NUMBER");
+  command
+      ->add_option("--set", options->source.set,
+                   "Give a dim or a fact a value, which is chosen otherwise; may be repeated")
+      ->type_name("NAME=VALUE");
   command->add_option("--seed", options->seed, "Another seed tries other meshes and values; 1 if not given");
   command->add_option("--seconds", options->seconds, "How long to try random meshes; 2 if not given");
   command->callback([options, &exit_code] {

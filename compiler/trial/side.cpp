@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "compiler/support/check.h"
@@ -65,10 +66,12 @@ class Builder {
     std::map<std::pair<Coordinate, bool>, std::vector<LocalTensor>> held;
     for (std::size_t t = 0; t < side.layout.tensors.size(); ++t) {
       const TensorLayout& tensor = side.layout.tensors[t];
+      std::set<List> distinct;
       for (const Coordinate& coordinate : oracle::AllCoordinates(ShardMesh(tensor, side.layout.mesh))) {
         if (!IsThere(tensor, coordinate)) continue;
         std::vector<LocalTensor>& here = held[{coordinate, tensor.buffer}];
         here.push_back(Local(t, coordinate));
+        distinct.insert(here.back().elements);
         if (!style_.as_found) continue;
         LocalTensor copy = here.back();
         for (const std::string& alias : tensor.aliases) {
@@ -76,6 +79,7 @@ class Builder {
           here.push_back(copy);
         }
       }
+      if (side.partly_copied.empty() && Overlap(distinct)) side.partly_copied = tensor.name;
     }
     for (const auto& [key, tensors] : held) Place(key.first, key.second, tensors);
   }
@@ -83,6 +87,16 @@ class Builder {
   Side side;
 
  private:
+  static bool Overlap(const std::set<List>& lists) {
+    std::set<std::int64_t> elements;
+    for (const List& list : lists) {
+      for (std::int64_t element : list) {
+        if (element != kNothing && !elements.insert(element).second) return true;
+      }
+    }
+    return false;
+  }
+
   LocalTensor Local(std::size_t t, const Coordinate& coordinate) const {
     const TensorLayout& tensor = side.layout.tensors[t];
     LocalTensor local{tensor.name, tensor.buffer, {}, {}};

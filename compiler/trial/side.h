@@ -33,6 +33,7 @@ struct Side {
   Layout layout;
   TargetFiles files;
   Memory memory;
+  std::string partly_copied;  // A tensor of which two ranks hold different sets that overlap, if there is one.
 };
 
 // The element with the row-major index `index` of tensor number `tensor` of the layout, and back.

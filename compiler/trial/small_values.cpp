@@ -58,13 +58,13 @@ class Search {
 
   std::optional<SmallModel> Run() {
     Settings best = given_;
-    for (const std::string& name : open_) best[name] = kFirstValue;
+    for (const std::string& name : open_) best[name] = {kFirstValue};
     Score score = Try(best);
     int fits = 0;
     for (int i = 0; i < kMostTries && fits < kMostFits && !open_.empty(); ++i) {
       Settings other = best;
       for (std::int64_t changes = Pick(random_, 1, 3); changes > 0; --changes) {
-        other[open_[static_cast<std::size_t>(Pick(random_, 0, std::ssize(open_) - 1))]] = AnyValue();
+        other[open_[static_cast<std::size_t>(Pick(random_, 0, std::ssize(open_) - 1))]] = {AnyValue()};
       }
       Score other_score = Try(other);
       if (std::get<0>(other_score) == 0) ++fits;

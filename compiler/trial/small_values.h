@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,8 +11,6 @@
 #include "compiler/trial/small_meshes.h"
 
 namespace ucp {
-
-using Settings = std::map<std::string, std::int64_t>;
 
 // A spec with values, and which of the small meshes it fits.
 struct SmallModel {

@@ -9,6 +9,7 @@
 #include "compiler/layout/layout.h"
 #include "compiler/support/error.h"
 #include "compiler/trial/carry_out.h"
+#include "compiler/trial/families.h"
 #include "compiler/trial/side.h"
 
 namespace ucp {
@@ -45,7 +46,10 @@ class Conversions {
     llvm::Expected<Plan> plan = PlanBetween(source, target);
     if (!plan) {
       FailureText failure = Describe(plan.takeError());
-      if (failure.code == ErrorCode::kUnsupported) {
+      if (!target.partly_copied.empty()) {
+        ++report_.refused[fmt::format("ranks of the target share a part of tensor `{}`, and this is not written yet",
+                                      target.partly_copied)];
+      } else if (failure.code == ErrorCode::kUnsupported) {
         ++report_.refused[failure.message];
       } else {
         Fails(source, target, failure.message);
@@ -79,32 +83,41 @@ class Trial {
   Trial(const CheckedSpec& spec, const TrialOptions& options) : spec_(spec), options_(options), random_(options.seed) {}
 
   TrialReport Run() {
-    if (!Choose()) return std::move(report_);
-    report_.tensors = model_.bound.tensors.size();
-    report_.elements = model_.elements;
-    report_.meshes = model_.meshes;
-    report_.misfits = model_.misfits;
-    CheckThatSomethingFits();
-    TrySmallMeshes();
+    families_ = FamiliesOf(spec_, options_.set, random_);
+    for (; report_.families < families_.size() && report_.failure.empty(); ++report_.families) {
+      if (!Choose(families_[report_.families])) return std::move(report_);
+      if (report_.families == 0) DescribeModel();
+      CheckThatSomethingFits();
+      TrySmallMeshes();
+    }
     auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(options_.seconds);
     for (int turn = 1; report_.failure.empty() && std::chrono::steady_clock::now() < end; ++turn) {
-      if (turn % kTurnsBeforeNewValues == 0 && !Choose()) break;
+      auto family = static_cast<std::size_t>(Pick(random_, 0, std::ssize(families_) - 1));
+      if (turn % kTurnsBeforeNewValues == 0 && !Choose(families_[family])) break;
       TryRandomMeshes();
     }
     return std::move(report_);
   }
 
  private:
-  bool Choose() {
+  bool Choose(const Settings& family) {
     std::string why;
-    std::optional<SmallModel> model = ChooseSmallValues(spec_, options_.set, random_, why);
+    std::optional<SmallModel> model = ChooseSmallValues(spec_, family, random_, why);
     if (!model) {
+      report_.values.push_back(family);
       report_.failure = fmt::format("no small values make a model of this spec: {}", why);
       return false;
     }
     model_ = std::move(*model);
     report_.values.push_back(model_.set);
     return true;
+  }
+
+  void DescribeModel() {
+    report_.tensors = model_.bound.tensors.size();
+    report_.elements = model_.elements;
+    report_.meshes = model_.meshes;
+    report_.misfits = model_.misfits;
   }
 
   void CheckThatSomethingFits() {
@@ -121,6 +134,10 @@ class Trial {
     std::size_t count = model_.meshes.size();
     for (std::size_t i = 0; i < count && report_.failure.empty(); ++i) {
       Try(model_.meshes[i], model_.meshes[(i + 1) % count], model_.meshes[(i + count / 2) % count]);
+    }
+    if (report_.refused.empty()) return;
+    for (std::size_t i = 1; i < count && report_.failure.empty(); ++i) {  // One rank can always be written.
+      Try(model_.meshes[i], model_.meshes[0], model_.meshes[0]);
     }
   }
 
@@ -153,6 +170,7 @@ class Trial {
   const CheckedSpec& spec_;
   const TrialOptions& options_;
   Random random_;
+  std::vector<Settings> families_;
   SmallModel model_;
   TrialReport report_;
 };

@@ -15,13 +15,14 @@
 namespace ucp {
 
 struct TrialOptions {
-  Settings set;  // Dims that are not to be chosen.
+  Settings set;  // Dims and facts that are not to be chosen.
   std::uint64_t seed = 1;
   double seconds = 2;  // For random meshes; the small ones are all tried first, however long it takes.
 };
 
 struct TrialReport {
   std::vector<Settings> values;  // Those that were tried, the first ones first.
+  std::size_t families = 0;      // How many ways to set the facts were tried.
   std::size_t tensors = 0;       // Of the first values, as all that follows up to `misfits`.
   std::int64_t elements = 0;
   std::vector<Mesh> meshes;                 // Small ones that fit.

@@ -22,6 +22,7 @@ CHECK = "compiler/check"
 INFER = "compiler/infer"
 PLAN = "compiler/plan"
 PLANNER = "compiler/planner"
+TRIAL = "compiler/trial"
 COMPILER_DRIVER = "compiler/driver"
 IO = "runtime/io"
 PYTORCH = "runtime/formats/pytorch"
@@ -44,8 +45,9 @@ ALLOWED: dict[str, set[str]] = {
     INFER: {LAYOUT, SUPPORT},
     PLAN: {LAYOUT, SUPPORT},
     PLANNER: {PLAN, LAYOUT, DIAGNOSTICS, SUPPORT},
+    TRIAL: {CHECK, PLANNER, PLAN, LAYOUT, DIAGNOSTICS, SUPPORT},
     COMPILER_DRIVER: {
-        CHECK, INFER, PARSE, PRETTY, AST, LAYOUT, PLAN, PLANNER, DIAGNOSTICS, SOURCE, SUPPORT, FORMATS, IO,
+        TRIAL, CHECK, INFER, PARSE, PRETTY, AST, LAYOUT, PLAN, PLANNER, DIAGNOSTICS, SOURCE, SUPPORT, FORMATS, IO,
     },
     IO: {SUPPORT},
     PYTORCH: {IO, LAYOUT, SUPPORT},

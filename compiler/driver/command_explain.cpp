@@ -56,7 +56,7 @@ llvm::Error ExplainSpec(const ExplainOptions& options) {
   std::optional<BoundSpec> bound;
   std::optional<Layout> layout;
   if (session->checked) bound = BindSpec(*session->checked, Inventory{}, request.set, session->sink);
-  if (bound) layout = LowerToMesh(*bound, mesh, session->sink);
+  if (bound) layout = LowerToMesh(*bound, {.mesh = mesh}, session->sink);
   ShowDiagnostics(*session);
   if (!layout) return SpecErrors(*session);
   UCP_RETURN_IF_ERROR(VerifyLayout(*layout));

@@ -96,11 +96,14 @@ llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
   UCP_ASSIGN_OR_RETURN(phase.spec, OpenSpec(path));
   SpecSession& session = *phase.spec;
-  const Inventory& inventory = phase.checkpoint.inventory;
+  Inventory& inventory = phase.checkpoint.inventory;
   if (!session.checked) return SpecErrors(session);
   phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
   if (!phase.bound) return SpecErrors(session);
-  std::optional<Layout> layout = LowerToMesh(*phase.bound, inventory.mesh, session.sink);
+  for (std::size_t i = 0; i < phase.bound->shard_names.size(); ++i) {
+    inventory.storage.shards[i].tensor = phase.bound->shard_names[i];
+  }
+  std::optional<Layout> layout = LowerToMesh(*phase.bound, {.mesh = inventory.mesh}, session.sink);
   if (!layout) return SpecErrors(session);
   phase.layout = std::move(*layout);
   return VerifyLayout(phase.layout);

@@ -50,7 +50,7 @@ llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) 
   SpecSession& session = *sides.phase.spec;
   if (session.checked) sides.phase.bound = BindSpec(*session.checked, Inventory{}, request.set, session.sink);
   std::optional<Layout> layout;
-  if (sides.phase.bound) layout = LowerToMesh(*sides.phase.bound, {.mesh = mesh}, session.sink);
+  if (sides.phase.bound) layout = LowerToMesh(*sides.phase.bound, {.mesh = mesh, .stage_layers = {}}, session.sink);
   if (!layout) return SpecErrors(session);
   sides.phase.layout = std::move(*layout);
   return VerifyLayout(sides.phase.layout);
@@ -78,7 +78,7 @@ llvm::Error LayOutTarget(const std::string& text, Sides& sides) {
   if (!sides.phase.bound) {
     return Fail(ErrorCode::kUsage, "only a spec says how tensors are cut for `{}`; name one", text);
   }
-  sides.target = LowerToMesh(*sides.phase.bound, {.mesh = mesh}, sides.phase.spec->sink);
+  sides.target = LowerToMesh(*sides.phase.bound, {.mesh = mesh, .stage_layers = {}}, sides.phase.spec->sink);
   if (!sides.target) return SpecErrors(*sides.phase.spec);
   return VerifyLayout(*sides.target);
 }

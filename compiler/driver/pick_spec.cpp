@@ -71,7 +71,7 @@ llvm::Expected<Attempt> Try(const std::string& name, const Inventory& inventory,
   }
   std::optional<BoundSpec> bound = BindSpec(*session->checked, inventory, set, session->sink);
   std::optional<Layout> layout;
-  if (bound) layout = LowerToMesh(*bound, inventory.mesh, session->sink);
+  if (bound) layout = LowerToMesh(*bound, {.mesh = inventory.mesh, .stage_layers = {}}, session->sink);
   if (!layout) return Attempt{std::nullopt, FirstError(session->sink)};
   return Attempt{PickedSpec{name, "", std::move(session), std::move(*bound), std::move(*layout)}, ""};
 }

@@ -103,7 +103,7 @@ llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
   for (std::size_t i = 0; i < phase.bound->shard_names.size(); ++i) {
     inventory.storage.shards[i].tensor = phase.bound->shard_names[i];
   }
-  std::optional<Layout> layout = LowerToMesh(*phase.bound, {.mesh = inventory.mesh}, session.sink);
+  std::optional<Layout> layout = LowerToMesh(*phase.bound, {.mesh = inventory.mesh, .stage_layers = {}}, session.sink);
   if (!layout) return SpecErrors(session);
   phase.layout = std::move(*layout);
   return VerifyLayout(phase.layout);

@@ -145,7 +145,7 @@ std::optional<SmallModel> ChooseSmallValues(const CheckedSpec& spec, const Setti
 
 std::optional<Layout> FitToMesh(const BoundSpec& bound, const Mesh& mesh, std::string& why) {
   DiagnosticSink sink;
-  std::optional<Layout> layout = LowerToMesh(bound, mesh, sink);
+  std::optional<Layout> layout = LowerToMesh(bound, {.mesh = mesh, .stage_layers = {}}, sink);
   if (!layout) why = FirstMessage(sink);
   return layout;
 }

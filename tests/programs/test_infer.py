@@ -27,7 +27,8 @@ class Drafts(ProgramTest):
     def parameter_files(self) -> dict[str, bytes]:
         """Every file of a parameter; the one that the question is about says which parts it has, so it may differ."""
         files = self.out.glob("*/zero/*/*.pt")
-        return {str(file.relative_to(self.out)): file.read_bytes() for file in files if "query_key_value" not in str(file)}
+        files = [file for file in files if "query_key_value" not in str(file)]
+        return {str(file.relative_to(self.out)): file.read_bytes() for file in files}
 
     def test_no_draft_replaces_a_file(self) -> None:
         """Drafts are edited by hand."""

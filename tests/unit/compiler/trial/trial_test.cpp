@@ -69,8 +69,9 @@ TEST(TrialTest, MeshesThatDoNotFitAreShown) {
 TEST(TrialTest, ASpecThatFitsNoMeshFails) {
   TrialReport report =
       TrySpec(Checked("ucp 1\nmesh tp\nlayout five { \"w\" [5@tp] }"), {.set = {}, .seed = 1, .seconds = 0});
-  EXPECT_EQ(report.failure,
-            "no mesh of more than one rank fits; tp=2 does not: `5` is 5 and does not divide over 2 ranks of `tp`");
+  EXPECT_EQ(
+      report.failure,
+      "no mesh of more than one rank fits; tp=2 does not: this cuts 5 places and does not divide over 2 ranks of `tp`");
   report = TrySpec(Checked("ucp 1\ndim a from args.a\ndim b = a / 1000\nmesh tp\nlayout none { \"w\" [b@tp] }"),
                    {.set = {}, .seed = 1, .seconds = 0});
   EXPECT_THAT(report.failure, HasSubstr("no small values make a model of this spec: "));

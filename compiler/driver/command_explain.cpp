@@ -6,6 +6,7 @@
 #include "compiler/driver/catalogue.h"
 #include "compiler/driver/command_line.h"
 #include "compiler/driver/commands.h"
+#include "compiler/driver/config_file.h"
 #include "compiler/driver/explain.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
@@ -55,7 +56,9 @@ llvm::Error ExplainSpec(const ExplainOptions& options) {
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
   std::optional<BoundSpec> bound;
   std::optional<Layout> layout;
-  if (session->checked) bound = BindSpec(*session->checked, Inventory{}, request.set, session->sink);
+  Inventory nothing;
+  if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(RealFileSystem(), request.config, nothing.facts));
+  if (session->checked) bound = BindSpec(*session->checked, nothing, request.set, session->sink);
   if (bound) layout = LowerToMesh(*bound, mesh, session->sink);
   ShowDiagnostics(*session);
   if (!layout) return SpecErrors(*session);

@@ -8,6 +8,7 @@
 
 #include "compiler/check/fact_value.h"
 #include "compiler/driver/catalogue.h"
+#include "compiler/driver/config_file.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -67,21 +68,26 @@ llvm::Error ApplyUnused(const std::string& text, Layout& layout) {
 
 llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase) {
   const Inventory& inventory = phase.checkpoint.inventory;
+  if (!request.config.empty()) {
+    return Fail(ErrorCode::kUsage, "--config gives values to the dims of a spec, and no spec is named");
+  }
   if (inventory.mesh.Size("tp") > 1) return NeedsSpec(inventory);
   UCP_ASSIGN_OR_RETURN(phase.layout, WholeLayout(inventory));
   for (const std::string& unused : request.unused) UCP_RETURN_IF_ERROR(ApplyUnused(unused, phase.layout));
   return llvm::Error::success();
 }
 
-llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
+llvm::Error LayOutBySpec(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   if (!request.unused.empty()) {
     return Fail(ErrorCode::kUsage, "--unused is for checkpoints without a spec; write `unused` in the spec instead");
   }
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
   UCP_ASSIGN_OR_RETURN(phase.spec, OpenSpec(path));
   SpecSession& session = *phase.spec;
-  const Inventory& inventory = phase.checkpoint.inventory;
+  Inventory& inventory = phase.checkpoint.inventory;
   if (!session.checked) return SpecErrors(session);
+  UCP_RETURN_IF_ERROR(request.config.empty() ? AddConfigBeside(files, {phase.folder, request.path}, inventory.facts)
+                                             : AddConfig(files, request.config, inventory.facts));
   phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
   if (!phase.bound) return SpecErrors(session);
   std::optional<Layout> layout = LowerToMesh(*phase.bound, inventory.mesh, session.sink);
@@ -101,7 +107,7 @@ llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, Sou
   UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path));
   phase.folder = phase.checkpoint.inventory.root;
   if (request.spec.empty()) return LayOutWhole(request, phase);
-  return LayOutBySpec(request, phase);
+  return LayOutBySpec(files, request, phase);
 }
 
 // The name of a tensor behind `has` may hold an equals sign, and no value that it can be given does.

@@ -8,6 +8,7 @@ namespace ucp {
 void AddCheckCommand(CLI::App& app, int& exit_code);
 void AddDumpCommand(CLI::App& app, int& exit_code);
 void AddExplainCommand(CLI::App& app, int& exit_code);
+void AddExplainErrorCommand(CLI::App& app, int& exit_code);
 void AddFmtCommand(CLI::App& app, int& exit_code);
 void AddPlanCommand(CLI::App& app, int& exit_code);
 

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   app.failure_message(CLI::FailureMessage::help);
   int exit_code = 0;
   ucp::AddCheckCommand(app, exit_code);
+  ucp::AddExplainErrorCommand(app, exit_code);
   ucp::AddFmtCommand(app, exit_code);
   ucp::AddExplainCommand(app, exit_code);
   ucp::AddPlanCommand(app, exit_code);

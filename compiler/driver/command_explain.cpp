@@ -5,6 +5,7 @@
 #include "compiler/driver/catalogue.h"
 #include "compiler/driver/command_line.h"
 #include "compiler/driver/commands.h"
+#include "compiler/driver/config_file.h"
 #include "compiler/driver/explain.h"
 #include "compiler/driver/explain_json.h"
 #include "compiler/driver/explain_text.h"
@@ -48,7 +49,9 @@ llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) 
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
   UCP_ASSIGN_OR_RETURN(sides.phase.spec, OpenSpec(path));
   SpecSession& session = *sides.phase.spec;
-  if (session.checked) sides.phase.bound = BindSpec(*session.checked, Inventory{}, request.set, session.sink);
+  Inventory nothing;
+  if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(RealFileSystem(), request.config, nothing.facts));
+  if (session.checked) sides.phase.bound = BindSpec(*session.checked, nothing, request.set, session.sink);
   std::optional<Layout> layout;
   if (sides.phase.bound) layout = LowerToMesh(*sides.phase.bound, {.mesh = mesh, .stage_layers = {}}, session.sink);
   if (!layout) return SpecErrors(session);

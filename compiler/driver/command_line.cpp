@@ -51,16 +51,24 @@ int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** a
 }
 
 llvm::Expected<SourceRequest> SourceOptions::Request() const {
-  SourceRequest request{path, spec, {}, unused};
+  SourceRequest request{path, spec, config, {}, unused};
   UCP_ASSIGN_OR_RETURN(request.set, ParseSettings(set));
   return request;
 }
 
-void AddSourceOptions(CLI::App& command, SourceOptions& options) {
+void AddSpecOptions(CLI::App& command, SourceOptions& options) {
   command
       .add_option("--set", options.set,
                   "Give a dim or a fact of the spec a value: 4, true, swiglu or [moe,dense]; may be repeated")
       ->type_name("NAME=VALUE");
+  command
+      .add_option("--config", options.config,
+                  "A model's config.json, for dims and facts `from config.…`; default: the one in the checkpoint")
+      ->type_name("FILE");
+}
+
+void AddSourceOptions(CLI::App& command, SourceOptions& options) {
+  AddSpecOptions(command, options);
   command
       .add_option(
           "--unused", options.unused,

@@ -12,6 +12,7 @@ packages=(
 )
 test_packages=(
   libgtest-dev libgmock-dev clang-format-19 clang-tidy-19 shellcheck strace
+  chromium # the page of `ucpc explain`, looked at
   python3 python3-dev python3-venv # the real engine, in an environment of its own
 )
 

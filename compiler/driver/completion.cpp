@@ -15,6 +15,7 @@
 #include "compiler/driver/completion_scripts.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
+#include "runtime/formats/format.h"
 
 namespace ucp {
 namespace {
@@ -38,16 +39,9 @@ const CLI::Option* FindOption(const CLI::App& app, std::string_view word) {
   return nullptr;
 }
 
-// What the value of an option or argument is called tells what it is.
-Completions ValuesOf(const CLI::Option& option) {
-  Completions values;
-  std::string name = option.get_positional() ? option.get_name() : option.get_type_name();
-  std::string choices = option.get_type_name();
-  if (choices.find('|') != std::string::npos) {
-    llvm::SmallVector<llvm::StringRef> words;
-    llvm::StringRef(choices).split(words, '|');
-    for (llvm::StringRef word : words) values.candidates.push_back({word.str(), ""});
-  } else if (name == "SPEC") {
+// What a value is called says what it is; a word in small letters stands for itself.
+void AddValues(const std::string& name, Completions& values) {
+  if (name == "SPEC") {
     for (const std::string& spec : CatalogueNames()) values.candidates.push_back({spec, "catalogue"});
     values.paths = PathsWanted::kFiles;
   } else if (name == "KIND") {
@@ -55,12 +49,24 @@ Completions ValuesOf(const CLI::Option& option) {
       values.candidates.push_back({std::string(info.name), std::string(info.summary)});
     }
   } else if (name == "STRATEGY") {
-    values.candidates.push_back({"universal", "one folder for each tensor"});
+    for (const auto& format : AllFormats()) values.candidates.push_back({std::string(format->name()), "format"});
   } else if (name == "FILE" || name == "PLAN") {
     values.paths = PathsWanted::kFiles;
   } else if (name == "CHECKPOINT" || name == "DIR" || name == "OUT") {
     values.paths = PathsWanted::kFolders;
+  } else if (llvm::StringRef(name).lower() == name) {
+    values.candidates.push_back({name, ""});
   }
+}
+
+// Of the value of an option, or of an argument.
+Completions ValuesOf(const CLI::Option& option) {
+  std::string names = option.get_type_name();
+  if (option.get_positional() && names.find('|') == std::string::npos) names = option.get_name();
+  llvm::SmallVector<llvm::StringRef> alternatives;
+  llvm::StringRef(names).split(alternatives, '|');
+  Completions values;
+  for (llvm::StringRef name : alternatives) AddValues(name.str(), values);
   return values;
 }
 

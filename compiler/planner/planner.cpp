@@ -40,8 +40,8 @@ llvm::Error RefuseArithmetic(const PlanRequest& request) {
     for (const std::string& axis : tensor.mean_axes) {
       if (request.source_layout.mesh.Size(axis) == 1) continue;
       return Fail(ErrorCode::kUnsupported,
-                  "tensor `{}` is the mean of its copies over {} ranks of `{}`, and plans cannot average yet", tensor.name,
-                  request.source_layout.mesh.Size(axis), axis);
+                  "tensor `{}` is the mean of its copies over {} ranks of `{}`, and plans cannot average yet",
+                  tensor.name, request.source_layout.mesh.Size(axis), axis);
     }
     const TensorLayout* target = request.target_layout.Find(tensor.name);
     if (target == nullptr || target->scale == tensor.scale) continue;

@@ -10,7 +10,7 @@ import pytest
 from .declared import SPECS, differences, explain
 from .held import TRUTH, Truth
 
-# Where a truth is not the spec's layout: the names, and why. Each must really differ, so that no entry outlives its cause.
+# Where a truth is not the spec's layout: the names, and why. Each must really differ: no entry outlives its cause.
 EMBEDDING = "transformers cuts the embedding by words, AutoTP leaves it whole beside a head of its own"
 OTHER_LAYOUT: dict[str, dict[str, str]] = {}
 

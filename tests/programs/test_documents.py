@@ -1,7 +1,7 @@
 """What the documents show is what the programs do: every command in them is run.
 
-In docs/language and docs/tutorial.md a block "```ucp NAME.ucp" is a file, and a block "```console" holds commands behind
-"$ " with what they print, errors included. All of a page happens in one folder, in order, where `fixtures` is
+In docs/language and docs/tutorial.md a block "```ucp NAME.ucp" is a file, and a block "```console" holds commands
+behind "$ " with what they print, errors included. All of a page happens in one folder, in order, where `fixtures` is
 tests/fixtures. With UCP_REWRITE=1 the blocks are corrected instead; read the difference as carefully as code.
 """
 

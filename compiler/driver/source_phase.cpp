@@ -8,6 +8,7 @@
 
 #include "compiler/check/fact_value.h"
 #include "compiler/driver/catalogue.h"
+#include "compiler/driver/pick_spec.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -31,18 +32,18 @@ const Shard* CutExample(const Inventory& inventory) {
   return example;
 }
 
-llvm::Error NeedsSpec(const Inventory& inventory) {
+// What is missing, and what the catalogue has to say to it.
+llvm::Error NeedsSpec(const Inventory& inventory, llvm::Error catalogue) {
   std::int64_t tp = inventory.mesh.Size("tp");
   std::string question;
   if (const Shard* shard = CutExample(inventory)) {
     question = fmt::format("; tensor `{}` is [{}] on each of them, which may be its rows, its columns, or all of it",
                            shard->tensor, fmt::join(shard->shape, ", "));
   }
-  std::vector<std::string> names = CatalogueNames();
   return Fail(ErrorCode::kUsage,
               "the checkpoint is cut over {} tensor-parallel ranks, and its files do not say how{}; say it with --spec "
-              "FILE (docs/language.md) or with a spec of the catalogue: {}",
-              tp, question, names.empty() ? "none is installed" : fmt::format("{}", fmt::join(names, ", ")));
+              "FILE (docs/language.md), since the catalogue does not decide: {}",
+              tp, question, llvm::toString(std::move(catalogue)));
 }
 
 // "NAME=last", "NAME=first", "NAME=2": the stage whose copy is not used.
@@ -65,26 +66,44 @@ llvm::Error ApplyUnused(const std::string& text, Layout& layout) {
   return Fail(ErrorCode::kUsage, "--unused names tensor `{}`, which the checkpoint does not have", name);
 }
 
+llvm::Error RefuseUnused(const SourceRequest& request) {
+  if (request.unused.empty()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "--unused is for checkpoints without a spec; write `unused` in the spec instead");
+}
+
+llvm::Error LayOutByCatalogue(const SourceRequest& request, SourcePhase& phase) {
+  UCP_RETURN_IF_ERROR(RefuseUnused(request));
+  Inventory& inventory = phase.checkpoint.inventory;
+  llvm::Expected<PickedSpec> picked = PickSpec(CatalogueNames(), inventory, request.set);
+  if (!picked) return NeedsSpec(inventory, picked.takeError());
+  inventory.remarks.push_back(picked->why);
+  phase.spec = std::move(picked->session);
+  phase.bound = std::move(picked->bound);
+  phase.layout = std::move(picked->layout);
+  return VerifyLayout(phase.layout);
+}
+
 llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase) {
   const Inventory& inventory = phase.checkpoint.inventory;
-  if (inventory.mesh.Size("tp") > 1) return NeedsSpec(inventory);
+  if (inventory.mesh.Size("tp") > 1) return LayOutByCatalogue(request, phase);
   UCP_ASSIGN_OR_RETURN(phase.layout, WholeLayout(inventory));
   for (const std::string& unused : request.unused) UCP_RETURN_IF_ERROR(ApplyUnused(unused, phase.layout));
   return llvm::Error::success();
 }
 
 llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
-  if (!request.unused.empty()) {
-    return Fail(ErrorCode::kUsage, "--unused is for checkpoints without a spec; write `unused` in the spec instead");
-  }
+  UCP_RETURN_IF_ERROR(RefuseUnused(request));
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
   UCP_ASSIGN_OR_RETURN(phase.spec, OpenSpec(path));
   SpecSession& session = *phase.spec;
-  const Inventory& inventory = phase.checkpoint.inventory;
+  Inventory& inventory = phase.checkpoint.inventory;
   if (!session.checked) return SpecErrors(session);
   phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
   if (!phase.bound) return SpecErrors(session);
-  std::optional<Layout> layout = LowerToMesh(*phase.bound, inventory.mesh, session.sink);
+  for (std::size_t i = 0; i < phase.bound->shard_names.size(); ++i) {
+    inventory.storage.shards[i].tensor = phase.bound->shard_names[i];
+  }
+  std::optional<Layout> layout = LowerToMesh(*phase.bound, {.mesh = inventory.mesh, .stage_layers = {}}, session.sink);
   if (!layout) return SpecErrors(session);
   phase.layout = std::move(*layout);
   return VerifyLayout(phase.layout);

@@ -1,7 +1,5 @@
 #include "compiler/driver/compile.h"
 
-#include <algorithm>
-
 #include "compiler/planner/join.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
@@ -9,19 +7,12 @@
 namespace ucp {
 namespace {
 
-bool HasList(const ShapeExpr& expr) {
-  return expr.rule == CutRule::kList || std::any_of(expr.operands.begin(), expr.operands.end(), HasList);
-}
-
 // What a layout can say and no plan can do yet is refused rather than ignored.
 llvm::Error CheckServed(const Layout& layout) {
   for (const TensorLayout& tensor : layout.tensors) {
-    bool listed = std::any_of(tensor.dims.begin(), tensor.dims.end(), HasList);
-    if (tensor.mean_axes.empty() && tensor.scale == Scale{} && !listed) continue;
+    if (tensor.mean_axes.empty() && tensor.scale == Scale{}) continue;
     return Fail(ErrorCode::kUnsupported, "`{}` is declared with `{}`, which no conversion serves yet", tensor.name,
-                listed                     ? "list"
-                : tensor.mean_axes.empty() ? "scale"
-                                           : "mean");
+                tensor.mean_axes.empty() ? "scale" : "mean");
   }
   return llvm::Error::success();
 }

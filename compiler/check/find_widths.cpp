@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler/check/solve_shape.h"
+#include "compiler/support/checked_math.h"
 
 namespace ucp {
 namespace {
@@ -44,9 +45,9 @@ class WidthFinder {
       }
       by_index.emplace(*index, *width);
     }
-    std::int64_t degree = 1;
-    for (const std::string& axis : cut.axes) degree *= values_.mesh.Size(axis);
-    if (std::ssize(by_index) != degree) return {};
+    double degree = 1;  // Of a mesh that a file may ask for, which need not fit in 63 bits.
+    for (const std::string& axis : cut.axes) degree *= static_cast<double>(values_.mesh.Size(axis));
+    if (static_cast<double>(by_index.size()) < degree) return {};
     std::vector<std::int64_t> widths;
     for (const auto& [index, width] : by_index) widths.push_back(width);
     return widths;
@@ -64,11 +65,12 @@ class WidthFinder {
   }
 
   std::optional<std::int64_t> IndexOf(const Formula& cut, const Coordinate& coordinate) const {
-    std::int64_t index = 0;
+    std::optional<std::int64_t> index = 0;
     for (const std::string& axis : cut.axes) {
       std::int64_t size = values_.mesh.Size(axis);
       if (coordinate.At(axis) < 0 || coordinate.At(axis) >= size) return std::nullopt;
-      index = index * size + coordinate.At(axis);
+      if (index) index = CheckedMultiply(*index, size);
+      if (index) index = CheckedAdd(*index, coordinate.At(axis));
     }
     return index;
   }

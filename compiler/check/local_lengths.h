@@ -29,8 +29,8 @@ struct LocalLengths {
   Coordinate CoordinateOf(std::size_t entry) const;
 };
 
-// A table has at most so many entries.
-inline constexpr std::int64_t kMaxLocalLengths = std::int64_t{1} << 20;
+// A table has at most so many entries, which is more ranks than any job has.
+inline constexpr std::int64_t kMaxLocalLengths = std::int64_t{1} << 17;
 
 // What `combine` makes of both at each coordinate; nothing if it says nothing, or the table would be too large.
 using CombineLengths = llvm::function_ref<std::optional<std::int64_t>(std::int64_t, std::int64_t)>;

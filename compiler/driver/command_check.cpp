@@ -2,8 +2,10 @@
 
 #include <memory>
 
+#include "compiler/check/match_nothing.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/driver/catalogue.h"
+#include "compiler/driver/command_line.h"
 #include "compiler/driver/commands.h"
 #include "compiler/driver/spec_phase.h"
 #include "compiler/driver/terminal.h"
@@ -13,29 +15,59 @@ namespace ucp {
 namespace {
 
 struct CheckOptions {
-  std::string spec;
+  SourceOptions source;
   bool json = false;
 };
 
-llvm::Error Check(const CheckOptions& options) {
-  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(options.spec));
-  UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
-  if (options.json) {
-    PrintJson(RenderJson(*session->source, session->sink));
+void Show(const SpecSession& session, bool json) {
+  if (json) {
+    PrintJson(RenderJson(*session.source, session.sink));
   } else {
-    ShowDiagnostics(*session);
+    ShowDiagnostics(session);
   }
+}
+
+llvm::Error CheckAlone(const CheckOptions& options) {
+  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(options.source.spec));
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
+  Show(*session, options.json);
   if (session->sink.has_errors()) return SpecErrors(*session);
   if (!options.json) PrintLine(fmt::format("{}: no errors", path));
   return llvm::Error::success();
+}
+
+llvm::Error CheckOnCheckpoint(const CheckOptions& options) {
+  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
+  SourcePhase phase;
+  llvm::Error error = DescribeAndBind(RealFileSystem(), request, phase);
+  if (phase.spec == nullptr) return error;
+  if (phase.bound) {
+    WarnOfPatternsThatMatchNothing(*phase.bound, phase.checkpoint.inventory, request.set, phase.spec->sink);
+  }
+  Show(*phase.spec, options.json);
+  if (error) return error;
+  if (!options.json) PrintLine(fmt::format("{}: no errors on {}", phase.spec->source->path(), request.path));
+  return llvm::Error::success();
+}
+
+llvm::Error Check(const CheckOptions& options) {
+  if (!options.source.path.empty()) return CheckOnCheckpoint(options);
+  if (!options.source.set.empty() || !options.source.config.empty()) {
+    return Fail(ErrorCode::kUsage, "--set and --config give values on a checkpoint; name one with --from");
+  }
+  return CheckAlone(options);
 }
 
 }  // namespace
 
 void AddCheckCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<CheckOptions>();
-  CLI::App* command = app.add_subcommand("check", "Say what is wrong in a spec; needs no checkpoint");
-  command->add_option("SPEC", options->spec, "A .ucp file, or a name of the catalogue")->required();
+  CLI::App* command = app.add_subcommand("check", "Say what is wrong in a spec, alone or on a checkpoint");
+  command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue")->required();
+  command
+      ->add_option("--from", options->source.path, "Check it on this checkpoint too, and warn of what matches nothing")
+      ->type_name("DIR");
+  AddSpecOptions(*command, options->source);
   command->add_flag("--json", options->json, "Diagnostics as JSON on standard output");
   command->callback([options, &exit_code] {
     if (llvm::Error error = Check(*options)) exit_code = ShowError("ucpc", std::move(error));

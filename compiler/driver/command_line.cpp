@@ -10,6 +10,7 @@
 #include <map>
 #include <new>
 
+#include "compiler/driver/completion.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
@@ -34,6 +35,7 @@ std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error, int 
 }  // namespace
 
 int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code) {
+  if (AnswerCompletion(app, argc, argv)) return 0;
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version
@@ -51,16 +53,24 @@ int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** a
 }
 
 llvm::Expected<SourceRequest> SourceOptions::Request() const {
-  SourceRequest request{path, spec, {}, unused};
+  SourceRequest request{path, spec, config, {}, unused};
   UCP_ASSIGN_OR_RETURN(request.set, ParseSettings(set));
   return request;
 }
 
-void AddSourceOptions(CLI::App& command, SourceOptions& options) {
+void AddSpecOptions(CLI::App& command, SourceOptions& options) {
   command
       .add_option("--set", options.set,
                   "Give a dim or a fact of the spec a value: 4, true, swiglu or [moe,dense]; may be repeated")
       ->type_name("NAME=VALUE");
+  command
+      .add_option("--config", options.config,
+                  "A model's config.json, for dims and facts `from config.…`; default: the one in the checkpoint")
+      ->type_name("FILE");
+}
+
+void AddSourceOptions(CLI::App& command, SourceOptions& options) {
+  AddSpecOptions(command, options);
   command
       .add_option(
           "--unused", options.unused,

@@ -12,16 +12,18 @@ namespace ucp {
 // subcommand, and returns 1.
 int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code);
 
-// The options that say what a source is, as they are typed: --spec, --set, --unused.
+// The options that say what a source is, as they are typed: --spec, --config, --set, --unused.
 struct SourceOptions {
   std::string path;
   std::string spec;
+  std::string config;
   std::vector<std::string> set;
   std::vector<std::string> unused;
 
   llvm::Expected<SourceRequest> Request() const;
 };
-void AddSourceOptions(CLI::App& command, SourceOptions& options);
+void AddSpecOptions(CLI::App& command, SourceOptions& options);    // --config, --set
+void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These and --unused.
 
 // --replicas compare|trust
 void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas);

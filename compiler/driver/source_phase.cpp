@@ -8,6 +8,7 @@
 
 #include "compiler/check/fact_value.h"
 #include "compiler/driver/catalogue.h"
+#include "compiler/driver/config_file.h"
 #include "compiler/driver/pick_spec.h"
 #include "compiler/support/error.h"
 
@@ -71,6 +72,13 @@ llvm::Error RefuseUnused(const SourceRequest& request) {
   return Fail(ErrorCode::kUsage, "--unused is for checkpoints without a spec; write `unused` in the spec instead");
 }
 
+// The names that the spec gives to what stages number by themselves.
+void TakeNames(const BoundSpec& bound, Inventory& inventory) {
+  for (std::size_t i = 0; i < bound.shard_names.size(); ++i) {
+    inventory.storage.shards[i].tensor = bound.shard_names[i];
+  }
+}
+
 llvm::Error LayOutByCatalogue(const SourceRequest& request, SourcePhase& phase) {
   UCP_RETURN_IF_ERROR(RefuseUnused(request));
   Inventory& inventory = phase.checkpoint.inventory;
@@ -80,12 +88,15 @@ llvm::Error LayOutByCatalogue(const SourceRequest& request, SourcePhase& phase) 
   phase.spec = std::move(picked->session);
   phase.bound = std::move(picked->bound);
   phase.layout = std::move(picked->layout);
+  TakeNames(*phase.bound, inventory);
   return VerifyLayout(phase.layout);
 }
 
 llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase) {
   const Inventory& inventory = phase.checkpoint.inventory;
-  if (inventory.mesh.Size("tp") > 1) return LayOutByCatalogue(request, phase);
+  if (!request.config.empty()) {
+    return Fail(ErrorCode::kUsage, "--config gives values to the dims of a spec, and no spec is named");
+  }
   UCP_ASSIGN_OR_RETURN(phase.layout, WholeLayout(inventory));
   for (const std::string& unused : request.unused) UCP_RETURN_IF_ERROR(ApplyUnused(unused, phase.layout));
   return llvm::Error::success();
@@ -100,9 +111,7 @@ llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
   if (!session.checked) return SpecErrors(session);
   phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
   if (!phase.bound) return SpecErrors(session);
-  for (std::size_t i = 0; i < phase.bound->shard_names.size(); ++i) {
-    inventory.storage.shards[i].tensor = phase.bound->shard_names[i];
-  }
+  TakeNames(*phase.bound, inventory);
   std::optional<Layout> layout = LowerToMesh(*phase.bound, {.mesh = inventory.mesh, .stage_layers = {}}, session.sink);
   if (!layout) return SpecErrors(session);
   phase.layout = std::move(*layout);
@@ -119,8 +128,11 @@ llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& 
 llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path));
   phase.folder = phase.checkpoint.inventory.root;
-  if (request.spec.empty()) return LayOutWhole(request, phase);
-  return LayOutBySpec(request, phase);
+  Inventory& inventory = phase.checkpoint.inventory;
+  if (request.spec.empty() && inventory.mesh.Size("tp") == 1) return LayOutWhole(request, phase);
+  UCP_RETURN_IF_ERROR(request.config.empty() ? AddConfigBeside(files, {phase.folder, request.path}, inventory.facts)
+                                             : AddConfig(files, request.config, inventory.facts));
+  return request.spec.empty() ? LayOutByCatalogue(request, phase) : LayOutBySpec(request, phase);
 }
 
 // The name of a tensor behind `has` may hold an equals sign, and no value that it can be given does.

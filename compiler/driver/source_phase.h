@@ -22,6 +22,7 @@ namespace ucp {
 struct SourceRequest {
   std::string path;
   std::string spec;                 // A file or a name of the catalogue; empty for none.
+  std::string config;               // --config FILE; empty for the one in the checkpoint, if it has one.
   Settings set;                     // --set dim=value
   std::vector<std::string> unused;  // --unused NAME=last
 };
@@ -37,7 +38,8 @@ struct SourcePhase {
 // Headers only; the message for a path that no format knows lists what each looks for.
 llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path);
 
-// Fails with kSpec if the spec has errors: they are in `phase.spec->sink`.
+// With a spec, the facts of --config, or else of a `config.json` in the tag's or the checkpoint's folder, are added to
+// those of the inventory. Fails with kSpec if the spec has errors: they are in `phase.spec->sink`.
 [[nodiscard]] llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
 
 // "layers=4" -> {"layers", 4}, `has "x"=true` -> {`has "x"`, true}, for --set. Fails with kUsage.

@@ -70,7 +70,7 @@ class TokenReader {
   }
 
   void ReportUnterminated() {
-    std::uint32_t line = source_.Locate(open_quote_.begin).line;
+    std::uint32_t line = source_.LineOf(open_quote_.begin);
     Report(DiagnosticKind::kUnterminatedString, {open_quote_.begin, source_.LineRange(line).end},
            "the string has no closing quote on its line", "");
     open_quote_ = {};
@@ -82,7 +82,7 @@ class TokenReader {
   }
 
   void Report(DiagnosticKind kind, SourceRange range, std::string message, std::string hint) {
-    list_.spoiled_lines.insert(source_.Locate(range.begin).line);
+    list_.spoiled_lines.insert(source_.LineOf(range.begin));
     sink_.Report({.kind = kind, .place = range, .message = std::move(message), .hint = std::move(hint)});
   }
 

@@ -77,13 +77,18 @@ std::string_view Source::TextOf(SourceRange range) const {
   return text().substr(range.begin, range.end - range.begin);
 }
 
-LineColumn Source::Locate(std::uint32_t offset) const {
+std::uint32_t Source::LineOf(std::uint32_t offset) const {
   UCP_CHECK(offset <= text_.size(), "offset {} in a text of {} bytes", offset, text_.size());
   auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
-  std::uint32_t start = *(after - 1);
+  return static_cast<std::uint32_t>(after - line_starts_.begin());
+}
+
+LineColumn Source::Locate(std::uint32_t offset) const {
+  std::uint32_t line = LineOf(offset);
+  std::uint32_t start = line_starts_[line - 1];
   std::string_view before = TextOf({start, offset});
   auto continuations = std::count_if(before.begin(), before.end(), IsContinuation);
-  return {.line = static_cast<std::uint32_t>(after - line_starts_.begin()),
+  return {.line = line,
           .column = static_cast<std::uint32_t>(before.size() - static_cast<std::size_t>(continuations) + 1)};
 }
 

@@ -1,6 +1,7 @@
 #include "tests/golden/check_phases.h"
 
 #include "compiler/check/bind.h"
+#include "compiler/check/match_nothing.h"
 #include "compiler/check/print.h"
 #include "compiler/check/spec.h"
 #include "compiler/parse/parse.h"
@@ -23,13 +24,14 @@ std::string RunCheck(const Source& spec, std::string_view, DiagnosticSink& sink)
   return "";
 }
 
-std::string RunBind(const Source& spec, std::string_view, DiagnosticSink& sink) {
+std::string RunBind(const Source& spec, std::string_view arguments, DiagnosticSink& sink) {
   auto written = ReadWrittenInventory(spec.text());
   if (!written) return "the written inventory is wrong: " + Describe(written.takeError()).message + "\n";
   auto checked = ParseAndCheck(spec, sink);
   if (!checked) return "";
   auto bound = BindSpec(*checked, written->inventory, written->set, sink);
   if (!bound) return "";
+  if (arguments == "warn") WarnOfPatternsThatMatchNothing(*bound, written->inventory, written->set, sink);
   Degrees source;
   source.mesh = written->inventory.mesh;
   auto layout = LowerToMesh(*bound, written->to.value_or(source), sink);

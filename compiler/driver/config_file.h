@@ -1,0 +1,27 @@
+// Hugging Face's `config.json`: what it says becomes facts under `config.`, nested objects by dotted paths, arrays as
+// lists. What is null does not exist, and neither does what no path can name: keys with blanks or dots, lists of
+// objects.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <map>
+#include <string>
+
+#include "compiler/layout/inventory.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+// Real ones have a few KB.
+inline constexpr std::uint64_t kMaxConfigBytes = 4u << 20;
+
+// Adds the facts of the file to `facts`. Fails with kBadData, naming the file, if it is no JSON object, is nested too
+// deep, or is larger than kMaxConfigBytes.
+[[nodiscard]] llvm::Error AddConfig(FileSystem& files, const std::string& path, std::map<std::string, Fact>& facts);
+
+// The same for the first of the folders that has a `config.json`; none is fine.
+[[nodiscard]] llvm::Error AddConfigBeside(FileSystem& files, const std::vector<std::string>& folders,
+                                          std::map<std::string, Fact>& facts);
+
+}  // namespace ucp

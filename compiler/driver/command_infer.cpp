@@ -11,6 +11,7 @@
 #include "compiler/driver/write_file.h"
 #include "compiler/infer/infer.h"
 #include "compiler/parse/parse.h"
+#include "compiler/pretty/pretty.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -43,6 +44,17 @@ llvm::Error RefuseExisting(const std::string& path) {
   return Fail(ErrorCode::kUsage, "`{}` is there already, and a draft replaces nothing; name a new file", path);
 }
 
+// In the form of `ucpc fmt`, questions included.
+llvm::Error Tidy(DraftSpec& draft) {
+  UCP_ASSIGN_OR_RETURN(Source source, Source::FromText("<draft>", draft.text));
+  DiagnosticSink sink;
+  std::optional<ast::File> tree = ParseSpec(source, sink);
+  if (!tree)
+    return Fail(ErrorCode::kUnsupported, "no spec can be drafted from these names: {}", sink.Sorted().front().message);
+  draft.text = Pretty(source, *tree);
+  return llvm::Error::success();
+}
+
 // A draft without open questions describes the checkpoint it was drafted from: the compiler itself says so.
 llvm::Error CheckDraft(const DraftSpec& draft, const std::string& path, const Inventory& inventory) {
   UCP_ASSIGN_OR_RETURN(Source source, Source::FromText(path, draft.text));
@@ -68,6 +80,7 @@ llvm::Error Infer(const InferOptions& options) {
   }
   const Inventory& inventory = checkpoint.inventory;
   UCP_ASSIGN_OR_RETURN(DraftSpec draft, InferSpec(inventory, elsewhere ? &elsewhere->inventory : nullptr));
+  UCP_RETURN_IF_ERROR(Tidy(draft));
   if (options.output.empty()) {
     PrintLines(draft.text);
   } else {

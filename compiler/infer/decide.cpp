@@ -143,8 +143,10 @@ llvm::Expected<std::vector<Decision>> Decide(const Observation& observation, con
     if (reader && observation.tp > 1) {
       UCP_ASSIGN_OR_RETURN(decision, reader->Read(tensor));
     }
-    if (!decision && !tensor.elsewhere.empty() && observation.tp != observation.elsewhere_tp) {
-      decision = TwoDegrees(observation).Decide(tensor);
+    bool open = !decision || !decision->question.empty();
+    if (open && !tensor.elsewhere.empty() && observation.tp != observation.elsewhere_tp) {
+      Decision shapes = TwoDegrees(observation).Decide(tensor);
+      if (!decision || shapes.question.empty()) decision = std::move(shapes);
     }
     decisions.push_back(decision ? std::move(*decision) : DecideAlone(tensor));
   }

@@ -94,6 +94,10 @@ llvm::Expected<Observation> Observe(const Inventory& inventory, const Inventory*
   observation.pp = inventory.mesh.Size("pp");
   observation.aliases = inventory.aliases;
   observation.vocabulary_grain = GrainOf(inventory);
+  for (const auto& [second, first] : observation.aliases) {
+    UCP_RETURN_IF_ERROR(CheckName(second));
+    UCP_RETURN_IF_ERROR(CheckName(first));
+  }
   if (elsewhere != nullptr) {
     UCP_RETURN_IF_ERROR(CheckAxes(*elsewhere));
     UCP_ASSIGN_OR_RETURN(others, ShapesByRank(*elsewhere));

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "compiler/support/printable.h"
+
 namespace ucp {
 namespace {
 
@@ -12,11 +14,12 @@ class Writer {
  public:
   void Heading(const DraftHeading& heading, const Observation& observation) {
     std::string mesh = ToString(heading.mesh);
-    Line(0, fmt::format("// Drafted by `ucpc infer` from the headers of {} ({}{}{}){}.", heading.folder, heading.format,
-                        mesh.empty() ? "" : ", ", mesh,
-                        heading.elsewhere.empty() ? "" : fmt::format(" and of {}", heading.elsewhere)));
+    Line(0, fmt::format("// Drafted by `ucpc infer` from the headers of {} ({}{}{}){}.", Printable(heading.folder),
+                        heading.format, mesh.empty() ? "" : ", ", mesh,
+                        heading.elsewhere.empty() ? "" : fmt::format(" and of {}", Printable(heading.elsewhere))));
     if (!heading.embedded.empty()) {
-      Line(0, fmt::format("// The cuts are those that `universal_checkpoint_info` in {} states.", heading.embedded));
+      Line(0, fmt::format("// The cuts are those that `universal_checkpoint_info` in {} states.",
+                          Printable(heading.embedded)));
     }
     if (observation.tp == 1 && observation.elsewhere_tp == 1) {
       Line(0, "// At tp=1 nothing is cut, and headers cannot tell what another degree would cut: write @tp behind the");

@@ -173,6 +173,14 @@ TEST(Infer, WhatNoPatternNamesIsAskedAndNotConcatenatedSilently) {
   EXPECT_THAT(text, HasSubstr("\n  \"up\" [48@tp, 16]\n"));
 }
 
+TEST(Infer, TwoDegreesAnswerWhatNoPatternNames) {
+  Headers two(2);
+  Headers four(4);
+  two.Add("down", {{16, 24}, {16, 24}}).Embed({});
+  four.Add("down", {{16, 12}, {16, 12}, {16, 12}, {16, 12}});
+  EXPECT_EQ(Draft(two, &four), "layout drafted {\n  \"down\" [16, 48@tp]\n}\n");
+}
+
 TEST(Infer, PatternsMatchAtTheStartOnly) {
   EmbeddedLayout layout;
   layout.row_parallel = {"up"};

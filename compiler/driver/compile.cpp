@@ -1,30 +1,11 @@
 #include "compiler/driver/compile.h"
 
-#include <algorithm>
-
 #include "compiler/planner/join.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
 namespace {
-
-bool HasList(const ShapeExpr& expr) {
-  return expr.rule == CutRule::kList || std::any_of(expr.operands.begin(), expr.operands.end(), HasList);
-}
-
-// What a layout can say and no plan can do yet is refused rather than ignored.
-llvm::Error CheckServed(const Layout& layout) {
-  for (const TensorLayout& tensor : layout.tensors) {
-    bool listed = std::any_of(tensor.dims.begin(), tensor.dims.end(), HasList);
-    if (tensor.mean_axes.empty() && tensor.scale == Scale{} && !listed) continue;
-    return Fail(ErrorCode::kUnsupported, "`{}` is declared with `{}`, which no conversion serves yet", tensor.name,
-                listed                     ? "list"
-                : tensor.mean_axes.empty() ? "scale"
-                                           : "mean");
-  }
-  return llvm::Error::success();
-}
 
 // A strategy of the spec by its name, or as it is written.
 llvm::Expected<Strategy> FindStrategy(const std::string& target, const SourcePhase& source) {
@@ -50,7 +31,6 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   }
   const SourcePhase& source = compilation.source;
   const Inventory& inventory = source.checkpoint.inventory;
-  UCP_RETURN_IF_ERROR(CheckServed(source.layout));
 
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   UCP_ASSIGN_OR_RETURN(Layout target_layout, AtomicLayout(source.layout));

@@ -6,20 +6,6 @@
 #include "compiler/support/error.h"
 
 namespace ucp {
-namespace {
-
-// What a layout can say and no plan can do yet is refused rather than ignored.
-llvm::Error CheckServed(const Layout& layout) {
-  for (const TensorLayout& tensor : layout.tensors) {
-    if (tensor.mean_axes.empty() && tensor.scale == Scale{}) continue;
-    return Fail(ErrorCode::kUnsupported, "`{}` is declared with `{}`, which no conversion serves yet", tensor.name,
-                tensor.mean_axes.empty() ? "scale" : "mean");
-  }
-  return llvm::Error::success();
-}
-
-}  // namespace
-
 llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
   if (request.source.spec.empty()) UCP_RETURN_IF_ERROR(ParseStrategy(request.target).takeError());
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request.source, compilation.source));
@@ -30,7 +16,6 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   }
   const SourcePhase& source = compilation.source;
   const Inventory& inventory = source.checkpoint.inventory;
-  UCP_RETURN_IF_ERROR(CheckServed(source.layout));
 
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   UCP_ASSIGN_OR_RETURN(Layout target_layout, AtomicLayout(source.layout));

@@ -113,8 +113,10 @@ class Encoder {
     auto states = EncodeAll(b_, tensor.logical.states, [&](const LogicalTensor::State& state) {
       return flat::CreateState(b_, b_.CreateSharedString(state.name), static_cast<std::uint8_t>(state.dtype));
     });
+    const Arithmetic& a = tensor.arithmetic;
     return flat::CreateTensor(b_, name, static_cast<std::uint8_t>(tensor.logical.kind), shape, states,
-                              b_.CreateSharedString(tensor.declared_at));
+                              b_.CreateSharedString(tensor.declared_at), a.terms, a.divisor.numerator,
+                              a.divisor.denominator, a.factor.numerator, a.factor.denominator);
   }
 
   Offset<flat::ProductSet> EncodeSet(const ProductSet& set) {
@@ -150,7 +152,7 @@ class Encoder {
     auto strides = b_.CreateVector(read.strides);
     return flat::CreateRead(b_, read.tensor.value(), static_cast<std::uint8_t>(read.role), read.set.value(), coordinate,
                             strides, read.base, static_cast<std::uint8_t>(read.spread), read.states.value(),
-                            b_.CreateSharedString(read.reason));
+                            b_.CreateSharedString(read.reason), read.term);
   }
 
   Offset<flat::Write> EncodeWrite(const PlanWrite& write) {

@@ -139,6 +139,8 @@ class Decoder {
           {Text(state->name()), DecodeEnum(state->dtype(), DType::kFloat8E5M2FNUZ, "dtype")});
     });
     tensor.declared_at = Text(f.declared_at());
+    tensor.arithmetic = {
+        f.terms(), {f.divisor_numerator(), f.divisor_denominator()}, {f.factor_numerator(), f.factor_denominator()}};
     return tensor;
   }
 
@@ -200,6 +202,7 @@ class Decoder {
     read.spread = DecodeEnum(f.spread(), Spread::kEachTensor, "spread");
     read.states = BufferSetId(f.states());
     read.reason = Text(f.reason());
+    read.term = f.term();
     return read;
   }
 

@@ -4,6 +4,10 @@
 
 namespace ucp {
 
+bool IsArithmetic(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
+}
+
 std::optional<BufferId> FindState(const BufferSet& set, const std::string& state) {
   for (const StateBuffer& entry : set) {
     if (entry.state == state) return entry.buffer;

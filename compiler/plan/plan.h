@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/layout/layout.h"
 #include "compiler/layout/product_set.h"
 #include "compiler/layout/storage.h"
 #include "compiler/layout/target.h"
@@ -24,9 +25,19 @@ namespace ucp {
 using TensorId = TypedId<struct TensorTag>;
 using SetId = TypedId<struct SetTag>;
 
+// What is done to the numbers of a tensor between source and target, in this order. All of it is in the state's own
+// dtype and rounded after every operation, as PyTorch does it: `sum(slices) / len(slices)`, `shard / scale`.
+struct Arithmetic {
+  std::int64_t terms = 1;  // Copies that have drifted apart: they are added in this order, and divided by their number.
+  Scale divisor;           // The source stores the tensor times this.
+  Scale factor;            // The target stores the tensor times this.
+  bool operator==(const Arithmetic&) const = default;
+};
+
 struct PlanTensor {
   LogicalTensor logical;
   std::string declared_at;  // The spec line, or what else declared it.
+  Arithmetic arithmetic = {};
 };
 
 struct Geometry {
@@ -38,8 +49,8 @@ struct Geometry {
 
 // What a source shard is for.
 enum class ReadRole {
-  kCopy,           // Its elements are written to the target.
-  kCompare,        // A replica: it must equal what is written, or the conversion fails.
+  kCopy,           // Its elements are written to the target, or are a term of what is written.
+  kCompare,        // A replica: it must equal what is copied, or the conversion fails.
   kCheckRounding,  // A weight whose master is written: it should be the master's rounding, or the report says so.
   kUnused,         // Not read; `reason` says why.
 };
@@ -53,7 +64,8 @@ struct PlanRead {
   std::int64_t base = 0;
   Spread spread = Spread::kAcrossBuffer;
   BufferSetId states;
-  std::string reason;  // kUnused only.
+  std::string reason;     // kUnused only.
+  std::int64_t term = 0;  // Which term of its tensor's Arithmetic it gives, or is compared with.
 };
 
 struct PlanWrite {
@@ -85,7 +97,7 @@ struct Plan {
   std::vector<PlanTensor> tensors;  // Sorted by name.
   std::vector<ProductSet> sets;
   std::vector<Geometry> geometries;  // Sorted by (source, target).
-  std::vector<PlanRead> reads;       // Sorted by (tensor, role); kUnused ones too, so that all is accounted for.
+  std::vector<PlanRead> reads;       // Sorted by (tensor, term, role); kUnused ones too, so that all is accounted for.
   std::vector<PlanWrite> writes;     // Sorted by tensor.
   std::vector<std::string> remarks;  // Sentences for the report.
 
@@ -94,6 +106,8 @@ struct Plan {
   std::vector<std::int64_t> LocalShape(const PlanWrite& write) const { return set(write.pieces.front()).LocalShape(); }
   std::int64_t LocalElements(const PlanWrite& write) const { return set(write.pieces.front()).local_elements(); }
 };
+
+bool IsArithmetic(DType dtype);  // Whether Arithmetic can be done in it: float16, bfloat16, float32, float64.
 
 std::optional<BufferId> FindState(const BufferSet& set, const std::string& state);
 

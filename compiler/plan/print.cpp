@@ -32,11 +32,29 @@ std::string StateOf(const Plan& plan, const Step& step) {
   return "?";
 }
 
+// " 2/4": which of how many terms.
+std::string TermText(const Plan& plan, const Step& step) {
+  std::int64_t terms = plan.tensor(step.tensor).arithmetic.terms;
+  return terms == 1 ? "" : fmt::format(" {}/{}", step.term + 1, terms);
+}
+
+// ", mean of 4, divided by 1/2, times 1/4"
+std::string ArithmeticText(const Arithmetic& arithmetic) {
+  std::string text;
+  if (arithmetic.terms != 1) text += fmt::format(", mean of {}", arithmetic.terms);
+  const Scale& divisor = arithmetic.divisor;
+  const Scale& factor = arithmetic.factor;
+  if (divisor != Scale{}) text += fmt::format(", divided by {}/{}", divisor.numerator, divisor.denominator);
+  if (factor != Scale{}) text += fmt::format(", times {}/{}", factor.numerator, factor.denominator);
+  return text;
+}
+
 std::string StepLine(const Plan& plan, const Step& step, const std::string& state) {
   std::string cast = step.source_dtype == step.target_dtype
                          ? std::string(Name(step.source_dtype))
                          : fmt::format("{} to {}", Name(step.source_dtype), Name(step.target_dtype));
-  return fmt::format("{} {} {} {}: {} -> {}", Name(step.role), plan.tensor(step.tensor).logical.name, state, cast,
+  return fmt::format("{}{} {} {} {}: {} -> {}", Name(step.role), TermText(plan, step),
+                     plan.tensor(step.tensor).logical.name, state, cast,
                      PlaceText(plan.source, step.source, step.source_element, step, true),
                      PlaceText(plan.target, step.target, step.target_element, step, false));
 }
@@ -73,8 +91,8 @@ void PrintPlan(const Plan& plan, llvm::function_ref<void(const std::string&)> li
                      plan.blobs[placement.blob.index()].size()));
   }
   for (const PlanTensor& tensor : plan.tensors) {
-    line(fmt::format("tensor {} [{}] by {}", tensor.logical.name, fmt::join(tensor.logical.shape, ", "),
-                     tensor.declared_at));
+    line(fmt::format("tensor {} [{}] by {}{}", tensor.logical.name, fmt::join(tensor.logical.shape, ", "),
+                     tensor.declared_at, ArithmeticText(tensor.arithmetic)));
   }
   for (const PlanRead& read : plan.reads) {
     if (read.role != ReadRole::kUnused) continue;

@@ -240,6 +240,7 @@ void StepEnumerator::ForEachStepOfPair(const TargetRange& range, std::size_t r, 
         step.role = read.role;
         step.tensor = read.tensor;
         step.read = r;
+        step.term = read.term;
         step.source = part.record;
         step.target = range.record;
         step.piece = piece.piece;

@@ -33,7 +33,8 @@ struct StepLoop {
 struct Step {
   ReadRole role = ReadRole::kCopy;
   TensorId tensor;
-  std::size_t read = 0;  // Which of Plan::reads.
+  std::size_t read = 0;   // Which of Plan::reads.
+  std::int64_t term = 0;  // Its PlanRead::term.
   RecordId source;
   std::int64_t source_element = 0;  // Of the record, counted in the source's dtype.
   RecordId target;
@@ -75,7 +76,8 @@ class StepEnumerator {
   explicit StepEnumerator(const Plan& plan);  // The plan must be verified and outlive this. Linear in its tables.
 
   // The steps that fill `range` (a range that ForEachTargetRange gave, or a part of one), copies first, and those that
-  // compare with it behind them. Safe to call from several threads.
+  // compare with it behind them; where a tensor has several terms, one term after the other. Safe to call from several
+  // threads.
   void ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
  private:

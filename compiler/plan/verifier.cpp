@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "compiler/plan/verify_coverage.h"
 #include "compiler/plan/verify_steps.h"
@@ -186,6 +187,47 @@ llvm::Error VerifyRead(const Plan& plan, const PlanRead& read) {
 
 constexpr std::size_t kMaxRank = 64;  // PyTorch's own limit. The walk over the steps recurses once for each dimension.
 
+bool IsPositive(const Scale& scale) { return scale.numerator > 0 && scale.denominator > 0; }
+
+// Numbers are added and scaled in types that can; what an optimizer knows of a weight does not scale with it.
+llvm::Error VerifyArithmetic(const PlanTensor& tensor) {
+  const Arithmetic& arithmetic = tensor.arithmetic;
+  const std::string& name = tensor.logical.name;
+  if (arithmetic == Arithmetic{}) return llvm::Error::success();
+  if (arithmetic.terms < 1) return Unsound("tensor `{}` is the mean of {} terms", name, arithmetic.terms);
+  if (!IsPositive(arithmetic.divisor) || !IsPositive(arithmetic.factor)) {
+    return Unsound("tensor `{}` is stored times a number that is not positive", name);
+  }
+  bool scaled = arithmetic.divisor != Scale{} || arithmetic.factor != Scale{};
+  for (const LogicalTensor::State& state : tensor.logical.states) {
+    if (!IsArithmetic(state.dtype)) return Unsound("tensor `{}` is {}, and cannot be added", name, Name(state.dtype));
+    if (scaled && state.name != kMasterState && state.name != kWeightState) {
+      return Unsound("state {} of tensor `{}` would be scaled", state.name, name);
+    }
+  }
+  return llvm::Error::success();
+}
+
+// Each term needs a read of its own; so their number is bounded by the size of the plan.
+llvm::Error VerifyTerms(const Plan& plan) {
+  std::vector<std::int64_t> reads(plan.tensors.size(), 0);
+  for (const PlanRead& read : plan.reads) {
+    const PlanTensor& tensor = plan.tensor(read.tensor);
+    ++reads[read.tensor.index()];
+    if (read.term < 0 || read.term >= tensor.arithmetic.terms) {
+      return Unsound("tensor `{}` has {} terms, and a shard is term {}", tensor.logical.name, tensor.arithmetic.terms,
+                     read.term);
+    }
+  }
+  for (std::size_t t = 0; t < reads.size(); ++t) {
+    std::int64_t terms = plan.tensors[t].arithmetic.terms;
+    if (terms > 1 && reads[t] < terms) {
+      return Unsound("tensor `{}` has {} terms and {} shards", plan.tensors[t].logical.name, terms, reads[t]);
+    }
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error VerifyShards(const Plan& plan) {
   for (const PlanTensor& tensor : plan.tensors) {
     if (tensor.logical.shape.size() > kMaxRank) {
@@ -194,14 +236,16 @@ llvm::Error VerifyShards(const Plan& plan) {
     for (std::int64_t length : tensor.logical.shape) {
       if (length < 0) return Unsound("tensor `{}` has a dimension of {}", tensor.logical.name, length);
     }
+    UCP_RETURN_IF_ERROR(VerifyArithmetic(tensor));
   }
-  auto by_tensor_and_role = [](const PlanRead& a, const PlanRead& b) {
-    return std::pair(a.tensor, a.role) < std::pair(b.tensor, b.role);
+  auto in_order = [](const PlanRead& a, const PlanRead& b) {
+    return std::tuple(a.tensor, a.term, a.role) < std::tuple(b.tensor, b.term, b.role);
   };
-  if (!std::is_sorted(plan.reads.begin(), plan.reads.end(), by_tensor_and_role)) {
-    return Unsound("its reads are not sorted by tensor and role");
+  if (!std::is_sorted(plan.reads.begin(), plan.reads.end(), in_order)) {
+    return Unsound("its reads are not sorted by tensor, term and role");
   }
   for (const PlanRead& read : plan.reads) UCP_RETURN_IF_ERROR(VerifyRead(plan, read));
+  UCP_RETURN_IF_ERROR(VerifyTerms(plan));
   for (const PlanWrite& write : plan.writes) UCP_RETURN_IF_ERROR(VerifyWrite(plan, write));
   return llvm::Error::success();
 }

@@ -49,12 +49,13 @@ class ElementChecker {
 
 using StateKey = std::pair<TensorId, std::string>;
 
-std::map<StateKey, std::vector<SetId>> CopiedSets(const Plan& plan) {
-  std::map<StateKey, std::vector<SetId>> copied;
+// By term.
+std::map<StateKey, std::map<std::int64_t, std::vector<SetId>>> CopiedSets(const Plan& plan) {
+  std::map<StateKey, std::map<std::int64_t, std::vector<SetId>>> copied;
   for (const PlanRead& read : plan.reads) {
     if (read.role != ReadRole::kCopy) continue;
     for (const StateBuffer& entry : plan.source.buffer_set(read.states)) {
-      copied[{read.tensor, entry.state}].push_back(read.set);
+      copied[{read.tensor, entry.state}][read.term].push_back(read.set);
     }
   }
   return copied;
@@ -85,14 +86,16 @@ llvm::Error VerifyStates(const Plan& plan, const std::map<StateKey, std::set<Set
 }  // namespace
 
 llvm::Error VerifyElements(const Plan& plan) {
-  std::map<StateKey, std::vector<SetId>> copied = CopiedSets(plan);
+  auto copied = CopiedSets(plan);
   std::map<StateKey, std::set<SetId>> written = WrittenSets(plan);
   UCP_RETURN_IF_ERROR(VerifyStates(plan, written));
   ElementChecker checker(plan);
   for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
     for (const LogicalTensor::State& state : plan.tensors[t].logical.states) {
       StateKey key(TensorId(t), state.name);
-      UCP_RETURN_IF_ERROR(checker.Check(TensorId(t), state.name, copied[key], Wanted::kOnce, "source"));
+      for (std::int64_t term = 0; term < plan.tensors[t].arithmetic.terms; ++term) {
+        UCP_RETURN_IF_ERROR(checker.Check(TensorId(t), state.name, copied[key][term], Wanted::kOnce, "source"));
+      }
       const std::set<SetId>& sets = written[key];
       UCP_RETURN_IF_ERROR(
           checker.Check(TensorId(t), state.name, {sets.begin(), sets.end()}, Wanted::kOnceAtLeast, "target"));

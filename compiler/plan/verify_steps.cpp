@@ -162,7 +162,8 @@ class StepWalk {
   llvm::Error VerifyRange(const TargetRange& range) {
     const PlanWrite& write = plan_.writes[range.write];
     const LogicalTensor& tensor = plan_.tensor(write.tensor).logical;
-    std::int64_t copied = 0;
+    std::map<std::int64_t, std::int64_t> copied;  // By term.
+    std::int64_t term = 0;
     std::map<std::pair<std::size_t, std::size_t>, std::vector<std::vector<Part>>> boxes;  // Of a read and a piece.
     std::string flaw;
     steps_.ForEachStep(range, [&](const Step& step) {
@@ -177,16 +178,19 @@ class StepWalk {
       }
       others.push_back(std::move(parts));
       used_[{step.read, range.state}] += step.elements();
-      if (step.role == ReadRole::kCopy) copied += step.elements();
+      if (step.role == ReadRole::kCopy) copied[step.term] += step.elements();
+      if (step.term < term && flaw.empty()) flaw = "its terms are not in order";
+      term = step.term;
     });
     if (!flaw.empty()) return Unsound("tensor `{}`, state {}: {}", tensor.name, range.state, flaw);
     std::int64_t real = 0;
     for (SetId piece : write.pieces) {
       real += RealElementsBefore(plan_.set(piece), range.end) - RealElementsBefore(plan_.set(piece), range.begin);
     }
-    if (copied != real) {
+    for (std::int64_t t = 0; t < plan_.tensor(write.tensor).arithmetic.terms; ++t) {
+      if (copied[t] == real) continue;
       return Unsound("tensor `{}`, state {}: {} of {} elements of `{}` would be written", tensor.name, range.state,
-                     copied, real, plan_.target.file(range.record).path);
+                     copied[t], real, plan_.target.file(range.record).path);
     }
     return llvm::Error::success();
   }

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "compiler/planner/draft.h"
 #include "compiler/support/error.h"
@@ -79,7 +80,7 @@ class Assigner {
     for (const Shard* shard : order_) UCP_RETURN_IF_ERROR(Assign(*shard));
     UCP_RETURN_IF_ERROR(CheckComplete());
     std::stable_sort(draft_.plan.reads.begin(), draft_.plan.reads.end(), [](const PlanRead& a, const PlanRead& b) {
-      return std::pair(a.tensor, a.role) < std::pair(b.tensor, b.role);
+      return std::tuple(a.tensor, a.term, a.role) < std::tuple(b.tensor, b.term, b.role);
     });
     return llvm::Error::success();
   }
@@ -99,6 +100,7 @@ class Assigner {
                   shard.spread, shard.states,    ""};
     read.reason = WhyUnused(shard, *layout);
     if (!read.reason.empty()) return AddUnused(read, set);
+    read.term = TermOf(*layout, shard.coordinate);
     bool is_weight = draft_.plan.source.buffer_set(shard.states).front().state == kWeightState;
     bool master_is_there = draft_.plan.tensor(id).logical.states.front().name != kWeightState;
     if (is_weight && master_is_there) return AssignWeight(read, set);
@@ -107,10 +109,11 @@ class Assigner {
 
   llvm::Error AssignStates(const PlanRead& read, const ProductSet& set) {
     for (const ProductSet& piece : IncreasingPieces(set)) {
-      Parts parts = Split(piece, copied_[read.tensor]);
+      std::vector<ProductSet>& copied = copied_[{read.tensor, read.term}];
+      Parts parts = Split(piece, copied);
       for (const ProductSet& fresh : parts.fresh) {
         UCP_RETURN_IF_ERROR(Add(read, ReadRole::kCopy, fresh));
-        if (fresh.real_elements() > 0) copied_[read.tensor].push_back(fresh);
+        if (fresh.real_elements() > 0) copied.push_back(fresh);
       }
       for (const ProductSet& replica : parts.replicas) {
         UCP_RETURN_IF_ERROR(AddIfCompared(read, ReadRole::kCompare, replica, "a replica, and replicas are trusted"));
@@ -119,7 +122,26 @@ class Assigner {
     return llvm::Error::success();
   }
 
-  llvm::Error AssignWeight(const PlanRead& read, const ProductSet& set) {
+  // Which of the drifted copies a rank holds: its place on the axes of the mean, in the order of its mesh.
+  std::int64_t TermOf(const TensorLayout& layout, const Coordinate& coordinate) const {
+    const Mesh& mesh = request_.source_layout.mesh;
+    std::vector<std::string> axes = layout.axes;
+    if (axes.empty()) {
+      for (const Axis& axis : mesh.axes) axes.push_back(axis.name);
+    }
+    std::int64_t term = 0;
+    for (const std::string& axis : axes) {
+      bool is_averaged = std::find(layout.mean_axes.begin(), layout.mean_axes.end(), axis) != layout.mean_axes.end();
+      if (is_averaged) term = term * mesh.Size(axis) + coordinate.At(axis);
+    }
+    return term;
+  }
+
+  llvm::Error AssignWeight(PlanRead read, const ProductSet& set) {
+    if (std::int64_t terms = draft_.plan.tensor(read.tensor).arithmetic.terms; terms > 1) {
+      read.reason = fmt::format("its tensor is the mean of {} ranks, of which no weight is the rounding", terms);
+      return AddUnused(read, set);
+    }
     for (const ProductSet& piece : IncreasingPieces(set)) {
       UCP_RETURN_IF_ERROR(
           AddIfCompared(read, ReadRole::kCheckRounding, piece, "its master is written, and replicas are trusted"));
@@ -173,26 +195,35 @@ class Assigner {
 
   llvm::Error CheckComplete() const {
     for (std::size_t t = 0; t < request_.tensors.size(); ++t) {
-      std::int64_t elements = 1;
-      for (std::int64_t length : request_.tensors[t].shape) elements *= length;
-      std::int64_t held = 0;
-      if (auto sets = copied_.find(TensorId(t)); sets != copied_.end()) {
-        for (const ProductSet& set : sets->second) held += set.real_elements();
+      for (std::int64_t term = 0; term < draft_.plan.tensors[t].arithmetic.terms; ++term) {
+        UCP_RETURN_IF_ERROR(CheckComplete(TensorId(t), term));
       }
-      if (held == elements) continue;
-      return Fail(ErrorCode::kBadData,
-                  "the shards of tensor `{}` hold {} of its {} elements; are files of some ranks "
-                  "missing, or does {} cut it by an axis that the checkpoint is not cut by?",
-                  request_.tensors[t].name, held, elements, draft_.plan.tensors[t].declared_at);
     }
     return llvm::Error::success();
+  }
+
+  llvm::Error CheckComplete(TensorId id, std::int64_t term) const {
+    const PlanTensor& tensor = draft_.plan.tensor(id);
+    std::int64_t elements = 1;
+    for (std::int64_t length : tensor.logical.shape) elements *= length;
+    std::int64_t held = 0;
+    if (auto sets = copied_.find({id, term}); sets != copied_.end()) {
+      for (const ProductSet& set : sets->second) held += set.real_elements();
+    }
+    if (held == elements) return llvm::Error::success();
+    std::int64_t terms = tensor.arithmetic.terms;
+    std::string which = terms == 1 ? "" : fmt::format(", at place {} of {} that are averaged,", term, terms);
+    return Fail(ErrorCode::kBadData,
+                "the shards of tensor `{}`{} hold {} of its {} elements; are files of some ranks missing, or does {} "
+                "cut it by an axis that the checkpoint is not cut by?",
+                tensor.logical.name, which, held, elements, tensor.declared_at);
   }
 
   const PlanRequest& request_;
   PlanDraft& draft_;
   std::vector<const Shard*> order_;  // In mesh order, so that the lowest rank is the first to give an element.
   std::set<std::string> first_stage_counts_;
-  std::map<TensorId, std::vector<ProductSet>> copied_;
+  std::map<std::pair<TensorId, std::int64_t>, std::vector<ProductSet>> copied_;  // By tensor and term.
 };
 
 }  // namespace

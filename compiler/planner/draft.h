@@ -23,8 +23,11 @@ struct PlanDraft {
   std::unordered_map<std::string, SetId> set_of_text_;
 };
 
-// Fills Plan::reads: one or more for each source shard, sorted by tensor and role. Relies on the tensors' table.
-// Guarantees that the kCopy reads of every tensor are a partition of it.
+// Fills PlanTensor::arithmetic: what `mean` and `scale` of both layouts ask for. Fails where numbers cannot follow it.
+[[nodiscard]] llvm::Error AssignArithmetic(const PlanRequest& request, PlanDraft& draft);
+
+// Fills Plan::reads: one or more for each source shard, sorted by tensor, term and role. Relies on the tensors' table
+// and their arithmetic. Guarantees that the kCopy reads of each term of a tensor are a partition of it.
 [[nodiscard]] llvm::Error AssignReads(const PlanRequest& request, PlanDraft& draft);
 
 // Fills Plan::writes: one for each shard that the target format laid out.

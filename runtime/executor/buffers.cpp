@@ -16,7 +16,8 @@ constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kProgramBytes = 20 * kKiB * kKiB;  // Code, libraries, and what the allocator keeps.
 constexpr std::uint64_t kThreadBytes = 256 * kKiB;         // Stack, and the allocator's arena.
 constexpr std::uint64_t kMostScratchBytes = 1024 * kKiB;
-constexpr std::uint64_t kLeastBytesOfThread = 96 * kKiB;  // 64 KiB of chunk, 32 KiB of scratch.
+constexpr std::uint64_t kLeastChunkBytes = 64 * kKiB;
+constexpr std::uint64_t kLeastBytesOfThread = kLeastChunkBytes + 32 * kKiB;  // The rest is scratch.
 constexpr std::uint64_t kPageBytes = 4 * kKiB;
 
 template <typename T>
@@ -37,6 +38,11 @@ std::uint64_t TableBytes(const Plan& plan) {
   return bytes;
 }
 
+bool AddsAnything(const Plan& plan) {
+  return std::any_of(plan.tensors.begin(), plan.tensors.end(),
+                     [](const PlanTensor& tensor) { return tensor.arithmetic.terms > 1; });
+}
+
 std::uint64_t DownToPage(std::uint64_t bytes) { return bytes / kPageBytes * kPageBytes; }
 
 }  // namespace
@@ -44,7 +50,8 @@ std::uint64_t DownToPage(std::uint64_t bytes) { return bytes / kPageBytes * kPag
 llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std::uint64_t memory_bytes,
                                          std::uint64_t most_chunk_bytes) {
   std::uint64_t fixed = kProgramBytes + threads * kThreadBytes + TableBytes(plan);
-  std::uint64_t needed = fixed + threads * kLeastBytesOfThread * 8 / 7 + kPageBytes;
+  std::uint64_t least = kLeastBytesOfThread + (AddsAnything(plan) ? kLeastChunkBytes : 0);
+  std::uint64_t needed = fixed + threads * least * 8 / 7 + kPageBytes;
   if (memory_bytes < needed) {
     return Fail(ErrorCode::kUsage,
                 "{} of memory is too little for this plan with {} {}: it takes {} ({} bytes); raise --memory or lower "
@@ -54,20 +61,23 @@ llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std
   std::uint64_t available = memory_bytes - fixed;
   std::uint64_t share = (available - available / 8) / threads;
   BufferSizes sizes;
-  sizes.chunk_bytes = std::min(most_chunk_bytes, DownToPage(share / 3 * 2));
-  sizes.scratch_bytes = DownToPage(std::min(kMostScratchBytes, share / 3));
+  std::uint64_t parts = AddsAnything(plan) ? 5 : 3;  // One of them is scratch, two are a chunk, and two a term.
+  sizes.chunk_bytes = std::min(most_chunk_bytes, DownToPage(share / parts * 2));
+  sizes.scratch_bytes = DownToPage(std::min(kMostScratchBytes, share / parts));
+  if (AddsAnything(plan)) sizes.term_bytes = sizes.chunk_bytes;
   sizes.ledger_pieces = available / 8 / ChecksumLedger::kBytesPerPiece;
   return sizes;
 }
 
 Buffers::Buffers(const BufferSizes& sizes, unsigned threads)
-    : bytes_(threads * (sizes.chunk_bytes + sizes.scratch_bytes)),
+    : bytes_(threads * (sizes.chunk_bytes + sizes.scratch_bytes + sizes.term_bytes)),
       memory_(std::make_unique_for_overwrite<std::byte[]>(bytes_)) {
   std::byte* next = memory_.get();
   for (unsigned thread = 0; thread < threads; ++thread) {
     chunks_.emplace_back(next, sizes.chunk_bytes);
     scratch_.emplace_back(next + sizes.chunk_bytes, sizes.scratch_bytes);
-    next += sizes.chunk_bytes + sizes.scratch_bytes;
+    terms_.emplace_back(next + sizes.chunk_bytes + sizes.scratch_bytes, sizes.term_bytes);
+    next += sizes.chunk_bytes + sizes.scratch_bytes + sizes.term_bytes;
   }
 }
 

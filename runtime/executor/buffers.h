@@ -16,6 +16,7 @@ namespace ucp {
 struct BufferSizes {
   std::uint64_t chunk_bytes = 0;    // Of each thread.
   std::uint64_t scratch_bytes = 0;  // Of each thread.
+  std::uint64_t term_bytes = 0;     // Of each thread: as much as a chunk, if the plan adds anything.
   std::uint64_t ledger_pieces = 0;  // Of all threads.
 };
 
@@ -31,6 +32,7 @@ class Buffers {
   Buffers(const BufferSizes& sizes, unsigned threads);
 
   std::span<std::byte> chunk(unsigned thread) const { return chunks_[thread]; }
+  std::span<std::byte> term(unsigned thread) const { return terms_[thread]; }
   std::span<const std::span<std::byte>> scratch() const { return scratch_; }
   std::uint64_t bytes() const { return bytes_; }
 
@@ -39,6 +41,7 @@ class Buffers {
   std::unique_ptr<std::byte[]> memory_;
   std::vector<std::span<std::byte>> chunks_;
   std::vector<std::span<std::byte>> scratch_;
+  std::vector<std::span<std::byte>> terms_;
 };
 
 // The most memory that this process ever held (VmHWM); 0 where the system does not say.

@@ -71,8 +71,9 @@ llvm::Error Comparison::CompareReplica(const Step& step, const TargetRange& rang
                 "element {} of `{}` of tensor `{}` has two values: {} in `{}` and {} in `{}`; declare the copy as "
                 "`unused` if that stage does not train it, or pass --replicas=trust",
                 LogicalPlace(range, first->element), range.state, plan_.tensor(step.tensor).logical.name,
-                ElementText(range.dtype, chunk.data() + first->element * item_bytes), CopiedFrom(range, first->element),
-                ElementText(range.dtype, first->replica), source_.Path(plan_.source.record(step.source).file));
+                ElementText(range.dtype, chunk.data() + first->element * item_bytes),
+                CopiedFrom(step.term, range, first->element), ElementText(range.dtype, first->replica),
+                source_.Path(plan_.source.record(step.source).file));
   });
 }
 
@@ -117,7 +118,7 @@ void Comparison::CountMismatches(const Step& step, const TargetRange& range, std
   mismatches.text =
       fmt::format("element {} is {} in `{}` and {} in the master in `{}`", LogicalPlace(range, first_element),
                   ElementText(step.source_dtype, weight(first)), source_.Path(plan_.source.record(step.source).file),
-                  ElementText(range.dtype, master(first)), CopiedFrom(range, first_element));
+                  ElementText(range.dtype, master(first)), CopiedFrom(step.term, range, first_element));
 }
 
 std::vector<RoundingMismatch> Comparison::rounding_mismatches() const {
@@ -140,10 +141,10 @@ std::string Comparison::LogicalPlace(const TargetRange& range, std::int64_t elem
 }
 
 // The file that an element was copied from.
-std::string Comparison::CopiedFrom(const TargetRange& range, std::int64_t element) const {
+std::string Comparison::CopiedFrom(std::int64_t term, const TargetRange& range, std::int64_t element) const {
   std::string path = "padding";
   steps_.ForEachStep(OneElement(range, element), [&](const Step& step) {
-    if (step.role == ReadRole::kCopy) path = source_.Path(plan_.source.record(step.source).file);
+    if (step.role == ReadRole::kCopy && step.term == term) path = source_.Path(plan_.source.record(step.source).file);
   });
   return path;
 }

@@ -26,8 +26,9 @@ class Comparison {
   Comparison(const Plan& plan, const StepEnumerator& steps, const SourceFiles& source)
       : plan_(plan), steps_(steps), source_(source) {}
 
-  // `chunk` holds the elements of `range`, and `step` (kCompare or kCheckRounding) reads what they are compared with.
-  // A replica that differs is an error; a weight that is not its master's rounding is counted.
+  // `chunk` holds the elements of `range` as they were copied (the step's own term, before any arithmetic), and `step`
+  // (kCompare or kCheckRounding) reads what they are compared with. A replica that differs is an error; a weight that
+  // is not its master's rounding is counted.
   [[nodiscard]] llvm::Error Compare(const Step& step, const TargetRange& range, std::span<const std::byte> chunk,
                                     StepMover& mover);
 
@@ -51,7 +52,7 @@ class Comparison {
   void CountMismatches(const Step& step, const TargetRange& range, std::span<const std::byte> chunk,
                        const std::byte* low, std::int64_t element, const StepLoop& row);
   std::string LogicalPlace(const TargetRange& range, std::int64_t element) const;
-  std::string CopiedFrom(const TargetRange& range, std::int64_t element) const;
+  std::string CopiedFrom(std::int64_t term, const TargetRange& range, std::int64_t element) const;
 
   const Plan& plan_;
   const StepEnumerator& steps_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "runtime/executor/arithmetic.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/comparison.h"
 #include "runtime/executor/source_files.h"
@@ -77,12 +78,24 @@ std::uint64_t BytesOfElements(const Plan& plan) {
   return bytes;
 }
 
+double Number(const Scale& scale) {
+  return static_cast<double>(scale.numerator) / static_cast<double>(scale.denominator);
+}
+
+// The sum of the terms becomes what the target stores.
+void FinishSum(const Arithmetic& arithmetic, DType dtype, std::span<std::byte> sum) {
+  if (arithmetic.terms > 1) Divide(dtype, sum, static_cast<double>(arithmetic.terms));
+  if (arithmetic.divisor != Scale{}) Divide(dtype, sum, Number(arithmetic.divisor));
+  if (arithmetic.factor != Scale{}) Multiply(dtype, sum, Number(arithmetic.factor));
+}
+
 // One run of one plan.
 class Execution {
  public:
   Execution(const Plan& plan, const std::string& source_root, const std::string& target_folder, FileSystem& files,
             const ExecutionOptions& options, const BufferSizes& sizes)
-      : parallel_{std::max(options.threads, 1U), options.cancelled},
+      : plan_(plan),
+        parallel_{std::max(options.threads, 1U), options.cancelled},
         buffers_(sizes, parallel_.threads),
         steps_(plan),
         work_(plan, sizes.chunk_bytes),
@@ -127,34 +140,52 @@ class Execution {
     auto bytes = static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.dtype));
     std::span<std::byte> chunk = buffers_.chunk(thread).first(bytes);
 
-    bool is_defined = false;  // Every byte of the chunk has a value of this range.
+    const Arithmetic& arithmetic = plan_.tensor(plan_.writes[range.write].tensor).arithmetic;
+    bool adds = arithmetic.terms > 1;
+    std::span<std::byte> term = adds ? buffers_.term(thread).first(bytes) : chunk;  // What the steps fill.
+    if (adds) std::memset(chunk.data(), 0, chunk.size());
+
+    bool is_defined = false;  // Every byte of `term` has a value of this range.
+    std::int64_t number = 0;  // Of the term.
     std::optional<std::uint32_t> crc32;
     llvm::Error error = llvm::Error::success();
     auto define = [&](bool by_step) {
-      if (!is_defined && !by_step) std::memset(chunk.data(), 0, chunk.size());
+      if (!is_defined && !by_step) std::memset(term.data(), 0, term.size());
       is_defined = true;
+    };
+    auto end_term = [&] {
+      define(false);
+      if (adds) Add(range.dtype, chunk, term);
+      is_defined = false;
     };
     steps_.ForEachStep(range, [&](const Step& step) {
       if (error) return;
+      if (step.term != number) end_term();
+      number = step.term;
       bool fills_chunk =
           step.role == ReadRole::kCopy && step.loops.empty() && step.run_elements == range.end - range.begin;
       define(fills_chunk);
       if (step.role != ReadRole::kCopy) {
-        error = comparison_.Compare(step, range, chunk, mover);
+        error = comparison_.Compare(step, range, term, mover);
         return;
       }
-      error = mover.Copy(step, chunk, range.record_element);
+      error = mover.Copy(step, term, range.record_element);
       if (fills_chunk) crc32 = reader.Crc32OfRead();  // The archive's checksum serves the target too.
     });
     if (error) return error;
     reader.Flush();
-    define(false);
+    end_term();
+    if (arithmetic != Arithmetic{}) {
+      FinishSum(arithmetic, range.dtype, chunk);
+      crc32.reset();
+    }
     auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
     UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, scratch));
     progress_.Add(bytes);
     return llvm::Error::success();
   }
 
+  const Plan& plan_;
   ParallelOptions parallel_;
   Buffers buffers_;
   StepEnumerator steps_;

@@ -43,7 +43,9 @@ std::string Refusal(std::string_view bytes) {
 TEST(CodecTest, RoundTripsToTheSameBytes) {
   Random random(TestSeed());
   for (int i = 0; i < 100; ++i) {
-    auto compiled = Compile(RandomConversion(random));
+    Conversion conversion = RandomConversion(random);
+    AverageSome(conversion, random);
+    auto compiled = Compile(conversion);
     if (!compiled) {
       llvm::consumeError(compiled.takeError());
       continue;
@@ -62,7 +64,12 @@ TEST(CodecTest, RoundTripsToTheSameBytes) {
 
 TEST(CodecTest, KeepsEveryField) {
   Plan plan = SmallPlan();
+  plan.tensors[0].arithmetic = {4, {1, 3}, {5, 7}};
+  plan.reads[1].term = 3;
   Plan decoded = llvm::cantFail(DecodePlan(Encoded(plan)));
+  EXPECT_EQ(decoded.tensors[0].arithmetic, plan.tensors[0].arithmetic);
+  EXPECT_EQ(decoded.reads[0].term, 0);
+  EXPECT_EQ(decoded.reads[1].term, 3);
   EXPECT_EQ(decoded.remarks, plan.remarks);
   EXPECT_EQ(decoded.spec_hash, "spec");
   EXPECT_EQ(decoded.source_format, "oracle");

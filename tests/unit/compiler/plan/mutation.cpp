@@ -185,6 +185,8 @@ constexpr Kind kKinds[] = {
     {"a product set", DamageSelection},
     {"the product sets", [](Plan& p, Random& r) { Shuffle(r, p.sets); }},
     {"a read", DamageRead},
+    {"a term", [](Plan& p, Random& r) { Disturb(r, Any(r, p.reads).term); }},
+    {"the number of terms", [](Plan& p, Random& r) { Disturb(r, Any(r, p.tensors).arithmetic.terms); }},
     {"the reads", [](Plan& p, Random& r) { Shuffle(r, p.reads); }},
     {"a write", DamageWrite},
     {"the writes", [](Plan& p, Random& r) { Shuffle(r, p.writes); }},

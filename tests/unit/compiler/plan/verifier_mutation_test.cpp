@@ -18,6 +18,7 @@ TEST(VerifierMutationTest, RefusesOrDoesWhatThePlanSays) {
   auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(TestSeconds());
   while (std::chrono::steady_clock::now() < end) {
     Conversion conversion = RandomConversion(random);
+    AverageSome(conversion, random);
     auto compiled = Compile(conversion);
     if (!compiled) {
       llvm::consumeError(compiled.takeError());

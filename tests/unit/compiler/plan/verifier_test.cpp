@@ -251,6 +251,35 @@ TEST(VerifierTest, PiecesShareOutTheirShard) {
   ExpectRefused(mutations, ListedPlan);
 }
 
+// One tensor of four elements, the mean of two ranks.
+Plan AveragedPlan() {
+  auto compiled = Compile({{{{N(4)}, {}, {}, {"tp"}}}, {{{N(4)}}}, {{{{"tp", 2}}}}, {}});
+  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  return std::move(compiled->plan);
+}
+
+TEST(VerifierTest, EachTermIsThereOnce) {
+  EXPECT_EQ(Verdict(AveragedPlan()), "sound");
+  std::vector<Mutation> mutations = {
+      {"a term less", [](Plan& p) { p.tensors[0].arithmetic.terms = 1; }, "has 1 terms, and a shard is term 1"},
+      {"a term more", [](Plan& p) { p.tensors[0].arithmetic.terms = 3; }, "has 3 terms and 2 shards"},
+      {"no terms", [](Plan& p) { p.tensors[0].arithmetic.terms = 0; }, "is the mean of 0 terms"},
+      {"many terms", [](Plan& p) { p.tensors[0].arithmetic.terms = kHuge; }, "terms and 2 shards"},
+      {"both are the first", [](Plan& p) { p.reads[1].term = 0; }, "is in two shards of the source"},
+      {"both are the second", [](Plan& p) { p.reads[0].term = 1; }, "is in no shard of the source"},
+      {"out of order", [](Plan& p) { std::swap(p.reads[0].term, p.reads[1].term); }, "its reads are not sorted"},
+      {"a negative term", [](Plan& p) { p.reads[0].term = -1; }, "a shard is term -1"},
+      {"one rank is both", [](Plan& p) { p.reads[1].states = p.reads[0].states; }, ""},
+      {"numbers that cannot be added", [](Plan& p) { p.tensors[0].logical.states[0].dtype = DType::kInt16; },
+       "is int16, and cannot be added"},
+      {"scaled moments", [](Plan& p) { p.tensors[0].arithmetic.divisor = {1, 2}; },
+       "state exp_avg of tensor `t0` would be scaled"},
+      {"divided by zero", [](Plan& p) { p.tensors[0].arithmetic.divisor = {0, 1}; }, "a number that is not positive"},
+      {"times infinity", [](Plan& p) { p.tensors[0].arithmetic.factor = {1, 0}; }, "a number that is not positive"},
+  };
+  ExpectRefused(mutations, AveragedPlan);
+}
+
 TEST(VerifierTest, TablesAreSane) {
   std::vector<Mutation> mutations;
   for (const char* path : {"../x", "/etc/x", "a//b", "", "a/../b", "./a", "a/", "a/."}) {

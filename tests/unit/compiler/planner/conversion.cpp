@@ -18,6 +18,7 @@ std::string SideText(const std::vector<TensorCut>& tensors, const Strategy& stra
     layout.dims = tensor.dims;
     layout.stages = tensor.stages;
     layout.only_at = tensor.only_at;
+    layout.mean_axes = tensor.mean_axes;
     text += ucp::ToString(layout) + " ";
   }
   constexpr const char* kStyles[] = {"flat", "each", "single", "transposed"};
@@ -39,7 +40,11 @@ llvm::Expected<Plan> MakePlan(const Side& source, const Side& target, ReplicaPol
 }
 
 llvm::Expected<Compiled> Compile(const Conversion& conversion, ReplicaPolicy replicas) {
-  Compiled compiled{Build(conversion.source, conversion.from), Build(conversion.target, conversion.to), {}};
+  std::vector<TensorCut> target = conversion.target;
+  for (std::size_t t = 0; t < target.size(); ++t) {
+    for (const std::string& axis : conversion.source[t].mean_axes) target[t].terms *= conversion.from.mesh.Size(axis);
+  }
+  Compiled compiled{Build(conversion.source, conversion.from), Build(target, conversion.to), {}};
   UCP_ASSIGN_OR_RETURN(compiled.plan, MakePlan(compiled.source, compiled.target, replicas));
   return compiled;
 }
@@ -237,6 +242,17 @@ Conversion RandomConversion(Random& random) {
   conversion.source = RandomCuts(random, conversion.from.mesh, shapes);
   conversion.target = RandomCuts(random, conversion.to.mesh, shapes);
   return conversion;
+}
+
+void AverageSome(Conversion& conversion, Random& random) {
+  for (TensorCut& tensor : conversion.source) {
+    Axes taken;
+    for (const ShapeExpr& dim : tensor.dims) {
+      for (const std::string& axis : CuttingAxes(dim)) taken.push_back(axis);
+    }
+    for (const auto& [axis, places] : tensor.only_at) taken.push_back(axis);
+    tensor.mean_axes = Some(random, Without({"ep", "tp"}, taken));
+  }
 }
 
 double TestSeconds() {

@@ -13,10 +13,13 @@ Element Identity(std::int64_t state, std::int64_t tensor, std::int64_t index) {
   return (state << 56) + (tensor << 40) + index;
 }
 
+Element AsTerm(Element element, std::int64_t term) { return element < 0 ? element : element + (term << 48); }
+
 std::string Spell(Element element) {
   if (element < 0) return "nothing";
   return fmt::format("element {} of tensor {}, state {}", element & ((std::int64_t{1} << 40) - 1),
-                     (element >> 40) & 0xffff, element >> 56);
+                     (element >> 40) & 0xff, element >> 56) +
+         fmt::format(", term {}", (element >> 48) & 0xff);
 }
 
 namespace {
@@ -241,9 +244,12 @@ Side Build(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
     layout.dims = tensors[t].dims;
     layout.stages = tensors[t].stages;
     layout.only_at = tensors[t].only_at;
+    layout.mean_axes = tensors[t].mean_axes;
     layout.declared_at = fmt::format("oracle.ucp:{}", t + 1);
     side.layout.tensors.push_back(layout);
   }
+  std::span<const State> trained = kTrained;
+  if (!strategy.moments) trained = trained.subspan(1);
   for (const Coordinate& coordinate : AllCoordinates(strategy.mesh)) {
     std::vector<LocalTensor> held;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
@@ -252,17 +258,23 @@ Side Build(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
       for (const ShapeExpr& dim : tensors[t].dims) {
         local.shape.push_back(static_cast<std::int64_t>(Positions(dim, strategy.mesh, coordinate)->size()));
       }
+      std::int64_t term = tensors[t].terms - 1;
+      for (const Axis& axis : strategy.mesh.axes) {
+        const std::vector<std::string>& averaged = tensors[t].mean_axes;
+        bool is_averaged = std::find(averaged.begin(), averaged.end(), axis.name) != averaged.end();
+        if (is_averaged) term = term * axis.size + coordinate.At(axis.name);
+      }
       for (std::int64_t& index : local.elements) {
-        if (index >= 0) index = Identity(0, static_cast<std::int64_t>(t), index);
+        if (index >= 0) index = AsTerm(Identity(0, static_cast<std::int64_t>(t), index), term);
       }
       held.push_back(local);
     }
     std::string stem = Stem(coordinate);
     bool together = strategy.style == Style::kFlat || strategy.style == Style::kEachTensor;
-    if (together) builder.Add(Place(held, coordinate, strategy), stem, kTrained);
+    if (together) builder.Add(Place(held, coordinate, strategy), stem, trained);
     for (const LocalTensor& tensor : held) {
       Placed alone = PlaceSingle(tensor, coordinate, strategy);
-      if (!together) builder.Add(alone, stem + "_" + tensor.name, kTrained);
+      if (!together) builder.Add(alone, stem + "_" + tensor.name, trained);
       if (strategy.weights) builder.Add(alone, stem + "_" + tensor.name, kWeight);
     }
   }

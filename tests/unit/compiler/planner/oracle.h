@@ -22,6 +22,8 @@ namespace ucp::oracle {
 using Element = std::int64_t;
 // kNothing: padding, a gap between tensors, or a place that nobody has written.
 Element Identity(std::int64_t state, std::int64_t tensor, std::int64_t index);
+// The same as term number `term` of what is added up, and as the sum of the terms up to it.
+Element AsTerm(Element element, std::int64_t term);
 std::string Spell(Element element);  // "element 17 of tensor 1, state 0"
 
 // How one side lays out the shards of one coordinate.
@@ -36,6 +38,8 @@ struct TensorCut {
   std::vector<ShapeExpr> dims;
   std::optional<std::vector<std::int64_t>> stages = {};           // Nothing: all of them.
   std::map<std::string, std::vector<std::int64_t>> only_at = {};  // As in TensorLayout.
+  std::vector<std::string> mean_axes = {};                        // As in TensorLayout.
+  std::int64_t terms = 1;                                         // Targets only: of how many terms it is the sum.
 };
 
 struct Strategy {
@@ -46,6 +50,7 @@ struct Strategy {
   std::int64_t lead = 0;   // Free places before each part, in its record.
   bool stripped = false;   // The last parts end with their last element. Sources only.
   bool weights = false;    // A second shard of every tensor holds the state "weight". Sources only.
+  bool moments = true;     // Otherwise there is no state "exp_avg".
 };
 
 using Memory = std::vector<std::vector<Element>>;  // What stands in each record, element by element.

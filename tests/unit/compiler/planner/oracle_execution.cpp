@@ -91,7 +91,8 @@ class Execution {
     if (read == kNothing) return flaw("reads a place that holds nothing");
     switch (step.role) {
       case ReadRole::kCopy:
-        if (written != kNothing) return flaw("writes twice, over " + Spell(written));
+        if (step.term == 0 && written != kNothing) return flaw("writes twice, over " + Spell(written));
+        if (step.term != 0 && AsTerm(written, 1) != read) return flaw("adds " + Spell(read) + " to " + Spell(written));
         written = read;
         return "";
       case ReadRole::kCompare:
@@ -164,6 +165,7 @@ List IndicesOf(const ProductSet& set, const std::vector<std::int64_t>& shape) {
 
 struct Claim {
   TensorId tensor;
+  std::int64_t term;
   SetId set;
   BufferSetId states;
   std::int64_t base;
@@ -191,7 +193,8 @@ class Claims {
       Element state = entry.state == "fp32" ? 1 : entry.state == "weight" ? 2 : 0;
       for (std::size_t i = 0; i < indices.size(); ++i) {
         if (indices[i] < 0) continue;
-        Element element = Identity(state, static_cast<std::int64_t>(claim.tensor.index()), indices[i]);
+        Element element =
+            AsTerm(Identity(state, static_cast<std::int64_t>(claim.tensor.index()), indices[i]), claim.term);
         if (!Put(claim, tables_.buffer(entry.buffer), static_cast<std::int64_t>(i), std::ssize(indices), element)) {
           return false;
         }
@@ -244,7 +247,8 @@ std::optional<Memory> SourceAsThePlanSays(const Plan& plan) {
   Claims claims(plan, plan.source);
   for (const PlanRead& read : plan.reads) {
     if (read.role != ReadRole::kCopy) continue;
-    if (!claims.Add({read.tensor, read.set, read.states, read.base, read.spread, read.strides})) return std::nullopt;
+    if (!claims.Add({read.tensor, read.term, read.set, read.states, read.base, read.spread, read.strides}))
+      return std::nullopt;
   }
   return std::move(claims.memory);
 }
@@ -253,7 +257,14 @@ std::optional<Memory> TargetAsThePlanSays(const Plan& plan) {
   Claims claims(plan, plan.target);
   for (const PlanWrite& write : plan.writes) {
     for (SetId piece : write.pieces) {
-      if (!claims.Add({write.tensor, piece, write.states, write.base, write.spread, {}})) return std::nullopt;
+      if (!claims.Add({write.tensor,
+                       plan.tensor(write.tensor).arithmetic.terms - 1,
+                       piece,
+                       write.states,
+                       write.base,
+                       write.spread,
+                       {}}))
+        return std::nullopt;
     }
   }
   return std::move(claims.memory);

@@ -18,6 +18,7 @@ TEST(PlannerRandomTest, EveryElementArrivesFromWhereItWas) {
   auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(TestSeconds());
   while (std::chrono::steady_clock::now() < end) {
     Conversion conversion = RandomConversion(random);
+    AverageSome(conversion, random);
     SCOPED_TRACE(ToString(conversion));
     auto compiled = Compile(conversion);
     ASSERT_TRUE(static_cast<bool>(compiled)) << Describe(compiled.takeError()).message;

@@ -198,6 +198,71 @@ TEST(PlannerTest, TensorsThatAreOnlyAtSomeCoordinates) {
                           "copy ep=1 tp=1 [2..4]", "compare ep=2 tp=0 [0..2]", "compare ep=2 tp=1 [2..4]"));
 }
 
+std::vector<std::int64_t> Terms(const Plan& plan) {
+  std::vector<std::int64_t> terms;
+  for (const PlanRead& read : plan.reads) terms.push_back(read.term);
+  return terms;
+}
+
+// Over the other axis the copies are still equal.
+TEST(PlannerTest, AMeanHasATermForEachOfItsRanks) {
+  Strategy from = Over({{{"ep", 2}, {"tp", 3}}});
+  Compiled over_tp = Compiles({{{{N(4)}, {}, {}, {"tp"}}}, {{{N(4)}}}, from, OverTp(2)});
+  EXPECT_EQ(over_tp.plan.tensors[0].arithmetic.terms, 3);
+  EXPECT_THAT(Reads(over_tp.plan),
+              ElementsAre("copy ep=0 tp=0 [0..4]", "compare ep=1 tp=0 [0..4]", "copy ep=0 tp=1 [0..4]",
+                          "compare ep=1 tp=1 [0..4]", "copy ep=0 tp=2 [0..4]", "compare ep=1 tp=2 [0..4]"));
+  EXPECT_THAT(Terms(over_tp.plan), ElementsAre(0, 0, 1, 1, 2, 2));
+
+  Compiled over_both = Compiles({{{{N(4)}, {}, {}, {"tp", "ep"}}}, {{{N(4)}}}, from, OverTp(2)});
+  EXPECT_THAT(Terms(over_both.plan), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(over_both.plan.reads[4].coordinate, (Coordinate{{{"ep", 1}, {"tp", 1}}}));
+}
+
+TEST(PlannerTest, NoWeightIsTheRoundingOfAMean) {
+  Strategy from = OverTp(2);
+  from.weights = true;
+  Compiled compiled = Compiles({{{{N(4)}, {}, {}, {"tp"}}}, {{{N(4)}}}, from, OverTp(1)});
+  EXPECT_THAT(Reads(compiled.plan),
+              ElementsAre("copy tp=0 [0..4]", "unused tp=0 [0..4]", "copy tp=1 [0..4]", "unused tp=1 [0..4]"));
+  EXPECT_EQ(compiled.plan.reads[1].reason, "its tensor is the mean of 2 ranks, of which no weight is the rounding");
+}
+
+TEST(PlannerTest, EachTermMustBeThere) {
+  Side source = Build({{{N(6)}, {}, {}, {"tp"}}}, OverTp(3));
+  std::erase_if(source.files.storage.shards, [](const Shard& shard) { return shard.coordinate.At("tp") == 1; });
+  EXPECT_THAT(Refusal(source, Build({{{N(6)}}}, OverTp(1))), testing::HasSubstr("hold 0 of its 6 elements"));
+}
+
+TEST(PlannerTest, MastersFollowAChangeOfScale) {
+  Strategy masters_only = OverTp(1);
+  masters_only.moments = false;
+  Side source = Build({{{N(4)}}}, masters_only);
+  Side target = Build({{{N(4)}}}, masters_only);
+  source.layout.tensors[0].scale = {1, 4};
+  target.layout.tensors[0].scale = {1, 2};
+  Plan plan = llvm::cantFail(MakePlan(source, target));
+  EXPECT_EQ(plan.tensors[0].arithmetic, (Arithmetic{1, {1, 4}, {1, 2}}));
+
+  target.layout.tensors[0].scale = {2, 8};  // The same number: bits are copied.
+  plan = llvm::cantFail(MakePlan(source, target));
+  EXPECT_EQ(plan.tensors[0].arithmetic, Arithmetic{});
+
+  target.layout.tensors[0].scale = {-1, 2};
+  EXPECT_EQ(Refusal(source, target),
+            "tensor `t0` is stored times -1 / 2 by oracle.ucp:1, and only positive scales are supported");
+}
+
+TEST(PlannerTest, MomentsDoNotFollowAChangeOfScale) {
+  Side source = Build({{{N(4)}}}, OverTp(1));
+  Side target = Build({{{N(4)}}}, OverTp(1));
+  source.layout.tensors[0].scale = {1, 4};
+  EXPECT_EQ(Refusal(source, target),
+            "tensor `t0` is stored times 1 / 4 in the source and times 1 / 1 in the target, by oracle.ucp:1: `exp_avg` "
+            "cannot be converted, because the optimizer's learning rate and epsilon would still be those of the "
+            "source's numbers; only a tensor without moments can change its scale");
+}
+
 TEST(JoinTest, NamesBothFilesWhenStatesDiffer) {
   Side source = Build({{{N(4)}, {}}}, OverTp(2));
   Storage& storage = source.files.storage;

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 #include "compiler/support/checked_math.h"
 #include "tests/unit/runtime/io/scratch_folder.h"
@@ -17,11 +18,6 @@ namespace {
 std::uint32_t ZlibCrc32(const std::string& content, std::uint64_t begin, std::uint64_t bytes) {
   return static_cast<std::uint32_t>(
       crc32(0, reinterpret_cast<const Bytef*>(content.data() + begin), static_cast<uInt>(bytes)));
-}
-
-std::vector<std::string> StatesOf(ReadRole role) {
-  if (role == ReadRole::kCheckRounding) return {"weight"};
-  return {"exp_avg", "fp32"};
 }
 
 // Logical position of each local place; -1 for padding.
@@ -84,7 +80,7 @@ void SmallConversion::AddTensors() {
     LogicalTensor logical;
     logical.name = tensor.name;
     logical.shape = tensor.shape;
-    logical.states = {{"exp_avg", DType::kFloat32}, {"fp32", DType::kFloat32}};
+    for (const std::string& state : states_) logical.states.push_back({state, DType::kFloat32});
     plan_.tensors.push_back({logical, "a test"});
   }
   plan_.source_format = "test";
@@ -127,7 +123,8 @@ void SmallConversion::SetTarget(const SmallCut& cut) {
 void SmallConversion::AddSide(const SmallCut& cut, bool is_source, ReadRole role, const std::string& prefix) {
   StorageTables& tables = is_source ? plan_.source : plan_.target;
   auto& contents = is_source ? source_contents_ : target_contents_;
-  std::vector<std::string> states = StatesOf(role);
+  std::vector<std::string> states = states_;
+  if (role == ReadRole::kCheckRounding) states = {"weight"};
   DType dtype = role == ReadRole::kCheckRounding ? DType::kBFloat16 : DType::kFloat32;
   std::int64_t item = ItemBytes(dtype);
 
@@ -179,7 +176,7 @@ void SmallConversion::AddSide(const SmallCut& cut, bool is_source, ReadRole role
       }
       if (is_source) {
         plan_.reads.push_back(
-            {TensorId(t), role, AddSet(product), coordinate, strides, bases[t], cut.spread, states_id, ""});
+            {TensorId(t), role, AddSet(product), coordinate, strides, bases[t], cut.spread, states_id, "", cut.term});
       } else {
         plan_.writes.push_back({TensorId(t), {AddSet(product)}, coordinate, bases[t], cut.spread, states_id});
       }
@@ -204,7 +201,8 @@ void SmallConversion::AddSide(const SmallCut& cut, bool is_source, ReadRole role
           const Record& record = tables.record(where.record);
           std::uint64_t offset = record.begin + static_cast<std::uint64_t>((where.first_element + place) * item);
           // Padding of a source is not zero, so that a copy of it would show.
-          float value = logical < 0 ? (is_source ? 777.0F : 0.0F) : Value(t, state, logical);
+          float value = is_source ? 777.0F : 0.0F;
+          if (logical >= 0) value = Value(t, state, logical) * cut.times + cut.plus;
           Store(contents[tables.file(where.record).path], offset, value, dtype);
           std::fill_n(holds_element[record.file].begin() + static_cast<std::ptrdiff_t>(offset), item, true);
         }
@@ -252,7 +250,7 @@ void SmallConversion::AddBlobs(FileId file, const std::vector<bool>& holds_eleme
 
 void SmallConversion::Finish() {
   std::stable_sort(plan_.reads.begin(), plan_.reads.end(), [](const PlanRead& a, const PlanRead& b) {
-    return std::pair(a.tensor, a.role) < std::pair(b.tensor, b.role);
+    return std::tuple(a.tensor, a.term, a.role) < std::tuple(b.tensor, b.term, b.role);
   });
   std::stable_sort(plan_.writes.begin(), plan_.writes.end(),
                    [](const PlanWrite& a, const PlanWrite& b) { return a.tensor < b.tensor; });

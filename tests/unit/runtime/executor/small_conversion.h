@@ -29,11 +29,17 @@ struct SmallCut {
   Spread spread = Spread::kAcrossBuffer;
   std::int64_t alignment = 1;  // Of where each tensor begins in its buffer.
   bool transposed = false;     // Source only, dp = 1: local tensors lie with their dimensions reversed.
+  std::int64_t term = 0;       // Source only: which term of each tensor's Arithmetic it gives.
+  float times = 1;             // What is stored is the element's value times this,
+  float plus = 0;              // plus this.
 };
 
 class SmallConversion {
  public:
-  explicit SmallConversion(std::vector<SmallTensor> tensors) : tensors_(std::move(tensors)) { AddTensors(); }
+  explicit SmallConversion(std::vector<SmallTensor> tensors, std::vector<std::string> states = {"exp_avg", "fp32"})
+      : tensors_(std::move(tensors)), states_(std::move(states)) {
+    AddTensors();
+  }
 
   // The value of one element: different for each tensor, state and place.
   static float Value(std::size_t tensor, const std::string& state, std::int64_t flat);
@@ -59,6 +65,7 @@ class SmallConversion {
   void AddBlobs(FileId file, const std::vector<bool>& holds_element);
 
   std::vector<SmallTensor> tensors_;
+  std::vector<std::string> states_;
   Plan plan_;
   std::map<std::string, std::string> source_contents_;
   std::map<std::string, std::string> target_contents_;

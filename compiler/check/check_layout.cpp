@@ -102,7 +102,7 @@ class LayoutChecker {
   }
 
   void Check(SourceRange, const ast::Include& node, const Surroundings&) {
-    RefuseNotServed(node.path_range, "`include`", sink_);
+    RefuseInclude(node, sink_);
   }
   void Check(SourceRange range, const ast::Interleave&, const Surroundings&) {
     RefuseNotServed(range, "`interleave`", sink_);

@@ -30,6 +30,12 @@ bool Scope::CheckAxis(const ast::Identifier& axis, DiagnosticSink& sink) const {
   return false;
 }
 
+void RefuseInclude(const ast::Include& include, DiagnosticSink& sink) {
+  sink.Report({.kind = DiagnosticKind::kBadInclude,
+               .place = include.path_range,
+               .message = fmt::format("`{}` is included, and this spec is no file, so it has no folder", include.path)});
+}
+
 void RefuseNotServed(SourceRange range, std::string_view what, DiagnosticSink& sink) {
   sink.Report({.kind = DiagnosticKind::kNotServedYet,
                .place = range,

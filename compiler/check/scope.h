@@ -49,6 +49,9 @@ std::optional<Formula> BuildFormula(const ast::Expr& expr, Role role, const Scop
 std::optional<Condition> BuildCondition(const ast::Expr& expr, const Scope& scope, const Pattern& around,
                                         DiagnosticSink& sink);
 
+// Files are included before the check (compiler/parse/include.h); what is left stands in a spec without a folder.
+void RefuseInclude(const ast::Include& include, DiagnosticSink& sink);
+
 // "`what` is not served yet"
 void RefuseNotServed(SourceRange range, std::string_view what, DiagnosticSink& sink);
 

@@ -121,7 +121,7 @@ TEST(RenderJsonTest, FollowsItsSchema) {
   EXPECT_EQ(out.str(),
             R"({"diagnostics":[{"hint":"try y","kind":"reserved-word","message":"a \"message\"",)"
             R"("notes":[{"message":"note","place":{"elsewhere":"m.pt"}}],)"
-            R"("place":{"begin":3,"column":3,"end":4,"end_column":4,"end_line":1,"line":1},"severity":"error"}],)"
+            R"("place":{"begin":3,"column":3,"end":4,"end_column":4,"end_line":1,"file":"a.ucp","line":1},"severity":"error"}],)"
             R"("dropped":0,"file":"a.ucp"})");
 }
 

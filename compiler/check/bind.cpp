@@ -8,12 +8,15 @@
 
 #include "compiler/check/decide.h"
 #include "compiler/check/evaluate.h"
+#include "compiler/check/find_widths.h"
 #include "compiler/check/inventory_index.h"
+#include "compiler/check/local_names.h"
 #include "compiler/check/match_names.h"
 #include "compiler/check/match_placement.h"
 #include "compiler/check/match_shapes.h"
 #include "compiler/check/mesh_fit.h"
 #include "compiler/check/solve_dims.h"
+#include "compiler/check/stages.h"
 
 namespace ucp {
 namespace {
@@ -35,7 +38,8 @@ std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inve
   std::size_t errors_before = sink.error_count();
   InventoryIndex found(inventory);
   bool has_source = !found.tensors().empty();
-  if (!MeshFits(spec, inventory.mesh, sink)) return std::nullopt;
+  auto mesh = FitMesh(spec, inventory.mesh, sink);
+  if (!mesh) return std::nullopt;
   auto solved = SolveDims(spec, found, set, sink);
   if (!solved) return std::nullopt;
 
@@ -43,17 +47,25 @@ std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inve
   bound.spec = spec;
   bound.dims = std::move(solved->dims);
   bound.facts = std::move(solved->facts);
-  if (has_source) bound.source_mesh = inventory.mesh;
+  if (has_source) bound.source_mesh = *mesh;
   Header header(found, set);
-  Values values{bound.spec, bound.dims, inventory.mesh, bound.facts, &header};
+  Values values{bound.spec, bound.dims, *mesh, bound.facts, &header, &bound.widths};
+  auto interleave = ResolveInterleave(1, values, sink);
+  if (!interleave) return std::nullopt;
+  values.interleave = *interleave;
   auto expanded = ExpandSpec(values, sink);
   if (!expanded) return std::nullopt;
   bound.choices = std::move(expanded->choices);
   if (has_source) {
+    auto names = NamesOfLayers(values, inventory, sink);
+    if (!names) return std::nullopt;
+    bound.shard_names = std::move(*names);
+    found.Rename(bound.shard_names);
     MatchedNames matched = MatchNames(values, std::move(*expanded), found, sink);
     bound.tensors = std::move(matched.tensors);
     bound.dropped = std::move(matched.dropped);
     MatchPlacement(values, bound.tensors, found, sink);
+    bound.widths = FindWidths(values, bound.tensors, found, sink);
     MatchShapes(values, bound.tensors, found, sink);
   } else {
     for (ExpandedSpec::Tensor& tensor : expanded->tensors) bound.tensors.push_back(std::move(tensor.bound));

@@ -47,12 +47,25 @@ struct Choice {
   std::string text;   // The sentence that `explain` prints.
 };
 
+// The widths of cuts by `(widths)` alone, as the source's headers have them: for each such cut (where its `@` stands,
+// and the counters if its dimension speaks of them) one for each coordinate, or none if the headers cannot tell.
+struct HeaderCut {
+  std::uint32_t at = 0;
+  std::vector<std::int64_t> counters;
+  auto operator<=>(const HeaderCut&) const = default;
+};
+using FoundWidths = std::map<HeaderCut, std::vector<std::int64_t>>;
+
 struct BoundSpec {
   CheckedSpec spec;
-  std::vector<std::optional<DimValue>> dims;    // One for each of the spec's; dims that nothing needs may have none.
-  std::vector<BoundTensor> tensors;             // Sorted by name, without optional ones that the source lacks.
-  std::vector<std::string> dropped;             // Names of source tensors that the spec drops, sorted.
-  std::optional<Mesh> source_mesh;              // Nothing if the spec was bound without a checkpoint.
+  std::vector<std::optional<DimValue>> dims;  // One for each of the spec's; dims that nothing needs may have none.
+  std::vector<BoundTensor> tensors;           // Sorted by name, without optional ones that the source lacks.
+  std::vector<std::string> dropped;           // Names of source tensors that the spec drops, sorted.
+  std::optional<Mesh> source_mesh;            // Nothing if the spec was bound without a checkpoint.
+  FoundWidths widths;
+  // Where names count layers from 0 on every stage: of each of the inventory's shards, its name with the layer's own
+  // number. Empty if no name does.
+  std::vector<std::string> shard_names;
   std::vector<std::optional<BoundFact>> facts;  // One for each of the spec's.
   std::vector<Choice> choices;                  // In source order.
 };
@@ -70,9 +83,9 @@ inline constexpr std::int64_t kMaxNames = 1'000'000;
 std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inventory, const Settings& set,
                                   DiagnosticSink& sink);
 
-// The layout on `mesh`, the source's or any other: sizes of axes in expressions are those of `mesh`. On the source's
-// own mesh a tensor of a layer says no stages, since the source's headers do; on another mesh layers are split evenly.
-// Nothing after reporting, for instance a cut that does not divide on this mesh.
-std::optional<Layout> LowerToMesh(const BoundSpec& bound, const Mesh& mesh, DiagnosticSink& sink);
+// The layout on the ranks of `degrees`, the source's or any others: sizes of axes in expressions are theirs. On the
+// source's own mesh a tensor of a layer says no stages, since the source's headers do; elsewhere layers are spread as
+// `degrees` says, evenly if it says nothing. Nothing after reporting, for instance a cut that does not divide there.
+std::optional<Layout> LowerToMesh(const BoundSpec& bound, const Degrees& degrees, DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -5,6 +5,7 @@
 
 #include "compiler/check/scope.h"
 #include "compiler/layout/mesh.h"
+#include "compiler/support/check.h"
 #include "compiler/support/spelling.h"
 
 namespace ucp {
@@ -12,24 +13,6 @@ namespace {
 
 using Kind = Formula::Kind;
 using Operator = Formula::Operator;
-
-std::string_view NameOf(ast::CutRule rule) {
-  switch (rule) {
-    case ast::CutRule::kEven:
-      return "even";
-    case ast::CutRule::kChunk:
-      return "chunk";
-    case ast::CutRule::kSpread:
-      return "spread";
-    case ast::CutRule::kWidths:
-      return "widths";
-    case ast::CutRule::kList:
-      return "list";
-    case ast::CutRule::kReplicate:
-      return "replicate";
-  }
-  return "";
-}
 
 class FormulaBuilder {
  public:
@@ -43,6 +26,23 @@ class FormulaBuilder {
   }
 
  private:
+  // Where the counters of the name around it have values, and so have lists by layer.
+  bool MaySpeakOfCounters() const {
+    switch (role_) {
+      case Role::kPrinted:
+      case Role::kLength:
+      case Role::kMultiple:
+      case Role::kCutNumber:
+      case Role::kCompared:
+        return true;
+      case Role::kDimValue:
+      case Role::kCount:
+      case Role::kStage:
+        return false;
+    }
+    UCP_UNREACHABLE();
+  }
+
   static Formula Make(Kind kind, const ast::Expr& expr) {
     Formula formula;
     formula.kind = kind;
@@ -69,8 +69,9 @@ class FormulaBuilder {
   std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Name& node) {
     for (std::size_t i = 0; i < counters_.size(); ++i) {
       if (counters_[i].name != node.text) continue;
-      if (role_ != Role::kPrinted && role_ != Role::kCompared)
-        return NotServed(expr.range, fmt::format("a size that depends on `{}`", node.text));
+      if (!MaySpeakOfCounters())
+        return Refuse(expr.range,
+                      fmt::format("`{}` is a counter, and this number is the same for all its values", node.text));
       Formula formula = Make(Kind::kCounter, expr);
       formula.index = i;
       return formula;
@@ -94,7 +95,9 @@ class FormulaBuilder {
     if (role_ != Role::kMultiple) {
       return Refuse(
           expr.range,
-          fmt::format("`{}` is the size of a mesh axis, and only the multiple of `pad` may depend on the mesh", axis));
+          fmt::format("`{}` is the size of a mesh axis, and only the multiple of `pad` and a `scale` may depend on the "
+                      "mesh",
+                      axis));
     }
     Formula formula = Make(Kind::kAxisSize, expr);
     formula.axis = axis;
@@ -185,17 +188,7 @@ class FormulaBuilder {
       return Refuse(node.cut_range, "only a dimension or a capture can be cut, and this is a number");
     Formula formula = Make(Kind::kCut, expr);
     formula.cut_range = node.cut_range;
-    bool complete = true;
-    if (node.rule != ast::CutRule::kEven) {
-      NotServed(node.rule_range.empty() ? node.cut_range : node.rule_range,
-                fmt::format("the cut rule `{}`", NameOf(node.rule)));
-      complete = false;
-    }
-    for (const ast::Identifier& axis : node.axes) {
-      if (!scope_.CheckAxis(axis, sink_)) complete = false;
-      formula.axes.push_back(axis.text);
-      formula.axis_ranges.push_back(axis.range);
-    }
+    bool complete = BuildCutRule(node, scope_, counters_, formula, sink_);
     auto operand = Build(*node.operand);
     if (!operand || !complete) return std::nullopt;
     formula.operands.push_back(std::move(*operand));
@@ -203,7 +196,16 @@ class FormulaBuilder {
   }
 
   std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Index& node) {
-    return NotServed(expr.range, fmt::format("an element of a list, `{}[…]`,", node.list.text));
+    if (!MaySpeakOfCounters()) {
+      return Refuse(expr.range, "an element of a list stands in names, shapes and conditions only");
+    }
+    auto fact = FindFact(node.list, scope_, sink_);
+    auto position = FormulaBuilder(Role::kCompared, scope_, counters_, sink_).Build(*node.index);
+    if (!fact || !position) return std::nullopt;
+    Formula formula = Make(Kind::kElement, expr);
+    formula.index = *fact;
+    formula.operands.push_back(std::move(*position));
+    return formula;
   }
   std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Call& node) {
     return Refuse(expr.range,

@@ -25,7 +25,7 @@ class LayoutChecker {
 
  private:
   void Check(SourceRange, const ast::Tensor& node, const Surroundings& around) {
-    bool served = RefuseQualifiers(node);
+    bool served = RefuseAssigned(node);
     TensorDeclaration tensor;
     tensor.optional = node.optional;
     tensor.buffer = node.buffer;
@@ -38,17 +38,16 @@ class LayoutChecker {
       complete = complete && dim;
       if (dim) tensor.dims.push_back(std::move(*dim));
     }
+    complete = AddQualifiers(node, scope_, tensor, sink_) && complete;
     if (!name) return;
     if (!AddStages(node.stages, *name, around, tensor.stages) || !complete) return;
     tensor.name = std::move(*name);
-    if (CheckShape(tensor, *spec_.source, sink_)) spec_.tensors.push_back(std::move(tensor));
+    if (CheckShape(tensor, spec_, sink_)) spec_.tensors.push_back(std::move(tensor));
   }
 
-  bool RefuseQualifiers(const ast::Tensor& node) {
-    if (node.mean) RefuseNotServed(node.mean->range, "`mean`", sink_);
-    if (node.scale) RefuseNotServed(node.scale->range, "`scale`", sink_);
+  bool RefuseAssigned(const ast::Tensor& node) {
     if (node.assigned) RefuseNotServed(node.name.range, "`=` after a name, a part of a model,", sink_);
-    return !node.mean && !node.scale && !node.assigned;
+    return !node.assigned;
   }
 
   void Check(SourceRange, const ast::Block& node, const Surroundings& around) {
@@ -101,11 +100,19 @@ class LayoutChecker {
                   .message = fmt::format("more than {} conditions decide about the items here", kMaxGuards)});
   }
 
-  void Check(SourceRange, const ast::Include& node, const Surroundings&) {
-    RefuseInclude(node, sink_);
-  }
-  void Check(SourceRange range, const ast::Interleave&, const Surroundings&) {
-    RefuseNotServed(range, "`interleave`", sink_);
+  void Check(SourceRange, const ast::Include& node, const Surroundings&) { RefuseInclude(node, sink_); }
+  // What all layers of a layout have in common, so it stands once and in no block.
+  void Check(SourceRange range, const ast::Interleave& node, const Surroundings& around) {
+    if (spec_.interleave || !around.prefix.pieces.empty()) {
+      std::vector<Note> notes;
+      if (spec_.interleave) notes.push_back({spec_.interleave->range, "said here"});
+      sink_.Report({.kind = DiagnosticKind::kBadStages,
+                    .place = range,
+                    .message = "`interleave` is said once, for the whole layout",
+                    .notes = std::move(notes)});
+      return;
+    }
+    spec_.interleave = BuildFormula(node.chunks, Role::kStage, scope_, {}, sink_);
   }
 
   // The stages of an item are its own or its block's, and not both.

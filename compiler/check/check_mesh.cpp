@@ -37,18 +37,14 @@ MeshDeclaration CheckMesh(const ast::Mesh& mesh, SourceRange range, DiagnosticSi
 
 }  // namespace
 
-std::optional<MeshDeclaration> CheckMeshes(const ast::File& file, DiagnosticSink& sink) {
-  std::optional<MeshDeclaration> first;
+std::vector<MeshDeclaration> CheckMeshes(const ast::File& file, DiagnosticSink& sink) {
+  std::vector<MeshDeclaration> meshes;
   for (const ast::Declaration& declaration : file.declarations) {
-    const auto* mesh = std::get_if<ast::Mesh>(&declaration.node);
-    if (!mesh) continue;
-    if (!first) {
-      first = CheckMesh(*mesh, declaration.range, sink);
-    } else {
-      RefuseNotServed(declaration.range, "a second `mesh`, another view of the same ranks,", sink);
+    if (const auto* mesh = std::get_if<ast::Mesh>(&declaration.node)) {
+      meshes.push_back(CheckMesh(*mesh, declaration.range, sink));
     }
   }
-  return first;
+  return meshes;
 }
 
 }  // namespace ucp

@@ -57,11 +57,6 @@ class PatternChecker {
   }
 
   void Add(const ast::Capture& capture) {
-    if (capture.local) {
-      RefuseNotServed(capture.range, fmt::format("`{}.local`, a count from 0 on every stage,", capture.counter.text),
-                      sink_);
-      complete_ = false;
-    }
     CheckName(capture.counter);
     auto counter = CheckCount(capture);
     std::optional<Formula> offset;
@@ -128,36 +123,66 @@ class PatternChecker {
                        kMaxPieces));
   }
 
-  // `layers` or `layers@pp`: which layer is on which stage is a fact of the checkpoint. A part of the name that other
-  // axes cut (experts) would put different tensors on different ranks, and the layout cannot say that yet.
+  // `layers` or `layers@pp`: which layer is on which stage is a fact of the checkpoint, or of the strategy. A part of
+  // the name that another axis cuts (experts over ep) puts different tensors on different ranks.
   std::optional<Counter> CheckCount(const ast::Capture& capture) {
     Counter counter;
     counter.name = capture.counter.text;
     counter.range = capture.range;
+    counter.local = capture.local;
     const ast::Expr* count = &capture.count;
-    if (const auto* cut = std::get_if<ast::Cut>(&count->node)) {
+    const auto* cut = std::get_if<ast::Cut>(&count->node);
+    if (cut != nullptr) {
       if (!CheckCut(*cut)) return std::nullopt;
-      counter.over_stages = true;
+      counter.over_stages = cut->axes.front().text == "pp";
       counter.cut_range = cut->cut_range;
       count = &*cut->operand;
     }
     auto formula = BuildFormula(*count, Role::kCount, scope_, {}, sink_);
-    if (!formula) return std::nullopt;
+    if (!formula || !CheckLocal(capture, counter)) return std::nullopt;
     counter.count = std::move(*formula);
+    if (cut != nullptr && !counter.over_stages && !AddCut(capture.count, *cut, counter)) return std::nullopt;
     return counter;
   }
 
   bool CheckCut(const ast::Cut& cut) {
-    bool known = true;
-    for (const ast::Identifier& axis : cut.axes) known = scope_.CheckAxis(axis, sink_) && known;
-    if (!known) return false;
-    if (cut.rule != ast::CutRule::kEven) {
-      RefuseNotServed(cut.rule_range, "a cut rule for a counter", sink_);
+    bool sound = true;
+    bool stages = false;
+    for (const ast::Identifier& axis : cut.axes) {
+      sound = scope_.CheckAxis(axis, sink_) && sound;
+      stages = stages || axis.text == "pp";
+    }
+    if (!sound) return false;
+    if (stages && (cut.axes.size() > 1 || cut.rule != ast::CutRule::kEven)) {
+      Report(DiagnosticKind::kBadExpression, cut.cut_range,
+             "layers are spread over the stages alone, and how is said by the checkpoint or by the strategy: pp=8+8+6");
       return false;
     }
-    if (cut.axes.size() == 1 && cut.axes[0].text == "pp") return true;
-    RefuseNotServed(cut.cut_range, "a counter cut by another axis than `pp`", sink_);
+    return true;
+  }
+
+  // Only stages count for themselves.
+  bool CheckLocal(const ast::Capture& capture, const Counter& counter) {
+    if (!capture.local || counter.over_stages) return true;
+    Report(DiagnosticKind::kBadExpression, capture.range,
+           fmt::format("`{}.local` counts from 0 on every stage, and this counter is not cut by `pp`", counter.name));
     return false;
+  }
+
+  bool AddCut(const ast::Expr& expr, const ast::Cut& node, Counter& counter) {
+    Formula cut;
+    cut.kind = Formula::Kind::kCut;
+    cut.range = expr.range;
+    cut.cut_range = node.cut_range;
+    cut.operands = {counter.count};
+    if (!BuildCutRule(node, scope_, pattern_.counters, cut, sink_)) return false;
+    if (TakesHeaderWidths(cut)) {
+      Report(DiagnosticKind::kUnknownWidths, cut.cut_range,
+             "a counter has no length in a header to take widths from; write them: (widths [3, 3, 2])");
+      return false;
+    }
+    counter.cut.push_back(std::move(cut));
+    return true;
   }
 
   void Report(DiagnosticKind kind, SourceRange range, std::string message) {

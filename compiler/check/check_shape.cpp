@@ -2,6 +2,7 @@
 // each product uses it once, and each part of a sum may. `[a@x, b@x]` would hold only the diagonal blocks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "compiler/check/declarations.h"
@@ -14,18 +15,27 @@ using Uses = std::map<std::string, SourceRange>;  // Each axis that cuts, and wh
 
 class ShapeChecker {
  public:
-  ShapeChecker(const Source& source, DiagnosticSink& sink) : source_(source), sink_(sink) {}
+  ShapeChecker(const CheckedSpec& spec, DiagnosticSink& sink) : spec_(spec), source_(*spec.source), sink_(sink) {}
 
-  bool Check(const TensorDeclaration& tensor) {
+  bool Check(TensorDeclaration& tensor) {
     Uses all;
     for (const Counter& counter : tensor.name.counters) {
       if (counter.over_stages) Use(all, "pp", counter.cut_range, "cuts two counters of this name");
+      for (const Formula& cut : counter.cut) {
+        for (const auto& [axis, range] : UsesOf(cut)) Use(all, axis, range, "cuts two counters of this name");
+      }
     }
+    std::size_t captured = all.size();
     for (const Formula& dim : tensor.dims) {
       WarnOfNumbers(dim);
-      for (const auto& [axis, range] : UsesOf(dim)) Use(all, axis, range, "cuts two dimensions of this tensor");
+      CheckHeaderWidths(dim);
+      for (const auto& [axis, range] : UsesOf(dim))
+        Use(all, axis, range,
+            captured == 0 ? "cuts two dimensions of this tensor" : "cuts two parts of this tensor, its name included");
     }
+    if (tensor.mean) CheckMean(*tensor.mean, all);
     if (tensor.stages && all.contains("pp")) ReportStages(all.at("pp"), tensor.stages->range);
+    if (sound_) ChooseMesh(tensor, std::move(all));
     return sound_;
   }
 
@@ -58,6 +68,82 @@ class ShapeChecker {
                   .place = range,
                   .message = fmt::format("`{}` {}", axis, problem),
                   .notes = {{entry->second, "its first cut"}}});
+    sound_ = false;
+  }
+
+  // What is averaged are whole copies: an axis that cuts has none.
+  void CheckMean(const MeanDeclaration& mean, const Uses& cuts) {
+    for (const std::string& axis : mean.axes) {
+      auto cut = cuts.find(axis);
+      if (cut == cuts.end()) continue;
+      sink_.Report({.kind = DiagnosticKind::kAxisCutsTwice,
+                    .place = mean.range,
+                    .message = fmt::format("`{}` cuts this tensor, so its ranks hold no copies to be averaged", axis),
+                    .notes = {{cut->second, "cut here"}}});
+      sound_ = false;
+    }
+  }
+
+  // The widths follow from local lengths where nothing else in the dimension is unknown.
+  void CheckHeaderWidths(const Formula& dim) {
+    const Formula* first = nullptr;
+    for (const Formula* cut : CutsOf(dim)) {
+      for (const Formula* inner : CutsOf(cut->operands[0])) {
+        if (TakesHeaderWidths(*inner)) ReportWidths(*inner, "is cut again", *cut, "by this");
+      }
+      if (!TakesHeaderWidths(*cut)) continue;
+      if (first) ReportWidths(*cut, "stands beside another such cut in one dimension", *first, "the other one");
+      first = cut;
+    }
+  }
+
+  void ReportWidths(const Formula& cut, std::string_view problem, const Formula& other, std::string_view note) {
+    sink_.Report(
+        {.kind = DiagnosticKind::kUnknownWidths,
+         .place = cut.cut_range,
+         .message = fmt::format("what is cut by the widths of the headers {}, so they cannot be told", problem),
+         .notes = {{other.cut_range, std::string(note)}},
+         .hint = "write the widths: (widths [3, 3, 2])\nor the rule that they follow: (spread) or (chunk)"});
+    sound_ = false;
+  }
+
+  // The first mesh that lists all axes the tensor speaks of: those that cut it, its stages' and its mean's.
+  void ChooseMesh(TensorDeclaration& tensor, Uses axes) {
+    if (tensor.mean) {
+      for (const std::string& axis : tensor.mean->axes) axes.emplace(axis, tensor.mean->range);
+    }
+    if (tensor.stages) axes.emplace("pp", tensor.stages->range);
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < spec_.meshes.size(); ++i) {
+      auto listed = static_cast<std::size_t>(
+          std::count_if(axes.begin(), axes.end(), [&](const auto& use) { return spec_.meshes[i].Has(use.first); }));
+      if (listed == axes.size()) {
+        tensor.mesh = i;
+        return;
+      }
+      if (listed > most || i == 0) {
+        most = listed;
+        tensor.mesh = i;
+      }
+    }
+    if (!axes.empty()) ReportTwoMeshes(spec_.meshes[tensor.mesh], axes);
+  }
+
+  void ReportTwoMeshes(const MeshDeclaration& mesh, const Uses& axes) {
+    auto in_it = [&](const auto& use) { return mesh.Has(use.first); };
+    auto inside = std::find_if(axes.begin(), axes.end(), in_it);
+    auto outside = std::find_if_not(axes.begin(), axes.end(), in_it);
+    std::vector<Note> notes = {{inside->second, fmt::format("`{}` is used here", inside->first)}};
+    for (const MeshDeclaration& other : spec_.meshes) {
+      if (!other.Has(inside->first) && !other.Has(outside->first)) continue;
+      notes.push_back({other.range, fmt::format("this view of the ranks lists `{}`",
+                                                other.Has(inside->first) ? inside->first : outside->first)});
+    }
+    sink_.Report({.kind = DiagnosticKind::kAxesOfTwoMeshes,
+                  .place = outside->second,
+                  .message = fmt::format("the axes of one tensor are from one mesh, and none lists `{}` and `{}`",
+                                         inside->first, outside->first),
+                  .notes = std::move(notes)});
     sound_ = false;
   }
 
@@ -110,6 +196,7 @@ class ShapeChecker {
                              before, operand, axis)});
   }
 
+  const CheckedSpec& spec_;
   const Source& source_;
   DiagnosticSink& sink_;
   bool sound_ = true;
@@ -117,8 +204,8 @@ class ShapeChecker {
 
 }  // namespace
 
-bool CheckShape(const TensorDeclaration& tensor, const Source& source, DiagnosticSink& sink) {
-  return ShapeChecker(source, sink).Check(tensor);
+bool CheckShape(TensorDeclaration& tensor, const CheckedSpec& spec, DiagnosticSink& sink) {
+  return ShapeChecker(spec, sink).Check(tensor);
 }
 
 }  // namespace ucp

@@ -12,8 +12,8 @@
 
 namespace ucp {
 
-// The axes of the one mesh that is served.
-std::optional<MeshDeclaration> CheckMeshes(const ast::File& file, DiagnosticSink& sink);
+// The views of the ranks, in order.
+std::vector<MeshDeclaration> CheckMeshes(const ast::File& file, DiagnosticSink& sink);
 
 // Fills in the dims and facts. The names of all of them are put into `scope` first, so that they may be used before
 // they are declared.
@@ -35,8 +35,14 @@ void CheckLayouts(const ast::File& file, const Scope& scope, CheckedSpec& spec, 
 std::optional<Pattern> CheckPattern(const Pattern& prefix, const ast::NamePattern& name, const Scope& scope,
                                     DiagnosticSink& sink);
 
-// Cuts, padding and the axis rule of one tensor, its captures included.
-bool CheckShape(const TensorDeclaration& tensor, const Source& source, DiagnosticSink& sink);
+// `mean@tp` and `scale(1 / tp)` of one tensor; false after reporting.
+bool AddQualifiers(const ast::Tensor& node, const Scope& scope, TensorDeclaration& tensor, DiagnosticSink& sink);
+
+// Cuts, padding and the axis rule of one tensor, its captures included; sets the tensor's mesh.
+bool CheckShape(TensorDeclaration& tensor, const CheckedSpec& spec, DiagnosticSink& sink);
+
+// Fills in the strategies that the file declares.
+void CheckStrategies(const ast::File& file, CheckedSpec& spec, DiagnosticSink& sink);
 
 // `at pp.first, unused pp.last`; nothing after reporting. `name` is what stands there.
 std::optional<StagesDeclaration> CheckStages(const ast::Stages& stages, const Pattern& name, const Scope& scope,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "compiler/check/fact_value.h"
 #include "compiler/support/check.h"
@@ -188,6 +189,24 @@ std::optional<std::int64_t> Evaluate(const Formula& formula, const Values& value
                             fmt::format("this is {}, which is negative", *number));
   }
   return number;
+}
+
+std::optional<Scale> EvaluateScale(const ScaleDeclaration& scale, const Values& values, DiagnosticSink& sink) {
+  auto numerator = Evaluate(scale.numerator, values, {}, sink);
+  auto denominator = Evaluate(scale.denominator, values, {}, sink);
+  if (!numerator || !denominator) return std::nullopt;
+  if (*numerator != 0 && *denominator != 0) {
+    std::int64_t common = std::gcd(*numerator, *denominator);
+    return Scale{*numerator / common, *denominator / common};
+  }
+  std::vector<Note> notes = NotesOf(scale.numerator, values);
+  for (Note& note : NotesOf(scale.denominator, values)) notes.push_back(std::move(note));
+  sink.Report({.kind = *denominator == 0 ? DiagnosticKind::kInexactDivision : DiagnosticKind::kNumberOutOfRange,
+               .place = scale.range,
+               .message = *denominator == 0 ? fmt::format("this divides {} by zero", *numerator)
+                                            : "a scale of 0 would lose every value",
+               .notes = std::move(notes)});
+  return std::nullopt;
 }
 
 }  // namespace ucp

@@ -8,8 +8,10 @@
 
 #include "compiler/check/bind.h"
 #include "compiler/check/formula.h"
+#include "compiler/check/local_lengths.h"
 #include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
+#include "compiler/layout/layout.h"
 #include "compiler/layout/mesh.h"
 #include "compiler/layout/shape.h"
 
@@ -23,7 +25,9 @@ struct Values {
   const std::vector<std::optional<DimValue>>& dims;
   const Mesh& mesh;
   const std::vector<std::optional<BoundFact>>& facts;
-  const Header* header = nullptr;  // For conditions only (decide.h).
+  const Header* header = nullptr;       // For conditions only (decide.h).
+  const FoundWidths* widths = nullptr;  // Those that cuts by `(widths)` take from the source's headers.
+  std::int64_t interleave = 1;          // Chunks of layers on each stage.
 
   bool Knows(const Formula& formula) const;  // Whether all its dims and facts have values.
 };
@@ -47,14 +51,19 @@ std::optional<std::int64_t> EvaluateSigned(const Formula& formula, const Values&
 const FactValue* ElementOf(std::size_t fact, const Formula& position, SourceRange range, const Values& values,
                            std::span<const std::int64_t> counters, DiagnosticSink& sink);
 
-// One dimension of a tensor. Cuts are even, so all coordinates hold equally many places.
+// In lowest terms. Nothing after reporting: as for Evaluate, or a scale of zero.
+std::optional<Scale> EvaluateScale(const ScaleDeclaration& scale, const Values& values, DiagnosticSink& sink);
+
+// One dimension of a tensor.
 struct LoweredDim {
   ShapeExpr expr;
   std::int64_t logical = 0;  // The length of the whole.
-  std::int64_t local = 0;    // What one rank holds, padding included.
+  LocalLengths local;        // What each coordinate holds.
 };
 
-// Nothing after reporting: as for Evaluate, or a cut that does not divide.
-std::optional<LoweredDim> LowerDim(const Formula& formula, const Values& values, DiagnosticSink& sink);
+// Nothing after reporting: as for Evaluate, or a cut whose rule does not fit what it cuts. Nothing without a report if
+// it cuts by widths of a header that FindWidths could not tell.
+std::optional<LoweredDim> LowerDim(const Formula& formula, const Values& values, std::span<const std::int64_t> counters,
+                                   DiagnosticSink& sink);
 
 }  // namespace ucp

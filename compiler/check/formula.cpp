@@ -39,6 +39,11 @@ std::vector<const Formula*> CutsOf(const Formula& formula) {
   return cuts;
 }
 
+bool TakesHeaderWidths(const Formula& cut) {
+  return cut.kind == Formula::Kind::kCut && cut.rule == CutRule::kWidths &&
+         cut.argument.kind == CutArgument::Kind::kNone;
+}
+
 std::vector<std::size_t> DimsOf(const Formula& formula) {
   std::vector<std::size_t> dims;
   Walk(formula, [&](const Formula& node) {

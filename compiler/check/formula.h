@@ -58,6 +58,9 @@ bool HasStructure(const Formula& formula);
 // The cuts anywhere in it, from left to right.
 std::vector<const Formula*> CutsOf(const Formula& formula);
 
+// Whether a kCut takes its widths from the source's headers: `ffn@tp(widths)`.
+bool TakesHeaderWidths(const Formula& cut);
+
 // The dims that it speaks of, each once, in the order they are named.
 std::vector<std::size_t> DimsOf(const Formula& formula);
 

@@ -5,11 +5,20 @@
 namespace ucp {
 
 InventoryIndex::InventoryIndex(const Inventory& inventory) : inventory_(inventory) {
-  for (const Shard& shard : inventory.storage.shards) {
-    auto [entry, added] = by_name_.emplace(shard.tensor, tensors_.size());
-    if (added) tensors_.push_back({shard.tensor, {}});
-    tensors_[entry->second].shards.push_back(&shard);
-  }
+  for (const Shard& shard : inventory.storage.shards) Add(shard.tensor, shard);
+}
+
+void InventoryIndex::Rename(const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  tensors_.clear();
+  by_name_.clear();
+  for (std::size_t i = 0; i < names.size(); ++i) Add(names[i], inventory_.storage.shards[i]);
+}
+
+void InventoryIndex::Add(std::string_view name, const Shard& shard) {
+  auto [entry, added] = by_name_.emplace(name, tensors_.size());
+  if (added) tensors_.push_back({name, {}});
+  tensors_[entry->second].shards.push_back(&shard);
 }
 
 const FoundTensor* InventoryIndex::Find(std::string_view name) const {

@@ -22,6 +22,10 @@ class InventoryIndex {
  public:
   explicit InventoryIndex(const Inventory& inventory);
 
+  // Sorts the shards anew by other names, one for each of them and in the same order, which must outlive it. Keeps
+  // them as they are if there are none.
+  void Rename(const std::vector<std::string>& names);
+
   const Inventory& inventory() const { return inventory_; }
   const std::vector<FoundTensor>& tensors() const { return tensors_; }  // By first appearance.
   const FoundTensor* Find(std::string_view name) const;                 // nullptr if there is none.
@@ -30,6 +34,8 @@ class InventoryIndex {
   Place PlaceOf(const Shard& shard) const;
 
  private:
+  void Add(std::string_view name, const Shard& shard);
+
   const Inventory& inventory_;
   std::vector<FoundTensor> tensors_;
   std::unordered_map<std::string_view, std::size_t> by_name_;

@@ -1,10 +1,11 @@
-// One dimension of a tensor as a shape expression with numbers in it. Cuts are even, so the length on one rank follows
-// without asking which rank.
+// One dimension of a tensor as a shape expression with numbers in it, and beside it how many places each coordinate
+// holds, by the same arithmetic.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "compiler/check/evaluate.h"
+#include "compiler/check/lower_cut.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked_math.h"
 
@@ -15,7 +16,8 @@ using Operator = Formula::Operator;
 
 class Lowerer {
  public:
-  Lowerer(const Values& values, DiagnosticSink& sink) : values_(values), sink_(sink) {}
+  Lowerer(const Values& values, std::span<const std::int64_t> counters, DiagnosticSink& sink)
+      : values_(values), counters_(counters), sink_(sink) {}
 
   std::optional<LoweredDim> Run(const Formula& formula) {
     if (!HasStructure(formula) && !IsProduct(formula)) return Number(formula);
@@ -41,9 +43,9 @@ class Lowerer {
   }
 
   std::optional<LoweredDim> Number(const Formula& formula) {
-    auto number = Evaluate(formula, values_, {}, sink_);
+    auto number = Evaluate(formula, values_, counters_, sink_);
     if (!number) return std::nullopt;
-    return LoweredDim{ShapeExpr::Length(*number), *number, *number};
+    return LoweredDim{ShapeExpr::Length(*number), *number, LocalLengths::Same(*number)};
   }
 
   // Divisions stand before everything that is cut (build_formula.cpp), so the factors up to the last one are one
@@ -55,7 +57,7 @@ class Lowerer {
       if (!joins) plain = i + 1;
     }
     bool sum = formula.kind == Formula::Kind::kSum;
-    LoweredDim total{ShapeExpr{}, sum ? 0 : 1, sum ? 0 : 1};
+    LoweredDim total{ShapeExpr{}, sum ? 0 : 1, LocalLengths::Same(sum ? 0 : 1)};
     std::vector<ShapeExpr> parts;
     if (plain != 0 && !Append(formula, Number(Prefix(formula, plain)), total, parts)) return std::nullopt;
     for (std::size_t i = plain; i < formula.operands.size(); ++i) {
@@ -80,11 +82,12 @@ class Lowerer {
               std::vector<ShapeExpr>& parts) {
     if (!part) return false;
     bool sum = formula.kind == Formula::Kind::kSum;
-    auto logical = sum ? CheckedAdd(total.logical, part->logical) : CheckedMultiply(total.logical, part->logical);
-    auto local = sum ? CheckedAdd(total.local, part->local) : CheckedMultiply(total.local, part->local);
+    auto join = [&](std::int64_t a, std::int64_t b) { return sum ? CheckedAdd(a, b) : CheckedMultiply(a, b); };
+    auto logical = join(total.logical, part->logical);
+    auto local = ucp::Combine(total.local, part->local, join);
     if (!logical || !local) return TooLarge(formula);
     total.logical = *logical;
-    total.local = *local;
+    total.local = std::move(*local);
     parts.push_back(std::move(part->expr));
     return true;
   }
@@ -96,47 +99,24 @@ class Lowerer {
 
   std::optional<LoweredDim> Pad(const Formula& formula) {
     auto inner = Run(formula.operands[0]);
-    auto multiple = Evaluate(formula.operands[1], values_, {}, sink_);
+    auto multiple = Evaluate(formula.operands[1], values_, counters_, sink_);
     if (!inner || !multiple) return std::nullopt;
     if (*multiple == 0) {
       Report(DiagnosticKind::kNumberOutOfRange, formula.operands[1], "nothing can be padded to a multiple of 0");
       return std::nullopt;
     }
-    auto padded = CheckedMultiply(CeilDivide(inner->local, *multiple), *multiple);
+    auto padded = CheckedMultiply(CeilDivide(inner->logical, *multiple), *multiple);  // What is padded is not cut.
     if (!padded) {
       TooLarge(formula);
       return std::nullopt;
     }
-    return LoweredDim{ShapeExpr::Pad(std::move(inner->expr), *multiple), inner->logical, *padded};
+    return LoweredDim{ShapeExpr::Pad(std::move(inner->expr), *multiple), inner->logical, LocalLengths::Same(*padded)};
   }
 
   std::optional<LoweredDim> Cut(const Formula& formula) {
     auto inner = Run(formula.operands[0]);
     if (!inner) return std::nullopt;
-    std::optional<std::int64_t> degree = 1;
-    for (const std::string& axis : formula.axes) {
-      if (degree) degree = CheckedMultiply(*degree, values_.mesh.Size(axis));
-    }
-    if (!degree) {
-      TooLarge(formula);
-      return std::nullopt;
-    }
-    if (inner->local % *degree != 0) return ReportUneven(formula, inner->local, *degree);
-    inner->local /= *degree;
-    inner->expr = ShapeExpr::Cut(std::move(inner->expr), formula.axes);
-    return inner;
-  }
-
-  std::nullopt_t ReportUneven(const Formula& cut, std::int64_t places, std::int64_t degree) {
-    std::vector<Note> notes = NotesOf(cut, values_);
-    notes.push_back({values_.spec.mesh->range, fmt::format("the mesh is {}", ToString(values_.mesh))});
-    sink_.Report(
-        {.kind = DiagnosticKind::kUnevenCut,
-         .place = cut.cut_range,
-         .message = fmt::format("`{}` is {} and does not divide over {} ranks of `{}`",
-                                values_.spec.TextOf(cut.operands[0].range), places, degree, fmt::join(cut.axes, ", ")),
-         .notes = std::move(notes)});
-    return std::nullopt;
+    return LowerCut(formula, std::move(*inner), values_, counters_, sink_);
   }
 
   void Report(DiagnosticKind kind, const Formula& formula, std::string message) {
@@ -145,13 +125,15 @@ class Lowerer {
   }
 
   const Values& values_;
+  std::span<const std::int64_t> counters_;
   DiagnosticSink& sink_;
 };
 
 }  // namespace
 
-std::optional<LoweredDim> LowerDim(const Formula& formula, const Values& values, DiagnosticSink& sink) {
-  return Lowerer(values, sink).Run(formula);
+std::optional<LoweredDim> LowerDim(const Formula& formula, const Values& values, std::span<const std::int64_t> counters,
+                                   DiagnosticSink& sink) {
+  return Lowerer(values, counters, sink).Run(formula);
 }
 
 }  // namespace ucp

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/check/counter_places.h"
 #include "compiler/check/match_placement.h"
 #include "compiler/check/stages.h"
 
@@ -14,7 +15,7 @@ namespace {
 class PlacementChecker {
  public:
   PlacementChecker(const Values& values, const InventoryIndex& found, DiagnosticSink& sink)
-      : values_(values), found_(found), sink_(sink) {
+      : values_(values), found_(found), sink_(sink), places_(values, sink) {
     std::vector<std::string> axes;
     for (const TensorDeclaration& tensor : values.spec.tensors) {
       axes.clear();
@@ -32,7 +33,12 @@ class PlacementChecker {
     if (reported_[tensor.declaration]) return;  // One declaration, one message.
     std::vector<const Shard*> shards = ShardsOf(tensor);
     if (!CheckStages(tensor, shards)) return;
-    CheckParts(tensor, shards);
+    auto places = places_.Of(tensor);
+    if (!places) {
+      Refuse(tensor);
+    } else if (CheckPlaces(tensor, shards, *places)) {
+      CheckParts(tensor, shards, *places);
+    }
   }
 
  private:
@@ -108,45 +114,87 @@ class PlacementChecker {
     return Refuse(tensor);
   }
 
+  // An expert is where its counter puts it, and nowhere else.
+  bool CheckPlaces(const BoundTensor& tensor, const std::vector<const Shard*>& shards, const PlacesByAxis& places) {
+    for (const Shard* shard : shards) {
+      for (const auto& [axis, wanted] : places) {
+        if (std::binary_search(wanted.begin(), wanted.end(), shard->coordinate.At(axis))) continue;
+        const TensorDeclaration& declaration = DeclarationOf(tensor);
+        std::vector<Note> notes = {
+            {found_.PlaceOf(*shard), fmt::format("`{}` is here, at {}", shard->tensor, WhereText(*shard))}};
+        for (const Counter& counter : declaration.name.counters) {
+          if (counter.cut.empty()) continue;
+          notes.push_back({counter.range, fmt::format("this puts it at {}={}", axis, fmt::join(wanted, ","))});
+        }
+        sink_.Report({.kind = DiagnosticKind::kWrongRank,
+                      .place = declaration.name.range,
+                      .message = fmt::format("`{}` is at {}={}, where the spec does not put it", shard->tensor, axis,
+                                             shard->coordinate.At(axis)),
+                      .notes = std::move(notes)});
+        return Refuse(tensor);
+      }
+    }
+    return true;
+  }
+
+  // An axis that cuts the tensor, or its name: then it is at some places only.
+  struct Spread {
+    std::string axis;
+    std::int64_t size = 1;
+    const std::vector<std::int64_t>* only = nullptr;
+
+    std::int64_t Count() const { return only == nullptr ? size : std::ssize(*only); }
+    std::int64_t At(std::int64_t i) const { return only == nullptr ? i : (*only)[static_cast<std::size_t>(i)]; }
+  };
+
   // On each stage that holds the tensor, each coordinate of the axes that cut it has a part.
-  void CheckParts(const BoundTensor& tensor, const std::vector<const Shard*>& shards) {
-    const std::vector<std::string>& axes = cutting_axes_[tensor.declaration];
-    std::set<std::vector<std::int64_t>> held;  // The stage, and then one index for each axis.
+  void CheckParts(const BoundTensor& tensor, const std::vector<const Shard*>& shards, const PlacesByAxis& places) {
+    std::vector<Spread> axes;
+    for (const std::string& axis : cutting_axes_[tensor.declaration]) axes.push_back({axis, values_.mesh.Size(axis)});
+    for (const auto& [axis, only] : places) axes.push_back({axis, values_.mesh.Size(axis), &only});
+    std::set<std::vector<std::int64_t>> held;  // The stage, and then one place for each axis.
     std::set<std::int64_t> stages;
     for (const Shard* shard : shards) {
       std::vector<std::int64_t> at = {shard->coordinate.At("pp")};
       stages.insert(at.front());
       bool on_mesh = true;
-      for (const std::string& axis : axes) {
-        at.push_back(shard->coordinate.At(axis));
-        on_mesh = on_mesh && at.back() >= 0 && at.back() < values_.mesh.Size(axis);
+      for (const Spread& spread : axes) {
+        at.push_back(shard->coordinate.At(spread.axis));
+        on_mesh = on_mesh && at.back() >= 0 && at.back() < spread.size;
       }
       if (on_mesh) held.insert(std::move(at));
     }
-    std::int64_t parts = 1;
-    for (const std::string& axis : axes) parts *= axis == "pp" ? 1 : values_.mesh.Size(axis);
-    if (held.size() >= stages.size() * static_cast<std::size_t>(parts)) return;
+    double parts = 1;  // Of a mesh that a file may ask for, which need not fit in 63 bits.
+    for (const Spread& spread : axes) parts *= spread.axis == "pp" ? 1 : static_cast<double>(spread.Count());
+    if (static_cast<double>(held.size()) >= static_cast<double>(stages.size()) * parts) return;
     ReportPart(tensor, *shards.front(), FirstMissing(axes, stages, held));
   }
 
   // Counts through the coordinates like an odometer, the last axis fastest.
-  std::string FirstMissing(const std::vector<std::string>& axes, const std::set<std::int64_t>& stages,
+  std::string FirstMissing(const std::vector<Spread>& axes, const std::set<std::int64_t>& stages,
                            const std::set<std::vector<std::int64_t>>& held) const {
     for (std::int64_t stage : stages) {
-      std::vector<std::int64_t> at(axes.size() + 1, 0);
-      at[0] = stage;
-      while (held.contains(at)) {
+      std::vector<std::int64_t> wheel(axes.size(), 0);
+      while (held.contains(At(stage, axes, wheel))) {
         std::size_t axis = axes.size();
-        while (axis > 0 && ++at[axis] == values_.mesh.Size(axes[axis - 1])) at[axis--] = 0;
+        while (axis > 0 && ++wheel[axis - 1] == axes[axis - 1].Count()) wheel[--axis] = 0;
         if (axis == 0) break;
       }
+      std::vector<std::int64_t> at = At(stage, axes, wheel);
       if (held.contains(at)) continue;
       Coordinate coordinate;
       if (values_.mesh.Size("pp") > 1) coordinate.at["pp"] = stage;
-      for (std::size_t i = 0; i < axes.size(); ++i) coordinate.at[axes[i]] = at[i + 1];
+      for (std::size_t i = 0; i < axes.size(); ++i) coordinate.at[axes[i].axis] = at[i + 1];
       return ToString(coordinate);
     }
     return "some coordinate";
+  }
+
+  static std::vector<std::int64_t> At(std::int64_t stage, const std::vector<Spread>& axes,
+                                      const std::vector<std::int64_t>& wheel) {
+    std::vector<std::int64_t> at = {stage};
+    for (std::size_t i = 0; i < axes.size(); ++i) at.push_back(axes[i].At(wheel[i]));
+    return at;
   }
 
   void ReportPart(const BoundTensor& tensor, const Shard& shard, const std::string& where) {
@@ -160,6 +208,7 @@ class PlacementChecker {
   const Values& values_;
   const InventoryIndex& found_;
   DiagnosticSink& sink_;
+  CounterPlaces places_;
   std::vector<std::vector<std::string>> cutting_axes_;  // For each declaration.
   std::vector<bool> reported_;
 };

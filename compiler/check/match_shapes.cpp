@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 namespace ucp {
@@ -10,6 +11,7 @@ namespace {
 // Where a declared dimension, or the number of dimensions, differs first, and how many tensors it is wrong for.
 struct Mismatch {
   const Shard* shard = nullptr;
+  std::string length;  // "is 16 on one rank"
   std::size_t tensors = 0;
   std::string_view last_tensor;
 };
@@ -20,16 +22,16 @@ class ShapeMatcher {
       : values_(values), found_(found), sink_(sink), declared_(values.spec.tensors.size()) {}
 
   void Match(const BoundTensor& tensor) {
-    Declared& declared = DeclaredBy(tensor.declaration);
-    if (!declared.sound) return;
-    MatchName(tensor.name, declared);
-    for (const std::string& alias : tensor.aliases) MatchName(alias, declared);
+    Declared& declared = declared_[tensor.declaration];
+    const std::vector<LocalLengths>* lengths = LengthsOf(tensor, declared);
+    if (lengths == nullptr) return;
+    MatchName(tensor.name, *lengths, declared);
+    for (const std::string& alias : tensor.aliases) MatchName(alias, *lengths, declared);
   }
 
   void Report() {
     for (std::size_t i = 0; i < declared_.size(); ++i) {
-      for (const auto& [dim, mismatch] : declared_[i].mismatches)
-        ReportOne(values_.spec.tensors[i], declared_[i], dim, mismatch);
+      for (const auto& [dim, mismatch] : declared_[i].mismatches) ReportOne(values_.spec.tensors[i], dim, mismatch);
     }
   }
 
@@ -37,45 +39,54 @@ class ShapeMatcher {
   static constexpr std::size_t kRank = static_cast<std::size_t>(-1);  // The number of dimensions is wrong.
 
   struct Declared {
-    bool lowered = false;
     bool sound = true;
-    std::vector<std::int64_t> local;
+    // By the counters, where some dimension speaks of them; a single entry otherwise.
+    std::map<std::vector<std::int64_t>, std::vector<LocalLengths>> lengths;
     std::map<std::size_t, Mismatch> mismatches;
   };
 
-  Declared& DeclaredBy(std::size_t declaration) {
-    Declared& declared = declared_[declaration];
-    if (declared.lowered) return declared;
-    declared.lowered = true;
-    for (const Formula& dim : values_.spec.tensors[declaration].dims) {
-      auto lowered = LowerDim(dim, values_, sink_);
+  // nullptr if a dimension of this declaration makes no sense on this mesh, which is reported once.
+  const std::vector<LocalLengths>* LengthsOf(const BoundTensor& tensor, Declared& declared) {
+    if (!declared.sound) return nullptr;
+    const std::vector<Formula>& dims = values_.spec.tensors[tensor.declaration].dims;
+    auto [entry, added] = declared.lengths.try_emplace(
+        std::any_of(dims.begin(), dims.end(), HasCounter) ? tensor.counters : std::vector<std::int64_t>{});
+    if (!added) return &entry->second;
+    for (const Formula& dim : dims) {
+      auto lowered = LowerDim(dim, values_, tensor.counters, sink_);
       declared.sound = declared.sound && lowered;
-      if (lowered) declared.local.push_back(lowered->local);
+      if (lowered) entry->second.push_back(std::move(lowered->local));
     }
-    return declared;
+    return declared.sound ? &entry->second : nullptr;
   }
 
-  void MatchName(std::string_view name, Declared& declared) {
+  void MatchName(std::string_view name, const std::vector<LocalLengths>& lengths, Declared& declared) {
     const FoundTensor* tensor = found_.Find(name);
     if (!tensor) return;
     for (const Shard* shard : tensor->shards) {
-      if (shard->shape.size() != declared.local.size()) {
-        Note(*shard, declared.mismatches[kRank]);
+      if (shard->shape.size() != lengths.size()) {
+        Note(*shard, "", declared.mismatches[kRank]);
         continue;
       }
-      for (std::size_t i = 0; i < declared.local.size(); ++i) {
-        if (shard->shape[i] != declared.local[i]) Note(*shard, declared.mismatches[i]);
+      for (std::size_t i = 0; i < lengths.size(); ++i) {
+        auto local = lengths[i].At(shard->coordinate);  // None outside of the mesh, which is told elsewhere.
+        if (!local || shard->shape[i] == *local) continue;
+        std::string where = lengths[i].AllSame() ? " on one rank" : " at " + WhereText(*shard);
+        Note(*shard, fmt::format("is {}{}", *local, where), declared.mismatches[i]);
       }
     }
   }
 
-  static void Note(const Shard& shard, Mismatch& mismatch) {
-    if (!mismatch.shard) mismatch.shard = &shard;
+  static void Note(const Shard& shard, std::string length, Mismatch& mismatch) {
+    if (!mismatch.shard) {
+      mismatch.shard = &shard;
+      mismatch.length = std::move(length);
+    }
     if (mismatch.tensors == 0 || mismatch.last_tensor != shard.tensor) ++mismatch.tensors;
     mismatch.last_tensor = shard.tensor;
   }
 
-  void ReportOne(const TensorDeclaration& tensor, const Declared& declared, std::size_t dim, const Mismatch& mismatch) {
+  void ReportOne(const TensorDeclaration& tensor, std::size_t dim, const Mismatch& mismatch) {
     const Shard& shard = *mismatch.shard;
     std::string more =
         mismatch.tensors == 1 ? "" : fmt::format(", and {} more of its tensors differ too", mismatch.tensors - 1);
@@ -86,7 +97,7 @@ class ShapeMatcher {
     } else {
       const Formula& formula = tensor.dims[dim];
       diagnostic.place = formula.range;
-      diagnostic.message = DifferText(formula, declared.local[dim], shard, shard.shape[dim]) + more;
+      diagnostic.message = DifferText(formula, mismatch.length, shard, shard.shape[dim]) + more;
       diagnostic.notes = NotesOf(formula, values_);
       if (!CutsOf(formula).empty()) {
         diagnostic.notes.push_back({values_.spec.mesh->range, fmt::format("the mesh is {}", ToString(values_.mesh))});
@@ -97,12 +108,13 @@ class ShapeMatcher {
     sink_.Report(std::move(diagnostic));
   }
 
-  std::string DifferText(const Formula& formula, std::int64_t declared, const Shard& shard, std::int64_t found) const {
+  std::string DifferText(const Formula& formula, const std::string& length, const Shard& shard,
+                         std::int64_t found) const {
     if (formula.kind == Formula::Kind::kNumber) {
-      return fmt::format("this dimension is {}, and `{}` has {} there", declared, shard.tensor, found);
+      return fmt::format("this dimension is {}, and `{}` has {} there", formula.number, shard.tensor, found);
     }
-    return fmt::format("`{}` is {} on one rank, and `{}` has {} there", values_.spec.TextOf(formula.range), declared,
-                       shard.tensor, found);
+    return fmt::format("`{}` {}, and `{}` has {} there", values_.spec.TextOf(formula.range), length, shard.tensor,
+                       found);
   }
 
   const Values& values_;

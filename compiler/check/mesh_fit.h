@@ -1,5 +1,7 @@
-// Whether a strategy's ranks are spread over axes that the spec knows of.
+// Whether a strategy's ranks are spread over axes that the spec knows of, and how large the axes are that nobody named.
 #pragma once
+
+#include <optional>
 
 #include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
@@ -9,6 +11,10 @@ namespace ucp {
 
 // An axis of model parallelism that `mesh` uses and the spec does not list would cut tensors in a way that nobody said:
 // that is reported. Data-like axes (dp, edp, sp, cp) hold replicas and need not be listed.
-bool MeshFits(const CheckedSpec& spec, const Mesh& mesh, DiagnosticSink& sink);
+//
+// Several meshes of a spec are views of the same ranks, so they have equally many. In each, a data-like axis (dp or
+// edp) that `mesh` does not give follows from the others; where none gives it, there are as few ranks as can be.
+// Returns `mesh` with those axes; nothing after reporting views that do not fit together.
+std::optional<Mesh> FitMesh(const CheckedSpec& spec, const Mesh& mesh, DiagnosticSink& sink);
 
 }  // namespace ucp

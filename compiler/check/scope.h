@@ -23,21 +23,22 @@ struct Scope {
   std::vector<std::string> dim_names;                  // In order, for the nearest one.
   std::unordered_map<std::string, std::size_t> facts;  // Name to place in CheckedSpec::facts.
   std::vector<std::string> fact_names;
-  std::optional<MeshDeclaration> mesh;
+  std::vector<MeshDeclaration> meshes;
 
-  // Reports, and returns false, if `axis` is not known, or not in the mesh.
+  // Reports, and returns false, if `axis` is not known, or in no mesh.
   bool CheckAxis(const ast::Identifier& axis, DiagnosticSink& sink) const;
 };
 
 // Where an expression stands.
 enum class Role : std::uint8_t {
-  kDimValue,  // A definition or a default: a number of dims.
-  kCount,     // How far a capture counts: a number of dims.
-  kPrinted,   // A number in a name: of dims and counters.
-  kLength,    // A dimension of a tensor: of dims, with cuts and padding.
-  kMultiple,  // What padding fills up to: of dims and sizes of axes.
-  kStage,     // pp[2]: a number of dims.
-  kCompared,  // A side of a comparison, or a place in a list: a number of dims and counters.
+  kDimValue,   // A definition or a default: a number of dims.
+  kCount,      // How far a capture counts: a number of dims.
+  kPrinted,    // A number in a name: of dims and counters.
+  kLength,     // A dimension of a tensor: of dims and counters, with cuts and padding.
+  kMultiple,   // What padding fills up to, and a part of a scale: of dims and sizes of axes.
+  kStage,      // pp[2]: a number of dims.
+  kCutNumber,  // A unit, a width or a position behind a cut rule: a number of dims and counters.
+  kCompared,   // A side of a comparison, or a place in a list: a number of dims and counters.
 };
 
 // The checked form of `expr`, or nothing after reporting. `counters` are those that the name has introduced so far.
@@ -48,6 +49,13 @@ std::optional<Formula> BuildFormula(const ast::Expr& expr, Role role, const Scop
 // name behind `has` stands behind that, and its counters may be spoken of.
 std::optional<Condition> BuildCondition(const ast::Expr& expr, const Scope& scope, const Pattern& around,
                                         DiagnosticSink& sink);
+
+// Fills in the axes, the rule and the argument of a kCut; false after reporting.
+bool BuildCutRule(const ast::Cut& node, const Scope& scope, const std::vector<Counter>& counters, Formula& cut,
+                  DiagnosticSink& sink);
+
+// The place of the fact in CheckedSpec::facts, or nothing after reporting that there is none.
+std::optional<std::size_t> FindFact(const ast::Identifier& name, const Scope& scope, DiagnosticSink& sink);
 
 // Files are included before the check (compiler/parse/include.h); what is left stands in a spec without a folder.
 void RefuseInclude(const ast::Include& include, DiagnosticSink& sink);

@@ -105,7 +105,7 @@ class DimSolver {
       const Shard& shard = *sample.shard;
       if (tensor.dims.size() != shard.shape.size() || !IsThere(tensor)) continue;
       for (std::size_t i = 0; i < tensor.dims.size(); ++i) {
-        auto solved = SolveLength(tensor.dims[i], shard.shape[i], known_.values());
+        auto solved = SolveLength(tensor.dims[i], shard.shape[i], shard.coordinate, known_.values());
         if (!solved || known_.OfDim(solved->dim).wrong) continue;
         known_.Learn(solved->dim, DimValue{solved->value, found_.PlaceOf(shard),
                                            fmt::format(", solved from the shape {} of `{}` at {}", ShapeText(shard),

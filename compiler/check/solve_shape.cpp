@@ -41,53 +41,88 @@ std::optional<Linear> Multiply(const Linear& a, const Linear& b) {
               CheckedMultiply(unknown.divisor, known.divisor));
 }
 
-std::optional<Linear> ToLinear(const Formula& formula, const Values& values);
+// A dimension on one rank, as a function of what is unknown in it: a dim, or how much one cut gives.
+class LinearForm {
+ public:
+  LinearForm(const Values& values, const Coordinate& coordinate, std::span<const std::int64_t> counters,
+             const Formula* unknown_cut)
+      : values_(values), coordinate_(coordinate), counters_(counters), unknown_cut_(unknown_cut) {}
 
-// A part without unknowns is a number, also when it divides or pads.
-std::optional<Linear> Known(const Formula& formula, const Values& values) {
-  DiagnosticSink ignored;  // The same mistake is reported when the shape is compared.
-  auto lowered = LowerDim(formula, values, ignored);
-  if (!lowered) return std::nullopt;
-  return Linear{0, lowered->local, 1};
-}
-
-std::optional<Linear> Fold(const Formula& formula, const Values& values) {
-  bool sum = formula.kind == Formula::Kind::kSum;
-  std::optional<Linear> total = Linear{0, sum ? 0 : 1, 1};
-  for (std::size_t i = 0; i < formula.operands.size() && total; ++i) {
-    auto operand = ToLinear(formula.operands[i], values);
-    Formula::Operator op = formula.operators[i];
-    bool served = op == Formula::Operator::kPlus || op == Formula::Operator::kTimes;
-    if (!operand || !served) return std::nullopt;
-    total = sum ? Add(*total, *operand) : Multiply(*total, *operand);
-  }
-  return total;
-}
-
-std::optional<Linear> ToLinear(const Formula& formula, const Values& values) {
-  if (values.Knows(formula)) return Known(formula, values);
-  switch (formula.kind) {
-    case Formula::Kind::kDim:
-      return Linear{1, 0, 1};
-    case Formula::Kind::kSum:
-    case Formula::Kind::kProduct:
-      return Fold(formula, values);
-    case Formula::Kind::kCut: {
-      auto inner = ToLinear(formula.operands[0], values);
-      for (const std::string& axis : formula.axes) {
-        if (inner)
-          inner = Make(inner->factor, inner->constant, CheckedMultiply(inner->divisor, values.mesh.Size(axis)));
-      }
-      return inner;
+  std::optional<Linear> Of(const Formula& formula) const {
+    if (&formula == unknown_cut_) return Linear{1, 0, 1};
+    if (IsKnown(formula)) return Known(formula);
+    switch (formula.kind) {
+      case Formula::Kind::kDim:
+        return Linear{1, 0, 1};
+      case Formula::Kind::kSum:
+      case Formula::Kind::kProduct:
+        return Fold(formula);
+      case Formula::Kind::kCut:
+        return Cut(formula);
+      case Formula::Kind::kNumber:
+      case Formula::Kind::kElement:
+      case Formula::Kind::kCounter:
+      case Formula::Kind::kAxisSize:
+      case Formula::Kind::kPad:
+        return std::nullopt;
     }
-    case Formula::Kind::kNumber:
-    case Formula::Kind::kElement:
-    case Formula::Kind::kCounter:
-    case Formula::Kind::kAxisSize:
-    case Formula::Kind::kPad:
-      return std::nullopt;
+    return std::nullopt;
   }
-  return std::nullopt;
+
+ private:
+  bool IsKnown(const Formula& formula) const {
+    if (!values_.Knows(formula)) return false;
+    std::vector<const Formula*> cuts = CutsOf(formula);
+    return std::find(cuts.begin(), cuts.end(), unknown_cut_) == cuts.end();
+  }
+
+  // A part without unknowns is a number, also when it divides or pads.
+  std::optional<Linear> Known(const Formula& formula) const {
+    DiagnosticSink ignored;  // The same mistake is reported when the shape is compared.
+    auto lowered = LowerDim(formula, values_, counters_, ignored);
+    auto local = lowered ? lowered->local.At(coordinate_) : std::nullopt;
+    if (!local) return std::nullopt;
+    return Linear{0, *local, 1};
+  }
+
+  std::optional<Linear> Fold(const Formula& formula) const {
+    bool sum = formula.kind == Formula::Kind::kSum;
+    std::optional<Linear> total = Linear{0, sum ? 0 : 1, 1};
+    for (std::size_t i = 0; i < formula.operands.size() && total; ++i) {
+      auto operand = Of(formula.operands[i]);
+      Formula::Operator op = formula.operators[i];
+      bool served = op == Formula::Operator::kPlus || op == Formula::Operator::kTimes;
+      if (!operand || !served) return std::nullopt;
+      total = sum ? Add(*total, *operand) : Multiply(*total, *operand);
+    }
+    return total;
+  }
+
+  // Other rules than even give an amount that is no multiple of the whole.
+  std::optional<Linear> Cut(const Formula& formula) const {
+    if (formula.rule != CutRule::kEven) return std::nullopt;
+    auto inner = Of(formula.operands[0]);
+    for (const std::string& axis : formula.axes) {
+      if (inner) {
+        inner = Make(inner->factor, inner->constant, CheckedMultiply(inner->divisor, values_.mesh.Size(axis)));
+      }
+    }
+    return inner;
+  }
+
+  const Values& values_;
+  const Coordinate& coordinate_;
+  std::span<const std::int64_t> counters_;
+  const Formula* unknown_cut_;
+};
+
+// The unknown that makes `linear` be `local`.
+std::optional<std::int64_t> Solve(const std::optional<Linear>& linear, std::int64_t local) {
+  if (!linear || linear->factor <= 0) return std::nullopt;
+  auto scaled = CheckedMultiply(local, linear->divisor);
+  auto rest = scaled ? CheckedSubtract(*scaled, linear->constant) : std::nullopt;
+  if (!rest || *rest < 0 || *rest % linear->factor != 0) return std::nullopt;
+  return *rest / linear->factor;
 }
 
 }  // namespace
@@ -125,7 +160,9 @@ std::vector<Sample> ChooseSamples(const CheckedSpec& spec, const InventoryIndex&
   return samples;
 }
 
-std::optional<SolvedDim> SolveLength(const Formula& formula, std::int64_t local, const Values& values) {
+std::optional<SolvedDim> SolveLength(const Formula& formula, std::int64_t local, const Coordinate& coordinate,
+                                     const Values& values) {
+  if (HasCounter(formula)) return std::nullopt;  // The name alone does not say which.
   std::optional<std::size_t> unknown;
   for (std::size_t dim : DimsOf(formula)) {
     if (values.dims[dim]) continue;
@@ -133,12 +170,15 @@ std::optional<SolvedDim> SolveLength(const Formula& formula, std::int64_t local,
     unknown = dim;
   }
   if (!unknown) return std::nullopt;
-  auto linear = ToLinear(formula, values);
-  if (!linear || linear->factor == 0) return std::nullopt;
-  auto scaled = CheckedMultiply(local, linear->divisor);
-  auto rest = scaled ? CheckedSubtract(*scaled, linear->constant) : std::nullopt;
-  if (!rest || *rest < 0 || linear->factor < 0 || *rest % linear->factor != 0) return std::nullopt;
-  return SolvedDim{*unknown, *rest / linear->factor};
+  auto value = Solve(LinearForm(values, coordinate, {}, nullptr).Of(formula), local);
+  if (!value) return std::nullopt;
+  return SolvedDim{*unknown, *value};
+}
+
+std::optional<std::int64_t> SolveWidth(const Formula& formula, const Formula& cut, std::int64_t local,
+                                       const Coordinate& coordinate, const Values& values,
+                                       std::span<const std::int64_t> counters) {
+  return Solve(LinearForm(values, coordinate, counters, &cut).Of(formula), local);
 }
 
 }  // namespace ucp

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "compiler/check/evaluate.h"
@@ -20,11 +21,18 @@ struct Sample {
 };
 std::vector<Sample> ChooseSamples(const CheckedSpec& spec, const InventoryIndex& found);
 
-// The dim that `formula` solves, given the local length that a rank holds.
+// The dim that `formula` solves, given the length that the rank at `coordinate` holds.
 struct SolvedDim {
   std::size_t dim = 0;
   std::int64_t value = 0;
 };
-std::optional<SolvedDim> SolveLength(const Formula& formula, std::int64_t local, const Values& values);
+std::optional<SolvedDim> SolveLength(const Formula& formula, std::int64_t local, const Coordinate& coordinate,
+                                     const Values& values);
+
+// How many places `cut`, a cut in `formula` by the widths of the headers, gets at `coordinate`, where `formula` has
+// `local`. All dims must have values.
+std::optional<std::int64_t> SolveWidth(const Formula& formula, const Formula& cut, std::int64_t local,
+                                       const Coordinate& coordinate, const Values& values,
+                                       std::span<const std::int64_t> counters);
 
 }  // namespace ucp

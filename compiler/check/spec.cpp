@@ -15,9 +15,6 @@ struct RefuseLater {
   void operator()(const ast::Model& model) const {
     RefuseNotServed(range, fmt::format("`model` (here `{}`)", model.name.text), sink);
   }
-  void operator()(const ast::Strategy& strategy) const {
-    RefuseNotServed(range, fmt::format("`strategy` (here `{}`)", strategy.name.text), sink);
-  }
   void operator()(const ast::Include& include) const { RefuseInclude(include, sink); }
   template <typename Served>
   void operator()(const Served&) const {}
@@ -46,7 +43,9 @@ std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source
   CheckedSpec spec;
   spec.source = std::make_shared<const Source>(source);
   Scope scope;
-  scope.mesh = spec.mesh = CheckMeshes(file, sink);
+  scope.meshes = spec.meshes = CheckMeshes(file, sink);
+  if (!spec.meshes.empty()) spec.mesh = spec.meshes.front();
+  CheckStrategies(file, spec, sink);
   CheckDimsAndFacts(file, scope, spec, sink);
   CheckCycles(spec, sink);
   CheckLayouts(file, scope, spec, sink);

@@ -8,22 +8,25 @@ namespace ucp {
 namespace {
 
 std::optional<std::int64_t> Resolve(const StageDeclaration& stage, const Values& values, DiagnosticSink& sink) {
-  std::int64_t count = values.mesh.Size("pp");
+  std::int64_t stages = values.mesh.Size("pp");
   switch (stage.kind) {
     case ast::StageKind::kFirst:
       return 0;
     case ast::StageKind::kLast:
-      return count - 1;
+      return stages - 1;  // Where the last chunk is, too.
     case ast::StageKind::kNumber:
       break;
   }
   auto number = Evaluate(*stage.number, values, {}, sink);
-  if (!number || *number < count) return number;
+  std::int64_t count = stages * values.interleave;
+  if (!number) return std::nullopt;
+  if (*number < count) return *number % stages;
   std::vector<Note> notes = NotesOf(*stage.number, values);
   notes.push_back({values.spec.mesh->range, fmt::format("the mesh is {}", ToString(values.mesh))});
   sink.Report({.kind = DiagnosticKind::kBadStages,
                .place = stage.range,
-               .message = fmt::format("there is no stage {}: the {} stages are counted from 0", *number, count),
+               .message = fmt::format("there is no {0} {1}: the {2} {0}s are counted from 0",
+                                      values.interleave == 1 ? "stage" : "chunk", *number, count),
                .notes = std::move(notes)});
   return std::nullopt;
 }
@@ -65,6 +68,27 @@ std::optional<ResolvedStages> ResolveStages(const BoundTensor& tensor, const Val
   }
   Tidy(stages);
   return stages;
+}
+
+std::optional<std::int64_t> ResolveInterleave(std::int64_t given, const Values& values, DiagnosticSink& sink) {
+  constexpr std::int64_t kMost = 1000;
+  if (!values.spec.interleave) return given;
+  const Formula& declared = *values.spec.interleave;
+  auto report = [&](std::string message) {
+    sink.Report({.kind = DiagnosticKind::kBadStages,
+                 .place = declared.range,
+                 .message = std::move(message),
+                 .notes = NotesOf(declared, values)});
+    return std::nullopt;
+  };
+  if (!values.Knows(declared)) return report("nothing says how large this is, so the chunks cannot be counted");
+  auto chunks = Evaluate(declared, values, {}, sink);
+  if (!chunks) return std::nullopt;
+  if (*chunks < 1 || *chunks > kMost) {
+    return report(fmt::format("a stage has {} chunks here, and can have 1 to {}", *chunks, kMost));
+  }
+  if (given == 1 || given == *chunks) return *chunks;
+  return report(fmt::format("the layout has {} chunks on each stage, and the strategy {}", *chunks, given));
 }
 
 }  // namespace ucp

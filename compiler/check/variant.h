@@ -25,6 +25,7 @@ inline constexpr char kNumberMark = '\x01';
 struct NumberSlot {
   std::optional<std::string> literal;
   NumberRange range;
+  bool local = false;  // It is a counter that counts from 0 on every stage.
 };
 
 struct Variant {

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <memory>
 
 #include "compiler/driver/catalogue.h"
@@ -8,6 +7,9 @@
 #include "compiler/driver/commands.h"
 #include "compiler/driver/config_file.h"
 #include "compiler/driver/explain.h"
+#include "compiler/driver/explain_json.h"
+#include "compiler/driver/explain_text.h"
+#include "compiler/driver/strategy_mesh.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
 
@@ -15,82 +17,126 @@ namespace ucp {
 namespace {
 
 struct ExplainOptions {
-  SourceOptions source;
-  std::string mesh;
-  std::string tensor = "*";
+  SourceOptions source;  // Its path is a checkpoint's folder or a strategy.
+  std::string target;
+  std::string tensor;
+  bool json = false;
 };
 
-// "pp=2,tp=4"
-llvm::Expected<Mesh> ParseMesh(const std::string& text) {
-  Mesh mesh;
-  for (std::size_t at = 0; at < text.size();) {
-    std::size_t comma = std::min(text.find(',', at), text.size());
-    std::string_view part = std::string_view(text).substr(at, comma - at);
-    std::size_t equals = part.find('=');
-    std::int64_t size = 0;
-    if (equals != std::string_view::npos) std::from_chars(part.data() + equals + 1, part.data() + part.size(), size);
-    std::string axis(part.substr(0, equals));
-    if (size < 1 || size > 1'000'000 || !IsKnownAxis(axis)) {
-      return Fail(ErrorCode::kUsage, "--mesh takes axes and sizes such as pp=2,tp=4, not `{}`", std::string(part));
-    }
-    mesh.axes.push_back({axis, size});
-    at = comma + 1;
-  }
-  return mesh;
-}
-
-llvm::Error ExplainCheckpoint(const ExplainOptions& options) {
-  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
+// What is to be explained, wherever it came from. The layouts of a spec point into the phase.
+struct Sides {
   SourcePhase phase;
-  llvm::Error error = DescribeAndBind(RealFileSystem(), request, phase);
-  if (phase.spec != nullptr) ShowDiagnostics(*phase.spec);
-  if (error) return error;
-  return Explain({phase.layout, phase.bound ? &*phase.bound : nullptr, &phase.checkpoint.inventory, options.tensor},
-                 PrintLine);
+  std::string source_name;
+  std::optional<Layout> target;
+  std::string target_name;
+};
+
+// A folder of that name is meant before a strategy is.
+llvm::Expected<bool> IsStrategy(const std::string& text) {
+  UCP_ASSIGN_OR_RETURN(PathKind kind, RealFileSystem().Kind(text));
+  return kind == PathKind::kMissing && FindFormat(text.substr(0, text.find(':'))) != nullptr;
 }
 
-llvm::Error ExplainSpec(const ExplainOptions& options) {
-  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
-  UCP_ASSIGN_OR_RETURN(Mesh mesh, ParseMesh(options.mesh));
+// The spec at a strategy's degrees, or at one rank, without any checkpoint.
+llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) {
+  if (request.spec.empty()) return Fail(ErrorCode::kUsage, "name a spec, or a checkpoint with --from");
+  Mesh mesh;
+  if (!request.path.empty()) {
+    UCP_ASSIGN_OR_RETURN(Strategy strategy, ParseStrategy(request.path));
+    UCP_ASSIGN_OR_RETURN(mesh, MeshOf(strategy));
+    sides.source_name = strategy.format;
+  }
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
-  UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
-  std::optional<BoundSpec> bound;
-  std::optional<Layout> layout;
+  UCP_ASSIGN_OR_RETURN(sides.phase.spec, OpenSpec(path));
+  SpecSession& session = *sides.phase.spec;
   Inventory nothing;
   if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(RealFileSystem(), request.config, nothing.facts));
-  if (session->checked) bound = BindSpec(*session->checked, nothing, request.set, session->sink);
-  if (bound) layout = LowerToMesh(*bound, mesh, session->sink);
-  ShowDiagnostics(*session);
-  if (!layout) return SpecErrors(*session);
-  UCP_RETURN_IF_ERROR(VerifyLayout(*layout));
-  return Explain({*layout, &*bound, nullptr, options.tensor}, PrintLine);
+  if (session.checked) sides.phase.bound = BindSpec(*session.checked, nothing, request.set, session.sink);
+  std::optional<Layout> layout;
+  if (sides.phase.bound) layout = LowerToMesh(*sides.phase.bound, {.mesh = mesh, .stage_layers = {}}, session.sink);
+  if (!layout) return SpecErrors(session);
+  sides.phase.layout = std::move(*layout);
+  return VerifyLayout(sides.phase.layout);
+}
+
+llvm::Error LayOutSource(const ExplainOptions& options, Sides& sides) {
+  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
+  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(request.path));
+  if (request.path.empty() || is_strategy) return LayOutWithoutCheckpoint(request, sides);
+  UCP_RETURN_IF_ERROR(DescribeAndBind(RealFileSystem(), request, sides.phase));
+  sides.source_name = sides.phase.checkpoint.inventory.format;
+  return llvm::Error::success();
+}
+
+// A universal folder has whole tensors; other formats are cut as the spec says.
+llvm::Error LayOutTarget(const std::string& text, Sides& sides) {
+  if (text.empty()) return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, ParseStrategy(text));
+  sides.target_name = strategy.format;
+  if (strategy.format == "universal") {
+    UCP_ASSIGN_OR_RETURN(sides.target, AtomicLayout(sides.phase.layout));
+    return llvm::Error::success();
+  }
+  UCP_ASSIGN_OR_RETURN(Mesh mesh, MeshOf(strategy));
+  if (!sides.phase.bound) {
+    return Fail(ErrorCode::kUsage, "only a spec says how tensors are cut for `{}`; name one", text);
+  }
+  sides.target = LowerToMesh(*sides.phase.bound, {.mesh = mesh, .stage_layers = {}}, sides.phase.spec->sink);
+  if (!sides.target) return SpecErrors(*sides.phase.spec);
+  return VerifyLayout(*sides.target);
+}
+
+llvm::Error Show(const ExplainOptions& options, const Sides& sides) {
+  const SourcePhase& phase = sides.phase;
+  bool has_checkpoint = !phase.checkpoint.inventory.format.empty();
+  ExplainRequest request{.source = phase.layout,
+                         .source_name = sides.source_name,
+                         .target = sides.target ? &*sides.target : nullptr,
+                         .target_name = sides.target_name,
+                         .bound = phase.bound ? &*phase.bound : nullptr,
+                         .inventory = has_checkpoint ? &phase.checkpoint.inventory : nullptr,
+                         .tensor_glob = options.tensor.empty() ? "*" : options.tensor};
+  UCP_ASSIGN_OR_RETURN(Explanation explanation, Explain(request));
+  if (options.json) return PrintBy([&](llvm::raw_ostream& out) { ExplainAsJson(explanation, out); });
+  ExplainAsText(explanation, options.tensor.empty() ? Detail::kGroups : Detail::kTensors, PrintLine);
+  return llvm::Error::success();
 }
 
 llvm::Error RunExplain(const ExplainOptions& options) {
-  if (!options.source.path.empty()) return ExplainCheckpoint(options);
-  if (options.source.spec.empty()) return Fail(ErrorCode::kUsage, "name a spec, or a checkpoint with --from");
-  return ExplainSpec(options);
+  Sides sides;
+  llvm::Error error = LayOutSource(options, sides);
+  if (!error) error = LayOutTarget(options.target, sides);
+  if (sides.phase.spec != nullptr) ShowDiagnostics(*sides.phase.spec);
+  if (error) return error;
+  return Show(options, sides);
 }
 
 }  // namespace
 
 void AddExplainCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ExplainOptions>();
-  CLI::App* command = app.add_subcommand(
-      "explain",
-      "Say what a spec means: every dim's value and where it came from, and for each tensor who holds which part.");
+  CLI::App* command = app.add_subcommand("explain",
+                                         "Say what a spec means: every dim's value and where it came from, and for "
+                                         "each tensor its pattern, its shape, and who holds which part.");
   command->footer(
       "  ucpc explain gpt.ucp --from checkpoints/ --tensor '*.query_key_value.weight'\n"
-      "  ucpc explain gpt.ucp --mesh tp=4,pp=2 --set layers=2 --set hidden=64 …");
+      "  ucpc explain gpt.ucp --from deepspeed:tp=4,pp=2 --set layers=2 --set hidden=64 …\n"
+      "  ucpc explain gpt.ucp --from checkpoints/ --to deepspeed:tp=8    (source beside target)");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue");
-  command->add_option("--from", options->source.path, "A checkpoint that gives the dims and the degrees")
-      ->type_name("DIR");
-  command->add_option("--mesh", options->mesh, "Degrees, where there is no checkpoint")->type_name("tp=4,pp=2");
-  command->add_option("--tensor", options->tensor, "Only tensors whose name fits; `*` and `?` stand for anything")
+  command
+      ->add_option("--from", options->source.path,
+                   "A checkpoint that gives the dims and the degrees, or a strategy that gives the degrees")
+      ->type_name("DIR|STRATEGY");
+  command->add_option("--to", options->target, "Show the holders of a target beside those of the source")
+      ->type_name("STRATEGY");
+  command
+      ->add_option("--tensor", options->tensor,
+                   "Only tensors whose name fits, each by itself and with its files; `*` and `?` stand for anything")
       ->type_name("GLOB");
   AddSourceOptions(*command, options->source);
+  command->add_flag("--json", options->json, "The explanation as one JSON value");
   command->callback([options, &exit_code] {
-    if (llvm::Error error = RunExplain(*options)) exit_code = ShowError("ucpc", std::move(error));
+    if (llvm::Error error = RunExplain(*options)) exit_code = ShowError("ucpc", std::move(error), options->json);
   });
 }
 

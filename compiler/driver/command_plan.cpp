@@ -1,8 +1,3 @@
-#include <fmt/format.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 
 #include "compiler/driver/command_line.h"
@@ -10,6 +5,7 @@
 #include "compiler/driver/compile.h"
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
+#include "compiler/driver/write_file.h"
 #include "compiler/plan/codec.h"
 #include "compiler/support/error.h"
 
@@ -24,18 +20,6 @@ struct PlanOptions {
   bool json = false;
 };
 
-// Under another name first, so that a plan file is whole or not there.
-llvm::Error WritePlanFile(const std::string& path, const std::string& bytes) {
-  std::string partial = path + ".partial";
-  std::FILE* file = std::fopen(partial.c_str(), "wb");
-  bool written = file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  written = file != nullptr && std::fclose(file) == 0 && written;
-  if (written && std::rename(partial.c_str(), path.c_str()) == 0) return llvm::Error::success();
-  std::string reason = std::strerror(errno);
-  std::remove(partial.c_str());
-  return Fail(ErrorCode::kIo, "cannot write the plan `{}`: {}", path, reason);
-}
-
 llvm::Error MakePlanFile(const PlanOptions& options) {
   Compilation compilation;
   CompileRequest request;
@@ -47,7 +31,7 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   if (error) return error;
   if (!options.output.empty()) {
     UCP_ASSIGN_OR_RETURN(std::string bytes, EncodePlan(compilation.plan));
-    UCP_RETURN_IF_ERROR(WritePlanFile(options.output, bytes));
+    UCP_RETURN_IF_ERROR(WriteFileWhole(options.output, bytes, "the plan"));
   }
   if (options.json) {
     PrintJson(PlanReportJson(compilation.plan));

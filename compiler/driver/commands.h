@@ -10,6 +10,8 @@ void AddDumpCommand(CLI::App& app, int& exit_code);
 void AddExplainCommand(CLI::App& app, int& exit_code);
 void AddExplainErrorCommand(CLI::App& app, int& exit_code);
 void AddFmtCommand(CLI::App& app, int& exit_code);
+void AddInferCommand(CLI::App& app, int& exit_code);
 void AddPlanCommand(CLI::App& app, int& exit_code);
+void AddTestCommand(CLI::App& app, int& exit_code);
 
 }  // namespace ucp

@@ -9,6 +9,7 @@
 #include "compiler/check/fact_value.h"
 #include "compiler/driver/catalogue.h"
 #include "compiler/driver/config_file.h"
+#include "compiler/driver/pick_spec.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -32,18 +33,18 @@ const Shard* CutExample(const Inventory& inventory) {
   return example;
 }
 
-llvm::Error NeedsSpec(const Inventory& inventory) {
+// What is missing, and what the catalogue has to say to it.
+llvm::Error NeedsSpec(const Inventory& inventory, llvm::Error catalogue) {
   std::int64_t tp = inventory.mesh.Size("tp");
   std::string question;
   if (const Shard* shard = CutExample(inventory)) {
     question = fmt::format("; tensor `{}` is [{}] on each of them, which may be its rows, its columns, or all of it",
                            shard->tensor, fmt::join(shard->shape, ", "));
   }
-  std::vector<std::string> names = CatalogueNames();
   return Fail(ErrorCode::kUsage,
               "the checkpoint is cut over {} tensor-parallel ranks, and its files do not say how{}; say it with --spec "
-              "FILE (docs/language.md) or with a spec of the catalogue: {}",
-              tp, question, names.empty() ? "none is installed" : fmt::format("{}", fmt::join(names, ", ")));
+              "FILE (docs/language.md), since the catalogue does not decide: {}",
+              tp, question, llvm::toString(std::move(catalogue)));
 }
 
 // "NAME=last", "NAME=first", "NAME=2": the stage whose copy is not used.
@@ -66,31 +67,52 @@ llvm::Error ApplyUnused(const std::string& text, Layout& layout) {
   return Fail(ErrorCode::kUsage, "--unused names tensor `{}`, which the checkpoint does not have", name);
 }
 
+llvm::Error RefuseUnused(const SourceRequest& request) {
+  if (request.unused.empty()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "--unused is for checkpoints without a spec; write `unused` in the spec instead");
+}
+
+// The names that the spec gives to what stages number by themselves.
+void TakeNames(const BoundSpec& bound, Inventory& inventory) {
+  for (std::size_t i = 0; i < bound.shard_names.size(); ++i) {
+    inventory.storage.shards[i].tensor = bound.shard_names[i];
+  }
+}
+
+llvm::Error LayOutByCatalogue(const SourceRequest& request, SourcePhase& phase) {
+  UCP_RETURN_IF_ERROR(RefuseUnused(request));
+  Inventory& inventory = phase.checkpoint.inventory;
+  llvm::Expected<PickedSpec> picked = PickSpec(CatalogueNames(), inventory, request.set);
+  if (!picked) return NeedsSpec(inventory, picked.takeError());
+  inventory.remarks.push_back(picked->why);
+  phase.spec = std::move(picked->session);
+  phase.bound = std::move(picked->bound);
+  phase.layout = std::move(picked->layout);
+  TakeNames(*phase.bound, inventory);
+  return VerifyLayout(phase.layout);
+}
+
 llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase) {
   const Inventory& inventory = phase.checkpoint.inventory;
   if (!request.config.empty()) {
     return Fail(ErrorCode::kUsage, "--config gives values to the dims of a spec, and no spec is named");
   }
-  if (inventory.mesh.Size("tp") > 1) return NeedsSpec(inventory);
   UCP_ASSIGN_OR_RETURN(phase.layout, WholeLayout(inventory));
   for (const std::string& unused : request.unused) UCP_RETURN_IF_ERROR(ApplyUnused(unused, phase.layout));
   return llvm::Error::success();
 }
 
-llvm::Error LayOutBySpec(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
-  if (!request.unused.empty()) {
-    return Fail(ErrorCode::kUsage, "--unused is for checkpoints without a spec; write `unused` in the spec instead");
-  }
+llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
+  UCP_RETURN_IF_ERROR(RefuseUnused(request));
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
   UCP_ASSIGN_OR_RETURN(phase.spec, OpenSpec(path));
   SpecSession& session = *phase.spec;
   Inventory& inventory = phase.checkpoint.inventory;
   if (!session.checked) return SpecErrors(session);
-  UCP_RETURN_IF_ERROR(request.config.empty() ? AddConfigBeside(files, {phase.folder, request.path}, inventory.facts)
-                                             : AddConfig(files, request.config, inventory.facts));
   phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
   if (!phase.bound) return SpecErrors(session);
-  std::optional<Layout> layout = LowerToMesh(*phase.bound, inventory.mesh, session.sink);
+  TakeNames(*phase.bound, inventory);
+  std::optional<Layout> layout = LowerToMesh(*phase.bound, {.mesh = inventory.mesh, .stage_layers = {}}, session.sink);
   if (!layout) return SpecErrors(session);
   phase.layout = std::move(*layout);
   return VerifyLayout(phase.layout);
@@ -106,8 +128,11 @@ llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& 
 llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path));
   phase.folder = phase.checkpoint.inventory.root;
-  if (request.spec.empty()) return LayOutWhole(request, phase);
-  return LayOutBySpec(files, request, phase);
+  Inventory& inventory = phase.checkpoint.inventory;
+  if (request.spec.empty() && inventory.mesh.Size("tp") == 1) return LayOutWhole(request, phase);
+  UCP_RETURN_IF_ERROR(request.config.empty() ? AddConfigBeside(files, {phase.folder, request.path}, inventory.facts)
+                                             : AddConfig(files, request.config, inventory.facts));
+  return request.spec.empty() ? LayOutByCatalogue(request, phase) : LayOutBySpec(request, phase);
 }
 
 // The name of a tensor behind `has` may hold an equals sign, and no value that it can be given does.

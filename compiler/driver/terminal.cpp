@@ -67,6 +67,17 @@ void PrintJson(llvm::json::Value value) {
 
 void PrintVerbatim(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
+llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write) {
+  UCP_RETURN_IF_ERROR(FlushOutput());
+  llvm::raw_fd_ostream out(STDOUT_FILENO, /*shouldClose=*/false);
+  write(out);
+  out.flush();
+  std::error_code error = out.error();
+  out.clear_error();  // The stream would end the program otherwise.
+  if (!error || error == std::errc::broken_pipe) return llvm::Error::success();
+  return Fail(ErrorCode::kIo, "cannot write to standard output: {}", error.message());
+}
+
 llvm::Error FlushOutput() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return llvm::Error::success();
   if (errno == EPIPE) return llvm::Error::success();  // The reader has seen enough.

@@ -2,8 +2,10 @@
 // comes from files is made printable here, so that no name of a tensor can command a terminal.
 #pragma once
 
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/Support/Error.h>
 #include <llvm/Support/JSON.h>
+#include <llvm/Support/raw_ostream.h>
 
 #include <string>
 #include <string_view>
@@ -26,6 +28,8 @@ void ShowMessage(const std::string& message);
 // stop.
 bool PrintLine(const std::string& line);
 void PrintJson(llvm::json::Value value);
+// For what is too long to be held as one value. A closed pipe is no error.
+[[nodiscard]] llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write);
 
 // Text as it is, control characters too: only for what the user gave, and wants back.
 void PrintVerbatim(std::string_view text);

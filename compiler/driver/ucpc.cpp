@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   CLI::App app{
       "ucpc compiles a spec, a source checkpoint and a target into a verified plan.\n\n"
       "  ucpc check gpt.ucp\n"
+      "  ucpc test gpt.ucp\n"
       "  ucpc explain gpt.ucp --from checkpoints/ --tensor '*.query_key_value.weight'\n"
       "  ucpc plan gpt.ucp --from checkpoints/ --to universal -o run.plan\n"
       "  ucpc dump run.plan\n\n"
@@ -23,6 +24,8 @@ int main(int argc, char** argv) {
   ucp::AddExplainErrorCommand(app, exit_code);
   ucp::AddFmtCommand(app, exit_code);
   ucp::AddExplainCommand(app, exit_code);
+  ucp::AddInferCommand(app, exit_code);
+  ucp::AddTestCommand(app, exit_code);
   ucp::AddPlanCommand(app, exit_code);
   ucp::AddDumpCommand(app, exit_code);
   return ucp::RunCommandLine(app, "ucpc", argc, argv, exit_code);

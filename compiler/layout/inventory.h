@@ -38,6 +38,7 @@ struct Inventory {
   std::map<std::string, std::string> aliases;
   // What the checkpoint itself says about how its tensors are cut.
   std::optional<EmbeddedLayout> embedded;
+  std::string embedded_refused;  // Why what it says was not understood; empty if it was, or says nothing.
   // Sentences for the report: stray files, metadata that was not believed, and why.
   std::vector<std::string> remarks;
 };

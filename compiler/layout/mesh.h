@@ -32,7 +32,7 @@ struct Mesh {
 struct Degrees {
   Mesh mesh;
   std::int64_t interleave = 1;
-  std::vector<std::int64_t> stage_layers;  // How many layers each place of the pipeline has; empty: evenly many.
+  std::vector<std::int64_t> stage_layers = {};  // How many layers each place of the pipeline has; empty: evenly many.
 
   std::int64_t PipelinePlaces() const { return mesh.Size("pp") * interleave; }
   bool operator==(const Degrees&) const = default;

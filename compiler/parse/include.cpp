@@ -42,7 +42,7 @@ class IncludeReader {
   std::optional<ast::File> Run() {
     auto file = ParseSpec(source_, sink_);
     if (!file) return std::nullopt;
-    // Without a folder (standard input) there is nothing to include from; the empty root holds no path.
+    // A spec that is gone by now has no folder, and the empty root holds no path.
     root_ = Canonical(FolderOf(source_.path())).value_or("");
     chain_.push_back({source_.path(), Canonical(source_.path()).value_or("")});
     std::size_t errors_before = sink_.error_count();
@@ -93,9 +93,10 @@ class IncludeReader {
     auto* layout = file->declarations.size() == 1 ? std::get_if<ast::Layout>(&file->declarations[0].node) : nullptr;
     std::vector<ast::Item> items;
     if (layout == nullptr || layout->model) {
-      Refuse(include.path_range, fmt::format("a file that is included among items holds one layout and nothing else, "
-                                             "and `{}` has {} declarations",
-                                             include.path, file->declarations.size()),
+      Refuse(include.path_range,
+             fmt::format("a file that is included among items holds one layout and nothing else, "
+                         "and `{}` has {} declarations",
+                         include.path, file->declarations.size()),
              "include dims and facts before the layout, from another file");
     } else {
       items = std::move(layout->items);
@@ -113,14 +114,6 @@ class IncludeReader {
     if (!begin) return std::nullopt;
     auto file = ParseSpec(source_, sink_, *begin);
     if (!file) return std::nullopt;
-    if (file->version != 1) {
-      sink_.Report({.kind = DiagnosticKind::kUnsupportedVersion,
-                    .place = file->version_range,
-                    .message = fmt::format("this file is written in version {} of the language, and this compiler reads "
-                                           "version 1",
-                                           file->version)});
-      return std::nullopt;
-    }
     chain_.push_back(std::move(*including));
     return file;
   }
@@ -135,19 +128,24 @@ class IncludeReader {
       return Refuse(range, fmt::format("files include each other more than {} deep", kMaxIncludeDepth));
     }
     if (!StaysBelow(include.path)) {
-      return Refuse(range,
-                    fmt::format("`{}` may leave the folder of the spec: an include is relative, and has no `..`",
-                                include.path));
+      return Refuse(range, fmt::format("`{}` may leave the folder of the spec: an include is relative, and has no `..`",
+                                       include.path));
     }
     std::string written = FolderOf(chain_.back().written) + "/" + include.path;
     if (written.starts_with("./")) written.erase(0, 2);
     auto canonical = Canonical(written);
     if (!canonical) return Refuse(range, fmt::format("there is no file `{}`", written));
-    if (root_.empty() || !llvm::StringRef(*canonical).starts_with(root_ == "/" ? root_ : root_ + "/")) {
+    if (!IsBelowRoot(*canonical)) {
       return Refuse(range, fmt::format("`{}` leads out of the folder of the spec", include.path));
     }
     if (IsOpen(*canonical)) return Refuse(range, fmt::format("`{}` includes itself", written));
     return Including{std::move(written), std::move(*canonical)};
+  }
+
+  // Or the folder itself, which is refused where it is read.
+  bool IsBelowRoot(const std::string& canonical) const {
+    llvm::StringRef rest = canonical;
+    return !root_.empty() && rest.consume_front(root_) && (rest.empty() || rest.starts_with("/") || root_ == "/");
   }
 
   bool IsOpen(const std::string& canonical) const {
@@ -156,7 +154,7 @@ class IncludeReader {
   }
 
   static bool StaysBelow(const std::string& written) {
-    if (written.empty() || path::is_absolute(written)) return false;
+    if (path::is_absolute(written)) return false;
     return std::none_of(path::begin(written), path::end(written), [](llvm::StringRef part) { return part == ".."; });
   }
 
@@ -173,10 +171,8 @@ class IncludeReader {
   }
 
   std::nullopt_t Refuse(SourceRange range, std::string message, std::string hint = {}) {
-    sink_.Report({.kind = DiagnosticKind::kBadInclude,
-                  .place = range,
-                  .message = std::move(message),
-                  .hint = std::move(hint)});
+    sink_.Report(
+        {.kind = DiagnosticKind::kBadInclude, .place = range, .message = std::move(message), .hint = std::move(hint)});
     return std::nullopt;
   }
 

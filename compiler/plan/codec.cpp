@@ -155,8 +155,11 @@ class Encoder {
 
   Offset<flat::Write> EncodeWrite(const PlanWrite& write) {
     auto coordinate = EncodeCoordinate(write.coordinate);
-    return flat::CreateWrite(b_, write.tensor.value(), write.set.value(), coordinate, write.base,
-                             static_cast<std::uint8_t>(write.spread), write.states.value());
+    std::vector<std::uint32_t> more;
+    for (std::size_t p = 1; p < write.pieces.size(); ++p) more.push_back(write.pieces[p].value());
+    auto more_pieces = more.empty() ? 0 : b_.CreateVector(more);
+    return flat::CreateWrite(b_, write.tensor.value(), write.pieces.front().value(), coordinate, write.base,
+                             static_cast<std::uint8_t>(write.spread), write.states.value(), more_pieces);
   }
 
   FlatBufferBuilder b_;

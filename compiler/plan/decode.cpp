@@ -206,7 +206,8 @@ class Decoder {
   PlanWrite DecodeWrite(const flat::Write& f) {
     PlanWrite write;
     write.tensor = TensorId(f.tensor());
-    write.set = SetId(f.set());
+    write.pieces.emplace_back(f.set());
+    Each(f.more_pieces(), [&](std::uint32_t piece) { write.pieces.emplace_back(piece); });
     write.coordinate = DecodeCoordinate(f.coordinate());
     write.base = f.base();
     write.spread = DecodeEnum(f.spread(), Spread::kEachTensor, "spread");

@@ -47,7 +47,7 @@ enum class ReadRole {
 struct PlanRead {
   TensorId tensor;
   ReadRole role = ReadRole::kCopy;
-  SetId set;  // Positions that this read is not for are padding in it.
+  SetId set;  // Increasing. Positions that this read is not for are padding in it.
   Coordinate coordinate;
   std::vector<std::int64_t> strides;  // In elements; empty: row-major.
   std::int64_t base = 0;
@@ -58,7 +58,9 @@ struct PlanRead {
 
 struct PlanWrite {
   TensorId tensor;
-  SetId set;
+  // What the shard holds, in increasing pieces of one local shape: one, but where a `list` gives positions in falling
+  // order. A real place of the shard is in one piece, and padding in the others.
+  std::vector<SetId> pieces;
   Coordinate coordinate;
   std::int64_t base = 0;
   Spread spread = Spread::kAcrossBuffer;
@@ -89,6 +91,8 @@ struct Plan {
 
   const PlanTensor& tensor(TensorId id) const { return tensors[id.index()]; }
   const ProductSet& set(SetId id) const { return sets[id.index()]; }
+  std::vector<std::int64_t> LocalShape(const PlanWrite& write) const { return set(write.pieces.front()).LocalShape(); }
+  std::int64_t LocalElements(const PlanWrite& write) const { return set(write.pieces.front()).local_elements(); }
 };
 
 std::optional<BufferId> FindState(const BufferSet& set, const std::string& state);

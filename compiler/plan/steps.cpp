@@ -163,7 +163,7 @@ std::int64_t Step::elements() const {
 void ForEachTargetRange(const Plan& plan, llvm::function_ref<void(const TargetRange&)> visit) {
   for (std::size_t w = 0; w < plan.writes.size(); ++w) {
     const PlanWrite& write = plan.writes[w];
-    std::int64_t elements = plan.set(write.set).local_elements();
+    std::int64_t elements = plan.LocalElements(write);
     for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
       const Buffer& buffer = plan.target.buffer(entry.buffer);
       for (const Fragment& fragment : FragmentsOf(write.spread, write.base, elements, buffer, 0, elements)) {
@@ -186,50 +186,68 @@ StepEnumerator::StepEnumerator(const Plan& plan) : plan_(plan), reads_of_tensor_
   }
 }
 
+// What of one piece of a written shard lies in a range.
+struct StepEnumerator::PieceOfRange {
+  std::size_t piece = 0;
+  SetId set;
+  LexBound low;
+  LexBound high;
+};
+
 void StepEnumerator::ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const {
   const PlanWrite& write = plan_.writes[range.write];
-  const ProductSet& target_set = plan_.set(write.set);
-  LexBound target_low = LogicalBound(target_set, range.begin);
-  LexBound target_high = LogicalBound(target_set, range.end);
-  Addressing target{RowMajorStrides(target_set), range.record_element - range.begin};
+  llvm::SmallVector<PieceOfRange, 1> pieces;
+  for (std::size_t p = 0; p < write.pieces.size(); ++p) {
+    const ProductSet& set = plan_.set(write.pieces[p]);
+    PieceOfRange piece{p, write.pieces[p], LogicalBound(set, range.begin), LogicalBound(set, range.end)};
+    if (piece.low < piece.high) pieces.push_back(std::move(piece));
+  }
   auto [first, last] = reads_of_tensor_[write.tensor.index()];
   for (std::size_t r = first; r < last; ++r) {
-    const PlanRead& read = plan_.reads[r];
-    if (read.role == ReadRole::kUnused) continue;
-    auto geometry = geometry_of_sets_.find({read.set, write.set});
-    if (geometry == geometry_of_sets_.end()) continue;
-    std::optional<BufferId> buffer_id =
-        FindState(plan_.source.buffer_set(read.states), SourceState(read.role, range.state));
-    if (!buffer_id) continue;
-    const Buffer& buffer = plan_.source.buffer(*buffer_id);
-    const ProductSet& source_set = plan_.set(read.set);
-    bool row_major = read.strides.empty();
-    std::int64_t begin = LocalPlace(source_set, target_low);
-    std::int64_t end = LocalPlace(source_set, target_high);
-    for (const Fragment& fragment :
-         FragmentsOf(read.spread, read.base, source_set.local_elements(), buffer, begin, end)) {
-      LexBound low = std::max(target_low, LogicalBound(source_set, fragment.begin));
-      LexBound high = std::min(target_high, LogicalBound(source_set, fragment.end));
-      if (low >= high) continue;
-      const BufferPart& part = buffer.parts[fragment.part];
-      Addressing source;
-      source.strides = row_major ? RowMajorStrides(source_set) : read.strides;
-      source.offset = part.first_element + (row_major ? fragment.place - fragment.begin : read.base);
-      BoxWalk(plan_.geometries[geometry->second].dims, low, high, [&](const std::vector<Progressions>& box) {
-        ForEachChoice(box, [&](llvm::ArrayRef<const Progression*> chosen) {
-          Step step = StepOfBox(chosen, source, target);
-          step.box = chosen;
-          step.role = read.role;
-          step.tensor = write.tensor;
-          step.read = r;
-          step.source = part.record;
-          step.target = range.record;
-          step.source_dtype = buffer.dtype;
-          step.target_dtype = range.dtype;
-          visit(step);
-        });
-      }).Run();
-    }
+    if (plan_.reads[r].role == ReadRole::kUnused) continue;
+    for (const PieceOfRange& piece : pieces) ForEachStepOfPair(range, r, piece, visit);
+  }
+}
+
+// The steps between one read and one piece of what is written.
+void StepEnumerator::ForEachStepOfPair(const TargetRange& range, std::size_t r, const PieceOfRange& piece,
+                                       llvm::function_ref<void(const Step&)> visit) const {
+  const PlanRead& read = plan_.reads[r];
+  auto geometry = geometry_of_sets_.find({read.set, piece.set});
+  if (geometry == geometry_of_sets_.end()) return;
+  std::optional<BufferId> buffer_id =
+      FindState(plan_.source.buffer_set(read.states), SourceState(read.role, range.state));
+  if (!buffer_id) return;
+  const Buffer& buffer = plan_.source.buffer(*buffer_id);
+  const ProductSet& source_set = plan_.set(read.set);
+  Addressing target{RowMajorStrides(plan_.set(piece.set)), range.record_element - range.begin};
+  bool row_major = read.strides.empty();
+  std::int64_t begin = LocalPlace(source_set, piece.low);
+  std::int64_t end = LocalPlace(source_set, piece.high);
+  for (const Fragment& fragment :
+       FragmentsOf(read.spread, read.base, source_set.local_elements(), buffer, begin, end)) {
+    LexBound low = std::max(piece.low, LogicalBound(source_set, fragment.begin));
+    LexBound high = std::min(piece.high, LogicalBound(source_set, fragment.end));
+    if (low >= high) continue;
+    const BufferPart& part = buffer.parts[fragment.part];
+    Addressing source;
+    source.strides = row_major ? RowMajorStrides(source_set) : read.strides;
+    source.offset = part.first_element + (row_major ? fragment.place - fragment.begin : read.base);
+    BoxWalk(plan_.geometries[geometry->second].dims, low, high, [&](const std::vector<Progressions>& box) {
+      ForEachChoice(box, [&](llvm::ArrayRef<const Progression*> chosen) {
+        Step step = StepOfBox(chosen, source, target);
+        step.box = chosen;
+        step.role = read.role;
+        step.tensor = read.tensor;
+        step.read = r;
+        step.source = part.record;
+        step.target = range.record;
+        step.piece = piece.piece;
+        step.source_dtype = buffer.dtype;
+        step.target_dtype = range.dtype;
+        visit(step);
+      });
+    }).Run();
   }
 }
 

@@ -37,6 +37,7 @@ struct Step {
   RecordId source;
   std::int64_t source_element = 0;  // Of the record, counted in the source's dtype.
   RecordId target;
+  std::size_t piece = 0;  // Which of PlanWrite::pieces.
   std::int64_t target_element = 0;
   std::int64_t run_elements = 0;         // Innermost: contiguous on both sides.
   llvm::SmallVector<StepLoop, 4> loops;  // Around it, outermost first. Empty: one run.
@@ -78,6 +79,10 @@ class StepEnumerator {
   void ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
  private:
+  struct PieceOfRange;
+  void ForEachStepOfPair(const TargetRange& range, std::size_t r, const PieceOfRange& piece,
+                         llvm::function_ref<void(const Step&)> visit) const;
+
   const Plan& plan_;
   std::vector<std::pair<std::size_t, std::size_t>> reads_of_tensor_;  // [first, last) of Plan::reads, by tensor.
   std::map<std::pair<SetId, SetId>, std::size_t> geometry_of_sets_;

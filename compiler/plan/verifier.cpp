@@ -1,6 +1,6 @@
 #include "compiler/plan/verifier.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -125,10 +125,23 @@ llvm::Error VerifyExtent(const StorageTables& tables, BufferSetId states, const 
   return llvm::Error::success();
 }
 
+// All pieces are of one local shape; VerifyPlaces() says that they share it out.
+llvm::Error VerifyPieces(const Plan& plan, const PlanWrite& write) {
+  if (write.pieces.empty()) return Unsound("a written shard has no pieces");
+  for (SetId piece : write.pieces) {
+    UCP_RETURN_IF_ERROR(VerifyShard(plan, plan.target, write.tensor, piece, write.states, write.base));
+    if (plan.set(piece).LocalShape() == plan.LocalShape(write)) continue;
+    return Unsound("the pieces of a shard of tensor `{}` have the local shapes [{}] and [{}]",
+                   plan.tensor(write.tensor).logical.name, fmt::join(plan.LocalShape(write), ", "),
+                   fmt::join(plan.set(piece).LocalShape(), ", "));
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error VerifyWrite(const Plan& plan, const PlanWrite& write) {
-  UCP_RETURN_IF_ERROR(VerifyShard(plan, plan.target, write.tensor, write.set, write.states, write.base));
+  UCP_RETURN_IF_ERROR(VerifyPieces(plan, write));
   const std::string& name = plan.tensor(write.tensor).logical.name;
-  std::int64_t elements = plan.set(write.set).local_elements();
+  std::int64_t elements = plan.LocalElements(write);
   UCP_RETURN_IF_ERROR(VerifyExtent(plan.target, write.states, name, write.base, write.spread, elements));
   for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
     const Buffer& buffer = plan.target.buffer(entry.buffer);
@@ -219,6 +232,7 @@ llvm::Error VerifyPlan(const Plan& plan) {
   UCP_RETURN_IF_ERROR(VerifyShards(plan));
   UCP_RETURN_IF_ERROR(VerifyPlacements(plan));
   UCP_RETURN_IF_ERROR(VerifyGeometries(plan));
+  UCP_RETURN_IF_ERROR(VerifyPlaces(plan));
   UCP_RETURN_IF_ERROR(VerifyElements(plan));
   UCP_RETURN_IF_ERROR(VerifySourceExtents(plan));
   UCP_RETURN_IF_ERROR(VerifySteps(plan));

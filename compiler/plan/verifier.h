@@ -4,10 +4,12 @@
 //   V1  tables: every id, path, size and range is sane; no path leaves its folder; no record leaves its file; records
 //       that hold different elements do not overlap
 //   V2  every byte of every target file is written exactly once: by one blob or as one element of one written shard
-//   V3  every geometry holds exactly the positions that its two sets have in common, and pairs equal positions
-//   V4  the kCopy reads of a tensor hold every element of it exactly once, none of it padding
+//   V3  every geometry holds exactly the positions that its two sets have in common, and pairs equal positions; none is
+//       missing
+//   V4  the kCopy reads of a tensor hold every element of it exactly once, none of it padding; every element is in a
+//       written shard, and the pieces of a written shard share out its places
 //   V5  the steps of every target range lie within its flat range and their source's, are disjoint, and are as many
-//       elements as the two have in common; together they fill the range but for padding
+//       elements as the two have in common; together they fill the range but for padding that is in no piece
 //   V6  every source shard is copied, compared, checked or unused for a stated reason
 #pragma once
 

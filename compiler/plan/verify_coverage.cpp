@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "compiler/plan/multiplicity.h"
 #include "compiler/plan/steps.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
@@ -87,65 +88,6 @@ llvm::Error CheckCrcFields(const Plan& plan, const std::vector<WrittenBytes>& wr
   return llvm::Error::success();
 }
 
-bool Meet(const Selection& a, const Selection& b) {
-  auto i = a.runs().begin();
-  auto j = b.runs().begin();
-  while (i != a.runs().end() && j != b.runs().end()) {
-    if (i->logical_begin + i->length <= j->logical_begin) {
-      ++i;
-    } else if (j->logical_begin + j->length <= i->logical_begin) {
-      ++j;
-    } else {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool Meet(const ProductSet& a, const ProductSet& b) {
-  for (std::size_t d = 0; d < a.dims.size(); ++d) {
-    if (!Meet(a.dims[d], b.dims[d])) return false;
-  }
-  return a.real_elements() > 0 && b.real_elements() > 0;
-}
-
-enum class Flaw { kNone, kMissing, kTwice };
-
-// Disjoint sets within the shape that have as many elements as the shape are a partition of it.
-Flaw PartitionFlaw(const Plan& plan, const std::vector<SetId>& sets, const std::vector<std::int64_t>& shape) {
-  for (std::size_t i = 0; i < sets.size(); ++i) {
-    for (std::size_t j = i + 1; j < sets.size(); ++j) {
-      if (Meet(plan.set(sets[i]), plan.set(sets[j]))) return Flaw::kTwice;
-    }
-  }
-  std::int64_t held = 0;
-  for (SetId set : sets) held += plan.set(set).real_elements();
-  std::optional<std::int64_t> elements = 1;
-  for (std::int64_t length : shape) elements = elements ? CheckedMultiply(*elements, length) : std::nullopt;
-  return elements && held == *elements ? Flaw::kNone : Flaw::kMissing;
-}
-
-class PartitionChecker {
- public:
-  explicit PartitionChecker(const Plan& plan) : plan_(plan) {}
-
-  // Many tensors are cut alike, so each distinct question is answered once.
-  llvm::Error Check(TensorId tensor, const std::string& state, std::vector<SetId> sets, const char* side) {
-    const LogicalTensor& logical = plan_.tensor(tensor).logical;
-    std::sort(sets.begin(), sets.end());
-    auto [known, added] = known_.try_emplace({sets, logical.shape}, Flaw::kNone);
-    if (added) known->second = PartitionFlaw(plan_, sets, logical.shape);
-    if (known->second == Flaw::kNone) return llvm::Error::success();
-    return Fail(ErrorCode::kBadData, "the plan is not sound: an element of tensor `{}`, state {}, {} the {}",
-                logical.name, state, known->second == Flaw::kMissing ? "is in no shard of" : "is in two shards of",
-                side);
-  }
-
- private:
-  const Plan& plan_;
-  std::map<std::pair<std::vector<SetId>, std::vector<std::int64_t>>, Flaw> known_;
-};
-
 // What one copy takes of one space: the bytes of a file, or the elements of a buffer with several parts.
 struct ReadExtent {
   std::size_t space = 0;  // A file; behind all files, a buffer.
@@ -167,6 +109,10 @@ class SourceExtents {
     const PlanRead& read = plan_.reads[r];
     std::int64_t elements = plan_.set(read.set).local_elements();
     if (read.role != ReadRole::kCopy || !read.strides.empty() || elements == 0) return;
+    // A shard that is read in several sets takes its place once, if they share it out.
+    std::vector<ProductSet>& sets = sets_of_shard_[{read.tensor, read.states, read.base, read.spread}];
+    sets.push_back(plan_.set(read.set));
+    if (sets.size() > 1 && sets.front().LocalShape() == sets.back().LocalShape()) return;
     for (const StateBuffer& entry : plan_.source.buffer_set(read.states)) {
       if (entry.state != kWeightState) AddState(r, entry, elements);
     }
@@ -176,6 +122,12 @@ class SourceExtents {
   llvm::Error Check() {
     if (mixed_ != nullptr) {
       return Fail(ErrorCode::kBadData, "the plan is not sound: tensor `{}` is cut otherwise than its buffer", *mixed_);
+    }
+    for (const auto& [shard, sets] : sets_of_shard_) {
+      if (sets.size() == 1 || ShareOutPlaces(sets)) continue;
+      return Fail(ErrorCode::kBadData,
+                  "the plan is not sound: two elements of tensor `{}` would be read from one place of the source",
+                  plan_.tensor(std::get<TensorId>(shard)).logical.name);
     }
     std::sort(extents_.begin(), extents_.end());
     for (std::size_t i = 1; i < extents_.size(); ++i) {
@@ -223,6 +175,7 @@ class SourceExtents {
 
   const Plan& plan_;
   std::vector<ReadExtent> extents_;
+  std::map<std::tuple<TensorId, BufferSetId, std::int64_t, Spread>, std::vector<ProductSet>> sets_of_shard_;
   std::map<BufferId, Spread> spreads_;  // Of buffers with several parts.
   const std::string* mixed_ = nullptr;  // A tensor that is not spread as others in its buffer are.
 };
@@ -239,41 +192,6 @@ llvm::Error VerifySourceExtents(const Plan& plan) {
   SourceExtents extents(plan);
   for (std::size_t r = 0; r < plan.reads.size(); ++r) extents.Add(r);
   return extents.Check();
-}
-
-llvm::Error VerifyElements(const Plan& plan) {
-  std::map<std::pair<TensorId, std::string>, std::vector<SetId>> copied;
-  std::map<std::pair<TensorId, std::string>, std::set<SetId>> written;
-  for (const PlanRead& read : plan.reads) {
-    if (read.role != ReadRole::kCopy) continue;
-    for (const StateBuffer& entry : plan.source.buffer_set(read.states)) {
-      copied[{read.tensor, entry.state}].push_back(read.set);
-    }
-  }
-  for (const PlanWrite& write : plan.writes) {
-    for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
-      written[{write.tensor, entry.state}].insert(write.set);
-    }
-  }
-  for (const auto& [key, sets] : written) {
-    const LogicalTensor& tensor = plan.tensor(key.first).logical;
-    bool known = std::any_of(tensor.states.begin(), tensor.states.end(),
-                             [&](const LogicalTensor::State& state) { return state.name == key.second; });
-    if (!known) {
-      return Fail(ErrorCode::kBadData, "the plan is not sound: tensor `{}` is written in state {}, which it lacks",
-                  tensor.name, key.second);
-    }
-  }
-  PartitionChecker checker(plan);
-  for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
-    for (const LogicalTensor::State& state : plan.tensors[t].logical.states) {
-      std::pair<TensorId, std::string> key(TensorId(t), state.name);
-      UCP_RETURN_IF_ERROR(checker.Check(TensorId(t), state.name, copied[key], "source"));
-      const std::set<SetId>& sets = written[key];
-      UCP_RETURN_IF_ERROR(checker.Check(TensorId(t), state.name, {sets.begin(), sets.end()}, "target"));
-    }
-  }
-  return llvm::Error::success();
 }
 
 }  // namespace ucp

@@ -15,66 +15,9 @@
 namespace ucp {
 namespace {
 
-constexpr std::int64_t kLimit = std::int64_t{1} << 60;
-
 template <typename... Args>
 llvm::Error Unsound(fmt::format_string<Args...> format, Args&&... args) {
   return Fail(ErrorCode::kBadData, "the plan is not sound: {}", fmt::format(format, std::forward<Args>(args)...));
-}
-
-// Whether local places [local, local + length) of `dim` hold the logical positions [logical, logical + length).
-bool Holds(const Selection& dim, std::int64_t local, std::int64_t logical, std::int64_t length) {
-  auto run = std::partition_point(dim.runs().begin(), dim.runs().end(),
-                                  [&](const Run& r) { return r.local_begin + r.length <= local; });
-  if (run == dim.runs().end() || run->local_begin > local) return false;
-  return logical - run->logical_begin == local - run->local_begin && local + length <= run->local_begin + run->length;
-}
-
-std::int64_t CommonPositions(const Selection& a, const Selection& b) {
-  std::int64_t common = 0;
-  auto i = a.runs().begin();
-  auto j = b.runs().begin();
-  while (i != a.runs().end() && j != b.runs().end()) {
-    std::int64_t i_end = i->logical_begin + i->length;
-    std::int64_t j_end = j->logical_begin + j->length;
-    common += std::max<std::int64_t>(0, std::min(i_end, j_end) - std::max(i->logical_begin, j->logical_begin));
-    if (i_end < j_end) {
-      ++i;
-    } else {
-      ++j;
-    }
-  }
-  return common;
-}
-
-// V3 for one dimension: every block pairs equal positions, blocks follow each other, and none is missing.
-bool DimensionIsRight(const std::vector<Progression>& dim, const Selection& source, const Selection& target) {
-  // Each block is from another pair of runs; so a hostile count does not keep the loop below busy.
-  auto most_blocks = static_cast<std::int64_t>(source.runs().size() + target.runs().size());
-  std::int64_t behind = 0;
-  std::int64_t positions = 0;
-  for (const Progression& p : dim) {
-    bool sane = p.length > 0 && p.count > 0 && p.count <= most_blocks;
-    for (std::int64_t value : {p.source_begin, p.target_begin, p.logical_begin, p.length, p.source_stride,
-                               p.target_stride, p.logical_stride}) {
-      sane = sane && value >= 0 && value < kLimit;
-    }
-    // Strides that no block follows are multiplied by others all the same.
-    bool no_idle_strides = p.count > 1 || (p.source_stride == 0 && p.target_stride == 0 && p.logical_stride == 0);
-    if (!sane || !no_idle_strides) return false;
-    std::int64_t s = p.source_begin;
-    std::int64_t t = p.target_begin;
-    std::int64_t l = p.logical_begin;
-    for (std::int64_t block = 0; block < p.count; ++block) {
-      if (l < behind || !Holds(source, s, l, p.length) || !Holds(target, t, l, p.length)) return false;
-      behind = l + p.length;
-      s += p.source_stride;
-      t += p.target_stride;
-      l += p.logical_stride;
-    }
-    positions += p.elements();
-  }
-  return positions == CommonPositions(source, target);
 }
 
 // Which part of which progression of the geometry a clipped progression is: blocks [first_block, last_block) and of
@@ -190,6 +133,16 @@ std::pair<std::int64_t, std::int64_t> Corners(const Step& step, const std::vecto
   return {first, last};
 }
 
+std::int64_t Elements(const Geometry& geometry) {
+  std::int64_t elements = 1;
+  for (const std::vector<Progression>& dim : geometry.dims) {
+    std::int64_t of_dim = 0;
+    for (const Progression& p : dim) of_dim += p.elements();
+    elements *= of_dim;
+  }
+  return elements;
+}
+
 class StepWalk {
  public:
   explicit StepWalk(const Plan& plan) : plan_(plan), steps_(plan) {
@@ -210,24 +163,27 @@ class StepWalk {
     const PlanWrite& write = plan_.writes[range.write];
     const LogicalTensor& tensor = plan_.tensor(write.tensor).logical;
     std::int64_t copied = 0;
-    std::map<std::size_t, std::vector<std::vector<Part>>> boxes_of_read;
+    std::map<std::pair<std::size_t, std::size_t>, std::vector<std::vector<Part>>> boxes;  // Of a read and a piece.
     std::string flaw;
     steps_.ForEachStep(range, [&](const Step& step) {
       if (!flaw.empty()) return;
       std::vector<Part> parts;
       flaw = StepFlaw(range, step, parts);
-      for (const std::vector<Part>& other : boxes_of_read[step.read]) {
+      std::vector<std::vector<Part>>& others = boxes[{step.read, step.piece}];
+      for (const std::vector<Part>& other : others) {
         bool disjoint = false;
         for (std::size_t d = 0; d < parts.size() && flaw.empty(); ++d) disjoint |= Disjoint(parts[d], other[d]);
         if (!disjoint && flaw.empty()) flaw = "two steps of one shard write the same element";
       }
-      boxes_of_read[step.read].push_back(std::move(parts));
+      others.push_back(std::move(parts));
       used_[{step.read, range.state}] += step.elements();
       if (step.role == ReadRole::kCopy) copied += step.elements();
     });
     if (!flaw.empty()) return Unsound("tensor `{}`, state {}: {}", tensor.name, range.state, flaw);
-    const ProductSet& set = plan_.set(write.set);
-    std::int64_t real = RealElementsBefore(set, range.end) - RealElementsBefore(set, range.begin);
+    std::int64_t real = 0;
+    for (SetId piece : write.pieces) {
+      real += RealElementsBefore(plan_.set(piece), range.end) - RealElementsBefore(plan_.set(piece), range.begin);
+    }
     if (copied != real) {
       return Unsound("tensor `{}`, state {}: {} of {} elements of `{}` would be written", tensor.name, range.state,
                      copied, real, plan_.target.file(range.record).path);
@@ -240,8 +196,9 @@ class StepWalk {
     const PlanWrite& write = plan_.writes[range.write];
     const PlanRead& read = plan_.reads[step.read];
     const ProductSet& source_set = plan_.set(read.set);
-    const ProductSet& target_set = plan_.set(write.set);
-    auto geometry = geometries_.find({read.set, write.set});
+    if (step.piece >= write.pieces.size()) return "a step writes to no piece";
+    const ProductSet& target_set = plan_.set(write.pieces[step.piece]);
+    auto geometry = geometries_.find({read.set, write.pieces[step.piece]});
     if (read.tensor != write.tensor || geometry == geometries_.end()) return "a step has no geometry";
     for (std::size_t d = 0; d < step.box.size(); ++d) {
       std::optional<Part> part = FindPart(*step.box[d], geometry->second->dims[d]);
@@ -298,25 +255,41 @@ class StepWalk {
     return "";
   }
 
-  // Every element of every read is used in every state that the target has: nothing that should be compared is left
-  // out.
+  // Every element of every read is used in every state and for every shard that the target has: nothing that should be
+  // compared is left out.
   llvm::Error VerifyReadsAreUsed() const {
+    std::vector<std::vector<const PlanWrite*>> writes_of_tensor(plan_.tensors.size());
+    for (const PlanWrite& write : plan_.writes) writes_of_tensor[write.tensor.index()].push_back(&write);
     for (std::size_t r = 0; r < plan_.reads.size(); ++r) {
       const PlanRead& read = plan_.reads[r];
       if (read.role == ReadRole::kUnused) continue;
-      const LogicalTensor& tensor = plan_.tensor(read.tensor).logical;
-      for (const LogicalTensor::State& state : tensor.states) {
-        if (!FindState(plan_.source.buffer_set(read.states), SourceState(read.role, state.name))) continue;
-        auto used = used_.find({r, state.name});
+      for (const auto& [state, expected] : ExpectedOf(read, writes_of_tensor[read.tensor.index()])) {
+        auto used = used_.find({r, state});
         std::int64_t elements = used == used_.end() ? 0 : used->second;
-        std::int64_t expected = plan_.set(read.set).real_elements();
-        if (elements < expected) {
-          return Unsound("tensor `{}`, state {} at {}: {} of {} source elements would be used", tensor.name, state.name,
-                         ToString(read.coordinate), elements, expected);
-        }
+        if (elements == expected) continue;
+        return Unsound("tensor `{}`, state {} at {}: {} of {} source elements would be used",
+                       plan_.tensor(read.tensor).logical.name, state, ToString(read.coordinate), elements, expected);
       }
     }
     return llvm::Error::success();
+  }
+
+  // For each state of the target that the read serves: how many elements it has in common with all that is written.
+  std::map<std::string, std::int64_t> ExpectedOf(const PlanRead& read,
+                                                 const std::vector<const PlanWrite*>& writes) const {
+    std::map<std::string, std::int64_t> expected;
+    for (const PlanWrite* write : writes) {
+      std::int64_t common = 0;
+      for (SetId piece : write->pieces) {
+        auto geometry = geometries_.find({read.set, piece});
+        if (geometry != geometries_.end()) common += Elements(*geometry->second);
+      }
+      for (const StateBuffer& entry : plan_.target.buffer_set(write->states)) {
+        bool serves = FindState(plan_.source.buffer_set(read.states), SourceState(read.role, entry.state)).has_value();
+        if (serves) expected[entry.state] += common;
+      }
+    }
+    return expected;
   }
 
   const Plan& plan_;
@@ -326,31 +299,6 @@ class StepWalk {
 };
 
 }  // namespace
-
-llvm::Error VerifyGeometries(const Plan& plan) {
-  for (std::size_t g = 0; g < plan.geometries.size(); ++g) {
-    const Geometry& geometry = plan.geometries[g];
-    if (geometry.source.index() >= plan.sets.size() || geometry.target.index() >= plan.sets.size()) {
-      return Unsound("geometry {} names product sets {} and {}", g, geometry.source, geometry.target);
-    }
-    const ProductSet& source = plan.set(geometry.source);
-    const ProductSet& target = plan.set(geometry.target);
-    bool ranks_agree = geometry.dims.size() == source.dims.size() && geometry.dims.size() == target.dims.size();
-    if (!ranks_agree) return Unsound("geometry {} has {} dimensions", g, geometry.dims.size());
-    for (std::size_t d = 0; d < geometry.dims.size(); ++d) {
-      if (geometry.dims[d].empty()) return Unsound("geometry {} is empty in dimension {}", g, d);
-      if (!DimensionIsRight(geometry.dims[d], source.dims[d], target.dims[d])) {
-        return Unsound("geometry {} does not pair the positions of {} and {} in dimension {}", g,
-                       ToString(source.dims[d]), ToString(target.dims[d]), d);
-      }
-    }
-    if (g > 0 && std::pair(plan.geometries[g - 1].source, plan.geometries[g - 1].target) >=
-                     std::pair(geometry.source, geometry.target)) {
-      return Unsound("its geometries are not sorted");
-    }
-  }
-  return llvm::Error::success();
-}
 
 llvm::Error VerifySteps(const Plan& plan) { return StepWalk(plan).Run(); }
 

@@ -1,4 +1,4 @@
-// Parts of the verifier that look at geometries and walk the steps: V3 and V5.
+// Parts of the verifier that look at geometries (V3) and walk the steps (V5).
 #pragma once
 
 #include <llvm/Support/Error.h>

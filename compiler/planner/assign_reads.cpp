@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <set>
 
 #include "compiler/planner/draft.h"
@@ -16,24 +18,30 @@
 namespace ucp {
 namespace {
 
-bool IsSubset(const Selection& part, const Selection& whole) {
-  return part.KeepCommon(whole).real_length() == part.real_length();
-}
+// A set taken apart by another one: what both hold, and the rest. In the rest, the first part lies outside of `other`
+// in dimension 0, the next within it there and outside in dimension 1, and so on:
+//
+//     o o o o o      . what both hold
+//     o o o o o      o outside in dimension 0
+//     . . . x x      x within in dimension 0, and outside in dimension 1
+struct Apart {
+  std::optional<ProductSet> common;
+  std::vector<ProductSet> rest;
+};
 
-enum class Overlap { kNone, kAll, kPart };
-
-// How `set` lies within `earlier`; for kPart, `dim` is the one dimension in which it sticks out, or -1 if there are
-// more.
-Overlap OverlapOf(const ProductSet& set, const ProductSet& earlier, int& dim) {
-  int outside = 0;
+Apart TakeApart(const ProductSet& set, const ProductSet& other) {
+  Apart apart;
+  ProductSet within = set;
   for (std::size_t d = 0; d < set.dims.size(); ++d) {
-    if (set.dims[d].KeepCommon(earlier.dims[d]).real_length() == 0) return Overlap::kNone;
-    if (IsSubset(set.dims[d], earlier.dims[d])) continue;
-    ++outside;
-    dim = static_cast<int>(d);
+    within.dims[d] = set.dims[d].KeepCommon(other.dims[d]);
+    if (within.dims[d].real_length() == 0) return {std::nullopt, {set}};
+    Selection outside = set.dims[d].KeepRest(other.dims[d]);
+    if (outside.real_length() == 0) continue;
+    apart.rest.push_back(within);
+    apart.rest.back().dims[d] = outside;
   }
-  if (outside > 1) dim = -1;
-  return outside == 0 ? Overlap::kAll : Overlap::kPart;
+  apart.common = std::move(within);
+  return apart;
 }
 
 // A set taken apart into what earlier sets do not hold and what they do.
@@ -42,34 +50,19 @@ struct Parts {
   std::vector<ProductSet> replicas;
 };
 
-llvm::Error Split(const ProductSet& set, const std::vector<ProductSet>& earlier, const std::string& name,
-                  Parts& parts) {
-  ProductSet rest = set;
+Parts Split(const ProductSet& set, const std::vector<ProductSet>& earlier) {
+  Parts parts{{set}, {}};
   for (const ProductSet& other : earlier) {
-    int dim = -1;
-    switch (OverlapOf(rest, other, dim)) {
-      case Overlap::kNone:
-        continue;
-      case Overlap::kAll:
-        parts.replicas.push_back(rest);
-        return llvm::Error::success();
-      case Overlap::kPart:
-        break;
+    std::vector<ProductSet> fresh;
+    for (const ProductSet& part : parts.fresh) {
+      Apart apart = TakeApart(part, other);
+      if (apart.common) parts.replicas.push_back(std::move(*apart.common));
+      std::move(apart.rest.begin(), apart.rest.end(), std::back_inserter(fresh));
     }
-    if (dim < 0) {
-      return Fail(ErrorCode::kUnsupported,
-                  "tensor `{}` has shards that overlap in part in two dimensions, {} and {}, "
-                  "which this version does not read",
-                  name, ToString(rest), ToString(other));
-    }
-    auto d = static_cast<std::size_t>(dim);
-    ProductSet common = rest;
-    common.dims[d] = rest.dims[d].KeepCommon(other.dims[d]);
-    parts.replicas.push_back(common);
-    rest.dims[d] = rest.dims[d].KeepRest(other.dims[d]);
+    parts.fresh = std::move(fresh);
+    if (parts.fresh.empty()) return {{}, {set}};  // All of it is elsewhere: one read, however many hold it.
   }
-  parts.fresh.push_back(rest);
-  return llvm::Error::success();
+  return parts;
 }
 
 class Assigner {
@@ -105,30 +98,38 @@ class Assigner {
     PlanRead read{id,           ReadRole::kCopy, SetId(0), shard.coordinate, shard.strides, shard.base,
                   shard.spread, shard.states,    ""};
     read.reason = WhyUnused(shard, *layout);
-    if (!read.reason.empty()) return Add(read, ReadRole::kUnused, set);
+    if (!read.reason.empty()) return AddUnused(read, set);
     bool is_weight = draft_.plan.source.buffer_set(shard.states).front().state == kWeightState;
     bool master_is_there = draft_.plan.tensor(id).logical.states.front().name != kWeightState;
     if (is_weight && master_is_there) return AssignWeight(read, set);
-    return AssignStates(read, set, layout->name);
+    return AssignStates(read, set);
   }
 
-  llvm::Error AssignStates(const PlanRead& read, const ProductSet& set, const std::string& name) {
-    std::vector<ProductSet>& earlier = copied_[read.tensor];
-    Parts parts;
-    UCP_RETURN_IF_ERROR(Split(set, earlier, name, parts));
-    for (const ProductSet& fresh : parts.fresh) {
-      if (fresh.real_elements() == 0 && set.real_elements() != 0) continue;
-      UCP_RETURN_IF_ERROR(Add(read, ReadRole::kCopy, fresh));
-      earlier.push_back(fresh);
-    }
-    for (const ProductSet& replica : parts.replicas) {
-      UCP_RETURN_IF_ERROR(AddIfCompared(read, ReadRole::kCompare, replica, "a replica, and replicas are trusted"));
+  llvm::Error AssignStates(const PlanRead& read, const ProductSet& set) {
+    for (const ProductSet& piece : IncreasingPieces(set)) {
+      Parts parts = Split(piece, copied_[read.tensor]);
+      for (const ProductSet& fresh : parts.fresh) {
+        UCP_RETURN_IF_ERROR(Add(read, ReadRole::kCopy, fresh));
+        if (fresh.real_elements() > 0) copied_[read.tensor].push_back(fresh);
+      }
+      for (const ProductSet& replica : parts.replicas) {
+        UCP_RETURN_IF_ERROR(AddIfCompared(read, ReadRole::kCompare, replica, "a replica, and replicas are trusted"));
+      }
     }
     return llvm::Error::success();
   }
 
   llvm::Error AssignWeight(const PlanRead& read, const ProductSet& set) {
-    return AddIfCompared(read, ReadRole::kCheckRounding, set, "its master is written, and replicas are trusted");
+    for (const ProductSet& piece : IncreasingPieces(set)) {
+      UCP_RETURN_IF_ERROR(
+          AddIfCompared(read, ReadRole::kCheckRounding, piece, "its master is written, and replicas are trusted"));
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error AddUnused(const PlanRead& read, const ProductSet& set) {
+    for (const ProductSet& piece : IncreasingPieces(set)) UCP_RETURN_IF_ERROR(Add(read, ReadRole::kUnused, piece));
+    return llvm::Error::success();
   }
 
   llvm::Error AddIfCompared(PlanRead read, ReadRole role, const ProductSet& set, const char* why_not) {

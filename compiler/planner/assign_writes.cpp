@@ -17,8 +17,9 @@ llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft) {
     UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*layout, request.target_files.mesh, shard.coordinate));
     UCP_CHECK(set.LocalShape() == shard.shape, "the target format gives `{}` the shape [{}], and its layout [{}]",
               shard.tensor, fmt::join(shard.shape, ", "), fmt::join(set.LocalShape(), ", "));
-    draft.plan.writes.push_back(
-        {id->second, draft.Intern(set), shard.coordinate, shard.base, shard.spread, shard.states});
+    PlanWrite write{id->second, {}, shard.coordinate, shard.base, shard.spread, shard.states};
+    for (const ProductSet& piece : IncreasingPieces(set)) write.pieces.push_back(draft.Intern(piece));
+    draft.plan.writes.push_back(std::move(write));
   }
   std::stable_sort(draft.plan.writes.begin(), draft.plan.writes.end(),
                    [](const PlanWrite& a, const PlanWrite& b) { return a.tensor < b.tensor; });

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "compiler/planner/draft.h"
 
@@ -19,15 +20,17 @@ std::optional<std::vector<std::vector<Progression>>> Meet(const ProductSet& sour
 
 void MeetSets(PlanDraft& draft) {
   Plan& plan = draft.plan;
-  std::map<std::pair<SetId, SetId>, bool> met;
+  std::set<std::pair<SetId, SetId>> met;
   auto write = plan.writes.begin();
   for (const PlanRead& read : plan.reads) {
     if (read.role == ReadRole::kUnused) continue;
     while (write != plan.writes.end() && write->tensor < read.tensor) ++write;
     for (auto other = write; other != plan.writes.end() && other->tensor == read.tensor; ++other) {
-      if (!met.emplace(std::pair(read.set, other->set), true).second) continue;
-      if (auto dims = Meet(plan.set(read.set), plan.set(other->set))) {
-        plan.geometries.push_back({read.set, other->set, std::move(*dims)});
+      for (SetId piece : other->pieces) {
+        if (!met.emplace(read.set, piece).second) continue;
+        if (auto dims = Meet(plan.set(read.set), plan.set(piece))) {
+          plan.geometries.push_back({read.set, piece, std::move(*dims)});
+        }
       }
     }
   }

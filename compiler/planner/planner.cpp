@@ -34,9 +34,29 @@ PlanDraft StartDraft(const PlanRequest& request) {
   return draft;
 }
 
+// A plan moves elements as they are. What would have to be averaged or divided on the way is refused, not copied.
+llvm::Error RefuseArithmetic(const PlanRequest& request) {
+  for (const TensorLayout& tensor : request.source_layout.tensors) {
+    for (const std::string& axis : tensor.mean_axes) {
+      if (request.source_layout.mesh.Size(axis) == 1) continue;
+      return Fail(ErrorCode::kUnsupported,
+                  "tensor `{}` is the mean of its copies over {} ranks of `{}`, and plans cannot average yet",
+                  tensor.name, request.source_layout.mesh.Size(axis), axis);
+    }
+    const TensorLayout* target = request.target_layout.Find(tensor.name);
+    if (target == nullptr || target->scale == tensor.scale) continue;
+    return Fail(ErrorCode::kUnsupported,
+                "tensor `{}` is stored as {}/{} of its value and wanted as {}/{}, and plans cannot multiply yet",
+                tensor.name, tensor.scale.numerator, tensor.scale.denominator, target->scale.numerator,
+                target->scale.denominator);
+  }
+  return llvm::Error::success();
+}
+
 }  // namespace
 
 llvm::Expected<Plan> MakePlan(const PlanRequest& request) {
+  UCP_RETURN_IF_ERROR(RefuseArithmetic(request));
   PlanDraft draft = StartDraft(request);
   // Who gives each element, who is compared with it, and who is not read; then who gets it.
   UCP_RETURN_IF_ERROR(AssignReads(request, draft));

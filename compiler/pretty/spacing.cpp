@@ -23,6 +23,12 @@ bool TakesBrackets(const Word& word) {
   return word.text == ")" || (word.kind == WordKind::kWord && !IsOneOf(word.text, kWordsBeforeExpressions));
 }
 
+// The `widths` of `ffn@tp(widths [3, 3, 2])`, whose list is no index.
+bool IsCutRule(const Word& before, const Word& word) {
+  static constexpr std::array<std::string_view, 3> kRules = {"spread", "widths", "list"};
+  return before.text == "(" && IsOneOf(word.text, kRules);
+}
+
 bool StandTogether(const Word& left, const Word& right) {
   static constexpr std::array<std::string_view, 2> kTightOnBothSides = {"@", "."};
   static constexpr std::array<std::string_view, 3> kTightOnTheLeft = {",", ";", ":"};
@@ -67,7 +73,8 @@ std::vector<Gap> Gaps(const Row& row) {
       gap.blanks = cell == row.cells.begin() && row.group ? 2 : 1;
       gap.strength = 0;
     } else {
-      gap.blanks = StandTogether(left, right) ? 0 : 1;
+      bool argument = i > 1 && Opens(right) && IsCutRule(row.words[i - 2], left);
+      gap.blanks = StandTogether(left, right) && !argument ? 0 : 1;
       gap.strength = StrengthBefore(left, right);
       if (gap.strength != Gap::kNeverBroken) gap.strength += depth * kStrengthOfABracket;
     }

@@ -79,8 +79,8 @@ Source::Source(std::string path, std::string text)
 llvm::Expected<std::uint32_t> Source::Append(std::string path, std::string text, SourceRange included_from) {
   UCP_RETURN_IF_ERROR(CheckText(path, text));
   if (text_.size() + text.size() >= kMaxSourceBytes) {
-    return Fail(ErrorCode::kUsage, "with `{}`, a spec and what it includes have {} bytes, and at most {} are read", path,
-                text_.size() + text.size(), kMaxSourceBytes);
+    return Fail(ErrorCode::kUsage, "with `{}`, a spec and what it includes have {} bytes, and at most {} are read",
+                path, text_.size() + text.size(), kMaxSourceBytes);
   }
   std::size_t break_at = text_.size();
   text_ += '\n';

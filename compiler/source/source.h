@@ -48,8 +48,8 @@ class Source {
   const std::string& path() const { return files_.front().path; }  // Of the spec itself.
   std::string_view text() const { return text_; }                  // Of all files.
 
-  // Puts an included file behind the others and returns the offset at which it begins. `included_from` is what names it.
-  // Refuses what FromText refuses, and more than kMaxSourceBytes in all.
+  // Puts an included file behind the others and returns the offset at which it begins. `included_from` is what names
+  // it. Refuses what FromText refuses, and more than kMaxSourceBytes in all.
   llvm::Expected<std::uint32_t> Append(std::string path, std::string text, SourceRange included_from);
 
   // The file that `offset` is in, and what includes it: an empty range for the spec itself.

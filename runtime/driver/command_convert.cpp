@@ -70,7 +70,9 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
           "universal, or universal:mp=N for a target with N model-parallel ranks (default: as many as the source)")
       ->type_name("STRATEGY")
       ->required();
-  command->add_option("--spec", options->source.spec, "How tensors are cut: a .ucp file, or a name of the catalogue")
+  command
+      ->add_option("--spec", options->source.spec,
+                   "How tensors are cut: a .ucp file, or a name of the catalogue (default: the one that fits)")
       ->type_name("SPEC");
   AddSourceOptions(*command, options->source);
   AddReplicasOption(*command, options->replicas);

@@ -130,8 +130,13 @@ std::vector<RoundingMismatch> Comparison::rounding_mismatches() const {
 
 // "[12, 7]": the index in the whole tensor.
 std::string Comparison::LogicalPlace(const TargetRange& range, std::int64_t element) const {
-  LexBound bound = LogicalBound(plan_.set(plan_.writes[range.write].set), range.begin + element);
-  return fmt::format("[{}]", fmt::join(bound.index, ", "));
+  for (SetId piece : plan_.writes[range.write].pieces) {
+    LexBound bound = LogicalBound(plan_.set(piece), range.begin + element);
+    if (LocalPlace(plan_.set(piece), bound) == range.begin + element) {
+      return fmt::format("[{}]", fmt::join(bound.index, ", "));
+    }
+  }
+  return "of padding";
 }
 
 // The file that an element was copied from.

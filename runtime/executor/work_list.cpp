@@ -67,7 +67,7 @@ std::uint64_t WorkList::FileOffset(const Range& range) const {
 std::int64_t WorkList::ChunkElements(const Range& range) const {
   std::int64_t most = static_cast<std::int64_t>(chunk_bytes_) / ItemBytes(range.dtype);
   std::int64_t unit = 1;
-  const std::vector<Selection>& dims = plan_.set(plan_.writes[range.write].set).dims;
+  const std::vector<Selection>& dims = plan_.set(plan_.writes[range.write].pieces.front()).dims;
   for (std::size_t d = dims.size(); d-- > 1;) {
     std::int64_t length = dims[d].local_length();
     if (length == 0 || unit > most / length) break;

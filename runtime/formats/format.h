@@ -15,17 +15,11 @@
 
 #include "compiler/layout/inventory.h"
 #include "compiler/layout/target.h"
+#include "runtime/formats/strategy.h"
 #include "runtime/formats/training_state.h"
 #include "runtime/io/file_system.h"
 
 namespace ucp {
-
-// What `--to` asks for: "universal:mp=4" is {"universal", {{"mp", "4"}}}.
-struct Strategy {
-  std::string format;
-  std::map<std::string, std::string> options;
-};
-llvm::Expected<Strategy> ParseStrategy(std::string_view text);
 
 struct Checkpoint {
   Inventory inventory;

@@ -32,7 +32,9 @@ std::string RunBind(const Source& spec, std::string_view arguments, DiagnosticSi
   auto bound = BindSpec(*checked, written->inventory, written->set, sink);
   if (!bound) return "";
   if (arguments == "warn") WarnOfPatternsThatMatchNothing(*bound, written->inventory, written->set, sink);
-  auto layout = LowerToMesh(*bound, written->to.value_or(written->inventory.mesh), sink);
+  Degrees source;
+  source.mesh = written->inventory.mesh;
+  auto layout = LowerToMesh(*bound, written->to.value_or(source), sink);
   return layout ? Print(*bound, *layout) : "";
 }
 

@@ -38,7 +38,7 @@ class InventoryReader {
  private:
   llvm::Error Read(llvm::StringRef word, llvm::StringRef rest) {
     if (word == "mesh") return ReadMesh(rest, written_.inventory.mesh);
-    if (word == "to") return ReadMesh(rest, written_.to.emplace());
+    if (word == "to") return ReadDegrees(rest, written_.to.emplace());
     if (word == "fact") return ReadFact(rest);
     if (word == "set") return ReadSet(rest);
     if (word == "tensor") return ReadTensor(rest);
@@ -72,6 +72,30 @@ class InventoryReader {
   static llvm::Error ReadMesh(llvm::StringRef text, Mesh& mesh) {
     UCP_ASSIGN_OR_RETURN(std::vector<AxisRange> axes, Axes(text));
     for (const AxisRange& axis : axes) mesh.axes.push_back({axis.axis, axis.first});
+    return llvm::Error::success();
+  }
+
+  // As a mesh, with `interleave=2`, and with `pp=8+8+6` for stages (or chunks) that have so many layers.
+  static llvm::Error ReadDegrees(llvm::StringRef text, Degrees& degrees) {
+    llvm::SmallVector<llvm::StringRef> words;
+    text.split(words, ' ', -1, false);
+    for (llvm::StringRef word : words) {
+      auto [axis, value] = word.split('=');
+      llvm::SmallVector<llvm::StringRef> numbers;
+      value.split(numbers, '+');
+      for (llvm::StringRef one : numbers) {
+        UCP_ASSIGN_OR_RETURN(std::int64_t number, Number(one));
+        if (numbers.size() > 1) {
+          degrees.stage_layers.push_back(number);
+        } else if (axis == "interleave") {
+          degrees.interleave = number;
+        } else {
+          degrees.mesh.axes.push_back({axis.str(), number});
+        }
+      }
+    }
+    auto places = static_cast<std::int64_t>(degrees.stage_layers.size());
+    if (places != 0) degrees.mesh.axes.push_back({"pp", places / degrees.interleave});
     return llvm::Error::success();
   }
 

@@ -5,7 +5,7 @@
 //   // tensor: 3.mlp.weight [8, 16] at pp=0 tp=0..1
 //   // alias: lm_head.weight = embed.weight
 //   // set: hidden = 16
-//   // to: tp=4
+//   // to: tp=4 pp=8+8+6 interleave=2
 //
 // `a..b` stands for every index from a to b. Each coordinate is a file of its own, "pp0_tp1.pt".
 #pragma once
@@ -24,8 +24,8 @@ namespace ucp::golden {
 
 struct WrittenInventory {
   Inventory inventory;
-  Settings set;            // As on the command line.
-  std::optional<Mesh> to;  // The mesh to lower to; nothing: the source's.
+  Settings set;               // As on the command line.
+  std::optional<Degrees> to;  // What to lower to; nothing: the source's.
 };
 
 llvm::Expected<WrittenInventory> ReadWrittenInventory(std::string_view spec);

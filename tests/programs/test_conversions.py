@@ -67,11 +67,6 @@ class Conversions(ProgramTest):
 class Requests(ProgramTest):
     """What makes no sense."""
 
-    def test_a_cut_checkpoint_needs_a_spec(self) -> None:
-        """The sentence names a tensor that shows it, and what to write."""
-        result = self.convert(self.checkpoint("gpt_pp2_tp2_dp2"))
-        self.assert_refused(result, 1, "2 tensor-parallel ranks", "word_embeddings.weight", "--spec")
-
     def test_an_existing_destination_is_refused(self) -> None:
         """And --force replaces it only if it is a checkpoint."""
         source = self.checkpoint("zero1_dp2")

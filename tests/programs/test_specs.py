@@ -64,8 +64,8 @@ class WrongSpecs(ProgramTest):
 
     def test_a_construct_that_comes_later(self) -> None:
         """It parses, and is refused by name."""
-        result = self.convert_with("[ffn@tp, hidden]", "[ffn@tp(chunk), hidden]")
-        self.assert_wrong(result, "chunk", "not-served-yet")
+        result = self.convert_with("[ffn@tp, hidden]", "[q: ffn@tp, hidden]")
+        self.assert_wrong(result, "q:", "not-served-yet")
 
     def test_several_errors_in_one_run(self) -> None:
         """In the order of the text."""

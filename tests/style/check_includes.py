@@ -19,8 +19,10 @@ PARSE = "compiler/parse"
 PRETTY = "compiler/pretty"
 LAYOUT = "compiler/layout"
 CHECK = "compiler/check"
+INFER = "compiler/infer"
 PLAN = "compiler/plan"
 PLANNER = "compiler/planner"
+TRIAL = "compiler/trial"
 COMPILER_DRIVER = "compiler/driver"
 IO = "runtime/io"
 PYTORCH = "runtime/formats/pytorch"
@@ -40,10 +42,12 @@ ALLOWED: dict[str, set[str]] = {
     PRETTY: {AST, SOURCE, SUPPORT},
     LAYOUT: {SUPPORT},
     CHECK: {AST, LAYOUT, DIAGNOSTICS, SOURCE, SUPPORT},
+    INFER: {LAYOUT, SUPPORT},
     PLAN: {LAYOUT, SUPPORT},
     PLANNER: {PLAN, LAYOUT, DIAGNOSTICS, SUPPORT},
+    TRIAL: {CHECK, PLANNER, PLAN, LAYOUT, DIAGNOSTICS, SUPPORT},
     COMPILER_DRIVER: {
-        CHECK, PARSE, PRETTY, AST, LAYOUT, PLAN, PLANNER, DIAGNOSTICS, SOURCE, SUPPORT, FORMATS, IO,
+        TRIAL, CHECK, INFER, PARSE, PRETTY, AST, LAYOUT, PLAN, PLANNER, DIAGNOSTICS, SOURCE, SUPPORT, FORMATS, IO,
     },
     IO: {SUPPORT},
     PYTORCH: {IO, LAYOUT, SUPPORT},
@@ -67,7 +71,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "UcpParser": {PARSE},
     "flatbuffers/": {PLAN},
     "plan_generated": {PLAN},
-    "re2/": {DEEPSPEED, UNIVERSAL},
+    "re2/": {INFER, DEEPSPEED, UNIVERSAL},
     "libdeflate": {SUPPORT},
     "xxhash": {SUPPORT},
     "zlib": {SUPPORT},

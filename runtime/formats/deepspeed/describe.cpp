@@ -13,6 +13,7 @@
 #include "runtime/formats/deepspeed/flat_groups.h"
 #include "runtime/formats/deepspeed/module_tensors.h"
 #include "runtime/formats/deepspeed/optimizer_groups.h"
+#include "runtime/formats/embedded_layout.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -217,7 +218,14 @@ class Description {
     const ModelStates& first = states_.front();
     AddFacts(first, inventory().facts);
     pytorch::ValuePtr info = FindEntry(first.client, "universal_checkpoint_info");
-    if (info) AddFirstStageCounts(*info);
+    if (!info) return;
+    AddFirstStageCounts(*info);
+    auto embedded = ReadEmbeddedLayout(*info, first.path);
+    if (embedded) {
+      inventory().embedded = std::move(*embedded);
+    } else {
+      inventory().embedded_refused = llvm::toString(embedded.takeError());
+    }
   }
 
   // The metadata's patterns are Python regular expressions, matched from the start of a name and not to its end.

@@ -102,7 +102,7 @@ Bound Bind(const CheckedSpec& spec, const Inventory& inventory, const std::map<s
   DiagnosticSink sink;
   Bound bound;
   bound.spec = BindSpec(spec, inventory, set, sink);
-  if (bound.spec) bound.layout = LowerToMesh(*bound.spec, inventory.mesh, sink);
+  if (bound.spec) bound.layout = LowerToMesh(*bound.spec, {.mesh = inventory.mesh, .stage_layers = {}}, sink);
   bound.diagnostics = sink.Sorted();
   return bound;
 }

@@ -67,7 +67,7 @@ void CompileAndBind(const std::string& text, std::mt19937& random) {
   auto degree = [&] { return static_cast<std::int64_t>(1 + random() % 3); };
   nothing.mesh.axes = {{"pp", degree()}, {"tp", degree()}};
   auto bound = BindSpec(*spec, nothing, set, sink);
-  auto layout = bound ? LowerToMesh(*bound, nothing.mesh, sink) : std::nullopt;
+  auto layout = bound ? LowerToMesh(*bound, {.mesh = nothing.mesh, .stage_layers = {}}, sink) : std::nullopt;
   ASSERT_TRUE(layout || sink.has_errors()) << text;
 }
 

@@ -34,7 +34,8 @@ TEST(ShapeTest, SelectsWhatTheAlgebraSays) {
           Selection selection = llvm::cantFail(Select(dim, conversion.from.mesh, coordinate));
           ASSERT_EQ(ToPositions(selection), *oracle::Positions(dim, conversion.from.mesh, coordinate))
               << ToString(dim) << " at " << ToString(coordinate);
-          ASSERT_TRUE(selection.IsIncreasing());
+          bool listed = ToString(dim).find("(list") != std::string::npos;  // The one rule that may fall.
+          ASSERT_TRUE(selection.IsIncreasing() || listed);
           if (!CuttingAxes(dim).empty()) ++cuts;
         }
       }

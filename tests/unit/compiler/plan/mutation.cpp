@@ -146,7 +146,7 @@ void DamageWrite(Plan& plan, Random& random) {
     case 0:
       return Disturb(random, write.base);
     case 1:
-      return Disturb(random, write.set);
+      return Disturb(random, Any(random, write.pieces));
     case 2:
       return Disturb(random, write.tensor);
     case 3:
@@ -155,7 +155,8 @@ void DamageWrite(Plan& plan, Random& random) {
       write.spread = write.spread == Spread::kAcrossBuffer ? Spread::kEachTensor : Spread::kAcrossBuffer;
       return;
     default:
-      std::swap(write.set, Any(random, plan.writes).set);
+      if (Pick(random, 0, 1) == 0) return Shuffle(random, write.pieces);
+      std::swap(Any(random, write.pieces), Any(random, Any(random, plan.writes).pieces));
   }
 }
 

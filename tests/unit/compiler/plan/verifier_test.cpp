@@ -42,9 +42,9 @@ struct Mutation {
   const char* phrase;
 };
 
-void ExpectRefused(const std::vector<Mutation>& mutations) {
+void ExpectRefused(const std::vector<Mutation>& mutations, Plan (*make)() = SoundPlan) {
   for (const Mutation& mutation : mutations) {
-    Plan plan = SoundPlan();
+    Plan plan = make();
     mutation.apply(plan);
     std::string verdict = Verdict(plan);
     EXPECT_THAT(verdict, HasSubstr("the plan is not sound: ")) << mutation.name;
@@ -105,7 +105,8 @@ TEST(VerifierTest, GeometriesPairEqualPositions) {
       {"another set", [](Plan& p) { p.geometries[0].source = p.geometries[2].source; }, ""},
       {"not sorted", [](Plan& p) { std::swap(p.geometries[0], p.geometries[1]); }, "its geometries are not sorted"},
       {"one twice", [](Plan& p) { p.geometries.insert(p.geometries.begin(), p.geometries[0]); }, "are not sorted"},
-      {"one is missing", [](Plan& p) { p.geometries.erase(p.geometries.begin()); }, "elements of"},
+      {"one is missing", [](Plan& p) { p.geometries.erase(p.geometries.begin()); },
+       "tensor `t0`: what [0..10, 0..3] and [0..13, 0..2] have in common has no geometry"},
   });
 }
 
@@ -198,9 +199,10 @@ TEST(VerifierTest, TargetBytesAreWrittenOnce) {
       {"double a write", [](Plan& p) { p.writes.push_back(p.writes.back()); }, "would be written twice"},
       {"a shifted write", [](Plan& p) { p.writes[0].base += 1; }, "would be written"},
       {"a write that leaves its buffer", [](Plan& p) { p.writes[0].base += 50; }, "leave a buffer of 2 parts"},
-      {"the other tensor's set", [](Plan& p) { std::swap(p.writes.front().set, p.writes.back().set); },
+      {"the other tensor's set", [](Plan& p) { std::swap(p.writes.front().pieces, p.writes.back().pieces); },
        "dimensions and a shard of"},
-      {"both ranks write one set", [](Plan& p) { p.writes[0].set = p.writes[1].set; }, "is in no shard of the target"},
+      {"both ranks write one set", [](Plan& p) { p.writes[0].pieces = p.writes[1].pieces; },
+       "is in no shard of the target"},
       {"a shorter part", [](Plan& p) { p.target.buffers[0].parts[0].elements -= 1; }, "does not fit its place"},
       {"the other spread", [](Plan& p) { p.writes[0].spread = Spread::kEachTensor; }, "would be written"},
       {"a checksum among elements", [](Plan& p) { p.crc_fields[0].offset = 13; }, "is not in a header"},
@@ -216,6 +218,37 @@ TEST(VerifierTest, TargetBytesAreWrittenOnce) {
        "is not in a header"},
       {"a checksum of no record", [](Plan& p) { p.crc_fields[0].record = RecordId(99); }, "a checksum of record 99"},
   });
+}
+
+// One tensor of six positions, listed 4, 5, 2 and 3, 1, 0, 5: two pieces and three.
+Plan ListedPlan() {
+  ShapeExpr listed = Tp(N(6));
+  listed.rule = CutRule::kList;
+  listed.lists = {{4, 5, 2}, {3, 1, 0, 5}};
+  auto compiled = Compile({{{{listed}}}, {{{listed}}}, {{{{"tp", 2}}}}, {{{{"tp", 2}}}}});
+  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  return std::move(compiled->plan);
+}
+
+TEST(VerifierTest, PiecesShareOutTheirShard) {
+  EXPECT_EQ(Verdict(ListedPlan()), "sound");
+  std::vector<Mutation> mutations = {
+      {"a piece less", [](Plan& p) { p.writes[1].pieces.pop_back(); }, "is in no shard of the target"},
+      {"a piece twice", [](Plan& p) { p.writes[1].pieces.push_back(p.writes[1].pieces[0]); },
+       "two pieces of a shard of tensor `t0` have one place"},
+      {"no piece", [](Plan& p) { p.writes[0].pieces.clear(); }, "a written shard has no pieces"},
+      {"a piece of the other shard", [](Plan& p) { p.writes[0].pieces.push_back(p.writes[1].pieces[0]); },
+       "the pieces of a shard of tensor `t0` have the local shapes [3] and [4]"},
+      {"an unknown piece", [](Plan& p) { p.writes[0].pieces[1] = SetId(99); }, "names product set 99"},
+      {"two places of one element",
+       [](Plan& p) {
+         Selection moved;  // Of the second rank's first piece, at the place of its second.
+         moved.AppendPadding(1), moved.Append(3, 1), moved.AppendPadding(2);
+         p.sets[ReadOf(p, 0, ReadRole::kCopy, 2).set.index()].dims[0] = moved;
+       },
+       ""},
+  };
+  ExpectRefused(mutations, ListedPlan);
 }
 
 TEST(VerifierTest, TablesAreSane) {

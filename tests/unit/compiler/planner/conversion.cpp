@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <set>
 
 #include "compiler/planner/join.h"
 #include "compiler/support/error.h"
@@ -18,6 +17,7 @@ std::string SideText(const std::vector<TensorCut>& tensors, const Strategy& stra
     TensorLayout layout;
     layout.dims = tensor.dims;
     layout.stages = tensor.stages;
+    layout.only_at = tensor.only_at;
     text += ucp::ToString(layout) + " ";
   }
   constexpr const char* kStyles[] = {"flat", "each", "single", "transposed"};
@@ -87,11 +87,11 @@ class ExpressionMaker {
   ShapeExpr Make(std::int64_t length, const Axes& axes) {
     while (true) {
       ShapeExpr expr = Any(length, axes, 3);
-      bool divides = true;
+      bool fits = true;
       for (const Coordinate& coordinate : AllCoordinates(mesh_)) {
-        divides = divides && Positions(expr, mesh_, coordinate).has_value();
+        fits = fits && Positions(expr, mesh_, coordinate).has_value();
       }
-      if (divides) return expr;
+      if (fits) return expr;
     }
   }
 
@@ -115,13 +115,42 @@ class ExpressionMaker {
   ShapeExpr Cut(std::int64_t length, const Axes& axes, int depth) {
     Axes by = Some(random_, axes);
     ShapeExpr inner = Any(length, Without(axes, by), depth - 1);
-    if (by.empty()) return inner;
-    ShapeExpr cut = ShapeExpr::Cut(std::move(inner), by);
-    constexpr CutRule kRules[] = {CutRule::kEven, CutRule::kEven, CutRule::kChunk, CutRule::kSpread,
-                                  CutRule::kReplicate};
+    return by.empty() ? inner : WithRule(ShapeExpr::Cut(std::move(inner), by));
+  }
+
+  // Widths and lists are for a number of places, which must be the same at every coordinate.
+  ShapeExpr WithRule(ShapeExpr cut) {
+    constexpr CutRule kRules[] = {CutRule::kEven,   CutRule::kEven,      CutRule::kChunk, CutRule::kSpread,
+                                  CutRule::kWidths, CutRule::kReplicate, CutRule::kList};
+    bool is_cut_inside = !CuttingAxes(cut.operands[0]).empty();
     cut.rule = kRules[Pick(random_, 0, std::ssize(kRules) - 1)];
     if (cut.rule == CutRule::kSpread) cut.grain = Pick(random_, 1, 3);
+    if (is_cut_inside && (cut.rule == CutRule::kWidths || cut.rule == CutRule::kList)) cut.rule = CutRule::kChunk;
+    std::int64_t places = is_cut_inside ? 0 : std::ssize(*Positions(cut.operands[0], mesh_, {}));
+    std::int64_t degree = 1;
+    for (const std::string& axis : cut.axes) degree *= mesh_.Size(axis);
+    auto someone = [&] { return static_cast<std::size_t>(Pick(random_, 0, degree - 1)); };
+    if (cut.rule == CutRule::kWidths) {
+      cut.widths.resize(static_cast<std::size_t>(degree));
+      for (std::int64_t place = 0; place < places; ++place) ++cut.widths[someone()];
+    }
+    if (cut.rule == CutRule::kList) cut.lists = RandomLists(places, static_cast<std::size_t>(degree), someone);
     return cut;
+  }
+
+  // Every place once or twice, at times in any order.
+  std::vector<List> RandomLists(std::int64_t places, std::size_t degree, llvm::function_ref<std::size_t()> someone) {
+    std::vector<List> lists(degree);
+    for (std::int64_t place = 0; place < places; ++place) {
+      std::size_t first = someone();
+      std::size_t second = Pick(random_, 0, 4) == 0 ? someone() : first;
+      lists[first].push_back(place);
+      if (second != first) lists[second].push_back(place);
+    }
+    for (List& list : lists) {
+      if (Pick(random_, 0, 2) != 0) std::shuffle(list.begin(), list.end(), random_);
+    }
+    return lists;
   }
 
   ShapeExpr Padded(std::int64_t length, const Axes& axes) {
@@ -171,6 +200,13 @@ std::vector<TensorCut> RandomCuts(Random& random, const Mesh& mesh,
       tensor.dims.push_back(ExpressionMaker(random, mesh).Make(length, axes));
     }
     if (Pick(random, 0, 2) != 0) tensor.stages = {Pick(random, 0, mesh.Size("pp") - 1)};
+    for (const std::string& axis : free) {
+      if (Pick(random, 0, 2) != 0) continue;
+      for (std::int64_t i = 0; i < mesh.Size(axis); ++i) {
+        if (Pick(random, 0, 1) == 0) tensor.only_at[axis].push_back(i);
+      }
+      if (tensor.only_at[axis].empty()) tensor.only_at[axis] = {mesh.Size(axis) - 1};
+    }
     tensors.push_back(tensor);
   }
   return tensors;
@@ -201,24 +237,6 @@ Conversion RandomConversion(Random& random) {
   conversion.source = RandomCuts(random, conversion.from.mesh, shapes);
   conversion.target = RandomCuts(random, conversion.to.mesh, shapes);
   return conversion;
-}
-
-bool HasPartialReplicas(const std::vector<TensorCut>& tensors, const Mesh& mesh) {
-  for (const TensorCut& tensor : tensors) {
-    std::set<std::int64_t> held;
-    std::set<std::string> cuts;  // Sets with equal elements and different padding are different sets to a plan.
-    for (const Coordinate& coordinate : AllCoordinates(mesh)) {
-      std::string cut;
-      for (const ShapeExpr& dim : tensor.dims) {
-        cut += fmt::format("[{}]", fmt::join(*Positions(dim, mesh, coordinate), ","));
-      }
-      if (!cuts.insert(cut).second) continue;
-      for (std::int64_t index : HeldIndices(tensor.dims, mesh, coordinate)) {
-        if (index >= 0 && !held.insert(index).second) return true;
-      }
-    }
-  }
-  return false;
 }
 
 double TestSeconds() {

@@ -36,14 +36,10 @@ llvm::Expected<Compiled> Compile(const Conversion& conversion, ReplicaPolicy rep
 // 2 * rank - 1 boxes. Empty: nothing.
 std::string Flaw(const Compiled& compiled, std::int64_t chunk = 0);
 
-// Random conversions in which every cut divides. Some ask for what the planner refuses (HasPartialReplicas() of the
-// target, or a source whose shards overlap in part in two dimensions).
+// Random conversions: every rule that cuts, wherever it fits.
 using Random = std::mt19937_64;
 std::int64_t Pick(Random& random, std::int64_t first, std::int64_t last);
 Conversion RandomConversion(Random& random);
-
-// Whether some element lies in two shards of the target that are not the same set: what this version does not write.
-bool HasPartialReplicas(const std::vector<TensorCut>& tensors, const Mesh& mesh);
 
 // Seconds for each random test: UCP_TEST_SECONDS, else 2. And the seed: UCP_TEST_SEED, else a fixed one.
 double TestSeconds();

@@ -217,6 +217,16 @@ std::string Stem(const Coordinate& coordinate) {
   return stem;
 }
 
+bool IsOneOf(std::int64_t place, const std::vector<std::int64_t>& places) {
+  return std::find(places.begin(), places.end(), place) != places.end();
+}
+
+bool IsAt(const TensorCut& tensor, const Coordinate& coordinate) {
+  bool is_at = !tensor.stages || IsOneOf(coordinate.At("pp"), *tensor.stages);
+  for (const auto& [axis, places] : tensor.only_at) is_at = is_at && IsOneOf(coordinate.At(axis), places);
+  return is_at;
+}
+
 }  // namespace
 
 Side Build(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
@@ -230,14 +240,14 @@ Side Build(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
     layout.name = fmt::format("t{}", t);
     layout.dims = tensors[t].dims;
     layout.stages = tensors[t].stages;
+    layout.only_at = tensors[t].only_at;
     layout.declared_at = fmt::format("oracle.ucp:{}", t + 1);
     side.layout.tensors.push_back(layout);
   }
   for (const Coordinate& coordinate : AllCoordinates(strategy.mesh)) {
     std::vector<LocalTensor> held;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
-      const auto& stages = tensors[t].stages;
-      if (stages && std::find(stages->begin(), stages->end(), coordinate.At("pp")) == stages->end()) continue;
+      if (!IsAt(tensors[t], coordinate)) continue;
       LocalTensor local{fmt::format("t{}", t), {}, HeldIndices(tensors[t].dims, strategy.mesh, coordinate)};
       for (const ShapeExpr& dim : tensors[t].dims) {
         local.shape.push_back(static_cast<std::int64_t>(Positions(dim, strategy.mesh, coordinate)->size()));

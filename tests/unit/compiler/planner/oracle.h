@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,27 +14,15 @@
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
 #include "compiler/plan/plan.h"
+#include "compiler/trial/positions.h"
 
 namespace ucp::oracle {
 
 // An element's identity, its value in these tests: state, tensor, logical row-major index.
 using Element = std::int64_t;
-inline constexpr Element kNothing = -1;  // Padding, a gap between tensors, or a place that nobody has written.
+// kNothing: padding, a gap between tensors, or a place that nobody has written.
 Element Identity(std::int64_t state, std::int64_t tensor, std::int64_t index);
 std::string Spell(Element element);  // "element 17 of tensor 1, state 0"
-
-// The definitions of docs/algebra.md, word by word. Positions: kNothing is a padding place; no value where a cut does
-// not divide.
-std::int64_t Length(const ShapeExpr& expr);
-std::optional<std::vector<std::int64_t>> Positions(const ShapeExpr& expr, const Mesh& mesh,
-                                                   const Coordinate& coordinate);
-
-// Every coordinate of all axes, first axis slowest.
-std::vector<Coordinate> AllCoordinates(const Mesh& mesh);
-
-// The logical row-major indices that a coordinate holds, in the order of its row-major local tensor.
-std::vector<std::int64_t> HeldIndices(const std::vector<ShapeExpr>& dims, const Mesh& mesh,
-                                      const Coordinate& coordinate);
 
 // How one side lays out the shards of one coordinate.
 enum class Style {
@@ -45,7 +34,8 @@ enum class Style {
 
 struct TensorCut {
   std::vector<ShapeExpr> dims;
-  std::optional<std::vector<std::int64_t>> stages;  // Nothing: all of them.
+  std::optional<std::vector<std::int64_t>> stages = {};           // Nothing: all of them.
+  std::map<std::string, std::vector<std::int64_t>> only_at = {};  // As in TensorLayout.
 };
 
 struct Strategy {
@@ -59,12 +49,6 @@ struct Strategy {
 };
 
 using Memory = std::vector<std::vector<Element>>;  // What stands in each record, element by element.
-
-// Logical positions in local order; kNothing where there is padding.
-using List = std::vector<std::int64_t>;
-
-// For each i of `outer` and each j of `inner`: i * inner_length + j.
-List ProductOf(const List& outer, const List& inner, std::int64_t inner_length);
 
 struct Side {
   Layout layout;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <span>
+#include <tuple>
 #include "compiler/plan/steps.h"
 
 namespace ucp::oracle {
@@ -48,11 +49,11 @@ class Execution {
 
   void Run(const TargetRange& range) {
     std::vector<const Progression*> box;
-    std::pair<std::size_t, RecordId> pair;
+    std::tuple<std::size_t, std::size_t, RecordId> pair;
     std::size_t boxes = 0;
     steps_.ForEachStep(range, [&](const Step& step) {
       ++outcome.steps;
-      std::pair<std::size_t, RecordId> other(step.read, step.source);
+      std::tuple other(step.read, step.piece, step.source);
       bool same_pair = boxes != 0 && pair == other;
       if (!same_pair) boxes = 0;
       if (!same_pair || !IsSameBox(box, step.box)) ++boxes;
@@ -251,7 +252,9 @@ std::optional<Memory> SourceAsThePlanSays(const Plan& plan) {
 std::optional<Memory> TargetAsThePlanSays(const Plan& plan) {
   Claims claims(plan, plan.target);
   for (const PlanWrite& write : plan.writes) {
-    if (!claims.Add({write.tensor, write.set, write.states, write.base, write.spread, {}})) return std::nullopt;
+    for (SetId piece : write.pieces) {
+      if (!claims.Add({write.tensor, piece, write.states, write.base, write.spread, {}})) return std::nullopt;
+    }
   }
   return std::move(claims.memory);
 }

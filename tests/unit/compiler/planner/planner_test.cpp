@@ -13,7 +13,7 @@ namespace ucp::oracle {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::IsSupersetOf;
 
 ShapeExpr N(std::int64_t length) { return ShapeExpr::Length(length); }
 ShapeExpr Tp(ShapeExpr inner) { return ShapeExpr::Cut(std::move(inner), {"tp"}); }
@@ -135,12 +135,67 @@ TEST(PlannerTest, SaysBothShapesWhenTheyDisagree) {
             "tensor `t0` at tp=0 has the shape [2, 2] in the checkpoint, and oracle.ucp:1 makes it [6, 1]");
 }
 
-TEST(PlannerTest, RefusesShardsThatOverlapInPartInTwoDimensions) {
+TEST(PlannerTest, ShardsThatOverlapInPartInTwoDimensions) {
   ShapeExpr rows = ShapeExpr::Sum({Tp(N(2)), N(1)});
   ShapeExpr columns = ShapeExpr::Sum({ShapeExpr::Cut(N(2), {"ep"}), N(1)});
-  Side source = Build({{{rows, columns}, {}}}, Over({{{"tp", 2}, {"ep", 2}}}));
-  EXPECT_THAT(Refusal(source, Build({{{N(3), N(3)}, {}}}, OverTp(1))),
-              HasSubstr("tensor `t0` has shards that overlap in part in two dimensions"));
+  Compiled compiled = Compiles({{{{rows, columns}}}, {{{N(3), N(3)}}}, Over({{{"tp", 2}, {"ep", 2}}}), OverTp(1)});
+  EXPECT_THAT(Reads(compiled.plan),
+              IsSupersetOf({"copy ep=0 tp=0 [0..1 2..3, 0..1 2..3]", "copy ep=0 tp=1 [1..2 pad 1, 0..1 2..3]",
+                            "copy ep=1 tp=0 [0..1 2..3, 1..2 pad 1]", "copy ep=1 tp=1 [1..2 pad 1, 1..2 pad 1]",
+                            "compare ep=1 tp=1 [pad 1 2..3, pad 1 2..3]"}));
+}
+
+// Eight ranks for two key heads: four copies of each.
+TEST(PlannerTest, FewerHeadsThanRanksOnBothSides) {
+  ShapeExpr heads = Tp(N(2));
+  heads.rule = CutRule::kReplicate;
+  Compiled compiled = Compiles({{{{heads, N(3)}}}, {{{heads, N(3)}}}, OverTp(4), OverTp(8)});
+  EXPECT_THAT(Reads(compiled.plan), ElementsAre("copy tp=0 [0..1, 0..3]", "copy tp=2 [1..2, 0..3]",
+                                                "compare tp=1 [0..1, 0..3]", "compare tp=3 [1..2, 0..3]"));
+  EXPECT_EQ(compiled.plan.writes.size(), 8u);
+}
+
+// Queries that are cut beside keys that every rank holds, as a target: its shards have a part in common.
+TEST(PlannerTest, PartlyReplicatedTargets) {
+  ShapeExpr shape = ShapeExpr::Sum({Tp(N(6)), ShapeExpr::Product({N(2), N(2)})});
+  Compiles({{{{N(10)}}}, {{{shape}}}, OverTp(1), OverTp(3)});
+  Compiles({{{{shape}}}, {{{shape}}}, OverTp(2), OverTp(3)});
+}
+
+TEST(PlannerTest, AListThatFallsIsReadAndWrittenInPieces) {
+  ShapeExpr listed = Tp(N(6));
+  listed.rule = CutRule::kList;
+  listed.lists = {{4, 5, 2}, {3, 1, 0, 5}};
+  Compiled read = Compiles({{{{listed}}}, {{{N(6)}}}, OverTp(2), OverTp(1)});
+  EXPECT_THAT(Reads(read.plan),
+              ElementsAre("copy tp=0 [4..6 pad 1]", "copy tp=0 [pad 2 2..3]", "copy tp=1 [3..4 pad 3]",
+                          "copy tp=1 [pad 1 1..2 pad 2]", "copy tp=1 [pad 2 0..1 pad 1]", "compare tp=1 [pad 3 5..6]"));
+  Compiled written = Compiles({{{{N(6)}}}, {{{listed}}}, OverTp(1), OverTp(2)});
+  EXPECT_THAT(written.plan.writes[0].pieces.size(), 2u);
+  EXPECT_THAT(written.plan.writes[1].pieces.size(), 3u);
+  EXPECT_EQ(Flaw(written, 1), "");
+}
+
+TEST(PlannerTest, RanksThatHoldNothing) {
+  ShapeExpr widths = Tp(N(5));
+  widths.rule = CutRule::kWidths;
+  widths.widths = {0, 5, 0};
+  Compiled compiled = Compiles({{{{widths, N(2)}}}, {{{widths, N(2)}}}, OverTp(3), OverTp(3)});
+  EXPECT_THAT(Reads(compiled.plan),
+              ElementsAre("copy tp=0 [nothing, 0..2]", "copy tp=1 [0..5, 0..2]", "copy tp=2 [nothing, 0..2]"));
+}
+
+// An expert is a part of the name, and its ranks alone hold it.
+TEST(PlannerTest, TensorsThatAreOnlyAtSomeCoordinates) {
+  TensorCut first{{Tp(N(4))}, {}, {{"ep", {0}}}};
+  TensorCut second{{Tp(N(4))}, {}, {{"ep", {1, 2}}}};
+  Compiled compiled = Compiles({{first, second},
+                                {{{N(4)}, {}, {{"ep", {0, 1}}}}, {{N(4)}, {}, {{"ep", {1}}}}},
+                                Over({{{"ep", 3}, {"tp", 2}}}),
+                                Over({{{"ep", 2}}})});
+  EXPECT_THAT(Reads(compiled.plan),
+              ElementsAre("copy ep=0 tp=0 [0..2]", "copy ep=0 tp=1 [2..4]", "copy ep=1 tp=0 [0..2]",
+                          "copy ep=1 tp=1 [2..4]", "compare ep=2 tp=0 [0..2]", "compare ep=2 tp=1 [2..4]"));
 }
 
 TEST(JoinTest, NamesBothFilesWhenStatesDiffer) {

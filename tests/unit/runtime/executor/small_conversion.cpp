@@ -181,7 +181,7 @@ void SmallConversion::AddSide(const SmallCut& cut, bool is_source, ReadRole role
         plan_.reads.push_back(
             {TensorId(t), role, AddSet(product), coordinate, strides, bases[t], cut.spread, states_id, ""});
       } else {
-        plan_.writes.push_back({TensorId(t), AddSet(product), coordinate, bases[t], cut.spread, states_id});
+        plan_.writes.push_back({TensorId(t), {AddSet(product)}, coordinate, bases[t], cut.spread, states_id});
       }
 
       // Every element to its place.
@@ -260,13 +260,14 @@ void SmallConversion::Finish() {
   for (const PlanRead& read : plan_.reads) {
     for (const PlanWrite& write : plan_.writes) {
       if (read.tensor != write.tensor) continue;
-      Geometry geometry{read.set, write.set, {}};
+      SetId piece = write.pieces.front();
+      Geometry geometry{read.set, piece, {}};
       bool meet = true;
       for (std::size_t d = 0; d < plan_.set(read.set).dims.size(); ++d) {
-        geometry.dims.push_back(Intersect(plan_.set(read.set).dims[d], plan_.set(write.set).dims[d]));
+        geometry.dims.push_back(Intersect(plan_.set(read.set).dims[d], plan_.set(piece).dims[d]));
         meet = meet && !geometry.dims.back().empty();
       }
-      if (meet) geometries[{read.set, write.set}] = geometry;
+      if (meet) geometries[{read.set, piece}] = geometry;
     }
   }
   for (auto& [sets, geometry] : geometries) plan_.geometries.push_back(geometry);

@@ -34,7 +34,7 @@ TEST(WorkListTest, ChunksCoverEveryRangeOnceInFileOrder) {
     }
     for (std::size_t w = 0; w < plan.writes.size(); ++w) {
       for (const char* state : {"exp_avg", "fp32"}) {
-        EXPECT_EQ((elements[{w, state}]), plan.set(plan.writes[w].set).local_elements());
+        EXPECT_EQ((elements[{w, state}]), plan.LocalElements(plan.writes[w]));
       }
     }
     EXPECT_EQ(work.ChunksOfFiles(), chunks_of_files);

@@ -1,8 +1,7 @@
-// The definitions of docs/algebra.md, word by word, as lists of positions.
-#include <algorithm>
-#include <numeric>
+// Nothing here is clever: a cut by widths deals places out one at a time.
+#include "compiler/trial/positions.h"
 
-#include "tests/unit/compiler/planner/oracle.h"
+#include <numeric>
 
 namespace ucp::oracle {
 
@@ -137,8 +136,7 @@ std::vector<Coordinate> AllCoordinates(const Mesh& mesh) {
   return all;
 }
 
-std::vector<std::int64_t> HeldIndices(const std::vector<ShapeExpr>& dims, const Mesh& mesh,
-                                      const Coordinate& coordinate) {
+List HeldIndices(const std::vector<ShapeExpr>& dims, const Mesh& mesh, const Coordinate& coordinate) {
   List indices = {0};
   for (const ShapeExpr& dim : dims) indices = ProductOf(indices, *Positions(dim, mesh, coordinate), Length(dim));
   return indices;

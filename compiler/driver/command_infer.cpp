@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include <llvm/Support/FileSystem.h>
+
+#include <memory>
+
+#include "compiler/check/bind.h"
+#include "compiler/driver/commands.h"
+#include "compiler/driver/source_phase.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/driver/write_file.h"
+#include "compiler/infer/infer.h"
+#include "compiler/parse/parse.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+struct InferOptions {
+  std::string checkpoint;
+  std::string elsewhere;
+  std::string output;
+};
+
+llvm::Expected<Checkpoint> DescribeFor(const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(RealFileSystem(), path));
+  const std::string& refused = checkpoint.inventory.embedded_refused;
+  if (!refused.empty()) return Fail(ErrorCode::kUnsupported, "{}", refused);
+  return checkpoint;
+}
+
+void PrintLines(std::string_view text) {
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::size_t end = text.find('\n', begin);
+    if (!PrintLine(std::string(text.substr(begin, end - begin)))) return;
+    begin = end + 1;
+  }
+}
+
+// A draft is edited by hand, so no older one is replaced.
+llvm::Error RefuseExisting(const std::string& path) {
+  if (!llvm::sys::fs::exists(path)) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "`{}` is there already, and a draft replaces nothing; name a new file", path);
+}
+
+// A draft without open questions describes the checkpoint it was drafted from: the compiler itself says so.
+llvm::Error CheckDraft(const DraftSpec& draft, const std::string& path, const Inventory& inventory) {
+  UCP_ASSIGN_OR_RETURN(Source source, Source::FromText(path, draft.text));
+  SpecSession session;
+  session.source = std::make_shared<const Source>(std::move(source));
+  std::optional<ast::File> tree = ParseSpec(*session.source, session.sink);
+  if (tree) session.checked = CheckSpec(*tree, *session.source, session.sink);
+  std::optional<BoundSpec> bound;
+  if (session.checked) bound = BindSpec(*session.checked, inventory, {}, session.sink);
+  if (bound) return llvm::Error::success();
+  ShowDiagnostics(session);
+  return Fail(
+      ErrorCode::kUnsupported,
+      "the draft does not describe the checkpoint, as the messages above show; it is printed all the same, to be "
+      "mended by hand");
+}
+
+llvm::Error Infer(const InferOptions& options) {
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeFor(options.checkpoint));
+  std::optional<Checkpoint> elsewhere;
+  if (!options.elsewhere.empty()) {
+    UCP_ASSIGN_OR_RETURN(elsewhere, DescribeFor(options.elsewhere));
+  }
+  const Inventory& inventory = checkpoint.inventory;
+  UCP_ASSIGN_OR_RETURN(DraftSpec draft, InferSpec(inventory, elsewhere ? &elsewhere->inventory : nullptr));
+  if (options.output.empty()) {
+    PrintLines(draft.text);
+  } else {
+    UCP_RETURN_IF_ERROR(RefuseExisting(options.output));
+    UCP_RETURN_IF_ERROR(WriteFileWhole(options.output, draft.text, "the draft"));
+  }
+  ShowMessage(fmt::format(
+      "{} tensors, {} question{}{}", draft.tensors, draft.questions, draft.questions == 1 ? "" : "s",
+      draft.open_questions == 0 ? ""
+                                : fmt::format("; {} of them open: their tensors are comments", draft.open_questions)));
+  if (draft.open_questions != 0) return llvm::Error::success();
+  return CheckDraft(draft, options.output.empty() ? "<draft>" : options.output, inventory);
+}
+
+}  // namespace
+
+void AddInferCommand(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<InferOptions>();
+  CLI::App* command = app.add_subcommand(
+      "infer",
+      "Draft a spec from a checkpoint's headers. What headers and embedded metadata do not decide is a question at its "
+      "place in the draft.");
+  command->footer(
+      "  ucpc infer checkpoints/ -o my_model.ucp\n"
+      "  ucpc infer run_tp2/ --other run_tp4/ -o my_model.ucp     (two degrees of one model decide most cuts)");
+  command->add_option("DIR", options->checkpoint, "The checkpoint")->required();
+  command->add_option("--other", options->elsewhere, "The same model at another tensor-parallel degree")
+      ->type_name("DIR");
+  command->add_option("-o,--output", options->output, "Where to write the draft (a new file); else standard output")
+      ->type_name("SPEC");
+  command->callback([options, &exit_code] {
+    if (llvm::Error error = Infer(*options)) exit_code = ShowError("ucpc", std::move(error));
+  });
+}
+
+}  // namespace ucp

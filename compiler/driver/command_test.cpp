@@ -1,0 +1,94 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "compiler/check/fact_value.h"
+#include "compiler/driver/catalogue.h"
+#include "compiler/driver/command_line.h"
+#include "compiler/driver/commands.h"
+#include "compiler/driver/spec_phase.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/support/error.h"
+#include "compiler/support/units.h"
+#include "compiler/trial/trial.h"
+
+namespace ucp {
+namespace {
+
+struct TestOptions {
+  SourceOptions source;
+  std::uint64_t seed = 1;
+  double seconds = 2;
+};
+
+std::string ValuesText(const Settings& values) {
+  std::string text;
+  for (const auto& [name, value] : values) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, TextOf(value));
+  return text.empty() ? "no dims" : text;
+}
+
+constexpr std::size_t kShownMisfits = 5;
+
+void PrintReport(const TrialReport& report, const TestOptions& options) {
+  if (report.values.empty()) return;
+  PrintLine(
+      fmt::format("values       {}{}", ValuesText(report.values.front()),
+                  report.values.size() > 1 ? fmt::format(", and {} more choices", report.values.size() - 1) : ""));
+  if (report.families > 1) PrintLine(fmt::format("families     {} ways to set the facts", report.families));
+  PrintLine(fmt::format("model        {} tensors, {} elements", report.tensors,
+                        WithThousands(static_cast<std::uint64_t>(report.elements))));
+  PrintLine(fmt::format("meshes       {} of {} small ones fit, and {} of {} random ones", report.meshes.size(),
+                        report.meshes.size() + report.misfits.size(), report.random_meshes,
+                        report.random_meshes + report.random_misfits));
+  for (std::size_t i = 0; i < report.misfits.size() && i < kShownMisfits; ++i) {
+    PrintLine(fmt::format("  not {}: {}", ToString(report.misfits[i].mesh), report.misfits[i].why));
+  }
+  if (report.misfits.size() > kShownMisfits) {
+    PrintLine(fmt::format("  and {} more", report.misfits.size() - kShownMisfits));
+  }
+  PrintLine(fmt::format("conversions  {}, {} elements followed, seed {}", report.conversions,
+                        WithThousands(static_cast<std::uint64_t>(report.copied)), options.seed));
+  for (const auto& [why, count] : report.refused) PrintLine(fmt::format("  {} not tried: {}", count, why));
+}
+
+llvm::Error Test(const TestOptions& options) {
+  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
+  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(options.source.spec));
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
+  ShowDiagnostics(*session);
+  if (session->sink.has_errors()) return SpecErrors(*session);
+  TrialReport report = TrySpec(*session->checked, {request.set, options.seed, options.seconds});
+  PrintReport(report, options);
+  if (!report.failure.empty()) {
+    return Fail(ErrorCode::kSpec, "{}: {}{}", path, report.failure,
+                report.values.empty() ? "" : fmt::format(" (with {})", ValuesText(report.values.back())));
+  }
+  PrintLine("there and back is the identity, and two hops equal one");
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+void AddTestCommand(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<TestOptions>();
+  CLI::App* command = app.add_subcommand(
+      "test",
+      "Try a spec: small dims, every small mesh of its axes and then random ones, every element followed there and "
+      "back. Needs no checkpoint.");
+  command->footer(
+      "  ucpc test gpt.ucp\n"
+      "  ucpc test gpt.ucp --set layers=4 --set heads=6 --seed 7 --seconds 60");
+  command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue")->required();
+  command
+      ->add_option("--set", options->source.set,
+                   "Give a dim or a fact a value, which is chosen otherwise; may be repeated")
+      ->type_name("NAME=VALUE");
+  command->add_option("--seed", options->seed, "Another seed tries other meshes and values; 1 if not given");
+  command->add_option("--seconds", options->seconds, "How long to try random meshes; 2 if not given");
+  command->callback([options, &exit_code] {
+    if (llvm::Error error = Test(*options)) exit_code = ShowError("ucpc", std::move(error));
+  });
+}
+
+}  // namespace ucp

@@ -1,0 +1,154 @@
+#include "compiler/infer/decide.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/infer/embedded_reading.h"
+#include "compiler/infer/lift.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+constexpr const char* kAxis = "tp";
+
+Reading Whole(const LocalShape& shape) {
+  Reading reading;
+  for (std::int64_t length : shape) reading.dims.push_back(ShapeExpr::Length(length));
+  return reading;
+}
+
+// Cut along one dimension, whole in all others.
+Reading CutAlong(const LocalShape& shape, std::size_t dim, const std::vector<std::int64_t>& widths) {
+  Reading reading = Whole(shape);
+  reading.dims[dim] = LiftWidths(widths, kAxis);
+  return reading;
+}
+
+std::vector<std::int64_t> WidthsAlong(const std::vector<LocalShape>& by_rank, std::size_t dim) {
+  std::vector<std::int64_t> widths;
+  for (const LocalShape& shape : by_rank) widths.push_back(shape[dim]);
+  return widths;
+}
+
+bool SameRank(const std::vector<LocalShape>& shapes) {
+  return std::all_of(shapes.begin(), shapes.end(),
+                     [&](const LocalShape& shape) { return shape.size() == shapes.front().size(); });
+}
+
+// The dimensions in which ranks of one checkpoint differ.
+std::vector<std::size_t> UnequalDims(const std::vector<LocalShape>& by_rank) {
+  std::vector<std::size_t> dims;
+  for (std::size_t dim = 0; dim < by_rank.front().size(); ++dim) {
+    std::vector<std::int64_t> widths = WidthsAlong(by_rank, dim);
+    if (std::any_of(widths.begin(), widths.end(), [&](std::int64_t width) { return width != widths.front(); })) {
+      dims.push_back(dim);
+    }
+  }
+  return dims;
+}
+
+std::string ShapeText(const LocalShape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+// Two degrees of one model: a dimension that is cut has the same total at both, one that is not the same length.
+class TwoDegrees {
+ public:
+  explicit TwoDegrees(const Observation& observation) : observation_(observation) {}
+
+  Decision Decide(const ObservedTensor& tensor) const {
+    Decision decision{&tensor, {}, "", ""};
+    decision.evidence = fmt::format("the shapes at tp={} and tp={}", observation_.tp, observation_.elsewhere_tp);
+    std::vector<std::size_t> cut;
+    for (std::size_t dim = 0; dim < tensor.by_rank.front().size(); ++dim) {
+      if (WidthsAlong(tensor.by_rank, dim) != WidthsAlong(tensor.elsewhere, dim) && Differ(tensor, dim)) {
+        cut.push_back(dim);
+      }
+    }
+    if (cut.empty()) {
+      decision.readings.push_back(Whole(tensor.by_rank.front()));
+    } else if (cut.size() == 1) {
+      ReadCut(tensor, cut.front(), decision);
+    } else {
+      decision.question = fmt::format("`{}` is {} at tp={} and {} at tp={}, which no single cut explains", tensor.name,
+                                      ShapeText(tensor.by_rank.front()), observation_.tp,
+                                      ShapeText(tensor.elsewhere.front()), observation_.elsewhere_tp);
+    }
+    return decision;
+  }
+
+ private:
+  static bool Differ(const ObservedTensor& tensor, std::size_t dim) {
+    auto differs = [&](const LocalShape& shape) { return shape[dim] != tensor.by_rank.front()[dim]; };
+    return std::any_of(tensor.by_rank.begin(), tensor.by_rank.end(), differs) ||
+           std::any_of(tensor.elsewhere.begin(), tensor.elsewhere.end(), differs);
+  }
+
+  void ReadCut(const ObservedTensor& tensor, std::size_t dim, Decision& decision) const {
+    std::vector<std::int64_t> here = WidthsAlong(tensor.by_rank, dim);
+    std::vector<std::int64_t> there = WidthsAlong(tensor.elsewhere, dim);
+    std::int64_t total = std::accumulate(here.begin(), here.end(), std::int64_t{0});
+    std::int64_t other = std::accumulate(there.begin(), there.end(), std::int64_t{0});
+    if (total != other) {
+      decision.question = fmt::format(
+          "dimension {} of `{}` has {} places at tp={} and {} at tp={}: it may be padded to a multiple that depends on "
+          "tp, as pad(size, grain * tp)@tp, or be cut only in part",
+          dim, tensor.name, total, observation_.tp, other, observation_.elsewhere_tp);
+      return;
+    }
+    decision.readings.push_back(CutAlong(tensor.by_rank.front(), dim, here));
+  }
+
+  const Observation& observation_;
+};
+
+// One degree only. Ranks of different sizes show the cut; ranks of equal sizes could be rows, columns or copies.
+Decision DecideAlone(const ObservedTensor& tensor) {
+  Decision decision{&tensor, {}, "", ""};
+  const LocalShape& shape = tensor.by_rank.front();
+  if (tensor.by_rank.size() == 1) {
+    decision.readings.push_back(Whole(shape));
+    return decision;
+  }
+  std::vector<std::size_t> unequal = UnequalDims(tensor.by_rank);
+  if (unequal.size() == 1) {
+    decision.readings.push_back(CutAlong(shape, unequal.front(), WidthsAlong(tensor.by_rank, unequal.front())));
+    decision.evidence = "the ranks' different sizes";
+    return decision;
+  }
+  decision.readings.push_back(Whole(shape));
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    decision.readings.push_back(CutAlong(shape, dim, WidthsAlong(tensor.by_rank, dim)));
+  }
+  if (shape.empty()) return decision;
+  decision.question = fmt::format("it is {} on each of {} ranks, and nothing says whether these are copies or parts",
+                                  ShapeText(shape), tensor.by_rank.size());
+  return decision;
+}
+
+}  // namespace
+
+llvm::Expected<std::vector<Decision>> Decide(const Observation& observation, const EmbeddedLayout* embedded) {
+  std::vector<Decision> decisions;
+  UCP_ASSIGN_OR_RETURN(std::optional<EmbeddedReader> reader,
+                       EmbeddedReader::Make(embedded, observation.vocabulary_grain));
+  for (const ObservedTensor& tensor : observation.tensors) {
+    if (!SameRank(tensor.by_rank) ||
+        (!tensor.elsewhere.empty() && !SameRank({tensor.by_rank[0], tensor.elsewhere[0]}))) {
+      return Fail(ErrorCode::kBadData, "the parts of tensor `{}` have different numbers of dimensions", tensor.name);
+    }
+    std::optional<Decision> decision;
+    if (reader && observation.tp > 1) {
+      UCP_ASSIGN_OR_RETURN(decision, reader->Read(tensor));
+    }
+    if (!decision && !tensor.elsewhere.empty() && observation.tp != observation.elsewhere_tp) {
+      decision = TwoDegrees(observation).Decide(tensor);
+    }
+    decisions.push_back(decision ? std::move(*decision) : DecideAlone(tensor));
+  }
+  return decisions;
+}
+
+}  // namespace ucp

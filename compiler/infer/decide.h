@@ -1,0 +1,36 @@
+// How each tensor is cut, as far as headers and embedded metadata tell. What they do not tell stays a question.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/infer/observed.h"
+#include "compiler/layout/embedded_layout.h"
+#include "compiler/layout/layout.h"
+#include "compiler/layout/shape.h"
+
+namespace ucp {
+
+// One way to read a tensor.
+struct Reading {
+  std::vector<ShapeExpr> dims;
+  bool mean = false;  // The copies over tp have drifted, and their mean counts.
+  Scale scale;
+  bool operator==(const Reading&) const = default;
+};
+
+struct Decision {
+  const ObservedTensor* tensor = nullptr;
+  std::vector<Reading> readings;  // One: that is it. Several: nothing tells which.
+  std::string question;           // Set if there are several readings, or if the one has to be looked at.
+  std::string evidence;           // What decided: "its affine map", "the shapes at tp=2 and tp=4".
+};
+
+// `embedded` is what the checkpoint itself says about its cuts; null if it says nothing. The answers of affine maps
+// come first, then DeepSpeed's patterns by its own precedence, then shapes. A pattern that RE2 does not know, or two
+// patterns of one kind that match one name, are an error, as in DeepSpeed.
+llvm::Expected<std::vector<Decision>> Decide(const Observation& observation, const EmbeddedLayout* embedded);
+
+}  // namespace ucp

@@ -1,0 +1,129 @@
+#include "compiler/infer/observed.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+llvm::Error CheckAxes(const Inventory& inventory) {
+  for (const char* axis : {"ep", "etp"}) {
+    if (inventory.mesh.Size(axis) == 1) continue;
+    return Fail(ErrorCode::kUnsupported,
+                "`{}` is spread over {} ranks of `{}`; a spec is drafted from pipeline and tensor parallelism only, so "
+                "write the experts' part by hand (docs/language.md)",
+                inventory.root, inventory.mesh.Size(axis), axis);
+  }
+  return llvm::Error::success();
+}
+
+using Shapes = std::map<std::string, std::vector<LocalShape>>;
+
+llvm::Error CheckName(const std::string& name) {
+  if (!name.empty() && name.find_first_of("\"{}|\r\n") == std::string::npos) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported,
+              "tensor `{}` has a name that no pattern of a spec can say: one of \" {{ }} | or a line break is in it",
+              name);
+}
+
+std::int64_t GrainOf(const Inventory& inventory) {
+  auto fact = inventory.facts.find("args.make_vocab_size_divisible_by");
+  if (fact == inventory.facts.end()) return 0;
+  const auto* grain = std::get_if<std::int64_t>(&fact->second.value.value);
+  return grain != nullptr && *grain > 0 && *grain < (1 << 20) ? *grain : 0;
+}
+
+// The shape at each tensor-parallel rank, equal on all stages.
+llvm::Expected<Shapes> ShapesByRank(const Inventory& inventory) {
+  std::size_t tp = static_cast<std::size_t>(inventory.mesh.Size("tp"));
+  std::map<std::string, std::vector<const Shard*>> shards;
+  for (const Shard& shard : inventory.storage.shards) {
+    std::size_t rank = static_cast<std::size_t>(shard.coordinate.At("tp"));
+    std::vector<const Shard*>& ranks = shards.try_emplace(shard.tensor, tp, nullptr).first->second;
+    if (rank >= tp) continue;
+    if (ranks[rank] == nullptr) {
+      ranks[rank] = &shard;
+    } else if (ranks[rank]->shape != shard.shape) {
+      return Fail(ErrorCode::kBadData, "tensor `{}` is [{}] at {} and [{}] at {}", shard.tensor,
+                  fmt::join(ranks[rank]->shape, ", "), ToString(ranks[rank]->coordinate), fmt::join(shard.shape, ", "),
+                  ToString(shard.coordinate));
+    }
+  }
+  Shapes shapes;
+  for (const auto& [name, ranks] : shards) {
+    UCP_RETURN_IF_ERROR(CheckName(name));
+    for (std::size_t rank = 0; rank < tp; ++rank) {
+      if (ranks[rank] == nullptr) {
+        return Fail(ErrorCode::kBadData, "the checkpoint `{}` has no part of tensor `{}` at tp={}", inventory.root,
+                    name, rank);
+      }
+      shapes[name].push_back(ranks[rank]->shape);
+    }
+  }
+  return shapes;
+}
+
+llvm::Error CompareNames(const Shapes& here, const Inventory& inventory, const Shapes& there,
+                         const Inventory& elsewhere) {
+  auto lacks = [](const Shapes& a, const Shapes& b) -> const std::string* {
+    for (const auto& [name, shapes] : a) {
+      if (!b.contains(name)) return &name;
+    }
+    return nullptr;
+  };
+  const std::string* name = lacks(here, there);
+  bool first_has = name != nullptr;
+  if (!first_has) name = lacks(there, here);
+  if (name == nullptr) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "tensor `{}` is in `{}` and not in `{}`: these are two models", *name,
+              first_has ? inventory.root : elsewhere.root, first_has ? elsewhere.root : inventory.root);
+}
+
+}  // namespace
+
+llvm::Expected<Observation> Observe(const Inventory& inventory, const Inventory* elsewhere) {
+  UCP_RETURN_IF_ERROR(CheckAxes(inventory));
+  UCP_ASSIGN_OR_RETURN(Shapes shapes, ShapesByRank(inventory));
+  Shapes others;
+  Observation observation;
+  observation.tp = inventory.mesh.Size("tp");
+  observation.pp = inventory.mesh.Size("pp");
+  observation.aliases = inventory.aliases;
+  observation.vocabulary_grain = GrainOf(inventory);
+  if (elsewhere != nullptr) {
+    UCP_RETURN_IF_ERROR(CheckAxes(*elsewhere));
+    UCP_ASSIGN_OR_RETURN(others, ShapesByRank(*elsewhere));
+    UCP_RETURN_IF_ERROR(CompareNames(shapes, inventory, others, *elsewhere));
+    observation.elsewhere_tp = elsewhere->mesh.Size("tp");
+  }
+  std::map<std::string, std::size_t> places;
+  for (auto& [name, by_rank] : shapes) {
+    if (observation.aliases.contains(name)) continue;
+    places[name] = observation.tensors.size();
+    ObservedTensor tensor;
+    tensor.name = name;
+    tensor.by_rank = std::move(by_rank);
+    if (elsewhere != nullptr) tensor.elsewhere = others.at(name);
+    const std::vector<std::string>& first = inventory.first_stage_counts;
+    tensor.first_stage_counts = std::find(first.begin(), first.end(), name) != first.end();
+    observation.tensors.push_back(std::move(tensor));
+  }
+  for (const Shard& shard : inventory.storage.shards) {
+    auto place = places.find(shard.tensor);
+    if (place == places.end()) continue;
+    ObservedTensor& tensor = observation.tensors[place->second];
+    tensor.kind = shard.kind;
+    tensor.stages.push_back(shard.coordinate.At("pp"));
+  }
+  for (ObservedTensor& tensor : observation.tensors) {
+    std::sort(tensor.stages.begin(), tensor.stages.end());
+    tensor.stages.erase(std::unique(tensor.stages.begin(), tensor.stages.end()), tensor.stages.end());
+  }
+  return observation;
+}
+
+}  // namespace ucp

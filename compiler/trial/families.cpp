@@ -1,0 +1,165 @@
+// A fact has no declared type, so what it may hold is seen from its uses: asked as it is, it is true or false; compared
+// with texts, it is one of them; with a position behind it, it is a list of that.
+#include "compiler/trial/families.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace ucp {
+namespace {
+
+constexpr std::size_t kListLength = 64;  // More than any counter of a small model counts.
+
+struct Use {
+  bool is_list = false;
+  bool is_boolean = false;
+  bool is_number = false;
+  std::set<std::string> texts;
+};
+
+class Uses {
+ public:
+  explicit Uses(const CheckedSpec& spec) : of_fact(spec.facts.size()) {
+    for (const TensorDeclaration& tensor : spec.tensors) {
+      AddGuards(tensor.guards);
+      for (const Formula& dim : tensor.dims) Add(dim);
+    }
+    for (const TieDeclaration& tie : spec.ties) AddGuards(tie.guards);
+    for (const DropDeclaration& drop : spec.drops) AddGuards(drop.guards);
+    for (const DimDeclaration& dim : spec.dims) {
+      if (dim.condition) Add(*dim.condition);
+    }
+    for (const FactDeclaration& fact : spec.facts) {
+      if (fact.condition) Add(*fact.condition);
+      for (const auto* expression : {&fact.definition, &fact.otherwise}) {
+        const Condition* condition = *expression ? std::get_if<Condition>(&(*expression)->value) : nullptr;
+        if (condition != nullptr) Add(*condition);
+      }
+    }
+  }
+
+  std::vector<Use> of_fact;
+  std::vector<const Condition*> has;
+
+ private:
+  void AddGuards(const Guards& guards) {
+    for (const Guard& guard : guards) Add(*guard.condition);
+  }
+
+  void Add(const Formula& formula) {
+    if (formula.kind == Formula::Kind::kElement) {
+      of_fact[formula.index].is_list = true;
+      of_fact[formula.index].is_number = true;
+    }
+    for (const Formula& operand : formula.operands) Add(operand);
+  }
+
+  void Add(const Condition& condition) {
+    if (condition.kind == Condition::Kind::kHas) has.push_back(&condition);
+    if (condition.kind == Condition::Kind::kFact) UseOf(condition.sides[0])->is_boolean = true;
+    if (condition.kind == Condition::Kind::kCompare) {
+      AddSide(condition.sides[0], condition.sides[1]);
+      AddSide(condition.sides[1], condition.sides[0]);
+    }
+    for (const Condition& operand : condition.operands) Add(operand);
+  }
+
+  void AddSide(const Condition::Operand& side, const Condition::Operand& other) {
+    if (const auto* formula = std::get_if<Formula>(&side.value)) Add(*formula);
+    Use* use = UseOf(side);
+    if (use == nullptr) return;
+    if (const auto* text = std::get_if<std::string>(&other.value)) use->texts.insert(*text);
+    if (std::holds_alternative<Formula>(other.value)) use->is_number = true;
+    if (std::holds_alternative<bool>(other.value)) use->is_boolean = true;
+  }
+
+  Use* UseOf(const Condition::Operand& side) {
+    const auto* element = std::get_if<Condition::Operand::FactElement>(&side.value);
+    if (element == nullptr) return nullptr;
+    Use& use = of_fact[element->fact];
+    use.is_list = use.is_list || !element->position.empty();
+    return &use;
+  }
+};
+
+std::vector<FactValue> SingleValues(const Use& use) {
+  if (use.is_boolean) return {{false}, {true}};
+  if (use.is_number) return {{std::int64_t{2}}, {std::int64_t{4}}};
+  std::vector<FactValue> values;
+  for (const std::string& text : use.texts) values.push_back({text});
+  if (values.size() == 1) values.push_back({*use.texts.begin() + "?"});
+  return values;
+}
+
+// For a list: the values in turn, and then in any order.
+std::vector<FactValue> ValuesOf(const Use& use, Random& random) {
+  std::vector<FactValue> single = SingleValues(use);
+  if (!use.is_list || single.empty()) return single;
+  std::vector<FactValue> in_turn;
+  std::vector<FactValue> in_any_order;
+  for (std::size_t i = 0; i < kListLength; ++i) {
+    in_turn.push_back(single[i % single.size()]);
+    in_any_order.push_back(single[static_cast<std::size_t>(Pick(random, 0, std::ssize(single) - 1))]);
+  }
+  return {{std::move(in_turn)}, {std::move(in_any_order)}};
+}
+
+struct Open {
+  std::string name;
+  std::vector<FactValue> values;
+};
+
+std::vector<Open> OpenOf(const CheckedSpec& spec, const Settings& given, Random& random) {
+  Uses uses(spec);
+  std::map<std::string, std::vector<FactValue>> open;
+  for (std::size_t f = 0; f < spec.facts.size(); ++f) {
+    std::vector<FactValue> values = ValuesOf(uses.of_fact[f], random);
+    if (!spec.facts[f].definition && !values.empty()) open[spec.facts[f].name] = std::move(values);
+  }
+  for (const Condition* has : uses.has) {
+    open["has " + std::string(spec.TextOf(has->name[0].range))] = {{true}, {false}};
+  }
+  std::vector<Open> list;
+  for (auto& [name, values] : open) {
+    if (!given.contains(name)) list.push_back({name, std::move(values)});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::vector<Settings> FamiliesOf(const CheckedSpec& spec, const Settings& given, Random& random) {
+  std::vector<Open> all = OpenOf(spec, given, random);
+  std::size_t product = 1;
+  for (const Open& open : all) product = product > kMostFamilies ? product : product * open.values.size();
+  std::vector<Settings> families;
+  if (product <= kMostFamilies) {
+    families = {given};
+    for (const Open& open : all) {
+      std::vector<Settings> longer;
+      for (const Settings& family : families) {
+        for (const FactValue& value : open.values) {
+          longer.push_back(family);
+          longer.back()[open.name] = value;
+        }
+      }
+      families = std::move(longer);
+    }
+    return families;
+  }
+  for (const Open& open : all) {
+    for (const FactValue& value : open.values) {
+      families.push_back(given);
+      for (const Open& other : all) {
+        families.back()[other.name] =
+            other.values[static_cast<std::size_t>(Pick(random, 0, std::ssize(other.values) - 1))];
+      }
+      families.back()[open.name] = value;
+    }
+  }
+  return families;
+}
+
+}  // namespace ucp

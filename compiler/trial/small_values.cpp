@@ -1,0 +1,153 @@
+// A search that climbs. It begins with 12 for everything, which divides by itself and by all small degrees, changes a
+// few at a time, and keeps what is not worse. Better is, in this order: fewer errors before a layout exists; more
+// meshes that fit; fewer elements, where a dim that is 1 or like another one counts as many, since it hides which is
+// which.
+#include "compiler/trial/small_values.h"
+
+#include <array>
+#include <set>
+#include <tuple>
+
+#include "compiler/support/checked_math.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+// Most of them divide by 2 and 3, so that cuts do.
+constexpr std::array<std::int64_t, 10> kValues = {1, 2, 3, 4, 6, 8, 12, 16, 24, 36};
+constexpr std::int64_t kFirstValue = 12;
+constexpr std::int64_t kMostElements = 150'000;
+constexpr std::int64_t kPriceOfOne = 30'000;  // In elements.
+constexpr std::int64_t kPriceOfEqual = 5'000;
+constexpr int kMostTries = 3000;  // Until a layout exists.
+constexpr int kMostFits = 250;    // And then.
+
+using Score = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // Larger is better.
+
+std::string FirstMessage(const DiagnosticSink& sink) {
+  for (const Diagnostic& diagnostic : sink.Sorted()) {
+    if (diagnostic.severity() == Severity::kError) return diagnostic.message;
+  }
+  return "";
+}
+
+std::int64_t Elements(const Layout& layout) {
+  std::int64_t elements = 0;
+  for (const TensorLayout& tensor : layout.tensors) {
+    auto shape = LogicalShape(tensor);
+    if (!shape) {
+      llvm::consumeError(shape.takeError());
+      return INT64_MAX;
+    }
+    std::int64_t of_tensor = 1;
+    for (std::int64_t length : *shape) of_tensor = CheckedMultiply(of_tensor, length).value_or(INT64_MAX);
+    elements = CheckedAdd(elements, of_tensor).value_or(INT64_MAX);
+  }
+  return elements;
+}
+
+class Search {
+ public:
+  Search(const CheckedSpec& spec, const Settings& given, Random& random)
+      : spec_(spec), given_(given), random_(random), meshes_(SmallMeshes(spec)) {
+    for (const DimDeclaration& dim : spec.dims) {
+      if (!dim.definition && !given.contains(dim.name)) open_.push_back(dim.name);
+    }
+  }
+
+  std::optional<SmallModel> Run() {
+    Settings best = given_;
+    for (const std::string& name : open_) best[name] = {kFirstValue};
+    Score score = Try(best);
+    int fits = 0;
+    for (int i = 0; i < kMostTries && fits < kMostFits && !open_.empty(); ++i) {
+      Settings other = best;
+      for (std::int64_t changes = Pick(random_, 1, 3); changes > 0; --changes) {
+        other[open_[static_cast<std::size_t>(Pick(random_, 0, std::ssize(open_) - 1))]] = {AnyValue()};
+      }
+      Score other_score = Try(other);
+      if (std::get<0>(other_score) == 0) ++fits;
+      if (other_score < score) continue;
+      score = other_score;
+      best = std::move(other);
+    }
+    Try(best);
+    return std::move(model_);
+  }
+
+  std::string why;
+
+ private:
+  std::int64_t AnyValue() { return kValues[static_cast<std::size_t>(Pick(random_, 0, std::ssize(kValues) - 1))]; }
+
+  // Leaves the model in model_, if there is one.
+  Score Try(const Settings& set) {
+    model_.reset();
+    DiagnosticSink sink;
+    std::optional<BoundSpec> bound = BindSpec(spec_, Inventory{}, set, sink);
+    if (!bound) {
+      why = FirstMessage(sink);
+      return {-1 - static_cast<std::int64_t>(sink.error_count()), 0, 0};
+    }
+    SmallModel model{set, std::move(*bound), {}, {}, 0};
+    std::optional<Layout> layout = FitToMesh(model.bound, meshes_.front(), why);
+    if (!layout) return {-1, 0, 0};
+    model.elements = Elements(*layout);
+    if (model.elements > kMostElements && !open_.empty()) {
+      why = "the model is too large for a trial";
+      return {-1, 0, -model.elements};
+    }
+    for (const Mesh& mesh : meshes_) {
+      std::string misfit;
+      if (FitToMesh(model.bound, mesh, misfit)) {
+        model.meshes.push_back(mesh);
+      } else {
+        model.misfits.push_back({mesh, misfit});
+      }
+    }
+    Score score{0, std::ssize(model.meshes), -Confusion(model.bound) - model.elements};
+    model_ = std::move(model);
+    return score;
+  }
+
+  static std::int64_t Confusion(const BoundSpec& bound) {
+    std::set<std::int64_t> values;
+    std::int64_t price = 0;
+    for (const std::optional<DimValue>& dim : bound.dims) {
+      if (!dim) continue;
+      if (dim->value == 1) {
+        price += kPriceOfOne;
+      } else if (!values.insert(dim->value).second) {
+        price += kPriceOfEqual;
+      }
+    }
+    return price;
+  }
+
+  const CheckedSpec& spec_;
+  const Settings& given_;
+  Random& random_;
+  std::vector<Mesh> meshes_;
+  std::vector<std::string> open_;
+  std::optional<SmallModel> model_;
+};
+
+}  // namespace
+
+std::optional<SmallModel> ChooseSmallValues(const CheckedSpec& spec, const Settings& given, Random& random,
+                                            std::string& why) {
+  Search search(spec, given, random);
+  std::optional<SmallModel> model = search.Run();
+  why = search.why;
+  return model;
+}
+
+std::optional<Layout> FitToMesh(const BoundSpec& bound, const Mesh& mesh, std::string& why) {
+  DiagnosticSink sink;
+  std::optional<Layout> layout = LowerToMesh(bound, {.mesh = mesh, .stage_layers = {}}, sink);
+  if (!layout) why = FirstMessage(sink);
+  return layout;
+}
+
+}  // namespace ucp

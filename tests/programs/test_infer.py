@@ -1,0 +1,52 @@
+"""ucpc infer on real checkpoints: the draft describes them, and asks what nothing decides."""
+
+from __future__ import annotations
+
+import unittest
+
+from programs import ProgramTest
+
+
+class Drafts(ProgramTest):
+    """Drafts of what DeepSpeed wrote."""
+
+    def test_a_draft_is_a_spec_that_converts(self) -> None:
+        """Megatron's patterns and pipeline stages; the files written are those of the catalogue's spec."""
+        source = self.checkpoint("llama_pp2_tp2_dp2")
+        drafted = self.run_program("ucpc", "infer", source, "-o", "drafted.ucp")
+        self.assertEqual(drafted.returncode, 0, drafted.stderr)
+        self.assertIn("21 tensors, 1 question", drafted.stderr)
+        text = (self.folder / "drafted.ucp").read_text()
+        self.assertIn('"mlp.dense_h_to_4h.weight" [2 * (ffn@tp), hidden]', text)
+        self.assertIn('"8.lm_head.weight" [pad(vocab, 16 * tp)@tp, hidden] at pp.last', text)
+        self.assert_done(self.convert(source, "--spec", "drafted.ucp"))
+        drafted_files = self.parameter_files()
+        self.assert_done(self.convert(source, "--spec", "megatron_deepspeed_llama", "--force"))
+        self.assertEqual(drafted_files, self.parameter_files())
+
+    def parameter_files(self) -> dict[str, bytes]:
+        """Every file of a parameter; the one that the question is about says which parts it has, so it may differ."""
+        files = self.out.glob("*/zero/*/*.pt")
+        files = [file for file in files if "query_key_value" not in str(file)]
+        return {str(file.relative_to(self.out)): file.read_bytes() for file in files}
+
+    def test_no_draft_replaces_a_file(self) -> None:
+        """Drafts are edited by hand."""
+        source = self.checkpoint("zero1_dp2")
+        (self.folder / "mine.ucp").write_text("ucp 1\n")
+        result = self.run_program("ucpc", "infer", source, "-o", "mine.ucp")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("a draft replaces nothing", result.stderr)
+        self.assertEqual((self.folder / "mine.ucp").read_text(), "ucp 1\n")
+
+    def test_without_tensor_parallelism_nothing_is_asked(self) -> None:
+        """Every tensor is whole, and the heading says what that cannot tell."""
+        result = self.run_program("ucpc", "infer", self.checkpoint("zero1_dp2"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("17 tensors, 0 questions", result.stderr)
+        self.assertIn('block "blocks.{i: 2}" {', result.stdout)
+        self.assertIn("headers cannot tell what another degree would cut", result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,231 @@
+#include "compiler/infer/infer.h"
+
+#include <gmock/gmock.h>
+
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// A checkpoint's headers, written down: what each tensor-parallel rank of each stage holds.
+class Headers {
+ public:
+  explicit Headers(std::int64_t tp, std::int64_t pp = 1) {
+    inventory_.root = "run";
+    inventory_.format = "deepspeed";
+    if (pp > 1) inventory_.mesh.axes.push_back({"pp", pp});
+    inventory_.mesh.axes.push_back({"tp", tp});
+  }
+  Headers& Add(const std::string& name, const std::vector<std::vector<std::int64_t>>& by_rank, std::int64_t stage = 0) {
+    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+      Shard shard;
+      shard.tensor = name;
+      shard.shape = by_rank[rank];
+      shard.coordinate.at = {{"pp", stage}, {"tp", static_cast<std::int64_t>(rank)}};
+      inventory_.storage.shards.push_back(shard);
+    }
+    return *this;
+  }
+  Headers& Fact(const std::string& path, std::int64_t value) {
+    inventory_.facts[path] = {{value}, "model.pt"};
+    return *this;
+  }
+  Headers& Embed(EmbeddedLayout layout) {
+    layout.where = "model.pt";
+    inventory_.embedded = std::move(layout);
+    return *this;
+  }
+  const Inventory& get() const { return inventory_; }
+
+ private:
+  Inventory inventory_;
+};
+
+std::string Draft(const Headers& headers, const Headers* elsewhere = nullptr) {
+  auto draft = InferSpec(headers.get(), elsewhere == nullptr ? nullptr : &elsewhere->get());
+  if (!draft) return "error: " + llvm::toString(draft.takeError());
+  return draft->text.substr(draft->text.find("layout drafted"));
+}
+
+TEST(Infer, AtOneDegreeEqualShapesAreAQuestion) {
+  std::string text = Draft(Headers(2).Add("up.weight", {{24, 16}, {24, 16}}));
+  EXPECT_EQ(text,
+            "layout drafted {\n"
+            "  // question: it is [24, 16] on each of 2 ranks, and nothing says whether these are copies or parts\n"
+            "  // \"up.weight\" [24, 16]\n"
+            "  // \"up.weight\" [48@tp, 16]\n"
+            "  // \"up.weight\" [24, 32@tp]\n"
+            "}\n");
+}
+
+TEST(Infer, TwoDegreesDecideTheDimension) {
+  Headers two(2);
+  Headers four(4);
+  two.Add("up", {{24, 16}, {24, 16}}).Add("down", {{16, 24}, {16, 24}}).Add("norm", {{16}, {16}});
+  four.Add("up", {{12, 16}, {12, 16}, {12, 16}, {12, 16}}).Add("norm", {{16}, {16}, {16}, {16}});
+  four.Add("down", {{16, 12}, {16, 12}, {16, 12}, {16, 12}});
+  EXPECT_EQ(Draft(two, &four),
+            "layout drafted {\n"
+            "  \"down\" [16, 48@tp]\n"
+            "  \"norm\" [16]\n"
+            "  \"up\" [48@tp, 16]\n"
+            "}\n");
+}
+
+TEST(Infer, PaddingThatDependsOnTheDegreeIsAQuestion) {
+  Headers one(1);
+  Headers two(2);
+  one.Add("embed", {{104, 16}});
+  two.Add("embed", {{56, 16}, {56, 16}});
+  std::string text = Draft(one, &two);
+  EXPECT_THAT(text, HasSubstr("question: dimension 0 of `embed` has 104 places at tp=1 and 112 at tp=2"));
+  EXPECT_THAT(text, HasSubstr("// \"embed\" [104, 16]"));
+}
+
+TEST(Infer, TwoModelsAreNoPair) {
+  Headers one(1);
+  Headers two(2);
+  one.Add("a", {{4}});
+  two.Add("b", {{4}, {4}});
+  EXPECT_THAT(Draft(one, &two), HasSubstr("these are two models"));
+}
+
+TEST(Infer, RepeatedNamesBecomeBlocksAndConditions) {
+  Headers headers(1);
+  for (int i = 0; i < 6; ++i) {
+    std::string layer = "model.layers." + std::to_string(i);
+    headers.Add(layer + ".norm.weight", {{16}}).Add(layer + ".norm.bias", {{16}});
+    if (i < 2) headers.Add(layer + ".mlp.up.weight", {{48, 16}});
+    for (int e = 0; i >= 2 && e < 3; ++e) {
+      headers.Add(layer + ".mlp.experts." + std::to_string(e) + ".up.weight", {{8, 16}});
+    }
+    if (i % 2 == 1) headers.Add(layer + ".window", {{4}});
+  }
+  headers.Fact("config.num_hidden_layers", 6).Fact("config.hidden_size", 16);
+  EXPECT_EQ(Draft(headers),
+            "layout drafted {\n"
+            "  block \"model.layers.{i: layers}\" {\n"
+            "    \"norm.{bias|weight}\" [hidden]\n"
+            "    when i < 2 {\n"
+            "      \"mlp.up.weight\" [48, hidden]\n"
+            "    }\n"
+            "    when i % 2 == 1 {\n"
+            "      \"window\" [4]\n"
+            "    }\n"
+            "    when i >= 2 {\n"
+            "      block \"mlp.experts.{e: 3}\" {\n"
+            "        \"up.weight\" [8, hidden]\n"
+            "      }\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+TEST(Infer, StagesFollowTheHeaders) {
+  Headers headers(1, 2);
+  headers.Add("0.embed", {{101, 16}}, 0);
+  for (int i = 1; i <= 4; ++i) headers.Add(std::to_string(i) + ".up", {{48, 16}}, i <= 2 ? 0 : 1);
+  headers.Add("5.head", {{101, 16}}, 1).Add("tied", {{8}}, 0).Add("tied", {{8}}, 1);
+  EXPECT_EQ(Draft(headers),
+            "layout drafted {\n"
+            "  \"tied\" [8]\n"
+            "  \"0.embed\" [101, 16] at pp.first\n"
+            "  block \"{i + 1: 4@pp}\" {\n"
+            "    \"up\" [48, 16]\n"
+            "  }\n"
+            "  \"5.head\" [101, 16] at pp.last\n"
+            "}\n");
+}
+
+// DeepSpeed's own order: replicated before averaged before two parts before sub-parameters before row parallel.
+TEST(Infer, EmbeddedPatternsKeepTheirPrecedence) {
+  EmbeddedLayout layout;
+  layout.version = 0.4;
+  layout.replicated = {"norm"};
+  layout.averaged = {"drift"};
+  layout.two_parts = {".*gate_up"};
+  layout.row_parallel = {".*"};
+  SubParameters qkv;
+  qkv.patterns = {"^qkv$"};
+  qkv.widths = {{8, 8}, {4, 4}, {4, 4}};
+  layout.sub_parameters = {qkv};
+  Headers headers(2);
+  for (const char* name : {"norm", "drift", "gate_up", "down"}) headers.Add(name, {{16, 8}, {16, 8}});
+  headers.Add("qkv", {{16, 8}, {16, 8}}).Embed(layout);
+  EXPECT_EQ(Draft(headers),
+            "layout drafted {\n"
+            "  \"down\" [16, 16@tp]\n"
+            "  \"drift\" [16, 8] mean@tp\n"
+            "  \"gate_up\" [2 * (16@tp), 8]\n"
+            "  \"norm\" [16, 8]\n"
+            "  \"qkv\" [16@tp + 8@tp + 8@tp, 8]\n"
+            "}\n");
+}
+
+TEST(Infer, WhatNoPatternNamesIsAskedAndNotConcatenatedSilently) {
+  Headers headers(2);
+  headers.Add("up", {{24, 16}, {24, 16}}).Embed({});
+  std::string text = Draft(headers);
+  EXPECT_THAT(text, HasSubstr("// question: no pattern of the checkpoint's metadata names it"));
+  EXPECT_THAT(text, HasSubstr("\n  \"up\" [48@tp, 16]\n"));
+}
+
+TEST(Infer, PatternsMatchAtTheStartOnly) {
+  EmbeddedLayout layout;
+  layout.row_parallel = {"up"};
+  Headers headers(2);
+  headers.Add("a.up", {{24, 16}, {24, 16}}).Add("up.weight", {{24, 16}, {24, 16}}).Embed(layout);
+  std::string text = Draft(headers);
+  EXPECT_THAT(text, HasSubstr("\"a.up\" [48@tp, 16]"));
+  EXPECT_THAT(text, HasSubstr("\"up.weight\" [24, 32@tp]"));
+}
+
+TEST(Infer, TwoPatternsOfOneKindAreRefused) {
+  EmbeddedLayout layout;
+  layout.row_parallel = {"up", "^up$"};
+  EXPECT_THAT(Draft(Headers(2).Add("up", {{4, 4}, {4, 4}}).Embed(layout)),
+              HasSubstr("the patterns `^up$` and `up` of the checkpoint's metadata both match `up`"));
+}
+
+TEST(Infer, APatternThatRe2DoesNotKnowIsNamed) {
+  EmbeddedLayout layout;
+  layout.row_parallel = {"up(?=x)"};
+  EXPECT_THAT(Draft(Headers(2).Add("up", {{4, 4}, {4, 4}}).Embed(layout)), HasSubstr("`up(?=x)`"));
+}
+
+TEST(Infer, AMapOutranksPatterns) {
+  EmbeddedLayout layout;
+  layout.replicated = {"qkv"};
+  AffineMap map;
+  map.logical_shape = {6, 2};
+  // Rank 0: rows 0..2 and 4..5; rank 1: rows 2..4 and 5..6.
+  map.ranks[0] = {{3, 2}, {{{2, 2}, {0, {2, 1}}, {0, {2, 1}}, {0}, 1.0}, {{1, 2}, {8, {2, 1}}, {4, {2, 1}}, {0}, 1.0}}};
+  map.ranks[1] = {{3, 2},
+                  {{{2, 2}, {4, {2, 1}}, {0, {2, 1}}, {1}, 1.0}, {{1, 2}, {10, {2, 1}}, {4, {2, 1}}, {1}, 1.0}}};
+  layout.maps = {{"^qkv$", map}};
+  EXPECT_THAT(Draft(Headers(2).Add("qkv", {{3, 2}, {3, 2}}).Embed(layout)), HasSubstr("\"qkv\" [4@tp + 2@tp, 2]"));
+
+  map.ranks[0].pieces.pop_back();
+  layout.maps = {{"^qkv$", map}};
+  EXPECT_THAT(Draft(Headers(2).Add("qkv", {{3, 2}, {3, 2}}).Embed(layout)),
+              HasSubstr("error: the affine map of `qkv`"));
+}
+
+TEST(Infer, AScaledCopyIsWrittenAsScale) {
+  EmbeddedLayout layout;
+  AffineMap map;
+  map.logical_shape = {4};
+  for (std::int64_t rank : {0, 1}) map.ranks[rank] = {{4}, {{{4}, {0, {1}}, {0, {1}}, {0, 1}, 0.5}}};
+  layout.maps = {{"^bias$", map}};
+  EXPECT_THAT(Draft(Headers(2).Add("bias", {{4}, {4}}).Embed(layout)), HasSubstr("\"bias\" [4] scale(1 / tp)"));
+}
+
+TEST(Infer, ANameThatNoPatternCanSayIsRefused) {
+  EXPECT_THAT(Draft(Headers(1).Add("a{b}", {{4}})), HasSubstr("no pattern of a spec can say"));
+}
+
+}  // namespace
+}  // namespace ucp

@@ -11,7 +11,8 @@ packages=(
   libdeflate-dev zlib1g-dev libxxhash-dev libzstd-dev libtinfo-dev # checksums, and what LLVM links
 )
 test_packages=(
-  libgtest-dev libgmock-dev clang-format-19 clang-tidy-19 shellcheck strace
+  libgtest-dev libgmock-dev clang-format-19 clang-tidy-19 shellcheck strace zsh fish
+  chromium # the page of `ucpc explain`, looked at
   python3 python3-dev python3-venv # the real engine, in an environment of its own
 )
 

@@ -104,8 +104,9 @@ step "Tests with the real engine"
 if $engine; then
   export UCP_BIN="$PWD/build/release/bin"
   "$engine_python" -m pytest tests/engine --quiet
-  step "The catalogue against the real model classes"
+  step "The catalogue against the real model classes, and its cuts against real shards"
   "$engine_python" -m pytest tests/catalogue --quiet
+  "$engine_python" -m pytest tests/cuts --quiet
 else
   echo "NOT RUN: the tests with the real engine; they need build/engine-venv, which could not be made."
   [[ "${UCP_REQUIRE_ENGINE:-0}" != 1 ]] || stop "UCP_REQUIRE_ENGINE=1 asks for the tests with the real engine"

@@ -25,7 +25,7 @@ struct RefuseLater {
 std::string CheckedSpec::LineOf(SourceRange range) const {
   std::string_view path = source->PathAt(range.begin);
   std::string_view name = path.substr(path.find_last_of('/') + 1);  // npos + 1 is 0.
-  return fmt::format("{}:{}", name, source->Locate(range.begin).line);
+  return fmt::format("{}:{}", name, source->LineOf(range.begin));
 }
 
 std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source, DiagnosticSink& sink) {

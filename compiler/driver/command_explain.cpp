@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <memory>
 
 #include "compiler/driver/catalogue.h"
@@ -7,10 +8,13 @@
 #include "compiler/driver/commands.h"
 #include "compiler/driver/config_file.h"
 #include "compiler/driver/explain.h"
+#include "compiler/driver/explain_affine.h"
 #include "compiler/driver/explain_json.h"
+#include "compiler/driver/explain_page.h"
 #include "compiler/driver/explain_text.h"
 #include "compiler/driver/strategy_mesh.h"
 #include "compiler/driver/terminal.h"
+#include "compiler/driver/write_file.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -20,7 +24,9 @@ struct ExplainOptions {
   SourceOptions source;  // Its path is a checkpoint's folder or a strategy.
   std::string target;
   std::string tensor;
+  std::string page;  // Where to write it; empty for none.
   bool json = false;
+  bool affine = false;
 };
 
 // What is to be explained, wherever it came from. The layouts of a spec point into the phase.
@@ -86,6 +92,24 @@ llvm::Error LayOutTarget(const std::string& text, Sides& sides) {
   return VerifyLayout(*sides.target);
 }
 
+// A page of an earlier run is replaced; anything else is more likely a mistyped name, perhaps of the spec itself.
+llvm::Error WritePage(const std::string& path, const Explanation& explanation) {
+  UCP_ASSIGN_OR_RETURN(PathKind kind, RealFileSystem().Kind(path));
+  if (kind != PathKind::kMissing) {
+    std::string begins(std::string_view(kPageBegins).size(), '\0');
+    std::FILE* file = std::fopen(path.c_str(), "rb");
+    std::size_t read = file == nullptr ? 0 : std::fread(begins.data(), 1, begins.size(), file);
+    if (file != nullptr) std::fclose(file);
+    if (read != begins.size() || begins != kPageBegins) {
+      return Fail(ErrorCode::kUsage,
+                  "`{}` exists and is no page of `ucpc explain`; remove it, or write to another name", path);
+    }
+  }
+  UCP_RETURN_IF_ERROR(WriteFileWhole(path, ExplainAsPage(explanation), "the page"));
+  PrintLine(fmt::format("wrote {}", path));
+  return llvm::Error::success();
+}
+
 llvm::Error Show(const ExplainOptions& options, const Sides& sides) {
   const SourcePhase& phase = sides.phase;
   bool has_checkpoint = !phase.checkpoint.inventory.format.empty();
@@ -97,6 +121,8 @@ llvm::Error Show(const ExplainOptions& options, const Sides& sides) {
                          .inventory = has_checkpoint ? &phase.checkpoint.inventory : nullptr,
                          .tensor_glob = options.tensor.empty() ? "*" : options.tensor};
   UCP_ASSIGN_OR_RETURN(Explanation explanation, Explain(request));
+  if (!options.page.empty()) return WritePage(options.page, explanation);
+  if (options.affine) return PrintBy([&](llvm::raw_ostream& out) { ExplainAsAffine(explanation, out); });
   if (options.json) return PrintBy([&](llvm::raw_ostream& out) { ExplainAsJson(explanation, out); });
   ExplainAsText(explanation, options.tensor.empty() ? Detail::kGroups : Detail::kTensors, PrintLine);
   return llvm::Error::success();
@@ -121,7 +147,7 @@ void AddExplainCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "  ucpc explain gpt.ucp --from checkpoints/ --tensor '*.query_key_value.weight'\n"
       "  ucpc explain gpt.ucp --from deepspeed:tp=4,pp=2 --set layers=2 --set hidden=64 …\n"
-      "  ucpc explain gpt.ucp --from checkpoints/ --to deepspeed:tp=8    (source beside target)");
+      "  ucpc explain gpt.ucp --from checkpoints/ --to deepspeed:tp=8 --html gpt.html    (source beside target)");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue");
   command
       ->add_option("--from", options->source.path,
@@ -134,7 +160,14 @@ void AddExplainCommand(CLI::App& app, int& exit_code) {
                    "Only tensors whose name fits, each by itself and with its files; `*` and `?` stand for anything")
       ->type_name("GLOB");
   AddSourceOptions(*command, options->source);
-  command->add_flag("--json", options->json, "The explanation as one JSON value");
+  CLI::Option* json = command->add_flag("--json", options->json, "The explanation as one JSON value");
+  CLI::Option* affine = command->add_flag("--affine", options->affine,
+                                          "The layout as the affine maps that DeepSpeed would write for it, as JSON");
+  command->add_option("--html", options->page, "Write a page with pictures, to be opened in a browser")
+      ->type_name("FILE")
+      ->excludes(json)
+      ->excludes(affine);
+  affine->excludes(json);
   command->callback([options, &exit_code] {
     if (llvm::Error error = RunExplain(*options)) exit_code = ShowError("ucpc", std::move(error), options->json);
   });

@@ -118,7 +118,7 @@ void AddFmtCommand(CLI::App& app, int& exit_code) {
       "  ucpc fmt --check specs/*.ucp  lists those that are not, and exits with 1 if there are some\n"
       "  ucpc fmt - < gpt.ucp          from standard input to standard output\n\n"
       "A spec with syntax errors is left alone. There are no options of style.");
-  command->add_option("SPEC", options->specs, ".ucp files, or - for standard input")->required();
+  command->add_option("FILE", options->specs, ".ucp files, or - for standard input")->required();
   command->add_flag("--check", options->check, "Write nothing; list the specs that are not in the form, exit with 1");
   command->callback([options, &exit_code] { exit_code = Fmt(*options); });
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <new>
 
+#include "compiler/driver/completion.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
@@ -34,6 +35,7 @@ std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error, int 
 }  // namespace
 
 int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code) {
+  if (AnswerCompletion(app, argc, argv)) return 0;
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version

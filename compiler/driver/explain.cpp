@@ -195,7 +195,7 @@ class Explainer {
     ExplainedTotals& totals = explanation_.totals;
     ++totals.tensors;
     (explained.layout->buffer ? totals.buffers : totals.parameters) += explained.elements;
-    totals.ties += explained.layout->aliases.size() * explained.elements;
+    totals.ties += explained.layout->aliases.size();
   }
 
   const ExplainRequest& request_;

@@ -55,12 +55,12 @@ struct ExplainedTensor {
   std::vector<const Shard*> shards;  // Of the checkpoint; empty without one.
 };
 
-// Elements, each tensor counted once.
+// Each tensor is counted once, whatever its names.
 struct ExplainedTotals {
   std::uint64_t tensors = 0;
-  std::uint64_t parameters = 0;
-  std::uint64_t buffers = 0;
-  std::uint64_t ties = 0;  // What counting every second name as well would add.
+  std::uint64_t parameters = 0;  // Elements.
+  std::uint64_t buffers = 0;     // Elements.
+  std::uint64_t ties = 0;        // Second names.
 };
 
 // Points into what the request named.

@@ -37,7 +37,7 @@ class TextWriter {
       if (stopped_) return;
       WriteGroup(group);
     }
-    WriteTotals();
+    Line(TotalsText(explanation_.totals));
   }
 
  private:
@@ -48,15 +48,10 @@ class TextWriter {
       Line("source is " + SideText(explanation_.source_name, explanation_.source_mesh));
     }
     if (explanation_.target_mesh) Line("target is " + SideText(explanation_.target_name, *explanation_.target_mesh));
-    for (const ExplainedValue& dim : explanation_.dims) WriteValue("dim", dim);
-    for (const ExplainedValue& fact : explanation_.facts) WriteValue("fact", fact);
+    for (const ExplainedValue& dim : explanation_.dims) Line(ValueText("dim", dim));
+    for (const ExplainedValue& fact : explanation_.facts) Line(ValueText("fact", fact));
     for (const std::string& choice : explanation_.choices) Line(choice);
     Line("");
-  }
-
-  void WriteValue(const std::string& word, const ExplainedValue& value) {
-    std::string origin = value.origin.empty() ? "" : ", " + value.origin;
-    Line(fmt::format("{} {} is {}{}", word, value.name, TextOf(value.value), origin));
   }
 
   std::vector<NameGroup> Groups() const {
@@ -187,16 +182,6 @@ class TextWriter {
     }
   }
 
-  void WriteTotals() {
-    const ExplainedTotals& totals = explanation_.totals;
-    Line(
-        fmt::format("{} tensor{}: {} parameters{}", WithThousands(totals.tensors), totals.tensors == 1 ? "" : "s",
-                    WithThousands(totals.parameters),
-                    totals.buffers == 0 ? "" : fmt::format(", {} elements of buffers", WithThousands(totals.buffers))));
-    if (totals.ties == 0) return;
-    Line(fmt::format("{} of the parameters have a second name, and are counted once", WithThousands(totals.ties)));
-  }
-
   const Explanation& explanation_;
   Detail detail_;
   llvm::function_ref<bool(const std::string&)> line_;
@@ -207,6 +192,20 @@ class TextWriter {
 
 void ExplainAsText(const Explanation& explanation, Detail detail, llvm::function_ref<bool(const std::string&)> line) {
   TextWriter(explanation, detail, line).Write();
+}
+
+std::string ValueText(const std::string& word, const ExplainedValue& value) {
+  std::string origin = value.origin.empty() ? "" : ", " + value.origin;
+  return fmt::format("{} {} is {}{}", word, value.name, TextOf(value.value), origin);
+}
+
+std::string TotalsText(const ExplainedTotals& totals) {
+  std::string buffers;
+  if (totals.buffers != 0) buffers = fmt::format(", {} elements of buffers", WithThousands(totals.buffers));
+  std::string ties;
+  if (totals.ties != 0) ties = fmt::format("; {} second name{}", totals.ties, totals.ties == 1 ? "" : "s");
+  return fmt::format("{} tensor{}: {} parameters{}{}", WithThousands(totals.tensors), totals.tensors == 1 ? "" : "s",
+                     WithThousands(totals.parameters), buffers, ties);
 }
 
 }  // namespace ucp

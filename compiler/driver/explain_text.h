@@ -18,4 +18,10 @@ enum class Detail {
 // Calls `line` for each line; false from it ends the listing.
 void ExplainAsText(const Explanation& explanation, Detail detail, llvm::function_ref<bool(const std::string&)> line);
 
+// "dim hidden is 16, read from `args.hidden_size`": `word` is "dim" or "fact".
+std::string ValueText(const std::string& word, const ExplainedValue& value);
+
+// "52 tensors: 15,024 parameters, 128 elements of buffers; 1 second name"
+std::string TotalsText(const ExplainedTotals& totals);
+
 }  // namespace ucp

@@ -5,6 +5,7 @@
 
 #include "compiler/driver/command_line.h"
 #include "compiler/driver/commands.h"
+#include "compiler/driver/completion.h"
 #include "compiler/support/version.h"
 
 int main(int argc, char** argv) {
@@ -28,5 +29,6 @@ int main(int argc, char** argv) {
   ucp::AddTestCommand(app, exit_code);
   ucp::AddPlanCommand(app, exit_code);
   ucp::AddDumpCommand(app, exit_code);
+  ucp::AddCompletionCommand(app, "ucpc", exit_code);
   return ucp::RunCommandLine(app, "ucpc", argc, argv, exit_code);
 }

@@ -2,12 +2,20 @@
 // map says what is, not how another degree would be cut; a spec says that.
 #pragma once
 
+#include <llvm/Support/Error.h>
+#include <llvm/Support/JSON.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "compiler/layout/mesh.h"
+
 namespace ucp {
+
+struct TensorLayout;  // compiler/layout/layout.h, which looks at this file through what inventories hold.
 
 // A strided block: element (i, j, …) is at offset + i * strides[0] + j * strides[1] + ….
 struct AffineView {
@@ -37,5 +45,16 @@ struct AffineMap {
   std::map<std::int64_t, AffineShard> ranks;
   bool operator==(const AffineMap&) const = default;
 };
+
+// More pieces than this DeepSpeed refuses (deepspeed/checkpoint/affine_transfer.py).
+inline constexpr std::size_t kMaxAffinePieces = 4096;
+
+// Who holds what of `tensor` over the ranks of one axis. Blocks that are consecutive on both sides and have the same
+// holders are one piece; a rank that holds nothing has none. Fails (kUnsupported) with one clause on what no map
+// describes: padding, a mean, a cut over another axis, too many pieces.
+llvm::Expected<AffineMap> AffineMapOf(const TensorLayout& tensor, const Mesh& mesh, std::string_view axis);
+
+// As ParamAffineMap.to_dict writes it; the keys of `ranks` are texts, as JSON wants them.
+llvm::json::Object ToJson(const AffineMap& map);
 
 }  // namespace ucp

@@ -242,7 +242,7 @@ antlr4::Token* SyntaxErrors::singleTokenDeletion(antlr4::Parser* parser) {
 bool SyntaxErrors::IsOnLineOfPrevious(antlr4::Parser& parser) const {
   antlr4::Token* before = parser.getTokenStream()->LT(-1);
   if (before == nullptr) return false;
-  return source_.Locate(RangeOf(*before).begin).line == source_.Locate(RangeOf(*parser.getCurrentToken()).begin).line;
+  return source_.LineOf(RangeOf(*before).begin) == source_.LineOf(RangeOf(*parser.getCurrentToken()).begin);
 }
 
 bool SyntaxErrors::BeginsWithKeyword(antlr4::Parser& parser, const IntervalSet& keywords) const {
@@ -251,9 +251,9 @@ bool SyntaxErrors::BeginsWithKeyword(antlr4::Parser& parser, const IntervalSet& 
 
 // A mistake that was reported already is often noticed by the parser one token later, on another line.
 bool SyntaxErrors::IsSpoiled(antlr4::Parser& parser, SourceRange place) const {
-  if (spoiled_lines_.contains(source_.Locate(place.begin).line)) return true;
+  if (spoiled_lines_.contains(source_.LineOf(place.begin))) return true;
   antlr4::Token* before = parser.getTokenStream()->LT(-1);
-  return before != nullptr && spoiled_lines_.contains(source_.Locate(RangeOf(*before).begin).line);
+  return before != nullptr && spoiled_lines_.contains(source_.LineOf(RangeOf(*before).begin));
 }
 
 std::string SyntaxErrors::HintFor(antlr4::Parser& parser, const antlr4::Token& found,

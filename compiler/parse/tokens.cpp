@@ -81,7 +81,7 @@ class TokenReader {
   }
 
   void Report(DiagnosticKind kind, SourceRange range, std::string message, std::string hint) {
-    list_.spoiled_lines.insert(source_.Locate(range.begin).line);
+    list_.spoiled_lines.insert(source_.LineOf(range.begin));
     sink_.Report({.kind = kind, .place = range, .message = std::move(message), .hint = std::move(hint)});
   }
 

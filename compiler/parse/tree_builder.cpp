@@ -197,9 +197,9 @@ ast::Tensor TreeBuilder::BuildTensor(Parser::TensorContext& rule) {
 // the word belongs to b, which is hardly what was meant.
 void TreeBuilder::CheckIsBefore(antlr4::tree::TerminalNode& marker, Parser::TensorContext& rule) {
   SourceRange word = RangeOf(*marker.getSymbol());
-  std::uint32_t line = source_.Locate(word.begin).line;
-  bool behind_another = source_.Locate(previous_end_).line == line;
-  bool before_its_own = source_.Locate(RangeOf(*rule.string()).begin).line == line;
+  std::uint32_t line = source_.LineOf(word.begin);
+  bool behind_another = source_.LineOf(previous_end_) == line;
+  bool before_its_own = source_.LineOf(RangeOf(*rule.string()).begin) == line;
   if (behind_another && !before_its_own) {
     Report(DiagnosticKind::kMisplacedOptional, word,
            fmt::format("`{}` stands at the end of a line, and belongs to the next one", marker.getText()),

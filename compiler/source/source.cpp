@@ -114,12 +114,16 @@ std::string_view Source::TextOf(SourceRange range) const {
   return text().substr(range.begin, range.end - range.begin);
 }
 
-LineColumn Source::Locate(std::uint32_t offset) const {
+std::uint32_t Source::LineOf(std::uint32_t offset) const {
   UCP_CHECK(offset <= text_.size(), "offset {} in a text of {} bytes", offset, text_.size());
-  std::size_t line = LineIndex(offset);
-  std::string_view before = TextOf({line_starts_[line], offset});
+  return static_cast<std::uint32_t>(LineIndex(offset) - LineIndex(FileAt(offset).begin) + 1);
+}
+
+LineColumn Source::Locate(std::uint32_t offset) const {
+  std::uint32_t line = LineOf(offset);
+  std::string_view before = TextOf({line_starts_[LineIndex(offset)], offset});
   auto continuations = std::count_if(before.begin(), before.end(), IsContinuation);
-  return {.line = static_cast<std::uint32_t>(line - LineIndex(FileAt(offset).begin) + 1),
+  return {.line = line,
           .column = static_cast<std::uint32_t>(before.size() - static_cast<std::size_t>(continuations) + 1)};
 }
 

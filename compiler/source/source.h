@@ -62,7 +62,10 @@ class Source {
 
   std::size_t line_count() const { return line_starts_.size(); }
 
-  // In its file. `offset` may be at most the size of the text.
+  // The line of a place in its file, counted from 1. `offset` may be at most the size of the text.
+  std::uint32_t LineOf(std::uint32_t offset) const;
+
+  // With the column, for which it reads the line: not for every token of a long one.
   LineColumn Locate(std::uint32_t offset) const;
 
   // The bytes of the line that `offset` is in, without its line break (\n or \r\n).

@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "compiler/driver/command_line.h"
+#include "compiler/driver/completion.h"
 #include "compiler/support/version.h"
 #include "runtime/driver/commands.h"
 
@@ -25,5 +26,6 @@ int main(int argc, char** argv) {
   ucp::AddConvertCommand(app, exit_code);
   ucp::AddRunCommand(app, exit_code);
   ucp::AddInspectCommand(app, exit_code);
+  ucp::AddCompletionCommand(app, "ucprun", exit_code);
   return ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code);
 }

@@ -41,7 +41,7 @@ class Config(ProgramTest):
                      "dim inner is 7, read from `config.text_config.intermediate_size`",
                      "fact tied is true, read from `config.tie_word_embeddings`",
                      'fact kinds is ["mamba", "moe"], read from `config.layer_types`',
-                     "fact noise is false, its default", "1.weight", "2 tensors, 14 elements"):
+                     "fact noise is false, its default", "{0-1}.weight  x 2", "2 tensors: 14 parameters"):
             self.assertIn(line, result.stdout)
 
     def test_what_is_no_configuration(self) -> None:

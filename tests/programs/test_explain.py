@@ -80,7 +80,7 @@ class Explain(ProgramTest):
         self.assertEqual(patterns["layers.0.up"], "Shard-NC")
         self.assertEqual(patterns["layers.0.down"], "Shard-H")
         self.assertEqual(value["totals"], {"tensors": 14, "parameters": 101 * 8 + 4 * (8 + 24 * 8 + 8 * 12),
-                                           "buffers": 5, "ties": 101 * 8})
+                                           "buffers": 5, "ties": 1})
         up = next(t for t in value["tensors"] if t["name"] == "layers.3.up")
         self.assertEqual(up["stages"], [1])
         self.assertEqual([holder["box"] for holder in up["holders"]], ["[0..6 12..18, 0..8]", "[6..12 18..24, 0..8]"])

@@ -107,7 +107,8 @@ class OurSpecs(ProgramTest):
         """Whole specs in documents, which are marked as `ucp`."""
         found = 0
         for path in [*sorted((SOURCE / "docs").rglob("*.md")), SOURCE / "README.md"]:
-            for block in re.findall(r"^```ucp\n(.*?)^```$", Path(path).read_text(), re.MULTILINE | re.DOTALL):
+            marked = r"^```ucp(?: [\w.]+)?\n(.*?)^```$"
+            for block in re.findall(marked, Path(path).read_text(), re.MULTILINE | re.DOTALL):
                 if not re.search(r"^ucp 1$", block, re.MULTILINE):
                     continue
                 found += 1

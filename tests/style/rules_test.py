@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import check_editors
 import check_includes
 import check_sources
 
@@ -67,6 +68,15 @@ class SourceRules(unittest.TestCase):
     def test_a_long_file(self) -> None:
         long = "// Long.\n#pragma once\n" + "\n" * check_sources.MOST_LINES
         self.assertEqual(len(self.problems({"runtime/io/file.h": long})), 1)
+
+
+class EditorRules(unittest.TestCase):
+    def test_words_of_the_syntax_files(self) -> None:
+        self.assertEqual(check_editors.keywords("DIM: 'dim';\nNAME: [a-z];\nEQUAL: '==';\n"), {"dim"})
+        words = check_editors.vim_words("syntax keyword a dim at\nsyntax keyword b TODO contained\n")
+        self.assertEqual(words, {"dim", "at"})
+        self.assertEqual(list(check_editors.differences("f", {"dim", "at"}, {"dim", "to"})),
+                         ["f: lacks `at`", "f: has `to`, which the language does not"])
 
 
 if __name__ == "__main__":

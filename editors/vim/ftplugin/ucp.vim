@@ -1,0 +1,7 @@
+" Comments, indentation, and the one true form on `gq`.
+if exists("b:did_ftplugin") | finish | endif
+let b:did_ftplugin = 1
+
+setlocal commentstring=//\ %s comments=:// expandtab shiftwidth=2 softtabstop=2 textwidth=120
+setlocal formatprg=ucpc\ fmt\ -
+let b:undo_ftplugin = "setlocal commentstring< comments< expandtab< shiftwidth< softtabstop< textwidth< formatprg<"

@@ -1,0 +1,78 @@
+"""What the documents show is what the programs do: every command in them is run.
+
+In docs/language and docs/tutorial.md a block "```ucp NAME.ucp" is a file, and a block "```console" holds commands
+behind "$ " with what they print, errors included. All of a page happens in one folder, in order, where `fixtures` is
+tests/fixtures. With UCP_REWRITE=1 the blocks are corrected instead; read the difference as carefully as code.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+from programs import PROGRAMS, SOURCE, ProgramTest
+
+BLOCK = re.compile(r"^```(ucp [\w.]+|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Times, rates and peaks of memory differ from run to run.
+MEASURED = re.compile(r"\d+(\.\d+)? s \(\d+(\.\d+)? GB/s\), peak memory \d+(\.\d+)? [KMG]?B")
+
+
+class Documents(ProgramTest):
+    """One page each."""
+
+    def run_block(self, block: str) -> str:
+        """The commands of a block, each with what it printed."""
+        shown = ""
+        for line in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
+            environment = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
+            result = subprocess.run(["bash", "-c", line], cwd=self.folder, env=environment, stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+            shown += f"$ {line}\n{result.stdout}"
+        return shown
+
+    def run_page(self, page: Path) -> None:
+        """Compares, or corrects."""
+        (self.folder / "fixtures").symlink_to(SOURCE / "tests" / "fixtures")
+        text = page.read_text()
+
+        def run(found: re.Match[str]) -> str:
+            kind, block = found[1], found[2]
+            if kind != "console":
+                (self.folder / kind.split()[1]).write_text(block)
+                return found[0]
+            shown = self.run_block(block)
+            if MEASURED.sub("", shown) == MEASURED.sub("", block):
+                return found[0]
+            return f"```console\n{shown}```"
+
+        right = BLOCK.sub(run, text)
+        if os.environ.get("UCP_REWRITE") == "1":
+            page.write_text(right)
+        else:
+            self.maxDiff = None
+            self.assertEqual(text, right, f"{page.relative_to(SOURCE)}: UCP_REWRITE=1 corrects it")
+
+    def test_pages(self) -> None:
+        """All of them, each in a folder of its own."""
+        pages = [*sorted((SOURCE / "docs" / "language").glob("*.md")), *(SOURCE / "docs").glob("tutorial.md")]
+        self.assertGreater(len(pages), 10)
+        for page in pages:
+            with self.subTest(page=page.name):
+                self.setUp()
+                self.run_page(page)
+
+    def test_links_lead_somewhere(self) -> None:
+        """To a file that is there; and the overview leads to every page of the language."""
+        for page in [*(SOURCE / "docs").rglob("*.md"), SOURCE / "README.md", SOURCE / "editors" / "README.md"]:
+            for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+                self.assertTrue((page.parent / link).exists(), f"{page.relative_to(SOURCE)}: {link}")
+        overview = (SOURCE / "docs" / "language.md").read_text()
+        for page in (SOURCE / "docs" / "language").glob("*.md"):
+            self.assertIn(f"(language/{page.name})", overview)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -100,9 +100,7 @@ class LayoutChecker {
                   .message = fmt::format("more than {} conditions decide about the items here", kMaxGuards)});
   }
 
-  void Check(SourceRange, const ast::Include& node, const Surroundings&) {
-    RefuseNotServed(node.path_range, "`include`", sink_);
-  }
+  void Check(SourceRange, const ast::Include& node, const Surroundings&) { RefuseInclude(node, sink_); }
   // What all layers of a layout have in common, so it stands once and in no block.
   void Check(SourceRange range, const ast::Interleave& node, const Surroundings& around) {
     if (spec_.interleave || !around.prefix.pieces.empty()) {

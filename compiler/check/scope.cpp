@@ -34,6 +34,13 @@ bool Scope::CheckAxis(const ast::Identifier& axis, DiagnosticSink& sink) const {
   return false;
 }
 
+void RefuseInclude(const ast::Include& include, DiagnosticSink& sink) {
+  sink.Report(
+      {.kind = DiagnosticKind::kBadInclude,
+       .place = include.path_range,
+       .message = fmt::format("`{}` is included, and this spec is no file, so it has no folder", include.path)});
+}
+
 std::optional<std::size_t> FindFact(const ast::Identifier& name, const Scope& scope, DiagnosticSink& sink) {
   if (auto found = scope.facts.find(name.text); found != scope.facts.end()) return found->second;
   bool dim = scope.dims.contains(name.text);

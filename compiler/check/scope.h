@@ -57,6 +57,9 @@ bool BuildCutRule(const ast::Cut& node, const Scope& scope, const std::vector<Co
 // The place of the fact in CheckedSpec::facts, or nothing after reporting that there is none.
 std::optional<std::size_t> FindFact(const ast::Identifier& name, const Scope& scope, DiagnosticSink& sink);
 
+// Files are included before the check (compiler/parse/include.h); what is left stands in a spec without a folder.
+void RefuseInclude(const ast::Include& include, DiagnosticSink& sink);
+
 // "`what` is not served yet"
 void RefuseNotServed(SourceRange range, std::string_view what, DiagnosticSink& sink);
 

@@ -15,7 +15,7 @@ struct RefuseLater {
   void operator()(const ast::Model& model) const {
     RefuseNotServed(range, fmt::format("`model` (here `{}`)", model.name.text), sink);
   }
-  void operator()(const ast::Include& include) const { RefuseNotServed(include.path_range, "`include`", sink); }
+  void operator()(const ast::Include& include) const { RefuseInclude(include, sink); }
   template <typename Served>
   void operator()(const Served&) const {}
 };
@@ -23,7 +23,7 @@ struct RefuseLater {
 }  // namespace
 
 std::string CheckedSpec::LineOf(SourceRange range) const {
-  std::string_view path = source->path();
+  std::string_view path = source->PathAt(range.begin);
   std::string_view name = path.substr(path.find_last_of('/') + 1);  // npos + 1 is 0.
   return fmt::format("{}:{}", name, source->LineOf(range.begin));
 }

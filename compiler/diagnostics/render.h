@@ -30,8 +30,9 @@ std::string RenderText(const Source& source, const DiagnosticSink& sink, const T
 //    "kind": "uneven-cut", "severity": "error", "message": "...", "place": PLACE,
 //    "notes": [{"message": "...", "place": PLACE}], "hint": "..."}],
 //  "dropped": 0}
-// PLACE is {"begin": BYTE, "end": BYTE, "line": 7, "column": 12, "end_line": 7, "end_column": 18}, half-open, or
-// {"elsewhere": "mp_rank_00_model_states.pt"}. `hint` is absent if there is none.
+// PLACE is {"file": "spec.ucp", "begin": BYTE, "end": BYTE, "line": 7, "column": 12, "end_line": 7, "end_column": 18},
+// half-open, where the file may be one that the spec includes, or {"elsewhere": "mp_rank_00_model_states.pt"}. `hint`
+// is absent if there is none.
 llvm::json::Object RenderJson(const Source& source, const DiagnosticSink& sink);
 
 }  // namespace ucp

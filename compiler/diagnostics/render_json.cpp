@@ -9,8 +9,13 @@ llvm::json::Object RenderPlace(const Source& source, const Place& place) {
   if (!place.in_spec()) return llvm::json::Object{{"elsewhere", place.elsewhere}};
   LineColumn begin = source.Locate(place.range.begin);
   LineColumn end = source.Locate(place.range.end);
-  return llvm::json::Object{{"begin", place.range.begin}, {"end", place.range.end}, {"line", begin.line},
-                            {"column", begin.column},     {"end_line", end.line},   {"end_column", end.column}};
+  return llvm::json::Object{{"file", source.PathAt(place.range.begin)},
+                            {"begin", source.OffsetInFile(place.range.begin)},
+                            {"end", source.OffsetInFile(place.range.end)},
+                            {"line", begin.line},
+                            {"column", begin.column},
+                            {"end_line", end.line},
+                            {"end_column", end.column}};
 }
 
 llvm::json::Object RenderDiagnostic(const Source& source, const Diagnostic& diagnostic) {

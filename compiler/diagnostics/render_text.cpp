@@ -102,7 +102,7 @@ std::size_t CellAt(const std::vector<Cell>& cells, std::uint32_t offset) {
 
 // The caret stands at the beginning of the piece; the rest of it on this line is underlined.
 std::string RenderSnippet(const Source& source, SourceRange range, const TextStyle& style) {
-  SourceRange line = source.LineRange(source.Locate(range.begin).line);
+  SourceRange line = source.LineAt(range.begin);
   std::vector<Cell> cells = SplitLine(source, line);
   std::size_t begin = CellAt(cells, std::min(range.begin, line.end));
   std::size_t end = std::max(begin, CellAt(cells, std::min(range.end, line.end)));
@@ -126,11 +126,22 @@ std::string RenderMessage(const Source& source, const Place& place, std::string_
   std::string where = place.elsewhere;
   if (place.in_spec()) {
     LineColumn at = source.Locate(place.range.begin);
-    where = fmt::format("{}:{}:{}", source.path(), at.line, at.column);
+    where = fmt::format("{}:{}:{}", source.PathAt(place.range.begin), at.line, at.column);
   }
   std::string text = fmt::format("{}: {} {}\n", Paint(Printable(where), kBold, style),
                                  Paint(fmt::format("{}:", word), colour, style), Printable(message));
   if (place.in_spec()) text += RenderSnippet(source, place.range, style);
+  return text;
+}
+
+// Where the file of a diagnostic is included from, and that file, outwards.
+std::string RenderIncludes(const Source& source, const Place& place, const TextStyle& style) {
+  std::string text;
+  if (!place.in_spec()) return text;
+  for (SourceRange from = source.IncludedFrom(place.range.begin); !from.empty();
+       from = source.IncludedFrom(from.begin)) {
+    text += RenderMessage(source, from, "note", kCyan, "included from here", style);
+  }
   return text;
 }
 
@@ -152,6 +163,7 @@ std::string RenderText(const Source& source, const Diagnostic& diagnostic, const
   std::string message = fmt::format("{} [{}]", diagnostic.message, info.name);
   std::string text = RenderMessage(source, diagnostic.place, is_error ? "error" : "warning", is_error ? kRed : kYellow,
                                    message, style);
+  text += RenderIncludes(source, diagnostic.place, style);
   for (const Note& note : diagnostic.notes) {
     text += RenderMessage(source, note.place, "note", kCyan, note.message, style);
   }

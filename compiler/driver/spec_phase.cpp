@@ -1,6 +1,6 @@
 #include "compiler/driver/spec_phase.h"
 
-#include "compiler/parse/parse.h"
+#include "compiler/parse/include.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -8,8 +8,8 @@ namespace ucp {
 llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::string& path) {
   UCP_ASSIGN_OR_RETURN(Source source, Source::FromFile(path));
   auto session = std::make_unique<SpecSession>();
+  std::optional<ast::File> tree = ParseWithIncludes(source, session->sink);
   session->source = std::make_shared<const Source>(std::move(source));
-  std::optional<ast::File> tree = ParseSpec(*session->source, session->sink);
   if (tree) session->checked = CheckSpec(*tree, *session->source, session->sink);
   return session;
 }

@@ -20,7 +20,8 @@ struct SpecSession {
   std::optional<CheckedSpec> checked;  // Nothing if there are errors.
 };
 
-// Reads, parses and checks. An error is one of reading the file; what is wrong in it is in the sink.
+// Reads, parses and checks, with all files that it includes. An error is one of reading the file; what is wrong in it
+// is in the sink.
 llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::string& path);
 
 // "2 errors in `gpt.ucp`", as an error with code kSpec. Call if the sink has errors.

@@ -17,9 +17,10 @@
 
 namespace ucp {
 
-std::optional<ast::File> ParseSpec(const Source& source, DiagnosticSink& sink) {
+std::optional<ast::File> ParseSpec(const Source& source, DiagnosticSink& sink, std::uint32_t begin) {
   std::size_t errors_before = sink.error_count();
   ByteStream bytes(source.text());
+  bytes.seek(begin);
   grammar::UcpLexer lexer(&bytes);
   lexer.removeErrorListeners();
   TokenList list = ReadTokens(lexer, source, sink);

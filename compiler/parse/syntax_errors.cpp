@@ -311,7 +311,7 @@ void SyntaxErrors::Report(antlr4::Parser& parser, const antlr4::Token& found, co
 SourceRange SyntaxErrors::PlaceOf(const antlr4::Token& found) const {
   SourceRange range = RangeOf(found);
   if (found.getType() == UcpParser::QUOTE) {
-    SourceRange line = source_.LineRange(source_.LineOf(range.begin));
+    SourceRange line = source_.LineAt(range.begin);
     std::size_t closing = source_.text().find('"', range.end);
     if (closing < line.end) range.end = static_cast<std::uint32_t>(closing) + 1;
   }

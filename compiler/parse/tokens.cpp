@@ -70,8 +70,7 @@ class TokenReader {
   }
 
   void ReportUnterminated() {
-    std::uint32_t line = source_.LineOf(open_quote_.begin);
-    Report(DiagnosticKind::kUnterminatedString, {open_quote_.begin, source_.LineRange(line).end},
+    Report(DiagnosticKind::kUnterminatedString, {open_quote_.begin, source_.LineAt(open_quote_.begin).end},
            "the string has no closing quote on its line", "");
     open_quote_ = {};
   }

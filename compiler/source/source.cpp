@@ -28,11 +28,7 @@ std::size_t FirstIllFormedByte(std::string_view text) {
   return static_cast<std::size_t>(position - begin);
 }
 
-}  // namespace
-
-SourceRange Cover(SourceRange a, SourceRange b) { return {std::min(a.begin, b.begin), std::max(a.end, b.end)}; }
-
-llvm::Expected<Source> Source::FromText(std::string path, std::string text) {
+llvm::Error CheckText(const std::string& path, std::string_view text) {
   if (text.size() > kMaxSourceBytes) {
     return Fail(ErrorCode::kUsage, "`{}` has {} bytes, and a spec has at most {}; is this a spec?", path, text.size(),
                 kMaxSourceBytes);
@@ -45,6 +41,15 @@ llvm::Expected<Source> Source::FromText(std::string path, std::string text) {
     return Fail(ErrorCode::kUsage, "`{}` is not UTF-8: byte {}, in line {}, is 0x{:02x}; save it as UTF-8", path, bad,
                 LineOfByte(text, bad), static_cast<unsigned char>(text[bad]));
   }
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+SourceRange Cover(SourceRange a, SourceRange b) { return {std::min(a.begin, b.begin), std::max(a.end, b.end)}; }
+
+llvm::Expected<Source> Source::FromText(std::string path, std::string text) {
+  UCP_RETURN_IF_ERROR(CheckText(path, text));
   return Source(std::move(path), std::move(text));
 }
 
@@ -65,10 +70,42 @@ llvm::Expected<Source> Source::FromFile(const std::string& path) {
   return FromText(path, (*buffer)->getBuffer().str());
 }
 
-Source::Source(std::string path, std::string text) : path_(std::move(path)), text_(std::move(text)), line_starts_({0}) {
-  for (std::size_t i = 0; i < text_.size(); ++i) {
+Source::Source(std::string path, std::string text)
+    : files_{File{std::move(path), 0, {}}}, text_(std::move(text)), line_starts_({0}) {
+  AddLines(0);
+}
+
+// A line break stands between two files, which belongs to neither.
+llvm::Expected<std::uint32_t> Source::Append(std::string path, std::string text, SourceRange included_from) {
+  UCP_RETURN_IF_ERROR(CheckText(path, text));
+  if (text_.size() + text.size() >= kMaxSourceBytes) {
+    return Fail(ErrorCode::kUsage, "with `{}`, a spec and what it includes have {} bytes, and at most {} are read",
+                path, text_.size() + text.size(), kMaxSourceBytes);
+  }
+  std::size_t break_at = text_.size();
+  text_ += '\n';
+  text_ += text;
+  auto begin = static_cast<std::uint32_t>(break_at + 1);
+  files_.push_back({std::move(path), begin, included_from});
+  AddLines(break_at);
+  return begin;
+}
+
+void Source::AddLines(std::size_t begin) {
+  for (std::size_t i = begin; i < text_.size(); ++i) {
     if (text_[i] == '\n') line_starts_.push_back(static_cast<std::uint32_t>(i + 1));
   }
+}
+
+const Source::File& Source::FileAt(std::uint32_t offset) const {
+  auto after = std::upper_bound(files_.begin(), files_.end(), offset,
+                                [](std::uint32_t value, const File& file) { return value < file.begin; });
+  return *(after - 1);
+}
+
+std::size_t Source::LineIndex(std::uint32_t offset) const {
+  auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
+  return static_cast<std::size_t>(after - line_starts_.begin()) - 1;
 }
 
 std::string_view Source::TextOf(SourceRange range) const {
@@ -79,23 +116,23 @@ std::string_view Source::TextOf(SourceRange range) const {
 
 std::uint32_t Source::LineOf(std::uint32_t offset) const {
   UCP_CHECK(offset <= text_.size(), "offset {} in a text of {} bytes", offset, text_.size());
-  auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
-  return static_cast<std::uint32_t>(after - line_starts_.begin());
+  return static_cast<std::uint32_t>(LineIndex(offset) - LineIndex(FileAt(offset).begin) + 1);
 }
 
 LineColumn Source::Locate(std::uint32_t offset) const {
   std::uint32_t line = LineOf(offset);
-  std::uint32_t start = line_starts_[line - 1];
-  std::string_view before = TextOf({start, offset});
+  std::string_view before = TextOf({line_starts_[LineIndex(offset)], offset});
   auto continuations = std::count_if(before.begin(), before.end(), IsContinuation);
   return {.line = line,
           .column = static_cast<std::uint32_t>(before.size() - static_cast<std::size_t>(continuations) + 1)};
 }
 
-SourceRange Source::LineRange(std::uint32_t line) const {
-  UCP_CHECK(line >= 1 && line <= line_starts_.size(), "line {} of {}", line, line_starts_.size());
-  std::uint32_t begin = line_starts_[line - 1];
-  std::uint32_t end = line < line_starts_.size() ? line_starts_[line] - 1 : static_cast<std::uint32_t>(text_.size());
+SourceRange Source::LineAt(std::uint32_t offset) const {
+  UCP_CHECK(offset <= text_.size(), "offset {} in a text of {} bytes", offset, text_.size());
+  std::size_t line = LineIndex(offset);
+  std::uint32_t begin = line_starts_[line];
+  std::uint32_t end =
+      line + 1 < line_starts_.size() ? line_starts_[line + 1] - 1 : static_cast<std::uint32_t>(text_.size());
   if (end > begin && text_[end - 1] == '\r') --end;
   return {begin, end};
 }

@@ -1,4 +1,5 @@
-// The text of one spec: its bytes, its line table, and half-open byte ranges into it.
+// The text of one spec: its bytes, its line table, and half-open byte ranges into it. The files that it includes stand
+// behind it, one after the other in one space of offsets, so that a range says by itself which file it is in.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -35,7 +36,7 @@ struct LineColumn {
 
 inline constexpr std::size_t kMaxSourceBytes = 16u << 20;
 
-// Immutable after construction, so any thread may read it.
+// Any thread may read it while nobody appends.
 class Source {
  public:
   // `path` is the name that messages use. Refuses, with a sentence: more than kMaxSourceBytes, ill-formed UTF-8, a NUL.
@@ -44,27 +45,45 @@ class Source {
   // The same for a file on disk; fails with kIo if it cannot be read.
   static llvm::Expected<Source> FromFile(const std::string& path);
 
-  const std::string& path() const { return path_; }
-  std::string_view text() const { return text_; }
+  const std::string& path() const { return files_.front().path; }  // Of the spec itself.
+  std::string_view text() const { return text_; }                  // Of all files.
+
+  // Puts an included file behind the others and returns the offset at which it begins. `included_from` is what names
+  // it. Refuses what FromText refuses, and more than kMaxSourceBytes in all.
+  llvm::Expected<std::uint32_t> Append(std::string path, std::string text, SourceRange included_from);
+
+  // The file that `offset` is in, and what includes it: an empty range for the spec itself.
+  const std::string& PathAt(std::uint32_t offset) const { return FileAt(offset).path; }
+  SourceRange IncludedFrom(std::uint32_t offset) const { return FileAt(offset).included_from; }
+  std::uint32_t OffsetInFile(std::uint32_t offset) const { return offset - FileAt(offset).begin; }
 
   // What stands in `range`, which must lie within the text.
   std::string_view TextOf(SourceRange range) const;
 
   std::size_t line_count() const { return line_starts_.size(); }
 
-  // The line of a place, counted from 1. `offset` may be at most the size of the text.
+  // The line of a place in its file, counted from 1. `offset` may be at most the size of the text.
   std::uint32_t LineOf(std::uint32_t offset) const;
 
   // With the column, for which it reads the line: not for every token of a long one.
   LineColumn Locate(std::uint32_t offset) const;
 
-  // The bytes of a line, counted from 1, without its line break (\n or \r\n).
-  SourceRange LineRange(std::uint32_t line) const;
+  // The bytes of the line that `offset` is in, without its line break (\n or \r\n).
+  SourceRange LineAt(std::uint32_t offset) const;
 
  private:
-  Source(std::string path, std::string text);
+  struct File {
+    std::string path;
+    std::uint32_t begin = 0;
+    SourceRange included_from;
+  };
 
-  std::string path_;
+  Source(std::string path, std::string text);
+  const File& FileAt(std::uint32_t offset) const;
+  std::size_t LineIndex(std::uint32_t offset) const;  // Counted from 0, over all files.
+  void AddLines(std::size_t begin);
+
+  std::vector<File> files_;  // By where they begin.
   std::string text_;
   std::vector<std::uint32_t> line_starts_;
 };

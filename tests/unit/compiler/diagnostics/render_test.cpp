@@ -118,11 +118,12 @@ TEST(RenderJsonTest, FollowsItsSchema) {
   std::string text;
   llvm::raw_string_ostream out(text);
   out << llvm::json::Value(RenderJson(spec, sink));
-  EXPECT_EQ(out.str(),
-            R"({"diagnostics":[{"hint":"try y","kind":"reserved-word","message":"a \"message\"",)"
-            R"("notes":[{"message":"note","place":{"elsewhere":"m.pt"}}],)"
-            R"("place":{"begin":3,"column":3,"end":4,"end_column":4,"end_line":1,"line":1},"severity":"error"}],)"
-            R"("dropped":0,"file":"a.ucp"})");
+  EXPECT_EQ(
+      out.str(),
+      R"({"diagnostics":[{"hint":"try y","kind":"reserved-word","message":"a \"message\"",)"
+      R"("notes":[{"message":"note","place":{"elsewhere":"m.pt"}}],)"
+      R"("place":{"begin":3,"column":3,"end":4,"end_column":4,"end_line":1,"file":"a.ucp","line":1},"severity":"error"}],)"
+      R"("dropped":0,"file":"a.ucp"})");
 }
 
 }  // namespace

@@ -35,9 +35,30 @@ TEST(SourceTest, CountsColumnsInCodePoints) {
 
 TEST(SourceTest, LinesHaveNoLineBreaks) {
   Source spec = Spec("ab\r\ncd\n");
-  EXPECT_EQ(spec.TextOf(spec.LineRange(1)), "ab");
-  EXPECT_EQ(spec.TextOf(spec.LineRange(2)), "cd");
-  EXPECT_EQ(spec.TextOf(spec.LineRange(3)), "");
+  EXPECT_EQ(spec.TextOf(spec.LineAt(0)), "ab");
+  EXPECT_EQ(spec.TextOf(spec.LineAt(4)), "cd");
+  EXPECT_EQ(spec.TextOf(spec.LineAt(7)), "");
+}
+
+TEST(SourceTest, AnIncludedFileHasItsOwnLines) {
+  Source spec = Spec("ab\ncd");
+  auto begin = spec.Append("b.ucp", "\nxy\n", {3, 5});
+  ASSERT_TRUE(bool(begin));
+  EXPECT_EQ(*begin, 6u);  // Behind a line break between the files.
+  EXPECT_EQ(spec.PathAt(5), spec.path());
+  EXPECT_EQ(spec.Locate(5), (LineColumn{2, 3}));
+  EXPECT_EQ(spec.PathAt(6), "b.ucp");
+  EXPECT_EQ(spec.Locate(6), (LineColumn{1, 1}));
+  EXPECT_EQ(spec.Locate(8), (LineColumn{2, 2}));
+  EXPECT_EQ(spec.TextOf(spec.LineAt(8)), "xy");
+  EXPECT_EQ(spec.TextOf(spec.LineAt(4)), "cd");
+  EXPECT_EQ(spec.OffsetInFile(8), 2u);
+  EXPECT_EQ(spec.IncludedFrom(8), (SourceRange{3, 5}));
+  EXPECT_TRUE(spec.IncludedFrom(0).empty());
+  auto again = spec.Append("c.ucp", "z", {7, 8});
+  ASSERT_TRUE(bool(again));
+  EXPECT_EQ(spec.Locate(*again), (LineColumn{1, 1}));
+  EXPECT_EQ(spec.Locate(9), (LineColumn{2, 3}));
 }
 
 TEST(SourceTest, TheEmptyTextHasOneLine) {

@@ -1,0 +1,23 @@
+// `include "common.ucp"`: other files' declarations and items, put where the include stands.
+//
+// As a declaration it takes all declarations of the file. Among items it takes the items of the file's one layout, and
+// the file declares nothing else. An included file is a spec by itself and begins with `ucp 1`. Its path is relative to
+// the including file and never leaves the folder of the main spec, neither by `..` nor by a symbolic link.
+#pragma once
+
+#include <optional>
+
+#include "compiler/ast/ast.h"
+#include "compiler/diagnostics/diagnostics.h"
+#include "compiler/source/source.h"
+
+namespace ucp {
+
+inline constexpr std::size_t kMaxIncludeDepth = 8;
+inline constexpr std::size_t kMaxIncludes = 64;  // In all. A file that is included twice counts twice.
+
+// The tree of the spec with all that it includes, or nothing after reporting. `source` is a file on disk, and the files
+// that it includes are appended to it.
+std::optional<ast::File> ParseWithIncludes(Source& source, DiagnosticSink& sink);
+
+}  // namespace ucp

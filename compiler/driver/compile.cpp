@@ -6,6 +6,7 @@
 #include "compiler/support/error.h"
 
 namespace ucp {
+
 llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
   if (request.source.spec.empty()) UCP_RETURN_IF_ERROR(ParseStrategy(request.target).takeError());
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request.source, compilation.source));

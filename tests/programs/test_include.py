@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import unittest
 from pathlib import Path
 
-from programs import ProgramTest
+from programs import GPT_SPEC, ProgramTest
 
 MAIN = """ucp 1
 include "parts/dims.ucp"
@@ -57,8 +58,8 @@ class Include(ProgramTest):
         """All of it is one spec."""
         result = self.run_program("ucpc", "explain", "spec/main.ucp")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
-        for line in ("dim hidden is 8, by its definition", "layers.1.norm.bias", "  by        layer.ucp:3",
-                     "  by        main.ucp:4", "layers.1.one", "layers.0.other", "7 tensors, 48 elements"):
+        for line in ("dim hidden is 8, by its definition", "layers.{0-1}.norm.bias  x 2", "  by        layer.ucp:3",
+                     "  by        main.ucp:4", "layers.1.one", "layers.0.other", "7 tensors: 48 parameters"):
             self.assertIn(line, result.stdout)
 
     def test_a_mistake_in_an_included_file(self) -> None:
@@ -82,6 +83,21 @@ class Include(ProgramTest):
         self.assertIn("spec/parts/layer.ucp:4:1: error", result.stderr)
         self.assertIn("spec/parts/dims.ucp:2:5: error", result.stderr)
 
+    def test_the_plan_knows_the_included_files(self) -> None:
+        """Its hash of the spec changes with a comment in one of them."""
+        source = self.checkpoint("gpt_pp2_tp2_dp2")
+        version, rest = GPT_SPEC.read_text().split("ucp 1\n", 1)
+        declarations, layout = rest.split("layout ", 1)
+        self.write("main.ucp", f'{version}ucp 1\ninclude "parts/dims.ucp"\nlayout {layout}')
+        plans = set()
+        for comment in ("", "// more\n"):
+            self.write("parts/dims.ucp", f"ucp 1\n{declarations}{comment}")
+            result = self.run_program("ucpc", "plan", "spec/main.ucp", "--from", source, "--to", "universal",
+                                      "-o", "plan")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            plans.add((self.folder / "plan").read_bytes())
+        self.assertEqual(len(plans), 2)
+
     def test_names_given_twice(self) -> None:
         """Both places, which are one line of one file, included twice."""
         self.write("main.ucp", MAIN)
@@ -95,7 +111,8 @@ class Include(ProgramTest):
         secret.write_text("ucp 1\ndim secret_of_mine\n")
         (self.folder / "spec" / "link.ucp").symlink_to(secret)
         (self.folder / "spec" / "up").symlink_to(self.folder)
-        for path in ("../secret.ucp", str(secret), "parts/../../secret.ucp", "link.ucp", "up/secret.ucp", "", "/dev/zero"):
+        for path in ("../secret.ucp", str(secret), "parts/../../secret.ucp", "link.ucp", "up/secret.ucp", "",
+                     "/dev/zero"):
             self.write("main.ucp", f'ucp 1\ninclude "{path}"\nlayout l {{ "x" [1] }}\n')
             result = self.check()
             self.assertEqual(result.returncode, 1, path)
@@ -116,6 +133,11 @@ class Include(ProgramTest):
         self.assert_refused_include("there is no file `spec/parts/more/missing.ucp`")
         self.write("parts/more/hidden.ucp", 'ucp 1\ninclude "hidden.ucp"\n')
         self.assert_refused_include("`spec/parts/more/hidden.ucp` includes itself")
+        self.write("parts/more/hidden.ucp", 'ucp 1\ninclude "."\n')
+        self.assert_refused_include("`spec/parts/more/.` is not a regular file")
+        os.mkfifo(self.folder / "spec" / "parts" / "more" / "pipe")  # Reading it would wait for ever.
+        self.write("parts/more/hidden.ucp", 'ucp 1\ninclude "pipe"\n')
+        self.assert_refused_include("`spec/parts/more/pipe` is not a regular file")
         self.write("parts/more/hidden.ucp", HIDDEN)
         self.write("parts/layer.ucp", LAYER + "dim more\n")
         self.assert_refused_include("holds one layout and nothing else", "has 2 declarations")

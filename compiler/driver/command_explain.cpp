@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -12,7 +13,7 @@
 #include "compiler/driver/explain_json.h"
 #include "compiler/driver/explain_page.h"
 #include "compiler/driver/explain_text.h"
-#include "compiler/driver/strategy_mesh.h"
+#include "compiler/driver/find_strategy.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/driver/write_file.h"
 #include "compiler/support/error.h"
@@ -38,28 +39,36 @@ struct Sides {
 };
 
 // A folder of that name is meant before a strategy is.
-llvm::Expected<bool> IsStrategy(const std::string& text) {
-  UCP_ASSIGN_OR_RETURN(PathKind kind, RealFileSystem().Kind(text));
-  return kind == PathKind::kMissing && FindFormat(text.substr(0, text.find(':'))) != nullptr;
+llvm::Expected<bool> IsStrategy(const SourceRequest& request) {
+  UCP_ASSIGN_OR_RETURN(PathKind kind, RealFileSystem().Kind(request.path));
+  if (kind != PathKind::kMissing) return false;
+  if (FindFormat(request.path.substr(0, request.path.find(':'))) != nullptr) return true;
+  if (request.spec.empty()) return false;
+  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
+  if (!session->checked) return false;
+  const std::vector<StrategyDeclaration>& named = session->checked->strategies;
+  return std::any_of(named.begin(), named.end(),
+                     [&](const StrategyDeclaration& strategy) { return strategy.name == request.path; });
 }
 
 // The spec at a strategy's degrees, or at one rank, without any checkpoint.
 llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) {
   if (request.spec.empty()) return Fail(ErrorCode::kUsage, "name a spec, or a checkpoint with --from");
-  Mesh mesh;
-  if (!request.path.empty()) {
-    UCP_ASSIGN_OR_RETURN(Strategy strategy, ParseStrategy(request.path));
-    UCP_ASSIGN_OR_RETURN(mesh, MeshOf(strategy));
-    sides.source_name = strategy.format;
-  }
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
   UCP_ASSIGN_OR_RETURN(sides.phase.spec, OpenSpec(path));
   SpecSession& session = *sides.phase.spec;
+  Degrees degrees;
+  if (!request.path.empty()) {
+    UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.path, &session));
+    UCP_ASSIGN_OR_RETURN(degrees, DegreesOf(strategy));
+    sides.source_name = strategy.format;
+  }
   Inventory nothing;
   if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(RealFileSystem(), request.config, nothing.facts));
   if (session.checked) sides.phase.bound = BindSpec(*session.checked, nothing, request.set, session.sink);
   std::optional<Layout> layout;
-  if (sides.phase.bound) layout = LowerToMesh(*sides.phase.bound, {.mesh = mesh, .stage_layers = {}}, session.sink);
+  if (sides.phase.bound) layout = LowerToMesh(*sides.phase.bound, degrees, session.sink);
   if (!layout) return SpecErrors(session);
   sides.phase.layout = std::move(*layout);
   return VerifyLayout(sides.phase.layout);
@@ -67,27 +76,28 @@ llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) 
 
 llvm::Error LayOutSource(const ExplainOptions& options, Sides& sides) {
   UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
-  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(request.path));
+  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(request));
   if (request.path.empty() || is_strategy) return LayOutWithoutCheckpoint(request, sides);
   UCP_RETURN_IF_ERROR(DescribeAndBind(RealFileSystem(), request, sides.phase));
   sides.source_name = sides.phase.checkpoint.inventory.format;
+  for (const std::string& remark : sides.phase.checkpoint.inventory.remarks) ShowMessage("ucpc: note: " + remark);
   return llvm::Error::success();
 }
 
 // A universal folder has whole tensors; other formats are cut as the spec says.
 llvm::Error LayOutTarget(const std::string& text, Sides& sides) {
   if (text.empty()) return llvm::Error::success();
-  UCP_ASSIGN_OR_RETURN(Strategy strategy, ParseStrategy(text));
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(text, sides.phase.spec.get()));
   sides.target_name = strategy.format;
   if (strategy.format == "universal") {
     UCP_ASSIGN_OR_RETURN(sides.target, AtomicLayout(sides.phase.layout));
     return llvm::Error::success();
   }
-  UCP_ASSIGN_OR_RETURN(Mesh mesh, MeshOf(strategy));
+  UCP_ASSIGN_OR_RETURN(Degrees degrees, DegreesOf(strategy));
   if (!sides.phase.bound) {
     return Fail(ErrorCode::kUsage, "only a spec says how tensors are cut for `{}`; name one", text);
   }
-  sides.target = LowerToMesh(*sides.phase.bound, {.mesh = mesh, .stage_layers = {}}, sides.phase.spec->sink);
+  sides.target = LowerToMesh(*sides.phase.bound, degrees, sides.phase.spec->sink);
   if (!sides.target) return SpecErrors(*sides.phase.spec);
   return VerifyLayout(*sides.target);
 }

@@ -1,30 +1,16 @@
 #include "compiler/driver/compile.h"
 
+#include "compiler/driver/find_strategy.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
-namespace {
-
-// A strategy of the spec by its name, or as it is written.
-llvm::Expected<Strategy> FindStrategy(const std::string& target, const SourcePhase& source) {
-  if (source.spec == nullptr || !source.spec->checked) return ParseStrategy(target);
-  for (const StrategyDeclaration& strategy : source.spec->checked->strategies) {
-    if (strategy.name != target) continue;
-    if (FindFormat(target) == nullptr) return ParseStrategy(strategy.text);
-    return Fail(ErrorCode::kUsage, "`{}` is a format, and a strategy of {}; rename the strategy", target,
-                source.spec->checked->LineOf(strategy.range));
-  }
-  return ParseStrategy(target);
-}
-
-}  // namespace
 
 llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
   if (request.source.spec.empty()) UCP_RETURN_IF_ERROR(ParseStrategy(request.target).takeError());
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request.source, compilation.source));
-  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source));
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
   const Format* format = FindFormat(strategy.format);
   if (format == nullptr || !format->CanWrite()) {
     return Fail(ErrorCode::kUsage, "`{}` is no format that can be written; `universal` is", strategy.format);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import subprocess
@@ -18,7 +17,7 @@ from .held import HeldTensor, Truth, own_indices, parse_held
 SPECS = Path(__file__).parents[2] / "specs"
 PADDING = -1
 
-# What megatron-core's arguments are called in its spec; transformers' names are read from a config.json.
+# What megatron-core's arguments are called in its spec.
 MEGATRON_CORE = {
     "num_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads", "num_query_groups": "kv_heads",
     "kv_channels": "head", "ffn_hidden_size": "ffn", "vocab_size": "vocab", "max_position_embeddings": "seq",
@@ -37,20 +36,19 @@ class Declared:
     optional: bool
 
 
-def explain(ucpc: Path, spec: Path, truth: Truth, folder: Path) -> dict[str, Declared]:
-    """All tensors of the spec by all their names, at the degree of the truth. Experts are cut by the same ranks."""
-    axes = {"tp": ["tp", "etp"], "ep": ["ep"]}[truth.axis]
+def axes_of(truth: Truth) -> list[str]:
+    """The axes that the same ranks stand on. AutoTP does not cut fused experts; transformers' tensor plan does."""
+    return [truth.axis, "etp"] if truth.name.startswith("plan.") and truth.axis == "tp" else [truth.axis]
+
+
+def explain(ucpc: Path, spec: Path, truth: Truth) -> dict[str, Declared]:
+    """All tensors of the spec by all their names, at the degree of the truth."""
+    axes = axes_of(truth)
     known = re.findall(r"\bmesh ([^/{]*)", spec.read_text())
     degrees = [f"{axis}={truth.degree}" for axis in axes if any(axis in re.split(r"\W+", line) for line in known)]
     command = [str(ucpc), "explain", str(spec), "--json", "--from", "deepspeed:" + ",".join(degrees)]
-    if truth.name.startswith("megatron_core."):
-        for key, value in truth.config.items():
-            word = json.dumps(value) if isinstance(value, bool) else value
-            command += ["--set", f"{MEGATRON_CORE[key]}={word}"]
-    else:
-        config = folder / "config.json"
-        config.write_text(json.dumps(truth.config))
-        command += ["--config", str(config)]
+    for name, value in _settings(spec, truth):
+        command += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout[-2000:]}{result.stderr[-2000:]}"
     declared = {}
@@ -61,6 +59,17 @@ def explain(ucpc: Path, spec: Path, truth: Truth, folder: Path) -> dict[str, Dec
             absent_name = absent or name != tensor["name"]
             declared[name] = Declared(tensor["shape"], tensor["holders"], absent_name)
     return declared
+
+
+def _settings(spec: Path, truth: Truth) -> list[tuple[str, Any]]:
+    """The values of the spec's dims and facts: those that its own lines read from the configuration."""
+    if truth.name.startswith("megatron_core."):
+        return [(MEGATRON_CORE[key], value) for key, value in truth.config.items()]
+    found = []
+    for name, line in re.findall(r"^(?:dim|fact)\s+(\w+)\s+from\s+(.*)$", spec.read_text(), re.MULTILINE):
+        keys = re.findall(r"config\.(\w+)", re.split(r"\b(?:else|when)\b", line)[0])
+        found += [(name, truth.config[key]) for key in keys if key in truth.config][:1]
+    return found
 
 
 def held_by(declared: Declared, coordinate: Mapping[str, int]) -> numpy.ndarray:
@@ -113,8 +122,8 @@ def differences(declared: Mapping[str, Declared], truth: Truth) -> dict[str, str
         if any(shape[dim] > tensor.shape[dim] for dim in grows) or (grows and not truth.name.startswith("megatron")):
             found[name] = f"its shape is {tensor.shape}, and the spec says {shape}"
             continue
-        for rank, axis in itertools.product(range(truth.degree), [truth.axis]):
-            at = {"tp": rank, "etp": rank} if axis == "tp" else {axis: rank}
+        for rank in range(truth.degree):
+            at = dict.fromkeys(axes_of(truth), rank)
             ours, theirs = held_by(declared[name], at), real_shard(tensor, rank, shape)
             if ours.shape != theirs.shape and ours.size + theirs.size > 0:
                 found[name] = f"rank {rank} has {list(theirs.shape)}, and the spec says {list(ours.shape)}"

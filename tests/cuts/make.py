@@ -18,7 +18,7 @@ AUTOTP = {
     "bloom": (2, 3), "deepseek_v2": (2,), "gpt_oss": (2,),
 }  # fmt: skip
 PLANS = {
-    "llama": ("tp2", "tp4"), "mixtral": ("tp2", "ep2"), "qwen3_moe": ("tp2", "ep4"), "deepseek_v2": ("tp2", "ep2"),
+    "llama": ("tp2",), "mixtral": ("tp2", "ep2"), "qwen3_moe": ("tp2", "ep4"), "deepseek_v2": ("tp2", "ep2"),
     "deepseek_v3": ("tp2", "ep2"), "phimoe": ("tp2", "ep2"), "gpt_oss": ("ep2",), "nemotron_h": ("tp2", "ep2"),
     "gpt_neox": ("tp2",), "gemma2": ("tp2",),
 }  # fmt: skip

@@ -11,6 +11,8 @@ from .held import own_indices
 
 SMALL = {"vocab_size": 66, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
          "num_attention_heads": 8, "num_key_value_heads": 4}  # fmt: skip
+# Without groups of queries: AutoTP reads `num_key_value_heads` of any model that has it.
+ALL_HEADS = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
 MLA = {"moe_intermediate_size": 24, "n_shared_experts": 2, "n_routed_experts": 4, "first_k_dense_replace": 1,
        "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8,
        "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2, "num_key_value_heads": 8}  # fmt: skip
@@ -32,7 +34,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "phimoe": ("PhimoeForCausalLM", SMALL | {"num_local_experts": 4, "attention_bias": True, "lm_head_bias": True}),
     "gemma2": ("Gemma2ForCausalLM", SMALL | {"head_dim": 8}),
     "falcon.grouped": ("FalconForCausalLM", SMALL | {"num_kv_heads": 4, "new_decoder_architecture": True}),
-    "falcon.rw": ("FalconForCausalLM", SMALL | {"new_decoder_architecture": False, "multi_query": False,
+    "falcon.rw": ("FalconForCausalLM", ALL_HEADS | {"new_decoder_architecture": False, "multi_query": False,
                                                 "alibi": True, "bias": True, "parallel_attn": False}),
     "gpt_oss": ("GptOssForCausalLM", SMALL | {"intermediate_size": 32, "head_dim": 8, "num_local_experts": 4}),
     "nemotron_h": ("NemotronHForCausalLM", {
@@ -40,7 +42,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"], "intermediate_size": 48,
         "ssm_state_size": 16, "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2, "n_routed_experts": 4,
         "moe_intermediate_size": 24, "moe_shared_expert_intermediate_size": 24}),
-    "gpt_neox": ("GPTNeoXForCausalLM", SMALL | {"tie_word_embeddings": False}),
+    "gpt_neox": ("GPTNeoXForCausalLM", ALL_HEADS | {"tie_word_embeddings": False}),
     "opt": ("OPTForCausalLM", {"vocab_size": 66, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 8,
                                "ffn_dim": 48, "max_position_embeddings": 32, "word_embed_proj_dim": 32}),
     "bloom": ("BloomForCausalLM", {"vocab_size": 66, "hidden_size": 32, "n_layer": 2, "n_head": 8}),
@@ -62,7 +64,9 @@ def build(key: str) -> torch.nn.Module:
 
 def config_of(model: torch.nn.Module) -> dict[str, Any]:
     """What a `config.json` of the model says about its shape."""
-    return {key: value for key, value in json_ready(model.config.to_dict()).items() if value is not None}
+    settings = model.config.to_dict()
+    settings.setdefault("num_hidden_layers", model.config.num_hidden_layers)
+    return {key: value for key, value in json_ready(settings).items() if value is not None}
 
 
 def json_ready(config: dict[str, Any]) -> dict[str, Any]:

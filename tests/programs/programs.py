@@ -14,6 +14,11 @@ PROGRAMS = Path(os.environ["UCP_BIN"])
 GPT_SPEC = SOURCE / "specs" / "megatron_deepspeed_gpt.ucp"
 
 
+def line_of(text: str) -> int:
+    """Where it stands in the spec of the catalogue's GPT."""
+    return next(number for number, line in enumerate(GPT_SPEC.read_text().splitlines(), 1) if text in line)
+
+
 class ProgramTest(unittest.TestCase):
     """A test with a folder of its own."""
 

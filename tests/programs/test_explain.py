@@ -8,7 +8,7 @@ import subprocess
 import unittest
 from typing import Any
 
-from programs import GPT_SPEC, ProgramTest
+from programs import GPT_SPEC, ProgramTest, line_of
 
 LLAMA_7B = ("--set", "layers=32", "--set", "hidden=4096", "--set", "heads=32", "--set", "ffn=11008",
             "--set", "vocab=32000")
@@ -54,7 +54,8 @@ class Explain(ProgramTest):
         self.assertEqual(value["mesh"], {"pp": 2, "dp": 2, "tp": 2})
         self.assertIn({"name": "hidden", "value": 16, "origin": "read from `args.hidden_size`"}, value["dims"])
         fused = next(t for t in value["tensors"] if t["name"] == "3.self_attention.query_key_value.weight")
-        self.assertEqual((fused["pattern"], fused["line"], fused["stages"]), ("Shard-V", 36, [0]))
+        self.assertEqual((fused["pattern"], fused["stages"]), ("Shard-V", [0]))
+        self.assertEqual(fused["line"], line_of("query_key_value.weight"))
         self.assertEqual(fused["holders"], [
             {"at": {"tp": 0}, "local": [24, 16], "box": "[0..24, 0..16]"},
             {"at": {"tp": 1}, "local": [24, 16], "box": "[24..48, 0..16]"}])
@@ -106,11 +107,20 @@ class Explain(ProgramTest):
         text = self.explain(self.spec(), "--from", "deepspeed:tp=2", "--to", "universal", "--set", "layers=1").stdout
         self.assertIn("  target    every rank  [8, 12] local, elements [0..8, 0..12]\n", text)
 
+    def test_uneven_and_virtual_stages(self) -> None:
+        """Layers by stage; with two chunks on each of two stages, chunk 2 is on stage 0 again."""
+        for strategy, wanted in (("pp=2+1", [[0], [0], [1]]), ("pp=1+0+1+1,interleave=2", [[0], [0], [1]])):
+            value = self.explain_json(self.spec(), "--from", f"deepspeed:{strategy}", "--set", "layers=3")
+            stages = [t["stages"] for t in value["tensors"] if t["name"].endswith(".norm")]
+            self.assertEqual(stages, wanted, strategy)
+
     def test_what_is_refused(self) -> None:
         """One sentence, and the exit code of a wrong command line."""
         for arguments, words in (
-                (("--from", "deepspeed:tp=0", "--set", "layers=1"), "`tp=0` is no degree"),
-                (("--from", "deepspeed:tp=3000000", "--set", "layers=1"), "more than 1048576 ranks"),
+                (("--from", "deepspeed:tp=0", "--set", "layers=1"), "`tp=0` in the strategy is not a number of ranks"),
+                (("--from", "deepspeed:tp=3000000", "--set", "layers=1"), "`tp=3000000` in the strategy is not"),
+                (("--from", "deepspeed:pp=2+1", "--set", "layers=4"), "4"),
+                (("--from", "deepspeed:tq=2", "--set", "layers=1"), "did you mean `tp`"),
                 (("--from", "depspeed:tp=2", "--set", "layers=1"), "depspeed:tp=2"),
                 (("--set", "layers=1", "--tensor", "nothing"), "no tensor's name fits `nothing`"),
                 (("--set", "layers=1", "--to", "deepspeed:tp=5"), "12")):

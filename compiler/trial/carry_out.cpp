@@ -54,7 +54,8 @@ class Carrier {
     std::int64_t read = source[static_cast<std::size_t>(from)];
     std::int64_t& written = target[static_cast<std::size_t>(to)];
     if (read == kNothing) return flaw("reads a place that holds nothing");
-    if (step.role == ReadRole::kCopy) {
+    // Copies that are averaged are all alike here, and so is their mean: the first is written, the others must be it.
+    if (step.role == ReadRole::kCopy && step.term == 0) {
       if (written != kNothing) return flaw("writes twice, over " + Spell(target_.layout, written));
       written = read;
       ++result.copied;

@@ -105,7 +105,10 @@ llvm::Error LayOutTarget(const std::string& text, Sides& sides) {
 // A page of an earlier run is replaced; anything else is more likely a mistyped name, perhaps of the spec itself.
 llvm::Error WritePage(const std::string& path, const Explanation& explanation) {
   UCP_ASSIGN_OR_RETURN(PathKind kind, RealFileSystem().Kind(path));
-  if (kind != PathKind::kMissing) {
+  if (kind != PathKind::kMissing && kind != PathKind::kFile) {
+    return Fail(ErrorCode::kUsage, "`{}` is no regular file, so no page can be written there", path);
+  }
+  if (kind == PathKind::kFile) {
     std::string begins(std::string_view(kPageBegins).size(), '\0');
     std::FILE* file = std::fopen(path.c_str(), "rb");
     std::size_t read = file == nullptr ? 0 : std::fread(begins.data(), 1, begins.size(), file);

@@ -99,6 +99,11 @@ class TwoDegrees {
       return;
     }
     decision.readings.push_back(CutAlong(tensor.by_rank.front(), dim, here));
+    decision.question = fmt::format(
+        "dimension {} is cut, as the shapes at tp={} and tp={} show; in one piece, as here, or part by part (query, "
+        "key "
+        "and value; gate and up)",
+        dim, observation_.tp, observation_.elsewhere_tp);
   }
 
   const Observation& observation_;
@@ -146,7 +151,7 @@ llvm::Expected<std::vector<Decision>> Decide(const Observation& observation, con
     bool open = !decision || !decision->question.empty();
     if (open && !tensor.elsewhere.empty() && observation.tp != observation.elsewhere_tp) {
       Decision shapes = TwoDegrees(observation).Decide(tensor);
-      if (!decision || shapes.question.empty()) decision = std::move(shapes);
+      if (!decision || shapes.readings.size() == 1) decision = std::move(shapes);
     }
     decisions.push_back(decision ? std::move(*decision) : DecideAlone(tensor));
   }

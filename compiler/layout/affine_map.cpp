@@ -72,8 +72,10 @@ class MapBuilder {
     if (!tensor_.mean_axes.empty()) {
       return Fail(ErrorCode::kUnsupported, "it is a mean of copies, and an affine map never adds");
     }
-    if (tensor_.only_at.contains(axis_)) {
-      return Fail(ErrorCode::kUnsupported, "not all ranks of `{}` hold it", axis_);
+    for (const auto& [axis, places] : tensor_.only_at) {
+      if (std::ssize(places) < mesh_.Size(axis)) {
+        return Fail(ErrorCode::kUnsupported, "not all ranks of `{}` hold it", axis);
+      }
     }
     for (const Axis& axis : AxesThatCut(tensor_, mesh_)) {
       if (axis.name == axis_) continue;

@@ -107,6 +107,15 @@ class Explain(ProgramTest):
         text = self.explain(self.spec(), "--from", "deepspeed:tp=2", "--to", "universal", "--set", "layers=1").stdout
         self.assertIn("  target    every rank  [8, 12] local, elements [0..8, 0..12]\n", text)
 
+    def test_no_affine_map_says_that_all_ranks_hold_an_expert(self) -> None:
+        """An expert of its own name is on some ranks of `ep` only, whichever axis the map is of."""
+        spec = self.folder / "experts.ucp"
+        spec.write_text('ucp 1\nmesh dp, tp\nmesh edp, ep\nlayout x {\n  "e.{k: 4@ep}.w" [4]\n}\n')
+        said = json.loads(self.explain(spec, "--from", "deepspeed:tp=2,dp=2,ep=2", "--affine").stdout)
+        info = said.get("universal_checkpoint_info", said)
+        self.assertEqual(info["affine_map"]["params"], {})
+        self.assertEqual(len(info["autotp_unsupported_parameter_patterns"]), 4)
+
     def test_uneven_and_virtual_stages(self) -> None:
         """Layers by stage; with two chunks on each of two stages, chunk 2 is on stage 0 again."""
         for strategy, wanted in (("pp=2+1", [[0], [0], [1]]), ("pp=1+0+1+1,interleave=2", [[0], [0], [1]])):

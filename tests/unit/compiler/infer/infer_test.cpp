@@ -69,8 +69,14 @@ TEST(Infer, TwoDegreesDecideTheDimension) {
   four.Add("down", {{16, 12}, {16, 12}, {16, 12}, {16, 12}});
   EXPECT_EQ(Draft(two, &four),
             "layout drafted {\n"
+            "  // question: dimension 1 is cut, as the shapes at tp=2 and tp=4 show; in one piece, as here, or part by "
+            "part (query,\n"
+            "  // key and value; gate and up)\n"
             "  \"down\" [16, 48@tp]\n"
             "  \"norm\" [16]\n"
+            "  // question: dimension 0 is cut, as the shapes at tp=2 and tp=4 show; in one piece, as here, or part by "
+            "part (query,\n"
+            "  // key and value; gate and up)\n"
             "  \"up\" [48@tp, 16]\n"
             "}\n");
 }
@@ -178,7 +184,9 @@ TEST(Infer, TwoDegreesAnswerWhatNoPatternNames) {
   Headers four(4);
   two.Add("down", {{16, 24}, {16, 24}}).Embed({});
   four.Add("down", {{16, 12}, {16, 12}, {16, 12}, {16, 12}});
-  EXPECT_EQ(Draft(two, &four), "layout drafted {\n  \"down\" [16, 48@tp]\n}\n");
+  std::string text = Draft(two, &four);
+  EXPECT_THAT(text, HasSubstr("question: dimension 1 is cut"));  // Which dimension; not in how many pieces.
+  EXPECT_THAT(text, HasSubstr("\n  \"down\" [16, 48@tp]\n"));
 }
 
 TEST(Infer, PatternsMatchAtTheStartOnly) {

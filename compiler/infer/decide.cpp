@@ -7,32 +7,10 @@
 #include <numeric>
 
 #include "compiler/infer/embedded_reading.h"
-#include "compiler/infer/lift.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
 namespace {
-
-constexpr const char* kAxis = "tp";
-
-Reading Whole(const LocalShape& shape) {
-  Reading reading;
-  for (std::int64_t length : shape) reading.dims.push_back(ShapeExpr::Length(length));
-  return reading;
-}
-
-// Cut along one dimension, whole in all others.
-Reading CutAlong(const LocalShape& shape, std::size_t dim, const std::vector<std::int64_t>& widths) {
-  Reading reading = Whole(shape);
-  reading.dims[dim] = LiftWidths(widths, kAxis);
-  return reading;
-}
-
-std::vector<std::int64_t> WidthsAlong(const std::vector<LocalShape>& by_rank, std::size_t dim) {
-  std::vector<std::int64_t> widths;
-  for (const LocalShape& shape : by_rank) widths.push_back(shape[dim]);
-  return widths;
-}
 
 bool SameRank(const std::vector<LocalShape>& shapes) {
   return std::all_of(shapes.begin(), shapes.end(),
@@ -59,8 +37,7 @@ class TwoDegrees {
   explicit TwoDegrees(const Observation& observation) : observation_(observation) {}
 
   Decision Decide(const ObservedTensor& tensor) const {
-    Decision decision{&tensor, {}, "", ""};
-    decision.evidence = fmt::format("the shapes at tp={} and tp={}", observation_.tp, observation_.elsewhere_tp);
+    Decision decision{&tensor, {}, ""};
     std::vector<std::size_t> cut;
     for (std::size_t dim = 0; dim < tensor.by_rank.front().size(); ++dim) {
       if (WidthsAlong(tensor.by_rank, dim) != WidthsAlong(tensor.elsewhere, dim) && Differ(tensor, dim)) {
@@ -68,7 +45,7 @@ class TwoDegrees {
       }
     }
     if (cut.empty()) {
-      decision.readings.push_back(Whole(tensor.by_rank.front()));
+      decision.readings.push_back(WholeReading(tensor.by_rank.front()));
     } else if (cut.size() == 1) {
       ReadCut(tensor, cut.front(), decision);
     } else {
@@ -98,7 +75,7 @@ class TwoDegrees {
           dim, tensor.name, total, observation_.tp, other, observation_.elsewhere_tp);
       return;
     }
-    decision.readings.push_back(CutAlong(tensor.by_rank.front(), dim, here));
+    decision.readings.push_back(CutReading(tensor.by_rank, dim));
     decision.question = fmt::format(
         "dimension {} is cut, as the shapes at tp={} and tp={} show; in one piece, as here, or part by part (query, "
         "key "
@@ -111,21 +88,20 @@ class TwoDegrees {
 
 // One degree only. Ranks of different sizes show the cut; ranks of equal sizes could be rows, columns or copies.
 Decision DecideAlone(const ObservedTensor& tensor) {
-  Decision decision{&tensor, {}, "", ""};
+  Decision decision{&tensor, {}, ""};
   const LocalShape& shape = tensor.by_rank.front();
   if (tensor.by_rank.size() == 1) {
-    decision.readings.push_back(Whole(shape));
+    decision.readings.push_back(WholeReading(shape));
     return decision;
   }
   std::vector<std::size_t> unequal = UnequalDims(tensor.by_rank);
   if (unequal.size() == 1) {
-    decision.readings.push_back(CutAlong(shape, unequal.front(), WidthsAlong(tensor.by_rank, unequal.front())));
-    decision.evidence = "the ranks' different sizes";
+    decision.readings.push_back(CutReading(tensor.by_rank, unequal.front()));
     return decision;
   }
-  decision.readings.push_back(Whole(shape));
+  decision.readings.push_back(WholeReading(shape));
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-    decision.readings.push_back(CutAlong(shape, dim, WidthsAlong(tensor.by_rank, dim)));
+    decision.readings.push_back(CutReading(tensor.by_rank, dim));
   }
   if (shape.empty()) return decision;
   decision.question = fmt::format("it is {} on each of {} ranks, and nothing says whether these are copies or parts",

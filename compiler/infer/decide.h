@@ -7,25 +7,15 @@
 #include <vector>
 
 #include "compiler/infer/observed.h"
+#include "compiler/infer/reading.h"
 #include "compiler/layout/embedded_layout.h"
-#include "compiler/layout/layout.h"
-#include "compiler/layout/shape.h"
 
 namespace ucp {
-
-// One way to read a tensor.
-struct Reading {
-  std::vector<ShapeExpr> dims;
-  bool mean = false;  // The copies over tp have drifted, and their mean counts.
-  Scale scale;
-  bool operator==(const Reading&) const = default;
-};
 
 struct Decision {
   const ObservedTensor* tensor = nullptr;
   std::vector<Reading> readings;  // One: that is it. Several: nothing tells which.
   std::string question;           // Set if there are several readings, or if the one has to be looked at.
-  std::string evidence;           // What decided: "its affine map", "the shapes at tp=2 and tp=4".
 };
 
 // `embedded` is what the checkpoint itself says about its cuts; null if it says nothing. The answers of affine maps

@@ -18,8 +18,6 @@
 namespace ucp {
 namespace {
 
-constexpr const char* kAxis = "tp";
-
 // The patterns of one kind. Most are one whole name, escaped: those are looked up, so that a model of thousands of
 // parameters, each with a pattern of its own, takes no longer than its names.
 class PatternList {
@@ -123,27 +121,13 @@ llvm::Expected<std::optional<EmbeddedReader>> EmbeddedReader::Make(const Embedde
 
 namespace {
 
-Reading Whole(const LocalShape& shape) {
-  Reading reading;
-  for (std::int64_t length : shape) reading.dims.push_back(ShapeExpr::Length(length));
-  return reading;
-}
-
-std::vector<std::int64_t> WidthsAlong(const ObservedTensor& tensor, std::size_t dim) {
-  std::vector<std::int64_t> widths;
-  for (const LocalShape& shape : tensor.by_rank) widths.push_back(shape[dim]);
-  return widths;
-}
-
 llvm::Expected<Reading> CutAlong(const ObservedTensor& tensor, std::size_t dim, const std::string& pattern) {
   if (dim >= tensor.by_rank.front().size()) {
     return Fail(ErrorCode::kBadData,
                 "the pattern `{}` of the checkpoint's metadata cuts dimension {} of `{}`, which has {}", pattern, dim,
                 tensor.name, tensor.by_rank.front().size());
   }
-  Reading reading = Whole(tensor.by_rank.front());
-  reading.dims[dim] = LiftWidths(WidthsAlong(tensor, dim), kAxis);
-  return reading;
+  return CutReading(tensor.by_rank, dim);
 }
 
 // Each rank holds its piece of every part, so its own length is the sum of its widths.
@@ -151,7 +135,7 @@ llvm::Expected<Reading> CutParts(const ObservedTensor& tensor, std::size_t dim,
                                  const std::vector<std::vector<std::int64_t>>& widths, const std::string& pattern) {
   UCP_ASSIGN_OR_RETURN(Reading reading, CutAlong(tensor, dim, pattern));
   std::vector<ShapeExpr> parts;
-  std::vector<std::int64_t> here = WidthsAlong(tensor, dim);
+  std::vector<std::int64_t> here = WidthsAlong(tensor.by_rank, dim);
   for (std::size_t rank = 0; rank < here.size(); ++rank) {
     std::int64_t sum = 0;
     for (const std::vector<std::int64_t>& part : widths) sum += rank < part.size() ? part[rank] : 0;
@@ -163,7 +147,7 @@ llvm::Expected<Reading> CutParts(const ObservedTensor& tensor, std::size_t dim,
   bool equal = true;
   for (const std::vector<std::int64_t>& part : widths) {
     equal = equal && part == widths.front();
-    parts.push_back(LiftWidths(part, kAxis));
+    parts.push_back(LiftWidths(part, kCutAxis));
   }
   std::int64_t count = static_cast<std::int64_t>(parts.size());
   if (count == 1) {
@@ -181,7 +165,7 @@ llvm::Expected<Reading> CutEqualParts(const ObservedTensor& tensor, std::size_t 
                                       const std::string& pattern) {
   std::vector<std::int64_t> each;
   for (std::int64_t width :
-       dim < tensor.by_rank.front().size() ? WidthsAlong(tensor, dim) : std::vector<std::int64_t>{}) {
+       dim < tensor.by_rank.front().size() ? WidthsAlong(tensor.by_rank, dim) : std::vector<std::int64_t>{}) {
     if (count <= 0 || width % count != 0) {
       return Fail(ErrorCode::kBadData,
                   "the metadata for `{}` says that dimension {} of `{}` is {} equal parts, and a "
@@ -240,7 +224,7 @@ Reading ReadVocabulary(Reading cut, std::int64_t vocabulary, std::int64_t grain,
       if (PadsTo(vocabulary, usual, ranks, total)) grain = usual;
     }
   }
-  cut.dims.front() = ShapeExpr::Cut(ShapeExpr::Pad(ShapeExpr::Length(vocabulary), grain * ranks), {kAxis});
+  cut.dims.front() = ShapeExpr::Cut(ShapeExpr::Pad(ShapeExpr::Length(vocabulary), grain * ranks), {kCutAxis});
   return cut;
 }
 
@@ -248,55 +232,54 @@ Reading ReadVocabulary(Reading cut, std::int64_t vocabulary, std::int64_t grain,
 
 llvm::Expected<std::optional<Decision>> EmbeddedReader::Read(const ObservedTensor& tensor) const {
   const Patterns& p = *patterns_;
-  Decision decision{&tensor, {}, "", ""};
-  auto decide = [&](Reading reading, std::string evidence) {
+  Decision decision{&tensor, {}, ""};
+  auto decide = [&](Reading reading) {
     decision.readings.push_back(std::move(reading));
-    decision.evidence = std::move(evidence);
     return std::optional<Decision>(std::move(decision));
   };
   UCP_ASSIGN_OR_RETURN(std::optional<std::size_t> match, p.maps.Match(tensor.name));
   if (match) {
     UCP_ASSIGN_OR_RETURN(Reading reading, LiftMap(p.embedded.maps[*match].second, tensor));
-    return decide(std::move(reading), "its affine map");
+    return decide(std::move(reading));
   }
   UCP_ASSIGN_OR_RETURN(match, p.replicated.Match(tensor.name));
-  if (match) return decide(Whole(tensor.by_rank.front()), "listed as replicated");
+  if (match) return decide(WholeReading(tensor.by_rank.front()));
   UCP_ASSIGN_OR_RETURN(match, p.averaged.Match(tensor.name));
   if (match) {
-    Reading reading = Whole(tensor.by_rank.front());
+    Reading reading = WholeReading(tensor.by_rank.front());
     reading.mean = true;
-    return decide(std::move(reading), "listed as averaged");
+    return decide(std::move(reading));
   }
   UCP_ASSIGN_OR_RETURN(match, p.two_parts.Match(tensor.name));
   if (match) {
     UCP_ASSIGN_OR_RETURN(Reading reading, CutEqualParts(tensor, 0, 2, p.embedded.two_parts[*match]));
-    return decide(std::move(reading), "listed as two parts along dimension 0");
+    return decide(std::move(reading));
   }
   for (std::size_t i = 0; i < p.sub_parameters.size(); ++i) {  // The first that matches.
     UCP_ASSIGN_OR_RETURN(match, p.sub_parameters[i].Match(tensor.name));
     if (!match) continue;
     UCP_ASSIGN_OR_RETURN(Reading reading,
                          ReadSubParameters(p.embedded.sub_parameters[i], tensor, p.sub_parameters[i].pattern(*match)));
-    return decide(std::move(reading), "its sub-parameters");
+    return decide(std::move(reading));
   }
   UCP_ASSIGN_OR_RETURN(match, p.row_parallel.Match(tensor.name));
   if (match) {
     UCP_ASSIGN_OR_RETURN(Reading reading, CutAlong(tensor, 1, p.embedded.row_parallel[*match]));
-    return decide(std::move(reading), "listed as row parallel");
+    return decide(std::move(reading));
   }
   UCP_ASSIGN_OR_RETURN(match, p.vocabulary.Match(tensor.name));
   if (match) {
     UCP_ASSIGN_OR_RETURN(Reading reading, CutAlong(tensor, 0, p.embedded.vocabulary[*match]));
     reading = ReadVocabulary(std::move(reading), p.embedded.original_vocabulary, p.vocabulary_grain,
                              static_cast<std::int64_t>(tensor.by_rank.size()), decision);
-    return decide(std::move(reading), "listed as a vocabulary");
+    return decide(std::move(reading));
   }
-  if (tensor.by_rank.front().empty()) return decide(Whole({}), "a scalar");
+  if (tensor.by_rank.front().empty()) return decide(WholeReading({}));
   UCP_ASSIGN_OR_RETURN(Reading reading, CutAlong(tensor, 0, ""));
   decision.question =
       "no pattern of the checkpoint's metadata names it; DeepSpeed would concatenate it along dimension 0 without a "
       "word, as written here: is it cut that way";
-  return decide(std::move(reading), "no pattern names it");
+  return decide(std::move(reading));
 }
 
 }  // namespace ucp

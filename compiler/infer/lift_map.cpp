@@ -121,7 +121,7 @@ llvm::Expected<Reading> LiftMap(const AffineMap& map, const ObservedTensor& tens
   Reading reading;
   std::size_t cuts = 0;
   for (std::size_t d = 0; d < held.size(); ++d) {
-    auto dim = LiftDim(map.logical_shape[d], held[d], "tp");
+    auto dim = LiftDim(map.logical_shape[d], held[d], kCutAxis);
     if (!dim) return refuse(fmt::format("leaves out positions of dimension {}, or holds them twice", d));
     cuts += CuttingAxes(*dim).empty() ? 0U : 1U;
     reading.dims.push_back(std::move(*dim));

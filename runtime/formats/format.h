@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "compiler/layout/inventory.h"
+#include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
 #include "runtime/formats/strategy.h"
 #include "runtime/formats/training_state.h"
@@ -24,6 +25,14 @@ namespace ucp {
 struct Checkpoint {
   Inventory inventory;
   TrainingState training;
+};
+
+// What a format is asked to write.
+struct TargetRequest {
+  std::span<const LogicalTensor> tensors;  // Sorted by name.
+  const Layout& layout;                    // How the target's ranks hold them.
+  const TrainingState& training;
+  const Strategy& strategy;
 };
 
 class Format {
@@ -39,9 +48,8 @@ class Format {
   virtual llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const = 0;
 
   virtual bool CanWrite() const = 0;
-  // The files of a checkpoint that holds `tensors` (sorted by name) and the training state. Call if CanWrite().
-  virtual llvm::Expected<TargetFiles> LayOut(std::span<const LogicalTensor> tensors, const TrainingState& training,
-                                             const Strategy& strategy) const = 0;
+  // The files of a checkpoint that holds the tensors and the training state. Call if CanWrite().
+  virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
 };
 
 // Every format, in the order in which they are asked to recognise a folder.

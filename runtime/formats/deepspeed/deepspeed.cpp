@@ -35,8 +35,7 @@ class DeepSpeedFormat : public Format {
   }
 
   bool CanWrite() const override { return false; }
-  llvm::Expected<TargetFiles> LayOut(std::span<const LogicalTensor>, const TrainingState&,
-                                     const Strategy&) const override {
+  llvm::Expected<TargetFiles> LayOut(const TargetRequest&) const override {
     return Fail(ErrorCode::kUnsupported, "this version reads `deepspeed` checkpoints and does not write them yet");
   }
 };

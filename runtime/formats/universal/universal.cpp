@@ -27,9 +27,8 @@ class UniversalFormat : public Format {
   }
 
   bool CanWrite() const override { return true; }
-  llvm::Expected<TargetFiles> LayOut(std::span<const LogicalTensor> tensors, const TrainingState& training,
-                                     const Strategy& strategy) const override {
-    return universal::LayOutFolder(tensors, training, strategy);
+  llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
+    return universal::LayOutFolder(request.tensors, request.training, request.strategy);
   }
 };
 

@@ -61,8 +61,7 @@ class FormatConformance : public ::testing::TestWithParam<Sample> {
   const Format& format() const { return *FindFormat(GetParam().format); }
 
   static void Write(const Checkpoint& checkpoint, const std::string& root) {
-    auto target = FindFormat("universal")
-                      ->LayOut(testing::WholeTensors(checkpoint.inventory), checkpoint.training, {"universal", {}});
+    auto target = testing::LayOutWhole(*FindFormat("universal"), checkpoint);
     ASSERT_TRUE(static_cast<bool>(target)) << ucp::Describe(target.takeError()).message;
     testing::WriteTarget(*target, root);
   }
@@ -182,8 +181,7 @@ class WrittenFormatConformance : public FormatConformance {};
 
 TEST_P(WrittenFormatConformance, LaysOutEveryByteOnce) {
   Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
-  auto target =
-      format().LayOut(testing::WholeTensors(checkpoint.inventory), checkpoint.training, {GetParam().format, {}});
+  auto target = testing::LayOutWhole(format(), checkpoint);
   ASSERT_TRUE(static_cast<bool>(target)) << ucp::Describe(target.takeError()).message;
   std::vector<std::map<std::uint64_t, std::uint64_t>> covered(target->storage.files.size());
   auto cover = [&](FileId file, std::uint64_t begin, std::uint64_t bytes) {
@@ -211,8 +209,7 @@ TEST_P(WrittenFormatConformance, LaysOutEveryByteOnce) {
 
 TEST_P(WrittenFormatConformance, ChecksumFieldsLieInBlobsThatHaveZerosThere) {
   Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
-  auto target =
-      format().LayOut(testing::WholeTensors(checkpoint.inventory), checkpoint.training, {GetParam().format, {}});
+  auto target = testing::LayOutWhole(format(), checkpoint);
   ASSERT_TRUE(static_cast<bool>(target));
   std::map<std::pair<FileId, std::uint64_t>, BlobId> blob_at;
   for (const BlobPlacement& p : target->placements) blob_at[{p.file, p.offset}] = p.blob;
@@ -231,9 +228,8 @@ TEST_P(WrittenFormatConformance, ChecksumFieldsLieInBlobsThatHaveZerosThere) {
 
 TEST_P(WrittenFormatConformance, LaysOutTheSameTwice) {
   Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
-  const std::vector<LogicalTensor> tensors = testing::WholeTensors(checkpoint.inventory);
-  auto first = format().LayOut(tensors, checkpoint.training, {GetParam().format, {}});
-  auto second = format().LayOut(tensors, checkpoint.training, {GetParam().format, {}});
+  auto first = testing::LayOutWhole(format(), checkpoint);
+  auto second = testing::LayOutWhole(format(), checkpoint);
   ASSERT_TRUE(first && second);
   EXPECT_EQ(first->blobs, second->blobs);
   EXPECT_EQ(first->placements, second->placements);

@@ -144,4 +144,11 @@ std::vector<LogicalTensor> WholeTensors(const Inventory& inventory) {
   return list;
 }
 
+llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& checkpoint) {
+  const Layout layout;  // No format that writes tensors whole asks for it.
+  const std::vector<LogicalTensor> tensors = WholeTensors(checkpoint.inventory);
+  const Strategy strategy{std::string(format.name()), {}};
+  return format.LayOut({tensors, layout, checkpoint.training, strategy});
+}
+
 }  // namespace ucp::testing

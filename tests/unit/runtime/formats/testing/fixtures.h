@@ -43,4 +43,7 @@ std::string Sha256(const std::string& bytes);
 // weight, the weight of all others, without aliases.
 std::vector<LogicalTensor> WholeTensors(const Inventory& inventory);
 
+// What `format` lays out for a checkpoint without tensor parallelism.
+llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& checkpoint);
+
 }  // namespace ucp::testing

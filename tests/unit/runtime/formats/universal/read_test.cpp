@@ -19,8 +19,7 @@ class UniversalRead : public ::testing::Test {
  protected:
   testing::CheckpointCopy Copy(const std::string& fixture) {
     Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture));
-    auto target = FindFormat("universal")
-                      ->LayOut(testing::WholeTensors(checkpoint.inventory), checkpoint.training, {"universal", {}});
+    auto target = testing::LayOutWhole(*FindFormat("universal"), checkpoint);
     EXPECT_TRUE(static_cast<bool>(target));
     const std::string root = temporary_.path() + "/" + fixture;
     testing::WriteTarget(*target, root);

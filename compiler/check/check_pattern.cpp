@@ -138,8 +138,8 @@ class PatternChecker {
       counter.cut_range = cut->cut_range;
       count = &*cut->operand;
     }
-    auto formula = BuildFormula(*count, Role::kCount, scope_, {}, sink_);
-    if (!formula || !CheckLocal(capture, counter)) return std::nullopt;
+    auto formula = BuildFormula(*count, Role::kCount, scope_, pattern_.counters, sink_);
+    if (!formula || !CheckStages(*formula, counter) || !CheckLocal(capture, counter)) return std::nullopt;
     counter.count = std::move(*formula);
     if (cut != nullptr && !counter.over_stages && !AddCut(capture.count, *cut, counter)) return std::nullopt;
     return counter;
@@ -159,6 +159,14 @@ class PatternChecker {
       return false;
     }
     return true;
+  }
+
+  // The stages are those of one row of layers.
+  bool CheckStages(const Formula& count, const Counter& counter) {
+    if (!counter.over_stages || !HasCounter(count)) return true;
+    Report(DiagnosticKind::kBadExpression, count.range,
+           "layers are spread over the stages alone, and this count is another one for each value of a counter");
+    return false;
   }
 
   // Only stages count for themselves.

@@ -35,6 +35,8 @@ class Evaluator {
         return Fold(formula);
       case Formula::Kind::kElement:
         return Element(formula);
+      case Formula::Kind::kLength:
+        return Length(formula);
       case Formula::Kind::kPad:
       case Formula::Kind::kCut:
         break;
@@ -87,6 +89,17 @@ class Evaluator {
     if (const auto* number = std::get_if<std::int64_t>(&element->value)) return *number;
     return Report(DiagnosticKind::kTypeMismatch, formula,
                   fmt::format("this is {}, {}, and a number is needed", KindOf(*element), TextOf(*element)));
+  }
+
+  std::optional<std::int64_t> Length(const Formula& formula) {
+    const FactValue* whole = &values_.facts[formula.index]->value;
+    if (!formula.operands.empty()) {
+      whole = ElementOf(formula.index, formula.operands[0], formula.range, values_, counters_, sink_);
+    }
+    if (!whole) return std::nullopt;
+    if (const auto* list = std::get_if<std::vector<FactValue>>(&whole->value)) return std::ssize(*list);
+    return Report(DiagnosticKind::kTypeMismatch, formula,
+                  fmt::format("only a list has a length, and this is {}, {}", KindOf(*whole), TextOf(*whole)));
   }
 
   std::optional<std::int64_t> Divide(const Formula& formula, Operator op, std::int64_t left, std::int64_t right) {

@@ -61,6 +61,7 @@ class LinearForm {
         return Cut(formula);
       case Formula::Kind::kNumber:
       case Formula::Kind::kElement:
+      case Formula::Kind::kLength:
       case Formula::Kind::kCounter:
       case Formula::Kind::kAxisSize:
       case Formula::Kind::kPad:

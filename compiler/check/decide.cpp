@@ -170,14 +170,12 @@ class ConditionEvaluator {
     const Pattern& pattern = condition.name[0];
     if (!values_.header) return Truth::kOpen;
     if (!values_.header->exists()) return values_.header->Told(Written(pattern.range));
+    bool local = std::any_of(pattern.counters.begin(), pattern.counters.end(),
+                             [](const Counter& counter) { return counter.local; });
+    if (local && !values_.header->names_layers()) return Truth::kOpen;
     References references;
     references.Add(condition);
-    for (std::size_t dim : references.dims) {
-      if (!values_.dims[dim]) return Truth::kOpen;
-    }
-    for (std::size_t fact : references.facts) {
-      if (!values_.facts[fact]) return Truth::kOpen;
-    }
+    if (!values_.Knows(references)) return Truth::kOpen;
     auto names = Expander(values_, sink_).Expand(pattern, {}, counters_.first(condition.outer));
     if (!names) return Truth::kWrong;
     if (!values_.header->Spend(names->size())) return TooMany(condition);

@@ -130,6 +130,10 @@ class Evaluator {
 bool Values::Knows(const Formula& formula) const {
   References needed;
   needed.Add(formula);
+  return Knows(needed);
+}
+
+bool Values::Knows(const References& needed) const {
   return std::all_of(needed.dims.begin(), needed.dims.end(), [&](std::size_t dim) { return dims[dim].has_value(); }) &&
          std::all_of(needed.facts.begin(), needed.facts.end(),
                      [&](std::size_t fact) { return facts[fact].has_value(); });

@@ -8,6 +8,9 @@
 //   <tag>_universal/zero_pp_rank_0_mp_rank_XX_model_states.pt  the same without tensors, for stage 3
 #include "runtime/formats/universal/write.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <unordered_map>
@@ -79,6 +82,7 @@ class Writer {
     }
     AddFile(target_, folder_ + "/zero/optimizer_state.pt", ComposeOptimizerState(training_));
     AddModelStates();
+    RemarkOnModule();
     return std::move(target_);
   }
 
@@ -183,6 +187,22 @@ class Writer {
       }
       AddFile(target_, folder_ + "/zero_pp_rank_0_" + name, states.without_tensors);
     }
+  }
+
+  // The engine loads what it trains and nothing else; whoever resumes must know what it leaves at its initial value.
+  void RemarkOnModule() {
+    constexpr std::size_t kMostNames = 12;
+    std::vector<std::string> names;
+    for (const LogicalTensor& tensor : tensors_) {
+      if (!IsTrained(tensor)) names.push_back(fmt::format("`{}`", tensor.name));
+    }
+    if (names.empty()) return;
+    const std::size_t shown = std::min(names.size(), kMostNames);
+    target_.remarks.push_back(
+        fmt::format("DeepSpeed does not load frozen parameters and buffers from a universal folder. After "
+                    "load_checkpoint call restore_module() of examples/restore_module.py for {}{}",
+                    fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                    shown < names.size() ? fmt::format(" and {} more", names.size() - shown) : ""));
   }
 
   std::span<const LogicalTensor> tensors_;

@@ -16,6 +16,7 @@ llvm::Expected<bool> IsFolder(FileSystem& files, const std::string& folder) {
 class UniversalFormat : public Format {
  public:
   std::string_view name() const override { return "universal"; }
+  StrategyRules strategy_rules() const override { return {.settings = {TakesNumber("mp", 1, universal::kMaxRanks)}}; }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
     return FindCheckpoint(files, path,

@@ -8,10 +8,10 @@
 //   <tag>_universal/zero_pp_rank_0_mp_rank_XX_model_states.pt  the same without tensors, for stage 3
 #include "runtime/formats/universal/write.h"
 
-#include <charconv>
 #include <optional>
 #include <unordered_map>
 
+#include "compiler/support/check.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/archive_composer.h"
@@ -26,23 +26,15 @@ using pytorch::MakeDict;
 using pytorch::MakeText;
 using pytorch::ValuePtr;
 
-constexpr std::int64_t kMaxRanks = 16384;
 constexpr std::size_t kMaxNameBytes = 255;
 
-llvm::Expected<std::int64_t> RanksToWrite(const Strategy& strategy, const TrainingState& training) {
-  for (const auto& [key, value] : strategy.options) {
-    if (key == "mp") continue;
-    return Fail(ErrorCode::kUsage,
-                "`universal` has no option `{}`; it has `mp`, the number of model-parallel ranks that will load it",
-                key);
-  }
+// As many as the source has, unless the strategy says it.
+std::int64_t RanksToWrite(const Strategy& strategy, const TrainingState& training) {
   auto option = strategy.options.find("mp");
-  if (option == strategy.options.end()) return static_cast<std::int64_t>(training.ranks.size());
-  const std::string& text = option->second;
-  std::int64_t ranks = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
-  if (error == std::errc() && end == text.data() + text.size() && ranks >= 1 && ranks <= kMaxRanks) return ranks;
-  return Fail(ErrorCode::kUsage, "`mp={}` is not a number of ranks from 1 to {}", text, kMaxRanks);
+  if (option == strategy.options.end()) return std::ssize(training.ranks);
+  auto ranks = ParseCount(option->second, 1, kMaxRanks);
+  UCP_CHECK(ranks.has_value(), "`mp={}` was not checked", option->second);
+  return *ranks;
 }
 
 // Names become folders and files, and come from a checkpoint that anyone may have written.
@@ -198,8 +190,7 @@ class Writer {
 
 llvm::Expected<TargetFiles> LayOutFolder(std::span<const LogicalTensor> tensors, const TrainingState& training,
                                          const Strategy& strategy) {
-  UCP_ASSIGN_OR_RETURN(std::int64_t ranks, RanksToWrite(strategy, training));
-  return Writer(tensors, training, ranks).Run();
+  return Writer(tensors, training, RanksToWrite(strategy, training)).Run();
 }
 
 }  // namespace ucp::universal

@@ -160,8 +160,7 @@ TEST(UniversalWrite, EqualHeadersAreOneBlob) {
 }
 
 // One parameter `name` with these states, in one group.
-FailureText Refusal(const std::string& name, const std::vector<std::string>& states,
-                    std::map<std::string, std::string> options = {}) {
+FailureText Refusal(const std::string& name, const std::vector<std::string>& states) {
   LogicalTensor tensor;
   tensor.name = name;
   tensor.shape = {2};
@@ -170,7 +169,7 @@ FailureText Refusal(const std::string& name, const std::vector<std::string>& sta
   training.tag = "t";
   training.ranks.resize(1);
   training.groups.push_back({pytorch::MakeDict({}), nullptr, {name}});
-  return testing::FailureOf(LayOutFolder({&tensor, 1}, training, {"universal", std::move(options)}));
+  return testing::FailureOf(LayOutFolder({&tensor, 1}, training, {"universal", {}}));
 }
 
 TEST(UniversalWrite, RefusesNamesThatAreNoFileNames) {
@@ -183,15 +182,6 @@ TEST(UniversalWrite, RefusesNamesThatAreNoFileNames) {
   EXPECT_THAT(Refusal("optimizer_state.pt", {"fp32"}).message, HasSubstr("cannot stand in a universal folder"));
   EXPECT_THAT(Refusal("w", {"../../etc"}).message, HasSubstr("the optimizer state `../../etc` cannot be the name"));
   EXPECT_THAT(Refusal("w", {"fp32", "step"}).message, HasSubstr("has a state `step`"));
-}
-
-TEST(UniversalWrite, RefusesOptionsThatItDoesNotHave) {
-  EXPECT_THAT(Refusal("w", {"fp32"}, {{"tp", "2"}}).message, HasSubstr("`universal` has no option `tp`; it has `mp`"));
-  for (const char* text : {"0", "-1", "two", "4x", "99999999999999999999"}) {
-    FailureText failure = Refusal("w", {"fp32"}, {{"mp", text}});
-    EXPECT_EQ(failure.code, ErrorCode::kUsage);
-    EXPECT_EQ(failure.message, fmt::format("`mp={}` is not a number of ranks from 1 to 16384", text));
-  }
 }
 
 TEST(UniversalWrite, RefusesAParameterWithoutAGroup) {

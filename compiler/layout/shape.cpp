@@ -31,7 +31,8 @@ std::string Joined(const std::vector<ShapeExpr>& operands, const char* separator
   std::string text;
   for (const ShapeExpr& operand : operands) {
     const bool factor = separator[1] == '*';
-    const bool later_cut = factor && !text.empty() && operand.kind == ShapeExpr::Kind::kCut;
+    const bool later_cut = factor && &operand != &operands.front() && operand.kind == ShapeExpr::Kind::kCut &&
+                           (&operand - 1)->kind != ShapeExpr::Kind::kCut;
     bool grouped =
         operand.kind == ShapeExpr::Kind::kSum || later_cut || (operand.kind == ShapeExpr::Kind::kProduct && factor);
     text +=

@@ -50,7 +50,7 @@ std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inve
   if (has_source) bound.source_mesh = *mesh;
   Header header(found, set);
   Values values{bound.spec, bound.dims, *mesh, bound.facts, &header, &bound.widths};
-  auto interleave = ResolveInterleave(1, values, sink);
+  auto interleave = ResolveInterleave(std::nullopt, values, sink);
   if (!interleave) return std::nullopt;
   values.interleave = *interleave;
   auto expanded = ExpandSpec(values, sink);

@@ -79,6 +79,12 @@ void TakeNames(const BoundSpec& bound, Inventory& inventory) {
   }
 }
 
+llvm::Error RefuseValuesWithoutSpec(const SourceRequest& request) {
+  if (request.config.empty() && request.set.empty()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "{} gives values to the dims and facts of a spec, and no spec is named",
+              request.set.empty() ? "--config" : "--set");
+}
+
 llvm::Error LayOutByCatalogue(const SourceRequest& request, SourcePhase& phase) {
   UCP_RETURN_IF_ERROR(RefuseUnused(request));
   Inventory& inventory = phase.checkpoint.inventory;
@@ -94,9 +100,7 @@ llvm::Error LayOutByCatalogue(const SourceRequest& request, SourcePhase& phase) 
 
 llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase) {
   const Inventory& inventory = phase.checkpoint.inventory;
-  if (!request.config.empty()) {
-    return Fail(ErrorCode::kUsage, "--config gives values to the dims of a spec, and no spec is named");
-  }
+  UCP_RETURN_IF_ERROR(RefuseValuesWithoutSpec(request));
   UCP_ASSIGN_OR_RETURN(phase.layout, WholeLayout(inventory));
   for (const std::string& unused : request.unused) UCP_RETURN_IF_ERROR(ApplyUnused(unused, phase.layout));
   return llvm::Error::success();

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/formats/strategy.h"
+#include "runtime/formats/strategy_rules.h"
 #include "runtime/formats/training_state.h"
 
 namespace ucp::universal {
@@ -17,7 +18,10 @@ struct Loader {
   bool bare_states = false;
 };
 
-// Fails with kUsage for options that there are not, and for values that make no sense.
+// `mp`, `zero` and `engine`.
+StrategyRules LoaderRules();
+
+// The strategy is one that the rules accept. Fails with kUsage if it does not say enough.
 llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training);
 
 }  // namespace ucp::universal

@@ -41,6 +41,7 @@ struct TargetFiles {
   std::vector<std::string> blobs;        // Distinct contents.
   std::vector<BlobPlacement> placements;
   std::vector<CrcField> crc_fields;
+  std::vector<std::string> remarks;  // Sentences for the report: what was adapted or left out, and what to do.
 
   BlobId AddBlob(std::string content);  // Equal contents are shared.
 

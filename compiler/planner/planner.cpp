@@ -26,6 +26,7 @@ PlanDraft StartDraft(const PlanRequest& request) {
   plan.placements = request.target_files.placements;
   plan.crc_fields = request.target_files.crc_fields;
   plan.remarks = request.inventory.remarks;
+  plan.remarks.insert(plan.remarks.end(), request.target_files.remarks.begin(), request.target_files.remarks.end());
   for (const LogicalTensor& tensor : request.tensors) {
     const TensorLayout* layout = request.source_layout.Find(tensor.name);
     draft.tensor_of_name[tensor.name] = TensorId(plan.tensors.size());

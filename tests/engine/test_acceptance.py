@@ -17,7 +17,7 @@ from fixtures.cases import CASES, DEFAULT_SEED, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import EngineError, Engines
-from universal import tag_folder, truth_of
+from universal import truth_of
 
 OTHER_SEED = DEFAULT_SEED + 1
 
@@ -91,17 +91,16 @@ CHANGED: list[Resume] = [
 
 
 def resume(engines: Engines, folder: Path, plan: Resume) -> dict[str, Any]:
-    """Runs the engine; frozen parameters and buffers come from the model file, since the engine leaves them alone."""
+    """Runs the engine; frozen parameters and buffers are put back, since the engine leaves them alone."""
     source = truth_of(plan.name)
     case = replace(CASES[plan.name], **plan.changes)
-    model_file = tag_folder(folder) / "mp_rank_00_model_states.pt"
     has_others = any(entry["kind"] != "parameter" for entry in source["tensors"].values())
     return engines.ask(
         Job(
             case,
             seed=OTHER_SEED,
             load=folder,
-            module=model_file if has_others else None,
+            restore=has_others,
             first_step=source["step"],
             further_steps=case.further_steps,
         )
@@ -113,6 +112,8 @@ def test_engine_continues(plan: Resume, engines: Engines, convert: Callable[...,
     truth = truth_of(plan.name)
     answer = resume(engines, convert(plan.name, plan.to), plan)
     assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
+    others = [name for name, entry in truth["tensors"].items() if entry["kind"] != "parameter"]
+    assert answer.get("restored", []) == sorted(others)
     assert answer["loaded"]["step"] == truth["step"]
     assert answer["loaded"]["step_counter"] == truth["step_counter"]
     uninterrupted = truth["losses"][truth["step"] :]

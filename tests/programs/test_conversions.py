@@ -43,11 +43,18 @@ class Conversions(ProgramTest):
 
     def test_universal_to_universal_is_the_identity(self) -> None:
         """What we write, we read."""
-        self.assert_done(self.convert(self.checkpoint("frozen_buffers_zero2")))
+        result = self.convert(self.checkpoint("frozen_buffers_zero2"))
+        self.assertEqual(result.returncode, 0, result.stderr)
         again = self.folder / "again"
         result = self.run_program("ucprun", "convert", self.out, again, "--to", "universal")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(files_of(self.out), files_of(again))
+
+    def test_what_the_engine_will_not_load_is_named(self) -> None:
+        """Frozen parameters and buffers, with the way to restore them."""
+        result = self.convert(self.checkpoint("frozen_buffers_zero2"))
+        self.assertIn("restore_module() of examples/restore_module.py for `calls`, `mask`,", result.stderr)
+        self.assertIn("`stem.weight`", result.stderr)
 
     def test_json_reports_are_json(self) -> None:
         """Of every command that has them, errors included."""

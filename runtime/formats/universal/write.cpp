@@ -8,14 +8,17 @@
 //   <tag>_universal/zero_pp_rank_0_mp_rank_XX_model_states.pt  the same without tensors, for stage 3
 #include "runtime/formats/universal/write.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
-#include "compiler/support/check.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/universal/cut_rules.h"
+#include "runtime/formats/universal/loader.h"
 #include "runtime/formats/universal/training_files.h"
 
 namespace ucp::universal {
@@ -27,15 +30,6 @@ using pytorch::MakeText;
 using pytorch::ValuePtr;
 
 constexpr std::size_t kMaxNameBytes = 255;
-
-// As many as the source has, unless the strategy says it.
-std::int64_t RanksToWrite(const Strategy& strategy, const TrainingState& training) {
-  auto option = strategy.options.find("mp");
-  if (option == strategy.options.end()) return std::ssize(training.ranks);
-  auto ranks = ParseCount(option->second, 1, kMaxRanks);
-  UCP_CHECK(ranks.has_value(), "`mp={}` was not checked", option->second);
-  return *ranks;
-}
 
 // Names become folders and files, and come from a checkpoint that anyone may have written.
 llvm::Error CheckFileName(const std::string& name, std::string_view what) {
@@ -52,12 +46,18 @@ std::string TagOf(const TrainingState& training) {
   return tag;
 }
 
+std::int64_t ElementsOf(const LogicalTensor& tensor) {  // CheckTensor has seen that it does not overflow.
+  std::int64_t elements = 1;
+  for (std::int64_t size : tensor.shape) elements *= size;
+  return elements;
+}
+
 bool IsTrained(const LogicalTensor& tensor) { return tensor.kind == TensorKind::kParameter; }
 
 class Writer {
  public:
-  Writer(std::span<const LogicalTensor> tensors, const TrainingState& training, std::int64_t ranks)
-      : tensors_(tensors), training_(training), ranks_(ranks), folder_(TagOf(training)) {}
+  Writer(std::span<const LogicalTensor> tensors, const TrainingState& training, const Loader& loader)
+      : tensors_(tensors), training_(training), loader_(loader), folder_(TagOf(training)) {}
 
   llvm::Expected<TargetFiles> Run() {
     UCP_RETURN_IF_ERROR(CheckFileName(folder_, "tag"));
@@ -71,6 +71,7 @@ class Writer {
     }
     AddFile(target_, folder_ + "/zero/optimizer_state.pt", ComposeOptimizerState(training_));
     AddModelStates();
+    RemarkOnModule();
     return std::move(target_);
   }
 
@@ -128,15 +129,19 @@ class Writer {
 
   BufferId AddStateFile(const std::string& path, const LogicalTensor& tensor, const LogicalTensor::State& state) {
     ArchiveComposer composer(training_);
-    std::vector<Entry> entries = {{MakeText("param"), composer.AddTensor(state.dtype, tensor.shape)}};
-    for (Entry& entry : CutEntries(tensor)) entries.push_back(std::move(entry));
-    std::vector<RecordId> records = AddFile(target_, path, composer.Compose(MakeDict(std::move(entries))));
-    return AddBuffer(tensor, state, records.front());
+    ValuePtr content;
+    if (loader_.bare_states) {
+      content = composer.AddTensor(state.dtype, {ElementsOf(tensor)});
+    } else {
+      std::vector<Entry> entries = {{MakeText("param"), composer.AddTensor(state.dtype, tensor.shape)}};
+      for (Entry& entry : CutEntries(tensor)) entries.push_back(std::move(entry));
+      content = MakeDict(std::move(entries));
+    }
+    return AddBuffer(tensor, state, AddFile(target_, path, composer.Compose(content)).front());
   }
 
   BufferId AddBuffer(const LogicalTensor& tensor, const LogicalTensor::State& state, RecordId record) {
-    std::int64_t elements = 1;
-    for (std::int64_t size : tensor.shape) elements *= size;
+    const std::int64_t elements = ElementsOf(tensor);
     Buffer buffer;
     buffer.dtype = state.dtype;
     buffer.part_elements = elements;
@@ -164,9 +169,9 @@ class Writer {
   }
 
   void AddModelStates() {
-    for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+    for (std::int64_t rank = 0; rank < loader_.ranks; ++rank) {
       const std::string name = fmt::format("mp_rank_{:02}_model_states.pt", rank);
-      ComposedModelStates states = ComposeModelStates(tensors_, training_, ranks_, rank);
+      ComposedModelStates states = ComposeModelStates(tensors_, training_, loader_.ranks, rank);
       std::vector<RecordId> records = AddFile(target_, folder_ + "/" + name, states.archive);
       for (std::size_t i = 0; i < states.held.size(); ++i) {
         const LogicalTensor& tensor = *states.held[i];
@@ -177,9 +182,25 @@ class Writer {
     }
   }
 
+  // The engine loads what it trains and nothing else; whoever resumes must know what it leaves at its initial value.
+  void RemarkOnModule() {
+    constexpr std::size_t kMostNames = 12;
+    std::vector<std::string> names;
+    for (const LogicalTensor& tensor : tensors_) {
+      if (!IsTrained(tensor)) names.push_back(fmt::format("`{}`", tensor.name));
+    }
+    if (names.empty()) return;
+    const std::size_t shown = std::min(names.size(), kMostNames);
+    target_.remarks.push_back(
+        fmt::format("DeepSpeed does not load frozen parameters and buffers from a universal folder. After "
+                    "load_checkpoint call restore_module() of examples/restore_module.py for {}{}",
+                    fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                    shown < names.size() ? fmt::format(" and {} more", names.size() - shown) : ""));
+  }
+
   std::span<const LogicalTensor> tensors_;
   const TrainingState& training_;
-  const std::int64_t ranks_;
+  const Loader loader_;
   const std::string folder_;
   TargetFiles target_;
   std::unordered_map<std::string, std::size_t> group_of_;
@@ -190,7 +211,8 @@ class Writer {
 
 llvm::Expected<TargetFiles> LayOutFolder(std::span<const LogicalTensor> tensors, const TrainingState& training,
                                          const Strategy& strategy) {
-  return Writer(tensors, training, RanksToWrite(strategy, training)).Run();
+  UCP_ASSIGN_OR_RETURN(Loader loader, FindLoader(strategy, training));
+  return Writer(tensors, training, loader).Run();
 }
 
 }  // namespace ucp::universal

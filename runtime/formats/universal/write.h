@@ -9,8 +9,6 @@
 
 namespace ucp::universal {
 
-inline constexpr std::int64_t kMaxRanks = 16384;  // That will load the folder: `mp` in its strategy.
-
 llvm::Expected<TargetFiles> LayOutFolder(std::span<const LogicalTensor> tensors, const TrainingState& training,
                                          const Strategy& strategy);
 

@@ -74,7 +74,11 @@ TEST(Strategy, TakesWhatItsFormatTakes) {
             "a strategy of the format `deepspeed` has no setting `zerro` (did you mean `zero`?); it has " + degrees +
                 ", zero, dtype");
   EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:tp=2")).message,
-            "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp");
+            "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp, zero, engine");
+  EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:zero=4")).message,
+            "`zero` in a strategy of the format `universal` takes a whole number from 1 to 3, not `4`");
+  EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:engine=new")).message,
+            "`engine` in a strategy of the format `universal` takes a version of DeepSpeed, such as 0.18.9, not `new`");
   for (const char* text : {"0", "-1", "two", "4x", "16385", "99999999999999999999"}) {
     FailureText failure = testing::FailureOf(ParseStrategy(fmt::format("universal:mp={}", text)));
     EXPECT_EQ(failure.message,

@@ -160,7 +160,8 @@ TEST(UniversalWrite, EqualHeadersAreOneBlob) {
 }
 
 // One parameter `name` with these states, in one group.
-FailureText Refusal(const std::string& name, const std::vector<std::string>& states) {
+FailureText Refusal(const std::string& name, const std::vector<std::string>& states,
+                    std::map<std::string, std::string> options = {}) {
   LogicalTensor tensor;
   tensor.name = name;
   tensor.shape = {2};
@@ -169,7 +170,7 @@ FailureText Refusal(const std::string& name, const std::vector<std::string>& sta
   training.tag = "t";
   training.ranks.resize(1);
   training.groups.push_back({pytorch::MakeDict({}), nullptr, {name}});
-  return testing::FailureOf(LayOutFolder({&tensor, 1}, training, {"universal", {}}));
+  return testing::FailureOf(LayOutFolder({&tensor, 1}, training, {"universal", std::move(options)}));
 }
 
 TEST(UniversalWrite, RefusesNamesThatAreNoFileNames) {
@@ -182,6 +183,29 @@ TEST(UniversalWrite, RefusesNamesThatAreNoFileNames) {
   EXPECT_THAT(Refusal("optimizer_state.pt", {"fp32"}).message, HasSubstr("cannot stand in a universal folder"));
   EXPECT_THAT(Refusal("w", {"../../etc"}).message, HasSubstr("the optimizer state `../../etc` cannot be the name"));
   EXPECT_THAT(Refusal("w", {"fp32", "step"}).message, HasSubstr("has a state `step`"));
+}
+
+TEST(UniversalWrite, RefusesOlderEnginesOfWhichItDoesNotKnowEnough) {
+  EXPECT_THAT(Refusal("w", {"fp32"}, {{"engine", "0.19.2"}}).message, HasSubstr("say `zero=3` or `zero=1`"));
+  FailureText failure = Refusal("w", {"fp32"}, {{"engine", "0.16"}, {"zero", "3"}, {"mp", "2"}});
+  EXPECT_EQ(failure.code, ErrorCode::kUnsupported);
+  EXPECT_THAT(failure.message, HasSubstr("2 model-parallel ranks would each get all of it"));
+}
+
+TEST(UniversalWrite, StageThreeOfOlderEnginesGetsBareVectors) {
+  const auto root_of = [](const char* engine, const char* stage) {
+    Folder folder("zero1_dp2", {{"engine", engine}, {"zero", stage}});
+    return folder.Read("global_step4_universal/zero/tone/fp32.pt").root();
+  };
+  for (const char* engine : {"0.19.2", "0.19.2+cu128", "0.16"}) {
+    const pytorch::ValuePtr root = root_of(engine, "3");
+    const auto* tensor = root->As<pytorch::Tensor>();
+    ASSERT_NE(tensor, nullptr) << engine;
+    EXPECT_EQ(tensor->sizes, std::vector<std::int64_t>({3}));
+  }
+  EXPECT_EQ(root_of("0.19.3", "3")->As<pytorch::Tensor>(), nullptr);
+  EXPECT_EQ(root_of("0.20", "3")->As<pytorch::Tensor>(), nullptr);
+  EXPECT_EQ(root_of("0.19.2", "2")->As<pytorch::Tensor>(), nullptr);
 }
 
 TEST(UniversalWrite, RefusesAParameterWithoutAGroup) {

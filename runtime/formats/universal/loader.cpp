@@ -1,0 +1,67 @@
+#include "runtime/formats/universal/loader.h"
+
+#include <re2/re2.h>
+
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "compiler/support/error.h"
+
+namespace ucp::universal {
+namespace {
+
+constexpr std::int64_t kMaxRanks = 16384;
+
+using Version = std::array<int, 3>;
+
+// Released sources from 0.14.5, the first with a stage 3 that loads such folders, to 0.19.2; 0.18.3 and 0.19.2 were
+// run.
+constexpr Version kReadsDicts = {0, 19, 3};
+
+std::optional<Version> ParseVersion(std::string_view text) {
+  Version version = {};
+  if (!RE2::FullMatch(text, R"((\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?\S*)", &version[0], &version[1]))
+    return std::nullopt;
+  RE2::PartialMatch(text, R"(^\d+\.\d+\.(\d{1,6}))", &version[2]);
+  return version;
+}
+
+}  // namespace
+
+StrategyRules LoaderRules() {
+  SettingRule engine{"engine", "a version of DeepSpeed, such as 0.18.9",
+                     [](std::string_view text) { return ParseVersion(text).has_value(); }};
+  return {.settings = {TakesNumber("mp", 1, kMaxRanks), TakesNumber("zero", 1, 3), std::move(engine)}};
+}
+
+llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training) {
+  const auto said = [&](const char* key) -> std::optional<std::string_view> {
+    auto option = strategy.options.find(key);
+    if (option == strategy.options.end()) return std::nullopt;
+    return option->second;
+  };
+  Loader loader{std::ssize(training.ranks)};
+  std::optional<std::int64_t> stage;
+  std::optional<Version> version;
+  if (auto text = said("mp")) loader.ranks = ParseCount(*text, 1, kMaxRanks).value();
+  if (auto text = said("zero")) stage = ParseCount(*text, 1, 3).value();
+  if (auto text = said("engine")) version = ParseVersion(*text).value();
+  if (!version || *version >= kReadsDicts) return loader;
+  if (!stage) {
+    return Fail(ErrorCode::kUsage,
+                "DeepSpeed before 0.19.3 wants another folder at ZeRO stage 3 than at stages 1 and 2: say `zero=3` or "
+                "`zero=1` beside `engine`");
+  }
+  loader.bare_states = *stage == 3;
+  if (loader.bare_states && loader.ranks > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "DeepSpeed before 0.19.3 does not cut tensors over tensor-parallel ranks when it loads a universal "
+                "folder at ZeRO stage 3; {} model-parallel ranks would each get all of it. Say `mp=1`, or load with a "
+                "newer version",
+                loader.ranks);
+  }
+  return loader;
+}
+
+}  // namespace ucp::universal

@@ -1,12 +1,9 @@
 #include "runtime/formats/universal/loader.h"
 
-#include <fmt/format.h>
 #include <re2/re2.h>
 
 #include <array>
-#include <iterator>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "compiler/support/error.h"
@@ -24,11 +21,9 @@ constexpr Version kReadsDicts = {0, 19, 3};
 
 std::optional<Version> ParseVersion(std::string_view text) {
   Version version = {};
-  static const RE2 pattern(R"((\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?(?:[^\d.]\S*)?)");
-  std::optional<int> patch;
-  const re2::StringPiece piece(text.data(), text.size());
-  if (!RE2::FullMatch(piece, pattern, &version[0], &version[1], &patch)) return std::nullopt;
-  version[2] = patch.value_or(0);
+  if (!RE2::FullMatch(text, R"((\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?\S*)", &version[0], &version[1]))
+    return std::nullopt;
+  RE2::PartialMatch(text, R"(^\d+\.\d+\.(\d{1,6}))", &version[2]);
   return version;
 }
 
@@ -41,22 +36,24 @@ StrategyRules LoaderRules() {
 }
 
 llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training) {
-  const auto option = [&](const char* key) -> std::optional<std::string> {
-    auto entry = strategy.options.find(key);
-    return entry == strategy.options.end() ? std::nullopt : std::optional(entry->second);
+  const auto said = [&](const char* key) -> std::optional<std::string_view> {
+    auto option = strategy.options.find(key);
+    if (option == strategy.options.end()) return std::nullopt;
+    return option->second;
   };
   Loader loader{std::ssize(training.ranks)};
-  if (auto text = option("mp")) loader.ranks = ParseCount(*text, 1, kMaxRanks).value_or(loader.ranks);
-  const std::optional<std::string> stage = option("zero");
+  std::optional<std::int64_t> stage;
   std::optional<Version> version;
-  if (auto text = option("engine")) version = ParseVersion(*text);
+  if (auto text = said("mp")) loader.ranks = ParseCount(*text, 1, kMaxRanks).value();
+  if (auto text = said("zero")) stage = ParseCount(*text, 1, 3).value();
+  if (auto text = said("engine")) version = ParseVersion(*text).value();
   if (!version || *version >= kReadsDicts) return loader;
   if (!stage) {
     return Fail(ErrorCode::kUsage,
                 "DeepSpeed before 0.19.3 wants another folder at ZeRO stage 3 than at stages 1 and 2: say `zero=3` or "
                 "`zero=1` beside `engine`");
   }
-  loader.bare_states = *stage == "3";
+  loader.bare_states = *stage == 3;
   if (loader.bare_states && loader.ranks > 1) {
     return Fail(ErrorCode::kUnsupported,
                 "DeepSpeed before 0.19.3 does not cut tensors over tensor-parallel ranks when it loads a universal "

@@ -18,10 +18,11 @@ struct Loader {
   bool bare_states = false;
 };
 
-// `mp`, `zero` and `engine`.
+// `mp`, their number; `zero`, their ZeRO stage; `engine`, their version of DeepSpeed.
 StrategyRules LoaderRules();
 
-// The strategy is one that the rules accept. Fails with kUsage if it does not say enough.
+// Of a strategy that was held to these rules. Fails with kUsage if an older version comes without its ZeRO stage, and
+// with kUnsupported for what that version cannot load.
 llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training);
 
 }  // namespace ucp::universal

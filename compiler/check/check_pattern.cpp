@@ -65,9 +65,16 @@ class PatternChecker {
       complete_ = complete_ && offset;
     }
     complete_ = complete_ && counter;
-    if (!complete_) return;
     pattern_.pieces.push_back(Print(capture, std::move(offset)));
-    pattern_.counters.push_back(std::move(*counter));
+    pattern_.counters.push_back(counter ? std::move(*counter) : Unknown(capture));
+  }
+
+  // What follows may speak of a counter whose count is wrong.
+  static Counter Unknown(const ast::Capture& capture) {
+    Counter counter;
+    counter.name = capture.counter.text;
+    counter.range = capture.range;
+    return counter;
   }
 
   PatternPiece Print(const ast::Capture& capture, std::optional<Formula> offset) const {

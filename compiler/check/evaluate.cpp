@@ -139,6 +139,13 @@ bool Values::Knows(const References& needed) const {
                      [&](std::size_t fact) { return facts[fact].has_value(); });
 }
 
+bool Values::Assumes(const References& references) const {
+  return std::any_of(references.dims.begin(), references.dims.end(),
+                     [&](std::size_t dim) { return dims[dim] && dims[dim]->assumed; }) ||
+         std::any_of(references.facts.begin(), references.facts.end(),
+                     [&](std::size_t fact) { return facts[fact] && facts[fact]->assumed; });
+}
+
 std::vector<Note> NotesOf(const References& references, const Values& values) {
   std::vector<Note> notes;
   for (std::size_t dim : references.dims) {

@@ -32,6 +32,8 @@ struct Values {
   // Whether all its dims and facts have values.
   bool Knows(const Formula& formula) const;
   bool Knows(const References& references) const;
+
+  bool Assumes(const References& references) const;  // Whether one of them has its value from a default.
 };
 
 // "`hidden` is 32, read from `args.hidden_size`" for each dim and fact in it, at the place that says so.

@@ -135,6 +135,7 @@ void KnownValues::Learn(std::size_t dim, DimValue value) {
     known = std::move(value);
     return;
   }
+  known->assumed = known->assumed && value.assumed;
   if (known->value == value.value) return;
   dim_progress_[dim].wrong = true;
   const DimDeclaration& declaration = spec_.dims[dim];
@@ -159,6 +160,7 @@ void KnownValues::Learn(std::size_t fact, BoundFact value) {
     known = std::move(value);
     return;
   }
+  known->assumed = known->assumed && value.assumed;
   if (known->value == value.value) return;
   fact_progress_[fact].wrong = true;
   const FactDeclaration& declaration = spec_.facts[fact];

@@ -84,7 +84,9 @@ class DimSolver {
     progress.defined = true;
     if (!definition) return false;
     if (auto value = Evaluate(*definition, known_.values(), {}, sink_)) {
-      known_.Learn(dim, DimValue{*value, definition->range, ", by its definition"});
+      References needs;
+      needs.Add(*definition);
+      known_.Learn(dim, DimValue{*value, definition->range, ", by its definition", known_.values().Assumes(needs)});
     } else {
       progress.wrong = true;
     }
@@ -99,7 +101,8 @@ class DimSolver {
     if (!definition) return false;
     FactOutcome outcome = EvaluateFact(*definition, known_.values(), sink_);
     if (outcome.state == Truth::kTrue) {
-      known_.Learn(fact, BoundFact{std::move(outcome.value), definition->range, ", by its definition"});
+      bool assumed = known_.values().Assumes(ReferencesOf(*definition));
+      known_.Learn(fact, BoundFact{std::move(outcome.value), definition->range, ", by its definition", assumed});
     }
     progress.wrong = progress.wrong || outcome.state == Truth::kWrong;
     progress.defined = outcome.state != Truth::kOpen;
@@ -147,13 +150,25 @@ class DimSolver {
       if (!otherwise || !progress.heard || progress.wrong || known_.HasDim(dim)) continue;
       if (!known_.values().Knows(*otherwise)) continue;
       if (auto value = Evaluate(*otherwise, known_.values(), {}, sink_)) {
-        known_.Learn(dim, DimValue{*value, otherwise->range, ", its default"});
+        References needs;
+        needs.Add(*otherwise);
+        known_.Learn(dim,
+                     DimValue{*value, otherwise->range, ", its default", IsGuess(spec_.dims[dim].condition, needs)});
       } else {
         progress.wrong = true;
       }
       return true;
     }
     return TakeOneFactDefault();
+  }
+
+  // Behind a condition that is known not to hold, the default is what the spec says, and no stopgap.
+  bool IsGuess(const std::optional<Condition>& condition, References needs) const {
+    if (!condition) return true;
+    DiagnosticSink ignored;
+    if (Decide(*condition, known_.values(), {}, ignored) != Truth::kFalse) return true;
+    needs.Add(*condition);
+    return known_.values().Assumes(needs);
   }
 
   bool TakeOneFactDefault() {
@@ -164,7 +179,8 @@ class DimSolver {
       FactOutcome outcome = EvaluateFact(*otherwise, known_.values(), sink_);
       if (outcome.state == Truth::kOpen) continue;
       if (outcome.state == Truth::kTrue) {
-        known_.Learn(fact, BoundFact{std::move(outcome.value), otherwise->range, ", its default"});
+        bool guess = IsGuess(spec_.facts[fact].condition, ReferencesOf(*otherwise));
+        known_.Learn(fact, BoundFact{std::move(outcome.value), otherwise->range, ", its default", guess});
       } else {
         progress.wrong = true;
       }

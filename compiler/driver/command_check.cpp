@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "compiler/check/match_nothing.h"
+#include "compiler/check/two_readings.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/driver/catalogue.h"
 #include "compiler/driver/command_line.h"
@@ -44,6 +45,7 @@ llvm::Error CheckOnCheckpoint(const CheckOptions& options) {
   if (phase.spec == nullptr) return error;
   if (phase.bound) {
     WarnOfPatternsThatMatchNothing(*phase.bound, phase.checkpoint.inventory, request.set, phase.spec->sink);
+    WarnOfTwoReadings(*phase.bound, phase.checkpoint.inventory, request.set, phase.spec->sink);
   }
   Show(*phase.spec, options.json, static_cast<bool>(error));
   if (error) return error;

@@ -4,6 +4,7 @@
 #include "compiler/check/match_nothing.h"
 #include "compiler/check/print.h"
 #include "compiler/check/spec.h"
+#include "compiler/check/two_readings.h"
 #include "compiler/parse/parse.h"
 #include "compiler/support/error.h"
 #include "tests/golden/written_inventory.h"
@@ -31,7 +32,10 @@ std::string RunBind(const Source& spec, std::string_view arguments, DiagnosticSi
   if (!checked) return "";
   auto bound = BindSpec(*checked, written->inventory, written->set, sink);
   if (!bound) return "";
-  if (arguments == "warn") WarnOfPatternsThatMatchNothing(*bound, written->inventory, written->set, sink);
+  if (arguments == "warn") {
+    WarnOfPatternsThatMatchNothing(*bound, written->inventory, written->set, sink);
+    WarnOfTwoReadings(*bound, written->inventory, written->set, sink);
+  }
   Degrees source;
   source.mesh = written->inventory.mesh;
   auto layout = LowerToMesh(*bound, written->to.value_or(source), sink);

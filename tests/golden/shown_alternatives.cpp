@@ -31,6 +31,7 @@ constexpr std::array kFeatures = {"unused stage",
                                   "mean",
                                   "scale",
                                   "local counter",
+                                  "cut of a counter",
                                   "offset of a counter",
                                   "label of a part",
                                   "several axes",
@@ -128,6 +129,7 @@ class Collector {
       Show("name", kPieces, piece.index());
       if (const auto* capture = std::get_if<Capture>(&piece)) {
         ShowIf(capture->local, "local counter");
+        ShowIf(std::holds_alternative<Cut>(capture->count.node), "cut of a counter");
         ShowIf(capture->offset.has_value(), "offset of a counter");
         Visit(capture->offset);
         Visit(capture->count);

@@ -1,14 +1,26 @@
 #!/usr/bin/env bash
 # Makes the Python environment of the tests with the real engine, build/engine-venv, from the pinned versions in
-# tests/requirements.txt. Does nothing if it is up to date. Its size is gigabytes, and nothing outside it changes.
+# tests/requirements.txt, and an older engine for the same environment in build/engine-older. Does nothing if both are up
+# to date. Their size is gigabytes, and nothing outside them changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 environment=build/engine-venv
 wanted=tests/requirements.txt
 done_mark=$environment/made-from-requirements.txt # Written last, so an interrupted run is not taken for a finished one.
+older=build/engine-older
+older_wanted=tests/requirements-older.txt
+older_mark=$older/made-from-requirements.txt
+
+make_older() {
+  rm -rf "$older"
+  "$environment/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target "$older" \
+    -r "$older_wanted"
+  cp "$older_wanted" "$older_mark"
+}
 
 if cmp --silent "$wanted" "$done_mark"; then
+  cmp --silent "$older_wanted" "$older_mark" || make_older
   echo "$environment is up to date."
   exit 0
 fi
@@ -19,3 +31,4 @@ python3 -m venv "$environment"
 "$environment/bin/pip" install --quiet --disable-pip-version-check "$(grep '^torch==' "$wanted")"
 "$environment/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
 cp "$wanted" "$done_mark"
+make_older

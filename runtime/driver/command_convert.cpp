@@ -67,7 +67,8 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   command
       ->add_option(
           "--to", options->target,
-          "universal, or universal:mp=N for a target with N model-parallel ranks (default: as many as the source)")
+          "universal, universal:mp=N for a target with N model-parallel ranks (default: as many as the source), "
+          "universal:zero=3,engine=VERSION for stage 3 of a DeepSpeed before 0.19.3")
       ->type_name("STRATEGY")
       ->required();
   command

@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <unordered_map>
 
@@ -19,6 +18,7 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/universal/cut_rules.h"
+#include "runtime/formats/universal/loader.h"
 #include "runtime/formats/universal/training_files.h"
 
 namespace ucp::universal {
@@ -29,24 +29,7 @@ using pytorch::MakeDict;
 using pytorch::MakeText;
 using pytorch::ValuePtr;
 
-constexpr std::int64_t kMaxRanks = 16384;
 constexpr std::size_t kMaxNameBytes = 255;
-
-llvm::Expected<std::int64_t> RanksToWrite(const Strategy& strategy, const TrainingState& training) {
-  for (const auto& [key, value] : strategy.options) {
-    if (key == "mp") continue;
-    return Fail(ErrorCode::kUsage,
-                "`universal` has no option `{}`; it has `mp`, the number of model-parallel ranks that will load it",
-                key);
-  }
-  auto option = strategy.options.find("mp");
-  if (option == strategy.options.end()) return static_cast<std::int64_t>(training.ranks.size());
-  const std::string& text = option->second;
-  std::int64_t ranks = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
-  if (error == std::errc() && end == text.data() + text.size() && ranks >= 1 && ranks <= kMaxRanks) return ranks;
-  return Fail(ErrorCode::kUsage, "`mp={}` is not a number of ranks from 1 to {}", text, kMaxRanks);
-}
 
 // Names become folders and files, and come from a checkpoint that anyone may have written.
 llvm::Error CheckFileName(const std::string& name, std::string_view what) {
@@ -63,12 +46,18 @@ std::string TagOf(const TrainingState& training) {
   return tag;
 }
 
+std::int64_t ElementsOf(const LogicalTensor& tensor) {  // CheckTensor has seen that it does not overflow.
+  std::int64_t elements = 1;
+  for (std::int64_t size : tensor.shape) elements *= size;
+  return elements;
+}
+
 bool IsTrained(const LogicalTensor& tensor) { return tensor.kind == TensorKind::kParameter; }
 
 class Writer {
  public:
-  Writer(std::span<const LogicalTensor> tensors, const TrainingState& training, std::int64_t ranks)
-      : tensors_(tensors), training_(training), ranks_(ranks), folder_(TagOf(training)) {}
+  Writer(std::span<const LogicalTensor> tensors, const TrainingState& training, const Loader& loader)
+      : tensors_(tensors), training_(training), loader_(loader), folder_(TagOf(training)) {}
 
   llvm::Expected<TargetFiles> Run() {
     UCP_RETURN_IF_ERROR(CheckFileName(folder_, "tag"));
@@ -140,15 +129,19 @@ class Writer {
 
   BufferId AddStateFile(const std::string& path, const LogicalTensor& tensor, const LogicalTensor::State& state) {
     ArchiveComposer composer(training_);
-    std::vector<Entry> entries = {{MakeText("param"), composer.AddTensor(state.dtype, tensor.shape)}};
-    for (Entry& entry : CutEntries(tensor)) entries.push_back(std::move(entry));
-    std::vector<RecordId> records = AddFile(target_, path, composer.Compose(MakeDict(std::move(entries))));
-    return AddBuffer(tensor, state, records.front());
+    ValuePtr content;
+    if (loader_.bare_states) {
+      content = composer.AddTensor(state.dtype, {ElementsOf(tensor)});
+    } else {
+      std::vector<Entry> entries = {{MakeText("param"), composer.AddTensor(state.dtype, tensor.shape)}};
+      for (Entry& entry : CutEntries(tensor)) entries.push_back(std::move(entry));
+      content = MakeDict(std::move(entries));
+    }
+    return AddBuffer(tensor, state, AddFile(target_, path, composer.Compose(content)).front());
   }
 
   BufferId AddBuffer(const LogicalTensor& tensor, const LogicalTensor::State& state, RecordId record) {
-    std::int64_t elements = 1;
-    for (std::int64_t size : tensor.shape) elements *= size;
+    const std::int64_t elements = ElementsOf(tensor);
     Buffer buffer;
     buffer.dtype = state.dtype;
     buffer.part_elements = elements;
@@ -176,9 +169,9 @@ class Writer {
   }
 
   void AddModelStates() {
-    for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+    for (std::int64_t rank = 0; rank < loader_.ranks; ++rank) {
       const std::string name = fmt::format("mp_rank_{:02}_model_states.pt", rank);
-      ComposedModelStates states = ComposeModelStates(tensors_, training_, ranks_, rank);
+      ComposedModelStates states = ComposeModelStates(tensors_, training_, loader_.ranks, rank);
       std::vector<RecordId> records = AddFile(target_, folder_ + "/" + name, states.archive);
       for (std::size_t i = 0; i < states.held.size(); ++i) {
         const LogicalTensor& tensor = *states.held[i];
@@ -207,7 +200,7 @@ class Writer {
 
   std::span<const LogicalTensor> tensors_;
   const TrainingState& training_;
-  const std::int64_t ranks_;
+  const Loader loader_;
   const std::string folder_;
   TargetFiles target_;
   std::unordered_map<std::string, std::size_t> group_of_;
@@ -218,8 +211,8 @@ class Writer {
 
 llvm::Expected<TargetFiles> LayOutFolder(std::span<const LogicalTensor> tensors, const TrainingState& training,
                                          const Strategy& strategy) {
-  UCP_ASSIGN_OR_RETURN(std::int64_t ranks, RanksToWrite(strategy, training));
-  return Writer(tensors, training, ranks).Run();
+  UCP_ASSIGN_OR_RETURN(Loader loader, FindLoader(strategy, training));
+  return Writer(tensors, training, loader).Run();
 }
 
 }  // namespace ucp::universal

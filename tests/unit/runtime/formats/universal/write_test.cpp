@@ -192,6 +192,31 @@ TEST(UniversalWrite, RefusesOptionsThatItDoesNotHave) {
     EXPECT_EQ(failure.code, ErrorCode::kUsage);
     EXPECT_EQ(failure.message, fmt::format("`mp={}` is not a number of ranks from 1 to 16384", text));
   }
+  EXPECT_THAT(Refusal("w", {"fp32"}, {{"zero", "4"}}).message, HasSubstr("`zero=4` is not a ZeRO stage from 1 to 3"));
+  EXPECT_THAT(Refusal("w", {"fp32"}, {{"engine", "new"}}).message, HasSubstr("`engine=new` is not a version"));
+}
+
+TEST(UniversalWrite, RefusesOlderEnginesOfWhichItDoesNotKnowEnough) {
+  EXPECT_THAT(Refusal("w", {"fp32"}, {{"engine", "0.19.2"}}).message, HasSubstr("say `zero=3` or `zero=1`"));
+  FailureText failure = Refusal("w", {"fp32"}, {{"engine", "0.16"}, {"zero", "3"}, {"mp", "2"}});
+  EXPECT_EQ(failure.code, ErrorCode::kUnsupported);
+  EXPECT_THAT(failure.message, HasSubstr("2 model-parallel ranks would each get all of it"));
+}
+
+TEST(UniversalWrite, StageThreeOfOlderEnginesGetsBareVectors) {
+  const auto root_of = [](const char* engine, const char* stage) {
+    Folder folder("zero1_dp2", {{"engine", engine}, {"zero", stage}});
+    return folder.Read("global_step4_universal/zero/tone/fp32.pt").root();
+  };
+  for (const char* engine : {"0.19.2", "0.19.2+cu128", "0.16"}) {
+    const pytorch::ValuePtr root = root_of(engine, "3");
+    const auto* tensor = root->As<pytorch::Tensor>();
+    ASSERT_NE(tensor, nullptr) << engine;
+    EXPECT_EQ(tensor->sizes, std::vector<std::int64_t>({3}));
+  }
+  EXPECT_EQ(root_of("0.19.3", "3")->As<pytorch::Tensor>(), nullptr);
+  EXPECT_EQ(root_of("0.20", "3")->As<pytorch::Tensor>(), nullptr);
+  EXPECT_EQ(root_of("0.19.2", "2")->As<pytorch::Tensor>(), nullptr);
 }
 
 TEST(UniversalWrite, RefusesAParameterWithoutAGroup) {

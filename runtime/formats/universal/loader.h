@@ -1,0 +1,23 @@
+// Who will load a universal folder, as the strategy says it: "universal:mp=4", "universal:zero=3,engine=0.18.9".
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+
+#include "runtime/formats/strategy.h"
+#include "runtime/formats/training_state.h"
+
+namespace ucp::universal {
+
+struct Loader {
+  std::int64_t ranks = 1;  // Model-parallel ranks: the engine wants as many model-states files.
+  // Whether each state file is to be the bare vector, not a dict around it. DeepSpeed's stage 3 wants it before 0.19.3,
+  // and its stages 1 and 2 never do.
+  bool bare_states = false;
+};
+
+// Fails with kUsage for options that there are not, and for values that make no sense.
+llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training);
+
+}  // namespace ucp::universal

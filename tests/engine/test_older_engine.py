@@ -1,0 +1,49 @@
+"""Stage 3 of DeepSpeed before 0.19.3 reads another form of a universal folder, and says nothing useful about ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.cases import CASES, DEFAULT_SEED, Mesh
+from fixtures.fingerprints import differences
+from fixtures.jobs import Job
+from fixtures.serve import EngineError, Engines
+from universal import truth_of
+
+PACKAGES = Path(__file__).parents[2] / "build" / "engine-older"
+NAME = "fused_adam_zero2"
+
+
+@pytest.fixture(scope="module")
+def older() -> Iterator[Engines]:
+    """DeepSpeed 0.19.2."""
+    if not (PACKAGES / "made-from-requirements.txt").exists():
+        pytest.fail(f"{PACKAGES} is not there; scripts/make-engine-environment.sh makes it")
+    engines = Engines(PACKAGES)
+    yield engines
+    engines.close()
+
+
+def job(folder: Path, ranks: int) -> Job:
+    """Goes on at stage 3."""
+    case = replace(CASES[NAME], stage=3, mesh=Mesh(dp=ranks))
+    return Job(case, seed=DEFAULT_SEED + 1, load=folder, first_step=truth_of(NAME)["step"], further_steps=4)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_older_engine_continues(ranks: int, older: Engines, convert: Callable[..., Path]) -> None:
+    truth = truth_of(NAME)
+    answer = older.ask(job(convert(NAME, "universal:zero=3,engine=0.19.2"), ranks))
+    assert differences(truth, answer["loaded"], ["parameter"]) == []
+    assert answer["loaded"]["step"] == truth["step"]
+    uninterrupted = truth["losses"][truth["step"] :]
+    assert answer["losses"] == pytest.approx(uninterrupted, abs=0.0 if ranks == CASES[NAME].mesh.dp else 5e-3)
+
+
+def test_older_engine_refuses_the_common_form(older: Engines, convert: Callable[..., Path]) -> None:
+    with pytest.raises(EngineError, match="'dict' object has no attribute 'view'"):
+        older.ask(job(convert(NAME), 2))

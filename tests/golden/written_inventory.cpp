@@ -42,6 +42,10 @@ class InventoryReader {
     if (word == "fact") return ReadFact(rest);
     if (word == "set") return ReadSet(rest);
     if (word == "tensor") return ReadTensor(rest);
+    if (word == "row parallel") {
+      if (!written_.inventory.embedded) written_.inventory.embedded.emplace().where = "metadata.pt";
+      written_.inventory.embedded->row_parallel.push_back(rest.str());
+    }
     if (word == "alias") {
       auto [second, first] = rest.split(" = ");
       written_.inventory.aliases[second.str()] = first.str();

@@ -133,7 +133,8 @@ class DimSolver {
   bool NameLayers() {
     if (found_.tensors().empty() || found_.names_layers() || wrong_layers_) return false;
     Values values = known_.values();
-    auto interleave = spec_.interleave && !values.Knows(*spec_.interleave) ? 1 : ResolveInterleave(std::nullopt, values, sink_);
+    auto interleave =
+        spec_.interleave && !values.Knows(*spec_.interleave) ? 1 : ResolveInterleave(std::nullopt, values, sink_);
     if (interleave) values.interleave = *interleave;
     auto names = interleave ? NamesOfLayers(values, found_.inventory(), sink_) : std::nullopt;
     wrong_layers_ = !names;

@@ -76,5 +76,19 @@ class WrongSpecs(ProgramTest):
         self.assertGreater(result.stderr.count("error: "), 2)
 
 
+class Trials(ProgramTest):
+    """`ucpc test` from outside."""
+
+    def test_numbers_that_are_none(self) -> None:
+        """Each is refused before anything is tried."""
+        (self.folder / "spec.ucp").write_text('ucp 1\nlayout l { "x" [4] }\n')
+        for option in ("--seed=-1", "--seed=1.5", "--seconds=-1", "--seconds=nan", "--seconds=inf", "--seconds=x"):
+            result = self.run_program("ucpc", "test", "spec.ucp", option)
+            self.assertEqual((result.returncode, result.stdout), (1, ""), option)
+            self.assertIn(f"takes a {'whole ' if 'seed' in option else ''}number from 0", result.stderr)
+        result = self.run_program("ucpc", "test", "spec.ucp", "--seed=7", "--seconds=0.5")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -99,6 +99,37 @@ def test_a_spec_outranks_the_metadata_and_says_so(ucprun: Path, tmp_path: Path) 
     }
 
 
+QUERY_KEY_VALUE = r"\d+.self_attention.query_key_value.weight"
+# How each version says that the rows of a matrix, 64 in all, are one part that is cut.
+ONE_PART: dict[float, tuple[Any, dict[str, list[list[int]]]]] = {
+    0.2: (1, {}),
+    0.3: ((64,), {}),
+    0.4: ((64,), {QUERY_KEY_VALUE: [[32, 32]]}),
+}
+
+
+@pytest.mark.parametrize("version", ONE_PART)
+def test_patterns_of_every_version(version: float, ucprun: Path, tmp_path: Path) -> None:
+    """Megatron's own patterns, with a padded vocabulary and halves, and one for its query, key and value."""
+
+    def complete(info: dict[str, Any]) -> None:
+        rows, widths = ONE_PART[version]
+        info["universal_checkpoint_version"] = version
+        info["parameter_with_sub_params"] = [
+            {"patterns": [QUERY_KEY_VALUE], "shape": (rows, -1), "partition_dim": 0}
+        ]
+        if widths:
+            info["sub_param_shard_widths"] = widths
+
+    name = "llama_pp2_tp2_dp2"
+    result = convert(ucprun, changed(tmp_path, complete, name), tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert f"0 of them by affine maps and 21 by patterns (`universal_checkpoint_info`, version {version}," in (
+        result.stderr
+    )
+    assert wrong_tensors(tmp_path / "out", name) == []
+
+
 def test_a_map_of_a_later_version_is_not_guessed(ucprun: Path, tmp_path: Path) -> None:
     """Fields added since could change what the others mean. A spec still serves."""
 

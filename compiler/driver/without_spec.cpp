@@ -42,8 +42,9 @@ llvm::Error ApplyUnused(const std::string& text, Layout& layout) {
 }
 
 llvm::Error ApplyOptions(const SourceRequest& request, Layout& layout) {
-  if (!request.config.empty()) {
-    return Fail(ErrorCode::kUsage, "--config gives values to the dims of a spec, and no spec is named");
+  if (!request.config.empty() || !request.set.empty()) {
+    return Fail(ErrorCode::kUsage, "{} gives values to the dims and facts of a spec, and no spec is named",
+                request.set.empty() ? "--config" : "--set");
   }
   for (const std::string& unused : request.unused) UCP_RETURN_IF_ERROR(ApplyUnused(unused, layout));
   return llvm::Error::success();

@@ -37,7 +37,7 @@ llvm::Error RunConvert(const ConvertOptions& options) {
   request.target = options.target;
   request.replicas = options.replicas;
   llvm::Error error = Compile(files, request, compilation);
-  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec);
+  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
   if (error) return error;
   if (options.dry_run) {
     PrintPlanReport(compilation.plan, options.conversion.json);

@@ -81,6 +81,14 @@ CHANGED: list[Resume] = [
     Resume("fused_adam_zero2", {"stage": 3}),
     Resume("fused_adam_zero2", {"stage": 3, "mesh": Mesh(dp=4)}),
     Resume("round_robin", {"stage": 3, "mesh": Mesh(dp=2), "zero": {}}),
+    # From stage 3.
+    Resume("zero3_dp4", {"stage": 1, "mesh": Mesh(dp=2)}),
+    Resume("zero3_dp4", {"stage": 2, "mesh": Mesh(dp=1), "zero": {}}),
+    Resume("zero3_frozen_dp4", {"stage": 3}, tolerance=EXACT),
+    Resume("zero3_frozen_dp4", {"stage": 3, "mesh": Mesh(dp=2)}),
+    Resume("zero3_frozen_dp4", {"stage": 2, "mesh": Mesh(dp=8)}),
+    Resume("zero3_tp2_dp2", {"stage": 1, "mesh": Mesh(tp=2, dp=1)}),
+    Resume("zero3_tp2_dp2", {"stage": 2, "mesh": Mesh(tp=4, dp=2)}, to="universal:mp=4"),
     # Another number of pipeline stages or tensor-parallel ranks.
     Resume("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),
     Resume("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=2, dp=1)}),

@@ -5,6 +5,7 @@
 #include "compiler/check/other_readings.h"
 #include "compiler/check/print.h"
 #include "compiler/check/spec.h"
+#include "compiler/check/two_readings.h"
 #include "compiler/infer/embedded_cuts.h"
 #include "compiler/parse/parse.h"
 #include "compiler/support/error.h"
@@ -33,7 +34,10 @@ std::string RunBind(const Source& spec, std::string_view arguments, DiagnosticSi
   if (!checked) return "";
   auto bound = BindSpec(*checked, written->inventory, written->set, sink);
   if (!bound) return "";
-  if (arguments == "warn") WarnOfPatternsThatMatchNothing(*bound, written->inventory, written->set, sink);
+  if (arguments == "warn") {
+    WarnOfPatternsThatMatchNothing(*bound, written->inventory, written->set, sink);
+    WarnOfTwoReadings(*bound, written->inventory, written->set, sink);
+  }
   Degrees source;
   source.mesh = written->inventory.mesh;
   auto layout = LowerToMesh(*bound, written->to.value_or(source), sink);

@@ -99,7 +99,7 @@ class InventoryReader {
       }
     }
     auto places = static_cast<std::int64_t>(degrees.stage_layers.size());
-    if (places != 0) degrees.mesh.axes.push_back({"pp", places / degrees.interleave});
+    if (places != 0) degrees.mesh.axes.push_back({"pp", places / degrees.interleave.value_or(1)});
     return llvm::Error::success();
   }
 

@@ -39,7 +39,7 @@ TEST(EmbeddedCuts, DescribeWhatAPatternNamesAndNothingElse) {
   Headers headers(2);
   for (const char* name : {"norm", "drift", "down", "gate_up", "query"}) headers.Add(name, {{16, 8}, {16, 8}});
   EXPECT_THAT(Cuts(headers.Add("scalar", {{}, {}}).Embed(layout)),
-              ElementsAre("down [16, 16@tp]", "drift [16, 8] mean@tp", "gate_up [2 * 16@tp, 8]", "norm [16, 8]",
+              ElementsAre("down [16, 16@tp]", "drift [16, 8] mean@tp", "gate_up [2 * (16@tp), 8]", "norm [16, 8]",
                           "scalar []", "undescribed query"));
 }
 
@@ -60,7 +60,7 @@ TEST(EmbeddedCuts, PartsOfOldVersionsAreCutEvenly) {
   layout.sub_parameters = {Parts({}, 3)};
   Headers headers(2);
   headers.Add("qkv", {{12, 4}, {12, 4}});
-  EXPECT_THAT(Cuts(headers.Embed(layout)), ElementsAre("qkv [3 * 8@tp, 4]"));
+  EXPECT_THAT(Cuts(headers.Embed(layout)), ElementsAre("qkv [3 * (8@tp), 4]"));
   layout.version = 0.3;
   layout.sub_parameters = {Parts({16, 4, 4}, 0)};
   EXPECT_THAT(Cuts(headers.Embed(layout)), ElementsAre("qkv [16@tp + 4@tp + 4@tp, 4]"));
@@ -77,7 +77,7 @@ TEST(EmbeddedCuts, OfTwoPartsThatMatchTheFirstCounts) {
   SubParameters second = Parts({}, 3);
   second.pattern = "qk";
   layout.sub_parameters = {first, second};
-  EXPECT_THAT(Cuts(Headers(2).Add("qkv", {{12, 4}, {12, 4}}).Embed(layout)), ElementsAre("qkv [2 * 12@tp, 4]"));
+  EXPECT_THAT(Cuts(Headers(2).Add("qkv", {{12, 4}, {12, 4}}).Embed(layout)), ElementsAre("qkv [2 * (12@tp), 4]"));
 }
 
 TEST(EmbeddedCuts, WhatItCannotDescribeItMayGiveAReasonFor) {

@@ -84,7 +84,7 @@ class PickedSpecs(ProgramTest):
             result,
             1,
             "the spec `b` of the catalogue fits, but the checkpoint's metadata reads tensor "
-            "`3.mlp.dense_h_to_4h.weight`, and 2 more of this pattern, as `[2 * 40@tp, 32]`, and the spec as "
+            "`3.mlp.dense_h_to_4h.weight`, and 2 more of this pattern, as `[2 * (40@tp), 32]`, and the spec as "
             "`[(2 * 40)@tp, 32]`",
             "--spec",
         )

@@ -39,7 +39,7 @@ class Metadata(ProgramTest):
         source = self.checkpoint("autotp_tp2_dp2")
         (self.folder / "config.json").write_text("{}")
         result = self.convert(source, "--config", self.folder / "config.json")
-        self.assert_refused(result, 1, "--config gives values to the dims of a spec, and no spec is named")
+        self.assert_refused(result, 1, "--config gives values to the dims and facts of a spec")
 
     def test_one_rank_does_not_say_what_several_would_hold(self) -> None:
         """Megatron-DeepSpeed names no row-parallel matrices then."""

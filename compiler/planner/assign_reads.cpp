@@ -214,8 +214,8 @@ class Assigner {
     std::int64_t terms = tensor.arithmetic.terms;
     if (held == 0 && term > 0) {
       return Fail(ErrorCode::kBadData,
-                  "{} averages tensor `{}` over {} copies, and the checkpoint has {}; ranks that share one copy, as "
-                  "those of dp do under ZeRO, have nothing to average",
+                  "{} averages tensor `{}` over {} copies, and the checkpoint has {}; either files of some ranks are "
+                  "missing, or ranks share one copy, as those of dp do under ZeRO",
                   tensor.declared_at, tensor.logical.name, terms, term);
     }
     std::string which = terms == 1 ? "" : fmt::format(", at place {} of {} that are averaged,", term, terms);

@@ -102,6 +102,8 @@ CHANGED: list[Resume] = [
     Resume("autotp_tp2_dp2", {"mesh": Mesh(tp=3)}, to="universal:mp=3"),
     Resume("autotp_tp3_zero2", {"mesh": Mesh(tp=2, dp=2), "stage": 1}, to="universal:mp=2"),
     Resume("autotp_tp3_zero2", {"mesh": Mesh(tp=1)}, to="universal:mp=1"),
+    Resume("autotp_tp2_zero3", {"stage": 1, "mesh": Mesh(tp=1, dp=2)}, to="universal:mp=1"),
+    Resume("autotp_tp2_zero3", {"mesh": Mesh(tp=3)}, to="universal:mp=3"),
 ]
 
 

@@ -40,6 +40,7 @@ DEEPSPEED = {
     "sgd_momentum_zero1": "KeyError: 'exp_avg'",
     "autotp_tp2_dp2": IDENTICAL,
     "autotp_tp3_zero2": IDENTICAL,
+    "autotp_tp2_zero3": IDENTICAL,
     "ulysses_sp2_dp2": "RuntimeError: Checkpoint model-state file count 1 does not match",
     "zero3_dp4": FLAT,
     "zero3_frozen_dp4": FLAT,

@@ -52,6 +52,13 @@ class WrongSpecs(ProgramTest):
         result = self.convert_with('"self_attention.dense.bias"                    [hidden]', "")
         self.assert_wrong(result, "unmatched-tensor", "self_attention.dense.bias")
 
+    def test_a_mean_over_ranks_that_share_one_copy(self) -> None:
+        """ZeRO's data-parallel ranks: there is nothing to average."""
+        bias = '"self_attention.dense.bias"                    [hidden]'
+        result = self.convert_with(bias, bias + " mean@dp")
+        self.assert_refused(result, 2, f"wrong.ucp:{line_of('self_attention.dense.bias')} averages tensor",
+                            "over 2 copies, and the checkpoint has 1")
+
     def test_two_patterns_for_one_name(self) -> None:
         """Both places."""
         result = self.convert_with('"mlp.dense_h_to_4h.bias"', '"mlp.{dense_h_to_4h|dense_4h_to_h}.bias"')

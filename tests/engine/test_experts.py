@@ -13,7 +13,11 @@ from fixtures.fingerprints import differences
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
 SPEC = """ucp 1
-dim hidden, experts, inner, ffn, vocabulary
+dim hidden
+dim experts
+dim inner
+dim ffn
+dim vocabulary
 mesh pp, dp, tp, edp, ep
 layout mixture {
   "{embed|head}.weight" [vocabulary, hidden]

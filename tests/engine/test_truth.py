@@ -40,6 +40,8 @@ DEEPSPEED = {
     "sgd_momentum_zero1": "KeyError: 'exp_avg'",
     "moe_ep2_dp4": "RuntimeError: shape '[13, 17]' is invalid for input of size 442",
     "moe_ep2_dp4_data_first": "RuntimeError: shape '[13, 17]' is invalid for input of size 442",
+    "autotp_tp2_dp2": IDENTICAL,
+    "autotp_tp3_zero2": IDENTICAL,
     "ulysses_sp2_dp2": "RuntimeError: Checkpoint model-state file count 1 does not match",
     "zero3_dp4": FLAT,
     "zero3_frozen_dp4": FLAT,
@@ -175,5 +177,5 @@ def test_deepspeed_converter(name: str, convert: Convert, convert_with_deepspeed
         return
     assert found == []
     our_rules = cutting_rules(read_states(tag_folder(convert(name))))
-    if CASES[name].mesh.tp > 1:
+    if CASES[name].mesh.tp > 1 and CASES[name].model != "autotp":  # Whose engine asks its live parameters.
         assert our_rules == cutting_rules(their_states)

@@ -34,6 +34,7 @@ TEST(Experts, AreAtTheirPlaceOnTheMesh) {
   for (const char* fixture : {"moe_ep2_dp4", "moe_ep2_dp4_data_first"}) {
     const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture));
     EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=4 tp=1 edp=2 ep=2");
+    EXPECT_THAT(checkpoint.inventory.remarks, ::testing::ElementsAre(HasSubstr("spread over 2 ranks")));
     std::map<std::string, std::set<std::int64_t>> places;
     for (const Shard& shard : checkpoint.inventory.storage.shards) {
       places[shard.tensor].insert(shard.coordinate.At("ep"));

@@ -38,6 +38,7 @@ struct ModelStates {
   std::map<std::string, std::vector<std::int64_t>> frozen_shapes;
   std::set<std::string> buffer_names;
   std::map<std::string, std::string> shared_params;
+  std::vector<std::int64_t> num_experts;  // Of each layer that has experts.
   std::optional<std::int64_t> mp_world_size;
   std::optional<std::int64_t> pp_degree;
   std::optional<std::int64_t> tp_degree;
@@ -49,7 +50,7 @@ struct ModelStates {
 // stage 3, `engine` has only its numbers and texts, to be compared, and `client` nothing: partition 0's are carried on.
 enum class ModelStatesOf { kNativeCheckpoint, kFurtherPartition, kUniversalFolder };
 
-// ZeRO 0, MoE and what else this version does not read are kUnsupported, and named.
+// ZeRO 0, AutoEP and what else this version does not read are kUnsupported, and named.
 llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of);
 
 // What a spec can name: `args` under "args", `universal_checkpoint_info` under "info", `ds_config` under "ds_config".

@@ -10,6 +10,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/degrees.h"
+#include "runtime/formats/deepspeed/experts.h"
 #include "runtime/formats/deepspeed/module_tensors.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partitioned_module.h"
@@ -31,10 +32,12 @@ class Description {
     UCP_RETURN_IF_ERROR(ReadModelFiles());
     UCP_RETURN_IF_ERROR(ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks));
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
-    const OptimizerContext context{archives_, names_, folder_, degrees_, partitions_, states_, checkpoint_};
+    UCP_RETURN_IF_ERROR(ReadExperts());
+    const OptimizerContext context{archives_, names_, folder_, degrees_, experts_, partitions_, states_, checkpoint_};
     const bool is_partitioned = !names_.partitioned_model_states.empty();
     if (is_partitioned) UCP_RETURN_IF_ERROR(AddPartitionedModule(context, states_));
     UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
+    experts_.AddShards(archives_, degrees_, inventory().storage);
     UCP_ASSIGN_OR_RETURN(rank_groups_, is_partitioned ? AddPartitionedOptimizer(context) : AddFlatOptimizer(context));
     RemarkOnStrangers();
     AddCheckpointFacts();
@@ -57,6 +60,25 @@ class Description {
     UCP_RETURN_IF_ERROR(CheckLayerFiles(names_, folder_, degrees_.tp));
     UCP_ASSIGN_OR_RETURN(partitions_, CountPartitions(names_, folder_, degrees_.mp()));
     inventory().mesh.axes = {{"pp", degrees_.pp}, {"dp", partitions_}, {"tp", degrees_.tp}};
+    return llvm::Error::success();
+  }
+
+  llvm::Error ReadExperts() {
+    UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_));
+    if (!experts_.any()) return llvm::Error::success();
+    if (partitions_ % experts_.ep() != 0) {
+      return Fail(ErrorCode::kBadData,
+                  "`{}`: the experts are spread over {} ranks, and there are files of {} partitions", folder_,
+                  experts_.ep(), partitions_);
+    }
+    inventory().mesh.axes.push_back({"edp", partitions_ / experts_.ep()});
+    inventory().mesh.axes.push_back({"ep", experts_.ep()});
+    if (experts_.ep() > 1) {
+      inventory().remarks.push_back(
+          fmt::format("the experts were spread over {} ranks; here they have their numbers in the whole model. From a "
+                      "universal folder load them with ep_size 1: with more, DeepSpeed gives every rank the first ones",
+                      experts_.ep()));
+    }
     return llvm::Error::success();
   }
 
@@ -136,6 +158,7 @@ class Description {
   CheckpointFiles names_;
   std::vector<ModelStates> states_;  // By model-parallel rank.
   Degrees degrees_;
+  Experts experts_;
   std::int64_t partitions_ = 0;
   std::vector<RankGroups> rank_groups_;
 };

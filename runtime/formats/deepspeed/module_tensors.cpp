@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/experts.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -84,6 +85,7 @@ std::vector<std::pair<std::string_view, std::string>> ListedTensors(const ModelS
   }
   for (const auto& [name, shape] : states.frozen_shapes) listed.emplace_back("frozen_param_shapes", name);
   for (const std::string& name : states.buffer_names) listed.emplace_back("buffer_names", name);
+  std::erase_if(listed, [](const auto& entry) { return IsExpertName(entry.second); });  // In files of their own.
   return listed;
 }
 

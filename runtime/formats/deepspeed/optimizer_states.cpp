@@ -114,7 +114,7 @@ class Reader {
       return optimizer_.Bad(fmt::format("`param_groups` {} is not a dict", index));
     }
     if (ValuePtr moe = Find(*group.hyper_parameters, "moe"); moe && pytorch::AsBool(*moe).value_or(true)) {
-      return optimizer_.Unsupported(fmt::format("has a group of experts, number {}", index));
+      group.is_of_experts = true;
     }
     group.step = Find(*group.hyper_parameters, "step");  // Old files; newer ones may leave a stale 0 there.
     ValuePtr all = Find(*base_, "state");

@@ -23,7 +23,8 @@ struct SliceAddress {
 
 // What one partition holds of one optimizer group. Its master may be short of the padding at its end.
 struct GroupPartition : SteppedTensor {
-  pytorch::ValuePtr hyper_parameters;                          // A dict. Never null.
+  pytorch::ValuePtr hyper_parameters;  // A dict. Never null.
+  bool is_of_experts = false;
   std::optional<std::int64_t> partition_count;                 // Over how many ranks this group is cut.
   std::vector<std::int64_t> alignment_paddings;                // Zeros behind each parameter; empty: none anywhere.
   std::map<std::string, SliceAddress, std::less<>> addresses;  // Empty if the file does not say.
@@ -35,7 +36,7 @@ struct OptimizerStates {
   std::vector<pytorch::Entry> others;  // loss_scaler, overflow, clip_grad, …: carried on.
 };
 
-// Stage 3, elastic checkpoints, experts and states that are not one number per element are kUnsupported, and named.
+// Stage 3, elastic checkpoints and states that are not one number per element are kUnsupported, and named.
 llvm::Expected<OptimizerStates> ReadOptimizerStates(SourceArchives& archives, const std::string& path);
 
 }  // namespace ucp::deepspeed

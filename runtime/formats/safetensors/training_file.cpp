@@ -34,6 +34,12 @@ class DictReader {
     return value ? llvm::Expected<ValuePtr>(value) : Wrong(key);
   }
 
+  llvm::Expected<std::string> GetText(std::string_view key) const {
+    UCP_ASSIGN_OR_RETURN(ValuePtr value, Get(key));
+    auto text = pytorch::AsText(*value);
+    return text ? llvm::Expected<std::string>(std::string(*text)) : Wrong(key);
+  }
+
   llvm::Expected<std::vector<Entry>> GetEntries(std::string_view key) const {
     UCP_ASSIGN_OR_RETURN(ValuePtr value, Get(key));
     const std::vector<Entry>* entries = pytorch::Entries(*value);
@@ -139,8 +145,7 @@ llvm::Expected<std::set<std::string>> ReadTrainingFile(FileSystem& files, const 
     return Fail(ErrorCode::kUnsupported, "{} is of version {}, and this version reads {}", place,
                 pytorch::Print(*version), kVersion);
   }
-  UCP_ASSIGN_OR_RETURN(ValuePtr tag, dict.Get("tag"));
-  training.tag = pytorch::AsText(*tag).value_or("");
+  UCP_ASSIGN_OR_RETURN(training.tag, dict.GetText("tag"));
   UCP_ASSIGN_OR_RETURN(std::vector<ValuePtr> groups, dict.GetItems("groups"));
   for (const ValuePtr& group : groups) {
     UCP_ASSIGN_OR_RETURN(OptimizerGroup read, ReadGroup(*group, place));

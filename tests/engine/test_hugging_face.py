@@ -31,6 +31,17 @@ def expect_same_model(folder: Path, answer: dict[str, object]) -> None:
         assert model.eval()(input_ids=prompt()).logits.float().tolist() == answer["logits"]
 
 
+def test_from_pretrained_after_stage_3(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
+    """Its checkpoint has masters alone, so the dtype is asked for; without that it is theirs, and a remark says why."""
+    answer = engines.ask(Training(tmp_path / "trained", stage=3))
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors:dtype=bf16")
+    assert result.returncode == 0, result.stderr
+    expect_same_model(tmp_path / "ours", answer)
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "masters", "safetensors")
+    assert "the source does not say in which dtype the model computes" in result.stdout + result.stderr
+    assert (tmp_path / "masters" / "model.safetensors").stat().st_size > 4 * 8000
+
+
 @pytest.mark.parametrize("model", ["llama", "llama_tied"])
 def test_from_pretrained(model: str, engines: Engines, ucprun: Path, tmp_path: Path) -> None:
     """Without any setting: the model's own dtype, its configuration beside it, no second name of a tied head."""

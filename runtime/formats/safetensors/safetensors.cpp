@@ -2,6 +2,7 @@
 
 #include "runtime/formats/safetensors/read.h"
 #include "runtime/formats/safetensors/write.h"
+#include "runtime/formats/safetensors/write_options.h"
 
 namespace ucp {
 namespace {
@@ -9,6 +10,7 @@ namespace {
 class SafetensorsFormat : public Format {
  public:
   std::string_view name() const override { return "safetensors"; }
+  StrategyRules strategy_rules() const override { return safetensors::WriteRules(); }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
     return safetensors::FindModel(files, path);

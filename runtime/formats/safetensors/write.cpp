@@ -37,7 +37,7 @@ const LogicalTensor::State* FindState(const LogicalTensor& tensor, std::string_v
 
 class Writer {
  public:
-  Writer(const TargetRequest& request, const WriteOptions& options) : request_(request), options_(options) {}
+  Writer(const TargetRequest& request, WriteOptions options) : request_(request), options_(std::move(options)) {}
 
   llvm::Expected<TargetFiles> Run() {
     UCP_RETURN_IF_ERROR(CheckNames());
@@ -196,7 +196,7 @@ class Writer {
   }
 
   const TargetRequest& request_;
-  const WriteOptions& options_;
+  const WriteOptions options_;
   TargetFiles target_;
   std::map<const LogicalTensor*, std::pair<BufferSet, BufferSet>> sets_;  // The weight, and all other states.
 };
@@ -204,8 +204,7 @@ class Writer {
 }  // namespace
 
 llvm::Expected<TargetFiles> LayOutFolder(const TargetRequest& request) {
-  UCP_ASSIGN_OR_RETURN(WriteOptions options, ParseWriteOptions(request.strategy));
-  return Writer(request, options).Run();
+  return Writer(request, ReadWriteOptions(request.strategy)).Run();
 }
 
 }  // namespace ucp::safetensors

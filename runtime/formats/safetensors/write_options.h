@@ -1,13 +1,12 @@
 // What a strategy of this format can say: "safetensors:dtype=bf16,max_shard=2GB,states=all,names=memory".
 #pragma once
 
-#include <llvm/Support/Error.h>
-
 #include <cstdint>
 #include <optional>
 
 #include "compiler/layout/dtype.h"
 #include "runtime/formats/strategy.h"
+#include "runtime/formats/strategy_rules.h"
 
 namespace ucp::safetensors {
 
@@ -18,6 +17,7 @@ struct WriteOptions {
   bool names_in_memory = false;                   // Names that a hub folder has otherwise are written as they are.
 };
 
-llvm::Expected<WriteOptions> ParseWriteOptions(const Strategy& strategy);  // Codes: kUsage.
+StrategyRules WriteRules();
+WriteOptions ReadWriteOptions(const Strategy& strategy);  // Which keeps to the rules.
 
 }  // namespace ucp::safetensors

@@ -144,13 +144,11 @@ TEST_F(SafetensorsWrite, WhatCannotBeWrittenIsSaid) {
 }
 
 TEST_F(SafetensorsWrite, SettingsAreChecked) {
-  EXPECT_EQ(Refusal("safetensors:dtype=int8"), "`dtype=int8` in the strategy: it is one of bf16, fp16 and fp32");
-  EXPECT_THAT(Refusal("safetensors:max_shard=0"), HasSubstr("it is a size such as 5GB"));
-  EXPECT_THAT(Refusal("safetensors:states=some"), HasSubstr("it is `weights` or `all`"));
-  EXPECT_THAT(Refusal("safetensors:names=x"), HasSubstr("it is `disk` or `memory`"));
-  EXPECT_EQ(Refusal("safetensors:dtpe=bf16"),
-            "a strategy of the format `safetensors` has no setting `dtpe` (did you mean `dtype`?); it has dtype, "
-            "max_shard, names, states");
+  for (const char* wrong : {"dtype=int8", "max_shard=0", "max_shard=many", "states=some", "names=x", "dtpe=bf16"}) {
+    const std::string key = std::string(wrong).substr(0, std::string(wrong).find('='));
+    EXPECT_THAT(Refusal(fmt::format("safetensors:{}", wrong)), HasSubstr(fmt::format("`{}", key))) << wrong;
+  }
+  EXPECT_THAT(Refusal("safetensors:max_shard=0"), HasSubstr("a size such as 5GB or 500MB"));
 }
 
 }  // namespace

@@ -52,7 +52,9 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       "  ucpc plan --from checkpoints/ --to universal        (no tensor parallelism: no spec)");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue");
   command->add_option("--from", options->source.path, "The source checkpoint")->type_name("DIR")->required();
-  command->add_option("--to", options->target, "The target: universal, or universal:mp=N")
+  command
+      ->add_option("--to", options->target,
+                   "The target: universal, universal:mp=N, safetensors, safetensors:dtype=bf16")
       ->type_name("STRATEGY")
       ->required();
   command

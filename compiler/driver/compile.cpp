@@ -13,15 +13,20 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
   const Format* format = FindFormat(strategy.format);
   if (format == nullptr || !format->CanWrite()) {
-    return Fail(ErrorCode::kUsage, "`{}` is no format that can be written; `universal` is", strategy.format);
+    return Fail(ErrorCode::kUsage, "`{}` is no format that can be written; `universal` and `safetensors` are",
+                strategy.format);
   }
   const SourcePhase& source = compilation.source;
   const Inventory& inventory = source.checkpoint.inventory;
 
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   UCP_ASSIGN_OR_RETURN(Layout target_layout, AtomicLayout(source.layout));
-  UCP_ASSIGN_OR_RETURN(TargetFiles target_files,
-                       format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, strategy}));
+  std::vector<CompanionFile> companions;
+  if (format->TakesCompanions()) {
+    UCP_ASSIGN_OR_RETURN(companions, FindCompanions(files, {source.folder, request.source.path}));
+  }
+  UCP_ASSIGN_OR_RETURN(TargetFiles target_files, format->LayOut({compilation.tensors, target_layout,
+                                                                 source.checkpoint.training, strategy, companions}));
 
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
   PlanRequest plan_request{source.layout, inventory, target_layout,   compilation.tensors,

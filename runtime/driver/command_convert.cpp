@@ -58,6 +58,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "  ucprun convert checkpoints/ out/ --to universal\n"
       "  ucprun convert checkpoints/global_step500 out/ --to universal:mp=8 --spec megatron_deepspeed_gpt\n"
+      "  ucprun convert checkpoints/ model/ --to safetensors:dtype=bf16        weights for from_pretrained()\n"
       "\n"
       "DeepSpeed resumes from OUT: engine.load_checkpoint(OUT) with {\"checkpoint\": {\"load_universal\": true}}.");
   command
@@ -68,7 +69,10 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
       ->add_option(
           "--to", options->target,
           "universal, universal:mp=N for a target with N model-parallel ranks (default: as many as the source), "
-          "universal:zero=3,engine=VERSION for stage 3 of a DeepSpeed before 0.19.3")
+          "universal:zero=3,engine=VERSION for stage 3 of a DeepSpeed before 0.19.3; safetensors for weights alone, "
+          "with "
+          "dtype=bf16|fp16|fp32 (default: the model's own), max_shard=SIZE (5GB), states=all (masters and optimizer "
+          "too), names=memory (names that Hugging Face has otherwise on disk, as they are)")
       ->type_name("STRATEGY")
       ->required();
   command

@@ -16,6 +16,7 @@
 #include "compiler/layout/inventory.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
+#include "runtime/formats/companions.h"
 #include "runtime/formats/strategy.h"
 #include "runtime/formats/strategy_rules.h"
 #include "runtime/formats/training_state.h"
@@ -34,6 +35,7 @@ struct TargetRequest {
   const Layout& layout;                    // How the target's ranks hold them.
   const TrainingState& training;
   const Strategy& strategy;
+  std::span<const CompanionFile> companions = {};  // If the format takes them.
 };
 
 class Format {
@@ -52,6 +54,8 @@ class Format {
   virtual llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const = 0;
 
   virtual bool CanWrite() const = 0;
+  // Whether its folders have the model's own files beside the weights.
+  virtual bool TakesCompanions() const { return false; }
   // The files of a checkpoint that holds the tensors and the training state. Call if CanWrite().
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
 };

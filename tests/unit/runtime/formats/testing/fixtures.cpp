@@ -154,7 +154,8 @@ std::vector<LogicalTensor> WholeTensors(const Inventory& inventory) {
 llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& checkpoint) {
   const Layout layout;  // No format that writes tensors whole asks for it.
   const std::vector<LogicalTensor> tensors = WholeTensors(checkpoint.inventory);
-  const Strategy strategy{std::string(format.name()), {}};
+  Strategy strategy{std::string(format.name()), {}};
+  if (format.name() == "safetensors") strategy.options["states"] = "all";
   return format.LayOut({tensors, layout, checkpoint.training, strategy});
 }
 

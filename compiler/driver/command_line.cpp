@@ -78,6 +78,11 @@ void AddSourceOptions(CLI::App& command, SourceOptions& options) {
       ->type_name("NAME=last");
 }
 
+void AddTagOption(CLI::App& command, std::string& tag) {
+  command.add_option("--tag", tag, "The target's own name, and its folder in OUT (default: the source's)")
+      ->type_name("NAME");
+}
+
 void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas) {
   static const std::map<std::string, ReplicaPolicy> kPolicies = {{"compare", ReplicaPolicy::kCompare},
                                                                  {"trust", ReplicaPolicy::kTrust}};

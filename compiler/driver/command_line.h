@@ -25,6 +25,9 @@ struct SourceOptions {
 void AddSpecOptions(CLI::App& command, SourceOptions& options);    // --config, --set
 void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These and --unused.
 
+// --tag NAME
+void AddTagOption(CLI::App& command, std::string& tag);
+
 // --replicas compare|trust
 void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas);
 

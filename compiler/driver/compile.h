@@ -16,6 +16,7 @@ namespace ucp {
 struct CompileRequest {
   SourceRequest source;
   std::string target;  // A strategy: "universal:mp=4"
+  std::string tag;     // The target's own name; empty: the source's.
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
 };
 

@@ -19,7 +19,8 @@ llvm::Expected<Strategy> FindStrategy(const std::string& text, const SpecSession
 }
 
 llvm::Expected<Degrees> DegreesOf(const Strategy& strategy) {
-  static const std::array<std::string, 3> kFormatsOwn = {"zero", "dtype", "mp"};
+  static const std::array<std::string, 6> kFormatsOwn = {"zero",      "dtype",       "mp",
+                                                         "optimizer", "round_robin", "alignment"};
   UCP_ASSIGN_OR_RETURN(StrategyDegrees parsed, ParseDegrees(strategy, kFormatsOwn));
   return std::move(parsed.degrees);
 }

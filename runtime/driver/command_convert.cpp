@@ -16,6 +16,7 @@ namespace {
 struct ConvertOptions {
   SourceOptions source;
   std::string target;
+  std::string tag;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool dry_run = false;
   ConversionOptions conversion;
@@ -35,6 +36,7 @@ llvm::Error RunConvert(const ConvertOptions& options) {
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
   request.target = options.target;
+  request.tag = options.tag;
   request.replicas = options.replicas;
   llvm::Error error = Compile(files, request, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec);
@@ -58,8 +60,11 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "  ucprun convert checkpoints/ out/ --to universal\n"
       "  ucprun convert checkpoints/global_step500 out/ --to universal:mp=8 --spec megatron_deepspeed_gpt\n"
+      "  ucprun convert checkpoints/ out/ --to deepspeed:dp=8,zero=1,dtype=fp32\n"
       "\n"
-      "DeepSpeed resumes from OUT: engine.load_checkpoint(OUT) with {\"checkpoint\": {\"load_universal\": true}}.");
+      "DeepSpeed resumes from OUT: engine.load_checkpoint(OUT), with {\"checkpoint\": {\"load_universal\": true}} if "
+      "it is\n"
+      "universal.");
   command
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
       ->required();
@@ -68,13 +73,15 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
       ->add_option(
           "--to", options->target,
           "universal, universal:mp=N for a target with N model-parallel ranks (default: as many as the source), "
-          "universal:zero=3,engine=VERSION for stage 3 of a DeepSpeed before 0.19.3")
+          "universal:zero=3,engine=VERSION for stage 3 of a DeepSpeed before 0.19.3, or deepspeed:KEY=VALUE,… for "
+          "native files: pp, tp, dp, zero, dtype, optimizer, round_robin, alignment")
       ->type_name("STRATEGY")
       ->required();
   command
       ->add_option("--spec", options->source.spec,
                    "How tensors are cut: a .ucp file, or a name of the catalogue (default: the one that fits)")
       ->type_name("SPEC");
+  AddTagOption(*command, options->tag);
   AddSourceOptions(*command, options->source);
   AddReplicasOption(*command, options->replicas);
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");

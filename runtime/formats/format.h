@@ -32,6 +32,7 @@ struct TargetRequest {
   std::span<const LogicalTensor> tensors;  // Sorted by name.
   const Layout& layout;                    // How the target's ranks hold them.
   const TrainingState& training;
+  const Mesh& source_mesh;  // The degrees of the source.
   const Strategy& strategy;
 };
 
@@ -48,6 +49,8 @@ class Format {
   virtual llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const = 0;
 
   virtual bool CanWrite() const = 0;
+  // The ranks over which a target cuts its tensors; nothing if it holds them whole. Call if CanWrite().
+  virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const;
   // The files of a checkpoint that holds the tensors and the training state. Call if CanWrite().
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
 };

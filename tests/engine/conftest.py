@@ -46,10 +46,11 @@ def convert(ucprun: Path, tmp_path_factory: pytest.TempPathFactory) -> Convert:
     """Converts a fixture once per strategy and returns the output folder. Only tensor parallelism needs a spec."""
     done: dict[tuple[str, str], Path] = {}
 
-    def run(name: str, to: str = "universal") -> Path:
-        if (name, to) not in done:
+    def run(name: str, to: str = "universal", source: Path | None = None) -> Path:
+        if source is not None or (name, to) not in done:
             output = tmp_path_factory.mktemp("ours") / name
-            command = [str(ucprun), "convert", str(FIXTURES / name / "checkpoint"), str(output), "--to", to]
+            source = source or FIXTURES / name / "checkpoint"
+            command = [str(ucprun), "convert", str(source), str(output), "--to", to]
             if CASES[name].model in SPEC_OF:
                 command += ["--spec", str(SPEC_OF[CASES[name].model])]
             result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

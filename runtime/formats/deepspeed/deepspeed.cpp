@@ -6,6 +6,8 @@
 #include "runtime/formats/checkpoint_root.h"
 #include "runtime/formats/deepspeed/describe.h"
 #include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/write.h"
+#include "runtime/formats/deepspeed/write_options.h"
 
 namespace ucp {
 namespace {
@@ -34,9 +36,13 @@ class DeepSpeedFormat : public Format {
     return deepspeed::DescribeCheckpoint(files, folder);
   }
 
-  bool CanWrite() const override { return false; }
-  llvm::Expected<TargetFiles> LayOut(const TargetRequest&) const override {
-    return Fail(ErrorCode::kUnsupported, "this version reads `deepspeed` checkpoints and does not write them yet");
+  bool CanWrite() const override { return true; }
+  llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const override {
+    UCP_ASSIGN_OR_RETURN(StrategyDegrees parsed, deepspeed::DegreesToWrite(strategy));
+    return std::move(parsed.degrees);
+  }
+  llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
+    return deepspeed::LayOutCheckpoint(request);
   }
 };
 

@@ -13,6 +13,7 @@
 #include "runtime/formats/deepspeed/flat_groups.h"
 #include "runtime/formats/deepspeed/module_tensors.h"
 #include "runtime/formats/deepspeed/optimizer_groups.h"
+#include "runtime/formats/deepspeed/write_groups.h"
 #include "runtime/formats/embedded_layout.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -29,7 +30,8 @@ class Description {
     inventory().root = folder_;
     checkpoint_.training.tag = std::filesystem::path(folder_).lexically_normal().filename().string();
     UCP_RETURN_IF_ERROR(ReadModelFiles());
-    UCP_RETURN_IF_ERROR(ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks));
+    UCP_RETURN_IF_ERROR(
+        ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks, checkpoint_.training.pipeline));
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
     for (std::int64_t mp = 0; mp < degrees_.mp(); ++mp) UCP_RETURN_IF_ERROR(AddOptimizerShards(mp));
@@ -165,7 +167,17 @@ class Description {
       inventory().storage.shards.push_back(std::move(shard));
       group.parameters.push_back(parameter.name);
     }
+    is_dealt_ = IsDealtRoundRobin(partitions.front());
+    if (is_dealt_) group.parameters = UndealRoundRobin(group.parameters, partitions_);
     return group;
+  }
+
+  // The files have the flattened order; the optimizer was given another one.
+  bool IsDealtRoundRobin(const OptimizerStates& states) const {
+    pytorch::ValuePtr config = FindEntry(states_.front().engine, "ds_config");
+    pytorch::ValuePtr zero = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
+    pytorch::ValuePtr dealt = zero ? pytorch::Find(*zero, "round_robin_gradients") : nullptr;
+    return !states.is_bf16_optimizer && dealt && pytorch::AsBool(*dealt).value_or(false);
   }
 
   template <typename PlaceOf>
@@ -193,6 +205,12 @@ class Description {
 
   void RemarkOnAddresses() {
     if (wrong_addresses_.count == 0) return;
+    if (!is_dealt_) {
+      checkpoint_.training.order_doubt = fmt::format(
+          "`param_slice_mappings` contradicts `param_shapes`, first for {}, and `ds_config` does not say that "
+          "round_robin_gradients is on",
+          wrong_addresses_.example);
+    }
     inventory().remarks.push_back(fmt::format(
         "`param_slice_mappings` contradicts `param_shapes` {} times (first for {}) and is not believed; DeepSpeed "
         "records wrong addresses with round_robin_gradients",
@@ -278,6 +296,7 @@ class Description {
   std::int64_t partitions_ = 0;
   std::vector<RankGroups> rank_groups_;
   AddressMismatch wrong_addresses_;
+  bool is_dealt_ = false;  // round_robin_gradients.
 };
 
 }  // namespace

@@ -21,12 +21,6 @@ bool IsDynamic(const pytorch::Value& loss_scaler) {
   return !dynamic || pytorch::AsBool(*dynamic).value_or(true);
 }
 
-ValuePtr VersionValue(const TrainingState& training) {
-  ValuePtr version = FindEntry(training.engine, "ds_version");
-  if (!version) version = FindEntry(training.optimizer, "ds_version");
-  return version && pytorch::AsText(*version) ? version : MakeText("0.19.8");  // A version that wrote this form.
-}
-
 class ModelStatesComposer {
  public:
   ModelStatesComposer(std::span<const LogicalTensor> tensors, const TrainingState& training, std::int64_t ranks)
@@ -120,7 +114,7 @@ ComposedArchive ComposeOptimizerState(const TrainingState& training) {
     entries.push_back(entry);
   }
   entries = composer.AddEntries(entries);
-  entries.push_back({MakeText("ds_version"), VersionValue(training)});
+  entries.push_back({MakeText("ds_version"), VersionOf(training)});
   std::vector<ValuePtr> groups;
   for (std::size_t g = 0; g < training.groups.size(); ++g) {
     std::vector<Entry> group = composer.AddEntries(*pytorch::Entries(*training.groups[g].hyper_parameters));

@@ -148,7 +148,7 @@ llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& 
   const Layout layout;  // No format that writes tensors whole asks for it.
   const std::vector<LogicalTensor> tensors = WholeTensors(checkpoint.inventory);
   const Strategy strategy{std::string(format.name()), {}};
-  return format.LayOut({tensors, layout, checkpoint.training, strategy});
+  return format.LayOut({tensors, layout, checkpoint.training, checkpoint.inventory.mesh, strategy});
 }
 
 }  // namespace ucp::testing

@@ -38,12 +38,15 @@ def unlike(ours: Any, theirs: Any, place: str) -> Iterator[str]:
         if not same or not torch.equal(ours, theirs):
             yield f"{place}: {describe(ours)} against {describe(theirs)}"
     elif isinstance(theirs, dict) and isinstance(ours, dict):
-        in_order = "param_shapes" in place or "param_slice_mappings" in place
-        if list(ours) != list(theirs) if in_order else ours.keys() != theirs.keys():
-            yield f"{place}: the keys {list(ours)} against {list(theirs)}"
+        mine, others = [key for key in ours if key not in CLIENT], [key for key in theirs if key not in CLIENT]
+        in_order = ".param_shapes[" in place or ".param_slice_mappings[" in place
+        if mine != others if in_order else set(mine) != set(others):
+            yield f"{place}: the keys {mine} against {others}"
         for key in ours.keys() & theirs.keys():
             if key not in CLIENT:
                 yield from unlike(ours[key], theirs[key], f"{place}.{key}")
+    elif place.endswith(".buffer_names"):  # A set: everything of a module is found by its name.
+        yield from unlike(set(ours), set(theirs), f"{place} as a set")
     elif isinstance(theirs, list) and isinstance(ours, list) and len(ours) == len(theirs):
         for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
             yield from unlike(mine, other, f"{place}[{index}]")

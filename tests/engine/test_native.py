@@ -61,30 +61,47 @@ class Recut:
 
 
 RECUTS = [
-    # The same ranks.
-    Recut("zero1_dp1"),
+    # The same ranks, each dtype and each class of optimizer.
+    Recut("zero1_dp2"),
     Recut("zero2_dp2"),
+    Recut("bf16_optimizer_dp2"),
+    Recut("frozen_buffers_zero2"),
+    Recut("gpt_pp2_tp2_dp2"),
     # Another number of data-parallel ranks, and the other stage.
     Recut("zero1_dp1", {"mesh": Mesh(dp=4)}),
-    Recut("zero1_dp1", {"mesh": Mesh(dp=2), "stage": 2}),
-    Recut("zero2_dp2", {"mesh": Mesh(dp=1)}),
-    Recut("zero2_dp2", {"mesh": Mesh(dp=4), "stage": 1}),
-    # A partition of padding alone, which a universal load cannot have.
+    Recut("zero1_dp4", {"mesh": Mesh(dp=2)}),
+    Recut("zero1_dp2", {"mesh": Mesh(dp=4), "stage": 2}),
+    Recut("zero2_dp1", {"mesh": Mesh(dp=2), "stage": 1}),
+    Recut("fused_adam_zero2", {"mesh": Mesh(dp=4)}),
+    Recut("sgd_momentum_zero1", {"mesh": Mesh(dp=4)}),
+    Recut("frozen_buffers_zero2", {"mesh": Mesh(dp=1), "stage": 1}),
+    # The other class of optimizer.
+    Recut("bf16_optimizer_dp2", {"mesh": Mesh(dp=4), "fp32_accumulation": False}),
+    Recut("zero2_dp1", {"mesh": Mesh(dp=2), "stage": 1, "fp32_accumulation": True}),
+    # Partitions of padding alone, which a universal load cannot have.
     Recut("zero2_dp2", {"mesh": Mesh(dp=4)}),
+    Recut("bf16_optimizer_dp4_tiny", {"mesh": Mesh(dp=8)}),
     # Through the universal folder.
-    Recut("zero1_dp1", {"mesh": Mesh(dp=2)}, via_universal=True),
+    Recut("zero1_dp4", {"mesh": Mesh(dp=2)}, via_universal=True),
     # Another type.
     Recut("zero1_dp4", {"mesh": Mesh(dp=2), "dtype": "fp32"}),
-    Recut("zero1_dp2", {"mesh": Mesh(dp=4), "dtype": "fp32"}),
-    Recut("sgd_momentum_zero1", {"mesh": Mesh(dp=4), "dtype": "fp32"}),
-    Recut("bf16_optimizer_dp4_tiny", {"mesh": Mesh(dp=2), "dtype": "fp32", "fp32_accumulation": False}),
+    Recut("zero1_dp2", {"dtype": "bf16"}),
     # Order of flattening, zeros between parameters.
-    Recut("round_robin", {"mesh": Mesh(dp=2), "dtype": "fp32"}),
-    Recut("round_robin", {"mesh": Mesh(dp=2), "dtype": "fp32", "zero": {}}),
-    Recut("round_robin", {"mesh": Mesh(dp=8), "dtype": "fp32", "stage": 1}, via_universal=True),
-    Recut("alignment", {"mesh": Mesh(dp=4), "dtype": "fp32"}),
-    Recut("alignment", {"mesh": Mesh(dp=4), "dtype": "fp32", "zero": {}}),
-    Recut("zero1_dp4", {"mesh": Mesh(dp=2), "dtype": "fp32", "zero": {"parameter_alignment": True}}),
+    Recut("round_robin", {"mesh": Mesh(dp=2)}),
+    Recut("round_robin", {"mesh": Mesh(dp=2), "zero": {}}),
+    Recut("round_robin", {"mesh": Mesh(dp=8), "stage": 1}, via_universal=True),
+    Recut("alignment", {"mesh": Mesh(dp=4)}),
+    Recut("alignment", {"mesh": Mesh(dp=4), "zero": {}}),
+    Recut("zero1_dp4", {"mesh": Mesh(dp=2), "zero": {"parameter_alignment": True}}),
+    # Pipeline stages and tensor-parallel ranks.
+    Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
+    Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),
+    Recut("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=1, dp=2)}),
+    Recut("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=2, tp=1, dp=2), "fp32_accumulation": False}),
+    Recut("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=2, dp=4)}),
+    Recut("gpt_pp1_tp1_dp2", {"mesh": Mesh(pp=2, tp=2, dp=1)}),
+    Recut("llama_pp2_tp2_dp2", {"mesh": Mesh(pp=2, tp=1, dp=2)}),
+    Recut("llama_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=4, dp=2)}),
 ]
 
 

@@ -10,8 +10,7 @@ llvm::Expected<pytorch::ValuePtr> ModuleToWrite::Add(const LogicalTensor& tensor
   UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(layout, request_.layout.mesh, coordinate));
   // Frozen parameters and buffers keep their type, which can be another than that of the trained ones.
   LogicalTensor::State state = tensor.states.front();
-  if (tensor.kind == TensorKind::kParameter)
-    state = {options_.dtype == DType::kFloat32 ? kMasterState : kWeightState, options_.dtype};
+  if (tensor.kind == TensorKind::kParameter) state = {kWeightState, options_.dtype};
   added_.push_back({&tensor, state, coordinate, set.LocalShape(), set.local_elements()});
   return composer_.AddTensor(state.dtype, set.LocalShape());
 }

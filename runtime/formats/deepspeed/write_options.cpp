@@ -144,10 +144,6 @@ llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const Tr
   options.tp = parsed.degrees.mesh.Size("tp");
   options.dp = parsed.degrees.mesh.Size("dp");
   UCP_RETURN_IF_ERROR(SetDType(settings, training, options));
-  if (options.dtype != DType::kFloat32) {
-    return Fail(ErrorCode::kUnsupported, "native weights of {} are not written yet; dtype=fp32 is",
-                Name(options.dtype));
-  }
   UCP_RETURN_IF_ERROR(SetStage(settings, training, options));
   UCP_RETURN_IF_ERROR(SetOptimizer(settings, training, options));
   // BF16_Optimizer knows neither of the two.

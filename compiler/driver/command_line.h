@@ -25,8 +25,14 @@ struct SourceOptions {
 void AddSpecOptions(CLI::App& command, SourceOptions& options);    // --config, --set
 void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These and --unused.
 
-// --tag NAME
-void AddTagOption(CLI::App& command, std::string& tag);
+// What the target is besides its strategy: --tag, --keep-opaque.
+struct TargetOptions {
+  std::string tag;
+  std::vector<std::string> keep_opaque;
+
+  void ApplyTo(CompileRequest& request) const;
+};
+void AddTargetOptions(CLI::App& command, TargetOptions& options);
 
 // --replicas compare|trust
 void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas);

@@ -16,7 +16,7 @@ struct PlanOptions {
   SourceOptions source;
   std::string target;
   std::string output;
-  std::string tag;
+  TargetOptions target_options;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool json = false;
 };
@@ -26,7 +26,7 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
   request.target = options.target;
-  request.tag = options.tag;
+  options.target_options.ApplyTo(request);
   request.replicas = options.replicas;
   llvm::Error error = Compile(RealFileSystem(), request, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec);
@@ -60,7 +60,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
   command
       ->add_option("-o,--output", options->output, "Where to write the plan; without it, only the numbers are printed")
       ->type_name("FILE");
-  AddTagOption(*command, options->tag);
+  AddTargetOptions(*command, options->target_options);
   AddSourceOptions(*command, options->source);
   AddReplicasOption(*command, options->replicas);
   command->add_flag("--json", options->json, "The numbers as JSON");

@@ -22,9 +22,9 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
 
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   UCP_ASSIGN_OR_RETURN(Layout target_layout, LayOutTarget(*format, strategy, source));
-  UCP_ASSIGN_OR_RETURN(
-      TargetFiles target_files,
-      format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, inventory.mesh, strategy}));
+  UCP_ASSIGN_OR_RETURN(TargetFiles target_files,
+                       format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, inventory.mesh,
+                                       strategy, request.keep_opaque}));
 
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
   PlanRequest plan_request{source.layout, inventory, target_layout,   compilation.tensors,

@@ -16,7 +16,7 @@ namespace {
 struct ConvertOptions {
   SourceOptions source;
   std::string target;
-  std::string tag;
+  TargetOptions target_options;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool dry_run = false;
   ConversionOptions conversion;
@@ -36,7 +36,7 @@ llvm::Error RunConvert(const ConvertOptions& options) {
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
   request.target = options.target;
-  request.tag = options.tag;
+  options.target_options.ApplyTo(request);
   request.replicas = options.replicas;
   llvm::Error error = Compile(files, request, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec);
@@ -60,7 +60,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "  ucprun convert checkpoints/ out/ --to universal\n"
       "  ucprun convert checkpoints/global_step500 out/ --to universal:mp=8 --spec megatron_deepspeed_gpt\n"
-      "  ucprun convert checkpoints/ out/ --to deepspeed:dp=8,zero=1,dtype=fp32\n"
+      "  ucprun convert checkpoints/ out/ --to deepspeed:tp=2,pp=2,dp=4,zero=1\n"
       "\n"
       "DeepSpeed resumes from OUT: engine.load_checkpoint(OUT), with {\"checkpoint\": {\"load_universal\": true}} if "
       "it is\n"
@@ -81,7 +81,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
       ->add_option("--spec", options->source.spec,
                    "How tensors are cut: a .ucp file, or a name of the catalogue (default: the one that fits)")
       ->type_name("SPEC");
-  AddTagOption(*command, options->tag);
+  AddTargetOptions(*command, options->target_options);
   AddSourceOptions(*command, options->source);
   AddReplicasOption(*command, options->replicas);
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");

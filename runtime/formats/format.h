@@ -34,6 +34,8 @@ struct TargetRequest {
   const TrainingState& training;
   const Mesh& source_mesh;  // The degrees of the source.
   const Strategy& strategy;
+  // Classes ("module.Class") outside the formats' own that the user wants to be written again where a value has them.
+  std::span<const std::string> keep_opaque = {};
 };
 
 class Format {

@@ -96,6 +96,7 @@ RECUTS = [
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),
+    Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=4)}, via_universal=True),
     Recut("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=1, dp=2)}),
     Recut("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=2, tp=1, dp=2), "fp32_accumulation": False}),
     Recut("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=2, dp=4)}),

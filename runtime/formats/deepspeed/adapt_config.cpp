@@ -85,12 +85,10 @@ class Adapter {
     SetEntry(entries_, section, MakeDict(std::move(entries)));
   }
 
+  // Goes to the end, so that the order of switches does not depend on which were on before.
   void SwitchIn(std::string_view section, std::string_view key, bool on) {
-    if (on) {
-      SetIn(section, key, MakeBool(true));
-    } else {
-      RemoveIn(section, key);
-    }
+    RemoveIn(section, key);
+    if (on) SetIn(section, key, MakeBool(true));
   }
 
   ValuePtr Config() const { return MakeDict(entries_); }

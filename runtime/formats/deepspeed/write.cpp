@@ -10,6 +10,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/archive_composer.h"
+#include "runtime/formats/deepspeed/foreign_objects.h"
 #include "runtime/formats/deepspeed/write_carried.h"
 #include "runtime/formats/deepspeed/write_groups.h"
 #include "runtime/formats/deepspeed/write_model.h"
@@ -18,7 +19,7 @@
 namespace ucp::deepspeed {
 namespace {
 
-constexpr std::int64_t kMaxFiles = 1 << 20;
+constexpr std::int64_t kMaxFiles = 1 << 15;  // Their headers are made in memory.
 
 // The tag becomes a folder, and comes from a checkpoint that anyone may have written.
 llvm::Error CheckTag(const std::string& tag) {
@@ -47,7 +48,7 @@ llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& option
                 "pp={}: the source does not know the layer files of a pipeline, and only a PipelineModule has stages",
                 options.pp);
   }
-  // A universal folder that DeepSpeed made does not list the layers; a plain module could also have such names.
+  // DeepSpeed's own universal folders do not list the layers; a plain module could also have such names.
   if (request.source_mesh.axes.empty() && LooksLikePipeline(training)) {
     return Fail(
         ErrorCode::kUnsupported,
@@ -66,7 +67,11 @@ llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& option
 
 }  // namespace
 
-llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& request) {
+llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
+  std::vector<std::string> remarks;
+  const TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
+  const TargetRequest request{asked.tensors,     asked.layout,   training,
+                              asked.source_mesh, asked.strategy, asked.keep_opaque};
   UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, request.training));
   const std::string& folder = request.training.tag;
   UCP_RETURN_IF_ERROR(CheckTag(folder));
@@ -81,7 +86,8 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& request) {
   target.format = "deepspeed";
   target.mesh = request.layout.mesh;
   target.directories = {folder};
-  target.remarks = carried.remarks;
+  target.remarks = std::move(remarks);
+  target.remarks.insert(target.remarks.end(), carried.remarks.begin(), carried.remarks.end());
   AddFile(target, "latest", folder);
   for (std::int64_t pp = 0; pp < options.pp; ++pp) {
     for (std::int64_t tp = 0; tp < options.tp; ++tp) {

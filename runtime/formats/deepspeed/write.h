@@ -7,6 +7,6 @@
 
 namespace ucp::deepspeed {
 
-llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& request);
+llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked);
 
 }  // namespace ucp::deepspeed

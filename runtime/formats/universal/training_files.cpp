@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "runtime/formats/pipeline_layers.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::universal {
@@ -41,6 +42,7 @@ class ModelStatesComposer {
     std::vector<Entry> all = {{MakeText("module"), pytorch::MakeOrderedDict(std::move(module))}};
     if (rank == 0) {
       for (Entry& entry : Names()) all.push_back(std::move(entry));
+      if (training_.pipeline) all.push_back(PipelineEntry(*training_.pipeline));
     }
     for (Entry& entry : entries) all.push_back(std::move(entry));
     return MakeDict(std::move(all));

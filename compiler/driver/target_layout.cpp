@@ -74,7 +74,7 @@ llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strate
   if (!degrees) return AtomicLayout(source.layout);
   if (!source.bound) return LayOutWhole(*degrees, source);
   const bool has_stages_of_source = degrees->mesh.Size("pp") == source.checkpoint.inventory.mesh.Size("pp");
-  if (has_stages_of_source && degrees->interleave == 1 && degrees->stage_layers.empty()) {
+  if (has_stages_of_source && degrees->interleave.value_or(1) == 1 && degrees->stage_layers.empty()) {
     degrees->stage_layers = LayersOfStages(source);
   }
   std::optional<Layout> layout = LowerToMesh(*source.bound, *degrees, source.spec->sink);

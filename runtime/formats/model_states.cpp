@@ -72,7 +72,7 @@ llvm::Error CheckServed(const SourceArchive& archive, ModelStatesOf of) {
   }
   if (IsPresent(Find(root, "optimizer")))
     return Unsupported(archive, "holds the optimizer itself: it is of ZeRO stage 0");
-  if (of == ModelStatesOf::kNativeCheckpoint && !IsPresent(Find(root, "param_shapes"))) {
+  if (of != ModelStatesOf::kUniversalFolder && !IsPresent(Find(root, "param_shapes"))) {
     return Unsupported(archive, "has no `param_shapes`: it was saved without ZeRO, or by a very old DeepSpeed");
   }
   return llvm::Error::success();
@@ -131,6 +131,14 @@ llvm::Error ReadCarriedEntries(SourceArchives& archives, const SourceArchive& ar
     (key && Contains(kEngineKeys, *key) ? states.engine : states.client).push_back(entry);
   }
   return llvm::Error::success();
+}
+
+void KeepPlainEntries(const Value& root, ModelStates& states) {
+  for (const pytorch::Entry& entry : *Entries(root)) {
+    auto key = AsText(*entry.key);
+    const bool is_plain = AsInteger(*entry.value) || AsText(*entry.value);
+    if (key && is_plain && Contains(kEngineKeys, *key)) states.engine.push_back(entry);
+  }
 }
 
 struct ModuleReader {
@@ -234,7 +242,11 @@ llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std:
     states.pp_degree = FindInteger(*degrees, "pp_degree");
     states.tp_degree = FindInteger(*degrees, "tp_degree");
   }
-  UCP_RETURN_IF_ERROR(ReadCarriedEntries(archives, archive, states));
+  if (of == ModelStatesOf::kFurtherPartition) {
+    KeepPlainEntries(root, states);
+  } else {
+    UCP_RETURN_IF_ERROR(ReadCarriedEntries(archives, archive, states));
+  }
   return states;
 }
 

@@ -45,8 +45,9 @@ struct ModelStates {
   std::vector<pytorch::Entry> client;  // What the training script added.
 };
 
-// In a native checkpoint, `param_shapes` is the authority on everything and must be there.
-enum class ModelStatesOf { kNativeCheckpoint, kUniversalFolder };
+// In a native checkpoint, `param_shapes` is the authority on everything and must be there. Of a further partition of
+// stage 3, `engine` has only its numbers and texts, to be compared, and `client` nothing: partition 0's are carried on.
+enum class ModelStatesOf { kNativeCheckpoint, kFurtherPartition, kUniversalFolder };
 
 // ZeRO 0, MoE and what else this version does not read are kUnsupported, and named.
 llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of);

@@ -3,20 +3,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <optional>
+#include <algorithm>
 #include <vector>
 
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
 #include "runtime/formats/format.h"
+#include "runtime/formats/strategy_rules.h"
 
 namespace ucp {
 namespace {
 
-std::vector<std::string> FormatNames() {
-  std::vector<std::string> names;
-  for (const auto& format : AllFormats()) names.emplace_back(format->name());
-  return names;
+std::string DidYouMean(const std::string& word, const std::vector<std::string>& words) {
+  auto nearest = NearestWord(word, words);
+  return nearest ? fmt::format(" (did you mean `{}`?)", *nearest) : "";
 }
 
 llvm::Error AddOption(Strategy& strategy, std::string_view text, std::string_view whole) {
@@ -25,22 +26,41 @@ llvm::Error AddOption(Strategy& strategy, std::string_view text, std::string_vie
     return Fail(ErrorCode::kUsage, "`{}` in the strategy `{}` is not of the form key=value", text, whole);
   }
   auto [entry, added] = strategy.options.emplace(text.substr(0, equals), text.substr(equals + 1));
-  if (added) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "the strategy `{}` gives `{}` twice", whole, entry->first);
+  if (!added) return Fail(ErrorCode::kUsage, "the strategy `{}` gives `{}` twice", whole, entry->first);
+  return CheckSetting(strategy.format, entry->first, entry->second);
 }
 
 }  // namespace
+
+llvm::Error CheckFormatName(const std::string& format) {
+  if (FindFormat(format) != nullptr) return llvm::Error::success();
+  std::vector<std::string> names;
+  for (const auto& known : AllFormats()) names.emplace_back(known->name());
+  return Fail(ErrorCode::kUsage, "there is no format `{}`{}; the formats are {}", format, DidYouMean(format, names),
+              fmt::join(names, ", "));
+}
+
+llvm::Error CheckSetting(const std::string& format, const std::string& key, const std::string& value) {
+  const Format* found = FindFormat(format);
+  UCP_CHECK(found != nullptr, "there is no format `{}`", format);
+  const std::vector<SettingRule> rules = AllSettings(found->strategy_rules());
+  auto rule = std::find_if(rules.begin(), rules.end(), [&](const SettingRule& known) { return known.name == key; });
+  if (rule == rules.end()) {
+    std::vector<std::string> names;
+    for (const SettingRule& known : rules) names.push_back(known.name);
+    return Fail(ErrorCode::kUsage, "a strategy of the format `{}` has no setting `{}`{}; it has {}", format, key,
+                DidYouMean(key, names), fmt::join(names, ", "));
+  }
+  if (rule->accepts(value)) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "`{}` in a strategy of the format `{}` takes {}, not `{}`", key, format, rule->takes,
+              value);
+}
 
 llvm::Expected<Strategy> ParseStrategy(std::string_view text) {
   const std::size_t colon = text.find(':');
   Strategy strategy;
   strategy.format = text.substr(0, colon);
-  if (FindFormat(strategy.format) == nullptr) {
-    std::vector<std::string> names = FormatNames();
-    auto nearest = NearestWord(strategy.format, names);
-    return Fail(ErrorCode::kUsage, "there is no format `{}`{}; the formats are {}", strategy.format,
-                nearest ? fmt::format(" (did you mean `{}`?)", *nearest) : "", fmt::join(names, ", "));
-  }
+  UCP_RETURN_IF_ERROR(CheckFormatName(strategy.format));
   if (colon == std::string_view::npos) return strategy;
   std::string_view options = text.substr(colon + 1);
   while (true) {

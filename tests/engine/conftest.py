@@ -19,9 +19,10 @@ from fixtures.serve import Conversion, EngineError, Engines  # noqa: E402
 
 FIXTURES = TESTS / "fixtures"
 SPECS = TESTS.parent / "specs"
-SPEC_OF = {"gpt": SPECS / "megatron_deepspeed_gpt.ucp", "llama": SPECS / "megatron_deepspeed_llama.ucp"}
+SPEC_OF = {kind: SPECS / f"megatron_deepspeed_{kind}.ucp" for kind in ("gpt", "llama", "gpt_no_pipeline")}
 
 Convert = Callable[..., Path]
+Run = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +35,19 @@ def ucprun() -> Path:
 
 
 @pytest.fixture(scope="session")
+def run(ucprun: Path) -> Run:
+    """Runs `ucprun` with these arguments, which must succeed; returns what it prints."""
+
+    def succeed(*arguments: str | Path) -> str:
+        command = [str(ucprun), *map(str, arguments)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout}{result.stderr}"
+        return result.stdout
+
+    return succeed
+
+
+@pytest.fixture(scope="session")
 def engines() -> Iterator[Engines]:
     """A process with DeepSpeed imported."""
     engines = Engines()
@@ -42,23 +56,20 @@ def engines() -> Iterator[Engines]:
 
 
 @pytest.fixture(scope="session")
-def convert(ucprun: Path, tmp_path_factory: pytest.TempPathFactory) -> Convert:
+def convert(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Convert:
     """Converts a fixture once per strategy and returns the output folder. Only tensor parallelism needs a spec."""
     done: dict[tuple[str, str], Path] = {}
 
-    def run(name: str, to: str = "universal", source: Path | None = None) -> Path:
+    def converted(name: str, to: str = "universal", source: Path | None = None) -> Path:
         if source is not None or (name, to) not in done:
             output = tmp_path_factory.mktemp("ours") / name
-            source = source or FIXTURES / name / "checkpoint"
-            command = [str(ucprun), "convert", str(source), str(output), "--to", to]
-            if CASES[name].model in SPEC_OF:
-                command += ["--spec", str(SPEC_OF[CASES[name].model])]
-            result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-            assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout}{result.stderr}"
+            spec = SPEC_OF.get(CASES[name].model)
+            arguments = ["--to", to, *(["--spec", spec] if spec else [])]
+            run("convert", source or FIXTURES / name / "checkpoint", output, *arguments)
             done[name, to] = output
         return done[name, to]
 
-    return run
+    return converted
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,8 @@ SAME: list[Resume] = [
         "pipeline_pp2",
         "gpt_pp2_tp2_dp2",
         "llama_pp2_tp2_dp2",
+        "autotp_tp2_dp2",
+        "autotp_tp3_zero2",
         "frozen_buffers_zero2",
         "sgd_momentum_zero1",
     )
@@ -79,6 +81,14 @@ CHANGED: list[Resume] = [
     Resume("fused_adam_zero2", {"stage": 3}),
     Resume("fused_adam_zero2", {"stage": 3, "mesh": Mesh(dp=4)}),
     Resume("round_robin", {"stage": 3, "mesh": Mesh(dp=2), "zero": {}}),
+    # From stage 3.
+    Resume("zero3_dp4", {"stage": 1, "mesh": Mesh(dp=2)}),
+    Resume("zero3_dp4", {"stage": 2, "mesh": Mesh(dp=1), "zero": {}}),
+    Resume("zero3_frozen_dp4", {"stage": 3}, tolerance=EXACT),
+    Resume("zero3_frozen_dp4", {"stage": 3, "mesh": Mesh(dp=2)}),
+    Resume("zero3_frozen_dp4", {"stage": 2, "mesh": Mesh(dp=8)}),
+    Resume("zero3_tp2_dp2", {"stage": 1, "mesh": Mesh(tp=2, dp=1)}),
+    Resume("zero3_tp2_dp2", {"stage": 2, "mesh": Mesh(tp=4, dp=2)}, to="universal:mp=4"),
     # Another number of pipeline stages or tensor-parallel ranks.
     Resume("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),
     Resume("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=2, dp=1)}),
@@ -87,6 +97,11 @@ CHANGED: list[Resume] = [
     Resume("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=1, dp=4), "fp32_accumulation": False}, to="universal:mp=1"),
     Resume("llama_pp2_tp2_dp2", {"mesh": Mesh(pp=2, tp=1, dp=2)}),
     Resume("llama_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=4, dp=1)}),
+    # AutoTP, by the metadata of the source: the target's engine cuts by its own.
+    Resume("autotp_tp2_dp2", {"mesh": Mesh(tp=1, dp=2)}, to="universal:mp=1"),
+    Resume("autotp_tp2_dp2", {"mesh": Mesh(tp=3)}, to="universal:mp=3"),
+    Resume("autotp_tp3_zero2", {"mesh": Mesh(tp=2, dp=2), "stage": 1}, to="universal:mp=2"),
+    Resume("autotp_tp3_zero2", {"mesh": Mesh(tp=1)}, to="universal:mp=1"),
 ]
 
 

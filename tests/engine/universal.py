@@ -32,11 +32,16 @@ def read_states(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+def tensor_of(value: Any) -> torch.Tensor:
+    """What a state file holds: a dict with the tensor, or a bare vector, as DeepSpeed's converter makes of stage 3."""
+    return value if torch.is_tensor(value) else value["param"]
+
+
 def describe_states(states: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The same as the truth tells it: shapes and fingerprints."""
     tensors = {}
     for name, files in states.items():
-        found = {key: value["param"] for key, value in files.items() if key != "step"}
+        found = {key: tensor_of(value) for key, value in files.items() if key != "step"}
         shape = list(next(iter(found.values())).shape) if found else None
         tensors[name] = {"kind": "parameter", "shape": shape, "states": {k: describe(v) for k, v in found.items()}}
     return {"tensors": tensors}

@@ -105,9 +105,9 @@ class Refusals(ProgramTest):
 
     def test_settings_that_make_no_sense(self) -> None:
         """Named, with what there is."""
-        self.refuse("zero1_dp2", "deepspeed:zero=4", 1, "`zero=4`", "1, 2")
+        self.refuse("zero1_dp2", "deepspeed:zero=4", 1, "`zero`", "from 0 to 3", "`4`")
         self.refuse("zero1_dp2", "deepspeed:zero=3", 2, "ZeRO stage 3", "zero=1 and zero=2")
-        self.refuse("zero1_dp2", "deepspeed:dtype=int8", 1, "`dtype=int8`", "bf16, fp16, fp32")
+        self.refuse("zero1_dp2", "deepspeed:dtype=int8", 1, "`dtype`", "fp32, fp16 or bf16", "`int8`")
         self.refuse("zero1_dp2", "deepspeed:optimizer=bf16", 1, "`optimizer=bf16`", "zero=1 and dtype=bf16")
         self.refuse("zero1_dp2", "deepspeed:roundrobin=true", 1, "`roundrobin`", "round_robin")
         self.refuse("zero1_dp2", "deepspeed:ep=2", 2, "`ep=2`", "pp, tp and dp")

@@ -26,6 +26,12 @@ llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) 
 class DeepSpeedFormat : public Format {
  public:
   std::string_view name() const override { return "deepspeed"; }
+  StrategyRules strategy_rules() const override {
+    return {.has_degrees = true,
+            .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
+                         TakesWord("optimizer", {"bf16", "zero"}), TakesWord("round_robin", {"true", "false"}),
+                         TakesWord("alignment", {"true", "false"})}};
+  }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
     return FindCheckpoint(files, path,
@@ -38,8 +44,7 @@ class DeepSpeedFormat : public Format {
 
   bool CanWrite() const override { return true; }
   llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const override {
-    UCP_ASSIGN_OR_RETURN(StrategyDegrees parsed, deepspeed::DegreesToWrite(strategy));
-    return std::move(parsed.degrees);
+    return deepspeed::DegreesToWrite(strategy);
   }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
     return deepspeed::LayOutCheckpoint(request);

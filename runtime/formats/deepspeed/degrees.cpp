@@ -12,24 +12,14 @@ namespace {
 
 // Fails if a field of the model-states files is not the same in all of them.
 template <typename Get>
-llvm::Error CheckAgreement(const std::string& folder, const std::vector<ModelStates>& states, std::string_view field,
-                           Get get) {
-  for (const ModelStates& other : states) {
-    if (get(other) == get(states.front())) continue;
+llvm::Error CheckAgreement(const std::string& folder, const std::vector<const ModelStates*>& states,
+                           std::string_view field, Get get) {
+  const ModelStates& first = *states.front();
+  for (const ModelStates* other : states) {
+    if (get(*other) == get(first)) continue;
     auto text = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string("missing"); };
     return Fail(ErrorCode::kBadData, "`{}`: `{}` is {} in `{}` and {} in `{}`; these files are not of one checkpoint",
-                folder, field, text(get(states.front())), states.front().path, text(get(other)), other.path);
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error CheckCarriedAgreement(const std::string& folder, const std::vector<ModelStates>& states) {
-  for (std::string_view key : {"global_steps", "skipped_steps", "dp_world_size", "ds_version"}) {
-    auto text = [&](const ModelStates& file) -> std::optional<std::string> {
-      pytorch::ValuePtr value = FindEntry(file.engine, key);
-      return value ? std::optional(pytorch::Print(*value)) : std::nullopt;
-    };
-    UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, key, text));
+                folder, field, text(get(first)), first.path, text(get(*other)), other->path);
   }
   return llvm::Error::success();
 }
@@ -49,7 +39,6 @@ llvm::Error CheckServed(const CheckpointFiles& files, const std::string& folder)
                 meaning);
   };
   if (!files.expert_files.empty()) return refuse(files.expert_files.front(), "a model with experts");
-  if (!files.stage3_model_states.empty()) return refuse(files.stage3_model_states.front(), "ZeRO stage 3");
   bool is_offloaded = std::find(files.folders.begin(), files.folders.end(), "offloaded_tensors") != files.folders.end();
   if (is_offloaded) return refuse("offloaded_tensors", "an optimizer that is offloaded to NVMe");
   if (files.optimizer_states.empty()) {
@@ -61,30 +50,50 @@ llvm::Error CheckServed(const CheckpointFiles& files, const std::string& folder)
   return llvm::Error::success();
 }
 
-llvm::Error CheckModelFiles(const CheckpointFiles& files, const std::string& folder) {
+llvm::Error FindModelFiles(CheckpointFiles& files, const std::string& folder) {
+  if (!files.partitioned_model_states.empty() && !files.model_states.empty()) {
+    return Fail(ErrorCode::kBadData, "`{}`: `{}` is of stage 3 and `{}` of another stage; remove those that are stale",
+                folder, files.partitioned_model_states.begin()->second, files.model_states.begin()->second);
+  }
+  for (const auto& [place, name] : files.partitioned_model_states) {
+    if (place.partition == 0) files.model_states.emplace(place.mp, name);
+  }
   std::int64_t expected = 0;
   for (const auto& [mp, name] : files.model_states) {
     if (mp == expected++) continue;
     return Fail(ErrorCode::kBadData, "`{}`: `{}` is missing, while there is `{}`", folder,
-                ModelStatesName(expected - 1), name);
+                ModelStatesName(expected - 1, files), name);
   }
   if (expected > 0) return llvm::Error::success();
-  return Fail(ErrorCode::kBadData, "`{}`: `{}` is missing", folder, ModelStatesName(0));
+  return Fail(ErrorCode::kBadData, "`{}`: `{}` is missing", folder, ModelStatesName(0, files));
+}
+
+llvm::Error CheckModelStatesAgree(const std::string& folder, const std::vector<const ModelStates*>& states) {
+  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "mp_world_size", [](auto& s) { return s.mp_world_size; }));
+  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "pp_degree", [](auto& s) { return s.pp_degree; }));
+  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "tp_degree", [](auto& s) { return s.tp_degree; }));
+  for (std::string_view key : {"global_steps", "skipped_steps", "dp_world_size", "ds_version"}) {
+    auto text = [&](const ModelStates& file) -> std::optional<std::string> {
+      pytorch::ValuePtr value = FindEntry(file.engine, key);
+      return value ? std::optional(pytorch::Print(*value)) : std::nullopt;
+    };
+    UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, key, text));
+  }
+  return llvm::Error::success();
 }
 
 llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::string& folder,
                                     const std::vector<ModelStates>& states, std::vector<std::string>& remarks) {
-  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "mp_world_size", [](auto& s) { return s.mp_world_size; }));
-  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "pp_degree", [](auto& s) { return s.pp_degree; }));
-  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "tp_degree", [](auto& s) { return s.tp_degree; }));
-  UCP_RETURN_IF_ERROR(CheckCarriedAgreement(folder, states));
+  std::vector<const ModelStates*> all;
+  for (const ModelStates& rank : states) all.push_back(&rank);
+  UCP_RETURN_IF_ERROR(CheckModelStatesAgree(folder, all));
   const auto ranks = static_cast<std::int64_t>(states.size());
   const ModelStates& first = states.front();
   const std::int64_t expected = first.mp_world_size.value_or(ranks);
   if (expected > ranks) {
     return Fail(ErrorCode::kBadData,
                 "`{}`: `{}` is missing; `mp_world_size` in `{}` is {}, and there are {} such files", folder,
-                ModelStatesName(ranks), first.path, expected, ranks);
+                ModelStatesName(ranks, files), first.path, expected, ranks);
   }
   if (expected != ranks) {
     return Fail(ErrorCode::kBadData,
@@ -123,21 +132,27 @@ llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::str
 
 llvm::Expected<std::int64_t> CountPartitions(const CheckpointFiles& files, const std::string& folder, std::int64_t mp) {
   std::int64_t partitions = 0;
-  for (const auto& [place, name] : files.optimizer_states) {
-    partitions = std::max(partitions, place.partition + 1);
-    if (place.mp < mp) continue;
-    return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and only {} model-parallel ranks", folder, name, mp);
-  }
-  // A partition number can be anything; the first one that is missing ends the walk.
   const std::string& example = files.optimizer_states.begin()->second;
   const std::string prefix = example.substr(0, example.find("zero_pp_rank_"));
-  for (std::int64_t rank = 0; rank < mp; ++rank) {
-    for (std::int64_t partition = 0; partition < partitions; ++partition) {
-      if (files.optimizer_states.contains({rank, partition})) continue;
-      return Fail(ErrorCode::kBadData,
-                  "`{}`: `{}` is missing; {} model-parallel ranks with {} partitions have {} files, and there are {}",
-                  folder, OptimizerStatesName(prefix, {rank, partition}), mp, partitions, mp * partitions,
-                  files.optimizer_states.size());
+  for (const auto* kind : {&files.optimizer_states, &files.partitioned_model_states}) {
+    for (const auto& [place, name] : *kind) {
+      partitions = std::max(partitions, place.partition + 1);
+      if (place.mp < mp) continue;
+      return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and only {} model-parallel ranks", folder, name, mp);
+    }
+  }
+  // A partition number can be anything; the first one that is missing ends the walk.
+  for (const auto* kind : {&files.optimizer_states, &files.partitioned_model_states}) {
+    if (kind->empty()) continue;
+    for (PartitionOf place; place.mp < mp; ++place.mp) {
+      for (place.partition = 0; place.partition < partitions; ++place.partition) {
+        if (kind->contains(place)) continue;
+        return Fail(
+            ErrorCode::kBadData,
+            "`{}`: `{}` is missing; {} model-parallel ranks with {} partitions have {} files, and there are {}", folder,
+            kind == &files.optimizer_states ? OptimizerStatesName(prefix, place) : PartitionedModelStatesName(place),
+            mp, partitions, mp * partitions, kind->size());
+      }
     }
   }
   return partitions;

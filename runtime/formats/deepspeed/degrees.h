@@ -30,9 +30,14 @@ struct Degrees {
 llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::string& folder,
                                     const std::vector<ModelStates>& states, std::vector<std::string>& remarks);
 
-// The model-states files are those of the ranks 0, 1, …, without a gap.
-[[nodiscard]] llvm::Error CheckModelFiles(const CheckpointFiles& files, const std::string& folder);
-// Each model-parallel rank has the same number of partitions, without a gap: returns it.
+// The model-states files are those of the ranks 0, 1, …, without a gap. At stage 3, the file of a rank's partition 0
+// becomes that of the rank.
+[[nodiscard]] llvm::Error FindModelFiles(CheckpointFiles& files, const std::string& folder);
+// The engine's counters and versions, and the recorded degrees, are the same in all of them.
+[[nodiscard]] llvm::Error CheckModelStatesAgree(const std::string& folder,
+                                                const std::vector<const ModelStates*>& states);
+// Each model-parallel rank has the same number of partitions, without a gap: returns it. At stage 3, the files of the
+// module are as many.
 llvm::Expected<std::int64_t> CountPartitions(const CheckpointFiles& files, const std::string& folder, std::int64_t mp);
 // Every layer has a file for each tensor-parallel rank.
 [[nodiscard]] llvm::Error CheckLayerFiles(const CheckpointFiles& files, const std::string& folder, std::int64_t tp);

@@ -7,7 +7,7 @@
 namespace ucp::deepspeed {
 namespace {
 
-enum class Kind { kModelStates, kOptimizerStates, kLayer, kStage3ModelStates, kExpert, kStranger };
+enum class Kind { kModelStates, kOptimizerStates, kLayer, kPartitionedModelStates, kExpert, kStranger };
 
 struct ParsedName {
   Kind kind = Kind::kStranger;
@@ -21,7 +21,7 @@ ParsedName Parse(const std::string& name) {
   static const RE2 optimizer(R"((?:bf16_|fp16_)?zero_pp_rank_(\d{1,9})_mp_rank_(\d{1,9})_?optim_states\.pt)");
   static const RE2 layer(R"(layer_(\d{1,9})-model_states\.pt)");
   static const RE2 layer_of_rank(R"(layer_(\d{1,9})-model_(\d{1,9})-model_states\.pt)");
-  static const RE2 stage3(R"(zero_pp_rank_\d+_mp_rank_\d+_model_states\.pt)");
+  static const RE2 partitioned(R"(zero_pp_rank_(\d{1,9})_mp_rank_(\d{1,9})_model_states\.pt)");
   static const RE2 expert(R"((?:layer_\d+_)?expert_.*\.pt|expp_rank_.*\.pt)");
   ParsedName parsed;
   if (RE2::FullMatch(name, model_states, &parsed.partition.mp)) {
@@ -31,8 +31,8 @@ ParsedName Parse(const std::string& name) {
   } else if (RE2::FullMatch(name, layer, &parsed.layer.layer) ||
              RE2::FullMatch(name, layer_of_rank, &parsed.layer.layer, &parsed.layer.tp)) {
     parsed.kind = Kind::kLayer;
-  } else if (RE2::FullMatch(name, stage3)) {
-    parsed.kind = Kind::kStage3ModelStates;
+  } else if (RE2::FullMatch(name, partitioned, &parsed.partition.partition, &parsed.partition.mp)) {
+    parsed.kind = Kind::kPartitionedModelStates;
   } else if (RE2::FullMatch(name, expert)) {
     parsed.kind = Kind::kExpert;
   }
@@ -56,9 +56,8 @@ llvm::Error Add(CheckpointFiles& files, const std::string& name) {
       return AddOnce(files.optimizer_states, parsed.partition, name);
     case Kind::kLayer:
       return AddOnce(files.layers, parsed.layer, name);
-    case Kind::kStage3ModelStates:
-      files.stage3_model_states.push_back(name);
-      break;
+    case Kind::kPartitionedModelStates:
+      return AddOnce(files.partitioned_model_states, parsed.partition, name);
     case Kind::kExpert:
       files.expert_files.push_back(name);
       break;
@@ -86,7 +85,14 @@ llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std
   return found;
 }
 
-std::string ModelStatesName(std::int64_t mp) { return fmt::format("mp_rank_{:02}_model_states.pt", mp); }
+std::string ModelStatesName(std::int64_t mp, const CheckpointFiles& files) {
+  if (!files.partitioned_model_states.empty()) return PartitionedModelStatesName({mp, 0});
+  return fmt::format("mp_rank_{:02}_model_states.pt", mp);
+}
+
+std::string PartitionedModelStatesName(PartitionOf place) {
+  return fmt::format("zero_pp_rank_{}_mp_rank_{:02}_model_states.pt", place.partition, place.mp);
+}
 
 std::string LayerName(LayerOf place, const CheckpointFiles& files) {
   constexpr std::string_view kPart = "-model_";  // Once in each name, and twice with a rank.

@@ -30,9 +30,9 @@ struct LayerOf {
 
 struct CheckpointFiles {
   std::map<std::int64_t, std::string> model_states;  // mp_rank_*: by the number, which need not have two digits.
+  std::map<PartitionOf, std::string> partitioned_model_states;  // Stage 3: every partition has one.
   std::map<PartitionOf, std::string> optimizer_states;
   std::map<LayerOf, std::string> layers;
-  std::vector<std::string> stage3_model_states;
   std::vector<std::string> expert_files;
   std::vector<std::string> folders;
   std::vector<std::string> strangers;  // `.pt` files with other names.
@@ -45,7 +45,8 @@ bool IsCheckpointFileName(const std::string& name);
 llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std::string& folder);
 
 // The names that DeepSpeed gives, for messages about files that are missing.
-std::string ModelStatesName(std::int64_t mp);
+std::string ModelStatesName(std::int64_t mp, const CheckpointFiles& files);  // With partition 0 at stage 3.
+std::string PartitionedModelStatesName(PartitionOf place);
 std::string LayerName(LayerOf place, const CheckpointFiles& files);  // With the rank if other layers' names have it.
 std::string OptimizerStatesName(const std::string& prefix, PartitionOf place);
 

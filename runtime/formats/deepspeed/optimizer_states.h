@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/formats/source_archives.h"
+#include "runtime/formats/deepspeed/torch_optimizer.h"
 
 namespace ucp::deepspeed {
 
@@ -21,11 +21,8 @@ struct SliceAddress {
   bool operator==(const SliceAddress&) const = default;
 };
 
-// What one partition holds of one optimizer group.
-struct GroupPartition {
-  TensorPlace master;                                          // May be short of the padding at its end.
-  std::map<std::string, TensorPlace> states;                   // By the optimizer's own names; all of the full length.
-  pytorch::ValuePtr step;                                      // Null if there is none.
+// What one partition holds of one optimizer group. Its master may be short of the padding at its end.
+struct GroupPartition : SteppedTensor {
   pytorch::ValuePtr hyper_parameters;                          // A dict. Never null.
   std::optional<std::int64_t> partition_count;                 // Over how many ranks this group is cut.
   std::vector<std::int64_t> alignment_paddings;                // Zeros behind each parameter; empty: none anywhere.

@@ -37,7 +37,8 @@ class StatesComposer {
       if (IsHeldAt(*request_.layout.Find(tensor.name), coordinate_)) held_.push_back(&tensor);
     }
     UCP_ASSIGN_OR_RETURN(ValuePtr root, Root());
-    module_.AddShards(AddFile(target, folder + "/" + ModelStatesName(mp()), composer_.Compose(root)), target);
+    module_.AddShards(AddFile(target, folder + "/" + ModelStatesName(mp(), CheckpointFiles{}), composer_.Compose(root)),
+                      target);
     return llvm::Error::success();
   }
 

@@ -31,42 +31,23 @@ bool HasConfig(const TrainingState& training) {
 
 std::string_view TextOf(const ValuePtr& value) { return value ? pytorch::AsText(*value).value_or("") : ""; }
 
-// The settings of one strategy, each asked for once.
-class Settings {
- public:
-  Settings(const Strategy& strategy, std::map<std::string, std::string> options)
-      : format_(strategy.format), options_(std::move(options)) {}
+// Null if the strategy does not say it. Its format's rules have been asked what it may say.
+const std::string* Setting(const Strategy& strategy, const std::string& key) {
+  auto option = strategy.options.find(key);
+  return option == strategy.options.end() ? nullptr : &option->second;
+}
 
-  const std::string* Find(const std::string& key) const {
-    auto option = options_.find(key);
-    return option == options_.end() ? nullptr : &option->second;
-  }
+bool Switch(const Strategy& strategy, const std::string& key, bool otherwise) {
+  const std::string* text = Setting(strategy, key);
+  return text == nullptr ? otherwise : *text == "true";
+}
 
-  llvm::Error Wrong(const std::string& key, std::string_view choices) const {
-    return Fail(ErrorCode::kUsage, "`{}={}` in a strategy of the format `{}` is none of {}", key, options_.at(key),
-                format_, choices);
-  }
-
-  llvm::Expected<bool> Switch(const std::string& key, bool otherwise) const {
-    const std::string* text = Find(key);
-    if (text == nullptr) return otherwise;
-    if (*text != "true" && *text != "false") return Wrong(key, "true, false");
-    return *text == "true";
-  }
-
- private:
-  std::string format_;
-  std::map<std::string, std::string> options_;
-};
-
-llvm::Error SetDType(const Settings& settings, const TrainingState& training, WriteOptions& options) {
-  if (const std::string* text = settings.Find("dtype")) {
+llvm::Error SetDType(const Strategy& strategy, const TrainingState& training, WriteOptions& options) {
+  if (const std::string* text = Setting(strategy, "dtype")) {
     if (*text == "bf16") {
       options.dtype = DType::kBFloat16;
     } else if (*text == "fp16") {
       options.dtype = DType::kFloat16;
-    } else if (*text != "fp32") {
-      return settings.Wrong("dtype", "bf16, fp16, fp32");
     }
     return llvm::Error::success();
   }
@@ -83,12 +64,11 @@ llvm::Error SetDType(const Settings& settings, const TrainingState& training, Wr
   return llvm::Error::success();
 }
 
-llvm::Error SetStage(const Settings& settings, const TrainingState& training, WriteOptions& options) {
+llvm::Error SetStage(const Strategy& strategy, const TrainingState& training, WriteOptions& options) {
   ValuePtr configured = Configured(training, {"zero_optimization", "stage"});
   std::string text = configured ? std::to_string(pytorch::AsInteger(*configured).value_or(-1)) : "";
-  if (const std::string* given = settings.Find("zero")) {
+  if (const std::string* given = Setting(strategy, "zero")) {
     text = *given;
-    if (text != "0" && text != "1" && text != "2" && text != "3") return settings.Wrong("zero", "1, 2");
   }
   if (text == "1" || text == "2") {
     options.stage = text == "1" ? 1 : 2;
@@ -103,10 +83,9 @@ llvm::Error SetStage(const Settings& settings, const TrainingState& training, Wr
 }
 
 // The engine takes BF16_Optimizer at stage 1 if gradients add up in float32 and the optimizer is not offloaded.
-llvm::Error SetOptimizer(const Settings& settings, const TrainingState& training, WriteOptions& options) {
+llvm::Error SetOptimizer(const Strategy& strategy, const TrainingState& training, WriteOptions& options) {
   const bool may_be = options.dtype == DType::kBFloat16 && options.stage == 1;
-  if (const std::string* text = settings.Find("optimizer")) {
-    if (*text != "bf16" && *text != "zero") return settings.Wrong("optimizer", "bf16, zero");
+  if (const std::string* text = Setting(strategy, "optimizer")) {
     options.bf16_optimizer = *text == "bf16";
     if (!options.bf16_optimizer || may_be) return llvm::Error::success();
     return Fail(ErrorCode::kUsage, "`optimizer=bf16` goes with zero=1 and dtype=bf16 only, as DeepSpeed has it");
@@ -119,9 +98,9 @@ llvm::Error SetOptimizer(const Settings& settings, const TrainingState& training
 
 }  // namespace
 
-llvm::Expected<StrategyDegrees> DegreesToWrite(const Strategy& strategy) {
-  UCP_ASSIGN_OR_RETURN(StrategyDegrees parsed, ParseDegrees(strategy, kOwnSettings));
-  for (const Axis& axis : parsed.degrees.mesh.axes) {
+llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy) {
+  UCP_ASSIGN_OR_RETURN(Degrees degrees, ParseDegrees(strategy));
+  for (const Axis& axis : degrees.mesh.axes) {
     if (axis.size == 1 || axis.name == "pp" || axis.name == "tp" || axis.name == "dp") continue;
     return Fail(
         ErrorCode::kUnsupported,
@@ -129,31 +108,28 @@ llvm::Expected<StrategyDegrees> DegreesToWrite(const Strategy& strategy) {
         "is the number of data-parallel times sequence-parallel ranks",
         axis.name, axis.size);
   }
-  if (parsed.degrees.interleave > 1) {
+  if (degrees.interleave.value_or(1) > 1) {
     return Fail(ErrorCode::kUnsupported, "`interleave={}`: DeepSpeed's pipelines have one chunk of layers on a stage",
-                parsed.degrees.interleave);
+                *degrees.interleave);
   }
-  return parsed;
+  return degrees;
 }
 
 llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const TrainingState& training) {
-  UCP_ASSIGN_OR_RETURN(StrategyDegrees parsed, DegreesToWrite(strategy));
-  const Settings settings(strategy, std::move(parsed.options));
+  UCP_ASSIGN_OR_RETURN(Degrees degrees, DegreesToWrite(strategy));
   WriteOptions options;
-  options.pp = parsed.degrees.mesh.Size("pp");
-  options.tp = parsed.degrees.mesh.Size("tp");
-  options.dp = parsed.degrees.mesh.Size("dp");
-  UCP_RETURN_IF_ERROR(SetDType(settings, training, options));
-  UCP_RETURN_IF_ERROR(SetStage(settings, training, options));
-  UCP_RETURN_IF_ERROR(SetOptimizer(settings, training, options));
+  options.pp = degrees.mesh.Size("pp");
+  options.tp = degrees.mesh.Size("tp");
+  options.dp = degrees.mesh.Size("dp");
+  UCP_RETURN_IF_ERROR(SetDType(strategy, training, options));
+  UCP_RETURN_IF_ERROR(SetStage(strategy, training, options));
+  UCP_RETURN_IF_ERROR(SetOptimizer(strategy, training, options));
   // BF16_Optimizer knows neither of the two.
   const bool may_permute = !options.bf16_optimizer;
-  UCP_ASSIGN_OR_RETURN(
-      options.round_robin,
-      settings.Switch("round_robin", may_permute && IsOn(training, {"zero_optimization", "round_robin_gradients"})));
-  UCP_ASSIGN_OR_RETURN(
-      options.alignment,
-      settings.Switch("alignment", may_permute && IsOn(training, {"zero_optimization", "parameter_alignment"})));
+  options.round_robin =
+      Switch(strategy, "round_robin", may_permute && IsOn(training, {"zero_optimization", "round_robin_gradients"}));
+  options.alignment =
+      Switch(strategy, "alignment", may_permute && IsOn(training, {"zero_optimization", "parameter_alignment"}));
   if (options.bf16_optimizer && (options.round_robin || options.alignment)) {
     return Fail(ErrorCode::kUsage, "`{}=true` does not go with BF16_Optimizer, which knows nothing of it",
                 options.round_robin ? "round_robin" : "alignment");

@@ -4,18 +4,13 @@
 
 #include <llvm/Support/Error.h>
 
-#include <array>
 #include <cstdint>
-#include <string>
 
 #include "compiler/layout/dtype.h"
 #include "runtime/formats/strategy.h"
 #include "runtime/formats/training_state.h"
 
 namespace ucp::deepspeed {
-
-// The settings of a strategy besides its degrees.
-inline const std::array<std::string, 5> kOwnSettings = {"zero", "dtype", "optimizer", "round_robin", "alignment"};
 
 struct WriteOptions {
   std::int64_t pp = 1;
@@ -32,7 +27,7 @@ struct WriteOptions {
 };
 
 // The degrees alone, before anything else is known. Fails with kUsage for axes that ZeRO files do not know.
-llvm::Expected<StrategyDegrees> DegreesToWrite(const Strategy& strategy);
+llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy);
 
 // Fails with kUsage for settings that make no sense, or that nothing gives a value to; with kUnsupported for stages
 // that are not written.

@@ -302,8 +302,7 @@ TEST(DeepSpeedDamage, FilesOfKindsThatAreNotReadYet) {
     std::string words;
   };
   for (const Case& c : {Case{"layer_0_expert_3_mp_rank_00_model_states.pt", "a model with experts"},
-                        Case{"expp_rank_0_mp_rank_00_optim_states.pt", "a model with experts"},
-                        Case{"zero_pp_rank_0_mp_rank_00_model_states.pt", "ZeRO stage 3"}}) {
+                        Case{"expp_rank_0_mp_rank_00_optim_states.pt", "a model with experts"}}) {
     CheckpointCopy copy("zero1_dp4");
     copy.Write(c.file, "");
     ExpectFailure(copy, ErrorCode::kUnsupported, {"holds `" + c.file + "`: " + c.words});

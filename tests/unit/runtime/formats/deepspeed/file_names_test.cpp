@@ -34,8 +34,12 @@ TEST(FileNames, AreSortedIntoPlaces) {
 }
 
 TEST(FileNames, AreWrittenAsDeepSpeedDoes) {
-  EXPECT_EQ(ModelStatesName(3), "mp_rank_03_model_states.pt");
-  EXPECT_EQ(ModelStatesName(123), "mp_rank_123_model_states.pt");
+  CheckpointFiles files;
+  EXPECT_EQ(ModelStatesName(3, files), "mp_rank_03_model_states.pt");
+  EXPECT_EQ(ModelStatesName(123, files), "mp_rank_123_model_states.pt");
+  EXPECT_EQ(PartitionedModelStatesName({3, 12}), "zero_pp_rank_12_mp_rank_03_model_states.pt");
+  files.partitioned_model_states[{3, 12}] = "";
+  EXPECT_EQ(ModelStatesName(3, files), "zero_pp_rank_0_mp_rank_03_model_states.pt");
   EXPECT_EQ(OptimizerStatesName("bf16_", {3, 12}), "bf16_zero_pp_rank_12_mp_rank_03_optim_states.pt");
 }
 

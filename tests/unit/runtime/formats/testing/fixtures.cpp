@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value.h"
 
@@ -103,8 +104,14 @@ std::string GatherShard(const Inventory& inventory, const Shard& shard, const st
     std::int64_t rest = i;
     for (std::size_t d = shard.shape.size(); d-- > 0; rest /= shard.shape[d])
       place += rest % shard.shape[d] * strides[d];
-    const BufferPart& part = buffer->parts[static_cast<std::size_t>(place / buffer->part_elements)];
-    const std::int64_t in_part = place % buffer->part_elements;
+    std::int64_t index = place / buffer->part_elements;
+    std::int64_t in_part = place % buffer->part_elements;
+    if (shard.spread == Spread::kEachTensor) {
+      const std::int64_t each = CeilDivide(elements, static_cast<std::int64_t>(buffer->parts.size()));
+      index = i / each;
+      in_part = shard.base + i % each;
+    }
+    const BufferPart& part = buffer->parts[static_cast<std::size_t>(index)];
     EXPECT_LT(in_part, part.elements) << shard.tensor;
     const Record& record = storage.record(part.record);
     auto [content, added] = contents.try_emplace(storage.files[record.file.index()].path);

@@ -1,0 +1,158 @@
+// Stages 1 and 2 and BF16_Optimizer. `param_shapes` says what is in a group and in which order; each state becomes one
+// buffer, with a part in the file of each partition, and every parameter begins somewhere in it.
+#include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/flat_groups.h"
+#include "runtime/formats/deepspeed/optimizer_sources.h"
+#include "runtime/formats/deepspeed/partition_buffers.h"
+#include "runtime/formats/deepspeed/write_groups.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+// "zero_pp_rank_3_mp_rank_00_optim_states.pt" from the name of another partition's file.
+std::string NameOfPartition(const std::string& path, std::int64_t partition) {
+  constexpr std::string_view kMark = "pp_rank_";
+  std::size_t begin = path.find(kMark);
+  if (begin == std::string::npos) return fmt::format("the file of partition {}", partition);
+  begin += kMark.size();
+  std::size_t end = path.find('_', begin);
+  return path.substr(0, begin) + std::to_string(partition) + (end == std::string::npos ? "" : path.substr(end));
+}
+
+class FlatOptimizer {
+ public:
+  explicit FlatOptimizer(const OptimizerContext& context) : context_(context) {}
+
+  // All partitions of one model-parallel rank. They are held together only here; what remains is the storage.
+  llvm::Expected<RankGroups> AddRank(std::int64_t mp) {
+    std::vector<OptimizerStates> partitions;
+    for (std::int64_t p = 0; p < context_.partitions; ++p) {
+      UCP_ASSIGN_OR_RETURN(OptimizerStates states,
+                           ReadOptimizerStates(context_.archives, context_.files.optimizer_states.at({mp, p})));
+      partitions.push_back(std::move(states));
+      UCP_RETURN_IF_ERROR(
+          CheckPartition(context_.states[static_cast<std::size_t>(mp)], partitions.front(), partitions.back()));
+    }
+    RankGroups rank{partitions.front().path, {}};
+    for (std::size_t g = 0; g < partitions.front().groups.size(); ++g) {
+      UCP_ASSIGN_OR_RETURN(OptimizerGroup group, AddGroup(mp, g, partitions));
+      rank.groups.push_back(std::move(group));
+    }
+    if (mp == 0) context_.checkpoint.training.optimizer = std::move(partitions.front().others);
+    return rank;
+  }
+
+  void RemarkOnAddresses() {
+    if (wrong_addresses_.count == 0) return;
+    if (!is_dealt_) {
+      context_.checkpoint.training.order_doubt = fmt::format(
+          "`param_slice_mappings` contradicts `param_shapes`, first for {}, and `ds_config` does not say that "
+          "round_robin_gradients is on",
+          wrong_addresses_.example);
+    }
+    context_.checkpoint.inventory.remarks.push_back(fmt::format(
+        "`param_slice_mappings` contradicts `param_shapes` {} times (first for {}) and is not believed; DeepSpeed "
+        "records wrong addresses with round_robin_gradients",
+        wrong_addresses_.count, wrong_addresses_.example));
+  }
+
+ private:
+  // What one file must have in common with the model-states file of its rank and with the first partition.
+  llvm::Error CheckPartition(const ModelStates& model, const OptimizerStates& first, const OptimizerStates& states) {
+    const std::string& folder = context_.folder;
+    if (states.groups.size() != model.param_shapes.size()) {
+      return Fail(ErrorCode::kBadData, "`{}`: `{}` has {} optimizer groups and `param_shapes` in `{}` has {}", folder,
+                  states.path, states.groups.size(), model.path, model.param_shapes.size());
+    }
+    for (std::size_t g = 0; g < states.groups.size(); ++g) {
+      const std::int64_t count = states.groups[g].partition_count.value_or(context_.partitions);
+      if (count != context_.partitions) {
+        return Fail(ErrorCode::kBadData,
+                    "`{}`: group {} in `{}` is cut over {} partitions, and there are files of {}; {}", folder, g,
+                    states.path, count, context_.partitions,
+                    count > context_.partitions
+                        ? fmt::format("`{}` is missing", NameOfPartition(states.path, context_.partitions))
+                        : std::string("the others are stale, or the group holds experts, which are not read yet"));
+      }
+      UCP_RETURN_IF_ERROR(CompareWithFirst(g, first, states));
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error CompareWithFirst(std::size_t g, const OptimizerStates& first, const OptimizerStates& states) {
+    const GroupPartition& a = first.groups[g];
+    const GroupPartition& b = states.groups[g];
+    const std::string owner = fmt::format("group {}", g);
+    UCP_RETURN_IF_ERROR(CheckSameText(context_, "`param_groups` of " + owner, pytorch::Print(*a.hyper_parameters),
+                                      first.path, pytorch::Print(*b.hyper_parameters), states.path));
+    UCP_RETURN_IF_ERROR(CheckParts(context_, owner, {{&a, &first.path}, {&b, &states.path}}));
+    auto text = [](const GroupPartition& group) {
+      return fmt::format("{}", fmt::join(group.alignment_paddings, ", "));
+    };
+    return CheckSameText(context_, "`param_alignment_paddings` of " + owner, text(a), first.path, text(b), states.path);
+  }
+
+  llvm::Expected<OptimizerGroup> AddGroup(std::int64_t mp, std::size_t g,
+                                          const std::vector<OptimizerStates>& partitions) {
+    const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
+    const GroupPartition& first = partitions.front().groups[g];
+    auto flat = LayOutGroup(model.param_shapes[g], first.alignment_paddings);
+    if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model.path));
+    auto length = PartitionElements(*flat, g, partitions);
+    if (!length) return AddContext(length.takeError(), fmt::format("`{}`", context_.folder));
+    CountWrongAddresses(*flat, *length, g, partitions);
+    std::vector<PartitionPart> parts;
+    for (const OptimizerStates& partition : partitions) parts.push_back({&partition.groups[g], &partition.path});
+    const BufferSetId states = AddBuffers(context_.storage(), *length, parts);
+    OptimizerGroup group{first.hyper_parameters, first.step, {}};
+    for (const FlatParameter& parameter : flat->parameters) {
+      Shard shard = LocalShard(context_.degrees, mp, TensorKind::kParameter, {parameter.name, parameter.shape});
+      shard.base = parameter.offset;
+      shard.states = states;
+      context_.storage().shards.push_back(std::move(shard));
+      group.parameters.push_back(parameter.name);
+    }
+    is_dealt_ = IsDealtRoundRobin(partitions.front());
+    if (is_dealt_) group.parameters = UndealRoundRobin(group.parameters, context_.partitions);
+    return group;
+  }
+
+  // The files have the flattened order; the optimizer was given another one.
+  bool IsDealtRoundRobin(const OptimizerStates& states) const {
+    pytorch::ValuePtr config = FindEntry(context_.states.front().engine, "ds_config");
+    pytorch::ValuePtr zero = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
+    pytorch::ValuePtr dealt = zero ? pytorch::Find(*zero, "round_robin_gradients") : nullptr;
+    return !states.is_bf16_optimizer && dealt && pytorch::AsBool(*dealt).value_or(false);
+  }
+
+  void CountWrongAddresses(const FlatGroup& flat, std::int64_t length, std::size_t g,
+                           const std::vector<OptimizerStates>& partitions) {
+    for (std::size_t p = 0; p < partitions.size(); ++p) {
+      AddressMismatch found = CompareAddresses(flat, length, static_cast<std::int64_t>(p), partitions[p].groups[g]);
+      if (found.count > 0 && wrong_addresses_.count == 0) {
+        wrong_addresses_.example = fmt::format("`{}` in `{}`", found.example, partitions[p].path);
+      }
+      wrong_addresses_.count += found.count;
+    }
+  }
+
+  const OptimizerContext& context_;
+  AddressMismatch wrong_addresses_;
+  bool is_dealt_ = false;  // round_robin_gradients.
+};
+
+}  // namespace
+
+llvm::Expected<std::vector<RankGroups>> AddFlatOptimizer(const OptimizerContext& context) {
+  FlatOptimizer optimizer(context);
+  std::vector<RankGroups> ranks;
+  for (std::int64_t mp = 0; mp < context.degrees.mp(); ++mp) {
+    UCP_ASSIGN_OR_RETURN(RankGroups rank, optimizer.AddRank(mp));
+    ranks.push_back(std::move(rank));
+  }
+  optimizer.RemarkOnAddresses();
+  return ranks;
+}
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,70 @@
+#include "runtime/formats/deepspeed/partition_buffers.h"
+
+#include "compiler/support/error.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+std::string Signature(const SteppedTensor& tensor) {
+  std::string text = fmt::format("{} {}", kMasterState, Name(tensor.master.dtype));
+  for (const auto& [state, place] : tensor.states) text += fmt::format(", {} {}", state, Name(place.dtype));
+  return text;
+}
+
+template <typename PlaceOf>
+BufferId AddBuffer(Storage& storage, std::int64_t part_elements, const std::vector<PartitionPart>& parts,
+                   PlaceOf place_of) {
+  Buffer buffer;
+  buffer.dtype = place_of(*parts.front().tensor).dtype;
+  buffer.part_elements = part_elements;
+  for (const PartitionPart& part : parts) {
+    const TensorPlace& place = place_of(*part.tensor);
+    buffer.parts.push_back({place.record, place.offset, place.elements});
+  }
+  return storage.Add(std::move(buffer));
+}
+
+}  // namespace
+
+llvm::Error CheckParts(const OptimizerContext& context, const std::string& owner,
+                       const std::vector<PartitionPart>& parts) {
+  const PartitionPart& a = parts.front();
+  for (const PartitionPart& b : parts) {
+    if (llvm::Error error =
+            CheckSameStep(context.checkpoint.training, a.tensor->step, *a.path, b.tensor->step, *b.path)) {
+      return AddContext(std::move(error), fmt::format("`{}`", context.folder));
+    }
+    UCP_RETURN_IF_ERROR(CheckSameText(context, "the list of states of " + owner, Signature(*a.tensor), *a.path,
+                                      Signature(*b.tensor), *b.path));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CheckSameText(const OptimizerContext& context, const std::string& what, const std::string& a,
+                          const std::string& a_path, const std::string& b, const std::string& b_path) {
+  if (a == b) return llvm::Error::success();
+  return Fail(ErrorCode::kBadData, "`{}`: {} is {} in `{}` and {} in `{}`", context.folder, what, a, a_path, b, b_path);
+}
+
+BufferSetId AddBuffers(Storage& storage, std::int64_t part_elements, const std::vector<PartitionPart>& parts) {
+  BufferSet set = {
+      {kMasterState, AddBuffer(storage, part_elements, parts,
+                               [](const SteppedTensor& tensor) -> const TensorPlace& { return tensor.master; })}};
+  for (const auto& [state, place] : parts.front().tensor->states) {
+    set.push_back(
+        {state, AddBuffer(storage, part_elements, parts,
+                          [&](const SteppedTensor& tensor) -> const TensorPlace& { return tensor.states.at(state); })});
+  }
+  return storage.Add(std::move(set));
+}
+
+Shard LocalShard(const Degrees& degrees, std::int64_t mp, TensorKind kind, const NamedShape& tensor) {
+  Shard shard;
+  shard.tensor = tensor.name;
+  shard.kind = kind;
+  shard.coordinate.at = {{"pp", mp / degrees.tp}, {"tp", mp % degrees.tp}};
+  shard.shape = tensor.shape;
+  return shard;
+}
+
+}  // namespace ucp::deepspeed

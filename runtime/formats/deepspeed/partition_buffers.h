@@ -1,0 +1,35 @@
+// What the partitions of one rank hold of one tensor that the optimizer steps: compared, and put together.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/formats/deepspeed/optimizer_sources.h"
+#include "runtime/formats/deepspeed/torch_optimizer.h"
+
+namespace ucp::deepspeed {
+
+// One partition's part, and the file that it is from.
+struct PartitionPart {
+  const SteppedTensor* tensor = nullptr;
+  const std::string* path = nullptr;
+};
+
+// All parts have the same step and states of the same types. Fails with `owner` ("group 2"), both files and both
+// values.
+[[nodiscard]] llvm::Error CheckParts(const OptimizerContext& context, const std::string& owner,
+                                     const std::vector<PartitionPart>& parts);
+
+// The same for something that is said of a group as a whole.
+[[nodiscard]] llvm::Error CheckSameText(const OptimizerContext& context, const std::string& what, const std::string& a,
+                                        const std::string& a_path, const std::string& b, const std::string& b_path);
+
+// A buffer for the master and one for each state, with one part for each partition.
+BufferSetId AddBuffers(Storage& storage, std::int64_t part_elements, const std::vector<PartitionPart>& parts);
+
+// A shard at one model-parallel rank; where it lies is still to be said.
+Shard LocalShard(const Degrees& degrees, std::int64_t mp, TensorKind kind, const NamedShape& tensor);
+
+}  // namespace ucp::deepspeed

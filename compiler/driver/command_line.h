@@ -25,6 +25,15 @@ struct SourceOptions {
 void AddSpecOptions(CLI::App& command, SourceOptions& options);    // --config, --set
 void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These and --unused.
 
+// What the target is besides its strategy: --tag, --keep-opaque.
+struct TargetOptions {
+  std::string tag;
+  std::vector<std::string> keep_opaque;
+
+  void ApplyTo(CompileRequest& request) const;
+};
+void AddTargetOptions(CLI::App& command, TargetOptions& options);
+
 // --replicas compare|trust
 void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas);
 

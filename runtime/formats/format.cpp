@@ -6,6 +6,9 @@
 #include "runtime/formats/universal/universal.h"
 
 namespace ucp {
+
+llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&) const { return std::nullopt; }
+
 std::span<const std::unique_ptr<const Format>> AllFormats() {
   static const std::vector<std::unique_ptr<const Format>> formats = [] {
     std::vector<std::unique_ptr<const Format>> list;

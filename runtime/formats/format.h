@@ -34,8 +34,11 @@ struct TargetRequest {
   std::span<const LogicalTensor> tensors;  // Sorted by name.
   const Layout& layout;                    // How the target's ranks hold them.
   const TrainingState& training;
+  const Mesh& source_mesh;  // The degrees of the source.
   const Strategy& strategy;
   std::span<const CompanionFile> companions = {};  // If the format takes them.
+  // Classes ("module.Class") outside the formats' own that the user wants to be written again where a value has them.
+  std::span<const std::string> keep_opaque = {};
 };
 
 class Format {
@@ -56,6 +59,8 @@ class Format {
   virtual bool CanWrite() const = 0;
   // Whether its folders have the model's own files beside the weights.
   virtual bool TakesCompanions() const { return false; }
+  // The ranks over which a target cuts its tensors; nothing if it holds them whole. Call if CanWrite().
+  virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const;
   // The files of a checkpoint that holds the tensors and the training state. Call if CanWrite().
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
 };

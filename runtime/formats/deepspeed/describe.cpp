@@ -30,7 +30,8 @@ class Description {
     inventory().root = folder_;
     checkpoint_.training.tag = std::filesystem::path(folder_).lexically_normal().filename().string();
     UCP_RETURN_IF_ERROR(ReadModelFiles());
-    UCP_RETURN_IF_ERROR(ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks));
+    UCP_RETURN_IF_ERROR(
+        ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks, checkpoint_.training.pipeline));
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(ReadExperts());
     const OptimizerContext context{archives_, names_, folder_, degrees_, experts_, partitions_, states_, checkpoint_};

@@ -4,6 +4,7 @@
 #include "runtime/formats/deepspeed/flat_groups.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partition_buffers.h"
+#include "runtime/formats/deepspeed/write_groups.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -44,6 +45,12 @@ class FlatOptimizer {
 
   void RemarkOnAddresses() {
     if (wrong_addresses_.count == 0) return;
+    if (!is_dealt_) {
+      context_.checkpoint.training.order_doubt = fmt::format(
+          "`param_slice_mappings` contradicts `param_shapes`, first for {}, and `ds_config` does not say that "
+          "round_robin_gradients is on",
+          wrong_addresses_.example);
+    }
     context_.checkpoint.inventory.remarks.push_back(fmt::format(
         "`param_slice_mappings` contradicts `param_shapes` {} times (first for {}) and is not believed; DeepSpeed "
         "records wrong addresses with round_robin_gradients",
@@ -134,6 +141,7 @@ class FlatOptimizer {
     std::vector<PartitionPart> parts;
     for (const OptimizerStates* partition : partitions) parts.push_back({&partition->groups[g], &partition->path});
     const BufferSetId states = AddBuffers(context_.storage(), *length, parts);
+    std::vector<std::string> names;
     for (const FlatParameter& parameter : flat->parameters) {
       const std::string name = context_.experts.NameInModel(mp, parameter.name, expert_rank);
       Shard shard = LocalShard(context_.degrees, mp, TensorKind::kParameter, {name, parameter.shape});
@@ -141,9 +149,20 @@ class FlatOptimizer {
       shard.base = parameter.offset;
       shard.states = states;
       context_.storage().shards.push_back(std::move(shard));
-      group.parameters.push_back(name);
+      names.push_back(name);
     }
+    is_dealt_ = IsDealtRoundRobin(*partitions.front());
+    if (is_dealt_) names = UndealRoundRobin(names, std::ssize(partitions));
+    group.parameters.insert(group.parameters.end(), names.begin(), names.end());
     return llvm::Error::success();
+  }
+
+  // The files have the flattened order; the optimizer was given another one.
+  bool IsDealtRoundRobin(const OptimizerStates& states) const {
+    pytorch::ValuePtr config = FindEntry(context_.states.front().engine, "ds_config");
+    pytorch::ValuePtr zero = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
+    pytorch::ValuePtr dealt = zero ? pytorch::Find(*zero, "round_robin_gradients") : nullptr;
+    return !states.is_bf16_optimizer && dealt && pytorch::AsBool(*dealt).value_or(false);
   }
 
   void CountWrongAddresses(const FlatGroup& flat, std::int64_t length, std::size_t g,
@@ -159,6 +178,7 @@ class FlatOptimizer {
 
   const OptimizerContext& context_;
   AddressMismatch wrong_addresses_;
+  bool is_dealt_ = false;  // round_robin_gradients.
 };
 
 }  // namespace

@@ -128,8 +128,12 @@ llvm::Error CheckModuleTensors(const CheckpointFiles& files, const std::string& 
 }
 
 llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files, const Degrees& degrees,
-                           std::vector<ModelStates>& states, std::vector<std::string>& remarks) {
+                           std::vector<ModelStates>& states, std::vector<std::string>& remarks,
+                           std::optional<PipelineLayers>& pipeline) {
   if (files.layers.empty()) return llvm::Error::success();
+  PipelineLayers layers;
+  layers.has_tensor_axis = LayerName({0, 0}, files).find("-model_00") != std::string::npos;
+  bool all_known = true;
   const PipelineNames names(states, degrees.tp);
   for (const auto& [place, path] : files.layers) {
     UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
@@ -139,8 +143,10 @@ llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& file
       remarks.push_back(fmt::format(
           "`{}` fits several tied modules; its tensors are not used, their values come from the optimizer's files",
           path));
+      all_known = false;
       continue;
     }
+    layers.prefixes[place.layer] = layer->prefix;
     ModelStates& rank = states[static_cast<std::size_t>(layer->stage * degrees.tp + place.tp)];
     for (auto& [name, tensor] : entries.tensors)
       rank.module.tensors.emplace_back(layer->prefix + name, std::move(tensor));
@@ -149,6 +155,7 @@ llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& file
       rank.module.extras.push_back({pytorch::MakeText(std::move(name)), extra.value});
     }
   }
+  if (all_known) pipeline = std::move(layers);
   return llvm::Error::success();
 }
 

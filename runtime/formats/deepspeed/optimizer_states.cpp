@@ -37,6 +37,7 @@ class Reader {
     UCP_RETURN_IF_ERROR(CheckLength(param_groups_, "param_groups", groups));
     OptimizerStates states;
     states.path = archive_.path;
+    states.is_bf16_optimizer = !Find(root, "zero_stage");
     for (std::size_t g = 0; g < groups; ++g) {
       UCP_ASSIGN_OR_RETURN(GroupPartition group, ReadGroup(g));
       states.groups.push_back(std::move(group));

@@ -32,6 +32,7 @@ struct GroupPartition : SteppedTensor {
 
 struct OptimizerStates {
   std::string path;
+  bool is_bf16_optimizer = false;  // The one class that does not say its stage.
   std::vector<GroupPartition> groups;
   std::vector<pytorch::Entry> others;  // loss_scaler, overflow, clip_grad, …: carried on.
 };

@@ -156,7 +156,7 @@ llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& 
   const std::vector<LogicalTensor> tensors = WholeTensors(checkpoint.inventory);
   Strategy strategy{std::string(format.name()), {}};
   if (format.name() == "safetensors") strategy.options["states"] = "all";
-  return format.LayOut({tensors, layout, checkpoint.training, strategy});
+  return format.LayOut({tensors, layout, checkpoint.training, checkpoint.inventory.mesh, strategy});
 }
 
 }  // namespace ucp::testing

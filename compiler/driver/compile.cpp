@@ -14,7 +14,8 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
   const Format* format = FindFormat(strategy.format);
   if (format == nullptr || !format->CanWrite()) {
-    return Fail(ErrorCode::kUsage, "`{}` is no format that can be written; `universal`, `deepspeed` and `safetensors` are",
+    return Fail(ErrorCode::kUsage,
+                "`{}` is no format that can be written; `universal`, `deepspeed` and `safetensors` are",
                 strategy.format);
   }
   SourcePhase& source = compilation.source;

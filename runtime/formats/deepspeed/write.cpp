@@ -70,8 +70,8 @@ llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& option
 llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   std::vector<std::string> remarks;
   const TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
-  const TargetRequest request{asked.tensors,     asked.layout,   training,
-                              asked.source_mesh, asked.strategy, asked.keep_opaque};
+  const TargetRequest request{asked.tensors,  asked.layout,     training,         asked.source_mesh,
+                              asked.strategy, asked.companions, asked.keep_opaque};
   UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, request.training));
   const std::string& folder = request.training.tag;
   UCP_RETURN_IF_ERROR(CheckTag(folder));

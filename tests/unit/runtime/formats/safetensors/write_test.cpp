@@ -32,7 +32,7 @@ class SafetensorsWrite : public ::testing::Test {
     auto parsed = ParseStrategy(strategy);
     if (!parsed) return parsed.takeError();
     training_.ranks.resize(1);
-    return LayOutFolder({tensors_, layout_, training_, *parsed});
+    return LayOutFolder({tensors_, layout_, training_, layout_.mesh, *parsed});
   }
 
   // "a float32 in model.safetensors", one for each tensor and state.

@@ -31,7 +31,7 @@ std::string ValuesText(const Settings& values) {
 constexpr std::size_t kShownMisfits = 5;
 
 void PrintReport(const TrialReport& report, const TestOptions& options) {
-  if (report.values.empty()) return;
+  if (report.tensors == 0) return;  // No model was found, and the error says why.
   PrintLine(
       fmt::format("values       {}{}", ValuesText(report.values.front()),
                   report.values.size() > 1 ? fmt::format(", and {} more choices", report.values.size() - 1) : ""));

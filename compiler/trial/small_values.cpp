@@ -4,6 +4,8 @@
 // which.
 #include "compiler/trial/small_values.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <set>
 #include <tuple>
@@ -18,6 +20,7 @@ namespace {
 constexpr std::array<std::int64_t, 10> kValues = {1, 2, 3, 4, 6, 8, 12, 16, 24, 36};
 constexpr std::int64_t kFirstValue = 12;
 constexpr std::int64_t kMostElements = 150'000;
+constexpr std::size_t kMostTensors = 1'000;
 constexpr std::int64_t kPriceOfOne = 30'000;  // In elements.
 constexpr std::int64_t kPriceOfEqual = 5'000;
 constexpr int kMostTries = 3000;  // Until a layout exists.
@@ -60,6 +63,7 @@ class Search {
     Settings best = given_;
     for (const std::string& name : open_) best[name] = {kFirstValue};
     Score score = Try(best);
+    if (has_too_many_tensors_) return std::nullopt;  // By the values that are given: the others are small.
     int fits = 0;
     for (int i = 0; i < kMostTries && fits < kMostFits && !open_.empty(); ++i) {
       Settings other = best;
@@ -89,6 +93,12 @@ class Search {
     if (!bound) {
       why = FirstMessage(sink);
       return {-1 - static_cast<std::int64_t>(sink.error_count()), 0, 0};
+    }
+    has_too_many_tensors_ = bound->tensors.size() > kMostTensors;
+    if (has_too_many_tensors_) {
+      why = fmt::format("{} tensors are more than the {} that a trial follows; --set smaller values",
+                        bound->tensors.size(), kMostTensors);
+      return {-1, 0, 0};
     }
     SmallModel model{set, std::move(*bound), {}, {}, 0};
     std::optional<Layout> layout = FitToMesh(model.bound, meshes_.front(), why);
@@ -131,6 +141,7 @@ class Search {
   std::vector<Mesh> meshes_;
   std::vector<std::string> open_;
   std::optional<SmallModel> model_;
+  bool has_too_many_tensors_ = false;
 };
 
 }  // namespace

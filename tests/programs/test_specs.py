@@ -96,6 +96,13 @@ class Trials(ProgramTest):
         result = self.run_program("ucpc", "test", "spec.ucp", "--seed=7", "--seconds=0.5")
         self.assertEqual(result.returncode, 0, result.stderr)
 
+    def test_a_model_that_is_too_large(self) -> None:
+        """A trial follows every element of every tensor, so it says at once what it does not follow."""
+        (self.folder / "spec.ucp").write_text('ucp 1\ndim layers\nlayout l { "{i: layers}.x" [4] }\n')
+        result = self.run_program("ucpc", "test", "spec.ucp", "--set", "layers=1001")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("1001 tensors are more than the 1000 that a trial follows; --set smaller values", result.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -59,6 +59,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       ->add_option("-o,--output", options->output, "Where to write the plan; without it, only the numbers are printed")
       ->type_name("FILE");
   AddSourceOptions(*command, options->source);
+  AddDropStateOption(*command, options->source);
   AddReplicasOption(*command, options->replicas);
   command->add_flag("--json", options->json, "The numbers as JSON");
   command->callback([options, &exit_code] {

@@ -1,5 +1,6 @@
 #include "compiler/driver/compile.h"
 
+#include "compiler/driver/drop_states.h"
 #include "compiler/driver/find_strategy.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/checksum.h"
@@ -17,6 +18,7 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   }
   const SourcePhase& source = compilation.source;
   const Inventory& inventory = source.checkpoint.inventory;
+  UCP_RETURN_IF_ERROR(CheckStatesHavePlaces(source.checkpoint.training));
 
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   UCP_ASSIGN_OR_RETURN(Layout target_layout, AtomicLayout(source.layout));

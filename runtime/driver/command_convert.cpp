@@ -76,6 +76,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
                    "How tensors are cut: a .ucp file, or a name of the catalogue (default: the one that fits)")
       ->type_name("SPEC");
   AddSourceOptions(*command, options->source);
+  AddDropStateOption(*command, options->source);
   AddReplicasOption(*command, options->replicas);
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
   AddConversionOptions(*command, options->conversion);

@@ -46,6 +46,8 @@ struct TrainingState {
   std::vector<pytorch::Entry> engine;
   std::vector<RankState> ranks;                // By model-parallel rank (pipeline major). Never empty.
   std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).
+  // Optimizer states that are not one number for each element, and so have no place in a shard; a sentence each.
+  std::map<std::string, std::string> other_states;
   std::vector<SmallTensorData> small_tensors;
 };
 

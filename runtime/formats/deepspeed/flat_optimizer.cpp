@@ -79,15 +79,13 @@ class FlatOptimizer {
     const std::string owner = fmt::format("group {}", g);
     UCP_RETURN_IF_ERROR(CheckSameText(context_, "`param_groups` of " + owner, pytorch::Print(*a.hyper_parameters),
                                       first.path, pytorch::Print(*b.hyper_parameters), states.path));
-    UCP_RETURN_IF_ERROR(CheckParts(context_, owner, {{&a, &first.path}, {&b, &states.path}}));
     auto text = [](const GroupPartition& group) {
       return fmt::format("{}", fmt::join(group.alignment_paddings, ", "));
     };
     return CheckSameText(context_, "`param_alignment_paddings` of " + owner, text(a), first.path, text(b), states.path);
   }
 
-  llvm::Expected<OptimizerGroup> AddGroup(std::int64_t mp, std::size_t g,
-                                          const std::vector<OptimizerStates>& partitions) {
+  llvm::Expected<OptimizerGroup> AddGroup(std::int64_t mp, std::size_t g, std::vector<OptimizerStates>& partitions) {
     const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
     const GroupPartition& first = partitions.front().groups[g];
     auto flat = LayOutGroup(model.param_shapes[g], first.alignment_paddings);
@@ -96,7 +94,13 @@ class FlatOptimizer {
     if (!length) return AddContext(length.takeError(), fmt::format("`{}`", context_.folder));
     CountWrongAddresses(*flat, *length, g, partitions);
     std::vector<PartitionPart> parts;
-    for (const OptimizerStates& partition : partitions) parts.push_back({&partition.groups[g], &partition.path});
+    const std::string owner = fmt::format("group {}", g);
+    for (OptimizerStates& partition : partitions) {
+      GroupPartition& held = partition.groups[g];
+      SetAsideOthers({held.is_lean ? held.master.elements : *length}, partition.path, owner, held);
+      parts.push_back({&held, &partition.path});
+    }
+    UCP_RETURN_IF_ERROR(CheckParts(context_, owner, parts));
     const BufferSetId states = AddBuffers(context_.storage(), *length, parts);
     OptimizerGroup group{first.hyper_parameters, first.step, {}};
     for (const FlatParameter& parameter : flat->parameters) {

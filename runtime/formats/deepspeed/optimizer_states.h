@@ -23,6 +23,7 @@ struct SliceAddress {
 
 // What one partition holds of one optimizer group. Its master may be short of the padding at its end.
 struct GroupPartition : SteppedTensor {
+  bool is_lean = false;                                        // Elastic: states are short of the padding, too.
   pytorch::ValuePtr hyper_parameters;                          // A dict. Never null.
   std::optional<std::int64_t> partition_count;                 // Over how many ranks this group is cut.
   std::vector<std::int64_t> alignment_paddings;                // Zeros behind each parameter; empty: none anywhere.
@@ -35,7 +36,7 @@ struct OptimizerStates {
   std::vector<pytorch::Entry> others;  // loss_scaler, overflow, clip_grad, …: carried on.
 };
 
-// Stage 3, elastic checkpoints, experts and states that are not one number per element are kUnsupported, and named.
+// Stage 3 and experts are kUnsupported, and named. An elastic checkpoint says nothing of hyper-parameters.
 llvm::Expected<OptimizerStates> ReadOptimizerStates(SourceArchives& archives, const std::string& path);
 
 }  // namespace ucp::deepspeed

@@ -31,6 +31,7 @@ TIE: 'tie';
 DROP: 'drop';
 INTERLEAVE: 'interleave';
 HAS: 'has';
+IN: 'in';
 NOT: 'not';
 AND: 'and';
 OR: 'or';

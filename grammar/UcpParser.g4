@@ -53,7 +53,7 @@ interleave: INTERLEAVE ASSIGN expr;
 expr: conjunction (OR conjunction)*;
 conjunction: negation (AND negation)*;
 negation: NOT* comparison;
-comparison: sum ((EQUAL | NOT_EQUAL | LESS | LESS_EQUAL | GREATER | GREATER_EQUAL) sum)?;
+comparison: sum ((EQUAL | NOT_EQUAL | LESS | LESS_EQUAL | GREATER | GREATER_EQUAL | IN) sum)?;
 sum: term ((PLUS | MINUS) term)*;
 term: product (COLON product)?;  // q: group * head
 product: cut ((STAR | SLASH | PERCENT) cut)*;
@@ -84,5 +84,5 @@ name: NAME;
 // What may follow a dot in a metadata path: any name, also one that the language uses.
 word
     : NAME | UCP | DIM | FACT | MESH | LAYOUT | MODEL | STRATEGY | INCLUDE | OF | FROM | ELSE | WHEN | AT | UNUSED | MEAN
-    | SCALE | OPTIONAL | BUFFER | BLOCK | TIE | DROP | INTERLEAVE | HAS | NOT | AND | OR | TRUE | FALSE
+    | SCALE | OPTIONAL | BUFFER | BLOCK | TIE | DROP | INTERLEAVE | HAS | IN | NOT | AND | OR | TRUE | FALSE
     ;

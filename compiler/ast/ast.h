@@ -132,12 +132,16 @@ struct Cut {
   std::vector<Expr> argument;  // None or one: spread 64.
 };
 
-struct Call {  // Any other function, by name: the language has none yet.
+struct Length {  // length(kinds), length(placement[i]): how many elements a list has.
+  Box<Expr> list;
+};
+
+struct Call {  // Any other function, by name: the language has none.
   Identifier function;
   std::vector<Expr> arguments;
 };
 
-enum class Comparator : std::uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
+enum class Comparator : std::uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn };
 
 struct Comparison {
   Comparator comparator = Comparator::kEqual;
@@ -160,8 +164,8 @@ struct Has {  // has "name": whether the checkpoint's header has such a tensor.
   NamePattern name;
 };
 
-using ExprNode =
-    std::variant<Number, Boolean, Text, Name, List, Index, Sum, Product, Pad, Cut, Call, Comparison, Not, Logic, Has>;
+using ExprNode = std::variant<Number, Boolean, Text, Name, List, Index, Sum, Product, Pad, Length, Cut, Call,
+                              Comparison, Not, Logic, Has>;
 
 struct Expr {
   SourceRange range;  // With its parentheses, if it has some.

@@ -52,6 +52,8 @@ std::string_view Symbol(Comparator comparator) {
       return ">";
     case Comparator::kGreaterEqual:
       return ">=";
+    case Comparator::kIn:
+      return "in";
   }
   return "";
 }
@@ -260,6 +262,7 @@ std::string Print(const Expr& expr) {
           [](const Index& index) { return fmt::format("{}[{}]", index.list.text, Print(*index.index)); },
           [](const Sum& sum) { return PrintSum(sum); }, [](const Product& product) { return PrintProduct(product); },
           [](const Pad& pad) { return fmt::format("pad({}, {})", Print(*pad.length), Print(*pad.multiple)); },
+          [](const Length& length) { return fmt::format("length({})", Print(*length.list)); },
           [](const Cut& cut) { return PrintCut(cut); },
           [](const Call& call) { return fmt::format("{}({})", call.function.text, PrintAll(call.arguments)); },
           [](const Comparison& comparison) {

@@ -10,7 +10,6 @@
 #include "compiler/check/evaluate.h"
 #include "compiler/check/find_widths.h"
 #include "compiler/check/inventory_index.h"
-#include "compiler/check/local_names.h"
 #include "compiler/check/match_names.h"
 #include "compiler/check/match_placement.h"
 #include "compiler/check/match_shapes.h"
@@ -47,20 +46,17 @@ std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inve
   bound.spec = spec;
   bound.dims = std::move(solved->dims);
   bound.facts = std::move(solved->facts);
+  bound.shard_names = std::move(solved->shard_names);
   if (has_source) bound.source_mesh = *mesh;
   Header header(found, set);
   Values values{bound.spec, bound.dims, *mesh, bound.facts, &header, &bound.widths};
-  auto interleave = ResolveInterleave(1, values, sink);
+  auto interleave = ResolveInterleave(std::nullopt, values, sink);
   if (!interleave) return std::nullopt;
   values.interleave = *interleave;
   auto expanded = ExpandSpec(values, sink);
   if (!expanded) return std::nullopt;
   bound.choices = std::move(expanded->choices);
   if (has_source) {
-    auto names = NamesOfLayers(values, inventory, sink);
-    if (!names) return std::nullopt;
-    bound.shard_names = std::move(*names);
-    found.Rename(bound.shard_names);
     MatchedNames matched = MatchNames(values, std::move(*expanded), found, sink);
     bound.tensors = std::move(matched.tensors);
     bound.dropped = std::move(matched.dropped);

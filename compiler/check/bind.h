@@ -21,14 +21,16 @@ namespace ucp {
 struct DimValue {
   std::int64_t value = 0;
   Place place;
-  std::string origin;  // Behind "`hidden` is 32": ", read from `args.hidden_size`".
+  std::string origin;    // Behind "`hidden` is 32": ", read from `args.hidden_size`".
+  bool assumed = false;  // A default says so, or it follows from one.
 };
 
 // What a fact holds, and who says so.
 struct BoundFact {
   FactValue value;
   Place place;
-  std::string origin;  // Behind "`tied` is true": ", read from `config.tie_word_embeddings`".
+  std::string origin;    // Behind "`tied` is true": ", read from `config.tie_word_embeddings`".
+  bool assumed = false;  // As in DimValue.
 };
 
 // One name that a pattern stands for.

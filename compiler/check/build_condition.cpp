@@ -118,23 +118,63 @@ class ConditionBuilder {
 
   std::optional<Condition> BuildNode(const ast::Expr& expr, const ast::Comparison& node) {
     auto left = BuildOperand(*node.left);
+    if (node.comparator == ast::Comparator::kIn) return BuildIn(expr, std::move(left), *node.right);
     auto right = BuildOperand(*node.right);
     if (!left || !right) return std::nullopt;
-    std::string_view left_kind = KindOf(*left);
-    std::string_view right_kind = KindOf(*right);
+    return Compare(expr, node.comparator, std::move(*left), std::move(*right));
+  }
+
+  std::optional<Condition> Compare(const ast::Expr& expr, ast::Comparator comparator, Operand left, Operand right) {
+    std::string_view left_kind = KindOf(left);
+    std::string_view right_kind = KindOf(right);
     if (!left_kind.empty() && !right_kind.empty() && left_kind != right_kind) {
       return Refuse(expr.range, fmt::format("{} is compared with {}", left_kind, right_kind));
     }
-    for (const Operand* side : {&*left, &*right}) {
+    for (const Operand* side : {&left, &right}) {
       std::string_view kind = KindOf(*side);
-      if (!IsOrder(node.comparator) || kind.empty() || kind == "a number") continue;
+      if (!IsOrder(comparator) || kind.empty() || kind == "a number") continue;
       return Refuse(side->range, fmt::format("only numbers are smaller or larger than another, and this is {}", kind));
     }
     Condition condition = Make(Condition::Kind::kCompare, expr);
-    condition.comparator = node.comparator;
-    condition.sides.push_back(std::move(*left));
-    condition.sides.push_back(std::move(*right));
+    condition.comparator = comparator;
+    condition.sides.push_back(std::move(left));
+    condition.sides.push_back(std::move(right));
     return condition;
+  }
+
+  // In a list that is written there it is one of these; a fact's list is not known yet.
+  std::optional<Condition> BuildIn(const ast::Expr& expr, std::optional<Operand> left, const ast::Expr& right) {
+    if (const auto* list = std::get_if<ast::List>(&right.node)) return BuildOneOf(expr, std::move(left), *list);
+    std::optional<Operand> whole;
+    if (const auto* name = std::get_if<ast::Name>(&right.node)) {
+      if (auto fact = FindFact({right.range, name->text}, scope_, sink_)) {
+        whole = Operand{right.range, Operand::FactElement{*fact, {}}};
+      }
+    } else if (const auto* index = std::get_if<ast::Index>(&right.node)) {
+      whole = BuildElement(right, *index);
+    } else {
+      return Refuse(right.range, "behind `in` stands a list: a fact, an element of one, or values in brackets");
+    }
+    if (!left || !whole) return std::nullopt;
+    Condition condition = Make(Condition::Kind::kIn, expr);
+    condition.sides.push_back(std::move(*left));
+    condition.sides.push_back(std::move(*whole));
+    return condition;
+  }
+
+  std::optional<Condition> BuildOneOf(const ast::Expr& expr, std::optional<Operand> left, const ast::List& list) {
+    Condition condition = Make(Condition::Kind::kOr, expr);
+    bool complete = left.has_value();
+    for (const ast::Expr& element : list.elements) {
+      auto operand = BuildOperand(element);
+      auto same =
+          operand && left ? Compare(element, ast::Comparator::kEqual, *left, std::move(*operand)) : std::nullopt;
+      complete = complete && same;
+      if (complete) condition.operands.push_back(std::move(*same));
+    }
+    if (!complete) return std::nullopt;
+    if (!list.elements.empty()) return condition;
+    return Refuse(expr.range, "nothing is in an empty list");
   }
 
   std::optional<Condition> BuildNode(const ast::Expr& expr, const ast::Not& node) {

@@ -26,17 +26,17 @@ class FormulaBuilder {
   }
 
  private:
-  // Where the counters of the name around it have values, and so have lists by layer.
+  // Where the counters of the name around it have values.
   bool MaySpeakOfCounters() const {
     switch (role_) {
       case Role::kPrinted:
+      case Role::kCount:
       case Role::kLength:
       case Role::kMultiple:
       case Role::kCutNumber:
       case Role::kCompared:
         return true;
       case Role::kDimValue:
-      case Role::kCount:
       case Role::kStage:
         return false;
     }
@@ -196,20 +196,39 @@ class FormulaBuilder {
   }
 
   std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Index& node) {
-    if (!MaySpeakOfCounters()) {
-      return Refuse(expr.range, "an element of a list stands in names, shapes and conditions only");
-    }
     auto fact = FindFact(node.list, scope_, sink_);
-    auto position = FormulaBuilder(Role::kCompared, scope_, counters_, sink_).Build(*node.index);
+    auto position = BuildPosition(*node.index);
     if (!fact || !position) return std::nullopt;
     Formula formula = Make(Kind::kElement, expr);
     formula.index = *fact;
     formula.operands.push_back(std::move(*position));
     return formula;
   }
+  std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Length& node) {
+    const auto* name = std::get_if<ast::Name>(&node.list->node);
+    const auto* index = std::get_if<ast::Index>(&node.list->node);
+    if (name == nullptr && index == nullptr) {
+      return Refuse(node.list->range, "`length` counts a list that is a fact, or an element of one");
+    }
+    Formula formula = Make(Kind::kLength, expr);
+    auto fact = FindFact(index != nullptr ? index->list : ast::Identifier{node.list->range, name->text}, scope_, sink_);
+    if (index != nullptr) {
+      auto position = BuildPosition(*index->index);
+      if (!position) return std::nullopt;
+      formula.operands.push_back(std::move(*position));
+    }
+    if (!fact) return std::nullopt;
+    formula.index = *fact;
+    return formula;
+  }
+  // A place in a list. A dim is the same for all counters, and so is its place.
+  std::optional<Formula> BuildPosition(const ast::Expr& expr) {
+    Role role = MaySpeakOfCounters() ? Role::kCompared : role_;
+    return FormulaBuilder(role, scope_, counters_, sink_).Build(expr);
+  }
   std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Call& node) {
     return Refuse(expr.range,
-                  fmt::format("there is no function `{}`; the language has `pad` only", node.function.text));
+                  fmt::format("there is no function `{}`; the language has `pad` and `length`", node.function.text));
   }
   std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::List&) {
     return Refuse(expr.range, "a list stands where a number is needed");

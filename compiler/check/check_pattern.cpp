@@ -65,9 +65,16 @@ class PatternChecker {
       complete_ = complete_ && offset;
     }
     complete_ = complete_ && counter;
-    if (!complete_) return;
     pattern_.pieces.push_back(Print(capture, std::move(offset)));
-    pattern_.counters.push_back(std::move(*counter));
+    pattern_.counters.push_back(counter ? std::move(*counter) : Unknown(capture));
+  }
+
+  // What follows may speak of a counter whose count is wrong.
+  static Counter Unknown(const ast::Capture& capture) {
+    Counter counter;
+    counter.name = capture.counter.text;
+    counter.range = capture.range;
+    return counter;
   }
 
   PatternPiece Print(const ast::Capture& capture, std::optional<Formula> offset) const {
@@ -138,8 +145,8 @@ class PatternChecker {
       counter.cut_range = cut->cut_range;
       count = &*cut->operand;
     }
-    auto formula = BuildFormula(*count, Role::kCount, scope_, {}, sink_);
-    if (!formula || !CheckLocal(capture, counter)) return std::nullopt;
+    auto formula = BuildFormula(*count, Role::kCount, scope_, pattern_.counters, sink_);
+    if (!formula || !CheckStages(*formula, counter) || !CheckLocal(capture, counter)) return std::nullopt;
     counter.count = std::move(*formula);
     if (cut != nullptr && !counter.over_stages && !AddCut(capture.count, *cut, counter)) return std::nullopt;
     return counter;
@@ -159,6 +166,14 @@ class PatternChecker {
       return false;
     }
     return true;
+  }
+
+  // The stages are those of one row of layers.
+  bool CheckStages(const Formula& count, const Counter& counter) {
+    if (!counter.over_stages || !HasCounter(count)) return true;
+    Report(DiagnosticKind::kBadExpression, count.range,
+           "layers are spread over the stages alone, and this count is another one for each value of a counter");
+    return false;
   }
 
   // Only stages count for themselves.

@@ -21,6 +21,7 @@ struct Condition {
     kFact,     // A fact that is a boolean: `tied`; with `position`, an element of a list of booleans.
     kHas,      // The header has tensors of this name, all of them.
     kCompare,  // Two operands that are both numbers or both texts.
+    kIn,       // An operand, and a FactElement that is a list of such.
     kNot,
     kAnd,
     kOr,
@@ -39,7 +40,7 @@ struct Condition {
   Kind kind = Kind::kBoolean;
   SourceRange range;
   bool boolean = false;        // kBoolean.
-  std::vector<Operand> sides;  // kCompare: two. kFact: one, a FactElement.
+  std::vector<Operand> sides;  // kCompare, kIn: two. kFact: one, a FactElement.
   ast::Comparator comparator = ast::Comparator::kEqual;
   std::vector<Condition> operands;  // kNot: one. kAnd, kOr: two or more.
   std::vector<Pattern> name;        // kHas: one, behind the names of the blocks around it.

@@ -34,6 +34,8 @@ bool Compare(ast::Comparator comparator, std::strong_ordering order) {
       return order > 0;
     case ast::Comparator::kGreaterEqual:
       return order >= 0;
+    case ast::Comparator::kIn:  // Condition::Kind::kIn.
+      break;
   }
   return false;
 }
@@ -55,6 +57,8 @@ class ConditionEvaluator {
         return AskHeader(condition);
       case Condition::Kind::kCompare:
         return AskComparison(condition);
+      case Condition::Kind::kIn:
+        return AskList(condition);
       case Condition::Kind::kNot: {
         Truth truth = Run(condition.operands[0]);
         return truth == Truth::kTrue ? Truth::kFalse : truth == Truth::kFalse ? Truth::kTrue : truth;
@@ -109,13 +113,7 @@ class ConditionEvaluator {
     Side right = Look(condition.sides[1]);
     if (right.state != Truth::kTrue) return right.state;
     for (const Side* side : {&left, &right}) {
-      bool compares = !std::holds_alternative<double>(side->value.value) &&
-                      !std::holds_alternative<std::vector<FactValue>>(side->value.value);
-      if (compares) continue;
-      SourceRange range = condition.sides[side == &left ? 0 : 1].range;
-      return Mismatch(condition, range,
-                      fmt::format("`{}` is {}, {}, which is not compared", Written(range), KindOf(side->value),
-                                  TextOf(side->value)));
+      if (!Compares(side->value)) return NotCompared(condition, condition.sides[side == &left ? 0 : 1], side->value);
     }
     if (left.value.value.index() != right.value.value.index()) {
       return Mismatch(condition, condition.range,
@@ -123,6 +121,37 @@ class ConditionEvaluator {
                                   TextOf(left.value), TextOf(right.value)));
     }
     return Order(condition, left.value, right.value);
+  }
+
+  Truth AskList(const Condition& condition) {
+    Side one = Look(condition.sides[0]);
+    if (one.state != Truth::kTrue) return one.state;
+    Side all = Look(condition.sides[1]);
+    if (all.state != Truth::kTrue) return all.state;
+    if (!Compares(one.value)) return NotCompared(condition, condition.sides[0], one.value);
+    const auto* list = std::get_if<std::vector<FactValue>>(&all.value.value);
+    SourceRange range = condition.sides[1].range;
+    if (!list) {
+      return Mismatch(condition, range,
+                      fmt::format("`{}` is {}, {}, and no list", Written(range), KindOf(all.value), TextOf(all.value)));
+    }
+    for (const FactValue& element : *list) {
+      if (element.value.index() == one.value.value.index()) continue;
+      return Mismatch(condition, condition.range,
+                      fmt::format("{} is compared with {}: {} and {}", KindOf(one.value), KindOf(element),
+                                  TextOf(one.value), TextOf(element)));
+    }
+    return ToTruth(std::find(list->begin(), list->end(), one.value) != list->end());
+  }
+
+  static bool Compares(const FactValue& value) {
+    return !std::holds_alternative<double>(value.value) && !std::holds_alternative<std::vector<FactValue>>(value.value);
+  }
+
+  Truth NotCompared(const Condition& condition, const Operand& operand, const FactValue& value) {
+    return Mismatch(
+        condition, operand.range,
+        fmt::format("`{}` is {}, {}, which is not compared", Written(operand.range), KindOf(value), TextOf(value)));
   }
 
   Truth Order(const Condition& condition, const FactValue& left, const FactValue& right) {
@@ -141,14 +170,12 @@ class ConditionEvaluator {
     const Pattern& pattern = condition.name[0];
     if (!values_.header) return Truth::kOpen;
     if (!values_.header->exists()) return values_.header->Told(Written(pattern.range));
+    bool local = std::any_of(pattern.counters.begin(), pattern.counters.end(),
+                             [](const Counter& counter) { return counter.local; });
+    if (local && !values_.header->names_layers()) return Truth::kOpen;
     References references;
     references.Add(condition);
-    for (std::size_t dim : references.dims) {
-      if (!values_.dims[dim]) return Truth::kOpen;
-    }
-    for (std::size_t fact : references.facts) {
-      if (!values_.facts[fact]) return Truth::kOpen;
-    }
+    if (!values_.Knows(references)) return Truth::kOpen;
     auto names = Expander(values_, sink_).Expand(pattern, {}, counters_.first(condition.outer));
     if (!names) return Truth::kWrong;
     if (!values_.header->Spend(names->size())) return TooMany(condition);

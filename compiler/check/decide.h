@@ -29,6 +29,9 @@ class Header {
 
   bool exists() const { return !found_.tensors().empty(); }
 
+  // Whether names that count layers from 0 on every stage have the layers' own numbers by now.
+  bool names_layers() const { return found_.names_layers(); }
+
   // What the command line says about a name as the spec writes it, quotes included.
   Truth Told(std::string_view quoted) const;
   bool Has(std::string_view name) const;

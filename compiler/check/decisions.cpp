@@ -78,14 +78,18 @@ std::vector<Choice> Decisions::Choices() const {
 
 std::string Decisions::Verdict(const Asked& asked) const {
   if (asked.counters.empty()) return asked.answers.begin()->second ? "holds" : "does not hold";
-  std::vector<std::int64_t> first;  // Of each combination for which it holds.
+  std::vector<std::int64_t> first;      // Of each combination for which it holds.
+  std::vector<std::int64_t> first_all;  // Of each that was asked.
   for (const auto& [counters, holds] : asked.answers) {
     if (holds) first.push_back(counters.front());
+    first_all.push_back(counters.front());
   }
-  std::size_t all = asked.answers.size();
+  // Behind another condition, only some are asked: `2` are 0 and 1, and not 1 and 3.
+  bool from_zero = asked.counters.size() > 1 || first_all.back() + 1 == std::ssize(first_all);
+  std::string all = from_zero ? std::to_string(first_all.size()) : RangesText(first_all);
   std::string names = fmt::format("{}", fmt::join(asked.names, ", "));
   if (first.empty()) return fmt::format("holds for no {} of {}", names, all);
-  if (first.size() == all) return fmt::format("holds for every {} of {}", names, all);
+  if (first.size() == first_all.size()) return fmt::format("holds for every {} of {}", names, all);
   if (asked.counters.size() > 1) return fmt::format("holds for {} of {} combinations of {}", first.size(), all, names);
   return fmt::format("holds for {} = {} of {}", names, RangesText(first), all);
 }

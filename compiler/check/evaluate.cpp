@@ -35,6 +35,8 @@ class Evaluator {
         return Fold(formula);
       case Formula::Kind::kElement:
         return Element(formula);
+      case Formula::Kind::kLength:
+        return Length(formula);
       case Formula::Kind::kPad:
       case Formula::Kind::kCut:
         break;
@@ -89,6 +91,17 @@ class Evaluator {
                   fmt::format("this is {}, {}, and a number is needed", KindOf(*element), TextOf(*element)));
   }
 
+  std::optional<std::int64_t> Length(const Formula& formula) {
+    const FactValue* whole = &values_.facts[formula.index]->value;
+    if (!formula.operands.empty()) {
+      whole = ElementOf(formula.index, formula.operands[0], formula.range, values_, counters_, sink_);
+    }
+    if (!whole) return std::nullopt;
+    if (const auto* list = std::get_if<std::vector<FactValue>>(&whole->value)) return std::ssize(*list);
+    return Report(DiagnosticKind::kTypeMismatch, formula,
+                  fmt::format("only a list has a length, and this is {}, {}", KindOf(*whole), TextOf(*whole)));
+  }
+
   std::optional<std::int64_t> Divide(const Formula& formula, Operator op, std::int64_t left, std::int64_t right) {
     if (right == 0) {
       return Report(DiagnosticKind::kInexactDivision, formula, fmt::format("this divides {} by zero", left));
@@ -117,9 +130,20 @@ class Evaluator {
 bool Values::Knows(const Formula& formula) const {
   References needed;
   needed.Add(formula);
+  return Knows(needed);
+}
+
+bool Values::Knows(const References& needed) const {
   return std::all_of(needed.dims.begin(), needed.dims.end(), [&](std::size_t dim) { return dims[dim].has_value(); }) &&
          std::all_of(needed.facts.begin(), needed.facts.end(),
                      [&](std::size_t fact) { return facts[fact].has_value(); });
+}
+
+bool Values::Assumes(const References& references) const {
+  return std::any_of(references.dims.begin(), references.dims.end(),
+                     [&](std::size_t dim) { return dims[dim] && dims[dim]->assumed; }) ||
+         std::any_of(references.facts.begin(), references.facts.end(),
+                     [&](std::size_t fact) { return facts[fact] && facts[fact]->assumed; });
 }
 
 std::vector<Note> NotesOf(const References& references, const Values& values) {

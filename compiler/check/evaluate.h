@@ -29,7 +29,11 @@ struct Values {
   const FoundWidths* widths = nullptr;  // Those that cuts by `(widths)` take from the source's headers.
   std::int64_t interleave = 1;          // Chunks of layers on each stage.
 
-  bool Knows(const Formula& formula) const;  // Whether all its dims and facts have values.
+  // Whether all its dims and facts have values.
+  bool Knows(const Formula& formula) const;
+  bool Knows(const References& references) const;
+
+  bool Assumes(const References& references) const;  // Whether one of them has its value from a default.
 };
 
 // "`hidden` is 32, read from `args.hidden_size`" for each dim and fact in it, at the place that says so.

@@ -32,8 +32,9 @@ struct CutArgument {
 };
 
 struct Formula {
-  // kElement is a number of a list that a fact holds: `ffns[i]`, and `placement[i]` a list of such a list.
-  enum class Kind : std::uint8_t { kNumber, kDim, kCounter, kElement, kAxisSize, kSum, kProduct, kPad, kCut };
+  // kElement is a number of a list that a fact holds: `ffns[i]`. kLength is how many elements such a list has, or with
+  // a place a list in it: `length(placement[i])`.
+  enum class Kind : std::uint8_t { kNumber, kDim, kCounter, kElement, kLength, kAxisSize, kSum, kProduct, kPad, kCut };
   enum class Operator : std::uint8_t { kPlus, kMinus, kTimes, kDivide, kModulo };
 
   Kind kind = Kind::kNumber;
@@ -41,7 +42,7 @@ struct Formula {
   bool parenthesized = false;
   std::int64_t number = 0;          // kNumber.
   std::size_t index = 0;            // Which of the spec's dims (kDim), of the name's counters (kCounter), or of the
-                                    // spec's facts (kElement; its one operand is the place in the list).
+                                    // spec's facts (kElement, kLength; the operand is the place in the list).
   std::string axis;                 // kAxisSize.
   std::vector<Formula> operands;    // kSum, kProduct: one or more. kPad: length and multiple. kCut: one.
   std::vector<Operator> operators;  // kSum, kProduct: one for each operand, what stands before it.
@@ -64,7 +65,7 @@ bool TakesHeaderWidths(const Formula& cut);
 // The dims that it speaks of, each once, in the order they are named.
 std::vector<std::size_t> DimsOf(const Formula& formula);
 
-// The facts that it speaks of, each once: lists of which it takes an element, or that a cut rule reads.
+// The facts that it speaks of, each once: lists of which it takes an element or the length, or that a cut rule reads.
 std::vector<std::size_t> FactsOf(const Formula& formula);
 
 // The counters that it speaks of, each once.

@@ -8,7 +8,8 @@ InventoryIndex::InventoryIndex(const Inventory& inventory) : inventory_(inventor
   for (const Shard& shard : inventory.storage.shards) Add(shard.tensor, shard);
 }
 
-void InventoryIndex::Rename(const std::vector<std::string>& names) {
+void InventoryIndex::NameLayers(const std::vector<std::string>& names) {
+  names_layers_ = true;
   if (names.empty()) return;
   tensors_.clear();
   by_name_.clear();

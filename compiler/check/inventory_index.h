@@ -22,9 +22,12 @@ class InventoryIndex {
  public:
   explicit InventoryIndex(const Inventory& inventory);
 
-  // Sorts the shards anew by other names, one for each of them and in the same order, which must outlive it. Keeps
-  // them as they are if there are none.
-  void Rename(const std::vector<std::string>& names);
+  // Where the checkpoint counts layers from 0 on every stage, sorts the shards anew by names with the layers' own
+  // numbers, one for each of them and in the same order, which must outlive it. Keeps them as they are if there are
+  // none.
+  void NameLayers(const std::vector<std::string>& names);
+
+  bool names_layers() const { return names_layers_; }  // Whether NameLayers was called.
 
   const Inventory& inventory() const { return inventory_; }
   const std::vector<FoundTensor>& tensors() const { return tensors_; }  // By first appearance.
@@ -39,6 +42,7 @@ class InventoryIndex {
   const Inventory& inventory_;
   std::vector<FoundTensor> tensors_;
   std::unordered_map<std::string_view, std::size_t> by_name_;
+  bool names_layers_ = false;
 };
 
 // "[8, 16]"

@@ -1,6 +1,9 @@
 #include "compiler/check/known_values.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
 
 #include "compiler/check/fact_value.h"
 #include "compiler/support/spelling.h"
@@ -17,6 +20,13 @@ std::optional<std::size_t> Find(const std::vector<Declaration>& declarations, co
     if (declarations[i].name == name) return i;
   }
   return std::nullopt;
+}
+
+// Of a value that is no size: JSON's large integers arrive as floating-point numbers.
+const char* WhyNoSize(const FactValue& value) {
+  const auto* real = std::get_if<double>(&value.value);
+  if (std::holds_alternative<std::int64_t>(value.value)) return "which is negative";
+  return real != nullptr && std::fabs(*real) >= 0x1p63 ? "which does not fit in 63 bits" : "which is no whole number";
 }
 
 }  // namespace
@@ -82,9 +92,10 @@ void KnownValues::RefuseUnknownSetting(const std::string& name) {
   for (const DimDeclaration& dim : spec_.dims) names.push_back(dim.name);
   for (const FactDeclaration& fact : spec_.facts) names.push_back(fact.name);
   auto nearest = NearestWord(name, names);
+  std::string known = names.empty() ? "it has none" : fmt::format("it has {}", fmt::join(names, ", "));
   RefuseSetting(DiagnosticKind::kUnknownName,
                 fmt::format("`--set {}` names no dim or fact of {}", name, spec_.source->path()),
-                nearest ? fmt::format("did you mean `{}`", *nearest) : "");
+                nearest ? fmt::format("did you mean `{}`?", *nearest) : known);
 }
 
 void KnownValues::ReadDim(std::size_t dim) {
@@ -100,10 +111,8 @@ void KnownValues::ReadDim(std::size_t dim) {
     dim_progress_[dim].wrong = true;
     sink_.Report({.kind = DiagnosticKind::kBadFact,
                   .place = path.range,
-                  .message = number
-                                 ? fmt::format("`{}` is {} in the checkpoint, which is negative", path.dotted, *number)
-                                 : fmt::format("`{}` is no whole number in the checkpoint", path.dotted),
-                  .notes = {{Place::Elsewhere(fact->second.where), "it was read here"}}});
+                  .message = fmt::format("`{}` is {} in `{}`, {}", path.dotted, TextOf(fact->second.value),
+                                         fact->second.where, WhyNoSize(fact->second.value))});
     return;
   }
 }
@@ -126,6 +135,7 @@ void KnownValues::Learn(std::size_t dim, DimValue value) {
     known = std::move(value);
     return;
   }
+  known->assumed = known->assumed && value.assumed;
   if (known->value == value.value) return;
   dim_progress_[dim].wrong = true;
   const DimDeclaration& declaration = spec_.dims[dim];
@@ -150,6 +160,7 @@ void KnownValues::Learn(std::size_t fact, BoundFact value) {
     known = std::move(value);
     return;
   }
+  known->assumed = known->assumed && value.assumed;
   if (known->value == value.value) return;
   fact_progress_[fact].wrong = true;
   const FactDeclaration& declaration = spec_.facts[fact];

@@ -48,6 +48,24 @@ std::optional<std::int64_t> NumberAt(std::string_view name, std::size_t slot) {
   return number;
 }
 
+template <typename Visit>
+void ForEachPattern(const CheckedSpec& spec, const Visit& visit) {
+  for (const TensorDeclaration& tensor : spec.tensors) visit(tensor.name);
+  for (const TieDeclaration& tie : spec.ties) {
+    visit(tie.first);
+    visit(tie.second);
+  }
+  for (const DropDeclaration& drop : spec.drops) visit(drop.name);
+}
+
+// nullptr if there is none.
+const PatternPiece* LocalPieceOf(const Pattern& pattern) {
+  for (const PatternPiece& piece : pattern.pieces) {
+    if (piece.counts && pattern.counters[piece.counter].local) return &piece;
+  }
+  return nullptr;
+}
+
 class LayerNamer {
  public:
   LayerNamer(const Values& values, const Inventory& inventory, DiagnosticSink& sink)
@@ -55,12 +73,7 @@ class LayerNamer {
 
   std::optional<std::vector<std::string>> Run() {
     std::size_t errors_before = sink_.error_count();
-    for (const TensorDeclaration& tensor : values_.spec.tensors) Add(tensor.name);
-    for (const TieDeclaration& tie : values_.spec.ties) {
-      Add(tie.first);
-      Add(tie.second);
-    }
-    for (const DropDeclaration& drop : values_.spec.drops) Add(drop.name);
+    ForEachPattern(values_.spec, [&](const Pattern& pattern) { Add(pattern); });
     if (sink_.error_count() != errors_before) return std::nullopt;
     if (stacks_.empty()) return std::vector<std::string>{};
     for (const Shard& shard : inventory_.storage.shards) Note(shard);
@@ -78,10 +91,7 @@ class LayerNamer {
   };
 
   void Add(const Pattern& pattern) {
-    const PatternPiece* local = nullptr;
-    for (const PatternPiece& piece : pattern.pieces) {
-      if (piece.counts && pattern.counters[piece.counter].local) local = &piece;
-    }
+    const PatternPiece* local = LocalPieceOf(pattern);
     if (local == nullptr) return;
     const Counter& counter = pattern.counters[local->counter];
     if (values_.interleave > 1) {
@@ -90,6 +100,7 @@ class LayerNamer {
           fmt::format("the {} chunks of a stage all count from 0 here, and names alone do not tell them apart",
                       values_.interleave));
     }
+    if (!values_.Knows(local->number) || !values_.Knows(counter.count)) return;  // No branch that is taken has it.
     auto offset = OffsetOf(*local);
     auto stack = StackOf(counter);
     if (!offset || !stack) return;
@@ -200,6 +211,16 @@ class LayerNamer {
 std::optional<std::vector<std::string>> NamesOfLayers(const Values& values, const Inventory& inventory,
                                                       DiagnosticSink& sink) {
   return LayerNamer(values, inventory, sink).Run();
+}
+
+bool KnowsLayers(const Values& values) {
+  bool known = !values.spec.interleave || values.Knows(*values.spec.interleave);
+  ForEachPattern(values.spec, [&](const Pattern& pattern) {
+    const PatternPiece* local = LocalPieceOf(pattern);
+    if (local == nullptr) return;
+    known = known && values.Knows(local->number) && values.Knows(pattern.counters[local->counter].count);
+  });
+  return known;
 }
 
 }  // namespace ucp

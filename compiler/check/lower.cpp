@@ -19,7 +19,8 @@ class Lowering {
   Lowering(const BoundSpec& bound, const Degrees& degrees, DiagnosticSink& sink)
       : bound_(bound),
         degrees_(degrees),
-        values_{bound.spec, bound.dims, degrees.mesh, bound.facts, nullptr, &bound.widths, degrees.interleave},
+        values_{
+            bound.spec, bound.dims, degrees.mesh, bound.facts, nullptr, &bound.widths, degrees.interleave.value_or(1)},
         sink_(sink),
         places_(values_, sink),
         declared_(bound.spec.tensors.size()) {}
@@ -124,9 +125,9 @@ class Lowering {
     if (degrees_.stage_layers.empty() && layers % places != 0) {
       Report(counter, DiagnosticKind::kUnevenCut,
              fmt::format("`{}` is {} and does not divide over {} {}", bound_.spec.TextOf(counter.count.range), layers,
-                         places, degrees_.interleave == 1 ? "stages" : "chunks"),
+                         places, values_.interleave == 1 ? "stages" : "chunks"),
              fmt::format("a strategy can say how many layers each {} has: pp={}",
-                         degrees_.interleave == 1 ? "stage" : "chunk", UnevenExample(layers, places)));
+                         values_.interleave == 1 ? "stage" : "chunk", UnevenExample(layers, places)));
       return {};
     }
     std::vector<std::int64_t> until;
@@ -153,7 +154,7 @@ class Lowering {
 
   void Report(const Counter& counter, DiagnosticKind kind, std::string message, std::string hint = {}) {
     std::vector<Note> notes = NotesOf(counter.count, values_);
-    notes.push_back({bound_.spec.mesh->range, fmt::format("the mesh is {}", ToString(values_.mesh))});
+    notes.push_back({bound_.spec.mesh->range, MeshText(values_.mesh)});
     sink_.Report({.kind = kind,
                   .place = counter.cut_range,
                   .message = std::move(message),
@@ -173,12 +174,13 @@ class Lowering {
 bool StageLayersFit(const CheckedSpec& spec, const Degrees& degrees, DiagnosticSink& sink) {
   std::int64_t given = std::ssize(degrees.stage_layers);
   if (given == 0 || given == degrees.PipelinePlaces()) return true;
-  sink.Report({.kind = DiagnosticKind::kStageLayers,
-               .place = spec.interleave ? spec.interleave->range : spec.layout_range,
-               .message = fmt::format("the strategy says for {} places of the pipeline how many layers they have, and "
-                                      "{} stages of {} chunks have {}",
-                                      given, degrees.mesh.Size("pp"), degrees.interleave, degrees.PipelinePlaces()),
-               .hint = "a list of layers is one number for each chunk: with interleave=2, pp=8+8+8+6 has 2 stages"});
+  sink.Report(
+      {.kind = DiagnosticKind::kStageLayers,
+       .place = spec.interleave ? spec.interleave->range : spec.layout_range,
+       .message = fmt::format("the strategy says for {} places of the pipeline how many layers they have, and "
+                              "{} stages of {} chunks have {}",
+                              given, degrees.mesh.Size("pp"), degrees.interleave.value_or(1), degrees.PipelinePlaces()),
+       .hint = "a list of layers is one number for each chunk: with interleave=2, pp=8+8+8+6 has 2 stages"});
   return false;
 }
 
@@ -188,9 +190,8 @@ std::optional<Layout> LowerToMesh(const BoundSpec& bound, const Degrees& degrees
   auto mesh = FitMesh(bound.spec, degrees.mesh, sink);
   if (!mesh) return std::nullopt;
   Degrees fitted{*mesh, degrees.interleave, degrees.stage_layers};
-  auto interleave = ResolveInterleave(degrees.interleave, {bound.spec, bound.dims, *mesh, bound.facts}, sink);
-  if (!interleave) return std::nullopt;
-  fitted.interleave = *interleave;
+  fitted.interleave = ResolveInterleave(degrees.interleave, {bound.spec, bound.dims, *mesh, bound.facts}, sink);
+  if (!fitted.interleave) return std::nullopt;
   if (!StageLayersFit(bound.spec, fitted, sink)) return std::nullopt;
   return Lowering(bound, fitted, sink).Run();
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "compiler/check/fact_value.h"
+#include "compiler/check/mesh_fit.h"
 #include "compiler/layout/cut.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked_math.h"
@@ -270,7 +271,7 @@ class CutLowerer {
     return cut_.rule != CutRule::kSpread || (places % expr_.grain == 0 && places / expr_.grain % degree_ == 0);
   }
 
-  Note MeshNote() const { return {values_.spec.mesh->range, fmt::format("the mesh is {}", ToString(values_.mesh))}; }
+  Note MeshNote() const { return {values_.spec.mesh->range, MeshText(values_.mesh)}; }
 
   void Report(DiagnosticKind kind, std::string message) {
     std::vector<Note> notes = NotesOf(cut_, values_);

@@ -65,6 +65,7 @@ class NothingFinder {
 void WarnOfPatternsThatMatchNothing(const BoundSpec& bound, const Inventory& inventory, const Settings& set,
                                     DiagnosticSink& sink) {
   InventoryIndex found(inventory);
+  found.NameLayers(bound.shard_names);
   Header header(found, set);
   if (header.exists()) NothingFinder(bound, header, sink).Run();
 }

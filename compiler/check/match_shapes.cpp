@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include "compiler/check/mesh_fit.h"
 
 namespace ucp {
 namespace {
@@ -100,7 +101,7 @@ class ShapeMatcher {
       diagnostic.message = DifferText(formula, mismatch.length, shard, shard.shape[dim]) + more;
       diagnostic.notes = NotesOf(formula, values_);
       if (!CutsOf(formula).empty()) {
-        diagnostic.notes.push_back({values_.spec.mesh->range, fmt::format("the mesh is {}", ToString(values_.mesh))});
+        diagnostic.notes.push_back({values_.spec.mesh->range, MeshText(values_.mesh)});
       }
     }
     diagnostic.notes.push_back(

@@ -133,4 +133,8 @@ std::optional<Mesh> FitMesh(const CheckedSpec& spec, const Mesh& mesh, Diagnosti
   return ViewFitter(spec, mesh, sink).Run();
 }
 
+std::string MeshText(const Mesh& mesh) {
+  return mesh.axes.empty() ? "there is one rank" : fmt::format("the mesh is {}", ToString(mesh));
+}
+
 }  // namespace ucp

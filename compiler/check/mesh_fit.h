@@ -17,4 +17,7 @@ namespace ucp {
 // Returns `mesh` with those axes; nothing after reporting views that do not fit together.
 std::optional<Mesh> FitMesh(const CheckedSpec& spec, const Mesh& mesh, DiagnosticSink& sink);
 
+// "the mesh is pp=2 tp=2", for notes.
+std::string MeshText(const Mesh& mesh);
+
 }  // namespace ucp

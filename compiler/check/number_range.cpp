@@ -74,6 +74,7 @@ std::optional<Polynomial> ToPolynomial(const Formula& formula) {
     case Formula::Kind::kProduct:
       return FoldOperands(formula);
     case Formula::Kind::kElement:
+    case Formula::Kind::kLength:
     case Formula::Kind::kCounter:
     case Formula::Kind::kAxisSize:
     case Formula::Kind::kPad:

@@ -11,7 +11,7 @@
 
 namespace ucp {
 
-// {i + 3: layers@pp} counts from 0 to `count` - 1.
+// {i + 3: layers@pp} counts from 0 to `count` - 1. How far may depend on the counters before it: {e: experts_of[i]}.
 struct Counter {
   std::string name;
   SourceRange range;         // With the braces.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler/check/live.h"
 
 namespace ucp {
@@ -9,9 +11,10 @@ namespace {
 
 class MissingReporter {
  public:
-  MissingReporter(KnownValues& known, const CheckedSpec& spec, DiagnosticSink& sink)
+  MissingReporter(KnownValues& known, const CheckedSpec& spec, Samples& samples, DiagnosticSink& sink)
       : known_(known),
         spec_(spec),
+        samples_(samples),
         sink_(sink),
         values_(known.values()),
         live_(values_),
@@ -150,11 +153,35 @@ class MissingReporter {
 
   void ReportDim(std::size_t index) {
     const DimDeclaration& dim = spec_.dims[index];
+    std::vector<Note> notes = PathNotes(dim.from);
+    if (auto why = WhyNoShapeTells(index)) notes.push_back(std::move(*why));
     sink_.Report({.kind = DiagnosticKind::kDimWithoutValue,
                   .place = dim.range,
                   .message = fmt::format("nothing says how large `{}` is, and no shape tells", dim.name),
-                  .notes = PathNotes(dim.from),
+                  .notes = std::move(notes),
                   .hint = fmt::format("give it with `--set {}=NUMBER`", dim.name)});
+  }
+
+  // At the first dimension that speaks of it.
+  std::optional<Note> WhyNoShapeTells(std::size_t dim) {
+    if (!known_.header().exists()) return std::nullopt;
+    for (std::size_t i = 0; i < spec_.tensors.size(); ++i) {
+      for (const Formula& formula : spec_.tensors[i].dims) {
+        std::vector<std::size_t> dims = DimsOf(formula);
+        if (std::find(dims.begin(), dims.end(), dim) == dims.end()) continue;
+        return Note{formula.range, WhyNotSolved(i, dim, dims)};
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::string WhyNotSolved(std::size_t declaration, std::size_t dim, const std::vector<std::size_t>& dims) {
+    for (std::size_t other : dims) {
+      if (other == dim || known_.HasDim(other)) continue;
+      return fmt::format("here `{}` has no value either", spec_.dims[other].name);
+    }
+    if (!samples_.Of(declaration)) return "no tensor of the checkpoint is known to be this one";
+    return "only a sum, a product or an even cut outside of `pad` tells, and what it tells must be a whole number";
   }
 
   void ReportFact(std::size_t index) {
@@ -168,6 +195,7 @@ class MissingReporter {
 
   KnownValues& known_;
   const CheckedSpec& spec_;
+  Samples& samples_;
   DiagnosticSink& sink_;
   Values values_;
   Liveness live_;
@@ -178,8 +206,8 @@ class MissingReporter {
 
 }  // namespace
 
-void ReportMissing(KnownValues& known, const CheckedSpec& spec, DiagnosticSink& sink) {
-  MissingReporter(known, spec, sink).Run();
+void ReportMissing(KnownValues& known, const CheckedSpec& spec, Samples& samples, DiagnosticSink& sink) {
+  MissingReporter(known, spec, samples, sink).Run();
 }
 
 }  // namespace ucp

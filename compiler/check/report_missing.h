@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/check/known_values.h"
+#include "compiler/check/samples.h"
 #include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
 
@@ -9,6 +10,6 @@ namespace ucp {
 
 // Only what a condition needs, or a name or shape in a branch that is taken, and of that only what does not follow from
 // something else that is missing.
-void ReportMissing(KnownValues& known, const CheckedSpec& spec, DiagnosticSink& sink);
+void ReportMissing(KnownValues& known, const CheckedSpec& spec, Samples& samples, DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -32,7 +32,7 @@ struct Scope {
 // Where an expression stands.
 enum class Role : std::uint8_t {
   kDimValue,   // A definition or a default: a number of dims.
-  kCount,      // How far a capture counts: a number of dims.
+  kCount,      // How far a capture counts: a number of dims and outer counters.
   kPrinted,    // A number in a name: of dims and counters.
   kLength,     // A dimension of a tensor: of dims and counters, with cuts and padding.
   kMultiple,   // What padding fills up to, and a part of a scale: of dims and sizes of axes.

@@ -1,6 +1,7 @@
 // Values spread like this: what is given (command line, metadata) comes first. Then, until nothing changes, definitions
 // whose dims are known are computed and shapes are solved. When that stands still, one default is taken, the first in
 // the order of declaration that can be, and the spreading goes on: a default comes after everything that knows better.
+// Names that count from 0 on every stage get their layers' own numbers in between, since a condition may ask for them.
 // A declaration with a condition takes part when the condition is known: where it does not hold, only the default and
 // the shapes count.
 #include "compiler/check/solve_dims.h"
@@ -10,31 +11,38 @@
 #include <algorithm>
 
 #include "compiler/check/known_values.h"
+#include "compiler/check/local_names.h"
 #include "compiler/check/report_missing.h"
+#include "compiler/check/samples.h"
 #include "compiler/check/solve_shape.h"
+#include "compiler/check/stages.h"
 
 namespace ucp {
 namespace {
 
 class DimSolver {
  public:
-  DimSolver(const CheckedSpec& spec, const InventoryIndex& found, const Settings& set, DiagnosticSink& sink)
+  DimSolver(const CheckedSpec& spec, InventoryIndex& found, const Settings& set, DiagnosticSink& sink)
       : spec_(spec),
         found_(found),
         sink_(sink),
         known_(spec, found, set, sink),
-        samples_(ChooseSamples(spec, found)),
+        samples_(known_.values(), found),
         errors_before_(sink.error_count()) {}
 
   std::optional<SolvedValues> Run() {
     known_.TakeSettings();
+    if (sink_.error_count() != errors_before_) return std::nullopt;  // What follows would follow from that.
     do {
-      while (HearAll() || SolveShapes()) {
+      while (HearAll() || SolveShapes() || (KnowsLayers(known_.values()) && NameLayers())) {
       }
-    } while (TakeOneDefault());
-    ReportMissing(known_, spec_, sink_);
+    } while (TakeOneDefault() || NameLayers());
+    if (wrong_layers_) return std::nullopt;
+    ReportMissing(known_, spec_, samples_, sink_);
     if (sink_.error_count() != errors_before_) return std::nullopt;
-    return std::move(known_).Finish();
+    SolvedValues solved = std::move(known_).Finish();
+    solved.shard_names = std::move(shard_names_);
+    return solved;
   }
 
  private:
@@ -76,7 +84,9 @@ class DimSolver {
     progress.defined = true;
     if (!definition) return false;
     if (auto value = Evaluate(*definition, known_.values(), {}, sink_)) {
-      known_.Learn(dim, DimValue{*value, definition->range, ", by its definition"});
+      References needs;
+      needs.Add(*definition);
+      known_.Learn(dim, DimValue{*value, definition->range, ", by its definition", known_.values().Assumes(needs)});
     } else {
       progress.wrong = true;
     }
@@ -91,7 +101,8 @@ class DimSolver {
     if (!definition) return false;
     FactOutcome outcome = EvaluateFact(*definition, known_.values(), sink_);
     if (outcome.state == Truth::kTrue) {
-      known_.Learn(fact, BoundFact{std::move(outcome.value), definition->range, ", by its definition"});
+      bool assumed = known_.values().Assumes(ReferencesOf(*definition));
+      known_.Learn(fact, BoundFact{std::move(outcome.value), definition->range, ", by its definition", assumed});
     }
     progress.wrong = progress.wrong || outcome.state == Truth::kWrong;
     progress.defined = outcome.state != Truth::kOpen;
@@ -100,12 +111,14 @@ class DimSolver {
 
   bool SolveShapes() {
     bool changed = false;
-    for (const Sample& sample : samples_) {
-      const TensorDeclaration& tensor = spec_.tensors[sample.declaration];
-      const Shard& shard = *sample.shard;
-      if (tensor.dims.size() != shard.shape.size() || !IsThere(tensor)) continue;
-      for (std::size_t i = 0; i < tensor.dims.size(); ++i) {
-        auto solved = SolveLength(tensor.dims[i], shard.shape[i], shard.coordinate, known_.values());
+    for (std::size_t declaration = 0; declaration < spec_.tensors.size(); ++declaration) {
+      auto sample = samples_.Of(declaration);
+      const std::vector<Formula>& dims = spec_.tensors[declaration].dims;
+      if (!sample || dims.size() != sample->shard->shape.size()) continue;
+      const Shard& shard = *sample->shard;
+      for (std::size_t i = 0; i < dims.size(); ++i) {
+        if (sample->counters.empty() && HasCounter(dims[i])) continue;
+        auto solved = SolveLength(dims[i], shard.shape[i], shard.coordinate, known_.values(), sample->counters);
         if (!solved || known_.OfDim(solved->dim).wrong) continue;
         known_.Learn(solved->dim, DimValue{solved->value, found_.PlaceOf(shard),
                                            fmt::format(", solved from the shape {} of `{}` at {}", ShapeText(shard),
@@ -116,16 +129,19 @@ class DimSolver {
     return changed;
   }
 
-  // Only what is known to be there says how large anything is.
-  bool IsThere(const TensorDeclaration& tensor) const {
-    if (tensor.guards.empty()) return true;
-    for (const Guard& guard : tensor.guards) {
-      References references;
-      references.Add(*guard.condition);
-      if (!references.counters.empty()) return false;
-    }
-    DiagnosticSink ignored;  // The expansion meets the same mistake again.
-    return Decide(tensor.guards, known_.values(), {}, ignored) == Truth::kTrue;
+  // Whether it has been done now.
+  bool NameLayers() {
+    if (found_.tensors().empty() || found_.names_layers() || wrong_layers_) return false;
+    Values values = known_.values();
+    auto interleave =
+        spec_.interleave && !values.Knows(*spec_.interleave) ? 1 : ResolveInterleave(std::nullopt, values, sink_);
+    if (interleave) values.interleave = *interleave;
+    auto names = interleave ? NamesOfLayers(values, found_.inventory(), sink_) : std::nullopt;
+    wrong_layers_ = !names;
+    if (!names) return false;
+    shard_names_ = std::move(*names);
+    found_.NameLayers(shard_names_);
+    return true;
   }
 
   bool TakeOneDefault() {
@@ -135,13 +151,25 @@ class DimSolver {
       if (!otherwise || !progress.heard || progress.wrong || known_.HasDim(dim)) continue;
       if (!known_.values().Knows(*otherwise)) continue;
       if (auto value = Evaluate(*otherwise, known_.values(), {}, sink_)) {
-        known_.Learn(dim, DimValue{*value, otherwise->range, ", its default"});
+        References needs;
+        needs.Add(*otherwise);
+        known_.Learn(dim,
+                     DimValue{*value, otherwise->range, ", its default", IsGuess(spec_.dims[dim].condition, needs)});
       } else {
         progress.wrong = true;
       }
       return true;
     }
     return TakeOneFactDefault();
+  }
+
+  // Behind a condition that is known not to hold, the default is what the spec says, and no stopgap.
+  bool IsGuess(const std::optional<Condition>& condition, References needs) const {
+    if (!condition) return true;
+    DiagnosticSink ignored;
+    if (Decide(*condition, known_.values(), {}, ignored) != Truth::kFalse) return true;
+    needs.Add(*condition);
+    return known_.values().Assumes(needs);
   }
 
   bool TakeOneFactDefault() {
@@ -152,7 +180,8 @@ class DimSolver {
       FactOutcome outcome = EvaluateFact(*otherwise, known_.values(), sink_);
       if (outcome.state == Truth::kOpen) continue;
       if (outcome.state == Truth::kTrue) {
-        known_.Learn(fact, BoundFact{std::move(outcome.value), otherwise->range, ", its default"});
+        bool guess = IsGuess(spec_.facts[fact].condition, ReferencesOf(*otherwise));
+        known_.Learn(fact, BoundFact{std::move(outcome.value), otherwise->range, ", its default", guess});
       } else {
         progress.wrong = true;
       }
@@ -162,16 +191,18 @@ class DimSolver {
   }
 
   const CheckedSpec& spec_;
-  const InventoryIndex& found_;
+  InventoryIndex& found_;
   DiagnosticSink& sink_;
   KnownValues known_;
-  std::vector<Sample> samples_;
+  Samples samples_;
+  std::vector<std::string> shard_names_;
+  bool wrong_layers_ = false;  // A mistake in the names of layers was reported.
   std::size_t errors_before_;
 };
 
 }  // namespace
 
-std::optional<SolvedValues> SolveDims(const CheckedSpec& spec, const InventoryIndex& found, const Settings& set,
+std::optional<SolvedValues> SolveDims(const CheckedSpec& spec, InventoryIndex& found, const Settings& set,
                                       DiagnosticSink& sink) {
   return DimSolver(spec, found, set, sink).Run();
 }

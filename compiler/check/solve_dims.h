@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "compiler/check/bind.h"
@@ -17,11 +18,13 @@ namespace ucp {
 struct SolvedValues {
   std::vector<std::optional<DimValue>> dims;    // One for each of the spec's.
   std::vector<std::optional<BoundFact>> facts;  // The same.
+  std::vector<std::string> shard_names;         // As in BoundSpec; `found` looks into them.
 };
 
 // Every dim and fact has a value that a condition needs, or a name or shape in a branch that is taken. Nothing after
-// reporting.
-std::optional<SolvedValues> SolveDims(const CheckedSpec& spec, const InventoryIndex& found, const Settings& set,
+// reporting. Afterwards `found` has each layer by its own number, also where the checkpoint counts from 0 on every
+// stage.
+std::optional<SolvedValues> SolveDims(const CheckedSpec& spec, InventoryIndex& found, const Settings& set,
                                       DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -1,9 +1,7 @@
 #include "compiler/check/solve_shape.h"
 
 #include <algorithm>
-#include <unordered_map>
 
-#include "compiler/check/variant.h"
 #include "compiler/support/checked_math.h"
 
 namespace ucp {
@@ -61,6 +59,7 @@ class LinearForm {
         return Cut(formula);
       case Formula::Kind::kNumber:
       case Formula::Kind::kElement:
+      case Formula::Kind::kLength:
       case Formula::Kind::kCounter:
       case Formula::Kind::kAxisSize:
       case Formula::Kind::kPad:
@@ -127,42 +126,8 @@ std::optional<std::int64_t> Solve(const std::optional<Linear>& linear, std::int6
 
 }  // namespace
 
-std::vector<Sample> ChooseSamples(const CheckedSpec& spec, const InventoryIndex& found) {
-  struct Candidate {
-    std::size_t declaration;
-    Variant variant;
-  };
-  std::unordered_map<std::string, std::vector<Candidate>> by_skeleton;
-  for (std::size_t i = 0; i < spec.tensors.size(); ++i) {
-    for (Variant& variant : VariantsOf(spec.tensors[i].name, *spec.source)) {
-      std::string skeleton = variant.skeleton;
-      by_skeleton[std::move(skeleton)].push_back({i, std::move(variant)});
-    }
-  }
-  std::vector<Sample> samples;
-  std::vector<bool> sampled(spec.tensors.size(), false);
-  for (const FoundTensor& tensor : found.tensors()) {
-    auto candidates = by_skeleton.find(SkeletonOf(tensor.name));
-    if (candidates == by_skeleton.end()) continue;
-    const Candidate* fit = nullptr;
-    std::size_t fits = 0;
-    for (const Candidate& candidate : candidates->second) {
-      if (!FitsLiterals(tensor.name, candidate.variant)) continue;
-      fit = &candidate;
-      ++fits;
-    }
-    if (fits != 1 || sampled[fit->declaration]) continue;
-    sampled[fit->declaration] = true;
-    samples.push_back({fit->declaration, tensor.shards.front()});
-  }
-  std::sort(samples.begin(), samples.end(),
-            [](const Sample& a, const Sample& b) { return a.declaration < b.declaration; });
-  return samples;
-}
-
 std::optional<SolvedDim> SolveLength(const Formula& formula, std::int64_t local, const Coordinate& coordinate,
-                                     const Values& values) {
-  if (HasCounter(formula)) return std::nullopt;  // The name alone does not say which.
+                                     const Values& values, std::span<const std::int64_t> counters) {
   std::optional<std::size_t> unknown;
   for (std::size_t dim : DimsOf(formula)) {
     if (values.dims[dim]) continue;
@@ -170,7 +135,7 @@ std::optional<SolvedDim> SolveLength(const Formula& formula, std::int64_t local,
     unknown = dim;
   }
   if (!unknown) return std::nullopt;
-  auto value = Solve(LinearForm(values, coordinate, {}, nullptr).Of(formula), local);
+  auto value = Solve(LinearForm(values, coordinate, counters, nullptr).Of(formula), local);
   if (!value) return std::nullopt;
   return SolvedDim{*unknown, *value};
 }

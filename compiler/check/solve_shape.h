@@ -6,20 +6,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "compiler/check/evaluate.h"
-#include "compiler/check/inventory_index.h"
 #include "compiler/check/spec.h"
 
 namespace ucp {
-
-// One tensor of the header for each declaration, where the name alone says which declaration it belongs to.
-struct Sample {
-  std::size_t declaration = 0;
-  const Shard* shard = nullptr;
-};
-std::vector<Sample> ChooseSamples(const CheckedSpec& spec, const InventoryIndex& found);
 
 // The dim that `formula` solves, given the length that the rank at `coordinate` holds.
 struct SolvedDim {
@@ -27,7 +18,7 @@ struct SolvedDim {
   std::int64_t value = 0;
 };
 std::optional<SolvedDim> SolveLength(const Formula& formula, std::int64_t local, const Coordinate& coordinate,
-                                     const Values& values);
+                                     const Values& values, std::span<const std::int64_t> counters);
 
 // How many places `cut`, a cut in `formula` by the widths of the headers, gets at `coordinate`, where `formula` has
 // `local`. All dims must have values.

@@ -131,6 +131,9 @@ struct CheckedSpec {
   std::string LineOf(SourceRange range) const;  // "gpt.ucp:14"
 };
 
+// What a strategy of a spec gives one key, as it stands on the command line; nothing after reporting what no value is.
+std::optional<std::string> SettingText(const ast::Setting& setting, DiagnosticSink& sink);
+
 // A spec has at most this many dims and facts.
 inline constexpr std::size_t kMaxDimsAndFacts = 4096;
 

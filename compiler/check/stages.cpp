@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include "compiler/check/mesh_fit.h"
 
 namespace ucp {
 namespace {
@@ -22,7 +23,7 @@ std::optional<std::int64_t> Resolve(const StageDeclaration& stage, const Values&
   if (!number) return std::nullopt;
   if (*number < count) return *number % stages;
   std::vector<Note> notes = NotesOf(*stage.number, values);
-  notes.push_back({values.spec.mesh->range, fmt::format("the mesh is {}", ToString(values.mesh))});
+  notes.push_back({values.spec.mesh->range, MeshText(values.mesh)});
   sink.Report({.kind = DiagnosticKind::kBadStages,
                .place = stage.range,
                .message = fmt::format("there is no {0} {1}: the {2} {0}s are counted from 0",
@@ -70,9 +71,9 @@ std::optional<ResolvedStages> ResolveStages(const BoundTensor& tensor, const Val
   return stages;
 }
 
-std::optional<std::int64_t> ResolveInterleave(std::int64_t given, const Values& values, DiagnosticSink& sink) {
-  constexpr std::int64_t kMost = 1000;
-  if (!values.spec.interleave) return given;
+std::optional<std::int64_t> ResolveInterleave(std::optional<std::int64_t> given, const Values& values,
+                                              DiagnosticSink& sink) {
+  if (!values.spec.interleave) return given.value_or(1);
   const Formula& declared = *values.spec.interleave;
   auto report = [&](std::string message) {
     sink.Report({.kind = DiagnosticKind::kBadStages,
@@ -84,11 +85,11 @@ std::optional<std::int64_t> ResolveInterleave(std::int64_t given, const Values& 
   if (!values.Knows(declared)) return report("nothing says how large this is, so the chunks cannot be counted");
   auto chunks = Evaluate(declared, values, {}, sink);
   if (!chunks) return std::nullopt;
-  if (*chunks < 1 || *chunks > kMost) {
-    return report(fmt::format("a stage has {} chunks here, and can have 1 to {}", *chunks, kMost));
+  if (*chunks < 1 || *chunks > kMostChunks) {
+    return report(fmt::format("a stage has {} chunks here, and can have 1 to {}", *chunks, kMostChunks));
   }
-  if (given == 1 || given == *chunks) return *chunks;
-  return report(fmt::format("the layout has {} chunks on each stage, and the strategy {}", *chunks, given));
+  if (given.value_or(*chunks) == *chunks) return *chunks;
+  return report(fmt::format("the layout has {} chunks on each stage, and the strategy {}", *chunks, *given));
 }
 
 }  // namespace ucp

@@ -24,6 +24,7 @@ std::optional<ResolvedStages> ResolveStages(const BoundTensor& tensor, const Val
 
 // How many chunks of layers each stage has: what the layout says, or `given` by a strategy; 1 if neither does. Nothing
 // after reporting that they differ, or make no sense.
-std::optional<std::int64_t> ResolveInterleave(std::int64_t given, const Values& values, DiagnosticSink& sink);
+std::optional<std::int64_t> ResolveInterleave(std::optional<std::int64_t> given, const Values& values,
+                                              DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -46,7 +46,7 @@ std::size_t BytesOfCodePoint(char first) {
 Cell MakeCell(std::string_view code_point, std::uint32_t offset) {
   if (code_point == "\t") return {std::string(kTabColumns, ' '), kTabColumns, offset};
   int columns = llvm::sys::unicode::columnWidthUTF8(llvm::StringRef(code_point.data(), code_point.size()));
-  if (columns < 0) return {"?", 1, offset};
+  if (columns < 0 || Printable(code_point) != code_point) return {"?", 1, offset};
   return {std::string(code_point), static_cast<std::size_t>(columns), offset};
 }
 
@@ -173,7 +173,8 @@ std::string RenderText(const Source& source, const Diagnostic& diagnostic, const
 std::string RenderText(const Source& source, const DiagnosticSink& sink, const TextStyle& style) {
   std::string text;
   for (const Diagnostic& diagnostic : sink.Sorted()) text += RenderText(source, diagnostic, style);
-  if (sink.dropped_count() != 0) text += fmt::format("{}: and {} more\n", source.path(), sink.dropped_count());
+  if (sink.dropped_count() != 0)
+    text += fmt::format("{}: and {} more\n", Printable(source.path()), sink.dropped_count());
   return text;
 }
 

@@ -46,7 +46,7 @@ llvm::Expected<std::string> FindSpec(const std::string& file_or_name) {
   std::vector<std::string> names = CatalogueNames();
   std::string known = names.empty() ? "" : fmt::format("; the catalogue has {}", fmt::join(names, ", "));
   std::optional<std::string> nearest = NearestWord(file_or_name, names);
-  return Fail(ErrorCode::kUsage, "there is no spec `{}`, neither as a file nor in the catalogue{}{}", file_or_name,
+  return Fail(ErrorCode::kIo, "there is no spec `{}`, neither as a file nor in the catalogue{}{}", file_or_name,
               nearest ? fmt::format("; did you mean `{}`?", *nearest) : "", nearest ? "" : known);
 }
 

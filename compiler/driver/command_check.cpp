@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "compiler/check/match_nothing.h"
+#include "compiler/check/two_readings.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/driver/catalogue.h"
 #include "compiler/driver/command_line.h"
@@ -19,18 +20,19 @@ struct CheckOptions {
   bool json = false;
 };
 
-void Show(const SpecSession& session, bool json) {
-  if (json) {
+// What there is to say of a spec; its errors are for ShowError() to print as JSON.
+void Show(const SpecSession& session, bool json, bool failed) {
+  if (json && !failed) {
     PrintJson(RenderJson(*session.source, session.sink));
   } else {
-    ShowDiagnostics(session);
+    ShowDiagnostics(session, json);
   }
 }
 
 llvm::Error CheckAlone(const CheckOptions& options) {
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(options.source.spec));
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
-  Show(*session, options.json);
+  Show(*session, options.json, session->sink.has_errors());
   if (session->sink.has_errors()) return SpecErrors(*session);
   if (!options.json) PrintLine(fmt::format("{}: no errors", path));
   return llvm::Error::success();
@@ -43,8 +45,9 @@ llvm::Error CheckOnCheckpoint(const CheckOptions& options) {
   if (phase.spec == nullptr) return error;
   if (phase.bound) {
     WarnOfPatternsThatMatchNothing(*phase.bound, phase.checkpoint.inventory, request.set, phase.spec->sink);
+    WarnOfTwoReadings(*phase.bound, phase.checkpoint.inventory, request.set, phase.spec->sink);
   }
-  Show(*phase.spec, options.json);
+  Show(*phase.spec, options.json, static_cast<bool>(error));
   if (error) return error;
   if (!options.json) PrintLine(fmt::format("{}: no errors on {}", phase.spec->source->path(), request.path));
   return llvm::Error::success();
@@ -68,9 +71,9 @@ void AddCheckCommand(CLI::App& app, int& exit_code) {
       ->add_option("--from", options->source.path, "Check it on this checkpoint too, and warn of what matches nothing")
       ->type_name("DIR");
   AddSpecOptions(*command, options->source);
-  command->add_flag("--json", options->json, "Diagnostics as JSON on standard output");
+  command->add_flag("--json", options->json, "Diagnostics, and what else is wrong, as JSON on standard output");
   command->callback([options, &exit_code] {
-    if (llvm::Error error = Check(*options)) exit_code = ShowError("ucpc", std::move(error));
+    if (llvm::Error error = Check(*options)) exit_code = ShowError("ucpc", std::move(error), options->json);
   });
 }
 

@@ -46,7 +46,7 @@ llvm::Expected<bool> IsStrategy(const SourceRequest& request) {
   if (request.spec.empty()) return false;
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
-  if (!session->checked) return false;
+  if (!session->checked) return true;  // Its errors are what there is to say.
   const std::vector<StrategyDeclaration>& named = session->checked->strategies;
   return std::any_of(named.begin(), named.end(),
                      [&](const StrategyDeclaration& strategy) { return strategy.name == request.path; });
@@ -58,15 +58,16 @@ llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) 
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
   UCP_ASSIGN_OR_RETURN(sides.phase.spec, OpenSpec(path));
   SpecSession& session = *sides.phase.spec;
+  if (!session.checked) return SpecErrors(session);
   Degrees degrees;
   if (!request.path.empty()) {
     UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.path, &session));
-    UCP_ASSIGN_OR_RETURN(degrees, DegreesOf(strategy));
+    UCP_ASSIGN_OR_RETURN(degrees, ParseDegrees(strategy));
     sides.source_name = strategy.format;
   }
   Inventory nothing;
   if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(RealFileSystem(), request.config, nothing.facts));
-  if (session.checked) sides.phase.bound = BindSpec(*session.checked, nothing, request.set, session.sink);
+  sides.phase.bound = BindSpec(*session.checked, nothing, request.set, session.sink);
   std::optional<Layout> layout;
   if (sides.phase.bound) layout = LowerToMesh(*sides.phase.bound, degrees, session.sink);
   if (!layout) return SpecErrors(session);
@@ -93,7 +94,7 @@ llvm::Error LayOutTarget(const std::string& text, Sides& sides) {
     UCP_ASSIGN_OR_RETURN(sides.target, AtomicLayout(sides.phase.layout));
     return llvm::Error::success();
   }
-  UCP_ASSIGN_OR_RETURN(Degrees degrees, DegreesOf(strategy));
+  UCP_ASSIGN_OR_RETURN(Degrees degrees, ParseDegrees(strategy));
   if (!sides.phase.bound) {
     return Fail(ErrorCode::kUsage, "only a spec says how tensors are cut for `{}`; name one", text);
   }
@@ -145,7 +146,7 @@ llvm::Error RunExplain(const ExplainOptions& options) {
   Sides sides;
   llvm::Error error = LayOutSource(options, sides);
   if (!error) error = LayOutTarget(options.target, sides);
-  if (sides.phase.spec != nullptr) ShowDiagnostics(*sides.phase.spec);
+  if (sides.phase.spec != nullptr) ShowDiagnostics(*sides.phase.spec, options.json);
   if (error) return error;
   return Show(options, sides);
 }

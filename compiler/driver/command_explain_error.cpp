@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "compiler/diagnostics/diagnostics.h"
@@ -25,8 +26,9 @@ llvm::Error ListKinds() {
   return llvm::Error::success();
 }
 
-llvm::Error ExplainError(const std::string& kind) {
-  if (kind.empty()) return ListKinds();
+llvm::Error ExplainError(const std::optional<std::string>& given) {
+  if (!given) return ListKinds();
+  const std::string& kind = *given;
   std::string_view page = DiagnosticPage(kind);
   if (page.empty()) {
     std::vector<std::string> kinds;
@@ -42,7 +44,7 @@ llvm::Error ExplainError(const std::string& kind) {
 }  // namespace
 
 void AddExplainErrorCommand(CLI::App& app, int& exit_code) {
-  auto kind = std::make_shared<std::string>();
+  auto kind = std::make_shared<std::optional<std::string>>();
   CLI::App* command = app.add_subcommand(
       "explain-error", "Say what a kind of diagnostic means, with an example, how to mend it, and why the rule exists");
   command->footer(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/ast/print.h"
+#include "compiler/driver/catalogue.h"
 #include "compiler/driver/commands.h"
 #include "compiler/driver/spec_phase.h"
 #include "compiler/driver/terminal.h"
@@ -27,7 +28,10 @@ struct FmtOptions {
 };
 
 llvm::Expected<Source> ReadSpec(const std::string& path) {
-  if (path != "-") return Source::FromFile(path);
+  if (path != "-") {
+    UCP_ASSIGN_OR_RETURN(std::string found, FindSpec(path));
+    return Source::FromFile(found);
+  }
   auto input = llvm::MemoryBuffer::getSTDIN();
   if (!input) return Fail(ErrorCode::kIo, "cannot read standard input: {}", input.getError().message());
   return Source::FromText("standard input", (*input)->getBuffer().str());
@@ -84,7 +88,7 @@ llvm::Error FmtOne(const std::string& path, bool check, bool& differs) {
     if (differs) PrintLine(source.path());
     return llvm::Error::success();
   }
-  if (path != "-") return differs ? Replace(path, text) : llvm::Error::success();
+  if (path != "-") return differs ? Replace(source.path(), text) : llvm::Error::success();
   PrintVerbatim(text);
   return llvm::Error::success();
 }
@@ -118,7 +122,8 @@ void AddFmtCommand(CLI::App& app, int& exit_code) {
       "  ucpc fmt --check specs/*.ucp  lists those that are not, and exits with 1 if there are some\n"
       "  ucpc fmt - < gpt.ucp          from standard input to standard output\n\n"
       "A spec with syntax errors is left alone. There are no options of style.");
-  command->add_option("FILE", options->specs, ".ucp files, or - for standard input")->required();
+  command->add_option("FILE", options->specs, ".ucp files, names of the catalogue, or - for standard input")
+      ->required();
   command->add_flag("--check", options->check, "Write nothing; list the specs that are not in the form, exit with 1");
   command->callback([options, &exit_code] { exit_code = Fmt(*options); });
 }

@@ -13,6 +13,7 @@
 #include "compiler/parse/parse.h"
 #include "compiler/pretty/pretty.h"
 #include "compiler/support/error.h"
+#include "compiler/support/units.h"
 
 namespace ucp {
 namespace {
@@ -87,10 +88,10 @@ llvm::Error Infer(const InferOptions& options) {
     UCP_RETURN_IF_ERROR(RefuseExisting(options.output));
     UCP_RETURN_IF_ERROR(WriteFileWhole(options.output, draft.text, "the draft"));
   }
-  ShowMessage(fmt::format(
-      "{} tensors, {} question{}{}", draft.tensors, draft.questions, draft.questions == 1 ? "" : "s",
-      draft.open_questions == 0 ? ""
-                                : fmt::format("; {} of them open: their tensors are comments", draft.open_questions)));
+  ShowMessage(fmt::format("{}, {}{}", Counted(draft.tensors, "tensor"), Counted(draft.questions, "question"),
+                          draft.open_questions == 0
+                              ? ""
+                              : fmt::format("; {} of them open: their tensors are comments", draft.open_questions)));
   if (draft.open_questions != 0) return llvm::Error::success();
   return CheckDraft(draft, options.output.empty() ? "<draft>" : options.output, inventory);
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <new>
+#include <string_view>
 
 #include "compiler/driver/completion.h"
 #include "compiler/driver/terminal.h"
@@ -32,23 +33,29 @@ std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error, int 
   return fmt::format("there is no subcommand `{}`; {}", word, rest);
 }
 
+// Asked before the command line is understood, so that those who read JSON get it for a wrong one, too.
+bool WantsJson(int argc, char** argv) {
+  char** end = std::find(argv, argv + argc, std::string_view("--"));
+  return std::find(argv, end, std::string_view("--json")) != end;
+}
+
 }  // namespace
 
 int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code) {
   if (AnswerCompletion(app, argc, argv)) return 0;
+  const bool json = WantsJson(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version
     return app.exit(success);
   } catch (const std::bad_alloc&) {
-    return ShowError(program, Fail(ErrorCode::kIo, "there is not enough memory"));
+    return ShowError(program, Fail(ErrorCode::kIo, "there is not enough memory"), json);
   } catch (const CLI::ParseError& error) {
-    std::string message = UsageMessage(app, error, argc, argv);
-    ShowMessage(fmt::format("{}: error: {}", program, message));
+    int code = ShowError(program, Fail(ErrorCode::kUsage, "{}", UsageMessage(app, error, argc, argv)), json);
     ShowMessage(fmt::format("See `{} --help`.", program));
-    return 1;
+    return code;
   }
-  if (llvm::Error error = FlushOutput()) return ShowError(program, std::move(error));
+  if (llvm::Error error = FlushOutput()) return ShowError(program, std::move(error), json);
   return exit_code;
 }
 

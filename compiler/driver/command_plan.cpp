@@ -27,7 +27,7 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   request.target = options.target;
   request.replicas = options.replicas;
   llvm::Error error = Compile(RealFileSystem(), request, compilation);
-  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec);
+  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.json);
   if (error) return error;
   if (!options.output.empty()) {
     UCP_ASSIGN_OR_RETURN(std::string bytes, EncodePlan(compilation.plan));

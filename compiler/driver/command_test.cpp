@@ -36,8 +36,8 @@ void PrintReport(const TrialReport& report, const TestOptions& options) {
       fmt::format("values       {}{}", ValuesText(report.values.front()),
                   report.values.size() > 1 ? fmt::format(", and {} more choices", report.values.size() - 1) : ""));
   if (report.families > 1) PrintLine(fmt::format("families     {} ways to set the facts", report.families));
-  PrintLine(fmt::format("model        {} tensors, {} elements", report.tensors,
-                        WithThousands(static_cast<std::uint64_t>(report.elements))));
+  PrintLine(fmt::format("model        {}, {}", Counted(report.tensors, "tensor"),
+                        Counted(static_cast<std::uint64_t>(report.elements), "element")));
   PrintLine(fmt::format("meshes       {} of {} small ones fit, and {} of {} random ones", report.meshes.size(),
                         report.meshes.size() + report.misfits.size(), report.random_meshes,
                         report.random_meshes + report.random_misfits));
@@ -47,8 +47,8 @@ void PrintReport(const TrialReport& report, const TestOptions& options) {
   if (report.misfits.size() > kShownMisfits) {
     PrintLine(fmt::format("  and {} more", report.misfits.size() - kShownMisfits));
   }
-  PrintLine(fmt::format("conversions  {}, {} elements followed, seed {}", report.conversions,
-                        WithThousands(static_cast<std::uint64_t>(report.copied)), options.seed));
+  PrintLine(fmt::format("conversions  {}, {} followed, seed {}", report.conversions,
+                        Counted(static_cast<std::uint64_t>(report.copied), "element"), options.seed));
   for (const auto& [why, count] : report.refused) PrintLine(fmt::format("  {} not tried: {}", count, why));
 }
 

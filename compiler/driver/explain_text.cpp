@@ -77,12 +77,15 @@ class TextWriter {
     Field("pattern", fmt::format("{}: {}", ToString(tensor.pattern.pattern), PatternReason(group)));
     Field("declared", tensor.declared);
     Field("by", tensor.line ? fmt::format("{}:{}", tensor.file, *tensor.line) : tensor.file);
-    Field("whole", fmt::format("{}, {} elements{}", ShapeText(tensor.shape), WithThousands(tensor.elements),
+    Field("whole", fmt::format("{}, {}{}", ShapeText(tensor.shape), Counted(tensor.elements, "element"),
                                count == 1 ? "" : " each"));
     if (!tensor.layout->aliases.empty()) Field("tied", AliasText(group));
-    WriteStages(group);
+    WriteStages("stages", group, &ExplainedTensor::stages, explanation_.source_mesh);
     WriteHolders("held by", SourceHolders(tensor));
-    if (tensor.target_cutting) WriteHolders("target", Shown(explanation_.cuttings[*tensor.target_cutting].holders));
+    if (tensor.target_cutting) {
+      WriteStages("to stages", group, &ExplainedTensor::target_stages, *explanation_.target_mesh);
+      WriteHolders("target", Shown(explanation_.cuttings[*tensor.target_cutting].holders));
+    }
     Line("");
   }
 
@@ -101,20 +104,26 @@ class TextWriter {
     return fmt::format("also {}{}", fmt::join(aliases, ", "), group.members.size() == 1 ? "" : " and so on");
   }
 
-  void WriteStages(const NameGroup& group) {
+  using Stages = std::optional<std::vector<std::int64_t>>;
+
+  void WriteStages(const std::string& label, const NameGroup& group, Stages ExplainedTensor::* which,
+                   const Mesh& mesh) {
     std::set<std::int64_t> stages;
     bool one_each = true;
     for (std::size_t member : group.members) {
-      const auto& own = explanation_.tensors[member].stages;
-      if (!own || explanation_.source_mesh.Size("pp") == 1) return;
+      const Stages& own = explanation_.tensors[member].*which;
+      if (!own || mesh.Size("pp") == 1) return;
       stages.insert(own->begin(), own->end());
       one_each = one_each && own->size() == 1;
     }
     bool split = group.members.size() > 1 && stages.size() > 1 && one_each;
-    const std::vector<std::int64_t>& unused = explanation_.tensors[group.members.front()].layout->unused_stages;
+    std::vector<std::int64_t> unused;
+    if (which == &ExplainedTensor::stages) {
+      unused = explanation_.tensors[group.members.front()].layout->unused_stages;
+    }
     std::string untrained =
         unused.empty() ? "" : fmt::format(", and a copy that is not trained on {}", fmt::join(unused, ", "));
-    Field("stages", fmt::format("{}{}{}", fmt::join(stages, ", "), split ? ", each on one of them" : "", untrained));
+    Field(label, fmt::format("{}{}{}", fmt::join(stages, ", "), split ? ", each on one of them" : "", untrained));
   }
 
   // A line that says who holds what, and the lines below it that say where.
@@ -201,11 +210,11 @@ std::string ValueText(const std::string& word, const ExplainedValue& value) {
 
 std::string TotalsText(const ExplainedTotals& totals) {
   std::string buffers;
-  if (totals.buffers != 0) buffers = fmt::format(", {} elements of buffers", WithThousands(totals.buffers));
+  if (totals.buffers != 0) buffers = fmt::format(", {} of buffers", Counted(totals.buffers, "element"));
   std::string ties;
-  if (totals.ties != 0) ties = fmt::format("; {} second name{}", totals.ties, totals.ties == 1 ? "" : "s");
-  return fmt::format("{} tensor{}: {} parameters{}{}", WithThousands(totals.tensors), totals.tensors == 1 ? "" : "s",
-                     WithThousands(totals.parameters), buffers, ties);
+  if (totals.ties != 0) ties = fmt::format("; {}", Counted(totals.ties, "second name"));
+  return fmt::format("{}: {}{}{}", Counted(totals.tensors, "tensor"), Counted(totals.parameters, "parameter"), buffers,
+                     ties);
 }
 
 }  // namespace ucp

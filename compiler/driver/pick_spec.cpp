@@ -16,6 +16,7 @@
 
 #include "compiler/check/variant.h"
 #include "compiler/driver/catalogue.h"
+#include "compiler/layout/compare_layouts.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -76,30 +77,6 @@ llvm::Expected<Attempt> Try(const std::string& name, const Inventory& inventory,
   return Attempt{PickedSpec{name, "", std::move(session), std::move(*bound), std::move(*layout)}, ""};
 }
 
-llvm::Expected<bool> HeldAlike(const TensorLayout& a, const TensorLayout& b, const Mesh& mesh) {
-  for (const TensorLayout* tensor : {&a, &b}) {
-    for (const Coordinate& coordinate : CoordinatesOf(*tensor, mesh)) {
-      if (IsHeldAt(a, coordinate) != IsHeldAt(b, coordinate)) return false;
-      if (!IsHeldAt(a, coordinate)) continue;
-      UCP_ASSIGN_OR_RETURN(ProductSet of_a, HeldAt(a, mesh, coordinate));
-      UCP_ASSIGN_OR_RETURN(ProductSet of_b, HeldAt(b, mesh, coordinate));
-      if (!(of_a == of_b)) return false;
-    }
-  }
-  return true;
-}
-
-llvm::Expected<bool> MeanTheSame(const TensorLayout& a, const TensorLayout& b, const Mesh& mesh) {
-  if (a.name != b.name || a.aliases != b.aliases || a.buffer != b.buffer || a.stages != b.stages ||
-      a.unused_stages != b.unused_stages || a.mean_axes != b.mean_axes || !(a.scale == b.scale)) {
-    return false;
-  }
-  UCP_ASSIGN_OR_RETURN(std::vector<std::int64_t> shape_of_a, LogicalShape(a));
-  UCP_ASSIGN_OR_RETURN(std::vector<std::int64_t> shape_of_b, LogicalShape(b));
-  if (shape_of_a != shape_of_b) return false;
-  return HeldAlike(a, b, mesh);
-}
-
 // "`llama`, `mistral` and 3 more: no pattern matches …; `gpt`: …", in the order of the first spec of each reason.
 std::string Reasons(const std::vector<std::pair<std::string, std::string>>& rejected) {
   std::vector<std::string> reasons;
@@ -125,16 +102,6 @@ std::string Why(const PickedSpec& picked, const std::vector<std::string>& same, 
 }
 
 }  // namespace
-
-llvm::Expected<std::optional<std::string>> DifferentTensor(const Layout& a, const Layout& b) {
-  for (std::size_t i = 0; i < std::max(a.tensors.size(), b.tensors.size()); ++i) {
-    if (i >= b.tensors.size()) return a.tensors[i].name;
-    if (i >= a.tensors.size()) return b.tensors[i].name;
-    UCP_ASSIGN_OR_RETURN(bool same, MeanTheSame(a.tensors[i], b.tensors[i], a.mesh));
-    if (!same) return a.tensors[i].name;
-  }
-  return std::nullopt;
-}
 
 llvm::Expected<PickedSpec> PickSpec(const std::vector<std::string>& names, const Inventory& inventory,
                                     const Settings& set) {

@@ -31,8 +31,4 @@ struct PickedSpec {
 llvm::Expected<PickedSpec> PickSpec(const std::vector<std::string>& names, const Inventory& inventory,
                                     const Settings& set);
 
-// Whether two layouts on one mesh say the same of every tensor: its shape, who holds which part, and what becomes of
-// its copies. Nothing if they do, else the name of a tensor of which they do not.
-llvm::Expected<std::optional<std::string>> DifferentTensor(const Layout& a, const Layout& b);
-
 }  // namespace ucp

@@ -23,9 +23,9 @@ std::map<std::string, std::uint64_t> UnusedByReason(const Plan& plan) {
 std::vector<std::string> PlanReport(const Plan& plan) {
   PlanTotals totals = Totals(plan);
   std::vector<std::string> lines;
-  lines.push_back(fmt::format("from     {} ({}), {} files", plan.source_format, ToString(plan.source_mesh),
-                              WithThousands(totals.source_files)));
-  lines.push_back(fmt::format("to       {}, {} files", plan.target_format, WithThousands(totals.target_files)));
+  lines.push_back(fmt::format("from     {} ({}), {}", plan.source_format, ToString(plan.source_mesh),
+                              Counted(totals.source_files, "file")));
+  lines.push_back(fmt::format("to       {}, {}", plan.target_format, Counted(totals.target_files, "file")));
   lines.push_back(fmt::format("tensors  {}", WithThousands(totals.tensors)));
   lines.push_back(fmt::format("copy     {}", HumanBytes(totals.bytes_to_copy)));
   lines.push_back(fmt::format("compare  {} of replicas and weights", HumanBytes(totals.bytes_to_compare)));

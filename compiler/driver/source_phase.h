@@ -1,5 +1,5 @@
 // From a checkpoint folder to a checked layout of what it holds: describe it from its headers, then bind the spec to
-// it, or, where nothing is cut by tensor, take every tensor as whole.
+// it, or do without one (without_spec.h).
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -42,6 +42,9 @@ llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& 
 // With a spec, the facts of --config, or else of a `config.json` in the tag's or the checkpoint's folder, are added to
 // those of the inventory. Fails with kSpec if the spec has errors: they are in `phase.spec->sink`.
 [[nodiscard]] llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
+
+// Gives the inventory's shards the names that the spec gives to what stages number by themselves.
+void TakeNames(const BoundSpec& bound, Inventory& inventory);
 
 // "layers=4" -> {"layers", 4}, `has "x"=true` -> {`has "x"`, true}, for --set. Fails with kUsage.
 llvm::Expected<Settings> ParseSettings(const std::vector<std::string>& settings);

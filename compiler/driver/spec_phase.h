@@ -3,13 +3,16 @@
 
 #include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/Support/Error.h>
+#include <llvm/Support/JSON.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
 #include "compiler/source/source.h"
+#include "compiler/support/error.h"
 
 namespace ucp {
 
@@ -24,7 +27,21 @@ struct SpecSession {
 // is in the sink.
 llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::string& path);
 
-// "2 errors in `gpt.ucp`", as an error with code kSpec. Call if the sink has errors.
+// "2 errors in `gpt.ucp`", with code kSpec, and all diagnostics for those who read JSON.
+class SpecFailure : public llvm::ErrorInfo<SpecFailure, Failure> {
+ public:
+  static char ID;  // NOLINT(readability-identifier-naming): the name LLVM's ErrorInfo asks for.
+
+  SpecFailure(std::string message, llvm::json::Object diagnostics)
+      : ErrorInfo(ErrorCode::kSpec, std::move(message)), diagnostics_(std::move(diagnostics)) {}
+
+  const llvm::json::Object& diagnostics() const { return diagnostics_; }
+
+ private:
+  llvm::json::Object diagnostics_;
+};
+
+// Call if the sink has errors. They are counted as they are shown: each once.
 [[nodiscard]] llvm::Error SpecErrors(const SpecSession& session);
 
 }  // namespace ucp

@@ -36,17 +36,23 @@ const char* CodeName(ErrorCode code) {
 
 }  // namespace
 
-void ShowDiagnostics(const SpecSession& session) {
+void ShowDiagnostics(const SpecSession& session, bool json) {
+  if (json && session.sink.has_errors()) return;
   TextStyle style{ErrorsGoToTerminal(), ErrorsGoToTerminal() ? TerminalColumns() : 120};
   std::string text = RenderText(*session.source, session.sink, style);
   std::fputs(text.c_str(), stderr);
 }
 
 int ShowError(const std::string& program, llvm::Error error, bool json) {
+  llvm::json::Object report;
+  error = llvm::handleErrors(std::move(error), [&](std::unique_ptr<SpecFailure> failure) -> llvm::Error {
+    report = failure->diagnostics();
+    return llvm::Error(std::move(failure));
+  });
   FailureText failure = Describe(std::move(error));
   if (json) {
-    PrintJson(llvm::json::Object{
-        {"error", llvm::json::Object{{"code", CodeName(failure.code)}, {"message", failure.message}}}});
+    report["error"] = llvm::json::Object{{"code", CodeName(failure.code)}, {"message", failure.message}};
+    PrintJson(std::move(report));
   }
   std::fflush(stdout);
   ShowMessage(program + ": error: " + failure.message);

@@ -14,11 +14,12 @@
 
 namespace ucp {
 
-// The diagnostics of a spec, if there are any, on standard error.
-void ShowDiagnostics(const SpecSession& session);
+// The diagnostics of a spec, if there are any, on standard error. With `json`, errors are left to ShowError(), which
+// gets them from SpecErrors().
+void ShowDiagnostics(const SpecSession& session, bool json = false);
 
-// Prints "ucpc: error: …" and returns the exit code that docs/programs.md gives it. With `json`, an object
-// {"error": {"code": …, "message": …}} on standard output as well.
+// Prints "ucpc: error: …" and returns the exit code that docs/programs.md gives it. With `json`, an object on standard
+// output as well: {"error": {"code": …, "message": …}}, and the diagnostics of a spec that is wrong (render.h).
 int ShowError(const std::string& program, llvm::Error error, bool json = false);
 
 // One line to standard error.

@@ -12,11 +12,6 @@
 namespace ucp {
 namespace {
 
-bool SameRank(const std::vector<LocalShape>& shapes) {
-  return std::all_of(shapes.begin(), shapes.end(),
-                     [&](const LocalShape& shape) { return shape.size() == shapes.front().size(); });
-}
-
 // The dimensions in which ranks of one checkpoint differ.
 std::vector<std::size_t> UnequalDims(const std::vector<LocalShape>& by_rank) {
   std::vector<std::size_t> dims;
@@ -109,6 +104,20 @@ Decision DecideAlone(const ObservedTensor& tensor) {
   return decision;
 }
 
+// What DeepSpeed's converter would do with a tensor that its metadata does not describe.
+Decision DecideUndescribed(const ObservedTensor& tensor, const std::string& why_unsupported) {
+  Decision decision{&tensor, {CutReading(tensor.by_rank, 0)}, ""};
+  decision.question =
+      why_unsupported.empty()
+          ? "no pattern of the checkpoint's metadata names it; DeepSpeed would concatenate it along dimension 0 "
+            "without a word, as written here: is it cut that way"
+          : fmt::format(
+                "the checkpoint's metadata says that it cannot be described: {}; is it cut along dimension 0, "
+                "as written here",
+                why_unsupported);
+  return decision;
+}
+
 }  // namespace
 
 llvm::Expected<std::vector<Decision>> Decide(const Observation& observation, const EmbeddedLayout* embedded) {
@@ -116,13 +125,14 @@ llvm::Expected<std::vector<Decision>> Decide(const Observation& observation, con
   UCP_ASSIGN_OR_RETURN(std::optional<EmbeddedReader> reader,
                        EmbeddedReader::Make(embedded, observation.vocabulary_grain));
   for (const ObservedTensor& tensor : observation.tensors) {
-    if (!SameRank(tensor.by_rank) ||
-        (!tensor.elsewhere.empty() && !SameRank({tensor.by_rank[0], tensor.elsewhere[0]}))) {
-      return Fail(ErrorCode::kBadData, "the parts of tensor `{}` have different numbers of dimensions", tensor.name);
+    if (!tensor.elsewhere.empty() && tensor.by_rank[0].size() != tensor.elsewhere[0].size()) {
+      return Fail(ErrorCode::kBadData, "tensor `{}` has {} dimensions in one checkpoint and {} in the other",
+                  tensor.name, tensor.by_rank[0].size(), tensor.elsewhere[0].size());
     }
     std::optional<Decision> decision;
     if (reader && observation.tp > 1) {
       UCP_ASSIGN_OR_RETURN(decision, reader->Read(tensor));
+      if (!decision) decision = DecideUndescribed(tensor, reader->WhyUnsupported(tensor.name));
     }
     bool open = !decision || !decision->question.empty();
     if (open && !tensor.elsewhere.empty() && observation.tp != observation.elsewhere_tp) {

@@ -16,6 +16,7 @@ struct Decision {
   const ObservedTensor* tensor = nullptr;
   std::vector<Reading> readings;  // One: that is it. Several: nothing tells which.
   std::string question;           // Set if there are several readings, or if the one has to be looked at.
+  bool by_map = false;            // An affine map of the checkpoint says it.
 };
 
 // `embedded` is what the checkpoint itself says about its cuts; null if it says nothing. The answers of affine maps

@@ -1,5 +1,5 @@
 // The order is DeepSpeed's own (ds_to_universal.py): affine maps, replicated, averaged, two parts, sub-parameters, row
-// parallel, vocabulary, and then, without a word, concatenation along dimension 0. Here that last step is a question.
+// parallel, vocabulary, and then, without a word, concatenation along dimension 0. That last step is not taken here.
 #include "compiler/infer/embedded_reading.h"
 
 #include <fmt/format.h>
@@ -43,16 +43,20 @@ class PatternList {
     return list;
   }
 
-  const std::string& pattern(std::size_t index) const { return patterns_[index]; }
-
-  // The one that matches at the start of `name`. As in DeepSpeed, two are an error.
-  llvm::Expected<std::optional<std::size_t>> Match(const std::string& name) const {
+  // All that match at the start of `name`.
+  std::vector<std::size_t> Matches(const std::string& name) const {
     std::vector<std::size_t> matches;
     auto [first, last] = whole_names_.equal_range(name);
     for (auto entry = first; entry != last; ++entry) matches.push_back(entry->second);
     for (const auto& [index, regex] : regexes_) {
       if (regex->Match(name, 0, name.size(), re2::RE2::ANCHOR_START, nullptr, 0)) matches.push_back(index);
     }
+    return matches;
+  }
+
+  // The one that matches. As in DeepSpeed, two are an error.
+  llvm::Expected<std::optional<std::size_t>> Match(const std::string& name) const {
+    std::vector<std::size_t> matches = Matches(name);
     if (matches.empty()) return std::nullopt;
     if (matches.size() == 1) return matches.front();
     return Fail(ErrorCode::kBadData, "the patterns `{}` and `{}` of the checkpoint's metadata both match `{}`",
@@ -85,7 +89,7 @@ class PatternList {
 struct EmbeddedReader::Patterns {
   const EmbeddedLayout& embedded;
   std::int64_t vocabulary_grain;
-  PatternList replicated, averaged, two_parts, row_parallel, vocabulary, maps;
+  PatternList replicated, averaged, two_parts, row_parallel, vocabulary, maps, unsupported;
   std::vector<PatternList> sub_parameters;
 
   llvm::Error CompileAll() {
@@ -98,8 +102,11 @@ struct EmbeddedReader::Patterns {
     std::vector<std::string> patterns;
     for (const auto& [pattern, map] : embedded.maps) patterns.push_back(pattern);
     UCP_ASSIGN_OR_RETURN(maps, PatternList::Make(patterns, where));
+    patterns.clear();
+    for (const auto& [pattern, reason] : embedded.unsupported) patterns.push_back(pattern);
+    UCP_ASSIGN_OR_RETURN(unsupported, PatternList::Make(patterns, where));
     for (const SubParameters& parameters : embedded.sub_parameters) {
-      UCP_ASSIGN_OR_RETURN(PatternList list, PatternList::Make(parameters.patterns, where));
+      UCP_ASSIGN_OR_RETURN(PatternList list, PatternList::Make({parameters.pattern}, where));
       sub_parameters.push_back(std::move(list));
     }
     return llvm::Error::success();
@@ -114,7 +121,7 @@ EmbeddedReader::~EmbeddedReader() = default;
 llvm::Expected<std::optional<EmbeddedReader>> EmbeddedReader::Make(const EmbeddedLayout* embedded,
                                                                    std::int64_t vocabulary_grain) {
   if (embedded == nullptr) return std::nullopt;
-  auto patterns = std::make_unique<Patterns>(Patterns{*embedded, vocabulary_grain, {}, {}, {}, {}, {}, {}, {}});
+  auto patterns = std::make_unique<Patterns>(Patterns{*embedded, vocabulary_grain, {}, {}, {}, {}, {}, {}, {}, {}});
   UCP_RETURN_IF_ERROR(patterns->CompileAll());
   return EmbeddedReader(std::move(patterns));
 }
@@ -180,13 +187,24 @@ llvm::Expected<Reading> CutEqualParts(const ObservedTensor& tensor, std::size_t 
       pattern);
 }
 
-llvm::Expected<Reading> ReadSubParameters(const SubParameters& parameters, const ObservedTensor& tensor,
-                                          const std::string& pattern) {
+// From version 0.4 on, widths are recorded.
+constexpr double kVersionWithWidths = 0.4;
+
+llvm::Expected<Reading> ReadSubParameters(const EmbeddedLayout& embedded, const SubParameters& parameters,
+                                          const ObservedTensor& tensor) {
+  const std::string& pattern = parameters.pattern;
   if (parameters.dimension < 0) {
     return Fail(ErrorCode::kBadData, "the metadata for `{}` cuts dimension {}", pattern, parameters.dimension);
   }
   std::size_t dim = static_cast<std::size_t>(parameters.dimension);
   if (!parameters.widths.empty()) return CutParts(tensor, dim, parameters.widths, pattern);
+  if (embedded.version >= kVersionWithWidths) {
+    return Fail(
+        ErrorCode::kBadData,
+        "the metadata for `{}` is of version {} and has no entry in `sub_param_shard_widths`: how its parts are "
+        "cut is not recorded",
+        pattern, embedded.version);
+  }
   if (parameters.sizes.empty()) return CutEqualParts(tensor, dim, parameters.equal_parts, pattern);
   std::int64_t ranks = static_cast<std::int64_t>(tensor.by_rank.size());
   std::vector<std::vector<std::int64_t>> widths;
@@ -239,6 +257,7 @@ llvm::Expected<std::optional<Decision>> EmbeddedReader::Read(const ObservedTenso
   };
   UCP_ASSIGN_OR_RETURN(std::optional<std::size_t> match, p.maps.Match(tensor.name));
   if (match) {
+    decision.by_map = true;
     UCP_ASSIGN_OR_RETURN(Reading reading, LiftMap(p.embedded.maps[*match].second, tensor));
     return decide(std::move(reading));
   }
@@ -258,8 +277,7 @@ llvm::Expected<std::optional<Decision>> EmbeddedReader::Read(const ObservedTenso
   for (std::size_t i = 0; i < p.sub_parameters.size(); ++i) {  // The first that matches.
     UCP_ASSIGN_OR_RETURN(match, p.sub_parameters[i].Match(tensor.name));
     if (!match) continue;
-    UCP_ASSIGN_OR_RETURN(Reading reading,
-                         ReadSubParameters(p.embedded.sub_parameters[i], tensor, p.sub_parameters[i].pattern(*match)));
+    UCP_ASSIGN_OR_RETURN(Reading reading, ReadSubParameters(p.embedded, p.embedded.sub_parameters[i], tensor));
     return decide(std::move(reading));
   }
   UCP_ASSIGN_OR_RETURN(match, p.row_parallel.Match(tensor.name));
@@ -275,11 +293,12 @@ llvm::Expected<std::optional<Decision>> EmbeddedReader::Read(const ObservedTenso
     return decide(std::move(reading));
   }
   if (tensor.by_rank.front().empty()) return decide(WholeReading({}));
-  UCP_ASSIGN_OR_RETURN(Reading reading, CutAlong(tensor, 0, ""));
-  decision.question =
-      "no pattern of the checkpoint's metadata names it; DeepSpeed would concatenate it along dimension 0 without a "
-      "word, as written here: is it cut that way";
-  return decide(std::move(reading));
+  return std::nullopt;
+}
+
+std::string EmbeddedReader::WhyUnsupported(const std::string& name) const {
+  std::vector<std::size_t> matches = patterns_->unsupported.Matches(name);
+  return matches.empty() ? "" : patterns_->embedded.unsupported[matches.front()].second;
 }
 
 }  // namespace ucp

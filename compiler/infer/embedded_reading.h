@@ -22,6 +22,9 @@ class EmbeddedReader {
   // without a word. Fails where two patterns of one kind match, or where they contradict the shapes.
   llvm::Expected<std::optional<Decision>> Read(const ObservedTensor& tensor) const;
 
+  // Why the metadata itself says that it cannot describe this tensor; empty if it does not say so.
+  std::string WhyUnsupported(const std::string& name) const;
+
   EmbeddedReader(EmbeddedReader&&) noexcept;
   EmbeddedReader& operator=(EmbeddedReader&&) noexcept;
   ~EmbeddedReader();

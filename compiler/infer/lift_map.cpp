@@ -47,10 +47,33 @@ std::optional<Sizes> BoxAt(const AffineView& view, const Sizes& shape, const Siz
   return begin;
 }
 
+using Intervals = std::vector<std::vector<Interval>>;  // By dimension.
+
+bool IsEmpty(const AffinePiece& piece) {
+  return std::find(piece.shape.begin(), piece.shape.end(), 0) != piece.shape.end();
+}
+
+// Of a rank without elements, such as those that AutoTP has no heads left for: its shard's shape says which dimension
+// leaves it none. A shard that has places and no pieces is not told what stands in them.
+std::optional<Intervals> IntervalsOfNothing(const AffineShard& shard, const Sizes& logical) {
+  bool is_empty = std::find(shard.shape.begin(), shard.shape.end(), 0) != shard.shape.end();
+  if (!is_empty || shard.shape.size() != logical.size()) return std::nullopt;
+  Intervals intervals(logical.size());
+  for (std::size_t d = 0; d < logical.size(); ++d) {
+    if (shard.shape[d] == 0) continue;
+    if (shard.shape[d] != logical[d]) return std::nullopt;
+    intervals[d] = {{0, logical[d]}};
+  }
+  return intervals;
+}
+
 // Of one rank: for each dimension, its intervals by where they lie in the shard.
-std::optional<std::vector<std::vector<Interval>>> IntervalsOf(const AffineShard& shard, const Sizes& logical) {
+std::optional<Intervals> IntervalsOf(const AffineShard& shard, const Sizes& logical) {
   std::vector<std::map<std::int64_t, Interval>> dims(logical.size());
+  std::size_t pieces = 0;
   for (const AffinePiece& piece : shard.pieces) {
+    if (IsEmpty(piece)) continue;
+    ++pieces;
     auto source = BoxAt(piece.source, piece.shape, logical);
     auto dest = BoxAt(piece.dest, piece.shape, shard.shape);
     if (!source || !dest) return std::nullopt;
@@ -60,19 +83,20 @@ std::optional<std::vector<std::vector<Interval>>> IntervalsOf(const AffineShard&
       if (!added && entry->second != interval) return std::nullopt;
     }
   }
-  std::vector<std::vector<Interval>> intervals(logical.size());
-  std::size_t combinations = shard.pieces.empty() ? 0 : 1;
+  if (pieces == 0) return IntervalsOfNothing(shard, logical);
+  Intervals intervals(logical.size());
+  std::size_t combinations = 1;
   for (std::size_t d = 0; d < logical.size(); ++d) {
     std::int64_t at = 0;
     for (const auto& [begin, interval] : dims[d]) {
       if (begin != at) return std::nullopt;
       at += interval.end - interval.begin;
-      if (interval.begin < interval.end) intervals[d].push_back(interval);
+      intervals[d].push_back(interval);
     }
-    if (!shard.pieces.empty() && at != shard.shape[d]) return std::nullopt;
-    combinations *= std::max<std::size_t>(1, dims[d].size());
+    if (at != shard.shape[d]) return std::nullopt;
+    combinations *= dims[d].size();
   }
-  if (combinations != shard.pieces.size()) return std::nullopt;
+  if (combinations != pieces) return std::nullopt;
   return intervals;
 }
 

@@ -61,6 +61,10 @@ llvm::Expected<Shapes> ShapesByRank(const Inventory& inventory) {
         return Fail(ErrorCode::kBadData, "the checkpoint `{}` has no part of tensor `{}` at tp={}", inventory.root,
                     name, rank);
       }
+      if (ranks[rank]->shape.size() != ranks[0]->shape.size()) {
+        return Fail(ErrorCode::kBadData, "tensor `{}` has {} dimensions at tp=0 and {} at tp={}", name,
+                    ranks[0]->shape.size(), ranks[rank]->shape.size(), rank);
+      }
       shapes[name].push_back(ranks[rank]->shape);
     }
   }

@@ -15,7 +15,7 @@ namespace ucp {
 
 // Parameters that are several parts, one behind the other along one dimension, each cut by itself.
 struct SubParameters {
-  std::vector<std::string> patterns;
+  std::string pattern;
   std::int64_t dimension = 0;                     // Along which they are concatenated and cut.
   std::vector<std::int64_t> sizes;                // Of the parts. Empty: `equal_parts` parts of one size.
   std::int64_t equal_parts = 0;                   // Before version 0.4.
@@ -27,13 +27,13 @@ struct EmbeddedLayout {
   std::string where;  // The file it was read from.
   double version = 0;
   std::vector<std::string> replicated;
-  std::vector<std::string> averaged;      // The mean of all ranks' copies counts.
-  std::vector<std::string> row_parallel;  // Cut along dimension 1.
-  std::vector<std::string> vocabulary;    // Cut along dimension 0, and padded behind the vocabulary.
-  std::vector<std::string> two_parts;     // Two equal parts along dimension 0, each cut.
-  std::vector<SubParameters> sub_parameters;
-  std::int64_t original_vocabulary = 0;                          // Without padding; 0: not said.
-  std::vector<std::pair<std::string, AffineMap>> maps;           // By pattern.
+  std::vector<std::string> averaged;                    // The mean of all ranks' copies counts.
+  std::vector<std::string> row_parallel;                // Cut along dimension 1.
+  std::vector<std::string> vocabulary;                  // Cut along dimension 0, and padded behind the vocabulary.
+  std::vector<std::string> two_parts;                   // Two equal parts along dimension 0, each cut.
+  std::vector<SubParameters> sub_parameters;            // The first that matches counts.
+  std::int64_t original_vocabulary = 0;                 // Without padding; 0: not said.
+  std::vector<std::pair<std::string, AffineMap>> maps;  // By pattern.
   std::vector<std::pair<std::string, std::string>> unsupported;  // What no map describes, and why.
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,8 @@ namespace ucp {
 // The axes that formats know: pp, dp, edp, sp, cp, tp, ep, etp.
 bool IsKnownAxis(std::string_view name);
 std::vector<std::string> KnownAxes();
+
+inline constexpr std::int64_t kMostChunks = 1000;  // Of layers, on one pipeline stage.
 
 struct Axis {
   std::string name;
@@ -28,13 +31,14 @@ struct Mesh {
 };
 
 // What a strategy says about its ranks. With `interleave` > 1 every pipeline stage holds that many chunks of layers:
-// the pipeline then has pp * interleave places, of which place c is on stage c mod pp (virtual stages).
+// the pipeline then has pp * interleave places, of which place c is on stage c mod pp (virtual stages). Nothing is not
+// the same as 1: a layout that has chunks contradicts a strategy that says there are none.
 struct Degrees {
   Mesh mesh;
-  std::int64_t interleave = 1;
+  std::optional<std::int64_t> interleave = {};
   std::vector<std::int64_t> stage_layers = {};  // How many layers each place of the pipeline has; empty: evenly many.
 
-  std::int64_t PipelinePlaces() const { return mesh.Size("pp") * interleave; }
+  std::int64_t PipelinePlaces() const { return mesh.Size("pp") * interleave.value_or(1); }
   bool operator==(const Degrees&) const = default;
 };
 

@@ -26,11 +26,15 @@ ShapeExpr ShapeExpr::Cut(ShapeExpr inner, std::vector<std::string> axes) {
 
 namespace {
 
+// In `2 * (40@tp)` the parentheses are not needed, and without them it reads like a cut through both.
 std::string Joined(const std::vector<ShapeExpr>& operands, const char* separator) {
   std::string text;
   for (const ShapeExpr& operand : operands) {
+    const bool factor = separator[1] == '*';
+    const bool later_cut = factor && &operand != &operands.front() && operand.kind == ShapeExpr::Kind::kCut &&
+                           (&operand - 1)->kind != ShapeExpr::Kind::kCut;
     bool grouped =
-        operand.kind == ShapeExpr::Kind::kSum || (operand.kind == ShapeExpr::Kind::kProduct && separator[1] == '*');
+        operand.kind == ShapeExpr::Kind::kSum || later_cut || (operand.kind == ShapeExpr::Kind::kProduct && factor);
     text +=
         fmt::format("{}{}", text.empty() ? "" : separator, grouped ? "(" + ToString(operand) + ")" : ToString(operand));
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -42,6 +43,7 @@ struct TargetFiles {
   std::vector<BlobPlacement> placements;
   std::vector<CrcField> crc_fields;
   std::vector<std::string> remarks;  // Sentences for the report: what was adapted or left out, and what to do.
+  bool weights_only = false;         // The files hold kWeightState alone: masters and optimizer states are left out.
 
   BlobId AddBlob(std::string content);  // Equal contents are shared.
 
@@ -59,8 +61,9 @@ struct LogicalTensor {
   std::string name;
   TensorKind kind = TensorKind::kParameter;
   std::vector<std::int64_t> shape;
-  std::vector<State> states;    // Sorted by name. Parameters: the master and the optimizer's; others: "weight".
-  std::vector<ShapeExpr> dims;  // How the layout puts each dimension together and cuts it; empty: it does not say.
+  std::vector<State> states;         // Sorted by name. Parameters: the master and the optimizer's; others: "weight".
+  std::vector<ShapeExpr> dims;       // How the layout puts each dimension together and cuts it; empty: it does not say.
+  std::optional<DType> weight = {};  // What the model computes with, where the source says it.
 };
 
 }  // namespace ucp

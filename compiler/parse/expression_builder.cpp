@@ -69,6 +69,8 @@ ast::Comparator ComparatorOf(std::size_t type) {
       return ast::Comparator::kGreater;
     case grammar::UcpParser::GREATER_EQUAL:
       return ast::Comparator::kGreaterEqual;
+    case grammar::UcpParser::IN:
+      return ast::Comparator::kIn;
     default:
       return ast::Comparator::kEqual;
   }
@@ -281,11 +283,18 @@ ast::Expr ExpressionBuilder::BuildReference(Parser::ReferenceContext& rule) {
 
 ast::ExprNode ExpressionBuilder::BuildCall(ast::Identifier function, Parser::CallContext& rule, SourceRange range) {
   std::vector<ast::Expr> arguments = BuildElements(rule.elements());
+  auto refuse = [&](std::string_view wanted, std::string hint) {
+    Report(DiagnosticKind::kWrongArguments, range,
+           fmt::format("`{}` takes {}, found {}", function.text, wanted, arguments.size()), std::move(hint));
+    return ast::Number{};
+  };
+  if (function.text == "length") {
+    if (arguments.size() != 1) return refuse("1 argument", "`length(kinds)` is how many elements the list `kinds` has");
+    return ast::Length{std::move(arguments[0])};
+  }
   if (function.text != "pad") return ast::Call{std::move(function), std::move(arguments)};
   if (arguments.size() != 2) {
-    Report(DiagnosticKind::kWrongArguments, range, fmt::format("`pad` takes 2 arguments, found {}", arguments.size()),
-           "`pad(vocab, 128)` adds padding up to the next multiple of 128");
-    return ast::Number{};
+    return refuse("2 arguments", "`pad(vocab, 128)` adds padding up to the next multiple of 128");
   }
   return ast::Pad{std::move(arguments[0]), std::move(arguments[1])};
 }

@@ -35,7 +35,7 @@ const std::vector<Phrase>& Phrases() {
       {"an item", {P::BLOCK, P::DROP, P::QUOTE, P::OPTIONAL, P::BUFFER, P::TIE, P::WHEN, P::INCLUDE, P::INTERLEAVE}},
       {"an operator",
        {P::STAR, P::SLASH, P::PERCENT, P::PLUS, P::MINUS, P::AT_SIGN, P::EQUAL, P::NOT_EQUAL, P::LESS, P::LESS_EQUAL,
-        P::GREATER, P::GREATER_EQUAL, P::AND, P::OR}},
+        P::GREATER, P::GREATER_EQUAL, P::IN, P::AND, P::OR}},
       {"text or `}`", {P::TEXT_LITERAL, P::ALTERNATIVES, P::HOLE_BEGIN}},
   };
   return phrases;

@@ -1,6 +1,8 @@
 #include "compiler/plan/plan.h"
 
-#include "compiler/plan/steps.h"
+#include <set>
+
+#include "compiler/plan/state_feeds.h"
 
 namespace ucp {
 
@@ -21,11 +23,16 @@ PlanTotals Totals(const Plan& plan) {
   totals.target_files = plan.target.files.size();
   totals.tensors = plan.tensors.size();
   for (const StoredFile& file : plan.target.files) totals.bytes_to_write += file.bytes;
+  StateFeeds feeds(plan);
   for (const PlanRead& read : plan.reads) {
     if (read.role == ReadRole::kUnused) continue;
-    for (const StateBuffer& entry : plan.source.buffer_set(read.states)) {
-      auto bytes = static_cast<std::uint64_t>(plan.set(read.set).real_elements() *
-                                              ItemBytes(plan.source.buffer(entry.buffer).dtype));
+    std::set<BufferId> used;  // A master can feed itself and the weight.
+    for (const LogicalTensor::State& state : plan.tensor(read.tensor).logical.states) {
+      if (std::optional<BufferId> buffer = feeds.Find(read, state.name)) used.insert(*buffer);
+    }
+    for (BufferId buffer : used) {
+      auto bytes =
+          static_cast<std::uint64_t>(plan.set(read.set).real_elements() * ItemBytes(plan.source.buffer(buffer).dtype));
       (read.role == ReadRole::kCopy ? totals.bytes_to_copy : totals.bytes_to_compare) += bytes;
     }
   }

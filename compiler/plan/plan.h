@@ -35,7 +35,7 @@ struct Arithmetic {
 };
 
 struct PlanTensor {
-  LogicalTensor logical;
+  LogicalTensor logical;    // Its states are those that the target holds, in the dtypes of what feeds them.
   std::string declared_at;  // The spec line, or what else declared it.
   Arithmetic arithmetic = {};
 };
@@ -107,7 +107,8 @@ struct Plan {
   std::int64_t LocalElements(const PlanWrite& write) const { return set(write.pieces.front()).local_elements(); }
 };
 
-bool IsArithmetic(DType dtype);  // Whether Arithmetic can be done in it: float16, bfloat16, float32, float64.
+// Whether Arithmetic can be done in it, and it can be cast: float16, bfloat16, float32, float64.
+bool IsArithmetic(DType dtype);
 
 std::optional<BufferId> FindState(const BufferSet& set, const std::string& state);
 

@@ -150,10 +150,6 @@ void ForEachChoice(const std::vector<Progressions>& box,
 
 }  // namespace
 
-std::string SourceState(ReadRole role, const std::string& state) {
-  return role == ReadRole::kCheckRounding && state == kMasterState ? kWeightState : state;
-}
-
 std::int64_t Step::elements() const {
   std::int64_t elements = run_elements;
   for (const StepLoop& loop : loops) elements *= loop.count;
@@ -161,21 +157,24 @@ std::int64_t Step::elements() const {
 }
 
 void ForEachTargetRange(const Plan& plan, llvm::function_ref<void(const TargetRange&)> visit) {
+  StateFeeds feeds(plan);
   for (std::size_t w = 0; w < plan.writes.size(); ++w) {
     const PlanWrite& write = plan.writes[w];
     std::int64_t elements = plan.LocalElements(write);
     for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
       const Buffer& buffer = plan.target.buffer(entry.buffer);
+      DType source_dtype = feeds.SourceDType(write.tensor, entry.state).value_or(buffer.dtype);
       for (const Fragment& fragment : FragmentsOf(write.spread, write.base, elements, buffer, 0, elements)) {
         const BufferPart& part = buffer.parts[fragment.part];
         visit({w, entry.state, part.record, part.first_element + fragment.place, fragment.begin, fragment.end,
-               buffer.dtype});
+               buffer.dtype, source_dtype});
       }
     }
   }
 }
 
-StepEnumerator::StepEnumerator(const Plan& plan) : plan_(plan), reads_of_tensor_(plan.tensors.size(), {0, 0}) {
+StepEnumerator::StepEnumerator(const Plan& plan)
+    : plan_(plan), reads_of_tensor_(plan.tensors.size(), {0, 0}), feeds_(plan) {
   for (std::size_t r = 0; r < plan.reads.size(); ++r) {
     auto& [first, last] = reads_of_tensor_[plan.reads[r].tensor.index()];
     if (last == 0) first = r;
@@ -215,8 +214,7 @@ void StepEnumerator::ForEachStepOfPair(const TargetRange& range, std::size_t r, 
   const PlanRead& read = plan_.reads[r];
   auto geometry = geometry_of_sets_.find({read.set, piece.set});
   if (geometry == geometry_of_sets_.end()) return;
-  std::optional<BufferId> buffer_id =
-      FindState(plan_.source.buffer_set(read.states), SourceState(read.role, range.state));
+  std::optional<BufferId> buffer_id = feeds_.Find(read, range.state);
   if (!buffer_id) return;
   const Buffer& buffer = plan_.source.buffer(*buffer_id);
   const ProductSet& source_set = plan_.set(read.set);

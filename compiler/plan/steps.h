@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "compiler/plan/state_feeds.h"
 
 namespace ucp {
 
@@ -62,14 +63,12 @@ struct TargetRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   DType dtype = DType::kFloat32;
+  DType source_dtype = DType::kFloat32;  // What its elements are before they are cast.
 };
 
 // Everything the plan writes, as one range for each written shard, state and part, in the order of the plan; padding
 // parts that hold no element are left out.
 void ForEachTargetRange(const Plan& plan, llvm::function_ref<void(const TargetRange&)> visit);
-
-// The state of the source that feeds `state` of the target through a read of this role: a weight checks its master.
-std::string SourceState(ReadRole role, const std::string& state);
 
 class StepEnumerator {
  public:
@@ -88,6 +87,7 @@ class StepEnumerator {
   const Plan& plan_;
   std::vector<std::pair<std::size_t, std::size_t>> reads_of_tensor_;  // [first, last) of Plan::reads, by tensor.
   std::map<std::pair<SetId, SetId>, std::size_t> geometry_of_sets_;
+  StateFeeds feeds_;
 };
 
 }  // namespace ucp

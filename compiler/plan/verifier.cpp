@@ -279,6 +279,7 @@ llvm::Error VerifyPlan(const Plan& plan) {
   UCP_RETURN_IF_ERROR(VerifyPlaces(plan));
   UCP_RETURN_IF_ERROR(VerifyElements(plan));
   UCP_RETURN_IF_ERROR(VerifySourceExtents(plan));
+  UCP_RETURN_IF_ERROR(VerifyCasts(plan));
   UCP_RETURN_IF_ERROR(VerifySteps(plan));
   return VerifyTargetBytes(plan);
 }

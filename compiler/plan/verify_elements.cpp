@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler/plan/multiplicity.h"
+#include "compiler/plan/state_feeds.h"
 #include "compiler/plan/verify_coverage.h"
 #include "compiler/support/error.h"
 
@@ -49,13 +50,14 @@ class ElementChecker {
 
 using StateKey = std::pair<TensorId, std::string>;
 
-// By term.
+// What feeds each state of the target, by term.
 std::map<StateKey, std::map<std::int64_t, std::vector<SetId>>> CopiedSets(const Plan& plan) {
+  StateFeeds feeds(plan);
   std::map<StateKey, std::map<std::int64_t, std::vector<SetId>>> copied;
   for (const PlanRead& read : plan.reads) {
     if (read.role != ReadRole::kCopy) continue;
-    for (const StateBuffer& entry : plan.source.buffer_set(read.states)) {
-      copied[{read.tensor, entry.state}][read.term].push_back(read.set);
+    for (const LogicalTensor::State& state : plan.tensor(read.tensor).logical.states) {
+      if (feeds.Find(read, state.name)) copied[{read.tensor, state.name}][read.term].push_back(read.set);
     }
   }
   return copied;

@@ -145,7 +145,7 @@ std::int64_t Elements(const Geometry& geometry) {
 
 class StepWalk {
  public:
-  explicit StepWalk(const Plan& plan) : plan_(plan), steps_(plan) {
+  explicit StepWalk(const Plan& plan) : plan_(plan), steps_(plan), feeds_(plan) {
     for (const Geometry& geometry : plan.geometries) geometries_[{geometry.source, geometry.target}] = &geometry;
   }
 
@@ -226,7 +226,7 @@ class StepWalk {
   std::string SourceFlaw(const TargetRange& range, const Step& step, std::pair<std::int64_t, std::int64_t> flat,
                          std::pair<std::int64_t, std::int64_t> strided) const {
     const PlanRead& read = plan_.reads[step.read];
-    std::optional<BufferId> id = FindState(plan_.source.buffer_set(read.states), SourceState(read.role, range.state));
+    std::optional<BufferId> id = feeds_.Find(read, range.state);
     if (!id) return "a step reads a state that its shard does not have";
     const Buffer& buffer = plan_.source.buffer(*id);
     auto parts = static_cast<std::int64_t>(buffer.parts.size());
@@ -289,8 +289,7 @@ class StepWalk {
         if (geometry != geometries_.end()) common += Elements(*geometry->second);
       }
       for (const StateBuffer& entry : plan_.target.buffer_set(write->states)) {
-        bool serves = FindState(plan_.source.buffer_set(read.states), SourceState(read.role, entry.state)).has_value();
-        if (serves) expected[entry.state] += common;
+        if (feeds_.Find(read, entry.state)) expected[entry.state] += common;
       }
     }
     return expected;
@@ -298,6 +297,7 @@ class StepWalk {
 
   const Plan& plan_;
   StepEnumerator steps_;
+  StateFeeds feeds_;
   std::map<std::pair<SetId, SetId>, const Geometry*> geometries_;
   std::map<std::pair<std::size_t, std::string>, std::int64_t> used_;
 };

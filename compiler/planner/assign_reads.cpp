@@ -102,7 +102,7 @@ class Assigner {
     if (!read.reason.empty()) return AddUnused(read, set);
     read.term = TermOf(*layout, shard.coordinate);
     bool is_weight = draft_.plan.source.buffer_set(shard.states).front().state == kWeightState;
-    bool master_is_there = draft_.plan.tensor(id).logical.states.front().name != kWeightState;
+    bool master_is_there = request_.tensors[id.index()].states.front().name != kWeightState;
     if (is_weight && master_is_there) return AssignWeight(read, set);
     return AssignStates(read, set);
   }

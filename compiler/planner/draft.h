@@ -23,6 +23,9 @@ struct PlanDraft {
   std::unordered_map<std::string, SetId> set_of_text_;
 };
 
+// Makes the states of every tensor those that the target's files hold of it.
+[[nodiscard]] llvm::Error AssignStates(const PlanRequest& request, PlanDraft& draft);
+
 // Fills PlanTensor::arithmetic: what `mean` and `scale` of both layouts ask for. Fails where numbers cannot follow it.
 [[nodiscard]] llvm::Error AssignArithmetic(const PlanRequest& request, PlanDraft& draft);
 

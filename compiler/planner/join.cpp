@@ -88,6 +88,7 @@ llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, con
     UCP_ASSIGN_OR_RETURN(logical.shape, LogicalShape(*tensor));
     logical.dims = tensor->dims;
     logical.states = StatesOf(storage, *shard, gathered.trained == nullptr);
+    if (gathered.weight != nullptr) logical.weight = StatesOf(storage, *gathered.weight, true).front().dtype;
     tensors.push_back(std::move(logical));
   }
   std::sort(tensors.begin(), tensors.end(),

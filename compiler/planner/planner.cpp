@@ -39,6 +39,8 @@ PlanDraft StartDraft(const PlanRequest& request) {
 
 llvm::Expected<Plan> MakePlan(const PlanRequest& request) {
   PlanDraft draft = StartDraft(request);
+  // Which states the target holds; the passes behind it are about those alone.
+  UCP_RETURN_IF_ERROR(AssignStates(request, draft));
   // What is added and scaled; who gives which term depends on it.
   UCP_RETURN_IF_ERROR(AssignArithmetic(request, draft));
   // Who gives each element, who is compared with it, and who is not read; then who gets it.

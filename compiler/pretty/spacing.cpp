@@ -19,7 +19,8 @@ bool Closes(const Word& word) { return word.text == ")" || word.text == "]"; }
 
 // Whether a bracket behind this word belongs to it: pad(…), tp(spread 64), (tp, dp)(chunk), scale(…), kinds[i], pp[2].
 bool TakesBrackets(const Word& word) {
-  static constexpr std::array<std::string_view, 6> kWordsBeforeExpressions = {"and", "or", "not", "when", "else", "of"};
+  static constexpr std::array<std::string_view, 7> kWordsBeforeExpressions = {"and",  "or",   "not", "in",
+                                                                              "when", "else", "of"};
   return word.text == ")" || (word.kind == WordKind::kWord && !IsOneOf(word.text, kWordsBeforeExpressions));
 }
 
@@ -42,7 +43,7 @@ bool StandTogether(const Word& left, const Word& right) {
 // open. Operators begin the next line; a comma ends its own.
 int StrengthBefore(const Word& left, const Word& right) {
   static constexpr std::array<std::string_view, 6> kClauses = {"from", "when", "else", "at", "mean", "scale"};
-  static constexpr std::array<std::string_view, 6> kComparisons = {"==", "!=", "<", "<=", ">", ">="};
+  static constexpr std::array<std::string_view, 7> kComparisons = {"==", "!=", "<", "<=", ">", ">=", "in"};
   if (right.kind == WordKind::kString || left.text == "}" || right.text == "{" || right.kind == WordKind::kComment) {
     return Gap::kNeverBroken;
   }

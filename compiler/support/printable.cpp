@@ -1,20 +1,60 @@
 #include "compiler/support/printable.h"
 
 #include <fmt/format.h>
+#include <llvm/Support/ConvertUTF.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
 
 namespace ucp {
+namespace {
+
+struct CodePoints {
+  std::uint32_t first;
+  std::uint32_t last;
+};
+// Controls of the second kind; marks, embeddings, overrides and isolates of direction; what has no width; separators of
+// lines; tags, which no one sees.
+constexpr std::array kHidden = {CodePoints{0x80, 0x9f},      CodePoints{0xad, 0xad},     CodePoints{0x61c, 0x61c},
+                                CodePoints{0x180e, 0x180e},  CodePoints{0x200b, 0x200f}, CodePoints{0x2028, 0x202e},
+                                CodePoints{0x2060, 0x206f},  CodePoints{0xfeff, 0xfeff}, CodePoints{0xfff9, 0xfffb},
+                                CodePoints{0xe0000, 0xe007f}};
+
+bool IsHidden(std::uint32_t code_point) {
+  return std::any_of(kHidden.begin(), kHidden.end(),
+                     [&](const CodePoints& hidden) { return code_point >= hidden.first && code_point <= hidden.last; });
+}
+
+// The bytes of the code point that `text` begins with, and which it is; 0 if these bytes are no UTF-8.
+std::size_t ReadCodePoint(std::string_view text, std::uint32_t& code_point) {
+  const auto* begin = reinterpret_cast<const llvm::UTF8*>(text.data());
+  const llvm::UTF8* at = begin;
+  llvm::UTF32 wide = 0;
+  llvm::ConversionResult result = llvm::convertUTF8Sequence(&at, begin + text.size(), &wide, llvm::strictConversion);
+  code_point = wide;
+  return result == llvm::conversionOK ? static_cast<std::size_t>(at - begin) : 0;
+}
+
+}  // namespace
 
 std::string Printable(std::string_view text) {
   std::string printable;
-  for (char c : text) {
-    auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
+  while (!text.empty()) {
+    auto byte = static_cast<unsigned char>(text.front());
+    std::uint32_t code_point = byte;
+    std::size_t bytes = byte < 0x80 ? 1 : ReadCodePoint(text, code_point);
+    if (byte == '\n') {
       printable += "\\n";
-    } else if (byte < 0x20 || byte == 0x7f) {
+    } else if (bytes == 0 || byte < 0x20 || byte == 0x7f) {
       printable += fmt::format("\\x{:02x}", byte);
+      bytes = 1;
+    } else if (IsHidden(code_point)) {
+      printable += fmt::format("\\u{{{:x}}}", code_point);
     } else {
-      printable += c;
+      printable += text.substr(0, bytes);
     }
+    text.remove_prefix(bytes);
   }
   return printable;
 }

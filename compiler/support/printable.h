@@ -6,7 +6,8 @@
 
 namespace ucp {
 
-// Control characters (line breaks, escape sequences, NUL) become `\n`, `\x1b` and the like; all else stays.
+// What a terminal would obey and not show becomes an escape: control characters (`\n`, `\x1b`), bytes that are no UTF-8
+// (`\xff`), and code points that reorder or hide text (`\u{202e}`). All else stays.
 std::string Printable(std::string_view text);
 
 }  // namespace ucp

@@ -29,6 +29,10 @@ std::string WithThousands(std::uint64_t number) {
   return digits;
 }
 
+std::string Counted(std::uint64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", WithThousands(number), noun, number == 1 ? "" : "s");
+}
+
 std::optional<std::uint64_t> ParseByteCount(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, std::uint64_t>, 10> kUnits = {{{"", 1},
                                                                                   {"B", 1},

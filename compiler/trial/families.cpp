@@ -1,5 +1,5 @@
 // A fact has no declared type, so what it may hold is seen from its uses: asked as it is, it is true or false; compared
-// with texts, it is one of them; with a position behind it, it is a list of that.
+// with texts, it is one of them; with a position behind it, it is a list of that, and behind `in` or in `length` too.
 #include "compiler/trial/families.h"
 
 #include <map>
@@ -10,12 +10,14 @@
 namespace ucp {
 namespace {
 
-constexpr std::size_t kListLength = 64;  // More than any counter of a small model counts.
+constexpr std::size_t kListLength = 64;        // More than any counter of a small model counts.
+constexpr std::size_t kCountedListLength = 4;  // Of a list that says how far a counter counts.
 
 struct Use {
   bool is_list = false;
   bool is_boolean = false;
   bool is_number = false;
+  bool is_counted = false;  // Its length is asked.
   std::set<std::string> texts;
 };
 
@@ -24,12 +26,15 @@ class Uses {
   explicit Uses(const CheckedSpec& spec) : of_fact(spec.facts.size()) {
     for (const TensorDeclaration& tensor : spec.tensors) {
       AddGuards(tensor.guards);
+      for (const Counter& counter : tensor.name.counters) Add(counter.count);
       for (const Formula& dim : tensor.dims) Add(dim);
     }
     for (const TieDeclaration& tie : spec.ties) AddGuards(tie.guards);
     for (const DropDeclaration& drop : spec.drops) AddGuards(drop.guards);
     for (const DimDeclaration& dim : spec.dims) {
       if (dim.condition) Add(*dim.condition);
+      if (dim.definition) Add(*dim.definition);
+      if (dim.otherwise) Add(*dim.otherwise);
     }
     for (const FactDeclaration& fact : spec.facts) {
       if (fact.condition) Add(*fact.condition);
@@ -53,6 +58,10 @@ class Uses {
       of_fact[formula.index].is_list = true;
       of_fact[formula.index].is_number = true;
     }
+    if (formula.kind == Formula::Kind::kLength && formula.operands.empty()) {
+      of_fact[formula.index].is_list = true;
+      of_fact[formula.index].is_counted = true;
+    }
     for (const Formula& operand : formula.operands) Add(operand);
   }
 
@@ -62,6 +71,10 @@ class Uses {
     if (condition.kind == Condition::Kind::kCompare) {
       AddSide(condition.sides[0], condition.sides[1]);
       AddSide(condition.sides[1], condition.sides[0]);
+    }
+    if (condition.kind == Condition::Kind::kIn) {
+      AddSide(condition.sides[1], condition.sides[0]);
+      UseOf(condition.sides[1])->is_list = true;
     }
     for (const Condition& operand : condition.operands) Add(operand);
   }
@@ -99,7 +112,7 @@ std::vector<FactValue> ValuesOf(const Use& use, Random& random) {
   if (!use.is_list || single.empty()) return single;
   std::vector<FactValue> in_turn;
   std::vector<FactValue> in_any_order;
-  for (std::size_t i = 0; i < kListLength; ++i) {
+  for (std::size_t i = 0; i < (use.is_counted ? kCountedListLength : kListLength); ++i) {
     in_turn.push_back(single[i % single.size()]);
     in_any_order.push_back(single[static_cast<std::size_t>(Pick(random, 0, std::ssize(single) - 1))]);
   }

@@ -37,7 +37,7 @@ llvm::Error RunConvert(const ConvertOptions& options) {
   request.target = options.target;
   request.replicas = options.replicas;
   llvm::Error error = Compile(files, request, compilation);
-  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec);
+  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
   if (error) return error;
   if (options.dry_run) {
     PrintPlanReport(compilation.plan, options.conversion.json);
@@ -72,8 +72,10 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
       ->type_name("STRATEGY")
       ->required();
   command
-      ->add_option("--spec", options->source.spec,
-                   "How tensors are cut: a .ucp file, or a name of the catalogue (default: the one that fits)")
+      ->add_option(
+          "--spec", options->source.spec,
+          "How tensors are cut: a .ucp file, or a name of the catalogue (default: as the checkpoint's own metadata "
+          "says, else the one that fits)")
       ->type_name("SPEC");
   AddSourceOptions(*command, options->source);
   AddDropStateOption(*command, options->source);

@@ -125,7 +125,7 @@ void PrintText(const Inventory& inventory, const TrainingState& training, const 
     if (!read) return;
   }
   PrintLine("");
-  PrintLine(fmt::format("{} tensors", WithThousands(rows.size())));
+  PrintLine(Counted(rows.size(), "tensor"));
 }
 
 void PrintJsonReport(const Inventory& inventory, const std::vector<Row>& rows) {
@@ -159,11 +159,14 @@ llvm::Error Inspect(const InspectOptions& options) {
   FileSystem& files = RealFileSystem();
   SourcePhase phase;
   if (options.source.spec.empty()) {
+    if (!options.source.set.empty() || !options.source.config.empty() || !options.source.unused.empty()) {
+      return Fail(ErrorCode::kUsage, "--set, --config and --unused say how to read a spec, and no --spec is named");
+    }
     UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, options.source.path));
   } else {
     UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
     llvm::Error error = DescribeAndBind(files, request, phase);
-    if (phase.spec != nullptr) ShowDiagnostics(*phase.spec);
+    if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, options.json);
     if (error) return error;
   }
   const Inventory& inventory = phase.checkpoint.inventory;
@@ -192,7 +195,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
                                          "tensors, shapes, dtypes, states, strategy, bytes.");
   command->footer(
       "  ucprun inspect checkpoints/\n"
-      "  ucprun inspect out/ --tensor '*.bias' --jso");
+      "  ucprun inspect out/ --tensor '*.bias' --json");
   command
       ->add_option("CHECKPOINT", options->source.path,
                    "A checkpoint's folder, one tag's folder in it, or a file in that")

@@ -126,9 +126,8 @@ namespace {
 
 std::string RoundingText(const RoundingMismatch& mismatch) {
   return fmt::format(
-      "the model's weights of `{}` are not the rounding of their masters in {} element{}; the masters were "
-      "used. First: {}",
-      mismatch.tensor, WithThousands(mismatch.elements), mismatch.elements == 1 ? "" : "s", mismatch.first);
+      "the model's weights of `{}` are not the rounding of their masters in {}; the masters were used. First: {}",
+      mismatch.tensor, Counted(mismatch.elements, "element"), mismatch.first);
 }
 
 llvm::json::Object ReportJson(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options) {
@@ -165,9 +164,9 @@ void PrintReport(const Plan& plan, const ExecutionReport& report, const Conversi
   std::uint64_t read = report.bytes_copied + report.bytes_compared + report.bytes_checksummed;
   double rate = report.seconds > 0 ? static_cast<double>(read + report.bytes_written) / report.seconds / 1e9 : 0;
   PrintLine(
-      fmt::format("{} tensors, {} read ({} of it to compare copies, {} for checksums only), {} written in {:.2f} s "
+      fmt::format("{}, {} read ({} of it to compare copies, {} for checksums only), {} written in {:.2f} s "
                   "({:.2f} GB/s), peak memory {}",
-                  WithThousands(Totals(plan).tensors), HumanBytes(read), HumanBytes(report.bytes_compared),
+                  Counted(Totals(plan).tensors, "tensor"), HumanBytes(read), HumanBytes(report.bytes_compared),
                   HumanBytes(report.bytes_checksummed), HumanBytes(report.bytes_written), report.seconds, rate,
                   HumanBytes(report.peak_memory_bytes)));
   PrintLine(fmt::format("wrote {}", options.destination));

@@ -60,7 +60,7 @@ llvm::Error Comparison::Compare(const Step& step, const TargetRange& range, std:
 
 llvm::Error Comparison::CompareReplica(const Step& step, const TargetRange& range, std::span<const std::byte> chunk,
                                        StepMover& mover) {
-  std::int64_t item_bytes = ItemBytes(range.dtype);
+  std::int64_t item_bytes = ItemBytes(range.source_dtype);
   return mover.Visit(step, range.record_element, [&](const GatheredElements& elements) -> llvm::Error {
     std::optional<Difference> first;
     ForEachRow(elements, item_bytes, [&](const std::byte* replica, std::int64_t element, const StepLoop& row) {
@@ -71,15 +71,15 @@ llvm::Error Comparison::CompareReplica(const Step& step, const TargetRange& rang
                 "element {} of `{}` of tensor `{}` has two values: {} in `{}` and {} in `{}`; declare the copy as "
                 "`unused` if that stage does not train it, or pass --replicas=trust",
                 LogicalPlace(range, first->element), range.state, plan_.tensor(step.tensor).logical.name,
-                ElementText(range.dtype, chunk.data() + first->element * item_bytes),
-                CopiedFrom(step.term, range, first->element), ElementText(range.dtype, first->replica),
+                ElementText(range.source_dtype, chunk.data() + first->element * item_bytes),
+                CopiedFrom(step.term, range, first->element), ElementText(range.source_dtype, first->replica),
                 source_.Path(plan_.source.record(step.source).file));
   });
 }
 
 llvm::Error Comparison::CheckRounding(const Step& step, const TargetRange& range, std::span<const std::byte> chunk,
                                       StepMover& mover) {
-  if (range.dtype != DType::kFloat32 || !CanCheckRounding(step.source_dtype)) {
+  if (range.source_dtype != DType::kFloat32 || !CanCheckRounding(step.source_dtype)) {
     skipped_checks_ = true;
     return llvm::Error::success();
   }
@@ -118,7 +118,7 @@ void Comparison::CountMismatches(const Step& step, const TargetRange& range, std
   mismatches.text =
       fmt::format("element {} is {} in `{}` and {} in the master in `{}`", LogicalPlace(range, first_element),
                   ElementText(step.source_dtype, weight(first)), source_.Path(plan_.source.record(step.source).file),
-                  ElementText(range.dtype, master(first)), CopiedFrom(step.term, range, first_element));
+                  ElementText(range.source_dtype, master(first)), CopiedFrom(step.term, range, first_element));
 }
 
 std::vector<RoundingMismatch> Comparison::rounding_mismatches() const {

@@ -26,9 +26,9 @@ class Comparison {
   Comparison(const Plan& plan, const StepEnumerator& steps, const SourceFiles& source)
       : plan_(plan), steps_(steps), source_(source) {}
 
-  // `chunk` holds the elements of `range` as they were copied (the step's own term, before any arithmetic), and `step`
-  // (kCompare or kCheckRounding) reads what they are compared with. A replica that differs is an error; a weight that
-  // is not its master's rounding is counted.
+  // `chunk` holds the elements of `range` as they were copied (the step's own term, before any arithmetic and cast),
+  // and `step` (kCompare or kCheckRounding) reads what they are compared with. A replica that differs is an error; a
+  // weight that is not its master's rounding is counted.
   [[nodiscard]] llvm::Error Compare(const Step& step, const TargetRange& range, std::span<const std::byte> chunk,
                                     StepMover& mover);
 

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
+
+#include "runtime/executor/rounding.h"
 
 namespace ucp {
 namespace {
@@ -15,15 +15,6 @@ T Load(const std::byte* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof value);
   return value;
-}
-
-float FromFloat16(std::uint16_t bits) {
-  int exponent = bits >> 10 & 31;
-  int mantissa = bits & 0x3FF;
-  float magnitude =
-      std::ldexp(static_cast<float>(exponent == 0 ? mantissa : mantissa + 1024), exponent == 0 ? -24 : exponent - 25);
-  if (exponent == 31) magnitude = mantissa == 0 ? INFINITY : NAN;
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
 std::string Bits(DType dtype, const std::byte* bytes) {
@@ -55,10 +46,9 @@ std::string ElementText(DType dtype, const std::byte* bytes) {
     case DType::kUInt64:
       return fmt::format("{}", Load<std::uint64_t>(bytes));
     case DType::kFloat16:
-      return fmt::format("{} ({})", FromFloat16(Load<std::uint16_t>(bytes)), bits);
+      return fmt::format("{} ({})", WidenFloat16(Load<std::uint16_t>(bytes)), bits);
     case DType::kBFloat16:
-      return fmt::format("{} ({})", std::bit_cast<float>(static_cast<std::uint32_t>(Load<std::uint16_t>(bytes)) << 16),
-                         bits);
+      return fmt::format("{} ({})", WidenBFloat16(Load<std::uint16_t>(bytes)), bits);
     case DType::kFloat32:
       return fmt::format("{} ({})", Load<float>(bytes), bits);
     case DType::kFloat64:

@@ -10,6 +10,7 @@
 #include "compiler/support/error.h"
 #include "runtime/executor/arithmetic.h"
 #include "runtime/executor/buffers.h"
+#include "runtime/executor/cast.h"
 #include "runtime/executor/comparison.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/executor/step_mover.h"
@@ -47,28 +48,6 @@ class ProgressTeller {
   std::mutex mutex_;  // Protects what follows, and makes one call at a time.
   Clock::time_point last_told_;
 };
-
-// E1, as far as dtypes go: copies are bit for bit.
-llvm::Error CheckNoCasts(const Plan& plan) {
-  auto write = plan.writes.begin();
-  for (const PlanRead& read : plan.reads) {
-    if (read.role != ReadRole::kCopy && read.role != ReadRole::kCompare) continue;
-    while (write != plan.writes.end() && write->tensor < read.tensor) ++write;
-    for (auto it = write; it != plan.writes.end() && it->tensor == read.tensor; ++it) {
-      for (const StateBuffer& entry : plan.target.buffer_set(it->states)) {
-        std::optional<BufferId> buffer = FindState(plan.source.buffer_set(read.states), entry.state);
-        if (!buffer) continue;
-        DType from = plan.source.buffer(*buffer).dtype;
-        DType to = plan.target.buffer(entry.buffer).dtype;
-        if (from == to) continue;
-        return Fail(ErrorCode::kUnsupported,
-                    "`{}` of tensor `{}` is {} in the source and {} in the target, and casts are not supported yet",
-                    entry.state, plan.tensor(read.tensor).logical.name, Name(from), Name(to));
-      }
-    }
-  }
-  return llvm::Error::success();
-}
 
 std::uint64_t BytesOfElements(const Plan& plan) {
   std::uint64_t bytes = 0;
@@ -137,7 +116,9 @@ class Execution {
     SourceReader reader(source_);
     std::span<std::byte> scratch = buffers_.scratch()[thread];
     StepMover mover(reader, scratch);
-    auto bytes = static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.dtype));
+    // All is done in the source's dtype; at the end the chunk is cast where it lies.
+    std::int64_t elements = range.end - range.begin;
+    auto bytes = static_cast<std::size_t>(elements * ItemBytes(range.source_dtype));
     std::span<std::byte> chunk = buffers_.chunk(thread).first(bytes);
 
     const Arithmetic& arithmetic = plan_.tensor(plan_.writes[range.write].tensor).arithmetic;
@@ -155,15 +136,14 @@ class Execution {
     };
     auto end_term = [&] {
       define(false);
-      if (adds) Add(range.dtype, chunk, term);
+      if (adds) Add(range.source_dtype, chunk, term);
       is_defined = false;
     };
     steps_.ForEachStep(range, [&](const Step& step) {
       if (error) return;
       if (step.term != number) end_term();
       number = step.term;
-      bool fills_chunk =
-          step.role == ReadRole::kCopy && step.loops.empty() && step.run_elements == range.end - range.begin;
+      bool fills_chunk = step.role == ReadRole::kCopy && step.loops.empty() && step.run_elements == elements;
       define(fills_chunk);
       if (step.role != ReadRole::kCopy) {
         error = comparison_.Compare(step, range, term, mover);
@@ -176,12 +156,17 @@ class Execution {
     reader.Flush();
     end_term();
     if (arithmetic != Arithmetic{}) {
-      FinishSum(arithmetic, range.dtype, chunk);
+      FinishSum(arithmetic, range.source_dtype, chunk);
       crc32.reset();
     }
+    if (range.source_dtype != range.dtype) {
+      Cast(buffers_.chunk(thread), elements, range.source_dtype, range.dtype);
+      crc32.reset();
+    }
+    chunk = buffers_.chunk(thread).first(static_cast<std::size_t>(elements * ItemBytes(range.dtype)));
     auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
     UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, scratch));
-    progress_.Add(bytes);
+    progress_.Add(chunk.size());
     return llvm::Error::success();
   }
 
@@ -202,7 +187,6 @@ llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& sou
                                         const std::string& target_folder, FileSystem& files,
                                         const ExecutionOptions& options) {
   Clock::time_point start = Clock::now();
-  UCP_RETURN_IF_ERROR(CheckNoCasts(plan));
   UCP_ASSIGN_OR_RETURN(BufferSizes sizes, DivideMemory(plan, std::max(options.threads, 1U), options.memory_bytes,
                                                        options.most_chunk_bytes));
   Execution execution(plan, source_root, target_folder, files, options, sizes);

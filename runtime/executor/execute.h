@@ -2,9 +2,8 @@
 //
 //   E1  Every source file is what the plan was made from: same size.
 //   E2  Folders and files of the target are made at their final size.
-//   E3  Chunk by chunk, in the order of the target's files and over all threads: read what belongs there, write it,
-//   then
-//       read what must equal it and compare.
+//   E3  Chunk by chunk, in the order of the target's files and over all threads: read what belongs there, read what
+//       must equal it and compare, do the arithmetic and the cast, write it.
 //   E4  What no step needed of the records that were touched is read, and every record's CRC-32 is what its archive
 //   says. E5  No source file was changed meanwhile.
 //
@@ -60,8 +59,8 @@ struct ExecutionReport {
 };
 
 // Fills `target_folder`, which exists and is empty, with what the plan writes. The plan must be verified. Codes:
-// kBadData for a damaged, changed or self-contradicting source; kUnsupported for a plan that needs what is not there
-// yet (casts); kUsage if memory_bytes is too little; kIo; kCancelled. After an error the folder is worthless.
+// kBadData for a damaged, changed or self-contradicting source; kUsage if memory_bytes is too little; kIo; kCancelled.
+// After an error the folder is worthless.
 llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& source_root,
                                         const std::string& target_folder, FileSystem& files,
                                         const ExecutionOptions& options);

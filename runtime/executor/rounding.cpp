@@ -9,14 +9,6 @@
 namespace ucp {
 namespace {
 
-// `bits` without its lowest `drop` bits, to nearest, ties to even.
-std::uint32_t RoundOff(std::uint32_t bits, unsigned drop) {
-  std::uint32_t kept = bits >> drop;
-  std::uint32_t rest = bits & ((1U << drop) - 1);
-  std::uint32_t half = 1U << (drop - 1);
-  return kept + (rest > half || (rest == half && (kept & 1) != 0) ? 1 : 0);
-}
-
 template <typename T>
 T Load(const std::byte* bytes) {
   T value;
@@ -25,29 +17,6 @@ T Load(const std::byte* bytes) {
 }
 
 }  // namespace
-
-std::uint16_t RoundToBFloat16(float value) {
-  if (std::isnan(value)) return 0x7FC0;
-  return static_cast<std::uint16_t>(RoundOff(std::bit_cast<std::uint32_t>(value), 16));
-}
-
-// float32 has 8 bits of exponent (bias 127) and 23 of mantissa, float16 5 (bias 15) and 10. In both, rounding the
-// mantissa up may carry into the exponent, and that is right: the next number is there.
-std::uint16_t RoundToFloat16(float value) {
-  auto bits = std::bit_cast<std::uint32_t>(value);
-  std::uint32_t sign = bits >> 31 << 15;
-  std::uint32_t magnitude = bits & 0x7FFFFFFF;
-  if (magnitude > 0x7F800000) return static_cast<std::uint16_t>(sign | 0x7E00);
-  if (magnitude >= 0x47800000) return static_cast<std::uint16_t>(sign | 0x7C00);  // From 65536 on, infinity.
-  std::uint32_t exponent = magnitude >> 23;
-  if (exponent >= 113) {  // From 2^-14 on, normal.
-    return static_cast<std::uint16_t>(sign | RoundOff(magnitude - (112U << 23), 13));
-  }
-  // Below, a float16 counts in units of 2^-24; below half a unit it is zero.
-  if (exponent < 102) return static_cast<std::uint16_t>(sign);
-  std::uint32_t mantissa = (magnitude & 0x7FFFFF) | 0x800000;
-  return static_cast<std::uint16_t>(sign | RoundOff(mantissa, 126 - exponent));
-}
 
 bool CanCheckRounding(DType low) { return low == DType::kFloat16 || low == DType::kBFloat16 || low == DType::kFloat32; }
 

@@ -158,9 +158,7 @@ struct StepMover::Walk {
 };
 
 llvm::Error StepMover::Copy(const Step& step, std::span<std::byte> chunk, std::int64_t first_element) {
-  std::int64_t item_bytes = ItemBytes(step.target_dtype);
-  UCP_CHECK(step.source_dtype == step.target_dtype, "a copy from {} to {}", Name(step.source_dtype),
-            Name(step.target_dtype));
+  std::int64_t item_bytes = ItemBytes(step.source_dtype);
   LoopNest loops = SourceOrder(step);
   std::int64_t target = step.target_element - first_element;
   UCP_CHECK(target >= 0 && target + TargetSpan(loops) <= static_cast<std::int64_t>(chunk.size()) / item_bytes,

@@ -38,7 +38,8 @@ class StepMover {
   // `scratch` holds at least one element of any dtype.
   StepMover(SourceReader& reader, std::span<std::byte> scratch) : reader_(reader), scratch_(scratch) {}
 
-  // Copies the elements of a step whose dtypes are equal. `chunk` begins with element `first_element` of the record.
+  // Copies the elements of a step, as they are. `chunk` is of the source's dtype, and begins with element
+  // `first_element` of the target's record.
   [[nodiscard]] llvm::Error Copy(const Step& step, std::span<std::byte> chunk, std::int64_t first_element);
 
   // Gives the elements to `take`, in as many calls as there are reads.

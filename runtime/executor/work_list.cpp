@@ -15,7 +15,7 @@ WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes) : plan_(plan), c
   ForEachTargetRange(plan, [&](const TargetRange& range) {
     if (range.begin == range.end) return;
     ranges_.push_back({static_cast<std::uint32_t>(range.write), StateNumber(range.state), range.record, range.dtype,
-                       range.record_element, range.begin, range.end, 0});
+                       range.source_dtype, range.record_element, range.begin, range.end, 0});
   });
   std::sort(ranges_.begin(), ranges_.end(), [&](const Range& a, const Range& b) {
     return std::tuple(plan_.target.record(a.record).file, FileOffset(a)) <
@@ -38,7 +38,7 @@ TargetRange WorkList::chunk(std::uint64_t number) const {
   return {range.write,  states_[range.state],
           range.record, range.record_element + skipped,
           begin,        std::min(range.end, begin + elements),
-          range.dtype};
+          range.dtype,  range.source_dtype};
 }
 
 std::vector<std::uint32_t> WorkList::ChunksOfFiles() const {
@@ -65,7 +65,8 @@ std::uint64_t WorkList::FileOffset(const Range& range) const {
 // As many whole rows (or planes, or whatever the outermost dimensions that do not fit consist of) as fit: a chunk that
 // begins and ends within a row has more steps.
 std::int64_t WorkList::ChunkElements(const Range& range) const {
-  std::int64_t most = static_cast<std::int64_t>(chunk_bytes_) / ItemBytes(range.dtype);
+  std::int64_t most =
+      static_cast<std::int64_t>(chunk_bytes_) / std::max(ItemBytes(range.dtype), ItemBytes(range.source_dtype));
   std::int64_t unit = 1;
   const std::vector<Selection>& dims = plan_.set(plan_.writes[range.write].pieces.front()).dims;
   for (std::size_t d = dims.size(); d-- > 1;) {

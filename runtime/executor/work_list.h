@@ -13,8 +13,8 @@ namespace ucp {
 
 class WorkList {
  public:
-  // No chunk is larger than `chunk_bytes`, which must hold at least one element of any dtype. The plan must outlive
-  // this.
+  // No chunk is larger than `chunk_bytes` in either of its dtypes, which must hold at least one element of any dtype.
+  // The plan must outlive this.
   WorkList(const Plan& plan, std::uint64_t chunk_bytes);
 
   std::uint64_t chunks() const { return chunks_; }
@@ -33,6 +33,7 @@ class WorkList {
     std::uint32_t state = 0;
     RecordId record;
     DType dtype = DType::kFloat32;
+    DType source_dtype = DType::kFloat32;
     std::int64_t record_element = 0;
     std::int64_t begin = 0;
     std::int64_t end = 0;

@@ -74,15 +74,12 @@ class Reader {
     if (list == nullptr) return llvm::Error::success();
     const auto* items = pytorch::Items(*list);
     if (items == nullptr) return Refuse(kEntry, "is no list");
-    for (const ValuePtr& item : *items) {
-      UCP_ASSIGN_OR_RETURN(SubParameters parameters, ReadSubParameters(*item, kEntry));
-      layout.sub_parameters.push_back(std::move(parameters));
-    }
+    for (const ValuePtr& item : *items) UCP_RETURN_IF_ERROR(ReadSubParameters(*item, kEntry, layout));
     return llvm::Error::success();
   }
 
   // {'patterns': [...], 'shape': (3, -1) or [(64, 32, 32), -1], 'partition_dim': 0}, as a dict or an object.
-  llvm::Expected<SubParameters> ReadSubParameters(const Value& value, std::string_view entry) const {
+  llvm::Error ReadSubParameters(const Value& value, std::string_view entry, EmbeddedLayout& layout) const {
     SubParameters parameters;
     ValuePtr patterns = pytorch::Find(value, "patterns");
     ValuePtr shape = pytorch::Find(value, "shape");
@@ -90,7 +87,7 @@ class Reader {
     if (patterns == nullptr || shape == nullptr || dimension == nullptr) {
       return Refuse(entry, "lacks `patterns`, `shape` or `partition_dim`");
     }
-    UCP_ASSIGN_OR_RETURN(parameters.patterns, Texts(*patterns, entry));
+    UCP_ASSIGN_OR_RETURN(std::vector<std::string> texts, Texts(*patterns, entry));
     parameters.dimension = pytorch::AsInteger(*dimension).value_or(-1);
     const auto* sizes = pytorch::Items(*shape);
     if (sizes == nullptr || parameters.dimension < 0 ||
@@ -105,16 +102,21 @@ class Reader {
     } else {
       return Refuse(entry, "has parts that are no whole numbers");
     }
-    UCP_RETURN_IF_ERROR(ReadWidths(parameters));
-    return parameters;
+    for (std::string& text : texts) {
+      parameters.pattern = std::move(text);
+      UCP_RETURN_IF_ERROR(ReadWidths(parameters));
+      layout.sub_parameters.push_back(parameters);
+    }
+    return llvm::Error::success();
   }
 
   // {pattern: [[widths of the first part, one for each rank], …]}
   llvm::Error ReadWidths(SubParameters& parameters) const {
     constexpr std::string_view kEntry = "sub_param_shard_widths";
     ValuePtr all = Find(kEntry);
-    if (all == nullptr || parameters.patterns.empty()) return llvm::Error::success();
-    ValuePtr widths = pytorch::Find(*all, parameters.patterns.front());
+    parameters.widths.clear();
+    if (all == nullptr) return llvm::Error::success();
+    ValuePtr widths = pytorch::Find(*all, parameters.pattern);
     if (widths == nullptr) return llvm::Error::success();
     const auto* parts = pytorch::Items(*widths);
     if (parts == nullptr) return Refuse(kEntry, "is no list for each pattern");

@@ -38,7 +38,7 @@ llvm::Expected<Recognised> RecogniseAny(FileSystem& files, const std::string& pa
     }
   }
   if (first_failure) return MakeError(first_failure->code, first_failure->message);
-  return Fail(ErrorCode::kUsage,
+  return Fail(ErrorCode::kUnsupported,
               "`{}` is no checkpoint that this version knows: a DeepSpeed folder holds `mp_rank_*_model_states.pt` and "
               "`*_optim_states.pt` (its root a file `latest`), a universal one a folder `zero` (its root a file "
               "`latest_universal`)",

@@ -17,6 +17,7 @@
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
 #include "runtime/formats/strategy.h"
+#include "runtime/formats/strategy_rules.h"
 #include "runtime/formats/training_state.h"
 #include "runtime/io/file_system.h"
 
@@ -39,6 +40,9 @@ class Format {
  public:
   virtual ~Format() = default;
   virtual std::string_view name() const = 0;
+
+  // What a strategy of this format may say, and with which values.
+  virtual StrategyRules strategy_rules() const = 0;
 
   // The folder of the checkpoint proper, if `path` (its root, the folder itself, or a file in it) is one of this
   // format. Nothing if it is not; an error if it is one that is broken (`latest` names a folder that is missing).

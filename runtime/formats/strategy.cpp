@@ -4,21 +4,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 #include <vector>
 
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
 #include "runtime/formats/format.h"
+#include "runtime/formats/strategy_rules.h"
 
 namespace ucp {
 namespace {
 
-std::vector<std::string> FormatNames() {
-  std::vector<std::string> names;
-  for (const auto& format : AllFormats()) names.emplace_back(format->name());
-  return names;
+std::string DidYouMean(const std::string& word, const std::vector<std::string>& words) {
+  auto nearest = NearestWord(word, words);
+  return nearest ? fmt::format(" (did you mean `{}`?)", *nearest) : "";
 }
 
 llvm::Error AddOption(Strategy& strategy, std::string_view text, std::string_view whole) {
@@ -27,22 +26,41 @@ llvm::Error AddOption(Strategy& strategy, std::string_view text, std::string_vie
     return Fail(ErrorCode::kUsage, "`{}` in the strategy `{}` is not of the form key=value", text, whole);
   }
   auto [entry, added] = strategy.options.emplace(text.substr(0, equals), text.substr(equals + 1));
-  if (added) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "the strategy `{}` gives `{}` twice", whole, entry->first);
+  if (!added) return Fail(ErrorCode::kUsage, "the strategy `{}` gives `{}` twice", whole, entry->first);
+  return CheckSetting(strategy.format, entry->first, entry->second);
 }
 
 }  // namespace
+
+llvm::Error CheckFormatName(const std::string& format) {
+  if (FindFormat(format) != nullptr) return llvm::Error::success();
+  std::vector<std::string> names;
+  for (const auto& known : AllFormats()) names.emplace_back(known->name());
+  return Fail(ErrorCode::kUsage, "there is no format `{}`{}; the formats are {}", format, DidYouMean(format, names),
+              fmt::join(names, ", "));
+}
+
+llvm::Error CheckSetting(const std::string& format, const std::string& key, const std::string& value) {
+  const Format* found = FindFormat(format);
+  UCP_CHECK(found != nullptr, "there is no format `{}`", format);
+  const std::vector<SettingRule> rules = AllSettings(found->strategy_rules());
+  auto rule = std::find_if(rules.begin(), rules.end(), [&](const SettingRule& known) { return known.name == key; });
+  if (rule == rules.end()) {
+    std::vector<std::string> names;
+    for (const SettingRule& known : rules) names.push_back(known.name);
+    return Fail(ErrorCode::kUsage, "a strategy of the format `{}` has no setting `{}`{}; it has {}", format, key,
+                DidYouMean(key, names), fmt::join(names, ", "));
+  }
+  if (rule->accepts(value)) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "`{}` in a strategy of the format `{}` takes {}, not `{}`", key, format, rule->takes,
+              value);
+}
 
 llvm::Expected<Strategy> ParseStrategy(std::string_view text) {
   const std::size_t colon = text.find(':');
   Strategy strategy;
   strategy.format = text.substr(0, colon);
-  if (FindFormat(strategy.format) == nullptr) {
-    std::vector<std::string> names = FormatNames();
-    auto nearest = NearestWord(strategy.format, names);
-    return Fail(ErrorCode::kUsage, "there is no format `{}`{}; the formats are {}", strategy.format,
-                nearest ? fmt::format(" (did you mean `{}`?)", *nearest) : "", fmt::join(names, ", "));
-  }
+  UCP_RETURN_IF_ERROR(CheckFormatName(strategy.format));
   if (colon == std::string_view::npos) return strategy;
   std::string_view options = text.substr(colon + 1);
   while (true) {
@@ -53,85 +71,32 @@ llvm::Expected<Strategy> ParseStrategy(std::string_view text) {
   }
 }
 
-namespace {
-
-constexpr std::int64_t kMostRanks = 1'000'000;  // On one axis, or layers of one stage.
-
-std::optional<std::int64_t> ParseCount(std::string_view text, std::int64_t least) {
-  std::int64_t number = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  bool whole = error == std::errc() && end == text.data() + text.size();
-  if (!whole || number < least || number > kMostRanks) return std::nullopt;
-  return number;
-}
-
-llvm::Error SetAxis(const std::string& axis, std::string_view text, Degrees& degrees) {
-  auto size = ParseCount(text, 1);
-  if (!size) {
-    return Fail(ErrorCode::kUsage, "`{}={}` in the strategy is not a number of ranks from 1 to {}", axis, text,
-                kMostRanks);
-  }
-  degrees.mesh.axes.push_back({axis, *size});
-  return llvm::Error::success();
-}
-
-// "8+8+8+6": one number for each place of the pipeline.
-llvm::Error SetStages(std::string_view text, Degrees& degrees) {
-  std::string_view rest = text;
-  while (true) {
-    const std::size_t plus = rest.find('+');
-    auto layers = ParseCount(rest.substr(0, plus), 0);
-    if (!layers) {
-      return Fail(ErrorCode::kUsage, "`pp={}` in the strategy is not a list of how many layers each stage has", text);
-    }
-    degrees.stage_layers.push_back(*layers);
-    if (plus == std::string_view::npos) break;
-    rest.remove_prefix(plus + 1);
-  }
-  const std::int64_t places = std::ssize(degrees.stage_layers);
-  if (places % degrees.interleave != 0) {
-    return Fail(
-        ErrorCode::kUsage,
-        "`pp={}` in the strategy has the layers of {} chunks, which do not divide over stages of {} chunks each", text,
-        places, degrees.interleave);
-  }
-  degrees.mesh.axes.push_back({"pp", places / degrees.interleave});
-  return llvm::Error::success();
-}
-
-llvm::Error UnknownKey(const Strategy& strategy, const std::string& key, std::span<const std::string> known) {
-  std::vector<std::string> words = KnownAxes();
-  words.emplace_back("interleave");
-  words.insert(words.end(), known.begin(), known.end());
-  auto nearest = NearestWord(key, words);
-  return Fail(ErrorCode::kUsage, "a strategy of the format `{}` has no setting `{}`{}; it has {}", strategy.format, key,
-              nearest ? fmt::format(" (did you mean `{}`?)", *nearest) : "", fmt::join(words, ", "));
-}
-
-}  // namespace
-
-llvm::Expected<StrategyDegrees> ParseDegrees(const Strategy& strategy, std::span<const std::string> known) {
-  StrategyDegrees parsed;
-  Degrees& degrees = parsed.degrees;
+llvm::Expected<Degrees> ParseDegrees(const Strategy& strategy) {
+  Degrees degrees;
   if (auto chunks = strategy.options.find("interleave"); chunks != strategy.options.end()) {
-    auto number = ParseCount(chunks->second, 1);
-    if (!number) {
-      return Fail(ErrorCode::kUsage, "`interleave={}` in the strategy is not a number of chunks", chunks->second);
-    }
-    degrees.interleave = *number;
+    degrees.interleave = ParseCount(chunks->second, 1, kMostChunks);
   }
   for (const std::string& axis : KnownAxes()) {
     auto option = strategy.options.find(axis);
     if (option == strategy.options.end()) continue;
-    const bool layers = axis == "pp" && option->second.find('+') != std::string::npos;
-    UCP_RETURN_IF_ERROR(layers ? SetStages(option->second, degrees) : SetAxis(axis, option->second, degrees));
+    if (auto layers = axis == "pp" ? ParseStageLayers(option->second) : std::nullopt) {
+      degrees.stage_layers = std::move(*layers);
+      const std::int64_t places = std::ssize(degrees.stage_layers);
+      const std::int64_t each = degrees.interleave.value_or(1);
+      if (places % each != 0) {
+        return Fail(ErrorCode::kUsage,
+                    "`pp={}` in the strategy has the layers of {} chunks, which do not divide over stages of {} chunks "
+                    "each",
+                    option->second, places, each);
+      }
+      degrees.mesh.axes.push_back({axis, places / each});
+      continue;
+    }
+    auto size = ParseCount(option->second, 1, kMostRanks);
+    UCP_CHECK(size.has_value(), "`{}={}` was not checked", axis, option->second);
+    degrees.mesh.axes.push_back({axis, *size});
   }
-  for (const auto& [key, value] : strategy.options) {
-    if (key == "interleave" || IsKnownAxis(key)) continue;
-    if (std::find(known.begin(), known.end(), key) == known.end()) return UnknownKey(strategy, key, known);
-    parsed.options[key] = value;
-  }
-  return parsed;
+  return degrees;
 }
 
 }  // namespace ucp

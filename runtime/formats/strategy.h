@@ -4,7 +4,6 @@
 #include <llvm/Support/Error.h>
 
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,18 +17,19 @@ struct Strategy {
   std::map<std::string, std::string> options;
 };
 
-// Fails with kUsage for a format that does not exist and settings that are not key=value.
+// Fails with kUsage for a format that does not exist, settings that are not key=value, and those that CheckSetting()
+// refuses.
 llvm::Expected<Strategy> ParseStrategy(std::string_view text);
 
-// A strategy's ranks, and what else it says.
-struct StrategyDegrees {
-  Degrees degrees;
-  std::map<std::string, std::string> options;
-};
+// Fails with kUsage, naming the nearest, if there is no format of this name.
+[[nodiscard]] llvm::Error CheckFormatName(const std::string& format);
 
-// Takes the axes and `interleave` out of the strategy's options. `pp=8+8+8+6` says how many layers each stage has, or
-// with `interleave=2` each of the two chunks of two stages. Fails with kUsage for numbers that are none, and for a key
-// that is neither an axis nor one of `known`, naming the nearest.
-llvm::Expected<StrategyDegrees> ParseDegrees(const Strategy& strategy, std::span<const std::string> known);
+// Fails with kUsage if the strategies of this format, which exists, have no such setting, or if it takes other values.
+[[nodiscard]] llvm::Error CheckSetting(const std::string& format, const std::string& key, const std::string& value);
+
+// The axes and `interleave` of a parsed strategy; what else it says concerns the files that its format writes.
+// `pp=8+8+8+6` says how many layers each stage has, or with `interleave=2` each of the two chunks of two stages. Fails
+// with kUsage if chunks do not divide over the stages.
+llvm::Expected<Degrees> ParseDegrees(const Strategy& strategy);
 
 }  // namespace ucp

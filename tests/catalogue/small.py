@@ -116,6 +116,16 @@ MODELS = {
         moe_intermediate_size=20,
         decoder_sparse_step=2,
     ),
+    "qwen3_moe, layers listed as dense": small(
+        "qwen3_moe",
+        "Qwen3MoeForCausalLM",
+        EXPERTS,
+        "qwen3_moe_per_expert",
+        head_dim=10,
+        num_experts=5,
+        moe_intermediate_size=20,
+        mlp_only_layers=[0, 2],
+    ),
     "deepseek_v2": small(
         "deepseek_v2", "DeepseekV2ForCausalLM", DEEPSEEK, "deepseek_v2_per_expert", q_lora_rank=28
     ),

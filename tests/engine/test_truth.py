@@ -38,6 +38,8 @@ DEEPSPEED = {
     "round_robin": SCRAMBLES,
     "alignment": IDENTICAL,
     "sgd_momentum_zero1": "KeyError: 'exp_avg'",
+    "autotp_tp2_dp2": IDENTICAL,
+    "autotp_tp3_zero2": IDENTICAL,
     "ulysses_sp2_dp2": "RuntimeError: Checkpoint model-state file count 1 does not match",
     "zero3_dp4": FLAT,
     "zero3_frozen_dp4": FLAT,
@@ -177,5 +179,5 @@ def test_deepspeed_converter(name: str, convert: Convert, convert_with_deepspeed
         return
     assert found == []
     our_rules = cutting_rules(read_states(tag_folder(convert(name))))
-    if CASES[name].mesh.tp > 1:
+    if CASES[name].mesh.tp > 1 and CASES[name].model != "autotp":  # Whose engine asks its live parameters.
         assert our_rules == cutting_rules(their_states)

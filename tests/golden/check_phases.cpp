@@ -2,8 +2,11 @@
 
 #include "compiler/check/bind.h"
 #include "compiler/check/match_nothing.h"
+#include "compiler/check/other_readings.h"
 #include "compiler/check/print.h"
 #include "compiler/check/spec.h"
+#include "compiler/check/two_readings.h"
+#include "compiler/infer/embedded_cuts.h"
 #include "compiler/parse/parse.h"
 #include "compiler/support/error.h"
 #include "tests/golden/written_inventory.h"
@@ -31,11 +34,20 @@ std::string RunBind(const Source& spec, std::string_view arguments, DiagnosticSi
   if (!checked) return "";
   auto bound = BindSpec(*checked, written->inventory, written->set, sink);
   if (!bound) return "";
-  if (arguments == "warn") WarnOfPatternsThatMatchNothing(*bound, written->inventory, written->set, sink);
+  if (arguments == "warn") {
+    WarnOfPatternsThatMatchNothing(*bound, written->inventory, written->set, sink);
+    WarnOfTwoReadings(*bound, written->inventory, written->set, sink);
+  }
   Degrees source;
   source.mesh = written->inventory.mesh;
   auto layout = LowerToMesh(*bound, written->to.value_or(source), sink);
-  return layout ? Print(*bound, *layout) : "";
+  if (!layout) return "";
+  if (written->inventory.embedded) {
+    auto metadata = ReadEmbeddedCuts(written->inventory);
+    if (!metadata) return "the metadata is wrong: " + Describe(metadata.takeError()).message + "\n";
+    WarnOfOtherReadings(*bound, *layout, metadata->layout, sink);
+  }
+  return Print(*bound, *layout);
 }
 
 }  // namespace ucp::golden

@@ -12,15 +12,15 @@ namespace {
 using namespace ast;  // NOLINT(google-build-using-namespace): nearly every name of the tree is needed.
 
 // In the order of the variants and enumerations of ast.h.
-constexpr std::array kExpressions = {"number", "boolean", "text", "name",       "list", "index", "sum", "product",
-                                     "pad",    "cut",     "call", "comparison", "not",  "logic", "has"};
+constexpr std::array kExpressions = {"number", "boolean", "text", "name", "list",       "index", "sum",   "product",
+                                     "pad",    "length",  "cut",  "call", "comparison", "not",   "logic", "has"};
 constexpr std::array kPieces = {"literal", "alternatives", "capture", "computed"};
 constexpr std::array kItems = {"tensor", "block", "tie", "drop", "when", "include", "interleave"};
 constexpr std::array kDeclarations = {"dim", "fact", "mesh", "layout", "model", "strategy", "include"};
 constexpr std::array kCutRules = {"even", "chunk", "spread", "widths", "list", "replicate"};
 constexpr std::array kProductOperators = {"*", "/", "%"};
 constexpr std::array kSumOperators = {"+", "-"};
-constexpr std::array kComparators = {"==", "!=", "<", "<=", ">", ">="};
+constexpr std::array kComparators = {"==", "!=", "<", "<=", ">", ">=", "in"};
 constexpr std::array kJunctions = {"and", "or"};
 constexpr std::array kStages = {"first", "last", "number"};
 constexpr std::array kFeatures = {"unused stage",
@@ -31,6 +31,7 @@ constexpr std::array kFeatures = {"unused stage",
                                   "mean",
                                   "scale",
                                   "local counter",
+                                  "cut of a counter",
                                   "offset of a counter",
                                   "label of a part",
                                   "several axes",
@@ -102,6 +103,7 @@ class Collector {
     Visit(*pad.length);
     Visit(*pad.multiple);
   }
+  void VisitNode(const Length& length) { Visit(*length.list); }
   void VisitNode(const Cut& cut) {
     Show("cut rule", kCutRules, static_cast<std::size_t>(cut.rule));
     ShowIf(cut.axes.size() > 1, "several axes");
@@ -127,6 +129,7 @@ class Collector {
       Show("name", kPieces, piece.index());
       if (const auto* capture = std::get_if<Capture>(&piece)) {
         ShowIf(capture->local, "local counter");
+        ShowIf(std::holds_alternative<Cut>(capture->count.node), "cut of a counter");
         ShowIf(capture->offset.has_value(), "offset of a counter");
         Visit(capture->offset);
         Visit(capture->count);

@@ -42,6 +42,10 @@ class InventoryReader {
     if (word == "fact") return ReadFact(rest);
     if (word == "set") return ReadSet(rest);
     if (word == "tensor") return ReadTensor(rest);
+    if (word == "row parallel") {
+      if (!written_.inventory.embedded) written_.inventory.embedded.emplace().where = "metadata.pt";
+      written_.inventory.embedded->row_parallel.push_back(rest.str());
+    }
     if (word == "alias") {
       auto [second, first] = rest.split(" = ");
       written_.inventory.aliases[second.str()] = first.str();
@@ -95,7 +99,7 @@ class InventoryReader {
       }
     }
     auto places = static_cast<std::int64_t>(degrees.stage_layers.size());
-    if (places != 0) degrees.mesh.axes.push_back({"pp", places / degrees.interleave});
+    if (places != 0) degrees.mesh.axes.push_back({"pp", places / degrees.interleave.value_or(1)});
     return llvm::Error::success();
   }
 

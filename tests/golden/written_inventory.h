@@ -4,9 +4,11 @@
 //   // fact: args.num_layers = 2
 //   // tensor: 3.mlp.weight [8, 16] at pp=0 tp=0..1
 //   // alias: lm_head.weight = embed.weight
+//   // row parallel: .*down\.weight
 //   // set: hidden = 16
 //   // to: tp=4 pp=8+8+6 interleave=2
 //
+// `row parallel` is a pattern of the metadata that the checkpoint itself carries (layout/embedded_layout.h).
 // `a..b` stands for every index from a to b. Each coordinate is a file of its own, "pp0_tp1.pt".
 #pragma once
 

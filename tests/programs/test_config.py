@@ -56,6 +56,25 @@ class Config(ProgramTest):
             self.assertIn("config.json", result.stderr)
             self.assertIn(words, result.stderr)
 
+    def test_values_that_are_no_size(self) -> None:
+        """The file, the value and the reason."""
+        for value, words in (('"a"', '`config.num_hidden_layers` is "a" in `config.json`, which is no whole number'),
+                             ("1.5", "is 1.5 in `config.json`, which is no whole number"),
+                             ("-1", "is -1 in `config.json`, which is negative"),
+                             ("99999999999999999999", "is 1e+20 in `config.json`, which does not fit in 63 bits")):
+            result = self.explain(f'{{"num_hidden_layers": {value}}}')
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn(words, result.stderr)
+
+    def test_values_need_a_spec(self) -> None:
+        """Nothing that was given is passed over."""
+        (self.folder / "config.json").write_text("{}")
+        source = self.checkpoint("zero1_dp2")
+        for option in (("--set", "layers=1"), ("--config", "config.json")):
+            for command in (("ucprun", "convert", source, self.out, "--to", "universal"), ("ucprun", "inspect", source),
+                            ("ucpc", "plan", "--from", source, "--to", "universal")):
+                self.assert_refused(self.run_program(*command, *option), 1, option[0], "no")
+
     def test_it_is_found_in_the_checkpoint(self) -> None:
         """In the root, in the tag's folder, which is nearer, and on the command line, which is nearest."""
         spec = self.folder / "gpt.ucp"

@@ -101,14 +101,14 @@ class Requests(ProgramTest):
         """The nearest word is named."""
         source = self.checkpoint("zero1_dp2")
         self.assert_refused(self.run_program("ucprun", "convert", source, self.out, "--to", "universl"), 1, "universal")
-        self.assert_refused(self.convert(source, "--spec", "megatron_deepspeed_gtp"), 1, "megatron_deepspeed_gpt")
+        self.assert_refused(self.convert(source, "--spec", "megatron_deepspeed_gtp"), 2, "megatron_deepspeed_gpt")
         self.assertIn("`convert`", self.run_program("ucprun", "convrt").stderr)
         self.assertEqual(self.run_program("ucprun").returncode, 1)
 
     def test_no_checkpoint(self) -> None:
         """What each format looks for is listed."""
         (self.folder / "empty").mkdir()
-        self.assert_refused(self.convert(self.folder / "empty"), 1, "latest_universal")
+        self.assert_refused(self.convert(self.folder / "empty"), 2, "latest_universal")
         self.assert_refused(self.convert(self.folder / "missing"), 2, "does not exist")
 
     def test_a_file_size_limit_is_an_error(self) -> None:

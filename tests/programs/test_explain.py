@@ -126,8 +126,8 @@ class Explain(ProgramTest):
     def test_what_is_refused(self) -> None:
         """One sentence, and the exit code of a wrong command line."""
         for arguments, words in (
-                (("--from", "deepspeed:tp=0", "--set", "layers=1"), "`tp=0` in the strategy is not a number of ranks"),
-                (("--from", "deepspeed:tp=3000000", "--set", "layers=1"), "`tp=3000000` in the strategy is not"),
+                (("--from", "deepspeed:tp=0", "--set", "layers=1"), "`tp` in a strategy of the format `deepspeed`"),
+                (("--from", "deepspeed:tp=3000000", "--set", "layers=1"), "not `3000000`"),
                 (("--from", "deepspeed:pp=2+1", "--set", "layers=4"), "4"),
                 (("--from", "deepspeed:tq=2", "--set", "layers=1"), "did you mean `tp`"),
                 (("--from", "depspeed:tp=2", "--set", "layers=1"), "depspeed:tp=2"),

@@ -28,6 +28,7 @@ class ExplainError(ProgramTest):
         result = self.run_program("ucpc", "explain-error", "unevencut")
         self.assertEqual(result.returncode, 1)
         self.assertIn("did you mean `uneven-cut`?", result.stderr)
+        self.assertEqual(self.run_program("ucpc", "explain-error", "").returncode, 1)
         self.assertIn("lists them all", self.run_program("ucpc", "explain-error", "nothing-like-it").stderr)
 
 

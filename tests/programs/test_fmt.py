@@ -72,6 +72,11 @@ class Fmt(ProgramTest):
         self.assertEqual(wrong.read_text(), "ucp 1\nlayuot  l {}\n")
         self.assertEqual(self.spec.read_text(), TIDY)
 
+    def test_a_name_of_the_catalogue(self) -> None:
+        """As everywhere where a spec is named; those are in the form."""
+        result = self.fmt("--check", "gpt2", "spec.ucp")
+        self.assertEqual((result.returncode, result.stdout), (1, "spec.ucp\n"))
+
     def test_a_missing_file(self) -> None:
         """The world went wrong: exit code 2."""
         self.assertEqual(self.fmt("missing.ucp").returncode, 2)

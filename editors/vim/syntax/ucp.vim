@@ -7,9 +7,9 @@ syntax iskeyword @,48-57,_
 syntax keyword ucpDeclaration ucp dim fact mesh layout model strategy include
 syntax keyword ucpItem optional buffer block tie drop interleave
 syntax keyword ucpClause of from else when at unused mean scale has
-syntax keyword ucpOperatorWord not and or
+syntax keyword ucpOperatorWord not and or in
 syntax keyword ucpBoolean true false
-syntax keyword ucpFunction pad
+syntax keyword ucpFunction pad length
 syntax match ucpNumber "\<\d\+\>"
 " Behind a dot every word is a name of the checkpoint: args.block
 syntax match ucpPath "\.\s*\h\w*"

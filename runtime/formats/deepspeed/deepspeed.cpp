@@ -24,6 +24,9 @@ llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) 
 class DeepSpeedFormat : public Format {
  public:
   std::string_view name() const override { return "deepspeed"; }
+  StrategyRules strategy_rules() const override {
+    return {.has_degrees = true, .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"})}};
+  }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
     return FindCheckpoint(files, path,

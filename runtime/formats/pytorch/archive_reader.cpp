@@ -5,6 +5,7 @@
 
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
+#include "runtime/formats/pytorch/stream_reader.h"
 
 namespace ucp::pytorch {
 namespace {
@@ -38,17 +39,19 @@ llvm::Expected<std::string> ReadRecord(const ReadableFile& file, const ZipRecord
               record.crc32);
 }
 
+enum class Form { kZip, kStream };
+
 // PyTorch's older forms do not begin as a zip archive does.
-llvm::Error CheckIsZip(const ReadableFile& file, FileRange archive) {
+llvm::Expected<Form> FormOf(const ReadableFile& file, FileRange archive) {
   std::string first(std::min<std::uint64_t>(archive.bytes, 265), '\0');
   UCP_RETURN_IF_ERROR(file.ReadAt(archive.offset, std::as_writable_bytes(std::span(first))));
-  if (first.starts_with("PK")) return llvm::Error::success();
-  constexpr std::string_view kAdvice = "load it with torch.load and save it again with torch.save";
-  if (first.starts_with('\x80')) {
-    return Fail(ErrorCode::kUnsupported, "the file is a stream of pickles, as PyTorch wrote before 1.6; {}", kAdvice);
-  }
+  if (first.starts_with("PK")) return Form::kZip;
+  if (first.starts_with('\x80')) return Form::kStream;
   if (first.size() >= 262 && first.compare(257, 5, "ustar") == 0) {
-    return Fail(ErrorCode::kUnsupported, "the file is a tar archive, as PyTorch wrote before 0.4; {}", kAdvice);
+    return Fail(
+        ErrorCode::kUnsupported,
+        "the file is a tar archive, as PyTorch wrote before 0.4; load it with torch.load and save it again with "
+        "torch.save");
   }
   return Fail(ErrorCode::kBadData, "the file of {} bytes does not begin as one that torch.save wrote", archive.bytes);
 }
@@ -107,7 +110,13 @@ llvm::Expected<Archive> ReadArchive(const ReadableFile& file, const ArchiveOptio
 llvm::Expected<Archive> ReadArchive(const ReadableFile& file, FileRange archive, const ArchiveOptions& options) {
   const std::string phrase = fmt::format("`{}`", file.path());
   if (archive.offset <= file.bytes() && archive.bytes <= file.bytes() - archive.offset && archive.bytes > 0) {
-    if (llvm::Error error = CheckIsZip(file, archive)) return AddContext(std::move(error), phrase);
+    auto form = FormOf(file, archive);
+    if (!form) return AddContext(form.takeError(), phrase);
+    if (*form == Form::kStream) {
+      auto stream = ReadStream(file, archive, options.limits);
+      if (!stream) return AddContext(stream.takeError(), phrase);
+      return stream;
+    }
   }
   UCP_ASSIGN_OR_RETURN(const ZipDirectory directory, ReadZipDirectory(file, archive));
   auto result = Read(file, directory, options);

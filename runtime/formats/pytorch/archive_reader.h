@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/formats/pytorch/pickle_reader.h"
@@ -17,13 +18,14 @@
 namespace ucp::pytorch {
 
 struct StorageExtent {
-  FileRange data;           // In the file; exactly storage->elements elements.
-  std::uint32_t crc32 = 0;  // As the zip directory states it. Some writers state one that is not true.
+  FileRange data;  // In the file; exactly storage->elements elements.
+  // As the zip directory states it; some writers state one that is not true. The older stream has none.
+  std::optional<std::uint32_t> crc32;
   std::shared_ptr<const Storage> storage;
 };
 
 struct Archive {
-  std::string root_folder;
+  std::string root_folder;                        // Empty in a stream.
   FileRange pickle_data;                          // In the file.
   std::shared_ptr<const Pickle> pickle;           // Shared with equal files when a cache was given.
   std::map<std::string, StorageExtent> storages;  // By storage key: every storage that the pickle names.
@@ -37,9 +39,9 @@ struct ArchiveOptions {
 };
 
 // Checks the pickle's checksum, that the file is little-endian, that each storage's record exists and has exactly the
-// bytes that the pickle says, and that each tensor lies within its storage. Errors name the file: kBadData,
-// kUnsupported for PyTorch's older forms (a bare pickle stream, a tar archive) and big-endian files, kIo. The second
-// form opens an archive that is a part of a file.
+// bytes that the pickle says, and that each tensor lies within its storage. PyTorch's older stream (stream_reader.h) is
+// read, too, and has no checksums. Errors name the file: kBadData, kUnsupported for tar archives and big-endian files,
+// kIo. The second form opens an archive that is a part of a file.
 llvm::Expected<Archive> ReadArchive(const ReadableFile& file, const ArchiveOptions& options = {});
 llvm::Expected<Archive> ReadArchive(const ReadableFile& file, FileRange archive, const ArchiveOptions& options = {});
 

@@ -81,9 +81,6 @@ llvm::Error PickleMachine::ExecuteAll() {
     return Fail(ErrorCode::kBadData, "the pickle ends with {} values and {} open groups instead of one value",
                 stack_.size(), marks_.size());
   }
-  if (offset_ != bytes_.size()) {
-    return Fail(ErrorCode::kBadData, "the pickle ends here, and {} more bytes follow", bytes_.size() - offset_);
-  }
   return llvm::Error::success();
 }
 
@@ -105,6 +102,7 @@ llvm::Error PickleMachine::CountCopy(std::size_t bytes) {
 
 llvm::Expected<std::string_view> PickleMachine::TakeBytes(std::uint64_t count) {
   if (count > bytes_.size() - offset_) {
+    missing_bytes_ = count - (bytes_.size() - offset_);
     return Fail(ErrorCode::kBadData, "{} bytes are announced and {} are left", count, bytes_.size() - offset_);
   }
   const std::string_view taken = bytes_.substr(offset_, count);
@@ -114,7 +112,10 @@ llvm::Expected<std::string_view> PickleMachine::TakeBytes(std::uint64_t count) {
 
 llvm::Expected<std::string_view> PickleMachine::TakeLine() {
   const std::size_t end = bytes_.find('\n', offset_);
-  if (end == std::string_view::npos) return Fail(ErrorCode::kBadData, "a line does not end");
+  if (end == std::string_view::npos) {
+    missing_bytes_ = 1;
+    return Fail(ErrorCode::kBadData, "a line does not end");
+  }
   const std::string_view line = bytes_.substr(offset_, end - offset_);
   offset_ = end + 1;
   return line;
@@ -181,6 +182,7 @@ llvm::Error PickleMachine::Protocol() {
 llvm::Error PickleMachine::Frame() {
   UCP_ASSIGN_OR_RETURN(const std::uint64_t count, TakeUnsigned(8));
   if (count <= bytes_.size() - offset_) return llvm::Error::success();
+  missing_bytes_ = count - (bytes_.size() - offset_);
   return Fail(ErrorCode::kBadData, "{} bytes are announced and {} are left", count, bytes_.size() - offset_);
 }
 

@@ -22,8 +22,11 @@ class PickleMachine {
  public:
   PickleMachine(std::string_view bytes, const PickleLimits& limits) : bytes_(bytes), limits_(limits) {}
 
-  // Executes the whole program. Call once.
+  // Executes the whole program, up to its end, which need not be that of the bytes. Call once.
   llvm::Expected<Pickle> Run();
+  std::size_t bytes_read() const { return offset_; }
+  // How many bytes more than there are the instruction that failed announces; 0 if it failed otherwise.
+  std::uint64_t missing_bytes() const { return missing_bytes_; }
 
  private:
   using Instruction = llvm::Error (PickleMachine::*)();
@@ -128,7 +131,7 @@ class PickleMachine {
   PickleLimits limits_;
   std::size_t offset_ = 0;
   std::size_t instruction_offset_ = 0;
-
+  std::uint64_t missing_bytes_ = 0;
   std::size_t copied_bytes_ = 0;
 
   ValueBuilder builder_;  // Before what refers to its values, so that it is destroyed after them.

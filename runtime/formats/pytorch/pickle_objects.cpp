@@ -16,6 +16,19 @@ std::optional<std::string_view> EncodedText(const Global& function, const Tuple&
   return AsText(*arguments.items[0]);
 }
 
+// Python 2 made an OrderedDict from its pairs, Python 3 makes an empty one and sets its keys. The entries, or nothing.
+std::optional<std::vector<Entry>> EntriesFromPairs(const Tuple& arguments) {
+  std::vector<Entry> entries;
+  const auto* pairs = arguments.items.size() == 1 ? Items(*arguments.items[0]) : nullptr;
+  if (pairs == nullptr) return arguments.items.empty() ? std::optional(entries) : std::nullopt;
+  for (const ValuePtr& pair : *pairs) {
+    const auto* parts = Items(*pair);
+    if (parts == nullptr || parts->size() != 2) return std::nullopt;
+    entries.push_back({(*parts)[0], (*parts)[1]});
+  }
+  return entries;
+}
+
 // A name is written again on a line of its own.
 bool IsPythonName(std::string_view name) {
   constexpr std::size_t kLongest = 1024;
@@ -72,6 +85,13 @@ llvm::Error PickleMachine::Reduce() {
   Call call;
   call.callable = callable;
   call.arguments = arguments;
+  if (function != nullptr && function->module == "collections" && function->name == "OrderedDict") {
+    auto entries = EntriesFromPairs(*tuple);
+    if (!entries) return Fail(ErrorCode::kBadData, "an OrderedDict is made from something that is not a list of pairs");
+    UCP_RETURN_IF_ERROR(CountCopy(entries->size()));
+    if (!tuple->items.empty()) call.arguments = builder_.New(Tuple{});
+    call.entries = *std::move(entries);
+  }
   return PushNew(std::move(call));
 }
 

@@ -1,12 +1,22 @@
 #include "runtime/formats/pytorch/pickle_reader.h"
 
 #include "compiler/support/checksum.h"
+#include "compiler/support/error.h"
 #include "runtime/formats/pytorch/pickle_machine.h"
 
 namespace ucp::pytorch {
 
 llvm::Expected<Pickle> ReadPickle(std::string_view bytes, const PickleLimits& limits) {
-  return PickleMachine(bytes, limits).Run();
+  LeadingPickle leading = ReadLeadingPickle(bytes, limits);
+  if (!leading.pickle || leading.bytes == bytes.size()) return std::move(leading.pickle);
+  return Fail(ErrorCode::kBadData, "byte {} of the pickle: the pickle ends here, and {} more bytes follow",
+              leading.bytes - 1, bytes.size() - leading.bytes);
+}
+
+LeadingPickle ReadLeadingPickle(std::string_view bytes, const PickleLimits& limits) {
+  PickleMachine machine(bytes, limits);
+  auto pickle = machine.Run();
+  return {std::move(pickle), machine.bytes_read(), machine.missing_bytes()};
 }
 
 llvm::Expected<std::shared_ptr<const Pickle>> PickleCache::Read(std::string_view bytes, const PickleLimits& limits) {

@@ -30,6 +30,14 @@ struct Pickle {
 // for forms that we understand and do not serve, such as sparse tensors), one sentence with the byte offset.
 llvm::Expected<Pickle> ReadPickle(std::string_view bytes, const PickleLimits& limits = {});
 
+// The pickle that stands at the beginning of `bytes`, when others follow it.
+struct LeadingPickle {
+  llvm::Expected<Pickle> pickle;
+  std::size_t bytes = 0;      // How long it is.
+  std::uint64_t missing = 0;  // It failed because `bytes` end within it: so many more are needed at the least.
+};
+LeadingPickle ReadLeadingPickle(std::string_view bytes, const PickleLimits& limits = {});
+
 // The header pickles of the ranks of one checkpoint are often equal; a cache reads equal ones once. Not for use from
 // several threads at once.
 class PickleCache {

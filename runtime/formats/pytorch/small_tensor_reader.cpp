@@ -85,10 +85,11 @@ llvm::Expected<const std::string*> SmallTensorReader::ReadStorage(const Readable
   }
   std::string bytes(static_cast<std::size_t>(data.bytes), '\0');
   UCP_RETURN_IF_ERROR(file.ReadAt(data.offset, std::as_writable_bytes(std::span(bytes))));
-  if (const std::uint32_t crc32 = Crc32(bytes); crc32 != extent->second.crc32) {
+  const std::uint32_t crc32 = Crc32(bytes);
+  if (const auto& stated = extent->second.crc32; stated && crc32 != *stated) {
     return Fail(ErrorCode::kBadData,
                 "`{}`: record `data/{}` is damaged: its CRC-32 is {:08x}, and the archive says {:08x}", file.path(),
-                key, crc32, extent->second.crc32);
+                key, crc32, *stated);
   }
   return &storages_.emplace(key, std::move(bytes)).first->second;
 }

@@ -115,6 +115,22 @@ llvm::Expected<Tensor> RebuildFromType(std::string_view function, Arguments argu
   return tensor;
 }
 
+// (tensor, dtype, device, requires_grad): from a device that has no storages of its own; the data is the tensor's.
+llvm::Expected<Tensor> RebuildFromCpuTensor(std::string_view function, Arguments arguments) {
+  if (arguments.size() != 4) return WrongArguments(function);
+  const auto* data = arguments[0]->As<Tensor>();
+  const auto dtype = AsDType(*arguments[1]);
+  const auto requires_grad = AsBool(*arguments[3]);
+  if (data == nullptr || !AsText(*arguments[2]) || !requires_grad) return WrongArguments(function);
+  if (dtype != data->dtype) {
+    return Fail(ErrorCode::kUnsupported, "a tensor of a device is kept as {} and has another dtype there",
+                Name(data->dtype));
+  }
+  Tensor tensor = *data;
+  tensor.requires_grad = *requires_grad;
+  return tensor;
+}
+
 }  // namespace
 
 bool MakesTensor(const Global& function) {
@@ -130,14 +146,23 @@ llvm::Expected<Tensor> TensorFromCall(const Global& function, const Tuple& argum
   if (name == "_rebuild_parameter") return RebuildParameter(name, arguments.items, false);
   if (name == "_rebuild_parameter_with_state") return RebuildParameter(name, arguments.items, true);
   if (name == "_rebuild_from_type_v2") return RebuildFromType(name, arguments.items);
+  if (name == "_rebuild_device_tensor_from_cpu_tensor") return RebuildFromCpuTensor(name, arguments.items);
+  if (name == "_rebuild_meta_tensor_no_storage") {
+    return Fail(ErrorCode::kUnsupported, "a tensor is on the device `meta`: it has a shape and no data");
+  }
   return Fail(ErrorCode::kUnsupported, "a tensor of the kind that `{:.80}` makes is not served; only dense ones are",
               name);
 }
 
 llvm::Expected<Storage> StorageFromPersistentId(const Value& id) {
   const auto* parts = id.As<Tuple>();
-  if (parts == nullptr || parts->items.size() != 5 || AsText(*parts->items[0]) != "storage") {
+  const std::size_t count = parts == nullptr ? 0 : parts->items.size();
+  if ((count != 5 && count != 6) || AsText(*parts->items[0]) != "storage") {
     return Fail(ErrorCode::kBadData, "a persistent id is not that of a storage");
+  }
+  if (count == 6 && !parts->items[5]->is_none()) {
+    return Fail(ErrorCode::kUnsupported,
+                "a storage is a part of another one; load the file with torch.load and save it again with torch.save");
   }
   const auto* storage_class = parts->items[1]->As<Global>();
   const auto key = AsText(*parts->items[2]);

@@ -15,7 +15,8 @@ bool MakesTensor(const Global& function);
 // tensors, subclasses) are kUnsupported.
 llvm::Expected<Tensor> TensorFromCall(const Global& function, const Tuple& arguments);
 
-// The storage that a persistent id names: ('storage', class, key, location, elements).
+// The storage that a persistent id names: ('storage', class, key, location, elements); streams add a None, or what part
+// of another storage it is (which PyTorch has not written since storages have no views; refused).
 llvm::Expected<Storage> StorageFromPersistentId(const Value& id);
 
 }  // namespace ucp::pytorch

@@ -3,6 +3,8 @@
 #include <llvm/ADT/DenseMap.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "compiler/support/error.h"
@@ -80,13 +82,22 @@ llvm::Error CheckTextsDiffer(std::vector<std::string_view>& texts) {
   return llvm::Error::success();
 }
 
+// The keys that are one in Python are one here: True and 1, 2.0 and 2.
+std::optional<std::int64_t> AsIntegerKey(const Value& key) {
+  if (const auto* integer = key.As<std::int64_t>()) return *integer;
+  if (const auto* truth = key.As<bool>()) return *truth ? 1 : 0;
+  const auto* number = key.As<double>();
+  if (number == nullptr || !(std::abs(*number) < 0x1p53) || std::trunc(*number) != *number) return std::nullopt;
+  return static_cast<std::int64_t>(*number);
+}
+
 llvm::Error CheckKeysDiffer(const std::vector<Entry>& entries) {
   if (entries.size() < 2) return llvm::Error::success();
   std::vector<std::string_view> texts;
   std::vector<std::int64_t> integers;
   for (const Entry& entry : entries) {
     if (const auto* text = entry.key->As<Text>()) texts.push_back(text->utf8);
-    if (const auto* integer = entry.key->As<std::int64_t>()) integers.push_back(*integer);
+    if (const auto integer = AsIntegerKey(*entry.key)) integers.push_back(*integer);
   }
   std::ranges::sort(integers);
   const auto twice = std::ranges::adjacent_find(integers);

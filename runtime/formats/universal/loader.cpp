@@ -1,11 +1,10 @@
 #include "runtime/formats/universal/loader.h"
 
-#include <fmt/format.h>
 #include <re2/re2.h>
 
 #include <array>
 #include <optional>
-#include <string>
+#include <string_view>
 
 #include "compiler/support/error.h"
 
@@ -20,42 +19,34 @@ using Version = std::array<int, 3>;
 // run.
 constexpr Version kReadsDicts = {0, 19, 3};
 
-llvm::Expected<Version> ParseVersion(const std::string& text) {
+std::optional<Version> ParseVersion(std::string_view text) {
   Version version = {};
-  if (RE2::FullMatch(text, R"((\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?\S*)", &version[0], &version[1])) {
-    RE2::PartialMatch(text, R"(^\d+\.\d+\.(\d{1,6}))", &version[2]);
-    return version;
-  }
-  return Fail(ErrorCode::kUsage, "`engine={}` is not a version of DeepSpeed, such as 0.18.9", text);
-}
-
-llvm::Expected<std::int64_t> ParseNumber(const std::string& key, const std::string& text, std::int64_t most,
-                                         const char* what) {
-  std::int64_t number = 0;
-  if (RE2::FullMatch(text, R"((\d{1,9}))", &number) && number >= 1 && number <= most) return number;
-  return Fail(ErrorCode::kUsage, "`{}={}` is not {} from 1 to {}", key, text, what, most);
+  if (!RE2::FullMatch(text, R"((\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?\S*)", &version[0], &version[1]))
+    return std::nullopt;
+  RE2::PartialMatch(text, R"(^\d+\.\d+\.(\d{1,6}))", &version[2]);
+  return version;
 }
 
 }  // namespace
 
+StrategyRules LoaderRules() {
+  SettingRule engine{"engine", "a version of DeepSpeed, such as 0.18.9",
+                     [](std::string_view text) { return ParseVersion(text).has_value(); }};
+  return {.settings = {TakesNumber("mp", 1, kMaxRanks), TakesNumber("zero", 1, 3), std::move(engine)}};
+}
+
 llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training) {
-  Loader loader{static_cast<std::int64_t>(training.ranks.size())};
+  const auto said = [&](const char* key) -> std::optional<std::string_view> {
+    auto option = strategy.options.find(key);
+    if (option == strategy.options.end()) return std::nullopt;
+    return option->second;
+  };
+  Loader loader{std::ssize(training.ranks)};
   std::optional<std::int64_t> stage;
   std::optional<Version> version;
-  for (const auto& [key, value] : strategy.options) {
-    if (key == "mp") {
-      UCP_ASSIGN_OR_RETURN(loader.ranks, ParseNumber(key, value, kMaxRanks, "a number of ranks"));
-    } else if (key == "zero") {
-      UCP_ASSIGN_OR_RETURN(stage, ParseNumber(key, value, 3, "a ZeRO stage"));
-    } else if (key == "engine") {
-      UCP_ASSIGN_OR_RETURN(version, ParseVersion(value));
-    } else {
-      return Fail(ErrorCode::kUsage,
-                  "`universal` has no option `{}`; it has `mp`, the number of model-parallel ranks that will load it, "
-                  "`zero`, their ZeRO stage, and `engine`, their version of DeepSpeed",
-                  key);
-    }
-  }
+  if (auto text = said("mp")) loader.ranks = ParseCount(*text, 1, kMaxRanks).value();
+  if (auto text = said("zero")) stage = ParseCount(*text, 1, 3).value();
+  if (auto text = said("engine")) version = ParseVersion(*text).value();
   if (!version || *version >= kReadsDicts) return loader;
   if (!stage) {
     return Fail(ErrorCode::kUsage,

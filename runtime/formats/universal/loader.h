@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/formats/strategy.h"
+#include "runtime/formats/strategy_rules.h"
 #include "runtime/formats/training_state.h"
 
 namespace ucp::universal {
@@ -17,7 +18,11 @@ struct Loader {
   bool bare_states = false;
 };
 
-// Fails with kUsage for options that there are not, and for values that make no sense.
+// `mp`, their number; `zero`, their ZeRO stage; `engine`, their version of DeepSpeed.
+StrategyRules LoaderRules();
+
+// Of a strategy that was held to these rules. Fails with kUsage if an older version comes without its ZeRO stage, and
+// with kUnsupported for what that version cannot load.
 llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training);
 
 }  // namespace ucp::universal

@@ -1,6 +1,7 @@
 #include "runtime/formats/universal/universal.h"
 
 #include "runtime/formats/checkpoint_root.h"
+#include "runtime/formats/universal/loader.h"
 #include "runtime/formats/universal/read.h"
 #include "runtime/formats/universal/write.h"
 
@@ -16,6 +17,7 @@ llvm::Expected<bool> IsFolder(FileSystem& files, const std::string& folder) {
 class UniversalFormat : public Format {
  public:
   std::string_view name() const override { return "universal"; }
+  StrategyRules strategy_rules() const override { return universal::LoaderRules(); }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
     return FindCheckpoint(files, path,

@@ -3,46 +3,13 @@
 #include <gmock/gmock.h>
 
 #include "compiler/support/error.h"
+#include "tests/unit/compiler/infer/headers.h"
 
 namespace ucp {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-// A checkpoint's headers, written down: what each tensor-parallel rank of each stage holds.
-class Headers {
- public:
-  explicit Headers(std::int64_t tp, std::int64_t pp = 1) {
-    inventory_.root = "run";
-    inventory_.format = "deepspeed";
-    if (pp > 1) inventory_.mesh.axes.push_back({"pp", pp});
-    inventory_.mesh.axes.push_back({"tp", tp});
-  }
-  Headers& Add(const std::string& name, const std::vector<std::vector<std::int64_t>>& by_rank, std::int64_t stage = 0) {
-    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-      Shard shard;
-      shard.tensor = name;
-      shard.shape = by_rank[rank];
-      shard.coordinate.at = {{"pp", stage}, {"tp", static_cast<std::int64_t>(rank)}};
-      inventory_.storage.shards.push_back(shard);
-    }
-    return *this;
-  }
-  Headers& Fact(const std::string& path, std::int64_t value) {
-    inventory_.facts[path] = {{value}, "model.pt"};
-    return *this;
-  }
-  Headers& Embed(EmbeddedLayout layout) {
-    layout.where = "model.pt";
-    inventory_.embedded = std::move(layout);
-    return *this;
-  }
-  const Inventory& get() const { return inventory_; }
-
- private:
-  Inventory inventory_;
-};
 
 std::string Draft(const Headers& headers, const Headers* elsewhere = nullptr) {
   auto draft = InferSpec(headers.get(), elsewhere == nullptr ? nullptr : &elsewhere->get());
@@ -155,7 +122,7 @@ TEST(Infer, EmbeddedPatternsKeepTheirPrecedence) {
   layout.two_parts = {".*gate_up"};
   layout.row_parallel = {".*"};
   SubParameters qkv;
-  qkv.patterns = {"^qkv$"};
+  qkv.pattern = "^qkv$";
   qkv.widths = {{8, 8}, {4, 4}, {4, 4}};
   layout.sub_parameters = {qkv};
   Headers headers(2);
@@ -228,6 +195,27 @@ TEST(Infer, AMapOutranksPatterns) {
   layout.maps = {{"^qkv$", map}};
   EXPECT_THAT(Draft(Headers(2).Add("qkv", {{3, 2}, {3, 2}}).Embed(layout)),
               HasSubstr("error: the affine map of `qkv`"));
+}
+
+// Three ranks, two heads: AutoTP leaves the last without rows, with a piece of none or without any.
+TEST(Infer, ARankMayHoldNothing) {
+  EmbeddedLayout layout;
+  AffineMap map;
+  map.logical_shape = {4, 2};
+  map.ranks[0] = {{2, 2}, {{{2, 2}, {0, {2, 1}}, {0, {2, 1}}, {0}, 1.0}}};
+  map.ranks[1] = {{2, 2}, {{{2, 2}, {4, {2, 1}}, {0, {2, 1}}, {1}, 1.0}}};
+  map.ranks[2] = {{0, 2}, {}};
+  Headers headers(3);
+  headers.Add("key", {{2, 2}, {2, 2}, {0, 2}});
+  layout.maps = {{"^key$", map}};
+  EXPECT_THAT(Draft(headers.Embed(layout)), HasSubstr("\"key\" [4@tp(chunk), 2]"));
+  map.ranks[2].pieces = {{{0, 2}, {8, {2, 1}}, {0, {2, 1}}, {2}, 1.0}};
+  layout.maps = {{"^key$", map}};
+  EXPECT_THAT(Draft(headers.Embed(layout)), HasSubstr("\"key\" [4@tp(chunk), 2]"));
+
+  map.ranks[1].pieces.clear();  // Places of which nothing is said.
+  layout.maps = {{"^key$", map}};
+  EXPECT_THAT(Draft(headers.Embed(layout)), HasSubstr("gives rank 1 what is no product of intervals"));
 }
 
 TEST(Infer, AScaledCopyIsWrittenAsScale) {

@@ -29,7 +29,7 @@ TEST(LiftDim, NamesTheRuleThatFits) {
 }
 
 TEST(LiftDim, SeesPartsThatAreCutAndPartsThatAreWhole) {
-  EXPECT_EQ(Lifted(16, {{{0, 4}, {8, 12}}, {{4, 8}, {12, 16}}}), "2 * 8@tp");
+  EXPECT_EQ(Lifted(16, {{{0, 4}, {8, 12}}, {{4, 8}, {12, 16}}}), "2 * (8@tp)");
   EXPECT_EQ(Lifted(20, {{{0, 8}, {16, 20}}, {{8, 20}}}), "16@tp + 4");
   EXPECT_EQ(Lifted(12, {{{0, 4}, {8, 10}}, {{4, 8}, {10, 12}}}), "8@tp + 4@tp");
 }

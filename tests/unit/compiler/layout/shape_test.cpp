@@ -151,7 +151,7 @@ TEST(ShapeTest, PrintsAsItIsWritten) {
   EXPECT_EQ(printed(CutRule::kSpread), "8@tp(spread 64)");
   EXPECT_EQ(printed(CutRule::kWidths), "8@tp(widths [3, 3, 2])");
   EXPECT_EQ(printed(CutRule::kList), "8@tp(list [[0, 3], [], [1, 2]])");
-  EXPECT_EQ(ToString(ShapeExpr::Cut(ShapeExpr::Product({N(2), Tp(N(4))}), {"dp"})), "(2 * 4@tp)@dp");
+  EXPECT_EQ(ToString(ShapeExpr::Cut(ShapeExpr::Product({N(2), Tp(N(4))}), {"dp"})), "(2 * (4@tp))@dp");
 }
 
 TEST(ShapeTest, SaysWhyItCannotCut) {

@@ -280,6 +280,45 @@ TEST(VerifierTest, EachTermIsThereOnce) {
   ExpectRefused(mutations, AveragedPlan);
 }
 
+// One tensor of four elements over two ranks, of which the target holds the weight alone, made from the master.
+Plan CastPlan() {
+  Strategy rounded;
+  rounded.rounded = true;
+  rounded.trained = false;
+  Strategy halves{{{{"tp", 2}}}, Style::kSingle};
+  auto compiled = Compile({{{{Tp(N(4))}}}, {{{N(4)}}}, halves, rounded});
+  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  return std::move(compiled->plan);
+}
+
+TEST(VerifierTest, OnlyNumbersOfOneTypeAreCast) {
+  EXPECT_EQ(Verdict(CastPlan()), "sound");
+  std::vector<Mutation> mutations = {
+      {"to an integer", [](Plan& p) { p.target.buffers[0].dtype = DType::kInt16; },
+       "`weight` of tensor `t0` is float32 in the source and int16 in the target"},
+      {"to eight bits", [](Plan& p) { p.target.buffers[0].dtype = DType::kFloat8E5M2; }, "and float8_e5m2 in the"},
+      {"a source of integers",
+       [](Plan& p) {
+         for (Buffer& buffer : p.source.buffers) buffer.dtype = DType::kInt16;
+       },
+       "`weight` of tensor `t0` is float32, and would be read as int16 at tp=0"},
+      {"another type on one rank", [](Plan& p) { p.source.buffers[3].dtype = DType::kBFloat16; },
+       "and would be read as bfloat16 at tp=1"},
+      {"integers all along",
+       [](Plan& p) {
+         for (Buffer& buffer : p.source.buffers) buffer.dtype = DType::kInt16;
+         p.tensors[0].logical.states[0].dtype = DType::kInt16;
+       },
+       "is int16 in the source and bfloat16 in the target"},
+      {"a weight without a master",
+       [](Plan& p) {
+         for (BufferSet& set : p.source.buffer_sets) set.pop_back();
+       },
+       "state weight, is in no shard of the source"},
+  };
+  ExpectRefused(mutations, CastPlan);
+}
+
 TEST(VerifierTest, TablesAreSane) {
   std::vector<Mutation> mutations;
   for (const char* path : {"../x", "/etc/x", "a//b", "", "a/../b", "./a", "a/", "a/."}) {

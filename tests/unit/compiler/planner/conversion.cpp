@@ -24,7 +24,8 @@ std::string SideText(const std::vector<TensorCut>& tensors, const Strategy& stra
   constexpr const char* kStyles[] = {"flat", "each", "single", "transposed"};
   return fmt::format("{}{} {}/{} gap {} lead {}{}{}", text, ucp::ToString(strategy.mesh),
                      kStyles[static_cast<int>(strategy.style)], strategy.ranks, strategy.gap, strategy.lead,
-                     strategy.stripped ? " stripped" : "", strategy.weights ? " weights" : "");
+                     strategy.stripped ? " stripped" : "", strategy.weights ? " weights" : "") +
+         fmt::format("{}{}", strategy.rounded ? " rounded" : "", strategy.trained ? "" : " only");
 }
 
 }  // namespace

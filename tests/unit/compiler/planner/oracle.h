@@ -51,6 +51,9 @@ struct Strategy {
   bool stripped = false;   // The last parts end with their last element. Sources only.
   bool weights = false;    // A second shard of every tensor holds the state "weight". Sources only.
   bool moments = true;     // Otherwise there is no state "exp_avg".
+  bool rounded =
+      false;            // A second shard of every tensor holds the "weight" that is made from its master. Targets only.
+  bool trained = true;  // Otherwise there are weights alone.
 };
 
 using Memory = std::vector<std::vector<Element>>;  // What stands in each record, element by element.

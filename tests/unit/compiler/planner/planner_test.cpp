@@ -86,6 +86,52 @@ TEST(PlannerTest, WeightsAreCheckedAgainstTheirMasters) {
               ElementsAre("copy tp=0 [0..2]", "copy tp=1 [2..4]", "check tp=0 [0..2]", "check tp=1 [2..4]"));
 }
 
+// A master of four elements, two for each rank: 16 bytes. Its weight is read from it, and the source's own weight (8
+// bytes) is compared with the master where that is written too, and else with the weight.
+TEST(PlannerTest, WeightsAreMadeFromMasters) {
+  Strategy from{{{{"tp", 2}}}, Style::kSingle};
+  from.weights = true;
+  Strategy to{{{{"tp", 1}}}, Style::kSingle};
+  to.rounded = true;
+  for (bool trained : {true, false}) {
+    to.trained = trained;
+    Compiled compiled = Compiles({{{{Tp(N(4))}, {}}}, {{{N(4)}, {}}}, from, to});
+    EXPECT_THAT(Reads(compiled.plan),
+                ElementsAre("copy tp=0 [0..2]", "copy tp=1 [2..4]", "check tp=0 [0..2]", "check tp=1 [2..4]"));
+    std::vector<std::string> steps;
+    StepEnumerator enumerator(compiled.plan);
+    ForEachTargetRange(compiled.plan, [&](const TargetRange& range) {
+      enumerator.ForEachStep(range, [&](const Step& step) {
+        steps.push_back(fmt::format("{} {} {} to {}", RoleName(step.role), range.state, Name(step.source_dtype),
+                                    Name(step.target_dtype)));
+      });
+    });
+    std::vector<std::string> expected = {"copy weight float32 to bfloat16", "copy weight float32 to bfloat16"};
+    if (trained) {
+      for (const char* step :
+           {"copy exp_avg bfloat16 to bfloat16", "copy fp32 float32 to float32", "check fp32 bfloat16 to float32"}) {
+        expected.insert(expected.end(), 2, step);
+      }
+    } else {
+      expected.insert(expected.end(), 2, "check weight bfloat16 to bfloat16");
+    }
+    EXPECT_THAT(steps, testing::UnorderedElementsAreArray(expected));
+    PlanTotals totals = Totals(compiled.plan);
+    EXPECT_EQ(totals.bytes_to_copy, trained ? 4u * (4 + 2) : 4u * 4);
+    EXPECT_EQ(totals.bytes_to_compare, 4u * 2);
+  }
+}
+
+TEST(PlannerTest, AWeightIsMadeFromSomething) {
+  Side source = Build({{{N(4)}, {}}}, OverTp(1));
+  for (BufferSet& set : source.files.storage.buffer_sets) set.pop_back();  // The master.
+  Strategy to = OverTp(1);
+  to.rounded = true;
+  to.trained = false;
+  EXPECT_EQ(Refusal(source, Build({{{N(4)}, {}}}, to)),
+            "the source has neither a weight nor a master of tensor `t0`, and the target wants its weight");
+}
+
 TEST(PlannerTest, AStageThatDoesNotTrainItsCopyIsUnused) {
   Side source = Build({{{N(4)}, {}}}, Over({{{"pp", 2}}}));
   source.layout.tensors[0].unused_stages = {1};

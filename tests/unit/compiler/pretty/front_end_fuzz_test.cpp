@@ -1,7 +1,9 @@
 // The front end as a whole on mutations of every spec of the repository: parser, checker and formatter end, a refusal
-// has said why, and the form of what is accepted means the same and is its own form. UCP_TEST_SECONDS=60 runs longer.
+// has said why, and the form of what is accepted means the same and is its own form. The same for two files of which
+// one includes the other. UCP_TEST_SECONDS=60 runs longer.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -16,6 +18,7 @@
 #include "compiler/ast/print.h"
 #include "compiler/check/spec.h"
 #include "compiler/diagnostics/render.h"
+#include "compiler/parse/include.h"
 #include "compiler/parse/parse.h"
 #include "compiler/pretty/pretty.h"
 
@@ -99,6 +102,10 @@ class Mutator {
                                               "block \"b\" { ",
                                               "not ",
                                               "kinds[i]",
+                                              "length(kinds)",
+                                              " in ",
+                                              "has \"n\"",
+                                              "include \"part.ucp\" ",
                                               "9",
                                               "\xEF\xBB\xBF",
                                               "é"};
@@ -178,6 +185,62 @@ TEST(FrontEndFuzz, EndsSaysWhyAndKeepsTheMeaning) {
     if (HasFailure()) return;
   }
   EXPECT_GT(accepted, 500);  // Else the formatter has seen little.
+}
+
+// Two mutated files, of which the first may include the second, itself, or what is not there.
+class TwoFiles {
+ public:
+  TwoFiles() : folder_(testing::TempDir() + "ucp_front_end_fuzz_" + std::to_string(::getpid())) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~TwoFiles() { std::filesystem::remove_all(folder_); }
+  TwoFiles(const TwoFiles&) = delete;
+  TwoFiles& operator=(const TwoFiles&) = delete;
+
+  std::string Write(const std::string& main, const std::string& part) const {
+    std::ofstream(folder_ / "part.ucp", std::ios::binary) << part;
+    std::ofstream(folder_ / "main.ucp", std::ios::binary) << main;
+    return (folder_ / "main.ucp").string();
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// A whole spec becomes a part by leaving out its layout, or everything else.
+std::string PartOf(const std::string& spec, unsigned seed) {
+  std::size_t layout = spec.find("\nlayout ");
+  if (layout == std::string::npos || seed % 3 == 0) return spec;
+  return seed % 3 == 1 ? spec.substr(0, layout + 1) : "ucp 1" + spec.substr(layout);
+}
+
+TEST(FrontEndFuzz, IncludesEndAndSayWhy) {
+  std::vector<std::string> seeds = Seeds();
+  TwoFiles files;
+  int accepted = 0;
+  for (unsigned seed = 0; seed < 600; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Mutator mutator(seed, seeds);
+    std::string main = mutator.Make();
+    const char* place = seed % 2 == 0 ? "\nlayout " : "{";
+    std::size_t at = main.find(place);
+    const char* include = seed % 8 == 7 ? "\ninclude \"main.ucp\" " : "\ninclude \"part.ucp\" ";
+    if (at != std::string::npos) main.insert(at + (seed % 2), include);
+    auto source = Source::FromFile(files.Write(main, PartOf(mutator.Make(), seed)));
+    if (!source) {
+      llvm::consumeError(source.takeError());
+      continue;
+    }
+    DiagnosticSink sink;
+    auto file = ParseWithIncludes(*source, sink);
+    ASSERT_EQ(file.has_value(), !sink.has_errors()) << main;
+    if (!file) continue;
+    ++accepted;
+    auto spec = CheckSpec(*file, *source, sink);
+    ASSERT_EQ(spec.has_value(), !sink.has_errors()) << main;
+    ASSERT_FALSE(RenderText(*source, sink).empty() && sink.has_errors()) << main;
+  }
+  EXPECT_GT(accepted, 50);
 }
 
 double SecondsOf(const std::string& text) {

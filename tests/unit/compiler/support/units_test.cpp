@@ -20,6 +20,9 @@ TEST(UnitsTest, ThousandsAreSetApart) {
   EXPECT_EQ(WithThousands(999), "999");
   EXPECT_EQ(WithThousands(12'288), "12,288");
   EXPECT_EQ(WithThousands(1'000'000), "1,000,000");
+  EXPECT_EQ(Counted(0, "element"), "0 elements");
+  EXPECT_EQ(Counted(1, "element"), "1 element");
+  EXPECT_EQ(Counted(12'288, "element"), "12,288 elements");
 }
 
 TEST(UnitsTest, ParsesByteCounts) {

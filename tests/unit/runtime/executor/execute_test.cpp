@@ -99,6 +99,20 @@ TEST(ExecuteTest, UnitesWhatTensorAndDataParallelismCut) {
   ExpectRight(small, "plain");
 }
 
+TEST(ExecuteTest, WeightsAreTheRoundingsOfMasters) {
+  for (Spread spread : {Spread::kAcrossBuffer, Spread::kEachTensor}) {
+    for (bool transposed : {false, true}) {
+      SmallConversion small({{"a", {6, 4}}, {"b", {8}}, {"c", {4, 6, 2}}}, {"fp32"});
+      SmallCut from{.tp = 2, .cut_dim = 0, .dp = transposed ? 1 : 2, .spread = spread, .transposed = transposed};
+      small.AddSource(from);
+      small.AddSource({.tp = 2, .cut_dim = 1}, ReadRole::kCheckRounding, "weight_");
+      small.SetTarget({.tp = 2, .cut_dim = 1, .padding = 1, .dp = 2, .spread = spread, .weights = true});
+      small.Finish();
+      ExpectRight(small, "weights");
+    }
+  }
+}
+
 TEST(ExecuteTest, EveryCutIntoEveryOther) {
   int number = 0;
   for (std::int64_t source_tp : {1, 2}) {
@@ -247,15 +261,6 @@ TEST(ExecuteTest, E5ASourceThatChangesMeanwhileIsRefused) {
     std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
   };
   EXPECT_THAT(conversion.ErrorOf(options), HasSubstr("was changed while it was read"));
-}
-
-TEST(ExecuteTest, CastsAreRefusedAtTheStart) {
-  SmallConversion small = Plain();
-  for (Buffer& buffer : small.plan().source.buffers) buffer.dtype = DType::kInt32;
-  Conversion conversion(small);
-  EXPECT_EQ(
-      conversion.ErrorOf(Options(1, 64)),
-      "`exp_avg` of tensor `a` is int32 in the source and float32 in the target, and casts are not supported yet");
 }
 
 TEST(ExecuteTest, CancelledBetweenChunks) {

@@ -124,8 +124,12 @@ void SmallConversion::AddSide(const SmallCut& cut, bool is_source, ReadRole role
   StorageTables& tables = is_source ? plan_.source : plan_.target;
   auto& contents = is_source ? source_contents_ : target_contents_;
   std::vector<std::string> states = states_;
-  if (role == ReadRole::kCheckRounding) states = {"weight"};
-  DType dtype = role == ReadRole::kCheckRounding ? DType::kBFloat16 : DType::kFloat32;
+  bool weights = role == ReadRole::kCheckRounding || cut.weights;
+  if (weights) states = {"weight"};
+  if (cut.weights) {
+    for (PlanTensor& tensor : plan_.tensors) tensor.logical.states = {{"weight", DType::kFloat32}};
+  }
+  DType dtype = weights ? DType::kBFloat16 : DType::kFloat32;
   std::int64_t item = ItemBytes(dtype);
 
   for (std::int64_t tp = 0; tp < cut.tp; ++tp) {

@@ -32,6 +32,7 @@ struct SmallCut {
   std::int64_t term = 0;       // Source only: which term of each tensor's Arithmetic it gives.
   float times = 1;             // What is stored is the element's value times this,
   float plus = 0;              // plus this.
+  bool weights = false;        // Target only: what it holds is the bfloat16 weights of float32 masters.
 };
 
 class SmallConversion {

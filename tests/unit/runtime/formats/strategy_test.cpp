@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "runtime/formats/format.h"
@@ -43,45 +44,79 @@ TEST(Strategy, RefusesWithASentence) {
   }
 }
 
-TEST(Degrees, AreTheAxesAndTheStages) {
-  const std::vector<std::string> known = {"zero"};
-  auto parsed = ParseDegrees({"deepspeed", {{"tp", "4"}, {"pp", "8+8+8+6"}, {"dp", "2"}, {"zero", "1"}}}, known);
-  ASSERT_TRUE(static_cast<bool>(parsed));
-  EXPECT_EQ(parsed->degrees.mesh.Size("tp"), 4);
-  EXPECT_EQ(parsed->degrees.mesh.Size("pp"), 4);
-  EXPECT_EQ(parsed->degrees.mesh.Size("dp"), 2);
-  EXPECT_EQ(parsed->degrees.stage_layers, (std::vector<std::int64_t>{8, 8, 8, 6}));
-  EXPECT_EQ(parsed->options, (std::map<std::string, std::string>{{"zero", "1"}}));
-
-  parsed = ParseDegrees({"deepspeed", {{"pp", "8+8+8+6"}, {"interleave", "2"}}}, known);
-  ASSERT_TRUE(static_cast<bool>(parsed));
-  EXPECT_EQ(parsed->degrees.mesh.Size("pp"), 2);
-  EXPECT_EQ(parsed->degrees.PipelinePlaces(), 4);
-}
-
-TEST(Degrees, RefuseWithASentence) {
+TEST(Strategy, TakesWhatItsFormatTakes) {
+  const std::string degrees = "pp, dp, edp, sp, cp, tp, ep, etp, interleave";
+  const std::string ranks = "a whole number from 1 to 1000000";
+  const std::string stages = "a number of stages from 1 to 1000000, or how many layers each of them has (8+8+6)";
   struct Case {
-    std::map<std::string, std::string> options;
+    std::string setting;
     std::string message;
   };
-  const std::vector<std::string> known = {"zero"};
   for (const Case& c : {
-           Case{{{"tp", "0"}}, "`tp=0` in the strategy is not a number of ranks from 1 to 1000000"},
-           Case{{{"tp", "4x"}}, "`tp=4x` in the strategy is not a number of ranks from 1 to 1000000"},
-           Case{{{"dp", "2+2"}}, "`dp=2+2` in the strategy is not a number of ranks from 1 to 1000000"},
-           Case{{{"pp", "8++6"}}, "`pp=8++6` in the strategy is not a list of how many layers each stage has"},
-           Case{{{"interleave", "0"}}, "`interleave=0` in the strategy is not a number of chunks"},
-           Case{{{"interleave", "2"}, {"pp", "8+8+6"}},
-                "`pp=8+8+6` in the strategy has the layers of 3 chunks, which do not divide over stages of 2 chunks "
-                "each"},
-           Case{{{"zerro", "1"}},
-                "a strategy of the format `deepspeed` has no setting `zerro` (did you mean `zero`?); it has pp, dp, "
-                "edp, sp, cp, tp, ep, etp, interleave, zero"},
+           Case{"tp=0", ranks + ", not `0`"},
+           Case{"tp=4x", ranks + ", not `4x`"},
+           Case{"tp=-1", ranks + ", not `-1`"},
+           Case{"tp=99999999999999999999", ranks + ", not `99999999999999999999`"},
+           Case{"dp=2+2", ranks + ", not `2+2`"},
+           Case{"pp=0", stages + ", not `0`"},
+           Case{"pp=8++6", stages + ", not `8++6`"},
+           Case{"pp=0+0", stages + ", not `0+0`"},
+           Case{"interleave=0", "a whole number from 1 to 1000, not `0`"},
+           Case{"zero=9", "a whole number from 0 to 3, not `9`"},
+           Case{"dtype=int3", "fp32, fp16 or bf16, not `int3`"},
        }) {
-    FailureText failure = testing::FailureOf(ParseDegrees({"deepspeed", c.options}, known));
-    EXPECT_EQ(failure.message, c.message);
+    std::string key = c.setting.substr(0, c.setting.find('='));
+    FailureText failure = testing::FailureOf(ParseStrategy("deepspeed:" + c.setting));
+    EXPECT_EQ(failure.message, fmt::format("`{}` in a strategy of the format `deepspeed` takes {}", key, c.message));
     EXPECT_EQ(failure.code, ErrorCode::kUsage);
   }
+  EXPECT_EQ(testing::FailureOf(ParseStrategy("deepspeed:zerro=1")).message,
+            "a strategy of the format `deepspeed` has no setting `zerro` (did you mean `zero`?); it has " + degrees +
+                ", zero, dtype");
+  EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:tp=2")).message,
+            "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp, zero, engine");
+  EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:zero=4")).message,
+            "`zero` in a strategy of the format `universal` takes a whole number from 1 to 3, not `4`");
+  EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:engine=new")).message,
+            "`engine` in a strategy of the format `universal` takes a version of DeepSpeed, such as 0.18.9, not `new`");
+  for (const char* text : {"0", "-1", "two", "4x", "16385", "99999999999999999999"}) {
+    FailureText failure = testing::FailureOf(ParseStrategy(fmt::format("universal:mp={}", text)));
+    EXPECT_EQ(failure.message,
+              fmt::format("`mp` in a strategy of the format `universal` takes a whole number from 1 to 16384, not `{}`",
+                          text));
+  }
+}
+
+Degrees DegreesOf(std::string_view text) {
+  auto strategy = ParseStrategy(text);
+  EXPECT_TRUE(static_cast<bool>(strategy)) << text;
+  auto degrees = ParseDegrees(*strategy);
+  EXPECT_TRUE(static_cast<bool>(degrees)) << text;
+  return *degrees;
+}
+
+TEST(Degrees, AreTheAxesAndTheStages) {
+  Degrees degrees = DegreesOf("deepspeed:tp=4,pp=8+8+8+6,dp=2,zero=1,dtype=bf16");
+  EXPECT_EQ(degrees.mesh.Size("tp"), 4);
+  EXPECT_EQ(degrees.mesh.Size("pp"), 4);
+  EXPECT_EQ(degrees.mesh.Size("dp"), 2);
+  EXPECT_EQ(degrees.stage_layers, (std::vector<std::int64_t>{8, 8, 8, 6}));
+  EXPECT_EQ(degrees.interleave, std::nullopt);
+
+  degrees = DegreesOf("deepspeed:pp=8+8+8+6,interleave=2");
+  EXPECT_EQ(degrees.mesh.Size("pp"), 2);
+  EXPECT_EQ(degrees.PipelinePlaces(), 4);
+  EXPECT_EQ(DegreesOf("deepspeed:pp=2,interleave=1").interleave, 1);
+  EXPECT_TRUE(DegreesOf("universal:mp=4").mesh.axes.empty());
+}
+
+TEST(Degrees, OfChunksDivideOverTheStages) {
+  auto strategy = ParseStrategy("deepspeed:pp=8+8+6,interleave=2");
+  ASSERT_TRUE(static_cast<bool>(strategy));
+  FailureText failure = testing::FailureOf(ParseDegrees(*strategy));
+  EXPECT_EQ(failure.message,
+            "`pp=8+8+6` in the strategy has the layers of 3 chunks, which do not divide over stages of 2 chunks each");
+  EXPECT_EQ(failure.code, ErrorCode::kUsage);
 }
 
 TEST(Formats, AreFoundByName) {

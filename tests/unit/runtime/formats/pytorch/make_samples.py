@@ -138,6 +138,7 @@ def main() -> None:
     torch.save(deepspeed(), SAMPLES / "deepspeed.pt")
     torch.save(random_states(), SAMPLES / "random.pt")
     torch.save({"t": torch.zeros(2)}, SAMPLES / "stream.pt", _use_new_zipfile_serialization=False)
+    torch.save(views(), SAMPLES / "views_stream.pt", _use_new_zipfile_serialization=False)
     torch.save(torch.eye(2).to_sparse(), SAMPLES / "sparse.pt")
     plain = {"list": list(range(1001)), "set": {1}, "frozen": frozenset([2]), "bytes": b"\xff",
              "array": bytearray(b"\x02"),

@@ -176,6 +176,10 @@ TEST(PickleReader, RefusesWhatIsNotPlainData) {
       {"cos\nsystem", "a line does not end"},
       {"K\x01Q", "a persistent id is not that of a storage"},
       {"}(K\x01K\x02K\x01K\x03u", "the pickle holds a dict that has the key `1` twice"},
+      {"}(\x88K\x02K\x01K\x03u", "the pickle holds a dict that has the key `1` twice"},
+      {"ccollections\nOrderedDict\n](K\x01K\x02"
+       "e\x85R",
+       "an OrderedDict is made from something that is not a list of"},
       {"}(U\x01"
        "aK\x02U\x01"
        "aK\x03u",
@@ -210,6 +214,16 @@ TEST(PickleReader, RefusesDeepNestingWithoutRecursion) {
   EXPECT_THAT(PickleResult(nested(60'000)), HasSubstr("nests objects more than 200 levels deep"));
   // The same depth, but left on the stack or thrown away.
   EXPECT_THAT(PickleResult(Program("N" + std::string(60'000, '\x85') + "0N")), StartsWith("None"));
+}
+
+// Python 2's way; the entries are what a later SETITEMS adds to.
+TEST(PickleReader, AnOrderedDictOfPairsHasTheirEntries) {
+  const std::string made =
+      PickleResult(Program("ccollections\nOrderedDict\n](K\x07K\x02\x86K\x08K\x03\x86"
+                           "e\x85R"));
+  const std::string filled = PickleResult(Program("ccollections\nOrderedDict\n)R(K\x07K\x02K\x08K\x03u"));
+  EXPECT_EQ(made, filled);
+  EXPECT_THAT(made, HasSubstr("7: 2, 8: 3"));
 }
 
 TEST(PickleReader, RefusesMoreObjectsThanBytes) {

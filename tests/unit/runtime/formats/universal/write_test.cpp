@@ -185,17 +185,6 @@ TEST(UniversalWrite, RefusesNamesThatAreNoFileNames) {
   EXPECT_THAT(Refusal("w", {"fp32", "step"}).message, HasSubstr("has a state `step`"));
 }
 
-TEST(UniversalWrite, RefusesOptionsThatItDoesNotHave) {
-  EXPECT_THAT(Refusal("w", {"fp32"}, {{"tp", "2"}}).message, HasSubstr("`universal` has no option `tp`; it has `mp`"));
-  for (const char* text : {"0", "-1", "two", "4x", "99999999999999999999"}) {
-    FailureText failure = Refusal("w", {"fp32"}, {{"mp", text}});
-    EXPECT_EQ(failure.code, ErrorCode::kUsage);
-    EXPECT_EQ(failure.message, fmt::format("`mp={}` is not a number of ranks from 1 to 16384", text));
-  }
-  EXPECT_THAT(Refusal("w", {"fp32"}, {{"zero", "4"}}).message, HasSubstr("`zero=4` is not a ZeRO stage from 1 to 3"));
-  EXPECT_THAT(Refusal("w", {"fp32"}, {{"engine", "new"}}).message, HasSubstr("`engine=new` is not a version"));
-}
-
 TEST(UniversalWrite, RefusesOlderEnginesOfWhichItDoesNotKnowEnough) {
   EXPECT_THAT(Refusal("w", {"fp32"}, {{"engine", "0.19.2"}}).message, HasSubstr("say `zero=3` or `zero=1`"));
   FailureText failure = Refusal("w", {"fp32"}, {{"engine", "0.16"}, {"zero", "3"}, {"mp", "2"}});

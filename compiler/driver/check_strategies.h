@@ -1,0 +1,13 @@
+// Holds the strategies that a spec declares to what their formats take.
+#pragma once
+
+#include "compiler/ast/ast.h"
+#include "compiler/diagnostics/diagnostics.h"
+
+namespace ucp {
+
+// Reports formats that do not exist, settings that a format does not have, values that it does not take, and strategies
+// that have the name of a format. What CheckSpec() reports is passed over.
+void CheckAgainstFormats(const ast::File& file, DiagnosticSink& sink);
+
+}  // namespace ucp

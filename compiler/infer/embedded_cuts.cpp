@@ -1,0 +1,70 @@
+#include "compiler/infer/embedded_cuts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "compiler/infer/embedded_reading.h"
+#include "compiler/infer/observed.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+TensorLayout LayoutOf(const ObservedTensor& observed, Reading reading, const std::string& where) {
+  TensorLayout tensor;
+  tensor.name = observed.name;
+  tensor.dims = std::move(reading.dims);
+  tensor.scale = reading.scale;
+  tensor.buffer = observed.kind == TensorKind::kBuffer;
+  if (reading.mean) tensor.mean_axes = {kCutAxis};
+  tensor.declared_at = fmt::format("`universal_checkpoint_info` in {}", where);
+  return tensor;
+}
+
+// AutoTP, which alone writes maps, lists every parameter and cuts no buffer. The copies are compared when they are
+// read.
+bool IsBufferBesideMaps(const EmbeddedLayout& embedded, const ObservedTensor& tensor) {
+  const auto& shapes = tensor.by_rank;
+  return !embedded.maps.empty() && tensor.kind == TensorKind::kBuffer &&
+         std::all_of(shapes.begin(), shapes.end(), [&](const LocalShape& shape) { return shape == shapes.front(); });
+}
+
+void AddAliases(const Inventory& inventory, Layout& layout) {
+  std::map<std::string, std::vector<std::string>> aliases;
+  for (const auto& [second, first] : inventory.aliases) aliases[first].push_back(second);
+  for (TensorLayout& tensor : layout.tensors) tensor.aliases = aliases[tensor.name];
+}
+
+}  // namespace
+
+llvm::Expected<EmbeddedCuts> ReadEmbeddedCuts(const Inventory& inventory) {
+  const EmbeddedLayout& embedded = *inventory.embedded;
+  UCP_ASSIGN_OR_RETURN(Observation observation, Observe(inventory, nullptr));
+  UCP_ASSIGN_OR_RETURN(std::optional<EmbeddedReader> reader,
+                       EmbeddedReader::Make(&embedded, observation.vocabulary_grain));
+  EmbeddedCuts cuts;
+  cuts.layout.mesh = inventory.mesh;
+  for (const ObservedTensor& tensor : observation.tensors) {
+    UCP_ASSIGN_OR_RETURN(std::optional<Decision> decision, reader->Read(tensor));
+    if (!decision && IsBufferBesideMaps(embedded, tensor)) {
+      decision = Decision{&tensor, {WholeReading(tensor.by_rank.front())}, ""};
+    }
+    if (!decision) {
+      if (auto why = reader->WhyUnsupported(tensor.name); !why.empty()) {
+        return Fail(ErrorCode::kUnsupported,
+                    "`universal_checkpoint_info` in {} says of `{}` that it cannot be described: {}", embedded.where,
+                    tensor.name, why);
+      }
+      cuts.undescribed.push_back(tensor.name);
+      continue;
+    }
+    if (decision->by_map) ++cuts.by_map;
+    cuts.layout.tensors.push_back(LayoutOf(tensor, std::move(decision->readings.front()), embedded.where));
+  }
+  AddAliases(inventory, cuts.layout);
+  return cuts;
+}
+
+}  // namespace ucp

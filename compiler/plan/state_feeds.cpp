@@ -1,0 +1,42 @@
+#include "compiler/plan/state_feeds.h"
+
+namespace ucp {
+
+StateFeeds::StateFeeds(const Plan& plan)
+    : plan_(plan), master_is_written_(plan.tensors.size(), false), first_copy_(plan.tensors.size(), nullptr) {
+  for (const PlanWrite& write : plan.writes) {
+    if (FindState(plan.target.buffer_set(write.states), kMasterState)) master_is_written_[write.tensor.index()] = true;
+  }
+  for (const PlanRead& read : plan.reads) {
+    const PlanRead*& first = first_copy_[read.tensor.index()];
+    if (read.role == ReadRole::kCopy && first == nullptr) first = &read;
+  }
+}
+
+std::optional<BufferId> StateFeeds::Find(const PlanRead& read, const std::string& state) const {
+  const BufferSet& source = plan_.source.buffer_set(read.states);
+  switch (read.role) {
+    case ReadRole::kCopy:
+    case ReadRole::kCompare:
+      if (state == kWeightState) {
+        if (std::optional<BufferId> master = FindState(source, kMasterState)) return master;
+      }
+      return FindState(source, state);
+    case ReadRole::kCheckRounding: {
+      const char* compared = master_is_written_[read.tensor.index()] ? kMasterState : kWeightState;
+      return state == compared ? FindState(source, kWeightState) : std::nullopt;
+    }
+    case ReadRole::kUnused:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> StateFeeds::SourceDType(TensorId tensor, const std::string& state) const {
+  const PlanRead* read = first_copy_[tensor.index()];
+  std::optional<BufferId> buffer = read == nullptr ? std::nullopt : Find(*read, state);
+  if (!buffer) return std::nullopt;
+  return plan_.source.buffer(*buffer).dtype;
+}
+
+}  // namespace ucp

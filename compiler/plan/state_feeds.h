@@ -1,0 +1,31 @@
+// Which state of the source feeds which state of the target. A state is fed from the one of its name, but for what the
+// model computes with ("weight"): it is fed from the master where the source has one, because the source's own weight
+// is only the master's rounding. Such a weight in the source is compared instead: with the master if the target has it,
+// and else with the weight that the target gets.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+
+namespace ucp {
+
+class StateFeeds {
+ public:
+  explicit StateFeeds(const Plan& plan);  // Its ids must be sane; it must outlive this. Linear in its tables.
+
+  // What of the source a read has for `state` of the target, if anything.
+  std::optional<BufferId> Find(const PlanRead& read, const std::string& state) const;
+
+  // What the elements of `state` of a tensor are before they are cast; nothing if nobody copies them.
+  std::optional<DType> SourceDType(TensorId tensor, const std::string& state) const;
+
+ private:
+  const Plan& plan_;
+  std::vector<bool> master_is_written_;      // By TensorId.
+  std::vector<const PlanRead*> first_copy_;  // By TensorId; nullptr: there is none.
+};
+
+}  // namespace ucp

@@ -1,0 +1,45 @@
+// V7: what is compared or added must be of one dtype, and a cast is something that is done to numbers.
+#include <map>
+
+#include "compiler/plan/state_feeds.h"
+#include "compiler/plan/verify_coverage.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+llvm::Error VerifySources(const Plan& plan, const StateFeeds& feeds) {
+  for (const PlanRead& read : plan.reads) {
+    if (read.role != ReadRole::kCopy && read.role != ReadRole::kCompare) continue;
+    const LogicalTensor& tensor = plan.tensor(read.tensor).logical;
+    for (const LogicalTensor::State& state : tensor.states) {
+      std::optional<BufferId> buffer = feeds.Find(read, state.name);
+      if (!buffer || plan.source.buffer(*buffer).dtype == state.dtype) continue;
+      return Fail(ErrorCode::kBadData,
+                  "the plan is not sound: `{}` of tensor `{}` is {}, and would be read as {} at {}", state.name,
+                  tensor.name, Name(state.dtype), Name(plan.source.buffer(*buffer).dtype), ToString(read.coordinate));
+    }
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+llvm::Error VerifyCasts(const Plan& plan) {
+  StateFeeds feeds(plan);
+  UCP_RETURN_IF_ERROR(VerifySources(plan, feeds));
+  for (const PlanWrite& write : plan.writes) {
+    for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
+      DType to = plan.target.buffer(entry.buffer).dtype;
+      DType from = feeds.SourceDType(write.tensor, entry.state).value_or(to);
+      if (from == to || (IsArithmetic(from) && IsArithmetic(to))) continue;
+      return Fail(ErrorCode::kBadData,
+                  "the plan is not sound: `{}` of tensor `{}` is {} in the source and {} in the target; only "
+                  "floating-point numbers of 16 bits and more are cast",
+                  entry.state, plan.tensor(write.tensor).logical.name, Name(from), Name(to));
+    }
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace ucp

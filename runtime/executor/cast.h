@@ -1,0 +1,17 @@
+// Casts of floating-point numbers, to the bit as PyTorch does them on a CPU: to nearest, ties to even, too large
+// becomes infinite, subnormals are kept; float64 goes to float16 and bfloat16 by way of float32. Every NaN becomes the
+// positive quiet one without payload; PyTorch's own choice there depends on the processor and on the element's place.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "compiler/layout/dtype.h"
+
+namespace ucp {
+
+// The first `elements` of `bytes` are of type `from`, and then of type `to`; there is room for either. IsArithmetic()
+// must hold for both, unless they are the same and nothing is done.
+void Cast(std::span<std::byte> bytes, std::int64_t elements, DType from, DType to);
+
+}  // namespace ucp

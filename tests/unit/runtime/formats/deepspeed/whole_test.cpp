@@ -43,7 +43,10 @@ void Move(CheckpointCopy& copy, const std::vector<std::string>& from, const std:
 
 TEST(Whole, ShapesThatTwoGroupsAskFor) {
   CheckpointCopy copy(kPlain);
-  copy.Set(kModel, {"optimizer", "param_groups", "2", "params"}, MakeList({MakeInteger(7)}));
+  std::vector<pytorch::ValuePtr> without_last;
+  for (std::int64_t i = 6; i < 15; ++i) without_last.push_back(MakeInteger(i));
+  copy.Set(kModel, {"optimizer", "param_groups", "1", "params"}, MakeList(std::move(without_last)));
+  copy.Set(kModel, {"optimizer", "param_groups", "2", "params"}, MakeList({MakeInteger(15), MakeInteger(16)}));
   ExpectFailure(copy, ErrorCode::kUnsupported,
                 {kModel, "does not say which parameter is which", "groups 1 and 2 both have parameters of [33]"});
 }
@@ -57,7 +60,14 @@ TEST(Whole, ParametersInAnotherOrder) {
 
 TEST(Whole, FrozenParametersOfATrainedShape) {
   CheckpointCopy copy(kUnfused);
-  copy.Set(kModel, {"module", "another.bias"}, pytorch::MakeWholeTensor("0", DType::kBFloat16, {47}));
+  copy.Edit(kModel, [](const pytorch::ValuePtr& root) {
+    const pytorch::Value& module = *pytorch::Find(*root, "module");
+    pytorch::Tensor tensor = *pytorch::Find(module, "stem.weight")->As<pytorch::Tensor>();
+    tensor.sizes = {47};
+    tensor.strides = {1};
+    return testing::Replaced(root, std::vector<std::string>{"module", "another.bias"},
+                             pytorch::MakeTensor(std::move(tensor)));
+  });
   ExpectFailure(copy, ErrorCode::kUnsupported, {"it steps 2 of the 3 parameters of [47]"});
 }
 

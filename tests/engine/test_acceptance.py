@@ -92,7 +92,6 @@ CHANGED: list[Resume] = [
     # From no ZeRO.
     Resume("zero0_fp32", {"stage": 1}),
     Resume("zero0_fp32", {"stage": 2, "mesh": Mesh(dp=1)}),
-    Resume("zero0_fused_fp16", {"stage": 2}),
     Resume("zero0_unfused_bf16", {"stage": 1}),
     # Another number of pipeline stages or tensor-parallel ranks.
     Resume("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),

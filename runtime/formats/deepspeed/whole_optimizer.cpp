@@ -46,7 +46,6 @@ class WholeSource {
     return llvm::Error::success();
   }
 
-  // The states of a parameter can differ in their strides, so each is a shard of its own.
   llvm::Error AddParameters(std::size_t g, WholeGroup& group) const {
     for (std::size_t i = 0; i < group.tensors.size(); ++i) {
       const NamedShape& parameter = model_.param_shapes[g][i];
@@ -58,8 +57,11 @@ class WholeSource {
                         })->second;
       }
       UCP_RETURN_IF_ERROR(CheckOne(fmt::format("parameter `{}`", parameter.name), parameter.shape, tensor));
-      AddState(parameter, kMasterState, tensor.master);
-      for (const auto& [state, place] : tensor.states) AddState(parameter, state, place);
+      UCP_RETURN_IF_ERROR(CheckStrides(parameter, tensor));
+      Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kParameter, parameter);
+      shard.strides = tensor.master.strides;
+      shard.states = AddBuffers(context_.storage(), tensor.master.elements, {{&tensor, &optimizer_.path}});
+      context_.storage().shards.push_back(std::move(shard));
     }
     return llvm::Error::success();
   }
@@ -69,12 +71,16 @@ class WholeSource {
     return CheckParts(context_, owner, {{&tensor, &optimizer_.path}});
   }
 
-  void AddState(const NamedShape& parameter, const std::string& state, const TensorPlace& place) const {
-    Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kParameter, parameter);
-    shard.strides = place.strides;
-    shard.base = place.offset;
-    shard.states = context_.archives.BuffersOf(place, state);
-    context_.storage().shards.push_back(std::move(shard));
+  // Of a transposed parameter all states are transposed alike, since they were made like it.
+  llvm::Error CheckStrides(const NamedShape& parameter, const SteppedTensor& tensor) const {
+    for (const auto& [state, place] : tensor.states) {
+      if (place.strides == tensor.master.strides) continue;
+      return Fail(
+          ErrorCode::kUnsupported,
+          "`{}`: `{}` of parameter `{}` has other strides than its master, which this version does not read yet",
+          optimizer_.path, state, parameter.name);
+    }
+    return llvm::Error::success();
   }
 
   // The parameters of a group step together; one that never had a gradient has no state at all.

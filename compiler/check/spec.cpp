@@ -29,7 +29,6 @@ std::string CheckedSpec::LineOf(SourceRange range) const {
 }
 
 std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source, DiagnosticSink& sink) {
-  std::size_t errors_before = sink.error_count();
   if (file.version != 1) {
     sink.Report({.kind = DiagnosticKind::kUnsupportedVersion,
                  .place = file.version_range,
@@ -49,9 +48,9 @@ std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source
   CheckDimsAndFacts(file, scope, spec, sink);
   CheckCycles(spec, sink);
   CheckLayouts(file, scope, spec, sink);
-  if (sink.error_count() != errors_before) return std::nullopt;
+  if (sink.has_errors()) return std::nullopt;
   CheckAmbiguity(spec, sink);
-  if (sink.error_count() != errors_before) return std::nullopt;
+  if (sink.has_errors()) return std::nullopt;
   WarnOfUnused(spec, sink);
   return spec;
 }

@@ -144,7 +144,7 @@ References ReferencesOf(const TieDeclaration& tie);
 // What gives a dim or a fact its value speaks of: its definition, its condition and its default.
 References ReferencesOf(const FactExpression& expression);
 
-// The meaning of a tree, or nothing after reporting at least one error. It finds as many mistakes as it can in one run.
+// The meaning of a tree, or nothing if `sink` has errors, the parser's included. It finds as many mistakes as it can.
 // `source` must be the one that `file` was parsed from; it is copied.
 std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source, DiagnosticSink& sink);
 

@@ -93,6 +93,21 @@ void AddDropStateOption(CLI::App& command, SourceOptions& options) {
       ->type_name("NAME");
 }
 
+void TargetOptions::ApplyTo(CompileRequest& request) const {
+  request.tag = tag;
+  request.keep_opaque = keep_opaque;
+}
+
+void AddTargetOptions(CLI::App& command, TargetOptions& options) {
+  command.add_option("--tag", options.tag, "The target's own name, and its folder in OUT (default: the source's)")
+      ->type_name("NAME");
+  command
+      .add_option("--keep-opaque", options.keep_opaque,
+                  "For `deepspeed`: write objects of this class again, which are left out otherwise, since loading "
+                  "them runs the code of its module; may be repeated")
+      ->type_name("MODULE.CLASS");
+}
+
 void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas) {
   static const std::map<std::string, ReplicaPolicy> kPolicies = {{"compare", ReplicaPolicy::kCompare},
                                                                  {"trust", ReplicaPolicy::kTrust}};

@@ -29,6 +29,15 @@ void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These and 
 // --drop-state NAME
 void AddDropStateOption(CLI::App& command, SourceOptions& options);
 
+// What the target is besides its strategy: --tag, --keep-opaque.
+struct TargetOptions {
+  std::string tag;
+  std::vector<std::string> keep_opaque;
+
+  void ApplyTo(CompileRequest& request) const;
+};
+void AddTargetOptions(CLI::App& command, TargetOptions& options);
+
 // --replicas compare|trust
 void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas);
 

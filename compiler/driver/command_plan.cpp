@@ -16,6 +16,7 @@ struct PlanOptions {
   SourceOptions source;
   std::string target;
   std::string output;
+  TargetOptions target_options;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool json = false;
 };
@@ -25,6 +26,7 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
   request.target = options.target;
+  options.target_options.ApplyTo(request);
   request.replicas = options.replicas;
   llvm::Error error = Compile(RealFileSystem(), request, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.json);
@@ -52,12 +54,15 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       "  ucpc plan --from checkpoints/ --to universal        (no tensor parallelism: no spec)");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue");
   command->add_option("--from", options->source.path, "The source checkpoint")->type_name("DIR")->required();
-  command->add_option("--to", options->target, "The target: universal, or universal:mp=N")
+  command
+      ->add_option("--to", options->target,
+                   "The target: universal, universal:mp=N, safetensors:dtype=bf16, or deepspeed:dp=8,zero=1,…")
       ->type_name("STRATEGY")
       ->required();
   command
       ->add_option("-o,--output", options->output, "Where to write the plan; without it, only the numbers are printed")
       ->type_name("FILE");
+  AddTargetOptions(*command, options->target_options);
   AddSourceOptions(*command, options->source);
   AddDropStateOption(*command, options->source);
   AddReplicasOption(*command, options->replicas);

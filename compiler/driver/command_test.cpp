@@ -68,6 +68,21 @@ llvm::Error Test(const TestOptions& options) {
   return llvm::Error::success();
 }
 
+// The command line's library takes -1 for the largest number, and nan for one.
+std::string IsSeed(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? "" : fmt::format("--seed takes a whole number from 0 on, not `{}`", text);
+}
+
+std::string IsSeconds(const std::string& text) {
+  constexpr double kDay = 86400;
+  double seconds = -1;
+  const bool number = CLI::detail::lexical_cast(text, seconds);
+  return number && seconds >= 0 && seconds <= kDay
+             ? ""
+             : fmt::format("--seconds takes a number from 0 to {}, not `{}`", kDay, text);
+}
+
 }  // namespace
 
 void AddTestCommand(CLI::App& app, int& exit_code) {
@@ -84,8 +99,9 @@ void AddTestCommand(CLI::App& app, int& exit_code) {
       ->add_option("--set", options->source.set,
                    "Give a dim or a fact a value, which is chosen otherwise; may be repeated")
       ->type_name("NAME=VALUE");
-  command->add_option("--seed", options->seed, "Another seed tries other meshes and values; 1 if not given");
-  command->add_option("--seconds", options->seconds, "How long to try random meshes; 2 if not given");
+  command->add_option("--seed", options->seed, "Another seed tries other meshes and values; 1 if not given")
+      ->check(IsSeed);
+  command->add_option("--seconds", options->seconds, "How long to try random meshes; 2 if not given")->check(IsSeconds);
   command->callback([options, &exit_code] {
     if (llvm::Error error = Test(*options)) exit_code = ShowError("ucpc", std::move(error));
   });

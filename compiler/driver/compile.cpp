@@ -2,6 +2,7 @@
 
 #include "compiler/driver/drop_states.h"
 #include "compiler/driver/find_strategy.h"
+#include "compiler/driver/target_layout.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
@@ -14,16 +15,24 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
   const Format* format = FindFormat(strategy.format);
   if (format == nullptr || !format->CanWrite()) {
-    return Fail(ErrorCode::kUsage, "`{}` is no format that can be written; `universal` is", strategy.format);
+    return Fail(ErrorCode::kUsage,
+                "`{}` is no format that can be written; `universal`, `deepspeed` and `safetensors` are",
+                strategy.format);
   }
-  const SourcePhase& source = compilation.source;
+  SourcePhase& source = compilation.source;
+  if (!request.tag.empty()) source.checkpoint.training.tag = request.tag;
   const Inventory& inventory = source.checkpoint.inventory;
   UCP_RETURN_IF_ERROR(CheckStatesHavePlaces(source.checkpoint.training));
 
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
-  UCP_ASSIGN_OR_RETURN(Layout target_layout, AtomicLayout(source.layout));
+  UCP_ASSIGN_OR_RETURN(Layout target_layout, LayOutTarget(*format, strategy, source));
+  std::vector<CompanionFile> companions;
+  if (format->TakesCompanions()) {
+    UCP_ASSIGN_OR_RETURN(companions, FindCompanions(files, {source.folder, request.source.path}));
+  }
   UCP_ASSIGN_OR_RETURN(TargetFiles target_files,
-                       format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, strategy}));
+                       format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, inventory.mesh,
+                                       strategy, companions, request.keep_opaque}));
 
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
   PlanRequest plan_request{source.layout, inventory, target_layout,   compilation.tensors,

@@ -15,7 +15,9 @@ namespace ucp {
 
 struct CompileRequest {
   SourceRequest source;
-  std::string target;  // A strategy: "universal:mp=4"
+  std::string target;                    // A strategy: "universal:mp=4"
+  std::string tag;                       // The target's own name; empty: the source's.
+  std::vector<std::string> keep_opaque;  // TargetRequest::keep_opaque.
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
 };
 

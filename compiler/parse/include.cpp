@@ -40,7 +40,7 @@ class IncludeReader {
   IncludeReader(Source& source, DiagnosticSink& sink) : source_(source), sink_(sink) {}
 
   std::optional<ast::File> Run() {
-    auto file = ParseSpec(source_, sink_);
+    auto file = ParseSoundItems(source_, sink_);
     if (!file) return std::nullopt;
     // A spec that is gone by now has no folder, and the empty root holds no path.
     root_ = Canonical(FolderOf(source_.path())).value_or("");
@@ -112,7 +112,7 @@ class IncludeReader {
     if (!including) return std::nullopt;
     auto begin = Append(include, including->written);
     if (!begin) return std::nullopt;
-    auto file = ParseSpec(source_, sink_, *begin);
+    auto file = ParseSoundItems(source_, sink_, *begin);
     if (!file) return std::nullopt;
     chain_.push_back(std::move(*including));
     return file;

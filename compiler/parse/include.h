@@ -16,8 +16,8 @@ namespace ucp {
 inline constexpr std::size_t kMaxIncludeDepth = 8;
 inline constexpr std::size_t kMaxIncludes = 64;  // In all. A file that is included twice counts twice.
 
-// The tree of the spec with all that it includes, or nothing after reporting. `source` is a file on disk, and the files
-// that it includes are appended to it.
+// The tree of the spec with all that it includes, as ParseSoundItems() has it; nothing after reporting if an include is
+// wrong. `source` is a file on disk, and the files that it includes are appended to it.
 std::optional<ast::File> ParseWithIncludes(Source& source, DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -17,7 +17,13 @@
 
 namespace ucp {
 
-std::optional<ast::File> ParseSpec(const Source& source, DiagnosticSink& sink, std::uint32_t begin) {
+std::optional<ast::File> ParseSpec(const Source& source, DiagnosticSink& sink) {
+  std::size_t errors_before = sink.error_count();
+  std::optional<ast::File> tree = ParseSoundItems(source, sink);
+  return sink.error_count() == errors_before ? std::move(tree) : std::nullopt;
+}
+
+std::optional<ast::File> ParseSoundItems(const Source& source, DiagnosticSink& sink, std::uint32_t begin) {
   std::size_t errors_before = sink.error_count();
   ByteStream bytes(source.text());
   bytes.seek(begin);
@@ -41,7 +47,7 @@ std::optional<ast::File> ParseSpec(const Source& source, DiagnosticSink& sink, s
   if (errors->count() != 0 || sink.error_count() != errors_before) return std::nullopt;
 
   ast::File tree = BuildTree(*file, source, sink);
-  if (sink.error_count() != errors_before) return std::nullopt;
+  if (tree.version != kLanguageVersion) return std::nullopt;
   return tree;
 }
 

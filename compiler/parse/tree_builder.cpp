@@ -12,8 +12,6 @@
 namespace ucp {
 namespace {
 
-constexpr std::int64_t kLanguageVersion = 1;
-
 class TreeBuilder {
  public:
   using Parser = ExpressionBuilder::Parser;
@@ -23,6 +21,13 @@ class TreeBuilder {
   ast::File BuildFile(Parser::FileContext& rule);
 
  private:
+  // Nothing if the sink got an error from it.
+  std::optional<ast::Declaration> BuildSoundDeclaration(Parser::DeclarationContext& rule);
+  std::optional<ast::Item> BuildSoundItem(Parser::ItemContext& rule);
+
+  template <typename Definition>
+  static ast::Declaration NameOnly(SourceRange range, const Definition& definition);
+
   ast::Declaration BuildDeclaration(Parser::DeclarationContext& rule);
   template <typename Definition>
   Definition BuildDefinition(Parser::NameContext& name, Parser::OriginContext& origin);
@@ -34,6 +39,7 @@ class TreeBuilder {
 
   std::vector<ast::Item> BuildBody(Parser::BodyContext& rule);
   ast::Item BuildItem(Parser::ItemContext& rule);
+  std::optional<ast::Item> BuildBlock(Parser::BlockContext& rule);
   ast::Tensor BuildTensor(Parser::TensorContext& rule);
   void CheckIsBefore(antlr4::tree::TerminalNode& marker, Parser::TensorContext& rule);
   void AddQualifier(ast::Tensor& tensor, Parser::QualifierContext& rule);
@@ -41,6 +47,7 @@ class TreeBuilder {
   ast::Stages BuildStages(Parser::StagesContext& rule);
   ast::Stage BuildStage(Parser::StageContext& rule);
   ast::When BuildWhen(Parser::WhenContext& rule);
+  ast::Expr BuildBranchCondition(Parser::ExprContext& rule);
 
   void Report(DiagnosticKind kind, SourceRange range, std::string message, std::string hint = {});
 
@@ -64,8 +71,29 @@ ast::File TreeBuilder::BuildFile(Parser::FileContext& rule) {
            fmt::format("the spec is written in version {} of the language, and this compiler reads version {}",
                        file.version, kLanguageVersion));
   }
-  for (auto* declaration : rule.declaration()) file.declarations.push_back(BuildDeclaration(*declaration));
+  for (auto* declaration : rule.declaration()) {
+    if (auto built = BuildSoundDeclaration(*declaration)) file.declarations.push_back(std::move(*built));
+  }
   return file;
+}
+
+template <typename Definition>
+ast::Declaration TreeBuilder::NameOnly(SourceRange range, const Definition& definition) {
+  Definition known;
+  known.name = definition.name;
+  return {range, std::move(known)};
+}
+
+// The items of a layout are left out one by one.
+std::optional<ast::Declaration> TreeBuilder::BuildSoundDeclaration(Parser::DeclarationContext& rule) {
+  std::size_t errors_before = sink_.error_count();
+  ast::Declaration declaration = BuildDeclaration(rule);
+  const bool sound = sink_.error_count() == errors_before || std::holds_alternative<ast::Layout>(declaration.node);
+  if (sound) return declaration;
+  // Its name is there to be used, and nothing is known of its value.
+  if (auto* dim = std::get_if<ast::Dim>(&declaration.node)) return NameOnly(declaration.range, *dim);
+  if (auto* fact = std::get_if<ast::Fact>(&declaration.node)) return NameOnly(declaration.range, *fact);
+  return std::nullopt;
 }
 
 ast::Declaration TreeBuilder::BuildDeclaration(Parser::DeclarationContext& rule) {
@@ -139,10 +167,30 @@ std::vector<ast::Item> TreeBuilder::BuildBody(Parser::BodyContext& rule) {
   std::vector<ast::Item> items;
   previous_end_ = RangeOf(*rule.getStart()).end;
   for (auto* item : rule.item()) {
-    items.push_back(BuildItem(*item));
-    previous_end_ = items.back().range.end;
+    if (auto built = BuildSoundItem(*item)) items.push_back(std::move(*built));
+    previous_end_ = RangeOf(*item).end;
   }
   return items;
+}
+
+// Of blocks and branches only what decides about all items in them: those are left out one by one.
+std::optional<ast::Item> TreeBuilder::BuildSoundItem(Parser::ItemContext& rule) {
+  if (auto* block = rule.block()) return BuildBlock(*block);
+  std::size_t errors_before = sink_.error_count();
+  ast::Item item = BuildItem(rule);
+  if (sink_.error_count() == errors_before || std::holds_alternative<ast::When>(item.node)) return item;
+  return std::nullopt;
+}
+
+std::optional<ast::Item> TreeBuilder::BuildBlock(Parser::BlockContext& rule) {
+  std::size_t errors_before = sink_.error_count();
+  ast::Block block;
+  block.name = expressions_.BuildPattern(*rule.string());
+  if (rule.stages() != nullptr) block.stages = BuildStages(*rule.stages());
+  const bool sound = sink_.error_count() == errors_before;
+  block.items = BuildBody(*rule.body());
+  if (!sound) return std::nullopt;
+  return {{RangeOf(rule), std::move(block)}};
 }
 
 ast::Item TreeBuilder::BuildItem(Parser::ItemContext& rule) {
@@ -152,13 +200,6 @@ ast::Item TreeBuilder::BuildItem(Parser::ItemContext& rule) {
   if (auto* include = rule.include()) return {range, BuildInclude(*include)};
   if (auto* interleave = rule.interleave()) return {range, ast::Interleave{expressions_.Build(*interleave->expr())}};
   if (auto* drop = rule.drop()) return {range, ast::Drop{expressions_.BuildPattern(*drop->string())}};
-  if (auto* block = rule.block()) {
-    ast::Block node;
-    node.name = expressions_.BuildPattern(*block->string());
-    if (block->stages() != nullptr) node.stages = BuildStages(*block->stages());
-    node.items = BuildBody(*block->body());
-    return {range, std::move(node)};
-  }
   auto* tie = rule.tie();
   UCP_CHECK(tie != nullptr, "an unknown item `{}`", source_.TextOf(range));
   ast::Tie node;
@@ -260,7 +301,8 @@ ast::Stage TreeBuilder::BuildStage(Parser::StageContext& rule) {
 
 ast::When TreeBuilder::BuildWhen(Parser::WhenContext& rule) {
   ast::When when;
-  when.branches.push_back({expressions_.Build(*rule.expr()), BuildBody(*rule.body())});
+  ast::Expr first = BuildBranchCondition(*rule.expr());
+  when.branches.push_back({std::move(first), BuildBody(*rule.body())});
   bool has_last = false;
   for (auto* otherwise : rule.otherwise()) {
     if (has_last) {
@@ -268,13 +310,21 @@ ast::When TreeBuilder::BuildWhen(Parser::WhenContext& rule) {
     }
     std::vector<ast::Item> items = BuildBody(*otherwise->body());
     if (otherwise->expr() != nullptr) {
-      when.branches.push_back({expressions_.Build(*otherwise->expr()), std::move(items)});
+      when.branches.push_back({BuildBranchCondition(*otherwise->expr()), std::move(items)});
     } else {
       when.otherwise = std::move(items);
       has_last = true;
     }
   }
   return when;
+}
+
+// The items behind a condition that is wrong are looked at as if it held.
+ast::Expr TreeBuilder::BuildBranchCondition(Parser::ExprContext& rule) {
+  std::size_t errors_before = sink_.error_count();
+  ast::Expr condition = expressions_.Build(rule);
+  if (sink_.error_count() == errors_before) return condition;
+  return {.range = condition.range, .node = ast::Boolean{true}};
 }
 
 }  // namespace

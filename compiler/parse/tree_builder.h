@@ -9,8 +9,10 @@
 
 namespace ucp {
 
-// `file` must come from a parse without syntax errors. Reports what the grammar is too generous about; after an error
-// in `sink` the tree is of no use.
+// `file` must come from a parse without syntax errors. Reports what the grammar is too generous about, and leaves out
+// the items that it is about; a dim or a fact keeps its name.
+inline constexpr std::int64_t kLanguageVersion = 1;
+
 ast::File BuildTree(grammar::UcpParser::FileContext& file, const Source& source, DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -212,6 +212,12 @@ class Assigner {
     }
     if (held == elements) return llvm::Error::success();
     std::int64_t terms = tensor.arithmetic.terms;
+    if (held == 0 && term > 0) {
+      return Fail(ErrorCode::kBadData,
+                  "{} averages tensor `{}` over {} copies, and the checkpoint has {}; either files of some ranks are "
+                  "missing, or ranks share one copy, as those of dp do under ZeRO",
+                  tensor.declared_at, tensor.logical.name, terms, term);
+    }
     std::string which = terms == 1 ? "" : fmt::format(", at place {} of {} that are averaged,", term, terms);
     return Fail(ErrorCode::kBadData,
                 "the shards of tensor `{}`{} hold {} of its {} elements; are files of some ranks missing, or does {} "

@@ -16,6 +16,7 @@ namespace {
 struct ConvertOptions {
   SourceOptions source;
   std::string target;
+  TargetOptions target_options;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool dry_run = false;
   ConversionOptions conversion;
@@ -35,6 +36,7 @@ llvm::Error RunConvert(const ConvertOptions& options) {
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
   request.target = options.target;
+  options.target_options.ApplyTo(request);
   request.replicas = options.replicas;
   llvm::Error error = Compile(files, request, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
@@ -58,8 +60,12 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "  ucprun convert checkpoints/ out/ --to universal\n"
       "  ucprun convert checkpoints/global_step500 out/ --to universal:mp=8 --spec megatron_deepspeed_gpt\n"
+      "  ucprun convert checkpoints/ model/ --to safetensors:dtype=bf16        weights for from_pretrained()\n"
+      "  ucprun convert checkpoints/ out/ --to deepspeed:tp=2,pp=2,dp=4,zero=1\n"
       "\n"
-      "DeepSpeed resumes from OUT: engine.load_checkpoint(OUT) with {\"checkpoint\": {\"load_universal\": true}}.");
+      "DeepSpeed resumes from OUT: engine.load_checkpoint(OUT), with {\"checkpoint\": {\"load_universal\": true}} if "
+      "it is\n"
+      "universal.");
   command
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
       ->required();
@@ -68,7 +74,11 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
       ->add_option(
           "--to", options->target,
           "universal, universal:mp=N for a target with N model-parallel ranks (default: as many as the source), "
-          "universal:zero=3,engine=VERSION for stage 3 of a DeepSpeed before 0.19.3")
+          "universal:zero=3,engine=VERSION for stage 3 of a DeepSpeed before 0.19.3; safetensors for weights alone, "
+          "with dtype=bf16|fp16|fp32 (default: the model's own), max_shard=SIZE (5GB), states=all (masters and "
+          "optimizer "
+          "too), names=memory (names that Hugging Face has otherwise on disk, as they are); deepspeed:KEY=VALUE,… for "
+          "native files: pp, tp, dp, zero, dtype, optimizer, round_robin, alignment")
       ->type_name("STRATEGY")
       ->required();
   command
@@ -77,6 +87,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
           "How tensors are cut: a .ucp file, or a name of the catalogue (default: as the checkpoint's own metadata "
           "says, else the one that fits)")
       ->type_name("SPEC");
+  AddTargetOptions(*command, options->target_options);
   AddSourceOptions(*command, options->source);
   AddDropStateOption(*command, options->source);
   AddReplicasOption(*command, options->replicas);

@@ -61,6 +61,25 @@ llvm::Expected<std::optional<std::string>> FindOnlyOne(FileSystem& files, const 
               root.latest_file, found.size(), fmt::join(found, ", "));
 }
 
+// Trainers keep several roots beside each other: `checkpoint-500`, `checkpoint-1000`, each with a latest file.
+llvm::Expected<std::optional<std::string>> FindOnlyRoot(FileSystem& files, const std::string& folder,
+                                                        const CheckpointRoot& root) {
+  std::vector<std::string> found;
+  UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
+  for (const DirectoryEntry& entry : entries) {
+    if (!entry.is_directory) continue;
+    UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(JoinPath(JoinPath(folder, entry.name), root.latest_file)));
+    if (kind == PathKind::kFile) found.push_back(entry.name);
+  }
+  if (found.empty()) return std::nullopt;
+  if (found.size() == 1) {
+    UCP_ASSIGN_OR_RETURN(std::string only, FollowLatest(files, JoinPath(folder, found.front()), root));
+    return only;
+  }
+  return Fail(ErrorCode::kBadData, "`{}` holds {} folders with a `{}` in each: {}; name one of them", folder,
+              found.size(), root.latest_file, fmt::join(found, ", "));
+}
+
 llvm::Expected<std::optional<std::string>> FindBelow(FileSystem& files, const std::string& folder,
                                                      const CheckpointRoot& root) {
   UCP_ASSIGN_OR_RETURN(bool is_checkpoint, IsCheckpoint(files, root, folder));
@@ -70,7 +89,11 @@ llvm::Expected<std::optional<std::string>> FindBelow(FileSystem& files, const st
   if (latest_kind == PathKind::kFile) return FollowLatest(files, folder, root);
   // A checkpoint may itself be called so, if it was saved without a latest file.
   UCP_ASSIGN_OR_RETURN(bool is_tag, IsCheckpoint(files, root, latest));
-  if (latest_kind == PathKind::kMissing || is_tag) return FindOnlyOne(files, folder, root);
+  if (latest_kind == PathKind::kMissing || is_tag) {
+    UCP_ASSIGN_OR_RETURN(std::optional<std::string> only, FindOnlyOne(files, folder, root));
+    if (only) return only;
+    return FindOnlyRoot(files, folder, root);
+  }
   return Fail(ErrorCode::kBadData,
               "`{}` is not a regular file that names a checkpoint; name the checkpoint's folder itself", latest);
 }

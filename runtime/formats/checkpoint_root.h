@@ -19,8 +19,9 @@ struct CheckpointRoot {
 };
 
 // The checkpoint that `path` means: the folder itself, the one around a file, the one that the latest file of a root
-// names, or the only one below a root that has no such file. Nothing if there is none. Fails if the latest file is
-// not a regular file or names what is no checkpoint, or if there are several checkpoints and nothing says which.
+// names, or the only one below a root that has no such file; also of the only root in a folder (Hugging Face's
+// `checkpoint-500`). Nothing if there is none. Fails if the latest file is not a regular file or names what is no
+// checkpoint, or if there are several checkpoints or roots: which one is meant is the user's to say.
 llvm::Expected<std::optional<std::string>> FindCheckpoint(FileSystem& files, const std::string& path,
                                                           const CheckpointRoot& root);
 

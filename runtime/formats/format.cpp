@@ -2,14 +2,20 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/deepspeed.h"
+#include "runtime/formats/safetensors/safetensors.h"
 #include "runtime/formats/universal/universal.h"
 
 namespace ucp {
+
+llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&) const { return std::nullopt; }
+
 std::span<const std::unique_ptr<const Format>> AllFormats() {
   static const std::vector<std::unique_ptr<const Format>> formats = [] {
     std::vector<std::unique_ptr<const Format>> list;
     list.push_back(MakeDeepSpeedFormat());
     list.push_back(MakeUniversalFormat());
+    // Last: a trainer's folder can hold the model beside the checkpoint that trains on.
+    list.push_back(MakeSafetensorsFormat());
     return list;
   }();
   return formats;
@@ -41,7 +47,7 @@ llvm::Expected<Recognised> RecogniseAny(FileSystem& files, const std::string& pa
   return Fail(ErrorCode::kUnsupported,
               "`{}` is no checkpoint that this version knows: a DeepSpeed folder holds `mp_rank_*_model_states.pt` and "
               "`*_optim_states.pt` (its root a file `latest`), a universal one a folder `zero` (its root a file "
-              "`latest_universal`)",
+              "`latest_universal`), a safetensors one `model.safetensors` or `model.safetensors.index.json`",
               path);
 }
 

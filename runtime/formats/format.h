@@ -16,6 +16,7 @@
 #include "compiler/layout/inventory.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
+#include "runtime/formats/companions.h"
 #include "runtime/formats/strategy.h"
 #include "runtime/formats/strategy_rules.h"
 #include "runtime/formats/training_state.h"
@@ -33,7 +34,11 @@ struct TargetRequest {
   std::span<const LogicalTensor> tensors;  // Sorted by name.
   const Layout& layout;                    // How the target's ranks hold them.
   const TrainingState& training;
+  const Mesh& source_mesh;  // The degrees of the source.
   const Strategy& strategy;
+  std::span<const CompanionFile> companions = {};  // If the format takes them.
+  // Classes ("module.Class") outside the formats' own that the user wants to be written again where a value has them.
+  std::span<const std::string> keep_opaque = {};
 };
 
 class Format {
@@ -52,6 +57,10 @@ class Format {
   virtual llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const = 0;
 
   virtual bool CanWrite() const = 0;
+  // Whether its folders have the model's own files beside the weights.
+  virtual bool TakesCompanions() const { return false; }
+  // The ranks over which a target cuts its tensors; nothing if it holds them whole. Call if CanWrite().
+  virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const;
   // The files of a checkpoint that holds the tensors and the training state. Call if CanWrite().
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
 };

@@ -62,11 +62,11 @@ llvm::Error CheckServed(const SourceArchive& archive, ModelStatesOf of, bool has
     return Fail(ErrorCode::kBadData, "`{}` does not hold a dict, as a model-states file does",
                 archive.readable->path());
   }
-  for (const char* key : {"num_experts", "ds_autoep_layers", "autoep_layers", "folding"}) {
+  for (const char* key : {"ds_autoep_layers", "autoep_layers", "folding"}) {
     if (ValuePtr found = Find(root, key); IsPresent(found)) {
       const auto* items = Items(*found);
       if (items == nullptr || !items->empty()) {
-        return Unsupported(archive, fmt::format("has `{}`: the model has experts", key));
+        return Unsupported(archive, fmt::format("has `{}`: the model's experts are spread by AutoEP", key));
       }
     }
   }
@@ -232,6 +232,11 @@ llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std:
   ModelStates states;
   states.path = path;
   UCP_RETURN_IF_ERROR(ReadParamShapes(archive, states));
+  if (ValuePtr experts = Find(root, "num_experts"); IsPresent(experts)) {
+    auto counts = pytorch::AsIntegers(*experts);
+    if (!counts) return Unsupported(archive, "has `num_experts` as one number: experts of an older DeepSpeed");
+    states.num_experts = std::move(*counts);
+  }
   states.has_module = IsPresent(Find(root, "module"));
   UCP_ASSIGN_OR_RETURN(states.module, ReadModule(archives, archive, Find(root, "module"), ""));
   UCP_ASSIGN_OR_RETURN(states.frozen_fragments,

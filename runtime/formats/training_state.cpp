@@ -34,6 +34,12 @@ pytorch::ValuePtr FindEntry(const std::vector<pytorch::Entry>& entries, std::str
   return nullptr;
 }
 
+pytorch::ValuePtr VersionOf(const TrainingState& training) {
+  pytorch::ValuePtr version = FindEntry(training.engine, "ds_version");
+  if (!version) version = FindEntry(training.optimizer, "ds_version");
+  return version && pytorch::AsText(*version) ? version : pytorch::MakeText("0.19.8");
+}
+
 const SmallTensorData* FindSmallTensor(const TrainingState& training, const pytorch::Tensor& tensor) {
   const std::string& key = tensor.storage->key;
   std::size_t place = 0;

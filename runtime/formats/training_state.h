@@ -5,6 +5,7 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,11 +24,20 @@ struct SmallTensorData {
   bool operator==(const SmallTensorData&) const = default;
 };
 
+// A PipelineModule's layers, as their files have them.
+struct PipelineLayers {
+  // By the number of each layer that has a file, what stands before the names in it: "3.", or "tied_modules.embed.".
+  std::map<std::int64_t, std::string> prefixes;
+  bool has_tensor_axis = false;  // Its files are named with the tensor-parallel rank, even if there is only one.
+  bool operator==(const PipelineLayers&) const = default;
+};
+
 // One param_group of the optimizer, over all pipeline stages.
 struct OptimizerGroup {
-  pytorch::ValuePtr hyper_parameters;   // A dict of everything but the parameters. Never null.
-  pytorch::ValuePtr step;               // An integer or a tensor of one element; null if this optimizer counts none.
-  std::vector<std::string> parameters;  // In flattening order, stage after stage.
+  pytorch::ValuePtr hyper_parameters;  // A dict of everything but the parameters. Never null.
+  pytorch::ValuePtr step;              // An integer or a tensor of one element; null if this optimizer counts none.
+  // In the order in which the optimizer was given them, stage after stage.
+  std::vector<std::string> parameters;
 };
 
 // What one model-parallel rank saved for itself.
@@ -46,6 +56,8 @@ struct TrainingState {
   std::vector<pytorch::Entry> engine;
   std::vector<RankState> ranks;                // By model-parallel rank (pipeline major). Never empty.
   std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).
+  std::optional<PipelineLayers> pipeline;      // Nothing if the model is none, or its layers' files are not known.
+  std::string order_doubt;                     // Why the order of the groups' parameters is not known; empty if it is.
   // Optimizer states that are not one number for each element, and so have no place in a shard; a sentence each.
   std::map<std::string, std::string> other_states;
   std::vector<SmallTensorData> small_tensors;
@@ -53,6 +65,9 @@ struct TrainingState {
 
 // The value of a text key; null if there is none.
 pytorch::ValuePtr FindEntry(const std::vector<pytorch::Entry>& entries, std::string_view key);
+
+// The version of DeepSpeed that saved the source, as a text; without one, a version that writes what we write.
+pytorch::ValuePtr VersionOf(const TrainingState& training);
 
 // The elements of a tensor of this training state; null if it is not one of its.
 const SmallTensorData* FindSmallTensor(const TrainingState& training, const pytorch::Tensor& tensor);

@@ -60,12 +60,12 @@ def convert(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Convert:
     """Converts a fixture once per strategy and returns the output folder. Only tensor parallelism needs a spec."""
     done: dict[tuple[str, str], Path] = {}
 
-    def converted(name: str, to: str = "universal") -> Path:
-        if (name, to) not in done:
+    def converted(name: str, to: str = "universal", source: Path | None = None) -> Path:
+        if source is not None or (name, to) not in done:
             output = tmp_path_factory.mktemp("ours") / name
             spec = SPEC_OF.get(CASES[name].model)
             arguments = ["--to", to, *(["--spec", spec] if spec else [])]
-            run("convert", FIXTURES / name / "checkpoint", output, *arguments)
+            run("convert", source or FIXTURES / name / "checkpoint", output, *arguments)
             done[name, to] = output
         return done[name, to]
 

@@ -72,6 +72,9 @@ CHANGED: list[Resume] = [
     Resume("bf16_optimizer_dp4_tiny", {"mesh": Mesh(dp=2)}),
     Resume("ulysses_sp2_dp2", {"mesh": Mesh(dp=2)}),
     Resume("sgd_momentum_zero1", {"mesh": Mesh(dp=4)}),
+    # Experts: only an engine whose ranks each have all of them finds the right ones by their names.
+    Resume("moe_ep2_dp4", {"mesh": Mesh(dp=4)}),
+    Resume("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=2)}),
     # Another stage or another optimizer class, or an option of the source that the target does not have.
     Resume("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 2}),
     Resume("bf16_optimizer_dp2", {"mesh": Mesh(dp=4), "fp32_accumulation": False}),
@@ -106,6 +109,8 @@ CHANGED: list[Resume] = [
     Resume("autotp_tp2_dp2", {"mesh": Mesh(tp=3)}, to="universal:mp=3"),
     Resume("autotp_tp3_zero2", {"mesh": Mesh(tp=2, dp=2), "stage": 1}, to="universal:mp=2"),
     Resume("autotp_tp3_zero2", {"mesh": Mesh(tp=1)}, to="universal:mp=1"),
+    Resume("autotp_tp2_zero3", {"stage": 1, "mesh": Mesh(tp=1, dp=2)}, to="universal:mp=1"),
+    Resume("autotp_tp2_zero3", {"mesh": Mesh(tp=3)}, to="universal:mp=3"),
 ]
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from deepspeed.checkpoint.affine import ParamAffineMap
 
+from fixtures.autotp import SIZES
 from fixtures.cases import CASES
 from fixtures.fingerprints import differences
+from fixtures.jobs import Job
+from fixtures.serve import Engines
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
 AUTOTP = [name for name, case in CASES.items() if case.model == "autotp"]
@@ -27,6 +33,11 @@ def changed(folder: Path, change: Change, name: str = NAME) -> Path:
     """A copy of a fixture whose `universal_checkpoint_info` was changed in every file."""
     source = folder / "source"
     shutil.copytree(FIXTURES / name / "checkpoint", source)
+    return change_in_place(source, change)
+
+
+def change_in_place(source: Path, change: Change) -> Path:
+    """The same of a folder that is not a fixture."""
     for file in source.glob("*/mp_rank_*_model_states.pt"):
         states = torch.load(file, weights_only=False)
         change(states["universal_checkpoint_info"])
@@ -81,6 +92,16 @@ def test_the_draft_converts_to_the_truth(name: str, ucprun: Path, tmp_path: Path
     assert wrong_tensors(tmp_path / "out", name) == []
 
 
+@pytest.mark.parametrize("name", AUTOTP)
+def test_the_catalogue_agrees(name: str, ucprun: Path, tmp_path: Path) -> None:
+    """Its Llama, with the model's own `config.json`, reads every tensor as AutoTP's maps do."""
+    (tmp_path / "config.json").write_text(json.dumps(SIZES))
+    options = ("--spec", "llama", "--config", tmp_path / "config.json")
+    result = convert(ucprun, FIXTURES / name / "checkpoint", tmp_path / "out", *options)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert wrong_tensors(tmp_path / "out", name) == []
+
+
 def test_a_spec_outranks_the_metadata_and_says_so(ucprun: Path, tmp_path: Path) -> None:
     """Both readings fit the files; the spec's is taken, with a warning that names tensor, place and both."""
     source = FIXTURES / NAME / "checkpoint"
@@ -97,6 +118,37 @@ def test_a_spec_outranks_the_metadata_and_says_so(ucprun: Path, tmp_path: Path) 
     assert {line.split()[0] for line in wrong_tensors(tmp_path / "out")} == {
         f"model.layers.{i}.mlp.down_proj.weight" for i in range(2)
     }
+
+
+QUERY_KEY_VALUE = r"\d+.self_attention.query_key_value.weight"
+# How each version says that the rows of a matrix, 64 in all, are one part that is cut.
+ONE_PART: dict[float, tuple[Any, dict[str, list[list[int]]]]] = {
+    0.2: (1, {}),
+    0.3: ((64,), {}),
+    0.4: ((64,), {QUERY_KEY_VALUE: [[32, 32]]}),
+}
+
+
+@pytest.mark.parametrize("version", ONE_PART)
+def test_patterns_of_every_version(version: float, ucprun: Path, tmp_path: Path) -> None:
+    """Megatron's own patterns, with a padded vocabulary and halves, and one for its query, key and value."""
+
+    def complete(info: dict[str, Any]) -> None:
+        rows, widths = ONE_PART[version]
+        info["universal_checkpoint_version"] = version
+        info["parameter_with_sub_params"] = [
+            {"patterns": [QUERY_KEY_VALUE], "shape": (rows, -1), "partition_dim": 0}
+        ]
+        if widths:
+            info["sub_param_shard_widths"] = widths
+
+    name = "llama_pp2_tp2_dp2"
+    result = convert(ucprun, changed(tmp_path, complete, name), tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert f"0 of them by affine maps and 21 by patterns (`universal_checkpoint_info`, version {version}," in (
+        result.stderr
+    )
+    assert wrong_tensors(tmp_path / "out", name) == []
 
 
 def test_a_map_of_a_later_version_is_not_guessed(ucprun: Path, tmp_path: Path) -> None:
@@ -160,13 +212,32 @@ def test_metadata_that_contradicts_the_files_is_refused(ucprun: Path, tmp_path: 
     refused(result, tmp_path / "out", 2, "[16, 14] at tp=1, and the file has [16, 13]", "--spec")
 
 
+def halved(info: dict[str, Any]) -> None:
+    """As if every rank held half of the norm's values, as it holds a row-parallel bias."""
+    for shard in info["affine_map"]["params"][NORM]["ranks"].values():
+        for piece in shard["pieces"]:
+            piece["scale"] = 0.5
+
+
 def test_a_scaled_tensor_keeps_its_moments_to_itself(ucprun: Path, tmp_path: Path) -> None:
     """Its weights could be multiplied back; learning rate and epsilon of its moments could not."""
-
-    def halved(info: dict[str, Any]) -> None:
-        for shard in info["affine_map"]["params"][NORM]["ranks"].values():
-            for piece in shard["pieces"]:
-                piece["scale"] = 0.5
-
     result = convert(ucprun, changed(tmp_path, halved), tmp_path / "out")
     refused(result, tmp_path / "out", 2, "`model.norm.weight` is stored times 1 / 2", "`exp_avg` cannot be converted")
+
+
+def test_a_scaled_weight_without_moments_is_what_deepspeed_rebuilds(
+    ucprun: Path, engines: Engines, tmp_path: Path
+) -> None:
+    """A frozen one, in the files of a real run."""
+    case = replace(CASES[NAME], name="autotp_frozen", model="autotp_frozen")
+    engines.ask(Job(case, steps=1, save=tmp_path / "source"))
+    source = change_in_place(tmp_path / "source", halved)
+    result = convert(ucprun, source, tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    stored = torch.load(next(source.glob("*/mp_rank_00_model_states.pt")), weights_only=False)
+    shard = stored["module"]["model.norm.weight"]
+    affine = ParamAffineMap.from_dict(stored["universal_checkpoint_info"]["affine_map"]["params"][NORM])
+    (file,) = tag_folder(tmp_path / "out").glob("mp_rank_00_model_states.pt")  # Frozen tensors are written once.
+    found = torch.load(file, weights_only=False)["module"]["model.norm.weight"]
+    assert torch.equal(found, affine.rebuild({0: shard, 1: shard}))
+    assert not torch.equal(found, shard)

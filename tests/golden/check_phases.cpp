@@ -15,7 +15,7 @@ namespace ucp::golden {
 namespace {
 
 std::optional<CheckedSpec> ParseAndCheck(const Source& spec, DiagnosticSink& sink) {
-  auto file = ParseSpec(spec, sink);
+  auto file = ParseSoundItems(spec, sink);
   if (!file) return std::nullopt;
   return CheckSpec(*file, spec, sink);
 }

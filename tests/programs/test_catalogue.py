@@ -51,6 +51,7 @@ class PickedSpecs(ProgramTest):
                 result = self.run_program("ucprun", "convert", source, picked, "--to", "universal")
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertIn(f"note: the spec `{spec}` of the catalogue fits, and no other does: ", result.stderr)
+                self.assertRegex(result.stderr, r"metadata, which describes (36 of 52|18 of 21) tensors, agrees")
                 named = self.folder / f"named-{case}"
                 self.run_program("ucprun", "convert", source, named, "--to", "universal", "--spec", spec)
                 self.assertEqual(contents(picked), contents(named))
@@ -75,6 +76,19 @@ class PickedSpecs(ProgramTest):
         result = self.convert_with({"a": self.llama(), "b": wrong})
         self.assert_refused(result, 1, "`a` and `b`", "tensor `3.mlp.dense_h_to_4h.weight`", "--spec")
 
+    def test_one_that_the_metadata_contradicts(self) -> None:
+        """Megatron-DeepSpeed says that the halves are cut each for itself: not for the catalogue to overrule."""
+        wrong = self.llama().replace(HALVES, ACROSS_THE_HALVES)
+        result = self.convert_with({"b": wrong})
+        self.assert_refused(
+            result,
+            1,
+            "the spec `b` of the catalogue fits, but the checkpoint's metadata reads tensor "
+            "`3.mlp.dense_h_to_4h.weight`, and 2 more of this pattern, as `[2 * (40@tp), 32]`, and the spec as "
+            "`[(2 * 40)@tp, 32]`",
+            "--spec",
+        )
+
     def test_none_that_fits(self) -> None:
         """Each spec with its first reason, and none of its diagnostics."""
         misspelt = self.llama().replace("self_attention.dense", "self_attn.dense")
@@ -91,6 +105,8 @@ class PickedSpecs(ProgramTest):
             "`d`: ",
         )
         self.assertEqual(result.stderr.count("\n"), 1)
+        self.assertIn("names no pattern for 3 of its 21 tensors, among them `3.self_attention.query_key_value.weight`",
+                      result.stderr)
 
     def test_shapes_decide(self) -> None:
         """Names that fit are not enough."""

@@ -52,6 +52,13 @@ class WrongSpecs(ProgramTest):
         result = self.convert_with('"self_attention.dense.bias"                    [hidden]', "")
         self.assert_wrong(result, "unmatched-tensor", "self_attention.dense.bias")
 
+    def test_a_mean_over_ranks_that_share_one_copy(self) -> None:
+        """ZeRO's data-parallel ranks: there is nothing to average."""
+        bias = '"self_attention.dense.bias"                    [hidden]'
+        result = self.convert_with(bias, bias + " mean@dp")
+        self.assert_refused(result, 2, f"wrong.ucp:{line_of('self_attention.dense.bias')} averages tensor",
+                            "over 2 copies, and the checkpoint has 1")
+
     def test_two_patterns_for_one_name(self) -> None:
         """Both places."""
         result = self.convert_with('"mlp.dense_h_to_4h.bias"', '"mlp.{dense_h_to_4h|dense_4h_to_h}.bias"')
@@ -74,6 +81,20 @@ class WrongSpecs(ProgramTest):
         self.assertEqual(result.stderr.count("error: "), 2)
         result = self.convert(self.checkpoint("zero1_dp1"), "--spec", "megatron_deepspeed_llama")
         self.assertGreater(result.stderr.count("error: "), 2)
+
+
+class Trials(ProgramTest):
+    """`ucpc test` from outside."""
+
+    def test_numbers_that_are_none(self) -> None:
+        """Each is refused before anything is tried."""
+        (self.folder / "spec.ucp").write_text('ucp 1\nlayout l { "x" [4] }\n')
+        for option in ("--seed=-1", "--seed=1.5", "--seconds=-1", "--seconds=nan", "--seconds=inf", "--seconds=x"):
+            result = self.run_program("ucpc", "test", "spec.ucp", option)
+            self.assertEqual((result.returncode, result.stdout), (1, ""), option)
+            self.assertIn(f"takes a {'whole ' if 'seed' in option else ''}number from 0", result.stderr)
+        result = self.run_program("ucpc", "test", "spec.ucp", "--seed=7", "--seconds=0.5")
+        self.assertEqual(result.returncode, 0, result.stderr)
 
 
 if __name__ == "__main__":

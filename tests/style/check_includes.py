@@ -28,6 +28,7 @@ IO = "runtime/io"
 PYTORCH = "runtime/formats/pytorch"
 FORMATS = "runtime/formats"
 DEEPSPEED = "runtime/formats/deepspeed"
+SAFETENSORS = "runtime/formats/safetensors"
 UNIVERSAL = "runtime/formats/universal"
 EXECUTOR = "runtime/executor"
 RUNTIME_DRIVER = "runtime/driver"
@@ -54,6 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     FORMATS: {PYTORCH, IO, LAYOUT, SUPPORT},
     # Formats do not look at each other.
     DEEPSPEED: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
+    SAFETENSORS: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
     UNIVERSAL: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
     EXECUTOR: {IO, PLAN, LAYOUT, SUPPORT},
     RUNTIME_DRIVER: {EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
@@ -61,7 +63,7 @@ ALLOWED: dict[str, set[str]] = {
 
 # The one file that lists the formats knows them all.
 ALLOWED_TO_FILE: dict[str, set[str]] = {
-    "runtime/formats/format.cpp": {DEEPSPEED, UNIVERSAL},
+    "runtime/formats/format.cpp": {DEEPSPEED, SAFETENSORS, UNIVERSAL},
 }
 
 # Where headers of third-party libraries may be included: the beginning of the header's path, and the folders.

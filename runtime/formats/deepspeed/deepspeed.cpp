@@ -6,6 +6,8 @@
 #include "runtime/formats/checkpoint_root.h"
 #include "runtime/formats/deepspeed/describe.h"
 #include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/write.h"
+#include "runtime/formats/deepspeed/write_options.h"
 
 namespace ucp {
 namespace {
@@ -25,7 +27,10 @@ class DeepSpeedFormat : public Format {
  public:
   std::string_view name() const override { return "deepspeed"; }
   StrategyRules strategy_rules() const override {
-    return {.has_degrees = true, .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"})}};
+    return {.has_degrees = true,
+            .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
+                         TakesWord("optimizer", {"bf16", "zero"}), TakesWord("round_robin", {"true", "false"}),
+                         TakesWord("alignment", {"true", "false"})}};
   }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
@@ -37,9 +42,12 @@ class DeepSpeedFormat : public Format {
     return deepspeed::DescribeCheckpoint(files, folder);
   }
 
-  bool CanWrite() const override { return false; }
-  llvm::Expected<TargetFiles> LayOut(const TargetRequest&) const override {
-    return Fail(ErrorCode::kUnsupported, "this version reads `deepspeed` checkpoints and does not write them yet");
+  bool CanWrite() const override { return true; }
+  llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const override {
+    return deepspeed::DegreesToWrite(strategy);
+  }
+  llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
+    return deepspeed::LayOutCheckpoint(request);
   }
 };
 

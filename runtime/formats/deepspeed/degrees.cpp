@@ -38,7 +38,12 @@ llvm::Error CheckServed(const CheckpointFiles& files, const std::string& folder)
     return Fail(ErrorCode::kUnsupported, "`{}` holds `{}`: {}, which this version does not read yet", folder, found,
                 meaning);
   };
-  if (!files.expert_files.empty()) return refuse(files.expert_files.front(), "a model with experts");
+  if (!files.other_expert_files.empty()) {
+    return refuse(files.other_expert_files.front(), "experts without ZeRO, or of an older DeepSpeed");
+  }
+  if (!files.experts.empty() && !files.partitioned_model_states.empty()) {
+    return refuse(files.experts.begin()->second, "experts at ZeRO stage 3");
+  }
   bool is_offloaded = std::find(files.folders.begin(), files.folders.end(), "offloaded_tensors") != files.folders.end();
   if (is_offloaded) return refuse("offloaded_tensors", "an optimizer that is offloaded to NVMe");
   if (files.optimizer_states.empty() && !files.partitioned_model_states.empty()) {

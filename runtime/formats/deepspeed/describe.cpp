@@ -10,6 +10,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/degrees.h"
+#include "runtime/formats/deepspeed/experts.h"
 #include "runtime/formats/deepspeed/module_tensors.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partitioned_module.h"
@@ -30,11 +31,14 @@ class Description {
     inventory().root = folder_;
     checkpoint_.training.tag = std::filesystem::path(folder_).lexically_normal().filename().string();
     UCP_RETURN_IF_ERROR(ReadModelFiles());
-    UCP_RETURN_IF_ERROR(ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks));
+    UCP_RETURN_IF_ERROR(
+        ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks, checkpoint_.training.pipeline));
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
-    const OptimizerContext context{archives_, names_, folder_, degrees_, partitions_, states_, checkpoint_};
+    UCP_RETURN_IF_ERROR(ReadExperts());
+    const OptimizerContext context{archives_, names_, folder_, degrees_, experts_, partitions_, states_, checkpoint_};
     if (!names_.partitioned_model_states.empty()) UCP_RETURN_IF_ERROR(AddPartitionedModule(context, states_));
     UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
+    experts_.AddShards(archives_, degrees_, inventory().storage);
     UCP_ASSIGN_OR_RETURN(rank_groups_, AddOptimizer(context));
     RemarkOnStrangers();
     AddCheckpointFacts();
@@ -77,6 +81,25 @@ class Description {
                     folder_, name);
       }
       return NameParameters(whole_optimizers_.back(), folder_, states_.back());
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error ReadExperts() {
+    UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_));
+    if (!experts_.any()) return llvm::Error::success();
+    if (partitions_ % experts_.ep() != 0) {
+      return Fail(ErrorCode::kBadData,
+                  "`{}`: the experts are spread over {} ranks, and there are files of {} partitions", folder_,
+                  experts_.ep(), partitions_);
+    }
+    inventory().mesh.axes.push_back({"edp", partitions_ / experts_.ep()});
+    inventory().mesh.axes.push_back({"ep", experts_.ep()});
+    if (experts_.ep() > 1) {
+      inventory().remarks.push_back(
+          fmt::format("the experts were spread over {} ranks; here they have their numbers in the whole model. From a "
+                      "universal folder load them with ep_size 1: with more, DeepSpeed gives every rank the first ones",
+                      experts_.ep()));
     }
     return llvm::Error::success();
   }
@@ -163,6 +186,7 @@ class Description {
   std::vector<ModelStates> states_;               // By model-parallel rank.
   std::vector<WholeOptimizer> whole_optimizers_;  // By model-parallel rank; empty with ZeRO.
   Degrees degrees_;
+  Experts experts_;
   std::int64_t partitions_ = 0;
   std::vector<RankGroups> rank_groups_;
 };

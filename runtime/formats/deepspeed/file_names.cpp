@@ -7,12 +7,13 @@
 namespace ucp::deepspeed {
 namespace {
 
-enum class Kind { kModelStates, kOptimizerStates, kLayer, kPartitionedModelStates, kExpert, kStranger };
+enum class Kind { kModelStates, kOptimizerStates, kLayer, kPartitionedModelStates, kExpert, kOtherExpert, kStranger };
 
 struct ParsedName {
   Kind kind = Kind::kStranger;
   PartitionOf partition;
   LayerOf layer;
+  ExpertOf expert;
 };
 
 // Numbers have at most nine digits, so that they fit wherever they are used.
@@ -22,7 +23,8 @@ ParsedName Parse(const std::string& name) {
   static const RE2 layer(R"(layer_(\d{1,9})-model_states\.pt)");
   static const RE2 layer_of_rank(R"(layer_(\d{1,9})-model_(\d{1,9})-model_states\.pt)");
   static const RE2 partitioned(R"(zero_pp_rank_(\d{1,9})_mp_rank_(\d{1,9})_model_states\.pt)");
-  static const RE2 expert(R"((?:layer_\d+_)?expert_.*\.pt|expp_rank_.*\.pt)");
+  static const RE2 expert(R"(layer_(\d{1,9})_expert_(\d{1,9})_mp_rank_(\d{1,9})_model_states\.pt)");
+  static const RE2 other_expert(R"((?:layer_\d+_)?expert_.*\.pt|expp_rank_.*\.pt)");
   ParsedName parsed;
   if (RE2::FullMatch(name, model_states, &parsed.partition.mp)) {
     parsed.kind = Kind::kModelStates;
@@ -33,8 +35,10 @@ ParsedName Parse(const std::string& name) {
     parsed.kind = Kind::kLayer;
   } else if (RE2::FullMatch(name, partitioned, &parsed.partition.partition, &parsed.partition.mp)) {
     parsed.kind = Kind::kPartitionedModelStates;
-  } else if (RE2::FullMatch(name, expert)) {
+  } else if (RE2::FullMatch(name, expert, &parsed.expert.layer, &parsed.expert.expert, &parsed.expert.mp)) {
     parsed.kind = Kind::kExpert;
+  } else if (RE2::FullMatch(name, other_expert)) {
+    parsed.kind = Kind::kOtherExpert;
   }
   return parsed;
 }
@@ -59,7 +63,9 @@ llvm::Error Add(CheckpointFiles& files, const std::string& name) {
     case Kind::kPartitionedModelStates:
       return AddOnce(files.partitioned_model_states, parsed.partition, name);
     case Kind::kExpert:
-      files.expert_files.push_back(name);
+      return AddOnce(files.experts, parsed.expert, name);
+    case Kind::kOtherExpert:
+      files.other_expert_files.push_back(name);
       break;
     case Kind::kStranger:
       if (name.ends_with(".pt")) files.strangers.push_back(name);
@@ -101,6 +107,10 @@ std::string LayerName(LayerOf place, const CheckpointFiles& files) {
     return fmt::format("layer_{:02}-model_states.pt", place.layer);
   }
   return fmt::format("layer_{:02}-model_{:02}-model_states.pt", place.layer, place.tp);
+}
+
+std::string ExpertFileName(ExpertOf place) {
+  return fmt::format("layer_{}_expert_{}_mp_rank_{:02}_model_states.pt", place.layer, place.expert, place.mp);
 }
 
 std::string OptimizerStatesName(const std::string& prefix, PartitionOf place) {

@@ -28,12 +28,21 @@ struct LayerOf {
   auto operator<=>(const LayerOf&) const = default;
 };
 
+// The weights of one expert: `layer` counts the layers with experts of this rank.
+struct ExpertOf {
+  std::int64_t mp = 0;
+  std::int64_t layer = 0;
+  std::int64_t expert = 0;  // Its number in the whole model.
+  auto operator<=>(const ExpertOf&) const = default;
+};
+
 struct CheckpointFiles {
   std::map<std::int64_t, std::string> model_states;  // mp_rank_*: by the number, which need not have two digits.
   std::map<PartitionOf, std::string> partitioned_model_states;  // Stage 3: every partition has one.
   std::map<PartitionOf, std::string> optimizer_states;
   std::map<LayerOf, std::string> layers;
-  std::vector<std::string> expert_files;
+  std::map<ExpertOf, std::string> experts;
+  std::vector<std::string> other_expert_files;  // Of forms that are not read.
   std::vector<std::string> folders;
   std::vector<std::string> strangers;  // `.pt` files with other names.
 };
@@ -48,6 +57,7 @@ llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std
 std::string ModelStatesName(std::int64_t mp, const CheckpointFiles& files);  // With partition 0 at stage 3.
 std::string PartitionedModelStatesName(PartitionOf place);
 std::string LayerName(LayerOf place, const CheckpointFiles& files);  // With the rank if other layers' names have it.
+std::string ExpertFileName(ExpertOf place);
 std::string OptimizerStatesName(const std::string& prefix, PartitionOf place);
 
 }  // namespace ucp::deepspeed

@@ -50,11 +50,11 @@ llvm::Expected<FlatGroup> LayOutGroup(const std::vector<NamedShape>& shapes,
 }
 
 llvm::Expected<std::int64_t> PartitionElements(const FlatGroup& group, std::size_t index,
-                                               const std::vector<OptimizerStates>& partitions) {
+                                               const std::vector<const OptimizerStates*>& partitions) {
   const auto count = static_cast<std::int64_t>(partitions.size());
   // Moments keep their padding. Without any (before the first step), the first partition tells: only if there is
   // nothing but padding behind it can it be short itself, and then the rule for the length decides.
-  const GroupPartition& first = partitions.front().groups[index];
+  const GroupPartition& first = partitions.front()->groups[index];
   std::int64_t length = first.master.elements;
   if (length == group.elements) length = 2 * CeilDivide(group.elements, 2 * count);
   for (const auto& [state, place] : first.states) {
@@ -67,10 +67,10 @@ llvm::Expected<std::int64_t> PartitionElements(const FlatGroup& group, std::size
   if (!total || !IsPaddedLength(*total, group.elements, count)) {
     return Fail(ErrorCode::kBadData,
                 "`{}`: group {} has {} partitions of {} elements, and the parameters in `param_shapes` have {}",
-                partitions.front().path, index, count, length, group.elements);
+                partitions.front()->path, index, count, length, group.elements);
   }
   for (std::int64_t p = 0; p < count; ++p) {
-    const OptimizerStates& partition = partitions[static_cast<std::size_t>(p)];
+    const OptimizerStates& partition = *partitions[static_cast<std::size_t>(p)];
     const GroupPartition& held = partition.groups[index];
     const std::int64_t real = std::clamp<std::int64_t>(group.elements - p * length, 0, length);
     if (held.master.elements < real || held.master.elements > length) {

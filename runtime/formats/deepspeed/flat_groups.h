@@ -34,7 +34,7 @@ llvm::Expected<FlatGroup> LayOutGroup(const std::vector<NamedShape>& shapes, con
 // The length of every partition, from the files of all partitions of one group; checked against the group and the
 // masters. Fails with the file and both numbers.
 llvm::Expected<std::int64_t> PartitionElements(const FlatGroup& group, std::size_t index,
-                                               const std::vector<OptimizerStates>& partitions);
+                                               const std::vector<const OptimizerStates*>& partitions);
 
 // How many of this partition's recorded addresses contradict the group, and one such parameter.
 struct AddressMismatch {

@@ -4,6 +4,7 @@
 #include "runtime/formats/deepspeed/flat_groups.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partition_buffers.h"
+#include "runtime/formats/deepspeed/write_groups.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -44,6 +45,12 @@ class FlatOptimizer {
 
   void RemarkOnAddresses() {
     if (wrong_addresses_.count == 0) return;
+    if (!is_dealt_) {
+      context_.checkpoint.training.order_doubt = fmt::format(
+          "`param_slice_mappings` contradicts `param_shapes`, first for {}, and `ds_config` does not say that "
+          "round_robin_gradients is on",
+          wrong_addresses_.example);
+    }
     context_.checkpoint.inventory.remarks.push_back(fmt::format(
         "`param_slice_mappings` contradicts `param_shapes` {} times (first for {}) and is not believed; DeepSpeed "
         "records wrong addresses with round_robin_gradients",
@@ -59,14 +66,14 @@ class FlatOptimizer {
                   states.path, states.groups.size(), model.path, model.param_shapes.size());
     }
     for (std::size_t g = 0; g < states.groups.size(); ++g) {
-      const std::int64_t count = states.groups[g].partition_count.value_or(context_.partitions);
-      if (count != context_.partitions) {
+      const std::int64_t expected = PartitionsOf(states.groups[g]);
+      const std::int64_t count = states.groups[g].partition_count.value_or(expected);
+      if (count != expected) {
         return Fail(ErrorCode::kBadData,
                     "`{}`: group {} in `{}` is cut over {} partitions, and there are files of {}; {}", folder, g,
-                    states.path, count, context_.partitions,
-                    count > context_.partitions
-                        ? fmt::format("`{}` is missing", NameOfPartition(states.path, context_.partitions))
-                        : std::string("the others are stale, or the group holds experts, which are not read yet"));
+                    states.path, count, expected,
+                    count > expected ? fmt::format("`{}` is missing", NameOfPartition(states.path, context_.partitions))
+                                     : std::string("the others are stale"));
       }
       UCP_RETURN_IF_ERROR(CompareWithFirst(g, first, states));
     }
@@ -85,40 +92,90 @@ class FlatOptimizer {
     return CheckSameText(context_, "`param_alignment_paddings` of " + owner, text(a), first.path, text(b), states.path);
   }
 
+  // Over how many ranks a group is cut.
+  std::int64_t PartitionsOf(const GroupPartition& group) const {
+    return context_.partitions / (group.is_of_experts ? context_.experts.ep() : 1);
+  }
+
+  // A group of experts is as many vectors as there are expert ranks, with the same parameters by other names.
   llvm::Expected<OptimizerGroup> AddGroup(std::int64_t mp, std::size_t g, std::vector<OptimizerStates>& partitions) {
-    const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
     const GroupPartition& first = partitions.front().groups[g];
-    auto flat = LayOutGroup(model.param_shapes[g], first.alignment_paddings);
-    if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model.path));
-    auto length = PartitionElements(*flat, g, partitions);
-    if (!length) return AddContext(length.takeError(), fmt::format("`{}`", context_.folder));
-    CountWrongAddresses(*flat, *length, g, partitions);
-    std::vector<PartitionPart> parts;
-    const std::string owner = fmt::format("group {}", g);
-    for (OptimizerStates& partition : partitions) {
-      GroupPartition& held = partition.groups[g];
-      SetAsideOthers({held.is_lean ? held.master.elements : *length}, partition.path, owner, held);
-      parts.push_back({&held, &partition.path});
-    }
-    UCP_RETURN_IF_ERROR(CheckParts(context_, owner, parts));
-    const BufferSetId states = AddBuffers(context_.storage(), *length, parts);
     OptimizerGroup group{first.hyper_parameters, first.step, {}};
-    for (const FlatParameter& parameter : flat->parameters) {
-      Shard shard = LocalShard(context_.degrees, mp, TensorKind::kParameter, {parameter.name, parameter.shape});
-      shard.base = parameter.offset;
-      shard.states = states;
-      context_.storage().shards.push_back(std::move(shard));
-      group.parameters.push_back(parameter.name);
+    UCP_RETURN_IF_ERROR(CheckKindOfGroup(mp, g, partitions.front()));
+    for (std::int64_t rank = 0; rank < (first.is_of_experts ? context_.experts.ep() : 1); ++rank) {
+      std::vector<OptimizerStates*> sharing;
+      for (OptimizerStates& partition : partitions) sharing.push_back(&partition);
+      if (first.is_of_experts) {
+        sharing.clear();
+        for (std::int64_t p : context_.experts.RanksOf(rank, context_.partitions)) {
+          sharing.push_back(&partitions[static_cast<std::size_t>(p)]);
+        }
+      }
+      UCP_RETURN_IF_ERROR(AddVector(mp, g, rank, sharing, group));
     }
     return group;
   }
 
+  llvm::Error CheckKindOfGroup(std::int64_t mp, std::size_t g, const OptimizerStates& states) const {
+    const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
+    const bool is_of_experts = states.groups[g].is_of_experts;
+    for (const NamedShape& parameter : model.param_shapes[g]) {
+      if (IsExpertName(parameter.name) == is_of_experts) continue;
+      return Fail(ErrorCode::kBadData, "`{}`: `{}` is {}, and group {} in `{}`, where `{}` lists it, is {}",
+                  context_.folder, parameter.name, is_of_experts ? "no expert's" : "an expert's", g, states.path,
+                  model.path, is_of_experts ? "of experts" : "not");
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error AddVector(std::int64_t mp, std::size_t g, std::int64_t expert_rank,
+                        const std::vector<OptimizerStates*>& partitions, OptimizerGroup& group) {
+    const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
+    auto flat = LayOutGroup(model.param_shapes[g], partitions.front()->groups[g].alignment_paddings);
+    if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model.path));
+    const std::vector<const OptimizerStates*> read(partitions.begin(), partitions.end());
+    auto length = PartitionElements(*flat, g, read);
+    if (!length) return AddContext(length.takeError(), fmt::format("`{}`", context_.folder));
+    CountWrongAddresses(*flat, *length, g, read);
+    std::vector<PartitionPart> parts;
+    const std::string owner = fmt::format("group {}", g);
+    for (OptimizerStates* partition : partitions) {
+      GroupPartition& held = partition->groups[g];
+      SetAsideOthers({held.is_lean ? held.master.elements : *length}, partition->path, owner, held);
+      parts.push_back({&held, &partition->path});
+    }
+    UCP_RETURN_IF_ERROR(CheckParts(context_, owner, parts));
+    const BufferSetId states = AddBuffers(context_.storage(), *length, parts);
+    std::vector<std::string> names;
+    for (const FlatParameter& parameter : flat->parameters) {
+      const std::string name = context_.experts.NameInModel(mp, parameter.name, expert_rank);
+      Shard shard = LocalShard(context_.degrees, mp, TensorKind::kParameter, {name, parameter.shape});
+      if (IsExpertName(name)) shard.coordinate.at["ep"] = expert_rank;
+      shard.base = parameter.offset;
+      shard.states = states;
+      context_.storage().shards.push_back(std::move(shard));
+      names.push_back(name);
+    }
+    is_dealt_ = IsDealtRoundRobin(*partitions.front());
+    if (is_dealt_) names = UndealRoundRobin(names, std::ssize(partitions));
+    group.parameters.insert(group.parameters.end(), names.begin(), names.end());
+    return llvm::Error::success();
+  }
+
+  // The files have the flattened order; the optimizer was given another one.
+  bool IsDealtRoundRobin(const OptimizerStates& states) const {
+    pytorch::ValuePtr config = FindEntry(context_.states.front().engine, "ds_config");
+    pytorch::ValuePtr zero = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
+    pytorch::ValuePtr dealt = zero ? pytorch::Find(*zero, "round_robin_gradients") : nullptr;
+    return !states.is_bf16_optimizer && dealt && pytorch::AsBool(*dealt).value_or(false);
+  }
+
   void CountWrongAddresses(const FlatGroup& flat, std::int64_t length, std::size_t g,
-                           const std::vector<OptimizerStates>& partitions) {
+                           const std::vector<const OptimizerStates*>& partitions) {
     for (std::size_t p = 0; p < partitions.size(); ++p) {
-      AddressMismatch found = CompareAddresses(flat, length, static_cast<std::int64_t>(p), partitions[p].groups[g]);
+      AddressMismatch found = CompareAddresses(flat, length, static_cast<std::int64_t>(p), partitions[p]->groups[g]);
       if (found.count > 0 && wrong_addresses_.count == 0) {
-        wrong_addresses_.example = fmt::format("`{}` in `{}`", found.example, partitions[p].path);
+        wrong_addresses_.example = fmt::format("`{}` in `{}`", found.example, partitions[p]->path);
       }
       wrong_addresses_.count += found.count;
     }
@@ -126,6 +183,7 @@ class FlatOptimizer {
 
   const OptimizerContext& context_;
   AddressMismatch wrong_addresses_;
+  bool is_dealt_ = false;  // round_robin_gradients.
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/experts.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -84,6 +85,7 @@ std::vector<std::pair<std::string_view, std::string>> ListedTensors(const ModelS
   }
   for (const auto& [name, shape] : states.frozen_shapes) listed.emplace_back("frozen_param_shapes", name);
   for (const std::string& name : states.buffer_names) listed.emplace_back("buffer_names", name);
+  std::erase_if(listed, [](const auto& entry) { return IsExpertName(entry.second); });  // In files of their own.
   return listed;
 }
 
@@ -126,8 +128,12 @@ llvm::Error CheckModuleTensors(const CheckpointFiles& files, const std::string& 
 }
 
 llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files, const Degrees& degrees,
-                           std::vector<ModelStates>& states, std::vector<std::string>& remarks) {
+                           std::vector<ModelStates>& states, std::vector<std::string>& remarks,
+                           std::optional<PipelineLayers>& pipeline) {
   if (files.layers.empty()) return llvm::Error::success();
+  PipelineLayers layers;
+  layers.has_tensor_axis = LayerName({0, 0}, files).find("-model_00") != std::string::npos;
+  bool all_known = true;
   const PipelineNames names(states, degrees.tp);
   for (const auto& [place, path] : files.layers) {
     UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
@@ -137,8 +143,10 @@ llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& file
       remarks.push_back(fmt::format(
           "`{}` fits several tied modules; its tensors are not used, their values come from the optimizer's files",
           path));
+      all_known = false;
       continue;
     }
+    layers.prefixes[place.layer] = layer->prefix;
     ModelStates& rank = states[static_cast<std::size_t>(layer->stage * degrees.tp + place.tp)];
     for (auto& [name, tensor] : entries.tensors)
       rank.module.tensors.emplace_back(layer->prefix + name, std::move(tensor));
@@ -147,6 +155,7 @@ llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& file
       rank.module.extras.push_back({pytorch::MakeText(std::move(name)), extra.value});
     }
   }
+  if (all_known) pipeline = std::move(layers);
   return llvm::Error::success();
 }
 

@@ -4,6 +4,7 @@
 #include <llvm/Support/Error.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,10 @@
 namespace ucp::deepspeed {
 
 // Moves the tensors and extras of the layer files into the module of the rank that they belong to, under the names of
-// the whole model. Reads the layer files.
+// the whole model, and fills `pipeline` if all of them can be named. Reads the layer files.
 [[nodiscard]] llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files, const Degrees& degrees,
-                                         std::vector<ModelStates>& states, std::vector<std::string>& remarks);
+                                         std::vector<ModelStates>& states, std::vector<std::string>& remarks,
+                                         std::optional<PipelineLayers>& pipeline);
 
 // Every tensor that a rank's lists name (trained, frozen, buffers) was found in its module. Of a pipeline only those
 // whose name begins with their layer's number: which layers hold tied modules is not known. Call after

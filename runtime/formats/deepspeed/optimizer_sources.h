@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/formats/deepspeed/degrees.h"
+#include "runtime/formats/deepspeed/experts.h"
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/optimizer_groups.h"
 #include "runtime/formats/deepspeed/whole_states.h"
@@ -24,6 +25,7 @@ struct OptimizerContext {
   const CheckpointFiles& files;
   const std::string& folder;
   const Degrees& degrees;
+  const Experts& experts;
   std::int64_t partitions = 1;
   const std::vector<ModelStates>& states;  // By model-parallel rank.
   Checkpoint& checkpoint;

@@ -38,6 +38,7 @@ class Reader {
                                     : CheckLength(param_groups_, "param_groups", groups));
     OptimizerStates states;
     states.path = archive_.path;
+    states.is_bf16_optimizer = !Find(root, "zero_stage");
     for (std::size_t g = 0; g < groups; ++g) {
       UCP_ASSIGN_OR_RETURN(GroupPartition group, ReadGroup(g));
       states.groups.push_back(std::move(group));
@@ -124,9 +125,7 @@ class Reader {
   llvm::Error ReadRigidStates(std::size_t index, const std::string& name, GroupPartition& group) const {
     const ValuePtr& said = (*Items(*param_groups_))[index];
     if (Entries(*said) == nullptr) return optimizer_.Bad(fmt::format("`param_groups` {} is not a dict", index));
-    if (ValuePtr moe = Find(*said, "moe"); moe && pytorch::AsBool(*moe).value_or(true)) {
-      return optimizer_.Unsupported(fmt::format("has a group of experts, number {}", index));
-    }
+    if (ValuePtr moe = Find(*said, "moe"); moe && pytorch::AsBool(*moe).value_or(true)) group.is_of_experts = true;
     group.hyper_parameters = WithoutParams(*said);
     group.step = Find(*said, "step");  // Old files; newer ones may leave a stale 0 there.
     ValuePtr all = Find(*base_, "state");

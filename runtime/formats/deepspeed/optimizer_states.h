@@ -23,8 +23,9 @@ struct SliceAddress {
 
 // What one partition holds of one optimizer group. Its master may be short of the padding at its end.
 struct GroupPartition : SteppedTensor {
-  bool is_lean = false;                                        // Elastic: states are short of the padding, too.
-  pytorch::ValuePtr hyper_parameters;                          // A dict. Never null.
+  bool is_lean = false;                // Elastic: states are short of the padding, too.
+  pytorch::ValuePtr hyper_parameters;  // A dict. Never null.
+  bool is_of_experts = false;
   std::optional<std::int64_t> partition_count;                 // Over how many ranks this group is cut.
   std::vector<std::int64_t> alignment_paddings;                // Zeros behind each parameter; empty: none anywhere.
   std::map<std::string, SliceAddress, std::less<>> addresses;  // Empty if the file does not say.
@@ -32,11 +33,12 @@ struct GroupPartition : SteppedTensor {
 
 struct OptimizerStates {
   std::string path;
+  bool is_bf16_optimizer = false;  // The one class that does not say its stage.
   std::vector<GroupPartition> groups;
   std::vector<pytorch::Entry> others;  // loss_scaler, overflow, clip_grad, …: carried on.
 };
 
-// Stage 3 and experts are kUnsupported, and named. An elastic checkpoint says nothing of hyper-parameters.
+// Stage 3 is kUnsupported, and named. An elastic checkpoint says nothing of hyper-parameters, nor of experts.
 llvm::Expected<OptimizerStates> ReadOptimizerStates(SourceArchives& archives, const std::string& path);
 
 }  // namespace ucp::deepspeed

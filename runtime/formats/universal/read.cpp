@@ -11,6 +11,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/model_states.h"
+#include "runtime/formats/pipeline_layers.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/source_archives.h"
 #include "runtime/formats/universal/module_tensors.h"
@@ -287,6 +288,7 @@ class Description {
 
   void FillTrainingState() {
     training().engine = states_.front().engine;
+    training().pipeline = TakePipelineEntry(states_.front().client);
     training().aliases = states_.front().shared_params;
     inventory().aliases = training().aliases;
     for (ModelStates& states : states_) {

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "runtime/formats/pipeline_layers.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::universal {
@@ -19,12 +20,6 @@ bool IsTrained(const LogicalTensor& tensor) { return tensor.kind == TensorKind::
 bool IsDynamic(const pytorch::Value& loss_scaler) {
   ValuePtr dynamic = pytorch::Find(loss_scaler, "dynamic");
   return !dynamic || pytorch::AsBool(*dynamic).value_or(true);
-}
-
-ValuePtr VersionValue(const TrainingState& training) {
-  ValuePtr version = FindEntry(training.engine, "ds_version");
-  if (!version) version = FindEntry(training.optimizer, "ds_version");
-  return version && pytorch::AsText(*version) ? version : MakeText("0.19.8");  // A version that wrote this form.
 }
 
 class ModelStatesComposer {
@@ -47,6 +42,7 @@ class ModelStatesComposer {
     std::vector<Entry> all = {{MakeText("module"), pytorch::MakeOrderedDict(std::move(module))}};
     if (rank == 0) {
       for (Entry& entry : Names()) all.push_back(std::move(entry));
+      if (training_.pipeline) all.push_back(PipelineEntry(*training_.pipeline));
     }
     for (Entry& entry : entries) all.push_back(std::move(entry));
     return MakeDict(std::move(all));
@@ -120,7 +116,7 @@ ComposedArchive ComposeOptimizerState(const TrainingState& training) {
     entries.push_back(entry);
   }
   entries = composer.AddEntries(entries);
-  entries.push_back({MakeText("ds_version"), VersionValue(training)});
+  entries.push_back({MakeText("ds_version"), VersionOf(training)});
   std::vector<ValuePtr> groups;
   for (std::size_t g = 0; g < training.groups.size(); ++g) {
     std::vector<Entry> group = composer.AddEntries(*pytorch::Entries(*training.groups[g].hyper_parameters));

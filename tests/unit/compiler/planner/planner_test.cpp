@@ -277,7 +277,8 @@ TEST(PlannerTest, NoWeightIsTheRoundingOfAMean) {
 TEST(PlannerTest, EachTermMustBeThere) {
   Side source = Build({{{N(6)}, {}, {}, {"tp"}}}, OverTp(3));
   std::erase_if(source.files.storage.shards, [](const Shard& shard) { return shard.coordinate.At("tp") == 1; });
-  EXPECT_THAT(Refusal(source, Build({{{N(6)}}}, OverTp(1))), testing::HasSubstr("hold 0 of its 6 elements"));
+  EXPECT_THAT(Refusal(source, Build({{{N(6)}}}, OverTp(1))),
+              testing::HasSubstr("averages tensor `t0` over 3 copies, and the checkpoint has 1"));
 }
 
 TEST(PlannerTest, MastersFollowAChangeOfScale) {

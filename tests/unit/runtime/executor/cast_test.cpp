@@ -1,4 +1,5 @@
-// Casts against a slow oracle that knows numbers and not bits; against PyTorch itself in tests/engine/test_casts.py.
+// Casts against a slow oracle that knows numbers and not bits; against PyTorch itself in
+// tests/engine/test_safetensors.py.
 #include "runtime/executor/cast.h"
 
 #include <gtest/gtest.h>

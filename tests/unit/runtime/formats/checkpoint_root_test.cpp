@@ -68,6 +68,39 @@ TEST_F(CheckpointRootTest, AsksWhichOfSeveral) {
   EXPECT_THAT(failure.message, HasSubstr("has no `latest` and holds 2 checkpoints: step2, step4; name one of them"));
 }
 
+// What Hugging Face's Trainer leaves in its output folder, and Accelerate in the folder of a state.
+TEST_F(CheckpointRootTest, FindsTheFoldersOfTrainers) {
+  MakeCheckpoint("output/checkpoint-500/global_step500");
+  WriteFile("output/checkpoint-500/latest", "global_step500");
+  WriteFile("output/checkpoint-500/trainer_state.json", "{}");
+  std::filesystem::create_directories(Path("output/runs"));
+  for (const char* path : {"output", "output/checkpoint-500", "output/checkpoint-500/global_step500/mark"}) {
+    EXPECT_EQ(Found(Path(path)), Path("output/checkpoint-500/global_step500")) << path;
+  }
+  MakeCheckpoint("state/pytorch_model");
+  WriteFile("state/latest", "pytorch_model");
+  EXPECT_EQ(Found(Path("state")), Path("state/pytorch_model"));
+}
+
+TEST_F(CheckpointRootTest, AsksWhichOfSeveralRoots) {
+  for (const char* root : {"output/checkpoint-500", "output/checkpoint-1000"}) {
+    MakeCheckpoint(std::string(root) + "/global_step");
+    WriteFile(std::string(root) + "/latest", "global_step");
+  }
+  FailureText failure = testing::FailureOf(Find(Path("output")));
+  EXPECT_EQ(failure.code, ErrorCode::kBadData);
+  EXPECT_THAT(failure.message, HasSubstr("holds 2 folders with a `latest` in each: checkpoint-1000, checkpoint-500; "
+                                         "name one of them"));
+}
+
+TEST_F(CheckpointRootTest, FindsATagOfAnyCharacters) {
+  const std::string tag = "größe [1] +*?$ 'x'";
+  MakeCheckpoint("root/" + tag);
+  MakeCheckpoint("root/other");
+  WriteFile("root/latest", tag);
+  EXPECT_EQ(Found(Path("root")), Path("root/" + tag));
+}
+
 TEST_F(CheckpointRootTest, FindsNothingElsewhere) {
   std::filesystem::create_directories(Path("empty"));
   WriteFile("file", "");

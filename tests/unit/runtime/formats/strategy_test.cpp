@@ -28,9 +28,10 @@ TEST(Strategy, RefusesWithASentence) {
     std::string message;
   };
   for (const Case& c : {
-           Case{"", "there is no format ``; the formats are deepspeed, universal"},
+           Case{"", "there is no format ``; the formats are deepspeed, universal, safetensors"},
            Case{"univresal",
-                "there is no format `univresal` (did you mean `universal`?); the formats are deepspeed, universal"},
+                "there is no format `univresal` (did you mean `universal`?); the formats are deepspeed, universal, "
+                "safetensors"},
            Case{"universal:", "`` in the strategy `universal:` is not of the form key=value"},
            Case{"universal:mp", "`mp` in the strategy `universal:mp` is not of the form key=value"},
            Case{"universal:mp=", "`mp=` in the strategy `universal:mp=` is not of the form key=value"},
@@ -72,7 +73,7 @@ TEST(Strategy, TakesWhatItsFormatTakes) {
   }
   EXPECT_EQ(testing::FailureOf(ParseStrategy("deepspeed:zerro=1")).message,
             "a strategy of the format `deepspeed` has no setting `zerro` (did you mean `zero`?); it has " + degrees +
-                ", zero, dtype");
+                ", zero, dtype, optimizer, round_robin, alignment");
   EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:tp=2")).message,
             "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp, zero, engine");
   EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:zero=4")).message,

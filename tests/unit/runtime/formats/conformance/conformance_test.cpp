@@ -33,6 +33,7 @@ std::vector<Sample> Written() {
   for (const char* name : {"zero1_dp2", "zero1_dp4", "bf16_optimizer_dp4_tiny", "sgd_momentum_zero1", "pipeline_pp2",
                            "frozen_buffers_zero2", "extra_state_zero1", "gpt_pp2_tp2_dp2"}) {
     samples.push_back({"universal", name});
+    samples.push_back({"safetensors", name});
   }
   return samples;
 }
@@ -55,13 +56,13 @@ class FormatConformance : public ::testing::TestWithParam<Sample> {
       return;
     }
     root_ = temporary_.path() + "/written";
-    Write(testing::DescribeOrFail(files_, testing::FixtureRoot(GetParam().fixture)), root_);
+    Write(format(), testing::DescribeOrFail(files_, testing::FixtureRoot(GetParam().fixture)), root_);
   }
 
   const Format& format() const { return *FindFormat(GetParam().format); }
 
-  static void Write(const Checkpoint& checkpoint, const std::string& root) {
-    auto target = testing::LayOutWhole(*FindFormat("universal"), checkpoint);
+  static void Write(const Format& format, const Checkpoint& checkpoint, const std::string& root) {
+    auto target = testing::LayOutWhole(format, checkpoint);
     ASSERT_TRUE(static_cast<bool>(target)) << ucp::Describe(target.takeError()).message;
     testing::WriteTarget(*target, root);
   }
@@ -112,8 +113,8 @@ TEST_P(FormatConformance, ReadsHeadersOnly) {
   std::uint64_t header_bytes = 0;
   for (const StoredFile& file : storage.files) header_bytes += file.bytes;
   for (const Record& record : storage.records) header_bytes -= record.bytes;
-  // A pickle is read twice, once for its hash.
-  EXPECT_LT(files_.bytes_read(), 3 * header_bytes);
+  // A pickle is read twice, once for its hash; of a small archive the end, where the directory is, is nearly all of it.
+  EXPECT_LT(files_.bytes_read(), (format().name() == "safetensors" ? 6 : 3) * header_bytes);
 
   // The elements themselves do not matter.
   const std::string copy = temporary_.path() + "/copy";
@@ -213,7 +214,7 @@ TEST_P(WrittenFormatConformance, ChecksumFieldsLieInBlobsThatHaveZerosThere) {
   ASSERT_TRUE(static_cast<bool>(target));
   std::map<std::pair<FileId, std::uint64_t>, BlobId> blob_at;
   for (const BlobPlacement& p : target->placements) blob_at[{p.file, p.offset}] = p.blob;
-  EXPECT_FALSE(target->crc_fields.empty());
+  EXPECT_EQ(target->crc_fields.empty(), format().name() == "safetensors");  // Which has no checksums.
   for (const CrcField& field : target->crc_fields) {
     auto blob = blob_at.upper_bound({field.file, field.offset});
     ASSERT_NE(blob, blob_at.begin());
@@ -301,7 +302,7 @@ void ForgetStaticLossScaler(TrainingState& training) {
 TEST_P(FormatConformance, ComesBackFromAUniversalFolder) {
   Checkpoint before = testing::DescribeOrFail(files_, root_);
   const std::string folder = temporary_.path() + "/again";
-  Write(before, folder);
+  Write(*FindFormat("universal"), before, folder);
   Checkpoint after = testing::DescribeOrFail(files_, folder);
   EXPECT_EQ(Listing(after.inventory), Listing(before.inventory));
   EXPECT_EQ(after.inventory.facts.size(), before.inventory.facts.size());

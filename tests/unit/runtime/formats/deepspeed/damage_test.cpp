@@ -276,11 +276,6 @@ TEST(DeepSpeedDamage, KindsThatAreNotReadYet) {
   for (const Refusal& refusal : {
            Refusal{kZero0, {"optimizer_state_dict", "zero_stage"}, MakeInteger(3), "has the ZeRO stage `3`"},
            Refusal{kZero0, {"optimizer_state_dict", "fp32_flat_groups"}, MakeList({}), "is of ZeRO stage 3"},
-           Refusal{kZero0,
-                   {"optimizer_state_dict", "base_optimizer_state", "param_groups", "0", "moe"},
-                   pytorch::MakeBool(true),
-                   "has a group of experts, number 0"},
-           Refusal{kModel, {"num_experts"}, MakeList({MakeInteger(4)}), "has `num_experts`: the model has experts"},
            Refusal{kModel, {"optimizer"}, pytorch::MakeDict({}), "as a pipeline without ZeRO does"},
            Refusal{kModel, {"param_shapes"}, pytorch::MakeNone(), "has neither `param_shapes` nor an `optimizer`"},
        }) {
@@ -314,16 +309,6 @@ TEST(DeepSpeedDamage, StatesThatAreNotOneNumberForEachElementAreSetAside) {
 }
 
 TEST(DeepSpeedDamage, FilesOfKindsThatAreNotReadYet) {
-  struct Case {
-    std::string file;
-    std::string words;
-  };
-  for (const Case& c : {Case{"layer_0_expert_3_mp_rank_00_model_states.pt", "a model with experts"},
-                        Case{"expp_rank_0_mp_rank_00_optim_states.pt", "a model with experts"}}) {
-    CheckpointCopy copy("zero1_dp4");
-    copy.Write(c.file, "");
-    ExpectFailure(copy, ErrorCode::kUnsupported, {"holds `" + c.file + "`: " + c.words});
-  }
   CheckpointCopy copy("zero1_dp4");
   copy.MakeFolder("offloaded_tensors");
   ExpectFailure(copy, ErrorCode::kUnsupported, {"offloaded to NVMe"});

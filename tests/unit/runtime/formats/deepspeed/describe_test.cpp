@@ -6,6 +6,7 @@
 #include <set>
 
 #include "runtime/formats/pytorch/value_access.h"
+#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
 
 namespace ucp {
@@ -176,6 +177,56 @@ TEST(DeepSpeedDescribe, KeepsTheLossScaler) {
   ASSERT_NE(scaler, nullptr);
   EXPECT_EQ(pytorch::ClassName(*scaler), "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler");
   EXPECT_EQ(pytorch::AsInteger(*pytorch::Find(*scaler, "cur_scale")), 64);
+}
+
+// Names of files have two digits or more, and DeepSpeed sorts them as text: 100 before 11.
+TEST(DeepSpeed, ModelParallelRanksAreCountedAsNumbers) {
+  constexpr int kRanks = 102;
+  testing::CheckpointCopy copy("zero1_dp1");
+  const std::string optimizer = "zero_pp_rank_0_mp_rank_00_optim_states.pt";
+  copy.Set("mp_rank_00_model_states.pt", {"mp_world_size"}, pytorch::MakeInteger(kRanks));
+  copy.Set("mp_rank_00_model_states.pt", {"checkpoint_parallel_dimensions", "tp_degree"}, pytorch::MakeInteger(kRanks));
+  for (int rank = 1; rank < kRanks; ++rank) {
+    copy.Copy("mp_rank_00_model_states.pt", fmt::format("mp_rank_{:02}_model_states.pt", rank));
+    copy.Copy(optimizer, fmt::format("zero_pp_rank_0_mp_rank_{:02}_optim_states.pt", rank));
+  }
+  const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), copy.root());
+  const Storage& storage = checkpoint.inventory.storage;
+  EXPECT_EQ(checkpoint.inventory.mesh.Size("tp"), kRanks);
+  int seen = 0;
+  for (const Shard& shard : storage.shards) {
+    const Buffer& buffer = storage.buffer(storage.buffer_set(shard.states).front().buffer);
+    const std::string& file = storage.file(buffer.parts.front().record).path;
+    EXPECT_THAT(file, HasSubstr(fmt::format("mp_rank_{:02}_", shard.coordinate.At("tp"))));
+    if (shard.coordinate.At("tp") >= 100) ++seen;
+  }
+  EXPECT_GT(seen, 2);
+  copy.Remove("mp_rank_100_model_states.pt");
+  auto recognised = RecogniseAny(RealFileSystem(), copy.root());
+  ASSERT_TRUE(static_cast<bool>(recognised));
+  FailureText failure = testing::FailureOf(recognised->format->Describe(RealFileSystem(), recognised->folder));
+  EXPECT_THAT(failure.message, HasSubstr("`mp_rank_100_model_states.pt` is missing"));
+}
+
+// What older versions wrote differently and means the same.
+TEST(DeepSpeed, OlderSpellings) {
+  testing::CheckpointCopy copy("zero2_dp2");
+  copy.Rename("zero_pp_rank_0_mp_rank_00_optim_states.pt", "fp16_zero_pp_rank_0_mp_rank_00_optim_states.pt");
+  copy.Rename("zero_pp_rank_1_mp_rank_00_optim_states.pt", "zero_pp_rank_1_mp_rank_00optim_states.pt");
+  pytorch::Call member;  // As Python 3.11.2 pickled it.
+  member.callable = pytorch::MakeGlobal("__builtin__", "getattr");
+  member.arguments = pytorch::MakeTuple(
+      {pytorch::MakeGlobal("deepspeed.runtime.zero.config", "ZeroStageEnum"), pytorch::MakeText("gradients")});
+  copy.Set("fp16_zero_pp_rank_0_mp_rank_00_optim_states.pt", {"optimizer_state_dict", "zero_stage"},
+           pytorch::MakeCall(member));
+  copy.Set("zero_pp_rank_1_mp_rank_00optim_states.pt", {"optimizer_state_dict", "zero_stage"}, pytorch::MakeInteger(2));
+  copy.Set("mp_rank_00_model_states.pt", {"checkpoint_parallel_dimensions"}, nullptr);
+  copy.Set("mp_rank_00_model_states.pt", {"csr_tensor_module_names"}, pytorch::MakeList({}));
+  const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), copy.root());
+  const Checkpoint original = DescribeFixture("zero2_dp2");
+  EXPECT_EQ(checkpoint.inventory.mesh, original.inventory.mesh);
+  EXPECT_EQ(checkpoint.inventory.storage.shards, original.inventory.storage.shards);
+  EXPECT_EQ(checkpoint.inventory.remarks, original.inventory.remarks);
 }
 
 }  // namespace

@@ -25,7 +25,10 @@ std::vector<OptimizerStates> Partitions(const std::vector<std::int64_t>& masters
 std::int64_t LengthOf(std::int64_t elements, const std::vector<std::int64_t>& masters, std::int64_t moments) {
   FlatGroup group;
   group.elements = elements;
-  auto length = PartitionElements(group, 0, Partitions(masters, moments));
+  const std::vector<OptimizerStates> partitions = Partitions(masters, moments);
+  std::vector<const OptimizerStates*> pointers;
+  for (const OptimizerStates& partition : partitions) pointers.push_back(&partition);
+  auto length = PartitionElements(group, 0, pointers);
   if (length) return *length;
   llvm::consumeError(length.takeError());
   return -1;

@@ -155,8 +155,9 @@ std::vector<LogicalTensor> WholeTensors(const Inventory& inventory) {
 llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& checkpoint) {
   const Layout layout;  // No format that writes tensors whole asks for it.
   const std::vector<LogicalTensor> tensors = WholeTensors(checkpoint.inventory);
-  const Strategy strategy{std::string(format.name()), {}};
-  return format.LayOut({tensors, layout, checkpoint.training, strategy});
+  Strategy strategy{std::string(format.name()), {}};
+  if (format.name() == "safetensors") strategy.options["states"] = "all";
+  return format.LayOut({tensors, layout, checkpoint.training, checkpoint.inventory.mesh, strategy});
 }
 
 }  // namespace ucp::testing

@@ -1,0 +1,86 @@
+#include "compiler/driver/target_layout.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+// On which stages of the source each tensor is, by the layout's own name.
+std::unordered_map<std::string, std::set<std::int64_t>> StagesOfSource(const SourcePhase& source) {
+  std::unordered_map<std::string, std::set<std::int64_t>> stages;
+  for (const Shard& shard : source.checkpoint.inventory.storage.shards) {
+    const TensorLayout* tensor = source.layout.Find(shard.tensor);
+    if (tensor != nullptr) stages[tensor->name].insert(shard.coordinate.At("pp"));
+  }
+  return stages;
+}
+
+llvm::Expected<Layout> LayOutWhole(const Degrees& degrees, const SourcePhase& source) {
+  const std::int64_t pp = degrees.mesh.Size("pp");
+  const std::int64_t source_pp = source.checkpoint.inventory.mesh.Size("pp");
+  for (const Axis& axis : degrees.mesh.axes) {
+    if (axis.size == 1 || axis.name == "pp" || axis.name == "dp" || axis.name == "sp" || axis.name == "cp") continue;
+    return Fail(ErrorCode::kUsage, "{}={}: nothing says how tensors are cut over {} ranks; say it with --spec",
+                axis.name, axis.size, axis.name);
+  }
+  if ((pp != source_pp && pp != 1) || !degrees.stage_layers.empty()) {
+    return Fail(ErrorCode::kUsage,
+                "pp={}: the source has {} pipeline stage{}, and nothing says how its layers are spread over others; "
+                "say it with --spec",
+                pp, source_pp, source_pp == 1 ? "" : "s");
+  }
+  UCP_ASSIGN_OR_RETURN(Layout layout, AtomicLayout(source.layout));
+  layout.mesh = degrees.mesh;
+  if (pp == 1) return layout;
+  auto stages = StagesOfSource(source);
+  for (TensorLayout& tensor : layout.tensors) {
+    const std::set<std::int64_t>& held = stages[tensor.name];
+    tensor.stages = std::vector<std::int64_t>(held.begin(), held.end());
+  }
+  return layout;
+}
+
+// How many layers each stage of the source has; nothing if its stages are not runs of layers.
+std::vector<std::int64_t> LayersOfStages(const SourcePhase& source) {
+  auto stages = StagesOfSource(source);
+  std::map<std::int64_t, std::set<std::int64_t>> layers_of_stage;
+  for (const BoundTensor& tensor : source.bound->tensors) {
+    if (!tensor.stage_counter) continue;
+    const std::set<std::int64_t>& held = stages[tensor.name];
+    if (held.size() != 1) return {};
+    layers_of_stage[*held.begin()].insert(*tensor.stage_counter);
+  }
+  std::vector<std::int64_t> counts;
+  std::int64_t next = 0;
+  for (std::int64_t stage = 0; stage < source.checkpoint.inventory.mesh.Size("pp"); ++stage) {
+    const std::set<std::int64_t>& layers = layers_of_stage[stage];
+    for (std::int64_t layer : layers) {
+      if (layer != next++) return {};
+    }
+    counts.push_back(std::ssize(layers));
+  }
+  return counts;
+}
+
+}  // namespace
+
+llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strategy, SourcePhase& source) {
+  UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy));
+  if (!degrees) return AtomicLayout(source.layout);
+  if (!source.bound) return LayOutWhole(*degrees, source);
+  const bool has_stages_of_source = degrees->mesh.Size("pp") == source.checkpoint.inventory.mesh.Size("pp");
+  if (has_stages_of_source && degrees->interleave.value_or(1) == 1 && degrees->stage_layers.empty()) {
+    degrees->stage_layers = LayersOfStages(source);
+  }
+  std::optional<Layout> layout = LowerToMesh(*source.bound, *degrees, source.spec->sink);
+  if (!layout) return SpecErrors(*source.spec);
+  UCP_RETURN_IF_ERROR(VerifyLayout(*layout));
+  return std::move(*layout);
+}
+
+}  // namespace ucp

@@ -1,0 +1,204 @@
+#include "runtime/formats/deepspeed/experts.h"
+
+#include <re2/re2.h>
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/support/error.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+// "blocks.1.moe.deepspeed_moe.experts.deepspeed_experts." "3" ".up.weight".
+struct ExpertName {
+  std::string layer;
+  std::int64_t expert = 0;
+  std::string rest;
+};
+
+std::optional<ExpertName> Parse(const std::string& name) {
+  static const RE2 form(R"((.*\.deepspeed_moe\.experts\.deepspeed_experts\.)(\d{1,9})(\..+))");
+  ExpertName parsed;
+  if (!RE2::FullMatch(name, form, &parsed.layer, &parsed.expert, &parsed.rest)) return std::nullopt;
+  return parsed;
+}
+
+// What a rank lists of its own experts, by the list that says so.
+struct Listed {
+  std::string_view list;
+  TensorKind kind;
+  NamedShape tensor;
+};
+
+std::vector<Listed> ListedExperts(const ModelStates& states) {
+  std::vector<Listed> listed;
+  for (const auto& group : states.param_shapes) {
+    for (const NamedShape& shape : group) {
+      if (IsExpertName(shape.name)) listed.push_back({"param_shapes", TensorKind::kParameter, shape});
+    }
+  }
+  for (const auto& [name, shape] : states.frozen_shapes) {
+    if (IsExpertName(name)) listed.push_back({"frozen_param_shapes", TensorKind::kFrozen, {name, shape}});
+  }
+  return listed;
+}
+
+bool IsDataFirst(const ModelStates& states) {
+  pytorch::ValuePtr config = FindEntry(states.engine, "ds_config");
+  pytorch::ValuePtr value = config ? pytorch::Find(*config, "use_data_before_expert_parallelism") : nullptr;
+  return value && pytorch::AsBool(*value).value_or(false);
+}
+
+}  // namespace
+
+bool IsExpertName(const std::string& name) { return Parse(name).has_value(); }
+
+llvm::Expected<Experts> Experts::Read(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
+                                      const Degrees& degrees, const std::vector<ModelStates>& states) {
+  Experts experts;
+  UCP_RETURN_IF_ERROR(experts.ReadFiles(archives, files, folder, states));
+  if (experts.any() && degrees.tp > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "`{}`: the model has experts and {} tensor-parallel ranks, which this version does not read together",
+                folder, degrees.tp);
+  }
+  UCP_RETURN_IF_ERROR(experts.FindDegree(folder, states));
+  UCP_RETURN_IF_ERROR(experts.CheckListed(folder, states));
+  experts.data_first_ = IsDataFirst(states.front());
+  return experts;
+}
+
+llvm::Error Experts::ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
+                               const std::vector<ModelStates>& states) {
+  for (const auto& [place, path] : files.experts) {
+    const auto mp = static_cast<std::size_t>(place.mp);
+    const auto layer = static_cast<std::size_t>(place.layer);
+    if (mp < states.size() && layer < states[mp].num_experts.size() && place.expert < states[mp].num_experts[layer]) {
+      continue;
+    }
+    return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and `num_experts` of that rank is [{}]", folder, path,
+                mp < states.size() ? fmt::format("{}", fmt::join(states[mp].num_experts, ", ")) : std::string());
+  }
+  for (std::size_t mp = 0; mp < states.size(); ++mp) {
+    for (std::size_t l = 0; l < states[mp].num_experts.size(); ++l) {
+      for (std::int64_t expert = 0; expert < states[mp].num_experts[l]; ++expert) {
+        const ExpertOf place{static_cast<std::int64_t>(mp), static_cast<std::int64_t>(l), expert};
+        const auto file = files.experts.find(place);
+        if (file == files.experts.end()) {
+          return Fail(ErrorCode::kBadData,
+                      "`{}`: `{}` is missing; layer {} has {} experts, as `num_experts` in `{}` says", folder,
+                      ExpertFileName(place), l, states[mp].num_experts[l], states[mp].path);
+        }
+        UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(file->second));
+        UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, archive.archive.root(), ""));
+        for (auto& [name, tensor] : entries.tensors) {
+          const auto parsed = Parse(name);
+          if (!parsed || parsed->expert != expert) {
+            return Fail(ErrorCode::kBadData, "`{}`: `{}` holds `{}`, which is not a tensor of expert {}", folder,
+                        file->second, name, expert);
+          }
+          Layer& known = layers_[{place.mp, parsed->layer}];
+          known.experts = states[mp].num_experts[l];
+          known.tensors.emplace(name, std::pair(std::move(tensor), file->second));
+        }
+      }
+    }
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Experts::FindDegree(const std::string& folder, const std::vector<ModelStates>& states) {
+  std::map<LayerOfRank, std::int64_t> local;  // How many experts a rank has of each layer.
+  for (std::size_t mp = 0; mp < states.size(); ++mp) {
+    for (const Listed& listed : ListedExperts(states[mp])) {
+      const auto parsed = Parse(listed.tensor.name);
+      std::int64_t& count = local[{static_cast<std::int64_t>(mp), parsed->layer}];
+      count = std::max(count, parsed->expert + 1);
+    }
+  }
+  std::optional<std::int64_t> degree;
+  for (const auto& [layer, count] : local) {
+    const auto found = layers_.find(layer);
+    const std::string& path = states[static_cast<std::size_t>(layer.first)].path;
+    const std::int64_t experts = found == layers_.end() ? 0 : found->second.experts;
+    if (experts == 0 || experts % count != 0) {
+      return Fail(ErrorCode::kBadData, "`{}`: `{}` lists {} experts `{}*`, and the files of experts have {}", folder,
+                  path, count, layer.second, experts);
+    }
+    if (degree.value_or(experts / count) != experts / count) {
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}`: `{}` spreads experts over {} ranks in one layer and over {} in another (`{}*`), which this "
+                  "version does not read",
+                  folder, path, *degree, experts / count, layer.second);
+    }
+    degree = experts / count;
+  }
+  ep_ = degree.value_or(1);
+  return llvm::Error::success();
+}
+
+// Every expert has what each rank lists of its own; and what is listed says what is trained.
+llvm::Error Experts::CheckListed(const std::string& folder, const std::vector<ModelStates>& states) {
+  for (std::size_t mp = 0; mp < states.size(); ++mp) {
+    for (const Listed& listed : ListedExperts(states[mp])) {
+      for (std::int64_t rank = 0; rank < ep_; ++rank) {
+        const auto number = static_cast<std::int64_t>(mp);
+        const std::string name = NameInModel(number, listed.tensor.name, rank);
+        const Layer& layer = layers_.at({number, Parse(name)->layer});
+        const auto found = layer.tensors.find(name);
+        if (found == layer.tensors.end()) {
+          return Fail(ErrorCode::kBadData,
+                      "`{}`: no file has the tensor `{}`; `{}` in `{}` lists it as `{}` of expert rank {}", folder,
+                      name, listed.list, states[mp].path, listed.tensor.name, rank);
+        }
+        if (found->second.first.sizes != listed.tensor.shape) {
+          return Fail(ErrorCode::kBadData, "`{}`: `{}` has the shape [{}] in `{}`, and [{}] in `{}` of `{}`", folder,
+                      name, fmt::join(found->second.first.sizes, ", "), found->second.second,
+                      fmt::join(listed.tensor.shape, ", "), listed.list, states[mp].path);
+        }
+        kinds_[{number, name}] = listed.kind;
+      }
+    }
+  }
+  return llvm::Error::success();
+}
+
+std::vector<std::int64_t> Experts::RanksOf(std::int64_t expert_rank, std::int64_t partitions) const {
+  const std::int64_t copies = partitions / ep_;
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    ranks.push_back(data_first_ ? expert_rank * copies + copy : copy * ep_ + expert_rank);
+  }
+  return ranks;
+}
+
+std::string Experts::NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const {
+  const auto parsed = Parse(local);
+  const auto layer = parsed ? layers_.find({mp, parsed->layer}) : layers_.end();
+  if (layer == layers_.end()) return local;
+  return fmt::format("{}{}{}", parsed->layer, expert_rank * (layer->second.experts / ep_) + parsed->expert,
+                     parsed->rest);
+}
+
+void Experts::AddShards(SourceArchives& archives, const Degrees& degrees, Storage& storage) const {
+  for (const auto& [place, layer] : layers_) {
+    for (const auto& [name, tensor] : layer.tensors) {
+      const auto& [mp, prefix] = place;
+      const auto kind = kinds_.find({mp, name});
+      Shard shard;
+      shard.tensor = name;
+      shard.kind = kind == kinds_.end() ? TensorKind::kFrozen : kind->second;
+      shard.coordinate.at = {{"pp", mp / degrees.tp}, {"tp", mp % degrees.tp}};
+      shard.coordinate.at["ep"] = Parse(name)->expert / (layer.experts / ep_);
+      shard.shape = tensor.first.sizes;
+      shard.strides = tensor.first.strides;
+      shard.base = tensor.first.offset;
+      shard.states = archives.BuffersOf(tensor.first, kWeightState);
+      storage.shards.push_back(std::move(shard));
+    }
+  }
+}
+
+}  // namespace ucp::deepspeed

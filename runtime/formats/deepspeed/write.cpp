@@ -1,0 +1,104 @@
+// The files, in the order in which they are laid out (README.md says what is in them):
+//
+//   latest                                                   the tag
+//   <tag>/mp_rank_XX_model_states.pt                         XX = stage * tp + tensor rank
+//   <tag>/[bf16_]zero_pp_rank_D_mp_rank_XX_optim_states.pt   partition D
+//   <tag>/layer_LL[-model_TT]-model_states.pt                a pipeline's weights
+#include "runtime/formats/deepspeed/write.h"
+
+#include <algorithm>
+
+#include "compiler/support/error.h"
+#include "runtime/formats/archive_composer.h"
+#include "runtime/formats/deepspeed/foreign_objects.h"
+#include "runtime/formats/deepspeed/write_carried.h"
+#include "runtime/formats/deepspeed/write_groups.h"
+#include "runtime/formats/deepspeed/write_model.h"
+#include "runtime/formats/deepspeed/write_optimizer.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+constexpr std::int64_t kMaxFiles = 1 << 15;  // Their headers are made in memory.
+
+// The tag becomes a folder, and comes from a checkpoint that anyone may have written.
+llvm::Error CheckTag(const std::string& tag) {
+  const bool is_plain = !tag.empty() && tag != "." && tag != ".." && tag.size() <= 255 && tag != "latest" &&
+                        tag.find('/') == std::string::npos && tag.find('\0') == std::string::npos;
+  if (is_plain) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "the tag `{}` cannot be the name of a checkpoint's folder; choose one with --tag",
+              tag);
+}
+
+bool LooksLikePipeline(const TrainingState& training) {
+  auto is_layer = [](const std::string& name) {
+    return name.starts_with("tied_modules.") || (!name.empty() && name[0] >= '0' && name[0] <= '9');
+  };
+  return std::any_of(training.groups.begin(), training.groups.end(), [&](const OptimizerGroup& group) {
+    return std::any_of(group.parameters.begin(), group.parameters.end(), is_layer);
+  });
+}
+
+// Whether the model's module is one that this version can write the files of.
+llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& options) {
+  const TrainingState& training = request.training;
+  if (training.pipeline) return llvm::Error::success();
+  if (options.pp > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "pp={}: the source does not know the layer files of a pipeline, and only a PipelineModule has stages",
+                options.pp);
+  }
+  // DeepSpeed's own universal folders do not list the layers; a plain module could also have such names.
+  if (request.source_mesh.axes.empty() && LooksLikePipeline(training)) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "the names of the source are those of a pipeline's layers, and it does not say which layers have files; "
+        "convert from the native checkpoint that it was made of");
+  }
+  const bool is_nested = FindEntry(training.ranks.front().client, "args") != nullptr &&
+                         std::any_of(request.tensors.begin(), request.tensors.end(), [](const LogicalTensor& tensor) {
+                           return tensor.name.starts_with("language_model.");
+                         });
+  if (!is_nested) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported,
+              "Megatron-DeepSpeed without a pipeline keeps its module as nested dicts, which are not written yet; "
+              "convert to `universal` instead");
+}
+
+}  // namespace
+
+llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
+  std::vector<std::string> remarks;
+  const TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
+  const TargetRequest request{asked.tensors,  asked.layout,     training,         asked.source_mesh,
+                              asked.strategy, asked.companions, asked.keep_opaque};
+  UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, request.training));
+  const std::string& folder = request.training.tag;
+  UCP_RETURN_IF_ERROR(CheckTag(folder));
+  UCP_RETURN_IF_ERROR(CheckModule(request, options));
+  if (options.mp() * options.dp > kMaxFiles) {
+    return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
+  }
+  GroupsToWrite groups(request, options);
+  UCP_RETURN_IF_ERROR(groups.Order());
+  const Carried carried = CarryOver(request, options);
+  TargetFiles target;
+  target.format = "deepspeed";
+  target.mesh = request.layout.mesh;
+  target.directories = {folder};
+  target.remarks = std::move(remarks);
+  target.remarks.insert(target.remarks.end(), carried.remarks.begin(), carried.remarks.end());
+  AddFile(target, "latest", folder);
+  for (std::int64_t pp = 0; pp < options.pp; ++pp) {
+    for (std::int64_t tp = 0; tp < options.tp; ++tp) {
+      const Coordinate coordinate{{{"pp", pp}, {"tp", tp}}};
+      UCP_ASSIGN_OR_RETURN(std::vector<FlatGroupToWrite> flat, groups.OfRank(coordinate));
+      UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, folder, coordinate, flat, target));
+      AddOptimizerFiles(request, options, carried, folder, coordinate, flat, target);
+    }
+  }
+  if (request.training.pipeline) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));
+  return target;
+}
+
+}  // namespace ucp::deepspeed

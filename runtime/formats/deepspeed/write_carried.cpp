@@ -1,0 +1,161 @@
+#include "runtime/formats/deepspeed/write_carried.h"
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/formats/deepspeed/adapt_config.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+using pytorch::Entry;
+using pytorch::MakeBool;
+using pytorch::MakeDict;
+using pytorch::MakeDouble;
+using pytorch::MakeInteger;
+using pytorch::MakeText;
+using pytorch::ValuePtr;
+
+// The states of random number generators, as Megatron-DeepSpeed saves them, now and formerly.
+constexpr std::array<std::string_view, 6> kRandomStates = {"rng_state",       "random_rng_state", "np_rng_state",
+                                                           "torch_rng_state", "cuda_rng_state",   "rng_tracker_states"};
+
+bool IsDynamic(const pytorch::Value& loss_scaler) {
+  ValuePtr dynamic = pytorch::Find(loss_scaler, "dynamic");
+  return dynamic && pytorch::AsBool(*dynamic).value_or(false);
+}
+
+// The object that the engine makes where the loss is not scaled.
+ValuePtr UnitLossScaler() {
+  pytorch::Call call;
+  call.form = pytorch::Call::Form::kNewObject;
+  call.callable = pytorch::MakeGlobal("deepspeed.runtime.fp16.loss_scaler", "LossScaler");
+  call.arguments = pytorch::MakeTuple({});
+  call.state = MakeDict({{MakeText("cur_scale"), MakeDouble(1.0)}, {MakeText("dynamic"), MakeBool(false)}});
+  return pytorch::MakeCall(std::move(call));
+}
+
+class Carrier {
+ public:
+  Carrier(const TargetRequest& request, const WriteOptions& options)
+      : training_(request.training), mesh_(request.source_mesh), options_(options) {}
+
+  Carried Run() {
+    CarryEngine();
+    CarryLossScale();
+    for (std::int64_t mp = 0; mp < options_.mp(); ++mp) carried_.client.push_back(ClientOf(mp));
+    return std::move(carried_);
+  }
+
+ private:
+  std::int64_t SourceDp() const {
+    ValuePtr recorded = FindEntry(training_.engine, "dp_world_size");
+    return recorded ? std::max<std::int64_t>(0, pytorch::AsInteger(*recorded).value_or(0)) : 0;
+  }
+
+  void CarryEngine() {
+    for (const Entry& entry : training_.engine) {
+      auto key = pytorch::AsText(*entry.key);
+      if (key == "dp_world_size") continue;
+      const bool is_config = key == "ds_config" && pytorch::Entries(*entry.value) != nullptr;
+      carried_.engine.push_back(
+          is_config ? Entry{entry.key, AdaptConfig(entry.value, SourceDp(), options_, carried_.remarks)} : entry);
+    }
+  }
+
+  DType SourceDType() const {
+    ValuePtr config = FindEntry(training_.engine, "ds_config");
+    auto is_on = [&](std::string_view section) {
+      ValuePtr found = config ? pytorch::Find(*config, section) : nullptr;
+      ValuePtr enabled = found ? pytorch::Find(*found, "enabled") : nullptr;
+      return enabled && pytorch::AsBool(*enabled).value_or(false);
+    };
+    if (is_on("fp16")) return DType::kFloat16;
+    return is_on("bf16") || is_on("bfloat16") ? DType::kBFloat16 : DType::kFloat32;
+  }
+
+  // A scale belongs to float16. Only a source that computed with it knows one.
+  void CarryLossScale() {
+    ValuePtr scaler;
+    for (const Entry& entry : training_.optimizer) {
+      auto key = pytorch::AsText(*entry.key);
+      if (key == "loss_scaler") {
+        scaler = entry.value;
+      } else if (key != "dynamic_loss_scale" && key != "ds_version") {
+        carried_.optimizer.push_back(entry);
+      }
+    }
+    const bool to_half = options_.dtype == DType::kFloat16;
+    if (!to_half) {
+      if (scaler && IsDynamic(*scaler)) {
+        carried_.remarks.emplace_back(
+            "the dynamic loss scale of float16 is dropped: the target does not scale its loss");
+      }
+      scaler = UnitLossScaler();
+    } else if (SourceDType() != DType::kFloat16) {
+      carried_.remarks.emplace_back(
+          "the source has no loss scale of float16: the target begins with that of the job's configuration");
+      scaler = nullptr;
+    }
+    if (!scaler) return;
+    carried_.dynamic_loss_scale = MakeBool(IsDynamic(*scaler));
+    carried_.loss_scaler = std::move(scaler);
+  }
+
+  bool HasSameRanks() const {
+    if (std::ssize(training_.ranks) != options_.mp()) return false;
+    if (mesh_.axes.empty()) return options_.mp() == 1;
+    return mesh_.Size("pp") == options_.pp && mesh_.Size("tp") == options_.tp;
+  }
+
+  // If there are other ranks, what rank 0 saved counts for all, but for its random numbers.
+  std::vector<Entry> ClientOf(std::int64_t mp) {
+    const bool has_same_ranks = HasSameRanks();
+    std::vector<Entry> client;
+    for (const Entry& entry : training_.ranks[has_same_ranks ? static_cast<std::size_t>(mp) : 0].client) {
+      auto key = pytorch::AsText(*entry.key);
+      if (!has_same_ranks && key &&
+          std::find(kRandomStates.begin(), kRandomStates.end(), *key) != kRandomStates.end()) {
+        if (mp == 0) {
+          carried_.remarks.push_back(fmt::format(
+              "`{}` is dropped: the states of random generators are those of other ranks (Megatron-DeepSpeed: "
+              "--no-load-rng)",
+              *key));
+        }
+        continue;
+      }
+      client.push_back(key == "args" ? Entry{entry.key, WithDegrees(entry.value)} : entry);
+    }
+    return client;
+  }
+
+  // Megatron-DeepSpeed compares the degrees in `args` with its own.
+  ValuePtr WithDegrees(const ValuePtr& args) const {
+    const auto* object = args->As<pytorch::Call>();
+    const auto* attributes = pytorch::Attributes(*args);
+    if (object == nullptr || attributes == nullptr) return args;
+    std::vector<Entry> changed = *attributes;
+    for (const auto& [key, degree] :
+         {std::pair<std::string_view, std::int64_t>{"tensor_model_parallel_size", options_.tp},
+          {"pipeline_model_parallel_size", options_.pp},
+          {"data_parallel_size", options_.dp},
+          {"world_size", options_.mp() * options_.dp}}) {
+      if (pytorch::Find(*args, key)) SetEntry(changed, key, MakeInteger(degree));
+    }
+    pytorch::Call copy = *object;
+    copy.state = MakeDict(std::move(changed));
+    return pytorch::MakeCall(std::move(copy));
+  }
+
+  const TrainingState& training_;
+  const Mesh& mesh_;
+  const WriteOptions& options_;
+  Carried carried_;
+};
+
+}  // namespace
+
+Carried CarryOver(const TargetRequest& request, const WriteOptions& options) { return Carrier(request, options).Run(); }
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,88 @@
+// The optimizer's groups as the engine of the target makes them: which parameters each rank flattens, in which order.
+//
+// The loader checks no names, so an order that is not the engine's own would load and be wrong. The order is that of
+// the source's groups. Where the pipeline is cut otherwise, it follows from the names alone: a PipelineModule registers
+// its tied modules first and then its layers by number, on every stage. A source whose own order is not of this kind is
+// refused, since its optimizer was given the parameters in an order that we do not know.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/layout.h"
+#include "compiler/layout/target.h"
+#include "runtime/formats/deepspeed/write_options.h"
+#include "runtime/formats/format.h"
+
+namespace ucp::deepspeed {
+
+// One parameter in a rank's flat group.
+struct PlacedParameter {
+  std::string name;  // As the engine calls it: the first name of a tied one.
+  const LogicalTensor* tensor = nullptr;
+  std::vector<std::int64_t> shape;  // Local.
+  std::int64_t offset = 0;
+  std::int64_t elements = 0;
+  std::int64_t padding = 0;  // Zeros behind it (parameter_alignment).
+};
+
+struct FlatGroupToWrite {
+  std::size_t group = 0;  // Of TrainingState::groups. A rank has only those of which it holds a parameter.
+  std::vector<PlacedParameter> parameters;
+  std::int64_t elements = 0;            // With the zeros between parameters, without those at the end.
+  std::int64_t partition_elements = 0;  // Of each of the partitions.
+};
+
+// The flat groups of one model-parallel rank. `coordinate` has pp and tp.
+class GroupsToWrite {
+ public:
+  // The arguments must outlive this object.
+  GroupsToWrite(const TargetRequest& request, const WriteOptions& options) : request_(request), options_(options) {}
+
+  // Every parameter of the layout is in one group. Call first. Names what cannot be ordered.
+  [[nodiscard]] llvm::Error Order();
+
+  llvm::Expected<std::vector<FlatGroupToWrite>> OfRank(const Coordinate& coordinate) const;
+
+ private:
+  struct Ordered {
+    std::string name;
+    const LogicalTensor* tensor = nullptr;
+    const TensorLayout* layout = nullptr;
+  };
+  llvm::Expected<Ordered> Find(const std::string& name) const;
+  [[nodiscard]] llvm::Error CheckEveryParameter() const;
+  [[nodiscard]] llvm::Error CheckSameStates(const std::vector<Ordered>& group) const;
+
+  const TargetRequest& request_;
+  const WriteOptions& options_;
+  std::vector<std::vector<Ordered>> groups_;
+};
+
+// What round_robin_gradients makes of an order, and the way back: item i goes to partition i mod `partitions`, and the
+// partitions follow one another.
+template <typename T>
+std::vector<T> DealRoundRobin(const std::vector<T>& items, std::int64_t partitions) {
+  std::vector<T> dealt;
+  const auto step = static_cast<std::size_t>(partitions);
+  for (std::size_t first = 0; first < step && first < items.size(); ++first) {
+    for (std::size_t i = first; i < items.size(); i += step) dealt.push_back(items[i]);
+  }
+  return dealt;
+}
+template <typename T>
+std::vector<T> UndealRoundRobin(const std::vector<T>& dealt, std::int64_t partitions) {
+  std::vector<T> items(dealt.size());
+  const auto step = static_cast<std::size_t>(partitions);
+  std::size_t next = 0;
+  for (std::size_t first = 0; first < step && first < items.size(); ++first) {
+    for (std::size_t i = first; i < items.size(); i += step) items[i] = dealt[next++];
+  }
+  return items;
+}
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,26 @@
+// The files that hold what the model computes with: one of model states for each model-parallel rank, and in a pipeline
+// one for each layer and tensor rank.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/layout/target.h"
+#include "runtime/formats/deepspeed/write_carried.h"
+#include "runtime/formats/deepspeed/write_groups.h"
+
+namespace ucp::deepspeed {
+
+// Adds `mp_rank_XX_model_states.pt` of one rank, with the tensors of its module unless they are in layer files.
+[[nodiscard]] llvm::Error AddModelStates(const TargetRequest& request, const WriteOptions& options,
+                                         const Carried& carried, const std::string& folder,
+                                         const Coordinate& coordinate, const std::vector<FlatGroupToWrite>& groups,
+                                         TargetFiles& target);
+
+// Adds the layer files of a pipeline. Fails if a tensor is in none of the layers that the source has files of.
+[[nodiscard]] llvm::Error AddLayerFiles(const TargetRequest& request, const WriteOptions& options,
+                                        const std::string& folder, TargetFiles& target);
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,235 @@
+#include "runtime/formats/deepspeed/write_optimizer.h"
+
+#include <algorithm>
+
+#include "runtime/formats/archive_composer.h"
+#include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+using pytorch::Entry;
+using pytorch::MakeDict;
+using pytorch::MakeInteger;
+using pytorch::MakeList;
+using pytorch::MakeText;
+using pytorch::ValuePtr;
+
+// deepspeed.utils.tensor_fragment.fragment_address, without its constructor being called.
+ValuePtr FragmentAddress(std::int64_t start, std::int64_t elements) {
+  pytorch::Call call;
+  call.form = pytorch::Call::Form::kNewObject;
+  call.callable = pytorch::MakeGlobal("deepspeed.utils.tensor_fragment", "fragment_address");
+  call.arguments = pytorch::MakeTuple({});
+  call.state = MakeDict({{MakeText("numel"), MakeInteger(elements)}, {MakeText("start"), MakeInteger(start)}});
+  return pytorch::MakeCall(std::move(call));
+}
+
+ValuePtr ZeroStage(std::int64_t stage) {
+  pytorch::Call call;
+  call.callable = pytorch::MakeGlobal("deepspeed.runtime.zero.config", "ZeroStageEnum");
+  call.arguments = pytorch::MakeTuple({MakeInteger(stage)});
+  return pytorch::MakeCall(std::move(call));
+}
+
+const std::vector<LogicalTensor::State>& StatesOf(const FlatGroupToWrite& group) {
+  return group.parameters.front().tensor->states;
+}
+
+class RankWriter {
+ public:
+  RankWriter(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+             const std::vector<FlatGroupToWrite>& groups, TargetFiles& target)
+      : training_(request.training), options_(options), carried_(carried), groups_(groups), target_(target) {}
+
+  void AddFiles(const std::string& folder, std::int64_t mp) {
+    const std::string prefix = options_.dtype == DType::kBFloat16 ? "bf16_" : "";
+    for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
+      ArchiveComposer composer(training_);
+      ComposedArchive archive = composer.Compose(FileOf(partition, composer));
+      records_.push_back(AddFile(target_, folder + "/" + OptimizerStatesName(prefix, {mp, partition}), archive));
+    }
+  }
+
+  void AddShards(const Coordinate& coordinate) {
+    std::size_t next = 0;  // Of each file's records.
+    for (const FlatGroupToWrite& group : groups_) {
+      BufferSet set;
+      for (const LogicalTensor::State& state : StatesOf(group)) {
+        set.push_back({state.name, AddBuffer(group, state, next++)});
+      }
+      const BufferSetId states = target_.storage.Add(std::move(set));
+      for (const PlacedParameter& parameter : group.parameters) {
+        Shard shard;
+        shard.tensor = parameter.tensor->name;
+        shard.coordinate = coordinate;
+        shard.shape = parameter.shape;
+        shard.base = parameter.offset;
+        shard.states = states;
+        target_.storage.shards.push_back(std::move(shard));
+      }
+    }
+  }
+
+ private:
+  // How many elements of a partition are not padding at the end of the group.
+  std::int64_t RealElements(const FlatGroupToWrite& group, std::int64_t partition) const {
+    return std::clamp<std::int64_t>(group.elements - partition * group.partition_elements, 0, group.partition_elements);
+  }
+
+  // Stages 1 and 2 store masters without that padding, and all else with it.
+  std::int64_t StoredElements(const FlatGroupToWrite& group, const std::string& state, std::int64_t partition) const {
+    const bool is_short = state == kMasterState && !options_.bf16_optimizer;
+    return is_short ? RealElements(group, partition) : group.partition_elements;
+  }
+
+  ValuePtr FileOf(std::int64_t partition, ArchiveComposer& composer) const {
+    std::vector<ValuePtr> masters, param_groups, paddings, alignment, counts, mappings;
+    std::vector<Entry> state;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      const FlatGroupToWrite& group = groups_[g];
+      const OptimizerGroup& carried = training_.groups[group.group];
+      std::vector<Entry> states;
+      if (carried.step) states.push_back({MakeText("step"), composer.AddValue(carried.step)});
+      for (const LogicalTensor::State& tensor : StatesOf(group)) {
+        ValuePtr value = composer.AddTensor(tensor.dtype, {StoredElements(group, tensor.name, partition)});
+        if (tensor.name == kMasterState) {
+          masters.push_back(std::move(value));
+        } else {
+          states.push_back({MakeText(tensor.name), std::move(value)});
+        }
+      }
+      const auto index = static_cast<std::int64_t>(g);
+      // Before the first step there are no states at all.
+      if (!states.empty()) state.push_back({MakeInteger(index), MakeDict(std::move(states))});
+      std::vector<Entry> hyper = composer.AddEntries(*pytorch::Entries(*carried.hyper_parameters));
+      hyper.push_back({MakeText("params"), MakeList({MakeInteger(index)})});
+      param_groups.push_back(MakeDict(std::move(hyper)));
+      paddings.push_back(MakeInteger(PaddingOf(group, partition)));
+      alignment.push_back(AlignmentOf(group));
+      counts.push_back(MakeInteger(options_.dp));
+      mappings.push_back(MappingOf(group, partition));
+    }
+    ValuePtr base = MakeDict({{MakeText("state"), MakeDict(std::move(state))},
+                              {MakeText("param_groups"), MakeList(std::move(param_groups))}});
+    std::vector<Entry> entries;
+    if (!options_.bf16_optimizer) AddLossScale(composer, entries);
+    for (Entry& entry : CarriedEntries(composer)) entries.push_back(std::move(entry));
+    entries.push_back({MakeText("base_optimizer_state"), std::move(base)});
+    entries.push_back({MakeText("single_partition_of_fp32_groups"), MakeList(std::move(masters))});
+    if (!options_.bf16_optimizer) entries.push_back({MakeText("zero_stage"), ZeroStage(options_.stage)});
+    entries.push_back({MakeText("group_paddings"), MakeList(std::move(paddings))});
+    if (!options_.bf16_optimizer) {
+      entries.push_back({MakeText("param_alignment_paddings"), MakeList(std::move(alignment))});
+    }
+    entries.push_back({MakeText("partition_count"), MakeList(std::move(counts))});
+    entries.push_back({MakeText("ds_version"), VersionOf(training_)});
+    entries.push_back({MakeText("param_slice_mappings"), MakeList(std::move(mappings))});
+    std::vector<Entry> file = {{MakeText("optimizer_state_dict"), MakeDict(std::move(entries))}};
+    if (ValuePtr config = FindEntry(carried_.engine, "ds_config")) {
+      file.push_back({MakeText("ds_config"), composer.AddValue(config)});
+    }
+    file.push_back({MakeText("ds_version"), VersionOf(training_)});
+    return MakeDict(std::move(file));
+  }
+
+  void AddLossScale(ArchiveComposer& composer, std::vector<Entry>& entries) const {
+    if (!carried_.loss_scaler) return;
+    entries.push_back({MakeText("loss_scaler"), composer.AddValue(carried_.loss_scaler)});
+    entries.push_back({MakeText("dynamic_loss_scale"), carried_.dynamic_loss_scale});
+  }
+
+  // BF16_Optimizer saves no more than the clipping.
+  std::vector<Entry> CarriedEntries(ArchiveComposer& composer) const {
+    std::vector<Entry> kept;
+    bool has_overflow = false;
+    for (const Entry& entry : carried_.optimizer) {
+      auto key = pytorch::AsText(*entry.key);
+      has_overflow = has_overflow || key == "overflow";
+      if (!options_.bf16_optimizer || key == "clip_grad") kept.push_back(entry);
+    }
+    if (!options_.bf16_optimizer && !has_overflow) {
+      kept.insert(kept.begin(), {MakeText("overflow"), pytorch::MakeBool(false)});
+    }
+    return composer.AddEntries(kept);
+  }
+
+  // What each class writes there: BF16_Optimizer tells the last partition of all the padding, and the others of none.
+  std::int64_t PaddingOf(const FlatGroupToWrite& group, std::int64_t partition) const {
+    if (!options_.bf16_optimizer) return group.partition_elements - RealElements(group, partition);
+    return partition + 1 == options_.dp ? group.partition_elements * options_.dp - group.elements : 0;
+  }
+
+  static ValuePtr AlignmentOf(const FlatGroupToWrite& group) {
+    std::vector<ValuePtr> paddings;
+    for (const PlacedParameter& parameter : group.parameters) paddings.push_back(MakeInteger(parameter.padding));
+    return MakeList(std::move(paddings));
+  }
+
+  // Which parameters lie in a partition, and where.
+  static ValuePtr MappingOf(const FlatGroupToWrite& group, std::int64_t partition) {
+    const std::int64_t begin = partition * group.partition_elements;
+    const std::int64_t end = begin + group.partition_elements;
+    std::vector<Entry> mapping;
+    for (const PlacedParameter& parameter : group.parameters) {
+      const std::int64_t from = std::max(parameter.offset, begin);
+      const std::int64_t to = std::min(parameter.offset + parameter.elements, end);
+      if (from < to) mapping.push_back({MakeText(parameter.name), FragmentAddress(from - begin, to - from)});
+    }
+    return pytorch::MakeOrderedDict(std::move(mapping));
+  }
+
+  BufferId AddBuffer(const FlatGroupToWrite& group, const LogicalTensor::State& state, std::size_t record) {
+    Buffer buffer;
+    buffer.dtype = state.dtype;
+    buffer.part_elements = group.partition_elements;
+    for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
+      const std::int64_t stored = StoredElements(group, state.name, partition);
+      buffer.parts.push_back({records_[static_cast<std::size_t>(partition)][record], 0, stored});
+      AddZeros(group, ItemBytes(state.dtype), partition, buffer.parts.back());
+    }
+    return target_.storage.Add(std::move(buffer));
+  }
+
+  // Between the parameters and behind the last one.
+  void AddZeros(const FlatGroupToWrite& group, std::int64_t item_bytes, std::int64_t partition,
+                const BufferPart& part) {
+    const std::int64_t begin = partition * group.partition_elements;
+    const std::int64_t end = begin + part.elements;
+    auto add = [&](std::int64_t from, std::int64_t to) {
+      from = std::max(from, begin);
+      to = std::min(to, end);
+      if (from >= to) return;
+      const Record& record = target_.storage.record(part.record);
+      const FileId file = record.file;
+      const std::uint64_t at = record.begin + static_cast<std::uint64_t>((from - begin) * item_bytes);
+      target_.placements.push_back(
+          {file, at, target_.AddBlob(std::string(static_cast<std::size_t>((to - from) * item_bytes), '\0'))});
+    };
+    for (const PlacedParameter& parameter : group.parameters) {
+      const std::int64_t behind = parameter.offset + parameter.elements;
+      if (parameter.padding > 0) add(behind, behind + parameter.padding);
+    }
+    add(group.elements, group.partition_elements * options_.dp);
+  }
+
+  const TrainingState& training_;
+  const WriteOptions& options_;
+  const Carried& carried_;
+  const std::vector<FlatGroupToWrite>& groups_;
+  TargetFiles& target_;
+  std::vector<std::vector<RecordId>> records_;  // By partition, in the order of groups and their states.
+};
+
+}  // namespace
+
+void AddOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+                       const std::string& folder, const Coordinate& coordinate,
+                       const std::vector<FlatGroupToWrite>& groups, TargetFiles& target) {
+  RankWriter writer(request, options, carried, groups, target);
+  writer.AddFiles(folder, coordinate.At("pp") * options.tp + coordinate.At("tp"));
+  writer.AddShards(coordinate);
+}
+
+}  // namespace ucp::deepspeed

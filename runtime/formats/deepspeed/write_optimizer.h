@@ -1,0 +1,20 @@
+// The optimizer's files of one model-parallel rank: each partition's part of the flat groups, and what the engine keeps
+// beside it.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <vector>
+
+#include "compiler/layout/target.h"
+#include "runtime/formats/deepspeed/write_carried.h"
+#include "runtime/formats/deepspeed/write_groups.h"
+
+namespace ucp::deepspeed {
+
+// Adds the files, the shards of the parameters' states and the zeros of the padding. Paths are below `folder`.
+void AddOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+                       const std::string& folder, const Coordinate& coordinate,
+                       const std::vector<FlatGroupToWrite>& groups, TargetFiles& target);
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,36 @@
+// What a strategy asks of a native checkpoint: over how many ranks it is cut, and which of DeepSpeed's optimizers will
+// load it. What the strategy leaves open is as the source's own `ds_config` has it.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+
+#include "compiler/layout/dtype.h"
+#include "runtime/formats/strategy.h"
+#include "runtime/formats/training_state.h"
+
+namespace ucp::deepspeed {
+
+struct WriteOptions {
+  std::int64_t pp = 1;
+  std::int64_t tp = 1;
+  std::int64_t dp = 1;
+  std::int64_t stage = 1;
+  DType dtype = DType::kFloat32;  // What the model computes with.
+  bool bf16_optimizer = false;    // BF16_Optimizer's form, not that of stages 1 and 2.
+  bool round_robin = false;  // round_robin_gradients: parameters are dealt out to the partitions before flattening.
+  bool alignment = false;    // parameter_alignment: every parameter begins at a multiple of 16 bytes.
+
+  // Model-parallel ranks count stages first: mp = stage * tp + tensor rank.
+  std::int64_t mp() const { return pp * tp; }
+};
+
+// The degrees alone, before anything else is known. Fails with kUsage for axes that ZeRO files do not know.
+llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy);
+
+// Fails with kUsage for settings that make no sense, or that nothing gives a value to; with kUnsupported for stages
+// that are not written.
+llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const TrainingState& training);
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,48 @@
+#include "runtime/formats/pipeline_layers.h"
+
+#include <algorithm>
+
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp {
+namespace {
+
+using pytorch::Entry;
+using pytorch::MakeDict;
+using pytorch::MakeText;
+
+constexpr const char* kKey = "ucp_pipeline";
+
+}  // namespace
+
+Entry PipelineEntry(const PipelineLayers& pipeline) {
+  std::vector<Entry> prefixes;
+  for (const auto& [layer, prefix] : pipeline.prefixes) {
+    prefixes.push_back({pytorch::MakeInteger(layer), MakeText(prefix)});
+  }
+  return {MakeText(kKey), MakeDict({{MakeText("layers"), MakeDict(std::move(prefixes))},
+                                    {MakeText("tensor_axis"), pytorch::MakeBool(pipeline.has_tensor_axis)}})};
+}
+
+std::optional<PipelineLayers> TakePipelineEntry(std::vector<Entry>& entries) {
+  auto found =
+      std::find_if(entries.begin(), entries.end(), [](const Entry& e) { return pytorch::AsText(*e.key) == kKey; });
+  if (found == entries.end()) return std::nullopt;
+  const pytorch::ValuePtr value = found->value;
+  entries.erase(found);
+  pytorch::ValuePtr layers = pytorch::Find(*value, "layers");
+  pytorch::ValuePtr axis = pytorch::Find(*value, "tensor_axis");
+  const auto* prefixes = layers ? pytorch::Entries(*layers) : nullptr;
+  if (prefixes == nullptr || !axis || !pytorch::AsBool(*axis)) return std::nullopt;
+  PipelineLayers pipeline;
+  pipeline.has_tensor_axis = *pytorch::AsBool(*axis);
+  for (const Entry& entry : *prefixes) {
+    auto layer = pytorch::AsInteger(*entry.key);
+    auto prefix = pytorch::AsText(*entry.value);
+    if (!layer || *layer < 0 || !prefix) return std::nullopt;
+    pipeline.prefixes.emplace(*layer, *prefix);
+  }
+  return pipeline;
+}
+
+}  // namespace ucp

@@ -1,0 +1,21 @@
+// What the files of a folder are called. A model is one file, or several with an index; and so are the states of its
+// optimizer, where this project wrote them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ucp::safetensors {
+
+inline constexpr std::string_view kModelStem = "model";
+inline constexpr std::string_view kOptimizerStem = "optimizer";
+inline constexpr std::string_view kTrainingStateFile = "training_state.pt";
+inline constexpr std::string_view kSuffix = ".safetensors";
+inline constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+
+inline std::string SingleFile(std::string_view stem) { return std::string(stem).append(kSuffix); }
+inline std::string IndexFile(std::string_view stem) { return std::string(stem).append(kIndexSuffix); }
+// Numbers begin with 1; the only one of a model has none.
+std::string ShardFile(std::string_view stem, std::size_t number, std::size_t count);
+
+}  // namespace ucp::safetensors

@@ -1,0 +1,193 @@
+#include "runtime/formats/safetensors/json_text.h"
+
+#include <fmt/format.h>
+#include <llvm/Support/JSON.h>
+
+#include <charconv>
+#include <limits>
+#include <set>
+
+#include "compiler/support/error.h"
+
+namespace ucp::safetensors {
+
+bool IsUtf8(std::string_view text) { return llvm::json::isUTF8(text); }
+
+std::string Quote(std::string_view text) {
+  std::string quoted = "\"";
+  for (char c : text) {
+    switch (c) {
+      case '"':
+      case '\\':
+        quoted += {'\\', c};
+        break;
+      case '\b':
+        quoted += "\\b";
+        break;
+      case '\f':
+        quoted += "\\f";
+        break;
+      case '\n':
+        quoted += "\\n";
+        break;
+      case '\r':
+        quoted += "\\r";
+        break;
+      case '\t':
+        quoted += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+        } else {
+          quoted += c;
+        }
+    }
+  }
+  return quoted + '"';
+}
+
+llvm::Error JsonReader::Unexpected(std::string_view wanted) const {
+  if (at_ >= text_.size()) return Fail(ErrorCode::kBadData, "it ends where {} should stand", wanted);
+  return Fail(ErrorCode::kBadData, "at byte {} of it {} should stand", at_, wanted);
+}
+
+void JsonReader::SkipBlanks() {
+  while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
+}
+
+char JsonReader::Next() {
+  SkipBlanks();
+  return at_ < text_.size() ? text_[at_] : '\0';
+}
+
+bool JsonReader::Take(char c) {
+  if (Next() != c || at_ >= text_.size()) return false;
+  ++at_;
+  return true;
+}
+
+llvm::Error JsonReader::ReadObject(llvm::function_ref<llvm::Error(const std::string& key)> read_value) {
+  if (!Take('{')) return Unexpected("an object");
+  if (Take('}')) return llvm::Error::success();
+  std::set<std::string> keys;
+  while (true) {
+    UCP_ASSIGN_OR_RETURN(std::string key, ReadText());
+    if (!keys.insert(key).second) return Fail(ErrorCode::kBadData, "it has the key `{}` twice", key);
+    if (!Take(':')) return Unexpected("`:`");
+    UCP_RETURN_IF_ERROR(read_value(key));
+    if (Take('}')) return llvm::Error::success();
+    if (!Take(',')) return Unexpected("`,` or `}`");
+  }
+}
+
+llvm::Error JsonReader::ReadArray(llvm::function_ref<llvm::Error()> read_value) {
+  if (!Take('[')) return Unexpected("an array");
+  if (Take(']')) return llvm::Error::success();
+  while (true) {
+    UCP_RETURN_IF_ERROR(read_value());
+    if (Take(']')) return llvm::Error::success();
+    if (!Take(',')) return Unexpected("`,` or `]`");
+  }
+}
+
+llvm::Expected<std::string> JsonReader::ReadText() {
+  if (!Take('"')) return Unexpected("a text");
+  std::string text;
+  while (at_ < text_.size() && text_[at_] != '"') {
+    char c = text_[at_];
+    if (static_cast<unsigned char>(c) < 0x20) return Unexpected("no control character");
+    ++at_;
+    if (c == '\\') {
+      UCP_RETURN_IF_ERROR(ReadEscape(text));
+    } else {
+      text += c;
+    }
+  }
+  if (at_ >= text_.size()) return Unexpected("the end of a text");
+  ++at_;
+  return text;
+}
+
+llvm::Expected<std::uint32_t> JsonReader::ReadHex() {
+  std::uint32_t number = 0;
+  std::string_view digits = text_.substr(at_, 4);
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, 16);
+  if (error != std::errc() || end != digits.data() + 4) return Unexpected("four hexadecimal digits");
+  at_ += 4;
+  return number;
+}
+
+// Behind the backslash. Surrogates come in pairs.
+llvm::Error JsonReader::ReadEscape(std::string& text) {
+  constexpr std::string_view kEscapes = "\"\\/bfnrt";
+  constexpr std::string_view kMeanings = "\"\\/\b\f\n\r\t";
+  char c = at_ < text_.size() ? text_[at_] : '\0';
+  if (std::size_t which = kEscapes.find(c); which != std::string_view::npos && c != '\0') {
+    ++at_;
+    text += kMeanings[which];
+    return llvm::Error::success();
+  }
+  if (c != 'u') return Unexpected("an escape that JSON knows");
+  ++at_;
+  UCP_ASSIGN_OR_RETURN(std::uint32_t point, ReadHex());
+  if (point >= 0xD800 && point < 0xDC00 && text_.substr(at_, 2) == "\\u") {
+    at_ += 2;
+    UCP_ASSIGN_OR_RETURN(std::uint32_t low, ReadHex());
+    if (low < 0xDC00 || low >= 0xE000) return Unexpected("the second half of a character");
+    point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
+  }
+  if (point >= 0xD800 && point < 0xE000) return Unexpected("the second half of a character");
+  if (point < 0x80) {
+    text += static_cast<char>(point);
+  } else if (point < 0x800) {
+    text += {static_cast<char>(0xC0 | point >> 6), static_cast<char>(0x80 | (point & 0x3F))};
+  } else if (point < 0x10000) {
+    text += {static_cast<char>(0xE0 | point >> 12), static_cast<char>(0x80 | (point >> 6 & 0x3F)),
+             static_cast<char>(0x80 | (point & 0x3F))};
+  } else {
+    text += {static_cast<char>(0xF0 | point >> 18), static_cast<char>(0x80 | (point >> 12 & 0x3F)),
+             static_cast<char>(0x80 | (point >> 6 & 0x3F)), static_cast<char>(0x80 | (point & 0x3F))};
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::uint64_t> JsonReader::ReadSize() {
+  Next();
+  std::size_t end = at_;
+  while (end < text_.size() && std::string_view(",]} \t\r\n").find(text_[end]) == std::string_view::npos) ++end;
+  std::string_view digits = text_.substr(at_, end - at_);
+  std::int64_t number = -1;
+  auto [last, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  bool whole = error == std::errc() && last == digits.data() + digits.size();
+  bool padded = digits.size() > 1 && digits.front() == '0';
+  if (!whole || padded || number < 0 || digits.front() == '-') return Unexpected("a size: digits, below 2^63");
+  at_ = end;
+  return static_cast<std::uint64_t>(number);
+}
+
+llvm::Error JsonReader::SkipValue(int depth) {
+  if (depth < 0) return Unexpected("something that is nested less deep");
+  switch (Next()) {
+    case '{':
+      return ReadObject([&](const std::string&) { return SkipValue(depth - 1); });
+    case '[':
+      return ReadArray([&] { return SkipValue(depth - 1); });
+    case '"':
+      return ReadText().takeError();
+    default:
+      break;
+  }
+  std::size_t end = at_;
+  while (end < text_.size() && std::string_view(",]}\" \t\r\n").find(text_[end]) == std::string_view::npos) ++end;
+  if (end == at_) return Unexpected("a value");
+  at_ = end;
+  return llvm::Error::success();
+}
+
+llvm::Error JsonReader::ReadEnd() {
+  Next();
+  return at_ == text_.size() ? llvm::Error::success() : Unexpected("the end");
+}
+
+}  // namespace ucp::safetensors

@@ -1,0 +1,45 @@
+// The JSON of headers and indices, read strictly and without recursion on what a file says: a key that stands twice,
+// text that is not UTF-8, and numbers that are no sizes are errors, which a general reader lets pass. Errors say at
+// which byte of the text.
+#pragma once
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ucp::safetensors {
+
+// "\"a\\nb\"": as the reference writer quotes it. The text must be UTF-8.
+std::string Quote(std::string_view text);
+bool IsUtf8(std::string_view text);
+
+class JsonReader {
+ public:
+  explicit JsonReader(std::string_view text) : text_(text) {}
+
+  // Reads `{"key": value, …}`; `read_value` is called behind each colon and must read the value.
+  [[nodiscard]] llvm::Error ReadObject(llvm::function_ref<llvm::Error(const std::string& key)> read_value);
+  // Reads `[value, …]`.
+  [[nodiscard]] llvm::Error ReadArray(llvm::function_ref<llvm::Error()> read_value);
+  llvm::Expected<std::string> ReadText();
+  llvm::Expected<std::uint64_t> ReadSize();  // An integer from 0 to 2^63 - 1, digits only.
+  // Passes over any value that is nested at most `depth` deep.
+  [[nodiscard]] llvm::Error SkipValue(int depth);
+  [[nodiscard]] llvm::Error ReadEnd();  // Nothing but blanks follows.
+
+ private:
+  llvm::Error Unexpected(std::string_view wanted) const;
+  void SkipBlanks();
+  bool Take(char c);
+  char Next();  // The next character that is no blank; '\0' at the end.
+  llvm::Expected<std::uint32_t> ReadHex();
+  [[nodiscard]] llvm::Error ReadEscape(std::string& text);
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace ucp::safetensors

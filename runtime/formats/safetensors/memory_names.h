@@ -1,0 +1,22 @@
+// Transformers 5 gives some tensors other names in memory than a hub folder has, and fuses some that lie apart there. A
+// checkpoint of a training job has the names in memory.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "compiler/layout/target.h"
+
+namespace ucp::safetensors {
+
+struct MemoryName {
+  std::string tensor;
+  std::string_view on_disk;  // What a hub folder has instead.
+};
+
+// The first tensor whose name shows that these are names in memory, by a short list of rules (README.md).
+std::optional<MemoryName> FindMemoryName(std::span<const LogicalTensor> tensors);
+
+}  // namespace ucp::safetensors

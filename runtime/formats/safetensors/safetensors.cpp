@@ -1,0 +1,34 @@
+#include "runtime/formats/safetensors/safetensors.h"
+
+#include "runtime/formats/safetensors/read.h"
+#include "runtime/formats/safetensors/write.h"
+#include "runtime/formats/safetensors/write_options.h"
+
+namespace ucp {
+namespace {
+
+class SafetensorsFormat : public Format {
+ public:
+  std::string_view name() const override { return "safetensors"; }
+  StrategyRules strategy_rules() const override { return safetensors::WriteRules(); }
+
+  llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
+    return safetensors::FindModel(files, path);
+  }
+
+  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const override {
+    return safetensors::DescribeModel(files, folder);
+  }
+
+  bool CanWrite() const override { return true; }
+  bool TakesCompanions() const override { return true; }
+  llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
+    return safetensors::LayOutFolder(request);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<const Format> MakeSafetensorsFormat() { return std::make_unique<SafetensorsFormat>(); }
+
+}  // namespace ucp

@@ -1,0 +1,67 @@
+"""A model of transformers, trained under ZeRO, loads with from_pretrained() and computes what the engine computed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from fixtures.fingerprints import describe
+from fixtures.hugging_face import Training, prompt
+from fixtures.serve import Engines
+
+
+def convert(ucprun: Path, source: Path, output: Path, to: str) -> subprocess.CompletedProcess[str]:
+    """The program's run."""
+    command = [str(ucprun), "convert", str(source), str(output), "--to", to]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def expect_same_model(folder: Path, answer: dict[str, object]) -> None:
+    """What from_pretrained() makes of the folder has the engine's weights and logits, bit for bit."""
+    from transformers import AutoModelForCausalLM
+
+    torch.set_num_threads(1)
+    model, report = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+    assert {name: describe(parameter) for name, parameter in model.named_parameters()} == answer["weights"]
+    with torch.no_grad():
+        assert model.eval()(input_ids=prompt()).logits.float().tolist() == answer["logits"]
+
+
+def test_from_pretrained_after_stage_3(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
+    """Its checkpoint has masters alone, so the dtype is asked for; without that it is theirs, and a remark says why."""
+    answer = engines.ask(Training(tmp_path / "trained", stage=3))
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors:dtype=bf16")
+    assert result.returncode == 0, result.stderr
+    expect_same_model(tmp_path / "ours", answer)
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "masters", "safetensors")
+    assert "the source does not say in which dtype the model computes" in result.stdout + result.stderr
+    assert (tmp_path / "masters" / "model.safetensors").stat().st_size > 4 * 8000
+
+
+@pytest.mark.parametrize("model", ["llama", "llama_tied"])
+def test_from_pretrained(model: str, engines: Engines, ucprun: Path, tmp_path: Path) -> None:
+    """Without any setting: the model's own dtype, its configuration beside it, no second name of a tied head."""
+    answer = engines.ask(Training(tmp_path / "trained", model))
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors")
+    assert result.returncode == 0, result.stderr
+    assert sorted(file.name for file in (tmp_path / "ours").iterdir()) == ["config.json", "model.safetensors"]
+    expect_same_model(tmp_path / "ours", answer)
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "shards", "safetensors:max_shard=20KB")
+    assert result.returncode == 0, result.stderr
+    expect_same_model(tmp_path / "shards", answer)
+
+
+def test_fused_experts_have_other_names_on_disk(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
+    """Refused, unless the names in memory are asked for; transformers reads those, too."""
+    answer = engines.ask(Training(tmp_path / "trained", "mixtral"))
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors")
+    assert result.returncode == 2
+    assert "`model.layers.0.mlp.experts.down_proj` has the name that transformers gives it in memory" in result.stderr
+    assert not (tmp_path / "ours").exists()
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors:names=memory")
+    assert result.returncode == 0, result.stderr
+    expect_same_model(tmp_path / "ours", answer)

@@ -1,0 +1,163 @@
+"""Native DeepSpeed files as a target: laws that hold for all strategies, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import random
+import unittest
+import zipfile
+from pathlib import Path
+
+from programs import GPT_SPEC, SOURCE, ProgramTest
+
+SEED = int(os.environ.get("UCP_TEST_SEED", "1"))
+LLAMA_SPEC = SOURCE / "specs" / "megatron_deepspeed_llama.ucp"
+SPEC_OF = {"gpt_pp2_tp2_dp2": GPT_SPEC, "llama_pp2_tp2_dp2": LLAMA_SPEC}
+
+# Fixtures, and the degrees that their models can have.
+FIXTURES = {
+    "zero1_dp4": [(1, 1)],
+    "zero2_dp2": [(1, 1)],
+    "zero1_dp2": [(1, 1)],
+    "bf16_optimizer_dp4_tiny": [(1, 1)],
+    "round_robin": [(1, 1)],
+    "alignment": [(1, 1)],
+    "frozen_buffers_zero2": [(1, 1)],
+    "sgd_momentum_zero1": [(1, 1)],
+    "pipeline_pp2": [(1, 1), (2, 1)],
+    "gpt_pp2_tp2_dp2": [(pp, tp) for pp in (1, 2, 4) for tp in (1, 2, 4)],
+    "llama_pp2_tp2_dp2": [(pp, tp) for pp in ("1", "2+1") for tp in (1, 2, 4)],
+}
+
+
+def files_of(folder: Path, *endings: str) -> dict[str, bytes]:
+    """The files below a folder whose names end in one of these."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and path.name.endswith(endings))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+class Laws(ProgramTest):
+    """Every element is where it was, whichever way it went."""
+
+    def to(self, source: Path, name: str, strategy: str, case: str) -> Path:
+        """Converts to a folder of this name."""
+        out = self.folder / name
+        spec = ["--spec", SPEC_OF[case]] if case in SPEC_OF else []
+        result = self.run_program("ucprun", "convert", source, out, "--to", strategy, *spec)
+        self.assertEqual(result.returncode, 0, f"{case} to {strategy} (seed {SEED}): {result.stderr}")
+        return out
+
+    def strategy(self, case: str, choose: random.Random) -> str:
+        """Any that the model can have, in the source's type."""
+        pp, tp = choose.choice(FIXTURES[case])
+        zero = choose.choice([1, 2])
+        options = f"pp={pp},tp={tp},dp={choose.choice([1, 2, 4, 8])},zero={zero},optimizer=zero"
+        if (pp, tp) == (1, 1):
+            options += f",round_robin={choose.choice(['true', 'false'])},alignment={choose.choice(['true', 'false'])}"
+        return "deepspeed:" + options
+
+    def test_two_hops_are_one(self) -> None:
+        """A to B to C is A to C, in every byte but what other ranks do not take over; and B tells the same as A."""
+        print(f"seed {SEED}")
+        choose = random.Random(SEED)
+        for case in FIXTURES:
+            with self.subTest(case=case):
+                source = self.checkpoint(case)
+                first, second = self.strategy(case, choose), self.strategy(case, choose)
+                hop = self.to(source, f"{case}-1", first, case)
+                there = self.to(hop, f"{case}-2", second, case)
+                straight = self.to(source, f"{case}-3", second, case)
+                endings = ("_optim_states.pt", "latest") + (("_states.pt",) if case not in SPEC_OF else ())
+                self.assertEqual(files_of(there, *endings), files_of(straight, *endings), f"{first}, then {second}")
+                told = self.to(hop, f"{case}-4", "universal", case)
+                truth = self.to(source, f"{case}-5", "universal", case)
+                parameters = ("fp32.pt", "exp_avg.pt", "exp_avg_sq.pt", "momentum_buffer.pt", "step.pt")
+                self.assertEqual(files_of(told, *parameters), files_of(truth, *parameters), first)
+                self.assertGreater(len(files_of(told, *parameters)), 0)
+
+    def test_from_universal_is_from_native(self) -> None:
+        """The universal folder in between changes no partition and no layer."""
+        for case in ("zero1_dp4", "pipeline_pp2"):
+            source = self.checkpoint(case)
+            folder = self.to(source, case + "-universal", "universal", case)
+            ours = self.to(folder, case + "-a", "deepspeed:dp=2,zero=2", case)
+            straight = self.to(source, case + "-b", "deepspeed:dp=2,zero=2", case)
+            self.assertEqual(files_of(ours, ".pt"), files_of(straight, ".pt"))
+
+    def test_same_ranks_are_the_same_files(self) -> None:
+        """Names and number of files are those of the engine."""
+        for case, strategy in (("zero1_dp4", "deepspeed:dp=4"), ("gpt_pp2_tp2_dp2", "deepspeed:pp=2,tp=2,dp=2"),
+                               ("pipeline_pp2", "deepspeed:pp=2,dp=2"), ("zero1_dp2", "deepspeed:dp=2")):
+            source = self.checkpoint(case)
+            ours = self.to(source, case + "-ours", strategy, case)
+            self.assertEqual(files_of(source).keys(), files_of(ours).keys())
+
+
+class Refusals(ProgramTest):
+    """One sentence, and nothing is left."""
+
+    def refuse(self, case: str, strategy: str, code: int, *words: str) -> None:
+        """What a fixture cannot become."""
+        source = self.folder / case
+        source = source if source.exists() else self.checkpoint(case)
+        result = self.run_program("ucprun", "convert", source, self.out, "--to", strategy)
+        self.assert_refused(result, code, *words)
+
+    def test_settings_that_make_no_sense(self) -> None:
+        """Named, with what there is."""
+        self.refuse("zero1_dp2", "deepspeed:zero=4", 1, "`zero`", "from 0 to 3", "`4`")
+        self.refuse("zero1_dp2", "deepspeed:zero=3", 2, "ZeRO stage 3", "zero=1 and zero=2")
+        self.refuse("zero1_dp2", "deepspeed:dtype=int8", 1, "`dtype`", "fp32, fp16 or bf16", "`int8`")
+        self.refuse("zero1_dp2", "deepspeed:optimizer=bf16", 1, "`optimizer=bf16`", "zero=1 and dtype=bf16")
+        self.refuse("zero1_dp2", "deepspeed:roundrobin=true", 1, "`roundrobin`", "round_robin")
+        self.refuse("zero1_dp2", "deepspeed:ep=2", 2, "`ep=2`", "pp, tp and dp")
+        self.refuse("zero1_dp2", "deepspeed:tp=2", 1, "tp=2", "--spec")
+        self.refuse("bf16_optimizer_dp2", "deepspeed:dp=2,alignment=true", 1, "`alignment=true`", "BF16_Optimizer")
+
+    def test_stages_that_nothing_tells(self) -> None:
+        """Only a pipeline has stages, and only a spec says how they are cut otherwise."""
+        self.refuse("zero1_dp2", "deepspeed:pp=2", 1, "pp=2", "1 pipeline stage,", "--spec")
+        self.refuse("pipeline_pp2", "deepspeed:pp=4", 1, "pp=4", "2 pipeline stages", "--spec")
+
+    def test_a_pipeline_whose_layer_files_are_not_known(self) -> None:
+        """DeepSpeed's universal folder does not list them."""
+        source = self.checkpoint("pipeline_pp2")
+        folder = self.folder / "universal"
+        self.assertEqual(self.run_program("ucprun", "convert", source, folder, "--to", "universal").returncode, 0)
+        self.rewrite(next(folder.rglob("mp_rank_00_model_states.pt")), b"ucp_pipeline", b"ucp_otherwise"[:12])
+        result = self.run_program("ucprun", "convert", folder, self.out, "--to", "deepspeed:dp=2")
+        self.assert_refused(result, 2, "does not say which layers have files")
+
+    def rewrite(self, file: Path, old: bytes, new: bytes) -> None:
+        """Replaces bytes of a `.pt` file, with checksums that are right."""
+        with zipfile.ZipFile(file) as archive:
+            records = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, data in records.items():
+                archive.writestr(name, data.replace(old, new))
+
+    def test_a_tag_that_is_no_folder(self) -> None:
+        """It would be written elsewhere."""
+        source = self.checkpoint("zero1_dp2")
+        result = self.run_program("ucprun", "convert", source, self.out, "--to", "deepspeed:dp=1", "--tag", "../there")
+        self.assert_refused(result, 1, "`../there`", "--tag")
+        result = self.run_program("ucprun", "convert", source, self.out, "--to", "deepspeed:dp=1", "--tag", "there")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual((self.out / "latest").read_text(), "there")
+
+    def test_foreign_objects_are_left_out(self) -> None:
+        """Loading them would run the code of their module."""
+        source = self.checkpoint("gpt_pp1_tp1_dp2")
+        file = next(source.rglob("mp_rank_00_model_states.pt"))
+        self.rewrite(file, b"cargparse\n", b"cstranger\n")
+        arguments = ("convert", source, self.out, "--to", "deepspeed:dp=2")
+        for further in ((), ("--keep-opaque", "stranger.Namespace", "--force")):
+            result = self.run_program("ucprun", *arguments, *further)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            written = b"".join(files_of(self.out, "model_states.pt").values())
+            self.assertEqual(b"stranger" in written, bool(further))
+            self.assertEqual("`args` is dropped: it holds objects of stranger.Namespace" in result.stderr, not further)
+
+
+if __name__ == "__main__":
+    unittest.main()

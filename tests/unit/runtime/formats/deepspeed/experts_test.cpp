@@ -1,0 +1,126 @@
+// Experts that are spread over ranks. That the elements are those of the engine is for describe_test.cpp, over all
+// fixtures.
+#include "runtime/formats/deepspeed/experts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/formats/format.h"
+#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
+#include "tests/unit/runtime/formats/testing/fixtures.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+using testing::CheckpointCopy;
+using ::testing::HasSubstr;
+
+const std::string kModel = "mp_rank_00_model_states.pt";
+const std::string kLayer = "blocks.1.moe.deepspeed_moe.experts.deepspeed_experts.";
+
+std::string ZeroFile(int partition) {
+  return fmt::format("bf16_zero_pp_rank_{}_mp_rank_00_optim_states.pt", partition);
+}
+
+void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words) {
+  auto recognised = RecogniseAny(RealFileSystem(), copy.root());
+  ASSERT_TRUE(static_cast<bool>(recognised));
+  FailureText failure = testing::FailureOf(recognised->format->Describe(RealFileSystem(), recognised->folder));
+  EXPECT_EQ(failure.code, code) << failure.message;
+  for (const std::string& word : words) EXPECT_THAT(failure.message, HasSubstr(word));
+}
+
+TEST(Experts, AreAtTheirPlaceOnTheMesh) {
+  for (const char* fixture : {"moe_ep2_dp4", "moe_ep2_dp4_data_first"}) {
+    const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture));
+    EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=4 tp=1 edp=2 ep=2");
+    EXPECT_THAT(checkpoint.inventory.remarks, ::testing::ElementsAre(HasSubstr("spread over 2 ranks")));
+    std::map<std::string, std::set<std::int64_t>> places;
+    for (const Shard& shard : checkpoint.inventory.storage.shards) {
+      places[shard.tensor].insert(shard.coordinate.At("ep"));
+    }
+    EXPECT_EQ(places.at(kLayer + "1.up.weight"), std::set<std::int64_t>{0});
+    EXPECT_EQ(places.at(kLayer + "2.up.weight"), std::set<std::int64_t>{1});
+    EXPECT_EQ(places.at("embed.weight"), std::set<std::int64_t>{0});
+    // The optimizer's groups list the experts of all ranks, those of the first rank first.
+    const auto& names = checkpoint.training.groups.at(3).parameters;
+    EXPECT_EQ(names.size(), 16u);
+    EXPECT_EQ(names[0], kLayer + "0.up.bias");
+    EXPECT_EQ(names[8], kLayer + "2.up.bias");
+  }
+}
+
+TEST(Experts, FileThatIsMissing) {
+  CheckpointCopy copy("moe_ep2_dp4");
+  copy.Remove("layer_1_expert_2_mp_rank_00_model_states.pt");
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"`layer_1_expert_2_mp_rank_00_model_states.pt` is missing; layer 1 has 4 experts, as `num_experts` in "
+                 "`mp_rank_00_model_states.pt` says"});
+}
+
+TEST(Experts, FileThatNobodyCounts) {
+  CheckpointCopy copy("moe_ep2_dp4");
+  copy.Copy("layer_1_expert_2_mp_rank_00_model_states.pt", "layer_2_expert_0_mp_rank_00_model_states.pt");
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"there is `layer_2_expert_0_mp_rank_00_model_states.pt`, and `num_experts` of that rank is [4, 4]"});
+}
+
+TEST(Experts, FileOfAnotherExpert) {
+  CheckpointCopy copy("moe_ep2_dp4");
+  copy.Remove("layer_1_expert_2_mp_rank_00_model_states.pt");
+  copy.Copy("layer_1_expert_3_mp_rank_00_model_states.pt", "layer_1_expert_2_mp_rank_00_model_states.pt");
+  ExpectFailure(
+      copy, ErrorCode::kBadData,
+      {"`layer_1_expert_2_mp_rank_00_model_states.pt` holds `blocks.3.moe", "which is not a tensor of expert 2"});
+}
+
+TEST(Experts, TensorThatIsMissing) {
+  CheckpointCopy copy("moe_ep2_dp4");
+  copy.Set("layer_0_expert_3_mp_rank_00_model_states.pt", {kLayer + "3.down.bias"}, nullptr);
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"no file has the tensor `" + kLayer + "3.down.bias`", "lists it as `" + kLayer + "1.down.bias`"});
+}
+
+TEST(Experts, CutOverAnotherNumberOfRanks) {
+  CheckpointCopy copy("moe_ep2_dp4");
+  for (int p = 0; p < 4; ++p) {
+    copy.Set(ZeroFile(p), {"optimizer_state_dict", "partition_count", "2"}, pytorch::MakeInteger(4));
+  }
+  ExpectFailure(copy, ErrorCode::kBadData, {"group 2 in", "is cut over 4 partitions, and there are files of 2"});
+}
+
+TEST(Experts, GroupThatIsNotMarked) {
+  CheckpointCopy copy("moe_ep2_dp4");
+  for (int p = 0; p < 4; ++p) {
+    copy.Set(ZeroFile(p), {"optimizer_state_dict", "base_optimizer_state", "param_groups", "2", "moe"}, nullptr);
+    copy.Set(ZeroFile(p), {"optimizer_state_dict", "partition_count", "2"}, pytorch::MakeInteger(4));
+  }
+  ExpectFailure(copy, ErrorCode::kBadData, {"0.up.weight` is an expert's, and group 2 in", "is not"});
+}
+
+TEST(Experts, CountsThatDoNotFit) {
+  CheckpointCopy copy("moe_ep2_dp4");
+  copy.Set(kModel, {"num_experts"}, pytorch::MakeList({pytorch::MakeInteger(4), pytorch::MakeInteger(3)}));
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"there is `layer_1_expert_3_mp_rank_00_model_states.pt`, and `num_experts` of that rank is [4, 3]"});
+  copy.Remove("layer_1_expert_3_mp_rank_00_model_states.pt");
+  ExpectFailure(
+      copy, ErrorCode::kBadData,
+      {"lists 2 experts `blocks.3.moe.deepspeed_moe.experts.deepspeed_experts.*`, and the files of experts have 3"});
+}
+
+TEST(Experts, OfOtherForms) {
+  for (const char* file : {"expert_3_mp_rank_00_model_states.pt", "expp_rank_0_mp_rank_00_optim_states.pt"}) {
+    CheckpointCopy copy("moe_ep2_dp4");
+    copy.Write(file, "");
+    ExpectFailure(copy, ErrorCode::kUnsupported, {file, "experts without ZeRO, or of an older DeepSpeed"});
+  }
+  CheckpointCopy copy("moe_ep2_dp4");
+  copy.Set(kModel, {"num_experts"}, pytorch::MakeInteger(4));
+  ExpectFailure(copy, ErrorCode::kUnsupported, {"has `num_experts` as one number"});
+  copy.Set(kModel, {"ds_autoep_layers"}, pytorch::MakeList({pytorch::MakeDict({})}));
+  ExpectFailure(copy, ErrorCode::kUnsupported, {"has `ds_autoep_layers`: the model's experts are spread by AutoEP"});
+}
+
+}  // namespace
+}  // namespace ucp::deepspeed

@@ -1,0 +1,33 @@
+#include "runtime/formats/safetensors/json_text.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler/support/error.h"
+
+namespace ucp::safetensors {
+namespace {
+
+std::string Read(const std::string& json) {
+  auto text = JsonReader(json).ReadText();
+  return text ? *text : Describe(text.takeError()).message;
+}
+
+TEST(JsonTextTest, EscapesMeanWhatTheyShould) {
+  EXPECT_EQ(Read(R"("\"\\\/\b\f\n\r\t")"), "\"\\/\b\f\n\r\t");
+  EXPECT_EQ(Read(R"("\u0041\u00e4\u20AC\ud83d\ude00")"), "A\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80");
+  EXPECT_EQ(Read(R"("\u00g0")"), "at byte 3 of it four hexadecimal digits should stand");
+  EXPECT_EQ(Read(R"("\ud83dx")"), "at byte 7 of it the second half of a character should stand");
+  EXPECT_EQ(Read(R"("\ude00")"), "at byte 7 of it the second half of a character should stand");
+  EXPECT_EQ(Read(R"("\u12)"), "at byte 3 of it four hexadecimal digits should stand");
+  EXPECT_EQ(Read("\"abc"), "it ends where the end of a text should stand");
+}
+
+TEST(JsonTextTest, WhatIsQuotedComesBack) {
+  std::string all;
+  for (char c = 0; c < 127; ++c) all += c;
+  EXPECT_EQ(Read(Quote(all)), all);
+  EXPECT_EQ(Quote("\x01\b\f"), "\"\\u0001\\b\\f\"");
+}
+
+}  // namespace
+}  // namespace ucp::safetensors

@@ -1,5 +1,5 @@
-// A pipeline's layers as an entry of a universal folder's model states: DeepSpeed's own folders do not list them, and a
-// native target needs them.
+// A pipeline's layers as an entry of a dict: in a universal folder's model states, where DeepSpeed's own folders do not
+// list them, and in a safetensors folder's training state. A native target needs them.
 #pragma once
 
 #include <optional>

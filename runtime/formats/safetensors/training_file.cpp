@@ -4,6 +4,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/model_states.h"
+#include "runtime/formats/pipeline_layers.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/safetensors/file_names.h"
 #include "runtime/formats/source_archives.h"
@@ -122,14 +123,16 @@ ComposedArchive ComposeTrainingFile(std::span<const LogicalTensor> tensors, cons
   }
   std::vector<Entry> shared;
   for (const auto& [alias, canonical] : training.aliases) shared.push_back({MakeText(alias), MakeText(canonical)});
-  return composer.Compose(MakeDict({{MakeText("ucp_training_state"), pytorch::MakeInteger(kVersion)},
-                                    {MakeText("tag"), MakeText(training.tag)},
-                                    {MakeText("groups"), pytorch::MakeList(std::move(groups))},
-                                    {MakeText("optimizer"), MakeDict(composer.AddEntries(training.optimizer))},
-                                    {MakeText("engine"), MakeDict(composer.AddEntries(training.engine))},
-                                    {MakeText("ranks"), pytorch::MakeList(std::move(ranks))},
-                                    {MakeText("buffers"), TextList(buffers)},
-                                    {MakeText("shared_params"), MakeDict(std::move(shared))}}));
+  std::vector<Entry> entries = {{MakeText("ucp_training_state"), pytorch::MakeInteger(kVersion)},
+                                {MakeText("tag"), MakeText(training.tag)},
+                                {MakeText("groups"), pytorch::MakeList(std::move(groups))},
+                                {MakeText("optimizer"), MakeDict(composer.AddEntries(training.optimizer))},
+                                {MakeText("engine"), MakeDict(composer.AddEntries(training.engine))},
+                                {MakeText("ranks"), pytorch::MakeList(std::move(ranks))},
+                                {MakeText("buffers"), TextList(buffers)},
+                                {MakeText("shared_params"), MakeDict(std::move(shared))}};
+  if (training.pipeline) entries.push_back(PipelineEntry(*training.pipeline));
+  return composer.Compose(MakeDict(std::move(entries)));
 }
 
 llvm::Expected<std::set<std::string>> ReadTrainingFile(FileSystem& files, const std::string& folder,
@@ -161,6 +164,8 @@ llvm::Expected<std::set<std::string>> ReadTrainingFile(FileSystem& files, const 
   UCP_ASSIGN_OR_RETURN(std::vector<Entry> aliases, dict.GetEntries("shared_params"));
   UCP_RETURN_IF_ERROR(ReadAliases(aliases, place, training));
   checkpoint.inventory.aliases = training.aliases;
+  std::vector<Entry> all = *pytorch::Entries(*root);  // It had entries above.
+  training.pipeline = TakePipelineEntry(all);
   if (training.ranks.empty()) return Fail(ErrorCode::kBadData, "{} tells of no rank", place);
   ModelStates first;
   first.path = archive.path;

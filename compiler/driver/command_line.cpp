@@ -60,7 +60,7 @@ int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** a
 }
 
 llvm::Expected<SourceRequest> SourceOptions::Request() const {
-  SourceRequest request{path, spec, config, {}, unused};
+  SourceRequest request{path, spec, config, {}, unused, drop_states};
   UCP_ASSIGN_OR_RETURN(request.set, ParseSettings(set));
   return request;
 }
@@ -83,6 +83,14 @@ void AddSourceOptions(CLI::App& command, SourceOptions& options) {
           "--unused", options.unused,
           "Without a spec: a tensor's copy on this pipeline stage is carried and not trained, so do not compare it")
       ->type_name("NAME=last");
+}
+
+void AddDropStateOption(CLI::App& command, SourceOptions& options) {
+  command
+      .add_option("--drop-state", options.drop_states,
+                  "Leave a state of the optimizer out, such as one that is not one number for each element; may be "
+                  "repeated")
+      ->type_name("NAME");
 }
 
 void TargetOptions::ApplyTo(CompileRequest& request) const {

@@ -19,11 +19,15 @@ struct SourceOptions {
   std::string config;
   std::vector<std::string> set;
   std::vector<std::string> unused;
+  std::vector<std::string> drop_states;
 
   llvm::Expected<SourceRequest> Request() const;
 };
 void AddSpecOptions(CLI::App& command, SourceOptions& options);    // --config, --set
 void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These and --unused.
+
+// --drop-state NAME
+void AddDropStateOption(CLI::App& command, SourceOptions& options);
 
 // What the target is besides its strategy: --tag, --keep-opaque.
 struct TargetOptions {

@@ -64,6 +64,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   AddTargetOptions(*command, options->target_options);
   AddSourceOptions(*command, options->source);
+  AddDropStateOption(*command, options->source);
   AddReplicasOption(*command, options->replicas);
   command->add_flag("--json", options->json, "The numbers as JSON");
   command->callback([options, &exit_code] {

@@ -1,5 +1,6 @@
 #include "compiler/driver/compile.h"
 
+#include "compiler/driver/drop_states.h"
 #include "compiler/driver/find_strategy.h"
 #include "compiler/driver/target_layout.h"
 #include "compiler/planner/join.h"
@@ -21,6 +22,7 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   SourcePhase& source = compilation.source;
   if (!request.tag.empty()) source.checkpoint.training.tag = request.tag;
   const Inventory& inventory = source.checkpoint.inventory;
+  UCP_RETURN_IF_ERROR(CheckStatesHavePlaces(source.checkpoint.training));
 
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   UCP_ASSIGN_OR_RETURN(Layout target_layout, LayOutTarget(*format, strategy, source));

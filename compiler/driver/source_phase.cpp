@@ -4,6 +4,7 @@
 #include "compiler/check/other_readings.h"
 #include "compiler/driver/catalogue.h"
 #include "compiler/driver/config_file.h"
+#include "compiler/driver/drop_states.h"
 #include "compiler/driver/without_spec.h"
 #include "compiler/infer/embedded_cuts.h"
 #include "compiler/support/error.h"
@@ -61,6 +62,7 @@ llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, Sou
   UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path));
   phase.folder = phase.checkpoint.inventory.root;
   Inventory& inventory = phase.checkpoint.inventory;
+  UCP_RETURN_IF_ERROR(DropStates(request.drop_states, phase.checkpoint));
   if (request.spec.empty() && inventory.mesh.Size("tp") == 1) return LayOutWhole(request, phase);
   UCP_RETURN_IF_ERROR(request.config.empty() ? AddConfigBeside(files, {phase.folder, request.path}, inventory.facts)
                                              : AddConfig(files, request.config, inventory.facts));

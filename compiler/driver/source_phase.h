@@ -21,10 +21,11 @@ namespace ucp {
 // How the user says what a source is.
 struct SourceRequest {
   std::string path;
-  std::string spec;                 // A file or a name of the catalogue; empty for none.
-  std::string config;               // --config FILE; empty for the one in the checkpoint, if it has one.
-  Settings set;                     // --set dim=value
-  std::vector<std::string> unused;  // --unused NAME=last
+  std::string spec;                      // A file or a name of the catalogue; empty for none.
+  std::string config;                    // --config FILE; empty for the one in the checkpoint, if it has one.
+  Settings set;                          // --set dim=value
+  std::vector<std::string> unused;       // --unused NAME=last
+  std::vector<std::string> drop_states;  // --drop-state NAME
 };
 
 struct SourcePhase {

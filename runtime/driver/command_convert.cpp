@@ -89,6 +89,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
       ->type_name("SPEC");
   AddTargetOptions(*command, options->target_options);
   AddSourceOptions(*command, options->source);
+  AddDropStateOption(*command, options->source);
   AddReplicasOption(*command, options->replicas);
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
   AddConversionOptions(*command, options->conversion);

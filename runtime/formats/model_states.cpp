@@ -56,7 +56,7 @@ llvm::Error Unsupported(const SourceArchive& archive, const std::string& found) 
               found);
 }
 
-llvm::Error CheckServed(const SourceArchive& archive, ModelStatesOf of) {
+llvm::Error CheckServed(const SourceArchive& archive, ModelStatesOf of, bool has_visitor) {
   const Value& root = archive.root();
   if (Entries(root) == nullptr) {
     return Fail(ErrorCode::kBadData, "`{}` does not hold a dict, as a model-states file does",
@@ -70,10 +70,14 @@ llvm::Error CheckServed(const SourceArchive& archive, ModelStatesOf of) {
       }
     }
   }
-  if (IsPresent(Find(root, "optimizer")))
-    return Unsupported(archive, "holds the optimizer itself: it is of ZeRO stage 0");
-  if (of != ModelStatesOf::kUniversalFolder && !IsPresent(Find(root, "param_shapes"))) {
-    return Unsupported(archive, "has no `param_shapes`: it was saved without ZeRO, or by a very old DeepSpeed");
+  const bool has_optimizer = IsPresent(Find(root, "optimizer"));
+  if (has_optimizer && !has_visitor) {
+    return Unsupported(archive, "holds an optimizer beside the one in other files, as a pipeline without ZeRO does");
+  }
+  if (of != ModelStatesOf::kUniversalFolder && !has_optimizer && !IsPresent(Find(root, "param_shapes"))) {
+    return Unsupported(archive,
+                       "has neither `param_shapes` nor an `optimizer`: it is no checkpoint to resume from, or of a "
+                       "very old DeepSpeed");
   }
   return llvm::Error::success();
 }
@@ -220,9 +224,10 @@ llvm::Expected<std::vector<NamedShape>> ReadShapes(const SourceArchive& archive,
   return shapes;
 }
 
-llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of) {
+llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of,
+                                            const OptimizerVisitor& visit_optimizer) {
   UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
-  UCP_RETURN_IF_ERROR(CheckServed(archive, of));
+  UCP_RETURN_IF_ERROR(CheckServed(archive, of, visit_optimizer != nullptr));
   const Value& root = archive.root();
   ModelStates states;
   states.path = path;
@@ -246,6 +251,9 @@ llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std:
   if (ValuePtr degrees = Find(root, "checkpoint_parallel_dimensions"); IsPresent(degrees)) {
     states.pp_degree = FindInteger(*degrees, "pp_degree");
     states.tp_degree = FindInteger(*degrees, "tp_degree");
+  }
+  if (ValuePtr optimizer = Find(root, "optimizer"); IsPresent(optimizer)) {
+    UCP_RETURN_IF_ERROR(visit_optimizer(archive, optimizer));
   }
   if (of == ModelStatesOf::kFurtherPartition) {
     KeepPlainEntries(root, states);

@@ -5,6 +5,7 @@
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -50,8 +51,12 @@ struct ModelStates {
 // stage 3, `engine` has only its numbers and texts, to be compared, and `client` nothing: partition 0's are carried on.
 enum class ModelStatesOf { kNativeCheckpoint, kFurtherPartition, kUniversalFolder };
 
-// ZeRO 0, AutoEP and what else this version does not read are kUnsupported, and named.
-llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of);
+// What reads the entry `optimizer` while the file is open: without ZeRO the optimizer stands there.
+using OptimizerVisitor = std::function<llvm::Error(const SourceArchive&, const pytorch::ValuePtr& optimizer)>;
+
+// AutoEP and what else this version does not read are kUnsupported, and named; an optimizer too, if nobody visits it.
+llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of,
+                                            const OptimizerVisitor& visit_optimizer = nullptr);
 
 // What a spec can name: `args` under "args", `universal_checkpoint_info` under "info", `ds_config` under "ds_config".
 void AddFacts(const ModelStates& states, std::map<std::string, Fact>& facts);

@@ -58,6 +58,8 @@ struct TrainingState {
   std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).
   std::optional<PipelineLayers> pipeline;      // Nothing if the model is none, or its layers' files are not known.
   std::string order_doubt;                     // Why the order of the groups' parameters is not known; empty if it is.
+  // Optimizer states that are not one number for each element, and so have no place in a shard; a sentence each.
+  std::map<std::string, std::string> other_states;
   std::vector<SmallTensorData> small_tensors;
 };
 

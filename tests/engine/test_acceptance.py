@@ -92,6 +92,10 @@ CHANGED: list[Resume] = [
     Resume("zero3_frozen_dp4", {"stage": 2, "mesh": Mesh(dp=8)}),
     Resume("zero3_tp2_dp2", {"stage": 1, "mesh": Mesh(tp=2, dp=1)}),
     Resume("zero3_tp2_dp2", {"stage": 2, "mesh": Mesh(tp=4, dp=2)}, to="universal:mp=4"),
+    # From no ZeRO.
+    Resume("zero0_fp32", {"stage": 1}),
+    Resume("zero0_fp32", {"stage": 2, "mesh": Mesh(dp=1)}),
+    Resume("zero0_unfused_bf16", {"stage": 1}),
     # Another number of pipeline stages or tensor-parallel ranks.
     Resume("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),
     Resume("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=2, dp=1)}),

@@ -47,6 +47,11 @@ DEEPSPEED = {
     "zero3_dp4": FLAT,
     "zero3_frozen_dp4": FLAT,
     "zero3_tp2_dp2": "KeyError: 'exp_avg'",
+    # DeepSpeed converts nothing without ZeRO.
+    "zero0_fp32": "FileNotFoundError: can't find *_optim_states.pt files",
+    "zero0_fused_fp16": "FileNotFoundError: can't find *_optim_states.pt files",
+    "zero0_unfused_bf16": "FileNotFoundError: can't find *_optim_states.pt files",
+    "elastic_zero2": "AttributeError: 'list' object has no attribute 'get'",
 }
 
 Convert = Callable[..., Path]
@@ -143,7 +148,7 @@ def test_client_state_is_carried_unchanged(name: str, convert: Convert) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_optimizer_state_has_the_source_groups(name: str, convert: Convert) -> None:
     """It serves the loaders of stages 1, 2 and 3. Only a dynamic loss scaler, whose scale must survive, is a class."""
-    dynamic_scale = CASES[name].dtype == "fp16"
+    dynamic_scale = CASES[name].dtype == "fp16" and CASES[name].stage > 0
     state = torch.load(tag_folder(convert(name)) / "zero" / "optimizer_state.pt", weights_only=not dynamic_scale)
     assert ("loss_scaler" in state) == dynamic_scale
     assert state["ds_version"] == truth_of(name)["engine"]["deepspeed"]
@@ -151,11 +156,12 @@ def test_optimizer_state_has_the_source_groups(name: str, convert: Convert) -> N
     if CASES[name].model == "mixture":
         count *= 2  # The experts have groups of their own.
     assert len(state["param_groups"]) == count
-    assert all("lr" in group and "weight_decay" in group for group in state["param_groups"])
+    if "elastic_checkpoint" not in CASES[name].zero:
+        assert all("lr" in group and "weight_decay" in group for group in state["param_groups"])
     stage3 = state["optimizer_state_dict"]
     assert len(stage3["param_groups"]) == count
     if truth_of(name)["step_counter"]["type"] != "none":
-        assert int(stage3["state"][0]["step"]) == truth_of(name)["step"]
+        assert int(stage3["state"][0]["step"]) == truth_of(name)["step_counter"]["value"]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -60,7 +60,7 @@ class Completion(ProgramTest):
         self.assertEqual(self.in_shell(shell, script, "ucpc", "explain-error", "uneven"), {"uneven-cut"})
         specs = self.in_shell(shell, script, "ucpc", "check", "m")
         self.assertLessEqual({"mine.ucp", "megatron_deepspeed_gpt"}, specs)
-        options = self.in_shell(shell, script, "ucprun", "convert", "checkpoints", "--dr")
+        options = self.in_shell(shell, script, "ucprun", "convert", "checkpoints", "--dry")
         self.assertEqual(options, {"--dry-run"})
 
     def test_bash(self) -> None:

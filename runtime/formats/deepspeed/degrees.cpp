@@ -46,10 +46,8 @@ llvm::Error CheckServed(const CheckpointFiles& files, const std::string& folder)
   }
   bool is_offloaded = std::find(files.folders.begin(), files.folders.end(), "offloaded_tensors") != files.folders.end();
   if (is_offloaded) return refuse("offloaded_tensors", "an optimizer that is offloaded to NVMe");
-  if (files.optimizer_states.empty()) {
-    return Fail(ErrorCode::kUnsupported,
-                "`{}` holds no `*_optim_states.pt`: either it was saved without ZeRO, which this version does not read "
-                "yet, or saving it was interrupted",
+  if (files.optimizer_states.empty() && !files.partitioned_model_states.empty()) {
+    return Fail(ErrorCode::kBadData, "`{}` is of stage 3 and holds no `*_optim_states.pt`: saving it was interrupted",
                 folder);
   }
   return llvm::Error::success();
@@ -136,6 +134,7 @@ llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::str
 }
 
 llvm::Expected<std::int64_t> CountPartitions(const CheckpointFiles& files, const std::string& folder, std::int64_t mp) {
+  if (files.optimizer_states.empty()) return 1;  // Without ZeRO.
   std::int64_t partitions = 0;
   const std::string& example = files.optimizer_states.begin()->second;
   const std::string prefix = example.substr(0, example.find("zero_pp_rank_"));

@@ -37,7 +37,7 @@ llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::str
 [[nodiscard]] llvm::Error CheckModelStatesAgree(const std::string& folder,
                                                 const std::vector<const ModelStates*>& states);
 // Each model-parallel rank has the same number of partitions, without a gap: returns it. At stage 3, the files of the
-// module are as many.
+// module are as many. 1 without ZeRO.
 llvm::Expected<std::int64_t> CountPartitions(const CheckpointFiles& files, const std::string& folder, std::int64_t mp);
 // Every layer has a file for each tensor-parallel rank.
 [[nodiscard]] llvm::Error CheckLayerFiles(const CheckpointFiles& files, const std::string& folder, std::int64_t tp);

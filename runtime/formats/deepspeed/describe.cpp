@@ -14,6 +14,7 @@
 #include "runtime/formats/deepspeed/module_tensors.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partitioned_module.h"
+#include "runtime/formats/deepspeed/whole_names.h"
 #include "runtime/formats/embedded_layout.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -35,11 +36,10 @@ class Description {
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(ReadExperts());
     const OptimizerContext context{archives_, names_, folder_, degrees_, experts_, partitions_, states_, checkpoint_};
-    const bool is_partitioned = !names_.partitioned_model_states.empty();
-    if (is_partitioned) UCP_RETURN_IF_ERROR(AddPartitionedModule(context, states_));
+    if (!names_.partitioned_model_states.empty()) UCP_RETURN_IF_ERROR(AddPartitionedModule(context, states_));
     UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
     experts_.AddShards(archives_, degrees_, inventory().storage);
-    UCP_ASSIGN_OR_RETURN(rank_groups_, is_partitioned ? AddPartitionedOptimizer(context) : AddFlatOptimizer(context));
+    UCP_ASSIGN_OR_RETURN(rank_groups_, AddOptimizer(context));
     RemarkOnStrangers();
     AddCheckpointFacts();
     UCP_RETURN_IF_ERROR(FillTrainingState());
@@ -53,14 +53,35 @@ class Description {
     UCP_ASSIGN_OR_RETURN(names_, ListCheckpointFiles(files_, folder_));
     UCP_RETURN_IF_ERROR(CheckServed(names_, folder_));
     UCP_RETURN_IF_ERROR(FindModelFiles(names_, folder_));
-    for (const auto& [mp, name] : names_.model_states) {
-      UCP_ASSIGN_OR_RETURN(ModelStates states, ReadModelStates(archives_, name, ModelStatesOf::kNativeCheckpoint));
-      states_.push_back(std::move(states));
-    }
+    for (const auto& [mp, name] : names_.model_states) UCP_RETURN_IF_ERROR(ReadModelFile(name));
     UCP_ASSIGN_OR_RETURN(degrees_, FindDegrees(names_, folder_, states_, inventory().remarks));
     UCP_RETURN_IF_ERROR(CheckLayerFiles(names_, folder_, degrees_.tp));
     UCP_ASSIGN_OR_RETURN(partitions_, CountPartitions(names_, folder_, degrees_.mp()));
     inventory().mesh.axes = {{"pp", degrees_.pp}, {"dp", partitions_}, {"tp", degrees_.tp}};
+    return llvm::Error::success();
+  }
+
+  // Without ZeRO, the optimizer stands there.
+  llvm::Error ReadModelFile(const std::string& name) {
+    OptimizerVisitor visit;
+    if (names_.optimizer_states.empty()) {
+      visit = [this](const SourceArchive& archive, const pytorch::ValuePtr& value) -> llvm::Error {
+        UCP_ASSIGN_OR_RETURN(WholeOptimizer optimizer, ReadWholeOptimizer(archives_, archive, value));
+        whole_optimizers_.push_back(std::move(optimizer));
+        return llvm::Error::success();
+      };
+    }
+    UCP_ASSIGN_OR_RETURN(ModelStates states, ReadModelStates(archives_, name, ModelStatesOf::kNativeCheckpoint, visit));
+    states_.push_back(std::move(states));
+    if (names_.optimizer_states.empty()) {
+      if (whole_optimizers_.size() != states_.size()) {
+        return Fail(ErrorCode::kUnsupported,
+                    "`{}` holds no `*_optim_states.pt`, and `{}` no optimizer: saving it was interrupted, or it is no "
+                    "checkpoint to resume from",
+                    folder_, name);
+      }
+      return NameParameters(whole_optimizers_.back(), folder_, states_.back());
+    }
     return llvm::Error::success();
   }
 
@@ -83,6 +104,11 @@ class Description {
     return llvm::Error::success();
   }
 
+  llvm::Expected<std::vector<RankGroups>> AddOptimizer(const OptimizerContext& context) {
+    if (names_.optimizer_states.empty()) return AddWholeOptimizer(context, whole_optimizers_);
+    return names_.partitioned_model_states.empty() ? AddFlatOptimizer(context) : AddPartitionedOptimizer(context);
+  }
+
   void RemarkOnStrangers() {
     for (const std::string& name : names_.folders) {
       inventory().remarks.push_back(fmt::format("the folder `{}` inside the checkpoint is not a part of it", name));
@@ -92,7 +118,7 @@ class Description {
     }
     pytorch::ValuePtr recorded = FindEntry(states_.front().engine, "dp_world_size");
     auto number = recorded ? pytorch::AsInteger(*recorded) : std::nullopt;
-    if (number && *number != partitions_) {
+    if (number && *number != partitions_ && !names_.optimizer_states.empty()) {
       inventory().remarks.push_back(
           fmt::format("`dp_world_size` is {}, and the optimizer is cut over {} partitions", *number, partitions_));
     }
@@ -157,7 +183,8 @@ class Description {
   Checkpoint checkpoint_;
   SourceArchives archives_;
   CheckpointFiles names_;
-  std::vector<ModelStates> states_;  // By model-parallel rank.
+  std::vector<ModelStates> states_;               // By model-parallel rank.
+  std::vector<WholeOptimizer> whole_optimizers_;  // By model-parallel rank; empty with ZeRO.
   Degrees degrees_;
   Experts experts_;
   std::int64_t partitions_ = 0;

@@ -56,10 +56,12 @@ llvm::Expected<std::int64_t> PartitionElements(const FlatGroup& group, std::size
   // nothing but padding behind it can it be short itself, and then the rule for the length decides.
   const GroupPartition& first = partitions.front()->groups[index];
   std::int64_t length = first.master.elements;
-  if (!first.states.empty()) {
-    length = first.states.begin()->second.elements;
-  } else if (length == group.elements) {
-    length = 2 * CeilDivide(group.elements, 2 * count);
+  if (length == group.elements) length = 2 * CeilDivide(group.elements, 2 * count);
+  for (const auto& [state, place] : first.states) {
+    auto total = CheckedMultiply(place.elements, count);
+    if (first.is_lean || !total || !IsPaddedLength(*total, group.elements, count)) continue;
+    length = place.elements;
+    break;
   }
   auto total = CheckedMultiply(length, count);
   if (!total || !IsPaddedLength(*total, group.elements, count)) {
@@ -75,11 +77,6 @@ llvm::Expected<std::int64_t> PartitionElements(const FlatGroup& group, std::size
       return Fail(ErrorCode::kBadData,
                   "`{}`: the fp32 partition of group {} has {} elements, and {} of the parameters' lie there",
                   partition.path, index, held.master.elements, real);
-    }
-    for (const auto& [state, place] : held.states) {
-      if (place.elements == length) continue;
-      return Fail(ErrorCode::kBadData, "`{}`: `{}` of group {} has {} elements, and a partition has {}", partition.path,
-                  state, index, place.elements, length);
     }
   }
   return length;

@@ -86,7 +86,6 @@ class FlatOptimizer {
     const std::string owner = fmt::format("group {}", g);
     UCP_RETURN_IF_ERROR(CheckSameText(context_, "`param_groups` of " + owner, pytorch::Print(*a.hyper_parameters),
                                       first.path, pytorch::Print(*b.hyper_parameters), states.path));
-    UCP_RETURN_IF_ERROR(CheckParts(context_, owner, {{&a, &first.path}, {&b, &states.path}}));
     auto text = [](const GroupPartition& group) {
       return fmt::format("{}", fmt::join(group.alignment_paddings, ", "));
     };
@@ -99,14 +98,13 @@ class FlatOptimizer {
   }
 
   // A group of experts is as many vectors as there are expert ranks, with the same parameters by other names.
-  llvm::Expected<OptimizerGroup> AddGroup(std::int64_t mp, std::size_t g,
-                                          const std::vector<OptimizerStates>& partitions) {
+  llvm::Expected<OptimizerGroup> AddGroup(std::int64_t mp, std::size_t g, std::vector<OptimizerStates>& partitions) {
     const GroupPartition& first = partitions.front().groups[g];
     OptimizerGroup group{first.hyper_parameters, first.step, {}};
     UCP_RETURN_IF_ERROR(CheckKindOfGroup(mp, g, partitions.front()));
     for (std::int64_t rank = 0; rank < (first.is_of_experts ? context_.experts.ep() : 1); ++rank) {
-      std::vector<const OptimizerStates*> sharing;
-      for (const OptimizerStates& partition : partitions) sharing.push_back(&partition);
+      std::vector<OptimizerStates*> sharing;
+      for (OptimizerStates& partition : partitions) sharing.push_back(&partition);
       if (first.is_of_experts) {
         sharing.clear();
         for (std::int64_t p : context_.experts.RanksOf(rank, context_.partitions)) {
@@ -131,15 +129,22 @@ class FlatOptimizer {
   }
 
   llvm::Error AddVector(std::int64_t mp, std::size_t g, std::int64_t expert_rank,
-                        const std::vector<const OptimizerStates*>& partitions, OptimizerGroup& group) {
+                        const std::vector<OptimizerStates*>& partitions, OptimizerGroup& group) {
     const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
     auto flat = LayOutGroup(model.param_shapes[g], partitions.front()->groups[g].alignment_paddings);
     if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model.path));
-    auto length = PartitionElements(*flat, g, partitions);
+    const std::vector<const OptimizerStates*> read(partitions.begin(), partitions.end());
+    auto length = PartitionElements(*flat, g, read);
     if (!length) return AddContext(length.takeError(), fmt::format("`{}`", context_.folder));
-    CountWrongAddresses(*flat, *length, g, partitions);
+    CountWrongAddresses(*flat, *length, g, read);
     std::vector<PartitionPart> parts;
-    for (const OptimizerStates* partition : partitions) parts.push_back({&partition->groups[g], &partition->path});
+    const std::string owner = fmt::format("group {}", g);
+    for (OptimizerStates* partition : partitions) {
+      GroupPartition& held = partition->groups[g];
+      SetAsideOthers({held.is_lean ? held.master.elements : *length}, partition->path, owner, held);
+      parts.push_back({&held, &partition->path});
+    }
+    UCP_RETURN_IF_ERROR(CheckParts(context_, owner, parts));
     const BufferSetId states = AddBuffers(context_.storage(), *length, parts);
     std::vector<std::string> names;
     for (const FlatParameter& parameter : flat->parameters) {

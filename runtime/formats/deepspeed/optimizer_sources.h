@@ -12,6 +12,7 @@
 #include "runtime/formats/deepspeed/experts.h"
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/optimizer_groups.h"
+#include "runtime/formats/deepspeed/whole_states.h"
 #include "runtime/formats/format.h"
 #include "runtime/formats/model_states.h"
 #include "runtime/formats/source_archives.h"
@@ -37,5 +38,9 @@ llvm::Expected<std::vector<RankGroups>> AddFlatOptimizer(const OptimizerContext&
 
 // Stage 3: every parameter is cut over the partitions (partitioned_states.h).
 llvm::Expected<std::vector<RankGroups>> AddPartitionedOptimizer(const OptimizerContext& context);
+
+// Without ZeRO: nothing is cut (whole_states.h). `optimizers` by model-parallel rank; call after NameParameters().
+llvm::Expected<std::vector<RankGroups>> AddWholeOptimizer(const OptimizerContext& context,
+                                                          std::vector<WholeOptimizer>& optimizers);
 
 }  // namespace ucp::deepspeed

@@ -34,7 +34,8 @@ class Reader {
     for (const char* key : {"partition_count", "param_slice_mappings", "param_alignment_paddings"}) {
       UCP_RETURN_IF_ERROR(CheckLength(Find(root, key), key, groups));
     }
-    UCP_RETURN_IF_ERROR(CheckLength(param_groups_, "param_groups", groups));
+    UCP_RETURN_IF_ERROR(is_elastic_ ? CheckLength(base_, "base_optimizer_state", groups)
+                                    : CheckLength(param_groups_, "param_groups", groups));
     OptimizerStates states;
     states.path = archive_.path;
     states.is_bf16_optimizer = !Find(root, "zero_stage");
@@ -62,14 +63,12 @@ class Reader {
     UCP_RETURN_IF_ERROR(CheckStage());
     base_ = Find(*state_dict_, "base_optimizer_state");
     if (!base_) return optimizer_.Bad("there is no `base_optimizer_state` in it");
-    if (base_->As<pytorch::List>() != nullptr) {
-      return optimizer_.Unsupported("holds the states as a list: it is an elastic checkpoint");
-    }
+    is_elastic_ = base_->As<pytorch::List>() != nullptr;
     ValuePtr masters = Find(*state_dict_, "single_partition_of_fp32_groups");
     masters_ = masters ? Items(*masters) : nullptr;
     if (masters_ == nullptr) return optimizer_.Bad("there is no list `single_partition_of_fp32_groups` in it");
     param_groups_ = Find(*base_, "param_groups");
-    if (!param_groups_) return optimizer_.Bad("there are no `param_groups` in it");
+    if (!param_groups_ && !is_elastic_) return optimizer_.Bad("there are no `param_groups` in it");
     return llvm::Error::success();
   }
 
@@ -110,18 +109,7 @@ class Reader {
     GroupPartition group;
     const std::string name = fmt::format("group {}", index);
     UCP_ASSIGN_OR_RETURN(group.master, optimizer_.VectorPlace((*masters_)[index], kMasterState, name));
-    group.hyper_parameters = (*Items(*param_groups_))[index];
-    if (Entries(*group.hyper_parameters) == nullptr) {
-      return optimizer_.Bad(fmt::format("`param_groups` {} is not a dict", index));
-    }
-    if (ValuePtr moe = Find(*group.hyper_parameters, "moe"); moe && pytorch::AsBool(*moe).value_or(true)) {
-      group.is_of_experts = true;
-    }
-    group.step = Find(*group.hyper_parameters, "step");  // Old files; newer ones may leave a stale 0 there.
-    ValuePtr all = Find(*base_, "state");
-    UCP_RETURN_IF_ERROR(
-        optimizer_.ReadStates(all ? Find(*all, static_cast<std::int64_t>(index)) : nullptr, name, group));
-    group.hyper_parameters = WithoutParams(*group.hyper_parameters);
+    UCP_RETURN_IF_ERROR(is_elastic_ ? ReadElasticStates(index, name, group) : ReadRigidStates(index, name, group));
     if (ValuePtr count = ItemOf("partition_count", index)) group.partition_count = AsInteger(*count);
     if (ValuePtr paddings = ItemOf("param_alignment_paddings", index)) {
       auto numbers = pytorch::AsIntegers(*paddings);
@@ -131,6 +119,25 @@ class Reader {
     }
     if (ValuePtr mapping = ItemOf("param_slice_mappings", index)) ReadAddresses(*mapping, group);
     return group;
+  }
+
+  // A torch optimizer's state_dict().
+  llvm::Error ReadRigidStates(std::size_t index, const std::string& name, GroupPartition& group) const {
+    const ValuePtr& said = (*Items(*param_groups_))[index];
+    if (Entries(*said) == nullptr) return optimizer_.Bad(fmt::format("`param_groups` {} is not a dict", index));
+    if (ValuePtr moe = Find(*said, "moe"); moe && pytorch::AsBool(*moe).value_or(true)) group.is_of_experts = true;
+    group.hyper_parameters = WithoutParams(*said);
+    group.step = Find(*said, "step");  // Old files; newer ones may leave a stale 0 there.
+    ValuePtr all = Find(*base_, "state");
+    return optimizer_.ReadStates(all ? Find(*all, static_cast<std::int64_t>(index)) : nullptr, name, group);
+  }
+
+  // The states alone, without padding; the step beside them, if its optimizer keeps it with the group.
+  llvm::Error ReadElasticStates(std::size_t index, const std::string& name, GroupPartition& group) const {
+    group.is_lean = true;
+    group.hyper_parameters = pytorch::MakeDict({});
+    group.step = Find(*state_dict_, "base_optimizer_state_step");
+    return optimizer_.ReadStates((*Items(*base_))[index], name, group);
   }
 
   static void ReadAddresses(const Value& mapping, GroupPartition& group) {
@@ -151,6 +158,7 @@ class Reader {
   ValuePtr base_;
   ValuePtr param_groups_;
   const std::vector<ValuePtr>* masters_ = nullptr;
+  bool is_elastic_ = false;
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ struct SliceAddress {
 
 // What one partition holds of one optimizer group. Its master may be short of the padding at its end.
 struct GroupPartition : SteppedTensor {
+  bool is_lean = false;                // Elastic: states are short of the padding, too.
   pytorch::ValuePtr hyper_parameters;  // A dict. Never null.
   bool is_of_experts = false;
   std::optional<std::int64_t> partition_count;                 // Over how many ranks this group is cut.
@@ -37,7 +38,7 @@ struct OptimizerStates {
   std::vector<pytorch::Entry> others;  // loss_scaler, overflow, clip_grad, …: carried on.
 };
 
-// Stage 3, elastic checkpoints and states that are not one number per element are kUnsupported, and named.
+// Stage 3 is kUnsupported, and named. An elastic checkpoint says nothing of hyper-parameters, nor of experts.
 llvm::Expected<OptimizerStates> ReadOptimizerStates(SourceArchives& archives, const std::string& path);
 
 }  // namespace ucp::deepspeed

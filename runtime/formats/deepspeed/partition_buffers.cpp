@@ -8,6 +8,7 @@ namespace {
 std::string Signature(const SteppedTensor& tensor) {
   std::string text = fmt::format("{} {}", kMasterState, Name(tensor.master.dtype));
   for (const auto& [state, place] : tensor.states) text += fmt::format(", {} {}", state, Name(place.dtype));
+  for (const auto& [state, sentence] : tensor.others) text += fmt::format(", {} in another form", state);
   return text;
 }
 
@@ -29,6 +30,8 @@ BufferId AddBuffer(Storage& storage, std::int64_t part_elements, const std::vect
 llvm::Error CheckParts(const OptimizerContext& context, const std::string& owner,
                        const std::vector<PartitionPart>& parts) {
   const PartitionPart& a = parts.front();
+  auto& others = context.checkpoint.training.other_states;
+  others.insert(a.tensor->others.begin(), a.tensor->others.end());
   for (const PartitionPart& b : parts) {
     if (llvm::Error error =
             CheckSameStep(context.checkpoint.training, a.tensor->step, *a.path, b.tensor->step, *b.path)) {

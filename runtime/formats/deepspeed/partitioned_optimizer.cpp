@@ -60,12 +60,7 @@ class PartitionedOptimizer {
     return llvm::Error::success();
   }
 
-  llvm::Error AddSubGroup(std::size_t index) const {
-    std::vector<PartitionPart> parts;
-    for (const PartitionedStates& partition : partitions_) {
-      parts.push_back({&partition.sub_groups[index], &partition.path});
-    }
-    UCP_RETURN_IF_ERROR(CheckParts(context_, fmt::format("sub-group {}", index), parts));
+  llvm::Error AddSubGroup(std::size_t index) {
     auto flat = LayOutGroup(model_.param_shapes[index], {});
     if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model_.path));
     std::vector<Shard> shards;
@@ -77,7 +72,15 @@ class PartitionedOptimizer {
       shards.push_back(std::move(shard));
       length += CeilDivide(parameter.elements, context_.partitions);
     }
-    UCP_RETURN_IF_ERROR(CheckLengths(index, length, parts));
+    std::vector<PartitionPart> parts;
+    const std::string owner = fmt::format("sub-group {}", index);
+    for (PartitionedStates& partition : partitions_) {
+      SteppedTensor& held = partition.sub_groups[index];
+      UCP_RETURN_IF_ERROR(CheckLength(partition.path, owner, held.master, length));
+      SetAsideOthers({length}, partition.path, owner, held);
+      parts.push_back({&held, &partition.path});
+    }
+    UCP_RETURN_IF_ERROR(CheckParts(context_, owner, parts));
     const BufferSetId states = AddBuffers(context_.storage(), length, parts);
     for (Shard& shard : shards) {
       shard.states = states;
@@ -86,19 +89,13 @@ class PartitionedOptimizer {
     return llvm::Error::success();
   }
 
-  llvm::Error CheckLengths(std::size_t index, std::int64_t length, const std::vector<PartitionPart>& parts) const {
-    auto check = [&](const std::string& path, std::string_view state, const TensorPlace& place) -> llvm::Error {
-      if (place.elements == length) return llvm::Error::success();
-      return Fail(ErrorCode::kBadData,
-                  "`{}`: `{}` of sub-group {} has {} elements in `{}`, and the parameters that `param_shapes` in `{}` "
-                  "lists take {} of each of {} partitions",
-                  context_.folder, state, index, place.elements, path, model_.path, length, context_.partitions);
-    };
-    for (const PartitionPart& part : parts) {
-      UCP_RETURN_IF_ERROR(check(*part.path, kMasterState, part.tensor->master));
-      for (const auto& [state, place] : part.tensor->states) UCP_RETURN_IF_ERROR(check(*part.path, state, place));
-    }
-    return llvm::Error::success();
+  llvm::Error CheckLength(const std::string& path, const std::string& owner, const TensorPlace& master,
+                          std::int64_t length) const {
+    if (master.elements == length) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData,
+                "`{}`: the master of {} has {} elements in `{}`, and the parameters that `param_shapes` in `{}` lists "
+                "take {} of each of {} partitions",
+                context_.folder, owner, master.elements, path, model_.path, length, context_.partitions);
   }
 
   // The sub-groups of a group step together.

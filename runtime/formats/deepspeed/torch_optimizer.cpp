@@ -22,11 +22,30 @@ llvm::Error TorchOptimizerReader::Unsupported(const std::string& found) const {
               found);
 }
 
-llvm::Expected<TensorPlace> TorchOptimizerReader::VectorPlace(const ValuePtr& value, const std::string& state,
-                                                              const std::string& owner) const {
+void SetAsideOthers(const std::vector<std::int64_t>& sizes, const std::string& path, const std::string& owner,
+                    SteppedTensor& tensor) {
+  for (auto state = tensor.states.begin(); state != tensor.states.end();) {
+    if (state->second.sizes == sizes) {
+      ++state;
+      continue;
+    }
+    tensor.others.emplace(state->first,
+                          fmt::format("`{}` of {} in `{}` is a tensor of [{}], not of [{}]", state->first, owner, path,
+                                      fmt::join(state->second.sizes, ", "), fmt::join(sizes, ", ")));
+    state = tensor.states.erase(state);
+  }
+}
+
+llvm::Expected<TensorPlace> TorchOptimizerReader::PlaceOf(const ValuePtr& value, const std::string& state,
+                                                          const std::string& owner) const {
   const auto* tensor = value->As<pytorch::Tensor>();
   if (tensor == nullptr) return Bad(fmt::format("`{}` of {} is not a tensor", state, owner));
-  TensorPlace place = archives_.PlaceOf(archive_, *tensor);
+  return archives_.PlaceOf(archive_, *tensor);
+}
+
+llvm::Expected<TensorPlace> TorchOptimizerReader::VectorPlace(const ValuePtr& value, const std::string& state,
+                                                              const std::string& owner) const {
+  UCP_ASSIGN_OR_RETURN(TensorPlace place, PlaceOf(value, state, owner));
   if (place.sizes.size() != 1 || !place.strides.empty()) {
     return Bad(fmt::format("`{}` of {} is not a contiguous vector", state, owner));
   }
@@ -53,13 +72,14 @@ llvm::Error TorchOptimizerReader::ReadState(const std::string& name, const Value
     return llvm::Error::success();
   }
   if (value->is_none()) return llvm::Error::success();  // torch.optim.SGD without momentum.
-  const auto* state = value->As<pytorch::Tensor>();
-  if (state == nullptr || state->sizes.size() != 1 || name == kMasterState || name == kWeightState) {
-    return Unsupported(
-        fmt::format("has an optimizer state `{}` of {} that is not one number for each element", name, owner));
+  if (name == kMasterState || name == kWeightState) {
+    return Unsupported(fmt::format("has an optimizer state with the name `{}`, in {}", name, owner));
   }
-  UCP_ASSIGN_OR_RETURN(TensorPlace place, VectorPlace(value, name, owner));
-  tensor.states.emplace(name, std::move(place));
+  if (const auto* state = value->As<pytorch::Tensor>()) {
+    tensor.states.emplace(name, archives_.PlaceOf(archive_, *state));
+  } else {
+    tensor.others.emplace(name, fmt::format("`{}` of {} in `{}` is no tensor", name, owner, archive_.path));
+  }
   return llvm::Error::success();
 }
 

@@ -17,9 +17,15 @@ namespace ucp::deepspeed {
 
 struct SteppedTensor {
   TensorPlace master;
-  std::map<std::string, TensorPlace> states;  // By the optimizer's own names; each as long as the master.
+  std::map<std::string, TensorPlace> states;  // By the optimizer's own names.
+  std::map<std::string, std::string> others;  // States that are not one number for each element, with a sentence each.
   pytorch::ValuePtr step;                     // Null if there is none.
 };
+
+// Moves the states of another shape to `others`. Call when it is known what a master of this tensor has: a flat vector
+// its padding, a parameter its sizes.
+void SetAsideOthers(const std::vector<std::int64_t>& sizes, const std::string& path, const std::string& owner,
+                    SteppedTensor& tensor);
 
 class TorchOptimizerReader {
  public:
@@ -30,7 +36,9 @@ class TorchOptimizerReader {
   [[nodiscard]] llvm::Error Bad(const std::string& sentence) const;
   [[nodiscard]] llvm::Error Unsupported(const std::string& found) const;
 
-  // A contiguous vector that holds `state` of `owner` ("group 2").
+  // Of a tensor that holds `state` of `owner` ("group 2"); a contiguous vector.
+  llvm::Expected<TensorPlace> PlaceOf(const pytorch::ValuePtr& tensor, const std::string& state,
+                                      const std::string& owner) const;
   llvm::Expected<TensorPlace> VectorPlace(const pytorch::ValuePtr& tensor, const std::string& state,
                                           const std::string& owner) const;
 

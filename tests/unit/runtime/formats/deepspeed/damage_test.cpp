@@ -273,22 +273,39 @@ struct Refusal {
 };
 
 TEST(DeepSpeedDamage, KindsThatAreNotReadYet) {
-  const std::vector<std::string> state = {"optimizer_state_dict", "base_optimizer_state"};
   for (const Refusal& refusal : {
-           Refusal{kZero0, state, MakeList({}), "it is an elastic checkpoint"},
            Refusal{kZero0, {"optimizer_state_dict", "zero_stage"}, MakeInteger(3), "has the ZeRO stage `3`"},
            Refusal{kZero0, {"optimizer_state_dict", "fp32_flat_groups"}, MakeList({}), "is of ZeRO stage 3"},
-           Refusal{kZero0,
-                   {"optimizer_state_dict", "base_optimizer_state", "state", "0", "mu_product"},
-                   MakeInteger(1),
-                   "`mu_product` of group 0 that is not one number for each element"},
-           Refusal{kModel, {"optimizer"}, pytorch::MakeDict({}), "it is of ZeRO stage 0"},
-           Refusal{kModel, {"param_shapes"}, pytorch::MakeNone(), "has no `param_shapes`"},
+           Refusal{kModel, {"optimizer"}, pytorch::MakeDict({}), "as a pipeline without ZeRO does"},
+           Refusal{kModel, {"param_shapes"}, pytorch::MakeNone(), "has neither `param_shapes` nor an `optimizer`"},
        }) {
     CheckpointCopy copy("zero1_dp4");
     copy.Set(refusal.file, refusal.path, refusal.value);
     ExpectFailure(copy, ErrorCode::kUnsupported, {refusal.file, refusal.words, "this version does not read yet"});
   }
+}
+
+TEST(DeepSpeedDamage, StatesThatAreNotOneNumberForEachElementAreSetAside) {
+  CheckpointCopy copy("zero1_dp4");
+  const std::vector<std::string> group = {"optimizer_state_dict", "base_optimizer_state", "state", "0"};
+  auto with = [&](const std::string& key) {
+    std::vector<std::string> path = group;
+    path.push_back(key);
+    return path;
+  };
+  for (int d = 0; d < 4; ++d) {
+    const std::string file = fmt::format("bf16_zero_pp_rank_{}_mp_rank_00_optim_states.pt", d);
+    copy.Set(file, with("mu_product"), MakeInteger(1));
+    copy.Set(file, with("absmax1"), pytorch::MakeWholeTensor("0", DType::kFloat32, {1}));
+  }
+  auto checkpoint = Read(copy);
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  EXPECT_THAT(checkpoint->training.other_states,
+              ::testing::ElementsAre(
+                  ::testing::Pair("absmax1", HasSubstr("`absmax1` of group 0 in `" + kZero0 + "` is a tensor of [1]")),
+                  ::testing::Pair("mu_product", "`mu_product` of group 0 in `" + kZero0 + "` is no tensor")));
+  copy.Set(kZero1, with("mu_product"), nullptr);
+  ExpectFailure(copy, ErrorCode::kBadData, {"the list of states of group 0", "mu_product in another form", kZero1});
 }
 
 TEST(DeepSpeedDamage, FilesOfKindsThatAreNotReadYet) {

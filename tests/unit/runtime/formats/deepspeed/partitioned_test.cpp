@@ -117,8 +117,9 @@ TEST(Partitioned, ShapesThatDoNotFit) {
   for (int p = 0; p < 4; ++p) {
     copy.Set(Model(p), {"param_shapes", "4", "tone"}, pytorch::MakeTorchSize({5}));
   }
-  ExpectFailure(copy, ErrorCode::kBadData,
-                {"`fp32` of sub-group 4 has 1 elements in `" + Optimizer(0) + "`", "take 2 of each of 4 partitions"});
+  ExpectFailure(
+      copy, ErrorCode::kBadData,
+      {"the master of sub-group 4 has 1 elements in `" + Optimizer(0) + "`", "take 2 of each of 4 partitions"});
 }
 
 TEST(Partitioned, AnotherNumberOfSubGroups) {

@@ -59,7 +59,8 @@ Truth TruthOf(const std::string& name) {
   Truth truth;
   truth.pp = *mesh.getInteger("pp");
   truth.tp = *mesh.getInteger("tp");
-  truth.partitions = *mesh.getInteger("dp") * *mesh.getInteger("sp");
+  const bool is_whole = root.getObject("config")->getInteger("stage") == 0;
+  truth.partitions = is_whole ? 1 : *mesh.getInteger("dp") * *mesh.getInteger("sp");
   const llvm::json::Object& counter = *root.getObject("step_counter");
   truth.step_type = counter.getString("type")->str();
   truth.step = counter.getNumber("value").value_or(0);

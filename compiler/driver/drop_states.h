@@ -1,0 +1,19 @@
+// States of the optimizer that a conversion leaves out (--drop-state), and those that it would have to.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/formats/format.h"
+
+namespace ucp {
+
+// Takes the states out of the checkpoint. Fails with kUsage if the checkpoint has no such state, or it is the master.
+[[nodiscard]] llvm::Error DropStates(const std::vector<std::string>& states, Checkpoint& checkpoint);
+
+// Fails with kUnsupported if a state is left that is not one number for each element: it has no place in another cut.
+[[nodiscard]] llvm::Error CheckStatesHavePlaces(const TrainingState& training);
+
+}  // namespace ucp

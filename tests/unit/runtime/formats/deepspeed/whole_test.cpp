@@ -1,0 +1,136 @@
+// Checkpoints without ZeRO: which parameter is which follows from the module, or is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/formats/format.h"
+#include "runtime/formats/pytorch/value_access.h"
+#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
+#include "tests/unit/runtime/formats/testing/fixtures.h"
+
+namespace ucp {
+namespace {
+
+using pytorch::MakeInteger;
+using pytorch::MakeList;
+using testing::CheckpointCopy;
+using ::testing::HasSubstr;
+
+const std::string kModel = "mp_rank_00_model_states.pt";
+const std::string kPlain = "zero0_fp32";
+const std::string kFused = "zero0_fused_fp16";
+const std::string kUnfused = "zero0_unfused_bf16";
+
+llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy) {
+  UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(RealFileSystem(), copy.root()));
+  return recognised.format->Describe(RealFileSystem(), recognised.folder);
+}
+
+void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words) {
+  FailureText failure = testing::FailureOf(Read(copy));
+  EXPECT_EQ(failure.code, code) << failure.message;
+  for (const std::string& word : words) EXPECT_THAT(failure.message, HasSubstr(word));
+  EXPECT_EQ(failure.message.find('\n'), std::string::npos);
+}
+
+// Gives the value at one path to another.
+void Move(CheckpointCopy& copy, const std::vector<std::string>& from, const std::vector<std::string>& to) {
+  copy.Edit(kModel, [&](const pytorch::ValuePtr& root) {
+    pytorch::ValuePtr value = root;
+    for (const std::string& key : from) value = pytorch::Find(*value, key);
+    return testing::Replaced(root, to, value);
+  });
+}
+
+TEST(Whole, ShapesThatTwoGroupsAskFor) {
+  CheckpointCopy copy(kPlain);
+  std::vector<pytorch::ValuePtr> without_last;
+  for (std::int64_t i = 6; i < 15; ++i) without_last.push_back(MakeInteger(i));
+  copy.Set(kModel, {"optimizer", "param_groups", "1", "params"}, MakeList(std::move(without_last)));
+  copy.Set(kModel, {"optimizer", "param_groups", "2", "params"}, MakeList({MakeInteger(15), MakeInteger(16)}));
+  ExpectFailure(copy, ErrorCode::kUnsupported,
+                {kModel, "does not say which parameter is which", "groups 1 and 2 both have parameters of [33]"});
+}
+
+TEST(Whole, ParametersInAnotherOrder) {
+  CheckpointCopy copy(kPlain);
+  copy.Set(kModel, {"optimizer", "param_groups", "0", "params"},
+           MakeList({MakeInteger(1), MakeInteger(0), MakeInteger(2), MakeInteger(3), MakeInteger(4), MakeInteger(5)}));
+  ExpectFailure(copy, ErrorCode::kUnsupported, {"group 0 does not have its parameters in the module's order"});
+}
+
+TEST(Whole, FrozenParametersOfATrainedShape) {
+  CheckpointCopy copy(kUnfused);
+  copy.Edit(kModel, [](const pytorch::ValuePtr& root) {
+    const pytorch::Value& module = *pytorch::Find(*root, "module");
+    pytorch::Tensor tensor = *pytorch::Find(module, "stem.weight")->As<pytorch::Tensor>();
+    tensor.sizes = {47};
+    tensor.strides = {1};
+    return testing::Replaced(root, std::vector<std::string>{"module", "another.bias"},
+                             pytorch::MakeTensor(std::move(tensor)));
+  });
+  ExpectFailure(copy, ErrorCode::kUnsupported, {"it steps 2 of the 3 parameters of [47]"});
+}
+
+TEST(Whole, MoreParametersThanTheModuleHas) {
+  CheckpointCopy copy(kUnfused);
+  copy.Set(kModel, {"module", "blocks.1.up.bias"}, nullptr);
+  ExpectFailure(copy, ErrorCode::kUnsupported, {"group 1 has 2 parameters of [47] or more, and the module 1"});
+}
+
+TEST(Whole, BeforeTheFirstStepShapesAreNotKnown) {
+  CheckpointCopy copy(kPlain);
+  copy.Set(kModel, {"optimizer", "state"}, pytorch::MakeDict({}));
+  ExpectFailure(copy, ErrorCode::kUnsupported, {"there is no state of parameter 0 of group 0"});
+}
+
+TEST(Whole, ViewsThatDoNotMakeUpAGroup) {
+  CheckpointCopy copy(kFused);
+  copy.Set(kModel, {"module", "blocks.1.up.bias"}, nullptr);
+  ExpectFailure(copy, ErrorCode::kUnsupported, {"the master of group 1 has 364 elements, and 0 vectors of the module"});
+}
+
+TEST(Whole, SecondNamesAreAliases) {
+  CheckpointCopy copy(kFused);
+  Move(copy, {"module", "embed.weight"}, {"module", "second.weight"});
+  auto checkpoint = Read(copy);
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  EXPECT_THAT(checkpoint->inventory.aliases, ::testing::ElementsAre(::testing::Pair("second.weight", "embed.weight")));
+}
+
+TEST(Whole, PipelinesAreNotReadYet) {
+  CheckpointCopy copy(kPlain);
+  copy.Set(kModel, {"module"}, pytorch::MakeNone());
+  ExpectFailure(copy, ErrorCode::kUnsupported, {"the weights of a pipeline are in layer files"});
+}
+
+TEST(Whole, WithoutAnOptimizer) {
+  CheckpointCopy copy(kPlain);
+  copy.Set(kModel, {"optimizer"}, pytorch::MakeNone());
+  ExpectFailure(copy, ErrorCode::kUnsupported, {kModel, "has neither `param_shapes` nor an `optimizer`"});
+}
+
+TEST(Whole, ListsThatDoNotFit) {
+  CheckpointCopy copy(kUnfused);
+  copy.Set(kModel, {"optimizer", "fp32_groups"}, MakeList({}));
+  ExpectFailure(copy, ErrorCode::kBadData, {kModel, "has 2 `param_groups` and masters for 0"});
+  copy.Set(kModel, {"optimizer", "fp32_groups"}, MakeList({MakeList({}), MakeList({})}));
+  ExpectFailure(copy, ErrorCode::kBadData, {kModel, "group 0 has 0 masters and steps 5 tensors"});
+}
+
+TEST(Whole, ParametersOfDifferentSteps) {
+  CheckpointCopy copy(kPlain);
+  copy.Set(kModel, {"optimizer", "state", "2", "step"}, MakeInteger(9));
+  ExpectFailure(copy, ErrorCode::kBadData, {"the optimizer's step is 4", "and 9 in"});
+}
+
+TEST(Whole, StatesOfAnotherShapeAreSetAside) {
+  CheckpointCopy copy(kPlain);
+  copy.Set(kModel, {"optimizer", "state", "0", "row"}, pytorch::MakeWholeTensor("0", DType::kFloat32, {3}));
+  auto checkpoint = Read(copy);
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  EXPECT_THAT(checkpoint->training.other_states,
+              ::testing::ElementsAre(::testing::Pair("row", HasSubstr("is a tensor of [3], not of [101, 33]"))));
+}
+
+}  // namespace
+}  // namespace ucp

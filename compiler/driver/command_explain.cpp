@@ -85,12 +85,12 @@ llvm::Error LayOutSource(const ExplainOptions& options, Sides& sides) {
   return llvm::Error::success();
 }
 
-// Universal and safetensors folders have whole tensors; other formats are cut as the spec says.
+// Formats whose strategies have no degrees hold tensors whole; others are cut as the spec says.
 llvm::Error LayOutTarget(const std::string& text, Sides& sides) {
   if (text.empty()) return llvm::Error::success();
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(text, sides.phase.spec.get()));
   sides.target_name = strategy.format;
-  if (strategy.format == "universal" || strategy.format == "safetensors") {
+  if (!FindFormat(strategy.format)->strategy_rules().has_degrees) {
     UCP_ASSIGN_OR_RETURN(sides.target, AtomicLayout(sides.phase.layout));
     return llvm::Error::success();
   }

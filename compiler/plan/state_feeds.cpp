@@ -19,7 +19,11 @@ std::optional<BufferId> StateFeeds::Find(const PlanRead& read, const std::string
     case ReadRole::kCopy:
     case ReadRole::kCompare:
       if (state == kWeightState) {
-        if (std::optional<BufferId> master = FindState(source, kMasterState)) return master;
+        if (std::optional<BufferId> master = FindState(source, kMasterState)) {
+          // A replica of the master is compared with the master where that is written, and once is enough.
+          const bool is_compared = read.role == ReadRole::kCompare && master_is_written_[read.tensor.index()];
+          return is_compared ? std::nullopt : master;
+        }
       }
       return FindState(source, state);
     case ReadRole::kCheckRounding: {

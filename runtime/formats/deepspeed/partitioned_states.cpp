@@ -79,11 +79,9 @@ class Reader {
     std::vector<bool> is_member(states.sub_groups.size());
     for (std::size_t g = 0; g < param_groups_->size(); ++g) {
       const ValuePtr& group = (*param_groups_)[g];
-      ValuePtr params = Entries(*group) != nullptr ? Find(*group, "params") : nullptr;
-      auto members = params ? pytorch::AsIntegers(*params) : std::nullopt;
-      if (!members) return optimizer_.Bad(fmt::format("`param_groups` {} has no list `params` of numbers", g));
+      UCP_ASSIGN_OR_RETURN(std::vector<std::int64_t> members, optimizer_.NumbersOf(*group, g));
       SubGroups added{WithoutParams(*group), {}};
-      for (std::int64_t member : *members) {
+      for (std::int64_t member : members) {
         const auto number = static_cast<std::size_t>(member);
         if (member < 0 || number >= is_member.size() || is_member[number]) {
           return optimizer_.Bad(

@@ -52,6 +52,14 @@ llvm::Expected<TensorPlace> TorchOptimizerReader::VectorPlace(const ValuePtr& va
   return place;
 }
 
+llvm::Expected<std::vector<std::int64_t>> TorchOptimizerReader::NumbersOf(const pytorch::Value& group,
+                                                                          std::size_t index) const {
+  pytorch::ValuePtr params = pytorch::Entries(group) != nullptr ? pytorch::Find(group, "params") : nullptr;
+  auto numbers = params ? pytorch::AsIntegers(*params) : std::nullopt;
+  if (!numbers) return Bad(fmt::format("`param_groups` {} has no list `params` of numbers", index));
+  return std::move(*numbers);
+}
+
 llvm::Error TorchOptimizerReader::ReadStates(const ValuePtr& states, const std::string& owner,
                                              SteppedTensor& tensor) const {
   if (!states) return llvm::Error::success();

@@ -42,6 +42,9 @@ class TorchOptimizerReader {
   llvm::Expected<TensorPlace> VectorPlace(const pytorch::ValuePtr& tensor, const std::string& state,
                                           const std::string& owner) const;
 
+  // The numbers of the tensors of `param_groups` `index`.
+  llvm::Expected<std::vector<std::int64_t>> NumbersOf(const pytorch::Value& group, std::size_t index) const;
+
   // `states` is the optimizer's dict for one tensor; null before the first step. A step that is there outranks the one
   // that `tensor` has already.
   [[nodiscard]] llvm::Error ReadStates(const pytorch::ValuePtr& states, const std::string& owner,

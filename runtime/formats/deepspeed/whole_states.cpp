@@ -73,24 +73,22 @@ class Reader {
 
   llvm::Error ReadGroup(WholeForm form, std::size_t index, WholeGroup& group) const {
     const ValuePtr& said = (*param_groups_)[index];
-    ValuePtr params = Entries(*said) != nullptr ? Find(*said, "params") : nullptr;
-    auto numbers = params ? pytorch::AsIntegers(*params) : std::nullopt;
-    if (!numbers) return optimizer_.Bad(fmt::format("`param_groups` {} has no list `params` of numbers", index));
+    UCP_ASSIGN_OR_RETURN(std::vector<std::int64_t> numbers, optimizer_.NumbersOf(*said, index));
     group.hyper_parameters = WithoutParams(*said);
     UCP_ASSIGN_OR_RETURN(std::vector<ValuePtr> masters, MastersOf(form, index));
-    if (form != WholeForm::kModule && masters.size() != numbers->size()) {
+    if (form != WholeForm::kModule && masters.size() != numbers.size()) {
       return optimizer_.Bad(
-          fmt::format("group {} has {} masters and steps {} tensors", index, masters.size(), numbers->size()));
+          fmt::format("group {} has {} masters and steps {} tensors", index, masters.size(), numbers.size()));
     }
     ValuePtr all = Find(*base_, "state");
-    for (std::size_t i = 0; i < numbers->size(); ++i) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
       const std::string name = NameOf(form, index, i);
       SteppedTensor tensor;
       if (form != WholeForm::kModule) {
         UCP_ASSIGN_OR_RETURN(tensor.master, optimizer_.PlaceOf(masters[i], kMasterState, name));
       }
       tensor.step = Find(*said, "step");  // Old files; newer ones may leave a stale 0 there.
-      UCP_RETURN_IF_ERROR(optimizer_.ReadStates(all ? Find(*all, (*numbers)[i]) : nullptr, name, tensor));
+      UCP_RETURN_IF_ERROR(optimizer_.ReadStates(all ? Find(*all, numbers[i]) : nullptr, name, tensor));
       group.tensors.push_back(std::move(tensor));
     }
     return llvm::Error::success();

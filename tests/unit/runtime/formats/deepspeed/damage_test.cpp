@@ -15,19 +15,9 @@ using pytorch::MakeList;
 using pytorch::MakeText;
 using ::testing::AllOf;
 using testing::CheckpointCopy;
+using testing::ExpectFailure;
 using ::testing::HasSubstr;
-
-llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy) {
-  UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(RealFileSystem(), copy.root()));
-  return recognised.format->Describe(RealFileSystem(), recognised.folder);
-}
-
-void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words) {
-  FailureText failure = testing::FailureOf(Read(copy));
-  EXPECT_EQ(failure.code, code) << failure.message;
-  for (const std::string& word : words) EXPECT_THAT(failure.message, HasSubstr(word));
-  EXPECT_EQ(failure.message.find('\n'), std::string::npos);
-}
+using testing::Read;
 
 const std::string kModel = "mp_rank_00_model_states.pt";
 const std::string kZero0 = "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt";

@@ -13,6 +13,7 @@ namespace ucp::deepspeed {
 namespace {
 
 using testing::CheckpointCopy;
+using testing::ExpectFailure;
 using ::testing::HasSubstr;
 
 const std::string kModel = "mp_rank_00_model_states.pt";
@@ -20,14 +21,6 @@ const std::string kLayer = "blocks.1.moe.deepspeed_moe.experts.deepspeed_experts
 
 std::string ZeroFile(int partition) {
   return fmt::format("bf16_zero_pp_rank_{}_mp_rank_00_optim_states.pt", partition);
-}
-
-void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words) {
-  auto recognised = RecogniseAny(RealFileSystem(), copy.root());
-  ASSERT_TRUE(static_cast<bool>(recognised));
-  FailureText failure = testing::FailureOf(recognised->format->Describe(RealFileSystem(), recognised->folder));
-  EXPECT_EQ(failure.code, code) << failure.message;
-  for (const std::string& word : words) EXPECT_THAT(failure.message, HasSubstr(word));
 }
 
 TEST(Experts, AreAtTheirPlaceOnTheMesh) {

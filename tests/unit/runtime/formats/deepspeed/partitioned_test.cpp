@@ -15,7 +15,9 @@ namespace {
 using pytorch::MakeInteger;
 using pytorch::MakeList;
 using testing::CheckpointCopy;
+using testing::ExpectFailure;
 using ::testing::HasSubstr;
+using testing::Read;
 
 const std::string kFixture = "zero3_dp4";
 const std::string kFrozen = "zero3_frozen_dp4";
@@ -29,18 +31,6 @@ std::string Optimizer(int partition) {
 std::vector<std::string> Inner(std::vector<std::string> keys) {
   keys.insert(keys.begin(), {"optimizer_state_dict", "optimizer_state_dict"});
   return keys;
-}
-
-llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy) {
-  UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(RealFileSystem(), copy.root()));
-  return recognised.format->Describe(RealFileSystem(), recognised.folder);
-}
-
-void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words) {
-  FailureText failure = testing::FailureOf(Read(copy));
-  EXPECT_EQ(failure.code, code) << failure.message;
-  for (const std::string& word : words) EXPECT_THAT(failure.message, HasSubstr(word));
-  EXPECT_EQ(failure.message.find('\n'), std::string::npos);
 }
 
 TEST(Partitioned, MissingModelFiles) {

@@ -13,24 +13,14 @@ namespace {
 using pytorch::MakeInteger;
 using pytorch::MakeList;
 using testing::CheckpointCopy;
+using testing::ExpectFailure;
 using ::testing::HasSubstr;
+using testing::Read;
 
 const std::string kModel = "mp_rank_00_model_states.pt";
 const std::string kPlain = "zero0_fp32";
 const std::string kFused = "zero0_fused_fp16";
 const std::string kUnfused = "zero0_unfused_bf16";
-
-llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy) {
-  UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(RealFileSystem(), copy.root()));
-  return recognised.format->Describe(RealFileSystem(), recognised.folder);
-}
-
-void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words) {
-  FailureText failure = testing::FailureOf(Read(copy));
-  EXPECT_EQ(failure.code, code) << failure.message;
-  for (const std::string& word : words) EXPECT_THAT(failure.message, HasSubstr(word));
-  EXPECT_EQ(failure.message.find('\n'), std::string::npos);
-}
 
 // Gives the value at one path to another.
 void Move(CheckpointCopy& copy, const std::vector<std::string>& from, const std::vector<std::string>& to) {

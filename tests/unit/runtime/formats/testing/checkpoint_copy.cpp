@@ -1,5 +1,6 @@
 #include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -162,6 +163,18 @@ void WriteTarget(const TargetFiles& target, const std::string& folder) {
   for (std::size_t i = 0; i < contents.size(); ++i) {
     WriteFile(folder + "/" + target.storage.files[i].path, contents[i]);
   }
+}
+
+llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy) {
+  UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(RealFileSystem(), copy.root()));
+  return recognised.format->Describe(RealFileSystem(), recognised.folder);
+}
+
+void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words) {
+  FailureText failure = FailureOf(Read(copy));
+  EXPECT_EQ(failure.code, code) << failure.message;
+  for (const std::string& word : words) EXPECT_THAT(failure.message, ::testing::HasSubstr(word));
+  EXPECT_EQ(failure.message.find('\n'), std::string::npos);
 }
 
 }  // namespace ucp::testing

@@ -8,6 +8,7 @@
 
 #include "compiler/layout/target.h"
 #include "compiler/support/error.h"
+#include "runtime/formats/format.h"
 #include "runtime/formats/pytorch/value.h"
 
 namespace ucp::testing {
@@ -50,6 +51,11 @@ class CheckpointCopy {
   TemporaryFolder temporary_;
   std::string tag_;
 };
+
+// What is found in the copy, whatever its format.
+llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy);
+// It is refused with this code, in one line that has all these words.
+void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words);
 
 // The value with the one at `path` replaced.
 pytorch::ValuePtr Replaced(const pytorch::ValuePtr& root, std::span<const std::string> path,

@@ -77,10 +77,12 @@ CHANGED: list[Resume] = [
     Resume("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=2)}),
     Resume("moe_residual_zero2", {"mesh": Mesh(dp=2)}),
     Resume("moe_ep2_ep4_dp4", {"mesh": Mesh(dp=4), "model": "mixture"}),
+    Resume("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=2)}),
     # A folder that is made for ranks which share the experts out.
     Resume("moe_ep2_dp4", {"mesh": Mesh(dp=4, ep=2)}, to="universal:ep=2"),
     Resume("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=8, ep=4)}, to="universal:ep=4"),
     Resume("moe_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 1, "fp32_accumulation": True}, to="universal:ep=2"),
+    Resume("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=2, ep=2)}, to="universal:ep=2"),
     # Another stage or another optimizer class, or an option of the source that the target does not have.
     Resume("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 2}),
     Resume("bf16_optimizer_dp2", {"mesh": Mesh(dp=4), "fp32_accumulation": False}),

@@ -48,7 +48,7 @@ class Recut:
         mesh = case.mesh
         kind = "bf16" if case.fp32_accumulation and case.stage == 1 and case.dtype == "bf16" else "zero"
         options = f"pp={mesh.pp},tp={mesh.tp},dp={mesh.dp * mesh.sp},zero={case.stage},dtype={case.dtype}"
-        if mesh.ep > 1:
+        if case.model.startswith("mixture"):
             options += f",ep={mesh.ep},data_before_experts={str(case.data_before_experts).lower()}"
         for option, key in (("round_robin", "round_robin_gradients"), ("alignment", "parameter_alignment")):
             options += f",{option}={str(case.zero.get(key, False)).lower()}"
@@ -108,6 +108,9 @@ RECUTS = [
     Recut("moe_residual_zero2", {"mesh": Mesh(dp=4, ep=4), "stage": 1}),
     Recut("moe_residual_zero2", {"mesh": Mesh(dp=2)}),
     Recut("moe_ep2_ep4_dp4", {"mesh": Mesh(dp=2, ep=2), "model": "mixture"}),
+    Recut("moe_pp2_ep2_dp4"),
+    Recut("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=2), "data_before_experts": False}),
+    Recut("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=4, ep=4), "fp32_accumulation": True}, via_universal=True),
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),

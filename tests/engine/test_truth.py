@@ -42,6 +42,8 @@ DEEPSPEED = {
     "moe_ep2_dp4_data_first": "RuntimeError: shape '[",
     "moe_residual_zero2": "RuntimeError: shape '[",
     "moe_ep2_ep4_dp4": "RuntimeError: shape '[",
+    "moe_pp2_ep2_dp4": "RuntimeError: shape '[",
+    "moe_zero0_fp32": "KeyError: 'optimizer_state_dict'",
     "autotp_tp2_dp2": IDENTICAL,
     "autotp_tp3_zero2": IDENTICAL,
     "autotp_tp2_zero3": IDENTICAL,

@@ -123,6 +123,7 @@ class Refusals(ProgramTest):
         self.refuse("moe_ep2_dp4", "deepspeed:ep=2,edp=4,dp=4", 1, "`edp=4`", "of 4 data-parallel ranks, 2 have")
         self.refuse("moe_ep2_dp4", "deepspeed:ep=3,dp=6", 1, "ep=3", "the 4 experts of `blocks.1.moe")
         self.refuse("moe_ep2_dp4", "universal:ep=3", 1, "ep=3", "the 4 experts of `blocks.1.moe")
+        self.refuse("moe_ep2_dp4", "deepspeed:dp=4,zero=3", 2, "zero")
         self.refuse("moe_residual_zero2", "universal:ep=2", 2, "ep=2", "`blocks.1.moe", "not trained")
         self.refuse("zero1_dp2", "deepspeed:tp=2", 1, "tp=2", "--spec")
         self.refuse("bf16_optimizer_dp2", "deepspeed:dp=2,alignment=true", 1, "`alignment=true`", "BF16_Optimizer")

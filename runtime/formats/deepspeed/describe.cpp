@@ -14,6 +14,8 @@
 #include "runtime/formats/deepspeed/module_tensors.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partitioned_module.h"
+#include "runtime/formats/deepspeed/pipeline_names.h"
+#include "runtime/formats/deepspeed/whole_experts.h"
 #include "runtime/formats/deepspeed/whole_names.h"
 #include "runtime/formats/embedded_layout.h"
 #include "runtime/formats/pytorch/value_access.h"
@@ -64,7 +66,9 @@ class Description {
   // Without ZeRO, the optimizer stands there.
   llvm::Error ReadModelFile(const std::string& name) {
     OptimizerVisitor visit;
-    if (names_.optimizer_states.empty()) {
+    if (HasWholeExperts()) {
+      visit = [](const SourceArchive&, const pytorch::ValuePtr&) { return llvm::Error::success(); };  // A copy.
+    } else if (names_.optimizer_states.empty()) {
       visit = [this](const SourceArchive& archive, const pytorch::ValuePtr& value) -> llvm::Error {
         UCP_ASSIGN_OR_RETURN(WholeOptimizer optimizer, ReadWholeOptimizer(archives_, archive, value));
         whole_optimizers_.push_back(std::move(optimizer));
@@ -73,7 +77,7 @@ class Description {
     }
     UCP_ASSIGN_OR_RETURN(ModelStates states, ReadModelStates(archives_, name, ModelStatesOf::kNativeCheckpoint, visit));
     states_.push_back(std::move(states));
-    if (names_.optimizer_states.empty()) {
+    if (names_.optimizer_states.empty() && !HasWholeExperts()) {
       if (whole_optimizers_.size() != states_.size()) {
         return Fail(ErrorCode::kUnsupported,
                     "`{}` holds no `*_optim_states.pt`, and `{}` no optimizer: saving it was interrupted, or it is no "
@@ -85,21 +89,38 @@ class Description {
     return llvm::Error::success();
   }
 
+  bool HasWholeExperts() const { return names_.optimizer_states.empty() && !names_.expert_optimizers.empty(); }
+
   llvm::Error ReadExperts() {
     UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_));
     if (!experts_.any()) return llvm::Error::success();
-    if (partitions_ % experts_.ep() != 0) {
+    if (HasWholeExperts()) {
+      UCP_ASSIGN_OR_RETURN(whole_experts_, ReadWholeExperts(archives_, names_, folder_, experts_, states_));
+      UCP_RETURN_IF_ERROR(experts_.CheckListed(folder_, states_));
+    } else if (partitions_ % experts_.ep() != 0) {
       return Fail(ErrorCode::kBadData,
                   "`{}`: the experts are spread over {} ranks, and there are files of {} partitions", folder_,
                   experts_.ep(), partitions_);
     }
-    inventory().mesh.axes.push_back({"edp", partitions_ / experts_.ep()});
+    inventory().mesh.axes.push_back({"edp", std::max<std::int64_t>(1, partitions_ / experts_.ep())});
     inventory().mesh.axes.push_back({"ep", experts_.ep()});
     checkpoint_.training.expert_layers = experts_.Layers();
+    if (names_.layers.empty() && IsPipeline()) checkpoint_.training.pipeline = PipelineLayers{};
     return llvm::Error::success();
   }
 
+  // Beside experts a pipeline has no layer files; its parameters' names tell.
+  bool IsPipeline() const {
+    return std::all_of(states_.begin(), states_.end(), [](const ModelStates& rank) {
+      return std::all_of(rank.param_shapes.begin(), rank.param_shapes.end(), [](const auto& group) {
+        return std::all_of(group.begin(), group.end(),
+                           [](const NamedShape& shape) { return PlaceInPipeline(shape.name).has_value(); });
+      });
+    });
+  }
+
   llvm::Expected<std::vector<RankGroups>> AddOptimizer(const OptimizerContext& context) {
+    if (HasWholeExperts()) return AddWholeExperts(context, whole_experts_);
     if (names_.optimizer_states.empty()) return AddWholeOptimizer(context, whole_optimizers_);
     return names_.partitioned_model_states.empty() ? AddFlatOptimizer(context) : AddPartitionedOptimizer(context);
   }
@@ -107,6 +128,9 @@ class Description {
   void RemarkOnStrangers() {
     for (const std::string& name : names_.folders) {
       inventory().remarks.push_back(fmt::format("the folder `{}` inside the checkpoint is not a part of it", name));
+    }
+    if (!HasWholeExperts()) {
+      for (const auto& [place, name] : names_.expert_optimizers) names_.strangers.push_back(name);
     }
     for (const std::string& name : names_.strangers) {
       inventory().remarks.push_back(fmt::format("`{}` is not a file of this format and is not read", name));
@@ -180,6 +204,7 @@ class Description {
   CheckpointFiles names_;
   std::vector<ModelStates> states_;               // By model-parallel rank.
   std::vector<WholeOptimizer> whole_optimizers_;  // By model-parallel rank; empty with ZeRO.
+  std::vector<WholeExpertRank> whole_experts_;    // Instead, if there are experts.
   Degrees degrees_;
   Experts experts_;
   std::int64_t partitions_ = 0;

@@ -43,4 +43,8 @@ llvm::Expected<std::vector<RankGroups>> AddPartitionedOptimizer(const OptimizerC
 llvm::Expected<std::vector<RankGroups>> AddWholeOptimizer(const OptimizerContext& context,
                                                           std::vector<WholeOptimizer>& optimizers);
 
+// The same of one rank; `states` has the names of `optimizer`, and the module.
+llvm::Expected<RankGroups> AddWholeRank(const OptimizerContext& context, std::int64_t mp, const ModelStates& states,
+                                        WholeOptimizer& optimizer);
+
 }  // namespace ucp::deepspeed

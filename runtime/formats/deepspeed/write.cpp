@@ -12,6 +12,7 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/foreign_objects.h"
+#include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/deepspeed/write_carried.h"
 #include "runtime/formats/deepspeed/write_experts.h"
 #include "runtime/formats/deepspeed/write_groups.h"
@@ -34,11 +35,9 @@ llvm::Error CheckTag(const std::string& tag) {
 }
 
 bool LooksLikePipeline(const TrainingState& training) {
-  auto is_layer = [](const std::string& name) {
-    return name.starts_with("tied_modules.") || (!name.empty() && name[0] >= '0' && name[0] <= '9');
-  };
-  return std::any_of(training.groups.begin(), training.groups.end(), [&](const OptimizerGroup& group) {
-    return std::any_of(group.parameters.begin(), group.parameters.end(), is_layer);
+  return std::any_of(training.groups.begin(), training.groups.end(), [](const OptimizerGroup& group) {
+    return std::any_of(group.parameters.begin(), group.parameters.end(),
+                       [](const std::string& name) { return PlaceInPipeline(name).has_value(); });
   });
 }
 
@@ -109,7 +108,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
       AddOptimizerFiles(request, options, carried, folder, coordinate, experts, flat, target);
     }
   }
-  if (request.training.pipeline) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));
+  if (HasLayerFiles(request, experts)) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));
   return target;
 }
 

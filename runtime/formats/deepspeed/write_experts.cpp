@@ -28,6 +28,12 @@ llvm::Error ExpertsToWrite::CheckDegrees() const {
     return Fail(ErrorCode::kUsage, "ep={}: the model has no experts of DeepSpeed's MoE layer to spread over ranks",
                 ep());
   }
+  if (options_->stage == 3) {
+    return Fail(ErrorCode::kUnsupported, "zero=3: DeepSpeed runs its MoE layer at ZeRO stages 0, 1 and 2 only");
+  }
+  if (options_->stage == 0) {
+    return Fail(ErrorCode::kUnsupported, "zero=0: experts without ZeRO are not written in this version; say zero=1");
+  }
   if (options_->tp > 1) {
     return Fail(ErrorCode::kUnsupported,
                 "tp={}: experts beside tensor parallelism are not written in this version; convert with tp=1",
@@ -50,6 +56,14 @@ llvm::Error ExpertsToWrite::CheckDegrees() const {
     if (layer.experts % ep() == 0) continue;
     return Fail(ErrorCode::kUsage, "ep={}: the {} experts of `{}*` do not divide over so many ranks", ep(),
                 layer.experts, prefix);
+  }
+  for (std::int64_t stage = 0; stage < options_->pp; ++stage) {
+    if (!LayersOf(stage).empty()) continue;
+    return Fail(
+        ErrorCode::kUnsupported,
+        "pp={}: stage {} has no layer with experts, and the ranks of the others would wait for its forever when "
+        "DeepSpeed makes their groups",
+        options_->pp, stage);
   }
   return llvm::Error::success();
 }

@@ -55,7 +55,7 @@ class StatesComposer {
     auto add = [&](const char* key, ValuePtr value) { root.push_back({MakeText(key), std::move(value)}); };
     std::vector<Entry> frozen, frozen_shapes;
     ValuePtr module = MakeNone();
-    if (!request_.training.pipeline) {
+    if (!HasLayerFiles(request_, experts_)) {
       UCP_ASSIGN_OR_RETURN(module, Module(frozen));
     } else if (options_.stage == 2) {
       for (const LogicalTensor* tensor : held_) {
@@ -184,6 +184,10 @@ Coordinate FirstHolder(const TensorLayout& layout, const WriteOptions& options, 
 }
 
 }  // namespace
+
+bool HasLayerFiles(const TargetRequest& request, const ExpertsToWrite& experts) {
+  return request.training.pipeline.has_value() && !experts.any();
+}
 
 llvm::Error AddModelStates(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
                            const ExpertsToWrite& experts, const std::string& folder, const Coordinate& coordinate,

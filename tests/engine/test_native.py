@@ -18,6 +18,7 @@ from fixtures.cases import CASES, DEFAULT_SEED, Case, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import Engines
+from matrix import further_targets
 from native import differences_of_files
 from test_acceptance import NOISE
 from universal import truth_of
@@ -35,6 +36,8 @@ class Recut:
     name: str
     changes: dict[str, Any] = field(default_factory=dict)
     via_universal: bool = False
+    every_key: bool = True  # What the engine saves is all as we wrote it; else the files and the order of parameters.
+    form = "native"
 
     @property
     def case(self) -> Case:
@@ -124,7 +127,13 @@ RECUTS = [
 ]
 
 
-@pytest.mark.parametrize("recut", RECUTS, ids=str)
+def further(name: str) -> list[Recut]:
+    """Runs for the pairs of a kind of source and of target that nothing above has."""
+    listed = [recut.case for recut in RECUTS if recut.name == name]
+    return [Recut(name, changes, every_key=False) for changes in further_targets("native", name, listed)]
+
+
+@pytest.mark.parametrize("recut", [*RECUTS, *(recut for name in CASES for recut in further(name))], ids=str)
 def test_engine_resumes(recut: Recut, engines: Engines, convert: Callable[..., Path], tmp_path: Path) -> None:
     truth = truth_of(recut.name)
     case = recut.case
@@ -147,6 +156,8 @@ def test_engine_resumes(recut: Recut, engines: Engines, convert: Callable[..., P
     found = differences_of_files(ours, theirs)
     if case.zero.get("round_robin_gradients"):  # DeepSpeed records the addresses of another order; ours are right.
         found = [difference for difference in found if "param_slice_mappings" not in difference]
+    if not recut.every_key:
+        found = [difference for difference in found if "only in" in difference or ".param_shapes" in difference]
     assert found == []
     uninterrupted = truth["losses"][truth["step"] :]
     furthest = max(abs(mine - other) for mine, other in zip(answer["losses"], uninterrupted, strict=True))

@@ -56,8 +56,6 @@ def unwritten(source: Case, column: str) -> str | None:
     """What native files cannot be yet."""
     if column in ("stage 0", "stage 3"):
         return f"ZeRO {column} is not written yet"
-    if source.model in CUT_OVER["ep"]:
-        return "experts are not written yet"
     if source.model.endswith("no_pipeline"):
         return "Megatron's modules without a pipeline are not written yet"
     if source.zero.get("elastic_checkpoint"):
@@ -66,8 +64,16 @@ def unwritten(source: Case, column: str) -> str | None:
 
 
 def meshes(form: str, source: Case) -> Iterator[Mesh]:
-    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files."""
+    """Those of every_mesh() that experts divide over."""
+    return (mesh for mesh in every_mesh(form, source) if (mesh.dp * mesh.sp) % mesh.ep == 0)
+
+
+def every_mesh(form: str, source: Case) -> Iterator[Mesh]:
+    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files, and frozen experts
+    are in universal folders for ranks that have all of them."""
     own = source.mesh
+    if form == "universal" and source.model == "mixture_residual":
+        own = replace(own, ep=1)
     if form == "native" and source.model == "autotp":
         own = replace(own, tp=1)
     yield own
@@ -85,6 +91,8 @@ def targets(form: str, source: Case) -> Iterator[dict[str, Any]]:
     for mesh in meshes(form, source):
         for stage in STAGES[form]:
             changes: dict[str, Any] = {} if mesh == source.mesh else {"mesh": mesh}
+            if source.model == "mixture_uneven":  # A target spreads the experts of all layers over as many ranks.
+                changes |= {"model": "mixture"}
             if stage != source.stage:
                 changes |= {"stage": stage}
                 changes |= {"zero": {}} if source.zero else {}

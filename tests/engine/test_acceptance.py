@@ -29,6 +29,12 @@ NOISE = {"fp32": 5e-6, "fp16": 1e-3, "bf16": 5e-3}
 EXACT = 0.0
 
 
+def noise(source: Case) -> float:
+    """How far off losses may be. With experts and without ZeRO, the uninterrupted run clips by another norm than with it
+    (test_experts.py)."""
+    return 1e-3 if source.stage == 0 and source.mesh.ep > 1 else NOISE[source.dtype]
+
+
 @dataclass(frozen=True)
 class Resume:
     """A fixture, what changes, and how far the losses may be off (None: the noise of the dtype)."""
@@ -134,7 +140,12 @@ def further(name: str) -> list[Resume]:
     """Runs for the pairs of a kind of source and of target that nothing above has."""
     listed = [plan.case for plan in SAME + CHANGED if plan.name == name]
     plans = [Resume(name, changes) for changes in further_targets("universal", name, listed)]
-    return [replace(plan, to=f"universal:mp={plan.case.mesh.pp * plan.case.mesh.tp}") for plan in plans]
+    return [replace(plan, to=folder_for(plan.case.mesh)) for plan in plans]
+
+
+def folder_for(mesh: Mesh) -> str:
+    """The strategy of the folder that an engine on this mesh loads."""
+    return f"universal:mp={mesh.pp * mesh.tp}" + (f",ep={mesh.ep}" if mesh.ep > 1 else "")
 
 
 def resume(engines: Engines, folder: Path, plan: Resume) -> dict[str, Any]:
@@ -177,7 +188,7 @@ def test_engine_continues(
     assert answer["loaded"]["step_counter"] == truth["step_counter"]
     uninterrupted = truth["losses"][truth["step"] :]
     assert len(answer["losses"]) == len(uninterrupted) > 0
-    tolerance = NOISE[CASES[plan.name].dtype] if plan.tolerance is None else plan.tolerance
+    tolerance = noise(CASES[plan.name]) if plan.tolerance is None else plan.tolerance
     furthest = max(abs(ours - theirs) for ours, theirs in zip(answer["losses"], uninterrupted, strict=True))
     assert furthest <= tolerance, f"{answer['losses']} against {uninterrupted}"
     assert answer["steps_taken"] == truth["step"] + len(uninterrupted)

@@ -20,7 +20,7 @@ from fixtures.jobs import Job
 from fixtures.serve import Engines
 from matrix import further_targets
 from native import differences_of_files
-from test_acceptance import NOISE
+from test_acceptance import noise
 from universal import truth_of
 
 OTHER_SEED = DEFAULT_SEED + 1
@@ -161,5 +161,5 @@ def test_engine_resumes(recut: Recut, engines: Engines, convert: Callable[..., P
     assert found == []
     uninterrupted = truth["losses"][truth["step"] :]
     furthest = max(abs(mine - other) for mine, other in zip(answer["losses"], uninterrupted, strict=True))
-    assert furthest <= (NOISE[case.dtype] if case.dtype == CASES[recut.name].dtype else OTHER_DTYPE), furthest
+    assert furthest <= (noise(CASES[recut.name]) if case.dtype == CASES[recut.name].dtype else OTHER_DTYPE), furthest
     assert answer["steps_taken"] == truth["step"] + len(uninterrupted)

@@ -30,8 +30,7 @@ EXACT = 0.0
 
 
 def noise(source: Case) -> float:
-    """How far off losses may be. With experts and without ZeRO, the uninterrupted run clips by another norm than with it
-    (test_experts.py)."""
+    """How far off losses may be. Experts without ZeRO are clipped by another norm than with it (test_experts.py)."""
     return 1e-3 if source.stage == 0 and source.mesh.ep > 1 else NOISE[source.dtype]
 
 

@@ -21,7 +21,7 @@ std::optional<std::int64_t> PlaceInPipeline(const std::string& name);
 
 class PipelineNames {
  public:
-  // `states` by model-parallel rank; each stage has `tp` of them.
+  // `states` by model-parallel rank; each stage has `tp` of them. A shape can be the number of elements alone.
   PipelineNames(const std::vector<ModelStates>& states, std::int64_t tp);
 
   struct Layer {

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fixtures.cases import CASES, DEFAULT_SEED, Case, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
-from fixtures.serve import Engines
+from fixtures.serve import EngineError, Engines
 from native import differences_of_files
 from test_acceptance import NOISE
-from universal import truth_of
+from universal import FIXTURES, truth_of
 
 OTHER_SEED = DEFAULT_SEED + 1
 
@@ -35,6 +36,7 @@ class Recut:
     name: str
     changes: dict[str, Any] = field(default_factory=dict)
     via_universal: bool = False
+    bug: str = ""  # Of the engine: why its losses are not those of the uninterrupted run.
 
     @property
     def case(self) -> Case:
@@ -48,9 +50,13 @@ class Recut:
         mesh = case.mesh
         kind = "bf16" if case.fp32_accumulation and case.stage == 1 and case.dtype == "bf16" else "zero"
         options = f"pp={mesh.pp},tp={mesh.tp},dp={mesh.dp * mesh.sp},zero={case.stage},dtype={case.dtype}"
-        for option, key in (("round_robin", "round_robin_gradients"), ("alignment", "parameter_alignment")):
-            options += f",{option}={str(case.zero.get(key, False)).lower()}"
-        return f"deepspeed:{options},optimizer={kind}"
+        if case.stage in (1, 2):
+            for option, key in (("round_robin", "round_robin_gradients"), ("alignment", "parameter_alignment")):
+                options += f",{option}={str(case.zero.get(key, False)).lower()}"
+            options += f",optimizer={kind}"
+        if case.stage == 3 and "sub_group_size" in case.zero:
+            options += f",sub_group_size={case.zero['sub_group_size']}"
+        return f"deepspeed:{options}"
 
     def __str__(self) -> str:
         mesh = self.case.mesh
@@ -59,6 +65,10 @@ class Recut:
         words += ["universal"] if self.via_universal else []
         return "-".join([self.name, *words])
 
+
+# At stage 0 the engine divides the gradients of float16 by the loss scale, and never multiplies the loss by it. Moments
+# of such a run are 64 times too small, and the first steps with others are too large or too small.
+NO_SCALE = "float16 without ZeRO: the loss is not scaled, and the gradients are unscaled"
 
 RECUTS = [
     # The same ranks, each dtype and each class of optimizer.
@@ -103,6 +113,35 @@ RECUTS = [
     Recut("gpt_pp1_tp1_dp2", {"mesh": Mesh(pp=2, tp=2, dp=1)}),
     Recut("llama_pp2_tp2_dp2", {"mesh": Mesh(pp=2, tp=1, dp=2)}),
     Recut("llama_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=4, dp=2)}),
+    # Every stage from every other, and from its own.
+    Recut("zero0_fp32", {"mesh": Mesh(dp=1)}),
+    Recut("zero0_fp32", {"mesh": Mesh(dp=4), "stage": 1}),
+    Recut("zero0_fp32", {"mesh": Mesh(dp=4), "stage": 3, "zero": {"sub_group_size": 500}}),
+    Recut("zero0_fused_fp16", {"mesh": Mesh(dp=4)}),
+    Recut("zero0_fused_fp16", {"mesh": Mesh(dp=1), "stage": 1}, bug=NO_SCALE),
+    Recut("zero0_fused_fp16", {"mesh": Mesh(dp=4), "stage": 3}, bug=NO_SCALE),
+    Recut("zero0_unfused_bf16", {"mesh": Mesh(dp=1)}),
+    Recut("zero0_unfused_bf16", {"mesh": Mesh(dp=4), "stage": 2}),
+    Recut("zero1_dp2", {"mesh": Mesh(dp=1), "stage": 0}, bug=NO_SCALE),
+    Recut("zero1_dp2", {"mesh": Mesh(dp=4), "stage": 3}),
+    Recut("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 0}),
+    Recut("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 3, "zero": {"sub_group_size": 2000}}),
+    Recut("zero2_dp2", {"mesh": Mesh(dp=1), "stage": 0}),
+    Recut("frozen_buffers_zero2", {"mesh": Mesh(dp=4), "stage": 0}),
+    Recut("frozen_buffers_zero2", {"mesh": Mesh(dp=4), "stage": 3}),
+    Recut("fused_adam_zero2", {"mesh": Mesh(dp=4), "stage": 0}),
+    Recut("fused_adam_zero2", {"mesh": Mesh(dp=8), "stage": 3, "zero": {"sub_group_size": 1000}}),
+    Recut("zero3_dp4", {"mesh": Mesh(dp=2)}),
+    Recut("zero3_dp4", {"mesh": Mesh(dp=8)}, via_universal=True),
+    Recut("zero3_dp4", {"mesh": Mesh(dp=2), "stage": 0}),
+    Recut("zero3_dp4", {"mesh": Mesh(dp=2), "stage": 1}),
+    Recut("zero3_frozen_dp4", {"mesh": Mesh(dp=2)}),
+    Recut("zero3_frozen_dp4", {"mesh": Mesh(dp=8), "stage": 0}),
+    Recut("zero3_frozen_dp4", {"mesh": Mesh(dp=2), "stage": 2}),
+    Recut("autotp_tp2_dp2", {"mesh": Mesh(tp=2, dp=2), "stage": 3, "zero": {"sub_group_size": 1000}}),
+    Recut("autotp_tp2_dp2", {"mesh": Mesh(tp=2, dp=4), "stage": 0}),
+    Recut("autotp_tp2_zero3", {"mesh": Mesh(tp=1, dp=2)}),
+    Recut("autotp_tp2_zero3", {"mesh": Mesh(tp=2, dp=1), "stage": 1}),
 ]
 
 
@@ -132,5 +171,27 @@ def test_engine_resumes(recut: Recut, engines: Engines, convert: Callable[..., P
     assert found == []
     uninterrupted = truth["losses"][truth["step"] :]
     furthest = max(abs(mine - other) for mine, other in zip(answer["losses"], uninterrupted, strict=True))
-    assert furthest <= (NOISE[case.dtype] if case.dtype == CASES[recut.name].dtype else OTHER_DTYPE), furthest
+    allowed = NOISE[case.dtype] if case.dtype == CASES[recut.name].dtype else OTHER_DTYPE
+    assert (furthest > allowed) if recut.bug else (furthest <= allowed), furthest
     assert answer["steps_taken"] == truth["step"] + len(uninterrupted)
+
+
+def first_moment(name: str) -> torch.Tensor:
+    """Of the first parameter, in a checkpoint without ZeRO."""
+    (file,) = (FIXTURES / name / "checkpoint").glob("*/mp_rank_00_model_states.pt")
+    optimizer = torch.load(file, weights_only=False)["optimizer"]
+    return optimizer.get("optimizer_state_dict", optimizer)["state"][0]["exp_avg"].flatten()[: 101 * 33]
+
+
+def test_moments_of_float16_without_zero_are_too_small() -> None:
+    """The same model, samples and steps. The loss scale is 64; where nothing unscales, gradients are clipped."""
+    ratio = first_moment("zero0_fp32").norm() / first_moment("zero0_fused_fp16").norm()
+    assert 16 < ratio <= 64 * 1.5, ratio
+
+
+def test_a_bfloat16_pipeline_without_zero_cannot_be_loaded(engines: Engines, tmp_path: Path) -> None:
+    """Which is why it is no target."""
+    case = replace(CASES["pipeline_pp2"], stage=0)
+    engines.ask(Job(case, steps=1, save=tmp_path / "saved"))
+    with pytest.raises(EngineError, match="KeyError: 0"):
+        engines.ask(Job(case, seed=OTHER_SEED, load=tmp_path / "saved", native=True))

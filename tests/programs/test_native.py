@@ -28,6 +28,8 @@ FIXTURES = {
     "gpt_pp2_tp2_dp2": [(pp, tp) for pp in (1, 2, 4) for tp in (1, 2, 4)],
     "llama_pp2_tp2_dp2": [(pp, tp) for pp in ("1", "2+1") for tp in (1, 2, 4)],
 }
+PIPELINES = {"pipeline_pp2", "gpt_pp2_tp2_dp2", "llama_pp2_tp2_dp2"}
+VIEWS = {"zero1_dp2"}  # FusedAdam: without ZeRO, views in the module say which parameter is which, in any model.
 
 
 def files_of(folder: Path, *endings: str) -> dict[str, bytes]:
@@ -47,13 +49,18 @@ class Laws(ProgramTest):
         self.assertEqual(result.returncode, 0, f"{case} to {strategy} (seed {SEED}): {result.stderr}")
         return out
 
-    def strategy(self, case: str, choose: random.Random) -> str:
-        """Any that the model can have, in the source's type."""
+    def strategy(self, case: str, choose: random.Random, is_last: bool) -> str:
+        """Any that the model can have, in the source's type. A chosen size of sub-groups stays in `ds_config`, and so
+        it is chosen last."""
         pp, tp = choose.choice(FIXTURES[case])
-        zero = choose.choice([1, 2])
-        options = f"pp={pp},tp={tp},dp={choose.choice([1, 2, 4, 8])},zero={zero},optimizer=zero"
-        if (pp, tp) == (1, 1):
+        zero = choose.choice([1] if case in PIPELINES else [0, 1, 2, 3] if case in VIEWS else [1, 2, 3])
+        options = f"pp={pp},tp={tp},dp={choose.choice([1, 2, 4, 8])},zero={zero}"
+        if zero in (1, 2):
+            options += ",optimizer=zero"
+        if zero in (1, 2) and (pp, tp) == (1, 1):
             options += f",round_robin={choose.choice(['true', 'false'])},alignment={choose.choice(['true', 'false'])}"
+        if zero == 3 and is_last:
+            options += f",sub_group_size={choose.choice([500, 2000, 1000000000])}"
         return "deepspeed:" + options
 
     def test_two_hops_are_one(self) -> None:
@@ -63,7 +70,7 @@ class Laws(ProgramTest):
         for case in FIXTURES:
             with self.subTest(case=case):
                 source = self.checkpoint(case)
-                first, second = self.strategy(case, choose), self.strategy(case, choose)
+                first, second = self.strategy(case, choose, False), self.strategy(case, choose, True)
                 hop = self.to(source, f"{case}-1", first, case)
                 there = self.to(hop, f"{case}-2", second, case)
                 straight = self.to(source, f"{case}-3", second, case)
@@ -77,11 +84,11 @@ class Laws(ProgramTest):
 
     def test_from_universal_is_from_native(self) -> None:
         """The universal folder in between changes no partition and no layer."""
-        for case in ("zero1_dp4", "pipeline_pp2"):
-            source = self.checkpoint(case)
-            folder = self.to(source, case + "-universal", "universal", case)
-            ours = self.to(folder, case + "-a", "deepspeed:dp=2,zero=2", case)
-            straight = self.to(source, case + "-b", "deepspeed:dp=2,zero=2", case)
+        for case, stage in (("zero1_dp4", 2), ("zero1_dp4", 3), ("pipeline_pp2", 1)):
+            source = SOURCE / "tests" / "fixtures" / case / "checkpoint"
+            folder = self.to(source, f"{case}-universal{stage}", "universal", case)
+            ours = self.to(folder, f"{case}-a{stage}", f"deepspeed:dp=2,zero={stage}", case)
+            straight = self.to(source, f"{case}-b{stage}", f"deepspeed:dp=2,zero={stage}", case)
             self.assertEqual(files_of(ours, ".pt"), files_of(straight, ".pt"))
 
     def test_same_ranks_are_the_same_files(self) -> None:
@@ -106,7 +113,13 @@ class Refusals(ProgramTest):
     def test_settings_that_make_no_sense(self) -> None:
         """Named, with what there is."""
         self.refuse("zero1_dp2", "deepspeed:zero=4", 1, "`zero`", "from 0 to 3", "`4`")
-        self.refuse("zero1_dp2", "deepspeed:zero=3", 2, "ZeRO stage 3", "zero=1 and zero=2")
+        self.refuse("pipeline_pp2", "deepspeed:pp=2,dp=2,zero=3", 2, "zero=3 in a pipeline", "stages 0 and 1")
+        self.refuse("pipeline_pp2", "deepspeed:pp=2,dp=2,zero=0", 2, "zero=0 with dtype=bf16", "fails to load it")
+        self.refuse("zero1_dp2", "deepspeed:zero=0,optimizer=bf16", 1, "`optimizer=bf16`", "fused or unfused")
+        self.refuse("zero1_dp2", "deepspeed:zero=0,dtype=fp32,optimizer=fused", 1, "`optimizer=fused`", "dtype=fp32")
+        self.refuse("zero1_dp2", "deepspeed:optimizer=fused", 1, "`optimizer=fused`", "zero=0 only")
+        self.refuse("zero1_dp2", "deepspeed:sub_group_size=10", 1, "`sub_group_size`", "zero=3 only")
+        self.refuse("zero1_dp2", "deepspeed:zero=3,round_robin=true", 1, "`round_robin=true`", "zero=3")
         self.refuse("zero1_dp2", "deepspeed:dtype=int8", 1, "`dtype`", "fp32, fp16 or bf16", "`int8`")
         self.refuse("zero1_dp2", "deepspeed:optimizer=bf16", 1, "`optimizer=bf16`", "zero=1 and dtype=bf16")
         self.refuse("zero1_dp2", "deepspeed:roundrobin=true", 1, "`roundrobin`", "round_robin")

@@ -2,7 +2,8 @@
 //
 //   latest                                                   the tag
 //   <tag>/mp_rank_XX_model_states.pt                         XX = stage * tp + tensor rank
-//   <tag>/[bf16_]zero_pp_rank_D_mp_rank_XX_optim_states.pt   partition D
+//   <tag>/zero_pp_rank_D_mp_rank_XX_model_states.pt          at stage 3: one for each partition D
+//   <tag>/[bf16_]zero_pp_rank_D_mp_rank_XX_optim_states.pt   partition D; none without ZeRO
 //   <tag>/layer_LL[-model_TT]-model_states.pt                a pipeline's weights
 #include "runtime/formats/deepspeed/write.h"
 
@@ -15,6 +16,7 @@
 #include "runtime/formats/deepspeed/write_groups.h"
 #include "runtime/formats/deepspeed/write_model.h"
 #include "runtime/formats/deepspeed/write_optimizer.h"
+#include "runtime/formats/deepspeed/write_partitioned.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -65,6 +67,20 @@ llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& option
               "convert to `universal` instead");
 }
 
+// Without ZeRO and in float32, the module's tensors are the masters.
+llvm::Error CheckMasters(const TargetRequest& request, const WriteOptions& options) {
+  if (options.stage != 0 || options.wrapper != WholeWrapper::kNone) return llvm::Error::success();
+  for (const LogicalTensor& tensor : request.tensors) {
+    for (const LogicalTensor::State& state : tensor.states) {
+      if (state.name != kMasterState || state.dtype == DType::kFloat32) continue;
+      return Fail(ErrorCode::kUnsupported,
+                  "the master of `{}` is {}, and at zero=0 with dtype=fp32 the model is its own master", tensor.name,
+                  Name(state.dtype));
+    }
+  }
+  return llvm::Error::success();
+}
+
 }  // namespace
 
 llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
@@ -76,6 +92,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   const std::string& folder = request.training.tag;
   UCP_RETURN_IF_ERROR(CheckTag(folder));
   UCP_RETURN_IF_ERROR(CheckModule(request, options));
+  UCP_RETURN_IF_ERROR(CheckMasters(request, options));
   if (options.mp() * options.dp > kMaxFiles) {
     return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
   }
@@ -94,7 +111,11 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
       const Coordinate coordinate{{{"pp", pp}, {"tp", tp}}};
       UCP_ASSIGN_OR_RETURN(std::vector<FlatGroupToWrite> flat, groups.OfRank(coordinate));
       UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, folder, coordinate, flat, target));
-      AddOptimizerFiles(request, options, carried, folder, coordinate, flat, target);
+      if (options.stage == 3) {
+        AddPartitionedOptimizerFiles(request, options, carried, folder, coordinate, flat, target);
+      } else if (options.stage > 0) {
+        AddOptimizerFiles(request, options, carried, folder, coordinate, flat, target);
+      }
     }
   }
   if (request.training.pipeline) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));

@@ -118,32 +118,65 @@ llvm::Error GroupsToWrite::CheckEveryParameter() const {
 }
 
 llvm::Expected<std::vector<FlatGroupToWrite>> GroupsToWrite::OfRank(const Coordinate& coordinate) const {
-  std::vector<FlatGroupToWrite> flat_groups;
-  const std::int64_t alignment = options_.alignment ? 16 / ItemBytes(options_.dtype) : 1;
+  std::vector<FlatGroupToWrite> all;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    std::vector<Ordered> held;
-    std::copy_if(groups_[g].begin(), groups_[g].end(), std::back_inserter(held),
-                 [&](const Ordered& parameter) { return IsHeldAt(*parameter.layout, coordinate); });
+    UCP_ASSIGN_OR_RETURN(std::vector<PlacedParameter> held, HeldOf(g, coordinate));
     if (held.empty()) continue;
-    if (options_.round_robin) held = DealRoundRobin(held, options_.dp);
-    FlatGroupToWrite flat{g, {}, 0, 0};
-    for (std::size_t i = 0; i < held.size(); ++i) {
-      UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*held[i].layout, request_.layout.mesh, coordinate));
-      PlacedParameter placed{held[i].name, held[i].tensor, set.LocalShape(), flat.elements, set.local_elements(), 0};
-      if (i + 1 < held.size()) placed.padding = (alignment - placed.elements % alignment) % alignment;
-      std::optional<std::int64_t> end = CheckedAdd(flat.elements, placed.elements + placed.padding);
-      // Padding and the largest item come on top.
-      if (!end || *end > (std::int64_t{1} << 58)) {
-        return Fail(ErrorCode::kBadData, "the parameters of group {} up to `{}` have more than 2^58 elements", g,
-                    placed.name);
-      }
-      flat.elements = *end;
-      flat.parameters.push_back(std::move(placed));
+    if (options_.stage == 3) {
+      for (FlatGroupToWrite& sub_group : CutIntoSubGroups(g, std::move(held))) all.push_back(std::move(sub_group));
+    } else {
+      all.push_back(Flatten(g, std::move(held)));
     }
-    flat.partition_elements = 2 * CeilDivide(flat.elements, 2 * options_.dp);
-    flat_groups.push_back(std::move(flat));
   }
-  return flat_groups;
+  return all;
+}
+
+llvm::Expected<std::vector<PlacedParameter>> GroupsToWrite::HeldOf(std::size_t g, const Coordinate& coordinate) const {
+  std::vector<PlacedParameter> held;
+  std::int64_t elements = 0;
+  for (const Ordered& parameter : groups_[g]) {
+    if (!IsHeldAt(*parameter.layout, coordinate)) continue;
+    UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*parameter.layout, request_.layout.mesh, coordinate));
+    held.push_back({parameter.name, parameter.tensor, set.LocalShape(), 0, set.local_elements(), 0});
+    std::optional<std::int64_t> end = CheckedAdd(elements, held.back().elements);
+    // Padding and the largest item come on top.
+    if (!end || *end > (std::int64_t{1} << 57)) {
+      return Fail(ErrorCode::kBadData, "the parameters of group {} up to `{}` have more than 2^57 elements", g,
+                  parameter.name);
+    }
+    elements = *end;
+  }
+  return options_.round_robin ? DealRoundRobin(held, options_.dp) : held;
+}
+
+FlatGroupToWrite GroupsToWrite::Flatten(std::size_t g, std::vector<PlacedParameter> parameters) const {
+  const std::int64_t alignment = options_.alignment ? 16 / ItemBytes(options_.dtype) : 1;
+  FlatGroupToWrite flat{g, std::move(parameters), 0, 0};
+  for (PlacedParameter& parameter : flat.parameters) {
+    const bool is_last = &parameter == &flat.parameters.back();
+    parameter.offset = flat.elements;
+    if (!is_last) parameter.padding = (alignment - parameter.elements % alignment) % alignment;
+    flat.elements += parameter.elements + parameter.padding;
+  }
+  flat.partition_elements = options_.stage == 0 ? flat.elements : 2 * CeilDivide(flat.elements, 2 * options_.dp);
+  return flat;
+}
+
+std::vector<FlatGroupToWrite> GroupsToWrite::CutIntoSubGroups(std::size_t g,
+                                                              std::vector<PlacedParameter> parameters) const {
+  std::vector<FlatGroupToWrite> sub_groups;
+  for (PlacedParameter& parameter : parameters) {
+    // The parameter that fills a sub-group is its last one. (So a group that is not larger is one, too.)
+    if (sub_groups.empty() || sub_groups.back().partition_elements >= options_.sub_group_size) {
+      sub_groups.push_back({g, {}, 0, 0});
+    }
+    FlatGroupToWrite& last = sub_groups.back();
+    parameter.offset = last.partition_elements;
+    last.elements += parameter.elements;
+    last.partition_elements += CeilDivide(parameter.elements, options_.dp);
+    last.parameters.push_back(std::move(parameter));
+  }
+  return sub_groups;
 }
 
 }  // namespace ucp::deepspeed

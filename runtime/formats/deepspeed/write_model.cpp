@@ -5,7 +5,9 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/write_frozen_parts.h"
 #include "runtime/formats/deepspeed/write_module.h"
+#include "runtime/formats/deepspeed/write_whole.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -23,34 +25,62 @@ using pytorch::ValuePtr;
 class StatesComposer {
  public:
   StatesComposer(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-                 const Coordinate& coordinate, const std::vector<FlatGroupToWrite>& groups)
+                 const Coordinate& coordinate, const std::vector<FlatGroupToWrite>& groups, FrozenPartsToWrite& parts)
       : request_(request),
         options_(options),
         carried_(carried),
         coordinate_(coordinate),
         groups_(groups),
+        frozen_parts_(parts),
         composer_(request.training),
-        module_(request, options, composer_) {}
+        module_(request, options, composer_),
+        optimizer_(request.training, options, carried, groups, composer_) {}
 
-  llvm::Error AddTo(const std::string& folder, TargetFiles& target) {
-    for (const LogicalTensor& tensor : request_.tensors) {
-      if (IsHeldAt(*request_.layout.Find(tensor.name), coordinate_)) held_.push_back(&tensor);
+  // The files of partitions [first, end), which are all the same. Below stage 3 there is one file for all partitions.
+  llvm::Error AddTo(const std::string& folder, std::int64_t first, std::int64_t end, TargetFiles& target) {
+    FindHeld();
+    UCP_ASSIGN_OR_RETURN(ValuePtr root, Root(mp() == 0 && first == 0));
+    const ComposedArchive archive = composer_.Compose(root);
+    for (std::int64_t partition = first; partition < end; ++partition) {
+      const std::string name =
+          IsCut() ? PartitionedModelStatesName({mp(), partition}) : ModelStatesName(mp(), CheckpointFiles{});
+      const std::vector<RecordId> records = AddFile(target, folder + "/" + name, archive);
+      module_.AddShards(records, target);
+      optimizer_.AddShards(records, coordinate_, target);
+      frozen_parts_.AddRecords(records);
     }
-    UCP_ASSIGN_OR_RETURN(ValuePtr root, Root());
-    module_.AddShards(AddFile(target, folder + "/" + ModelStatesName(mp(), CheckpointFiles{}), composer_.Compose(root)),
-                      target);
     return llvm::Error::success();
   }
 
  private:
   std::int64_t mp() const { return coordinate_.At("pp") * options_.tp + coordinate_.At("tp"); }
+  bool IsCut() const { return options_.stage == 3; }  // Over the partitions.
 
-  llvm::Expected<ValuePtr> Root() {
+  // Without ZeRO, the order of a module says which parameter of a group is which (whole_names.h).
+  void FindHeld() {
+    if (options_.stage == 0) {
+      for (const FlatGroupToWrite& group : groups_) {
+        for (const PlacedParameter& parameter : group.parameters) held_.push_back(parameter.tensor);
+      }
+    }
+    for (const LogicalTensor& tensor : request_.tensors) {
+      const bool is_listed = options_.stage == 0 && tensor.kind == TensorKind::kParameter;
+      if (!is_listed && IsHeldAt(*request_.layout.Find(tensor.name), coordinate_)) held_.push_back(&tensor);
+    }
+  }
+
+  llvm::Expected<ValuePtr> Root(bool is_first) {
     std::vector<Entry> root;
     auto add = [&](const char* key, ValuePtr value) { root.push_back({MakeText(key), std::move(value)}); };
     std::vector<Entry> frozen, frozen_shapes;
     ValuePtr module = MakeNone();
-    if (!request_.training.pipeline) {
+    if (options_.wrapper == WholeWrapper::kFused && !request_.training.pipeline) {
+      for (const FlatGroupToWrite& group : groups_) module_.AddVector(group);
+    }
+    if (IsCut()) {
+      UCP_ASSIGN_OR_RETURN(module, CutModule());
+      UCP_ASSIGN_OR_RETURN(frozen, frozen_parts_.Add(held_, frozen_shapes, composer_));
+    } else if (!request_.training.pipeline) {
       UCP_ASSIGN_OR_RETURN(module, Module(frozen));
     } else if (options_.stage == 2) {
       for (const LogicalTensor* tensor : held_) {
@@ -59,16 +89,17 @@ class StatesComposer {
         frozen.push_back({MakeText(tensor->name), std::move(value)});
       }
     }
-    for (const Entry& entry : frozen) {
+    for (const Entry& entry : IsCut() ? std::vector<Entry>() : frozen) {
       frozen_shapes.push_back({entry.key, pytorch::MakeTorchSize(entry.value->As<pytorch::Tensor>()->sizes)});
     }
     add("module", std::move(module));
     add("buffer_names", BufferNames());
-    add("optimizer", MakeNone());
-    add("param_shapes", ParamShapes());
-    const bool lists_frozen = options_.stage == 2;
+    const bool is_whole = options_.stage == 0;
+    add("optimizer", is_whole ? optimizer_.Add() : MakeNone());
+    add("param_shapes", is_whole ? MakeNone() : ParamShapes());
+    const bool lists_frozen = options_.stage >= 2;
     add("frozen_param_shapes", lists_frozen ? MakeOrderedDict(std::move(frozen_shapes)) : MakeNone());
-    add("shared_params", SharedParams());
+    add("shared_params", is_whole ? MakeNone() : SharedParams(is_first));
     add("frozen_param_fragments", lists_frozen ? MakeOrderedDict(std::move(frozen)) : MakeNone());
     for (Entry& entry : composer_.AddEntries(carried_.engine)) root.push_back(std::move(entry));
     add("dp_world_size", MakeInteger(options_.dp));
@@ -86,11 +117,32 @@ class StatesComposer {
     std::vector<Entry> module;
     for (const LogicalTensor* tensor : held_) {
       UCP_ASSIGN_OR_RETURN(ValuePtr value, module_.Add(*tensor, coordinate_));
+      if (tensor->kind == TensorKind::kFrozen) frozen.push_back({MakeText(tensor->name), value});
+      module.push_back({MakeText(tensor->name), value});
       for (const std::string& alias : request_.layout.Find(tensor->name)->aliases) {
         module.push_back({MakeText(alias), value});
       }
-      if (tensor->kind == TensorKind::kFrozen) frozen.push_back({MakeText(tensor->name), value});
-      module.push_back({MakeText(tensor->name), std::move(value)});
+    }
+    for (Entry& entry : composer_.AddEntries(ModuleExtras(request_.training, options_, mp()))) {
+      module.push_back(std::move(entry));
+    }
+    return MakeOrderedDict(std::move(module));
+  }
+
+  // Buffers, and empty placeholders for what the partitions share out.
+  llvm::Expected<ValuePtr> CutModule() {
+    std::vector<Entry> module;
+    for (const LogicalTensor* tensor : held_) {
+      ValuePtr value;
+      if (tensor->kind == TensorKind::kBuffer) {
+        UCP_ASSIGN_OR_RETURN(value, module_.Add(*tensor, coordinate_));
+      } else {
+        value = module_.AddPlaceholder(*tensor);
+      }
+      module.push_back({MakeText(tensor->name), value});
+      for (const std::string& alias : request_.layout.Find(tensor->name)->aliases) {
+        module.push_back({MakeText(alias), value});
+      }
     }
     for (Entry& entry : composer_.AddEntries(ModuleExtras(request_.training, options_, mp()))) {
       module.push_back(std::move(entry));
@@ -119,9 +171,9 @@ class StatesComposer {
   }
 
   // The first rank's file says it for all.
-  ValuePtr SharedParams() const {
+  ValuePtr SharedParams(bool is_first) const {
     std::vector<Entry> shared;
-    if (mp() == 0) {
+    if (is_first) {
       for (const auto& [alias, name] : request_.training.aliases) shared.push_back({MakeText(alias), MakeText(name)});
     }
     return MakeDict(std::move(shared));
@@ -132,8 +184,10 @@ class StatesComposer {
   const Carried& carried_;
   const Coordinate& coordinate_;
   const std::vector<FlatGroupToWrite>& groups_;
+  FrozenPartsToWrite& frozen_parts_;
   ArchiveComposer composer_;
   ModuleToWrite module_;
+  WholeOptimizerToWrite optimizer_;
   std::vector<const LogicalTensor*> held_;
 };
 
@@ -154,7 +208,14 @@ Coordinate FirstHolder(const TensorLayout& layout, const WriteOptions& options, 
 llvm::Error AddModelStates(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
                            const std::string& folder, const Coordinate& coordinate,
                            const std::vector<FlatGroupToWrite>& groups, TargetFiles& target) {
-  return StatesComposer(request, options, carried, coordinate, groups).AddTo(folder, target);
+  FrozenPartsToWrite frozen(request, options, coordinate);
+  auto add = [&](std::int64_t first, std::int64_t end) {
+    return StatesComposer(request, options, carried, coordinate, groups, frozen).AddTo(folder, first, end, target);
+  };
+  UCP_RETURN_IF_ERROR(add(0, 1));
+  if (options.stage == 3 && options.dp > 1) UCP_RETURN_IF_ERROR(add(1, options.dp));
+  frozen.AddShards(target);
+  return llvm::Error::success();
 }
 
 llvm::Error AddLayerFiles(const TargetRequest& request, const WriteOptions& options, const std::string& folder,

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 import torch
 
+from faults import known_fault
 from fixtures.cases import CASES, DEFAULT_SEED, Case, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import EngineError, Engines
+from matrix import further_targets
 from native import differences_of_files
 from test_acceptance import NOISE
 from universal import FIXTURES, truth_of
@@ -36,7 +38,8 @@ class Recut:
     name: str
     changes: dict[str, Any] = field(default_factory=dict)
     via_universal: bool = False
-    bug: str = ""  # Of the engine: why its losses are not those of the uninterrupted run.
+    every_key: bool = True  # What the engine saves is all as we wrote it; else the files and the order of parameters.
+    form = "native"
 
     @property
     def case(self) -> Case:
@@ -50,6 +53,8 @@ class Recut:
         mesh = case.mesh
         kind = "bf16" if case.fp32_accumulation and case.stage == 1 and case.dtype == "bf16" else "zero"
         options = f"pp={mesh.pp},tp={mesh.tp},dp={mesh.dp * mesh.sp},zero={case.stage},dtype={case.dtype}"
+        if mesh.ep > 1:
+            options += f",ep={mesh.ep},data_before_experts={str(case.data_before_experts).lower()}"
         if case.stage in (1, 2):
             for option, key in (("round_robin", "round_robin_gradients"), ("alignment", "parameter_alignment")):
                 options += f",{option}={str(case.zero.get(key, False)).lower()}"
@@ -65,10 +70,6 @@ class Recut:
         words += ["universal"] if self.via_universal else []
         return "-".join([self.name, *words])
 
-
-# At stage 0 the engine divides the gradients of float16 by the loss scale, and never multiplies the loss by it. Moments
-# of such a run are 64 times too small, and the first steps with others are too large or too small.
-NO_SCALE = "float16 without ZeRO: the loss is not scaled, and the gradients are unscaled"
 
 RECUTS = [
     # The same ranks, each dtype and each class of optimizer.
@@ -103,6 +104,19 @@ RECUTS = [
     Recut("alignment", {"mesh": Mesh(dp=4)}),
     Recut("alignment", {"mesh": Mesh(dp=4), "zero": {}}),
     Recut("zero1_dp4", {"mesh": Mesh(dp=2), "zero": {"parameter_alignment": True}}),
+    # Experts: the same ranks, and others that share them out, in both orders.
+    Recut("moe_ep2_dp4"),
+    Recut("moe_ep2_dp4_data_first"),
+    Recut("moe_ep2_dp4", {"mesh": Mesh(dp=4)}),
+    Recut("moe_ep2_dp4", {"mesh": Mesh(dp=4, ep=4), "stage": 1}),
+    Recut("moe_ep2_dp4", {"mesh": Mesh(dp=2, ep=2)}),
+    Recut("moe_ep2_dp4", {"data_before_experts": True}),
+    Recut("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=8, ep=4), "fp32_accumulation": True}),
+    Recut("moe_ep2_dp4", {"mesh": Mesh(dp=8, ep=2), "zero": {"round_robin_gradients": True}}),
+    Recut("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=4, ep=2), "data_before_experts": False}, via_universal=True),
+    Recut("moe_residual_zero2", {"mesh": Mesh(dp=4, ep=4), "stage": 1}),
+    Recut("moe_residual_zero2", {"mesh": Mesh(dp=2)}),
+    Recut("moe_ep2_ep4_dp4", {"mesh": Mesh(dp=2, ep=2), "model": "mixture"}),
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),
@@ -118,11 +132,11 @@ RECUTS = [
     Recut("zero0_fp32", {"mesh": Mesh(dp=4), "stage": 1}),
     Recut("zero0_fp32", {"mesh": Mesh(dp=4), "stage": 3, "zero": {"sub_group_size": 500}}),
     Recut("zero0_fused_fp16", {"mesh": Mesh(dp=4)}),
-    Recut("zero0_fused_fp16", {"mesh": Mesh(dp=1), "stage": 1}, bug=NO_SCALE),
-    Recut("zero0_fused_fp16", {"mesh": Mesh(dp=4), "stage": 3}, bug=NO_SCALE),
+    Recut("zero0_fused_fp16", {"mesh": Mesh(dp=1), "stage": 1}),
+    Recut("zero0_fused_fp16", {"mesh": Mesh(dp=4), "stage": 3}),
     Recut("zero0_unfused_bf16", {"mesh": Mesh(dp=1)}),
     Recut("zero0_unfused_bf16", {"mesh": Mesh(dp=4), "stage": 2}),
-    Recut("zero1_dp2", {"mesh": Mesh(dp=1), "stage": 0}, bug=NO_SCALE),
+    Recut("zero1_dp2", {"mesh": Mesh(dp=1), "stage": 0}),
     Recut("zero1_dp2", {"mesh": Mesh(dp=4), "stage": 3}),
     Recut("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 0}),
     Recut("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 3, "zero": {"sub_group_size": 2000}}),
@@ -145,8 +159,20 @@ RECUTS = [
 ]
 
 
-@pytest.mark.parametrize("recut", RECUTS, ids=str)
-def test_engine_resumes(recut: Recut, engines: Engines, convert: Callable[..., Path], tmp_path: Path) -> None:
+def further(name: str) -> list[Recut]:
+    """Runs for the pairs of a kind of source and of target that nothing above has."""
+    listed = [recut.case for recut in RECUTS if recut.name == name]
+    return [Recut(name, changes, every_key=False) for changes in further_targets("native", name, listed)]
+
+
+@pytest.mark.parametrize("recut", [*RECUTS, *(recut for name in CASES for recut in further(name))], ids=str)
+def test_engine_resumes(
+    recut: Recut,
+    engines: Engines,
+    convert: Callable[..., Path],
+    record_property: Callable[[str, str], None],
+    tmp_path: Path,
+) -> None:
     truth = truth_of(recut.name)
     case = recut.case
     source = convert(recut.name) if recut.via_universal else None
@@ -168,11 +194,17 @@ def test_engine_resumes(recut: Recut, engines: Engines, convert: Callable[..., P
     found = differences_of_files(ours, theirs)
     if case.zero.get("round_robin_gradients"):  # DeepSpeed records the addresses of another order; ours are right.
         found = [difference for difference in found if "param_slice_mappings" not in difference]
+    if not recut.every_key:
+        found = [difference for difference in found if "only in" in difference or ".param_shapes" in difference]
     assert found == []
     uninterrupted = truth["losses"][truth["step"] :]
+    if fault := known_fault("native", CASES[recut.name], case):
+        record_property("fault", fault.name)
+        assert fault.check is not None
+        fault.check(case, truth, answer)
+        return
     furthest = max(abs(mine - other) for mine, other in zip(answer["losses"], uninterrupted, strict=True))
-    allowed = NOISE[case.dtype] if case.dtype == CASES[recut.name].dtype else OTHER_DTYPE
-    assert (furthest > allowed) if recut.bug else (furthest <= allowed), furthest
+    assert furthest <= (NOISE[case.dtype] if case.dtype == CASES[recut.name].dtype else OTHER_DTYPE), furthest
     assert answer["steps_taken"] == truth["step"] + len(uninterrupted)
 
 

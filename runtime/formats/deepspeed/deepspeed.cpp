@@ -30,7 +30,8 @@ class DeepSpeedFormat : public Format {
     return {.has_degrees = true,
             .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
                          TakesWord("optimizer", {"bf16", "zero", "fused", "unfused"}),
-                         TakesWord("round_robin", {"true", "false"}), TakesWord("alignment", {"true", "false"}),
+                         TakesWord("round_robin", {"true", "false"}),
+                         TakesWord("data_before_experts", {"true", "false"}), TakesWord("alignment", {"true", "false"}),
                          TakesNumber("sub_group_size", 1, deepspeed::kMostElements)}};
   }
 

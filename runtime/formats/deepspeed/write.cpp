@@ -4,6 +4,7 @@
 //   <tag>/mp_rank_XX_model_states.pt                         XX = stage * tp + tensor rank
 //   <tag>/zero_pp_rank_D_mp_rank_XX_model_states.pt          at stage 3: one for each partition D
 //   <tag>/[bf16_]zero_pp_rank_D_mp_rank_XX_optim_states.pt   partition D; none without ZeRO
+//   <tag>/layer_L_expert_G_mp_rank_XX_model_states.pt        expert G of the L-th layer that has some
 //   <tag>/layer_LL[-model_TT]-model_states.pt                a pipeline's weights
 #include "runtime/formats/deepspeed/write.h"
 
@@ -13,10 +14,12 @@
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/foreign_objects.h"
 #include "runtime/formats/deepspeed/write_carried.h"
+#include "runtime/formats/deepspeed/write_experts.h"
 #include "runtime/formats/deepspeed/write_groups.h"
 #include "runtime/formats/deepspeed/write_model.h"
 #include "runtime/formats/deepspeed/write_optimizer.h"
 #include "runtime/formats/deepspeed/write_partitioned.h"
+#include "runtime/formats/expert_groups.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -81,11 +84,18 @@ llvm::Error CheckMasters(const TargetRequest& request, const WriteOptions& optio
   return llvm::Error::success();
 }
 
+llvm::Error CheckStageOfExperts(const WriteOptions& options) {
+  if (options.stage == 1 || options.stage == 2) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported, "zero={}: {}", options.stage,
+              options.stage == 3 ? "DeepSpeed's experts run below stage 3 only"
+                                 : "files of experts without ZeRO are not written yet; zero=1 and zero=2 are");
+}
+
 }  // namespace
 
 llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   std::vector<std::string> remarks;
-  const TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
+  TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
   const TargetRequest request{asked.tensors,  asked.layout,     training,         asked.source_mesh,
                               asked.strategy, asked.companions, asked.keep_opaque};
   UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, request.training));
@@ -96,7 +106,12 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   if (options.mp() * options.dp > kMaxFiles) {
     return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
   }
-  GroupsToWrite groups(request, options);
+  UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
+  if (experts.any()) {
+    UCP_RETURN_IF_ERROR(CheckStageOfExperts(options));
+    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep));
+  }
+  GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());
   const Carried carried = CarryOver(request, options);
   TargetFiles target;
@@ -109,12 +124,17 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   for (std::int64_t pp = 0; pp < options.pp; ++pp) {
     for (std::int64_t tp = 0; tp < options.tp; ++tp) {
       const Coordinate coordinate{{{"pp", pp}, {"tp", tp}}};
-      UCP_ASSIGN_OR_RETURN(std::vector<FlatGroupToWrite> flat, groups.OfRank(coordinate));
-      UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, folder, coordinate, flat, target));
+      std::vector<std::vector<FlatGroupToWrite>> flat;  // By expert rank.
+      for (std::int64_t ep = 0; ep < options.ep; ++ep) {
+        const Coordinate holder{{{"pp", pp}, {"tp", tp}, {"ep", ep}}};
+        UCP_ASSIGN_OR_RETURN(flat.emplace_back(), groups.OfRank(holder));
+      }
+      UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, coordinate, flat.front(), target));
+      UCP_RETURN_IF_ERROR(experts.AddFiles(folder, coordinate, target));
       if (options.stage == 3) {
-        AddPartitionedOptimizerFiles(request, options, carried, folder, coordinate, flat, target);
+        AddPartitionedOptimizerFiles(request, options, carried, folder, coordinate, flat.front(), target);
       } else if (options.stage > 0) {
-        AddOptimizerFiles(request, options, carried, folder, coordinate, flat, target);
+        AddOptimizerFiles(request, options, carried, folder, coordinate, experts, flat, target);
       }
     }
   }

@@ -117,28 +117,40 @@ llvm::Error GroupsToWrite::CheckEveryParameter() const {
   return llvm::Error::success();
 }
 
+std::vector<std::int64_t> GroupsToWrite::AllRanks() const {
+  std::vector<std::int64_t> ranks(static_cast<std::size_t>(options_.dp));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 llvm::Expected<std::vector<FlatGroupToWrite>> GroupsToWrite::OfRank(const Coordinate& coordinate) const {
   std::vector<FlatGroupToWrite> all;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    UCP_ASSIGN_OR_RETURN(std::vector<PlacedParameter> held, HeldOf(g, coordinate));
-    if (held.empty()) continue;
+    UCP_ASSIGN_OR_RETURN(FlatGroupToWrite group, HeldOf(g, coordinate));
+    if (group.parameters.empty()) continue;
     if (options_.stage == 3) {
-      for (FlatGroupToWrite& sub_group : CutIntoSubGroups(g, std::move(held))) all.push_back(std::move(sub_group));
+      for (FlatGroupToWrite& sub_group : CutIntoSubGroups(std::move(group))) all.push_back(std::move(sub_group));
     } else {
-      all.push_back(Flatten(g, std::move(held)));
+      Flatten(group);
+      all.push_back(std::move(group));
     }
   }
   return all;
 }
 
-llvm::Expected<std::vector<PlacedParameter>> GroupsToWrite::HeldOf(std::size_t g, const Coordinate& coordinate) const {
-  std::vector<PlacedParameter> held;
+llvm::Expected<FlatGroupToWrite> GroupsToWrite::HeldOf(std::size_t g, const Coordinate& coordinate) const {
+  FlatGroupToWrite group;
+  group.group = g;
+  const std::int64_t expert_rank = coordinate.At("ep");
   std::int64_t elements = 0;
   for (const Ordered& parameter : groups_[g]) {
-    if (!IsHeldAt(*parameter.layout, coordinate)) continue;
+    const std::string& name = parameter.tensor->name;
+    if (!IsHeldAt(*parameter.layout, coordinate) || !experts_.IsHeldAt(name, expert_rank)) continue;
+    group.of_experts = experts_.IsExpert(name);
     UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*parameter.layout, request_.layout.mesh, coordinate));
-    held.push_back({parameter.name, parameter.tensor, set.LocalShape(), 0, set.local_elements(), 0});
-    std::optional<std::int64_t> end = CheckedAdd(elements, held.back().elements);
+    group.parameters.push_back(
+        {experts_.LocalName(parameter.name), parameter.tensor, set.LocalShape(), 0, set.local_elements(), 0});
+    std::optional<std::int64_t> end = CheckedAdd(elements, set.local_elements());
     // Padding and the largest item come on top.
     if (!end || *end > (std::int64_t{1} << 57)) {
       return Fail(ErrorCode::kBadData, "the parameters of group {} up to `{}` have more than 2^57 elements", g,
@@ -146,29 +158,29 @@ llvm::Expected<std::vector<PlacedParameter>> GroupsToWrite::HeldOf(std::size_t g
     }
     elements = *end;
   }
-  return options_.round_robin ? DealRoundRobin(held, options_.dp) : held;
+  group.ranks = group.of_experts ? experts_.RanksOf(expert_rank) : AllRanks();
+  return group;
 }
 
-FlatGroupToWrite GroupsToWrite::Flatten(std::size_t g, std::vector<PlacedParameter> parameters) const {
+void GroupsToWrite::Flatten(FlatGroupToWrite& group) const {
+  const auto partitions = static_cast<std::int64_t>(group.ranks.size());
+  if (options_.round_robin) group.parameters = DealRoundRobin(group.parameters, partitions);
   const std::int64_t alignment = options_.alignment ? 16 / ItemBytes(options_.dtype) : 1;
-  FlatGroupToWrite flat{g, std::move(parameters), 0, 0};
-  for (PlacedParameter& parameter : flat.parameters) {
-    const bool is_last = &parameter == &flat.parameters.back();
-    parameter.offset = flat.elements;
+  for (PlacedParameter& parameter : group.parameters) {
+    const bool is_last = &parameter == &group.parameters.back();
+    parameter.offset = group.elements;
     if (!is_last) parameter.padding = (alignment - parameter.elements % alignment) % alignment;
-    flat.elements += parameter.elements + parameter.padding;
+    group.elements += parameter.elements + parameter.padding;
   }
-  flat.partition_elements = options_.stage == 0 ? flat.elements : 2 * CeilDivide(flat.elements, 2 * options_.dp);
-  return flat;
+  group.partition_elements = options_.stage == 0 ? group.elements : 2 * CeilDivide(group.elements, 2 * partitions);
 }
 
-std::vector<FlatGroupToWrite> GroupsToWrite::CutIntoSubGroups(std::size_t g,
-                                                              std::vector<PlacedParameter> parameters) const {
+std::vector<FlatGroupToWrite> GroupsToWrite::CutIntoSubGroups(FlatGroupToWrite group) const {
   std::vector<FlatGroupToWrite> sub_groups;
-  for (PlacedParameter& parameter : parameters) {
+  for (PlacedParameter& parameter : group.parameters) {
     // The parameter that fills a sub-group is its last one. (So a group that is not larger is one, too.)
     if (sub_groups.empty() || sub_groups.back().partition_elements >= options_.sub_group_size) {
-      sub_groups.push_back({g, {}, 0, 0});
+      sub_groups.push_back({group.group, {}, group.ranks, 0, 0, group.of_experts});
     }
     FlatGroupToWrite& last = sub_groups.back();
     parameter.offset = last.partition_elements;

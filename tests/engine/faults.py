@@ -76,6 +76,15 @@ def values_in_other_types(target: Case, truth: dict[str, Any], answer: dict[str,
     assert set(held.values()) == {"float32"}
 
 
+def moments_without_the_scale(target: Case, truth: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Everything is right, and so is the first loss; the moments are of gradients of another size than those to come,
+    so that the next steps are too large or too small."""
+    assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
+    losses = zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)
+    off = [abs(mine - other) for mine, other in losses]
+    assert off[0] < 1e-3 < 0.02 < max(off) < 1, off
+
+
 ADAM = ("adamw", "fused", "cpu_adam", "cpu_lion")  # States of the names that Adam has.
 
 FAULTS = [
@@ -132,6 +141,13 @@ FAULTS = [
         "round robin mixes up the parameters of a universal folder",
         lambda form, source, target: is_universal(form, 2)(target) and bool(target.zero.get("round_robin_gradients")),
         check=values_of_other_parameters,
+    ),
+    Fault(
+        "without ZeRO the loss of float16 is not scaled, and its gradients are unscaled",
+        lambda form, source, target: (
+            source.dtype == target.dtype == "fp16" and (source.stage == 0) != (target.stage == 0)
+        ),
+        check=moments_without_the_scale,
     ),
 ]
 

@@ -80,9 +80,15 @@ CHANGED: list[Resume] = [
     Resume("bf16_optimizer_dp4_tiny", {"mesh": Mesh(dp=2)}),
     Resume("ulysses_sp2_dp2", {"mesh": Mesh(dp=2)}),
     Resume("sgd_momentum_zero1", {"mesh": Mesh(dp=4)}),
-    # Experts: only an engine whose ranks each have all of them finds the right ones by their names.
+    # Experts, for ranks that each have all of them.
     Resume("moe_ep2_dp4", {"mesh": Mesh(dp=4)}),
     Resume("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=2)}),
+    Resume("moe_residual_zero2", {"mesh": Mesh(dp=2)}),
+    Resume("moe_ep2_ep4_dp4", {"mesh": Mesh(dp=4), "model": "mixture"}),
+    # A folder that is made for ranks which share the experts out.
+    Resume("moe_ep2_dp4", {"mesh": Mesh(dp=4, ep=2)}, to="universal:ep=2"),
+    Resume("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=8, ep=4)}, to="universal:ep=4"),
+    Resume("moe_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 1, "fp32_accumulation": True}, to="universal:ep=2"),
     # Another stage or another optimizer class, or an option of the source that the target does not have.
     Resume("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 2}),
     Resume("bf16_optimizer_dp2", {"mesh": Mesh(dp=4), "fp32_accumulation": False}),

@@ -51,6 +51,8 @@ class Recut:
         mesh = case.mesh
         kind = "bf16" if case.fp32_accumulation and case.stage == 1 and case.dtype == "bf16" else "zero"
         options = f"pp={mesh.pp},tp={mesh.tp},dp={mesh.dp * mesh.sp},zero={case.stage},dtype={case.dtype}"
+        if mesh.ep > 1:
+            options += f",ep={mesh.ep},data_before_experts={str(case.data_before_experts).lower()}"
         for option, key in (("round_robin", "round_robin_gradients"), ("alignment", "parameter_alignment")):
             options += f",{option}={str(case.zero.get(key, False)).lower()}"
         return f"deepspeed:{options},optimizer={kind}"
@@ -96,6 +98,19 @@ RECUTS = [
     Recut("alignment", {"mesh": Mesh(dp=4)}),
     Recut("alignment", {"mesh": Mesh(dp=4), "zero": {}}),
     Recut("zero1_dp4", {"mesh": Mesh(dp=2), "zero": {"parameter_alignment": True}}),
+    # Experts: the same ranks, and others that share them out, in both orders.
+    Recut("moe_ep2_dp4"),
+    Recut("moe_ep2_dp4_data_first"),
+    Recut("moe_ep2_dp4", {"mesh": Mesh(dp=4)}),
+    Recut("moe_ep2_dp4", {"mesh": Mesh(dp=4, ep=4), "stage": 1}),
+    Recut("moe_ep2_dp4", {"mesh": Mesh(dp=2, ep=2)}),
+    Recut("moe_ep2_dp4", {"data_before_experts": True}),
+    Recut("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=8, ep=4), "fp32_accumulation": True}),
+    Recut("moe_ep2_dp4", {"mesh": Mesh(dp=8, ep=2), "zero": {"round_robin_gradients": True}}),
+    Recut("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=4, ep=2), "data_before_experts": False}, via_universal=True),
+    Recut("moe_residual_zero2", {"mesh": Mesh(dp=4, ep=4), "stage": 1}),
+    Recut("moe_residual_zero2", {"mesh": Mesh(dp=2)}),
+    Recut("moe_ep2_ep4_dp4", {"mesh": Mesh(dp=2, ep=2), "model": "mixture"}),
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),

@@ -16,7 +16,7 @@ llvm::Expected<Layout> HeldBySource(const SourcePhase& source) {
   UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
   whole.mesh = source.layout.mesh;
   whole.dropped = source.layout.dropped;
-  return std::move(whole);
+  return whole;
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
   UCP_ASSIGN_OR_RETURN(Layout held, HeldBySource(source));
   PlanRequest plan_request{held,         inventory, target_layout,   compilation.tensors,
-                           target_files,  spec_hash, request.replicas};
+                           target_files, spec_hash, request.replicas};
   UCP_ASSIGN_OR_RETURN(compilation.plan, MakePlan(plan_request));
   return llvm::Error::success();
 }

@@ -28,12 +28,6 @@ llvm::Error ExpertsToWrite::CheckDegrees() const {
     return Fail(ErrorCode::kUsage, "ep={}: the model has no experts of DeepSpeed's MoE layer to spread over ranks",
                 ep());
   }
-  if (options_->stage == 3) {
-    return Fail(ErrorCode::kUnsupported, "zero=3: DeepSpeed runs its MoE layer at ZeRO stages 0, 1 and 2 only");
-  }
-  if (options_->stage == 0) {
-    return Fail(ErrorCode::kUnsupported, "zero=0: experts without ZeRO are not written in this version; say zero=1");
-  }
   if (options_->tp > 1) {
     return Fail(ErrorCode::kUnsupported,
                 "tp={}: experts beside tensor parallelism are not written in this version; convert with tp=1",

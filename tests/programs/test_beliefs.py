@@ -1,4 +1,4 @@
-"""Ranks that contradict each other, and which one is believed: `--prefer-rank`, on real checkpoints that are damaged."""
+"""Ranks that contradict each other, and which one is believed: `--prefer-rank`, on real checkpoints with damage."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import unittest
 import zipfile
 from pathlib import Path
 
-from programs import GPT_SPEC, ProgramTest
 from test_conversions import files_of
 from test_damage import rewrite
+
+from programs import GPT_SPEC, ProgramTest
 
 STATE = "exp_avg"
 NORM = "3.input_layernorm.weight"

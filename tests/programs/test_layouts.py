@@ -7,8 +7,9 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from programs import ProgramTest
 from test_conversions import files_of
+
+from programs import ProgramTest
 
 STRANGE = "out+[1] (a|b)*?{x}$^ 'é'"
 

@@ -46,6 +46,8 @@ Conversion RandomConversion(Random& random);
 void BelieveSome(Conversion& conversion, Random& random);
 // Turns some of the source's axes that cut nothing of a tensor into axes over which it is averaged.
 void AverageSome(Conversion& conversion, Random& random);
+// Makes some of the targets ask for weights, which are cast from the masters.
+void RoundSome(Conversion& conversion, Random& random);
 
 // Seconds for each random test: UCP_TEST_SECONDS, else 2. And the seed: UCP_TEST_SEED, else a fixed one.
 double TestSeconds();

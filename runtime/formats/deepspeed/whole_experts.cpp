@@ -1,6 +1,7 @@
 #include "runtime/formats/deepspeed/whole_experts.h"
 
 #include "compiler/support/error.h"
+#include "runtime/formats/agreement.h"
 #include "runtime/formats/deepspeed/partition_buffers.h"
 #include "runtime/formats/deepspeed/whole_names.h"
 #include "runtime/formats/expert_groups.h"
@@ -48,6 +49,8 @@ llvm::Expected<WholeExpertRank> ReadRank(SourceArchives& archives, const std::st
   WholeExpertRank rank{mp, expert_rank, {}, {}};
   UCP_ASSIGN_OR_RETURN(rank.optimizer, ReadWholeOptimizer(archives, archive, optimizer));
   rank.states.path = model.path;
+  rank.states.rank = model.rank;
+  rank.states.engine = model.engine;
   rank.states.has_module = true;
   rank.states.buffer_names = model.buffer_names;
   rank.states.module.tensors = model.module.tensors;
@@ -60,22 +63,23 @@ llvm::Expected<WholeExpertRank> ReadRank(SourceArchives& archives, const std::st
 }
 
 // The groups of all expert ranks of one model-parallel rank, as one rank with all experts has them.
-llvm::Expected<RankGroups> JoinRanks(const OptimizerContext& context, const std::vector<RankGroups>& ranks) {
-  RankGroups joined{ranks.front().path, {}};
+llvm::Expected<RankGroups> JoinRanks(const OptimizerContext& context, std::vector<RankGroups>& ranks) {
+  RankGroups joined{ranks.front().speaker, {}, std::move(ranks.front().others)};
+  const Speaker& a = ranks.front().speaker;
   for (std::size_t g = 0; g < ranks.front().groups.size(); ++g) {
     const OptimizerGroup& first = ranks.front().groups[g];
     std::vector<std::vector<std::string>> names;
     for (const RankGroups& rank : ranks) {
+      const Speaker& b = rank.speaker;
       if (rank.groups.size() != ranks.front().groups.size()) {
-        return Fail(ErrorCode::kBadData, "`{}`: `{}` has {} optimizer groups, and `{}` has {}", context.folder,
-                    ranks.front().path, ranks.front().groups.size(), rank.path, rank.groups.size());
+        return Fail(ErrorCode::kBadData, "`{}`: `{}` has {} optimizer groups, and `{}` has {}", context.folder, a.path,
+                    ranks.front().groups.size(), b.path, rank.groups.size());
       }
       const OptimizerGroup& group = rank.groups[g];
-      UCP_RETURN_IF_ERROR(CheckSameText(context, fmt::format("`param_groups` of group {}", g),
-                                        pytorch::Print(*first.hyper_parameters), ranks.front().path,
-                                        pytorch::Print(*group.hyper_parameters), rank.path));
-      UCP_RETURN_IF_ERROR(
-          CheckSameStep(context.checkpoint.training, first.step, ranks.front().path, group.step, rank.path));
+      UCP_RETURN_IF_ERROR(CheckSameText(context.folder, fmt::format("`param_groups` of group {}", g),
+                                        pytorch::Print(*first.hyper_parameters), a.path,
+                                        pytorch::Print(*group.hyper_parameters), b.path));
+      UCP_RETURN_IF_ERROR(CheckSameStep(context.checkpoint.training, first.step, a.path, group.step, b.path));
       if (names.empty() || group.parameters != names.front()) names.push_back(group.parameters);
     }
     joined.groups.push_back({first.hyper_parameters, first.step, JoinExpertRanks(names)});

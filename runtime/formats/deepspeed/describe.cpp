@@ -11,6 +11,7 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/degrees.h"
 #include "runtime/formats/deepspeed/experts.h"
+#include "runtime/formats/deepspeed/fused_experts.h"
 #include "runtime/formats/deepspeed/module_tensors.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partitioned_module.h"
@@ -35,10 +36,12 @@ class Description {
         ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks, checkpoint_.training.pipeline));
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(ReadExperts());
-    const OptimizerContext context{archives_, names_, folder_, degrees_, experts_, partitions_, states_, checkpoint_};
+    const OptimizerContext context{archives_,      names_,      folder_, degrees_,   experts_,
+                                   fused_experts_, partitions_, states_, checkpoint_};
     if (!names_.partitioned_model_states.empty()) UCP_RETURN_IF_ERROR(AddPartitionedModule(context, states_));
     UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
     experts_.AddShards(archives_, degrees_, inventory().storage);
+    fused_experts_.AddTo(inventory(), checkpoint_.training);
     UCP_ASSIGN_OR_RETURN(rank_groups_, AddOptimizer(context));
     RemarkOnStrangers();
     AddCheckpointFacts();
@@ -85,7 +88,16 @@ class Description {
     return llvm::Error::success();
   }
 
+  // The two ways in which DeepSpeed spreads experts; a model has experts of one kind.
   llvm::Error ReadExperts() {
+    UCP_ASSIGN_OR_RETURN(fused_experts_,
+                         FusedExperts::Read(archives_, names_, folder_, degrees_, states_, partitions_));
+    if (fused_experts_.any()) {
+      const std::int64_t ep = fused_experts_.ranks().ep;
+      inventory().mesh.axes.push_back({"edp", partitions_ / ep});
+      inventory().mesh.axes.push_back({"ep", ep});
+      return llvm::Error::success();
+    }
     UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_));
     if (!experts_.any()) return llvm::Error::success();
     if (partitions_ % experts_.ep() != 0) {
@@ -187,6 +199,7 @@ class Description {
   std::vector<WholeOptimizer> whole_optimizers_;  // By model-parallel rank; empty with ZeRO.
   Degrees degrees_;
   Experts experts_;
+  FusedExperts fused_experts_;
   std::int64_t partitions_ = 0;
   std::vector<RankGroups> rank_groups_;
 };

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "compiler/support/error.h"
-#include "runtime/formats/pytorch/value_access.h"
+#include "runtime/formats/deepspeed/expert_ranks.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -43,12 +43,6 @@ std::vector<Listed> ListedExperts(const ModelStates& states) {
     if (IsExpertName(name)) listed.push_back({"frozen_param_shapes", TensorKind::kFrozen, {name, shape}});
   }
   return listed;
-}
-
-bool IsDataFirst(const ModelStates& states) {
-  pytorch::ValuePtr config = FindEntry(states.engine, "ds_config");
-  pytorch::ValuePtr value = config ? pytorch::Find(*config, "use_data_before_expert_parallelism") : nullptr;
-  return value && pytorch::AsBool(*value).value_or(false);
 }
 
 }  // namespace
@@ -166,12 +160,7 @@ llvm::Error Experts::CheckListed(const std::string& folder, const std::vector<Mo
 }
 
 std::vector<std::int64_t> Experts::RanksOf(std::int64_t expert_rank, std::int64_t partitions) const {
-  const std::int64_t copies = partitions / ep_;
-  std::vector<std::int64_t> ranks;
-  for (std::int64_t copy = 0; copy < copies; ++copy) {
-    ranks.push_back(data_first_ ? expert_rank * copies + copy : copy * ep_ + expert_rank);
-  }
-  return ranks;
+  return ExpertRanks{ep_, data_first_}.PartitionsOf(expert_rank, partitions);
 }
 
 std::string Experts::NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const {

@@ -94,7 +94,7 @@ class FlatOptimizer {
 
   // Over how many ranks a group is cut.
   std::int64_t PartitionsOf(const GroupPartition& group) const {
-    return context_.partitions / (group.is_of_experts ? context_.experts.ep() : 1);
+    return context_.partitions / (group.is_of_experts ? context_.ep() : 1);
   }
 
   // A group of experts is as many vectors as there are expert ranks, with the same parameters by other names.
@@ -102,12 +102,12 @@ class FlatOptimizer {
     const GroupPartition& first = partitions.front().groups[g];
     OptimizerGroup group{first.hyper_parameters, first.step, {}};
     UCP_RETURN_IF_ERROR(CheckKindOfGroup(mp, g, partitions.front()));
-    for (std::int64_t rank = 0; rank < (first.is_of_experts ? context_.experts.ep() : 1); ++rank) {
+    for (std::int64_t rank = 0; rank < (first.is_of_experts ? context_.ep() : 1); ++rank) {
       std::vector<OptimizerStates*> sharing;
       for (OptimizerStates& partition : partitions) sharing.push_back(&partition);
       if (first.is_of_experts) {
         sharing.clear();
-        for (std::int64_t p : context_.experts.RanksOf(rank, context_.partitions)) {
+        for (std::int64_t p : context_.PartitionsOf(rank)) {
           sharing.push_back(&partitions[static_cast<std::size_t>(p)]);
         }
       }
@@ -120,7 +120,7 @@ class FlatOptimizer {
     const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
     const bool is_of_experts = states.groups[g].is_of_experts;
     for (const NamedShape& parameter : model.param_shapes[g]) {
-      if (IsExpertName(parameter.name) == is_of_experts) continue;
+      if (context_.IsExpert(parameter.name) == is_of_experts) continue;
       return Fail(ErrorCode::kBadData, "`{}`: `{}` is {}, and group {} in `{}`, where `{}` lists it, is {}",
                   context_.folder, parameter.name, is_of_experts ? "no expert's" : "an expert's", g, states.path,
                   model.path, is_of_experts ? "of experts" : "not");
@@ -131,7 +131,8 @@ class FlatOptimizer {
   llvm::Error AddVector(std::int64_t mp, std::size_t g, std::int64_t expert_rank,
                         const std::vector<OptimizerStates*>& partitions, OptimizerGroup& group) {
     const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
-    auto flat = LayOutGroup(model.param_shapes[g], partitions.front()->groups[g].alignment_paddings);
+    auto flat = LayOutGroup(context_.fused_experts.ShapesAt(expert_rank, model.param_shapes[g]),
+                            partitions.front()->groups[g].alignment_paddings);
     if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model.path));
     const std::vector<const OptimizerStates*> read(partitions.begin(), partitions.end());
     auto length = PartitionElements(*flat, g, read);
@@ -150,12 +151,13 @@ class FlatOptimizer {
     for (const FlatParameter& parameter : flat->parameters) {
       const std::string name = context_.experts.NameInModel(mp, parameter.name, expert_rank);
       Shard shard = LocalShard(context_.degrees, mp, TensorKind::kParameter, {name, parameter.shape});
-      if (IsExpertName(name)) shard.coordinate.at["ep"] = expert_rank;
+      if (context_.IsExpert(name)) shard.coordinate.at["ep"] = expert_rank;
       shard.base = parameter.offset;
       shard.states = states;
       context_.storage().shards.push_back(std::move(shard));
       names.push_back(name);
     }
+    if (expert_rank > 0 && context_.fused_experts.any()) return llvm::Error::success();  // The names are the same.
     is_dealt_ = IsDealtRoundRobin(*partitions.front());
     if (is_dealt_) names = UndealRoundRobin(names, std::ssize(partitions));
     group.parameters.insert(group.parameters.end(), names.begin(), names.end());

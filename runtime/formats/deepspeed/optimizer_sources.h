@@ -11,6 +11,7 @@
 #include "runtime/formats/deepspeed/degrees.h"
 #include "runtime/formats/deepspeed/experts.h"
 #include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/fused_experts.h"
 #include "runtime/formats/deepspeed/optimizer_groups.h"
 #include "runtime/formats/deepspeed/whole_states.h"
 #include "runtime/formats/format.h"
@@ -26,11 +27,21 @@ struct OptimizerContext {
   const std::string& folder;
   const Degrees& degrees;
   const Experts& experts;
+  const FusedExperts& fused_experts;
   std::int64_t partitions = 1;
   const std::vector<ModelStates>& states;  // By model-parallel rank.
   Checkpoint& checkpoint;
 
   Storage& storage() const { return checkpoint.inventory.storage; }
+
+  // Of experts, whichever way they are spread: over how many ranks, whether a tensor is one's, and which partitions
+  // share what an expert rank has.
+  std::int64_t ep() const { return fused_experts.any() ? fused_experts.ranks().ep : experts.ep(); }
+  bool IsExpert(const std::string& name) const { return fused_experts.Holds(name) || IsExpertName(name); }
+  std::vector<std::int64_t> PartitionsOf(std::int64_t expert_rank) const {
+    return fused_experts.any() ? fused_experts.ranks().PartitionsOf(expert_rank, partitions)
+                               : experts.RanksOf(expert_rank, partitions);
+  }
 };
 
 // Stages 1 and 2 and BF16_Optimizer: a group is one long vector, cut over the partitions (flat_groups.h).

@@ -19,7 +19,7 @@ class PartitionedModule {
       UCP_ASSIGN_OR_RETURN(ModelStates other,
                            ReadModelStates(context_.archives, context_.files.partitioned_model_states.at({mp_, p}),
                                            ModelStatesOf::kFurtherPartition));
-      UCP_RETURN_IF_ERROR(CheckAgrees(other));
+      UCP_RETURN_IF_ERROR(CheckAgrees(other, p));
       for (const auto& [name, place] : other.frozen_fragments.tensors) parts_[name].push_back(place);
     }
     for (const auto& [name, shape] : states_.frozen_shapes) UCP_RETURN_IF_ERROR(AddFrozen(name, shape));
@@ -28,14 +28,19 @@ class PartitionedModule {
   }
 
  private:
-  llvm::Error CheckAgrees(const ModelStates& other) const {
+  llvm::Error CheckAgrees(const ModelStates& other, std::int64_t partition) const {
     UCP_RETURN_IF_ERROR(CheckModelStatesAgree(context_.folder, {&states_, &other}));
     auto disagree = [&](std::string_view list) {
       return Fail(ErrorCode::kBadData,
                   "`{}`: `{}` is not the same in `{}` and `{}`; these files are not of one checkpoint", context_.folder,
                   list, states_.path, other.path);
     };
-    if (other.param_shapes != states_.param_shapes) return disagree("param_shapes");
+    auto shapes = states_.param_shapes;
+    if (const FusedExperts& experts = context_.fused_experts; experts.any()) {
+      UCP_RETURN_IF_ERROR(experts.CheckPartition(states_, other, partition, context_.partitions));
+      shapes = experts.ShapesAt(experts.ranks().RankOf(partition, context_.partitions), std::move(shapes));
+    }
+    if (other.param_shapes != shapes) return disagree("param_shapes");
     if (other.frozen_shapes != states_.frozen_shapes) return disagree("frozen_param_shapes");
     return llvm::Error::success();
   }

@@ -134,7 +134,8 @@ class Writer {
       content = composer.AddTensor(state.dtype, {ElementsOf(tensor)});
     } else {
       std::vector<Entry> entries = {{MakeText("param"), composer.AddTensor(state.dtype, tensor.shape)}};
-      for (Entry& entry : CutEntries(tensor)) entries.push_back(std::move(entry));
+      const bool is_fused = training_.fused_experts.contains(tensor.name);
+      for (Entry& entry : is_fused ? ExpertEntries(tensor) : CutEntries(tensor)) entries.push_back(std::move(entry));
       content = MakeDict(std::move(entries));
     }
     return AddBuffer(tensor, state, AddFile(target_, path, composer.Compose(content)).front());

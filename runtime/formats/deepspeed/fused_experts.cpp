@@ -36,18 +36,19 @@ llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const 
         "this version does not read together",
         folder, degrees.pp, degrees.tp);
   }
-  experts.ranks_ = {experts.layers_.front().ep(), IsDataFirst(first)};
+  experts.ep_ = experts.layers_.front().ep();
+  experts.data_first_ = IsDataFirst(first);
   for (const AutoEpLayer& layer : experts.layers_) {
-    if (layer.ep() == experts.ranks_.ep) continue;
+    if (layer.ep() == experts.ep_) continue;
     return Fail(
         ErrorCode::kUnsupported,
         "`{}`: `{}` spreads experts over {} ranks in one layer and over {} in another (`{}`), which this version "
         "does not read",
-        folder, first.path, experts.ranks_.ep, layer.ep(), layer.prefix);
+        folder, first.path, experts.ep_, layer.ep(), layer.prefix);
   }
-  if (partitions % experts.ranks_.ep != 0) {
+  if (partitions % experts.ep_ != 0) {
     return Fail(ErrorCode::kBadData, "`{}`: the experts are spread over {} ranks, and there are files of {} partitions",
-                folder, experts.ranks_.ep, partitions);
+                folder, experts.ep_, partitions);
   }
   UCP_RETURN_IF_ERROR(experts.ListTensors(folder, first));
   UCP_RETURN_IF_ERROR(experts.CheckPartition(first, first, 0, partitions));
@@ -179,7 +180,7 @@ llvm::Error FusedExperts::CheckPartition(const ModelStates& first, const ModelSt
     return disagree(fmt::format("`ds_autoep_layers` has {} layers in the first and {} in the second", layers_.size(),
                                 other.autoep_layers.size()));
   }
-  const std::int64_t rank = ranks_.RankOf(partition, partitions);
+  const std::int64_t rank = ExpertRankOf(partition, ep_, partitions, data_first_);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const AutoEpLayer& layer = other.autoep_layers[i];
     if (layer.prefix != layers_[i].prefix || layer.number != layers_[i].number || layer.places != layers_[i].places) {
@@ -201,7 +202,7 @@ void FusedExperts::AddTo(Inventory& inventory, TrainingState& training) const {
     inventory.expert_places.emplace(name, layer.places);
     training.fused_experts.insert(name);
     if (tensor.experts.empty()) continue;
-    for (std::int64_t rank = 0; rank < ranks_.ep; ++rank) {
+    for (std::int64_t rank = 0; rank < ep_; ++rank) {
       const std::vector<std::int64_t>& own = layer.places[static_cast<std::size_t>(rank)];
       Shard shard;
       shard.tensor = name;

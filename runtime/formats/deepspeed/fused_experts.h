@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "runtime/formats/deepspeed/degrees.h"
-#include "runtime/formats/deepspeed/expert_ranks.h"
+#include "runtime/formats/deepspeed/experts.h"
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/model_states.h"
 #include "runtime/formats/source_archives.h"
@@ -37,7 +37,8 @@ class FusedExperts {
                                            const std::vector<ModelStates>& states, std::int64_t partitions);
 
   bool any() const { return !layers_.empty(); }
-  const ExpertRanks& ranks() const { return ranks_; }
+  std::int64_t ep() const { return ep_; }
+  bool data_first() const { return data_first_; }
   bool Holds(const std::string& name) const { return layer_of_.contains(name); }
 
   // The shapes that an expert rank has, from those of another one.
@@ -67,7 +68,8 @@ class FusedExperts {
                        const AutoEpLayer& layer, std::int64_t expert);
 
   std::vector<AutoEpLayer> layers_;
-  ExpertRanks ranks_;
+  std::int64_t ep_ = 1;
+  bool data_first_ = false;
   std::map<std::string, std::size_t> layer_of_;  // By name of the tensor.
   std::map<std::string, FusedTensor> tensors_;   // By name.
 };

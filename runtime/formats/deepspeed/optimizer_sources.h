@@ -34,14 +34,7 @@ struct OptimizerContext {
 
   Storage& storage() const { return checkpoint.inventory.storage; }
 
-  // Of experts, whichever way they are spread: over how many ranks, whether a tensor is one's, and which partitions
-  // share what an expert rank has.
-  std::int64_t ep() const { return fused_experts.any() ? fused_experts.ranks().ep : experts.ep(); }
   bool IsExpert(const std::string& name) const { return fused_experts.Holds(name) || IsExpertName(name); }
-  std::vector<std::int64_t> PartitionsOf(std::int64_t expert_rank) const {
-    return fused_experts.any() ? fused_experts.ranks().PartitionsOf(expert_rank, partitions)
-                               : experts.RanksOf(expert_rank, partitions);
-  }
 };
 
 // Stages 1 and 2 and BF16_Optimizer: a group is one long vector, cut over the partitions (flat_groups.h).

@@ -73,8 +73,9 @@ class PartitionedOptimizer {
       parts.push_back({&partition.sub_groups[index], &partition.path});
     }
     UCP_RETURN_IF_ERROR(CheckParts(context_, NameOf(index), parts));
-    const auto experts = std::count_if(shapes.begin(), shapes.end(),
-                                       [&](const NamedShape& shape) { return context_.IsExpert(shape.name); });
+    const auto experts = std::count_if(shapes.begin(), shapes.end(), [&](const NamedShape& shape) {
+      return context_.fused_experts.Holds(shape.name);
+    });
     if (experts == 0) {
       std::vector<std::int64_t> all(partitions_.size());
       std::iota(all.begin(), all.end(), 0);
@@ -84,9 +85,10 @@ class PartitionedOptimizer {
       return Fail(ErrorCode::kBadData, "`{}`: {} of `param_shapes` in `{}` has {} tensors of experts, and {} others",
                   context_.folder, NameOf(index), model_.path, experts, std::ssize(shapes) - experts);
     }
-    for (std::int64_t rank = 0; rank < context_.ep(); ++rank) {
-      UCP_RETURN_IF_ERROR(
-          AddVector(index, context_.fused_experts.ShapesAt(rank, shapes), rank, context_.PartitionsOf(rank)));
+    const FusedExperts& fused = context_.fused_experts;
+    for (std::int64_t rank = 0; rank < fused.ep(); ++rank) {
+      UCP_RETURN_IF_ERROR(AddVector(index, fused.ShapesAt(rank, shapes), rank,
+                                    RanksWithExperts(rank, fused.ep(), context_.partitions, fused.data_first())));
     }
     return llvm::Error::success();
   }

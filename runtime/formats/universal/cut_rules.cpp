@@ -127,12 +127,6 @@ CutRule CutRuleOf(const LogicalTensor& tensor) {
   return rule;
 }
 
-std::vector<Entry> ExpertEntries(const LogicalTensor& tensor) {
-  return {{MakeText("cat_dim"), MakeInteger(0)},
-          {MakeText("is_expert_param"), MakeBool(true)},
-          {MakeText("ep_num_experts"), MakeInteger(tensor.shape.front())}};
-}
-
 std::vector<Entry> CutEntries(const LogicalTensor& tensor) {
   const CutRule rule = CutRuleOf(tensor);
   std::vector<Entry> entries;

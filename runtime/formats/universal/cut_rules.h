@@ -24,9 +24,6 @@ struct CutRule {
 // are cut beside parts that are not), have no parts; the loader then compares sizes, and refuses the latter.
 CutRule CutRuleOf(const LogicalTensor& tensor);
 
-// The same of a tensor with an expert for each place of its first dimension: an engine with AutoEP takes its own.
-std::vector<pytorch::Entry> ExpertEntries(const LogicalTensor& tensor);
-
 // The entries that stand beside `param`: cat_dim, param_n_sub_params or sub_param_shape, vocab_tensor.
 std::vector<pytorch::Entry> CutEntries(const LogicalTensor& tensor);
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/expert_names.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::universal {
@@ -80,7 +81,9 @@ class FolderReader {
   // AutoEP's tensors say how many experts they have.
   llvm::Error CheckExperts(const pytorch::Value& root, const TensorPlace& place, const std::string& path) {
     pytorch::ValuePtr mark = pytorch::Find(root, "is_expert_param");
-    if (!mark || !pytorch::AsBool(*mark).value_or(false)) return llvm::Error::success();
+    if (!mark || !pytorch::AsBool(*mark).value_or(false) || ParseExpertName(parameter_.name)) {
+      return llvm::Error::success();  // Those of DeepSpeed's own layer: expert_files.h.
+    }
     pytorch::ValuePtr count = pytorch::Find(root, "ep_num_experts");
     const std::int64_t experts = count ? pytorch::AsInteger(*count).value_or(-1) : -1;
     if (place.sizes.empty() || place.sizes.front() != experts) {

@@ -142,6 +142,7 @@ def test_a_folder_of_safetensors_keeps_the_experts(run: Run, tmp_path: Path) -> 
     states = read_states(tag_folder(tmp_path / "back"))
     assert differences(truth_of(name), describe_states(states), ["parameter"]) == []
     assert states["model.layers.1.mlp.experts.w2"]["fp32"]["ep_num_experts"] == 4
-    assert describe(states["model.layers.1.mlp.experts.w2"]["fp32"]["param"]) == (
-        truth_of(name)["tensors"]["model.layers.1.mlp.experts.w2"]["states"]["fp32"]
+    assert (
+        describe(states["model.layers.1.mlp.experts.w2"]["fp32"]["param"])
+        == (truth_of(name)["tensors"]["model.layers.1.mlp.experts.w2"]["states"]["fp32"])
     )

@@ -45,7 +45,7 @@ def reason(form: str, source: Case, column: str) -> str | None:
         }[column]
     if column in ("stage 2", "stage 3") and source.model in CUT_OVER["pp"]:
         return "DeepSpeed's pipelines know stages 0 and 1 alone"
-    if column == "stage 3" and source.model in CUT_OVER["ep"]:
+    if column == "stage 3" and source.model in CUT_OVER["ep"] and source.model != "autoep":
         return "DeepSpeed's experts know no stage 3"
     if source.optimizer in ("cpu_adam", "cpu_lion"):
         return "DeepSpeed compiles its optimizer for minutes"
@@ -54,6 +54,8 @@ def reason(form: str, source: Case, column: str) -> str | None:
 
 def unwritten(source: Case, column: str) -> str | None:
     """What native files cannot be yet."""
+    if source.model == "autoep":
+        return "AutoEP's native checkpoints are not written"
     if source.optimizer == "muon":
         return "Muon's momentum of whole matrices is not written yet"
     if column == "stage 0" and source.model in CUT_OVER["pp"] and source.dtype == "bf16":

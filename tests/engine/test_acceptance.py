@@ -72,6 +72,9 @@ SAME: list[Resume] = [
         "autotp_tp3_zero2",
         "frozen_buffers_zero2",
         "sgd_momentum_zero1",
+        "autoep_ep2_dp4",
+        "autoep_ep2_dp4_data_first",
+        "autoep_ep2_dp4_zero3",
     )
 ]
 
@@ -96,6 +99,13 @@ CHANGED: list[Resume] = [
     Resume("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=8, ep=4)}, to="universal:ep=4"),
     Resume("moe_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 1, "fp32_accumulation": True}, to="universal:ep=2"),
     Resume("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=2, ep=2)}, to="universal:ep=2"),
+    # Experts that AutoEP spreads: over any number of ranks, in either order of them.
+    Resume("autoep_ep2_dp4", {"mesh": Mesh(dp=4, ep=4)}),
+    Resume("autoep_ep2_dp4", {"mesh": Mesh(dp=2, ep=1)}),
+    Resume("autoep_ep2_dp4", {"data_before_experts": True}),
+    Resume("autoep_ep2_dp4_data_first", {"stage": 2, "mesh": Mesh(dp=2, ep=2), "fp32_accumulation": False}),
+    Resume("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4)}),
+    Resume("autoep_ep2_dp4_zero3", {"stage": 2, "zero": {}, "mesh": Mesh(dp=2, ep=2)}),
     # Another stage or another optimizer class, or an option of the source that the target does not have.
     Resume("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 2}),
     Resume("bf16_optimizer_dp2", {"mesh": Mesh(dp=4), "fp32_accumulation": False}),

@@ -11,6 +11,7 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/degrees.h"
 #include "runtime/formats/deepspeed/experts.h"
+#include "runtime/formats/deepspeed/fused_experts.h"
 #include "runtime/formats/deepspeed/module_tensors.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partitioned_module.h"
@@ -49,10 +50,12 @@ class Description {
     UCP_RETURN_IF_ERROR(NameWholeParameters());
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(ReadExperts());
-    const OptimizerContext context{archives_, names_, folder_, degrees_, experts_, partitions_, states_, checkpoint_};
+    const OptimizerContext context{archives_,      names_,      folder_, degrees_,   experts_,
+                                   fused_experts_, partitions_, states_, checkpoint_};
     if (!names_.partitioned_model_states.empty()) UCP_RETURN_IF_ERROR(AddPartitionedModule(context, states_));
     UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
     experts_.AddShards(archives_, degrees_, inventory().storage);
+    fused_experts_.AddTo(inventory(), checkpoint_.training);
     UCP_ASSIGN_OR_RETURN(rank_groups_, AddOptimizer(context));
     RemarkOnStrangers();
     RemarkOnFrozen();
@@ -124,7 +127,16 @@ class Description {
 
   bool HasWholeExperts() const { return names_.optimizer_states.empty() && !names_.expert_optimizers.empty(); }
 
+  // The two ways in which DeepSpeed spreads experts; a model has experts of one kind.
   llvm::Error ReadExperts() {
+    UCP_ASSIGN_OR_RETURN(fused_experts_,
+                         FusedExperts::Read(archives_, names_, folder_, degrees_, states_, partitions_));
+    if (fused_experts_.any()) {
+      const std::int64_t ep = fused_experts_.ep();
+      inventory().mesh.axes.push_back({"edp", partitions_ / ep});
+      inventory().mesh.axes.push_back({"ep", ep});
+      return llvm::Error::success();
+    }
     UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_));
     if (!experts_.any()) return llvm::Error::success();
     if (HasWholeExperts()) {
@@ -271,6 +283,7 @@ class Description {
   std::vector<WholeExpertRank> whole_experts_;    // Instead, if there are experts.
   Degrees degrees_;
   Experts experts_;
+  FusedExperts fused_experts_;
   std::int64_t partitions_ = 0;
   std::size_t believed_ = 0;  // Which of `states_` counts where ranks contradict each other.
   std::vector<RankGroups> rank_groups_;

@@ -29,12 +29,6 @@ std::vector<Listed> ListedExperts(const ModelStates& states) {
   return listed;
 }
 
-bool IsDataFirst(const ModelStates& states) {
-  pytorch::ValuePtr config = FindEntry(states.engine, "ds_config");
-  pytorch::ValuePtr value = config ? pytorch::Find(*config, "use_data_before_expert_parallelism") : nullptr;
-  return value && pytorch::AsBool(*value).value_or(false);
-}
-
 }  // namespace
 
 bool IsExpertName(const std::string& name) { return ParseExpertName(name).has_value(); }
@@ -49,6 +43,16 @@ std::vector<std::int64_t> RanksWithExperts(std::int64_t expert_rank, std::int64_
   return ranks;
 }
 
+std::int64_t ExpertRankOf(std::int64_t partition, std::int64_t ep, std::int64_t partitions, bool data_first) {
+  return data_first ? partition / (partitions / ep) : partition % ep;
+}
+
+bool IsDataFirst(const ModelStates& states) {
+  pytorch::ValuePtr config = FindEntry(states.engine, "ds_config");
+  pytorch::ValuePtr value = config ? pytorch::Find(*config, "use_data_before_expert_parallelism") : nullptr;
+  return value && pytorch::AsBool(*value).value_or(false);
+}
+
 llvm::Expected<Experts> Experts::Read(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                                       const Degrees& degrees, const std::vector<ModelStates>& states) {
   Experts experts;
@@ -60,7 +64,6 @@ llvm::Expected<Experts> Experts::Read(SourceArchives& archives, const Checkpoint
   }
   UCP_RETURN_IF_ERROR(experts.FindDegrees(files, folder, states));
   UCP_RETURN_IF_ERROR(experts.CheckListed(folder, states));
-  experts.data_first_ = IsDataFirst(states.front());
   return experts;
 }
 
@@ -203,10 +206,6 @@ llvm::Error Experts::CheckListed(const std::string& folder, const std::vector<Mo
     }
   }
   return llvm::Error::success();
-}
-
-std::vector<std::int64_t> Experts::RanksOf(std::int64_t expert_rank, std::int64_t ep, std::int64_t partitions) const {
-  return RanksWithExperts(expert_rank, ep, partitions, data_first_);
 }
 
 std::string Experts::NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const {

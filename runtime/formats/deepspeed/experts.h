@@ -35,6 +35,11 @@ bool IsExpertName(const std::string& name);
 std::vector<std::int64_t> RanksWithExperts(std::int64_t expert_rank, std::int64_t ep, std::int64_t partitions,
                                            bool data_first);
 
+// The expert rank of a partition: RanksWithExperts() the other way round.
+std::int64_t ExpertRankOf(std::int64_t partition, std::int64_t ep, std::int64_t partitions, bool data_first);
+// What `ds_config` says of use_data_before_expert_parallelism.
+bool IsDataFirst(const ModelStates& states);
+
 class Experts {
  public:
   // Reads the experts' files. A layer's degree follows from how many experts `param_shapes` lists of those that there
@@ -56,7 +61,6 @@ class Experts {
   // The degree of a group of experts at one model-parallel rank, from the names of its parameters there. Fails if they
   // are of layers with different ones.
   llvm::Expected<std::int64_t> DegreeOf(std::int64_t mp, const std::vector<NamedShape>& group) const;
-  std::vector<std::int64_t> RanksOf(std::int64_t expert_rank, std::int64_t ep, std::int64_t partitions) const;
   // The name in the whole model of what `expert_rank` calls `local`; a name that is no expert's stays.
   std::string NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const;
 
@@ -84,7 +88,6 @@ class Experts {
                           const std::vector<ModelStates>& states);
 
   std::map<LayerOfRank, Layer> layers_;
-  bool data_first_ = false;
   std::map<std::pair<std::int64_t, std::string>, TensorKind> kinds_;  // By model-parallel rank and name in the model.
 };
 

@@ -47,6 +47,13 @@ bool LooksLikePipeline(const TrainingState& training) {
 // Whether the model's module is one that this version can write the files of.
 llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& options) {
   const TrainingState& training = request.training;
+  if (!training.fused_experts.empty()) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`{}` has experts that DeepSpeed's AutoEP spreads, and its native checkpoints are not written; a job "
+        "without AutoEP has other tensors. Convert to `universal`, which an engine loads with any `autoep_size`",
+        *training.fused_experts.begin());
+  }
   if (training.pipeline) return llvm::Error::success();
   if (options.pp > 1) {
     return Fail(ErrorCode::kUnsupported,

@@ -156,8 +156,6 @@ TEST(Experts, OfOtherForms) {
   CheckpointCopy copy("moe_ep2_dp4");
   copy.Set(kModel, {"num_experts"}, pytorch::MakeInteger(4));
   ExpectFailure(copy, ErrorCode::kUnsupported, {"has `num_experts` as one number"});
-  copy.Set(kModel, {"ds_autoep_layers"}, pytorch::MakeList({pytorch::MakeDict({})}));
-  ExpectFailure(copy, ErrorCode::kUnsupported, {"has `ds_autoep_layers`: the model's experts are spread by AutoEP"});
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class DeepSpeedFormat : public Format {
     return {.has_degrees = true,
             .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
                          TakesWord("optimizer", {"bf16", "zero"}), TakesWord("round_robin", {"true", "false"}),
-                         TakesWord("alignment", {"true", "false"})}};
+                         TakesWord("alignment", {"true", "false"}), TakesWord("partition", {"parameters", "uniform"})}};
   }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
@@ -42,7 +42,8 @@ class DeepSpeedFormat : public Format {
     return deepspeed::DescribeCheckpoint(files, folder);
   }
 
-  bool CanWrite() const override { return true; }
+  CompanionKind TakesCompanions() const override { return CompanionKind::kOfModelAndLoop; }
+  bool TakesJobConfig() const override { return true; }
   llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const override {
     return deepspeed::DegreesToWrite(strategy);
   }

@@ -101,12 +101,13 @@ llvm::Error SetOptimizer(const Strategy& strategy, const TrainingState& training
 llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy) {
   UCP_ASSIGN_OR_RETURN(Degrees degrees, ParseDegrees(strategy));
   for (const Axis& axis : degrees.mesh.axes) {
-    if (axis.size == 1 || axis.name == "pp" || axis.name == "tp" || axis.name == "dp") continue;
-    return Fail(
-        ErrorCode::kUnsupported,
-        "`{}={}`: a `deepspeed` target is cut over pp, tp and dp in this version; with sequence parallelism, dp "
-        "is the number of data-parallel times sequence-parallel ranks",
-        axis.name, axis.size);
+    if (axis.size == 1 || axis.name == "pp" || axis.name == "tp" || axis.name == "dp" || axis.name == "sp") continue;
+    return Fail(ErrorCode::kUnsupported, "`{}={}`: a `deepspeed` target is cut over pp, tp, dp and sp in this version",
+                axis.name, axis.size);
+  }
+  if (degrees.mesh.Size("sp") > 1 && degrees.mesh.Size("pp") > 1) {
+    return Fail(ErrorCode::kUnsupported, "`pp={},sp={}`: DeepSpeed's pipelines have no sequence-parallel ranks",
+                degrees.mesh.Size("pp"), degrees.mesh.Size("sp"));
   }
   if (degrees.interleave.value_or(1) > 1) {
     return Fail(ErrorCode::kUnsupported, "`interleave={}`: DeepSpeed's pipelines have one chunk of layers on a stage",
@@ -120,7 +121,8 @@ llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const Tr
   WriteOptions options;
   options.pp = degrees.mesh.Size("pp");
   options.tp = degrees.mesh.Size("tp");
-  options.dp = degrees.mesh.Size("dp");
+  options.sp = degrees.mesh.Size("sp");
+  options.dp = degrees.mesh.Size("dp") * options.sp;
   UCP_RETURN_IF_ERROR(SetDType(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetStage(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetOptimizer(strategy, training, options));

@@ -15,7 +15,8 @@ namespace ucp::deepspeed {
 struct WriteOptions {
   std::int64_t pp = 1;
   std::int64_t tp = 1;
-  std::int64_t dp = 1;
+  std::int64_t dp = 1;  // Of the partitions: data-parallel times sequence-parallel ranks.
+  std::int64_t sp = 1;
   std::int64_t stage = 1;
   DType dtype = DType::kFloat32;  // What the model computes with.
   bool bf16_optimizer = false;    // BF16_Optimizer's form, not that of stages 1 and 2.
@@ -24,6 +25,7 @@ struct WriteOptions {
 
   // Model-parallel ranks count stages first: mp = stage * tp + tensor rank.
   std::int64_t mp() const { return pp * tp; }
+  bool operator==(const WriteOptions&) const = default;
 };
 
 // The degrees alone, before anything else is known. Fails with kUsage for axes that ZeRO files do not know.

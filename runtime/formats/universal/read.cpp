@@ -289,11 +289,25 @@ class Description {
   void FillTrainingState() {
     training().engine = states_.front().engine;
     training().pipeline = TakePipelineEntry(states_.front().client);
+    if (!training().pipeline) training().pipeline = LayersOfForeignFolder();
     training().aliases = states_.front().shared_params;
     inventory().aliases = training().aliases;
     for (ModelStates& states : states_) {
       training().ranks.push_back({std::move(states.client), std::move(states.module.extras)});
     }
+  }
+
+  // DeepSpeed's own folders leave out buffers and frozen parameters, which would be missing in their layers' files.
+  std::optional<PipelineLayers> LayersOfForeignFolder() const {
+    for (const ModelStates& states : states_) {
+      if (states.has_module || !states.buffer_names.empty() || !states.frozen_shapes.empty()) return std::nullopt;
+    }
+    std::vector<std::string> names;
+    for (const ParameterFolder& parameter : parameters_) names.push_back(parameter.name);
+    std::optional<PipelineLayers> layers = LayersFromNames(names);
+    // Megatron-DeepSpeed's pipelines always have the axis.
+    if (layers) layers->has_tensor_axis = FindEntry(states_.front().client, "args") != nullptr;
+    return layers;
   }
 
   FileSystem& files_;

@@ -28,7 +28,6 @@ class UniversalFormat : public Format {
     return universal::DescribeFolder(files, folder);
   }
 
-  bool CanWrite() const override { return true; }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
     return universal::LayOutFolder(request.tensors, request.training, request.strategy);
   }

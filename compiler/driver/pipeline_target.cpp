@@ -76,6 +76,10 @@ llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, cons
   std::variant<DealMethod, std::vector<std::int64_t>> how = degrees.stage_layers;
   auto setting = strategy.options.find(kSetting);
   const bool is_said = setting != strategy.options.end();
+  if (is_said && !degrees.stage_layers.empty()) {
+    return Fail(ErrorCode::kUsage, "the strategy says the layers of each stage ({}) and `partition`; leave one out",
+                fmt::join(degrees.stage_layers, "+"));
+  }
   if (degrees.stage_layers.empty()) {
     how = is_said ? *FindDealMethod(setting->second) : DealMethod::kParameters;
     if (!is_said) UCP_RETURN_IF_ERROR(CheckAgainstSource(pipeline, DealMethod::kParameters));

@@ -23,12 +23,17 @@ SourceStages StagesOfSource(const SourcePhase& source) {
 // Whether the strategy says how DeepSpeed deals layers over stages.
 bool DealsLayers(const Strategy& strategy) { return strategy.options.contains("partition"); }
 
+// Experts have tensors of their own, and the format knows which ranks get which.
+bool CutsNoTensor(std::string_view axis) {
+  return axis == "pp" || axis == "dp" || axis == "edp" || axis == "sp" || axis == "cp" || axis == "ep";
+}
+
 llvm::Expected<Layout> LayOutWhole(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
                                    std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   const std::int64_t pp = degrees.mesh.Size("pp");
   const std::int64_t source_pp = source.checkpoint.inventory.mesh.Size("pp");
   for (const Axis& axis : degrees.mesh.axes) {
-    if (axis.size == 1 || axis.name == "pp" || axis.name == "dp" || axis.name == "sp" || axis.name == "cp") continue;
+    if (axis.size == 1 || CutsNoTensor(axis.name)) continue;
     return Fail(ErrorCode::kUsage, "{}={}: nothing says how tensors are cut over {} ranks; say it with --spec",
                 axis.name, axis.size, axis.name);
   }
@@ -85,12 +90,21 @@ llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strate
   if (!degrees) return AtomicLayout(source.layout);
   if (!source.bound) return LayOutWhole(strategy, *degrees, source, tensors, remarks);
   const bool has_stages_of_source = degrees->mesh.Size("pp") == source.checkpoint.inventory.mesh.Size("pp");
-  if (has_stages_of_source && degrees->interleave.value_or(1) == 1 && degrees->stage_layers.empty()) {
-    degrees->stage_layers = LayersOfStages(source);
+  const bool deals_layers = DealsLayers(strategy) && degrees->mesh.Size("pp") > 1;
+  Degrees lowered = *degrees;
+  if (deals_layers) {  // The stages come later.
+    std::erase_if(lowered.mesh.axes, [](const Axis& axis) { return axis.name == "pp"; });
+    lowered.stage_layers.clear();
+  } else if (has_stages_of_source && degrees->interleave.value_or(1) == 1 && degrees->stage_layers.empty()) {
+    lowered.stage_layers = LayersOfStages(source);
   }
-  std::optional<Layout> layout = LowerToMesh(*source.bound, *degrees, source.spec->sink);
+  std::optional<Layout> layout = LowerToMesh(*source.bound, lowered, source.spec->sink);
   if (!layout) return SpecErrors(*source.spec);
-  if (DealsLayers(strategy) && degrees->mesh.Size("pp") > 1 && source.checkpoint.training.pipeline) {
+  if (deals_layers) {
+    if (!source.checkpoint.training.pipeline) {
+      return Fail(ErrorCode::kUsage, "`partition` in the strategy: the source does not know the layers of a pipeline");
+    }
+    layout->mesh = degrees->mesh;
     UCP_RETURN_IF_ERROR(PlacePipeline(strategy, *degrees, source, StagesOfSource(source), tensors, *layout, remarks));
   }
   UCP_RETURN_IF_ERROR(VerifyLayout(*layout));

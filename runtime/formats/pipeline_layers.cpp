@@ -47,15 +47,22 @@ std::optional<PipelineLayers> TakePipelineEntry(std::vector<Entry>& entries) {
   return pipeline;
 }
 
-std::optional<PipelineLayers> LayersFromNames(const std::vector<std::string>& names) {
+std::optional<PipelineLayers> LayersFromNames(const std::vector<ModelStates>& states) {
   PipelineLayers pipeline;
-  for (const std::string& name : names) {
-    const std::size_t dot = name.find('.');
-    const auto layer = ParseCount(std::string_view(name).substr(0, dot), 0, kMostLayers);
-    if (dot == std::string::npos || !layer) return std::nullopt;
-    pipeline.prefixes[*layer] = name.substr(0, dot + 1);
+  for (const ModelStates& rank : states) {
+    if (rank.has_module || !rank.buffer_names.empty() || !rank.frozen_shapes.empty()) return std::nullopt;
+    for (const auto& group : rank.param_shapes) {
+      for (const NamedShape& parameter : group) {
+        const std::size_t dot = parameter.name.find('.');
+        const auto layer = ParseCount(std::string_view(parameter.name).substr(0, dot), 0, kMostLayers);
+        if (dot == std::string::npos || !layer) return std::nullopt;
+        pipeline.prefixes[*layer] = parameter.name.substr(0, dot + 1);
+      }
+    }
   }
   if (pipeline.prefixes.empty()) return std::nullopt;
+  // Megatron-DeepSpeed's pipelines always have the axis.
+  pipeline.has_tensor_axis = FindEntry(states.front().client, "args") != nullptr;
   return pipeline;
 }
 

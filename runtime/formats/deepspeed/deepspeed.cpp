@@ -30,7 +30,8 @@ class DeepSpeedFormat : public Format {
     return {.has_degrees = true,
             .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
                          TakesWord("optimizer", {"bf16", "zero"}), TakesWord("round_robin", {"true", "false"}),
-                         TakesWord("alignment", {"true", "false"}), TakesWord("partition", {"parameters", "uniform"})}};
+                         TakesWord("data_before_experts", {"true", "false"}), TakesWord("alignment", {"true", "false"}),
+                         TakesWord("partition", {"parameters", "uniform"})}};
   }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {

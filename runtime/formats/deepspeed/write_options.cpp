@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -101,13 +102,24 @@ llvm::Error SetOptimizer(const Strategy& strategy, const TrainingState& training
 llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy) {
   UCP_ASSIGN_OR_RETURN(Degrees degrees, ParseDegrees(strategy));
   for (const Axis& axis : degrees.mesh.axes) {
-    if (axis.size == 1 || axis.name == "pp" || axis.name == "tp" || axis.name == "dp" || axis.name == "sp") continue;
-    return Fail(ErrorCode::kUnsupported, "`{}={}`: a `deepspeed` target is cut over pp, tp, dp and sp in this version",
-                axis.name, axis.size);
+    const bool is_known =
+        axis.name == "pp" || axis.name == "tp" || axis.name == "dp" || axis.name == "sp" || axis.name == "ep";
+    if (axis.size == 1 || is_known) continue;
+    if (axis.name == "edp" && CheckedMultiply(axis.size, degrees.mesh.Size("ep")) == degrees.mesh.Size("dp")) continue;
+    if (axis.name == "edp") {
+      return Fail(ErrorCode::kUsage, "`edp={}`: of {} data-parallel ranks, {} have the same experts with ep={}",
+                  axis.size, degrees.mesh.Size("dp"), degrees.mesh.Size("dp") / degrees.mesh.Size("ep"),
+                  degrees.mesh.Size("ep"));
+    }
+    return Fail(ErrorCode::kUnsupported,
+                "`{}={}`: a `deepspeed` target is cut over pp, tp, dp, sp and ep in this version", axis.name,
+                axis.size);
   }
-  if (degrees.mesh.Size("sp") > 1 && degrees.mesh.Size("pp") > 1) {
-    return Fail(ErrorCode::kUnsupported, "`pp={},sp={}`: DeepSpeed's pipelines have no sequence-parallel ranks",
-                degrees.mesh.Size("pp"), degrees.mesh.Size("sp"));
+  for (const char* other : {"pp", "ep"}) {
+    if (degrees.mesh.Size("sp") == 1 || degrees.mesh.Size(other) == 1) continue;
+    return Fail(ErrorCode::kUnsupported, "`{}={},sp={}`: DeepSpeed has no {} with sequence-parallel ranks", other,
+                degrees.mesh.Size(other), degrees.mesh.Size("sp"),
+                std::string_view(other) == "pp" ? "pipelines" : "groups of experts");
   }
   if (degrees.interleave.value_or(1) > 1) {
     return Fail(ErrorCode::kUnsupported, "`interleave={}`: DeepSpeed's pipelines have one chunk of layers on a stage",
@@ -123,9 +135,12 @@ llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const Tr
   options.tp = degrees.mesh.Size("tp");
   options.sp = degrees.mesh.Size("sp");
   options.dp = degrees.mesh.Size("dp") * options.sp;
+  options.ep = degrees.mesh.Size("ep");
   UCP_RETURN_IF_ERROR(SetDType(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetStage(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetOptimizer(strategy, training, options));
+  options.data_before_experts =
+      Switch(strategy, "data_before_experts", IsOn(training, {"use_data_before_expert_parallelism"}));
   // BF16_Optimizer knows neither of the two.
   const bool may_permute = !options.bf16_optimizer;
   options.round_robin =

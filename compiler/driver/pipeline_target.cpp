@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "compiler/support/error.h"
-#include "runtime/formats/pipeline_stages.h"
+#include "runtime/formats/place_layers.h"
 
 namespace ucp {
 namespace {

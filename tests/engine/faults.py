@@ -58,6 +58,26 @@ def values_of_other_parameters(target: Case, truth: dict[str, Any], answer: dict
     assert differences(truth, answer["loaded"], ["parameter"])
 
 
+def losses_part(target: Case, truth: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Tensors are right, and so is the first loss; what steps follow are others than the uninterrupted run's."""
+    assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
+    first, *later = zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)
+    assert abs(first[0] - first[1]) < 1e-3
+    assert max(abs(ours - theirs) for ours, theirs in later) > 5e-3
+
+
+def values_in_other_types(target: Case, truth: dict[str, Any], answer: dict[str, Any]) -> None:
+    """All but Muon's momentum is right, and that is loaded as float32."""
+    wrong = differences(truth, answer["loaded"], ["parameter"])
+    assert wrong
+    assert all(difference.endswith("momentum_buffer differs") for difference in wrong)
+    held = {name: entry["states"]["momentum_buffer"]["dtype"] for name, entry in answer["loaded"]["tensors"].items()
+            if "momentum_buffer" in entry["states"]}  # fmt: skip
+    assert set(held.values()) == {"float32"}
+
+
+ADAM = ("adamw", "fused", "cpu_adam", "cpu_lion")  # States of the names that Adam has.
+
 FAULTS = [
     Fault(
         "a rank that holds only padding of a group cannot load",
@@ -76,13 +96,32 @@ FAULTS = [
     ),
     Fault(
         "stage 3 loads the states of Adam alone",
-        lambda form, source, target: is_universal(form, 3)(target) and target.optimizer == "sgd",
-        error="KeyError: 'step'",
+        lambda form, source, target: is_universal(form, 3)(target) and target.optimizer not in ADAM,
+        error="KeyError: 'step'|exp_avg",
     ),
     Fault(
         "stage 3 gives every group the settings of the first, and counts a tensor step once for each sub-group",
         lambda form, source, target: is_universal(form, 3)(target) and target.groups != "one",
         check=first_group_for_all,
+    ),
+    Fault(
+        "Muon takes parts of its momentum for whole matrices",
+        lambda form, source, target: (
+            is_universal(form, 1, 2)(target) and target.optimizer == "muon" and target.mesh.dp > 1
+        ),
+        error="exceeds dimension size",
+    ),
+    Fault(
+        "Muon's momentum is loaded in float32 and rounded at the next step",
+        lambda form, source, target: (
+            is_universal(form, 1, 2)(target) and target.optimizer == "muon" and target.dtype != "fp32"
+        ),
+        check=values_in_other_types,
+    ),
+    Fault(
+        "without ZeRO, moments of float16 are too small by the loss scale, and elsewhere the steps are others",
+        lambda form, source, target: source.dtype == "fp16" and source.stage == 0 and target.stage > 0,
+        check=losses_part,
     ),
     Fault(
         "every rank gets the experts of the first",

@@ -47,6 +47,8 @@ def reason(form: str, source: Case, column: str) -> str | None:
         return "DeepSpeed's pipelines know stages 0 and 1 alone"
     if column == "stage 3" and source.model in CUT_OVER["ep"]:
         return "DeepSpeed's experts know no stage 3"
+    if source.optimizer in ("cpu_adam", "cpu_lion"):
+        return "DeepSpeed compiles its optimizer for minutes"
     if source.name == "zero0_fused_fp16":
         return "its loss scale is not where other stages look for it"
     return unwritten(source, column) if form == "native" else None
@@ -56,6 +58,8 @@ def unwritten(source: Case, column: str) -> str | None:
     """What native files cannot be yet."""
     if column in ("stage 0", "stage 3"):
         return f"ZeRO {column} is not written yet"
+    if source.optimizer == "muon":
+        return "Muon's momentum of whole matrices is not written yet"
     if source.model in CUT_OVER["ep"]:
         return "experts are not written yet"
     if source.zero.get("elastic_checkpoint"):

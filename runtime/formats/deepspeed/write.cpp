@@ -20,6 +20,7 @@
 #include "runtime/formats/deepspeed/write_experts.h"
 #include "runtime/formats/deepspeed/write_groups.h"
 #include "runtime/formats/deepspeed/write_model.h"
+#include "runtime/formats/deepspeed/write_muon.h"
 #include "runtime/formats/deepspeed/write_optimizer.h"
 #include "runtime/formats/expert_groups.h"
 
@@ -89,6 +90,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   const std::string& folder = request.training.tag;
   UCP_RETURN_IF_ERROR(CheckTag(folder));
   UCP_RETURN_IF_ERROR(CheckModule(request, options));
+  UCP_RETURN_IF_ERROR(CheckMuonIsWritten(request.training, options));
   if (options.mp() * options.dp > kMaxFiles) {
     return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
   }

@@ -1,4 +1,4 @@
-#include "runtime/formats/pipeline_stages.h"
+#include "runtime/formats/place_layers.h"
 
 #include <fmt/ranges.h>
 

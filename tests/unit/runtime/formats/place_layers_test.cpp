@@ -1,4 +1,4 @@
-#include "runtime/formats/pipeline_stages.h"
+#include "runtime/formats/place_layers.h"
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -49,33 +49,33 @@ PipelineLayers Untied() {
   return layers;
 }
 
-TEST(PipelineStages, CountsSayIt) {
+TEST(PlaceLayers, CountsSayIt) {
   EXPECT_EQ(PlaceFromOne(Untied(), 2, Counts{3, 3}), "1.0 2.0 3.1 4.1 5.1 (3+3)");
   EXPECT_EQ(PlaceFromOne(Untied(), 3, Counts{2, 3, 2}), "1.0 2.1 3.1 4.1 5.2 (2+3+1)");
   EXPECT_EQ(PlaceFromOne(Untied(), 2, Counts{3, 2}),
             "pp=3+2 has 5 layers, and the source has the file of layer 5, which makes 6");
 }
 
-TEST(PipelineStages, AnotherLayerWithoutFileBehindTheLastChangesNothingForWeights) {
+TEST(PlaceLayers, AnotherLayerWithoutFileBehindTheLastChangesNothingForWeights) {
   EXPECT_EQ(PlaceFromOne(Untied(), 2, DealMethod::kParameters), "1.0 2.0 3.1 4.1 5.1 (3+3)");
   EXPECT_NE(PlaceFromOne(Untied(), 2, DealMethod::kUniform).find("how many layers each stage has"), std::string::npos);
 }
 
 // It is tied, so some layer without a file uses it: the only place there is.
-TEST(PipelineStages, TheOnlyPlaceOfATiedLayer) {
+TEST(PlaceLayers, TheOnlyPlaceOfATiedLayer) {
   EXPECT_EQ(PlaceFromOne(Gpt(), 2, Counts{4, 3}), "1.0 2.0 3.0 4.1 5.1 tied_modules.embed.0,1 (4+2)");
   EXPECT_EQ(PlaceFromOne(Gpt(), 2, Counts{7, 0}), "1.0 2.0 3.0 4.0 5.0 tied_modules.embed.0 (6+0)");
   EXPECT_NE(PlaceFromOne(Gpt(), 2, Counts{3, 3}).find("no pipeline of 6 layers"), std::string::npos);
 }
 
 // Of two places behind the last file, one on each of the last two stages.
-TEST(PipelineStages, TwoPlacesOfATiedLayer) {
+TEST(PlaceLayers, TwoPlacesOfATiedLayer) {
   EXPECT_NE(PlaceFromOne(Gpt(), 3, Counts{3, 4, 1}).find("is not known"), std::string::npos);
   EXPECT_EQ(PlaceFromOne(Gpt(), 3, Counts{3, 3, 2}), "1.0 2.0 3.1 4.1 5.1 tied_modules.embed.0,2 (3+3+0)");
 }
 
 // The stages of the source say that the second layer that uses it is on the last.
-TEST(PipelineStages, TheSourcesStagesDecide) {
+TEST(PlaceLayers, TheSourcesStagesDecide) {
   PipelineLayers layers = Gpt();
   layers.prefixes.erase(2);
   std::map<std::string, std::int64_t> weights = kWeights;

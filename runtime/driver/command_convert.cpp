@@ -80,7 +80,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
           "optimizer "
           "too), names=memory (names that Hugging Face has otherwise on disk, as they are); deepspeed:KEY=VALUE,… for "
           "native files: pp, tp, dp, sp, ep, zero, dtype, optimizer, round_robin, alignment, data_before_experts, "
-          "partition")
+          "sub_group_size, partition")
       ->type_name("STRATEGY")
       ->required();
   command

@@ -29,8 +29,10 @@ class DeepSpeedFormat : public Format {
   StrategyRules strategy_rules() const override {
     return {.has_degrees = true,
             .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
-                         TakesWord("optimizer", {"bf16", "zero"}), TakesWord("round_robin", {"true", "false"}),
+                         TakesWord("optimizer", {"bf16", "zero", "fused", "unfused"}),
+                         TakesWord("round_robin", {"true", "false"}),
                          TakesWord("data_before_experts", {"true", "false"}), TakesWord("alignment", {"true", "false"}),
+                         TakesNumber("sub_group_size", 1, deepspeed::kMostElements),
                          TakesWord("partition", {"parameters", "uniform"})}};
   }
 

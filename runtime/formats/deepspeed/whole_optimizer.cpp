@@ -4,6 +4,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/flat_groups.h"
+#include "runtime/formats/deepspeed/loss_scale.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partition_buffers.h"
 #include "runtime/formats/deepspeed/whole_names.h"
@@ -27,7 +28,10 @@ class WholeSource {
       for (const NamedShape& parameter : model_.param_shapes[g]) added.parameters.push_back(parameter.name);
       rank.groups.push_back(std::move(added));
     }
-    if (mp_ == 0) context_.checkpoint.training.optimizer = std::move(optimizer_.others);
+    if (mp_ == 0) {
+      GatherLossScale(FindEntry(model_.engine, "ds_config"), optimizer_.others);
+      context_.checkpoint.training.optimizer = std::move(optimizer_.others);
+    }
     return rank;
   }
 

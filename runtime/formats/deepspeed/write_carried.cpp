@@ -24,8 +24,8 @@ constexpr std::array<std::string_view, 6> kRandomStates = {"rng_state",       "r
 
 class Carrier {
  public:
-  Carrier(const TargetRequest& request, const WriteOptions& options)
-      : training_(request.training), mesh_(request.source_mesh), options_(options) {}
+  Carrier(const TargetRequest& request, const WriteOptions& options, const ValuePtr& job)
+      : training_(request.training), mesh_(request.source_mesh), options_(options), job_(job) {}
 
   Carried Run() {
     CarryEngine();
@@ -44,11 +44,12 @@ class Carrier {
   void CarryEngine() {
     for (const Entry& entry : training_.engine) {
       auto key = pytorch::AsText(*entry.key);
-      if (key == "dp_world_size") continue;
+      if (key == "dp_world_size" || (key == "ds_config" && job_)) continue;
       const bool is_config = key == "ds_config" && pytorch::Entries(*entry.value) != nullptr;
       carried_.engine.push_back(
           is_config ? Entry{entry.key, AdaptConfig(entry.value, SourceDp(), options_, carried_.remarks)} : entry);
     }
+    if (job_) carried_.engine.push_back({MakeText("ds_config"), AdaptConfig(job_, 0, options_, carried_.remarks)});
   }
 
   DType SourceDType() const {
@@ -172,11 +173,14 @@ class Carrier {
   const TrainingState& training_;
   const Mesh& mesh_;
   const WriteOptions& options_;
+  const ValuePtr& job_;
   Carried carried_;
 };
 
 }  // namespace
 
-Carried CarryOver(const TargetRequest& request, const WriteOptions& options) { return Carrier(request, options).Run(); }
+Carried CarryOver(const TargetRequest& request, const WriteOptions& options, const ValuePtr& job) {
+  return Carrier(request, options, job).Run();
+}
 
 }  // namespace ucp::deepspeed

@@ -4,6 +4,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/nested_module.h"
 #include "runtime/formats/deepspeed/write_frozen_parts.h"
 #include "runtime/formats/deepspeed/write_module.h"
 #include "runtime/formats/deepspeed/write_whole.h"
@@ -108,8 +109,10 @@ class StatesComposer {
     for (Entry& entry : composer_.AddEntries(carried_.engine)) root.push_back(std::move(entry));
     add("dp_world_size", MakeInteger(options_.dp));
     add("mp_world_size", MakeInteger(options_.mp()));
-    add("checkpoint_parallel_dimensions", MakeDict({{MakeText("pp_degree"), MakeInteger(options_.pp)},
-                                                    {MakeText("tp_degree"), MakeInteger(options_.tp)}}));
+    // DeepSpeed asks whoever tells it of parallelism, and with sequence parallelism alone gets that degree.
+    const std::int64_t tp_degree = options_.tp > 1 ? options_.tp : options_.sp;
+    add("checkpoint_parallel_dimensions",
+        MakeDict({{MakeText("pp_degree"), MakeInteger(options_.pp)}, {MakeText("tp_degree"), MakeInteger(tp_degree)}}));
     if (experts_.any()) {
       std::vector<ValuePtr> counts;
       for (std::int64_t count : experts_.CountsOf(coordinate_.At("pp"))) counts.push_back(MakeInteger(count));
@@ -163,6 +166,7 @@ class StatesComposer {
     for (Entry& entry : composer_.AddEntries(ModuleExtras(request_.training, options_, mp()))) {
       module.push_back(std::move(entry));
     }
+    if (HasNestedModule(request_.training, request_.tensors)) return NestModule(module);
     return MakeOrderedDict(std::move(module));
   }
 

@@ -307,6 +307,7 @@ class Description {
     training().engine = states_[believed_].engine;
     training().counting_rank = believed_;
     training().pipeline = TakePipelineEntry(states_.front().client);
+    if (!training().pipeline) training().pipeline = LayersFromNames(states_);
     training().expert_layers = TakeExpertLayersEntry(states_.front().client);
     training().aliases = states_.front().shared_params;
     inventory().aliases = training().aliases;

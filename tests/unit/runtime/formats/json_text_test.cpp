@@ -1,10 +1,10 @@
-#include "runtime/formats/safetensors/json_text.h"
+#include "runtime/formats/json_text.h"
 
 #include <gtest/gtest.h>
 
 #include "compiler/support/error.h"
 
-namespace ucp::safetensors {
+namespace ucp {
 namespace {
 
 std::string Read(const std::string& json) {
@@ -25,9 +25,9 @@ TEST(JsonTextTest, EscapesMeanWhatTheyShould) {
 TEST(JsonTextTest, WhatIsQuotedComesBack) {
   std::string all;
   for (char c = 0; c < 127; ++c) all += c;
-  EXPECT_EQ(Read(Quote(all)), all);
-  EXPECT_EQ(Quote("\x01\b\f"), "\"\\u0001\\b\\f\"");
+  EXPECT_EQ(Read(QuoteJson(all)), all);
+  EXPECT_EQ(QuoteJson("\x01\b\f"), "\"\\u0001\\b\\f\"");
 }
 
 }  // namespace
-}  // namespace ucp::safetensors
+}  // namespace ucp

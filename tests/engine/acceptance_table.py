@@ -13,7 +13,7 @@ from matrix import COLUMNS, columns, reason
 
 HEAD = """# Which checkpoints the real engine resumes from as what
 
-Written by `tests/run.sh --full`. A row is a [fixture](../tests/fixtures/README.md), a column what the target is (the
+`tests/run.sh --full` writes this page. A row is a [fixture](../tests/fixtures/README.md), a column what the target is (the
 ZeRO stage of the job that resumes) or what it changes (the number of ranks on an axis). A cell is every run of the
 engine with both. `ok`: the engine loads what we wrote, by `load_universal` or by a plain `load_checkpoint`; all
 masters, moments and frozen weights that it then holds are those of the source, bit for bit; so are the step and its

@@ -13,8 +13,8 @@ from matrix import COLUMNS, columns, reason
 
 HEAD = """# Which checkpoints the real engine resumes from as what
 
-`tests/run.sh --full` writes this page. A row is a [fixture](../tests/fixtures/README.md), a column what the target is (the
-ZeRO stage of the job that resumes) or what it changes (the number of ranks on an axis). A cell is every run of the
+`tests/run.sh --full` writes this page. A row is a [fixture](../tests/fixtures/README.md), a column what the target is
+(the ZeRO stage of the job that resumes) or what it changes (the number of ranks on an axis). A cell is every run of the
 engine with both. `ok`: the engine loads what we wrote, by `load_universal` or by a plain `load_checkpoint`; all
 masters, moments and frozen weights that it then holds are those of the source, bit for bit; so are the step and its
 counter; and every loss of the steps that it goes on to train is that of the uninterrupted run, with the same global

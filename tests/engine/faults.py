@@ -69,10 +69,7 @@ FAULTS = [
     Fault(
         "a rank that holds only padding of a group cannot load",
         lambda form, source, target: (
-            is_universal(form, 1, 2)(target)
-            and target.groups == "tiny"
-            and not target.fp32_accumulation
-            and target.mesh.dp * target.mesh.sp > 2
+            is_universal(form, 1, 2)(target) and target.groups == "tiny" and target.mesh.dp * target.mesh.sp > 2
         ),
         error="IndexError: list index out of range",
     ),

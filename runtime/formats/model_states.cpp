@@ -241,7 +241,9 @@ llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std:
   UCP_ASSIGN_OR_RETURN(states.module, ReadModule(archives, archive, Find(root, "module"), ""));
   UCP_ASSIGN_OR_RETURN(states.frozen_fragments,
                        ReadModule(archives, archive, Find(root, "frozen_param_fragments"), ""));
-  if (ValuePtr frozen = Find(root, "frozen_param_shapes"); IsPresent(frozen)) {
+  ValuePtr frozen = Find(root, "frozen_param_shapes");
+  states.lists_no_frozen = frozen && frozen->is_none();
+  if (IsPresent(frozen)) {
     UCP_ASSIGN_OR_RETURN(std::vector<NamedShape> shapes, ReadShapes(archive, *frozen, "frozen_param_shapes"));
     for (NamedShape& shape : shapes) states.frozen_shapes.emplace(std::move(shape.name), std::move(shape.shape));
   }

@@ -37,6 +37,7 @@ struct ModelStates {
   ModuleEntries module;
   ModuleEntries frozen_fragments;
   std::map<std::string, std::vector<std::int64_t>> frozen_shapes;
+  bool lists_no_frozen = false;  // Not even that there are none: below stage 2, or saved without them.
   std::set<std::string> buffer_names;
   std::map<std::string, std::string> shared_params;
   std::vector<std::int64_t> num_experts;  // Of each layer that has experts.

@@ -2,6 +2,7 @@
 // buffer, with a part in the file of each partition, and every parameter begins somewhere in it.
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/flat_groups.h"
+#include "runtime/formats/deepspeed/muon_momentum.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partition_buffers.h"
 #include "runtime/formats/deepspeed/write_groups.h"
@@ -145,6 +146,9 @@ class FlatOptimizer {
     CountWrongAddresses(*flat, *length, g, read);
     std::vector<PartitionPart> parts;
     const std::string owner = fmt::format("group {}", g);
+    std::vector<GroupPartition*> held_by;
+    for (OptimizerStates* partition : partitions) held_by.push_back(&partition->groups[g]);
+    CutMuonMomentum(*flat, *length, held_by);
     for (OptimizerStates* partition : partitions) {
       GroupPartition& held = partition->groups[g];
       SetAsideOthers({held.is_lean ? held.master.elements : *length}, partition->path, owner, held);

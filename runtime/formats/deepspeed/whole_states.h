@@ -30,6 +30,10 @@ struct WholeOptimizer {
   std::vector<pytorch::Entry> others;  // cur_scale, clip_grad, …: carried on.
 };
 
+// The tensor of the optimizer that is as large as what it steps: the master, or the largest state. Null before the
+// first step at kModule. (States of other shapes have fewer elements, such as Adafactor's rows.)
+const TensorPlace* LikenessOf(WholeForm form, const SteppedTensor& tensor);
+
 llvm::Expected<WholeOptimizer> ReadWholeOptimizer(SourceArchives& archives, const SourceArchive& archive,
                                                   const pytorch::ValuePtr& optimizer);
 

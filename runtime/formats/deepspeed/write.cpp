@@ -17,6 +17,7 @@
 #include "runtime/formats/deepspeed/write_experts.h"
 #include "runtime/formats/deepspeed/write_groups.h"
 #include "runtime/formats/deepspeed/write_model.h"
+#include "runtime/formats/deepspeed/write_muon.h"
 #include "runtime/formats/deepspeed/write_optimizer.h"
 #include "runtime/formats/deepspeed/write_partitioned.h"
 #include "runtime/formats/expert_groups.h"
@@ -103,6 +104,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   UCP_RETURN_IF_ERROR(CheckTag(folder));
   UCP_RETURN_IF_ERROR(CheckModule(request, options));
   UCP_RETURN_IF_ERROR(CheckMasters(request, options));
+  UCP_RETURN_IF_ERROR(CheckMuonIsWritten(request.training, options));
   if (options.mp() * options.dp > kMaxFiles) {
     return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
   }

@@ -255,6 +255,13 @@ TEST(DeepSpeedDamage, LatestThatNamesNothing) {
   ExpectFailure(copy, ErrorCode::kBadData, {"names `global_step5`, and there is no folder"});
 }
 
+TEST(DeepSpeedDamage, AWholeOptimizerBesidePartitions) {
+  CheckpointCopy copy("zero1_dp4");
+  copy.Set(kModel, {"optimizer"}, pytorch::MakeDict({}));
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {kModel, "holds the whole optimizer of a run without ZeRO", kZero0, "stale"});
+}
+
 struct Refusal {
   std::string file;
   std::vector<std::string> path;
@@ -266,7 +273,6 @@ TEST(DeepSpeedDamage, KindsThatAreNotReadYet) {
   for (const Refusal& refusal : {
            Refusal{kZero0, {"optimizer_state_dict", "zero_stage"}, MakeInteger(3), "has the ZeRO stage `3`"},
            Refusal{kZero0, {"optimizer_state_dict", "fp32_flat_groups"}, MakeList({}), "is of ZeRO stage 3"},
-           Refusal{kModel, {"optimizer"}, pytorch::MakeDict({}), "as a pipeline without ZeRO does"},
            Refusal{kModel, {"param_shapes"}, pytorch::MakeNone(), "has neither `param_shapes` nor an `optimizer`"},
        }) {
     CheckpointCopy copy("zero1_dp4");

@@ -59,13 +59,17 @@ Truth TruthOf(const std::string& name) {
   Truth truth;
   truth.pp = *mesh.getInteger("pp");
   truth.tp = *mesh.getInteger("tp");
-  const bool is_whole = root.getObject("config")->getInteger("stage") == 0;
+  const llvm::json::Object& config = *root.getObject("config");
+  // Only BF16_Optimizer, which bfloat16 pipelines have, cuts anything without ZeRO.
+  const bool is_whole = config.getInteger("stage") == 0 && (truth.pp == 1 || config.getString("dtype") != "bf16");
+  const bool has_frozen = !config.getBoolean("exclude_frozen").value_or(false);
   truth.partitions = is_whole ? 1 : *mesh.getInteger("dp") * *mesh.getInteger("sp");
   const llvm::json::Object& counter = *root.getObject("step_counter");
   truth.step_type = counter.getString("type")->str();
   truth.step = counter.getNumber("value").value_or(0);
   for (const auto& [tensor, value] : *root.getObject("tensors")) {
-    truth.tensors[tensor.str()] = TensorFrom(*value.getAsObject());
+    TrueTensor held = TensorFrom(*value.getAsObject());
+    if (has_frozen || held.kind != "frozen") truth.tensors[tensor.str()] = std::move(held);
   }
   for (const auto& [alias, canonical] : *root.getObject("aliases")) {
     truth.aliases[alias.str()] = canonical.getAsString()->str();

@@ -30,6 +30,8 @@ struct Inventory {
   std::string format;  // "deepspeed", "universal"
   std::string root;    // The folder that file paths are relative to.
   Mesh mesh;           // The degrees of the source.
+  // Whether every tensor stands as the model has it: whole, without padding, neither averaged nor scaled any more.
+  bool is_whole = false;
   Storage storage;
   std::map<std::string, Fact> facts;
   // Tensors whose copy on the first stage alone counts, as the checkpoint's own metadata says (pipeline-replicated).

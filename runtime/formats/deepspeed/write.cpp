@@ -103,8 +103,8 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   const std::string& folder = request.training.tag;
   UCP_RETURN_IF_ERROR(CheckTag(folder));
   UCP_RETURN_IF_ERROR(CheckModule(request, options));
-  UCP_RETURN_IF_ERROR(CheckMasters(request, options));
   UCP_RETURN_IF_ERROR(CheckMuonIsWritten(request.training, options));
+  UCP_RETURN_IF_ERROR(CheckMasters(request, options));
   if (options.mp() * options.dp > kMaxFiles) {
     return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
   }

@@ -38,6 +38,7 @@ class Description {
 
   llvm::Expected<Checkpoint> Run() {
     inventory().format = "universal";
+    inventory().is_whole = true;
     inventory().root = folder_;
     training().tag = TagOf(folder_);
     UCP_RETURN_IF_ERROR(ReadModelFiles());

@@ -11,6 +11,7 @@
 
 #include "compiler/layout/embedded_layout.h"
 #include "compiler/layout/mesh.h"
+#include "compiler/layout/rank_preference.h"
 #include "compiler/layout/storage.h"
 
 namespace ucp {
@@ -23,7 +24,8 @@ struct FactValue {
 
 struct Fact {
   FactValue value;
-  std::string where;  // The file it was read from.
+  std::string where;          // The file it was read from.
+  std::string disputed = {};  // "4 in `a.pt` and 8 in `b.pt`": ranks contradict each other; empty: they do not.
 };
 
 struct Inventory {
@@ -43,6 +45,9 @@ struct Inventory {
   std::string embedded_refused;  // Why what it says was not understood; empty if it was, or says nothing.
   // Sentences for the report: stray files, metadata that was not believed, and why.
   std::vector<std::string> remarks;
+  // Whom the user believes, and what that has decided among single numbers and texts.
+  RankPreference preference;
+  std::vector<RankDecision> decisions;
 };
 
 }  // namespace ucp

@@ -40,8 +40,9 @@ class DeepSpeedFormat : public Format {
                           {[&](const std::string& folder) { return IsCheckpoint(files, folder); }, "latest"});
   }
 
-  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const override {
-    return deepspeed::DescribeCheckpoint(files, folder);
+  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder,
+                                      const RankPreference& preference) const override {
+    return deepspeed::DescribeCheckpoint(files, folder, preference);
   }
 
   bool CanWrite() const override { return true; }

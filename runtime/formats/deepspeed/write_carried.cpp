@@ -134,7 +134,8 @@ class Carrier {
   std::vector<Entry> ClientOf(std::int64_t mp) {
     const bool has_same_ranks = HasSameRanks();
     std::vector<Entry> client;
-    for (const Entry& entry : training_.ranks[has_same_ranks ? static_cast<std::size_t>(mp) : 0].client) {
+    for (const Entry& entry :
+         training_.ranks[has_same_ranks ? static_cast<std::size_t>(mp) : training_.counting_rank].client) {
       auto key = pytorch::AsText(*entry.key);
       if (!has_same_ranks && key &&
           std::find(kRandomStates.begin(), kRandomStates.end(), *key) != kRandomStates.end()) {

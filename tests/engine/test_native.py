@@ -21,7 +21,7 @@ from faults import known_fault
 from fixtures.cases import CASES, DEFAULT_SEED, Case, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
-from fixtures.serve import EngineError, Engines
+from fixtures.serve import Engines
 from matrix import further_targets
 from native import differences_of_files
 from test_acceptance import noise
@@ -269,11 +269,3 @@ def test_moments_of_float16_without_zero_are_too_small() -> None:
     """The same model, samples and steps. The loss scale is 64; where nothing unscales, gradients are clipped."""
     ratio = first_moment("zero0_fp32").norm() / first_moment("zero0_fused_fp16").norm()
     assert 16 < ratio <= 64 * 1.5, ratio
-
-
-def test_a_bfloat16_pipeline_without_zero_cannot_be_loaded(engines: Engines, tmp_path: Path) -> None:
-    """Which is why it is no target."""
-    case = replace(CASES["pipeline_pp2"], stage=0)
-    engines.ask(Job(case, steps=1, save=tmp_path / "saved"))
-    with pytest.raises(EngineError, match="KeyError: 0"):
-        engines.ask(Job(case, seed=OTHER_SEED, load=tmp_path / "saved", native=True))

@@ -32,6 +32,7 @@ class Carrier {
     CarryLossScale();
     CarryOptimizer();
     for (std::int64_t mp = 0; mp < options_.mp(); ++mp) carried_.client.push_back(ClientOf(mp));
+    if (options_.stage == 3 && options_.dp > 1) RemarkOnCopies();
     return std::move(carried_);
   }
 
@@ -150,6 +151,18 @@ class Carrier {
       client.push_back(key == "args" ? Entry{entry.key, WithDegrees(entry.value)} : entry);
     }
     return client;
+  }
+
+  // Each partition of stage 3 has a file of model states. Of a source's, those of the first one are read.
+  void RemarkOnCopies() {
+    for (const Entry& entry : carried_.client.front()) {
+      auto key = pytorch::AsText(*entry.key);
+      if (!key || std::find(kRandomStates.begin(), kRandomStates.end(), *key) == kRandomStates.end()) continue;
+      carried_.remarks.push_back(fmt::format(
+          "`{}` is that of the first partition in the files of all {}: give each rank other random numbers, "
+          "if it needs them",
+          *key, options_.dp));
+    }
   }
 
   // Megatron-DeepSpeed compares the degrees in `args` with its own.

@@ -77,6 +77,13 @@ llvm::Error SetStage(const Strategy& strategy, const TrainingState& training, Wr
         "the source has no `ds_config` that says its ZeRO stage; say it in the strategy, with zero=0 to zero=3");
   }
   options.stage = *stage;
+  ValuePtr shared_by = Configured(training, {"zero_optimization", "mics_shard_size"});
+  if (options.stage == 3 && shared_by && pytorch::AsInteger(*shared_by).value_or(0) > 0) {
+    return Fail(ErrorCode::kUnsupported,
+                "zero=3 with `mics_shard_size` {} in `ds_config`: the files of MiCS, which has as many partitions and "
+                "copies of them, are not written yet",
+                pytorch::Print(*shared_by));
+  }
   if (options.stage < 2 || (options.pp == 1 && !training.pipeline)) return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported, "zero={} in a pipeline: DeepSpeed runs a PipelineModule at stages 0 and 1 only",
               options.stage);

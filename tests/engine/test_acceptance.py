@@ -211,5 +211,5 @@ def test_a_bfloat16_pipeline_without_zero_is_lost_to_its_own_engine(engines: Eng
     """Which looks for its partition in what it takes for a list. We read it (above)."""
     case = CASES["pipeline_zero0_bf16"]
     job = Job(case, seed=OTHER_SEED, load=FIXTURES / case.name / "checkpoint", native=True, first_step=4)
-    with pytest.raises(EngineError, match="KeyError: [01]"):
+    with pytest.raises(EngineError, match=r"KeyError: [01]"):
         engines.ask(job)

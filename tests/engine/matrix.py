@@ -49,36 +49,39 @@ def reason(form: str, source: Case, column: str) -> str | None:
         return "DeepSpeed's experts know no stage 3"
     if source.optimizer in ("cpu_adam", "cpu_lion"):
         return "DeepSpeed compiles its optimizer for minutes"
-    if source.name == "zero0_fused_fp16":
-        return "its loss scale is not where other stages look for it"
     return unwritten(source, column) if form == "native" else None
 
 
 def unwritten(source: Case, column: str) -> str | None:
     """What native files cannot be yet."""
-    if column in ("stage 0", "stage 3"):
-        return f"ZeRO {column} is not written yet"
     if source.optimizer == "muon":
         return "Muon's momentum of whole matrices is not written yet"
-    if source.model in CUT_OVER["ep"]:
-        return "experts are not written yet"
+    if column == "stage 0" and source.model in CUT_OVER["pp"] and source.dtype == "bf16":
+        return "DeepSpeed cannot load a bfloat16 pipeline that it saved without ZeRO"
+    if column == "stage 0" and source.model in CUT_OVER["ep"]:
+        return "experts without ZeRO are not written yet"
     if source.model.endswith("no_pipeline"):
         return "Megatron's modules without a pipeline are not written yet"
+    if source.exclude_frozen and column in ("stage 2", "stage 3"):
+        return "native files list all frozen parameters, and the engine then misses those that were excluded"
     if source.zero.get("elastic_checkpoint"):
         return "an elastic checkpoint has no settings of the optimizer, and the engine wants them"
     return None
 
 
 def meshes(form: str, source: Case) -> Iterator[Mesh]:
-    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files."""
+    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files, and experts with
+    frozen parts in universal ones."""
     own = source.mesh
     if form == "native" and source.model == "autotp":
         own = replace(own, tp=1)
+    if form == "universal" and source.model == "mixture_residual":
+        own = replace(own, ep=1)
     yield own
     if own.sp > 1:
         yield replace(own, sp=1)
     else:
-        yield replace(own, dp=own.dp * 2 if own.dp < 4 and own.ranks <= 4 else own.dp // 2)
+        yield replace(own, dp=own.dp * 2 if own.dp < max(4, own.ep + 1) and own.ranks <= 4 else own.dp // 2)
     for axis in ("tp", "pp", "ep"):
         if source.model in CUT_OVER[axis] and own == source.mesh:
             yield replace(own, **{axis: 2 if getattr(own, axis) == 1 else 1})
@@ -89,6 +92,8 @@ def targets(form: str, source: Case) -> Iterator[dict[str, Any]]:
     for mesh in meshes(form, source):
         for stage in STAGES[form]:
             changes: dict[str, Any] = {} if mesh == source.mesh else {"mesh": mesh}
+            if source.model == "mixture_uneven":  # Strategies have one degree for all layers.
+                changes |= {"model": "mixture"}
             if stage != source.stage:
                 changes |= {"stage": stage}
                 changes |= {"zero": {}} if source.zero else {}

@@ -149,7 +149,11 @@ def further(name: str) -> list[Resume]:
     """Runs for the pairs of a kind of source and of target that nothing above has."""
     listed = [plan.case for plan in SAME + CHANGED if plan.name == name]
     plans = [Resume(name, changes) for changes in further_targets("universal", name, listed)]
-    return [replace(plan, to=f"universal:mp={plan.case.mesh.pp * plan.case.mesh.tp}") for plan in plans]
+    meshes = [plan.case.mesh for plan in plans]
+    return [
+        replace(plan, to=f"universal:mp={mesh.pp * mesh.tp}" + (f",ep={mesh.ep}" if mesh.ep > 1 else ""))
+        for plan, mesh in zip(plans, meshes, strict=True)
+    ]
 
 
 def resume(engines: Engines, folder: Path, plan: Resume) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def test_client_state_is_carried_unchanged(name: str, convert: Convert) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_optimizer_state_has_the_source_groups(name: str, convert: Convert) -> None:
     """It serves the loaders of stages 1, 2 and 3. Only a dynamic loss scaler, whose scale must survive, is a class."""
-    dynamic_scale = CASES[name].dtype == "fp16" and CASES[name].stage > 0
+    dynamic_scale = CASES[name].dtype == "fp16"
     state = torch.load(tag_folder(convert(name)) / "zero" / "optimizer_state.pt", weights_only=not dynamic_scale)
     assert ("loss_scaler" in state) == dynamic_scale
     assert state["ds_version"] == truth_of(name)["engine"]["deepspeed"]

@@ -16,8 +16,10 @@
 #include "runtime/formats/deepspeed/partitioned_module.h"
 #include "runtime/formats/deepspeed/pipeline_addresses.h"
 #include "runtime/formats/deepspeed/pipeline_stages.h"
+#include "runtime/formats/deepspeed/tags_beside.h"
 #include "runtime/formats/deepspeed/whole_names.h"
 #include "runtime/formats/embedded_layout.h"
+#include "runtime/formats/model_agreement.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -25,12 +27,14 @@ namespace {
 
 class Description {
  public:
-  Description(FileSystem& files, const std::string& folder)
-      : files_(files), folder_(folder), archives_(files, folder, inventory().storage, checkpoint_.training) {}
-
-  llvm::Expected<Checkpoint> Run() {
+  Description(FileSystem& files, const std::string& folder, const RankPreference& preference)
+      : files_(files), folder_(folder), archives_(files, folder, inventory().storage, checkpoint_.training) {
     inventory().format = "deepspeed";
     inventory().root = folder_;
+    inventory().preference = preference;
+  }
+
+  llvm::Expected<Checkpoint> Run() {
     checkpoint_.training.tag = std::filesystem::path(folder_).lexically_normal().filename().string();
     UCP_RETURN_IF_ERROR(ReadModelFiles());
     const bool is_addressed = has_copies_ && states_.front().param_shapes.empty();
@@ -67,6 +71,11 @@ class Description {
     UCP_RETURN_IF_ERROR(CheckLayerFiles(names_, folder_, degrees_.tp));
     UCP_ASSIGN_OR_RETURN(partitions_, CountPartitions(names_, folder_, degrees_.mp()));
     inventory().mesh.axes = {{"pp", degrees_.pp}, {"dp", partitions_}, {"tp", degrees_.tp}};
+    for (std::size_t mp = 0; mp < states_.size(); ++mp) {
+      states_[mp].rank = degrees_.RankOf(static_cast<std::int64_t>(mp));
+      if (!names_.partitioned_model_states.empty()) states_[mp].rank.at["dp"] = 0;
+    }
+    UCP_ASSIGN_OR_RETURN(believed_, JoinModelStates(inventory(), states_));
     return llvm::Error::success();
   }
 
@@ -129,6 +138,9 @@ class Description {
   }
 
   void RemarkOnStrangers() {
+    for (std::string& remark : RemarksOnTagsBeside(files_, folder_, names_)) {
+      inventory().remarks.push_back(std::move(remark));
+    }
     for (const std::string& name : names_.folders) {
       inventory().remarks.push_back(fmt::format("the folder `{}` inside the checkpoint is not a part of it", name));
     }
@@ -141,6 +153,20 @@ class Description {
       inventory().remarks.push_back(
           fmt::format("`dp_world_size` is {}, and the optimizer is cut over {} partitions", *number, partitions_));
     }
+  }
+
+  void RemarkOnMissingStates() {
+    const Storage& storage = inventory().storage;
+    for (const Shard& shard : storage.shards) {
+      for (const StateBuffer& held : storage.buffer_set(shard.states)) {
+        if (held.state != kMasterState && held.state != kWeightState) return;
+      }
+    }
+    for (const OptimizerGroup& group : checkpoint_.training.groups) {
+      if (group.step) return;
+    }
+    inventory().remarks.emplace_back(
+        "the optimizer has no states and counts no steps: it took none yet, or keeps none; masters are converted");
   }
 
   // From stage 2 on, DeepSpeed lists the frozen parameters even if there are none, unless it was told to leave them
@@ -159,7 +185,6 @@ class Description {
 
   void AddCheckpointFacts() {
     const ModelStates& first = states_.front();
-    AddFacts(first, inventory().facts);
     pytorch::ValuePtr info = FindEntry(first.client, "universal_checkpoint_info");
     if (!info) return;
     AddFirstStageCounts(*info);
@@ -200,11 +225,11 @@ class Description {
 
   llvm::Error FillTrainingState() {
     TrainingState& training = checkpoint_.training;
-    auto groups = MergeGroups(training, rank_groups_);
-    if (!groups) return AddContext(groups.takeError(), fmt::format("`{}`", folder_));
-    training.groups = std::move(*groups);
+    UCP_RETURN_IF_ERROR(MergeOptimizers(inventory(), training, std::move(rank_groups_)));
+    RemarkOnMissingStates();
     training.aliases = inventory().aliases;
-    training.engine = states_.front().engine;
+    training.engine = states_[believed_].engine;
+    training.counting_rank = believed_;
     for (ModelStates& states : states_) {
       training.ranks.push_back({std::move(states.client), std::move(states.module.extras)});
     }
@@ -222,13 +247,17 @@ class Description {
   Degrees degrees_;
   Experts experts_;
   std::int64_t partitions_ = 0;
+  std::size_t believed_ = 0;  // Which of `states_` counts where ranks contradict each other.
   std::vector<RankGroups> rank_groups_;
 };
 
 }  // namespace
 
-llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder) {
-  return Description(files, folder).Run();
+llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder,
+                                              const RankPreference& preference) {
+  auto checkpoint = Description(files, folder, preference).Run();
+  if (!checkpoint) return NameTagBeside(files, folder, checkpoint.takeError());
+  return checkpoint;
 }
 
 }  // namespace ucp::deepspeed

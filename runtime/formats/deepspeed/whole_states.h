@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/formats/agreement.h"
 #include "runtime/formats/deepspeed/torch_optimizer.h"
 
 namespace ucp::deepspeed {
@@ -23,8 +24,8 @@ struct WholeGroup {
   std::vector<SteppedTensor> tensors;
 };
 
-struct WholeOptimizer {
-  std::string path;
+// Its rank is filled in by who asks for the file.
+struct WholeOptimizer : Speaker {
   WholeForm form = WholeForm::kModule;
   std::vector<WholeGroup> groups;
   std::vector<pytorch::Entry> others;  // cur_scale, clip_grad, …: carried on.

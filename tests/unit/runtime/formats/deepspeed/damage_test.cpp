@@ -331,6 +331,17 @@ TEST(DeepSpeedDamage, OldFilesWithoutDegrees) {
   EXPECT_EQ(checkpoint->inventory.mesh.Size("pp"), 2);
 }
 
+TEST(DeepSpeedDamage, AConfigurationThatIsText) {
+  CheckpointCopy copy("zero1_dp4");
+  copy.Set(kModel, {"ds_config"}, MakeText("ds_config.json"));
+  auto checkpoint = Read(copy);
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  EXPECT_EQ(pytorch::AsText(*FindEntry(checkpoint->training.engine, "ds_config")), "ds_config.json");
+  EXPECT_TRUE(static_cast<bool>(testing::LayOutWhole(*FindFormat("universal"), *checkpoint)));
+  const std::string message = testing::FailureOf(testing::LayOutWhole(*FindFormat("deepspeed"), *checkpoint)).message;
+  EXPECT_THAT(message, HasSubstr("the source has no `ds_config` that says what the model computes with; say it in"));
+}
+
 TEST(DeepSpeedDamage, RanksOfDifferentDegrees) {
   CheckpointCopy copy("gpt_pp2_tp2_dp2");
   copy.Set("mp_rank_01_model_states.pt", {"checkpoint_parallel_dimensions", "tp_degree"}, MakeInteger(4));
@@ -350,6 +361,7 @@ TEST(DeepSpeedDamage, BeforeTheFirstStep) {
     ASSERT_EQ(tensor.states.size(), 1u) << tensor.name;
     EXPECT_EQ(tensor.states.front().name, "fp32");
   }
+  EXPECT_THAT(checkpoint->inventory.remarks, ::testing::ElementsAre(HasSubstr("the optimizer has no states")));
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ Checkpoint DescribeOrFail(FileSystem& files, const std::string& path) {
     ADD_FAILURE() << ucp::Describe(recognised.takeError()).message;
     return {};
   }
-  llvm::Expected<Checkpoint> checkpoint = recognised->format->Describe(files, recognised->folder);
+  llvm::Expected<Checkpoint> checkpoint = recognised->format->Describe(files, recognised->folder, {});
   if (!checkpoint) {
     ADD_FAILURE() << ucp::Describe(checkpoint.takeError()).message;
     return {};
@@ -156,11 +156,19 @@ std::vector<LogicalTensor> WholeTensors(const Inventory& inventory) {
   return list;
 }
 
-llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& checkpoint) {
-  const Layout layout;  // No format that writes tensors whole asks for it.
-  const std::vector<LogicalTensor> tensors = WholeTensors(checkpoint.inventory);
-  Strategy strategy{std::string(format.name()), {}};
+llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& checkpoint,
+                                        const std::string& settings) {
+  UCP_ASSIGN_OR_RETURN(
+      Strategy strategy,
+      ParseStrategy(settings.empty() ? std::string(format.name()) : fmt::format("{}:{}", format.name(), settings)));
   if (format.name() == "safetensors") strategy.options["states"] = "all";
+  UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy));
+  Layout layout;  // Formats that write tensors whole do not ask for it.
+  if (degrees) {
+    UCP_ASSIGN_OR_RETURN(layout, WholeLayout(checkpoint.inventory));
+    layout.mesh = degrees->mesh;
+  }
+  const std::vector<LogicalTensor> tensors = WholeTensors(checkpoint.inventory);
   return format.LayOut({tensors, layout, checkpoint.training, checkpoint.inventory.mesh, strategy});
 }
 

@@ -65,6 +65,15 @@ def moments_without_the_scale(target: Case, truth: dict[str, Any], answer: dict[
 
 ADAM = ("adamw", "fused", "cpu_adam", "cpu_lion")  # States of the names that Adam has.
 
+def clipped_by_another_norm(target: Case, truth: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Everything is right, and so is the first loss; the steps that follow are clipped otherwise."""
+    assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
+    losses = zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)
+    off = [abs(mine - other) for mine, other in losses]
+    assert off[0] < 1e-3, off
+    assert max(off) < 0.05, off
+
+
 FAULTS = [
     Fault(
         "a rank that holds only padding of a group cannot load",
@@ -113,6 +122,18 @@ FAULTS = [
             source.dtype == target.dtype == "fp16" and (source.stage == 0) != (target.stage == 0)
         ),
         check=moments_without_the_scale,
+    ),
+    Fault(
+        "without ZeRO, gradients are clipped by a norm that leaves other tensor-parallel ranks out",
+        lambda form, source, target: target.stage == 0 < source.stage and target.mesh.tp > 1,
+        check=clipped_by_another_norm,
+    ),
+    Fault(
+        "BF16_Optimizer looks for a group of expert ranks that AutoEP over one rank does not make",
+        lambda form, source, target: (
+            target.model == "autoep" and target.mesh.ep == 1 and target.stage == 1 and target.fp32_accumulation
+        ),
+        error="expert parallel group is not initialized",
     ),
 ]
 

@@ -47,6 +47,8 @@ def reason(form: str, source: Case, column: str) -> str | None:
         return "DeepSpeed's pipelines know stages 0 and 1 alone"
     if column == "stage 3" and source.model in CUT_OVER["ep"] and source.model != "autoep":
         return "DeepSpeed's experts know no stage 3"
+    if column == "stage 3" and source.optimizer == "muon":
+        return "DeepSpeed's Muon wants another configuration at stage 3 (no reduce_scatter)"
     if source.optimizer in ("cpu_adam", "cpu_lion"):
         return "DeepSpeed compiles its optimizer for minutes"
     return unwritten(source, column) if form == "native" else None
@@ -56,6 +58,10 @@ def unwritten(source: Case, column: str) -> str | None:
     """What native files cannot be yet."""
     if source.model == "autoep":
         return "AutoEP's native checkpoints are not written"
+    if column == "stage 0" and source.name.startswith(("bf16_masters", "fp16_masters")):
+        return "DeepSpeed has low-precision masters with ZeRO alone"
+    if column == "stage 3" and source.optimizer == "adagrad":
+        return "DeepSpeed makes one group of all of Adagrad's, and does not load what has several"
     if source.optimizer == "muon":
         return "Muon's momentum of whole matrices is not written yet"
     if column == "stage 0" and source.model in CUT_OVER["pp"] and source.dtype == "bf16":

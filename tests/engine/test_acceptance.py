@@ -101,7 +101,8 @@ CHANGED: list[Resume] = [
     Resume("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=2, ep=2)}, to="universal:ep=2"),
     # Experts that AutoEP spreads: over any number of ranks, in either order of them.
     Resume("autoep_ep2_dp4", {"mesh": Mesh(dp=4, ep=4)}),
-    Resume("autoep_ep2_dp4", {"mesh": Mesh(dp=2, ep=1)}),
+    # In bfloat16 the router sends a token elsewhere where scores are close, and sums are in another order here.
+    Resume("autoep_ep2_dp4", {"mesh": Mesh(dp=2, ep=1)}, tolerance=1e-2),
     Resume("autoep_ep2_dp4", {"data_before_experts": True}),
     Resume("autoep_ep2_dp4_data_first", {"stage": 2, "mesh": Mesh(dp=2, ep=2), "fp32_accumulation": False}),
     Resume("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4)}),
@@ -166,11 +167,13 @@ def further(name: str) -> list[Resume]:
     """Runs for the pairs of a kind of source and of target that nothing above has."""
     listed = [plan.case for plan in SAME + CHANGED if plan.name == name]
     plans = [Resume(name, changes) for changes in further_targets("universal", name, listed)]
-    meshes = [plan.case.mesh for plan in plans]
-    return [
-        replace(plan, to=f"universal:mp={mesh.pp * mesh.tp}" + (f",ep={mesh.ep}" if mesh.ep > 1 else ""))
-        for plan, mesh in zip(plans, meshes, strict=True)
-    ]
+    return [replace(plan, to=f"universal:mp={plan.case.mesh.pp * plan.case.mesh.tp}{expert_ranks(plan.case)}")
+            for plan in plans]  # fmt: skip
+
+
+def expert_ranks(target: Case) -> str:
+    """The strategy says them where a rank's own experts are counted from 0: not with AutoEP."""
+    return f",ep={target.mesh.ep}" if target.mesh.ep > 1 and target.model != "autoep" else ""
 
 
 def resume(engines: Engines, folder: Path, plan: Resume) -> dict[str, Any]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from conftest import SPEC_OF
@@ -40,11 +42,20 @@ def stages_of(case: Case) -> list[int]:
 WAYS_FROM = [case.name for case in CASES.values() if stages_of(case)]
 
 
+def narrow_masters(case: Case) -> bool:
+    """Types of masters stay as they are, and at stage 0 in float32 the model itself is the masters: these have no such
+    file, which `test_narrow_masters_have_no_float32_model` sees refused."""
+    tensors = truth_of(case.name)["tensors"].values()
+    return any(entry["states"]["fp32"]["dtype"] != "float32" for entry in tensors if entry["kind"] == "parameter")
+
+
 def native(case: Case, choose: random.Random, dtype: str | None = None) -> str:
     """Any strategy that the model can have."""
     stage = choose.choice(stages_of(case))
     pp, tp = choose.choice(STAGE_COUNTS.get(case.model, ("1",))), choose.choice(DEGREES.get(case.model, (1,)))
-    dtype = dtype or choose.choice(["fp32", "bf16", "fp16"])
+    dtype = dtype or choose.choice(
+        ["bf16", "fp16"] if stage == 0 and narrow_masters(case) else ["fp32", "bf16", "fp16"]
+    )
     options = {"pp": pp, "tp": tp, "dp": choose.choice([1, 2, 3, 4, 8]), "zero": stage, "dtype": dtype}
     if stage in (1, 2):
         options["optimizer"] = choose.choice(["zero", "bf16"]) if (stage, dtype) == (1, "bf16") else "zero"
@@ -97,6 +108,22 @@ def test_there_and_back(run: Callable[..., str], tmp_path: Path) -> None:
         go(WAYS_FROM[(SEED + ways) % len(WAYS_FROM)], SEED + ways, run, tmp_path / str(ways))
         ways += 1
     print(f"{ways} ways from seed {SEED} on")
+
+
+@pytest.mark.parametrize("name", [case.name for case in CASES.values() if narrow_masters(case)])
+def test_narrow_masters_have_no_float32_model(name: str, ucprun: Path, tmp_path: Path) -> None:
+    command = [
+        ucprun,
+        "convert",
+        FIXTURES / name / "checkpoint",
+        tmp_path / "out",
+        "--to",
+        "deepspeed:zero=0,dtype=fp32",
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2, result
+    assert "at zero=0 with dtype=fp32 the model is its own master" in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def go(name: str, seed: int, run: Callable[..., str], place: Path) -> None:

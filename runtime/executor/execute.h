@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "runtime/executor/state_digests.h"
 #include "runtime/io/file_system.h"
 
 namespace ucp {
@@ -56,6 +57,8 @@ struct ExecutionReport {
   std::uint64_t peak_memory_bytes = 0;                // Of the process, as the operating system counted it.
   std::vector<RoundingMismatch> rounding_mismatches;  // By name.
   std::vector<std::string> notes;                     // Sentences.
+  std::vector<StateDigest> digests;                   // By tensor and state.
+  std::vector<std::string> file_digests;              // By FileId of the target.
 };
 
 // Fills `target_folder`, which exists and is empty, with what the plan writes. The plan must be verified. Codes:

@@ -7,8 +7,8 @@
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/support/json_text.h"
 #include "runtime/formats/safetensors/dtype_codes.h"
-#include "runtime/formats/safetensors/json_text.h"
 
 namespace ucp::safetensors {
 namespace {

@@ -11,12 +11,12 @@
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/support/json_text.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/safetensors/dtype_codes.h"
 #include "runtime/formats/safetensors/file_names.h"
 #include "runtime/formats/safetensors/header.h"
 #include "runtime/formats/safetensors/index.h"
-#include "runtime/formats/safetensors/json_text.h"
 #include "runtime/formats/safetensors/memory_names.h"
 #include "runtime/formats/safetensors/training_file.h"
 #include "runtime/formats/safetensors/write_options.h"

@@ -70,6 +70,31 @@ class Conversion {
   ScratchFolder folder_;
 };
 
+std::vector<std::string> TextsOf(const std::vector<StateDigest>& digests) {
+  std::vector<std::string> texts;
+  for (const StateDigest& entry : digests) {
+    texts.push_back(fmt::format("{} {} {} {}", entry.tensor, entry.state, Name(entry.dtype), entry.digest));
+  }
+  return texts;
+}
+
+std::map<std::string, std::string> DigestsByPath(const Plan& plan, const ExecutionReport& report) {
+  std::map<std::string, std::string> digests;
+  for (std::size_t i = 0; i < plan.target.files.size(); ++i) {
+    digests[plan.target.files[i].path] = report.file_digests[i];
+  }
+  return digests;
+}
+
+std::map<std::string, std::string> DigestsOfFiles(std::map<std::string, std::string> files) {
+  for (auto& [path, content] : files) {
+    KeyedSum sum;
+    sum.Add(0, std::as_bytes(std::span(content)));
+    content = FileDigest(sum, content.size());
+  }
+  return files;
+}
+
 void ExpectRight(SmallConversion& small, const std::string& what) {
   if (llvm::Error error = VerifyPlan(small.plan())) {
     FAIL() << what << ": " << Describe(std::move(error)).message;
@@ -83,6 +108,8 @@ void ExpectRight(SmallConversion& small, const std::string& what) {
     ASSERT_EQ(report->bytes_copied, Totals(small.plan()).bytes_to_copy);
     ASSERT_EQ(report->bytes_compared, Totals(small.plan()).bytes_to_compare);
     ASSERT_EQ(report->bytes_written, Totals(small.plan()).bytes_to_write);
+    ASSERT_EQ(TextsOf(report->digests), small.ExpectedDigests());
+    ASSERT_EQ(DigestsByPath(small.plan(), *report), DigestsOfFiles(small.ExpectedFiles()));
   }
 }
 
@@ -111,6 +138,20 @@ TEST(ExecuteTest, WeightsAreTheRoundingsOfMasters) {
       ExpectRight(small, "weights");
     }
   }
+}
+
+TEST(ExecuteTest, ACastHasTheDigestsOfBothSides) {
+  SmallConversion small({{"a", {6, 4}}}, {"fp32"});
+  small.AddSource({});
+  small.SetTarget({.tp = 2, .weights = true});
+  small.Finish();
+  Conversion conversion(small);
+  auto cast = conversion.Run(Options(1, 64));
+  ASSERT_TRUE(static_cast<bool>(cast)) << Describe(cast.takeError()).message;
+  SmallConversion whole({{"a", {6, 4}}}, {"fp32"});
+  whole.SetTarget({});
+  ASSERT_EQ(cast->digests.size(), 1U);
+  EXPECT_EQ(fmt::format("a fp32 float32 {}", cast->digests[0].source_digest), whole.ExpectedDigests()[0]);
 }
 
 TEST(ExecuteTest, EveryCutIntoEveryOther) {

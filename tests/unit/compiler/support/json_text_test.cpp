@@ -1,10 +1,10 @@
-#include "runtime/formats/safetensors/json_text.h"
+#include "compiler/support/json_text.h"
 
 #include <gtest/gtest.h>
 
 #include "compiler/support/error.h"
 
-namespace ucp::safetensors {
+namespace ucp {
 namespace {
 
 std::string Read(const std::string& json) {
@@ -30,4 +30,4 @@ TEST(JsonTextTest, WhatIsQuotedComesBack) {
 }
 
 }  // namespace
-}  // namespace ucp::safetensors
+}  // namespace ucp

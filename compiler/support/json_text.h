@@ -1,6 +1,6 @@
-// The JSON of headers and indices, read strictly and without recursion on what a file says: a key that stands twice,
-// text that is not UTF-8, and numbers that are no sizes are errors, which a general reader lets pass. Errors say at
-// which byte of the text.
+// The JSON of headers, indices and manifests, read strictly and without recursion on what a file says: a key that
+// stands twice, text that is not UTF-8, and numbers that are no sizes are errors, which a general reader lets pass.
+// Errors say at which byte of the text.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace ucp::safetensors {
+namespace ucp {
 
 // "\"a\\nb\"": as the reference writer quotes it. The text must be UTF-8.
 std::string Quote(std::string_view text);
@@ -42,4 +42,4 @@ class JsonReader {
   std::size_t at_ = 0;
 };
 
-}  // namespace ucp::safetensors
+}  // namespace ucp

@@ -1,4 +1,4 @@
-#include "runtime/formats/safetensors/json_text.h"
+#include "compiler/support/json_text.h"
 
 #include <fmt/format.h>
 #include <llvm/Support/JSON.h>
@@ -9,7 +9,7 @@
 
 #include "compiler/support/error.h"
 
-namespace ucp::safetensors {
+namespace ucp {
 
 bool IsUtf8(std::string_view text) { return llvm::json::isUTF8(text); }
 
@@ -190,4 +190,4 @@ llvm::Error JsonReader::ReadEnd() {
   return at_ == text_.size() ? llvm::Error::success() : Unexpected("the end");
 }
 
-}  // namespace ucp::safetensors
+}  // namespace ucp

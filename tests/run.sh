@@ -2,7 +2,8 @@
 # Installs what the tests need, builds, and runs every test; the last lines are those of the test runners.
 #
 #   --no-install  no packages and no engine environment; the tests with the real engine run if it is there already
-#   --full        also what is longer: clang-tidy, every test under every sanitizer, random tests for a minute each
+#   --full        also what is longer: clang-tidy, every test under every sanitizer, random tests for a minute each, and
+#                 every cell of the acceptance matrix, which is then written to docs/acceptance.md
 #
 # Tests with the real engine that cannot run say so. With UCP_REQUIRE_ENGINE=1 that is a failure.
 set -euo pipefail
@@ -19,10 +20,17 @@ for argument in "$@"; do
   esac
 done
 
-if $full; then export UCP_TEST_SECONDS=60; fi
+if $full; then export UCP_TEST_SECONDS=60 UCP_EVERY_CELL=1 UCP_ACCEPTANCE_PAGE=docs/acceptance.md; fi
 quiet=()
 [[ -t 1 ]] || quiet=(--quiet)
 jobs=$(nproc)
+
+part_began=0
+part() { # TITLE: a step; says how long the one before took. The last ones are test runners, which say it themselves.
+  [[ $current_step == starting ]] || printf '(%d s)\n' $((SECONDS - part_began))
+  part_began=$SECONDS
+  step "$1"
+}
 
 build() { # PRESET [TARGET…]: configures and builds
   local preset=$1
@@ -34,29 +42,28 @@ build() { # PRESET [TARGET…]: configures and builds
 }
 
 if $install; then
-  step "Packages"
+  part "Packages"
   scripts/install-packages.sh --tests
 
-  step "The real engine, in an environment of its own (goes on in the background)"
+  part "The real engine, in an environment of its own (goes on in the background)"
   mkdir -p build
   scripts/make-engine-environment.sh >build/engine-environment.log 2>&1 &
   making_environment=$!
   trap 'kill "$making_environment" 2>/dev/null || true' EXIT
 fi
 
-step "Build (build/release)"
+part "Build (build/release)"
 build release
 
-step "How the sources are written: clang-format, shellcheck"
+part "How the sources are written: clang-format, shellcheck"
 scripts/format.sh --check
 shellcheck -x scripts/*.sh tests/*.sh tests/*/*.sh examples/*.sh .ci/run
 
 # What reads bytes from outside, under AddressSanitizer and UndefinedBehaviorSanitizer; what has threads, under
 # ThreadSanitizer. With --full everything under both.
 reads_bytes=(
-  parse_test parse_fuzz_test codec_test verifier_mutation_test pytorch_test deepspeed_format_test safetensors_format_test
-  universal_format_test
-  formats_test runtime_io_test runtime_executor_test
+  parse_test parse_fuzz_test front_end_fuzz_test codec_test verifier_mutation_test pytorch_test deepspeed_format_test
+  safetensors_format_test universal_format_test formats_test runtime_io_test runtime_executor_test
 )
 has_threads=(runtime_io_test runtime_executor_test)
 test_under_sanitizer() { # PRESET TEST…
@@ -74,19 +81,19 @@ test_under_sanitizer() { # PRESET TEST…
   done
 }
 
-step "AddressSanitizer and UndefinedBehaviorSanitizer (build/asan)"
+part "AddressSanitizer and UndefinedBehaviorSanitizer (build/asan)"
 test_under_sanitizer asan "${reads_bytes[@]}"
 
-step "ThreadSanitizer (build/tsan)"
+part "ThreadSanitizer (build/tsan)"
 test_under_sanitizer tsan "${has_threads[@]}"
 
 if $full; then
-  step "clang-tidy"
+  part "clang-tidy"
   scripts/tidy.sh
 fi
 
 if $install; then
-  step "The real engine, in an environment of its own"
+  part "The real engine, in an environment of its own"
   wait "$making_environment" || echo "error: the environment could not be made:"
   tail -n 5 build/engine-environment.log
 fi
@@ -94,18 +101,18 @@ engine_python=build/engine-venv/bin/python
 engine=false
 if [[ -f build/engine-venv/made-from-requirements.txt ]]; then
   engine=true
-  step "How the Python is written: ruff"
+  part "How the Python is written: ruff"
   "$engine_python" -m ruff check tests
 fi
 
-step "Unit, golden and style tests (build/release)"
+part "Unit, golden and style tests (build/release)"
 ctest --preset release -j "$jobs" --progress
 
-step "Tests with the real engine"
+part "Tests with the real engine"
 if $engine; then
   export UCP_BIN="$PWD/build/release/bin"
   "$engine_python" -m pytest tests/engine --quiet
-  step "The catalogue against the real model classes, and its cuts against real shards"
+  part "The catalogue against the real model classes, and its cuts against real shards"
   "$engine_python" -m pytest tests/catalogue --quiet
   "$engine_python" -m pytest tests/cuts --quiet
 else

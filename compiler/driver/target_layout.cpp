@@ -20,11 +20,16 @@ std::unordered_map<std::string, std::set<std::int64_t>> StagesOfSource(const Sou
   return stages;
 }
 
+// Experts have tensors of their own, and the format knows which ranks get which.
+bool CutsNoTensor(std::string_view axis) {
+  return axis == "pp" || axis == "dp" || axis == "edp" || axis == "sp" || axis == "cp" || axis == "ep";
+}
+
 llvm::Expected<Layout> LayOutWhole(const Degrees& degrees, const SourcePhase& source) {
   const std::int64_t pp = degrees.mesh.Size("pp");
   const std::int64_t source_pp = source.checkpoint.inventory.mesh.Size("pp");
   for (const Axis& axis : degrees.mesh.axes) {
-    if (axis.size == 1 || axis.name == "pp" || axis.name == "dp" || axis.name == "sp" || axis.name == "cp") continue;
+    if (axis.size == 1 || CutsNoTensor(axis.name)) continue;
     return Fail(ErrorCode::kUsage, "{}={}: nothing says how tensors are cut over {} ranks; say it with --spec",
                 axis.name, axis.size, axis.name);
   }

@@ -11,7 +11,8 @@
 //   V5  the steps of every target range lie within its flat range and their source's, are disjoint, and are as many
 //       elements as the two have in common; for each term they fill the range but for padding that is in no piece
 //   V6  every source shard is copied, compared, checked or unused for a stated reason
-//   V7  all that feeds a state of a tensor, or is compared with it, has one dtype; only floating-point numbers are cast
+//   V7  all that feeds a state of a tensor, or is compared with it, has one dtype, and weights are made of masters
+//       everywhere or nowhere; only floating-point numbers are cast
 #pragma once
 
 #include <llvm/Support/Error.h>

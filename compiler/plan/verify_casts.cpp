@@ -1,5 +1,7 @@
-// V7: what is compared or added must be of one dtype, and a cast is something that is done to numbers.
-#include <map>
+// V7: what is compared or added must be of one dtype, a tensor's weights are all made of masters or all of weights, and
+// a cast is something that is done to numbers.
+#include <algorithm>
+#include <vector>
 
 #include "compiler/plan/state_feeds.h"
 #include "compiler/plan/verify_coverage.h"
@@ -23,11 +25,33 @@ llvm::Error VerifySources(const Plan& plan, const StateFeeds& feeds) {
   return llvm::Error::success();
 }
 
+llvm::Error VerifyWeights(const Plan& plan) {
+  std::vector<const PlanRead*> first(plan.tensors.size(), nullptr);  // By TensorId.
+  auto has_master = [&](const PlanRead& read) {
+    return FindState(plan.source.buffer_set(read.states), kMasterState).has_value();
+  };
+  for (const PlanRead& read : plan.reads) {
+    if (read.role != ReadRole::kCopy && read.role != ReadRole::kCompare) continue;
+    const LogicalTensor& tensor = plan.tensor(read.tensor).logical;
+    const PlanRead*& other = first[read.tensor.index()];
+    if (other == nullptr) other = &read;
+    bool makes_weight = std::any_of(tensor.states.begin(), tensor.states.end(),
+                                    [](const LogicalTensor::State& state) { return state.name == kWeightState; });
+    if (!makes_weight || has_master(*other) == has_master(read)) continue;
+    return Fail(ErrorCode::kBadData,
+                "the plan is not sound: weights of tensor `{}` would be made of masters at {}, and not at {}",
+                tensor.name, ToString((has_master(read) ? read : *other).coordinate),
+                ToString((has_master(read) ? *other : read).coordinate));
+  }
+  return llvm::Error::success();
+}
+
 }  // namespace
 
 llvm::Error VerifyCasts(const Plan& plan) {
   StateFeeds feeds(plan);
   UCP_RETURN_IF_ERROR(VerifySources(plan, feeds));
+  UCP_RETURN_IF_ERROR(VerifyWeights(plan));
   for (const PlanWrite& write : plan.writes) {
     for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
       DType to = plan.target.buffer(entry.buffer).dtype;

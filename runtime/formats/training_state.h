@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler/layout/dtype.h"
+#include "runtime/formats/expert_names.h"
 #include "runtime/formats/pytorch/value.h"
 
 namespace ucp {
@@ -57,6 +58,7 @@ struct TrainingState {
   std::vector<RankState> ranks;                // By model-parallel rank (pipeline major). Never empty.
   std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).
   std::optional<PipelineLayers> pipeline;      // Nothing if the model is none, or its layers' files are not known.
+  std::vector<ExpertLayer> expert_layers;      // In the model's order, stage after stage; empty if not known.
   std::string order_doubt;                     // Why the order of the groups' parameters is not known; empty if it is.
   // Optimizer states that are not one number for each element, and so have no place in a shard; a sentence each.
   std::map<std::string, std::string> other_states;

@@ -14,6 +14,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
+from acceptance_table import AcceptanceTable  # noqa: E402
 from fixtures.cases import CASES  # noqa: E402
 from fixtures.serve import Conversion, EngineError, Engines  # noqa: E402
 
@@ -23,6 +24,30 @@ SPEC_OF = {kind: SPECS / f"megatron_deepspeed_{kind}.ucp" for kind in ("gpt", "l
 
 Convert = Callable[..., Path]
 Run = Callable[..., str]
+
+
+TABLE = AcceptanceTable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Puts every test whose parameter says what resumes from what into the acceptance table."""
+    report = yield
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    plan = next((value for value in parameters if hasattr(value, "form")), None)
+    if plan is not None and (call.when == "call" or report.failed):
+        TABLE.record(plan, dict(item.user_properties).get("fault", "ok") if report.passed else "FAILED")
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints the acceptance table; UCP_ACCEPTANCE_PAGE names a file that gets it, too."""
+    if TABLE.runs:
+        terminalreporter.section("which checkpoints the real engine resumes from as what")
+        for line in TABLE.text():
+            terminalreporter.write_line(line)
+    if page := os.environ.get("UCP_ACCEPTANCE_PAGE"):
+        TABLE.write(Path(page))
 
 
 @pytest.fixture(scope="session")

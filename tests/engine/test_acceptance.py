@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from fixtures.cases import CASES, DEFAULT_SEED, Mesh
+from faults import known_fault
+from fixtures.cases import CASES, DEFAULT_SEED, Case, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import EngineError, Engines
+from matrix import further_targets
 from universal import truth_of
 
 OTHER_SEED = DEFAULT_SEED + 1
@@ -35,6 +37,12 @@ class Resume:
     changes: dict[str, Any] = field(default_factory=dict)
     to: str = "universal"
     tolerance: float | None = None
+    form = "universal"
+
+    @property
+    def case(self) -> Case:
+        """The run that resumes."""
+        return replace(CASES[self.name], **self.changes)
 
     def __str__(self) -> str:
         mesh = self.changes.get("mesh", CASES[self.name].mesh)
@@ -72,9 +80,15 @@ CHANGED: list[Resume] = [
     Resume("bf16_optimizer_dp4_tiny", {"mesh": Mesh(dp=2)}),
     Resume("ulysses_sp2_dp2", {"mesh": Mesh(dp=2)}),
     Resume("sgd_momentum_zero1", {"mesh": Mesh(dp=4)}),
-    # Experts: only an engine whose ranks each have all of them finds the right ones by their names.
+    # Experts, for ranks that each have all of them.
     Resume("moe_ep2_dp4", {"mesh": Mesh(dp=4)}),
     Resume("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=2)}),
+    Resume("moe_residual_zero2", {"mesh": Mesh(dp=2)}),
+    Resume("moe_ep2_ep4_dp4", {"mesh": Mesh(dp=4), "model": "mixture"}),
+    # A folder that is made for ranks which share the experts out.
+    Resume("moe_ep2_dp4", {"mesh": Mesh(dp=4, ep=2)}, to="universal:ep=2"),
+    Resume("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=8, ep=4)}, to="universal:ep=4"),
+    Resume("moe_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 1, "fp32_accumulation": True}, to="universal:ep=2"),
     # Another stage or another optimizer class, or an option of the source that the target does not have.
     Resume("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 2}),
     Resume("bf16_optimizer_dp2", {"mesh": Mesh(dp=4), "fp32_accumulation": False}),
@@ -114,10 +128,17 @@ CHANGED: list[Resume] = [
 ]
 
 
+def further(name: str) -> list[Resume]:
+    """Runs for the pairs of a kind of source and of target that nothing above has."""
+    listed = [plan.case for plan in SAME + CHANGED if plan.name == name]
+    plans = [Resume(name, changes) for changes in further_targets("universal", name, listed)]
+    return [replace(plan, to=f"universal:mp={plan.case.mesh.pp * plan.case.mesh.tp}") for plan in plans]
+
+
 def resume(engines: Engines, folder: Path, plan: Resume) -> dict[str, Any]:
     """Runs the engine; frozen parameters and buffers are put back, since the engine leaves them alone."""
     source = truth_of(plan.name)
-    case = replace(CASES[plan.name], **plan.changes)
+    case = plan.case
     has_others = any(entry["kind"] != "parameter" for entry in source["tensors"].values())
     return engines.ask(
         Job(
@@ -131,9 +152,19 @@ def resume(engines: Engines, folder: Path, plan: Resume) -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize("plan", SAME + CHANGED, ids=str)
-def test_engine_continues(plan: Resume, engines: Engines, convert: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("plan", [*SAME, *CHANGED, *(plan for name in CASES for plan in further(name))], ids=str)
+def test_engine_continues(
+    plan: Resume, engines: Engines, convert: Callable[..., Path], record_property: Callable[[str, str], None]
+) -> None:
     truth = truth_of(plan.name)
+    if fault := known_fault(plan.form, CASES[plan.name], plan.case):
+        record_property("fault", fault.name)
+        if fault.error is not None:
+            with pytest.raises(EngineError, match=fault.error):
+                resume(engines, convert(plan.name, plan.to), plan)
+        else:
+            fault.check(plan.case, truth, resume(engines, convert(plan.name, plan.to), plan))
+        return
     answer = resume(engines, convert(plan.name, plan.to), plan)
     assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
     others = [name for name, entry in truth["tensors"].items() if entry["kind"] != "parameter"]
@@ -156,18 +187,3 @@ def test_a_start_from_elsewhere_is_noticed(engines: Engines) -> None:
     truth = truth_of("zero1_dp1")
     answer = engines.ask(Job(CASES["zero1_dp1"], seed=OTHER_SEED, load=None, steps=1, save=None, further_steps=0))
     assert abs(answer["losses"][0] - truth["losses"][truth["step"]]) > NOISE["bf16"]
-
-
-# What DeepSpeed cannot load, whoever wrote the folder. When a limit is lifted, its case belongs in the tables above.
-LIMITS = {
-    # A rank whose partition of a group is all padding.
-    "zero2_dp4": "IndexError: list index out of range",
-    # DeepSpeed's own sequence-parallel groups lack what its universal loader asks of them.
-    "ulysses_sp2_dp2": "no attribute 'get_tensor_model_parallel_world_size'",
-}
-
-
-@pytest.mark.parametrize("name", LIMITS)
-def test_engine_refuses(name: str, engines: Engines, convert: Callable[..., Path]) -> None:
-    with pytest.raises(EngineError, match=LIMITS[name]):
-        resume(engines, convert(name), Resume(name))

@@ -1,15 +1,25 @@
-"""Experts over ranks: a spec can place them, and a wrong idea of who has which expert is seen."""
+"""Experts over ranks: a spec can place them, and a wrong idea of who has which expert is seen.
+
+So is a folder that is for other ranks than those that load it.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from fixtures.cases import CASES, Mesh
 from fixtures.fingerprints import differences
+from fixtures.jobs import Job
+from fixtures.serve import EngineError, Engines
+from native import read_files
+from test_acceptance import OTHER_SEED
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
 SPEC = """ucp 1
@@ -44,8 +54,11 @@ layout mixture {
 """
 
 
-def convert(ucprun: Path, source: Path, output: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [str(ucprun), "convert", str(source), str(output), "--to", "universal", *options]
+def run_convert(
+    ucprun: Path, source: Path, output: Path, *options: str, to: str = "universal"
+) -> subprocess.CompletedProcess[str]:
+    """Converts, and may fail."""
+    command = [str(ucprun), "convert", str(source), str(output), "--to", to, *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -53,7 +66,7 @@ def convert(ucprun: Path, source: Path, output: Path, *options: str) -> subproce
 def test_a_spec_places_experts(name: str, ucprun: Path, tmp_path: Path) -> None:
     (tmp_path / "experts.ucp").write_text(SPEC)
     source = FIXTURES / name / "checkpoint"
-    result = convert(ucprun, source, tmp_path / "out", "--spec", str(tmp_path / "experts.ucp"))
+    result = run_convert(ucprun, source, tmp_path / "out", "--spec", str(tmp_path / "experts.ucp"))
     assert result.returncode == 0, result.stderr
     ours = describe_states(read_states(tag_folder(tmp_path / "out")))
     assert differences(truth_of(name), ours, ["parameter"]) == []
@@ -62,10 +75,24 @@ def test_a_spec_places_experts(name: str, ucprun: Path, tmp_path: Path) -> None:
 def test_a_spec_that_places_them_elsewhere_is_refused(ucprun: Path, tmp_path: Path) -> None:
     (tmp_path / "experts.ucp").write_text(SPEC.replace("experts@ep", "experts@ep(list [[0, 2], [1, 3]])"))
     source = FIXTURES / "moe_ep2_dp4" / "checkpoint"
-    result = convert(ucprun, source, tmp_path / "out", "--spec", str(tmp_path / "experts.ucp"))
+    result = run_convert(ucprun, source, tmp_path / "out", "--spec", str(tmp_path / "experts.ucp"))
     assert result.returncode == 1
     assert "deepspeed_experts.1." in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_target_gives_ranks_the_experts_that_deepspeed_gives_them(
+    ucprun: Path, convert: Callable[..., Path], tmp_path: Path
+) -> None:
+    source = convert("moe_ep2_dp4")
+    for places, code in (("experts@ep", 0), ("experts@ep(spread 3)", 2)):
+        (tmp_path / "experts.ucp").write_text(SPEC.replace("experts@ep", places))
+        spec = ["--spec", str(tmp_path / "experts.ucp")]
+        result = run_convert(ucprun, source, tmp_path / f"out{code}", *spec, to="deepspeed:ep=2,dp=2")
+        assert result.returncode == code, result.stderr
+    assert "experts.2.down.bias` is at ep=0" in result.stderr
+    assert "DeepSpeed gives each of 2 ranks 2 experts" in result.stderr
+    assert not (tmp_path / "out2").exists()
 
 
 def test_other_owners_than_the_engines_are_seen(ucprun: Path, tmp_path: Path) -> None:
@@ -76,8 +103,38 @@ def test_other_owners_than_the_engines_are_seen(ucprun: Path, tmp_path: Path) ->
     states = torch.load(path, weights_only=False)
     states["ds_config"]["use_data_before_expert_parallelism"] = True
     torch.save(states, path)
-    result = convert(ucprun, copy, tmp_path / "out")
+    result = run_convert(ucprun, copy, tmp_path / "out")
     assert result.returncode == 2
     assert "are not the rounding of their masters" in result.stderr
     assert "deepspeed_experts.2." in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_another_number_of_expert_ranks_is_an_error(
+    ranks: int, engines: Engines, convert: Callable[..., Path]
+) -> None:
+    """An engine opens folders by the names that its ranks have; what a folder is for is marked in its files."""
+    folder = convert("moe_ep2_dp4", f"universal:ep={ranks}")
+    for ep in {1, 2, 4} - {ranks}:
+        job = Job(replace(CASES["moe_ep2_dp4"], mesh=Mesh(dp=4, ep=ep)), seed=OTHER_SEED, load=folder)
+        with pytest.raises(EngineError, match=r"AssertionError|FileNotFoundError"):
+            engines.ask(job)
+
+
+def test_frozen_experts_survive(engines: Engines, convert: Callable[..., Path]) -> None:
+    """DeepSpeed loads the first rank's frozen parameters everywhere, also from the files that it wrote itself."""
+    truth = truth_of("moe_residual_zero2")
+    case = CASES["moe_residual_zero2"]
+    own = FIXTURES / case.name / "checkpoint"
+    ours = convert(case.name, "deepspeed:ep=2,dp=2,zero=2")
+    loaded = [
+        engines.ask(Job(case, seed=OTHER_SEED, load=folder, native=True))["loaded"] for folder in (own, ours)
+    ]
+    wrong, right = (differences(truth, held, ["parameter", "frozen", "buffer"]) for held in loaded)
+    assert right == []
+    assert len(wrong) == 4  # Of each layer experts 2 and 3, which the second rank has.
+    assert all("down.bias" in difference for difference in wrong)
+    states = {root: read_files(root)["mp_rank_00_model_states.pt"] for root in (own, ours)}
+    assert dict(states[own]["frozen_param_shapes"]) == dict(states[ours]["frozen_param_shapes"])
+    assert states[ours]["frozen_param_fragments"] is None

@@ -24,6 +24,8 @@ FIXTURES = {
     "alignment": [(1, 1)],
     "frozen_buffers_zero2": [(1, 1)],
     "sgd_momentum_zero1": [(1, 1)],
+    "moe_ep2_dp4": [(1, 1)],
+    "moe_ep2_ep4_dp4": [(1, 1)],
     "pipeline_pp2": [(1, 1), (2, 1)],
     "gpt_pp2_tp2_dp2": [(pp, tp) for pp in (1, 2, 4) for tp in (1, 2, 4)],
     "llama_pp2_tp2_dp2": [(pp, tp) for pp in ("1", "2+1") for tp in (1, 2, 4)],
@@ -51,7 +53,11 @@ class Laws(ProgramTest):
         """Any that the model can have, in the source's type."""
         pp, tp = choose.choice(FIXTURES[case])
         zero = choose.choice([1, 2])
-        options = f"pp={pp},tp={tp},dp={choose.choice([1, 2, 4, 8])},zero={zero},optimizer=zero"
+        dp = choose.choice([1, 2, 4, 8])
+        options = f"pp={pp},tp={tp},dp={dp},zero={zero},optimizer=zero"
+        if case.startswith("moe"):
+            ep = choose.choice([degree for degree in (1, 2, 4) if degree <= dp])
+            options += f",ep={ep},data_before_experts={choose.choice(['true', 'false'])}"
         if (pp, tp) == (1, 1):
             options += f",round_robin={choose.choice(['true', 'false'])},alignment={choose.choice(['true', 'false'])}"
         return "deepspeed:" + options
@@ -110,7 +116,14 @@ class Refusals(ProgramTest):
         self.refuse("zero1_dp2", "deepspeed:dtype=int8", 1, "`dtype`", "fp32, fp16 or bf16", "`int8`")
         self.refuse("zero1_dp2", "deepspeed:optimizer=bf16", 1, "`optimizer=bf16`", "zero=1 and dtype=bf16")
         self.refuse("zero1_dp2", "deepspeed:roundrobin=true", 1, "`roundrobin`", "round_robin")
-        self.refuse("zero1_dp2", "deepspeed:ep=2", 2, "`ep=2`", "pp, tp and dp")
+        self.refuse("zero1_dp2", "deepspeed:sp=2", 2, "`sp=2`", "pp, tp, dp and ep")
+        self.refuse("zero1_dp2", "deepspeed:ep=2,dp=2", 1, "ep=2", "no experts")
+        self.refuse("zero1_dp2", "universal:ep=2", 1, "ep=2", "no experts")
+        self.refuse("moe_ep2_dp4", "deepspeed:ep=2,dp=3", 1, "ep=2", "3 data-parallel ranks do not divide")
+        self.refuse("moe_ep2_dp4", "deepspeed:ep=2,edp=4,dp=4", 1, "`edp=4`", "of 4 data-parallel ranks, 2 have")
+        self.refuse("moe_ep2_dp4", "deepspeed:ep=3,dp=6", 1, "ep=3", "the 4 experts of `blocks.1.moe")
+        self.refuse("moe_ep2_dp4", "universal:ep=3", 1, "ep=3", "the 4 experts of `blocks.1.moe")
+        self.refuse("moe_residual_zero2", "universal:ep=2", 2, "ep=2", "`blocks.1.moe", "not trained")
         self.refuse("zero1_dp2", "deepspeed:tp=2", 1, "tp=2", "--spec")
         self.refuse("bf16_optimizer_dp2", "deepspeed:dp=2,alignment=true", 1, "`alignment=true`", "BF16_Optimizer")
 

@@ -91,6 +91,14 @@ class Adapter {
     if (on) SetIn(section, key, MakeBool(true));
   }
 
+  void Switch(std::string_view key, bool on) {
+    if (on) {
+      SetEntry(entries_, key, MakeBool(true));
+    } else {
+      Remove(entries_, key);
+    }
+  }
+
   ValuePtr Config() const { return MakeDict(entries_); }
 
  private:
@@ -151,6 +159,7 @@ ValuePtr AdaptConfig(const ValuePtr& config, std::int64_t source_dp, const Write
   adapter.SetIn("zero_optimization", "stage", MakeInteger(options.stage));
   adapter.SwitchIn("zero_optimization", "round_robin_gradients", options.round_robin);
   adapter.SwitchIn("zero_optimization", "parameter_alignment", options.alignment);
+  adapter.Switch("use_data_before_expert_parallelism", options.data_before_experts);
   return adapter.Config();
 }
 

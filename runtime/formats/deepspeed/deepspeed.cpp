@@ -27,10 +27,11 @@ class DeepSpeedFormat : public Format {
  public:
   std::string_view name() const override { return "deepspeed"; }
   StrategyRules strategy_rules() const override {
-    return {.has_degrees = true,
-            .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
-                         TakesWord("optimizer", {"bf16", "zero"}), TakesWord("round_robin", {"true", "false"}),
-                         TakesWord("alignment", {"true", "false"})}};
+    return {
+        .has_degrees = true,
+        .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
+                     TakesWord("optimizer", {"bf16", "zero"}), TakesWord("round_robin", {"true", "false"}),
+                     TakesWord("data_before_experts", {"true", "false"}), TakesWord("alignment", {"true", "false"})}};
   }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {

@@ -95,12 +95,7 @@ class Description {
     }
     inventory().mesh.axes.push_back({"edp", partitions_ / experts_.ep()});
     inventory().mesh.axes.push_back({"ep", experts_.ep()});
-    if (experts_.ep() > 1) {
-      inventory().remarks.push_back(
-          fmt::format("the experts were spread over {} ranks; here they have their numbers in the whole model. From a "
-                      "universal folder load them with ep_size 1: with more, DeepSpeed gives every rank the first ones",
-                      experts_.ep()));
-    }
+    checkpoint_.training.expert_layers = experts_.Layers();
     return llvm::Error::success();
   }
 

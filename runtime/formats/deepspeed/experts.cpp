@@ -1,7 +1,5 @@
 #include "runtime/formats/deepspeed/experts.h"
 
-#include <re2/re2.h>
-
 #include <algorithm>
 #include <set>
 
@@ -10,20 +8,6 @@
 
 namespace ucp::deepspeed {
 namespace {
-
-// "blocks.1.moe.deepspeed_moe.experts.deepspeed_experts." "3" ".up.weight".
-struct ExpertName {
-  std::string layer;
-  std::int64_t expert = 0;
-  std::string rest;
-};
-
-std::optional<ExpertName> Parse(const std::string& name) {
-  static const RE2 form(R"((.*\.deepspeed_moe\.experts\.deepspeed_experts\.)(\d{1,9})(\..+))");
-  ExpertName parsed;
-  if (!RE2::FullMatch(name, form, &parsed.layer, &parsed.expert, &parsed.rest)) return std::nullopt;
-  return parsed;
-}
 
 // What a rank lists of its own experts, by the list that says so.
 struct Listed {
@@ -53,7 +37,17 @@ bool IsDataFirst(const ModelStates& states) {
 
 }  // namespace
 
-bool IsExpertName(const std::string& name) { return Parse(name).has_value(); }
+bool IsExpertName(const std::string& name) { return ParseExpertName(name).has_value(); }
+
+std::vector<std::int64_t> RanksWithExperts(std::int64_t expert_rank, std::int64_t ep, std::int64_t partitions,
+                                           bool data_first) {
+  const std::int64_t copies = partitions / ep;
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    ranks.push_back(data_first ? expert_rank * copies + copy : copy * ep + expert_rank);
+  }
+  return ranks;
+}
 
 llvm::Expected<Experts> Experts::Read(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                                       const Degrees& degrees, const std::vector<ModelStates>& states) {
@@ -64,7 +58,7 @@ llvm::Expected<Experts> Experts::Read(SourceArchives& archives, const Checkpoint
                 "`{}`: the model has experts and {} tensor-parallel ranks, which this version does not read together",
                 folder, degrees.tp);
   }
-  UCP_RETURN_IF_ERROR(experts.FindDegree(folder, states));
+  UCP_RETURN_IF_ERROR(experts.FindDegrees(folder, states));
   UCP_RETURN_IF_ERROR(experts.CheckListed(folder, states));
   experts.data_first_ = IsDataFirst(states.front());
   return experts;
@@ -94,12 +88,13 @@ llvm::Error Experts::ReadFiles(SourceArchives& archives, const CheckpointFiles& 
         UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(file->second));
         UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, archive.archive.root(), ""));
         for (auto& [name, tensor] : entries.tensors) {
-          const auto parsed = Parse(name);
+          const auto parsed = ParseExpertName(name);
           if (!parsed || parsed->expert != expert) {
             return Fail(ErrorCode::kBadData, "`{}`: `{}` holds `{}`, which is not a tensor of expert {}", folder,
                         file->second, name, expert);
           }
           Layer& known = layers_[{place.mp, parsed->layer}];
+          known.number = place.layer;
           known.experts = states[mp].num_experts[l];
           known.tensors.emplace(name, std::pair(std::move(tensor), file->second));
         }
@@ -109,16 +104,15 @@ llvm::Error Experts::ReadFiles(SourceArchives& archives, const CheckpointFiles& 
   return llvm::Error::success();
 }
 
-llvm::Error Experts::FindDegree(const std::string& folder, const std::vector<ModelStates>& states) {
+llvm::Error Experts::FindDegrees(const std::string& folder, const std::vector<ModelStates>& states) {
   std::map<LayerOfRank, std::int64_t> local;  // How many experts a rank has of each layer.
   for (std::size_t mp = 0; mp < states.size(); ++mp) {
     for (const Listed& listed : ListedExperts(states[mp])) {
-      const auto parsed = Parse(listed.tensor.name);
+      const auto parsed = ParseExpertName(listed.tensor.name);
       std::int64_t& count = local[{static_cast<std::int64_t>(mp), parsed->layer}];
       count = std::max(count, parsed->expert + 1);
     }
   }
-  std::optional<std::int64_t> degree;
   for (const auto& [layer, count] : local) {
     const auto found = layers_.find(layer);
     const std::string& path = states[static_cast<std::size_t>(layer.first)].path;
@@ -127,26 +121,54 @@ llvm::Error Experts::FindDegree(const std::string& folder, const std::vector<Mod
       return Fail(ErrorCode::kBadData, "`{}`: `{}` lists {} experts `{}*`, and the files of experts have {}", folder,
                   path, count, layer.second, experts);
     }
-    if (degree.value_or(experts / count) != experts / count) {
-      return Fail(ErrorCode::kUnsupported,
-                  "`{}`: `{}` spreads experts over {} ranks in one layer and over {} in another (`{}*`), which this "
-                  "version does not read",
-                  folder, path, *degree, experts / count, layer.second);
-    }
-    degree = experts / count;
+    found->second.ep = experts / count;
   }
-  ep_ = degree.value_or(1);
   return llvm::Error::success();
+}
+
+std::int64_t Experts::ep() const {
+  std::int64_t largest = 1;
+  for (const auto& [place, layer] : layers_) largest = std::max(largest, layer.ep);
+  return largest;
+}
+
+std::vector<ExpertLayer> Experts::Layers() const {
+  std::map<std::pair<std::int64_t, std::int64_t>, ExpertLayer> sorted;
+  for (const auto& [place, layer] : layers_) {
+    sorted[{place.first, layer.number}] = {place.second, layer.experts};
+  }
+  std::vector<ExpertLayer> all;
+  for (auto& [place, layer] : sorted) all.push_back(std::move(layer));
+  return all;
+}
+
+llvm::Expected<std::int64_t> Experts::DegreeOf(std::int64_t mp, const std::vector<NamedShape>& group) const {
+  const NamedShape* first = nullptr;
+  std::int64_t degree = 1;
+  for (const NamedShape& parameter : group) {
+    const Layer& layer = layers_.at({mp, ParseExpertName(parameter.name)->layer});
+    if (first == nullptr) {
+      first = &parameter;
+      degree = layer.ep;
+    } else if (layer.ep != degree) {
+      return Fail(
+          ErrorCode::kBadData,
+          "`{}` and `{}` are in one group of the optimizer, and the experts of one are spread over {} ranks and "
+          "those of the other over {}",
+          first->name, parameter.name, degree, layer.ep);
+    }
+  }
+  return degree;
 }
 
 // Every expert has what each rank lists of its own; and what is listed says what is trained.
 llvm::Error Experts::CheckListed(const std::string& folder, const std::vector<ModelStates>& states) {
   for (std::size_t mp = 0; mp < states.size(); ++mp) {
     for (const Listed& listed : ListedExperts(states[mp])) {
-      for (std::int64_t rank = 0; rank < ep_; ++rank) {
-        const auto number = static_cast<std::int64_t>(mp);
+      const auto number = static_cast<std::int64_t>(mp);
+      const Layer& layer = layers_.at({number, ParseExpertName(listed.tensor.name)->layer});
+      for (std::int64_t rank = 0; rank < layer.ep; ++rank) {
         const std::string name = NameInModel(number, listed.tensor.name, rank);
-        const Layer& layer = layers_.at({number, Parse(name)->layer});
         const auto found = layer.tensors.find(name);
         if (found == layer.tensors.end()) {
           return Fail(ErrorCode::kBadData,
@@ -161,25 +183,29 @@ llvm::Error Experts::CheckListed(const std::string& folder, const std::vector<Mo
         kinds_[{number, name}] = listed.kind;
       }
     }
+    // Buffers are listed by the names of the first rank, and have no shapes there.
+    for (const auto& [place, layer] : layers_) {
+      for (const auto& [name, tensor] : layer.tensors) {
+        const auto parsed = ParseExpertName(name);
+        if (place.first == static_cast<std::int64_t>(mp) &&
+            states[mp].buffer_names.contains(parsed->With(parsed->expert % layer.local()))) {
+          kinds_[{place.first, name}] = TensorKind::kBuffer;
+        }
+      }
+    }
   }
   return llvm::Error::success();
 }
 
-std::vector<std::int64_t> Experts::RanksOf(std::int64_t expert_rank, std::int64_t partitions) const {
-  const std::int64_t copies = partitions / ep_;
-  std::vector<std::int64_t> ranks;
-  for (std::int64_t copy = 0; copy < copies; ++copy) {
-    ranks.push_back(data_first_ ? expert_rank * copies + copy : copy * ep_ + expert_rank);
-  }
-  return ranks;
+std::vector<std::int64_t> Experts::RanksOf(std::int64_t expert_rank, std::int64_t ep, std::int64_t partitions) const {
+  return RanksWithExperts(expert_rank, ep, partitions, data_first_);
 }
 
 std::string Experts::NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const {
-  const auto parsed = Parse(local);
+  const auto parsed = ParseExpertName(local);
   const auto layer = parsed ? layers_.find({mp, parsed->layer}) : layers_.end();
   if (layer == layers_.end()) return local;
-  return fmt::format("{}{}{}", parsed->layer, expert_rank * (layer->second.experts / ep_) + parsed->expert,
-                     parsed->rest);
+  return parsed->With(expert_rank * layer->second.local() + parsed->expert);
 }
 
 void Experts::AddShards(SourceArchives& archives, const Degrees& degrees, Storage& storage) const {
@@ -191,7 +217,7 @@ void Experts::AddShards(SourceArchives& archives, const Degrees& degrees, Storag
       shard.tensor = name;
       shard.kind = kind == kinds_.end() ? TensorKind::kFrozen : kind->second;
       shard.coordinate.at = {{"pp", mp / degrees.tp}, {"tp", mp % degrees.tp}};
-      shard.coordinate.at["ep"] = Parse(name)->expert / (layer.experts / ep_);
+      shard.coordinate.at["ep"] = ParseExpertName(name)->expert / layer.local();
       shard.shape = tensor.first.sizes;
       shard.strides = tensor.first.strides;
       shard.base = tensor.first.offset;

@@ -1,5 +1,6 @@
-// Models with experts, as DeepSpeed's own MoE layer saves them below ZeRO stage 3. The experts are shared out over `ep`
-// of the W ranks that share the optimizer; what several ranks have of the same experts is cut over these W / ep.
+// Models with experts, as DeepSpeed's own MoE layer saves them below ZeRO stage 3. The experts of a layer are shared
+// out over the layer's `ep` of the W ranks that share the optimizer; what several ranks have of the same experts is cut
+// over these W / ep. Layers can have different degrees.
 //
 //   rank d of W = 4     0      1      2      3
 //   expert rank        0      1      0      1       d mod ep; with use_data_before_expert_parallelism d div (W / ep)
@@ -20,6 +21,7 @@
 
 #include "runtime/formats/deepspeed/degrees.h"
 #include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/expert_names.h"
 #include "runtime/formats/model_states.h"
 #include "runtime/formats/source_archives.h"
 
@@ -28,18 +30,29 @@ namespace ucp::deepspeed {
 // Whether a parameter belongs to an expert, by its name.
 bool IsExpertName(const std::string& name);
 
+// Which of `partitions` ranks share the experts of one of `ep` expert ranks, in order. `partitions` is a multiple of
+// it.
+std::vector<std::int64_t> RanksWithExperts(std::int64_t expert_rank, std::int64_t ep, std::int64_t partitions,
+                                           bool data_first);
+
 class Experts {
  public:
-  // Reads the experts' files. `ep` follows from how many experts `param_shapes` lists of those that there are. Fails if
-  // a file or a tensor is missing (named, with who lists it), and for experts beside tensor parallelism (kUnsupported).
+  // Reads the experts' files. A layer's degree follows from how many experts `param_shapes` lists of those that there
+  // are. Fails if a file or a tensor is missing (named, with who lists it), and for experts beside tensor parallelism
+  // (kUnsupported).
   static llvm::Expected<Experts> Read(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                                       const Degrees& degrees, const std::vector<ModelStates>& states);
 
   bool any() const { return !layers_.empty(); }
-  std::int64_t ep() const { return ep_; }
+  // The largest degree of a layer.
+  std::int64_t ep() const;
+  // The layers in the model's order, stage after stage.
+  std::vector<ExpertLayer> Layers() const;
 
-  // Which of `partitions` ranks share the experts of this expert rank, in order. Call with a multiple of ep().
-  std::vector<std::int64_t> RanksOf(std::int64_t expert_rank, std::int64_t partitions) const;
+  // The degree of a group of experts at one model-parallel rank, from the names of its parameters there. Fails if they
+  // are of layers with different ones.
+  llvm::Expected<std::int64_t> DegreeOf(std::int64_t mp, const std::vector<NamedShape>& group) const;
+  std::vector<std::int64_t> RanksOf(std::int64_t expert_rank, std::int64_t ep, std::int64_t partitions) const;
   // The name in the whole model of what `expert_rank` calls `local`; a name that is no expert's stays.
   std::string NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const;
 
@@ -48,18 +61,21 @@ class Experts {
 
  private:
   struct Layer {
+    std::int64_t number = 0;  // L.
     std::int64_t experts = 0;
+    std::int64_t ep = 1;
     std::map<std::string, std::pair<TensorPlace, std::string>> tensors;  // By name in the model; with the file.
+
+    std::int64_t local() const { return experts / ep; }
   };
   using LayerOfRank = std::pair<std::int64_t, std::string>;  // Model-parallel rank, and what its names begin with.
 
   llvm::Error ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                         const std::vector<ModelStates>& states);
-  llvm::Error FindDegree(const std::string& folder, const std::vector<ModelStates>& states);
+  llvm::Error FindDegrees(const std::string& folder, const std::vector<ModelStates>& states);
   llvm::Error CheckListed(const std::string& folder, const std::vector<ModelStates>& states);
 
   std::map<LayerOfRank, Layer> layers_;
-  std::int64_t ep_ = 1;
   bool data_first_ = false;
   std::map<std::pair<std::int64_t, std::string>, TensorKind> kinds_;  // By model-parallel rank and name in the model.
 };

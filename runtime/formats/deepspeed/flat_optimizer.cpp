@@ -5,6 +5,7 @@
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partition_buffers.h"
 #include "runtime/formats/deepspeed/write_groups.h"
+#include "runtime/formats/expert_groups.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -32,7 +33,7 @@ class FlatOptimizer {
                            ReadOptimizerStates(context_.archives, context_.files.optimizer_states.at({mp, p})));
       partitions.push_back(std::move(states));
       UCP_RETURN_IF_ERROR(
-          CheckPartition(context_.states[static_cast<std::size_t>(mp)], partitions.front(), partitions.back()));
+          CheckPartition(mp, context_.states[static_cast<std::size_t>(mp)], partitions.front(), partitions.back()));
     }
     RankGroups rank{partitions.front().path, {}};
     for (std::size_t g = 0; g < partitions.front().groups.size(); ++g) {
@@ -59,14 +60,17 @@ class FlatOptimizer {
 
  private:
   // What one file must have in common with the model-states file of its rank and with the first partition.
-  llvm::Error CheckPartition(const ModelStates& model, const OptimizerStates& first, const OptimizerStates& states) {
+  llvm::Error CheckPartition(std::int64_t mp, const ModelStates& model, const OptimizerStates& first,
+                             const OptimizerStates& states) {
     const std::string& folder = context_.folder;
     if (states.groups.size() != model.param_shapes.size()) {
       return Fail(ErrorCode::kBadData, "`{}`: `{}` has {} optimizer groups and `param_shapes` in `{}` has {}", folder,
                   states.path, states.groups.size(), model.path, model.param_shapes.size());
     }
     for (std::size_t g = 0; g < states.groups.size(); ++g) {
-      const std::int64_t expected = PartitionsOf(states.groups[g]);
+      UCP_RETURN_IF_ERROR(CheckKindOfGroup(model, g, states));
+      UCP_ASSIGN_OR_RETURN(const std::int64_t ep, DegreeOf(mp, g, states));
+      const std::int64_t expected = context_.partitions / ep;
       const std::int64_t count = states.groups[g].partition_count.value_or(expected);
       if (count != expected) {
         return Fail(ErrorCode::kBadData,
@@ -92,32 +96,33 @@ class FlatOptimizer {
     return CheckSameText(context_, "`param_alignment_paddings` of " + owner, text(a), first.path, text(b), states.path);
   }
 
-  // Over how many ranks a group is cut.
-  std::int64_t PartitionsOf(const GroupPartition& group) const {
-    return context_.partitions / (group.is_of_experts ? context_.experts.ep() : 1);
+  // Over how many ranks the experts of a group are spread; 1 if it has none.
+  llvm::Expected<std::int64_t> DegreeOf(std::int64_t mp, std::size_t g, const OptimizerStates& states) const {
+    if (!states.groups[g].is_of_experts) return 1;
+    const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
+    auto degree = context_.experts.DegreeOf(mp, model.param_shapes[g]);
+    if (!degree) return AddContext(degree.takeError(), fmt::format("`{}`: `{}`", context_.folder, model.path));
+    return degree;
   }
 
   // A group of experts is as many vectors as there are expert ranks, with the same parameters by other names.
   llvm::Expected<OptimizerGroup> AddGroup(std::int64_t mp, std::size_t g, std::vector<OptimizerStates>& partitions) {
     const GroupPartition& first = partitions.front().groups[g];
     OptimizerGroup group{first.hyper_parameters, first.step, {}};
-    UCP_RETURN_IF_ERROR(CheckKindOfGroup(mp, g, partitions.front()));
-    for (std::int64_t rank = 0; rank < (first.is_of_experts ? context_.experts.ep() : 1); ++rank) {
+    UCP_ASSIGN_OR_RETURN(const std::int64_t ep, DegreeOf(mp, g, partitions.front()));
+    std::vector<std::vector<std::string>> names;
+    for (std::int64_t rank = 0; rank < ep; ++rank) {
       std::vector<OptimizerStates*> sharing;
-      for (OptimizerStates& partition : partitions) sharing.push_back(&partition);
-      if (first.is_of_experts) {
-        sharing.clear();
-        for (std::int64_t p : context_.experts.RanksOf(rank, context_.partitions)) {
-          sharing.push_back(&partitions[static_cast<std::size_t>(p)]);
-        }
+      for (std::int64_t p : context_.experts.RanksOf(rank, ep, context_.partitions)) {
+        sharing.push_back(&partitions[static_cast<std::size_t>(p)]);
       }
-      UCP_RETURN_IF_ERROR(AddVector(mp, g, rank, sharing, group));
+      UCP_ASSIGN_OR_RETURN(names.emplace_back(), AddVector(mp, g, rank, sharing));
     }
+    group.parameters = JoinExpertRanks(names);
     return group;
   }
 
-  llvm::Error CheckKindOfGroup(std::int64_t mp, std::size_t g, const OptimizerStates& states) const {
-    const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
+  llvm::Error CheckKindOfGroup(const ModelStates& model, std::size_t g, const OptimizerStates& states) const {
     const bool is_of_experts = states.groups[g].is_of_experts;
     for (const NamedShape& parameter : model.param_shapes[g]) {
       if (IsExpertName(parameter.name) == is_of_experts) continue;
@@ -128,8 +133,9 @@ class FlatOptimizer {
     return llvm::Error::success();
   }
 
-  llvm::Error AddVector(std::int64_t mp, std::size_t g, std::int64_t expert_rank,
-                        const std::vector<OptimizerStates*>& partitions, OptimizerGroup& group) {
+  // Returns the names in the order in which the optimizer was given them.
+  llvm::Expected<std::vector<std::string>> AddVector(std::int64_t mp, std::size_t g, std::int64_t expert_rank,
+                                                     const std::vector<OptimizerStates*>& partitions) {
     const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
     auto flat = LayOutGroup(model.param_shapes[g], partitions.front()->groups[g].alignment_paddings);
     if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model.path));
@@ -158,8 +164,7 @@ class FlatOptimizer {
     }
     is_dealt_ = IsDealtRoundRobin(*partitions.front());
     if (is_dealt_) names = UndealRoundRobin(names, std::ssize(partitions));
-    group.parameters.insert(group.parameters.end(), names.begin(), names.end());
-    return llvm::Error::success();
+    return names;
   }
 
   // The files have the flattened order; the optimizer was given another one.

@@ -3,6 +3,7 @@
 //   latest                                                   the tag
 //   <tag>/mp_rank_XX_model_states.pt                         XX = stage * tp + tensor rank
 //   <tag>/[bf16_]zero_pp_rank_D_mp_rank_XX_optim_states.pt   partition D
+//   <tag>/layer_L_expert_G_mp_rank_XX_model_states.pt        expert G of the L-th layer that has some
 //   <tag>/layer_LL[-model_TT]-model_states.pt                a pipeline's weights
 #include "runtime/formats/deepspeed/write.h"
 
@@ -12,9 +13,11 @@
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/foreign_objects.h"
 #include "runtime/formats/deepspeed/write_carried.h"
+#include "runtime/formats/deepspeed/write_experts.h"
 #include "runtime/formats/deepspeed/write_groups.h"
 #include "runtime/formats/deepspeed/write_model.h"
 #include "runtime/formats/deepspeed/write_optimizer.h"
+#include "runtime/formats/expert_groups.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -69,7 +72,7 @@ llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& option
 
 llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   std::vector<std::string> remarks;
-  const TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
+  TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
   const TargetRequest request{asked.tensors,  asked.layout,     training,         asked.source_mesh,
                               asked.strategy, asked.companions, asked.keep_opaque};
   UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, request.training));
@@ -79,7 +82,11 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   if (options.mp() * options.dp > kMaxFiles) {
     return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
   }
-  GroupsToWrite groups(request, options);
+  UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
+  if (experts.any()) {
+    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep));
+  }
+  GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());
   const Carried carried = CarryOver(request, options);
   TargetFiles target;
@@ -92,9 +99,14 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   for (std::int64_t pp = 0; pp < options.pp; ++pp) {
     for (std::int64_t tp = 0; tp < options.tp; ++tp) {
       const Coordinate coordinate{{{"pp", pp}, {"tp", tp}}};
-      UCP_ASSIGN_OR_RETURN(std::vector<FlatGroupToWrite> flat, groups.OfRank(coordinate));
-      UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, folder, coordinate, flat, target));
-      AddOptimizerFiles(request, options, carried, folder, coordinate, flat, target);
+      std::vector<std::vector<FlatGroupToWrite>> flat;  // By expert rank.
+      for (std::int64_t ep = 0; ep < options.ep; ++ep) {
+        const Coordinate holder{{{"pp", pp}, {"tp", tp}, {"ep", ep}}};
+        UCP_ASSIGN_OR_RETURN(flat.emplace_back(), groups.OfRank(holder));
+      }
+      UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, coordinate, flat.front(), target));
+      UCP_RETURN_IF_ERROR(experts.AddFiles(folder, coordinate, target));
+      AddOptimizerFiles(request, options, carried, folder, coordinate, experts, flat, target);
     }
   }
   if (request.training.pipeline) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));

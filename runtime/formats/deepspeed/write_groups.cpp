@@ -117,19 +117,31 @@ llvm::Error GroupsToWrite::CheckEveryParameter() const {
   return llvm::Error::success();
 }
 
+std::vector<std::int64_t> GroupsToWrite::AllRanks() const {
+  std::vector<std::int64_t> ranks(static_cast<std::size_t>(options_.dp));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 llvm::Expected<std::vector<FlatGroupToWrite>> GroupsToWrite::OfRank(const Coordinate& coordinate) const {
   std::vector<FlatGroupToWrite> flat_groups;
   const std::int64_t alignment = options_.alignment ? 16 / ItemBytes(options_.dtype) : 1;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     std::vector<Ordered> held;
-    std::copy_if(groups_[g].begin(), groups_[g].end(), std::back_inserter(held),
-                 [&](const Ordered& parameter) { return IsHeldAt(*parameter.layout, coordinate); });
+    std::copy_if(groups_[g].begin(), groups_[g].end(), std::back_inserter(held), [&](const Ordered& parameter) {
+      return IsHeldAt(*parameter.layout, coordinate) && experts_.IsHeldAt(parameter.tensor->name, coordinate.At("ep"));
+    });
     if (held.empty()) continue;
-    if (options_.round_robin) held = DealRoundRobin(held, options_.dp);
-    FlatGroupToWrite flat{g, {}, 0, 0};
+    FlatGroupToWrite flat;
+    flat.group = g;
+    flat.of_experts = experts_.IsExpert(held.front().tensor->name);
+    flat.ranks = flat.of_experts ? experts_.RanksOf(coordinate.At("ep")) : AllRanks();
+    const auto partitions = static_cast<std::int64_t>(flat.ranks.size());
+    if (options_.round_robin) held = DealRoundRobin(held, partitions);
     for (std::size_t i = 0; i < held.size(); ++i) {
       UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*held[i].layout, request_.layout.mesh, coordinate));
-      PlacedParameter placed{held[i].name, held[i].tensor, set.LocalShape(), flat.elements, set.local_elements(), 0};
+      PlacedParameter placed{
+          experts_.LocalName(held[i].name), held[i].tensor, set.LocalShape(), flat.elements, set.local_elements(), 0};
       if (i + 1 < held.size()) placed.padding = (alignment - placed.elements % alignment) % alignment;
       std::optional<std::int64_t> end = CheckedAdd(flat.elements, placed.elements + placed.padding);
       // Padding and the largest item come on top.
@@ -140,7 +152,7 @@ llvm::Expected<std::vector<FlatGroupToWrite>> GroupsToWrite::OfRank(const Coordi
       flat.elements = *end;
       flat.parameters.push_back(std::move(placed));
     }
-    flat.partition_elements = 2 * CeilDivide(flat.elements, 2 * options_.dp);
+    flat.partition_elements = 2 * CeilDivide(flat.elements, 2 * partitions);
     flat_groups.push_back(std::move(flat));
   }
   return flat_groups;

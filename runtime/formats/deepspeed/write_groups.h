@@ -15,6 +15,7 @@
 
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
+#include "runtime/formats/deepspeed/write_experts.h"
 #include "runtime/formats/deepspeed/write_options.h"
 #include "runtime/formats/format.h"
 
@@ -22,7 +23,7 @@ namespace ucp::deepspeed {
 
 // One parameter in a rank's flat group.
 struct PlacedParameter {
-  std::string name;  // As the engine calls it: the first name of a tied one.
+  std::string name;  // As this rank's engine calls it: the first name of a tied one.
   const LogicalTensor* tensor = nullptr;
   std::vector<std::int64_t> shape;  // Local.
   std::int64_t offset = 0;
@@ -33,15 +34,18 @@ struct PlacedParameter {
 struct FlatGroupToWrite {
   std::size_t group = 0;  // Of TrainingState::groups. A rank has only those of which it holds a parameter.
   std::vector<PlacedParameter> parameters;
+  std::vector<std::int64_t> ranks;      // The ZeRO ranks with a partition of it, in order.
   std::int64_t elements = 0;            // With the zeros between parameters, without those at the end.
   std::int64_t partition_elements = 0;  // Of each of the partitions.
+  bool of_experts = false;              // Each expert rank has another one in its place.
 };
 
-// The flat groups of one model-parallel rank. `coordinate` has pp and tp.
+// The flat groups of one model-parallel rank. `coordinate` has pp and tp, and for experts ep.
 class GroupsToWrite {
  public:
   // The arguments must outlive this object.
-  GroupsToWrite(const TargetRequest& request, const WriteOptions& options) : request_(request), options_(options) {}
+  GroupsToWrite(const TargetRequest& request, const WriteOptions& options, const ExpertsToWrite& experts)
+      : request_(request), options_(options), experts_(experts) {}
 
   // Every parameter of the layout is in one group. Call first. Names what cannot be ordered.
   [[nodiscard]] llvm::Error Order();
@@ -55,11 +59,13 @@ class GroupsToWrite {
     const TensorLayout* layout = nullptr;
   };
   llvm::Expected<Ordered> Find(const std::string& name) const;
+  std::vector<std::int64_t> AllRanks() const;
   [[nodiscard]] llvm::Error CheckEveryParameter() const;
   [[nodiscard]] llvm::Error CheckSameStates(const std::vector<Ordered>& group) const;
 
   const TargetRequest& request_;
   const WriteOptions& options_;
+  const ExpertsToWrite& experts_;
   std::vector<std::vector<Ordered>> groups_;
 };
 

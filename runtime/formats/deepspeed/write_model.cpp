@@ -23,10 +23,12 @@ using pytorch::ValuePtr;
 class StatesComposer {
  public:
   StatesComposer(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-                 const Coordinate& coordinate, const std::vector<FlatGroupToWrite>& groups)
+                 const ExpertsToWrite& experts, const Coordinate& coordinate,
+                 const std::vector<FlatGroupToWrite>& groups)
       : request_(request),
         options_(options),
         carried_(carried),
+        experts_(experts),
         coordinate_(coordinate),
         groups_(groups),
         composer_(request.training),
@@ -34,7 +36,10 @@ class StatesComposer {
 
   llvm::Error AddTo(const std::string& folder, TargetFiles& target) {
     for (const LogicalTensor& tensor : request_.tensors) {
-      if (IsHeldAt(*request_.layout.Find(tensor.name), coordinate_)) held_.push_back(&tensor);
+      if (IsHeldAt(*request_.layout.Find(tensor.name), coordinate_) && experts_.IsHeldAt(tensor.name, 0)) {
+        held_.push_back(&tensor);
+        if (IsFrozenExpert(tensor) && experts_.ep() > 1) has_fragments_ = false;
+      }
     }
     UCP_ASSIGN_OR_RETURN(ValuePtr root, Root());
     module_.AddShards(AddFile(target, folder + "/" + ModelStatesName(mp(), CheckpointFiles{}), composer_.Compose(root)),
@@ -60,21 +65,31 @@ class StatesComposer {
       }
     }
     for (const Entry& entry : frozen) {
-      frozen_shapes.push_back({entry.key, pytorch::MakeTorchSize(entry.value->As<pytorch::Tensor>()->sizes)});
+      frozen_shapes.push_back({entry.key, Shape(entry.value->As<pytorch::Tensor>()->sizes)});
     }
     add("module", std::move(module));
     add("buffer_names", BufferNames());
     add("optimizer", MakeNone());
     add("param_shapes", ParamShapes());
     const bool lists_frozen = options_.stage == 2;
+    for (const LogicalTensor* tensor : held_) {
+      if (IsFrozenExpert(*tensor) && !has_fragments_)
+        frozen_shapes.push_back({MakeText(tensor->name), Shape(tensor->shape)});
+    }
     add("frozen_param_shapes", lists_frozen ? MakeOrderedDict(std::move(frozen_shapes)) : MakeNone());
     add("shared_params", SharedParams());
-    add("frozen_param_fragments", lists_frozen ? MakeOrderedDict(std::move(frozen)) : MakeNone());
+    add("frozen_param_fragments", lists_frozen && has_fragments_ ? MakeOrderedDict(std::move(frozen)) : MakeNone());
     for (Entry& entry : composer_.AddEntries(carried_.engine)) root.push_back(std::move(entry));
     add("dp_world_size", MakeInteger(options_.dp));
     add("mp_world_size", MakeInteger(options_.mp()));
     add("checkpoint_parallel_dimensions", MakeDict({{MakeText("pp_degree"), MakeInteger(options_.pp)},
                                                     {MakeText("tp_degree"), MakeInteger(options_.tp)}}));
+    if (experts_.any()) {
+      std::vector<ValuePtr> counts;
+      for (std::int64_t count : experts_.CountsOf(coordinate_.At("pp"))) counts.push_back(MakeInteger(count));
+      add("num_experts", MakeList(std::move(counts)));
+      add("ds_autoep_layers", MakeNone());
+    }
     for (Entry& entry : composer_.AddEntries(carried_.client[static_cast<std::size_t>(mp())])) {
       root.push_back(std::move(entry));
     }
@@ -85,12 +100,15 @@ class StatesComposer {
   llvm::Expected<ValuePtr> Module(std::vector<Entry>& frozen) {
     std::vector<Entry> module;
     for (const LogicalTensor* tensor : held_) {
+      const bool is_in_module = !experts_.IsExpert(tensor->name);
+      const bool is_listed = options_.stage == 2 && IsFrozenExpert(*tensor) && has_fragments_;
+      if (!is_in_module && !is_listed) continue;
       UCP_ASSIGN_OR_RETURN(ValuePtr value, module_.Add(*tensor, coordinate_));
       for (const std::string& alias : request_.layout.Find(tensor->name)->aliases) {
         module.push_back({MakeText(alias), value});
       }
       if (tensor->kind == TensorKind::kFrozen) frozen.push_back({MakeText(tensor->name), value});
-      module.push_back({MakeText(tensor->name), std::move(value)});
+      if (is_in_module) module.push_back({MakeText(tensor->name), std::move(value)});
     }
     for (Entry& entry : composer_.AddEntries(ModuleExtras(request_.training, options_, mp()))) {
       module.push_back(std::move(entry));
@@ -106,12 +124,24 @@ class StatesComposer {
     return MakeList(std::move(names));
   }
 
+  bool IsFrozenExpert(const LogicalTensor& tensor) const {
+    return tensor.kind == TensorKind::kFrozen && experts_.IsExpert(tensor.name);
+  }
+
+  // The engine copies what it saves beside experts, and so torch.Size becomes a tuple.
+  ValuePtr Shape(const std::vector<std::int64_t>& sizes) const {
+    if (!experts_.any()) return pytorch::MakeTorchSize(sizes);
+    std::vector<ValuePtr> items;
+    for (std::int64_t size : sizes) items.push_back(MakeInteger(size));
+    return pytorch::MakeTuple(std::move(items));
+  }
+
   ValuePtr ParamShapes() const {
     std::vector<ValuePtr> groups;
     for (const FlatGroupToWrite& group : groups_) {
       std::vector<Entry> shapes;
       for (const PlacedParameter& parameter : group.parameters) {
-        shapes.push_back({MakeText(parameter.name), pytorch::MakeTorchSize(parameter.shape)});
+        shapes.push_back({MakeText(parameter.name), Shape(parameter.shape)});
       }
       groups.push_back(MakeOrderedDict(std::move(shapes)));
     }
@@ -130,11 +160,15 @@ class StatesComposer {
   const TargetRequest& request_;
   const WriteOptions& options_;
   const Carried& carried_;
+  const ExpertsToWrite& experts_;
   const Coordinate& coordinate_;
   const std::vector<FlatGroupToWrite>& groups_;
   ArchiveComposer composer_;
   ModuleToWrite module_;
   std::vector<const LogicalTensor*> held_;
+  // Every rank loads the frozen parameters of the list, by its own names: those of experts would be the first rank's on
+  // all. Without the list they come from the module and the experts' files.
+  bool has_fragments_ = true;
 };
 
 std::string LayerFileName(std::int64_t layer, std::int64_t tp, bool has_tensor_axis) {
@@ -152,9 +186,9 @@ Coordinate FirstHolder(const TensorLayout& layout, const WriteOptions& options, 
 }  // namespace
 
 llvm::Error AddModelStates(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-                           const std::string& folder, const Coordinate& coordinate,
+                           const ExpertsToWrite& experts, const std::string& folder, const Coordinate& coordinate,
                            const std::vector<FlatGroupToWrite>& groups, TargetFiles& target) {
-  return StatesComposer(request, options, carried, coordinate, groups).AddTo(folder, target);
+  return StatesComposer(request, options, carried, experts, coordinate, groups).AddTo(folder, target);
 }
 
 llvm::Error AddLayerFiles(const TargetRequest& request, const WriteOptions& options, const std::string& folder,

@@ -9,15 +9,17 @@
 
 #include "compiler/layout/target.h"
 #include "runtime/formats/deepspeed/write_carried.h"
+#include "runtime/formats/deepspeed/write_experts.h"
 #include "runtime/formats/deepspeed/write_groups.h"
 
 namespace ucp::deepspeed {
 
-// Adds `mp_rank_XX_model_states.pt` of one rank, with the tensors of its module unless they are in layer files.
+// Adds `mp_rank_XX_model_states.pt` of one rank, with the tensors of its module unless they are in layer files or in
+// those of experts. `groups` are those of the first expert rank, which saves it.
 [[nodiscard]] llvm::Error AddModelStates(const TargetRequest& request, const WriteOptions& options,
-                                         const Carried& carried, const std::string& folder,
-                                         const Coordinate& coordinate, const std::vector<FlatGroupToWrite>& groups,
-                                         TargetFiles& target);
+                                         const Carried& carried, const ExpertsToWrite& experts,
+                                         const std::string& folder, const Coordinate& coordinate,
+                                         const std::vector<FlatGroupToWrite>& groups, TargetFiles& target);
 
 // Adds the layer files of a pipeline. Fails if a tensor is in none of the layers that the source has files of.
 [[nodiscard]] llvm::Error AddLayerFiles(const TargetRequest& request, const WriteOptions& options,

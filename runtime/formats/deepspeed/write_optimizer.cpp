@@ -40,39 +40,55 @@ const std::vector<LogicalTensor::State>& StatesOf(const FlatGroupToWrite& group)
 class RankWriter {
  public:
   RankWriter(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-             const std::vector<FlatGroupToWrite>& groups, TargetFiles& target)
-      : training_(request.training), options_(options), carried_(carried), groups_(groups), target_(target) {}
+             const ExpertsToWrite& experts, const std::vector<std::vector<FlatGroupToWrite>>& groups,
+             TargetFiles& target)
+      : training_(request.training),
+        options_(options),
+        carried_(carried),
+        experts_(experts),
+        groups_(groups),
+        target_(target) {}
 
   void AddFiles(const std::string& folder, std::int64_t mp) {
     const std::string prefix = options_.dtype == DType::kBFloat16 ? "bf16_" : "";
-    for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
+    for (std::int64_t rank = 0; rank < options_.dp; ++rank) {
       ArchiveComposer composer(training_);
-      ComposedArchive archive = composer.Compose(FileOf(partition, composer));
-      records_.push_back(AddFile(target_, folder + "/" + OptimizerStatesName(prefix, {mp, partition}), archive));
+      ComposedArchive archive = composer.Compose(FileOf(rank, composer));
+      records_.push_back(AddFile(target_, folder + "/" + OptimizerStatesName(prefix, {mp, rank}), archive));
     }
   }
 
   void AddShards(const Coordinate& coordinate) {
-    std::size_t next = 0;  // Of each file's records.
-    for (const FlatGroupToWrite& group : groups_) {
-      BufferSet set;
-      for (const LogicalTensor::State& state : StatesOf(group)) {
-        set.push_back({state.name, AddBuffer(group, state, next++)});
-      }
-      const BufferSetId states = target_.storage.Add(std::move(set));
-      for (const PlacedParameter& parameter : group.parameters) {
-        Shard shard;
-        shard.tensor = parameter.tensor->name;
-        shard.coordinate = coordinate;
-        shard.shape = parameter.shape;
-        shard.base = parameter.offset;
-        shard.states = states;
-        target_.storage.shards.push_back(std::move(shard));
+    for (std::size_t rank = 0; rank < groups_.size(); ++rank) {
+      Coordinate holder = coordinate;
+      if (experts_.any()) holder.at["ep"] = static_cast<std::int64_t>(rank);
+      std::size_t next = 0;  // Of each file's records.
+      for (const FlatGroupToWrite& group : groups_[rank]) {
+        const std::size_t first = next;
+        next += StatesOf(group).size();
+        if (rank == 0 || group.of_experts) AddShardsOf(group, first, group.of_experts ? holder : coordinate);
       }
     }
   }
 
  private:
+  void AddShardsOf(const FlatGroupToWrite& group, std::size_t first_record, const Coordinate& coordinate) {
+    BufferSet set;
+    for (const LogicalTensor::State& state : StatesOf(group)) {
+      set.push_back({state.name, AddBuffer(group, state, first_record++)});
+    }
+    const BufferSetId states = target_.storage.Add(std::move(set));
+    for (const PlacedParameter& parameter : group.parameters) {
+      Shard shard;
+      shard.tensor = parameter.tensor->name;
+      shard.coordinate = coordinate;
+      shard.shape = parameter.shape;
+      shard.base = parameter.offset;
+      shard.states = states;
+      target_.storage.shards.push_back(std::move(shard));
+    }
+  }
+
   // How many elements of a partition are not padding at the end of the group.
   std::int64_t RealElements(const FlatGroupToWrite& group, std::int64_t partition) const {
     return std::clamp<std::int64_t>(group.elements - partition * group.partition_elements, 0, group.partition_elements);
@@ -84,11 +100,14 @@ class RankWriter {
     return is_short ? RealElements(group, partition) : group.partition_elements;
   }
 
-  ValuePtr FileOf(std::int64_t partition, ArchiveComposer& composer) const {
+  // Partitions are counted in each group; a rank has one of each.
+  ValuePtr FileOf(std::int64_t rank, ArchiveComposer& composer) const {
+    const std::vector<FlatGroupToWrite>& groups = groups_[static_cast<std::size_t>(experts_.ExpertRankOf(rank))];
     std::vector<ValuePtr> masters, param_groups, paddings, alignment, counts, mappings;
     std::vector<Entry> state;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const FlatGroupToWrite& group = groups_[g];
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const FlatGroupToWrite& group = groups[g];
+      const std::int64_t partition = std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
       const OptimizerGroup& carried = training_.groups[group.group];
       std::vector<Entry> states;
       if (carried.step) states.push_back({MakeText("step"), composer.AddValue(carried.step)});
@@ -108,7 +127,7 @@ class RankWriter {
       param_groups.push_back(MakeDict(std::move(hyper)));
       paddings.push_back(MakeInteger(PaddingOf(group, partition)));
       alignment.push_back(AlignmentOf(group));
-      counts.push_back(MakeInteger(options_.dp));
+      counts.push_back(MakeInteger(std::ssize(group.ranks)));
       mappings.push_back(MappingOf(group, partition));
     }
     ValuePtr base = MakeDict({{MakeText("state"), MakeDict(std::move(state))},
@@ -158,7 +177,8 @@ class RankWriter {
   // What each class writes there: BF16_Optimizer tells the last partition of all the padding, and the others of none.
   std::int64_t PaddingOf(const FlatGroupToWrite& group, std::int64_t partition) const {
     if (!options_.bf16_optimizer) return group.partition_elements - RealElements(group, partition);
-    return partition + 1 == options_.dp ? group.partition_elements * options_.dp - group.elements : 0;
+    const std::int64_t partitions = std::ssize(group.ranks);
+    return partition + 1 == partitions ? group.partition_elements * partitions - group.elements : 0;
   }
 
   static ValuePtr AlignmentOf(const FlatGroupToWrite& group) {
@@ -184,9 +204,10 @@ class RankWriter {
     Buffer buffer;
     buffer.dtype = state.dtype;
     buffer.part_elements = group.partition_elements;
-    for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
+    for (std::int64_t partition = 0; partition < std::ssize(group.ranks); ++partition) {
+      const std::int64_t rank = group.ranks[static_cast<std::size_t>(partition)];
       const std::int64_t stored = StoredElements(group, state.name, partition);
-      buffer.parts.push_back({records_[static_cast<std::size_t>(partition)][record], 0, stored});
+      buffer.parts.push_back({records_[static_cast<std::size_t>(rank)][record], 0, stored});
       AddZeros(group, ItemBytes(state.dtype), partition, buffer.parts.back());
     }
     return target_.storage.Add(std::move(buffer));
@@ -211,23 +232,24 @@ class RankWriter {
       const std::int64_t behind = parameter.offset + parameter.elements;
       if (parameter.padding > 0) add(behind, behind + parameter.padding);
     }
-    add(group.elements, group.partition_elements * options_.dp);
+    add(group.elements, group.partition_elements * std::ssize(group.ranks));
   }
 
   const TrainingState& training_;
   const WriteOptions& options_;
   const Carried& carried_;
-  const std::vector<FlatGroupToWrite>& groups_;
+  const ExpertsToWrite& experts_;
+  const std::vector<std::vector<FlatGroupToWrite>>& groups_;  // By expert rank.
   TargetFiles& target_;
-  std::vector<std::vector<RecordId>> records_;  // By partition, in the order of groups and their states.
+  std::vector<std::vector<RecordId>> records_;  // By ZeRO rank, in the order of groups and their states.
 };
 
 }  // namespace
 
 void AddOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-                       const std::string& folder, const Coordinate& coordinate,
-                       const std::vector<FlatGroupToWrite>& groups, TargetFiles& target) {
-  RankWriter writer(request, options, carried, groups, target);
+                       const std::string& folder, const Coordinate& coordinate, const ExpertsToWrite& experts,
+                       const std::vector<std::vector<FlatGroupToWrite>>& groups, TargetFiles& target) {
+  RankWriter writer(request, options, carried, experts, groups, target);
   writer.AddFiles(folder, coordinate.At("pp") * options.tp + coordinate.At("tp"));
   writer.AddShards(coordinate);
 }

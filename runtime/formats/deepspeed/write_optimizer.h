@@ -8,13 +8,15 @@
 
 #include "compiler/layout/target.h"
 #include "runtime/formats/deepspeed/write_carried.h"
+#include "runtime/formats/deepspeed/write_experts.h"
 #include "runtime/formats/deepspeed/write_groups.h"
 
 namespace ucp::deepspeed {
 
-// Adds the files, the shards of the parameters' states and the zeros of the padding. Paths are below `folder`.
+// Adds the files, the shards of the parameters' states and the zeros of the padding. Paths are below `folder`. `groups`
+// by expert rank; there is one without experts.
 void AddOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-                       const std::string& folder, const Coordinate& coordinate,
-                       const std::vector<FlatGroupToWrite>& groups, TargetFiles& target);
+                       const std::string& folder, const Coordinate& coordinate, const ExpertsToWrite& experts,
+                       const std::vector<std::vector<FlatGroupToWrite>>& groups, TargetFiles& target);
 
 }  // namespace ucp::deepspeed

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -101,10 +102,16 @@ llvm::Error SetOptimizer(const Strategy& strategy, const TrainingState& training
 llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy) {
   UCP_ASSIGN_OR_RETURN(Degrees degrees, ParseDegrees(strategy));
   for (const Axis& axis : degrees.mesh.axes) {
-    if (axis.size == 1 || axis.name == "pp" || axis.name == "tp" || axis.name == "dp") continue;
+    if (axis.size == 1 || axis.name == "pp" || axis.name == "tp" || axis.name == "dp" || axis.name == "ep") continue;
+    if (axis.name == "edp" && CheckedMultiply(axis.size, degrees.mesh.Size("ep")) == degrees.mesh.Size("dp")) continue;
+    if (axis.name == "edp") {
+      return Fail(ErrorCode::kUsage, "`edp={}`: of {} data-parallel ranks, {} have the same experts with ep={}",
+                  axis.size, degrees.mesh.Size("dp"), degrees.mesh.Size("dp") / degrees.mesh.Size("ep"),
+                  degrees.mesh.Size("ep"));
+    }
     return Fail(
         ErrorCode::kUnsupported,
-        "`{}={}`: a `deepspeed` target is cut over pp, tp and dp in this version; with sequence parallelism, dp "
+        "`{}={}`: a `deepspeed` target is cut over pp, tp, dp and ep in this version; with sequence parallelism, dp "
         "is the number of data-parallel times sequence-parallel ranks",
         axis.name, axis.size);
   }
@@ -121,9 +128,12 @@ llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const Tr
   options.pp = degrees.mesh.Size("pp");
   options.tp = degrees.mesh.Size("tp");
   options.dp = degrees.mesh.Size("dp");
+  options.ep = degrees.mesh.Size("ep");
   UCP_RETURN_IF_ERROR(SetDType(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetStage(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetOptimizer(strategy, training, options));
+  options.data_before_experts =
+      Switch(strategy, "data_before_experts", IsOn(training, {"use_data_before_expert_parallelism"}));
   // BF16_Optimizer knows neither of the two.
   const bool may_permute = !options.bf16_optimizer;
   options.round_robin =

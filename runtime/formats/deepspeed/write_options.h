@@ -16,11 +16,13 @@ struct WriteOptions {
   std::int64_t pp = 1;
   std::int64_t tp = 1;
   std::int64_t dp = 1;
+  std::int64_t ep = 1;  // Of the data-parallel ranks, how many share the experts out.
   std::int64_t stage = 1;
   DType dtype = DType::kFloat32;  // What the model computes with.
   bool bf16_optimizer = false;    // BF16_Optimizer's form, not that of stages 1 and 2.
   bool round_robin = false;  // round_robin_gradients: parameters are dealt out to the partitions before flattening.
-  bool alignment = false;    // parameter_alignment: every parameter begins at a multiple of 16 bytes.
+  bool data_before_experts = false;  // use_data_before_expert_parallelism: neighbours have the same experts.
+  bool alignment = false;            // parameter_alignment: every parameter begins at a multiple of 16 bytes.
 
   // Model-parallel ranks count stages first: mp = stage * tp + tensor rank.
   std::int64_t mp() const { return pp * tp; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/expert_names.h"
 #include "runtime/formats/model_states.h"
 #include "runtime/formats/pipeline_layers.h"
 #include "runtime/formats/pytorch/value_access.h"
@@ -132,6 +133,7 @@ ComposedArchive ComposeTrainingFile(std::span<const LogicalTensor> tensors, cons
                                 {MakeText("buffers"), TextList(buffers)},
                                 {MakeText("shared_params"), MakeDict(std::move(shared))}};
   if (training.pipeline) entries.push_back(PipelineEntry(*training.pipeline));
+  if (!training.expert_layers.empty()) entries.push_back(ExpertLayersEntry(training.expert_layers));
   return composer.Compose(MakeDict(std::move(entries)));
 }
 
@@ -166,6 +168,7 @@ llvm::Expected<std::set<std::string>> ReadTrainingFile(FileSystem& files, const 
   checkpoint.inventory.aliases = training.aliases;
   std::vector<Entry> all = *pytorch::Entries(*root);  // It had entries above.
   training.pipeline = TakePipelineEntry(all);
+  training.expert_layers = TakeExpertLayersEntry(all);
   if (training.ranks.empty()) return Fail(ErrorCode::kBadData, "{} tells of no rank", place);
   ModelStates first;
   first.path = archive.path;

@@ -32,7 +32,8 @@ std::optional<Version> ParseVersion(std::string_view text) {
 StrategyRules LoaderRules() {
   SettingRule engine{"engine", "a version of DeepSpeed, such as 0.18.9",
                      [](std::string_view text) { return ParseVersion(text).has_value(); }};
-  return {.settings = {TakesNumber("mp", 1, kMaxRanks), TakesNumber("zero", 1, 3), std::move(engine)}};
+  return {.settings = {TakesNumber("mp", 1, kMaxRanks), TakesNumber("ep", 1, kMaxRanks), TakesNumber("zero", 1, 3),
+                       std::move(engine)}};
 }
 
 llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training) {
@@ -41,10 +42,12 @@ llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState&
     if (option == strategy.options.end()) return std::nullopt;
     return option->second;
   };
-  Loader loader{std::ssize(training.ranks)};
+  Loader loader;
+  loader.ranks = std::ssize(training.ranks);
   std::optional<std::int64_t> stage;
   std::optional<Version> version;
   if (auto text = said("mp")) loader.ranks = ParseCount(*text, 1, kMaxRanks).value();
+  if (auto text = said("ep")) loader.ep = ParseCount(*text, 1, kMaxRanks).value();
   if (auto text = said("zero")) stage = ParseCount(*text, 1, 3).value();
   if (auto text = said("engine")) version = ParseVersion(*text).value();
   if (!version || *version >= kReadsDicts) return loader;

@@ -13,12 +13,15 @@ namespace ucp::universal {
 
 struct Loader {
   std::int64_t ranks = 1;  // Model-parallel ranks: the engine wants as many model-states files.
+  // Ranks that share out the experts of DeepSpeed's MoE layer: each loads by the numbers that they have on it.
+  std::int64_t ep = 1;
   // Whether each state file is to be the bare vector, not a dict around it. DeepSpeed's stage 3 wants it before 0.19.3,
   // and its stages 1 and 2 never do.
   bool bare_states = false;
 };
 
-// `mp`, their number; `zero`, their ZeRO stage; `engine`, their version of DeepSpeed.
+// `mp`, their number; `ep`, how many of them share experts out; `zero`, their ZeRO stage; `engine`, their version of
+// DeepSpeed.
 StrategyRules LoaderRules();
 
 // Of a strategy that was held to these rules. Fails with kUsage if an older version comes without its ZeRO stage, and

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/expert_names.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::universal {
@@ -48,7 +49,7 @@ class FolderReader {
     if (state == kWeightState) {
       return Fail(ErrorCode::kUnsupported, "`{}`: a state of this name is not one of an optimizer", path);
     }
-    if (pytorch::Find(root, "is_expert_param")) {
+    if (pytorch::Find(root, "is_expert_param") && !ParseExpertName(parameter_.name)) {
       return Fail(ErrorCode::kUnsupported, "`{}` belongs to experts, which this version does not read yet", path);
     }
     pytorch::ValuePtr param = pytorch::Find(root, "param");

@@ -22,7 +22,8 @@ struct ParameterFolder {
 
 // `shape` is what the checkpoint says elsewhere about this parameter, if anything. It is needed for folders of stage 3,
 // which hold bare vectors, and for fused parameters, which DeepSpeed may keep in another view. Fails if states have
-// different shapes, if the master is missing (half-written), or for an expert's parameter.
+// different shapes, if the master is missing (half-written), or for an expert's
+// parameter that is not of DeepSpeed's own MoE layer.
 llvm::Expected<ParameterFolder> ReadParameterFolder(FileSystem& files, const std::string& root,
                                                     SourceArchives& archives, const std::string& name,
                                                     const std::vector<std::int64_t>* shape);

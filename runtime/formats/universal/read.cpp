@@ -14,6 +14,7 @@
 #include "runtime/formats/pipeline_layers.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/source_archives.h"
+#include "runtime/formats/universal/expert_files.h"
 #include "runtime/formats/universal/module_tensors.h"
 #include "runtime/formats/universal/parameter_folder.h"
 
@@ -210,7 +211,12 @@ class Description {
                            ReadParameterFolder(files_, folder_, archives_, entry.name,
                                                shape == shapes_.end() ? nullptr : &shape->second));
       parameters_.push_back(std::move(parameter));
-      AddShards(parameters_.back());
+      UCP_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                           NamesInModel(folder_, parameters_.back().name, parameters_.back().shape, shapes_));
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        parameter_of_.emplace(names[i], parameters_.size() - 1);
+        AddShards(parameters_.back(), names, i);
+      }
     }
     if (!unlisted.empty()) {
       inventory().remarks.push_back(fmt::format(
@@ -220,20 +226,28 @@ class Description {
     return llvm::Error::success();
   }
 
-  void AddShards(const ParameterFolder& parameter) {
+  // Of the tensor `names[place]`, which are one after the other in the files.
+  void AddShards(const ParameterFolder& parameter, const std::vector<std::string>& names, std::size_t place) {
+    std::vector<std::int64_t> shape = parameter.shape;
+    if (names.size() > 1) shape.front() /= std::ssize(names);
+    std::int64_t elements = 1;
+    for (std::int64_t size : shape) elements *= size;
     std::map<std::vector<std::int64_t>, BufferSet> sets;  // Usually one, of states that are all row-major.
-    for (const auto& [state, place] : parameter.states) {
+    for (const auto& [state, stored] : parameter.states) {
       Buffer buffer;
-      buffer.dtype = place.dtype;
-      buffer.part_elements = place.record_elements - place.offset;
-      buffer.parts.push_back({place.record, place.offset, buffer.part_elements});
-      sets[place.strides].push_back({state, inventory().storage.Add(std::move(buffer))});
+      buffer.dtype = stored.dtype;
+      buffer.part_elements = stored.record_elements - stored.offset;
+      buffer.parts.push_back({stored.record, stored.offset, buffer.part_elements});
+      sets[stored.strides].push_back({state, inventory().storage.Add(std::move(buffer))});
     }
     for (auto& [strides, set] : sets) {
       Shard shard;
-      shard.tensor = parameter.name;
-      shard.shape = parameter.shape;
+      shard.tensor = names[place];
+      shard.shape = shape;
       shard.strides = strides;
+      if (place > 0) shard.coordinate.at["ep"] = static_cast<std::int64_t>(place);
+      shard.base =
+          static_cast<std::int64_t>(place) * (shape.empty() || strides.empty() ? elements : strides[0] * shape[0]);
       shard.states = inventory().storage.Add(std::move(set));
       inventory().storage.shards.push_back(std::move(shard));
     }
@@ -241,21 +255,18 @@ class Description {
 
   // Every listed parameter is there, and those of one group have the same states and the same step.
   llvm::Error CheckGroups() {
-    std::unordered_map<std::string, const ParameterFolder*> by_name;
-    for (const ParameterFolder& parameter : parameters_) {
-      by_name.emplace(parameter.name, &parameter);
-      UCP_RETURN_IF_ERROR(FindGroup(parameter.name));
-    }
+    for (const ParameterFolder& parameter : parameters_) UCP_RETURN_IF_ERROR(FindGroup(parameter.name));
     for (OptimizerGroup& group : training().groups) {
       const ParameterFolder* first = nullptr;
       for (const std::string& name : group.parameters) {
-        auto found = by_name.find(name);
-        if (found == by_name.end()) {
+        auto found = parameter_of_.find(name);
+        if (found == parameter_of_.end()) {
           return Fail(ErrorCode::kBadData, "`{}/zero/{}` is missing, and `param_shapes` lists this parameter", folder_,
                       name);
         }
-        if (first == nullptr) first = found->second;
-        UCP_RETURN_IF_ERROR(CompareParameters(*first, *found->second));
+        const ParameterFolder& parameter = parameters_[found->second];
+        if (first == nullptr) first = &parameter;
+        UCP_RETURN_IF_ERROR(CompareParameters(*first, parameter));
       }
       group.step = first != nullptr && first->step ? first->step : common_step_;
     }
@@ -289,6 +300,7 @@ class Description {
   void FillTrainingState() {
     training().engine = states_.front().engine;
     training().pipeline = TakePipelineEntry(states_.front().client);
+    training().expert_layers = TakeExpertLayersEntry(states_.front().client);
     training().aliases = states_.front().shared_params;
     inventory().aliases = training().aliases;
     for (ModelStates& states : states_) {
@@ -301,9 +313,10 @@ class Description {
   Checkpoint checkpoint_;
   SourceArchives archives_;
   std::vector<ModelStates> states_;  // By model-parallel rank.
-  std::unordered_map<std::string, std::vector<std::int64_t>> shapes_;
+  ShapeOfName shapes_;
   std::unordered_map<std::string, std::size_t> group_of_;
   std::vector<ParameterFolder> parameters_;
+  std::unordered_map<std::string, std::size_t> parameter_of_;  // A folder of experts is of several tensors.
   ValuePtr common_step_;
 };
 

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "runtime/formats/expert_names.h"
 #include "runtime/formats/pipeline_layers.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -43,6 +44,7 @@ class ModelStatesComposer {
     if (rank == 0) {
       for (Entry& entry : Names()) all.push_back(std::move(entry));
       if (training_.pipeline) all.push_back(PipelineEntry(*training_.pipeline));
+      if (!training_.expert_layers.empty()) all.push_back(ExpertLayersEntry(training_.expert_layers));
     }
     for (Entry& entry : entries) all.push_back(std::move(entry));
     return MakeDict(std::move(all));

@@ -18,6 +18,7 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/universal/cut_rules.h"
+#include "runtime/formats/universal/expert_files.h"
 #include "runtime/formats/universal/loader.h"
 #include "runtime/formats/universal/training_files.h"
 
@@ -62,6 +63,7 @@ class Writer {
   llvm::Expected<TargetFiles> Run() {
     UCP_RETURN_IF_ERROR(CheckFileName(folder_, "tag"));
     target_.format = "universal";
+    if (loader_.ep > 1) target_.mesh.axes = {{"ep", loader_.ep}};
     target_.directories = {folder_, folder_ + "/zero"};
     AddFile(target_, "latest_universal", folder_);
     IndexGroups();
@@ -108,7 +110,9 @@ class Writer {
       return Fail(ErrorCode::kBadData, "the parameter `{}` is in none of the optimizer's {} groups", tensor.name,
                   training_.groups.size());
     }
-    const std::string folder = folder_ + "/zero/" + tensor.name;
+    UCP_ASSIGN_OR_RETURN(const StackedExperts stack, StackExperts(tensor, tensors_, loader_.ep));
+    if (stack.tensors.empty()) return llvm::Error::success();  // Beside that of the first expert rank.
+    const std::string folder = folder_ + "/zero/" + stack.name;
     target_.directories.push_back(folder);
     BufferSet set;
     for (const LogicalTensor::State& state : tensor.states) {
@@ -118,30 +122,33 @@ class Writer {
                     "`{}` has a state `{}`, which a universal folder does not hold as a tensor", tensor.name,
                     state.name);
       }
-      set.push_back({state.name, AddStateFile(folder + "/" + state.name + ".pt", tensor, state)});
+      set.push_back({state.name, AddStateFile(folder + "/" + state.name + ".pt", stack, state)});
     }
-    AddShard(tensor, std::move(set));
+    const BufferSetId states = target_.storage.Add(std::move(set));
+    for (std::size_t i = 0; i < stack.tensors.size(); ++i) AddShard(*stack.tensors[i], i, states);
     if (const ValuePtr& step = training_.groups[group->second].step) {
       AddFile(target_, folder + "/step.pt", StepFile(group->second, step));
     }
     return llvm::Error::success();
   }
 
-  BufferId AddStateFile(const std::string& path, const LogicalTensor& tensor, const LogicalTensor::State& state) {
+  BufferId AddStateFile(const std::string& path, const StackedExperts& stack, const LogicalTensor::State& state) {
+    const LogicalTensor& tensor = *stack.tensors.front();
+    const std::int64_t elements = ElementsOf(tensor) * std::ssize(stack.tensors);
     ArchiveComposer composer(training_);
     ValuePtr content;
     if (loader_.bare_states) {
-      content = composer.AddTensor(state.dtype, {ElementsOf(tensor)});
+      content = composer.AddTensor(state.dtype, {elements});
     } else {
-      std::vector<Entry> entries = {{MakeText("param"), composer.AddTensor(state.dtype, tensor.shape)}};
+      std::vector<Entry> entries = {{MakeText("param"), composer.AddTensor(state.dtype, stack.Shape())}};
       for (Entry& entry : CutEntries(tensor)) entries.push_back(std::move(entry));
+      for (Entry& entry : ExpertEntries(stack)) entries.push_back(std::move(entry));
       content = MakeDict(std::move(entries));
     }
-    return AddBuffer(tensor, state, AddFile(target_, path, composer.Compose(content)).front());
+    return AddBuffer(elements, state, AddFile(target_, path, composer.Compose(content)).front());
   }
 
-  BufferId AddBuffer(const LogicalTensor& tensor, const LogicalTensor::State& state, RecordId record) {
-    const std::int64_t elements = ElementsOf(tensor);
+  BufferId AddBuffer(std::int64_t elements, const LogicalTensor::State& state, RecordId record) {
     Buffer buffer;
     buffer.dtype = state.dtype;
     buffer.part_elements = elements;
@@ -149,12 +156,15 @@ class Writer {
     return target_.storage.Add(std::move(buffer));
   }
 
-  void AddShard(const LogicalTensor& tensor, BufferSet set) {
+  // `place` is that of an expert rank among those that share the file.
+  void AddShard(const LogicalTensor& tensor, std::size_t place, BufferSetId states) {
     Shard shard;
     shard.tensor = tensor.name;
     shard.kind = tensor.kind;
     shard.shape = tensor.shape;
-    shard.states = target_.storage.Add(std::move(set));
+    if (place > 0) shard.coordinate.at["ep"] = static_cast<std::int64_t>(place);
+    shard.base = static_cast<std::int64_t>(place) * ElementsOf(tensor);
+    shard.states = states;
     target_.storage.shards.push_back(std::move(shard));
   }
 
@@ -176,7 +186,8 @@ class Writer {
       for (std::size_t i = 0; i < states.held.size(); ++i) {
         const LogicalTensor& tensor = *states.held[i];
         const LogicalTensor::State& state = tensor.states.front();
-        AddShard(tensor, {{state.name, AddBuffer(tensor, state, records[i])}});
+        BufferSet set{{state.name, AddBuffer(ElementsOf(tensor), state, records[i])}};
+        AddShard(tensor, 0, target_.storage.Add(std::move(set)));
       }
       AddFile(target_, folder_ + "/zero_pp_rank_0_" + name, states.without_tensors);
     }
@@ -212,7 +223,11 @@ class Writer {
 llvm::Expected<TargetFiles> LayOutFolder(std::span<const LogicalTensor> tensors, const TrainingState& training,
                                          const Strategy& strategy) {
   UCP_ASSIGN_OR_RETURN(Loader loader, FindLoader(strategy, training));
-  return Writer(tensors, training, loader).Run();
+  std::vector<std::string> remarks;
+  UCP_ASSIGN_OR_RETURN(const TrainingState adapted, WithExpertRanks(training, tensors, loader.ep, remarks));
+  UCP_ASSIGN_OR_RETURN(TargetFiles target, Writer(tensors, adapted, loader).Run());
+  target.remarks.insert(target.remarks.begin(), remarks.begin(), remarks.end());
+  return target;
 }
 
 }  // namespace ucp::universal

@@ -166,6 +166,30 @@ void DamageShape(Plan& plan, Random& random) {
   Shuffle(random, shape);
 }
 
+// The buffers of a side, and the states that tensors say they have.
+void DamageType(Plan& plan, Random& random) {
+  constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16, DType::kFloat32, DType::kFloat64,
+                              DType::kInt16,    DType::kInt32,   DType::kInt64,   DType::kUInt8};
+  DType other = kTypes[Pick(random, 0, 7)];
+  std::vector<LogicalTensor::State>& states = Any(random, plan.tensors).logical.states;
+  switch (Pick(random, 0, 2)) {
+    case 0:
+      Any(random, plan.source.buffers).dtype = other;
+      return;
+    case 1:
+      Any(random, plan.target.buffers).dtype = other;
+      return;
+    default:
+      if (!states.empty()) Any(random, states).dtype = other;
+  }
+}
+
+void DamageState(Plan& plan, Random& random) {
+  constexpr const char* kNames[] = {"exp_avg", "fp32", "weight"};
+  StorageTables& tables = Pick(random, 0, 1) == 0 ? plan.source : plan.target;
+  Any(random, Any(random, tables.buffer_sets)).state = kNames[Pick(random, 0, 2)];
+}
+
 struct Kind {
   const char* name;
   void (*apply)(Plan&, Random&);
@@ -192,6 +216,8 @@ constexpr Kind kKinds[] = {
     {"the writes", [](Plan& p, Random& r) { Shuffle(r, p.writes); }},
     {"a tensor's shape", DamageShape},
     {"a tensor's states", [](Plan& p, Random& r) { Shuffle(r, Any(r, p.tensors).logical.states); }},
+    {"a type", DamageType},
+    {"the name of a state", DamageState},
     {"the source's tables", [](Plan& p, Random& r) { DamageTables(p.source, r); }},
     {"the target's tables", [](Plan& p, Random& r) { DamageTables(p.target, r); }},
     {"the placements", [](Plan& p, Random& r) { Shuffle(r, p.placements); }},
@@ -213,8 +239,8 @@ bool IsTooLarge(const Plan& plan) {
                      [](const ProductSet& set) { return set.local_elements() > kMost; });
 }
 
-// The oracle counts a record's places in elements, so it cannot follow a record that is read as two types.
-bool ReadsOneRecordAsTwoTypes(const StorageTables& tables) {
+// The oracle counts a record's places in elements, so it cannot follow a record that has two types.
+bool HasARecordOfTwoTypes(const StorageTables& tables) {
   std::map<RecordId, std::int64_t> item_bytes;
   for (const Buffer& buffer : tables.buffers) {
     for (const BufferPart& part : buffer.parts) {
@@ -242,10 +268,11 @@ std::string WronglyAccepted(const Plan& plan, bool& refused) {
     std::string message = Describe(std::move(error)).message;
     return message.starts_with("the plan is not sound: ") ? "" : "refused without a reason: " + message;
   }
-  if (IsTooLarge(plan) || ReadsOneRecordAsTwoTypes(plan.source)) return "";
+  if (IsTooLarge(plan) || HasARecordOfTwoTypes(plan.source) || HasARecordOfTwoTypes(plan.target)) return "";
   // What differs in a replica is found when it is compared; the copies must be right by themselves.
   Plan copies = plan;
   std::erase_if(copies.reads, [](const PlanRead& read) { return read.role != ReadRole::kCopy; });
+  if (std::string flaw = FlawOfCasts(plan); !flaw.empty()) return flaw;
   std::optional<Memory> source = SourceAsThePlanSays(copies);
   std::optional<Memory> target = TargetAsThePlanSays(copies);
   // Strided tensors may lie within each other; whether they do is not proved.

@@ -19,6 +19,7 @@ TEST(VerifierMutationTest, RefusesOrDoesWhatThePlanSays) {
   while (std::chrono::steady_clock::now() < end) {
     Conversion conversion = RandomConversion(random);
     AverageSome(conversion, random);
+    RoundSome(conversion, random);
     auto compiled = Compile(conversion);
     if (!compiled) {
       llvm::consumeError(compiled.takeError());

@@ -283,7 +283,7 @@ TEST(VerifierTest, EachTermIsThereOnce) {
 // One tensor of four elements over two ranks, of which the target holds the weight alone, made from the master.
 Plan CastPlan() {
   Strategy rounded;
-  rounded.rounded = true;
+  rounded.rounded = DType::kBFloat16;
   rounded.trained = false;
   Strategy halves{{{{"tp", 2}}}, Style::kSingle};
   auto compiled = Compile({{{{Tp(N(4))}}}, {{{N(4)}}}, halves, rounded});
@@ -315,6 +315,8 @@ TEST(VerifierTest, OnlyNumbersOfOneTypeAreCast) {
          for (BufferSet& set : p.source.buffer_sets) set.pop_back();
        },
        "state weight, is in no shard of the source"},
+      {"a master on one rank alone", [](Plan& p) { p.source.buffer_sets[1].back().state = kWeightState; },
+       "weights of tensor `t0` would be made of masters at tp=0, and not at tp=1"},
   };
   ExpectRefused(mutations, CastPlan);
 }

@@ -22,10 +22,11 @@ std::string SideText(const std::vector<TensorCut>& tensors, const Strategy& stra
     text += ucp::ToString(layout) + " ";
   }
   constexpr const char* kStyles[] = {"flat", "each", "single", "transposed"};
+  std::string rounded = strategy.rounded ? fmt::format(" rounded to {}", Name(*strategy.rounded)) : "";
   return fmt::format("{}{} {}/{} gap {} lead {}{}{}", text, ucp::ToString(strategy.mesh),
                      kStyles[static_cast<int>(strategy.style)], strategy.ranks, strategy.gap, strategy.lead,
                      strategy.stripped ? " stripped" : "", strategy.weights ? " weights" : "") +
-         fmt::format("{}{}", strategy.rounded ? " rounded" : "", strategy.trained ? "" : " only");
+         rounded + (strategy.trained ? "" : " only");
 }
 
 }  // namespace
@@ -254,6 +255,13 @@ void AverageSome(Conversion& conversion, Random& random) {
     for (const auto& [axis, places] : tensor.only_at) taken.push_back(axis);
     tensor.mean_axes = Some(random, Without({"ep", "tp"}, taken));
   }
+}
+
+void RoundSome(Conversion& conversion, Random& random) {
+  constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16, DType::kFloat32, DType::kFloat64};
+  if (Pick(random, 0, 2) != 0) return;
+  conversion.to.rounded = kTypes[Pick(random, 0, 3)];
+  conversion.to.trained = Pick(random, 0, 1) == 0;
 }
 
 double TestSeconds() {

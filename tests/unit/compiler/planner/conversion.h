@@ -42,6 +42,8 @@ std::int64_t Pick(Random& random, std::int64_t first, std::int64_t last);
 Conversion RandomConversion(Random& random);
 // Turns some of the source's axes that cut nothing of a tensor into axes over which it is averaged.
 void AverageSome(Conversion& conversion, Random& random);
+// Makes some of the targets ask for weights, which are cast from the masters.
+void RoundSome(Conversion& conversion, Random& random);
 
 // Seconds for each random test: UCP_TEST_SECONDS, else 2. And the seed: UCP_TEST_SEED, else a fixed one.
 double TestSeconds();

@@ -31,7 +31,6 @@ struct State {
 };
 constexpr State kTrained[] = {{0, "exp_avg", DType::kBFloat16}, {1, "fp32", DType::kFloat32}};
 constexpr State kWeight[] = {{2, "weight", DType::kBFloat16}};
-constexpr State kRounded[] = {{1, "weight", DType::kBFloat16}};
 
 // One shard with its elements, state 0.
 struct LocalTensor {
@@ -239,7 +238,7 @@ Side Build(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
   side.files.format = "oracle";
   side.files.mesh = side.layout.mesh = strategy.mesh;
   side.files.directories = {"data"};
-  side.files.weights_only = strategy.rounded && !strategy.trained;
+  side.files.weights_only = strategy.rounded.has_value() && !strategy.trained;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     TensorLayout layout;
     layout.name = fmt::format("t{}", t);
@@ -278,7 +277,7 @@ Side Build(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
       Placed alone = PlaceSingle(tensor, coordinate, strategy);
       if (!together && strategy.trained) builder.Add(alone, stem + "_" + tensor.name, trained);
       if (strategy.weights) builder.Add(alone, stem + "_" + tensor.name, kWeight);
-      if (strategy.rounded) builder.Add(alone, stem + "_" + tensor.name, kRounded);
+      if (strategy.rounded) builder.Add(alone, stem + "_" + tensor.name, {{{1, "weight", *strategy.rounded}}});
     }
   }
   AddBlobsForFreePlaces(side);

@@ -51,8 +51,8 @@ struct Strategy {
   bool stripped = false;   // The last parts end with their last element. Sources only.
   bool weights = false;    // A second shard of every tensor holds the state "weight". Sources only.
   bool moments = true;     // Otherwise there is no state "exp_avg".
-  bool rounded =
-      false;            // A second shard of every tensor holds the "weight" that is made from its master. Targets only.
+  // A second shard of every tensor holds the "weight" that is made from its master, in a type. Targets only.
+  std::optional<DType> rounded = std::nullopt;
   bool trained = true;  // Otherwise there are weights alone.
 };
 
@@ -78,6 +78,10 @@ struct Outcome {
 
 // Carries out every step. Ranges are taken whole, or in chunks of at most `chunk` elements.
 Outcome Execute(const Plan& plan, const Memory& source, std::int64_t chunk = 0);
+
+// Empty if all that meets in one place of the target (copies, terms, replicas) is of the type that its range says, and
+// what is cast are numbers.
+std::string FlawOfCasts(const Plan& plan);
 
 // Empty if the records are equal.
 std::string Difference(const StorageTables& tables, const Memory& expected, const Memory& found);

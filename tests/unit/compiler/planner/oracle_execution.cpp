@@ -130,6 +130,27 @@ Outcome Execute(const Plan& plan, const Memory& source, std::int64_t chunk) {
   return std::move(execution.outcome);
 }
 
+std::string FlawOfCasts(const Plan& plan) {
+  auto is_number = [](DType dtype) {
+    return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
+           dtype == DType::kFloat64;
+  };
+  std::string flaw;
+  StepEnumerator enumerator(plan);
+  ForEachTargetRange(plan, [&](const TargetRange& range) {
+    enumerator.ForEachStep(range, [&](const Step& step) {
+      if (step.role == ReadRole::kCheckRounding) return;  // Where types cannot be checked, the executor says so.
+      bool is_same = step.source_dtype == range.source_dtype;
+      bool is_cast = step.source_dtype != step.target_dtype;
+      bool can_be = is_number(step.source_dtype) && is_number(step.target_dtype);
+      if (is_same && step.target_dtype == range.dtype && (!is_cast || can_be)) return;
+      flaw = fmt::format("a step of `{}` takes {} to {} where {} becomes {}", range.state, Name(step.source_dtype),
+                         Name(step.target_dtype), Name(range.source_dtype), Name(range.dtype));
+    });
+  });
+  return flaw;
+}
+
 std::string Difference(const StorageTables& tables, const Memory& expected, const Memory& found) {
   if (expected.size() != found.size()) return fmt::format("{} records, and not {}", found.size(), expected.size());
   for (std::size_t r = 0; r < expected.size(); ++r) {
@@ -173,6 +194,33 @@ struct Claim {
   std::vector<std::int64_t> strides;
 };
 
+bool Has(const BufferSet& set, const std::string& state) {
+  return std::any_of(set.begin(), set.end(), [&](const StateBuffer& entry) { return entry.state == state; });
+}
+
+bool IsWritten(const Plan& plan, TensorId tensor, const std::string& state) {
+  return std::any_of(plan.writes.begin(), plan.writes.end(), [&](const PlanWrite& write) {
+    return write.tensor == tensor && Has(plan.target.buffer_set(write.states), state);
+  });
+}
+
+// Of the source only what the target asks for: a weight is made of the master, and else is the source's own.
+std::optional<Element> StateInSource(const Plan& plan, TensorId tensor, const BufferSet& set, const StateBuffer& at) {
+  bool makes_weight = IsWritten(plan, tensor, "weight");
+  if (at.state == "weight") return makes_weight && !Has(set, "fp32") ? std::optional<Element>(2) : std::nullopt;
+  if (!IsWritten(plan, tensor, at.state) && !(at.state == "fp32" && makes_weight)) return std::nullopt;
+  return at.state == "fp32" ? 1 : 0;
+}
+
+Element StateInTarget(const Plan& plan, TensorId tensor, const StateBuffer& at) {
+  if (at.state != "weight") return at.state == "fp32" ? 1 : 0;
+  bool has_master = std::any_of(plan.reads.begin(), plan.reads.end(), [&](const PlanRead& read) {
+    bool is_copied = read.tensor == tensor && read.role == ReadRole::kCopy;
+    return is_copied && Has(plan.source.buffer_set(read.states), "fp32");
+  });
+  return has_master ? 1 : 2;
+}
+
 class Claims {
  public:
   Claims(const Plan& plan, const StorageTables& tables) : plan_(plan), tables_(tables) {
@@ -190,11 +238,14 @@ class Claims {
     const LogicalTensor& tensor = plan_.tensor(claim.tensor).logical;
     List indices = IndicesOf(plan_.set(claim.set), tensor.shape);
     for (const StateBuffer& entry : tables_.buffer_set(claim.states)) {
-      Element state = entry.state == "fp32" ? 1 : entry.state == "weight" ? 2 : 0;
+      std::optional<Element> state = &tables_ == &plan_.source
+                                         ? StateInSource(plan_, claim.tensor, tables_.buffer_set(claim.states), entry)
+                                         : StateInTarget(plan_, claim.tensor, entry);
+      if (!state) continue;
       for (std::size_t i = 0; i < indices.size(); ++i) {
         if (indices[i] < 0) continue;
         Element element =
-            AsTerm(Identity(state, static_cast<std::int64_t>(claim.tensor.index()), indices[i]), claim.term);
+            AsTerm(Identity(*state, static_cast<std::int64_t>(claim.tensor.index()), indices[i]), claim.term);
         if (!Put(claim, tables_.buffer(entry.buffer), static_cast<std::int64_t>(i), std::ssize(indices), element)) {
           return false;
         }

@@ -19,8 +19,7 @@ TEST(PlannerRandomTest, EveryElementArrivesFromWhereItWas) {
   while (std::chrono::steady_clock::now() < end) {
     Conversion conversion = RandomConversion(random);
     AverageSome(conversion, random);
-    conversion.to.rounded = Pick(random, 0, 2) == 0;
-    conversion.to.trained = !conversion.to.rounded || Pick(random, 0, 1) == 0;
+    RoundSome(conversion, random);
     SCOPED_TRACE(ToString(conversion));
     auto compiled = Compile(conversion);
     ASSERT_TRUE(static_cast<bool>(compiled)) << Describe(compiled.takeError()).message;

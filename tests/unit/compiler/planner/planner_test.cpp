@@ -92,7 +92,7 @@ TEST(PlannerTest, WeightsAreMadeFromMasters) {
   Strategy from{{{{"tp", 2}}}, Style::kSingle};
   from.weights = true;
   Strategy to{{{{"tp", 1}}}, Style::kSingle};
-  to.rounded = true;
+  to.rounded = DType::kBFloat16;
   for (bool trained : {true, false}) {
     to.trained = trained;
     Compiled compiled = Compiles({{{{Tp(N(4))}, {}}}, {{{N(4)}, {}}}, from, to});
@@ -126,7 +126,7 @@ TEST(PlannerTest, AWeightIsMadeFromSomething) {
   Side source = Build({{{N(4)}, {}}}, OverTp(1));
   for (BufferSet& set : source.files.storage.buffer_sets) set.pop_back();  // The master.
   Strategy to = OverTp(1);
-  to.rounded = true;
+  to.rounded = DType::kBFloat16;
   to.trained = false;
   EXPECT_EQ(Refusal(source, Build({{{N(4)}, {}}}, to)),
             "the source has neither a weight nor a master of tensor `t0`, and the target wants its weight");

@@ -73,9 +73,10 @@ TEST(Strategy, TakesWhatItsFormatTakes) {
   }
   EXPECT_EQ(testing::FailureOf(ParseStrategy("deepspeed:zerro=1")).message,
             "a strategy of the format `deepspeed` has no setting `zerro` (did you mean `zero`?); it has " + degrees +
-                ", zero, dtype, optimizer, round_robin, alignment");
-  EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:tp=2")).message,
-            "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp, zero, engine");
+                ", zero, dtype, optimizer, round_robin, data_before_experts, alignment");
+  EXPECT_EQ(
+      testing::FailureOf(ParseStrategy("universal:tp=2")).message,
+      "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp, ep, zero, engine");
   EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:zero=4")).message,
             "`zero` in a strategy of the format `universal` takes a whole number from 1 to 3, not `4`");
   EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:engine=new")).message,

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
+#include <sstream>
 
 #include "runtime/formats/format.h"
 #include "runtime/formats/pytorch/value_access.h"
@@ -299,6 +301,25 @@ void ForgetStaticLossScaler(TrainingState& training) {
   });
 }
 
+// A universal folder is for ranks that each have all experts, unless its strategy says otherwise. Groups of experts are
+// named after that, and those that differed in it are one: what is compared is which parameters have which settings.
+std::vector<std::string> ForRanksWithAllExperts(const std::vector<std::string>& lines) {
+  static const std::regex kName("'name': 'ep_size_[0-9]+'");
+  std::vector<std::string> result;
+  for (const std::string& line : lines) {
+    const std::string renamed = std::regex_replace(line, kName, "'name': 'ep_size_1'");
+    if (renamed.find("'name': 'ep_size_1'") == std::string::npos) {
+      result.push_back(renamed);
+      continue;
+    }
+    const std::size_t names = renamed.find(" of ") + 4;
+    std::istringstream words(renamed.substr(names));
+    for (std::string name; words >> name;) result.push_back(renamed.substr(0, names) + name);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
 TEST_P(FormatConformance, ComesBackFromAUniversalFolder) {
   Checkpoint before = testing::DescribeOrFail(files_, root_);
   const std::string folder = temporary_.path() + "/again";
@@ -308,7 +329,7 @@ TEST_P(FormatConformance, ComesBackFromAUniversalFolder) {
   EXPECT_EQ(after.inventory.facts.size(), before.inventory.facts.size());
   EXPECT_EQ(after.inventory.aliases, before.inventory.aliases);
   ForgetStaticLossScaler(before.training);
-  EXPECT_EQ(Listing(after.training), Listing(before.training));
+  EXPECT_EQ(ForRanksWithAllExperts(Listing(after.training)), ForRanksWithAllExperts(Listing(before.training)));
 }
 
 INSTANTIATE_TEST_SUITE_P(AllFormats, WrittenFormatConformance, ::testing::ValuesIn(Written()),

@@ -27,7 +27,6 @@ TEST(Experts, AreAtTheirPlaceOnTheMesh) {
   for (const char* fixture : {"moe_ep2_dp4", "moe_ep2_dp4_data_first"}) {
     const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture));
     EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=4 tp=1 edp=2 ep=2");
-    EXPECT_THAT(checkpoint.inventory.remarks, ::testing::ElementsAre(HasSubstr("spread over 2 ranks")));
     std::map<std::string, std::set<std::int64_t>> places;
     for (const Shard& shard : checkpoint.inventory.storage.shards) {
       places[shard.tensor].insert(shard.coordinate.At("ep"));
@@ -35,12 +34,30 @@ TEST(Experts, AreAtTheirPlaceOnTheMesh) {
     EXPECT_EQ(places.at(kLayer + "1.up.weight"), std::set<std::int64_t>{0});
     EXPECT_EQ(places.at(kLayer + "2.up.weight"), std::set<std::int64_t>{1});
     EXPECT_EQ(places.at("embed.weight"), std::set<std::int64_t>{0});
-    // The optimizer's groups list the experts of all ranks, those of the first rank first.
+    // The optimizer's groups list the experts as one rank with all of them does: layer after layer.
     const auto& names = checkpoint.training.groups.at(3).parameters;
     EXPECT_EQ(names.size(), 16u);
     EXPECT_EQ(names[0], kLayer + "0.up.bias");
-    EXPECT_EQ(names[8], kLayer + "2.up.bias");
+    EXPECT_EQ(names[4], kLayer + "2.up.bias");
+    EXPECT_THAT(names[8], HasSubstr("blocks.3."));
+    EXPECT_THAT(checkpoint.training.expert_layers,
+                ::testing::ElementsAre(ExpertLayer{kLayer, 4},
+                                       ExpertLayer{"blocks.3.moe.deepspeed_moe.experts.deepspeed_experts.", 4}));
   }
+}
+
+TEST(Experts, LayersOfDifferentDegrees) {
+  const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot("moe_ep2_ep4_dp4"));
+  EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=4 tp=1 edp=1 ep=4");
+  std::map<std::string, std::size_t> cut_over;
+  for (const Shard& shard : checkpoint.inventory.storage.shards) {
+    const Storage& storage = checkpoint.inventory.storage;
+    const StateBuffer& state = storage.buffer_set(shard.states).front();
+    if (state.state != kWeightState) cut_over[shard.tensor] = storage.buffer(state.buffer).parts.size();
+  }
+  EXPECT_EQ(cut_over.at(kLayer + "3.up.weight"), 2u);
+  EXPECT_EQ(cut_over.at("blocks.3.moe.deepspeed_moe.experts.deepspeed_experts.3.up.weight"), 1u);
+  EXPECT_EQ(cut_over.at("embed.weight"), 4u);
 }
 
 TEST(Experts, FileThatIsMissing) {

@@ -1,0 +1,114 @@
+"""The acceptance matrix: as which targets the real engine resumes from which kinds of checkpoint.
+
+A row is a fixture, a column is something that a target is or changes, and a cell is every run that has both. A run can
+be in several cells: one at stage 2 on other ranks is in a column for its stage and in one for each axis that changed.
+What the tests list by hand comes first; `further_targets` adds runs until every cell has one, or, for the whole table
+(UCP_EVERY_CELL=1), every stage on every kind of mesh. A pair without a run has a reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from faults import known_fault
+from fixtures.cases import CASES, Case, Mesh
+
+STAGES = {"universal": (1, 2, 3), "native": (0, 1, 2, 3)}
+AXES = ("dp", "tp", "pp", "ep")
+COLUMNS = {form: [*(f"stage {stage}" for stage in stages), *AXES] for form, stages in STAGES.items()}
+
+# Models that some fixture cuts over an axis.
+CUT_OVER = {axis: {case.model for case in CASES.values() if getattr(case.mesh, axis) > 1} for axis in AXES}
+
+
+def columns(source: Case, target: Case) -> list[str]:
+    """What a target is or changes."""
+    changed = [axis for axis in AXES if ranks(source.mesh, axis) != ranks(target.mesh, axis)]
+    return [f"stage {target.stage}", *changed]
+
+
+def ranks(mesh: Mesh, axis: str) -> int:
+    """Sequence-parallel ranks are data-parallel ones in all files."""
+    return mesh.dp * mesh.sp if axis == "dp" else getattr(mesh, axis)
+
+
+def reason(form: str, source: Case, column: str) -> str | None:
+    """Why there is no run in this cell."""
+    if column in AXES and column != "dp" and source.model not in CUT_OVER[column]:
+        return {
+            "tp": "the model has no tensor parallelism",
+            "pp": "the model is no pipeline",
+            "ep": "the model has no experts",
+        }[column]
+    if column in ("stage 2", "stage 3") and source.model in CUT_OVER["pp"]:
+        return "DeepSpeed's pipelines know stages 0 and 1 alone"
+    if column == "stage 3" and source.model in CUT_OVER["ep"]:
+        return "DeepSpeed's experts know no stage 3"
+    if source.name == "zero0_fused_fp16":
+        return "its loss scale is not where other stages look for it"
+    return unwritten(source, column) if form == "native" else None
+
+
+def unwritten(source: Case, column: str) -> str | None:
+    """What native files cannot be yet."""
+    if column in ("stage 0", "stage 3"):
+        return f"ZeRO {column} is not written yet"
+    if source.model in CUT_OVER["ep"]:
+        return "experts are not written yet"
+    if source.model.endswith("no_pipeline"):
+        return "Megatron's modules without a pipeline are not written yet"
+    if source.zero.get("elastic_checkpoint"):
+        return "an elastic checkpoint has no settings of the optimizer, and the engine wants them"
+    return None
+
+
+def meshes(form: str, source: Case) -> Iterator[Mesh]:
+    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files."""
+    own = source.mesh
+    if form == "native" and source.model == "autotp":
+        own = replace(own, tp=1)
+    yield own
+    if own.sp > 1:
+        yield replace(own, sp=1)
+    else:
+        yield replace(own, dp=own.dp * 2 if own.dp < 4 and own.ranks <= 4 else own.dp // 2)
+    for axis in ("tp", "pp", "ep"):
+        if source.model in CUT_OVER[axis] and own == source.mesh:
+            yield replace(own, **{axis: 2 if getattr(own, axis) == 1 else 1})
+
+
+def targets(form: str, source: Case) -> Iterator[dict[str, Any]]:
+    """All that can be asked for, as what changes in the case."""
+    for mesh in meshes(form, source):
+        for stage in STAGES[form]:
+            changes: dict[str, Any] = {} if mesh == source.mesh else {"mesh": mesh}
+            if stage != source.stage:
+                changes |= {"stage": stage}
+                changes |= {"zero": {}} if source.zero else {}
+                changes |= {"fp32_accumulation": False} if source.fp32_accumulation else {}
+            if not any(reason(form, source, column) for column in columns(source, replace(source, **changes))):
+                yield changes
+
+
+def further_targets(form: str, name: str, listed: Iterable[Case]) -> list[dict[str, Any]]:
+    """What to run beside the listed targets of a fixture."""
+    source = CASES[name]
+    listed = list(listed)
+    left = [changes for changes in targets(form, source) if replace(source, **changes) not in listed]
+    if os.environ.get("UCP_EVERY_CELL") == "1":
+        return left
+    covered = {column for target in listed for column in columns(source, target)}
+    chosen: list[dict[str, Any]] = []
+
+    def worth(changes: dict[str, Any]) -> tuple[bool, int]:
+        target = replace(source, **changes)
+        new = len(set(columns(source, target)) - covered)
+        return new > 0 and known_fault(form, source, target) is None, new
+
+    while left and worth(best := max(left, key=worth))[1] > 0:
+        chosen.append(best)
+        covered |= set(columns(source, replace(source, **best)))
+    return chosen

@@ -1,0 +1,125 @@
+// Groups of experts for another number of ranks. That they are the engine's is for tests/engine/test_native.py, on
+// models that are too small to be split.
+#include "runtime/formats/expert_groups.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/support/error.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// "1.3.up" is a parameter of expert 3 of layer 1.
+std::string Long(const std::string& text) {
+  return text.substr(0, 2) + "deepspeed_moe.experts.deepspeed_experts." + text.substr(2);
+}
+
+std::vector<std::string> Long(std::vector<std::string> names) {
+  for (std::string& name : names) name = Long(name);
+  return names;
+}
+
+OptimizerGroup Group(const std::string& name, std::vector<std::string> parameters) {
+  pytorch::ValuePtr hyper = pytorch::MakeDict(
+      {{pytorch::MakeText("name"), pytorch::MakeText(name)}, {pytorch::MakeText("moe"), pytorch::MakeBool(true)}});
+  return {hyper, nullptr, Long(std::move(parameters))};
+}
+
+// Layer 1 and layer 2 have four experts each with one matrix of so many elements.
+std::vector<LogicalTensor> Tensors(std::int64_t elements) {
+  std::vector<LogicalTensor> tensors;
+  for (const char* layer : {"1.", "2."}) {
+    for (int expert = 0; expert < 4; ++expert) {
+      LogicalTensor tensor;
+      tensor.name = Long(layer + std::to_string(expert) + ".up");
+      tensor.shape = {elements};
+      tensors.push_back(tensor);
+    }
+  }
+  return tensors;
+}
+
+TrainingState Training(std::vector<OptimizerGroup> groups) {
+  TrainingState training;
+  training.groups = std::move(groups);
+  for (const char* layer : {"1.", "2."}) training.expert_layers.push_back({Long(layer), 4});
+  return training;
+}
+
+std::vector<std::string> Names(const OptimizerGroup& group) { return group.parameters; }
+std::string NameOf(const OptimizerGroup& group) {
+  return std::string(*pytorch::AsText(*pytorch::Find(*group.hyper_parameters, "name")));
+}
+
+const std::vector<std::string> kAll = {"1.0.up", "1.1.up", "1.2.up", "1.3.up", "2.0.up", "2.1.up", "2.2.up", "2.3.up"};
+
+TEST(ExpertGroups, JoinRanksLayerByLayer) {
+  EXPECT_EQ(JoinExpertRanks({Long({"1.0.up", "1.0.down", "1.1.up", "1.1.down", "2.0.up"}),
+                             Long({"1.2.up", "1.2.down", "1.3.up", "1.3.down", "2.1.up"})}),
+            Long({"1.0.up", "1.0.down", "1.1.up", "1.1.down", "1.2.up", "1.2.down", "1.3.up", "1.3.down", "2.0.up",
+                  "2.1.up"}));
+  // All matrices of one kind first: nothing says where another rank's would stand.
+  EXPECT_EQ(JoinExpertRanks({Long({"1.0.up", "1.1.up", "1.0.down", "1.1.down"}),
+                             Long({"1.2.up", "1.3.up", "1.2.down", "1.3.down"})}),
+            Long({"1.0.up", "1.1.up", "1.0.down", "1.1.down", "1.2.up", "1.3.up", "1.2.down", "1.3.down"}));
+}
+
+TEST(ExpertGroups, SplitAtTheLimit) {
+  // Two experts of a layer are below the limit on a rank, three parameters are above.
+  const auto tensors = Tensors(80'000'000);
+  const TrainingState training = Training({Group("ep_size_4", kAll)});
+  auto groups = GroupsForExpertRanks(training, tensors, 2);
+  ASSERT_TRUE(static_cast<bool>(groups)) << llvm::toString(groups.takeError());
+  ASSERT_EQ(groups->size(), 2u);
+  EXPECT_EQ(Names(groups->at(0)), Long({"1.0.up", "1.1.up", "1.2.up", "1.3.up"}));
+  EXPECT_EQ(Names(groups->at(1)), Long({"2.0.up", "2.1.up", "2.2.up", "2.3.up"}));
+  EXPECT_EQ(NameOf(groups->at(0)), "ep_size_2");
+  // And back.
+  auto again = GroupsForExpertRanks(Training(*groups), tensors, 4);
+  ASSERT_TRUE(static_cast<bool>(again)) << llvm::toString(again.takeError());
+  ASSERT_EQ(again->size(), 1u);
+  EXPECT_EQ(Names(again->at(0)), Long(kAll));
+  EXPECT_EQ(NameOf(again->at(0)), "ep_size_4");
+}
+
+TEST(ExpertGroups, LayersOfDifferentDegreesBecomeOneGroup) {
+  const TrainingState training = Training({Group("ep_size_4", {"2.0.up", "2.1.up", "2.2.up", "2.3.up"}),
+                                           Group("ep_size_2", {"1.0.up", "1.1.up", "1.2.up", "1.3.up"})});
+  auto groups = GroupsForExpertRanks(training, Tensors(10), 2);
+  ASSERT_TRUE(static_cast<bool>(groups)) << llvm::toString(groups.takeError());
+  ASSERT_EQ(groups->size(), 1u);
+  EXPECT_EQ(Names(groups->front()), Long(kAll));
+}
+
+void ExpectRefused(const TrainingState& training, std::int64_t elements, const std::string& words) {
+  auto groups = GroupsForExpertRanks(training, Tensors(elements), 1);
+  ASSERT_FALSE(static_cast<bool>(groups));
+  EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr(words));
+}
+
+TEST(ExpertGroups, OrdersThatTellNothing) {
+  ExpectRefused(
+      Training({Group("ep_size_2", {"1.0.up", "1.1.up", "2.0.up", "2.1.up", "1.2.up", "1.3.up", "2.3.up", "2.2.up"})}),
+      10, "is not in the order of layers");
+  ExpectRefused(Training({Group("experts", kAll)}), 10, "does not name the number of its ranks");
+  // Smaller groups than DeepSpeed's function makes, and larger ones.
+  ExpectRefused(Training({Group("ep_size_2", {"1.0.up", "1.1.up", "1.2.up", "1.3.up"}),
+                          Group("ep_size_2", {"2.0.up", "2.1.up", "2.2.up", "2.3.up"})}),
+                10, "was not split as DeepSpeed");
+  ExpectRefused(Training({Group("ep_size_2", kAll)}), 80'000'000, "was not split as DeepSpeed");
+}
+
+TEST(ExpertGroups, TheSameDegreeLeavesThemAlone) {
+  const TrainingState training = Training({Group("ep_size_2", {"2.0.up", "1.0.up", "2.1.up"})});
+  auto groups = GroupsForExpertRanks(training, Tensors(10), 2);
+  ASSERT_TRUE(static_cast<bool>(groups)) << llvm::toString(groups.takeError());
+  EXPECT_EQ(Names(groups->front()), training.groups.front().parameters);
+}
+
+}  // namespace
+}  // namespace ucp

@@ -103,6 +103,11 @@ void KnownValues::ReadDim(std::size_t dim) {
   for (const MetadataPath& path : spec_.dims[dim].from) {
     auto fact = found_.inventory().facts.find(path.dotted);
     if (fact == found_.inventory().facts.end()) continue;
+    if (!fact->second.disputed.empty()) {
+      if (solved_.dims[dim]) return;  // Given with `--set`.
+      dim_progress_[dim].wrong = true;
+      return ReportDispute(path, fact->second);
+    }
     const auto* number = std::get_if<std::int64_t>(&fact->second.value.value);
     if (number && *number >= 0) {
       Learn(dim, DimValue{*number, Place::Elsewhere(fact->second.where), fmt::format(", read from `{}`", path.dotted)});
@@ -122,10 +127,22 @@ void KnownValues::ReadFact(std::size_t fact) {
   for (const MetadataPath& path : spec_.facts[fact].from) {
     auto found = found_.inventory().facts.find(path.dotted);
     if (found == found_.inventory().facts.end()) continue;
+    if (!found->second.disputed.empty()) {
+      if (solved_.facts[fact]) return;
+      fact_progress_[fact].wrong = true;
+      return ReportDispute(path, found->second);
+    }
     Learn(fact, BoundFact{found->second.value, Place::Elsewhere(found->second.where),
                           fmt::format(", read from `{}`", path.dotted)});
     return;
   }
+}
+
+void KnownValues::ReportDispute(const MetadataPath& path, const Fact& fact) {
+  sink_.Report({.kind = DiagnosticKind::kBadFact,
+                .place = path.range,
+                .message = fmt::format("`{}` is {}", path.dotted, fact.disputed),
+                .hint = "say with `--set` which value counts"});
 }
 
 void KnownValues::Learn(std::size_t dim, DimValue value) {

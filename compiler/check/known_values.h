@@ -39,6 +39,7 @@ class KnownValues {
   // through silently.
   void ReadDim(std::size_t dim);
   void ReadFact(std::size_t fact);
+  void ReportDispute(const MetadataPath& path, const Fact& fact);  // Ranks contradict each other.
 
   // A second source must agree with the first; else both are shown.
   void Learn(std::size_t dim, DimValue value);

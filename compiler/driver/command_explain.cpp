@@ -81,7 +81,11 @@ llvm::Error LayOutSource(const ExplainOptions& options, Sides& sides) {
   if (request.path.empty() || is_strategy) return LayOutWithoutCheckpoint(request, sides);
   UCP_RETURN_IF_ERROR(DescribeAndBind(RealFileSystem(), request, sides.phase));
   sides.source_name = sides.phase.checkpoint.inventory.format;
-  for (const std::string& remark : sides.phase.checkpoint.inventory.remarks) ShowMessage("ucpc: note: " + remark);
+  const Inventory& inventory = sides.phase.checkpoint.inventory;
+  for (const std::string& remark : inventory.remarks) ShowMessage("ucpc: note: " + remark);
+  for (const std::string& note : DecisionNotes(inventory.preference, inventory.decisions)) {
+    ShowMessage("ucpc: note: " + note);
+  }
   return llvm::Error::success();
 }
 

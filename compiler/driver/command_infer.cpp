@@ -25,7 +25,7 @@ struct InferOptions {
 };
 
 llvm::Expected<Checkpoint> DescribeFor(const std::string& path) {
-  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(RealFileSystem(), path));
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(RealFileSystem(), path, {}));
   const std::string& refused = checkpoint.inventory.embedded_refused;
   if (!refused.empty()) return Fail(ErrorCode::kUnsupported, "{}", refused);
   return checkpoint;

@@ -60,8 +60,9 @@ int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** a
 }
 
 llvm::Expected<SourceRequest> SourceOptions::Request() const {
-  SourceRequest request{path, spec, config, {}, unused, drop_states};
+  SourceRequest request{path, spec, config, {}, unused, drop_states, {}};
   UCP_ASSIGN_OR_RETURN(request.set, ParseSettings(set));
+  UCP_ASSIGN_OR_RETURN(request.preference, ParseRankPreference(prefer_rank));
   return request;
 }
 
@@ -83,6 +84,11 @@ void AddSourceOptions(CLI::App& command, SourceOptions& options) {
           "--unused", options.unused,
           "Without a spec: a tensor's copy on this pipeline stage is carried and not trained, so do not compare it")
       ->type_name("NAME=last");
+  command
+      .add_option("--prefer-rank", options.prefer_rank,
+                  "Where ranks contradict each other in the value of a copy or in a single number, believe this one, "
+                  "and report what that decided: tp=1, or dp=0,tp=1")
+      ->type_name("AXIS=PLACE");
 }
 
 void AddDropStateOption(CLI::App& command, SourceOptions& options) {

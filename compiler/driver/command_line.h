@@ -12,7 +12,7 @@ namespace ucp {
 // subcommand, and returns 1.
 int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code);
 
-// The options that say what a source is, as they are typed: --spec, --config, --set, --unused.
+// The options that say what a source is, as they are typed: --spec, --config, --set, --unused, --prefer-rank.
 struct SourceOptions {
   std::string path;
   std::string spec;
@@ -20,11 +20,12 @@ struct SourceOptions {
   std::vector<std::string> set;
   std::vector<std::string> unused;
   std::vector<std::string> drop_states;
+  std::string prefer_rank;
 
   llvm::Expected<SourceRequest> Request() const;
 };
 void AddSpecOptions(CLI::App& command, SourceOptions& options);    // --config, --set
-void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These and --unused.
+void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These, --unused and --prefer-rank.
 
 // --drop-state NAME
 void AddDropStateOption(CLI::App& command, SourceOptions& options);

@@ -8,6 +8,18 @@
 #include "compiler/support/error.h"
 
 namespace ucp {
+namespace {
+
+// What a spec says of padding, means and scales is for ranks; a folder of whole tensors has none of it.
+llvm::Expected<Layout> HeldBySource(const SourcePhase& source) {
+  if (!source.checkpoint.inventory.is_whole) return source.layout;
+  UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
+  whole.mesh = source.layout.mesh;
+  whole.dropped = source.layout.dropped;
+  return whole;
+}
+
+}  // namespace
 
 llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
   if (request.source.spec.empty()) UCP_RETURN_IF_ERROR(ParseStrategy(request.target).takeError());
@@ -35,8 +47,9 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
                                        strategy, companions, request.keep_opaque}));
 
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
-  PlanRequest plan_request{source.layout, inventory, target_layout,   compilation.tensors,
-                           target_files,  spec_hash, request.replicas};
+  UCP_ASSIGN_OR_RETURN(Layout held, HeldBySource(source));
+  PlanRequest plan_request{held,         inventory, target_layout,   compilation.tensors,
+                           target_files, spec_hash, request.replicas};
   UCP_ASSIGN_OR_RETURN(compilation.plan, MakePlan(plan_request));
   return llvm::Error::success();
 }

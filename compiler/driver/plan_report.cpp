@@ -34,6 +34,7 @@ std::vector<std::string> PlanReport(const Plan& plan) {
     lines.push_back(fmt::format("unused   {} shard{}: {}", WithThousands(count), count == 1 ? "" : "s", reason));
   }
   for (const std::string& remark : plan.remarks) lines.push_back("note     " + remark);
+  for (const std::string& note : DecisionNotes(plan.preference, plan.decisions)) lines.push_back("note     " + note);
   return lines;
 }
 
@@ -45,17 +46,25 @@ llvm::json::Object PlanReportJson(const Plan& plan) {
   }
   llvm::json::Array remarks;
   for (const std::string& remark : plan.remarks) remarks.push_back(remark);
-  return llvm::json::Object{{"source_format", plan.source_format},
-                            {"source_mesh", ToString(plan.source_mesh)},
-                            {"target_format", plan.target_format},
-                            {"tensors", totals.tensors},
-                            {"source_files", totals.source_files},
-                            {"target_files", totals.target_files},
-                            {"bytes_to_copy", totals.bytes_to_copy},
-                            {"bytes_to_compare", totals.bytes_to_compare},
-                            {"bytes_to_write", totals.bytes_to_write},
-                            {"unused", std::move(unused)},
-                            {"remarks", std::move(remarks)}};
+  return llvm::json::Object{{"source_format", plan.source_format},     {"source_mesh", ToString(plan.source_mesh)},
+                            {"target_format", plan.target_format},     {"tensors", totals.tensors},
+                            {"source_files", totals.source_files},     {"target_files", totals.target_files},
+                            {"bytes_to_copy", totals.bytes_to_copy},   {"bytes_to_compare", totals.bytes_to_compare},
+                            {"bytes_to_write", totals.bytes_to_write}, {"unused", std::move(unused)},
+                            {"remarks", std::move(remarks)},           {"decisions", DecisionsJson(plan.decisions)}};
+}
+
+llvm::json::Array DecisionsJson(const std::vector<RankDecision>& decisions) {
+  llvm::json::Array array;
+  for (const RankDecision& decision : decisions) {
+    llvm::json::Object object{
+        {"what", decision.what},
+        {"believed", llvm::json::Object{{"file", decision.believed_file}, {"value", decision.believed}}},
+        {"overruled", llvm::json::Object{{"file", decision.overruled_file}, {"value", decision.overruled}}}};
+    if (decision.elements > 0) object["elements"] = decision.elements;
+    array.push_back(std::move(object));
+  }
+  return array;
 }
 
 }  // namespace ucp

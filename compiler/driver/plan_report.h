@@ -12,5 +12,7 @@ namespace ucp {
 
 std::vector<std::string> PlanReport(const Plan& plan);
 llvm::json::Object PlanReportJson(const Plan& plan);
+// What --prefer-rank decided: a list of {what, believed: {file, value}, overruled: {file, value}, elements}.
+llvm::json::Array DecisionsJson(const std::vector<RankDecision>& decisions);
 
 }  // namespace ucp

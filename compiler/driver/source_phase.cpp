@@ -53,13 +53,18 @@ void TakeNames(const BoundSpec& bound, Inventory& inventory) {
   }
 }
 
-llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path) {
+llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path,
+                                          const RankPreference& preference) {
   UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(files, path));
-  return recognised.format->Describe(files, recognised.folder);
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, recognised.format->Describe(files, recognised.folder, preference));
+  Mesh ranks = checkpoint.inventory.mesh;
+  if (ranks.axes.empty()) ranks.axes = {{"mp", std::ssize(checkpoint.training.ranks)}};
+  UCP_RETURN_IF_ERROR(CheckPreference(preference, ranks));
+  return checkpoint;
 }
 
 llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
-  UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path));
+  UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path, request.preference));
   phase.folder = phase.checkpoint.inventory.root;
   Inventory& inventory = phase.checkpoint.inventory;
   UCP_RETURN_IF_ERROR(DropStates(request.drop_states, phase.checkpoint));

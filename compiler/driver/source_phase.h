@@ -26,6 +26,7 @@ struct SourceRequest {
   Settings set;                          // --set dim=value
   std::vector<std::string> unused;       // --unused NAME=last
   std::vector<std::string> drop_states;  // --drop-state NAME
+  RankPreference preference;             // --prefer-rank tp=1
 };
 
 struct SourcePhase {
@@ -36,8 +37,9 @@ struct SourcePhase {
   Layout layout;
 };
 
-// Headers only; the message for a path that no format knows lists what each looks for.
-llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path);
+// Headers only; the message for a path that no format knows lists what each looks for. Fails with kUsage if the source
+// has no rank such as is preferred.
+llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path, const RankPreference& preference);
 
 // With a spec, the facts of --config, or else of a `config.json` in the tag's or the checkpoint's folder, are added to
 // those of the inventory. Fails with kSpec if the spec has errors: they are in `phase.spec->sink`.

@@ -11,6 +11,7 @@
 
 #include "compiler/layout/embedded_layout.h"
 #include "compiler/layout/mesh.h"
+#include "compiler/layout/rank_preference.h"
 #include "compiler/layout/storage.h"
 
 namespace ucp {
@@ -23,13 +24,16 @@ struct FactValue {
 
 struct Fact {
   FactValue value;
-  std::string where;  // The file it was read from.
+  std::string where;          // The file it was read from.
+  std::string disputed = {};  // "4 in `a.pt` and 8 in `b.pt`": ranks contradict each other; empty: they do not.
 };
 
 struct Inventory {
   std::string format;  // "deepspeed", "universal"
   std::string root;    // The folder that file paths are relative to.
   Mesh mesh;           // The degrees of the source.
+  // Whether every tensor stands as the model has it: whole, without padding, neither averaged nor scaled any more.
+  bool is_whole = false;
   Storage storage;
   std::map<std::string, Fact> facts;
   // Tensors whose copy on the first stage alone counts, as the checkpoint's own metadata says (pipeline-replicated).
@@ -41,6 +45,9 @@ struct Inventory {
   std::string embedded_refused;  // Why what it says was not understood; empty if it was, or says nothing.
   // Sentences for the report: stray files, metadata that was not believed, and why.
   std::vector<std::string> remarks;
+  // Whom the user believes, and what that has decided among single numbers and texts.
+  RankPreference preference;
+  std::vector<RankDecision> decisions;
 };
 
 }  // namespace ucp

@@ -74,7 +74,17 @@ class Encoder {
     auto remarks = b_.CreateVectorOfStrings(plan.remarks);
     return flat::CreatePlan(b_, tool_version, spec_hash, source_format, target_format, source_mesh, target_mesh, source,
                             target, directories, blobs, placements, crc_fields, tensors, sets, geometries, reads,
-                            writes, remarks);
+                            writes, remarks, EncodeCoordinate(plan.preference.named),
+                            EncodeAll(b_, plan.decisions, [&](const RankDecision& d) { return EncodeDecision(d); }));
+  }
+
+  Offset<flat::Decision> EncodeDecision(const RankDecision& decision) {
+    auto what = b_.CreateString(decision.what);
+    auto believed = b_.CreateString(decision.believed);
+    auto believed_file = b_.CreateSharedString(decision.believed_file);
+    auto overruled = b_.CreateString(decision.overruled);
+    return flat::CreateDecision(b_, what, believed, believed_file, overruled,
+                                b_.CreateSharedString(decision.overruled_file), decision.elements);
   }
 
   Offset<flat::Mesh> EncodeMesh(const Mesh& mesh) {
@@ -152,7 +162,7 @@ class Encoder {
     auto strides = b_.CreateVector(read.strides);
     return flat::CreateRead(b_, read.tensor.value(), static_cast<std::uint8_t>(read.role), read.set.value(), coordinate,
                             strides, read.base, static_cast<std::uint8_t>(read.spread), read.states.value(),
-                            b_.CreateSharedString(read.reason), read.term);
+                            b_.CreateSharedString(read.reason), read.term, read.is_overruled);
   }
 
   Offset<flat::Write> EncodeWrite(const PlanWrite& write) {

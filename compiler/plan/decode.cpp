@@ -65,6 +65,11 @@ class Decoder {
     Each(f.reads(), [&](const flat::Read* read) { plan.reads.push_back(DecodeRead(*read)); });
     Each(f.writes(), [&](const flat::Write* write) { plan.writes.push_back(DecodeWrite(*write)); });
     Each(f.remarks(), [&](const flatbuffers::String* remark) { plan.remarks.push_back(remark->str()); });
+    plan.preference.named = DecodeCoordinate(f.preference());
+    Each(f.decisions(), [&](const flat::Decision* d) {
+      plan.decisions.push_back({Text(d->what()), Text(d->believed()), Text(d->believed_file()), Text(d->overruled()),
+                                Text(d->overruled_file()), d->elements()});
+    });
     return plan;
   }
 
@@ -203,6 +208,7 @@ class Decoder {
     read.states = BufferSetId(f.states());
     read.reason = Text(f.reason());
     read.term = f.term();
+    read.is_overruled = f.is_overruled();
     return read;
   }
 

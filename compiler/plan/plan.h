@@ -16,6 +16,7 @@
 
 #include "compiler/layout/layout.h"
 #include "compiler/layout/product_set.h"
+#include "compiler/layout/rank_preference.h"
 #include "compiler/layout/storage.h"
 #include "compiler/layout/target.h"
 #include "compiler/support/typed_id.h"
@@ -64,8 +65,9 @@ struct PlanRead {
   std::int64_t base = 0;
   Spread spread = Spread::kAcrossBuffer;
   BufferSetId states;
-  std::string reason;     // kUnused only.
-  std::int64_t term = 0;  // Which term of its tensor's Arithmetic it gives, or is compared with.
+  std::string reason;         // kUnused only.
+  std::int64_t term = 0;      // Which term of its tensor's Arithmetic it gives, or is compared with.
+  bool is_overruled = false;  // kCompare and kCheckRounding: the user believes another rank, so differences are told.
 };
 
 struct PlanWrite {
@@ -100,6 +102,9 @@ struct Plan {
   std::vector<PlanRead> reads;       // Sorted by (tensor, term, role); kUnused ones too, so that all is accounted for.
   std::vector<PlanWrite> writes;     // Sorted by tensor.
   std::vector<std::string> remarks;  // Sentences for the report.
+
+  RankPreference preference;            // Whom the user believes where copies differ.
+  std::vector<RankDecision> decisions;  // What that decided when the plan was made.
 
   const PlanTensor& tensor(TensorId id) const { return tensors[id.index()]; }
   const ProductSet& set(SetId id) const { return sets[id.index()]; }

@@ -161,6 +161,9 @@ llvm::Error VerifyRead(const Plan& plan, const PlanRead& read) {
   if (read.role == ReadRole::kUnused && read.reason.empty()) {
     return Unsound("a source shard of tensor `{}` is unused without a reason", name);
   }
+  if (read.is_overruled && (plan.preference.empty() || plan.preference.Prefers(read.coordinate))) {
+    return Unsound("a source shard of tensor `{}` is overruled, and no other rank is believed over it", name);
+  }
   UCP_RETURN_IF_ERROR(
       VerifyExtent(plan.source, read.states, name, read.base, read.spread, plan.set(read.set).local_elements()));
   if (read.strides.empty()) return llvm::Error::success();

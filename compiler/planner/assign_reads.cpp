@@ -5,6 +5,9 @@
 //     shard of tp=0   [ q q q | k k v v ]   all of it is copied
 //     shard of tp=1   [ q q q | . . . . ]   copied       '.' is padding in the set: same places, not read
 //                     [ . . . | k k v v ]   compared
+//
+// Where the user believes a rank over others (--prefer-rank), its shards are taken first. What another rank holds of
+// their elements is overruled: compared, too, but a difference is told and not refused.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,8 +27,10 @@ class Assigner {
     const Inventory& inventory = request.inventory;
     first_stage_counts_.insert(inventory.first_stage_counts.begin(), inventory.first_stage_counts.end());
     for (const Shard& shard : inventory.storage.shards) order_.push_back(&shard);
-    std::stable_sort(order_.begin(), order_.end(),
-                     [](const Shard* a, const Shard* b) { return a->coordinate < b->coordinate; });
+    std::stable_sort(order_.begin(), order_.end(), [&](const Shard* a, const Shard* b) {
+      return std::tuple(!IsBelieved(a->coordinate), a->coordinate) <
+             std::tuple(!IsBelieved(b->coordinate), b->coordinate);
+    });
   }
 
   llvm::Error Run() {
@@ -59,17 +64,31 @@ class Assigner {
     return AssignStates(read, set);
   }
 
+  bool IsBelieved(const Coordinate& place) const { return request_.inventory.preference.Prefers(place); }
+
   llvm::Error AssignStates(const PlanRead& read, const ProductSet& set) {
+    const bool is_believed = IsBelieved(read.coordinate);
     for (const ProductSet& piece : IncreasingPieces(set)) {
-      std::vector<ProductSet>& copied = copied_[{read.tensor, read.term}];
-      SetParts parts = TakeApart(piece, copied);
-      for (const ProductSet& fresh : parts.fresh) {
-        UCP_RETURN_IF_ERROR(Add(read, ReadRole::kCopy, fresh));
-        if (fresh.real_elements() > 0) copied.push_back(fresh);
+      Copied& copied = copied_[{read.tensor, read.term}];
+      SetParts believed = is_believed ? SetParts{{piece}, {}} : TakeApart(piece, copied.believed);
+      UCP_RETURN_IF_ERROR(AddReplicas(read, believed.replicas, true));
+      for (const ProductSet& rest : believed.fresh) {
+        std::vector<ProductSet>& equals = is_believed ? copied.believed : copied.others;
+        SetParts parts = TakeApart(rest, equals);
+        for (const ProductSet& fresh : parts.fresh) {
+          UCP_RETURN_IF_ERROR(Add(read, ReadRole::kCopy, fresh));
+          if (fresh.real_elements() > 0) equals.push_back(fresh);
+        }
+        UCP_RETURN_IF_ERROR(AddReplicas(read, parts.replicas, false));
       }
-      for (const ProductSet& replica : parts.replicas) {
-        UCP_RETURN_IF_ERROR(AddIfCompared(read, ReadRole::kCompare, replica, "a replica, and replicas are trusted"));
-      }
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error AddReplicas(PlanRead read, const std::vector<ProductSet>& replicas, bool are_overruled) {
+    read.is_overruled = are_overruled;
+    for (const ProductSet& replica : replicas) {
+      UCP_RETURN_IF_ERROR(AddIfCompared(read, ReadRole::kCompare, replica, "a replica, and replicas are trusted"));
     }
     return llvm::Error::success();
   }
@@ -94,9 +113,17 @@ class Assigner {
       read.reason = fmt::format("its tensor is the mean of {} ranks, of which no weight is the rounding", terms);
       return AddUnused(read, set);
     }
+    const std::vector<ProductSet> nobody;
+    const bool is_believed = IsBelieved(read.coordinate);
     for (const ProductSet& piece : IncreasingPieces(set)) {
-      UCP_RETURN_IF_ERROR(
-          AddIfCompared(read, ReadRole::kCheckRounding, piece, "its master is written, and replicas are trusted"));
+      const SetParts parts = TakeApart(piece, is_believed ? nobody : copied_[{read.tensor, read.term}].believed);
+      for (const auto& [sets, are_overruled] : {std::pair(&parts.fresh, false), std::pair(&parts.replicas, true)}) {
+        read.is_overruled = are_overruled;
+        for (const ProductSet& part : *sets) {
+          UCP_RETURN_IF_ERROR(
+              AddIfCompared(read, ReadRole::kCheckRounding, part, "its master is written, and replicas are trusted"));
+        }
+      }
     }
     return llvm::Error::success();
   }
@@ -160,7 +187,9 @@ class Assigner {
     for (std::int64_t length : tensor.logical.shape) elements *= length;
     std::int64_t held = 0;
     if (auto sets = copied_.find({id, term}); sets != copied_.end()) {
-      for (const ProductSet& set : sets->second) held += set.real_elements();
+      for (const auto* list : {&sets->second.believed, &sets->second.others}) {
+        for (const ProductSet& set : *list) held += set.real_elements();
+      }
     }
     if (held == elements) return llvm::Error::success();
     std::int64_t terms = tensor.arithmetic.terms;
@@ -181,7 +210,12 @@ class Assigner {
   PlanDraft& draft_;
   std::vector<const Shard*> order_;  // In mesh order, so that the lowest rank is the first to give an element.
   std::set<std::string> first_stage_counts_;
-  std::map<std::pair<TensorId, std::int64_t>, std::vector<ProductSet>> copied_;  // By tensor and term.
+  // What is copied from the ranks that the user believes, and from the others.
+  struct Copied {
+    std::vector<ProductSet> believed;
+    std::vector<ProductSet> others;
+  };
+  std::map<std::pair<TensorId, std::int64_t>, Copied> copied_;  // By tensor and term.
 };
 
 }  // namespace

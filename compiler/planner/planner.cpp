@@ -25,6 +25,8 @@ PlanDraft StartDraft(const PlanRequest& request) {
   plan.blobs = request.target_files.blobs;
   plan.placements = request.target_files.placements;
   plan.crc_fields = request.target_files.crc_fields;
+  plan.preference = request.inventory.preference;
+  plan.decisions = request.inventory.decisions;
   plan.remarks = request.inventory.remarks;
   plan.remarks.insert(plan.remarks.end(), request.target_files.remarks.begin(), request.target_files.remarks.end());
   for (const LogicalTensor& tensor : request.tensors) {

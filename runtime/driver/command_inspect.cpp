@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "compiler/driver/command_line.h"
+#include "compiler/driver/plan_report.h"
 #include "compiler/driver/source_phase.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
@@ -118,6 +119,9 @@ void PrintText(const Inventory& inventory, const TrainingState& training, const 
   }
   PrintLine(fmt::format("files     {}, {}", WithThousands(storage.files.size()), HumanBytes(FileBytes(storage))));
   for (const std::string& remark : inventory.remarks) PrintLine("note      " + remark);
+  for (const std::string& note : DecisionNotes(inventory.preference, inventory.decisions)) {
+    PrintLine("note      " + note);
+  }
   PrintLine("");
   for (const Row& row : rows) {
     bool read = PrintLine(fmt::format("{:<9} {}  {}  {}  {}", KindName(row.kind), row.name, ShapeText(row),
@@ -152,6 +156,7 @@ void PrintJsonReport(const Inventory& inventory, const std::vector<Row>& rows) {
                                {"files", inventory.storage.files.size()},
                                {"bytes", FileBytes(inventory.storage)},
                                {"remarks", std::move(remarks)},
+                               {"decisions", DecisionsJson(inventory.decisions)},
                                {"tensors", std::move(tensors)}});
 }
 
@@ -162,7 +167,8 @@ llvm::Error Inspect(const InspectOptions& options) {
     if (!options.source.set.empty() || !options.source.config.empty() || !options.source.unused.empty()) {
       return Fail(ErrorCode::kUsage, "--set, --config and --unused say how to read a spec, and no --spec is named");
     }
-    UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, options.source.path));
+    UCP_ASSIGN_OR_RETURN(RankPreference preference, ParseRankPreference(options.source.prefer_rank));
+    UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, options.source.path, preference));
   } else {
     UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
     llvm::Error error = DescribeAndBind(files, request, phase);

@@ -54,7 +54,7 @@ llvm::Error CheckIdentity(const Plan& plan, const Inventory& inventory) {
 llvm::Error RunPlan(const RunOptions& options) {
   FileSystem& files = RealFileSystem();
   UCP_ASSIGN_OR_RETURN(Plan plan, LoadPlan(files, options.plan));
-  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, options.source));
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, options.source, plan.preference));
   UCP_RETURN_IF_ERROR(CheckIdentity(plan, checkpoint.inventory));
   UCP_ASSIGN_OR_RETURN(ExecutionReport report, Convert(files, plan, checkpoint.inventory.root, options.conversion));
   PrintReport(plan, report, options.conversion);

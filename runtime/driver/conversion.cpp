@@ -153,6 +153,13 @@ std::string RoundingText(const RoundingMismatch& mismatch) {
       mismatch.tensor, Counted(mismatch.elements, "element"), mismatch.first);
 }
 
+// Those of single numbers were made with the plan, those of elements when they were read.
+std::vector<RankDecision> AllDecisions(const Plan& plan, const ExecutionReport& report) {
+  std::vector<RankDecision> decisions = plan.decisions;
+  decisions.insert(decisions.end(), report.decisions.begin(), report.decisions.end());
+  return decisions;
+}
+
 llvm::json::Object ReportJson(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options) {
   llvm::json::Object json = PlanReportJson(plan);
   llvm::json::Array roundings;
@@ -171,6 +178,7 @@ llvm::json::Object ReportJson(const Plan& plan, const ExecutionReport& report, c
   json["peak_memory_bytes"] = report.peak_memory_bytes;
   json["rounding_mismatches"] = std::move(roundings);
   json["notes"] = std::move(notes);
+  json["decisions"] = DecisionsJson(AllDecisions(plan, report));
   return json;
 }
 
@@ -184,6 +192,11 @@ void PrintReport(const Plan& plan, const ExecutionReport& report, const Conversi
   for (const RoundingMismatch& mismatch : report.rounding_mismatches) ShowMessage("warning: " + RoundingText(mismatch));
   for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
   for (const std::string& note : report.notes) ShowMessage("note: " + note);
+  const std::vector<RankDecision> decisions = AllDecisions(plan, report);
+  for (const std::string& note : DecisionNotes(plan.preference, decisions)) ShowMessage("note: " + note);
+  if (!plan.preference.empty() && decisions.empty()) {
+    ShowMessage("note: --prefer-rank decided nothing: no ranks were found to contradict each other");
+  }
   std::uint64_t read = report.bytes_copied + report.bytes_compared + report.bytes_checksummed;
   double rate = report.seconds > 0 ? static_cast<double>(read + report.bytes_written) / report.seconds / 1e9 : 0;
   PrintLine(

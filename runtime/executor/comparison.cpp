@@ -13,25 +13,24 @@
 namespace ucp {
 namespace {
 
-struct Difference {
-  std::int64_t element = 0;  // Of the chunk.
-  const std::byte* replica = nullptr;
+struct Differences {
+  std::uint64_t count = 0;
+  std::int64_t first = 0;              // Of the chunk.
+  const std::byte* replica = nullptr;  // What the first one is there.
 };
 
-// The first element of a row that is not the same, bit for bit.
-std::optional<Difference> FirstDifference(const std::byte* replica, std::int64_t element, const StepLoop& row,
-                                          std::int64_t item_bytes, std::span<const std::byte> chunk) {
+// The elements of a row that are not the same, bit for bit.
+void AddDifferences(const std::byte* replica, std::int64_t element, const StepLoop& row, std::int64_t item_bytes,
+                    std::span<const std::byte> chunk, Differences& found) {
   auto item = static_cast<std::size_t>(item_bytes);
   const std::byte* copied = chunk.data() + element * item_bytes;
   bool contiguous = row.source_stride == 1 && row.target_stride == 1;
-  if (contiguous && std::memcmp(copied, replica, static_cast<std::size_t>(row.count) * item) == 0) return std::nullopt;
+  if (contiguous && std::memcmp(copied, replica, static_cast<std::size_t>(row.count) * item) == 0) return;
   for (std::int64_t i = 0; i < row.count; ++i) {
     const std::byte* other = replica + i * row.source_stride * item_bytes;
-    if (std::memcmp(copied + i * row.target_stride * item_bytes, other, item) != 0) {
-      return Difference{element + i * row.target_stride, other};
-    }
+    if (std::memcmp(copied + i * row.target_stride * item_bytes, other, item) == 0) continue;
+    if (found.count++ == 0) found = {1, element + i * row.target_stride, other};
   }
-  return std::nullopt;
 }
 
 // The part of a range that is one of its elements.
@@ -62,18 +61,31 @@ llvm::Error Comparison::CompareReplica(const Step& step, const TargetRange& rang
                                        StepMover& mover) {
   std::int64_t item_bytes = ItemBytes(range.source_dtype);
   return mover.Visit(step, range.record_element, [&](const GatheredElements& elements) -> llvm::Error {
-    std::optional<Difference> first;
+    Differences found;
     ForEachRow(elements, item_bytes, [&](const std::byte* replica, std::int64_t element, const StepLoop& row) {
-      if (!first) first = FirstDifference(replica, element, row, item_bytes, chunk);
+      AddDifferences(replica, element, row, item_bytes, chunk, found);
     });
-    if (!first) return llvm::Error::success();
+    if (found.count == 0) return llvm::Error::success();
+    auto describe = [&] {
+      return Describe(step, range, found.first,
+                      ElementText(range.source_dtype, chunk.data() + found.first * item_bytes),
+                      ElementText(range.source_dtype, found.replica));
+    };
+    if (plan_.reads[step.read].is_overruled) {
+      DifferencePlace place{range.write, range.state, range.begin + found.first, step.read};
+      overruled_.Add({step.read, range.state}, place, found.count, describe);
+      return llvm::Error::success();
+    }
+    const RankDecision difference = describe();
+    std::string path;
+    const PlanRead* copied = CopyOf(step.term, range, found.first, path);
+    const std::string hint =
+        copied == nullptr ? "" : PreferenceHint(copied->coordinate, plan_.reads[step.read].coordinate);
     return Fail(ErrorCode::kBadData,
-                "element {} of `{}` of tensor `{}` has two values: {} in `{}` and {} in `{}`; declare the copy as "
-                "`unused` if that stage does not train it, or pass --replicas=trust",
-                LogicalPlace(range, first->element), range.state, plan_.tensor(step.tensor).logical.name,
-                ElementText(range.source_dtype, chunk.data() + first->element * item_bytes),
-                CopiedFrom(step.term, range, first->element), ElementText(range.source_dtype, first->replica),
-                source_.Path(plan_.source.record(step.source).file));
+                "{} has two values: {} in `{}` and {} in `{}`; {}{}declare the copy as `unused` if that stage does not "
+                "train it, or pass --replicas=trust",
+                difference.what, difference.believed, difference.believed_file, difference.overruled,
+                difference.overruled_file, hint, hint.empty() ? "" : "; or ");
   });
 }
 
@@ -108,25 +120,53 @@ void Comparison::CountMismatches(const Step& step, const TargetRange& range, std
   }
   if (count == 0) return;
   std::int64_t first_element = element + first * row.target_stride;
-  Place place{range.write, range.state, range.begin + first_element, step.read};
-  std::lock_guard lock(mutex_);
-  Mismatches& mismatches = mismatches_[step.tensor];
-  bool is_first = mismatches.elements == 0 || place < mismatches.first;
-  mismatches.elements += count;
-  if (!is_first) return;
-  mismatches.first = std::move(place);
-  mismatches.text =
-      fmt::format("element {} is {} in `{}` and {} in the master in `{}`", LogicalPlace(range, first_element),
-                  ElementText(step.source_dtype, weight(first)), source_.Path(plan_.source.record(step.source).file),
-                  ElementText(range.source_dtype, master(first)), CopiedFrom(step.term, range, first_element));
+  DifferencePlace place{range.write, range.state, range.begin + first_element, step.read};
+  const bool is_overruled = plan_.reads[step.read].is_overruled;
+  auto describe = [&] {
+    RankDecision found = Describe(step, range, first_element, ElementText(range.source_dtype, master(first)),
+                                  ElementText(step.source_dtype, weight(first)));
+    if (!is_overruled) found.what = "element " + LogicalPlace(range, first_element);
+    return found;
+  };
+  if (is_overruled) {
+    overruled_.Add({step.read, kWeightState}, place, count, describe);
+  } else {
+    wrong_roundings_.Add({step.tensor.index(), ""}, place, count, describe);
+  }
 }
 
 std::vector<RoundingMismatch> Comparison::rounding_mismatches() const {
   std::vector<RoundingMismatch> result;  // Tensors are sorted by name, and so are their ids.
-  for (const auto& [tensor, mismatches] : mismatches_) {
-    result.push_back({plan_.tensor(tensor).logical.name, mismatches.elements, mismatches.text});
+  for (const DifferenceTally::Entry& entry : wrong_roundings_.Entries()) {
+    const RankDecision& first = entry.first;
+    result.push_back({plan_.tensors[entry.subject.first].logical.name, entry.elements,
+                      fmt::format("{} is {} in `{}` and {} in the master in `{}`", first.what, first.overruled,
+                                  first.overruled_file, first.believed, first.believed_file)});
   }
   return result;
+}
+
+std::vector<RankDecision> Comparison::decisions() const {
+  std::vector<RankDecision> decisions;
+  for (DifferenceTally::Entry& entry : overruled_.Entries()) {
+    decisions.push_back(std::move(entry.first));
+    decisions.back().elements = entry.elements;
+  }
+  return decisions;
+}
+
+RankDecision Comparison::Describe(const Step& step, const TargetRange& range, std::int64_t element, std::string copied,
+                                  std::string read) const {
+  std::string copied_from = "padding";
+  CopyOf(step.term, range, element, copied_from);
+  const bool is_weight = step.role == ReadRole::kCheckRounding;
+  return {fmt::format("element {} of `{}` of tensor `{}`", LogicalPlace(range, element),
+                      is_weight ? kWeightState : range.state, plan_.tensor(step.tensor).logical.name),
+          std::move(copied),
+          std::move(copied_from),
+          std::move(read),
+          source_.Path(plan_.source.record(step.source).file),
+          0};
 }
 
 // "[12, 7]": the index in the whole tensor.
@@ -140,13 +180,16 @@ std::string Comparison::LogicalPlace(const TargetRange& range, std::int64_t elem
   return "of padding";
 }
 
-// The file that an element was copied from.
-std::string Comparison::CopiedFrom(std::int64_t term, const TargetRange& range, std::int64_t element) const {
-  std::string path = "padding";
+// The read that an element was copied by, and its file; null for padding.
+const PlanRead* Comparison::CopyOf(std::int64_t term, const TargetRange& range, std::int64_t element,
+                                   std::string& path) const {
+  const PlanRead* read = nullptr;
   steps_.ForEachStep(OneElement(range, element), [&](const Step& step) {
-    if (step.role == ReadRole::kCopy && step.term == term) path = source_.Path(plan_.source.record(step.source).file);
+    if (step.role != ReadRole::kCopy || step.term != term) return;
+    read = &plan_.reads[step.read];
+    path = source_.Path(plan_.source.record(step.source).file);
   });
-  return path;
+  return read;
 }
 
 }  // namespace ucp

@@ -104,6 +104,7 @@ class Execution {
     report.bytes_written = target_.bytes_written();
     report.buffer_bytes = buffers_.bytes();
     report.rounding_mismatches = comparison_.rounding_mismatches();
+    report.decisions = comparison_.decisions();
     if (comparison_.skipped_checks()) {
       report.notes.push_back(
           "some model weights were not compared with their masters: only float32, float16 and bfloat16 weights of "

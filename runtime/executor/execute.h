@@ -56,6 +56,7 @@ struct ExecutionReport {
   std::uint64_t buffer_bytes = 0;                     // What all threads' buffers took.
   std::uint64_t peak_memory_bytes = 0;                // Of the process, as the operating system counted it.
   std::vector<RoundingMismatch> rounding_mismatches;  // By name.
+  std::vector<RankDecision> decisions;                // What Plan::preference decided among the elements.
   std::vector<std::string> notes;                     // Sentences.
   std::vector<StateDigest> digests;                   // By tensor and state.
   std::vector<std::string> file_digests;              // By FileId of the target.

@@ -35,6 +35,7 @@ std::string ArchiveComposer::NextKey(DType dtype, std::uint64_t bytes, const std
 pytorch::ValuePtr ArchiveComposer::AddTensor(DType dtype, const std::vector<std::int64_t>& sizes) {
   std::uint64_t bytes = static_cast<std::uint64_t>(ItemBytes(dtype));
   for (std::int64_t size : sizes) bytes *= static_cast<std::uint64_t>(size);
+  ++tensors_to_come_;
   return pytorch::MakeWholeTensor(NextKey(dtype, bytes, nullptr), dtype, sizes);
 }
 

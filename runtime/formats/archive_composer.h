@@ -26,6 +26,8 @@ class ArchiveComposer {
 
   // A tensor whose elements come later.
   pytorch::ValuePtr AddTensor(DType dtype, const std::vector<std::int64_t>& sizes);
+  // How many of these there are: the place of the next one's record in what AddFile() returns.
+  std::size_t tensors_to_come() const { return tensors_to_come_; }
   // The same value with its small tensors as storages of this file.
   pytorch::ValuePtr AddValue(const pytorch::ValuePtr& value);
   std::vector<pytorch::Entry> AddEntries(const std::vector<pytorch::Entry>& entries);
@@ -39,6 +41,7 @@ class ArchiveComposer {
   const TrainingState& training_;
   std::vector<pytorch::StorageToWrite> storages_;
   std::vector<const std::string*> contents_;  // For each storage; null: comes later.
+  std::size_t tensors_to_come_ = 0;
 };
 
 // Adds the file, its ready-made bytes and its checksums to a target. Returns the records of the tensors to come.

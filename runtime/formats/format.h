@@ -53,8 +53,10 @@ class Format {
   // format. Nothing if it is not; an error if it is one that is broken (`latest` names a folder that is missing).
   virtual llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const = 0;
 
-  // From headers only. Call with what Recognise() returned.
-  virtual llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const = 0;
+  // From headers only. Call with what Recognise() returned. Where ranks contradict each other in what can be believed,
+  // the preferred one counts, and the inventory says so; without one it is an error.
+  virtual llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder,
+                                              const RankPreference& preference) const = 0;
 
   virtual bool CanWrite() const = 0;
   // Whether its folders have the model's own files beside the weights.

@@ -47,6 +47,11 @@ constexpr std::array<std::string_view, 13> kStructureKeys = {"module",
                                                              "autoep_layers",
                                                              "folding"};
 
+// Of a partition whose other entries are not carried on.
+constexpr std::array<std::string_view, 9> kComparedKeys = {
+    "lr_scheduler", "global_steps", "global_samples",           "skipped_steps", "dp_world_size", "ds_config",
+    "ds_version",   "iteration",    "universal_checkpoint_info"};
+
 bool Contains(auto& keys, std::string_view key) { return std::find(keys.begin(), keys.end(), key) != keys.end(); }
 
 bool IsPresent(const ValuePtr& value) { return value && !value->is_none(); }
@@ -122,11 +127,14 @@ llvm::Error ReadParamShapes(const SourceArchive& archive, ModelStates& states) {
 }
 
 // The engine's and the script's entries in one go, so that what they share stays shared.
-llvm::Error ReadCarriedEntries(SourceArchives& archives, const SourceArchive& archive, ModelStates& states) {
+llvm::Error ReadCarriedEntries(SourceArchives& archives, const SourceArchive& archive, ModelStatesOf of,
+                               ModelStates& states) {
   std::vector<pytorch::Entry> carried;
   for (const pytorch::Entry& entry : *Entries(archive.root())) {
     auto key = AsText(*entry.key);
-    if (!key || !Contains(kStructureKeys, *key)) carried.push_back(entry);
+    const bool is_wanted = of == ModelStatesOf::kFurtherPartition ? key && Contains(kComparedKeys, *key)
+                                                                  : !key || !Contains(kStructureKeys, *key);
+    if (is_wanted) carried.push_back(entry);
   }
   UCP_ASSIGN_OR_RETURN(ValuePtr kept,
                        archives.Keep(archive, pytorch::MakeDict(std::move(carried)), "its client state"));
@@ -135,14 +143,6 @@ llvm::Error ReadCarriedEntries(SourceArchives& archives, const SourceArchive& ar
     (key && Contains(kEngineKeys, *key) ? states.engine : states.client).push_back(entry);
   }
   return llvm::Error::success();
-}
-
-void KeepPlainEntries(const Value& root, ModelStates& states) {
-  for (const pytorch::Entry& entry : *Entries(root)) {
-    auto key = AsText(*entry.key);
-    const bool is_plain = AsInteger(*entry.value) || AsText(*entry.value);
-    if (key && is_plain && Contains(kEngineKeys, *key)) states.engine.push_back(entry);
-  }
 }
 
 struct ModuleReader {
@@ -241,7 +241,9 @@ llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std:
   UCP_ASSIGN_OR_RETURN(states.module, ReadModule(archives, archive, Find(root, "module"), ""));
   UCP_ASSIGN_OR_RETURN(states.frozen_fragments,
                        ReadModule(archives, archive, Find(root, "frozen_param_fragments"), ""));
-  if (ValuePtr frozen = Find(root, "frozen_param_shapes"); IsPresent(frozen)) {
+  ValuePtr frozen = Find(root, "frozen_param_shapes");
+  states.lists_no_frozen = frozen && frozen->is_none();
+  if (IsPresent(frozen)) {
     UCP_ASSIGN_OR_RETURN(std::vector<NamedShape> shapes, ReadShapes(archive, *frozen, "frozen_param_shapes"));
     for (NamedShape& shape : shapes) states.frozen_shapes.emplace(std::move(shape.name), std::move(shape.shape));
   }
@@ -255,11 +257,7 @@ llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std:
   if (ValuePtr optimizer = Find(root, "optimizer"); IsPresent(optimizer)) {
     UCP_RETURN_IF_ERROR(visit_optimizer(archive, optimizer));
   }
-  if (of == ModelStatesOf::kFurtherPartition) {
-    KeepPlainEntries(root, states);
-  } else {
-    UCP_RETURN_IF_ERROR(ReadCarriedEntries(archives, archive, states));
-  }
+  UCP_RETURN_IF_ERROR(ReadCarriedEntries(archives, archive, of, states));
   return states;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "compiler/layout/inventory.h"
+#include "runtime/formats/agreement.h"
 #include "runtime/formats/source_archives.h"
 
 namespace ucp {
@@ -30,13 +31,14 @@ struct ModuleEntries {
   std::vector<pytorch::Entry> extras;
 };
 
-struct ModelStates {
-  std::string path;
+// Its rank is filled in when the degrees are known.
+struct ModelStates : Speaker {
   std::vector<std::vector<NamedShape>> param_shapes;  // By optimizer group, in flattening order.
   bool has_module = false;                            // A pipeline has none: its weights are in layer files.
   ModuleEntries module;
   ModuleEntries frozen_fragments;
   std::map<std::string, std::vector<std::int64_t>> frozen_shapes;
+  bool lists_no_frozen = false;  // Not even that there are none: below stage 2, or saved without them.
   std::set<std::string> buffer_names;
   std::map<std::string, std::string> shared_params;
   std::vector<std::int64_t> num_experts;  // Of each layer that has experts.
@@ -48,7 +50,7 @@ struct ModelStates {
 };
 
 // In a native checkpoint, `param_shapes` is the authority on everything and must be there. Of a further partition of
-// stage 3, `engine` has only its numbers and texts, to be compared, and `client` nothing: partition 0's are carried on.
+// stage 3, `engine` and `client` have only what is compared with partition 0's, which are carried on.
 enum class ModelStatesOf { kNativeCheckpoint, kFurtherPartition, kUniversalFolder };
 
 // What reads the entry `optimizer` while the file is open: without ZeRO the optimizer stands there.

@@ -17,6 +17,8 @@ std::optional<double> Decode(const std::string& bytes) {
   return static_cast<double>(value);
 }
 
+}  // namespace
+
 std::string StepText(const TrainingState& training, const pytorch::ValuePtr& step) {
   if (!step) return "missing";
   std::optional<double> number = StepNumber(training, *step);
@@ -25,7 +27,10 @@ std::string StepText(const TrainingState& training, const pytorch::ValuePtr& ste
   return tensor == nullptr ? fmt::format("{}", *number) : fmt::format("{} ({})", *number, Name(tensor->dtype));
 }
 
-}  // namespace
+// Equal contents of small tensors have equal keys, so equal steps print equally.
+bool IsSameStep(const pytorch::ValuePtr& a, const pytorch::ValuePtr& b) {
+  return a && b ? pytorch::Print(*a) == pytorch::Print(*b) : a == b;
+}
 
 pytorch::ValuePtr FindEntry(const std::vector<pytorch::Entry>& entries, std::string_view key) {
   for (const pytorch::Entry& entry : entries) {
@@ -60,11 +65,9 @@ std::optional<double> StepNumber(const TrainingState& training, const pytorch::V
   return std::nullopt;
 }
 
-// Equal contents of small tensors have equal keys, so equal steps print equally.
 llvm::Error CheckSameStep(const TrainingState& training, const pytorch::ValuePtr& a, const std::string& a_path,
                           const pytorch::ValuePtr& b, const std::string& b_path) {
-  const bool is_same = a && b ? pytorch::Print(*a) == pytorch::Print(*b) : a == b;
-  if (is_same) return llvm::Error::success();
+  if (IsSameStep(a, b)) return llvm::Error::success();
   return Fail(ErrorCode::kBadData,
               "the optimizer's step is {} in `{}` and {} in `{}`; these files are not of one checkpoint",
               StepText(training, a), a_path, StepText(training, b), b_path);

@@ -56,6 +56,7 @@ struct TrainingState {
   // lr_scheduler, ….
   std::vector<pytorch::Entry> engine;
   std::vector<RankState> ranks;                // By model-parallel rank (pipeline major). Never empty.
+  std::size_t counting_rank = 0;               // Which of them counts for a target that has other ranks.
   std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).
   std::optional<PipelineLayers> pipeline;      // Nothing if the model is none, or its layers' files are not known.
   std::vector<ExpertLayer> expert_layers;      // In the model's order, stage after stage; empty if not known.
@@ -77,8 +78,13 @@ const SmallTensorData* FindSmallTensor(const TrainingState& training, const pyto
 // A step counter as a number: an integer, or a tensor of one element in `training`. Nothing if it is neither.
 std::optional<double> StepNumber(const TrainingState& training, const pytorch::Value& step);
 
-// Fails (kBadData) if two step counters differ in value or in type, with both files and both values. Null is a step,
-// too.
+// "4", "4 (float32)", "missing"
+std::string StepText(const TrainingState& training, const pytorch::ValuePtr& step);
+
+// Whether two steps of one training state are the same in value and in type. Null is a step, too.
+bool IsSameStep(const pytorch::ValuePtr& a, const pytorch::ValuePtr& b);
+
+// Fails (kBadData) if two step counters differ in value or in type, with both files and both values.
 [[nodiscard]] llvm::Error CheckSameStep(const TrainingState& training, const pytorch::ValuePtr& a,
                                         const std::string& a_path, const pytorch::ValuePtr& b,
                                         const std::string& b_path);

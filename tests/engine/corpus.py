@@ -4,6 +4,7 @@ each other, and real files damaged at random, the same for the same seed. See te
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
 import pickletools
 import random
@@ -15,9 +16,42 @@ from typing import Any
 
 import torch
 
-from hostile_pickles import LIST, NONE, evil, name, number, pickles, tensor, text, tuple_of, whole
+from hostile_pickles import pickles
+from pickle_parts import LIST, NONE, evil, name, number, tensor, text, tuple_of, whole
 
 FOUR = struct.pack("<4f", 1.0, 2.0, 3.0, 4.0)
+
+# What is made wrong in an archive's own records: the name of a field, where it stands, and what it says then.
+END = b"PK\x05\x06"
+ENTRY_FIELDS = [  # Of a record's header, and two bytes later of its entry in the directory.
+    ("flags", 6, b"\x01\x00"),
+    ("descriptor flag", 6, b"\x08\x00"),
+    ("method", 8, b"\x08\x00"),
+    ("checksum", 14, b"\1\2\3\4"),
+    ("stored size", 18, b"\1\0\0\0"),
+    ("size", 22, b"\1\0\0\0"),
+    ("huge size", 22, b"\xff\xff\xff\x7f"),
+    ("64-bit size", 22, b"\xff\xff\xff\xff"),
+    ("name's length", 26, b"\x01\x00"),
+    ("extra length", 28, b"\x10\x00"),
+    ("huge extra length", 28, b"\xff\xff"),
+]
+CENTRAL_FIELDS = [
+    ("comment's length", 32, b"\1\0"),
+    ("disk", 34, b"\1\0"),
+    ("offset", 42, b"\1\0\0\0"),
+    ("far offset", 42, b"\xff\xff\xff\x7f"),
+    ("64-bit offset", 42, b"\xff\xff\xff\xff"),
+]
+END_FIELDS = [
+    ("count", 10, b"\1\0"),
+    ("huge count", 10, b"\xff\xff"),
+    ("counts", 8, b"\2\0\2\0"),
+    ("size", 12, b"\1\0\0\0"),
+    ("offset", 16, b"\1\0\0\0"),
+    ("far offset", 16, b"\xff\xff\xff\x7f"),
+    ("comment's length", 20, b"\3\0"),
+]
 
 
 def archive(
@@ -54,7 +88,6 @@ def patched(data: bytes, signature: bytes, at: int, value: bytes, last: bool = F
 def archives() -> Iterator[tuple[str, bytes]]:
     """Files whose parts contradict each other, or are not as PyTorch writes them."""
     good = archive(whole(tensor()))
-    local, central, end = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
     yield "good", good
     yield "empty", b""
     yield "no version", archive(whole(tensor()), version=None)
@@ -78,45 +111,16 @@ def archives() -> Iterator[tuple[str, bytes]]:
         ("data/1", FOUR),
     ):
         yield f"{key} once more", twice(whole(tensor()), key, value)
-    for part, signature in (("local", local), ("central", central)):
-        shift = 0 if part == "local" else 2
-        for field, at, value in [
-            ("flags", 6, b"\x01\x00"),
-            ("descriptor flag", 6, b"\x08\x00"),
-            ("method", 8, b"\x08\x00"),
-            ("checksum", 14, b"\1\2\3\4"),
-            ("stored size", 18, b"\1\0\0\0"),
-            ("size", 22, b"\1\0\0\0"),
-            ("huge size", 22, b"\xff\xff\xff\x7f"),
-            ("64-bit size", 22, b"\xff\xff\xff\xff"),
-            ("name's length", 26, b"\x01\x00"),
-            ("extra length", 28, b"\x10\x00"),
-            ("huge extra length", 28, b"\xff\xff"),
-        ]:
-            for last in (False, True):
-                yield (
-                    f"the {'last' if last else 'first'} {part} {field}",
-                    patched(good, signature, at + shift, value, last),
-                )
-    for field, at, value in [
-        ("comment's length", 32, b"\1\0"),
-        ("disk", 34, b"\1\0"),
-        ("offset", 42, b"\1\0\0\0"),
-        ("far offset", 42, b"\xff\xff\xff\x7f"),
-        ("64-bit offset", 42, b"\xff\xff\xff\xff"),
-    ]:
-        yield f"the central {field}", patched(good, central, at, value)
-    for field, at, value in [
-        ("count", 10, b"\1\0"),
-        ("huge count", 10, b"\xff\xff"),
-        ("counts", 8, b"\2\0\2\0"),
-        ("size", 12, b"\1\0\0\0"),
-        ("offset", 16, b"\1\0\0\0"),
-        ("far offset", 16, b"\xff\xff\xff\x7f"),
-        ("comment's length", 20, b"\3\0"),
-    ]:
-        yield f"the end's {field}", patched(good, end, at, value)
-    yield "a comment", patched(good, end, 20, b"\3\0") + b"abc"
+    for words, signature, shift, fields, which in (
+        ("local", b"PK\x03\x04", 0, ENTRY_FIELDS, (False, True)),
+        ("central", b"PK\x01\x02", 2, ENTRY_FIELDS, (False, True)),
+        ("central", b"PK\x01\x02", 0, CENTRAL_FIELDS, (False,)),
+        ("end's", END, 0, END_FIELDS, (False,)),
+    ):
+        for (field, at, value), last in itertools.product(fields, which):
+            label = f"the {'last' if last else 'first'} {words} {field}"
+            yield label, patched(good, signature, at + shift, value, last)
+    yield "a comment", patched(good, END, 20, b"\3\0") + b"abc"
     yield "bytes in front", b"abc" + good
     yield "bytes behind", good + b"abc"
     yield "two archives", good + archive(whole(LIST))

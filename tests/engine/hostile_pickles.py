@@ -1,87 +1,34 @@
-"""Pickles put together by hand, instruction by instruction, that PyTorch did not mean to be read. See corpus.py."""
+"""Pickles that PyTorch did not mean to be read: what they call, how they are built, what they hold. See corpus.py."""
 
 from __future__ import annotations
 
-import pickle
-import struct
 from collections.abc import Iterator
 
-HEAD, STOP = b"\x80\x02", b"."
-NONE, MARK, TUPLE, LIST, DICT = b"N", b"(", b"t", b"]", b"}"
+from hostile_tensors import tensors
+from pickle_parts import (
+    DICT,
+    HEAD,
+    HOOKS,
+    LIST,
+    MARK,
+    NONE,
+    STOP,
+    call,
+    evil,
+    laughs,
+    name,
+    nested,
+    number,
+    tensor,
+    text,
+    tuple_of,
+    whole,
+)
 
 
-def text(value: str) -> bytes:
-    data = value.encode("utf-8", "surrogatepass")
-    return b"X" + struct.pack("<I", len(data)) + data
-
-
-def name(module: str, attribute: str) -> bytes:
-    return b"c" + f"{module}\n{attribute}\n".encode()
-
-
-def number(value: int) -> bytes:
-    return pickle.dumps(value, 2)[2:-1]
-
-
-def tuple_of(*items: bytes) -> bytes:
-    return MARK + b"".join(items) + TUPLE
-
-
-def call(module: str, attribute: str, *arguments: bytes) -> bytes:
-    return name(module, attribute) + tuple_of(*arguments) + b"R"
-
-
-def storage(key: str = "0", elements: int = 4, kind: str = "FloatStorage", place: str = "cpu") -> bytes:
-    return tuple_of(text("storage"), name("torch", kind), text(key), text(place), number(elements)) + b"Q"
-
-
-HOOKS = call("collections", "OrderedDict")
-
-
-def tensor(
-    data: bytes = storage(),
-    offset: int = 0,
-    sizes: tuple[int, ...] = (2, 2),
-    strides: tuple[int, ...] = (2, 1),
-    *more: bytes,
-) -> bytes:
-    return call(
-        "torch._utils",
-        "_rebuild_tensor_v2",
-        data,
-        number(offset),
-        tuple_of(*map(number, sizes)),
-        tuple_of(*map(number, strides)),
-        b"\x89",
-        HOOKS,
-        *more,
-    )
-
-
-def whole(*parts: bytes) -> bytes:
-    return HEAD + b"".join(parts) + STOP
-
-
-def nested(opening: bytes, closing: bytes, depth: int) -> bytes:
-    return whole(opening * depth, NONE, closing * depth)
-
-
-def laughs(doublings: int) -> bytes:
-    """A list that holds the one before it twice, and so on: 2**doublings leaves, few bytes."""
-    steps = [LIST + b"q\x00"]
-    for i in range(doublings):
-        steps.append(LIST + b"q" + bytes([i + 1]) + MARK + b"h" + bytes([i]) + b"h" + bytes([i]) + b"e")
-    return whole(MARK, *steps, b"l")
-
-
-def evil(module: str, attribute: str, argument: str) -> bytes:
-    return whole(call(module, attribute, text(argument)))
-
-
-def pickles(sentinel: str) -> Iterator[tuple[str, bytes]]:
-    """Each is the data.pkl of an archive whose storage `0` has four floats. Nothing may make the file `sentinel`."""
+def calls(sentinel: str) -> Iterator[tuple[str, bytes]]:
+    """Each would make the file `sentinel`, were it obeyed."""
     touch = f"touch {sentinel}"
-    yield "plain", whole(tensor())
     for module, attribute in [
         ("os", "system"),
         ("posix", "system"),
@@ -134,6 +81,10 @@ def pickles(sentinel: str) -> Iterator[tuple[str, bytes]]:
             )
         ),
     )
+
+
+def structure() -> Iterator[tuple[str, bytes]]:
+    """Unusual instructions, depth, memory tricks, counts that are not true, and ends that are none."""
     for code in (
         b"\x82\x01",
         b"\x83\x01\x00",
@@ -209,6 +160,9 @@ def pickles(sentinel: str) -> Iterator[tuple[str, bytes]]:
     yield "no protocol", NONE + STOP
     yield "protocol twice", HEAD + HEAD + NONE + STOP
 
+
+def values() -> Iterator[tuple[str, bytes]]:
+    """Keys that are equal, and objects that are no tensors."""
     for keys in [
         (text("a"), text("a")),
         (number(1), number(1)),
@@ -246,196 +200,11 @@ def pickles(sentinel: str) -> Iterator[tuple[str, bytes]]:
     yield "items after a state", whole(HOOKS, DICT, b"b", text("a"), NONE, b"s")
     yield "dtypes", whole(MARK, name("torch", "float16"), name("torch", "float8_e4m3fn"), b"t")
 
-    for sizes, strides, offset in [
-        ((2, 2), (2, 1), 0),
-        ((4,), (1,), 0),
-        ((5,), (1,), 0),
-        ((2,), (3,), 0),
-        ((2,), (4,), 0),
-        ((0,), (1,), 4),
-        ((0,), (1,), 5),
-        ((0, 2**62), (1, 1), 0),
-        ((), (), 3),
-        ((), (), 4),
-        ((-1,), (1,), 0),
-        ((2,), (-1,), 1),
-        ((2, 2), (1,), 0),
-        ((1,), (2**62,), 0),
-        ((2**31, 2**31, 2**31), (0, 0, 0), 0),
-        ((2**40,), (0,), 0),
-        ((3,), (0,), 3),
-        ((1,), (1,), -1),
-        ((1,), (1,), 2**62),
-        ((1,) * 64, (1,) * 64, 0),
-        ((1,) * 65, (1,) * 65, 0),
-        ((2,), (2**63 - 1,), 1),
-    ]:
-        yield f"a tensor {sizes} {strides} at {offset}", whole(tensor(storage(), offset, sizes, strides))
-    for key, elements, kind in [
-        ("0", 4, "FloatStorage"),
-        ("0", 3, "FloatStorage"),
-        ("0", 5, "FloatStorage"),
-        ("0", 2, "DoubleStorage"),
-        ("0", 16, "ByteStorage"),
-        ("0", 16, "UntypedStorage"),
-        ("0", 2**61, "FloatStorage"),
-        ("0", -4, "FloatStorage"),
-        ("1", 4, "FloatStorage"),
-        ("../data/0", 4, "FloatStorage"),
-        ("", 4, "FloatStorage"),
-        ("0", 4, "QInt32Storage"),
-        ("0", 4, "NoStorage"),
-        ("0", 4, "Tensor"),
-        ("0", 0, "FloatStorage"),
-    ]:
-        yield f"a storage {key!r} {elements} {kind}", whole(tensor(storage(key, elements, kind), 0, (1,), (1,)))
-    yield "one storage, two sizes", whole(tensor(), tensor(storage("0", 2), 0, (1,), (1,)), b"\x86")
-    yield "one storage, two types", whole(tensor(), tensor(storage("0", 4, "IntStorage"), 0, (1,), (1,)), b"\x86")
-    yield "one storage, two places", whole(tensor(), tensor(storage("0", 4, "FloatStorage", "cuda:7")), b"\x86")
-    yield "a storage on a GPU", whole(tensor(storage("0", 4, "FloatStorage", "cuda:7")))
-    yield "a storage nowhere", whole(tensor(storage("0", 4, "FloatStorage", "moon:1")))
-    yield "a storage on meta", whole(tensor(storage("0", 4, "FloatStorage", "meta")))
-    yield "a storage alone", whole(storage())
-    yield "a tensor of a tensor", whole(tensor(tensor()))
-    yield "a persistent number", whole(number(7), b"Q")
-    yield "a persistent text", whole(text("storage"), b"Q")
-    yield "a persistent module", whole(tuple_of(text("module"), name("torch.nn", "Linear"), text("a"), text("b")), b"Q")
-    yield (
-        "a persistent storage of three parts",
-        whole(tuple_of(text("storage"), name("torch", "FloatStorage"), text("0")), b"Q"),
-    )
-    yield (
-        "a view of a storage",
-        whole(
-            tensor(
-                tuple_of(text("storage"), name("torch", "FloatStorage"), text("0"), text("cpu"), number(4), NONE) + b"Q"
-            )
-        ),
-    )
-    for flags in ([b"\x88"], [number(1)], [DICT], [DICT + text("conj") + b"\x88s"], [DICT + text("neg") + b"\x88s"]):
-        yield f"metadata {flags}", whole(tensor(storage(), 0, (2,), (1,), *flags))
-    yield "few arguments", whole(call("torch._utils", "_rebuild_tensor_v2", storage()))
-    yield (
-        "an old tensor",
-        whole(call("torch._utils", "_rebuild_tensor", storage(), number(1), tuple_of(number(3)), tuple_of(number(1)))),
-    )
-    for dtype, sizes in (
-        ("float8_e5m2", 16),
-        ("uint16", 8),
-        ("float32", 4),
-        ("int4", 8),
-        ("complex32", 4),
-        ("nothing", 4),
-    ):
-        yield (
-            f"a tensor of {dtype}",
-            whole(
-                call(
-                    "torch._utils",
-                    "_rebuild_tensor_v3",
-                    storage("0", 16, "UntypedStorage"),
-                    number(0),
-                    tuple_of(number(sizes)),
-                    tuple_of(number(1)),
-                    b"\x89",
-                    HOOKS,
-                    name("torch", dtype),
-                )
-            ),
-        )
-    yield "a parameter", whole(call("torch._utils", "_rebuild_parameter", tensor(), b"\x88", HOOKS))
-    yield "a parameter of None", whole(call("torch._utils", "_rebuild_parameter", NONE, b"\x88", HOOKS))
-    yield (
-        "a parameter of a parameter",
-        whole(
-            call(
-                "torch._utils",
-                "_rebuild_parameter",
-                call("torch._utils", "_rebuild_parameter", tensor(), b"\x88", HOOKS),
-                b"\x89",
-                HOOKS,
-            )
-        ),
-    )
-    yield (
-        "a parameter with a state",
-        whole(
-            call(
-                "torch._utils",
-                "_rebuild_parameter_with_state",
-                tensor(),
-                b"\x88",
-                HOOKS,
-                DICT + text("partition_dim") + number(1) + b"s",
-            )
-        ),
-    )
-    yield (
-        "attributes",
-        whole(
-            call(
-                "torch._tensor",
-                "_rebuild_from_type_v2",
-                name("torch._utils", "_rebuild_tensor_v2"),
-                name("torch", "Tensor"),
-                tuple_of(storage(), number(0), tuple_of(number(4)), tuple_of(number(1)), b"\x89", HOOKS),
-                DICT + text("a") + NONE + b"s",
-            )
-        ),
-    )
-    yield (
-        "a device's tensor",
-        whole(
-            call(
-                "torch._utils",
-                "_rebuild_device_tensor_from_cpu_tensor",
-                tensor(),
-                name("torch", "float32"),
-                text("cpu"),
-                b"\x88",
-            )
-        ),
-    )
-    yield (
-        "a device's tensor of another dtype",
-        whole(
-            call(
-                "torch._utils",
-                "_rebuild_device_tensor_from_cpu_tensor",
-                tensor(),
-                name("torch", "float64"),
-                text("cpu"),
-                b"\x89",
-            )
-        ),
-    )
-    yield (
-        "a tensor of meta",
-        whole(
-            call(
-                "torch._utils",
-                "_rebuild_meta_tensor_no_storage",
-                name("torch", "float32"),
-                tuple_of(number(2)),
-                tuple_of(number(1)),
-                b"\x89",
-            )
-        ),
-    )
-    yield "a tensor class called", whole(call("torch", "FloatTensor", number(2)))
-    yield (
-        "a tensor class with a state",
-        whole(
-            name("torch", "FloatTensor"),
-            b")",
-            b"\x81",
-            tuple_of(storage(), number(0), tuple_of(number(2)), tuple_of(number(1))),
-            b"b",
-        ),
-    )
-    yield (
-        "a state for a tensor",
-        whole(tensor(), tuple_of(storage(), number(1), tuple_of(number(2)), tuple_of(number(1))), b"b"),
-    )
-    yield "a new parameter", whole(name("torch.nn.parameter", "Parameter"), tuple_of(tensor()), b"\x81")
-    yield "a key that is a tensor", whole(DICT, tensor(), NONE, b"s")
+
+def pickles(sentinel: str) -> Iterator[tuple[str, bytes]]:
+    """Each is the data.pkl of an archive whose storage `0` has four floats. Nothing may make the file `sentinel`."""
+    yield "plain", whole(tensor())
+    yield from calls(sentinel)
+    yield from structure()
+    yield from values()
+    yield from tensors()

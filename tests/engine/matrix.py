@@ -47,17 +47,19 @@ def reason(form: str, source: Case, column: str) -> str | None:
         return "DeepSpeed's pipelines know stages 0 and 1 alone"
     if column == "stage 3" and source.model in CUT_OVER["ep"]:
         return "DeepSpeed's experts know no stage 3"
-    if source.name == "zero0_fused_fp16":
-        return "its loss scale is not where other stages look for it"
+    if source.optimizer in ("cpu_adam", "cpu_lion"):
+        return "DeepSpeed compiles its optimizer for minutes"
     return unwritten(source, column) if form == "native" else None
 
 
 def unwritten(source: Case, column: str) -> str | None:
     """What native files cannot be yet."""
-    if column in ("stage 0", "stage 3"):
-        return f"ZeRO {column} is not written yet"
-    if source.model in CUT_OVER["ep"]:
-        return "experts are not written yet"
+    if source.optimizer == "muon":
+        return "Muon's momentum of whole matrices is not written yet"
+    if column == "stage 0" and source.model in CUT_OVER["pp"] and source.dtype == "bf16":
+        return "DeepSpeed cannot load a bfloat16 pipeline that it saved without ZeRO"
+    if column == "stage 0" and source.model in CUT_OVER["ep"]:
+        return "experts without ZeRO are not written yet"
     if source.model.endswith("no_pipeline"):
         return "Megatron's modules without a pipeline are not written yet"
     if source.zero.get("elastic_checkpoint"):
@@ -66,15 +68,18 @@ def unwritten(source: Case, column: str) -> str | None:
 
 
 def meshes(form: str, source: Case) -> Iterator[Mesh]:
-    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files."""
+    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files, and experts with
+    frozen parts in universal ones."""
     own = source.mesh
     if form == "native" and source.model == "autotp":
         own = replace(own, tp=1)
+    if form == "universal" and source.model == "mixture_residual":
+        own = replace(own, ep=1)
     yield own
     if own.sp > 1:
         yield replace(own, sp=1)
     else:
-        yield replace(own, dp=own.dp * 2 if own.dp < 4 and own.ranks <= 4 else own.dp // 2)
+        yield replace(own, dp=own.dp * 2 if own.dp < max(4, own.ep + 1) and own.ranks <= 4 else own.dp // 2)
     for axis in ("tp", "pp", "ep"):
         if source.model in CUT_OVER[axis] and own == source.mesh:
             yield replace(own, **{axis: 2 if getattr(own, axis) == 1 else 1})
@@ -85,6 +90,8 @@ def targets(form: str, source: Case) -> Iterator[dict[str, Any]]:
     for mesh in meshes(form, source):
         for stage in STAGES[form]:
             changes: dict[str, Any] = {} if mesh == source.mesh else {"mesh": mesh}
+            if source.model == "mixture_uneven":  # Strategies have one degree for all layers.
+                changes |= {"model": "mixture"}
             if stage != source.stage:
                 changes |= {"stage": stage}
                 changes |= {"zero": {}} if source.zero else {}

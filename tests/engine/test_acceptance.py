@@ -19,7 +19,7 @@ from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import EngineError, Engines
 from matrix import further_targets
-from universal import truth_of
+from universal import FIXTURES, truth_of
 
 OTHER_SEED = DEFAULT_SEED + 1
 
@@ -110,6 +110,23 @@ CHANGED: list[Resume] = [
     Resume("zero0_fp32", {"stage": 1}),
     Resume("zero0_fp32", {"stage": 2, "mesh": Mesh(dp=1)}),
     Resume("zero0_unfused_bf16", {"stage": 1}),
+    # Pipelines from no ZeRO.
+    Resume("pipeline_zero0_bf16", {"stage": 1, "fp32_accumulation": True}),
+    Resume("pipeline_zero0_bf16", {"stage": 1, "mesh": Mesh(pp=1, dp=2)}),
+    Resume("pipeline_zero0_fp16", {"stage": 1}),
+    Resume("pipeline_zero0_fused_fp16", {"stage": 1, "mesh": Mesh(pp=1, dp=2)}),
+    Resume("pipeline_zero0_fp32", {"stage": 1, "mesh": Mesh(pp=2, dp=1)}),
+    # Other optimizers, masters of other types.
+    Resume("lion_zero1", {"optimizer": "lion", "mesh": Mesh(dp=4)}),
+    Resume("adagrad_zero1", {"mesh": Mesh(dp=4)}),
+    Resume("rmsprop_zero2", {"stage": 1, "mesh": Mesh(dp=1)}),
+    Resume("muon_zero2", {"mesh": Mesh(dp=1)}),
+    Resume("bf16_masters_zero2", {"mesh": Mesh(dp=4)}),
+    Resume("bf16_masters_zero3", {"mesh": Mesh(dp=4)}),
+    Resume("bf16_masters_zero3", {"stage": 2}),
+    # Frozen parameters that the checkpoint does not have.
+    Resume("frozen_excluded_zero2", {"stage": 1, "mesh": Mesh(dp=1)}),
+    Resume("frozen_excluded_zero3", {"stage": 2, "mesh": Mesh(dp=4)}),
     # Another number of pipeline stages or tensor-parallel ranks.
     Resume("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),
     Resume("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=2, dp=1)}),
@@ -132,7 +149,11 @@ def further(name: str) -> list[Resume]:
     """Runs for the pairs of a kind of source and of target that nothing above has."""
     listed = [plan.case for plan in SAME + CHANGED if plan.name == name]
     plans = [Resume(name, changes) for changes in further_targets("universal", name, listed)]
-    return [replace(plan, to=f"universal:mp={plan.case.mesh.pp * plan.case.mesh.tp}") for plan in plans]
+    meshes = [plan.case.mesh for plan in plans]
+    return [
+        replace(plan, to=f"universal:mp={mesh.pp * mesh.tp}" + (f",ep={mesh.ep}" if mesh.ep > 1 else ""))
+        for plan, mesh in zip(plans, meshes, strict=True)
+    ]
 
 
 def resume(engines: Engines, folder: Path, plan: Resume) -> dict[str, Any]:
@@ -143,7 +164,7 @@ def resume(engines: Engines, folder: Path, plan: Resume) -> dict[str, Any]:
     return engines.ask(
         Job(
             case,
-            seed=OTHER_SEED,
+            seed=DEFAULT_SEED if case.exclude_frozen else OTHER_SEED,  # Frozen ones come from elsewhere.
             load=folder,
             restore=has_others,
             first_step=source["step"],
@@ -167,7 +188,8 @@ def test_engine_continues(
         return
     answer = resume(engines, convert(plan.name, plan.to), plan)
     assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
-    others = [name for name, entry in truth["tensors"].items() if entry["kind"] != "parameter"]
+    carried = ("buffer",) if CASES[plan.name].exclude_frozen else ("buffer", "frozen")
+    others = [name for name, entry in truth["tensors"].items() if entry["kind"] in carried]
     restored = set(answer.get("restored", []))  # Of rank 0, which has the first stage of a pipeline.
     assert restored <= set(others)
     assert bool(restored) == bool(others)
@@ -187,3 +209,11 @@ def test_a_start_from_elsewhere_is_noticed(engines: Engines) -> None:
     truth = truth_of("zero1_dp1")
     answer = engines.ask(Job(CASES["zero1_dp1"], seed=OTHER_SEED, load=None, steps=1, save=None, further_steps=0))
     assert abs(answer["losses"][0] - truth["losses"][truth["step"]]) > NOISE["bf16"]
+
+
+def test_a_bfloat16_pipeline_without_zero_is_lost_to_its_own_engine(engines: Engines) -> None:
+    """Which looks for its partition in what it takes for a list. We read it (above)."""
+    case = CASES["pipeline_zero0_bf16"]
+    job = Job(case, seed=OTHER_SEED, load=FIXTURES / case.name / "checkpoint", native=True, first_step=4)
+    with pytest.raises(EngineError, match="KeyError: [01]"):
+        engines.ask(job)

@@ -7,6 +7,7 @@ tests/fixtures. With UCP_REWRITE=1 the blocks are corrected instead; read the di
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 import subprocess
@@ -72,6 +73,32 @@ class Documents(ProgramTest):
         overview = (SOURCE / "docs" / "language.md").read_text()
         for page in (SOURCE / "docs" / "language").glob("*.md"):
             self.assertIn(f"(language/{page.name})", overview)
+
+    def test_tests_that_the_traps_name(self) -> None:
+        """Files below tests/ with a test, a case or a fixture behind them, and tests of tests/unit."""
+        tests = SOURCE / "tests"
+        unit = "\n".join(path.read_text() for path in (tests / "unit").rglob("*_test.cpp"))
+        cases = {path.name for path in (tests / "fixtures").iterdir()}
+        tables = (SOURCE / "docs" / "deepspeed-traps.md").read_text().split("## In the files")[1]
+        rows = [row for row in tables.splitlines() if row.startswith("| ") and not row.startswith("| what ")]
+        self.assertGreater(len(rows), 50)
+        named = 0
+        for row in rows:
+            file = suite = ""
+            for word in re.findall(r"`([^`]+)`", re.split(r"(?<!\\)\|", row)[-2]):
+                gtest = re.fullmatch(r"(\w*)\.(\w+|\*)", word)
+                if word.endswith(".py"):
+                    file = (tests / word).read_text()
+                elif gtest and gtest[1] + gtest[2]:
+                    suite = gtest[1] or suite
+                    name = r"\w+" if gtest[2] == "*" else gtest[2]
+                    self.assertRegex(unit, rf"TEST(_F|_P)?\({suite}, {name}\)", row)
+                else:
+                    case = word.split("-")[0]  # "zero2_dp2-dp4": a fixture on other ranks.
+                    known = word in file or fnmatch.filter(cases, word) or case in cases
+                    self.assertTrue(known, f"{word}: {row}")
+                named += 1
+        self.assertGreater(named, len(rows))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,16 @@ FIXTURES = {
     "gpt_pp2_tp2_dp2": [(pp, tp) for pp in (1, 2, 4) for tp in (1, 2, 4)],
     "llama_pp2_tp2_dp2": [(pp, tp) for pp in ("1", "2+1") for tp in (1, 2, 4)],
 }
+# The stages of a model, where it cannot have 1, 2 and 3. FusedAdam alone has 0: views in the module then say which
+# parameter is which, in any model.
+STAGES = {
+    "zero1_dp2": [0, 1, 2, 3],
+    "pipeline_pp2": [1],
+    "gpt_pp2_tp2_dp2": [1],
+    "llama_pp2_tp2_dp2": [1],
+    "moe_ep2_dp4": [1, 2],
+    "moe_ep2_ep4_dp4": [1, 2],
+}
 
 
 def files_of(folder: Path, *endings: str) -> dict[str, bytes]:
@@ -49,17 +59,23 @@ class Laws(ProgramTest):
         self.assertEqual(result.returncode, 0, f"{case} to {strategy} (seed {SEED}): {result.stderr}")
         return out
 
-    def strategy(self, case: str, choose: random.Random) -> str:
-        """Any that the model can have, in the source's type."""
-        pp, tp = choose.choice(FIXTURES[case])
-        zero = choose.choice([1, 2])
+    def strategy(self, case: str, choose: random.Random, is_last: bool) -> str:
+        """Any that the model can have, in the source's type. A chosen size of sub-groups stays in `ds_config`, and so
+        it is chosen last."""
+        # Without a spec, what was put onto one stage stays there.
+        pp, tp = choose.choice(FIXTURES[case]) if case in SPEC_OF or not is_last else FIXTURES[case][0]
+        zero = choose.choice(STAGES.get(case, [1, 2, 3]))
         dp = choose.choice([1, 2, 4, 8])
-        options = f"pp={pp},tp={tp},dp={dp},zero={zero},optimizer=zero"
+        options = f"pp={pp},tp={tp},dp={dp},zero={zero}"
+        if zero in (1, 2):
+            options += ",optimizer=zero"
         if case.startswith("moe"):
             ep = choose.choice([degree for degree in (1, 2, 4) if degree <= dp])
             options += f",ep={ep},data_before_experts={choose.choice(['true', 'false'])}"
-        if (pp, tp) == (1, 1):
+        if zero in (1, 2) and (pp, tp) == (1, 1):
             options += f",round_robin={choose.choice(['true', 'false'])},alignment={choose.choice(['true', 'false'])}"
+        if zero == 3 and is_last:
+            options += f",sub_group_size={choose.choice([500, 2000, 1000000000])}"
         return "deepspeed:" + options
 
     def test_two_hops_are_one(self) -> None:
@@ -69,7 +85,7 @@ class Laws(ProgramTest):
         for case in FIXTURES:
             with self.subTest(case=case):
                 source = self.checkpoint(case)
-                first, second = self.strategy(case, choose), self.strategy(case, choose)
+                first, second = self.strategy(case, choose, False), self.strategy(case, choose, True)
                 hop = self.to(source, f"{case}-1", first, case)
                 there = self.to(hop, f"{case}-2", second, case)
                 straight = self.to(source, f"{case}-3", second, case)
@@ -83,11 +99,11 @@ class Laws(ProgramTest):
 
     def test_from_universal_is_from_native(self) -> None:
         """The universal folder in between changes no partition and no layer."""
-        for case in ("zero1_dp4", "pipeline_pp2"):
-            source = self.checkpoint(case)
-            folder = self.to(source, case + "-universal", "universal", case)
-            ours = self.to(folder, case + "-a", "deepspeed:dp=2,zero=2", case)
-            straight = self.to(source, case + "-b", "deepspeed:dp=2,zero=2", case)
+        for case, stage in (("zero1_dp4", 2), ("zero1_dp4", 3), ("pipeline_pp2", 1)):
+            source = SOURCE / "tests" / "fixtures" / case / "checkpoint"
+            folder = self.to(source, f"{case}-universal{stage}", "universal", case)
+            ours = self.to(folder, f"{case}-a{stage}", f"deepspeed:dp=2,zero={stage}", case)
+            straight = self.to(source, f"{case}-b{stage}", f"deepspeed:dp=2,zero={stage}", case)
             self.assertEqual(files_of(ours, ".pt"), files_of(straight, ".pt"))
 
     def test_same_ranks_are_the_same_files(self) -> None:
@@ -112,7 +128,13 @@ class Refusals(ProgramTest):
     def test_settings_that_make_no_sense(self) -> None:
         """Named, with what there is."""
         self.refuse("zero1_dp2", "deepspeed:zero=4", 1, "`zero`", "from 0 to 3", "`4`")
-        self.refuse("zero1_dp2", "deepspeed:zero=3", 2, "ZeRO stage 3", "zero=1 and zero=2")
+        self.refuse("pipeline_pp2", "deepspeed:pp=2,dp=2,zero=3", 2, "zero=3 in a pipeline", "stages 0 and 1")
+        self.refuse("pipeline_pp2", "deepspeed:pp=2,dp=2,zero=0", 2, "zero=0 with dtype=bf16", "fails to load it")
+        self.refuse("zero1_dp2", "deepspeed:zero=0,optimizer=bf16", 1, "`optimizer=bf16`", "fused or unfused")
+        self.refuse("zero1_dp2", "deepspeed:zero=0,dtype=fp32,optimizer=fused", 1, "`optimizer=fused`", "dtype=fp32")
+        self.refuse("zero1_dp2", "deepspeed:optimizer=fused", 1, "`optimizer=fused`", "zero=0 only")
+        self.refuse("zero1_dp2", "deepspeed:sub_group_size=10", 1, "`sub_group_size`", "zero=3 only")
+        self.refuse("zero1_dp2", "deepspeed:zero=3,round_robin=true", 1, "`round_robin=true`", "zero=3")
         self.refuse("zero1_dp2", "deepspeed:dtype=int8", 1, "`dtype`", "fp32, fp16 or bf16", "`int8`")
         self.refuse("zero1_dp2", "deepspeed:optimizer=bf16", 1, "`optimizer=bf16`", "zero=1 and dtype=bf16")
         self.refuse("zero1_dp2", "deepspeed:roundrobin=true", 1, "`roundrobin`", "round_robin")

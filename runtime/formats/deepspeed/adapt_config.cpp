@@ -79,6 +79,12 @@ class Adapter {
     }
   }
 
+  // Over how many ranks the engine itself cuts a model of Hugging Face.
+  void SetAutoTP(std::int64_t tp) {
+    ValuePtr section = pytorch::Find(*Config(), "tensor_parallel");
+    if (section && pytorch::Find(*section, "autotp_size")) SetIn("tensor_parallel", "autotp_size", MakeInteger(tp));
+  }
+
   void SetIn(std::string_view section, std::string_view key, ValuePtr value) {
     std::vector<Entry> entries = Section(section);
     SetEntry(entries, key, std::move(value));
@@ -157,6 +163,10 @@ ValuePtr AdaptConfig(const ValuePtr& config, std::int64_t source_dp, const Write
   adapter.SetDType(options.dtype);
   adapter.SetAccumulationType(options.bf16_optimizer);
   adapter.SetIn("zero_optimization", "stage", MakeInteger(options.stage));
+  if (options.sub_group_size_is_chosen) {
+    adapter.SetIn("zero_optimization", "sub_group_size", MakeInteger(options.sub_group_size));
+  }
+  adapter.SetAutoTP(options.tp);
   adapter.SwitchIn("zero_optimization", "round_robin_gradients", options.round_robin);
   adapter.SwitchIn("zero_optimization", "parameter_alignment", options.alignment);
   adapter.Switch("use_data_before_expert_parallelism", options.data_before_experts);

@@ -27,11 +27,12 @@ class DeepSpeedFormat : public Format {
  public:
   std::string_view name() const override { return "deepspeed"; }
   StrategyRules strategy_rules() const override {
-    return {
-        .has_degrees = true,
-        .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
-                     TakesWord("optimizer", {"bf16", "zero"}), TakesWord("round_robin", {"true", "false"}),
-                     TakesWord("data_before_experts", {"true", "false"}), TakesWord("alignment", {"true", "false"})}};
+    return {.has_degrees = true,
+            .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
+                         TakesWord("optimizer", {"bf16", "zero", "fused", "unfused"}),
+                         TakesWord("round_robin", {"true", "false"}),
+                         TakesWord("data_before_experts", {"true", "false"}), TakesWord("alignment", {"true", "false"}),
+                         TakesNumber("sub_group_size", 1, deepspeed::kMostElements)}};
   }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
@@ -39,8 +40,9 @@ class DeepSpeedFormat : public Format {
                           {[&](const std::string& folder) { return IsCheckpoint(files, folder); }, "latest"});
   }
 
-  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const override {
-    return deepspeed::DescribeCheckpoint(files, folder);
+  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder,
+                                      const RankPreference& preference) const override {
+    return deepspeed::DescribeCheckpoint(files, folder, preference);
   }
 
   bool CanWrite() const override { return true; }

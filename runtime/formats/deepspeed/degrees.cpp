@@ -5,24 +5,10 @@
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/pytorch/value_access.h"
+#include "runtime/formats/agreement.h"
 
 namespace ucp::deepspeed {
 namespace {
-
-// Fails if a field of the model-states files is not the same in all of them.
-template <typename Get>
-llvm::Error CheckAgreement(const std::string& folder, const std::vector<const ModelStates*>& states,
-                           std::string_view field, Get get) {
-  const ModelStates& first = *states.front();
-  for (const ModelStates* other : states) {
-    if (get(*other) == get(first)) continue;
-    auto text = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string("missing"); };
-    return Fail(ErrorCode::kBadData, "`{}`: `{}` is {} in `{}` and {} in `{}`; these files are not of one checkpoint",
-                folder, field, text(get(first)), first.path, text(get(*other)), other->path);
-  }
-  return llvm::Error::success();
-}
 
 // How many tensor-parallel ranks the layer files speak of; 0 if there are none.
 std::int64_t LayerFileRanks(const CheckpointFiles& files) {
@@ -71,25 +57,19 @@ llvm::Error FindModelFiles(CheckpointFiles& files, const std::string& folder) {
   return Fail(ErrorCode::kBadData, "`{}`: `{}` is missing", folder, ModelStatesName(0, files));
 }
 
-llvm::Error CheckModelStatesAgree(const std::string& folder, const std::vector<const ModelStates*>& states) {
-  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "mp_world_size", [](auto& s) { return s.mp_world_size; }));
-  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "pp_degree", [](auto& s) { return s.pp_degree; }));
-  UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, "tp_degree", [](auto& s) { return s.tp_degree; }));
-  for (std::string_view key : {"global_steps", "skipped_steps", "dp_world_size", "ds_version"}) {
-    auto text = [&](const ModelStates& file) -> std::optional<std::string> {
-      pytorch::ValuePtr value = FindEntry(file.engine, key);
-      return value ? std::optional(pytorch::Print(*value)) : std::nullopt;
-    };
-    UCP_RETURN_IF_ERROR(CheckAgreement(folder, states, key, text));
+llvm::Error CheckSameDegrees(const std::string& folder, const ModelStates& a, const ModelStates& b) {
+  auto text = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string("missing"); };
+  for (const auto& [name, field] :
+       {std::pair("`mp_world_size`", &ModelStates::mp_world_size), std::pair("`pp_degree`", &ModelStates::pp_degree),
+        std::pair("`tp_degree`", &ModelStates::tp_degree)}) {
+    UCP_RETURN_IF_ERROR(CheckSameText(folder, name, text(a.*field), a.path, text(b.*field), b.path));
   }
   return llvm::Error::success();
 }
 
 llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::string& folder,
                                     const std::vector<ModelStates>& states, std::vector<std::string>& remarks) {
-  std::vector<const ModelStates*> all;
-  for (const ModelStates& rank : states) all.push_back(&rank);
-  UCP_RETURN_IF_ERROR(CheckModelStatesAgree(folder, all));
+  for (const ModelStates& rank : states) UCP_RETURN_IF_ERROR(CheckSameDegrees(folder, states.front(), rank));
   const auto ranks = static_cast<std::int64_t>(states.size());
   const ModelStates& first = states.front();
   const std::int64_t expected = first.mp_world_size.value_or(ranks);

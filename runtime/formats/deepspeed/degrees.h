@@ -19,6 +19,11 @@ struct Degrees {
 
   // Model-parallel ranks count stages first: mp = stage * tp + tensor rank.
   std::int64_t mp() const { return pp * tp; }
+  // Where a model-parallel rank, or one of its partitions, stands.
+  Coordinate RankOf(std::int64_t mp) const { return {{{"pp", mp / tp}, {"tp", mp % tp}}}; }
+  Coordinate RankOf(std::int64_t mp, std::int64_t partition) const {
+    return {{{"pp", mp / tp}, {"dp", partition}, {"tp", mp % tp}}};
+  }
 };
 
 // Refuses kinds of checkpoints that this version does not read, by their file names.
@@ -33,9 +38,8 @@ llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::str
 // The model-states files are those of the ranks 0, 1, …, without a gap. At stage 3, the file of a rank's partition 0
 // becomes that of the rank.
 [[nodiscard]] llvm::Error FindModelFiles(CheckpointFiles& files, const std::string& folder);
-// The engine's counters and versions, and the recorded degrees, are the same in all of them.
-[[nodiscard]] llvm::Error CheckModelStatesAgree(const std::string& folder,
-                                                const std::vector<const ModelStates*>& states);
+// The recorded degrees are the same in both.
+[[nodiscard]] llvm::Error CheckSameDegrees(const std::string& folder, const ModelStates& a, const ModelStates& b);
 // Each model-parallel rank has the same number of partitions, without a gap: returns it. At stage 3, the files of the
 // module are as many. 1 without ZeRO.
 llvm::Expected<std::int64_t> CountPartitions(const CheckpointFiles& files, const std::string& folder, std::int64_t mp);

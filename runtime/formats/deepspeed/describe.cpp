@@ -14,8 +14,12 @@
 #include "runtime/formats/deepspeed/module_tensors.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partitioned_module.h"
+#include "runtime/formats/deepspeed/pipeline_addresses.h"
+#include "runtime/formats/deepspeed/pipeline_stages.h"
+#include "runtime/formats/deepspeed/tags_beside.h"
 #include "runtime/formats/deepspeed/whole_names.h"
 #include "runtime/formats/embedded_layout.h"
+#include "runtime/formats/model_agreement.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -23,16 +27,24 @@ namespace {
 
 class Description {
  public:
-  Description(FileSystem& files, const std::string& folder)
-      : files_(files), folder_(folder), archives_(files, folder, inventory().storage, checkpoint_.training) {}
-
-  llvm::Expected<Checkpoint> Run() {
+  Description(FileSystem& files, const std::string& folder, const RankPreference& preference)
+      : files_(files), folder_(folder), archives_(files, folder, inventory().storage, checkpoint_.training) {
     inventory().format = "deepspeed";
     inventory().root = folder_;
+    inventory().preference = preference;
+  }
+
+  llvm::Expected<Checkpoint> Run() {
     checkpoint_.training.tag = std::filesystem::path(folder_).lexically_normal().filename().string();
     UCP_RETURN_IF_ERROR(ReadModelFiles());
+    const bool is_addressed = has_copies_ && states_.front().param_shapes.empty();
+    if (is_addressed) {
+      UCP_RETURN_IF_ERROR(ListAddressedParameters(files_, names_, folder_, partitions_, states_));
+    }
     UCP_RETURN_IF_ERROR(
         ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks, checkpoint_.training.pipeline));
+    if (is_addressed) UCP_RETURN_IF_ERROR(TakeShapesOfModules(folder_, degrees_, states_));
+    UCP_RETURN_IF_ERROR(NameWholeParameters());
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(ReadExperts());
     const OptimizerContext context{archives_, names_, folder_, degrees_, experts_, partitions_, states_, checkpoint_};
@@ -41,6 +53,7 @@ class Description {
     experts_.AddShards(archives_, degrees_, inventory().storage);
     UCP_ASSIGN_OR_RETURN(rank_groups_, AddOptimizer(context));
     RemarkOnStrangers();
+    RemarkOnFrozen();
     AddCheckpointFacts();
     UCP_RETURN_IF_ERROR(FillTrainingState());
     return std::move(checkpoint_);
@@ -58,29 +71,49 @@ class Description {
     UCP_RETURN_IF_ERROR(CheckLayerFiles(names_, folder_, degrees_.tp));
     UCP_ASSIGN_OR_RETURN(partitions_, CountPartitions(names_, folder_, degrees_.mp()));
     inventory().mesh.axes = {{"pp", degrees_.pp}, {"dp", partitions_}, {"tp", degrees_.tp}};
+    for (std::size_t mp = 0; mp < states_.size(); ++mp) {
+      states_[mp].rank = degrees_.RankOf(static_cast<std::int64_t>(mp));
+      if (!names_.partitioned_model_states.empty()) states_[mp].rank.at["dp"] = 0;
+    }
+    UCP_ASSIGN_OR_RETURN(believed_, JoinModelStates(inventory(), states_));
     return llvm::Error::success();
   }
 
-  // Without ZeRO, the optimizer stands there.
+  // Without ZeRO, the optimizer stands there; only BF16_Optimizer has files of its own as well.
   llvm::Error ReadModelFile(const std::string& name) {
-    OptimizerVisitor visit;
-    if (names_.optimizer_states.empty()) {
-      visit = [this](const SourceArchive& archive, const pytorch::ValuePtr& value) -> llvm::Error {
-        UCP_ASSIGN_OR_RETURN(WholeOptimizer optimizer, ReadWholeOptimizer(archives_, archive, value));
-        whole_optimizers_.push_back(std::move(optimizer));
-        return llvm::Error::success();
-      };
-    }
+    OptimizerVisitor visit = [this](const SourceArchive& archive, const pytorch::ValuePtr& value) -> llvm::Error {
+      if (!names_.optimizer_states.empty()) return CheckIsCopy(archive, *value);
+      UCP_ASSIGN_OR_RETURN(WholeOptimizer optimizer, ReadWholeOptimizer(archives_, archive, value));
+      whole_optimizers_.push_back(std::move(optimizer));
+      return llvm::Error::success();
+    };
     UCP_ASSIGN_OR_RETURN(ModelStates states, ReadModelStates(archives_, name, ModelStatesOf::kNativeCheckpoint, visit));
     states_.push_back(std::move(states));
-    if (names_.optimizer_states.empty()) {
-      if (whole_optimizers_.size() != states_.size()) {
-        return Fail(ErrorCode::kUnsupported,
-                    "`{}` holds no `*_optim_states.pt`, and `{}` no optimizer: saving it was interrupted, or it is no "
-                    "checkpoint to resume from",
-                    folder_, name);
-      }
-      return NameParameters(whole_optimizers_.back(), folder_, states_.back());
+    if (names_.optimizer_states.empty() && whole_optimizers_.size() != states_.size()) {
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}` holds no `*_optim_states.pt`, and `{}` no optimizer: saving it was interrupted, or it is no "
+                  "checkpoint to resume from",
+                  folder_, name);
+    }
+    return llvm::Error::success();
+  }
+
+  // What rank 0 put into its model-states file is what it put into its optimizer file.
+  llvm::Error CheckIsCopy(const SourceArchive& archive, const pytorch::Value& optimizer) {
+    has_copies_ = pytorch::Find(optimizer, "single_partition_of_fp32_groups") != nullptr;
+    if (has_copies_) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData,
+                "`{}`: `{}` holds the whole optimizer of a run without ZeRO, and `{}` a part of "
+                "another one; remove those that are stale",
+                folder_, archive.path, names_.optimizer_states.begin()->second);
+  }
+
+  llvm::Error NameWholeParameters() {
+    if (whole_optimizers_.empty()) return llvm::Error::success();
+    const bool is_pipeline = std::none_of(states_.begin(), states_.end(), [](auto& rank) { return rank.has_module; });
+    if (is_pipeline) UCP_RETURN_IF_ERROR(FindStagesOfLayers(whole_optimizers_, folder_, degrees_, states_));
+    for (std::size_t mp = 0; mp < states_.size(); ++mp) {
+      UCP_RETURN_IF_ERROR(NameParameters(whole_optimizers_[mp], folder_, states_[mp]));
     }
     return llvm::Error::success();
   }
@@ -105,6 +138,9 @@ class Description {
   }
 
   void RemarkOnStrangers() {
+    for (std::string& remark : RemarksOnTagsBeside(files_, folder_, names_)) {
+      inventory().remarks.push_back(std::move(remark));
+    }
     for (const std::string& name : names_.folders) {
       inventory().remarks.push_back(fmt::format("the folder `{}` inside the checkpoint is not a part of it", name));
     }
@@ -119,9 +155,36 @@ class Description {
     }
   }
 
+  void RemarkOnMissingStates() {
+    const Storage& storage = inventory().storage;
+    for (const Shard& shard : storage.shards) {
+      for (const StateBuffer& held : storage.buffer_set(shard.states)) {
+        if (held.state != kMasterState && held.state != kWeightState) return;
+      }
+    }
+    for (const OptimizerGroup& group : checkpoint_.training.groups) {
+      if (group.step) return;
+    }
+    inventory().remarks.emplace_back(
+        "the optimizer has no states and counts no steps: it took none yet, or keeps none; masters are converted");
+  }
+
+  // From stage 2 on, DeepSpeed lists the frozen parameters even if there are none, unless it was told to leave them
+  // out.
+  void RemarkOnFrozen() {
+    const ModelStates& first = states_.front();
+    pytorch::ValuePtr config = FindEntry(first.engine, "ds_config");
+    pytorch::ValuePtr zero = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
+    pytorch::ValuePtr stage = zero ? pytorch::Find(*zero, "stage") : nullptr;
+    if (!first.lists_no_frozen || !stage || pytorch::AsInteger(*stage).value_or(0) < 2) return;
+    inventory().remarks.push_back(fmt::format(
+        "`{}` was saved with exclude_frozen_parameters: frozen parameters, if the model has any, are in none of the "
+        "files, nor are their names; take them from where the model began",
+        first.path));
+  }
+
   void AddCheckpointFacts() {
     const ModelStates& first = states_.front();
-    AddFacts(first, inventory().facts);
     pytorch::ValuePtr info = FindEntry(first.client, "universal_checkpoint_info");
     if (!info) return;
     AddFirstStageCounts(*info);
@@ -162,11 +225,11 @@ class Description {
 
   llvm::Error FillTrainingState() {
     TrainingState& training = checkpoint_.training;
-    auto groups = MergeGroups(training, rank_groups_);
-    if (!groups) return AddContext(groups.takeError(), fmt::format("`{}`", folder_));
-    training.groups = std::move(*groups);
+    UCP_RETURN_IF_ERROR(MergeOptimizers(inventory(), training, std::move(rank_groups_)));
+    RemarkOnMissingStates();
     training.aliases = inventory().aliases;
-    training.engine = states_.front().engine;
+    training.engine = states_[believed_].engine;
+    training.counting_rank = believed_;
     for (ModelStates& states : states_) {
       training.ranks.push_back({std::move(states.client), std::move(states.module.extras)});
     }
@@ -179,17 +242,22 @@ class Description {
   SourceArchives archives_;
   CheckpointFiles names_;
   std::vector<ModelStates> states_;               // By model-parallel rank.
+  bool has_copies_ = false;                       // Of the first partition's optimizer, in model-states files.
   std::vector<WholeOptimizer> whole_optimizers_;  // By model-parallel rank; empty with ZeRO.
   Degrees degrees_;
   Experts experts_;
   std::int64_t partitions_ = 0;
+  std::size_t believed_ = 0;  // Which of `states_` counts where ranks contradict each other.
   std::vector<RankGroups> rank_groups_;
 };
 
 }  // namespace
 
-llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder) {
-  return Description(files, folder).Run();
+llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder,
+                                              const RankPreference& preference) {
+  auto checkpoint = Description(files, folder, preference).Run();
+  if (!checkpoint) return NameTagBeside(files, folder, checkpoint.takeError());
+  return checkpoint;
 }
 
 }  // namespace ucp::deepspeed

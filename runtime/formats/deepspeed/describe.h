@@ -9,6 +9,7 @@
 
 namespace ucp::deepspeed {
 
-llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder);
+llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder,
+                                              const RankPreference& preference);
 
 }  // namespace ucp::deepspeed

@@ -2,6 +2,7 @@
 // buffer, with a part in the file of each partition, and every parameter begins somewhere in it.
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/flat_groups.h"
+#include "runtime/formats/deepspeed/muon_momentum.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partition_buffers.h"
 #include "runtime/formats/deepspeed/write_groups.h"
@@ -31,16 +32,19 @@ class FlatOptimizer {
     for (std::int64_t p = 0; p < context_.partitions; ++p) {
       UCP_ASSIGN_OR_RETURN(OptimizerStates states,
                            ReadOptimizerStates(context_.archives, context_.files.optimizer_states.at({mp, p})));
+      states.rank = context_.degrees.RankOf(mp, p);
+      UCP_RETURN_IF_ERROR(CheckGroups(mp, context_.states[static_cast<std::size_t>(mp)], states));
       partitions.push_back(std::move(states));
-      UCP_RETURN_IF_ERROR(
-          CheckPartition(mp, context_.states[static_cast<std::size_t>(mp)], partitions.front(), partitions.back()));
     }
-    RankGroups rank{partitions.front().path, {}};
-    for (std::size_t g = 0; g < partitions.front().groups.size(); ++g) {
+    believed_ = BelievedOf(context_, {partitions.begin(), partitions.end()});
+    OptimizerStates& believed = partitions[believed_];
+    for (const OptimizerStates& states : partitions) UCP_RETURN_IF_ERROR(CheckAgrees(believed, states));
+    RankGroups rank{believed, {}, {}};
+    for (std::size_t g = 0; g < believed.groups.size(); ++g) {
       UCP_ASSIGN_OR_RETURN(OptimizerGroup group, AddGroup(mp, g, partitions));
       rank.groups.push_back(std::move(group));
     }
-    if (mp == 0) context_.checkpoint.training.optimizer = std::move(partitions.front().others);
+    rank.others = std::move(believed.others);
     return rank;
   }
 
@@ -59,9 +63,8 @@ class FlatOptimizer {
   }
 
  private:
-  // What one file must have in common with the model-states file of its rank and with the first partition.
-  llvm::Error CheckPartition(std::int64_t mp, const ModelStates& model, const OptimizerStates& first,
-                             const OptimizerStates& states) {
+  // What one file must have in common with the model-states file of its rank.
+  llvm::Error CheckGroups(std::int64_t mp, const ModelStates& model, const OptimizerStates& states) const {
     const std::string& folder = context_.folder;
     if (states.groups.size() != model.param_shapes.size()) {
       return Fail(ErrorCode::kBadData, "`{}`: `{}` has {} optimizer groups and `param_shapes` in `{}` has {}", folder,
@@ -79,21 +82,27 @@ class FlatOptimizer {
                     count > expected ? fmt::format("`{}` is missing", NameOfPartition(states.path, context_.partitions))
                                      : std::string("the others are stale"));
       }
-      UCP_RETURN_IF_ERROR(CompareWithFirst(g, first, states));
     }
     return llvm::Error::success();
   }
 
-  llvm::Error CompareWithFirst(std::size_t g, const OptimizerStates& first, const OptimizerStates& states) {
-    const GroupPartition& a = first.groups[g];
-    const GroupPartition& b = states.groups[g];
-    const std::string owner = fmt::format("group {}", g);
-    UCP_RETURN_IF_ERROR(CheckSameText(context_, "`param_groups` of " + owner, pytorch::Print(*a.hyper_parameters),
-                                      first.path, pytorch::Print(*b.hyper_parameters), states.path));
-    auto text = [](const GroupPartition& group) {
-      return fmt::format("{}", fmt::join(group.alignment_paddings, ", "));
-    };
-    return CheckSameText(context_, "`param_alignment_paddings` of " + owner, text(a), first.path, text(b), states.path);
+  // What all partitions of a rank must say alike, but for the steps.
+  llvm::Error CheckAgrees(const OptimizerStates& a, const OptimizerStates& b) const {
+    UCP_RETURN_IF_ERROR(CheckSameText(context_.folder, "the kind of optimizer", a.kind, a.path, b.kind, b.path));
+    Inventory& inventory = context_.checkpoint.inventory;
+    UCP_RETURN_IF_ERROR(CheckAlike(inventory, "the optimizer", a, pytorch::MakeDict(a.others), b,
+                                   pytorch::MakeDict(b.others), pytorch::ListLengths::kMustAgree));
+    for (std::size_t g = 0; g < a.groups.size(); ++g) {
+      UCP_RETURN_IF_ERROR(CheckAlike(inventory, fmt::format("`param_groups` of group {}", g), a,
+                                     a.groups[g].hyper_parameters, b, b.groups[g].hyper_parameters,
+                                     pytorch::ListLengths::kMustAgree));
+      auto text = [&](const OptimizerStates& states) {
+        return fmt::format("{}", fmt::join(states.groups[g].alignment_paddings, ", "));
+      };
+      UCP_RETURN_IF_ERROR(CheckSameText(context_.folder, fmt::format("`param_alignment_paddings` of group {}", g),
+                                        text(a), a.path, text(b), b.path));
+    }
+    return llvm::Error::success();
   }
 
   // Over how many ranks the experts of a group are spread; 1 if it has none.
@@ -107,7 +116,7 @@ class FlatOptimizer {
 
   // A group of experts is as many vectors as there are expert ranks, with the same parameters by other names.
   llvm::Expected<OptimizerGroup> AddGroup(std::int64_t mp, std::size_t g, std::vector<OptimizerStates>& partitions) {
-    const GroupPartition& first = partitions.front().groups[g];
+    const GroupPartition& first = partitions[believed_].groups[g];
     OptimizerGroup group{first.hyper_parameters, first.step, {}};
     UCP_ASSIGN_OR_RETURN(const std::int64_t ep, DegreeOf(mp, g, partitions.front()));
     std::vector<std::vector<std::string>> names;
@@ -145,10 +154,13 @@ class FlatOptimizer {
     CountWrongAddresses(*flat, *length, g, read);
     std::vector<PartitionPart> parts;
     const std::string owner = fmt::format("group {}", g);
+    std::vector<GroupPartition*> held_by;
+    for (OptimizerStates* partition : partitions) held_by.push_back(&partition->groups[g]);
+    CutMuonMomentum(*flat, *length, held_by);
     for (OptimizerStates* partition : partitions) {
       GroupPartition& held = partition->groups[g];
       SetAsideOthers({held.is_lean ? held.master.elements : *length}, partition->path, owner, held);
-      parts.push_back({&held, &partition->path});
+      parts.push_back({&held, partition});
     }
     UCP_RETURN_IF_ERROR(CheckParts(context_, owner, parts));
     const BufferSetId states = AddBuffers(context_.storage(), *length, parts);
@@ -187,6 +199,7 @@ class FlatOptimizer {
   }
 
   const OptimizerContext& context_;
+  std::size_t believed_ = 0;  // Of the partitions of the rank that is read.
   AddressMismatch wrong_addresses_;
   bool is_dealt_ = false;  // round_robin_gradients.
 };

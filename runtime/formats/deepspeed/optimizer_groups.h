@@ -4,22 +4,24 @@
 
 #include <llvm/Support/Error.h>
 
-#include <string>
 #include <vector>
 
+#include "runtime/formats/agreement.h"
 #include "runtime/formats/training_state.h"
 
 namespace ucp::deepspeed {
 
-// The groups of one model-parallel rank, with the file that says so.
+// The optimizer of one model-parallel rank, by the file that counts among those of its partitions.
 struct RankGroups {
-  std::string path;
+  Speaker speaker;
   std::vector<OptimizerGroup> groups;
+  std::vector<pytorch::Entry> others;  // What is said once, for all groups: TrainingState::optimizer.
 };
 
-// Groups of different ranks are one if their hyper-parameters are equal and their order allows it. Fails if they have
-// different steps, or a parameter is in groups that differ (both files, both values). Steps are values of `training`.
-llvm::Expected<std::vector<OptimizerGroup>> MergeGroups(const TrainingState& training,
-                                                        const std::vector<RankGroups>& ranks);
+// Fills `groups` and `optimizer` of the training state, whose values the steps are. Groups of different stages are one
+// if their hyper-parameters are equal and their order allows it. What ranks must say alike is compared: steps, the loss
+// scale, versions, and the hyper-parameters of tensor-parallel ranks, which have the same groups. Fails as CheckAlike()
+// does, and if a parameter is in groups that differ (both files, both values).
+[[nodiscard]] llvm::Error MergeOptimizers(Inventory& inventory, TrainingState& training, std::vector<RankGroups> ranks);
 
 }  // namespace ucp::deepspeed

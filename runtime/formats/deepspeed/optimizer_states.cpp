@@ -39,6 +39,8 @@ class Reader {
     OptimizerStates states;
     states.path = archive_.path;
     states.is_bf16_optimizer = !Find(root, "zero_stage");
+    states.kind = stage_ == 0 ? "BF16_Optimizer" : fmt::format("stage {}", stage_);
+    if (is_elastic_) states.kind += ", elastic";
     for (std::size_t g = 0; g < groups; ++g) {
       UCP_ASSIGN_OR_RETURN(GroupPartition group, ReadGroup(g));
       states.groups.push_back(std::move(group));
@@ -78,15 +80,14 @@ class Reader {
       return optimizer_.Unsupported("has partition groups of experts");
     ValuePtr value = Find(*state_dict_, "zero_stage");
     if (!value) return llvm::Error::success();  // BF16_Optimizer.
-    bool is_served = false;
-    if (auto number = AsInteger(*value)) is_served = *number == 1 || *number == 2;
+    if (auto number = AsInteger(*value)) stage_ = *number;
     if (auto member = pytorch::AsEnumMember(*value)) {
-      const auto* number = std::get_if<std::int64_t>(&member->member);
-      const auto* name = std::get_if<std::string>(&member->member);
-      is_served =
-          (number && (*number == 1 || *number == 2)) || (name && (*name == "optimizer_states" || *name == "gradients"));
+      if (const auto* number = std::get_if<std::int64_t>(&member->member)) stage_ = *number;
+      if (const auto* name = std::get_if<std::string>(&member->member)) {
+        stage_ = *name == "optimizer_states" ? 1 : (*name == "gradients" ? 2 : 0);
+      }
     }
-    if (is_served) return llvm::Error::success();
+    if (stage_ == 1 || stage_ == 2) return llvm::Error::success();
     return optimizer_.Unsupported(fmt::format("has the ZeRO stage `{}`", pytorch::Print(*value)));
   }
 
@@ -159,6 +160,7 @@ class Reader {
   ValuePtr param_groups_;
   const std::vector<ValuePtr>* masters_ = nullptr;
   bool is_elastic_ = false;
+  std::int64_t stage_ = 0;  // 0: it does not say.
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/formats/agreement.h"
 #include "runtime/formats/deepspeed/torch_optimizer.h"
 
 namespace ucp::deepspeed {
@@ -31,9 +32,10 @@ struct GroupPartition : SteppedTensor {
   std::map<std::string, SliceAddress, std::less<>> addresses;  // Empty if the file does not say.
 };
 
-struct OptimizerStates {
-  std::string path;
+// Its rank is filled in by who asks for the file.
+struct OptimizerStates : Speaker {
   bool is_bf16_optimizer = false;  // The one class that does not say its stage.
+  std::string kind;                // "stage 1", "stage 2, elastic", "BF16_Optimizer".
   std::vector<GroupPartition> groups;
   std::vector<pytorch::Entry> others;  // loss_scaler, overflow, clip_grad, …: carried on.
 };

@@ -27,26 +27,26 @@ BufferId AddBuffer(Storage& storage, std::int64_t part_elements, const std::vect
 
 }  // namespace
 
+std::size_t BelievedOf(const OptimizerContext& context, const std::vector<Speaker>& partitions) {
+  std::vector<Coordinate> ranks;
+  for (const Speaker& partition : partitions) ranks.push_back(partition.rank);
+  return context.checkpoint.inventory.preference.FirstOf(ranks);
+}
+
 llvm::Error CheckParts(const OptimizerContext& context, const std::string& owner,
                        const std::vector<PartitionPart>& parts) {
-  const PartitionPart& a = parts.front();
+  std::vector<Speaker> speakers;
+  for (const PartitionPart& part : parts) speakers.push_back(*part.speaker);
+  const PartitionPart& a = parts[BelievedOf(context, speakers)];
   auto& others = context.checkpoint.training.other_states;
   others.insert(a.tensor->others.begin(), a.tensor->others.end());
   for (const PartitionPart& b : parts) {
-    if (llvm::Error error =
-            CheckSameStep(context.checkpoint.training, a.tensor->step, *a.path, b.tensor->step, *b.path)) {
-      return AddContext(std::move(error), fmt::format("`{}`", context.folder));
-    }
-    UCP_RETURN_IF_ERROR(CheckSameText(context, "the list of states of " + owner, Signature(*a.tensor), *a.path,
-                                      Signature(*b.tensor), *b.path));
+    UCP_RETURN_IF_ERROR(CheckStepAlike(context.checkpoint.inventory, context.checkpoint.training, *a.speaker,
+                                       a.tensor->step, *b.speaker, b.tensor->step));
+    UCP_RETURN_IF_ERROR(CheckSameText(context.folder, "the list of states of " + owner, Signature(*a.tensor),
+                                      a.speaker->path, Signature(*b.tensor), b.speaker->path));
   }
   return llvm::Error::success();
-}
-
-llvm::Error CheckSameText(const OptimizerContext& context, const std::string& what, const std::string& a,
-                          const std::string& a_path, const std::string& b, const std::string& b_path) {
-  if (a == b) return llvm::Error::success();
-  return Fail(ErrorCode::kBadData, "`{}`: {} is {} in `{}` and {} in `{}`", context.folder, what, a, a_path, b, b_path);
 }
 
 BufferSetId AddBuffers(Storage& storage, std::int64_t part_elements, const std::vector<PartitionPart>& parts) {
@@ -65,7 +65,7 @@ Shard LocalShard(const Degrees& degrees, std::int64_t mp, TensorKind kind, const
   Shard shard;
   shard.tensor = tensor.name;
   shard.kind = kind;
-  shard.coordinate.at = {{"pp", mp / degrees.tp}, {"tp", mp % degrees.tp}};
+  shard.coordinate = degrees.RankOf(mp);
   shard.shape = tensor.shape;
   return shard;
 }

@@ -14,17 +14,16 @@ namespace ucp::deepspeed {
 // One partition's part, and the file that it is from.
 struct PartitionPart {
   const SteppedTensor* tensor = nullptr;
-  const std::string* path = nullptr;
+  const Speaker* speaker = nullptr;
 };
 
-// All parts have the same step and states of the same types. Fails with `owner` ("group 2"), both files and both
-// values.
+// The partition whose single numbers count, by the files of all.
+std::size_t BelievedOf(const OptimizerContext& context, const std::vector<Speaker>& partitions);
+
+// All parts have the same step, or that of the partition that is believed counts, and states of the same types. Fails
+// with `owner` ("group 2"), both files and both values.
 [[nodiscard]] llvm::Error CheckParts(const OptimizerContext& context, const std::string& owner,
                                      const std::vector<PartitionPart>& parts);
-
-// The same for something that is said of a group as a whole.
-[[nodiscard]] llvm::Error CheckSameText(const OptimizerContext& context, const std::string& what, const std::string& a,
-                                        const std::string& a_path, const std::string& b, const std::string& b_path);
 
 // A buffer for the master and one for each state, with one part for each partition.
 BufferSetId AddBuffers(Storage& storage, std::int64_t part_elements, const std::vector<PartitionPart>& parts);

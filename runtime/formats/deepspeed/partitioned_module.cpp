@@ -4,6 +4,7 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/flat_groups.h"
 #include "runtime/formats/deepspeed/partition_buffers.h"
+#include "runtime/formats/model_agreement.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -14,12 +15,24 @@ class PartitionedModule {
       : context_(context), mp_(mp), states_(states) {}
 
   llvm::Error Add() {
+    std::vector<Speaker> speakers;
+    for (std::int64_t p = 0; p < context_.partitions; ++p) speakers.push_back({"", context_.degrees.RankOf(mp_, p)});
+    const auto believed = static_cast<std::int64_t>(BelievedOf(context_, speakers));
+    std::optional<ModelStates> counts;
+    if (believed != 0) {
+      UCP_ASSIGN_OR_RETURN(counts, Read(believed));
+      UCP_RETURN_IF_ERROR(CheckEngineAlike(context_.checkpoint.inventory, *counts, states_));
+      TakeEngine(*counts, states_);
+    }
     for (const auto& [name, place] : states_.frozen_fragments.tensors) parts_[name].push_back(place);
     for (std::int64_t p = 1; p < context_.partitions; ++p) {
-      UCP_ASSIGN_OR_RETURN(ModelStates other,
-                           ReadModelStates(context_.archives, context_.files.partitioned_model_states.at({mp_, p}),
-                                           ModelStatesOf::kFurtherPartition));
+      std::optional<ModelStates> read;
+      if (p != believed) {
+        UCP_ASSIGN_OR_RETURN(read, Read(p));
+      }
+      const ModelStates& other = read ? *read : *counts;
       UCP_RETURN_IF_ERROR(CheckAgrees(other));
+      UCP_RETURN_IF_ERROR(CheckEngineAlike(context_.checkpoint.inventory, counts ? *counts : states_, other));
       for (const auto& [name, place] : other.frozen_fragments.tensors) parts_[name].push_back(place);
     }
     for (const auto& [name, shape] : states_.frozen_shapes) UCP_RETURN_IF_ERROR(AddFrozen(name, shape));
@@ -28,8 +41,17 @@ class PartitionedModule {
   }
 
  private:
+  llvm::Expected<ModelStates> Read(std::int64_t partition) const {
+    UCP_ASSIGN_OR_RETURN(
+        ModelStates states,
+        ReadModelStates(context_.archives, context_.files.partitioned_model_states.at({mp_, partition}),
+                        ModelStatesOf::kFurtherPartition));
+    states.rank = context_.degrees.RankOf(mp_, partition);
+    return states;
+  }
+
   llvm::Error CheckAgrees(const ModelStates& other) const {
-    UCP_RETURN_IF_ERROR(CheckModelStatesAgree(context_.folder, {&states_, &other}));
+    UCP_RETURN_IF_ERROR(CheckSameDegrees(context_.folder, states_, other));
     auto disagree = [&](std::string_view list) {
       return Fail(ErrorCode::kBadData,
                   "`{}`: `{}` is not the same in `{}` and `{}`; these files are not of one checkpoint", context_.folder,

@@ -20,22 +20,24 @@ class PartitionedOptimizer {
     for (std::int64_t p = 0; p < context_.partitions; ++p) {
       UCP_ASSIGN_OR_RETURN(PartitionedStates states,
                            ReadPartitionedStates(context_.archives, context_.files.optimizer_states.at({mp_, p})));
+      states.rank = context_.degrees.RankOf(mp_, p);
+      UCP_RETURN_IF_ERROR(CheckGroups(states));
       partitions_.push_back(std::move(states));
-      UCP_RETURN_IF_ERROR(CheckPartition(partitions_.back()));
     }
+    PartitionedStates& believed = partitions_[BelievedOf(context_, {partitions_.begin(), partitions_.end()})];
+    for (const PartitionedStates& states : partitions_) UCP_RETURN_IF_ERROR(CheckAgrees(believed, states));
     for (std::size_t s = 0; s < model_.param_shapes.size(); ++s) UCP_RETURN_IF_ERROR(AddSubGroup(s));
-    PartitionedStates& first = partitions_.front();
-    RankGroups rank{first.path, {}};
-    for (std::size_t g = 0; g < first.groups.size(); ++g) {
-      UCP_ASSIGN_OR_RETURN(OptimizerGroup group, JoinGroup(first.groups[g]));
-      rank.groups.push_back(std::move(group));
+    RankGroups rank{believed, {}, {}};
+    for (const SubGroups& group : believed.groups) {
+      UCP_ASSIGN_OR_RETURN(OptimizerGroup joined, JoinGroup(believed, group));
+      rank.groups.push_back(std::move(joined));
     }
-    if (mp_ == 0) context_.checkpoint.training.optimizer = std::move(first.others);
+    rank.others = std::move(believed.others);
     return rank;
   }
 
  private:
-  llvm::Error CheckPartition(const PartitionedStates& states) const {
+  llvm::Error CheckGroups(const PartitionedStates& states) const {
     if (states.sub_groups.size() != model_.param_shapes.size()) {
       return Fail(ErrorCode::kBadData, "`{}`: `{}` has {} sub-groups and `param_shapes` in `{}` has {}",
                   context_.folder, states.path, states.sub_groups.size(), model_.path, model_.param_shapes.size());
@@ -46,16 +48,25 @@ class PartitionedOptimizer {
                   "come back, and those that are stale go",
                   context_.folder, states.path, *states.partition_count, context_.partitions);
     }
-    const PartitionedStates& first = partitions_.front();
-    UCP_RETURN_IF_ERROR(CheckSameText(context_, "the number of `param_groups`", std::to_string(first.groups.size()),
-                                      first.path, std::to_string(states.groups.size()), states.path));
-    auto text = [](const SubGroups& group) {
-      return fmt::format("{} with sub-groups {}", pytorch::Print(*group.hyper_parameters),
-                         fmt::join(group.members, ", "));
-    };
-    for (std::size_t g = 0; g < first.groups.size(); ++g) {
-      UCP_RETURN_IF_ERROR(CheckSameText(context_, fmt::format("`param_groups` of group {}", g), text(first.groups[g]),
-                                        first.path, text(states.groups[g]), states.path));
+    return llvm::Error::success();
+  }
+
+  // What all partitions of a rank must say alike, but for the steps.
+  llvm::Error CheckAgrees(const PartitionedStates& a, const PartitionedStates& b) const {
+    UCP_RETURN_IF_ERROR(CheckSameText(context_.folder, "the number of `param_groups`", std::to_string(a.groups.size()),
+                                      a.path, std::to_string(b.groups.size()), b.path));
+    Inventory& inventory = context_.checkpoint.inventory;
+    UCP_RETURN_IF_ERROR(CheckAlike(inventory, "the optimizer", a, pytorch::MakeDict(a.others), b,
+                                   pytorch::MakeDict(b.others), pytorch::ListLengths::kMustAgree));
+    for (std::size_t g = 0; g < a.groups.size(); ++g) {
+      const std::string what = fmt::format("`param_groups` of group {}", g);
+      auto members = [&](const PartitionedStates& states) {
+        return fmt::format("{}", fmt::join(states.groups[g].members, ", "));
+      };
+      UCP_RETURN_IF_ERROR(
+          CheckSameText(context_.folder, "the list of sub-groups in " + what, members(a), a.path, members(b), b.path));
+      UCP_RETURN_IF_ERROR(CheckAlike(inventory, what, a, a.groups[g].hyper_parameters, b, b.groups[g].hyper_parameters,
+                                     pytorch::ListLengths::kMustAgree));
     }
     return llvm::Error::success();
   }
@@ -78,7 +89,7 @@ class PartitionedOptimizer {
       SteppedTensor& held = partition.sub_groups[index];
       UCP_RETURN_IF_ERROR(CheckLength(partition.path, owner, held.master, length));
       SetAsideOthers({length}, partition.path, owner, held);
-      parts.push_back({&held, &partition.path});
+      parts.push_back({&held, &partition});
     }
     UCP_RETURN_IF_ERROR(CheckParts(context_, owner, parts));
     const BufferSetId states = AddBuffers(context_.storage(), length, parts);
@@ -99,8 +110,7 @@ class PartitionedOptimizer {
   }
 
   // The sub-groups of a group step together.
-  llvm::Expected<OptimizerGroup> JoinGroup(const SubGroups& group) const {
-    const PartitionedStates& first = partitions_.front();
+  llvm::Expected<OptimizerGroup> JoinGroup(const PartitionedStates& first, const SubGroups& group) const {
     OptimizerGroup joined{group.hyper_parameters, nullptr, {}};
     for (std::size_t member : group.members) {
       const pytorch::ValuePtr& step = first.sub_groups[member].step;

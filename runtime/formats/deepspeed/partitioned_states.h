@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/formats/agreement.h"
 #include "runtime/formats/deepspeed/torch_optimizer.h"
 
 namespace ucp::deepspeed {
@@ -21,8 +22,8 @@ struct SubGroups {
   std::vector<std::size_t> members;    // Numbers of the group's sub-groups, in flattening order.
 };
 
-struct PartitionedStates {
-  std::string path;
+// Its rank is filled in by who asks for the file.
+struct PartitionedStates : Speaker {
   std::vector<SteppedTensor> sub_groups;  // Padding included.
   std::vector<SubGroups> groups;          // Every sub-group is in one of them.
   std::optional<std::int64_t> partition_count;

@@ -59,7 +59,10 @@ std::optional<PipelineNames::Layer> PipelineNames::Find(std::int64_t layer, cons
         const std::string prefix = "tied_modules." + key + ".";
         bool all_known = !entries.tensors.empty();
         for (const auto& [name, place] : entries.tensors) {
-          all_known = all_known && stages_[p].tied_shapes.contains(NamedShape{prefix + name, place.sizes});
+          const auto& shapes = stages_[p].tied_shapes;
+          const bool is_known = shapes.contains(NamedShape{prefix + name, place.sizes}) ||
+                                shapes.contains(NamedShape{prefix + name, {place.elements}});
+          all_known = all_known && is_known;
         }
         if (all_known && keys.insert(key).second) fits.push_back({stage, prefix});
       }

@@ -17,7 +17,7 @@ namespace ucp::deepspeed {
 
 class PipelineNames {
  public:
-  // `states` by model-parallel rank; each stage has `tp` of them.
+  // `states` by model-parallel rank; each stage has `tp` of them. A shape can be the number of elements alone.
   PipelineNames(const std::vector<ModelStates>& states, std::int64_t tp);
 
   struct Layer {

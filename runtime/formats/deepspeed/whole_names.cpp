@@ -17,13 +17,10 @@ class Namer {
       : optimizer_(optimizer), folder_(folder), states_(states) {}
 
   llvm::Error Run() {
-    if (!states_.has_module) {
-      return Unknown("the weights of a pipeline are in layer files, under names of their own");
-    }
     FindCandidates();
     switch (optimizer_.form) {
       case WholeForm::kFlatGroups:
-        return ByViews();
+        return states_.has_module ? ByViews() : AsOneGroup();
       case WholeForm::kParameters:
       case WholeForm::kModule:
         return ByShapes();
@@ -37,12 +34,7 @@ class Namer {
     TensorPlace place;
   };
 
-  llvm::Error Unknown(const std::string& why) const {
-    return Fail(ErrorCode::kUnsupported,
-                "`{}`: `{}` was saved without ZeRO and does not say which parameter is which in its optimizer: {}; a "
-                "checkpoint of ZeRO stage 1 to 3 says it",
-                folder_, states_.path, why);
-  }
+  llvm::Error Unknown(const std::string& why) const { return FailWithoutNames(folder_, states_, why); }
 
   // Tensors of the module that can be trained. Second names of the same memory come later in the module, and are left
   // out.
@@ -90,14 +82,15 @@ class Namer {
     return end == elements ? std::optional(std::move(tiles)) : std::nullopt;
   }
 
-  // Of what shape the parameter of a tensor is. States of other shapes have fewer elements (Adafactor's rows).
-  static std::optional<Sizes> SizesOf(WholeForm form, const SteppedTensor& tensor) {
-    if (form == WholeForm::kParameters) return tensor.master.sizes;
-    const TensorPlace* largest = nullptr;
-    for (const auto& [state, place] : tensor.states) {
-      if (largest == nullptr || place.elements > largest->elements) largest = &place;
+  llvm::Error AsOneGroup() {
+    if (optimizer_.groups.size() != 1) {
+      return Unknown(fmt::format(
+          "the parameters of its {} groups are one vector each, and the weights of a pipeline are saved layer by layer",
+          optimizer_.groups.size()));
     }
-    return largest == nullptr ? std::nullopt : std::optional(largest->sizes);
+    std::vector<NamedShape>& shapes = states_.param_shapes.emplace_back();
+    for (const Candidate& candidate : candidates_) shapes.push_back({candidate.name, candidate.place.sizes});
+    return llvm::Error::success();
   }
 
   llvm::Error ByShapes() {
@@ -109,29 +102,30 @@ class Namer {
       std::vector<NamedShape>& shapes = states_.param_shapes.emplace_back();
       std::size_t next = 0;
       for (std::size_t i = 0; i < optimizer_.groups[g].tensors.size(); ++i) {
-        std::optional<Sizes> sizes = SizesOf(optimizer_.form, optimizer_.groups[g].tensors[i]);
-        if (!sizes) {
+        const TensorPlace* likeness = LikenessOf(optimizer_.form, optimizer_.groups[g].tensors[i]);
+        if (likeness == nullptr) {
           return Unknown(fmt::format("there is no state of parameter {} of group {} that would have its shape", i, g));
         }
-        auto [asked, first] = asked_by.emplace(*sizes, g);
+        const Sizes& sizes = likeness->sizes;
+        auto [asked, first] = asked_by.emplace(sizes, g);
         if (asked->second != g) {
           return Unknown(
-              fmt::format("groups {} and {} both have parameters of [{}]", asked->second, g, fmt::join(*sizes, ", ")));
+              fmt::format("groups {} and {} both have parameters of [{}]", asked->second, g, fmt::join(sizes, ", ")));
         }
-        const std::vector<std::size_t>& of_shape = places[*sizes];
-        const std::size_t number = taken[*sizes]++;
+        const std::vector<std::size_t>& of_shape = places[sizes];
+        const std::size_t number = taken[sizes]++;
         if (number >= of_shape.size()) {
           return Unknown(fmt::format("group {} has {} parameters of [{}] or more, and the module {}", g, number + 1,
-                                     fmt::join(*sizes, ", "), of_shape.size()));
+                                     fmt::join(sizes, ", "), of_shape.size()));
         }
         if (of_shape[number] < next) {
           return Unknown(
               fmt::format("group {} does not have its parameters in the module's order, in which [{}] of "
                           "parameter {} comes before",
-                          g, fmt::join(*sizes, ", "), i));
+                          g, fmt::join(sizes, ", "), i));
         }
         next = of_shape[number] + 1;
-        shapes.push_back({candidates_[of_shape[number]].name, *sizes});
+        shapes.push_back({candidates_[of_shape[number]].name, sizes});
       }
     }
     for (const auto& [sizes, count] : taken) {
@@ -149,6 +143,13 @@ class Namer {
 };
 
 }  // namespace
+
+llvm::Error FailWithoutNames(const std::string& folder, const ModelStates& states, const std::string& why) {
+  return Fail(ErrorCode::kUnsupported,
+              "`{}`: `{}` was saved without ZeRO and does not say which parameter is which in its optimizer: {}; a "
+              "checkpoint of ZeRO stage 1 to 3 says it",
+              folder, states.path, why);
+}
 
 llvm::Error NameParameters(const WholeOptimizer& optimizer, const std::string& folder, ModelStates& states) {
   return Namer(optimizer, folder, states).Run();

@@ -4,6 +4,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/flat_groups.h"
+#include "runtime/formats/deepspeed/loss_scale.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partition_buffers.h"
 #include "runtime/formats/deepspeed/whole_names.h"
@@ -14,10 +15,12 @@ namespace {
 class WholeSource {
  public:
   WholeSource(const OptimizerContext& context, std::int64_t mp, WholeOptimizer& optimizer)
-      : context_(context), mp_(mp), model_(context.states[static_cast<std::size_t>(mp)]), optimizer_(optimizer) {}
+      : context_(context), mp_(mp), model_(context.states[static_cast<std::size_t>(mp)]), optimizer_(optimizer) {
+    optimizer_.rank = model_.rank;
+  }
 
   llvm::Expected<RankGroups> Add() {
-    RankGroups rank{optimizer_.path, {}};
+    RankGroups rank{optimizer_, {}, {}};
     for (std::size_t g = 0; g < optimizer_.groups.size(); ++g) {
       WholeGroup& group = optimizer_.groups[g];
       UCP_RETURN_IF_ERROR(optimizer_.form == WholeForm::kFlatGroups ? AddFlat(g, group.tensors.front())
@@ -27,7 +30,8 @@ class WholeSource {
       for (const NamedShape& parameter : model_.param_shapes[g]) added.parameters.push_back(parameter.name);
       rank.groups.push_back(std::move(added));
     }
-    if (mp_ == 0) context_.checkpoint.training.optimizer = std::move(optimizer_.others);
+    GatherLossScale(FindEntry(model_.engine, "ds_config"), optimizer_.others);
+    rank.others = std::move(optimizer_.others);
     return rank;
   }
 
@@ -36,7 +40,7 @@ class WholeSource {
     auto flat = LayOutGroup(model_.param_shapes[g], {});
     if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model_.path));
     UCP_RETURN_IF_ERROR(CheckOne(fmt::format("group {}", g), {flat->elements}, tensor));
-    const BufferSetId states = AddBuffers(context_.storage(), flat->elements, {{&tensor, &optimizer_.path}});
+    const BufferSetId states = AddBuffers(context_.storage(), flat->elements, {{&tensor, &optimizer_}});
     for (const FlatParameter& parameter : flat->parameters) {
       Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kParameter, {parameter.name, parameter.shape});
       shard.base = parameter.offset;
@@ -60,7 +64,7 @@ class WholeSource {
       UCP_RETURN_IF_ERROR(CheckStrides(parameter, tensor));
       Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kParameter, parameter);
       shard.strides = tensor.master.strides;
-      shard.states = AddBuffers(context_.storage(), tensor.master.elements, {{&tensor, &optimizer_.path}});
+      shard.states = AddBuffers(context_.storage(), tensor.master.elements, {{&tensor, &optimizer_}});
       context_.storage().shards.push_back(std::move(shard));
     }
     return llvm::Error::success();
@@ -68,7 +72,7 @@ class WholeSource {
 
   llvm::Error CheckOne(const std::string& owner, const std::vector<std::int64_t>& sizes, SteppedTensor& tensor) const {
     SetAsideOthers(sizes, optimizer_.path, owner, tensor);
-    return CheckParts(context_, owner, {{&tensor, &optimizer_.path}});
+    return CheckParts(context_, owner, {{&tensor, &optimizer_}});
   }
 
   // Of a transposed parameter all states are transposed alike, since they were made like it.

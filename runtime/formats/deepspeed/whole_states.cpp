@@ -118,6 +118,15 @@ class Reader {
 
 }  // namespace
 
+const TensorPlace* LikenessOf(WholeForm form, const SteppedTensor& tensor) {
+  if (form != WholeForm::kModule) return &tensor.master;
+  const TensorPlace* largest = nullptr;
+  for (const auto& [state, place] : tensor.states) {
+    if (largest == nullptr || place.elements > largest->elements) largest = &place;
+  }
+  return largest;
+}
+
 llvm::Expected<WholeOptimizer> ReadWholeOptimizer(SourceArchives& archives, const SourceArchive& archive,
                                                   const ValuePtr& optimizer) {
   return Reader(archives, archive, optimizer).Read();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/formats/agreement.h"
 #include "runtime/formats/deepspeed/torch_optimizer.h"
 
 namespace ucp::deepspeed {
@@ -23,12 +24,16 @@ struct WholeGroup {
   std::vector<SteppedTensor> tensors;
 };
 
-struct WholeOptimizer {
-  std::string path;
+// Its rank is filled in by who asks for the file.
+struct WholeOptimizer : Speaker {
   WholeForm form = WholeForm::kModule;
   std::vector<WholeGroup> groups;
   std::vector<pytorch::Entry> others;  // cur_scale, clip_grad, …: carried on.
 };
+
+// The tensor of the optimizer that is as large as what it steps: the master, or the largest state. Null before the
+// first step at kModule. (States of other shapes have fewer elements, such as Adafactor's rows.)
+const TensorPlace* LikenessOf(WholeForm form, const SteppedTensor& tensor);
 
 llvm::Expected<WholeOptimizer> ReadWholeOptimizer(SourceArchives& archives, const SourceArchive& archive,
                                                   const pytorch::ValuePtr& optimizer);

@@ -2,7 +2,8 @@
 //
 //   latest                                                   the tag
 //   <tag>/mp_rank_XX_model_states.pt                         XX = stage * tp + tensor rank
-//   <tag>/[bf16_]zero_pp_rank_D_mp_rank_XX_optim_states.pt   partition D
+//   <tag>/zero_pp_rank_D_mp_rank_XX_model_states.pt          at stage 3: one for each partition D
+//   <tag>/[bf16_]zero_pp_rank_D_mp_rank_XX_optim_states.pt   partition D; none without ZeRO
 //   <tag>/layer_L_expert_G_mp_rank_XX_model_states.pt        expert G of the L-th layer that has some
 //   <tag>/layer_LL[-model_TT]-model_states.pt                a pipeline's weights
 #include "runtime/formats/deepspeed/write.h"
@@ -16,7 +17,9 @@
 #include "runtime/formats/deepspeed/write_experts.h"
 #include "runtime/formats/deepspeed/write_groups.h"
 #include "runtime/formats/deepspeed/write_model.h"
+#include "runtime/formats/deepspeed/write_muon.h"
 #include "runtime/formats/deepspeed/write_optimizer.h"
+#include "runtime/formats/deepspeed/write_partitioned.h"
 #include "runtime/formats/expert_groups.h"
 
 namespace ucp::deepspeed {
@@ -68,6 +71,27 @@ llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& option
               "convert to `universal` instead");
 }
 
+// Without ZeRO and in float32, the module's tensors are the masters.
+llvm::Error CheckMasters(const TargetRequest& request, const WriteOptions& options) {
+  if (options.stage != 0 || options.wrapper != WholeWrapper::kNone) return llvm::Error::success();
+  for (const LogicalTensor& tensor : request.tensors) {
+    for (const LogicalTensor::State& state : tensor.states) {
+      if (state.name != kMasterState || state.dtype == DType::kFloat32) continue;
+      return Fail(ErrorCode::kUnsupported,
+                  "the master of `{}` is {}, and at zero=0 with dtype=fp32 the model is its own master", tensor.name,
+                  Name(state.dtype));
+    }
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CheckStageOfExperts(const WriteOptions& options) {
+  if (options.stage == 1 || options.stage == 2) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported, "zero={}: {}", options.stage,
+              options.stage == 3 ? "DeepSpeed's experts run below stage 3 only"
+                                 : "files of experts without ZeRO are not written yet; zero=1 and zero=2 are");
+}
+
 }  // namespace
 
 llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
@@ -79,11 +103,14 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   const std::string& folder = request.training.tag;
   UCP_RETURN_IF_ERROR(CheckTag(folder));
   UCP_RETURN_IF_ERROR(CheckModule(request, options));
+  UCP_RETURN_IF_ERROR(CheckMuonIsWritten(request.training, options));
+  UCP_RETURN_IF_ERROR(CheckMasters(request, options));
   if (options.mp() * options.dp > kMaxFiles) {
     return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
   }
   UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
   if (experts.any()) {
+    UCP_RETURN_IF_ERROR(CheckStageOfExperts(options));
     UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep));
   }
   GroupsToWrite groups(request, options, experts);
@@ -106,7 +133,11 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
       }
       UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, coordinate, flat.front(), target));
       UCP_RETURN_IF_ERROR(experts.AddFiles(folder, coordinate, target));
-      AddOptimizerFiles(request, options, carried, folder, coordinate, experts, flat, target);
+      if (options.stage == 3) {
+        AddPartitionedOptimizerFiles(request, options, carried, folder, coordinate, flat.front(), target);
+      } else if (options.stage > 0) {
+        AddOptimizerFiles(request, options, carried, folder, coordinate, experts, flat, target);
+      }
     }
   }
   if (request.training.pipeline) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));

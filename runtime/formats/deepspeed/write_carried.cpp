@@ -4,6 +4,7 @@
 #include <array>
 
 #include "runtime/formats/deepspeed/adapt_config.h"
+#include "runtime/formats/deepspeed/loss_scale.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -21,21 +22,6 @@ using pytorch::ValuePtr;
 constexpr std::array<std::string_view, 6> kRandomStates = {"rng_state",       "random_rng_state", "np_rng_state",
                                                            "torch_rng_state", "cuda_rng_state",   "rng_tracker_states"};
 
-bool IsDynamic(const pytorch::Value& loss_scaler) {
-  ValuePtr dynamic = pytorch::Find(loss_scaler, "dynamic");
-  return dynamic && pytorch::AsBool(*dynamic).value_or(false);
-}
-
-// The object that the engine makes where the loss is not scaled.
-ValuePtr UnitLossScaler() {
-  pytorch::Call call;
-  call.form = pytorch::Call::Form::kNewObject;
-  call.callable = pytorch::MakeGlobal("deepspeed.runtime.fp16.loss_scaler", "LossScaler");
-  call.arguments = pytorch::MakeTuple({});
-  call.state = MakeDict({{MakeText("cur_scale"), MakeDouble(1.0)}, {MakeText("dynamic"), MakeBool(false)}});
-  return pytorch::MakeCall(std::move(call));
-}
-
 class Carrier {
  public:
   Carrier(const TargetRequest& request, const WriteOptions& options)
@@ -44,6 +30,7 @@ class Carrier {
   Carried Run() {
     CarryEngine();
     CarryLossScale();
+    CarryOptimizer();
     for (std::int64_t mp = 0; mp < options_.mp(); ++mp) carried_.client.push_back(ClientOf(mp));
     return std::move(carried_);
   }
@@ -75,32 +62,65 @@ class Carrier {
     return is_on("bf16") || is_on("bfloat16") ? DType::kBFloat16 : DType::kFloat32;
   }
 
-  // A scale belongs to float16. Only a source that computed with it knows one.
+  // A scale belongs to float16. Only a source that computed with it knows one; the loaders of stage 3 and of those
+  // without ZeRO want one in any case.
   void CarryLossScale() {
-    ValuePtr scaler;
-    for (const Entry& entry : training_.optimizer) {
-      auto key = pytorch::AsText(*entry.key);
-      if (key == "loss_scaler") {
-        scaler = entry.value;
-      } else if (key != "dynamic_loss_scale" && key != "ds_version") {
-        carried_.optimizer.push_back(entry);
-      }
-    }
+    ValuePtr scaler = FindEntry(training_.optimizer, "loss_scaler");
     const bool to_half = options_.dtype == DType::kFloat16;
+    const bool wants_one = options_.stage == 0 || options_.stage == 3;
     if (!to_half) {
-      if (scaler && IsDynamic(*scaler)) {
+      if (scaler && IsDynamicLossScaler(*scaler)) {
         carried_.remarks.emplace_back(
             "the dynamic loss scale of float16 is dropped: the target does not scale its loss");
       }
       scaler = UnitLossScaler();
-    } else if (SourceDType() != DType::kFloat16) {
-      carried_.remarks.emplace_back(
-          "the source has no loss scale of float16: the target begins with that of the job's configuration");
-      scaler = nullptr;
+    } else if (SourceDType() != DType::kFloat16 || (wants_one && (!scaler || !pytorch::Find(*scaler, "cur_scale")))) {
+      scaler = wants_one ? InitialLossScaler(FindEntry(carried_.engine, "ds_config")) : nullptr;
+      carried_.remarks.push_back(
+          scaler ? fmt::format("the source has no loss scale of float16: the target begins with {}",
+                               pytorch::Print(*pytorch::Find(*scaler, "cur_scale")))
+                 : "the source has no loss scale of float16: the target begins with that of the job's configuration");
     }
+    if (to_half && SourceDType() == DType::kFloat16) RemarkOnMissingScale();
     if (!scaler) return;
-    carried_.dynamic_loss_scale = MakeBool(IsDynamic(*scaler));
+    carried_.dynamic_loss_scale = MakeBool(IsDynamicLossScaler(*scaler));
     carried_.loss_scaler = std::move(scaler);
+  }
+
+  // Without ZeRO, DeepSpeed 0.19 does not multiply the loss by the scale, and divides the gradients by it.
+  void RemarkOnMissingScale() {
+    ValuePtr config = FindEntry(training_.engine, "ds_config");
+    ValuePtr section = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
+    ValuePtr stage = section ? pytorch::Find(*section, "stage") : nullptr;
+    const bool source_is_whole = stage && pytorch::AsInteger(*stage) == 0;
+    if (source_is_whole == (options_.stage == 0)) return;
+    carried_.remarks.emplace_back(
+        "without ZeRO, DeepSpeed divides the gradients of float16 by a loss scale that the loss never had: the moments "
+        "of such a run are smaller by this factor than with ZeRO, and the optimizer needs some steps to get used to "
+        "it");
+  }
+
+  // Stages 1 and 2 keep what they are given; each of the others has its own list.
+  void CarryOptimizer() {
+    const bool is_flat = (options_.stage == 1 || options_.stage == 2) && !options_.bf16_optimizer;
+    auto add = [&](const char* key, ValuePtr otherwise) {
+      ValuePtr of_source = FindEntry(training_.optimizer, key);
+      carried_.optimizer.push_back({MakeText(key), of_source ? of_source : std::move(otherwise)});
+    };
+    if (is_flat || options_.stage == 3) add("overflow", MakeBool(false));
+    if (is_flat || options_.bf16_optimizer || options_.wrapper == WholeWrapper::kFused) {
+      ValuePtr config = FindEntry(training_.engine, "ds_config");
+      ValuePtr configured = config ? pytorch::Find(*config, "gradient_clipping") : nullptr;
+      add("clip_grad", configured ? configured : MakeDouble(0.0));
+    }
+    if (!is_flat) return;
+    constexpr std::array<std::string_view, 5> kElsewhere = {"loss_scaler", "dynamic_loss_scale", "ds_version",
+                                                            "overflow", "clip_grad"};
+    for (const Entry& entry : training_.optimizer) {
+      auto key = pytorch::AsText(*entry.key);
+      const bool is_other = !key || std::find(kElsewhere.begin(), kElsewhere.end(), *key) == kElsewhere.end();
+      if (is_other) carried_.optimizer.push_back(entry);
+    }
   }
 
   bool HasSameRanks() const {
@@ -113,7 +133,8 @@ class Carrier {
   std::vector<Entry> ClientOf(std::int64_t mp) {
     const bool has_same_ranks = HasSameRanks();
     std::vector<Entry> client;
-    for (const Entry& entry : training_.ranks[has_same_ranks ? static_cast<std::size_t>(mp) : 0].client) {
+    for (const Entry& entry :
+         training_.ranks[has_same_ranks ? static_cast<std::size_t>(mp) : training_.counting_rank].client) {
       auto key = pytorch::AsText(*entry.key);
       if (!has_same_ranks && key &&
           std::find(kRandomStates.begin(), kRandomStates.end(), *key) != kRandomStates.end()) {

@@ -17,7 +17,7 @@ struct Carried {
   std::vector<std::vector<pytorch::Entry>> client;  // By model-parallel rank of the target.
   pytorch::ValuePtr loss_scaler;                    // Null: the engine keeps its own.
   pytorch::ValuePtr dynamic_loss_scale;             // Null with the former.
-  std::vector<pytorch::Entry> optimizer;            // All else of the optimizer's file.
+  std::vector<pytorch::Entry> optimizer;            // All else that the target's optimizer keeps: clip_grad, overflow.
   std::vector<std::string> remarks;
 };
 

@@ -124,38 +124,71 @@ std::vector<std::int64_t> GroupsToWrite::AllRanks() const {
 }
 
 llvm::Expected<std::vector<FlatGroupToWrite>> GroupsToWrite::OfRank(const Coordinate& coordinate) const {
-  std::vector<FlatGroupToWrite> flat_groups;
-  const std::int64_t alignment = options_.alignment ? 16 / ItemBytes(options_.dtype) : 1;
+  std::vector<FlatGroupToWrite> all;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    std::vector<Ordered> held;
-    std::copy_if(groups_[g].begin(), groups_[g].end(), std::back_inserter(held), [&](const Ordered& parameter) {
-      return IsHeldAt(*parameter.layout, coordinate) && experts_.IsHeldAt(parameter.tensor->name, coordinate.At("ep"));
-    });
-    if (held.empty()) continue;
-    FlatGroupToWrite flat;
-    flat.group = g;
-    flat.of_experts = experts_.IsExpert(held.front().tensor->name);
-    flat.ranks = flat.of_experts ? experts_.RanksOf(coordinate.At("ep")) : AllRanks();
-    const auto partitions = static_cast<std::int64_t>(flat.ranks.size());
-    if (options_.round_robin) held = DealRoundRobin(held, partitions);
-    for (std::size_t i = 0; i < held.size(); ++i) {
-      UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*held[i].layout, request_.layout.mesh, coordinate));
-      PlacedParameter placed{
-          experts_.LocalName(held[i].name), held[i].tensor, set.LocalShape(), flat.elements, set.local_elements(), 0};
-      if (i + 1 < held.size()) placed.padding = (alignment - placed.elements % alignment) % alignment;
-      std::optional<std::int64_t> end = CheckedAdd(flat.elements, placed.elements + placed.padding);
-      // Padding and the largest item come on top.
-      if (!end || *end > (std::int64_t{1} << 58)) {
-        return Fail(ErrorCode::kBadData, "the parameters of group {} up to `{}` have more than 2^58 elements", g,
-                    placed.name);
-      }
-      flat.elements = *end;
-      flat.parameters.push_back(std::move(placed));
+    UCP_ASSIGN_OR_RETURN(FlatGroupToWrite group, HeldOf(g, coordinate));
+    if (group.parameters.empty()) continue;
+    if (options_.stage == 3) {
+      for (FlatGroupToWrite& sub_group : CutIntoSubGroups(std::move(group))) all.push_back(std::move(sub_group));
+    } else {
+      Flatten(group);
+      all.push_back(std::move(group));
     }
-    flat.partition_elements = 2 * CeilDivide(flat.elements, 2 * partitions);
-    flat_groups.push_back(std::move(flat));
   }
-  return flat_groups;
+  return all;
+}
+
+llvm::Expected<FlatGroupToWrite> GroupsToWrite::HeldOf(std::size_t g, const Coordinate& coordinate) const {
+  FlatGroupToWrite group;
+  group.group = g;
+  const std::int64_t expert_rank = coordinate.At("ep");
+  std::int64_t elements = 0;
+  for (const Ordered& parameter : groups_[g]) {
+    const std::string& name = parameter.tensor->name;
+    if (!IsHeldAt(*parameter.layout, coordinate) || !experts_.IsHeldAt(name, expert_rank)) continue;
+    group.of_experts = experts_.IsExpert(name);
+    UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*parameter.layout, request_.layout.mesh, coordinate));
+    group.parameters.push_back(
+        {experts_.LocalName(parameter.name), parameter.tensor, set.LocalShape(), 0, set.local_elements(), 0});
+    std::optional<std::int64_t> end = CheckedAdd(elements, set.local_elements());
+    // Padding and the largest item come on top.
+    if (!end || *end > (std::int64_t{1} << 57)) {
+      return Fail(ErrorCode::kBadData, "the parameters of group {} up to `{}` have more than 2^57 elements", g,
+                  parameter.name);
+    }
+    elements = *end;
+  }
+  group.ranks = group.of_experts ? experts_.RanksOf(expert_rank) : AllRanks();
+  return group;
+}
+
+void GroupsToWrite::Flatten(FlatGroupToWrite& group) const {
+  const auto partitions = static_cast<std::int64_t>(group.ranks.size());
+  if (options_.round_robin) group.parameters = DealRoundRobin(group.parameters, partitions);
+  const std::int64_t alignment = options_.alignment ? 16 / ItemBytes(options_.dtype) : 1;
+  for (PlacedParameter& parameter : group.parameters) {
+    const bool is_last = &parameter == &group.parameters.back();
+    parameter.offset = group.elements;
+    if (!is_last) parameter.padding = (alignment - parameter.elements % alignment) % alignment;
+    group.elements += parameter.elements + parameter.padding;
+  }
+  group.partition_elements = options_.stage == 0 ? group.elements : 2 * CeilDivide(group.elements, 2 * partitions);
+}
+
+std::vector<FlatGroupToWrite> GroupsToWrite::CutIntoSubGroups(FlatGroupToWrite group) const {
+  std::vector<FlatGroupToWrite> sub_groups;
+  for (PlacedParameter& parameter : group.parameters) {
+    // The parameter that fills a sub-group is its last one. (So a group that is not larger is one, too.)
+    if (sub_groups.empty() || sub_groups.back().partition_elements >= options_.sub_group_size) {
+      sub_groups.push_back({group.group, {}, group.ranks, 0, 0, group.of_experts});
+    }
+    FlatGroupToWrite& last = sub_groups.back();
+    parameter.offset = last.partition_elements;
+    last.elements += parameter.elements;
+    last.partition_elements += CeilDivide(parameter.elements, options_.dp);
+    last.parameters.push_back(std::move(parameter));
+  }
+  return sub_groups;
 }
 
 }  // namespace ucp::deepspeed

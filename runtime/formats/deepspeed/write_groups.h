@@ -26,11 +26,12 @@ struct PlacedParameter {
   std::string name;  // As this rank's engine calls it: the first name of a tied one.
   const LogicalTensor* tensor = nullptr;
   std::vector<std::int64_t> shape;  // Local.
-  std::int64_t offset = 0;
+  std::int64_t offset = 0;          // At stage 3 in each partition, else in the flat vector.
   std::int64_t elements = 0;
   std::int64_t padding = 0;  // Zeros behind it (parameter_alignment).
 };
 
+// A vector that the optimizer steps: a group, or at stage 3 one of its sub-groups.
 struct FlatGroupToWrite {
   std::size_t group = 0;  // Of TrainingState::groups. A rank has only those of which it holds a parameter.
   std::vector<PlacedParameter> parameters;
@@ -58,6 +59,12 @@ class GroupsToWrite {
     const LogicalTensor* tensor = nullptr;
     const TensorLayout* layout = nullptr;
   };
+  // The parameters in the group's own order, not placed yet.
+  llvm::Expected<FlatGroupToWrite> HeldOf(std::size_t g, const Coordinate& coordinate) const;
+  // As flat_groups.h has it; without ZeRO, one part with no padding.
+  void Flatten(FlatGroupToWrite& group) const;
+  // As partitioned_states.h has it.
+  std::vector<FlatGroupToWrite> CutIntoSubGroups(FlatGroupToWrite group) const;
   llvm::Expected<Ordered> Find(const std::string& name) const;
   std::vector<std::int64_t> AllRanks() const;
   [[nodiscard]] llvm::Error CheckEveryParameter() const;

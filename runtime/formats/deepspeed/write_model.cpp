@@ -1,11 +1,12 @@
 #include "runtime/formats/deepspeed/write_model.h"
 
 #include <algorithm>
-#include <set>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/write_frozen_parts.h"
 #include "runtime/formats/deepspeed/write_module.h"
+#include "runtime/formats/deepspeed/write_whole.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -24,60 +25,84 @@ class StatesComposer {
  public:
   StatesComposer(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
                  const ExpertsToWrite& experts, const Coordinate& coordinate,
-                 const std::vector<FlatGroupToWrite>& groups)
+                 const std::vector<FlatGroupToWrite>& groups, FrozenPartsToWrite& parts)
       : request_(request),
         options_(options),
         carried_(carried),
         experts_(experts),
         coordinate_(coordinate),
         groups_(groups),
+        frozen_parts_(parts),
         composer_(request.training),
-        module_(request, options, composer_) {}
+        module_(request, options, composer_),
+        optimizer_(request.training, options, carried, groups, composer_) {}
 
-  llvm::Error AddTo(const std::string& folder, TargetFiles& target) {
-    for (const LogicalTensor& tensor : request_.tensors) {
-      if (IsHeldAt(*request_.layout.Find(tensor.name), coordinate_) && experts_.IsHeldAt(tensor.name, 0)) {
-        held_.push_back(&tensor);
-        if (IsFrozenExpert(tensor) && experts_.ep() > 1) has_fragments_ = false;
-      }
+  // The files of partitions [first, end), which are all the same. Below stage 3 there is one file for all partitions.
+  llvm::Error AddTo(const std::string& folder, std::int64_t first, std::int64_t end, TargetFiles& target) {
+    FindHeld();
+    UCP_ASSIGN_OR_RETURN(ValuePtr root, Root(mp() == 0 && first == 0));
+    const ComposedArchive archive = composer_.Compose(root);
+    for (std::int64_t partition = first; partition < end; ++partition) {
+      const std::string name =
+          IsCut() ? PartitionedModelStatesName({mp(), partition}) : ModelStatesName(mp(), CheckpointFiles{});
+      const std::vector<RecordId> records = AddFile(target, folder + "/" + name, archive);
+      module_.AddShards(records, target);
+      optimizer_.AddShards(records, coordinate_, target);
+      frozen_parts_.AddRecords(records);
     }
-    UCP_ASSIGN_OR_RETURN(ValuePtr root, Root());
-    module_.AddShards(AddFile(target, folder + "/" + ModelStatesName(mp(), CheckpointFiles{}), composer_.Compose(root)),
-                      target);
     return llvm::Error::success();
   }
 
  private:
   std::int64_t mp() const { return coordinate_.At("pp") * options_.tp + coordinate_.At("tp"); }
+  bool IsCut() const { return options_.stage == 3; }  // Over the partitions.
 
-  llvm::Expected<ValuePtr> Root() {
+  // Without ZeRO, the order of a module says which parameter of a group is which (whole_names.h).
+  void FindHeld() {
+    if (options_.stage == 0) {
+      for (const FlatGroupToWrite& group : groups_) {
+        for (const PlacedParameter& parameter : group.parameters) held_.push_back(parameter.tensor);
+      }
+    }
+    for (const LogicalTensor& tensor : request_.tensors) {
+      const bool is_listed = options_.stage == 0 && tensor.kind == TensorKind::kParameter;
+      const bool is_held =
+          IsHeldAt(*request_.layout.Find(tensor.name), coordinate_) && experts_.IsHeldAt(tensor.name, 0);
+      if (is_listed || !is_held) continue;
+      held_.push_back(&tensor);
+      if (IsFrozenExpert(tensor) && experts_.ep() > 1) has_fragments_ = false;
+    }
+  }
+
+  llvm::Expected<ValuePtr> Root(bool is_first) {
     std::vector<Entry> root;
     auto add = [&](const char* key, ValuePtr value) { root.push_back({MakeText(key), std::move(value)}); };
     std::vector<Entry> frozen, frozen_shapes;
     ValuePtr module = MakeNone();
-    if (!request_.training.pipeline) {
-      UCP_ASSIGN_OR_RETURN(module, Module(frozen));
-    } else if (options_.stage == 2) {
-      for (const LogicalTensor* tensor : held_) {
-        if (tensor->kind != TensorKind::kFrozen) continue;
-        UCP_ASSIGN_OR_RETURN(ValuePtr value, module_.Add(*tensor, coordinate_));
-        frozen.push_back({MakeText(tensor->name), std::move(value)});
-      }
+    if (options_.wrapper == WholeWrapper::kFused && !request_.training.pipeline) {
+      for (const FlatGroupToWrite& group : groups_) module_.AddVector(group);
     }
-    for (const Entry& entry : frozen) {
+    if (IsCut()) {
+      UCP_ASSIGN_OR_RETURN(module, CutModule());
+      UCP_ASSIGN_OR_RETURN(frozen, frozen_parts_.Add(held_, frozen_shapes, composer_));
+    } else if (!request_.training.pipeline) {
+      UCP_ASSIGN_OR_RETURN(module, Module(frozen));
+    }
+    for (const Entry& entry : IsCut() ? std::vector<Entry>() : frozen) {
       frozen_shapes.push_back({entry.key, Shape(entry.value->As<pytorch::Tensor>()->sizes)});
     }
     add("module", std::move(module));
     add("buffer_names", BufferNames());
-    add("optimizer", MakeNone());
-    add("param_shapes", ParamShapes());
-    const bool lists_frozen = options_.stage == 2;
+    const bool is_whole = options_.stage == 0;
+    add("optimizer", is_whole ? optimizer_.Add() : MakeNone());
+    add("param_shapes", is_whole ? MakeNone() : ParamShapes());
     for (const LogicalTensor* tensor : held_) {
       if (IsFrozenExpert(*tensor) && !has_fragments_)
         frozen_shapes.push_back({MakeText(tensor->name), Shape(tensor->shape)});
     }
+    const bool lists_frozen = options_.stage >= 2;
     add("frozen_param_shapes", lists_frozen ? MakeOrderedDict(std::move(frozen_shapes)) : MakeNone());
-    add("shared_params", SharedParams());
+    add("shared_params", is_whole ? MakeNone() : SharedParams(is_first));
     add("frozen_param_fragments", lists_frozen && has_fragments_ ? MakeOrderedDict(std::move(frozen)) : MakeNone());
     for (Entry& entry : composer_.AddEntries(carried_.engine)) root.push_back(std::move(entry));
     add("dp_world_size", MakeInteger(options_.dp));
@@ -104,12 +129,36 @@ class StatesComposer {
       const bool is_listed = options_.stage == 2 && IsFrozenExpert(*tensor) && has_fragments_;
       if (!is_in_module && !is_listed) continue;
       UCP_ASSIGN_OR_RETURN(ValuePtr value, module_.Add(*tensor, coordinate_));
-      for (const std::string& alias : request_.layout.Find(tensor->name)->aliases) {
-        module.push_back({MakeText(alias), value});
-      }
       if (tensor->kind == TensorKind::kFrozen) frozen.push_back({MakeText(tensor->name), value});
-      if (is_in_module) module.push_back({MakeText(tensor->name), std::move(value)});
+      if (is_in_module) AddNames(*tensor, value, module);
     }
+    return WithExtras(std::move(module));
+  }
+
+  // Buffers, and empty placeholders for what the partitions share out.
+  llvm::Expected<ValuePtr> CutModule() {
+    std::vector<Entry> module;
+    for (const LogicalTensor* tensor : held_) {
+      ValuePtr value;
+      if (tensor->kind == TensorKind::kBuffer) {
+        UCP_ASSIGN_OR_RETURN(value, module_.Add(*tensor, coordinate_));
+      } else {
+        value = module_.AddPlaceholder(*tensor);
+      }
+      AddNames(*tensor, value, module);
+    }
+    return WithExtras(std::move(module));
+  }
+
+  // The first name first, since without ZeRO nothing else tells it from the others.
+  void AddNames(const LogicalTensor& tensor, const ValuePtr& value, std::vector<Entry>& module) const {
+    module.push_back({MakeText(tensor.name), value});
+    for (const std::string& alias : request_.layout.Find(tensor.name)->aliases) {
+      module.push_back({MakeText(alias), value});
+    }
+  }
+
+  ValuePtr WithExtras(std::vector<Entry> module) {
     for (Entry& entry : composer_.AddEntries(ModuleExtras(request_.training, options_, mp()))) {
       module.push_back(std::move(entry));
     }
@@ -149,9 +198,9 @@ class StatesComposer {
   }
 
   // The first rank's file says it for all.
-  ValuePtr SharedParams() const {
+  ValuePtr SharedParams(bool is_first) const {
     std::vector<Entry> shared;
-    if (mp() == 0) {
+    if (is_first) {
       for (const auto& [alias, name] : request_.training.aliases) shared.push_back({MakeText(alias), MakeText(name)});
     }
     return MakeDict(std::move(shared));
@@ -163,67 +212,29 @@ class StatesComposer {
   const ExpertsToWrite& experts_;
   const Coordinate& coordinate_;
   const std::vector<FlatGroupToWrite>& groups_;
+  FrozenPartsToWrite& frozen_parts_;
   ArchiveComposer composer_;
   ModuleToWrite module_;
+  WholeOptimizerToWrite optimizer_;
   std::vector<const LogicalTensor*> held_;
   // Every rank loads the frozen parameters of the list, by its own names: those of experts would be the first rank's on
   // all. Without the list they come from the module and the experts' files.
   bool has_fragments_ = true;
 };
 
-std::string LayerFileName(std::int64_t layer, std::int64_t tp, bool has_tensor_axis) {
-  return has_tensor_axis ? fmt::format("layer_{:02}-model_{:02}-model_states.pt", layer, tp)
-                         : fmt::format("layer_{:02}-model_states.pt", layer);
-}
-
-// A layer is on one stage; a tied one on several, and the first has the copy that counts.
-Coordinate FirstHolder(const TensorLayout& layout, const WriteOptions& options, std::int64_t tp) {
-  Coordinate coordinate{{{"pp", 0}, {"tp", tp}}};
-  while (!IsHeldAt(layout, coordinate) && coordinate.at["pp"] + 1 < options.pp) ++coordinate.at["pp"];
-  return coordinate;
-}
-
 }  // namespace
 
 llvm::Error AddModelStates(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
                            const ExpertsToWrite& experts, const std::string& folder, const Coordinate& coordinate,
                            const std::vector<FlatGroupToWrite>& groups, TargetFiles& target) {
-  return StatesComposer(request, options, carried, experts, coordinate, groups).AddTo(folder, target);
-}
-
-llvm::Error AddLayerFiles(const TargetRequest& request, const WriteOptions& options, const std::string& folder,
-                          TargetFiles& target) {
-  const PipelineLayers& pipeline = *request.training.pipeline;
-  std::set<const LogicalTensor*> in_files;
-  for (const auto& [layer, prefix] : pipeline.prefixes) {
-    for (std::int64_t tp = 0; tp < options.tp; ++tp) {
-      ArchiveComposer composer(request.training);
-      ModuleToWrite module(request, options, composer);
-      std::vector<Entry> entries;
-      std::int64_t stage = 0;
-      for (const LogicalTensor& tensor : request.tensors) {
-        if (!tensor.name.starts_with(prefix)) continue;
-        const Coordinate coordinate = FirstHolder(*request.layout.Find(tensor.name), options, tp);
-        stage = coordinate.At("pp");
-        UCP_ASSIGN_OR_RETURN(ValuePtr value, module.Add(tensor, coordinate));
-        entries.push_back({MakeText(tensor.name.substr(prefix.size())), std::move(value)});
-        in_files.insert(&tensor);
-      }
-      for (Entry& entry : composer.AddEntries(ModuleExtras(request.training, options, stage * options.tp + tp))) {
-        const std::string name(pytorch::AsText(*entry.key).value_or(""));
-        if (name.starts_with(prefix)) entries.push_back({MakeText(name.substr(prefix.size())), entry.value});
-      }
-      const std::string name = LayerFileName(layer, tp, pipeline.has_tensor_axis || options.tp > 1);
-      ComposedArchive archive = composer.Compose(MakeOrderedDict(std::move(entries)));
-      module.AddShards(AddFile(target, folder + "/" + name, archive), target);
-    }
-  }
-  for (const LogicalTensor& tensor : request.tensors) {
-    if (in_files.contains(&tensor)) continue;
-    return Fail(ErrorCode::kUnsupported,
-                "the source does not say which layer of the pipeline `{}` belongs to: none of its layer files holds it",
-                tensor.name);
-  }
+  FrozenPartsToWrite frozen(request, options, coordinate);
+  auto add = [&](std::int64_t first, std::int64_t end) {
+    return StatesComposer(request, options, carried, experts, coordinate, groups, frozen)
+        .AddTo(folder, first, end, target);
+  };
+  UCP_RETURN_IF_ERROR(add(0, 1));
+  if (options.stage == 3 && options.dp > 1) UCP_RETURN_IF_ERROR(add(1, options.dp));
+  frozen.AddShards(target);
   return llvm::Error::success();
 }
 

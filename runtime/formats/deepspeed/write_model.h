@@ -1,5 +1,5 @@
-// The files that hold what the model computes with: one of model states for each model-parallel rank, and in a pipeline
-// one for each layer and tensor rank.
+// The files that hold what the model computes with: one of model states for each model-parallel rank (at stage 3 for
+// each of its partitions), and in a pipeline one for each layer and tensor rank.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -15,7 +15,8 @@
 namespace ucp::deepspeed {
 
 // Adds `mp_rank_XX_model_states.pt` of one rank, with the tensors of its module unless they are in layer files or in
-// those of experts. `groups` are those of the first expert rank, which saves it.
+// those of experts, and with its optimizer if there is no ZeRO. At stage 3, a file for each partition. `groups` are
+// those of the first expert rank, which saves it.
 [[nodiscard]] llvm::Error AddModelStates(const TargetRequest& request, const WriteOptions& options,
                                          const Carried& carried, const ExpertsToWrite& experts,
                                          const std::string& folder, const Coordinate& coordinate,

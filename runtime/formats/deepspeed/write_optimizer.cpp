@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/formats/archive_composer.h"
-#include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/optimizer_file.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -26,17 +26,6 @@ ValuePtr FragmentAddress(std::int64_t start, std::int64_t elements) {
   return pytorch::MakeCall(std::move(call));
 }
 
-ValuePtr ZeroStage(std::int64_t stage) {
-  pytorch::Call call;
-  call.callable = pytorch::MakeGlobal("deepspeed.runtime.zero.config", "ZeroStageEnum");
-  call.arguments = pytorch::MakeTuple({MakeInteger(stage)});
-  return pytorch::MakeCall(std::move(call));
-}
-
-const std::vector<LogicalTensor::State>& StatesOf(const FlatGroupToWrite& group) {
-  return group.parameters.front().tensor->states;
-}
-
 class RankWriter {
  public:
   RankWriter(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
@@ -50,11 +39,10 @@ class RankWriter {
         target_(target) {}
 
   void AddFiles(const std::string& folder, std::int64_t mp) {
-    const std::string prefix = options_.dtype == DType::kBFloat16 ? "bf16_" : "";
     for (std::int64_t rank = 0; rank < options_.dp; ++rank) {
       ArchiveComposer composer(training_);
       ComposedArchive archive = composer.Compose(FileOf(rank, composer));
-      records_.push_back(AddFile(target_, folder + "/" + OptimizerStatesName(prefix, {mp, rank}), archive));
+      records_.push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, {mp, rank}), archive));
     }
   }
 
@@ -122,9 +110,7 @@ class RankWriter {
       const auto index = static_cast<std::int64_t>(g);
       // Before the first step there are no states at all.
       if (!states.empty()) state.push_back({MakeInteger(index), MakeDict(std::move(states))});
-      std::vector<Entry> hyper = composer.AddEntries(*pytorch::Entries(*carried.hyper_parameters));
-      hyper.push_back({MakeText("params"), MakeList({MakeInteger(index)})});
-      param_groups.push_back(MakeDict(std::move(hyper)));
+      param_groups.push_back(ParamGroup(carried, {index}, composer));
       paddings.push_back(MakeInteger(PaddingOf(group, partition)));
       alignment.push_back(AlignmentOf(group));
       counts.push_back(MakeInteger(std::ssize(group.ranks)));
@@ -133,8 +119,8 @@ class RankWriter {
     ValuePtr base = MakeDict({{MakeText("state"), MakeDict(std::move(state))},
                               {MakeText("param_groups"), MakeList(std::move(param_groups))}});
     std::vector<Entry> entries;
-    if (!options_.bf16_optimizer) AddLossScale(composer, entries);
-    for (Entry& entry : CarriedEntries(composer)) entries.push_back(std::move(entry));
+    if (!options_.bf16_optimizer) entries = LossScaleEntries(carried_, composer);
+    for (Entry& entry : composer.AddEntries(carried_.optimizer)) entries.push_back(std::move(entry));
     entries.push_back({MakeText("base_optimizer_state"), std::move(base)});
     entries.push_back({MakeText("single_partition_of_fp32_groups"), MakeList(std::move(masters))});
     if (!options_.bf16_optimizer) entries.push_back({MakeText("zero_stage"), ZeroStage(options_.stage)});
@@ -145,33 +131,7 @@ class RankWriter {
     entries.push_back({MakeText("partition_count"), MakeList(std::move(counts))});
     entries.push_back({MakeText("ds_version"), VersionOf(training_)});
     entries.push_back({MakeText("param_slice_mappings"), MakeList(std::move(mappings))});
-    std::vector<Entry> file = {{MakeText("optimizer_state_dict"), MakeDict(std::move(entries))}};
-    if (ValuePtr config = FindEntry(carried_.engine, "ds_config")) {
-      file.push_back({MakeText("ds_config"), composer.AddValue(config)});
-    }
-    file.push_back({MakeText("ds_version"), VersionOf(training_)});
-    return MakeDict(std::move(file));
-  }
-
-  void AddLossScale(ArchiveComposer& composer, std::vector<Entry>& entries) const {
-    if (!carried_.loss_scaler) return;
-    entries.push_back({MakeText("loss_scaler"), composer.AddValue(carried_.loss_scaler)});
-    entries.push_back({MakeText("dynamic_loss_scale"), carried_.dynamic_loss_scale});
-  }
-
-  // BF16_Optimizer saves no more than the clipping.
-  std::vector<Entry> CarriedEntries(ArchiveComposer& composer) const {
-    std::vector<Entry> kept;
-    bool has_overflow = false;
-    for (const Entry& entry : carried_.optimizer) {
-      auto key = pytorch::AsText(*entry.key);
-      has_overflow = has_overflow || key == "overflow";
-      if (!options_.bf16_optimizer || key == "clip_grad") kept.push_back(entry);
-    }
-    if (!options_.bf16_optimizer && !has_overflow) {
-      kept.insert(kept.begin(), {MakeText("overflow"), pytorch::MakeBool(false)});
-    }
-    return composer.AddEntries(kept);
+    return OptimizerFileRoot(std::move(entries), training_, carried_, composer);
   }
 
   // What each class writes there: BF16_Optimizer tells the last partition of all the padding, and the others of none.
@@ -208,25 +168,17 @@ class RankWriter {
       const std::int64_t rank = group.ranks[static_cast<std::size_t>(partition)];
       const std::int64_t stored = StoredElements(group, state.name, partition);
       buffer.parts.push_back({records_[static_cast<std::size_t>(rank)][record], 0, stored});
-      AddZeros(group, ItemBytes(state.dtype), partition, buffer.parts.back());
+      AddPadding(group, state.dtype, partition, buffer.parts.back());
     }
     return target_.storage.Add(std::move(buffer));
   }
 
   // Between the parameters and behind the last one.
-  void AddZeros(const FlatGroupToWrite& group, std::int64_t item_bytes, std::int64_t partition,
-                const BufferPart& part) {
+  void AddPadding(const FlatGroupToWrite& group, DType dtype, std::int64_t partition, const BufferPart& part) {
     const std::int64_t begin = partition * group.partition_elements;
     const std::int64_t end = begin + part.elements;
     auto add = [&](std::int64_t from, std::int64_t to) {
-      from = std::max(from, begin);
-      to = std::min(to, end);
-      if (from >= to) return;
-      const Record& record = target_.storage.record(part.record);
-      const FileId file = record.file;
-      const std::uint64_t at = record.begin + static_cast<std::uint64_t>((from - begin) * item_bytes);
-      target_.placements.push_back(
-          {file, at, target_.AddBlob(std::string(static_cast<std::size_t>((to - from) * item_bytes), '\0'))});
+      AddZeros(target_, part.record, dtype, std::max(from, begin) - begin, std::min(to, end) - begin);
     };
     for (const PlacedParameter& parameter : group.parameters) {
       const std::int64_t behind = parameter.offset + parameter.elements;

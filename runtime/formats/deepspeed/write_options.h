@@ -12,14 +12,24 @@
 
 namespace ucp::deepspeed {
 
+// Without ZeRO, the wrapper that the engine puts around an optimizer in float16 and bfloat16. In float32 there is none.
+enum class WholeWrapper {
+  kNone,
+  kFused,    // FP16_Optimizer, around FusedAdam: a flat master for each group.
+  kUnfused,  // FP16_UnfusedOptimizer, around any other: a master for each parameter.
+};
+
 struct WriteOptions {
   std::int64_t pp = 1;
   std::int64_t tp = 1;
   std::int64_t dp = 1;
   std::int64_t ep = 1;  // Of the data-parallel ranks, how many share the experts out.
   std::int64_t stage = 1;
-  DType dtype = DType::kFloat32;  // What the model computes with.
-  bool bf16_optimizer = false;    // BF16_Optimizer's form, not that of stages 1 and 2.
+  DType dtype = DType::kFloat32;                // What the model computes with.
+  bool bf16_optimizer = false;                  // BF16_Optimizer's form, not that of stages 1 and 2.
+  WholeWrapper wrapper = WholeWrapper::kNone;   // Stage 0.
+  std::int64_t sub_group_size = 1'000'000'000;  // Stage 3: as many elements of a partition fill a sub-group.
+  bool sub_group_size_is_chosen = false;        // By the strategy.
   bool round_robin = false;  // round_robin_gradients: parameters are dealt out to the partitions before flattening.
   bool data_before_experts = false;  // use_data_before_expert_parallelism: neighbours have the same experts.
   bool alignment = false;            // parameter_alignment: every parameter begins at a multiple of 16 bytes.
@@ -28,11 +38,13 @@ struct WriteOptions {
   std::int64_t mp() const { return pp * tp; }
 };
 
+inline constexpr std::int64_t kMostElements = std::int64_t{1} << 40;  // Of a sub-group's part.
+
 // The degrees alone, before anything else is known. Fails with kUsage for axes that ZeRO files do not know.
 llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy);
 
-// Fails with kUsage for settings that make no sense, or that nothing gives a value to; with kUnsupported for stages
-// that are not written.
+// Fails with kUsage for settings that make no sense, or that nothing gives a value to; with kUnsupported for what
+// DeepSpeed does not run.
 llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const TrainingState& training);
 
 }  // namespace ucp::deepspeed

@@ -61,6 +61,7 @@ class Description {
  public:
   Description(FileSystem& files, std::string root) : files_(files), root_(std::move(root)) {
     inventory().format = "safetensors";
+    inventory().is_whole = true;
     inventory().root = root_;
   }
 

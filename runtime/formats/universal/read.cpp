@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/model_agreement.h"
 #include "runtime/formats/model_states.h"
 #include "runtime/formats/pipeline_layers.h"
 #include "runtime/formats/pytorch/value_access.h"
@@ -33,12 +34,15 @@ std::string TagOf(const std::string& folder) {
 
 class Description {
  public:
-  Description(FileSystem& files, const std::string& folder)
-      : files_(files), folder_(folder), archives_(files, folder, inventory().storage, training()) {}
+  Description(FileSystem& files, const std::string& folder, const RankPreference& preference)
+      : files_(files), folder_(folder), archives_(files, folder, inventory().storage, training()) {
+    inventory().format = "universal";
+    inventory().is_whole = true;
+    inventory().root = folder_;
+    inventory().preference = preference;
+  }
 
   llvm::Expected<Checkpoint> Run() {
-    inventory().format = "universal";
-    inventory().root = folder_;
     training().tag = TagOf(folder_);
     UCP_RETURN_IF_ERROR(ReadModelFiles());
     UCP_RETURN_IF_ERROR(ReadOptimizerState());
@@ -75,6 +79,7 @@ class Description {
     UCP_ASSIGN_OR_RETURN(auto names, ListModelFiles());
     for (const auto& [rank, name] : names) {
       UCP_ASSIGN_OR_RETURN(ModelStates states, ReadModelStates(archives_, name, ModelStatesOf::kUniversalFolder));
+      states.rank.at["mp"] = rank;
       states_.push_back(std::move(states));
     }
     const auto found = static_cast<std::int64_t>(states_.size());
@@ -85,7 +90,7 @@ class Description {
                   states_.front().path, expected, found, names.rbegin()->second);
     }
     UCP_RETURN_IF_ERROR(CheckListedTensors(names.begin()->second));
-    AddFacts(states_.front(), inventory().facts);
+    UCP_ASSIGN_OR_RETURN(believed_, JoinModelStates(inventory(), states_));
     for (const ModelStates& states : states_) {
       for (const auto& group : states.param_shapes) {
         for (const NamedShape& shape : group) shapes_.emplace(shape.name, shape.shape);
@@ -298,7 +303,8 @@ class Description {
   }
 
   void FillTrainingState() {
-    training().engine = states_.front().engine;
+    training().engine = states_[believed_].engine;
+    training().counting_rank = believed_;
     training().pipeline = TakePipelineEntry(states_.front().client);
     training().expert_layers = TakeExpertLayersEntry(states_.front().client);
     training().aliases = states_.front().shared_params;
@@ -313,6 +319,7 @@ class Description {
   Checkpoint checkpoint_;
   SourceArchives archives_;
   std::vector<ModelStates> states_;  // By model-parallel rank.
+  std::size_t believed_ = 0;         // Which of them counts where ranks contradict each other.
   ShapeOfName shapes_;
   std::unordered_map<std::string, std::size_t> group_of_;
   std::vector<ParameterFolder> parameters_;
@@ -322,8 +329,9 @@ class Description {
 
 }  // namespace
 
-llvm::Expected<Checkpoint> DescribeFolder(FileSystem& files, const std::string& folder) {
-  return Description(files, folder).Run();
+llvm::Expected<Checkpoint> DescribeFolder(FileSystem& files, const std::string& folder,
+                                          const RankPreference& preference) {
+  return Description(files, folder, preference).Run();
 }
 
 }  // namespace ucp::universal

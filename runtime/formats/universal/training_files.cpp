@@ -51,10 +51,11 @@ class ModelStatesComposer {
   }
 
  private:
-  // If the number of ranks changes, the state of rank 0 counts for all, as DeepSpeed has it.
+  // If the number of ranks changes, the state of one counts for all: of rank 0 as DeepSpeed has it, or whom the user
+  // believes.
   const RankState& SourceRank(std::int64_t rank) const {
     const auto count = static_cast<std::int64_t>(training_.ranks.size());
-    return training_.ranks[static_cast<std::size_t>(ranks_ == count ? rank : 0)];
+    return training_.ranks[ranks_ == count ? static_cast<std::size_t>(rank) : training_.counting_rank];
   }
 
   std::vector<Entry> ModuleExtras(std::int64_t rank) const {

@@ -24,8 +24,9 @@ class UniversalFormat : public Format {
                           {[&](const std::string& folder) { return IsFolder(files, folder); }, "latest_universal"});
   }
 
-  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder) const override {
-    return universal::DescribeFolder(files, folder);
+  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder,
+                                      const RankPreference& preference) const override {
+    return universal::DescribeFolder(files, folder, preference);
   }
 
   bool CanWrite() const override { return true; }

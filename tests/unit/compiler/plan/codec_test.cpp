@@ -66,10 +66,17 @@ TEST(CodecTest, KeepsEveryField) {
   Plan plan = SmallPlan();
   plan.tensors[0].arithmetic = {4, {1, 3}, {5, 7}};
   plan.reads[1].term = 3;
+  plan.reads[1].is_overruled = true;
+  plan.preference.named.at = {{"dp", 1}, {"tp", 0}};
+  plan.decisions = {{"`lr`", "0.5", "a.pt", "0.25", "b.pt", 0}, {"element [3]", "1", "c", "2", "d", 7}};
   Plan decoded = llvm::cantFail(DecodePlan(Encoded(plan)));
   EXPECT_EQ(decoded.tensors[0].arithmetic, plan.tensors[0].arithmetic);
   EXPECT_EQ(decoded.reads[0].term, 0);
   EXPECT_EQ(decoded.reads[1].term, 3);
+  EXPECT_FALSE(decoded.reads[0].is_overruled);
+  EXPECT_TRUE(decoded.reads[1].is_overruled);
+  EXPECT_EQ(decoded.preference, plan.preference);
+  EXPECT_EQ(decoded.decisions, plan.decisions);
   EXPECT_EQ(decoded.remarks, plan.remarks);
   EXPECT_EQ(decoded.spec_hash, "spec");
   EXPECT_EQ(decoded.source_format, "oracle");

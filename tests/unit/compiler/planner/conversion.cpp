@@ -32,11 +32,14 @@ std::string SideText(const std::vector<TensorCut>& tensors, const Strategy& stra
 }  // namespace
 
 std::string ToString(const Conversion& conversion) {
-  return SideText(conversion.source, conversion.from) + " -> " + SideText(conversion.target, conversion.to);
+  return SideText(conversion.source, conversion.from) + " -> " + SideText(conversion.target, conversion.to) +
+         (conversion.preference.empty() ? "" : " believing " + ucp::ToString(conversion.preference.named));
 }
 
-llvm::Expected<Plan> MakePlan(const Side& source, const Side& target, ReplicaPolicy replicas) {
+llvm::Expected<Plan> MakePlan(const Side& source, const Side& target, ReplicaPolicy replicas,
+                              const RankPreference& preference) {
   Inventory inventory = AsInventory(source);
+  inventory.preference = preference;
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, inventory));
   return ucp::MakePlan({source.layout, inventory, target.layout, tensors, target.files, "spec", replicas});
 }
@@ -47,7 +50,7 @@ llvm::Expected<Compiled> Compile(const Conversion& conversion, ReplicaPolicy rep
     for (const std::string& axis : conversion.source[t].mean_axes) target[t].terms *= conversion.from.mesh.Size(axis);
   }
   Compiled compiled{Build(conversion.source, conversion.from), Build(target, conversion.to), {}};
-  UCP_ASSIGN_OR_RETURN(compiled.plan, MakePlan(compiled.source, compiled.target, replicas));
+  UCP_ASSIGN_OR_RETURN(compiled.plan, MakePlan(compiled.source, compiled.target, replicas, conversion.preference));
   return compiled;
 }
 
@@ -244,6 +247,12 @@ Conversion RandomConversion(Random& random) {
   conversion.source = RandomCuts(random, conversion.from.mesh, shapes);
   conversion.target = RandomCuts(random, conversion.to.mesh, shapes);
   return conversion;
+}
+
+void BelieveSome(Conversion& conversion, Random& random) {
+  for (const Axis& axis : conversion.from.mesh.axes) {
+    if (Pick(random, 0, 2) == 0) conversion.preference.named.at[axis.name] = Pick(random, 0, axis.size - 1);
+  }
 }
 
 void AverageSome(Conversion& conversion, Random& random) {

@@ -18,6 +18,7 @@ struct Conversion {
   std::vector<TensorCut> target;  // The same tensors.
   Strategy from;
   Strategy to;
+  RankPreference preference = {};
 };
 
 // "[24@tp] tp=2 flat/3 -> [12@tp * 2] tp=4 each/2": what a failing test prints.
@@ -29,7 +30,8 @@ struct Compiled {
   Plan plan;
 };
 
-llvm::Expected<Plan> MakePlan(const Side& source, const Side& target, ReplicaPolicy replicas = ReplicaPolicy::kCompare);
+llvm::Expected<Plan> MakePlan(const Side& source, const Side& target, ReplicaPolicy replicas = ReplicaPolicy::kCompare,
+                              const RankPreference& preference = {});
 llvm::Expected<Compiled> Compile(const Conversion& conversion, ReplicaPolicy replicas = ReplicaPolicy::kCompare);
 
 // Carries the plan out and says what is wrong with the result, or that a pair of flat ranges met in more than
@@ -40,6 +42,8 @@ std::string Flaw(const Compiled& compiled, std::int64_t chunk = 0);
 using Random = std::mt19937_64;
 std::int64_t Pick(Random& random, std::int64_t first, std::int64_t last);
 Conversion RandomConversion(Random& random);
+// Sometimes believes one rank of the source over others.
+void BelieveSome(Conversion& conversion, Random& random);
 // Turns some of the source's axes that cut nothing of a tensor into axes over which it is averaged.
 void AverageSome(Conversion& conversion, Random& random);
 // Makes some of the targets ask for weights, which are cast from the masters.

@@ -19,6 +19,7 @@ TEST(PlannerRandomTest, EveryElementArrivesFromWhereItWas) {
   while (std::chrono::steady_clock::now() < end) {
     Conversion conversion = RandomConversion(random);
     AverageSome(conversion, random);
+    BelieveSome(conversion, random);
     RoundSome(conversion, random);
     SCOPED_TRACE(ToString(conversion));
     auto compiled = Compile(conversion);

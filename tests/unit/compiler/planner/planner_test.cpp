@@ -29,8 +29,8 @@ std::string RoleName(ReadRole role) {
 std::vector<std::string> Reads(const Plan& plan) {
   std::vector<std::string> lines;
   for (const PlanRead& read : plan.reads) {
-    lines.push_back(fmt::format("{} {} {}", RoleName(read.role), ucp::ToString(read.coordinate),
-                                ucp::ToString(plan.set(read.set))));
+    lines.push_back(fmt::format("{}{} {} {}", read.is_overruled ? "overruled " : "", RoleName(read.role),
+                                ucp::ToString(read.coordinate), ucp::ToString(plan.set(read.set))));
   }
   return lines;
 }
@@ -53,6 +53,34 @@ std::string Refusal(const Side& source, const Side& target) {
 TEST(PlannerTest, ReadsTheLowestRankAndComparesTheOthers) {
   Compiled compiled = Compiles({{{{N(4)}, {}}}, {{{N(4)}, {}}}, OverTp(3), OverTp(1)});
   EXPECT_THAT(Reads(compiled.plan), ElementsAre("copy tp=0 [0..4]", "compare tp=1 [0..4]", "compare tp=2 [0..4]"));
+}
+
+TEST(PlannerTest, ABelievedRankIsCopiedAndTheOthersAreOverruled) {
+  Compiled compiled = Compiles({{{{N(4)}, {}}}, {{{N(4)}, {}}}, OverTp(3), OverTp(1), {{{{"tp", 1}}}}});
+  EXPECT_THAT(Reads(compiled.plan),
+              ElementsAre("copy tp=1 [0..4]", "overruled compare tp=0 [0..4]", "overruled compare tp=2 [0..4]"));
+}
+
+// Where several ranks are believed, or none of those that hold an element, replicas must be equal.
+TEST(PlannerTest, AmongEqualsNobodyIsOverruled) {
+  Strategy from = Over({{{"pp", 2}, {"tp", 2}}});
+  Compiled believed = Compiles({{{{N(4)}, {}}}, {{{N(4)}, {}}}, from, OverTp(1), {{{{"tp", 1}}}}});
+  EXPECT_THAT(Reads(believed.plan),
+              ElementsAre("copy pp=0 tp=1 [0..4]", "compare pp=1 tp=1 [0..4]", "overruled compare pp=0 tp=0 [0..4]",
+                          "overruled compare pp=1 tp=0 [0..4]"));
+  Compiled other = Compiles({{{{N(4)}, {}}}, {{{N(4)}, {}}}, OverTp(2), OverTp(1), {{{{"dp", 1}}}}});
+  EXPECT_THAT(Reads(other.plan), ElementsAre("copy tp=0 [0..4]", "compare tp=1 [0..4]"));
+}
+
+// Only what a believed rank holds too is overruled, of masters and of weights.
+TEST(PlannerTest, PartOfAShardIsOverruled) {
+  ShapeExpr shape = ShapeExpr::Sum({Tp(N(6)), ShapeExpr::Product({N(2), N(2)})});
+  Strategy from = OverTp(2);
+  from.weights = true;
+  Compiled compiled = Compiles({{{{shape}, {}}}, {{{N(10)}, {}}}, from, OverTp(1), {{{{"tp", 1}}}}});
+  EXPECT_THAT(Reads(compiled.plan),
+              ElementsAre("copy tp=1 [3..10]", "copy tp=0 [0..3 pad 4]", "overruled compare tp=0 [pad 3 6..10]",
+                          "check tp=1 [3..10]", "check tp=0 [0..3 pad 4]", "overruled check tp=0 [pad 3 6..10]"));
 }
 
 TEST(PlannerTest, TrustedReplicasAreNotRead) {

@@ -247,6 +247,34 @@ TEST(ExecuteTest, E3AReplicaThatDiffersIsAnErrorWithBothValuesAndPlaces) {
   }
 }
 
+// The user believes another rank: differences are counted over all ranges of the target.
+TEST(ExecuteTest, E3AReplicaThatIsOverruledIsCountedAndNamed) {
+  SmallConversion small({{"a", {6, 4}}, {"b", {8}}});
+  small.AddSource({.tp = 2});
+  small.AddSource({}, ReadRole::kCompare, "replica_");
+  small.SetTarget({.tp = 2});
+  small.Finish();
+  std::string& replica = small.source_contents()["replica_tp0_dp0"];
+  float wrong = 0.5F;
+  for (int element : {5, 6, 23}) {
+    std::memcpy(replica.data() + 19 + (2 + element) * 4, &wrong, 4);
+  }
+  for (Record& record : small.plan().source.records) record.crc32.reset();
+  for (PlanRead& read : small.plan().reads) read.is_overruled = read.role == ReadRole::kCompare;
+  Conversion conversion(small);
+  for (unsigned threads : {1U, 2U, 7U}) {
+    ExecutionReport report = llvm::cantFail(conversion.Run(Options(threads, 16)));
+    ASSERT_EQ(report.decisions.size(), 1U);
+    const RankDecision& decision = report.decisions.front();
+    EXPECT_EQ(decision.what, "element [1, 1] of `exp_avg` of tensor `a`");
+    EXPECT_EQ(decision.elements, 3U);
+    EXPECT_THAT(decision.overruled, HasSubstr("0.5 (0x3f000000)"));
+    EXPECT_THAT(decision.overruled_file, HasSubstr("/replica_tp0_dp0"));
+    EXPECT_THAT(decision.believed_file, HasSubstr("/source_tp0_dp0"));
+  }
+  EXPECT_EQ(FilesUnder(conversion.target()), small.ExpectedFiles());
+}
+
 TEST(ExecuteTest, E3WeightsThatAreNotTheirMastersRoundingAreCountedAndNamed) {
   SmallConversion small({{"a", {6, 4}}, {"b", {8}}});
   small.AddSource({.dp = 2});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -24,10 +25,13 @@ namespace {
 struct Sample {
   std::string format;
   std::string fixture;
+  std::string settings = {};  // Of the strategy that writes it.
+
+  bool is_written() const { return format != "deepspeed" || !settings.empty(); }
 };
 
 std::ostream& operator<<(std::ostream& out, const Sample& sample) {
-  return out << sample.format << " " << sample.fixture;
+  return out << sample.format << " " << sample.fixture << " " << sample.settings;
 }
 
 std::vector<Sample> Written() {
@@ -36,6 +40,20 @@ std::vector<Sample> Written() {
                            "frozen_buffers_zero2", "extra_state_zero1", "gpt_pp2_tp2_dp2"}) {
     samples.push_back({"universal", name});
     samples.push_back({"safetensors", name});
+  }
+  for (const auto& [name, settings] :
+       std::vector<std::pair<std::string, std::string>>{{"zero1_dp4", "dp=3,zero=2,round_robin=true,alignment=true"},
+                                                        {"zero1_dp4", "dp=3,zero=1,optimizer=bf16"},
+                                                        {"zero1_dp4", "dp=3,zero=3,sub_group_size=900"},
+                                                        {"zero1_dp4", "zero=0"},
+                                                        {"zero1_dp2", "dp=2,zero=0"},
+                                                        {"zero1_dp2", "dp=5,zero=3"},
+                                                        {"zero2_dp2", "zero=0"},
+                                                        {"frozen_buffers_zero2", "dp=3,zero=3"},
+                                                        {"extra_state_zero1", "dp=2,zero=3"},
+                                                        {"zero3_frozen_dp4", "dp=2,zero=2"},
+                                                        {"sgd_momentum_zero1", "dp=4,zero=3"}}) {
+    samples.push_back({"deepspeed", name, settings});
   }
   return samples;
 }
@@ -53,18 +71,20 @@ std::vector<std::string> Listing(const TrainingState& training);
 class FormatConformance : public ::testing::TestWithParam<Sample> {
  protected:
   void SetUp() override {
-    if (GetParam().format == "deepspeed") {
+    if (!GetParam().is_written()) {
       root_ = testing::FixtureRoot(GetParam().fixture);
       return;
     }
     root_ = temporary_.path() + "/written";
-    Write(format(), testing::DescribeOrFail(files_, testing::FixtureRoot(GetParam().fixture)), root_);
+    Write(format(), testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(GetParam().fixture)), root_,
+          GetParam().settings);
   }
 
   const Format& format() const { return *FindFormat(GetParam().format); }
 
-  static void Write(const Format& format, const Checkpoint& checkpoint, const std::string& root) {
-    auto target = testing::LayOutWhole(format, checkpoint);
+  static void Write(const Format& format, const Checkpoint& checkpoint, const std::string& root,
+                    const std::string& settings = "") {
+    auto target = testing::LayOutWhole(format, checkpoint, settings);
     ASSERT_TRUE(static_cast<bool>(target)) << ucp::Describe(target.takeError()).message;
     testing::WriteTarget(*target, root);
   }
@@ -184,7 +204,7 @@ class WrittenFormatConformance : public FormatConformance {};
 
 TEST_P(WrittenFormatConformance, LaysOutEveryByteOnce) {
   Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
-  auto target = testing::LayOutWhole(format(), checkpoint);
+  auto target = testing::LayOutWhole(format(), checkpoint, GetParam().settings);
   ASSERT_TRUE(static_cast<bool>(target)) << ucp::Describe(target.takeError()).message;
   std::vector<std::map<std::uint64_t, std::uint64_t>> covered(target->storage.files.size());
   auto cover = [&](FileId file, std::uint64_t begin, std::uint64_t bytes) {
@@ -193,7 +213,21 @@ TEST_P(WrittenFormatConformance, LaysOutEveryByteOnce) {
     }
   };
   for (const BlobPlacement& p : target->placements) cover(p.file, p.offset, target->blobs[p.blob.index()].size());
-  for (const Record& record : target->storage.records) cover(record.file, record.begin, record.bytes);
+  for (const Shard& shard : target->storage.shards) {
+    std::int64_t elements = 1;
+    for (std::int64_t size : shard.shape) elements *= size;
+    for (const StateBuffer& state : target->storage.buffer_set(shard.states)) {
+      const Buffer& buffer = target->storage.buffer(state.buffer);
+      const std::int64_t item = ItemBytes(buffer.dtype);
+      for (const Fragment& piece : FragmentsOf(shard.spread, shard.base, elements, buffer, 0, elements)) {
+        const BufferPart& part = buffer.parts[piece.part];
+        const Record& record = target->storage.record(part.record);
+        const std::int64_t begin = (part.first_element + piece.place) * item;
+        cover(record.file, record.begin + static_cast<std::uint64_t>(begin),
+              static_cast<std::uint64_t>((piece.end - piece.begin) * item));
+      }
+    }
+  }
   for (std::size_t f = 0; f < covered.size(); ++f) {
     std::uint64_t end = 0;
     for (const auto& [begin, next] : covered[f]) {
@@ -212,7 +246,7 @@ TEST_P(WrittenFormatConformance, LaysOutEveryByteOnce) {
 
 TEST_P(WrittenFormatConformance, ChecksumFieldsLieInBlobsThatHaveZerosThere) {
   Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
-  auto target = testing::LayOutWhole(format(), checkpoint);
+  auto target = testing::LayOutWhole(format(), checkpoint, GetParam().settings);
   ASSERT_TRUE(static_cast<bool>(target));
   std::map<std::pair<FileId, std::uint64_t>, BlobId> blob_at;
   for (const BlobPlacement& p : target->placements) blob_at[{p.file, p.offset}] = p.blob;
@@ -231,8 +265,8 @@ TEST_P(WrittenFormatConformance, ChecksumFieldsLieInBlobsThatHaveZerosThere) {
 
 TEST_P(WrittenFormatConformance, LaysOutTheSameTwice) {
   Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
-  auto first = testing::LayOutWhole(format(), checkpoint);
-  auto second = testing::LayOutWhole(format(), checkpoint);
+  auto first = testing::LayOutWhole(format(), checkpoint, GetParam().settings);
+  auto second = testing::LayOutWhole(format(), checkpoint, GetParam().settings);
   ASSERT_TRUE(first && second);
   EXPECT_EQ(first->blobs, second->blobs);
   EXPECT_EQ(first->placements, second->placements);
@@ -332,10 +366,15 @@ TEST_P(FormatConformance, ComesBackFromAUniversalFolder) {
   EXPECT_EQ(ForRanksWithAllExperts(Listing(after.training)), ForRanksWithAllExperts(Listing(before.training)));
 }
 
-INSTANTIATE_TEST_SUITE_P(AllFormats, WrittenFormatConformance, ::testing::ValuesIn(Written()),
-                         [](const auto& sample) { return sample.param.format + "_" + sample.param.fixture; });
-INSTANTIATE_TEST_SUITE_P(AllFormats, FormatConformance, ::testing::ValuesIn(AllSamples()),
-                         [](const auto& sample) { return sample.param.format + "_" + sample.param.fixture; });
+std::string NameOf(const ::testing::TestParamInfo<Sample>& sample) {
+  std::string name = sample.param.format + "_" + sample.param.fixture + "_" + sample.param.settings;
+  if (sample.param.settings.empty()) name.pop_back();
+  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllFormats, WrittenFormatConformance, ::testing::ValuesIn(Written()), NameOf);
+INSTANTIATE_TEST_SUITE_P(AllFormats, FormatConformance, ::testing::ValuesIn(AllSamples()), NameOf);
 
 }  // namespace
 }  // namespace ucp

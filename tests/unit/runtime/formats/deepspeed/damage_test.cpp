@@ -255,6 +255,13 @@ TEST(DeepSpeedDamage, LatestThatNamesNothing) {
   ExpectFailure(copy, ErrorCode::kBadData, {"names `global_step5`, and there is no folder"});
 }
 
+TEST(DeepSpeedDamage, AWholeOptimizerBesidePartitions) {
+  CheckpointCopy copy("zero1_dp4");
+  copy.Set(kModel, {"optimizer"}, pytorch::MakeDict({}));
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {kModel, "holds the whole optimizer of a run without ZeRO", kZero0, "stale"});
+}
+
 struct Refusal {
   std::string file;
   std::vector<std::string> path;
@@ -266,7 +273,6 @@ TEST(DeepSpeedDamage, KindsThatAreNotReadYet) {
   for (const Refusal& refusal : {
            Refusal{kZero0, {"optimizer_state_dict", "zero_stage"}, MakeInteger(3), "has the ZeRO stage `3`"},
            Refusal{kZero0, {"optimizer_state_dict", "fp32_flat_groups"}, MakeList({}), "is of ZeRO stage 3"},
-           Refusal{kModel, {"optimizer"}, pytorch::MakeDict({}), "as a pipeline without ZeRO does"},
            Refusal{kModel, {"param_shapes"}, pytorch::MakeNone(), "has neither `param_shapes` nor an `optimizer`"},
        }) {
     CheckpointCopy copy("zero1_dp4");
@@ -325,6 +331,17 @@ TEST(DeepSpeedDamage, OldFilesWithoutDegrees) {
   EXPECT_EQ(checkpoint->inventory.mesh.Size("pp"), 2);
 }
 
+TEST(DeepSpeedDamage, AConfigurationThatIsText) {
+  CheckpointCopy copy("zero1_dp4");
+  copy.Set(kModel, {"ds_config"}, MakeText("ds_config.json"));
+  auto checkpoint = Read(copy);
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  EXPECT_EQ(pytorch::AsText(*FindEntry(checkpoint->training.engine, "ds_config")), "ds_config.json");
+  EXPECT_TRUE(static_cast<bool>(testing::LayOutWhole(*FindFormat("universal"), *checkpoint)));
+  const std::string message = testing::FailureOf(testing::LayOutWhole(*FindFormat("deepspeed"), *checkpoint)).message;
+  EXPECT_THAT(message, HasSubstr("the source has no `ds_config` that says what the model computes with; say it in"));
+}
+
 TEST(DeepSpeedDamage, RanksOfDifferentDegrees) {
   CheckpointCopy copy("gpt_pp2_tp2_dp2");
   copy.Set("mp_rank_01_model_states.pt", {"checkpoint_parallel_dimensions", "tp_degree"}, MakeInteger(4));
@@ -344,6 +361,7 @@ TEST(DeepSpeedDamage, BeforeTheFirstStep) {
     ASSERT_EQ(tensor.states.size(), 1u) << tensor.name;
     EXPECT_EQ(tensor.states.front().name, "fp32");
   }
+  EXPECT_THAT(checkpoint->inventory.remarks, ::testing::ElementsAre(HasSubstr("the optimizer has no states")));
 }
 
 }  // namespace

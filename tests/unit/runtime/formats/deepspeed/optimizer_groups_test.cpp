@@ -17,12 +17,20 @@ OptimizerGroup Group(double decay, std::vector<std::string> parameters, std::int
           pytorch::MakeInteger(step), std::move(parameters)};
 }
 
-// "0.1: a b" for each group.
-std::vector<std::string> Merged(const std::vector<RankGroups>& ranks) {
-  auto merged = MergeGroups(TrainingState(), ranks);
-  if (!merged) return {ucp::Describe(merged.takeError()).message};
+// "0.1: a b" for each group; ranks are pipeline stages.
+std::vector<std::string> Merged(const std::vector<std::vector<OptimizerGroup>>& stages) {
+  std::vector<RankGroups> ranks;
+  for (const auto& groups : stages) {
+    const auto stage = static_cast<std::int64_t>(ranks.size());
+    ranks.push_back({{fmt::format("{}.pt", stage), {{{"pp", stage}}}}, groups, {}});
+  }
+  Inventory inventory;
+  TrainingState training;
+  if (llvm::Error error = MergeOptimizers(inventory, training, ranks)) {
+    return {ucp::Describe(std::move(error)).message};
+  }
   std::vector<std::string> lines;
-  for (const OptimizerGroup& group : *merged) {
+  for (const OptimizerGroup& group : training.groups) {
     double decay = *pytorch::AsDouble(*pytorch::Find(*group.hyper_parameters, "weight_decay"));
     lines.push_back(fmt::format("{}: {}", decay, fmt::join(group.parameters, " ")));
   }
@@ -30,27 +38,24 @@ std::vector<std::string> Merged(const std::vector<RankGroups>& ranks) {
 }
 
 TEST(OptimizerGroups, AreJoinedStageAfterStage) {
-  EXPECT_THAT(
-      Merged({{"0.pt", {Group(0.1, {"a"}), Group(0, {"b"})}}, {"1.pt", {Group(0.1, {"c"}), Group(0, {"d", "b"})}}}),
-      ElementsAre("0.1: a c", "0: b d"));
+  EXPECT_THAT(Merged({{Group(0.1, {"a"}), Group(0, {"b"})}, {Group(0.1, {"c"}), Group(0, {"d", "b"})}}),
+              ElementsAre("0.1: a c", "0: b d"));
 }
 
 TEST(OptimizerGroups, MayBeMissingOnAStage) {
-  EXPECT_THAT(Merged({{"0.pt", {Group(0.1, {"a"}), Group(0, {"b"})}}, {"1.pt", {Group(0, {"c"})}}}),
-              ElementsAre("0.1: a", "0: b c"));
-  EXPECT_THAT(Merged({{"0.pt", {Group(0, {"b"})}}, {"1.pt", {Group(0.1, {"a"}), Group(0, {"c"})}}}),
-              ElementsAre("0.1: a", "0: b c"));
+  EXPECT_THAT(Merged({{Group(0.1, {"a"}), Group(0, {"b"})}, {Group(0, {"c"})}}), ElementsAre("0.1: a", "0: b c"));
+  EXPECT_THAT(Merged({{Group(0, {"b"})}, {Group(0.1, {"a"}), Group(0, {"c"})}}), ElementsAre("0.1: a", "0: b c"));
 }
 
 TEST(OptimizerGroups, WithEqualHyperParametersKeepTheirNumbers) {
-  EXPECT_THAT(Merged({{"0.pt", {Group(0, {"a"}), Group(0, {"b"})}}, {"1.pt", {Group(0, {"c"}), Group(0, {"d"})}}}),
+  EXPECT_THAT(Merged({{Group(0, {"a"}), Group(0, {"b"})}, {Group(0, {"c"}), Group(0, {"d"})}}),
               ElementsAre("0: a c", "0: b d"));
 }
 
 TEST(OptimizerGroups, ThatDisagreeAreRefused) {
-  EXPECT_THAT(Merged({{"0.pt", {Group(0, {"a"}, 4)}}, {"1.pt", {Group(0, {"b"}, 5)}}}),
+  EXPECT_THAT(Merged({{Group(0, {"a"}, 4)}, {Group(0, {"b"}, 5)}}),
               ElementsAre(HasSubstr("the optimizer's step is 4 in `0.pt` and 5 in `1.pt`")));
-  EXPECT_THAT(Merged({{"0.pt", {Group(0, {"a"})}}, {"1.pt", {Group(0.5, {"a"})}}}),
+  EXPECT_THAT(Merged({{Group(0, {"a"})}, {Group(0.5, {"a"})}}),
               ElementsAre(HasSubstr("`a` has the hyper-parameters {'weight_decay': 0.5} in `1.pt`")));
 }
 

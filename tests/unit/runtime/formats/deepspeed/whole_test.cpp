@@ -87,12 +87,6 @@ TEST(Whole, SecondNamesAreAliases) {
   EXPECT_THAT(checkpoint->inventory.aliases, ::testing::ElementsAre(::testing::Pair("second.weight", "embed.weight")));
 }
 
-TEST(Whole, PipelinesAreNotReadYet) {
-  CheckpointCopy copy(kPlain);
-  copy.Set(kModel, {"module"}, pytorch::MakeNone());
-  ExpectFailure(copy, ErrorCode::kUnsupported, {"the weights of a pipeline are in layer files"});
-}
-
 TEST(Whole, WithoutAnOptimizer) {
   CheckpointCopy copy(kPlain);
   copy.Set(kModel, {"optimizer"}, pytorch::MakeNone());

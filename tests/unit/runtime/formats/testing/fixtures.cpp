@@ -59,13 +59,17 @@ Truth TruthOf(const std::string& name) {
   Truth truth;
   truth.pp = *mesh.getInteger("pp");
   truth.tp = *mesh.getInteger("tp");
-  const bool is_whole = root.getObject("config")->getInteger("stage") == 0;
+  const llvm::json::Object& config = *root.getObject("config");
+  // Only BF16_Optimizer, which bfloat16 pipelines have, cuts anything without ZeRO.
+  const bool is_whole = config.getInteger("stage") == 0 && (truth.pp == 1 || config.getString("dtype") != "bf16");
+  const bool has_frozen = !config.getBoolean("exclude_frozen").value_or(false);
   truth.partitions = is_whole ? 1 : *mesh.getInteger("dp") * *mesh.getInteger("sp");
   const llvm::json::Object& counter = *root.getObject("step_counter");
   truth.step_type = counter.getString("type")->str();
   truth.step = counter.getNumber("value").value_or(0);
   for (const auto& [tensor, value] : *root.getObject("tensors")) {
-    truth.tensors[tensor.str()] = TensorFrom(*value.getAsObject());
+    TrueTensor held = TensorFrom(*value.getAsObject());
+    if (has_frozen || held.kind != "frozen") truth.tensors[tensor.str()] = std::move(held);
   }
   for (const auto& [alias, canonical] : *root.getObject("aliases")) {
     truth.aliases[alias.str()] = canonical.getAsString()->str();
@@ -79,7 +83,7 @@ Checkpoint DescribeOrFail(FileSystem& files, const std::string& path) {
     ADD_FAILURE() << ucp::Describe(recognised.takeError()).message;
     return {};
   }
-  llvm::Expected<Checkpoint> checkpoint = recognised->format->Describe(files, recognised->folder);
+  llvm::Expected<Checkpoint> checkpoint = recognised->format->Describe(files, recognised->folder, {});
   if (!checkpoint) {
     ADD_FAILURE() << ucp::Describe(checkpoint.takeError()).message;
     return {};
@@ -152,11 +156,19 @@ std::vector<LogicalTensor> WholeTensors(const Inventory& inventory) {
   return list;
 }
 
-llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& checkpoint) {
-  const Layout layout;  // No format that writes tensors whole asks for it.
-  const std::vector<LogicalTensor> tensors = WholeTensors(checkpoint.inventory);
-  Strategy strategy{std::string(format.name()), {}};
+llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& checkpoint,
+                                        const std::string& settings) {
+  UCP_ASSIGN_OR_RETURN(
+      Strategy strategy,
+      ParseStrategy(settings.empty() ? std::string(format.name()) : fmt::format("{}:{}", format.name(), settings)));
   if (format.name() == "safetensors") strategy.options["states"] = "all";
+  UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy));
+  Layout layout;  // Formats that write tensors whole do not ask for it.
+  if (degrees) {
+    UCP_ASSIGN_OR_RETURN(layout, WholeLayout(checkpoint.inventory));
+    layout.mesh = degrees->mesh;
+  }
+  const std::vector<LogicalTensor> tensors = WholeTensors(checkpoint.inventory);
   return format.LayOut({tensors, layout, checkpoint.training, checkpoint.inventory.mesh, strategy});
 }
 

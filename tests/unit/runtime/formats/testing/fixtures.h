@@ -44,6 +44,8 @@ std::string Sha256(const std::string& bytes);
 std::vector<LogicalTensor> WholeTensors(const Inventory& inventory);
 
 // What `format` lays out for a checkpoint without tensor parallelism, with everything that the checkpoint has.
-llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& checkpoint);
+// `settings` are those of the strategy.
+llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& checkpoint,
+                                        const std::string& settings = "");
 
 }  // namespace ucp::testing

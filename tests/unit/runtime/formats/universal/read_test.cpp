@@ -27,14 +27,14 @@ class UniversalRead : public ::testing::Test {
   }
 
   static Checkpoint Read(const testing::CheckpointCopy& copy) {
-    auto checkpoint = DescribeFolder(RealFileSystem(), copy.folder());
+    auto checkpoint = DescribeFolder(RealFileSystem(), copy.folder(), {});
     if (checkpoint) return std::move(*checkpoint);
     ADD_FAILURE() << ucp::Describe(checkpoint.takeError()).message;
     return {};
   }
   static void ExpectFailure(const testing::CheckpointCopy& copy, ErrorCode code,
                             const std::vector<std::string>& words) {
-    FailureText failure = testing::FailureOf(DescribeFolder(RealFileSystem(), copy.folder()));
+    FailureText failure = testing::FailureOf(DescribeFolder(RealFileSystem(), copy.folder(), {}));
     EXPECT_EQ(failure.code, code) << failure.message;
     for (const std::string& word : words) EXPECT_THAT(failure.message, HasSubstr(word));
   }

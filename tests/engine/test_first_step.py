@@ -1,0 +1,30 @@
+"""A checkpoint that was saved before the first step: its optimizer has no states, and training goes on all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.cases import CASES, Mesh
+from fixtures.fingerprints import differences
+from fixtures.jobs import Job
+from fixtures.serve import Engines
+from test_acceptance import NOISE, OTHER_SEED
+
+CASE = CASES["zero1_dp1"]
+
+
+@pytest.mark.parametrize("to", ["universal", "deepspeed:dp=2,zero=1"])
+def test_before_the_first_step(to: str, engines: Engines, run: Callable[..., str], tmp_path: Path) -> None:
+    """DeepSpeed's converter makes nothing of it. Here two engines begin where one was saved."""
+    saved = engines.ask(Job(CASE, steps=0, save=tmp_path / "saved", further_steps=2))
+    assert saved["saved"]["step_counter"]["type"] == "none"
+    run("convert", tmp_path / "saved", tmp_path / "ours", "--to", to)
+    job = Job(replace(CASE, mesh=Mesh(dp=2)), seed=OTHER_SEED, load=tmp_path / "ours", native=to != "universal",
+              further_steps=2)  # fmt: skip
+    answer = engines.ask(job)
+    assert differences(saved["saved"], answer["loaded"], ["parameter"]) == []
+    assert answer["losses"] == pytest.approx(saved["losses"], abs=NOISE["fp32"])

@@ -102,6 +102,7 @@ void AddDropStateOption(CLI::App& command, SourceOptions& options) {
 void TargetOptions::ApplyTo(CompileRequest& request) const {
   request.tag = tag;
   request.keep_opaque = keep_opaque;
+  request.ds_config = ds_config;
 }
 
 void AddTargetOptions(CLI::App& command, TargetOptions& options) {
@@ -112,6 +113,11 @@ void AddTargetOptions(CLI::App& command, TargetOptions& options) {
                   "For `deepspeed`: write objects of this class again, which are left out otherwise, since loading "
                   "them runs the code of its module; may be repeated")
       ->type_name("MODULE.CLASS");
+  command
+      .add_option("--ds-config", options.ds_config,
+                  "For `deepspeed`: the JSON configuration of the job that will load the target; what the strategy "
+                  "leaves open is taken from it (default: from the source's)")
+      ->type_name("FILE");
 }
 
 void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas) {

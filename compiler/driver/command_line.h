@@ -30,10 +30,11 @@ void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These, --u
 // --drop-state NAME
 void AddDropStateOption(CLI::App& command, SourceOptions& options);
 
-// What the target is besides its strategy: --tag, --keep-opaque.
+// What the target is besides its strategy: --tag, --keep-opaque, --ds-config.
 struct TargetOptions {
   std::string tag;
   std::vector<std::string> keep_opaque;
+  std::string ds_config;
 
   void ApplyTo(CompileRequest& request) const;
 };

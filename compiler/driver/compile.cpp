@@ -1,9 +1,12 @@
 #include "compiler/driver/compile.h"
 
+#include <fmt/ranges.h>
+
 #include "compiler/driver/drop_states.h"
 #include "compiler/driver/find_strategy.h"
 #include "compiler/driver/target_layout.h"
 #include "compiler/planner/join.h"
+#include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 
@@ -26,10 +29,14 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request.source, compilation.source));
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
   const Format* format = FindFormat(strategy.format);
-  if (format == nullptr || !format->CanWrite()) {
-    return Fail(ErrorCode::kUsage,
-                "`{}` is no format that can be written; `universal`, `deepspeed` and `safetensors` are",
-                strategy.format);
+  UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
+  std::optional<JobConfig> job_config;
+  if (!request.ds_config.empty()) {
+    if (!format->TakesJobConfig()) {
+      return Fail(ErrorCode::kUsage, "--ds-config goes with the native files of a job; `{}` does not depend on it",
+                  strategy.format);
+    }
+    UCP_ASSIGN_OR_RETURN(job_config, ReadJobConfig(files, request.ds_config));
   }
   SourcePhase& source = compilation.source;
   if (!request.tag.empty()) source.checkpoint.training.tag = request.tag;
@@ -37,14 +44,19 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   UCP_RETURN_IF_ERROR(CheckStatesHavePlaces(source.checkpoint.training));
 
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
-  UCP_ASSIGN_OR_RETURN(Layout target_layout, LayOutTarget(*format, strategy, source));
-  std::vector<CompanionFile> companions;
-  if (format->TakesCompanions()) {
-    UCP_ASSIGN_OR_RETURN(companions, FindCompanions(files, {source.folder, request.source.path}));
+  std::vector<std::string> remarks;
+  UCP_ASSIGN_OR_RETURN(Layout target_layout, LayOutTarget(*format, strategy, source, compilation.tensors, remarks));
+  UCP_ASSIGN_OR_RETURN(Companions companions,
+                       FindCompanions(files, format->TakesCompanions(), source.folder, request.source.path));
+  UCP_ASSIGN_OR_RETURN(
+      TargetFiles target_files,
+      format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, inventory.mesh, strategy,
+                      companions.files, request.keep_opaque, job_config ? &*job_config : nullptr}));
+  target_files.remarks.insert(target_files.remarks.end(), remarks.begin(), remarks.end());
+  if (!companions.left_behind.empty()) {
+    target_files.remarks.push_back(
+        fmt::format("not copied from beside the checkpoint: {}", fmt::join(companions.left_behind, ", ")));
   }
-  UCP_ASSIGN_OR_RETURN(TargetFiles target_files,
-                       format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, inventory.mesh,
-                                       strategy, companions, request.keep_opaque}));
 
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
   UCP_ASSIGN_OR_RETURN(Layout held, HeldBySource(source));

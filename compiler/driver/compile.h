@@ -18,6 +18,7 @@ struct CompileRequest {
   std::string target;                    // A strategy: "universal:mp=4"
   std::string tag;                       // The target's own name; empty: the source's.
   std::vector<std::string> keep_opaque;  // TargetRequest::keep_opaque.
+  std::string ds_config;                 // --ds-config FILE; empty: the source's own `ds_config` counts.
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
 };
 

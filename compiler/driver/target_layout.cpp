@@ -5,14 +5,14 @@
 #include <set>
 #include <unordered_map>
 
+#include "compiler/driver/pipeline_target.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
 namespace {
 
-// On which stages of the source each tensor is, by the layout's own name.
-std::unordered_map<std::string, std::set<std::int64_t>> StagesOfSource(const SourcePhase& source) {
-  std::unordered_map<std::string, std::set<std::int64_t>> stages;
+SourceStages StagesOfSource(const SourcePhase& source) {
+  SourceStages stages;
   for (const Shard& shard : source.checkpoint.inventory.storage.shards) {
     const TensorLayout* tensor = source.layout.Find(shard.tensor);
     if (tensor != nullptr) stages[tensor->name].insert(shard.coordinate.At("pp"));
@@ -20,12 +20,16 @@ std::unordered_map<std::string, std::set<std::int64_t>> StagesOfSource(const Sou
   return stages;
 }
 
+// Whether the strategy says how DeepSpeed deals layers over stages.
+bool DealsLayers(const Strategy& strategy) { return strategy.options.contains("partition"); }
+
 // Experts have tensors of their own, and the format knows which ranks get which.
 bool CutsNoTensor(std::string_view axis) {
   return axis == "pp" || axis == "dp" || axis == "edp" || axis == "sp" || axis == "cp" || axis == "ep";
 }
 
-llvm::Expected<Layout> LayOutWhole(const Degrees& degrees, const SourcePhase& source) {
+llvm::Expected<Layout> LayOutWhole(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
+                                   std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   const std::int64_t pp = degrees.mesh.Size("pp");
   const std::int64_t source_pp = source.checkpoint.inventory.mesh.Size("pp");
   for (const Axis& axis : degrees.mesh.axes) {
@@ -33,7 +37,9 @@ llvm::Expected<Layout> LayOutWhole(const Degrees& degrees, const SourcePhase& so
     return Fail(ErrorCode::kUsage, "{}={}: nothing says how tensors are cut over {} ranks; say it with --spec",
                 axis.name, axis.size, axis.name);
   }
-  if ((pp != source_pp && pp != 1) || !degrees.stage_layers.empty()) {
+  const bool has_other_stages = (pp != source_pp && pp != 1) || !degrees.stage_layers.empty() || DealsLayers(strategy);
+  const bool knows_layers = source.checkpoint.training.pipeline.has_value();
+  if (has_other_stages && !knows_layers) {
     return Fail(ErrorCode::kUsage,
                 "pp={}: the source has {} pipeline stage{}, and nothing says how its layers are spread over others; "
                 "say it with --spec",
@@ -42,7 +48,11 @@ llvm::Expected<Layout> LayOutWhole(const Degrees& degrees, const SourcePhase& so
   UCP_ASSIGN_OR_RETURN(Layout layout, AtomicLayout(source.layout));
   layout.mesh = degrees.mesh;
   if (pp == 1) return layout;
-  auto stages = StagesOfSource(source);
+  SourceStages stages = StagesOfSource(source);
+  if (has_other_stages) {
+    UCP_RETURN_IF_ERROR(PlacePipeline(strategy, degrees, source, stages, tensors, layout, remarks));
+    return layout;
+  }
   for (TensorLayout& tensor : layout.tensors) {
     const std::set<std::int64_t>& held = stages[tensor.name];
     tensor.stages = std::vector<std::int64_t>(held.begin(), held.end());
@@ -74,16 +84,29 @@ std::vector<std::int64_t> LayersOfStages(const SourcePhase& source) {
 
 }  // namespace
 
-llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strategy, SourcePhase& source) {
+llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strategy, SourcePhase& source,
+                                    std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy));
   if (!degrees) return AtomicLayout(source.layout);
-  if (!source.bound) return LayOutWhole(*degrees, source);
+  if (!source.bound) return LayOutWhole(strategy, *degrees, source, tensors, remarks);
   const bool has_stages_of_source = degrees->mesh.Size("pp") == source.checkpoint.inventory.mesh.Size("pp");
-  if (has_stages_of_source && degrees->interleave.value_or(1) == 1 && degrees->stage_layers.empty()) {
-    degrees->stage_layers = LayersOfStages(source);
+  const bool deals_layers = DealsLayers(strategy) && degrees->mesh.Size("pp") > 1;
+  Degrees lowered = *degrees;
+  if (deals_layers) {  // The stages come later.
+    std::erase_if(lowered.mesh.axes, [](const Axis& axis) { return axis.name == "pp"; });
+    lowered.stage_layers.clear();
+  } else if (has_stages_of_source && degrees->interleave.value_or(1) == 1 && degrees->stage_layers.empty()) {
+    lowered.stage_layers = LayersOfStages(source);
   }
-  std::optional<Layout> layout = LowerToMesh(*source.bound, *degrees, source.spec->sink);
+  std::optional<Layout> layout = LowerToMesh(*source.bound, lowered, source.spec->sink);
   if (!layout) return SpecErrors(*source.spec);
+  if (deals_layers) {
+    if (!source.checkpoint.training.pipeline) {
+      return Fail(ErrorCode::kUsage, "`partition` in the strategy: the source does not know the layers of a pipeline");
+    }
+    layout->mesh = degrees->mesh;
+    UCP_RETURN_IF_ERROR(PlacePipeline(strategy, *degrees, source, StagesOfSource(source), tensors, *layout, remarks));
+  }
   UCP_RETURN_IF_ERROR(VerifyLayout(*layout));
   return std::move(*layout);
 }

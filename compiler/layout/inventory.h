@@ -28,6 +28,10 @@ struct Fact {
   std::string disputed = {};  // "4 in `a.pt` and 8 in `b.pt`": ranks contradict each other; empty: they do not.
 };
 
+// Of a tensor that has an expert for each place of its first dimension: which of them each rank of `ep` holds, in the
+// order in which it holds them. Several ranks may have the same one.
+using ExpertPlaces = std::vector<std::vector<std::int64_t>>;
+
 struct Inventory {
   std::string format;  // "deepspeed", "universal"
   std::string root;    // The folder that file paths are relative to.
@@ -42,6 +46,8 @@ struct Inventory {
   std::map<std::string, std::string> aliases;
   // What the checkpoint itself says about how its tensors are cut.
   std::optional<EmbeddedLayout> embedded;
+  // The same of tensors that hold several experts, which are spread over `ep` by AutoEP.
+  std::map<std::string, ExpertPlaces> expert_places;
   std::string embedded_refused;  // Why what it says was not understood; empty if it was, or says nothing.
   // Sentences for the report: stray files, metadata that was not believed, and why.
   std::vector<std::string> remarks;

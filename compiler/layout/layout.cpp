@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "compiler/support/error.h"
 
@@ -103,6 +104,24 @@ namespace {
 
 std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
+// Which of the first dimension's places each rank of `ep` has.
+ShapeExpr CutByExperts(const ExpertPlaces& places) {
+  std::set<std::int64_t> experts;
+  for (const std::vector<std::int64_t>& own : places) experts.insert(own.begin(), own.end());
+  const auto count = std::ssize(experts);
+  if (places.size() == 1 && std::is_sorted(places[0].begin(), places[0].end())) return ShapeExpr::Length(count);
+  ShapeExpr cut = ShapeExpr::Cut(ShapeExpr::Length(count), {"ep"});
+  std::int64_t next = 0;
+  for (const std::vector<std::int64_t>& own : places) {
+    for (std::int64_t expert : own) {
+      if (expert != next++ || own.size() != places[0].size()) cut.rule = CutRule::kList;
+    }
+    if (own.size() != places[0].size()) cut.rule = CutRule::kList;
+  }
+  if (cut.rule == CutRule::kList) cut.lists = places;
+  return cut;
+}
+
 }  // namespace
 
 llvm::Expected<Layout> WholeLayout(const Inventory& inventory) {
@@ -110,6 +129,7 @@ llvm::Expected<Layout> WholeLayout(const Inventory& inventory) {
   for (const Shard& shard : inventory.storage.shards) {
     auto [entry, added] = first.emplace(shard.tensor, &shard);
     if (added || entry->second->shape == shard.shape) continue;
+    if (inventory.expert_places.contains(shard.tensor)) continue;  // Ranks may have several numbers of experts.
     return Fail(ErrorCode::kBadData,
                 "tensor `{}` has shape {} at {} and {} at {}; write a spec that says how it is cut, "
                 "and name it with --spec",
@@ -123,6 +143,9 @@ llvm::Expected<Layout> WholeLayout(const Inventory& inventory) {
     TensorLayout tensor;
     tensor.name = name;
     for (std::int64_t length : shard->shape) tensor.dims.push_back(ShapeExpr::Length(length));
+    if (auto places = inventory.expert_places.find(name); places != inventory.expert_places.end()) {
+      tensor.dims.front() = CutByExperts(places->second);
+    }
     tensor.declared_at = "the checkpoint's own header";
     for (const auto& [alias, canonical] : inventory.aliases) {
       if (canonical == name) tensor.aliases.push_back(alias);

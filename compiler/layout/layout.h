@@ -70,8 +70,9 @@ std::vector<Coordinate> CoordinatesOf(const TensorLayout& tensor, const Mesh& me
 // the tensor.
 [[nodiscard]] llvm::Error VerifyLayout(const Layout& layout);
 
-// The layout of a checkpoint in which every tensor is whole. Fails where a tensor has different shapes at different
-// coordinates, and names it: that checkpoint needs a spec.
+// The layout of a checkpoint in which every tensor is whole, or spread over `ep` as the checkpoint says
+// (Inventory::expert_places). Fails where a tensor has other shapes than that, and names it: that checkpoint needs a
+// spec.
 llvm::Expected<Layout> WholeLayout(const Inventory& inventory);
 
 // The same tensors, each whole, without padding, averaged and unscaled on one rank: the atomic layout of the universal

@@ -13,7 +13,7 @@ namespace ucp {
 
 bool IsUtf8(std::string_view text) { return llvm::json::isUTF8(text); }
 
-std::string Quote(std::string_view text) {
+std::string QuoteJson(std::string_view text) {
   std::string quoted = "\"";
   for (char c : text) {
     switch (c) {
@@ -152,18 +152,29 @@ llvm::Error JsonReader::ReadEscape(std::string& text) {
   return llvm::Error::success();
 }
 
-llvm::Expected<std::uint64_t> JsonReader::ReadSize() {
+llvm::Expected<std::string_view> JsonReader::ReadWord() {
   Next();
   std::size_t end = at_;
-  while (end < text_.size() && std::string_view(",]} \t\r\n").find(text_[end]) == std::string_view::npos) ++end;
-  std::string_view digits = text_.substr(at_, end - at_);
+  while (end < text_.size() && std::string_view(",]}\" \t\r\n").find(text_[end]) == std::string_view::npos) ++end;
+  if (end == at_) return Unexpected("a value");
+  std::string_view word = text_.substr(at_, end - at_);
+  at_ = end;
+  return word;
+}
+
+llvm::Expected<std::uint64_t> JsonReader::ReadSize() {
+  Next();
+  const std::size_t begin = at_;
+  llvm::Expected<std::string_view> word = ReadWord();
+  if (!word) llvm::consumeError(word.takeError());
+  const std::string_view digits = word ? *word : "";
   std::int64_t number = -1;
   auto [last, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   bool whole = error == std::errc() && last == digits.data() + digits.size();
   bool padded = digits.size() > 1 && digits.front() == '0';
-  if (!whole || padded || number < 0 || digits.front() == '-') return Unexpected("a size: digits, below 2^63");
-  at_ = end;
-  return static_cast<std::uint64_t>(number);
+  if (whole && !padded && number >= 0 && digits.front() != '-') return static_cast<std::uint64_t>(number);
+  at_ = begin;
+  return Unexpected("a size: digits, below 2^63");
 }
 
 llvm::Error JsonReader::SkipValue(int depth) {
@@ -176,13 +187,8 @@ llvm::Error JsonReader::SkipValue(int depth) {
     case '"':
       return ReadText().takeError();
     default:
-      break;
+      return ReadWord().takeError();
   }
-  std::size_t end = at_;
-  while (end < text_.size() && std::string_view(",]}\" \t\r\n").find(text_[end]) == std::string_view::npos) ++end;
-  if (end == at_) return Unexpected("a value");
-  at_ = end;
-  return llvm::Error::success();
 }
 
 llvm::Error JsonReader::ReadEnd() {

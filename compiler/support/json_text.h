@@ -1,6 +1,5 @@
-// The JSON of headers, indices and manifests, read strictly and without recursion on what a file says: a key that
-// stands twice, text that is not UTF-8, and numbers that are no sizes are errors, which a general reader lets pass.
-// Errors say at which byte of the text.
+// JSON read strictly, one value at a time, with no recursion but the caller's own: a key that stands twice and numbers
+// that are no sizes are errors, which a general reader lets pass. Errors say at which byte of the text.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -13,7 +12,7 @@
 namespace ucp {
 
 // "\"a\\nb\"": as the reference writer quotes it. The text must be UTF-8.
-std::string Quote(std::string_view text);
+std::string QuoteJson(std::string_view text);
 bool IsUtf8(std::string_view text);
 
 class JsonReader {
@@ -26,6 +25,10 @@ class JsonReader {
   [[nodiscard]] llvm::Error ReadArray(llvm::function_ref<llvm::Error()> read_value);
   llvm::Expected<std::string> ReadText();
   llvm::Expected<std::uint64_t> ReadSize();  // An integer from 0 to 2^63 - 1, digits only.
+  // true, false, null or a number, as it stands.
+  llvm::Expected<std::string_view> ReadWord();
+  // The character that the next value begins with; '\0' at the end.
+  char Next();
   // Passes over any value that is nested at most `depth` deep.
   [[nodiscard]] llvm::Error SkipValue(int depth);
   [[nodiscard]] llvm::Error ReadEnd();  // Nothing but blanks follows.
@@ -34,7 +37,6 @@ class JsonReader {
   llvm::Error Unexpected(std::string_view wanted) const;
   void SkipBlanks();
   bool Take(char c);
-  char Next();  // The next character that is no blank; '\0' at the end.
   llvm::Expected<std::uint32_t> ReadHex();
   [[nodiscard]] llvm::Error ReadEscape(std::string& text);
 

@@ -1,9 +1,12 @@
-// Files that belong to a model and not to its weights: its configuration, its tokenizer. They often lie beside a
-// training job's checkpoint, and a folder that others load the model from should have them.
+// Files that lie beside a checkpoint and belong to its model (its configuration, its tokenizer) or to the loop that
+// trains it (the states of Hugging Face's Trainer and Accelerate). They are bytes to us: some are pickles of any kind
+// of object, which nobody here opens.
 #pragma once
 
 #include <llvm/Support/Error.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,13 +14,26 @@
 
 namespace ucp {
 
+// Which of them a format's folders have, too.
+enum class CompanionKind { kNone, kOfModel, kOfModelAndLoop };
+
 struct CompanionFile {
   std::string name;
   std::string content;
 };
 
-// Those of the known names (companions.cpp) that lie in one of the folders; the first folder that has one gives it.
-// Fails (kBadData) for one that is larger than any real one.
-llvm::Expected<std::vector<CompanionFile>> FindCompanions(FileSystem& files, const std::vector<std::string>& folders);
+struct Companions {
+  std::vector<CompanionFile> files;      // By name.
+  std::vector<std::string> left_behind;  // With kOfModelAndLoop: files beside the checkpoint that are none of these.
+};
+
+// Those of the known names (companions.cpp) in the checkpoint's own folder, in the one that the user named, and in the
+// root with the `latest` that belongs to the first; the first that has one gives it. Fails (kBadData) for one that is
+// larger than any real one.
+llvm::Expected<Companions> FindCompanions(FileSystem& files, CompanionKind kind, const std::string& checkpoint,
+                                          const std::string& named);
+
+// "rng_state_3.pth" and "random_states_3.pkl" belong to rank 3 alone. Nothing for other names.
+std::optional<std::int64_t> RankOfCompanion(const std::string& name);
 
 }  // namespace ucp

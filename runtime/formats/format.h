@@ -17,6 +17,7 @@
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
 #include "runtime/formats/companions.h"
+#include "runtime/formats/job_config.h"
 #include "runtime/formats/strategy.h"
 #include "runtime/formats/strategy_rules.h"
 #include "runtime/formats/training_state.h"
@@ -39,6 +40,7 @@ struct TargetRequest {
   std::span<const CompanionFile> companions = {};  // If the format takes them.
   // Classes ("module.Class") outside the formats' own that the user wants to be written again where a value has them.
   std::span<const std::string> keep_opaque = {};
+  const JobConfig* job_config = nullptr;  // If the format takes one, and the user gave it.
 };
 
 class Format {
@@ -58,12 +60,13 @@ class Format {
   virtual llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder,
                                               const RankPreference& preference) const = 0;
 
-  virtual bool CanWrite() const = 0;
-  // Whether its folders have the model's own files beside the weights.
-  virtual bool TakesCompanions() const { return false; }
-  // The ranks over which a target cuts its tensors; nothing if it holds them whole. Call if CanWrite().
+  // Which files beside the source its folders have, too.
+  virtual CompanionKind TakesCompanions() const { return CompanionKind::kNone; }
+  // Whether its files depend on the configuration of the job that will load them.
+  virtual bool TakesJobConfig() const { return false; }
+  // The ranks over which a target cuts its tensors; nothing if it holds them whole.
   virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const;
-  // The files of a checkpoint that holds the tensors and the training state. Call if CanWrite().
+  // The files of a checkpoint that holds the tensors and the training state.
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
 };
 

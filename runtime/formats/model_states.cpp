@@ -67,13 +67,8 @@ llvm::Error CheckServed(const SourceArchive& archive, ModelStatesOf of, bool has
     return Fail(ErrorCode::kBadData, "`{}` does not hold a dict, as a model-states file does",
                 archive.readable->path());
   }
-  for (const char* key : {"ds_autoep_layers", "autoep_layers", "folding"}) {
-    if (ValuePtr found = Find(root, key); IsPresent(found)) {
-      const auto* items = Items(*found);
-      if (items == nullptr || !items->empty()) {
-        return Unsupported(archive, fmt::format("has `{}`: the model's experts are spread by AutoEP", key));
-      }
-    }
+  if (IsPresent(Find(root, "folding"))) {
+    return Unsupported(archive, "has `folding`: the model's experts are spread by AutoEP beside tensor parallelism");
   }
   const bool has_optimizer = IsPresent(Find(root, "optimizer"));
   if (has_optimizer && !has_visitor) {
@@ -236,6 +231,11 @@ llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std:
     auto counts = pytorch::AsIntegers(*experts);
     if (!counts) return Unsupported(archive, "has `num_experts` as one number: experts of an older DeepSpeed");
     states.num_experts = std::move(*counts);
+  }
+  for (const char* key : {"ds_autoep_layers", "autoep_layers"}) {  // The second is the older name.
+    ValuePtr layers = Find(root, key);
+    if (!IsPresent(layers) || !states.autoep_layers.empty()) continue;
+    UCP_ASSIGN_OR_RETURN(states.autoep_layers, ReadAutoEpLayers(*layers, path));
   }
   states.has_module = IsPresent(Find(root, "module"));
   UCP_ASSIGN_OR_RETURN(states.module, ReadModule(archives, archive, Find(root, "module"), ""));

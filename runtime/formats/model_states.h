@@ -15,6 +15,7 @@
 
 #include "compiler/layout/inventory.h"
 #include "runtime/formats/agreement.h"
+#include "runtime/formats/autoep_layers.h"
 #include "runtime/formats/source_archives.h"
 
 namespace ucp {
@@ -41,7 +42,8 @@ struct ModelStates : Speaker {
   bool lists_no_frozen = false;  // Not even that there are none: below stage 2, or saved without them.
   std::set<std::string> buffer_names;
   std::map<std::string, std::string> shared_params;
-  std::vector<std::int64_t> num_experts;  // Of each layer that has experts.
+  std::vector<std::int64_t> num_experts;   // Of each layer that has experts.
+  std::vector<AutoEpLayer> autoep_layers;  // Those whose experts AutoEP spreads.
   std::optional<std::int64_t> mp_world_size;
   std::optional<std::int64_t> pp_degree;
   std::optional<std::int64_t> tp_degree;
@@ -56,7 +58,8 @@ enum class ModelStatesOf { kNativeCheckpoint, kFurtherPartition, kUniversalFolde
 // What reads the entry `optimizer` while the file is open: without ZeRO the optimizer stands there.
 using OptimizerVisitor = std::function<llvm::Error(const SourceArchive&, const pytorch::ValuePtr& optimizer)>;
 
-// AutoEP and what else this version does not read are kUnsupported, and named; an optimizer too, if nobody visits it.
+// AutoEP folded into tensor parallelism and what else this version does not read are kUnsupported, and named; an
+// optimizer too, if nobody visits it.
 llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of,
                                             const OptimizerVisitor& visit_optimizer = nullptr);
 

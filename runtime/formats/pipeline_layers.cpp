@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/formats/pytorch/value_access.h"
+#include "runtime/formats/strategy_rules.h"
 
 namespace ucp {
 namespace {
@@ -11,6 +12,7 @@ using pytorch::Entry;
 using pytorch::MakeDict;
 using pytorch::MakeText;
 
+constexpr std::int64_t kMostLayers = 1'000'000;
 constexpr const char* kKey = "ucp_pipeline";
 
 }  // namespace
@@ -42,6 +44,25 @@ std::optional<PipelineLayers> TakePipelineEntry(std::vector<Entry>& entries) {
     if (!layer || *layer < 0 || !prefix) return std::nullopt;
     pipeline.prefixes.emplace(*layer, *prefix);
   }
+  return pipeline;
+}
+
+std::optional<PipelineLayers> LayersFromNames(const std::vector<ModelStates>& states) {
+  PipelineLayers pipeline;
+  for (const ModelStates& rank : states) {
+    if (rank.has_module || !rank.buffer_names.empty() || !rank.frozen_shapes.empty()) return std::nullopt;
+    for (const auto& group : rank.param_shapes) {
+      for (const NamedShape& parameter : group) {
+        const std::size_t dot = parameter.name.find('.');
+        const auto layer = ParseCount(std::string_view(parameter.name).substr(0, dot), 0, kMostLayers);
+        if (dot == std::string::npos || !layer) return std::nullopt;
+        pipeline.prefixes[*layer] = parameter.name.substr(0, dot + 1);
+      }
+    }
+  }
+  if (pipeline.prefixes.empty()) return std::nullopt;
+  // Megatron-DeepSpeed's pipelines always have the axis.
+  pipeline.has_tensor_axis = FindEntry(states.front().client, "args") != nullptr;
   return pipeline;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/formats/model_states.h"
 #include "runtime/formats/training_state.h"
 
 namespace ucp {
@@ -13,5 +14,10 @@ pytorch::Entry PipelineEntry(const PipelineLayers& pipeline);
 
 // Takes the entry out of `entries`. Nothing if there is none, or it is none of ours.
 std::optional<PipelineLayers> TakePipelineEntry(std::vector<pytorch::Entry>& entries);
+
+// The layers of a pipeline that no file lists, in a universal folder of DeepSpeed's own, if the names of all parameters
+// say them: "3.norm.weight" is in the file of layer 3. Nothing if there is another name (which layer a tied module has
+// its file for is not known), or buffers or frozen parameters, which such a folder leaves out.
+std::optional<PipelineLayers> LayersFromNames(const std::vector<ModelStates>& states);
 
 }  // namespace ucp

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,9 @@ struct TrainingState {
   std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).
   std::optional<PipelineLayers> pipeline;      // Nothing if the model is none, or its layers' files are not known.
   std::vector<ExpertLayer> expert_layers;      // In the model's order, stage after stage; empty if not known.
-  std::string order_doubt;                     // Why the order of the groups' parameters is not known; empty if it is.
+  // Tensors with an expert for each place of their first dimension, over which DeepSpeed's AutoEP spreads them.
+  std::set<std::string> fused_experts;
+  std::string order_doubt;  // Why the order of the groups' parameters is not known; empty if it is.
   // Optimizer states that are not one number for each element, and so have no place in a shard; a sentence each.
   std::map<std::string, std::string> other_states;
   std::vector<SmallTensorData> small_tensors;

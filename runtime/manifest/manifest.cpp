@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t kManifestVersion = 1;
 constexpr int kMostDepth = 16;  // Of values under keys that this version does not know.
 
-std::string Quoted(const std::string& text) { return Quote(llvm::json::fixUTF8(text)); }
+std::string Quoted(const std::string& text) { return QuoteJson(llvm::json::fixUTF8(text)); }
 
 // What tells one source from another, headers included.
 std::string IdentityOf(const std::vector<StoredFile>& files) {

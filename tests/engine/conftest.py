@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -88,14 +88,18 @@ def convert(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Convert:
     """Converts a fixture once per strategy and returns the output folder. Only tensor parallelism needs a spec."""
     done: dict[tuple[str, str], Path] = {}
 
-    def converted(name: str, to: str = "universal", source: Path | None = None) -> Path:
-        if source is not None or (name, to) not in done:
+    def converted(
+        name: str, to: str = "universal", source: Path | None = None, further: Sequence[str] = ()
+    ) -> Path:
+        if source is not None or further or (name, to) not in done:
             output = tmp_path_factory.mktemp("ours") / name
             spec = SPEC_OF.get(CASES[name].model)
-            arguments = ["--to", to, *(["--spec", spec] if spec else [])]
+            arguments = ["--to", to, *(["--spec", spec] if spec else []), *further]
             if CASES[name].model == "autotp" and to.startswith("deepspeed"):
                 arguments += LLAMA
             run("convert", source or FIXTURES / name / "checkpoint", output, *arguments)
+            if source is not None or further:
+                return output
             done[name, to] = output
         return done[name, to]
 

@@ -60,7 +60,7 @@ def moments_without_the_scale(target: Case, truth: dict[str, Any], answer: dict[
     assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
     losses = zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)
     off = [abs(mine - other) for mine, other in losses]
-    assert off[0] < 1e-3 < 0.02 < max(off) < 1, off
+    assert off[0] < 1e-3 < 0.01 < max(off) < 1, off
 
 
 ADAM = ("adamw", "fused", "cpu_adam", "cpu_lion")  # States of the names that Adam has.
@@ -69,10 +69,7 @@ FAULTS = [
     Fault(
         "a rank that holds only padding of a group cannot load",
         lambda form, source, target: (
-            is_universal(form, 1, 2)(target)
-            and target.groups == "tiny"
-            and not target.fp32_accumulation
-            and target.mesh.dp * target.mesh.sp > 2
+            is_universal(form, 1, 2)(target) and target.groups == "tiny" and target.mesh.dp * target.mesh.sp > 2
         ),
         error="IndexError: list index out of range",
     ),

@@ -45,7 +45,7 @@ def reason(form: str, source: Case, column: str) -> str | None:
         }[column]
     if column in ("stage 2", "stage 3") and source.model in CUT_OVER["pp"]:
         return "DeepSpeed's pipelines know stages 0 and 1 alone"
-    if column == "stage 3" and source.model in CUT_OVER["ep"]:
+    if column == "stage 3" and source.model in CUT_OVER["ep"] and source.model != "autoep":
         return "DeepSpeed's experts know no stage 3"
     if source.optimizer in ("cpu_adam", "cpu_lion"):
         return "DeepSpeed compiles its optimizer for minutes"
@@ -54,22 +54,31 @@ def reason(form: str, source: Case, column: str) -> str | None:
 
 def unwritten(source: Case, column: str) -> str | None:
     """What native files cannot be yet."""
+    if source.model == "autoep":
+        return "AutoEP's native checkpoints are not written"
     if source.optimizer == "muon":
         return "Muon's momentum of whole matrices is not written yet"
     if column == "stage 0" and source.model in CUT_OVER["pp"] and source.dtype == "bf16":
         return "DeepSpeed cannot load a bfloat16 pipeline that it saved without ZeRO"
     if column == "stage 0" and source.model in CUT_OVER["ep"]:
         return "experts without ZeRO are not written yet"
-    if source.model.endswith("no_pipeline"):
-        return "Megatron's modules without a pipeline are not written yet"
+    if column == "stage 3" and source.model.endswith("no_pipeline"):
+        return "Megatron's nested modules are not written at stage 3 yet"
+    if source.exclude_frozen and column in ("stage 2", "stage 3"):
+        return "native files list all frozen parameters, and the engine then misses those that were excluded"
     if source.zero.get("elastic_checkpoint"):
         return "an elastic checkpoint has no settings of the optimizer, and the engine wants them"
     return None
 
 
 def meshes(form: str, source: Case) -> Iterator[Mesh]:
-    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files, and experts with
-    frozen parts in universal ones."""
+    """Those of every_mesh() that experts divide over."""
+    return (mesh for mesh in every_mesh(form, source) if (mesh.dp * mesh.sp) % mesh.ep == 0)
+
+
+def every_mesh(form: str, source: Case) -> Iterator[Mesh]:
+    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files, and experts
+    with frozen parts in universal ones."""
     own = source.mesh
     if form == "native" and source.model == "autotp":
         own = replace(own, tp=1)

@@ -19,7 +19,7 @@ from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import EngineError, Engines
 from native import read_files
-from test_acceptance import OTHER_SEED
+from test_acceptance import NOISE, OTHER_SEED
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
 SPEC = """ucp 1
@@ -120,6 +120,18 @@ def test_another_number_of_expert_ranks_is_an_error(
         job = Job(replace(CASES["moe_ep2_dp4"], mesh=Mesh(dp=4, ep=ep)), seed=OTHER_SEED, load=folder)
         with pytest.raises(EngineError, match=r"AssertionError|FileNotFoundError"):
             engines.ask(job)
+
+
+def test_without_zero_experts_are_clipped_by_another_norm(engines: Engines) -> None:
+    """Who goes on with ZeRO has other losses than without: DeepSpeed's norm is another one if experts are spread."""
+    losses = {}
+    for stage, ep in ((0, 1), (0, 2), (1, 1), (1, 2)):
+        case = replace(CASES["moe_zero0_fp32"], stage=stage, mesh=Mesh(dp=2, ep=ep))
+        losses[stage, ep] = engines.ask(Job(case, steps=4))["losses"]
+    last = {run: values[-1] for run, values in losses.items()}
+    assert abs(last[0, 1] - last[1, 1]) <= NOISE["fp32"]
+    assert abs(last[1, 2] - last[1, 1]) <= NOISE["fp32"]
+    assert 2 * NOISE["fp32"] < abs(last[0, 2] - last[1, 2]) < 1e-3
 
 
 def test_frozen_experts_survive(engines: Engines, convert: Callable[..., Path]) -> None:

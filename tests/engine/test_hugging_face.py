@@ -55,6 +55,17 @@ def test_from_pretrained(model: str, engines: Engines, ucprun: Path, tmp_path: P
     expect_same_model(tmp_path / "shards", answer)
 
 
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_from_pretrained_after_tensor_parallelism(
+    stage: int, engines: Engines, ucprun: Path, tmp_path: Path
+) -> None:
+    """AutoTP's shards, of grouped queries and of a vocabulary that two ranks cannot halve, become whole again."""
+    answer = engines.ask(Training(tmp_path / "trained", stage=stage, tp=2))
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors:dtype=bf16")
+    assert result.returncode == 0, result.stderr
+    expect_same_model(tmp_path / "ours", answer)
+
+
 def test_fused_experts_have_other_names_on_disk(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
     """Refused, unless the names in memory are asked for; transformers reads those, too."""
     answer = engines.ask(Training(tmp_path / "trained", "mixtral"))

@@ -7,6 +7,8 @@ order of parameters, groups, addresses, partitions, weights and optimizer states
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,10 +21,10 @@ from faults import known_fault
 from fixtures.cases import CASES, DEFAULT_SEED, Case, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
-from fixtures.serve import EngineError, Engines
+from fixtures.serve import Engines
 from matrix import further_targets
 from native import differences_of_files
-from test_acceptance import NOISE
+from test_acceptance import noise
 from universal import FIXTURES, truth_of
 
 OTHER_SEED = DEFAULT_SEED + 1
@@ -38,6 +40,9 @@ class Recut:
     name: str
     changes: dict[str, Any] = field(default_factory=dict)
     via_universal: bool = False
+    via_theirs: bool = False  # Through the universal folder that DeepSpeed's own converter makes.
+    stages: str = ""  # How the strategy says the stages of a pipeline, if not by their number alone.
+    by_file: bool = False  # The strategy has degrees alone, and the run's configuration says the rest.
     every_key: bool = True  # What the engine saves is all as we wrote it; else the files and the order of parameters.
     form = "native"
 
@@ -52,8 +57,11 @@ class Recut:
         case = self.case
         mesh = case.mesh
         kind = "bf16" if case.fp32_accumulation and case.stage == 1 and case.dtype == "bf16" else "zero"
-        options = f"pp={mesh.pp},tp={mesh.tp},dp={mesh.dp * mesh.sp},zero={case.stage},dtype={case.dtype}"
-        if mesh.ep > 1:
+        if self.by_file:
+            return f"deepspeed:pp={self.stages or mesh.pp},tp={mesh.tp},dp={mesh.dp},sp={mesh.sp}"
+        options = f"pp={self.stages or mesh.pp},tp={mesh.tp},dp={mesh.dp},sp={mesh.sp}"
+        options += f",zero={case.stage},dtype={case.dtype}"
+        if case.model.startswith("mixture"):
             options += f",ep={mesh.ep},data_before_experts={str(case.data_before_experts).lower()}"
         if case.stage in (1, 2):
             for option, key in (("round_robin", "round_robin_gradients"), ("alignment", "parameter_alignment")):
@@ -68,8 +76,14 @@ class Recut:
         words = [f"{axis}{size}" for axis, size in vars(mesh).items() if size > 1 or axis == "dp"]
         words += [f"{key}={value}" for key, value in self.changes.items() if key != "mesh"]
         words += ["universal"] if self.via_universal else []
+        words += ["deepspeeds-universal"] if self.via_theirs else []
+        words += [self.stages.replace(",", "-")] if self.stages else []
+        words += ["ds-config"] if self.by_file else []
         return "-".join([self.name, *words])
 
+
+# The model of a pipeline that deals its layers by their parameters.
+BALANCED = {"model": "pipeline_by_parameters"}
 
 RECUTS = [
     # The same ranks, each dtype and each class of optimizer.
@@ -104,6 +118,16 @@ RECUTS = [
     Recut("alignment", {"mesh": Mesh(dp=4)}),
     Recut("alignment", {"mesh": Mesh(dp=4), "zero": {}}),
     Recut("zero1_dp4", {"mesh": Mesh(dp=2), "zero": {"parameter_alignment": True}}),
+    # Sequence-parallel ranks, which share in the partitions.
+    Recut("ulysses_sp2_dp2"),
+    Recut("ulysses_sp2_dp2", {"mesh": Mesh(dp=4)}),
+    Recut("ulysses_sp2_dp2", {"mesh": Mesh(dp=1, sp=2)}),
+    Recut("zero1_dp4", {"mesh": Mesh(dp=2, sp=2), "stage": 2}),
+    # What the strategy says, by the run's own configuration.
+    Recut("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 2}, by_file=True),
+    Recut("zero2_dp1", {"mesh": Mesh(dp=2), "stage": 1, "fp32_accumulation": True}, by_file=True),
+    Recut("zero1_dp2", {"mesh": Mesh(dp=4), "dtype": "bf16"}, by_file=True),
+    Recut("alignment", {"mesh": Mesh(dp=4), "zero": {}}, by_file=True),
     # Experts: the same ranks, and others that share them out, in both orders.
     Recut("moe_ep2_dp4"),
     Recut("moe_ep2_dp4_data_first"),
@@ -117,15 +141,27 @@ RECUTS = [
     Recut("moe_residual_zero2", {"mesh": Mesh(dp=4, ep=4), "stage": 1}),
     Recut("moe_residual_zero2", {"mesh": Mesh(dp=2)}),
     Recut("moe_ep2_ep4_dp4", {"mesh": Mesh(dp=2, ep=2), "model": "mixture"}),
+    Recut("moe_pp2_ep2_dp4"),
+    Recut("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=2), "data_before_experts": False}),
+    Recut("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=4, ep=4), "fp32_accumulation": True}, via_universal=True),
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=4)}, via_universal=True),
+    Recut("pipeline_pp2", {"mesh": Mesh(pp=3, dp=1)}, stages="3+2+2"),
+    Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}, via_universal=True, stages="4+3"),
+    Recut("pipeline_pp2", BALANCED | {"mesh": Mesh(pp=3, dp=1)}, stages="3,partition=parameters"),
+    Recut("pipeline_pp2", BALANCED | {"mesh": Mesh(pp=2, dp=2)}, via_universal=True, stages="2,partition=parameters"),
     Recut("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=1, dp=2)}),
     Recut("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=2, tp=1, dp=2), "fp32_accumulation": False}),
     Recut("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=2, dp=4)}),
     Recut("gpt_pp1_tp1_dp2", {"mesh": Mesh(pp=2, tp=2, dp=1)}),
     Recut("llama_pp2_tp2_dp2", {"mesh": Mesh(pp=2, tp=1, dp=2)}),
+    # A pipeline whose layer files follow from its names.
+    Recut("llama_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=2, dp=2)}, via_theirs=True),
+    # Megatron's nested module.
+    Recut("zero3_tp2_dp2", {"mesh": Mesh(tp=2, dp=2), "stage": 2}),
+    Recut("zero3_tp2_dp2", {"mesh": Mesh(tp=1, dp=4), "stage": 1}),
     Recut("llama_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=4, dp=2)}),
     # Every stage from every other, and from its own.
     Recut("zero0_fp32", {"mesh": Mesh(dp=1)}),
@@ -165,18 +201,32 @@ def further(name: str) -> list[Recut]:
     return [Recut(name, changes, every_key=False) for changes in further_targets("native", name, listed)]
 
 
+def write_configuration(case: Case, place: Path) -> list[str]:
+    """The configuration of a run as its own file; returns the words for the command line."""
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    from fixtures.engines import configuration
+
+    place.write_text(json.dumps(configuration(case, universal=False)))
+    return ["--ds-config", str(place)]
+
+
 @pytest.mark.parametrize("recut", [*RECUTS, *(recut for name in CASES for recut in further(name))], ids=str)
 def test_engine_resumes(
     recut: Recut,
     engines: Engines,
     convert: Callable[..., Path],
+    convert_with_deepspeed: Callable[[str], Path | str],
     record_property: Callable[[str, str], None],
     tmp_path: Path,
 ) -> None:
     truth = truth_of(recut.name)
     case = recut.case
     source = convert(recut.name) if recut.via_universal else None
-    ours = convert(recut.name, recut.strategy, source)
+    if recut.via_theirs:
+        source = convert_with_deepspeed(recut.name)
+        assert isinstance(source, Path), source
+    configured = write_configuration(case, tmp_path / "job.json") if recut.by_file else []
+    ours = convert(recut.name, recut.strategy, source, configured)
     theirs = tmp_path / "saved"
     job = Job(
         replace(case, tag=(ours / "latest").read_text()),
@@ -204,7 +254,7 @@ def test_engine_resumes(
         fault.check(case, truth, answer)
         return
     furthest = max(abs(mine - other) for mine, other in zip(answer["losses"], uninterrupted, strict=True))
-    assert furthest <= (NOISE[case.dtype] if case.dtype == CASES[recut.name].dtype else OTHER_DTYPE), furthest
+    assert furthest <= (noise(CASES[recut.name]) if case.dtype == CASES[recut.name].dtype else OTHER_DTYPE), furthest
     assert answer["steps_taken"] == truth["step"] + len(uninterrupted)
 
 
@@ -219,11 +269,3 @@ def test_moments_of_float16_without_zero_are_too_small() -> None:
     """The same model, samples and steps. The loss scale is 64; where nothing unscales, gradients are clipped."""
     ratio = first_moment("zero0_fp32").norm() / first_moment("zero0_fused_fp16").norm()
     assert 16 < ratio <= 64 * 1.5, ratio
-
-
-def test_a_bfloat16_pipeline_without_zero_cannot_be_loaded(engines: Engines, tmp_path: Path) -> None:
-    """Which is why it is no target."""
-    case = replace(CASES["pipeline_pp2"], stage=0)
-    engines.ask(Job(case, steps=1, save=tmp_path / "saved"))
-    with pytest.raises(EngineError, match="KeyError: 0"):
-        engines.ask(Job(case, seed=OTHER_SEED, load=tmp_path / "saved", native=True))

@@ -19,7 +19,7 @@ import torch
 from conftest import SPEC_OF
 from fixtures.cases import CASES, Case
 from fixtures.fingerprints import differences
-from matrix import STAGES, reason
+from matrix import CUT_OVER, STAGES, reason
 from native import CLIENT, plain, read_files
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
@@ -31,8 +31,10 @@ STAGE_COUNTS = {"gpt": ("1", "2", "4"), "llama": ("1", "2+1"), "pipeline": ("1",
 
 
 def stages_of(case: Case) -> list[int]:
-    """Of the native files that can be written for it."""
-    return [stage for stage in STAGES["native"] if reason("native", case, f"stage {stage}") is None]
+    """Of the native files that can be written for it and read again: without ZeRO, DeepSpeed's files need not say which
+    parameter of a pipeline is which."""
+    readable = STAGES["native"][1:] if case.model in CUT_OVER["pp"] else STAGES["native"]
+    return [stage for stage in readable if reason("native", case, f"stage {stage}") is None]
 
 
 WAYS_FROM = [case.name for case in CASES.values() if stages_of(case)]

@@ -138,21 +138,29 @@ class Refusals(ProgramTest):
         self.refuse("zero1_dp2", "deepspeed:dtype=int8", 1, "`dtype`", "fp32, fp16 or bf16", "`int8`")
         self.refuse("zero1_dp2", "deepspeed:optimizer=bf16", 1, "`optimizer=bf16`", "zero=1 and dtype=bf16")
         self.refuse("zero1_dp2", "deepspeed:roundrobin=true", 1, "`roundrobin`", "round_robin")
-        self.refuse("zero1_dp2", "deepspeed:sp=2", 2, "`sp=2`", "pp, tp, dp and ep")
+        self.refuse("zero1_dp2", "deepspeed:cp=2", 2, "`cp=2`", "pp, tp, dp, sp and ep")
+        self.refuse("pipeline_pp2", "deepspeed:pp=2,sp=2", 2, "`pp=2,sp=2`", "no pipelines with sequence-parallel")
+        self.refuse("moe_ep2_dp4", "deepspeed:ep=2,dp=2,sp=2", 2, "`ep=2,sp=2`", "no groups of experts")
         self.refuse("zero1_dp2", "deepspeed:ep=2,dp=2", 1, "ep=2", "no experts")
         self.refuse("zero1_dp2", "universal:ep=2", 1, "ep=2", "no experts")
         self.refuse("moe_ep2_dp4", "deepspeed:ep=2,dp=3", 1, "ep=2", "3 data-parallel ranks do not divide")
         self.refuse("moe_ep2_dp4", "deepspeed:ep=2,edp=4,dp=4", 1, "`edp=4`", "of 4 data-parallel ranks, 2 have")
         self.refuse("moe_ep2_dp4", "deepspeed:ep=3,dp=6", 1, "ep=3", "the 4 experts of `blocks.1.moe")
         self.refuse("moe_ep2_dp4", "universal:ep=3", 1, "ep=3", "the 4 experts of `blocks.1.moe")
+        self.refuse("moe_ep2_dp4", "deepspeed:dp=4,zero=3", 2, "zero")
         self.refuse("moe_residual_zero2", "universal:ep=2", 2, "ep=2", "`blocks.1.moe", "not trained")
+        self.refuse("pipeline_pp2", "deepspeed:pp=2,interleave=2", 2, "`interleave=2`", "one chunk of layers")
         self.refuse("zero1_dp2", "deepspeed:tp=2", 1, "tp=2", "--spec")
         self.refuse("bf16_optimizer_dp2", "deepspeed:dp=2,alignment=true", 1, "`alignment=true`", "BF16_Optimizer")
 
     def test_stages_that_nothing_tells(self) -> None:
         """Only a pipeline has stages, and only a spec says how they are cut otherwise."""
         self.refuse("zero1_dp2", "deepspeed:pp=2", 1, "pp=2", "1 pipeline stage,", "--spec")
-        self.refuse("pipeline_pp2", "deepspeed:pp=4", 1, "pp=4", "2 pipeline stages", "--spec")
+        self.refuse("pipeline_pp2", "deepspeed:pp=4", 1, "layer `3` on stage 0", "partition=uniform", "pp=8+8")
+        self.refuse("pipeline_pp2", "deepspeed:pp=4,partition=uniform", 1, "no file is not known", "how many layers")
+        self.refuse("pipeline_pp2", "deepspeed:pp=3+2", 1, "pp=3+2 has 5 layers", "layer 5")
+        self.refuse("pipeline_pp2", "deepspeed:pp=4+3,partition=uniform", 1, "(4+3) and `partition`", "leave one out")
+        self.refuse("pipeline_pp2", "deepspeed:pp=4,partition=type", 1, "`partition`", "parameters or uniform")
 
     def test_a_pipeline_whose_layer_files_are_not_known(self) -> None:
         """DeepSpeed's universal folder does not list them."""

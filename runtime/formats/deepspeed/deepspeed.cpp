@@ -32,7 +32,8 @@ class DeepSpeedFormat : public Format {
                          TakesWord("optimizer", {"bf16", "zero", "fused", "unfused"}),
                          TakesWord("round_robin", {"true", "false"}),
                          TakesWord("data_before_experts", {"true", "false"}), TakesWord("alignment", {"true", "false"}),
-                         TakesNumber("sub_group_size", 1, deepspeed::kMostElements)}};
+                         TakesNumber("sub_group_size", 1, deepspeed::kMostElements),
+                         TakesWord("partition", {"parameters", "uniform"})}};
   }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
@@ -45,7 +46,8 @@ class DeepSpeedFormat : public Format {
     return deepspeed::DescribeCheckpoint(files, folder, preference);
   }
 
-  bool CanWrite() const override { return true; }
+  CompanionKind TakesCompanions() const override { return CompanionKind::kOfModelAndLoop; }
+  bool TakesJobConfig() const override { return true; }
   llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const override {
     return deepspeed::DegreesToWrite(strategy);
   }

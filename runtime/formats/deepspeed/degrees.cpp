@@ -25,7 +25,7 @@ llvm::Error CheckServed(const CheckpointFiles& files, const std::string& folder)
                 meaning);
   };
   if (!files.other_expert_files.empty()) {
-    return refuse(files.other_expert_files.front(), "experts without ZeRO, or of an older DeepSpeed");
+    return refuse(files.other_expert_files.front(), "experts of an older DeepSpeed");
   }
   if (!files.experts.empty() && !files.partitioned_model_states.empty()) {
     return refuse(files.experts.begin()->second, "experts at ZeRO stage 3");

@@ -11,12 +11,15 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/degrees.h"
 #include "runtime/formats/deepspeed/experts.h"
+#include "runtime/formats/deepspeed/fused_experts.h"
 #include "runtime/formats/deepspeed/module_tensors.h"
 #include "runtime/formats/deepspeed/optimizer_sources.h"
 #include "runtime/formats/deepspeed/partitioned_module.h"
 #include "runtime/formats/deepspeed/pipeline_addresses.h"
+#include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/deepspeed/pipeline_stages.h"
 #include "runtime/formats/deepspeed/tags_beside.h"
+#include "runtime/formats/deepspeed/whole_experts.h"
 #include "runtime/formats/deepspeed/whole_names.h"
 #include "runtime/formats/embedded_layout.h"
 #include "runtime/formats/model_agreement.h"
@@ -47,10 +50,12 @@ class Description {
     UCP_RETURN_IF_ERROR(NameWholeParameters());
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(ReadExperts());
-    const OptimizerContext context{archives_, names_, folder_, degrees_, experts_, partitions_, states_, checkpoint_};
+    const OptimizerContext context{archives_,      names_,      folder_, degrees_,   experts_,
+                                   fused_experts_, partitions_, states_, checkpoint_};
     if (!names_.partitioned_model_states.empty()) UCP_RETURN_IF_ERROR(AddPartitionedModule(context, states_));
     UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
     experts_.AddShards(archives_, degrees_, inventory().storage);
+    fused_experts_.AddTo(inventory(), checkpoint_.training);
     UCP_ASSIGN_OR_RETURN(rank_groups_, AddOptimizer(context));
     RemarkOnStrangers();
     RemarkOnFrozen();
@@ -82,6 +87,7 @@ class Description {
   // Without ZeRO, the optimizer stands there; only BF16_Optimizer has files of its own as well.
   llvm::Error ReadModelFile(const std::string& name) {
     OptimizerVisitor visit = [this](const SourceArchive& archive, const pytorch::ValuePtr& value) -> llvm::Error {
+      if (HasWholeExperts()) return llvm::Error::success();  // A copy of the first expert rank's.
       if (!names_.optimizer_states.empty()) return CheckIsCopy(archive, *value);
       UCP_ASSIGN_OR_RETURN(WholeOptimizer optimizer, ReadWholeOptimizer(archives_, archive, value));
       whole_optimizers_.push_back(std::move(optimizer));
@@ -89,7 +95,8 @@ class Description {
     };
     UCP_ASSIGN_OR_RETURN(ModelStates states, ReadModelStates(archives_, name, ModelStatesOf::kNativeCheckpoint, visit));
     states_.push_back(std::move(states));
-    if (names_.optimizer_states.empty() && whole_optimizers_.size() != states_.size()) {
+    const bool is_whole = names_.optimizer_states.empty() && !HasWholeExperts();
+    if (is_whole && whole_optimizers_.size() != states_.size()) {
       return Fail(ErrorCode::kUnsupported,
                   "`{}` holds no `*_optim_states.pt`, and `{}` no optimizer: saving it was interrupted, or it is no "
                   "checkpoint to resume from",
@@ -118,21 +125,47 @@ class Description {
     return llvm::Error::success();
   }
 
+  bool HasWholeExperts() const { return names_.optimizer_states.empty() && !names_.expert_optimizers.empty(); }
+
+  // The two ways in which DeepSpeed spreads experts; a model has experts of one kind.
   llvm::Error ReadExperts() {
+    UCP_ASSIGN_OR_RETURN(fused_experts_,
+                         FusedExperts::Read(archives_, names_, folder_, degrees_, states_, partitions_));
+    if (fused_experts_.any()) {
+      const std::int64_t ep = fused_experts_.ep();
+      inventory().mesh.axes.push_back({"edp", partitions_ / ep});
+      inventory().mesh.axes.push_back({"ep", ep});
+      return llvm::Error::success();
+    }
     UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_));
     if (!experts_.any()) return llvm::Error::success();
-    if (partitions_ % experts_.ep() != 0) {
+    if (HasWholeExperts()) {
+      UCP_ASSIGN_OR_RETURN(whole_experts_, ReadWholeExperts(archives_, names_, folder_, experts_, states_));
+      UCP_RETURN_IF_ERROR(experts_.CheckListed(folder_, states_));
+    } else if (partitions_ % experts_.ep() != 0) {
       return Fail(ErrorCode::kBadData,
                   "`{}`: the experts are spread over {} ranks, and there are files of {} partitions", folder_,
                   experts_.ep(), partitions_);
     }
-    inventory().mesh.axes.push_back({"edp", partitions_ / experts_.ep()});
+    inventory().mesh.axes.push_back({"edp", std::max<std::int64_t>(1, partitions_ / experts_.ep())});
     inventory().mesh.axes.push_back({"ep", experts_.ep()});
     checkpoint_.training.expert_layers = experts_.Layers();
+    if (names_.layers.empty() && IsPipeline()) checkpoint_.training.pipeline = PipelineLayers{};
     return llvm::Error::success();
   }
 
+  // Beside experts a pipeline has no layer files; its parameters' names tell.
+  bool IsPipeline() const {
+    return std::all_of(states_.begin(), states_.end(), [](const ModelStates& rank) {
+      return std::all_of(rank.param_shapes.begin(), rank.param_shapes.end(), [](const auto& group) {
+        return std::all_of(group.begin(), group.end(),
+                           [](const NamedShape& shape) { return PlaceInPipeline(shape.name).has_value(); });
+      });
+    });
+  }
+
   llvm::Expected<std::vector<RankGroups>> AddOptimizer(const OptimizerContext& context) {
+    if (HasWholeExperts()) return AddWholeExperts(context, whole_experts_);
     if (names_.optimizer_states.empty()) return AddWholeOptimizer(context, whole_optimizers_);
     return names_.partitioned_model_states.empty() ? AddFlatOptimizer(context) : AddPartitionedOptimizer(context);
   }
@@ -143,6 +176,9 @@ class Description {
     }
     for (const std::string& name : names_.folders) {
       inventory().remarks.push_back(fmt::format("the folder `{}` inside the checkpoint is not a part of it", name));
+    }
+    if (!HasWholeExperts()) {
+      for (const auto& [place, name] : names_.expert_optimizers) names_.strangers.push_back(name);
     }
     for (const std::string& name : names_.strangers) {
       inventory().remarks.push_back(fmt::format("`{}` is not a file of this format and is not read", name));
@@ -244,8 +280,10 @@ class Description {
   std::vector<ModelStates> states_;               // By model-parallel rank.
   bool has_copies_ = false;                       // Of the first partition's optimizer, in model-states files.
   std::vector<WholeOptimizer> whole_optimizers_;  // By model-parallel rank; empty with ZeRO.
+  std::vector<WholeExpertRank> whole_experts_;    // Instead, if there are experts.
   Degrees degrees_;
   Experts experts_;
+  FusedExperts fused_experts_;
   std::int64_t partitions_ = 0;
   std::size_t believed_ = 0;  // Which of `states_` counts where ranks contradict each other.
   std::vector<RankGroups> rank_groups_;

@@ -29,12 +29,6 @@ std::vector<Listed> ListedExperts(const ModelStates& states) {
   return listed;
 }
 
-bool IsDataFirst(const ModelStates& states) {
-  pytorch::ValuePtr config = FindEntry(states.engine, "ds_config");
-  pytorch::ValuePtr value = config ? pytorch::Find(*config, "use_data_before_expert_parallelism") : nullptr;
-  return value && pytorch::AsBool(*value).value_or(false);
-}
-
 }  // namespace
 
 bool IsExpertName(const std::string& name) { return ParseExpertName(name).has_value(); }
@@ -49,6 +43,16 @@ std::vector<std::int64_t> RanksWithExperts(std::int64_t expert_rank, std::int64_
   return ranks;
 }
 
+std::int64_t ExpertRankOf(std::int64_t partition, std::int64_t ep, std::int64_t partitions, bool data_first) {
+  return data_first ? partition / (partitions / ep) : partition % ep;
+}
+
+bool IsDataFirst(const ModelStates& states) {
+  pytorch::ValuePtr config = FindEntry(states.engine, "ds_config");
+  pytorch::ValuePtr value = config ? pytorch::Find(*config, "use_data_before_expert_parallelism") : nullptr;
+  return value && pytorch::AsBool(*value).value_or(false);
+}
+
 llvm::Expected<Experts> Experts::Read(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                                       const Degrees& degrees, const std::vector<ModelStates>& states) {
   Experts experts;
@@ -58,9 +62,8 @@ llvm::Expected<Experts> Experts::Read(SourceArchives& archives, const Checkpoint
                 "`{}`: the model has experts and {} tensor-parallel ranks, which this version does not read together",
                 folder, degrees.tp);
   }
-  UCP_RETURN_IF_ERROR(experts.FindDegrees(folder, states));
+  UCP_RETURN_IF_ERROR(experts.FindDegrees(files, folder, states));
   UCP_RETURN_IF_ERROR(experts.CheckListed(folder, states));
-  experts.data_first_ = IsDataFirst(states.front());
   return experts;
 }
 
@@ -96,6 +99,7 @@ llvm::Error Experts::ReadFiles(SourceArchives& archives, const CheckpointFiles& 
           Layer& known = layers_[{place.mp, parsed->layer}];
           known.number = place.layer;
           known.experts = states[mp].num_experts[l];
+          known.order.push_back(name);
           known.tensors.emplace(name, std::pair(std::move(tensor), file->second));
         }
       }
@@ -104,7 +108,15 @@ llvm::Error Experts::ReadFiles(SourceArchives& archives, const CheckpointFiles& 
   return llvm::Error::success();
 }
 
-llvm::Error Experts::FindDegrees(const std::string& folder, const std::vector<ModelStates>& states) {
+llvm::Error Experts::FindDegrees(const CheckpointFiles& files, const std::string& folder,
+                                 const std::vector<ModelStates>& states) {
+  for (auto& [place, layer] : layers_) {
+    while (files.optimizer_states.empty() && files.expert_optimizers.contains({place.first, layer.ep})) ++layer.ep;
+    if (layer.experts % layer.ep == 0) continue;
+    return Fail(ErrorCode::kUnsupported,
+                "`{}`: the {} experts `{}*` do not divide over the {} ranks of which there is a file such as `{}`",
+                folder, layer.experts, place.second, layer.ep, ExpertOptimizerName(place.first, 0));
+  }
   std::map<LayerOfRank, std::int64_t> local;  // How many experts a rank has of each layer.
   for (std::size_t mp = 0; mp < states.size(); ++mp) {
     for (const Listed& listed : ListedExperts(states[mp])) {
@@ -161,7 +173,6 @@ llvm::Expected<std::int64_t> Experts::DegreeOf(std::int64_t mp, const std::vecto
   return degree;
 }
 
-// Every expert has what each rank lists of its own; and what is listed says what is trained.
 llvm::Error Experts::CheckListed(const std::string& folder, const std::vector<ModelStates>& states) {
   for (std::size_t mp = 0; mp < states.size(); ++mp) {
     for (const Listed& listed : ListedExperts(states[mp])) {
@@ -197,15 +208,27 @@ llvm::Error Experts::CheckListed(const std::string& folder, const std::vector<Mo
   return llvm::Error::success();
 }
 
-std::vector<std::int64_t> Experts::RanksOf(std::int64_t expert_rank, std::int64_t ep, std::int64_t partitions) const {
-  return RanksWithExperts(expert_rank, ep, partitions, data_first_);
-}
-
 std::string Experts::NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const {
   const auto parsed = ParseExpertName(local);
   const auto layer = parsed ? layers_.find({mp, parsed->layer}) : layers_.end();
   if (layer == layers_.end()) return local;
   return parsed->With(expert_rank * layer->second.local() + parsed->expert);
+}
+
+std::vector<std::pair<std::string, TensorPlace>> Experts::TensorsOf(std::int64_t mp, std::int64_t expert_rank) const {
+  std::map<std::int64_t, const Layer*> sorted;
+  for (const auto& [place, layer] : layers_) {
+    if (place.first == mp) sorted.emplace(layer.number, &layer);
+  }
+  std::vector<std::pair<std::string, TensorPlace>> tensors;
+  for (const auto& [number, layer] : sorted) {
+    for (const std::string& name : layer->order) {
+      const auto parsed = ParseExpertName(name);
+      if (parsed->expert / layer->local() != expert_rank) continue;
+      tensors.emplace_back(parsed->With(parsed->expert % layer->local()), layer->tensors.at(name).first);
+    }
+  }
+  return tensors;
 }
 
 void Experts::AddShards(SourceArchives& archives, const Degrees& degrees, Storage& storage) const {

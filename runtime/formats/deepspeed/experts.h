@@ -35,15 +35,24 @@ bool IsExpertName(const std::string& name);
 std::vector<std::int64_t> RanksWithExperts(std::int64_t expert_rank, std::int64_t ep, std::int64_t partitions,
                                            bool data_first);
 
+// The expert rank of a partition: RanksWithExperts() the other way round.
+std::int64_t ExpertRankOf(std::int64_t partition, std::int64_t ep, std::int64_t partitions, bool data_first);
+// What `ds_config` says of use_data_before_expert_parallelism.
+bool IsDataFirst(const ModelStates& states);
+
 class Experts {
  public:
   // Reads the experts' files. A layer's degree follows from how many experts `param_shapes` lists of those that there
-  // are. Fails if a file or a tensor is missing (named, with who lists it), and for experts beside tensor parallelism
-  // (kUnsupported).
+  // are; without ZeRO, from how many files of optimizers there are. Fails if a file or a tensor is missing (named, with
+  // who lists it), and for experts beside tensor parallelism (kUnsupported).
   static llvm::Expected<Experts> Read(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                                       const Degrees& degrees, const std::vector<ModelStates>& states);
 
   bool any() const { return !layers_.empty(); }
+  // Every expert has what each rank lists of its own; and what is listed says what is trained. Without ZeRO call it
+  // when the optimizer's parameters are known; Read() does it otherwise.
+  [[nodiscard]] llvm::Error CheckListed(const std::string& folder, const std::vector<ModelStates>& states);
+
   // The largest degree of a layer.
   std::int64_t ep() const;
   // The layers in the model's order, stage after stage.
@@ -52,9 +61,11 @@ class Experts {
   // The degree of a group of experts at one model-parallel rank, from the names of its parameters there. Fails if they
   // are of layers with different ones.
   llvm::Expected<std::int64_t> DegreeOf(std::int64_t mp, const std::vector<NamedShape>& group) const;
-  std::vector<std::int64_t> RanksOf(std::int64_t expert_rank, std::int64_t ep, std::int64_t partitions) const;
   // The name in the whole model of what `expert_rank` calls `local`; a name that is no expert's stays.
   std::string NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const;
+
+  // What an expert rank's module has of experts, in its order and by its names.
+  std::vector<std::pair<std::string, TensorPlace>> TensorsOf(std::int64_t mp, std::int64_t expert_rank) const;
 
   // The weights that the model computes with.
   void AddShards(SourceArchives& archives, const Degrees& degrees, Storage& storage) const;
@@ -65,6 +76,7 @@ class Experts {
     std::int64_t experts = 0;
     std::int64_t ep = 1;
     std::map<std::string, std::pair<TensorPlace, std::string>> tensors;  // By name in the model; with the file.
+    std::vector<std::string> order;                                      // Of these names, as the files have them.
 
     std::int64_t local() const { return experts / ep; }
   };
@@ -72,11 +84,10 @@ class Experts {
 
   llvm::Error ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                         const std::vector<ModelStates>& states);
-  llvm::Error FindDegrees(const std::string& folder, const std::vector<ModelStates>& states);
-  llvm::Error CheckListed(const std::string& folder, const std::vector<ModelStates>& states);
+  llvm::Error FindDegrees(const CheckpointFiles& files, const std::string& folder,
+                          const std::vector<ModelStates>& states);
 
   std::map<LayerOfRank, Layer> layers_;
-  bool data_first_ = false;
   std::map<std::pair<std::int64_t, std::string>, TensorKind> kinds_;  // By model-parallel rank and name in the model.
 };
 

@@ -7,7 +7,16 @@
 namespace ucp::deepspeed {
 namespace {
 
-enum class Kind { kModelStates, kOptimizerStates, kLayer, kPartitionedModelStates, kExpert, kOtherExpert, kStranger };
+enum class Kind {
+  kModelStates,
+  kOptimizerStates,
+  kLayer,
+  kPartitionedModelStates,
+  kExpert,
+  kExpertOptimizer,
+  kOtherExpert,
+  kStranger
+};
 
 struct ParsedName {
   Kind kind = Kind::kStranger;
@@ -25,6 +34,7 @@ ParsedName Parse(const std::string& name) {
   static const RE2 partitioned(R"(zero_pp_rank_(\d{1,9})_mp_rank_(\d{1,9})_model_states\.pt)");
   static const RE2 expert(R"(layer_(\d{1,9})_expert_(\d{1,9})_mp_rank_(\d{1,9})_model_states\.pt)");
   static const RE2 other_expert(R"((?:layer_\d+_)?expert_.*\.pt|expp_rank_.*\.pt)");
+  static const RE2 expert_optimizer(R"(expp_rank_(\d{1,9})_mp_rank_(\d{1,9})_optim_states\.pt)");
   ParsedName parsed;
   if (RE2::FullMatch(name, model_states, &parsed.partition.mp)) {
     parsed.kind = Kind::kModelStates;
@@ -37,6 +47,8 @@ ParsedName Parse(const std::string& name) {
     parsed.kind = Kind::kPartitionedModelStates;
   } else if (RE2::FullMatch(name, expert, &parsed.expert.layer, &parsed.expert.expert, &parsed.expert.mp)) {
     parsed.kind = Kind::kExpert;
+  } else if (RE2::FullMatch(name, expert_optimizer, &parsed.expert.expert, &parsed.expert.mp)) {
+    parsed.kind = Kind::kExpertOptimizer;
   } else if (RE2::FullMatch(name, other_expert)) {
     parsed.kind = Kind::kOtherExpert;
   }
@@ -64,6 +76,8 @@ llvm::Error Add(CheckpointFiles& files, const std::string& name) {
       return AddOnce(files.partitioned_model_states, parsed.partition, name);
     case Kind::kExpert:
       return AddOnce(files.experts, parsed.expert, name);
+    case Kind::kExpertOptimizer:
+      return AddOnce(files.expert_optimizers, std::pair(parsed.expert.mp, parsed.expert.expert), name);
     case Kind::kOtherExpert:
       files.other_expert_files.push_back(name);
       break;
@@ -111,6 +125,10 @@ std::string LayerName(LayerOf place, const CheckpointFiles& files) {
 
 std::string ExpertFileName(ExpertOf place) {
   return fmt::format("layer_{}_expert_{}_mp_rank_{:02}_model_states.pt", place.layer, place.expert, place.mp);
+}
+
+std::string ExpertOptimizerName(std::int64_t mp, std::int64_t expert_rank) {
+  return fmt::format("expp_rank_{}_mp_rank_{:02}_optim_states.pt", expert_rank, mp);
 }
 
 std::string OptimizerStatesName(const std::string& prefix, PartitionOf place) {

@@ -42,7 +42,8 @@ struct CheckpointFiles {
   std::map<PartitionOf, std::string> optimizer_states;
   std::map<LayerOf, std::string> layers;
   std::map<ExpertOf, std::string> experts;
-  std::vector<std::string> other_expert_files;  // Of forms that are not read.
+  std::map<std::pair<std::int64_t, std::int64_t>, std::string> expert_optimizers;  // Without ZeRO: by mp, expert rank.
+  std::vector<std::string> other_expert_files;                                     // Of forms that are not read.
   std::vector<std::string> folders;
   std::vector<std::string> strangers;  // `.pt` files with other names.
 };
@@ -58,6 +59,7 @@ std::string ModelStatesName(std::int64_t mp, const CheckpointFiles& files);  // 
 std::string PartitionedModelStatesName(PartitionOf place);
 std::string LayerName(LayerOf place, const CheckpointFiles& files);  // With the rank if other layers' names have it.
 std::string ExpertFileName(ExpertOf place);
+std::string ExpertOptimizerName(std::int64_t mp, std::int64_t expert_rank);
 std::string OptimizerStatesName(const std::string& prefix, PartitionOf place);
 
 }  // namespace ucp::deepspeed

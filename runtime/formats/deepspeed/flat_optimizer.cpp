@@ -108,6 +108,7 @@ class FlatOptimizer {
   // Over how many ranks the experts of a group are spread; 1 if it has none.
   llvm::Expected<std::int64_t> DegreeOf(std::int64_t mp, std::size_t g, const OptimizerStates& states) const {
     if (!states.groups[g].is_of_experts) return 1;
+    if (context_.fused_experts.any()) return context_.fused_experts.ep();
     const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
     auto degree = context_.experts.DegreeOf(mp, model.param_shapes[g]);
     if (!degree) return AddContext(degree.takeError(), fmt::format("`{}`: `{}`", context_.folder, model.path));
@@ -119,14 +120,16 @@ class FlatOptimizer {
     const GroupPartition& first = partitions[believed_].groups[g];
     OptimizerGroup group{first.hyper_parameters, first.step, {}};
     UCP_ASSIGN_OR_RETURN(const std::int64_t ep, DegreeOf(mp, g, partitions.front()));
+    const bool data_first = IsDataFirst(context_.states.front());
     std::vector<std::vector<std::string>> names;
     for (std::int64_t rank = 0; rank < ep; ++rank) {
       std::vector<OptimizerStates*> sharing;
-      for (std::int64_t p : context_.experts.RanksOf(rank, ep, context_.partitions)) {
+      for (std::int64_t p : RanksWithExperts(rank, ep, context_.partitions, data_first)) {
         sharing.push_back(&partitions[static_cast<std::size_t>(p)]);
       }
       UCP_ASSIGN_OR_RETURN(names.emplace_back(), AddVector(mp, g, rank, sharing));
     }
+    if (context_.fused_experts.any()) names.resize(1);  // The others are the same tensors.
     group.parameters = JoinExpertRanks(names);
     return group;
   }
@@ -134,7 +137,7 @@ class FlatOptimizer {
   llvm::Error CheckKindOfGroup(const ModelStates& model, std::size_t g, const OptimizerStates& states) const {
     const bool is_of_experts = states.groups[g].is_of_experts;
     for (const NamedShape& parameter : model.param_shapes[g]) {
-      if (IsExpertName(parameter.name) == is_of_experts) continue;
+      if (context_.IsExpert(parameter.name) == is_of_experts) continue;
       return Fail(ErrorCode::kBadData, "`{}`: `{}` is {}, and group {} in `{}`, where `{}` lists it, is {}",
                   context_.folder, parameter.name, is_of_experts ? "no expert's" : "an expert's", g, states.path,
                   model.path, is_of_experts ? "of experts" : "not");
@@ -146,7 +149,8 @@ class FlatOptimizer {
   llvm::Expected<std::vector<std::string>> AddVector(std::int64_t mp, std::size_t g, std::int64_t expert_rank,
                                                      const std::vector<OptimizerStates*>& partitions) {
     const ModelStates& model = context_.states[static_cast<std::size_t>(mp)];
-    auto flat = LayOutGroup(model.param_shapes[g], partitions.front()->groups[g].alignment_paddings);
+    auto flat = LayOutGroup(context_.fused_experts.ShapesAt(expert_rank, model.param_shapes[g]),
+                            partitions.front()->groups[g].alignment_paddings);
     if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model.path));
     const std::vector<const OptimizerStates*> read(partitions.begin(), partitions.end());
     auto length = PartitionElements(*flat, g, read);
@@ -168,7 +172,7 @@ class FlatOptimizer {
     for (const FlatParameter& parameter : flat->parameters) {
       const std::string name = context_.experts.NameInModel(mp, parameter.name, expert_rank);
       Shard shard = LocalShard(context_.degrees, mp, TensorKind::kParameter, {name, parameter.shape});
-      if (IsExpertName(name)) shard.coordinate.at["ep"] = expert_rank;
+      if (context_.IsExpert(name)) shard.coordinate.at["ep"] = expert_rank;
       shard.base = parameter.offset;
       shard.states = states;
       context_.storage().shards.push_back(std::move(shard));

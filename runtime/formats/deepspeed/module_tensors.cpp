@@ -8,6 +8,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/experts.h"
+#include "runtime/formats/deepspeed/fused_experts.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -85,7 +86,9 @@ std::vector<std::pair<std::string_view, std::string>> ListedTensors(const ModelS
   }
   for (const auto& [name, shape] : states.frozen_shapes) listed.emplace_back("frozen_param_shapes", name);
   for (const std::string& name : states.buffer_names) listed.emplace_back("buffer_names", name);
-  std::erase_if(listed, [](const auto& entry) { return IsExpertName(entry.second); });  // In files of their own.
+  std::erase_if(listed, [&](const auto& entry) {  // In files of their own.
+    return IsExpertName(entry.second) || IsFusedExpertName(states, entry.second);
+  });
   return listed;
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/formats/deepspeed/degrees.h"
 #include "runtime/formats/deepspeed/experts.h"
 #include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/fused_experts.h"
 #include "runtime/formats/deepspeed/optimizer_groups.h"
 #include "runtime/formats/deepspeed/whole_states.h"
 #include "runtime/formats/format.h"
@@ -26,11 +27,14 @@ struct OptimizerContext {
   const std::string& folder;
   const Degrees& degrees;
   const Experts& experts;
+  const FusedExperts& fused_experts;
   std::int64_t partitions = 1;
   const std::vector<ModelStates>& states;  // By model-parallel rank.
   Checkpoint& checkpoint;
 
   Storage& storage() const { return checkpoint.inventory.storage; }
+
+  bool IsExpert(const std::string& name) const { return fused_experts.Holds(name) || IsExpertName(name); }
 };
 
 // Stages 1 and 2 and BF16_Optimizer: a group is one long vector, cut over the partitions (flat_groups.h).
@@ -42,5 +46,9 @@ llvm::Expected<std::vector<RankGroups>> AddPartitionedOptimizer(const OptimizerC
 // Without ZeRO: nothing is cut (whole_states.h). `optimizers` by model-parallel rank; call after NameParameters().
 llvm::Expected<std::vector<RankGroups>> AddWholeOptimizer(const OptimizerContext& context,
                                                           std::vector<WholeOptimizer>& optimizers);
+
+// The same of one rank; `states` has the names of `optimizer`, and the module.
+llvm::Expected<RankGroups> AddWholeRank(const OptimizerContext& context, std::int64_t mp, const ModelStates& states,
+                                        WholeOptimizer& optimizer);
 
 }  // namespace ucp::deepspeed

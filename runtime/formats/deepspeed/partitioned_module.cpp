@@ -31,7 +31,7 @@ class PartitionedModule {
         UCP_ASSIGN_OR_RETURN(read, Read(p));
       }
       const ModelStates& other = read ? *read : *counts;
-      UCP_RETURN_IF_ERROR(CheckAgrees(other));
+      UCP_RETURN_IF_ERROR(CheckAgrees(other, p));
       UCP_RETURN_IF_ERROR(CheckEngineAlike(context_.checkpoint.inventory, counts ? *counts : states_, other));
       for (const auto& [name, place] : other.frozen_fragments.tensors) parts_[name].push_back(place);
     }
@@ -50,14 +50,20 @@ class PartitionedModule {
     return states;
   }
 
-  llvm::Error CheckAgrees(const ModelStates& other) const {
+  llvm::Error CheckAgrees(const ModelStates& other, std::int64_t partition) const {
     UCP_RETURN_IF_ERROR(CheckSameDegrees(context_.folder, states_, other));
     auto disagree = [&](std::string_view list) {
       return Fail(ErrorCode::kBadData,
                   "`{}`: `{}` is not the same in `{}` and `{}`; these files are not of one checkpoint", context_.folder,
                   list, states_.path, other.path);
     };
-    if (other.param_shapes != states_.param_shapes) return disagree("param_shapes");
+    auto shapes = states_.param_shapes;
+    if (const FusedExperts& experts = context_.fused_experts; experts.any()) {
+      UCP_RETURN_IF_ERROR(experts.CheckPartition(states_, other, partition, context_.partitions));
+      shapes = experts.ShapesAt(ExpertRankOf(partition, experts.ep(), context_.partitions, experts.data_first()),
+                                std::move(shapes));
+    }
+    if (other.param_shapes != shapes) return disagree("param_shapes");
     if (other.frozen_shapes != states_.frozen_shapes) return disagree("frozen_param_shapes");
     return llvm::Error::success();
   }

@@ -1,5 +1,10 @@
 // Stage 3. `param_shapes` has an entry for each sub-group; a parameter of n elements takes k = ceil(n / partitions)
 // places of each partition's vector, behind those of the parameters before it.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/flat_groups.h"
@@ -71,27 +76,59 @@ class PartitionedOptimizer {
     return llvm::Error::success();
   }
 
+  // A sub-group of experts is as many vectors as there are expert ranks.
   llvm::Error AddSubGroup(std::size_t index) {
-    auto flat = LayOutGroup(model_.param_shapes[index], {});
+    const std::vector<NamedShape>& shapes = model_.param_shapes[index];
+    std::vector<PartitionPart> parts;
+    for (const PartitionedStates& partition : partitions_) {
+      parts.push_back({&partition.sub_groups[index], &partition});
+    }
+    UCP_RETURN_IF_ERROR(CheckParts(context_, NameOf(index), parts));
+    const auto experts = std::count_if(shapes.begin(), shapes.end(), [&](const NamedShape& shape) {
+      return context_.fused_experts.Holds(shape.name);
+    });
+    if (experts == 0) {
+      std::vector<std::int64_t> all(partitions_.size());
+      std::iota(all.begin(), all.end(), 0);
+      return AddVector(index, shapes, std::nullopt, all);
+    }
+    if (experts != std::ssize(shapes)) {
+      return Fail(ErrorCode::kBadData, "`{}`: {} of `param_shapes` in `{}` has {} tensors of experts, and {} others",
+                  context_.folder, NameOf(index), model_.path, experts, std::ssize(shapes) - experts);
+    }
+    const FusedExperts& fused = context_.fused_experts;
+    for (std::int64_t rank = 0; rank < fused.ep(); ++rank) {
+      UCP_RETURN_IF_ERROR(AddVector(index, fused.ShapesAt(rank, shapes), rank,
+                                    RanksWithExperts(rank, fused.ep(), context_.partitions, fused.data_first())));
+    }
+    return llvm::Error::success();
+  }
+
+  // What `sharing` partitions hold together; of one expert rank, if it is given.
+  llvm::Error AddVector(std::size_t index, const std::vector<NamedShape>& shapes,
+                        std::optional<std::int64_t> expert_rank, const std::vector<std::int64_t>& sharing) {
+    auto flat = LayOutGroup(shapes, {});
     if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model_.path));
     std::vector<Shard> shards;
     std::int64_t length = 0;
     for (const FlatParameter& parameter : flat->parameters) {
       Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kParameter, {parameter.name, parameter.shape});
+      if (expert_rank) shard.coordinate.at["ep"] = *expert_rank;
       shard.base = length;
       shard.spread = Spread::kEachTensor;
       shards.push_back(std::move(shard));
-      length += CeilDivide(parameter.elements, context_.partitions);
+      length += CeilDivide(parameter.elements, std::ssize(sharing));
     }
     std::vector<PartitionPart> parts;
-    const std::string owner = fmt::format("sub-group {}", index);
-    for (PartitionedStates& partition : partitions_) {
+    for (std::int64_t p : sharing) {
+      PartitionedStates& partition = partitions_[static_cast<std::size_t>(p)];
       SteppedTensor& held = partition.sub_groups[index];
-      UCP_RETURN_IF_ERROR(CheckLength(partition.path, owner, held.master, length));
-      SetAsideOthers({length}, partition.path, owner, held);
+      UCP_RETURN_IF_ERROR(CheckSharing(partition, index, sharing));
+      UCP_RETURN_IF_ERROR(CheckLength(partition.path, index, held.master, length, std::ssize(sharing)));
+      SetAsideOthers({length}, partition.path, NameOf(index), held);
       parts.push_back({&held, &partition});
     }
-    UCP_RETURN_IF_ERROR(CheckParts(context_, owner, parts));
+    UCP_RETURN_IF_ERROR(CheckParts(context_, NameOf(index), parts));
     const BufferSetId states = AddBuffers(context_.storage(), length, parts);
     for (Shard& shard : shards) {
       shard.states = states;
@@ -100,13 +137,26 @@ class PartitionedOptimizer {
     return llvm::Error::success();
   }
 
-  llvm::Error CheckLength(const std::string& path, const std::string& owner, const TensorPlace& master,
-                          std::int64_t length) const {
+  static std::string NameOf(std::size_t sub_group) { return fmt::format("sub-group {}", sub_group); }
+
+  // What the file itself says of who shares the sub-group.
+  llvm::Error CheckSharing(const PartitionedStates& partition, std::size_t index,
+                           const std::vector<std::int64_t>& sharing) const {
+    if (partition.partition_ranks.empty() || partition.partition_ranks[index] == sharing) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData,
+                "`{}`: {} is cut over the ranks {}, as `ds_zero_partition_groups` in `{}` says, and by `ep_size` and "
+                "`use_data_before_expert_parallelism` over {}",
+                context_.folder, NameOf(index), fmt::join(partition.partition_ranks[index], ", "), partition.path,
+                fmt::join(sharing, ", "));
+  }
+
+  llvm::Error CheckLength(const std::string& path, std::size_t index, const TensorPlace& master, std::int64_t length,
+                          std::int64_t partitions) const {
     if (master.elements == length) return llvm::Error::success();
     return Fail(ErrorCode::kBadData,
                 "`{}`: the master of {} has {} elements in `{}`, and the parameters that `param_shapes` in `{}` lists "
                 "take {} of each of {} partitions",
-                context_.folder, owner, master.elements, path, model_.path, length, context_.partitions);
+                context_.folder, NameOf(index), master.elements, path, model_.path, length, partitions);
   }
 
   // The sub-groups of a group step together.

@@ -14,8 +14,8 @@ using pytorch::Items;
 using pytorch::ValuePtr;
 
 // Read here; all other entries are carried on.
-constexpr std::array<std::string_view, 4> kKeys = {"zero_stage", "partition_count", "optimizer_state_dict",
-                                                   "fp32_flat_groups"};
+constexpr std::array<std::string_view, 5> kKeys = {"zero_stage", "partition_count", "optimizer_state_dict",
+                                                   "fp32_flat_groups", "ds_zero_partition_groups"};
 
 class Reader {
  public:
@@ -26,6 +26,7 @@ class Reader {
     PartitionedStates states;
     states.path = archive_.path;
     if (ValuePtr count = Find(*state_dict_, "partition_count")) states.partition_count = pytorch::AsInteger(*count);
+    UCP_RETURN_IF_ERROR(ReadPartitionGroups(states));
     std::vector<ValuePtr*> kept;
     states.sub_groups.resize(masters_->size());
     std::vector<TorchOptimizerReader::Owned> owned;
@@ -51,9 +52,6 @@ class Reader {
     if (!state_dict_ || Entries(*state_dict_) == nullptr) {
       return optimizer_.Bad("there is no `optimizer_state_dict` in it");
     }
-    if (Find(*state_dict_, "ds_zero_partition_groups")) {
-      return optimizer_.Unsupported("has partition groups of experts");
-    }
     ValuePtr masters = Find(*state_dict_, "fp32_flat_groups");
     masters_ = masters ? Items(*masters) : nullptr;
     if (masters_ == nullptr) {
@@ -65,6 +63,24 @@ class Reader {
     ValuePtr groups = base_ ? Find(*base_, "param_groups") : nullptr;
     param_groups_ = groups ? Items(*groups) : nullptr;
     if (param_groups_ == nullptr) return optimizer_.Bad("there are no `param_groups` in it");
+    return llvm::Error::success();
+  }
+
+  llvm::Error ReadPartitionGroups(PartitionedStates& states) const {
+    ValuePtr groups = Find(*state_dict_, "ds_zero_partition_groups");
+    const auto* items = groups ? Items(*groups) : nullptr;
+    if (items == nullptr) return llvm::Error::success();
+    states.partition_ranks.resize(masters_->size());
+    for (const ValuePtr& item : *items) {
+      ValuePtr index = Find(*item, "sub_group");
+      ValuePtr ranks = Find(*item, "partition_ranks");
+      const std::int64_t number = index ? pytorch::AsInteger(*index).value_or(-1) : -1;
+      auto list = ranks ? pytorch::AsIntegers(*ranks) : std::nullopt;
+      if (number < 0 || number >= std::ssize(states.partition_ranks) || !list) {
+        return optimizer_.Bad("an entry of `ds_zero_partition_groups` has no `sub_group` or no `partition_ranks`");
+      }
+      states.partition_ranks[static_cast<std::size_t>(number)] = std::move(*list);
+    }
     return llvm::Error::success();
   }
 

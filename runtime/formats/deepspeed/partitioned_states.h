@@ -27,11 +27,12 @@ struct PartitionedStates : Speaker {
   std::vector<SteppedTensor> sub_groups;  // Padding included.
   std::vector<SubGroups> groups;          // Every sub-group is in one of them.
   std::optional<std::int64_t> partition_count;
+  // With AutoEP: which partitions share each sub-group, in order; empty: all of them share all.
+  std::vector<std::vector<std::int64_t>> partition_ranks;
   std::vector<pytorch::Entry> others;  // loss_scaler, overflow, …: carried on.
 };
 
-// Groups that are cut over the ranks that share an expert are kUnsupported, and states that are not one number per
-// element.
+// States that are not one number per element are kUnsupported.
 llvm::Expected<PartitionedStates> ReadPartitionedStates(SourceArchives& archives, const std::string& path);
 
 }  // namespace ucp::deepspeed

@@ -6,6 +6,14 @@
 
 namespace ucp::deepspeed {
 
+std::optional<std::int64_t> PlaceInPipeline(const std::string& name) {
+  static const RE2 numbered(R"((\d{1,9})\..*)");
+  std::int64_t layer = 0;
+  if (name.starts_with("tied_modules.")) return -1;
+  if (RE2::FullMatch(name, numbered, &layer)) return layer;
+  return std::nullopt;
+}
+
 PipelineNames::PipelineNames(const std::vector<ModelStates>& states, std::int64_t tp) {
   static const RE2 numbered(R"((\d{1,9})\..*)");
   static const RE2 tied(R"(tied_modules\.([^.]+)\..*)");

@@ -15,6 +15,10 @@
 
 namespace ucp::deepspeed {
 
+// Where a PipelineModule registers a parameter: its layer ("5.norm.weight"), or -1 for tied modules, which come before
+// all layers. Nothing for a name that is none of a pipeline's.
+std::optional<std::int64_t> PlaceInPipeline(const std::string& name);
+
 class PipelineNames {
  public:
   // `states` by model-parallel rank; each stage has `tp` of them. A shape can be the number of elements alone.

@@ -57,6 +57,8 @@ class Namer {
       for (auto& [record, members] : views) {
         if (auto tiles = TilesOf(members, elements)) fits.push_back(std::move(*tiles));
       }
+      // Copied one by one, as beside experts, they say nothing; all of them in one group need not.
+      if (fits.empty() && optimizer_.groups.size() == 1) fits = AllIfSoMany(elements);
       if (fits.size() != 1) {
         return Unknown(
             fmt::format("the master of group {} has {} elements, and {} vectors of the module have parameters "
@@ -66,6 +68,17 @@ class Namer {
       states_.param_shapes.push_back(std::move(fits.front()));
     }
     return llvm::Error::success();
+  }
+
+  std::vector<std::vector<NamedShape>> AllIfSoMany(std::int64_t elements) const {
+    std::vector<NamedShape> all;
+    std::int64_t end = 0;
+    for (const Candidate& candidate : candidates_) {
+      end += candidate.place.elements;
+      all.push_back({candidate.name, candidate.place.sizes});
+    }
+    if (end != elements) return {};
+    return {all};
   }
 
   // The views in their order, if they lie behind each other without a gap and have so many elements.

@@ -14,8 +14,8 @@ namespace {
 
 class WholeSource {
  public:
-  WholeSource(const OptimizerContext& context, std::int64_t mp, WholeOptimizer& optimizer)
-      : context_(context), mp_(mp), model_(context.states[static_cast<std::size_t>(mp)]), optimizer_(optimizer) {
+  WholeSource(const OptimizerContext& context, std::int64_t mp, const ModelStates& model, WholeOptimizer& optimizer)
+      : context_(context), mp_(mp), model_(model), optimizer_(optimizer) {
     optimizer_.rank = model_.rank;
   }
 
@@ -106,11 +106,17 @@ class WholeSource {
 
 }  // namespace
 
+llvm::Expected<RankGroups> AddWholeRank(const OptimizerContext& context, std::int64_t mp, const ModelStates& states,
+                                        WholeOptimizer& optimizer) {
+  return WholeSource(context, mp, states, optimizer).Add();
+}
+
 llvm::Expected<std::vector<RankGroups>> AddWholeOptimizer(const OptimizerContext& context,
                                                           std::vector<WholeOptimizer>& optimizers) {
   std::vector<RankGroups> ranks;
   for (std::size_t mp = 0; mp < optimizers.size(); ++mp) {
-    UCP_ASSIGN_OR_RETURN(RankGroups rank, WholeSource(context, static_cast<std::int64_t>(mp), optimizers[mp]).Add());
+    UCP_ASSIGN_OR_RETURN(RankGroups rank,
+                         AddWholeRank(context, static_cast<std::int64_t>(mp), context.states[mp], optimizers[mp]));
     ranks.push_back(std::move(rank));
   }
   return ranks;

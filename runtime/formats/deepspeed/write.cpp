@@ -12,8 +12,13 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/archive_composer.h"
+#include "runtime/formats/deepspeed/adapt_config.h"
 #include "runtime/formats/deepspeed/foreign_objects.h"
+#include "runtime/formats/deepspeed/job_config.h"
+#include "runtime/formats/deepspeed/nested_module.h"
+#include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/deepspeed/write_carried.h"
+#include "runtime/formats/deepspeed/write_companions.h"
 #include "runtime/formats/deepspeed/write_experts.h"
 #include "runtime/formats/deepspeed/write_groups.h"
 #include "runtime/formats/deepspeed/write_model.h"
@@ -37,17 +42,22 @@ llvm::Error CheckTag(const std::string& tag) {
 }
 
 bool LooksLikePipeline(const TrainingState& training) {
-  auto is_layer = [](const std::string& name) {
-    return name.starts_with("tied_modules.") || (!name.empty() && name[0] >= '0' && name[0] <= '9');
-  };
-  return std::any_of(training.groups.begin(), training.groups.end(), [&](const OptimizerGroup& group) {
-    return std::any_of(group.parameters.begin(), group.parameters.end(), is_layer);
+  return std::any_of(training.groups.begin(), training.groups.end(), [](const OptimizerGroup& group) {
+    return std::any_of(group.parameters.begin(), group.parameters.end(),
+                       [](const std::string& name) { return PlaceInPipeline(name).has_value(); });
   });
 }
 
 // Whether the model's module is one that this version can write the files of.
 llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& options) {
   const TrainingState& training = request.training;
+  if (!training.fused_experts.empty()) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`{}` has experts that DeepSpeed's AutoEP spreads, and its native checkpoints are not written; a job "
+        "without AutoEP has other tensors. Convert to `universal`, which an engine loads with any `autoep_size`",
+        *training.fused_experts.begin());
+  }
   if (training.pipeline) return llvm::Error::success();
   if (options.pp > 1) {
     return Fail(ErrorCode::kUnsupported,
@@ -61,14 +71,14 @@ llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& option
         "the names of the source are those of a pipeline's layers, and it does not say which layers have files; "
         "convert from the native checkpoint that it was made of");
   }
-  const bool is_nested = FindEntry(training.ranks.front().client, "args") != nullptr &&
-                         std::any_of(request.tensors.begin(), request.tensors.end(), [](const LogicalTensor& tensor) {
-                           return tensor.name.starts_with("language_model.");
-                         });
-  if (!is_nested) return llvm::Error::success();
-  return Fail(ErrorCode::kUnsupported,
-              "Megatron-DeepSpeed without a pipeline keeps its module as nested dicts, which are not written yet; "
-              "convert to `universal` instead");
+  if (!HasNestedModule(training, request.tensors)) return llvm::Error::success();
+  if (options.stage == 3) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "Megatron-DeepSpeed's nested module without a pipeline is written for stages below 3 alone; say zero=1 or "
+        "zero=2, or convert to `universal`");
+  }
+  return CheckNestedModule(request.tensors);
 }
 
 // Without ZeRO and in float32, the module's tensors are the masters.
@@ -99,7 +109,13 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
   const TargetRequest request{asked.tensors,  asked.layout,     training,         asked.source_mesh,
                               asked.strategy, asked.companions, asked.keep_opaque};
-  UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, request.training));
+  TrainingState configured = request.training;
+  pytorch::ValuePtr job;
+  if (asked.job_config != nullptr) {
+    UCP_ASSIGN_OR_RETURN(job, ConfigOfJob(*asked.job_config, asked.strategy));
+    SetEntry(configured.engine, "ds_config", job);
+  }
+  UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, configured));
   const std::string& folder = request.training.tag;
   UCP_RETURN_IF_ERROR(CheckTag(folder));
   UCP_RETURN_IF_ERROR(CheckModule(request, options));
@@ -115,7 +131,12 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   }
   GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());
-  const Carried carried = CarryOver(request, options);
+  if (job) {
+    for (std::string& remark : CompareWithJob(*asked.job_config, configured, options, request)) {
+      remarks.push_back(std::move(remark));
+    }
+  }
+  const Carried carried = CarryOver(request, options, job);
   TargetFiles target;
   target.format = "deepspeed";
   target.mesh = request.layout.mesh;
@@ -123,6 +144,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   target.remarks = std::move(remarks);
   target.remarks.insert(target.remarks.end(), carried.remarks.begin(), carried.remarks.end());
   AddFile(target, "latest", folder);
+  UCP_RETURN_IF_ERROR(AddCompanions(request, options, target));
   for (std::int64_t pp = 0; pp < options.pp; ++pp) {
     for (std::int64_t tp = 0; tp < options.tp; ++tp) {
       const Coordinate coordinate{{{"pp", pp}, {"tp", tp}}};
@@ -140,7 +162,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
       }
     }
   }
-  if (request.training.pipeline) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));
+  if (HasLayerFiles(request, experts)) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));
   return target;
 }
 

@@ -24,14 +24,15 @@ constexpr std::array<std::string_view, 6> kRandomStates = {"rng_state",       "r
 
 class Carrier {
  public:
-  Carrier(const TargetRequest& request, const WriteOptions& options)
-      : training_(request.training), mesh_(request.source_mesh), options_(options) {}
+  Carrier(const TargetRequest& request, const WriteOptions& options, const ValuePtr& job)
+      : training_(request.training), mesh_(request.source_mesh), options_(options), job_(job) {}
 
   Carried Run() {
     CarryEngine();
     CarryLossScale();
     CarryOptimizer();
     for (std::int64_t mp = 0; mp < options_.mp(); ++mp) carried_.client.push_back(ClientOf(mp));
+    if (options_.stage == 3 && options_.dp > 1) RemarkOnCopies();
     return std::move(carried_);
   }
 
@@ -44,11 +45,12 @@ class Carrier {
   void CarryEngine() {
     for (const Entry& entry : training_.engine) {
       auto key = pytorch::AsText(*entry.key);
-      if (key == "dp_world_size") continue;
+      if (key == "dp_world_size" || (key == "ds_config" && job_)) continue;
       const bool is_config = key == "ds_config" && pytorch::Entries(*entry.value) != nullptr;
       carried_.engine.push_back(
           is_config ? Entry{entry.key, AdaptConfig(entry.value, SourceDp(), options_, carried_.remarks)} : entry);
     }
+    if (job_) carried_.engine.push_back({MakeText("ds_config"), AdaptConfig(job_, 0, options_, carried_.remarks)});
   }
 
   DType SourceDType() const {
@@ -151,6 +153,18 @@ class Carrier {
     return client;
   }
 
+  // Each partition of stage 3 has a file of model states. Of a source's, those of the first one are read.
+  void RemarkOnCopies() {
+    for (const Entry& entry : carried_.client.front()) {
+      auto key = pytorch::AsText(*entry.key);
+      if (!key || std::find(kRandomStates.begin(), kRandomStates.end(), *key) == kRandomStates.end()) continue;
+      carried_.remarks.push_back(fmt::format(
+          "`{}` is that of the first partition in the files of all {}: give each rank other random numbers, "
+          "if it needs them",
+          *key, options_.dp));
+    }
+  }
+
   // Megatron-DeepSpeed compares the degrees in `args` with its own.
   ValuePtr WithDegrees(const ValuePtr& args) const {
     const auto* object = args->As<pytorch::Call>();
@@ -172,11 +186,14 @@ class Carrier {
   const TrainingState& training_;
   const Mesh& mesh_;
   const WriteOptions& options_;
+  const ValuePtr& job_;
   Carried carried_;
 };
 
 }  // namespace
 
-Carried CarryOver(const TargetRequest& request, const WriteOptions& options) { return Carrier(request, options).Run(); }
+Carried CarryOver(const TargetRequest& request, const WriteOptions& options, const ValuePtr& job) {
+  return Carrier(request, options, job).Run();
+}
 
 }  // namespace ucp::deepspeed

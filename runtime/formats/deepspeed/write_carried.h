@@ -21,6 +21,7 @@ struct Carried {
   std::vector<std::string> remarks;
 };
 
-Carried CarryOver(const TargetRequest& request, const WriteOptions& options);
+// `job` is the configuration of the target's job; null: the source's `ds_config` is adapted.
+Carried CarryOver(const TargetRequest& request, const WriteOptions& options, const pytorch::ValuePtr& job);
 
 }  // namespace ucp::deepspeed

@@ -51,6 +51,14 @@ llvm::Error ExpertsToWrite::CheckDegrees() const {
     return Fail(ErrorCode::kUsage, "ep={}: the {} experts of `{}*` do not divide over so many ranks", ep(),
                 layer.experts, prefix);
   }
+  for (std::int64_t stage = 0; stage < options_->pp; ++stage) {
+    if (!LayersOf(stage).empty()) continue;
+    return Fail(
+        ErrorCode::kUnsupported,
+        "pp={}: stage {} has no layer with experts, and the ranks of the others would wait for its forever when "
+        "DeepSpeed makes their groups",
+        options_->pp, stage);
+  }
   return llvm::Error::success();
 }
 

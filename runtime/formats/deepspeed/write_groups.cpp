@@ -1,7 +1,5 @@
 #include "runtime/formats/deepspeed/write_groups.h"
 
-#include <re2/re2.h>
-
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
@@ -9,18 +7,10 @@
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/pipeline_names.h"
 
 namespace ucp::deepspeed {
 namespace {
-
-// Where a PipelineModule registers a parameter: tied modules before all layers.
-std::optional<std::int64_t> PlaceInPipeline(const std::string& name) {
-  static const RE2 numbered(R"((\d{1,9})\..*)");
-  std::int64_t layer = 0;
-  if (name.starts_with("tied_modules.")) return -1;
-  if (RE2::FullMatch(name, numbered, &layer)) return layer;
-  return std::nullopt;
-}
 
 llvm::Error OrderAsPipeline(std::size_t index, std::vector<std::string>& names) {
   std::int64_t last = -1;

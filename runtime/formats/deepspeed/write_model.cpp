@@ -4,6 +4,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/nested_module.h"
 #include "runtime/formats/deepspeed/write_frozen_parts.h"
 #include "runtime/formats/deepspeed/write_module.h"
 #include "runtime/formats/deepspeed/write_whole.h"
@@ -79,13 +80,14 @@ class StatesComposer {
     auto add = [&](const char* key, ValuePtr value) { root.push_back({MakeText(key), std::move(value)}); };
     std::vector<Entry> frozen, frozen_shapes;
     ValuePtr module = MakeNone();
+    const bool has_layer_files = HasLayerFiles(request_, experts_);
     if (options_.wrapper == WholeWrapper::kFused && !request_.training.pipeline) {
       for (const FlatGroupToWrite& group : groups_) module_.AddVector(group);
     }
     if (IsCut()) {
       UCP_ASSIGN_OR_RETURN(module, CutModule());
       UCP_ASSIGN_OR_RETURN(frozen, frozen_parts_.Add(held_, frozen_shapes, composer_));
-    } else if (!request_.training.pipeline) {
+    } else if (!has_layer_files) {
       UCP_ASSIGN_OR_RETURN(module, Module(frozen));
     }
     for (const Entry& entry : IsCut() ? std::vector<Entry>() : frozen) {
@@ -107,8 +109,10 @@ class StatesComposer {
     for (Entry& entry : composer_.AddEntries(carried_.engine)) root.push_back(std::move(entry));
     add("dp_world_size", MakeInteger(options_.dp));
     add("mp_world_size", MakeInteger(options_.mp()));
-    add("checkpoint_parallel_dimensions", MakeDict({{MakeText("pp_degree"), MakeInteger(options_.pp)},
-                                                    {MakeText("tp_degree"), MakeInteger(options_.tp)}}));
+    // DeepSpeed asks whoever tells it of parallelism, and with sequence parallelism alone gets that degree.
+    const std::int64_t tp_degree = options_.tp > 1 ? options_.tp : options_.sp;
+    add("checkpoint_parallel_dimensions",
+        MakeDict({{MakeText("pp_degree"), MakeInteger(options_.pp)}, {MakeText("tp_degree"), MakeInteger(tp_degree)}}));
     if (experts_.any()) {
       std::vector<ValuePtr> counts;
       for (std::int64_t count : experts_.CountsOf(coordinate_.At("pp"))) counts.push_back(MakeInteger(count));
@@ -162,6 +166,7 @@ class StatesComposer {
     for (Entry& entry : composer_.AddEntries(ModuleExtras(request_.training, options_, mp()))) {
       module.push_back(std::move(entry));
     }
+    if (HasNestedModule(request_.training, request_.tensors)) return NestModule(module);
     return MakeOrderedDict(std::move(module));
   }
 
@@ -223,6 +228,10 @@ class StatesComposer {
 };
 
 }  // namespace
+
+bool HasLayerFiles(const TargetRequest& request, const ExpertsToWrite& experts) {
+  return request.training.pipeline.has_value() && !experts.any();
+}
 
 llvm::Error AddModelStates(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
                            const ExpertsToWrite& experts, const std::string& folder, const Coordinate& coordinate,

@@ -14,6 +14,9 @@
 
 namespace ucp::deepspeed {
 
+// A pipeline's weights are in layer files, unless it has experts: the engine then saves a stage's module in one.
+bool HasLayerFiles(const TargetRequest& request, const ExpertsToWrite& experts);
+
 // Adds `mp_rank_XX_model_states.pt` of one rank, with the tensors of its module unless they are in layer files or in
 // those of experts, and with its optimizer if there is no ZeRO. At stage 3, a file for each partition. `groups` are
 // those of the first expert rank, which saves it.

@@ -77,6 +77,13 @@ llvm::Error SetStage(const Strategy& strategy, const TrainingState& training, Wr
         "the source has no `ds_config` that says its ZeRO stage; say it in the strategy, with zero=0 to zero=3");
   }
   options.stage = *stage;
+  ValuePtr shared_by = Configured(training, {"zero_optimization", "mics_shard_size"});
+  if (options.stage == 3 && shared_by && pytorch::AsInteger(*shared_by).value_or(0) > 0) {
+    return Fail(ErrorCode::kUnsupported,
+                "zero=3 with `mics_shard_size` {} in `ds_config`: the files of MiCS, which has as many partitions and "
+                "copies of them, are not written yet",
+                pytorch::Print(*shared_by));
+  }
   if (options.stage < 2 || (options.pp == 1 && !training.pipeline)) return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported, "zero={} in a pipeline: DeepSpeed runs a PipelineModule at stages 0 and 1 only",
               options.stage);
@@ -165,18 +172,24 @@ llvm::Error SetFlattening(const Strategy& strategy, const TrainingState& trainin
 llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy) {
   UCP_ASSIGN_OR_RETURN(Degrees degrees, ParseDegrees(strategy));
   for (const Axis& axis : degrees.mesh.axes) {
-    if (axis.size == 1 || axis.name == "pp" || axis.name == "tp" || axis.name == "dp" || axis.name == "ep") continue;
+    const bool is_known =
+        axis.name == "pp" || axis.name == "tp" || axis.name == "dp" || axis.name == "sp" || axis.name == "ep";
+    if (axis.size == 1 || is_known) continue;
     if (axis.name == "edp" && CheckedMultiply(axis.size, degrees.mesh.Size("ep")) == degrees.mesh.Size("dp")) continue;
     if (axis.name == "edp") {
       return Fail(ErrorCode::kUsage, "`edp={}`: of {} data-parallel ranks, {} have the same experts with ep={}",
                   axis.size, degrees.mesh.Size("dp"), degrees.mesh.Size("dp") / degrees.mesh.Size("ep"),
                   degrees.mesh.Size("ep"));
     }
-    return Fail(
-        ErrorCode::kUnsupported,
-        "`{}={}`: a `deepspeed` target is cut over pp, tp, dp and ep in this version; with sequence parallelism, dp "
-        "is the number of data-parallel times sequence-parallel ranks",
-        axis.name, axis.size);
+    return Fail(ErrorCode::kUnsupported,
+                "`{}={}`: a `deepspeed` target is cut over pp, tp, dp, sp and ep in this version", axis.name,
+                axis.size);
+  }
+  for (const char* other : {"pp", "ep"}) {
+    if (degrees.mesh.Size("sp") == 1 || degrees.mesh.Size(other) == 1) continue;
+    return Fail(ErrorCode::kUnsupported, "`{}={},sp={}`: DeepSpeed has no {} with sequence-parallel ranks", other,
+                degrees.mesh.Size(other), degrees.mesh.Size("sp"),
+                std::string_view(other) == "pp" ? "pipelines" : "groups of experts");
   }
   if (degrees.interleave.value_or(1) > 1) {
     return Fail(ErrorCode::kUnsupported, "`interleave={}`: DeepSpeed's pipelines have one chunk of layers on a stage",
@@ -190,7 +203,8 @@ llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const Tr
   WriteOptions options;
   options.pp = degrees.mesh.Size("pp");
   options.tp = degrees.mesh.Size("tp");
-  options.dp = degrees.mesh.Size("dp");
+  options.sp = degrees.mesh.Size("sp");
+  options.dp = degrees.mesh.Size("dp") * options.sp;
   options.ep = degrees.mesh.Size("ep");
   UCP_RETURN_IF_ERROR(SetDType(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetStage(strategy, training, options));

@@ -22,7 +22,8 @@ enum class WholeWrapper {
 struct WriteOptions {
   std::int64_t pp = 1;
   std::int64_t tp = 1;
-  std::int64_t dp = 1;
+  std::int64_t dp = 1;  // Of the partitions: data-parallel times sequence-parallel ranks.
+  std::int64_t sp = 1;
   std::int64_t ep = 1;  // Of the data-parallel ranks, how many share the experts out.
   std::int64_t stage = 1;
   DType dtype = DType::kFloat32;                // What the model computes with.
@@ -36,6 +37,7 @@ struct WriteOptions {
 
   // Model-parallel ranks count stages first: mp = stage * tp + tensor rank.
   std::int64_t mp() const { return pp * tp; }
+  bool operator==(const WriteOptions&) const = default;
 };
 
 inline constexpr std::int64_t kMostElements = std::int64_t{1} << 40;  // Of a sub-group's part.

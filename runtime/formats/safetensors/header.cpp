@@ -131,16 +131,16 @@ void Arrange(Header& header) {
 std::string ComposeHeader(const Header& header) {
   std::string json = "{";
   if (!header.metadata.empty()) {
-    json += fmt::format("{}:{{", Quote(kMetadataKey));
+    json += fmt::format("{}:{{", QuoteJson(kMetadataKey));
     for (const auto& [key, value] : header.metadata) {
-      json += fmt::format("{}{}:{}", json.ends_with('{') ? "" : ",", Quote(key), Quote(value));
+      json += fmt::format("{}{}:{}", json.ends_with('{') ? "" : ",", QuoteJson(key), QuoteJson(value));
     }
     json += "}";
   }
   for (const HeaderEntry& entry : header.entries) {
     json +=
         fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", json.size() == 1 ? "" : ",",
-                    Quote(entry.name), *CodeOf(entry.dtype), fmt::join(entry.shape, ","), entry.begin, entry.end);
+                    QuoteJson(entry.name), *CodeOf(entry.dtype), fmt::join(entry.shape, ","), entry.begin, entry.end);
   }
   json += "}";
   json.append((8 - json.size() % 8) % 8, ' ');

@@ -48,7 +48,7 @@ std::string ComposeIndex(const Index& index) {
       fmt::format("{{\n  \"metadata\": {{\n    \"total_size\": {}\n  }},\n  \"weight_map\": {{", index.total_bytes);
   const char* separator = "\n";
   for (const auto& [tensor, file] : index.file_of_tensor) {
-    json += fmt::format("{}    {}: {}", separator, Quote(tensor), Quote(file));
+    json += fmt::format("{}    {}: {}", separator, QuoteJson(tensor), QuoteJson(file));
     separator = ",\n";
   }
   return json + "\n  }\n}\n";

@@ -21,8 +21,7 @@ class SafetensorsFormat : public Format {
     return safetensors::DescribeModel(files, folder);
   }
 
-  bool CanWrite() const override { return true; }
-  bool TakesCompanions() const override { return true; }
+  CompanionKind TakesCompanions() const override { return CompanionKind::kOfModel; }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
     return safetensors::LayOutFolder(request);
   }

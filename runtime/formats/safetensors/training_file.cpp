@@ -19,6 +19,7 @@ using pytorch::MakeText;
 using pytorch::ValuePtr;
 
 constexpr std::int64_t kVersion = 1;
+constexpr const char* kFusedExperts = "fused_experts";  // Only if there are some.
 
 ValuePtr TextList(std::span<const std::string> texts) {
   std::vector<ValuePtr> items;
@@ -132,6 +133,10 @@ ComposedArchive ComposeTrainingFile(std::span<const LogicalTensor> tensors, cons
                                 {MakeText("ranks"), pytorch::MakeList(std::move(ranks))},
                                 {MakeText("buffers"), TextList(buffers)},
                                 {MakeText("shared_params"), MakeDict(std::move(shared))}};
+  if (!training.fused_experts.empty()) {
+    const std::vector<std::string> fused(training.fused_experts.begin(), training.fused_experts.end());
+    entries.push_back({MakeText(kFusedExperts), TextList(fused)});
+  }
   if (training.pipeline) entries.push_back(PipelineEntry(*training.pipeline));
   if (!training.expert_layers.empty()) entries.push_back(ExpertLayersEntry(training.expert_layers));
   return composer.Compose(MakeDict(std::move(entries)));
@@ -166,6 +171,10 @@ llvm::Expected<std::set<std::string>> ReadTrainingFile(FileSystem& files, const 
   UCP_ASSIGN_OR_RETURN(std::vector<Entry> aliases, dict.GetEntries("shared_params"));
   UCP_RETURN_IF_ERROR(ReadAliases(aliases, place, training));
   checkpoint.inventory.aliases = training.aliases;
+  if (pytorch::Find(*root, kFusedExperts)) {
+    UCP_ASSIGN_OR_RETURN(std::vector<std::string> fused, dict.GetTexts(kFusedExperts));
+    training.fused_experts.insert(fused.begin(), fused.end());
+  }
   std::vector<Entry> all = *pytorch::Entries(*root);  // It had entries above.
   training.pipeline = TakePipelineEntry(all);
   training.expert_layers = TakeExpertLayersEntry(all);

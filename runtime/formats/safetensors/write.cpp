@@ -64,8 +64,15 @@ class Writer {
       if (IsUtf8(tensor.name) && tensor.name != "__metadata__") continue;
       return Fail(ErrorCode::kUnsupported, "the name of tensor `{}` cannot stand in a safetensors file", tensor.name);
     }
+    if (options_.names_in_memory) return llvm::Error::success();
+    if (const auto& fused = request_.training.fused_experts; !fused.empty()) {
+      return Fail(ErrorCode::kUnsupported,
+                  "tensor `{}` has the name that DeepSpeed's AutoEP gives it in memory, where a hub folder has each "
+                  "expert's matrices under other names; `names=memory` writes the names as they are",
+                  *fused.begin());
+    }
     std::optional<MemoryName> name = FindMemoryName(request_.tensors);
-    if (!name || options_.names_in_memory) return llvm::Error::success();
+    if (!name) return llvm::Error::success();
     return Fail(ErrorCode::kUnsupported,
                 "tensor `{}` has the name that transformers gives it in memory, where a hub folder has {}; "
                 "`names=memory` writes the names as they are",

@@ -84,6 +84,12 @@ std::vector<pytorch::Entry> ExpertEntries(const StackedExperts& stack) {
           {pytorch::MakeText("ep_num_experts"), pytorch::MakeInteger(shape.empty() ? 1 : shape.front())}};
 }
 
+std::vector<pytorch::Entry> FusedExpertEntries(const LogicalTensor& tensor) {
+  return {{pytorch::MakeText("cat_dim"), pytorch::MakeInteger(0)},
+          {pytorch::MakeText("is_expert_param"), pytorch::MakeBool(true)},
+          {pytorch::MakeText("ep_num_experts"), pytorch::MakeInteger(tensor.shape.front())}};
+}
+
 llvm::Expected<TrainingState> WithExpertRanks(const TrainingState& training, std::span<const LogicalTensor> tensors,
                                               std::int64_t ep, std::vector<std::string>& remarks) {
   TrainingState adapted = training;

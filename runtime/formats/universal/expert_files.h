@@ -36,6 +36,10 @@ llvm::Expected<StackedExperts> StackExperts(const LogicalTensor& tensor, std::sp
 // The two keys; none for what is no expert's.
 std::vector<pytorch::Entry> ExpertEntries(const StackedExperts& stack);
 
+// The same of AutoEP's tensors, which have an expert for each place of their first dimension: an engine with AutoEP
+// takes its own, whatever number of ranks it spreads them over.
+std::vector<pytorch::Entry> FusedExpertEntries(const LogicalTensor& tensor);
+
 using ShapeOfName = std::unordered_map<std::string, std::vector<std::int64_t>>;
 
 // The reverse of StackExperts(): the tensors that stand in the files of a folder, in order, by the shape that they have

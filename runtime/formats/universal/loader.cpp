@@ -57,6 +57,11 @@ llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState&
                 "`zero=1` beside `engine`");
   }
   loader.bare_states = *stage == 3;
+  if (!training.fused_experts.empty()) {
+    return Fail(ErrorCode::kUsage,
+                "`{}` has experts that AutoEP spreads, and no DeepSpeed before 0.19.3 has AutoEP: leave out `engine`",
+                *training.fused_experts.begin());
+  }
   if (loader.bare_states && loader.ranks > 1) {
     return Fail(ErrorCode::kUnsupported,
                 "DeepSpeed before 0.19.3 does not cut tensors over tensor-parallel ranks when it loads a universal "

@@ -49,8 +49,10 @@ class FolderReader {
     if (state == kWeightState) {
       return Fail(ErrorCode::kUnsupported, "`{}`: a state of this name is not one of an optimizer", path);
     }
-    if (pytorch::Find(root, "is_expert_param") && !ParseExpertName(parameter_.name)) {
-      return Fail(ErrorCode::kUnsupported, "`{}` belongs to experts, which this version does not read yet", path);
+    if (pytorch::Find(root, "folding")) {
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}` is of experts that AutoEP spreads beside tensor parallelism, which this version does not read",
+                  path);
     }
     pytorch::ValuePtr param = pytorch::Find(root, "param");
     const bool is_bare = root.As<pytorch::Tensor>() != nullptr;
@@ -59,6 +61,7 @@ class FolderReader {
       return Fail(ErrorCode::kBadData, "`{}` holds neither a tensor nor a dict with the tensor `param`", path);
     }
     TensorPlace place = archives_.PlaceOf(archive, *tensor);
+    UCP_RETURN_IF_ERROR(CheckExperts(root, place, path));
     const bool has_own_shape = !is_bare && !pytorch::Find(root, "sub_param_shape");
     if (has_own_shape) return place;
     if (known_shape_ != nullptr && CanBeSeenAs(place, *known_shape_)) {
@@ -73,6 +76,22 @@ class FolderReader {
           place.elements);
     }
     return place;
+  }
+
+  // AutoEP's tensors say how many experts they have.
+  llvm::Error CheckExperts(const pytorch::Value& root, const TensorPlace& place, const std::string& path) {
+    pytorch::ValuePtr mark = pytorch::Find(root, "is_expert_param");
+    if (!mark || !pytorch::AsBool(*mark).value_or(false) || ParseExpertName(parameter_.name)) {
+      return llvm::Error::success();  // Those of DeepSpeed's own layer: expert_files.h.
+    }
+    pytorch::ValuePtr count = pytorch::Find(root, "ep_num_experts");
+    const std::int64_t experts = count ? pytorch::AsInteger(*count).value_or(-1) : -1;
+    if (place.sizes.empty() || place.sizes.front() != experts) {
+      return Fail(ErrorCode::kBadData, "`{}` has the shape {}, and {} as `ep_num_experts`", path,
+                  ShapeText(place.sizes), count ? pytorch::Print(*count) : "nothing");
+    }
+    parameter_.is_fused = true;
+    return llvm::Error::success();
   }
 
   SourceArchives& archives_;

@@ -215,6 +215,7 @@ class Description {
       UCP_ASSIGN_OR_RETURN(ParameterFolder parameter,
                            ReadParameterFolder(files_, folder_, archives_, entry.name,
                                                shape == shapes_.end() ? nullptr : &shape->second));
+      if (parameter.is_fused) training().fused_experts.insert(parameter.name);
       parameters_.push_back(std::move(parameter));
       UCP_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                            NamesInModel(folder_, parameters_.back().name, parameters_.back().shape, shapes_));
@@ -306,6 +307,7 @@ class Description {
     training().engine = states_[believed_].engine;
     training().counting_rank = believed_;
     training().pipeline = TakePipelineEntry(states_.front().client);
+    if (!training().pipeline) training().pipeline = LayersFromNames(states_);
     training().expert_layers = TakeExpertLayersEntry(states_.front().client);
     training().aliases = states_.front().shared_params;
     inventory().aliases = training().aliases;

@@ -29,7 +29,6 @@ class UniversalFormat : public Format {
     return universal::DescribeFolder(files, folder, preference);
   }
 
-  bool CanWrite() const override { return true; }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
     return universal::LayOutFolder(request.tensors, request.training, request.strategy);
   }

@@ -142,7 +142,10 @@ class Writer {
     } else {
       std::vector<Entry> entries = {{MakeText("param"), composer.AddTensor(state.dtype, stack.Shape())}};
       for (Entry& entry : CutEntries(tensor)) entries.push_back(std::move(entry));
-      for (Entry& entry : ExpertEntries(stack)) entries.push_back(std::move(entry));
+      const bool is_fused = training_.fused_experts.contains(tensor.name);
+      for (Entry& entry : is_fused ? FusedExpertEntries(tensor) : ExpertEntries(stack)) {
+        entries.push_back(std::move(entry));
+      }
       content = MakeDict(std::move(entries));
     }
     return AddBuffer(elements, state, AddFile(target_, path, composer.Compose(content)).front());

@@ -25,8 +25,8 @@ TEST(JsonTextTest, EscapesMeanWhatTheyShould) {
 TEST(JsonTextTest, WhatIsQuotedComesBack) {
   std::string all;
   for (char c = 0; c < 127; ++c) all += c;
-  EXPECT_EQ(Read(Quote(all)), all);
-  EXPECT_EQ(Quote("\x01\b\f"), "\"\\u0001\\b\\f\"");
+  EXPECT_EQ(Read(QuoteJson(all)), all);
+  EXPECT_EQ(QuoteJson("\x01\b\f"), "\"\\u0001\\b\\f\"");
 }
 
 }  // namespace

@@ -119,17 +119,43 @@ TEST(Experts, CountsThatDoNotFit) {
       {"lists 2 experts `blocks.3.moe.deepspeed_moe.experts.deepspeed_experts.*`, and the files of experts have 3"});
 }
 
-TEST(Experts, OfOtherForms) {
-  for (const char* file : {"expert_3_mp_rank_00_model_states.pt", "expp_rank_0_mp_rank_00_optim_states.pt"}) {
-    CheckpointCopy copy("moe_ep2_dp4");
-    copy.Write(file, "");
-    ExpectFailure(copy, ErrorCode::kUnsupported, {file, "experts without ZeRO, or of an older DeepSpeed"});
+TEST(Experts, OptimizersWithoutZero) {
+  const std::string first = "expp_rank_0_mp_rank_00_optim_states.pt";
+  const std::string second = "expp_rank_1_mp_rank_00_optim_states.pt";
+  {
+    CheckpointCopy copy("moe_zero0_fp32");
+    copy.Copy(second, "expp_rank_3_mp_rank_00_optim_states.pt");
+    ExpectFailure(copy, ErrorCode::kBadData,
+                  {"there is `expp_rank_3_mp_rank_00_optim_states.pt`, and the experts are shared out over 2 ranks"});
+    copy.Copy(second, "expp_rank_2_mp_rank_00_optim_states.pt");
+    copy.Remove("expp_rank_3_mp_rank_00_optim_states.pt");
+    ExpectFailure(copy, ErrorCode::kUnsupported, {"the 4 experts", "do not divide over the 3 ranks"});
   }
+  {
+    CheckpointCopy copy("moe_zero0_fp32");
+    copy.Set(second, {"optimizer", "param_groups", "2", "lr"}, pytorch::MakeDouble(0.5));
+    ExpectFailure(copy, ErrorCode::kBadData, {"`param_groups` of group 2 is", first, second});
+  }
+  {
+    CheckpointCopy copy("moe_zero0_fp32");
+    copy.Set(second, {"optimizer"}, pytorch::MakeNone());
+    ExpectFailure(copy, ErrorCode::kBadData, {"`" + second + "` holds no `optimizer`"});
+  }
+  {
+    CheckpointCopy copy("moe_zero0_fp32");
+    copy.Set(second, {"optimizer", "param_groups", "2", "moe"}, nullptr);
+    ExpectFailure(copy, ErrorCode::kUnsupported, {"does not say which parameter is which"});
+  }
+}
+
+TEST(Experts, OfOtherForms) {
+  CheckpointCopy older("moe_ep2_dp4");
+  older.Write("expert_3_mp_rank_00_model_states.pt", "");
+  ExpectFailure(older, ErrorCode::kUnsupported,
+                {"expert_3_mp_rank_00_model_states.pt", "experts of an older DeepSpeed"});
   CheckpointCopy copy("moe_ep2_dp4");
   copy.Set(kModel, {"num_experts"}, pytorch::MakeInteger(4));
   ExpectFailure(copy, ErrorCode::kUnsupported, {"has `num_experts` as one number"});
-  copy.Set(kModel, {"ds_autoep_layers"}, pytorch::MakeList({pytorch::MakeDict({})}));
-  ExpectFailure(copy, ErrorCode::kUnsupported, {"has `ds_autoep_layers`: the model's experts are spread by AutoEP"});
 }
 
 }  // namespace

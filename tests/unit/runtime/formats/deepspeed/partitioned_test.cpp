@@ -169,12 +169,6 @@ TEST(Partitioned, PlaceholderThatNothingExplains) {
   ExpectFailure(copy, ErrorCode::kBadData, {"`head.weight` in `" + Model(0) + "` is an empty placeholder"});
 }
 
-TEST(Partitioned, GroupsOfExpertsAreNotReadYet) {
-  CheckpointCopy copy(kFixture);
-  copy.Set(Optimizer(0), {"optimizer_state_dict", "ds_zero_partition_groups"}, MakeList({}));
-  ExpectFailure(copy, ErrorCode::kUnsupported, {"has partition groups of experts"});
-}
-
 TEST(Partitioned, BuffersAreThoseOfPartition0) {
   const Storage storage = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(kFrozen)).inventory.storage;
   std::set<std::string> files;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
@@ -144,6 +145,11 @@ std::vector<LogicalTensor> WholeTensors(const Inventory& inventory) {
     tensor.name = shard.tensor;
     tensor.kind = shard.kind;
     tensor.shape = shard.shape;
+    if (const auto places = inventory.expert_places.find(shard.tensor); places != inventory.expert_places.end()) {
+      std::set<std::int64_t> experts;
+      for (const auto& own : places->second) experts.insert(own.begin(), own.end());
+      tensor.shape.front() = std::ssize(experts);
+    }
     for (const StateBuffer& entry : inventory.storage.buffer_sets[shard.states.index()]) {
       LogicalTensor::State state{entry.state, inventory.storage.buffers[entry.buffer.index()].dtype};
       const bool is_known = std::find(tensor.states.begin(), tensor.states.end(), state) != tensor.states.end();

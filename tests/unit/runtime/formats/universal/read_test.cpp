@@ -147,10 +147,10 @@ TEST_F(UniversalRead, Contradictions) {
   ExpectFailure(shapes, ErrorCode::kBadData, {"embed.weight", "[3333]", "[101, 33]"});
 }
 
-TEST_F(UniversalRead, ExpertsAreNotRead) {
+TEST_F(UniversalRead, ExpertsThatNobodyCounts) {
   testing::CheckpointCopy copy = Copy("zero1_dp2");
   copy.Set("zero/tone/fp32.pt", {"is_expert_param"}, pytorch::MakeBool(true));
-  ExpectFailure(copy, ErrorCode::kUnsupported, {"belongs to experts"});
+  ExpectFailure(copy, ErrorCode::kBadData, {"has the shape [3], and nothing as `ep_num_experts`"});
 }
 
 TEST_F(UniversalRead, FilesThatAreSomethingElse) {

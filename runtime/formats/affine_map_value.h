@@ -1,0 +1,14 @@
+// Reads DeepSpeed's affine maps (compiler/layout/affine_map.h) from a checkpoint's metadata.
+#pragma once
+
+#include <optional>
+
+#include "compiler/layout/affine_map.h"
+#include "runtime/formats/pytorch/value.h"
+
+namespace ucp {
+
+// Nothing if it is not a map of the form that ParamAffineMap.to_dict() writes.
+std::optional<AffineMap> ReadAffineMap(const pytorch::Value& value);
+
+}  // namespace ucp

@@ -1,0 +1,34 @@
+// What a model-states file says of the layers whose experts DeepSpeed's AutoEP spreads over ranks: the entry
+// `ds_autoep_layers`. AutoEP keeps all experts of a layer in three tensors, `<prefix>.w1` to `<prefix>.w3`, with an
+// expert for each place of the first dimension; each rank has a part of those places, its own in an order of its own.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/inventory.h"
+#include "runtime/formats/pytorch/value.h"
+
+namespace ucp {
+
+struct AutoEpLayer {
+  std::string prefix;       // "model.layers.1.mlp.experts"
+  std::int64_t number = 0;  // In the names of its experts' files.
+  std::int64_t experts = 0;
+  ExpertPlaces places;               // By expert rank.
+  std::optional<std::int64_t> rank;  // The expert rank that wrote this.
+  std::int64_t local_experts = 0;    // How many that rank has.
+
+  std::int64_t ep() const { return static_cast<std::int64_t>(places.size()); }
+};
+
+// `value` is the entry's, `where` the file it was read from. Older checkpoints describe no placement: neighbouring
+// experts, as many on each rank. Placements and affine maps of a version above 1 are kUnsupported; a placement that
+// leaves out an expert, names one twice on a rank, or contradicts the counts or the maps beside it, is an error.
+llvm::Expected<std::vector<AutoEpLayer>> ReadAutoEpLayers(const pytorch::Value& value, const std::string& where);
+
+}  // namespace ucp

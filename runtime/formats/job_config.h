@@ -1,0 +1,22 @@
+// The configuration of the job that a target is for, as users keep it for DeepSpeed: a JSON file.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "runtime/formats/pytorch/value.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+struct JobConfig {
+  std::string path;
+  pytorch::ValuePtr value;  // A dict.
+};
+
+// Fails with kBadData, naming the file and the place, if it is not JSON: DeepSpeed lets comments and missing commas
+// pass, and guesses what was meant.
+llvm::Expected<JobConfig> ReadJobConfig(FileSystem& files, const std::string& path);
+
+}  // namespace ucp

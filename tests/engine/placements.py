@@ -1,0 +1,174 @@
+"""AutoEP checkpoints with other placements of experts, built from those that the engine saved with its only one.
+
+DeepSpeed 0.19.8 reads placements that are uneven, without order and replicated, and writes none of them yet. The bytes
+follow from its own layout: an expert rank's tensors are its experts one behind the other, flattened and cut over the
+ranks that have the same ones.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from deepspeed.checkpoint.affine import AFFINE_MAP_FORMAT_VERSION
+from deepspeed.checkpoint.autoep_affine import autoep_placement_to_affine_map, make_autoep_placement_descriptor
+from deepspeed.utils.tensor_fragment import fragment_address
+
+Placement = list[list[int]]
+Tensors = dict[str, torch.Tensor]  # By name, with all experts.
+
+STAGE3 = "fp32_flat_groups"
+
+
+@dataclass
+class Checkpoint:
+    """All files of a checkpoint whose experts are placed as the engine does it."""
+
+    folder: Path
+    models: dict[int, dict[str, Any]]  # By partition; below stage 3 the first one's only.
+    optimizers: dict[int, dict[str, Any]]
+
+    @property
+    def layers(self) -> list[dict[str, Any]]:
+        return self.models[0]["ds_autoep_layers"]
+
+    def sharing(self, rank: int) -> list[int]:
+        """The partitions of an expert rank."""
+        ranks, ep = len(self.optimizers), self.layers[0]["ep_size"]
+        if self.models[0]["ds_config"].get("use_data_before_expert_parallelism"):
+            return list(range(rank * ranks // ep, (rank + 1) * ranks // ep))
+        return list(range(rank, ranks, ep))
+
+    def expert_groups(self) -> list[int]:
+        """The numbers of the groups, or sub-groups, of experts."""
+        shapes = self.models[0]["param_shapes"]
+        return [index for index, group in enumerate(shapes) if all(".mlp.experts." in name for name in group)]
+
+
+def load(folder: Path) -> Checkpoint:
+    def read(pattern: str) -> dict[int, dict[str, Any]]:
+        files = sorted(folder.glob(pattern))
+        return dict(enumerate(torch.load(file, weights_only=False) for file in files))
+
+    models = read("zero_pp_rank_*_model_states.pt") or read("mp_rank_*_model_states.pt")
+    return Checkpoint(folder, models, read("*_optim_states.pt"))
+
+
+def save(checkpoint: Checkpoint) -> None:
+    names = sorted(file.name for file in checkpoint.folder.glob("zero_pp_rank_*_model_states.pt"))
+    for index, name in enumerate(names or ["mp_rank_00_model_states.pt"]):
+        torch.save(checkpoint.models[index], checkpoint.folder / name)
+    for index, file in enumerate(sorted(checkpoint.folder.glob("*_optim_states.pt"))):
+        torch.save(checkpoint.optimizers[index], file)
+
+
+def vectors(file: dict[str, Any], group: int) -> dict[str, tuple[Any, Any]]:
+    """Where the master and the states of a group stand: a container and a key, by state."""
+    states = file["optimizer_state_dict"]
+    base = states["optimizer_state_dict"] if STAGE3 in states else states["base_optimizer_state"]
+    found = {key: (base["state"][group], key) for key in ("exp_avg", "exp_avg_sq")}
+    found["fp32"] = (states[STAGE3 if STAGE3 in states else "single_partition_of_fp32_groups"], group)
+    return found
+
+
+def gather(checkpoint: Checkpoint, group: int, state: str) -> Tensors:
+    """The tensors of a group with all experts, from ranks that have neighbouring ones."""
+    shapes = checkpoint.models[0]["param_shapes"][group]
+    is_stage3 = STAGE3 in checkpoint.optimizers[0]["optimizer_state_dict"]
+    local: list[Tensors] = []
+    for rank in range(checkpoint.layers[0]["ep_size"]):
+        sharing = checkpoint.sharing(rank)
+        held = [vectors(checkpoint.optimizers[d], group)[state] for d in sharing]
+        parts = [container[key].detach() for container, key in held]
+        tensors, at = {}, 0
+        for name, shape in shapes.items():
+            size = math.prod(shape)
+            if is_stage3:
+                each = math.ceil(size / len(sharing))
+                flat = torch.cat([part[at : at + each] for part in parts])[:size]
+                at += each
+            else:
+                flat = torch.cat(parts)[at : at + size]
+                at += size
+            tensors[name] = flat.view(tuple(shape))
+        local.append(tensors)
+    return {name: torch.cat([tensors[name] for tensors in local]) for name in shapes}
+
+
+def scatter(checkpoint: Checkpoint, group: int, state: str, tensors: Tensors, placement: Placement) -> None:
+    """The opposite, for any placement."""
+    is_stage3 = STAGE3 in checkpoint.optimizers[0]["optimizer_state_dict"]
+    for rank, experts in enumerate(placement):
+        sharing = checkpoint.sharing(rank)
+        local = {name: tensor[experts].flatten() for name, tensor in tensors.items()}
+        if is_stage3:
+            each = {name: math.ceil(flat.numel() / len(sharing)) for name, flat in local.items()}
+            padded = {n: torch.cat([f, f.new_zeros(each[n] * len(sharing) - f.numel())]) for n, f in local.items()}
+            parts = [
+                torch.cat([flat[i * each[name] : (i + 1) * each[name]] for name, flat in padded.items()])
+                for i in range(len(sharing))
+            ]
+            paddings = [0] * len(sharing)
+        else:
+            flat = torch.cat(list(local.values()))
+            size = 2 * math.ceil(flat.numel() / (2 * len(sharing)))
+            padded_flat = torch.cat([flat, flat.new_zeros(size * len(sharing) - flat.numel())])
+            parts = [padded_flat[i * size : (i + 1) * size] for i in range(len(sharing))]
+            paddings = [min(size, max(0, (i + 1) * size - flat.numel())) for i in range(len(sharing))]
+        for index, (d, part, padding) in enumerate(zip(sharing, parts, paddings, strict=True)):
+            container, key = vectors(checkpoint.optimizers[d], group)[state]
+            states = checkpoint.optimizers[d]["optimizer_state_dict"]
+            is_short = state == "fp32" and "zero_stage" in states and not is_stage3
+            container[key] = part[: part.numel() - padding].clone() if is_short else part.clone()
+            if not is_stage3:
+                states["group_paddings"][group] = padding
+                states["param_slice_mappings"][group] = slices(local, index * part.numel(), part.numel())
+
+
+def slices(local: Tensors, begin: int, length: int) -> dict[str, fragment_address]:
+    """Which parameters a partition has, and where."""
+    mapping, at = {}, 0
+    for name, flat in local.items():
+        first, last = max(at, begin), min(at + flat.numel(), begin + length)
+        if first < last:
+            mapping[name] = fragment_address(numel=last - first, start=first - begin)
+        at += flat.numel()
+    return mapping
+
+
+def describe(checkpoint: Checkpoint, placement: Placement) -> None:
+    """Writes the placement into the metadata of every file, by DeepSpeed's own functions."""
+    descriptor = make_autoep_placement_descriptor(checkpoint.layers[0]["num_experts"], placement)
+    for model in checkpoint.models.values():
+        own = placement[model["ds_autoep_layers"][0]["ep_rank"]]
+        for shapes in model["param_shapes"]:
+            for name, shape in shapes.items():
+                if ".mlp.experts." in name:
+                    shapes[name] = torch.Size([len(own), *shape[1:]])
+        for layer in model["ds_autoep_layers"]:
+            maps = layer["affine_maps"]["params"]
+            layer["num_local_experts"] = len(own)
+            layer["expert_placement"] = descriptor
+            layer["affine_maps"] = {
+                "version": AFFINE_MAP_FORMAT_VERSION,
+                "params": {
+                    name: autoep_placement_to_affine_map(descriptor, old["logical_shape"]).to_dict()
+                    for name, old in maps.items()
+                },
+            }
+        model["universal_checkpoint_info"]["ds_autoep_layers"] = model["ds_autoep_layers"]
+
+
+def place_otherwise(source: Path, target: Path, placement: Placement) -> None:
+    """A copy of the checkpoint with its experts placed so. Files of weights stay: they are named for their experts."""
+    shutil.copytree(source, target)
+    checkpoint = load(target / (target / "latest").read_text())
+    for group in checkpoint.expert_groups():
+        for state in ("fp32", "exp_avg", "exp_avg_sq"):
+            scatter(checkpoint, group, state, gather(checkpoint, group, state), placement)
+    describe(checkpoint, placement)
+    save(checkpoint)

@@ -1,0 +1,148 @@
+"""Experts that AutoEP spreads: any placement of them is read, and a wrong one is seen."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from conftest import Convert, Run
+from fixtures.fingerprints import describe, differences
+from fixtures.serve import Conversion, EngineError, Engines
+from placements import Placement, place_otherwise
+from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
+
+NAMES = ["autoep_ep2_dp4", "autoep_ep2_dp4_data_first", "autoep_ep2_dp4_zero3"]
+
+PLACEMENTS: dict[str, Placement] = {
+    "as it was": [[0, 1], [2, 3]],
+    "without order": [[3, 0], [1, 2]],
+    "uneven": [[2], [0, 1, 3]],
+    "replicated": [[0, 1, 2], [3, 2]],
+    "one rank has all": [[0, 1, 2, 3], []],
+}
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_any_placement_is_the_same_model(name: str, placement: str, run: Run, tmp_path: Path) -> None:
+    place_otherwise(FIXTURES / name / "checkpoint", tmp_path / "placed", PLACEMENTS[placement])
+    run("convert", tmp_path / "placed", tmp_path / "ours", "--to", "universal")
+    states = read_states(tag_folder(tmp_path / "ours"))
+    assert differences(truth_of(name), describe_states(states), ["parameter"]) == []
+
+
+def convert_with_deepspeed(engines: Engines, name: str, placement: str, folder: Path) -> list[str]:
+    """What its converter makes of a placement, and in which tensors that is not the model."""
+    place_otherwise(FIXTURES / name / "checkpoint", folder / "placed", PLACEMENTS[placement])
+    tag = (folder / "placed" / "latest").read_text()
+    engines.ask(Conversion(folder / "placed" / tag, folder / "theirs" / f"{tag}_universal", inject=False))
+    truth = truth_of(name)
+    truth["tensors"] = {tensor: entry for tensor, entry in truth["tensors"].items() if ".experts." in tensor}
+    theirs = describe_states(read_states(tag_folder(folder / "theirs")))
+    theirs["tensors"] = {tensor: entry for tensor, entry in theirs["tensors"].items() if ".experts." in tensor}
+    return differences(truth, theirs, ["parameter"])
+
+
+@pytest.mark.parametrize("placement", ["without order", "uneven", "replicated"])
+def test_deepspeed_reads_these_placements_as_we_do(placement: str, engines: Engines, tmp_path: Path) -> None:
+    """Its converter, at stage 3, is the judge of what was built above."""
+    assert convert_with_deepspeed(engines, "autoep_ep2_dp4_zero3", placement, tmp_path) == []
+
+
+def test_deepspeed_forgets_placements_below_stage_3(engines: Engines, tmp_path: Path) -> None:
+    """There its converter keeps six fields of a layer's metadata, and the placement is not among them."""
+    found = convert_with_deepspeed(engines, "autoep_ep2_dp4", "without order", tmp_path / "permuted")
+    assert len(found) == 18
+    with pytest.raises(EngineError, match="expert count mismatch"):
+        convert_with_deepspeed(engines, "autoep_ep2_dp4", "uneven", tmp_path / "uneven")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_engine_with_autoep_is_told_which_tensors_have_experts(name: str, convert: Convert) -> None:
+    """The keys that DeepSpeed's own converter writes, and on no other tensor."""
+    for tensor, files in read_states(tag_folder(convert(name))).items():
+        for key, value in files.items():
+            if key != "step":
+                expected = {"cat_dim": 0, "is_expert_param": True, "ep_num_experts": 4} if ".experts." in tensor else {}
+                assert {k: v for k, v in value.items() if k != "param"} == expected, f"{tensor} {key}"
+
+
+def refused(ucprun: Path, source: Path, output: Path, *options: str) -> str:
+    """What the program says; it writes nothing."""
+    command = [str(ucprun), "convert", str(source), str(output), *options]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode in (1, 2, 3), result
+    assert not output.exists()
+    return result.stderr
+
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def damage(source: Path, target: Path, change: Change) -> Path:
+    """A copy whose model-states file is another."""
+    shutil.copytree(source, target)
+    path = target / (target / "latest").read_text() / "mp_rank_00_model_states.pt"
+    states = torch.load(path, weights_only=False)
+    change(states)
+    torch.save(states, path)
+    return target
+
+
+def placed(experts: list[list[int]]) -> Change:
+    """Another placement in the metadata alone, without its maps."""
+
+    def change(states: dict[str, Any]) -> None:
+        for layer in states["ds_autoep_layers"]:
+            del layer["affine_maps"]
+            for rank, own in zip(layer["expert_placement"]["ranks"], experts, strict=True):
+                rank["experts"] = own
+
+    return change
+
+
+def test_a_placement_that_is_not_so_is_seen(ucprun: Path, tmp_path: Path) -> None:
+    """The weights have their experts in their names, and must be the rounding of the masters."""
+    copy = damage(FIXTURES / "autoep_ep2_dp4" / "checkpoint", tmp_path / "copy", placed([[2, 3], [0, 1]]))
+    message = refused(ucprun, copy, tmp_path / "out", "--to", "universal")
+    assert "are not the rounding of their masters" in message
+    assert "model.layers.1.mlp.experts.w1" in message
+
+
+def test_a_placement_against_its_maps_is_refused(ucprun: Path, tmp_path: Path) -> None:
+    def change(states: dict[str, Any]) -> None:
+        states["ds_autoep_layers"][1]["expert_placement"]["ranks"][0]["experts"] = [1, 0]
+
+    copy = damage(FIXTURES / "autoep_ep2_dp4" / "checkpoint", tmp_path / "copy", change)
+    message = refused(ucprun, copy, tmp_path / "out", "--to", "universal")
+    assert "of `model.layers.2.mlp.experts` places experts otherwise than its affine map" in message
+
+
+@pytest.mark.parametrize("name", NAMES[:1])
+def test_what_has_no_autoep_is_no_target(name: str, ucprun: Path, tmp_path: Path) -> None:
+    source = FIXTURES / name / "checkpoint"
+    message = refused(ucprun, source, tmp_path / "out", "--to", "deepspeed:dp=2")
+    assert "`model.layers.1.mlp.experts.w1` has experts that DeepSpeed's AutoEP spreads" in message
+    message = refused(ucprun, source, tmp_path / "out", "--to", "safetensors")
+    assert "`names=memory`" in message
+
+
+def test_a_folder_of_safetensors_keeps_the_experts(run: Run, tmp_path: Path) -> None:
+    """With all states it is as good a source as the checkpoint was."""
+    name = NAMES[0]
+    there = tmp_path / "there"
+    run("convert", FIXTURES / name / "checkpoint", there, "--to", "safetensors:states=all,names=memory")
+    run("convert", there, tmp_path / "back", "--to", "universal")
+    states = read_states(tag_folder(tmp_path / "back"))
+    assert differences(truth_of(name), describe_states(states), ["parameter"]) == []
+    assert states["model.layers.1.mlp.experts.w2"]["fp32"]["ep_num_experts"] == 4
+    assert (
+        describe(states["model.layers.1.mlp.experts.w2"]["fp32"]["param"])
+        == (truth_of(name)["tensors"]["model.layers.1.mlp.experts.w2"]["states"]["fp32"])
+    )

@@ -1,0 +1,161 @@
+// Experts that AutoEP spreads. That the elements are those of the engine is for describe_test.cpp; that any placement
+// is the same model, for tests/engine/test_autoep.py. Here: what contradicts itself is refused, with both sides.
+#include "runtime/formats/deepspeed/fused_experts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
+#include "tests/unit/runtime/formats/testing/fixtures.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+using pytorch::MakeInteger;
+using pytorch::MakeList;
+using testing::CheckpointCopy;
+using ::testing::ElementsAre;
+using testing::ExpectFailure;
+
+const std::string kModel = "mp_rank_00_model_states.pt";
+const std::string kTensor = "model.layers.1.mlp.experts.w1";
+
+pytorch::ValuePtr List(const std::vector<std::int64_t>& numbers) {
+  std::vector<pytorch::ValuePtr> items;
+  for (std::int64_t number : numbers) items.push_back(MakeInteger(number));
+  return MakeList(std::move(items));
+}
+
+// Without its maps, which would have to be changed too.
+void Place(CheckpointCopy& copy, const std::string& rank, const std::vector<std::int64_t>& experts) {
+  copy.Set(kModel, {"ds_autoep_layers", "0", "affine_maps"}, nullptr);
+  copy.Set(kModel, {"ds_autoep_layers", "0", "expert_placement", "ranks", rank, "experts"}, List(experts));
+}
+
+TEST(FusedExperts, AreAtTheirPlaceOnTheMesh) {
+  for (const char* fixture : {"autoep_ep2_dp4", "autoep_ep2_dp4_data_first", "autoep_ep2_dp4_zero3"}) {
+    const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture));
+    const Inventory& inventory = checkpoint.inventory;
+    EXPECT_EQ(ToString(inventory.mesh), "pp=1 dp=4 tp=1 edp=2 ep=2");
+    EXPECT_EQ(inventory.expert_places.size(), 6u);
+    EXPECT_THAT(inventory.expert_places.at(kTensor), ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+    EXPECT_TRUE(checkpoint.training.fused_experts.contains(kTensor));
+    for (const Shard& shard : inventory.storage.shards) {
+      if (shard.tensor != kTensor) continue;
+      EXPECT_THAT(shard.shape, ElementsAre(2, 6, 16));
+    }
+    auto layout = WholeLayout(inventory);
+    ASSERT_TRUE(static_cast<bool>(layout));
+    EXPECT_EQ(ToString(*layout->Find(kTensor)), kTensor + " [4@ep, 6, 16]");
+  }
+}
+
+TEST(FusedExperts, FileThatIsMissing) {
+  CheckpointCopy copy("autoep_ep2_dp4");
+  copy.Remove("layer_1_expert_2_mp_rank_00_model_states.pt");
+  ExpectFailure(
+      copy, ErrorCode::kBadData,
+      {"`layer_1_expert_2_mp_rank_00_model_states.pt` is missing; `model.layers.2.mlp.experts` has 4 experts"});
+}
+
+TEST(FusedExperts, FileThatNobodyCounts) {
+  CheckpointCopy copy("autoep_ep2_dp4");
+  copy.Copy("layer_1_expert_2_mp_rank_00_model_states.pt", "layer_1_expert_4_mp_rank_00_model_states.pt");
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"there is `layer_1_expert_4_mp_rank_00_model_states.pt`", "has no such expert"});
+}
+
+TEST(FusedExperts, FileOfAnotherExpert) {
+  CheckpointCopy copy("autoep_ep2_dp4");
+  copy.Remove("layer_1_expert_2_mp_rank_00_model_states.pt");
+  copy.Copy("layer_1_expert_3_mp_rank_00_model_states.pt", "layer_1_expert_2_mp_rank_00_model_states.pt");
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"holds `model.layers.2.mlp.experts.w1.3`, which is not a tensor of expert 2"});
+}
+
+TEST(FusedExperts, TensorThatIsMissing) {
+  CheckpointCopy copy("autoep_ep2_dp4");
+  copy.Set("layer_0_expert_3_mp_rank_00_model_states.pt", {kTensor + ".3"}, nullptr);
+  ExpectFailure(copy, ErrorCode::kBadData, {"has no tensor `" + kTensor + ".3`"});
+}
+
+TEST(FusedExperts, PlacementsThatAreNone) {
+  struct Wrong {
+    std::vector<std::int64_t> experts;
+    std::string words;
+  };
+  for (const auto& [experts, words] :
+       {Wrong{{2, 0}, "places expert 3 on no rank"}, Wrong{{2, 2}, "places expert 2 twice on rank 1"},
+        Wrong{{2, 4}, "places expert 4 on rank 1, and there are 4"}}) {
+    CheckpointCopy copy("autoep_ep2_dp4");
+    Place(copy, "1", experts);
+    ExpectFailure(copy, ErrorCode::kBadData, {"`ds_autoep_layers` in `" + kModel + "`", words});
+  }
+  CheckpointCopy copy("autoep_ep2_dp4");
+  Place(copy, "0", {0, 1, 2});
+  ExpectFailure(copy, ErrorCode::kBadData, {"says that expert rank 0 has 2 experts, and its placement 3"});
+}
+
+TEST(FusedExperts, PlacementAgainstItsMap) {
+  CheckpointCopy copy("autoep_ep2_dp4");
+  copy.Set(kModel, {"ds_autoep_layers", "0", "expert_placement", "ranks", "0", "experts"}, List({1, 0}));
+  ExpectFailure(copy, ErrorCode::kBadData, {"places experts otherwise than its affine map for `" + kTensor + "`"});
+}
+
+TEST(FusedExperts, VersionThatIsNotKnown) {
+  for (const char* entry : {"expert_placement", "affine_maps"}) {
+    CheckpointCopy copy("autoep_ep2_dp4");
+    copy.Set(kModel, {"ds_autoep_layers", "0", entry, "version"}, MakeInteger(2));
+    ExpectFailure(copy, ErrorCode::kUnsupported, {"is of version 2, and this program reads version 1"});
+  }
+}
+
+TEST(FusedExperts, WithoutAPlacementNeighboursAreTogether) {
+  CheckpointCopy copy("autoep_ep2_dp4");
+  for (const char* layer : {"0", "1"}) {
+    copy.Set(kModel, {"ds_autoep_layers", layer, "expert_placement"}, nullptr);
+    copy.Set(kModel, {"ds_autoep_layers", layer, "affine_maps"}, nullptr);
+  }
+  auto checkpoint = Read(copy);
+  ASSERT_TRUE(static_cast<bool>(checkpoint));
+  EXPECT_THAT(checkpoint->inventory.expert_places.at(kTensor), ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+  copy.Set(kModel, {"ds_autoep_layers", "1", "num_local_experts"}, MakeInteger(3));
+  ExpectFailure(copy, ErrorCode::kBadData, {"has 4 experts, and 3 on each of 2 ranks"});
+}
+
+TEST(FusedExperts, DegreesThatDiffer) {
+  CheckpointCopy copy("autoep_ep2_dp4");
+  copy.Set(kModel, {"ds_autoep_layers", "1", "expert_placement"}, nullptr);
+  copy.Set(kModel, {"ds_autoep_layers", "1", "affine_maps"}, nullptr);
+  copy.Set(kModel, {"ds_autoep_layers", "1", "ep_size"}, MakeInteger(4));
+  copy.Set(kModel, {"ds_autoep_layers", "1", "num_local_experts"}, MakeInteger(1));
+  ExpectFailure(copy, ErrorCode::kUnsupported, {"spreads experts over 2 ranks in one layer and over 4 in another"});
+}
+
+TEST(FusedExperts, BesideTensorParallelism) {
+  CheckpointCopy copy("autoep_ep2_dp4");
+  copy.Set(kModel, {"folding"}, pytorch::MakeDict({{pytorch::MakeText("version"), MakeInteger(1)}}));
+  ExpectFailure(copy, ErrorCode::kUnsupported,
+                {"has `folding`: the model's experts are spread by AutoEP beside tensor"});
+}
+
+// At stage 3 each partition speaks for its own expert rank.
+TEST(FusedExperts, PartitionOfAnotherExpertRank) {
+  const std::string file = "zero_pp_rank_2_mp_rank_00_model_states.pt";
+  CheckpointCopy copy("autoep_ep2_dp4_zero3");
+  copy.Set(file, {"ds_autoep_layers", "0", "ep_rank"}, MakeInteger(1));
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"`" + file + "`: `ep_rank`", "is 1, and partition 2 of 4 is of expert rank 0"});
+}
+
+TEST(FusedExperts, PartitionsThatShareAnotherSubGroup) {
+  CheckpointCopy copy("autoep_ep2_dp4_zero3");
+  const std::string file = "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt";
+  copy.Set(file, {"optimizer_state_dict", "ds_zero_partition_groups", "0", "partition_ranks"}, List({1, 3}));
+  ExpectFailure(
+      copy, ErrorCode::kBadData,
+      {"sub-group 0 is cut over the ranks 1, 3, as `ds_zero_partition_groups` in `" + file + "`", "over 0, 1, 2, 3"});
+}
+
+}  // namespace
+}  // namespace ucp::deepspeed

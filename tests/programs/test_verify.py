@@ -7,9 +7,8 @@ import shutil
 import unittest
 from pathlib import Path
 
-from programs import GPT_SPEC, ProgramTest
+from programs import GPT_SPEC, MANIFEST, ProgramTest
 
-MANIFEST = "ucp_manifest.json"
 GPT = "gpt_pp2_tp2_dp2"
 
 

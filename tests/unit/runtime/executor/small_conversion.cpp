@@ -308,4 +308,15 @@ std::vector<std::string> SmallConversion::ExpectedDigests() const {
   return digests;
 }
 
+std::map<std::string, std::string> FilesUnder(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) {
+      std::string path = entry.path();
+      files[path.substr(folder.size() + 1)] = ReadTestFile(path);
+    }
+  }
+  return files;
+}
+
 }  // namespace ucp

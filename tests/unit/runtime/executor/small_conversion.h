@@ -78,4 +78,7 @@ class SmallConversion {
 // What a weight of this master should be, found the slow way.
 std::uint16_t SlowBFloat16(float value);
 
+// What every file below a folder holds, by its path there.
+std::map<std::string, std::string> FilesUnder(const std::string& folder);
+
 }  // namespace ucp

@@ -17,6 +17,7 @@ find_package(CLI11 REQUIRED CONFIG)
 find_package(ZLIB REQUIRED)
 pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(HIGHWAY REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 
 find_package(FlatBuffers REQUIRED CONFIG)

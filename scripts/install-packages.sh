@@ -8,7 +8,8 @@ packages=(
   antlr4 libantlr4-runtime-dev uuid-dev                            # the parser of specs, and what its runtime links
   llvm-19-dev libfmt-dev libcli11-dev libre2-dev                   # containers and errors, text, command line, patterns
   libflatbuffers-dev flatbuffers-compiler                          # plan files
-  libdeflate-dev zlib1g-dev libxxhash-dev libzstd-dev libtinfo-dev # checksums, and what LLVM links
+  libdeflate-dev zlib1g-dev libxxhash-dev libhwy-dev               # checksums, and vectors for them
+  libzstd-dev libtinfo-dev                                         # what LLVM links
 )
 test_packages=(
   libgtest-dev libgmock-dev clang-format-19 clang-tidy-19 shellcheck strace zsh fish

@@ -1,121 +1,16 @@
 #include "compiler/plan/steps.h"
 
 #include <algorithm>
-#include <limits>
 
-#include "compiler/support/check.h"
+#include "compiler/plan/boxes.h"
 
 namespace ucp {
 namespace {
-
-using Progressions = std::vector<Progression>;
-
-// Emits the boxes of a geometry that lie in the lexicographic interval [low, high), in order. In three dimensions, with
-// both bounds inside, there are five:
-//
-//   low = (a, b, c)    (a, b, c..)   (a, b+1.., *)   (a+1..x-1, *, *)   (x, ..y-1, *)   (x, y, ..z-1)    high = (x, y,
-//   z)
-//
-// Walk() fixes one dimension after the other to the bound's coordinate while it follows a bound ("tight"); as soon as
-// it follows none, all that is left of the geometry belongs to one box.
-class BoxWalk {
- public:
-  using Emit = llvm::function_ref<void(const std::vector<Progressions>&)>;
-
-  BoxWalk(const std::vector<Progressions>& geometry, const LexBound& low, const LexBound& high, Emit emit)
-      : geometry_(geometry), low_(low), high_(high), emit_(emit) {}
-
-  void Run() { Walk(0, true, high_.place == LexBound::Place::kIndex); }
-
- private:
-  void Walk(std::size_t dim, bool low_tight, bool high_tight) {
-    if (low_tight && NothingBelowLow(dim)) low_tight = false;
-    if (!low_tight && !high_tight) {
-      std::vector<Progressions> box = prefix_;
-      box.insert(box.end(), geometry_.begin() + static_cast<std::ptrdiff_t>(dim), geometry_.end());
-      emit_(box);
-      return;
-    }
-    if (dim == geometry_.size()) {
-      if (!high_tight) emit_(prefix_);  // The last index itself lies behind the half-open interval.
-      return;
-    }
-    std::int64_t begin = low_tight ? low_.index[dim] : 0;
-    std::int64_t end = high_tight ? high_.index[dim] : std::numeric_limits<std::int64_t>::max();
-    if (low_tight && high_tight && begin == end) {
-      Fix(dim, begin, begin + 1, true, true);
-      return;
-    }
-    // Where the bound's own coordinate is followed by nothing that lies before the bound, it needs no box of its own.
-    bool apart = low_tight && !NothingBelowLow(dim + 1);
-    if (apart) Fix(dim, begin, begin + 1, true, false);
-    Fix(dim, apart ? begin + 1 : begin, end, false, false);
-    if (high_tight) Fix(dim, end, end + 1, false, true);
-  }
-
-  void Fix(std::size_t dim, std::int64_t begin, std::int64_t end, bool low_tight, bool high_tight) {
-    Progressions clipped = Clip(geometry_[dim], begin, end);
-    if (clipped.empty()) return;
-    prefix_.push_back(std::move(clipped));
-    Walk(dim + 1, low_tight, high_tight);
-    prefix_.pop_back();
-  }
-
-  // Whether everything from `dim` on is at or behind the low bound's coordinates.
-  bool NothingBelowLow(std::size_t dim) const {
-    for (std::size_t d = dim; d < geometry_.size(); ++d) {
-      if (low_.index[d] > geometry_[d].front().logical_begin) return false;
-    }
-    return true;
-  }
-
-  const std::vector<Progressions>& geometry_;
-  const LexBound& low_;
-  const LexBound& high_;
-  Emit emit_;
-  std::vector<Progressions> prefix_;
-};
 
 // Local tensor -> place in its fragment's record.
 struct Addressing {
   std::vector<std::int64_t> strides;
   std::int64_t offset = 0;  // Place in the record of the local element 0, which may lie before the fragment.
-};
-
-std::vector<std::int64_t> RowMajorStrides(const ProductSet& set) {
-  std::vector<std::int64_t> strides(set.dims.size(), 1);
-  for (std::size_t d = set.dims.size(); d-- > 1;) strides[d - 1] = strides[d] * set.dims[d].local_length();
-  return strides;
-}
-
-// Adds a loop outside of all others and joins it with the one inside it where the two make one.
-class LoopNest {
- public:
-  void AddOuter(StepLoop loop) {
-    if (loop.count == 1) return;
-    if (!inner_first_.empty()) {
-      StepLoop& inner = inner_first_.back();
-      if (loop.source_stride == inner.count * inner.source_stride &&
-          loop.target_stride == inner.count * inner.target_stride) {
-        inner.count *= loop.count;
-        return;
-      }
-    }
-    inner_first_.push_back(loop);
-  }
-
-  void Store(Step& step) const {
-    auto first = inner_first_.begin();
-    step.run_elements = 1;
-    if (first != inner_first_.end() && first->source_stride == 1 && first->target_stride == 1) {
-      step.run_elements = first->count;
-      ++first;
-    }
-    for (auto loop = inner_first_.end(); loop != first;) step.loops.push_back(*--loop);
-  }
-
- private:
-  llvm::SmallVector<StepLoop, 8> inner_first_;
 };
 
 Step StepOfBox(llvm::ArrayRef<const Progression*> box, const Addressing& source, const Addressing& target) {
@@ -130,22 +25,14 @@ Step StepOfBox(llvm::ArrayRef<const Progression*> box, const Addressing& source,
     nest.AddOuter({p.length, source.strides[d], target.strides[d]});
     nest.AddOuter({p.count, p.source_stride * source.strides[d], p.target_stride * target.strides[d]});
   }
-  nest.Store(step);
-  return step;
-}
-
-// One step for each choice of a progression in every dimension, leftmost slowest.
-void ForEachChoice(const std::vector<Progressions>& box,
-                   llvm::function_ref<void(llvm::ArrayRef<const Progression*>)> visit) {
-  llvm::SmallVector<std::size_t, 6> choice(box.size(), 0);
-  llvm::SmallVector<const Progression*, 6> chosen(box.size(), nullptr);
-  while (true) {
-    for (std::size_t d = 0; d < box.size(); ++d) chosen[d] = &box[d][choice[d]];
-    visit(chosen);
-    std::size_t d = box.size();
-    while (d > 0 && ++choice[d - 1] == box[d - 1].size()) choice[--d] = 0;
-    if (d == 0) return;
+  llvm::ArrayRef<StepLoop> loops = nest.inner_first();
+  step.run_elements = 1;
+  if (!loops.empty() && loops.front().source_stride == 1 && loops.front().target_stride == 1) {
+    step.run_elements = loops.front().count;
+    loops = loops.drop_front();
   }
+  step.loops.assign(loops.rbegin(), loops.rend());
+  return step;
 }
 
 }  // namespace
@@ -218,7 +105,7 @@ void StepEnumerator::ForEachStepOfPair(const TargetRange& range, std::size_t r, 
   if (!buffer_id) return;
   const Buffer& buffer = plan_.source.buffer(*buffer_id);
   const ProductSet& source_set = plan_.set(read.set);
-  Addressing target{RowMajorStrides(plan_.set(piece.set)), range.record_element - range.begin};
+  Addressing target{RowMajorStrides(plan_.set(piece.set).LocalShape()), range.record_element - range.begin};
   bool row_major = read.strides.empty();
   std::int64_t begin = LocalPlace(source_set, piece.low);
   std::int64_t end = LocalPlace(source_set, piece.high);
@@ -229,24 +116,22 @@ void StepEnumerator::ForEachStepOfPair(const TargetRange& range, std::size_t r, 
     if (low >= high) continue;
     const BufferPart& part = buffer.parts[fragment.part];
     Addressing source;
-    source.strides = row_major ? RowMajorStrides(source_set) : read.strides;
+    source.strides = row_major ? RowMajorStrides(source_set.LocalShape()) : read.strides;
     source.offset = part.first_element + (row_major ? fragment.place - fragment.begin : read.base);
-    BoxWalk(plan_.geometries[geometry->second].dims, low, high, [&](const std::vector<Progressions>& box) {
-      ForEachChoice(box, [&](llvm::ArrayRef<const Progression*> chosen) {
-        Step step = StepOfBox(chosen, source, target);
-        step.box = chosen;
-        step.role = read.role;
-        step.tensor = read.tensor;
-        step.read = r;
-        step.term = read.term;
-        step.source = part.record;
-        step.target = range.record;
-        step.piece = piece.piece;
-        step.source_dtype = buffer.dtype;
-        step.target_dtype = range.dtype;
-        visit(step);
-      });
-    }).Run();
+    ForEachBox(plan_.geometries[geometry->second].dims, low, high, [&](llvm::ArrayRef<const Progression*> box) {
+      Step step = StepOfBox(box, source, target);
+      step.box = box;
+      step.role = read.role;
+      step.tensor = read.tensor;
+      step.read = r;
+      step.term = read.term;
+      step.source = part.record;
+      step.target = range.record;
+      step.piece = piece.piece;
+      step.source_dtype = buffer.dtype;
+      step.target_dtype = range.dtype;
+      visit(step);
+    });
   }
 }
 

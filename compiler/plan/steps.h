@@ -18,18 +18,11 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/plan/boxes.h"
 #include "compiler/plan/plan.h"
 #include "compiler/plan/state_feeds.h"
 
 namespace ucp {
-
-// One loop of a step: `count` times, with these distances in elements.
-struct StepLoop {
-  std::int64_t count = 0;
-  std::int64_t source_stride = 0;
-  std::int64_t target_stride = 0;
-  bool operator==(const StepLoop&) const = default;
-};
 
 struct Step {
   ReadRole role = ReadRole::kCopy;

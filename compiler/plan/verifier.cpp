@@ -11,6 +11,7 @@
 #include "compiler/plan/verify_steps.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/support/paths.h"
 
 namespace ucp {
 namespace {
@@ -18,18 +19,6 @@ namespace {
 template <typename... Args>
 llvm::Error Unsound(fmt::format_string<Args...> format, Args&&... args) {
   return Fail(ErrorCode::kBadData, "the plan is not sound: {}", fmt::format(format, std::forward<Args>(args)...));
-}
-
-// "a/b.pt": relative, without empty, `.` or `..` parts and without bytes that end a path.
-bool StaysInFolder(std::string_view path) {
-  if (path.empty() || path.find('\0') != std::string_view::npos) return false;
-  while (true) {
-    std::size_t slash = path.find('/');
-    std::string_view part = path.substr(0, slash);
-    if (part.empty() || part == "." || part == "..") return false;
-    if (slash == std::string_view::npos) return true;
-    path.remove_prefix(slash + 1);
-  }
 }
 
 llvm::Error VerifyBuffer(const StorageTables& tables, const Buffer& buffer, std::size_t index) {

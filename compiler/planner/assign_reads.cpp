@@ -11,63 +11,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <optional>
 #include <set>
 #include <tuple>
 
+#include "compiler/layout/take_apart.h"
 #include "compiler/planner/draft.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
 namespace {
-
-// A set taken apart by another one: what both hold, and the rest. In the rest, the first part lies outside of `other`
-// in dimension 0, the next within it there and outside in dimension 1, and so on:
-//
-//     o o o o o      . what both hold
-//     o o o o o      o outside in dimension 0
-//     . . . x x      x within in dimension 0, and outside in dimension 1
-struct Apart {
-  std::optional<ProductSet> common;
-  std::vector<ProductSet> rest;
-};
-
-Apart TakeApart(const ProductSet& set, const ProductSet& other) {
-  Apart apart;
-  ProductSet within = set;
-  for (std::size_t d = 0; d < set.dims.size(); ++d) {
-    within.dims[d] = set.dims[d].KeepCommon(other.dims[d]);
-    if (within.dims[d].real_length() == 0) return {std::nullopt, {set}};
-    Selection outside = set.dims[d].KeepRest(other.dims[d]);
-    if (outside.real_length() == 0) continue;
-    apart.rest.push_back(within);
-    apart.rest.back().dims[d] = outside;
-  }
-  apart.common = std::move(within);
-  return apart;
-}
-
-// A set taken apart into what earlier sets do not hold and what they do.
-struct Parts {
-  std::vector<ProductSet> fresh;
-  std::vector<ProductSet> replicas;
-};
-
-Parts Split(const ProductSet& set, const std::vector<ProductSet>& earlier) {
-  Parts parts{{set}, {}};
-  for (const ProductSet& other : earlier) {
-    std::vector<ProductSet> fresh;
-    for (const ProductSet& part : parts.fresh) {
-      Apart apart = TakeApart(part, other);
-      if (apart.common) parts.replicas.push_back(std::move(*apart.common));
-      std::move(apart.rest.begin(), apart.rest.end(), std::back_inserter(fresh));
-    }
-    parts.fresh = std::move(fresh);
-    if (parts.fresh.empty()) return {{}, {set}};  // All of it is elsewhere: one read, however many hold it.
-  }
-  return parts;
-}
 
 class Assigner {
  public:
@@ -118,11 +70,11 @@ class Assigner {
     const bool is_believed = IsBelieved(read.coordinate);
     for (const ProductSet& piece : IncreasingPieces(set)) {
       Copied& copied = copied_[{read.tensor, read.term}];
-      Parts believed = is_believed ? Parts{{piece}, {}} : Split(piece, copied.believed);
+      SetParts believed = is_believed ? SetParts{{piece}, {}} : TakeApart(piece, copied.believed);
       UCP_RETURN_IF_ERROR(AddReplicas(read, believed.replicas, true));
       for (const ProductSet& rest : believed.fresh) {
         std::vector<ProductSet>& equals = is_believed ? copied.believed : copied.others;
-        Parts parts = Split(rest, equals);
+        SetParts parts = TakeApart(rest, equals);
         for (const ProductSet& fresh : parts.fresh) {
           UCP_RETURN_IF_ERROR(Add(read, ReadRole::kCopy, fresh));
           if (fresh.real_elements() > 0) equals.push_back(fresh);
@@ -164,7 +116,7 @@ class Assigner {
     const std::vector<ProductSet> nobody;
     const bool is_believed = IsBelieved(read.coordinate);
     for (const ProductSet& piece : IncreasingPieces(set)) {
-      const Parts parts = Split(piece, is_believed ? nobody : copied_[{read.tensor, read.term}].believed);
+      const SetParts parts = TakeApart(piece, is_believed ? nobody : copied_[{read.tensor, read.term}].believed);
       for (const auto& [sets, are_overruled] : {std::pair(&parts.fresh, false), std::pair(&parts.replicas, true)}) {
         read.is_overruled = are_overruled;
         for (const ProductSet& part : *sets) {

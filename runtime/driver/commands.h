@@ -7,6 +7,7 @@ namespace ucp {
 
 void AddConvertCommand(CLI::App& app, int& exit_code);
 void AddInspectCommand(CLI::App& app, int& exit_code);
+void AddVerifyCommand(CLI::App& app, int& exit_code);
 void AddRunCommand(CLI::App& app, int& exit_code);
 
 }  // namespace ucp

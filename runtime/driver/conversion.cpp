@@ -9,12 +9,15 @@
 
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
+#include "compiler/plan/codec.h"
+#include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/driver/interrupt.h"
 #include "runtime/driver/progress.h"
 #include "runtime/formats/format.h"
 #include "runtime/io/commit.h"
+#include "runtime/manifest/manifest.h"
 
 namespace ucp {
 namespace {
@@ -27,18 +30,6 @@ unsigned UsableProcessors() {
 }
 
 constexpr unsigned kMostThreads = 256;
-
-llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const ConversionOptions& options) {
-  ExecutionOptions execution;
-  execution.threads = options.threads == 0 ? std::min(UsableProcessors(), kMostThreads) : options.threads;
-  std::optional<std::uint64_t> memory = ParseByteCount(options.memory);
-  if (!memory) {
-    return Fail(ErrorCode::kUsage, "--memory takes a size such as 256MiB or 4GB, not `{}`", options.memory);
-  }
-  execution.memory_bytes = *memory;
-  execution.verify_source_crc = !options.ignore_crc;
-  return execution;
-}
 
 std::uint64_t BytesToWrite(const Plan& plan) { return Totals(plan).bytes_to_write; }
 
@@ -84,10 +75,36 @@ llvm::Error CheckMastersBelong(const Plan& plan, const ExecutionReport& report) 
   return llvm::Error::success();
 }
 
+llvm::Expected<std::string> HashOf(const Plan& plan) {
+  UCP_ASSIGN_OR_RETURN(std::string encoded, EncodePlan(plan));
+  return ContentHash(encoded);
+}
+
+llvm::Error WriteManifest(FileSystem& files, const std::string& folder, const Plan& plan, const std::string& plan_hash,
+                          const ExecutionReport& report) {
+  const std::string text = ComposeManifest(MakeManifest(plan, plan_hash, report));
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
+                       files.CreateForWriting(JoinPath(folder, kManifestName), text.size()));
+  UCP_RETURN_IF_ERROR(file->WriteAt(0, std::as_bytes(std::span(text))));
+  return file->Close();
+}
+
 }  // namespace
 
-void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
-  command.add_flag("--force", options.force, "Replace an existing destination, in one step");
+llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options) {
+  ExecutionOptions execution;
+  execution.threads = options.threads == 0 ? std::min(UsableProcessors(), kMostThreads) : options.threads;
+  std::optional<std::uint64_t> memory = ParseByteCount(options.memory);
+  if (!memory) {
+    return Fail(ErrorCode::kUsage, "--memory takes a size such as 256MiB or 4GB, not `{}`", options.memory);
+  }
+  execution.memory_bytes = *memory;
+  execution.verify_source_crc = !options.ignore_crc;
+  execution.cancelled = &WatchForInterrupts();
+  return execution;
+}
+
+void AddWorkOptions(CLI::App& command, WorkOptions& options) {
   command.add_option("--threads", options.threads, "Default: one for each processor this process may use")
       ->check(CLI::Range(1u, kMostThreads))
       ->type_name("N");
@@ -97,17 +114,23 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
   command.add_flag("--json", options.json, "The report as JSON on standard output");
 }
 
+void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
+  command.add_flag("--force", options.force, "Replace an existing destination, in one step");
+  AddWorkOptions(command, options);
+}
+
 llvm::Expected<ExecutionReport> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                         const ConversionOptions& options) {
   UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options));
-  execution.cancelled = &WatchForInterrupts();
   UCP_RETURN_IF_ERROR(CheckDestination(files, source_folder, options));
+  UCP_ASSIGN_OR_RETURN(std::string plan_hash, HashOf(plan));
   UCP_ASSIGN_OR_RETURN(Staging staging,
                        Staging::Begin(files, options.destination, {options.force, BytesToWrite(plan), source_folder}));
   ProgressLine progress;
   execution.progress = [&progress](const ExecutionProgress& now) { progress.Show(now); };
   auto report = Execute(plan, source_folder, staging.folder(), files, execution);
   llvm::Error error = report ? CheckMastersBelong(plan, *report) : report.takeError();
+  if (!error) error = WriteManifest(files, staging.folder(), plan, plan_hash, *report);
   if (error) {
     if (llvm::Error left_behind = staging.Abandon()) {
       FailureText failure = Describe(std::move(error));

@@ -14,13 +14,19 @@
 
 namespace ucp {
 
-struct ConversionOptions {
-  std::string destination;
-  bool force = false;
+// How much of the machine to use, and how to speak of it.
+struct WorkOptions {
   bool json = false;
   bool ignore_crc = false;
   unsigned threads = 0;  // 0: as many as the process may use.
   std::string memory = "1GiB";
+};
+void AddWorkOptions(CLI::App& command, WorkOptions& options);
+llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options);  // Interrupts cancel.
+
+struct ConversionOptions : WorkOptions {
+  std::string destination;
+  bool force = false;
 };
 void AddConversionOptions(CLI::App& command, ConversionOptions& options);
 

@@ -7,6 +7,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/executor/checksum_ledger.h"
+#include "runtime/executor/state_digests.h"
 #include "runtime/executor/work_list.h"
 
 namespace ucp {
@@ -27,7 +28,8 @@ std::uint64_t BytesOf(const std::vector<T>& table) {
 
 // What the plan and the tables over it take, roughly and rather too much.
 std::uint64_t TableBytes(const Plan& plan) {
-  std::uint64_t bytes = WorkList::Bytes(plan) + BytesOf(plan.reads) + BytesOf(plan.writes) + BytesOf(plan.tensors);
+  std::uint64_t bytes = WorkList::Bytes(plan) + StateDigests::Bytes(plan) + BytesOf(plan.reads) + BytesOf(plan.writes) +
+                        BytesOf(plan.tensors);
   for (const StorageTables* tables : {&plan.source, &plan.target}) {
     // Twice: paths are strings, and every record that is touched has an entry in a ledger.
     bytes += 2 * (BytesOf(tables->files) + BytesOf(tables->records) + BytesOf(tables->buffers));

@@ -81,6 +81,7 @@ class Execution {
         source_(plan, source_root, files, options.verify_source_crc, sizes.ledger_pieces),
         target_(plan, target_folder, files, work_.ChunksOfFiles()),
         comparison_(plan, steps_, source_),
+        digests_(plan),
         progress_(options, BytesOfElements(plan)) {}
 
   llvm::Error Run() {
@@ -109,6 +110,8 @@ class Execution {
           "some model weights were not compared with their masters: only float32, float16 and bfloat16 weights of "
           "float32 masters are");
     }
+    report.digests = digests_.Get();
+    report.file_digests = target_.FileDigests();
     return report;
   }
 
@@ -156,6 +159,7 @@ class Execution {
     if (error) return error;
     reader.Flush();
     end_term();
+    digests_.AddSource(range, chunk);
     if (arithmetic != Arithmetic{}) {
       FinishSum(arithmetic, range.source_dtype, chunk);
       crc32.reset();
@@ -165,6 +169,7 @@ class Execution {
       crc32.reset();
     }
     chunk = buffers_.chunk(thread).first(static_cast<std::size_t>(elements * ItemBytes(range.dtype)));
+    digests_.AddTarget(range, chunk);
     auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
     UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, scratch));
     progress_.Add(chunk.size());
@@ -179,6 +184,7 @@ class Execution {
   SourceFiles source_;
   TargetWriter target_;
   Comparison comparison_;
+  StateDigests digests_;
   ProgressTeller progress_;
 };
 

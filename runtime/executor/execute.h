@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "runtime/executor/state_digests.h"
 #include "runtime/io/file_system.h"
 
 namespace ucp {
@@ -57,6 +58,8 @@ struct ExecutionReport {
   std::vector<RoundingMismatch> rounding_mismatches;  // By name.
   std::vector<RankDecision> decisions;                // What Plan::preference decided among the elements.
   std::vector<std::string> notes;                     // Sentences.
+  std::vector<StateDigest> digests;                   // By tensor and state.
+  std::vector<std::string> file_digests;              // By FileId of the target.
 };
 
 // Fills `target_folder`, which exists and is empty, with what the plan writes. The plan must be verified. Codes:

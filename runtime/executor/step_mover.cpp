@@ -9,14 +9,14 @@ namespace ucp {
 namespace {
 
 using Loops = llvm::ArrayRef<StepLoop>;
-using LoopNest = llvm::SmallVector<StepLoop, 5>;
+using StepLoops = llvm::SmallVector<StepLoop, 5>;
 
 constexpr std::int64_t kLongRunBytes = 8 << 10;   // From here on a read of its own costs less than copying again.
 constexpr std::int64_t kSmallGapBytes = 4 << 10;  // Up to here it costs more than passing over the gap.
 
 // The loops of a step, run included, by distance in the source, and joined where two make one.
-LoopNest SourceOrder(const Step& step) {
-  LoopNest loops;
+StepLoops SourceOrder(const Step& step) {
+  StepLoops loops;
   if (step.run_elements != 1) loops.push_back({step.run_elements, 1, 1});
   for (std::size_t i = step.loops.size(); i-- > 0;) {
     if (step.loops[i].count != 1) loops.push_back(step.loops[i]);
@@ -24,18 +24,8 @@ LoopNest SourceOrder(const Step& step) {
   std::stable_sort(loops.begin(), loops.end(),
                    [](const StepLoop& a, const StepLoop& b) { return a.source_stride < b.source_stride; });
   LoopNest joined;
-  for (const StepLoop& loop : loops) {
-    if (!joined.empty()) {
-      StepLoop& inner = joined.back();
-      if (loop.source_stride == inner.count * inner.source_stride &&
-          loop.target_stride == inner.count * inner.target_stride) {
-        inner.count *= loop.count;
-        continue;
-      }
-    }
-    joined.push_back(loop);
-  }
-  return joined;
+  for (const StepLoop& loop : loops) joined.AddOuter(loop);
+  return StepLoops(joined.inner_first());
 }
 
 std::int64_t Elements(Loops loops) {
@@ -145,7 +135,7 @@ struct StepMover::Walk {
 
   // As many iterations of the outermost loop at a time as there is room for.
   llvm::Error ReadBlocks(Loops loops, std::int64_t source, std::int64_t target, std::int64_t room) {
-    LoopNest block(loops.begin(), loops.end());
+    StepLoops block(loops.begin(), loops.end());
     StepLoop outer = block.back();
     std::int64_t most = outer.count;
     if (outer.source_stride > 0) most = (room - SourceSpan(loops.drop_back())) / outer.source_stride + 1;
@@ -159,7 +149,7 @@ struct StepMover::Walk {
 
 llvm::Error StepMover::Copy(const Step& step, std::span<std::byte> chunk, std::int64_t first_element) {
   std::int64_t item_bytes = ItemBytes(step.source_dtype);
-  LoopNest loops = SourceOrder(step);
+  StepLoops loops = SourceOrder(step);
   std::int64_t target = step.target_element - first_element;
   UCP_CHECK(target >= 0 && target + TargetSpan(loops) <= static_cast<std::int64_t>(chunk.size()) / item_bytes,
             "a step to elements {} to {} of a chunk of {}", target, target + TargetSpan(loops),
@@ -174,7 +164,7 @@ llvm::Error StepMover::Copy(const Step& step, std::span<std::byte> chunk, std::i
 }
 
 llvm::Error StepMover::Visit(const Step& step, std::int64_t first_element, TakeElements take) {
-  LoopNest loops = SourceOrder(step);
+  StepLoops loops = SourceOrder(step);
   return Walk{*this, step.source, ItemBytes(step.source_dtype), ReadReason::kCompare, {}, take}.Go(
       loops, step.source_element, step.target_element - first_element);
 }

@@ -52,7 +52,8 @@ TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& fil
       has_crc_field_(plan.target.records.size(), false),
       placements_(ByPlace(plan.placements)),
       crc_fields_(ByPlace(plan.crc_fields)),
-      chunks_left_(plan.target.files.size()) {
+      chunks_left_(plan.target.files.size()),
+      sums_(plan.target.files.size()) {
   for (const CrcField& field : plan.crc_fields) has_crc_field_[field.record.index()] = true;
   for (std::size_t i = 0; i < chunks_left_.size(); ++i) chunks_left_[i] = chunks_of_files[i];
 }
@@ -73,6 +74,15 @@ llvm::Error TargetWriter::Create(const ParallelOptions& options, std::span<const
                            });
 }
 
+// What nothing was written to is zero, and counts nothing.
+std::vector<std::string> TargetWriter::FileDigests() const {
+  std::vector<std::string> digests;
+  for (std::size_t file = 0; file < sums_.size(); ++file) {
+    digests.push_back(FileDigest(sums_[file].Get(), plan_.target.files[file].bytes));
+  }
+  return digests;
+}
+
 llvm::Expected<std::shared_ptr<WritableFile>> TargetWriter::Open(FileId file) {
   return open_.Get(file, [&] { return files_.OpenForWriting(Path(file)); });
 }
@@ -87,6 +97,9 @@ llvm::Error TargetWriter::WriteChunk(RecordId record, std::uint64_t offset, std:
     UCP_RETURN_IF_ERROR(file->WriteAt(place.begin + offset, bytes));
     file->StartWriteback(place.begin + offset, bytes.size());
   }
+  KeyedSum sum;
+  sum.Add(place.begin + offset, bytes);
+  sums_[place.file.index()].Add(sum);
   bytes_written_ += bytes.size();
   if (has_crc_field_[record.index()]) {
     ledger_.Add(record, {offset, offset + bytes.size(), crc32 ? *crc32 : Crc32(bytes)});
@@ -126,6 +139,9 @@ llvm::Error TargetWriter::WriteBlob(WritableFile& file, const BlobPlacement& pla
     }
     UCP_RETURN_IF_ERROR(file.WriteAt(begin, window));
     file.StartWriteback(begin, window.size());
+    KeyedSum sum;
+    sum.Add(begin, window);
+    sums_[placement.file.index()].Add(sum);
     bytes_written_ += window.size();
     done += window.size();
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "runtime/digest/keyed_sum.h"
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/open_files.h"
 #include "runtime/io/file_system.h"
@@ -35,6 +36,7 @@ class TargetWriter {
                                        std::optional<std::uint32_t> crc32, std::span<std::byte> scratch);
 
   std::uint64_t bytes_written() const { return bytes_written_; }
+  std::vector<std::string> FileDigests() const;  // Of all bytes of each file, by FileId. Call when all is written.
   std::string Path(FileId file) const;
 
  private:
@@ -61,6 +63,7 @@ class TargetWriter {
   std::vector<std::uint32_t> placements_;                // Indices of Plan::placements, by file and offset.
   std::vector<std::uint32_t> crc_fields_;                // Indices of Plan::crc_fields, by file and offset.
   std::vector<std::atomic<std::uint32_t>> chunks_left_;  // By FileId.
+  std::vector<SharedKeyedSum> sums_;                     // By FileId.
   std::atomic<std::uint64_t> bytes_written_ = 0;
 };
 

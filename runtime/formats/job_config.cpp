@@ -3,7 +3,7 @@
 #include <charconv>
 
 #include "compiler/support/error.h"
-#include "runtime/formats/json_text.h"
+#include "compiler/support/json_text.h"
 
 namespace ucp {
 namespace {

@@ -48,7 +48,8 @@ def test_from_pretrained(model: str, engines: Engines, ucprun: Path, tmp_path: P
     answer = engines.ask(Training(tmp_path / "trained", model))
     result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors")
     assert result.returncode == 0, result.stderr
-    assert sorted(file.name for file in (tmp_path / "ours").iterdir()) == ["config.json", "model.safetensors"]
+    written = sorted(file.name for file in (tmp_path / "ours").iterdir())
+    assert written == ["config.json", "model.safetensors", "ucp_manifest.json"]
     expect_same_model(tmp_path / "ours", answer)
     result = convert(ucprun, tmp_path / "trained", tmp_path / "shards", "safetensors:max_shard=20KB")
     assert result.returncode == 0, result.stderr

@@ -12,11 +12,18 @@ from pathlib import Path
 SOURCE = Path(os.environ["UCP_SOURCE_DIR"])
 PROGRAMS = Path(os.environ["UCP_BIN"])
 GPT_SPEC = SOURCE / "specs" / "megatron_deepspeed_gpt.ucp"
+MANIFEST = "ucp_manifest.json"
 
 
 def line_of(text: str) -> int:
     """Where it stands in the spec of the catalogue's GPT."""
     return next(number for number, line in enumerate(GPT_SPEC.read_text().splitlines(), 1) if text in line)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, by its path, but the manifest: it names the plan and the source of a conversion."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 class ProgramTest(unittest.TestCase):

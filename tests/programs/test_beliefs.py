@@ -9,10 +9,9 @@ import unittest
 import zipfile
 from pathlib import Path
 
-from test_conversions import files_of
 from test_damage import rewrite
 
-from programs import GPT_SPEC, ProgramTest
+from programs import GPT_SPEC, ProgramTest, files_of
 
 STATE = "exp_avg"
 NORM = "3.input_layernorm.weight"

@@ -8,16 +8,11 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from programs import PROGRAMS, SOURCE, ProgramTest
+from programs import PROGRAMS, SOURCE, ProgramTest, files_of
 
 SPECS = SOURCE / "specs"
 HALVES = "[2 * (ffn@tp), hidden]"
 ACROSS_THE_HALVES = "[(2 * ffn)@tp, hidden]"
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below, by its path."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 class PickedSpecs(ProgramTest):
@@ -54,7 +49,7 @@ class PickedSpecs(ProgramTest):
                 self.assertRegex(result.stderr, r"metadata, which describes (36 of 52|18 of 21) tensors, agrees")
                 named = self.folder / f"named-{case}"
                 self.run_program("ucprun", "convert", source, named, "--to", "universal", "--spec", spec)
-                self.assertEqual(contents(picked), contents(named))
+                self.assertEqual(files_of(picked), files_of(named))
 
     def test_json_says_so_too(self) -> None:
         """In the report of a dry run."""

@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from programs import ProgramTest
+from programs import MANIFEST, ProgramTest
 
 # A pickle that would write a file when loaded.
 HOSTILE = b"\x80\x02cos\nsystem\nq\x00X\x0d\x00\x00\x00touch ./pwnedq\x01\x85q\x02Rq\x03."
@@ -56,8 +56,9 @@ class Companions(ProgramTest):
         return result
 
     def beside(self) -> dict[str, bytes]:
-        """The files of the target's root, without `latest`."""
-        return {file.name: file.read_bytes() for file in self.out.iterdir() if file.is_file() and file.name != "latest"}
+        """The files of the target's root, without `latest` and the manifest."""
+        files = (file for file in self.out.iterdir() if file.is_file() and file.name not in ("latest", MANIFEST))
+        return {file.name: file.read_bytes() for file in files}
 
     def test_trainer(self) -> None:
         """Every byte as it was, whichever way the checkpoint is named; random states of ranks that are gone go."""

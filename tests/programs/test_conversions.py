@@ -5,14 +5,8 @@ from __future__ import annotations
 import json
 import resource
 import unittest
-from pathlib import Path
 
-from programs import GPT_SPEC, ProgramTest
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, by its path."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+from programs import GPT_SPEC, MANIFEST, ProgramTest, files_of
 
 
 class Conversions(ProgramTest):
@@ -28,6 +22,8 @@ class Conversions(ProgramTest):
             self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(files_of(self.folder / "out1"), files_of(self.folder / "out2"))
         self.assertEqual(files_of(self.folder / "out1"), files_of(self.folder / "out7"))
+        manifests = {(self.folder / f"out{threads}" / MANIFEST).read_bytes() for threads in (1, 2, 7)}
+        self.assertEqual(len(manifests), 1)
 
     def test_a_plan_file_does_what_convert_does(self) -> None:
         """The same inputs give the same plan, and the plan the same bytes."""
@@ -40,6 +36,7 @@ class Conversions(ProgramTest):
         result = self.run_program("ucprun", "run", "a.plan", "planned", "--from", source)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(files_of(self.out), files_of(self.folder / "planned"))
+        self.assertEqual((self.out / MANIFEST).read_bytes(), (self.folder / "planned" / MANIFEST).read_bytes())
 
     def test_universal_to_universal_is_the_identity(self) -> None:
         """What we write, we read."""

@@ -16,10 +16,9 @@ import unittest
 import zipfile
 from pathlib import Path
 
-from test_conversions import files_of
 from test_damage import rewrite
 
-from programs import PROGRAMS, ProgramTest
+from programs import PROGRAMS, ProgramTest, files_of
 
 SEED = int(os.environ.get("UCP_TEST_SEED", "1"))
 SECONDS = 2 * float(os.environ.get("UCP_TEST_SECONDS", "2"))  # For each kind of source.

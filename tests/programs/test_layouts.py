@@ -7,9 +7,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from test_conversions import files_of
-
-from programs import ProgramTest
+from programs import ProgramTest, files_of
 
 STRANGE = "out+[1] (a|b)*?{x}$^ 'é'"
 

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 from programs import GPT_SPEC, SOURCE, ProgramTest
+from programs import files_of as all_files_of
 
 SEED = int(os.environ.get("UCP_TEST_SEED", "1"))
 LLAMA_SPEC = SOURCE / "specs" / "megatron_deepspeed_llama.ucp"
@@ -112,7 +113,7 @@ class Laws(ProgramTest):
                                ("pipeline_pp2", "deepspeed:pp=2,dp=2"), ("zero1_dp2", "deepspeed:dp=2")):
             source = self.checkpoint(case)
             ours = self.to(source, case + "-ours", strategy, case)
-            self.assertEqual(files_of(source).keys(), files_of(ours).keys())
+            self.assertEqual(all_files_of(source).keys(), all_files_of(ours).keys())
 
 
 class Refusals(ProgramTest):

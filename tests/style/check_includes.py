@@ -30,7 +30,9 @@ FORMATS = "runtime/formats"
 DEEPSPEED = "runtime/formats/deepspeed"
 SAFETENSORS = "runtime/formats/safetensors"
 UNIVERSAL = "runtime/formats/universal"
+DIGEST = "runtime/digest"
 EXECUTOR = "runtime/executor"
+MANIFEST = "runtime/manifest"
 RUNTIME_DRIVER = "runtime/driver"
 
 # In the order of the data. A row names what the folder looks at, besides itself.
@@ -57,8 +59,10 @@ ALLOWED: dict[str, set[str]] = {
     DEEPSPEED: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
     SAFETENSORS: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
     UNIVERSAL: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
-    EXECUTOR: {IO, PLAN, LAYOUT, SUPPORT},
-    RUNTIME_DRIVER: {EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
+    DIGEST: {PLAN, LAYOUT, SUPPORT},
+    EXECUTOR: {DIGEST, IO, PLAN, LAYOUT, SUPPORT},
+    MANIFEST: {DIGEST, EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
+    RUNTIME_DRIVER: {MANIFEST, EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
 }
 
 # The one file that lists the formats knows them all.
@@ -76,6 +80,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "re2/": {INFER, DEEPSPEED, UNIVERSAL},
     "libdeflate": {SUPPORT},
     "xxhash": {SUPPORT},
+    "hwy/": {DIGEST},
     "zlib": {SUPPORT},
     "CLI/": {COMPILER_DRIVER, RUNTIME_DRIVER},
 }

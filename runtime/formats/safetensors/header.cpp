@@ -7,7 +7,7 @@
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/json_text.h"
+#include "compiler/support/json_text.h"
 #include "runtime/formats/safetensors/dtype_codes.h"
 
 namespace ucp::safetensors {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler/support/error.h"
-#include "runtime/formats/json_text.h"
+#include "compiler/support/json_text.h"
 
 namespace ucp::safetensors {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/support/json_text.h"
 #include "runtime/formats/archive_composer.h"
-#include "runtime/formats/json_text.h"
 #include "runtime/formats/safetensors/dtype_codes.h"
 #include "runtime/formats/safetensors/file_names.h"
 #include "runtime/formats/safetensors/header.h"

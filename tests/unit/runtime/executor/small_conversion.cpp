@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "compiler/support/checked_math.h"
+#include "runtime/digest/keyed_sum.h"
 #include "tests/unit/runtime/io/scratch_folder.h"
 
 namespace ucp {
@@ -116,6 +117,7 @@ void SmallConversion::AddSource(const SmallCut& cut, ReadRole role, const std::s
 }
 
 void SmallConversion::SetTarget(const SmallCut& cut) {
+  target_cut_ = cut;
   plan_.directories = {"out", "out/deep"};
   AddSide(cut, false, ReadRole::kCopy, "out/deep/target_");
 }
@@ -284,5 +286,37 @@ void SmallConversion::WriteSource(const std::string& folder) const {
 }
 
 std::map<std::string, std::string> SmallConversion::ExpectedFiles() const { return target_contents_; }
+
+std::vector<std::string> SmallConversion::ExpectedDigests() const {
+  std::vector<std::string> digests;
+  const DType dtype = target_cut_.weights ? DType::kBFloat16 : DType::kFloat32;
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    std::int64_t elements = 1;
+    for (std::int64_t length : tensors_[t].shape) elements *= length;
+    for (const LogicalTensor::State& state : plan_.tensors[t].logical.states) {
+      std::string whole(static_cast<std::size_t>(elements * ItemBytes(dtype)), '\0');
+      for (std::int64_t i = 0; i < elements; ++i) {
+        float value = Value(t, state.name, i) * target_cut_.times + target_cut_.plus;
+        Store(whole, static_cast<std::uint64_t>(i * ItemBytes(dtype)), value, dtype);
+      }
+      KeyedSum sum;
+      sum.Add(0, std::as_bytes(std::span(whole)));
+      std::string digest = ElementsDigest(sum, Name(dtype), static_cast<std::uint64_t>(elements));
+      digests.push_back(fmt::format("{} {} {} {}", tensors_[t].name, state.name, Name(dtype), digest));
+    }
+  }
+  return digests;
+}
+
+std::map<std::string, std::string> FilesUnder(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) {
+      std::string path = entry.path();
+      files[path.substr(folder.size() + 1)] = ReadTestFile(path);
+    }
+  }
+  return files;
+}
 
 }  // namespace ucp

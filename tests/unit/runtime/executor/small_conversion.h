@@ -54,6 +54,8 @@ class SmallConversion {
   void WriteSource(const std::string& folder) const;
   // What the target's files must hold, by their paths.
   std::map<std::string, std::string> ExpectedFiles() const;
+  // "a fp32 float32 DIGEST" for each tensor and state of the target, of its elements in order.
+  std::vector<std::string> ExpectedDigests() const;
 
   Plan& plan() { return plan_; }
   std::map<std::string, std::string>& source_contents() { return source_contents_; }
@@ -67,6 +69,7 @@ class SmallConversion {
 
   std::vector<SmallTensor> tensors_;
   std::vector<std::string> states_;
+  SmallCut target_cut_;
   Plan plan_;
   std::map<std::string, std::string> source_contents_;
   std::map<std::string, std::string> target_contents_;
@@ -74,5 +77,8 @@ class SmallConversion {
 
 // What a weight of this master should be, found the slow way.
 std::uint16_t SlowBFloat16(float value);
+
+// What every file below a folder holds, by its path there.
+std::map<std::string, std::string> FilesUnder(const std::string& folder);
 
 }  // namespace ucp

@@ -1,4 +1,4 @@
-#include "runtime/formats/json_text.h"
+#include "compiler/support/json_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,44 @@
+// Boxes: what a flat range of a row-major local tensor holds, as one progression in each dimension, and the loops that
+// visit the elements of one.
+#pragma once
+
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/ADT/SmallVector.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/layout/product_set.h"
+#include "compiler/layout/selection.h"
+
+namespace ucp {
+
+// The boxes of a geometry (progressions for each dimension) that lie in the lexicographic interval [low, high), in
+// order. A box is valid during the visit only.
+void ForEachBox(const std::vector<std::vector<Progression>>& geometry, const LexBound& low, const LexBound& high,
+                llvm::function_ref<void(llvm::ArrayRef<const Progression*>)> visit);
+
+// One loop over elements of a source and a target: `count` times, with these distances in elements.
+struct StepLoop {
+  std::int64_t count = 0;
+  std::int64_t source_stride = 0;
+  std::int64_t target_stride = 0;
+  bool operator==(const StepLoop&) const = default;
+};
+
+// Loops from the innermost outwards; a loop that continues the one inside it is joined with that one.
+class LoopNest {
+ public:
+  void AddOuter(StepLoop loop);
+
+  llvm::ArrayRef<StepLoop> inner_first() const { return inner_first_; }
+
+ private:
+  llvm::SmallVector<StepLoop, 8> inner_first_;
+};
+
+// In elements; padding counts.
+std::vector<std::int64_t> RowMajorStrides(const std::vector<std::int64_t>& shape);
+
+}  // namespace ucp

@@ -1,0 +1,96 @@
+#include "runtime/digest/counted_elements.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "compiler/layout/take_apart.h"
+
+namespace ucp {
+namespace {
+
+// Loops, outermost last, around runs.
+void ForEachRunOfLoops(llvm::ArrayRef<StepLoop> inner_first, CountedRun run,
+                       llvm::function_ref<void(const CountedRun&)> visit) {
+  if (inner_first.empty()) {
+    visit(run);
+    return;
+  }
+  const StepLoop& outer = inner_first.back();
+  for (std::int64_t i = 0; i < outer.count; ++i) {
+    ForEachRunOfLoops(inner_first.drop_back(), run, visit);
+    run.logical += outer.source_stride;
+    run.local += outer.target_stride;
+  }
+}
+
+}  // namespace
+
+CountedElements::Parts CountedElements::FirstHeld(const Plan& plan, const PlanWrite& write,
+                                                  std::vector<ProductSet>& earlier) {
+  Parts parts;
+  for (SetId piece : write.pieces) {
+    SetParts apart = TakeApart(plan.set(piece), earlier);
+    for (ProductSet& fresh : apart.fresh) {
+      if (fresh.real_elements() == 0) continue;
+      Part part{std::move(fresh), {}};
+      for (const Selection& dim : part.set.dims) part.geometry.push_back(Intersect(dim, dim));
+      earlier.push_back(part.set);
+      parts.push_back(std::move(part));
+    }
+  }
+  return parts;
+}
+
+CountedElements::CountedElements(const Plan& plan) : plan_(plan), parts_(1), of_write_(plan.writes.size(), 0) {
+  // Most tensors are cut as another one is: what their writes count is found once.
+  std::map<std::vector<std::vector<SetId>>, std::vector<std::uint32_t>> known;
+  for (std::size_t first = 0; first < plan.writes.size();) {
+    std::size_t last = first;
+    std::vector<std::vector<SetId>> pieces;
+    for (; last < plan.writes.size() && plan.writes[last].tensor == plan.writes[first].tensor; ++last) {
+      pieces.push_back(plan.writes[last].pieces);
+    }
+    auto [entry, is_new] = known.try_emplace(std::move(pieces));
+    if (is_new) {
+      std::vector<ProductSet> earlier;
+      for (std::size_t w = first; w < last; ++w) {
+        Parts parts = FirstHeld(plan, plan.writes[w], earlier);
+        entry->second.push_back(parts.empty() ? 0 : static_cast<std::uint32_t>(parts_.size()));
+        if (!parts.empty()) parts_.push_back(std::move(parts));
+      }
+    }
+    std::copy(entry->second.begin(), entry->second.end(), of_write_.begin() + static_cast<std::ptrdiff_t>(first));
+    first = last;
+  }
+}
+
+void CountedElements::ForEachRun(const TargetRange& range, llvm::function_ref<void(const CountedRun&)> visit) const {
+  std::vector<std::int64_t> logical_strides =
+      RowMajorStrides(plan_.tensor(plan_.writes[range.write].tensor).logical.shape);
+  for (const Part& part : parts_[of_write_[range.write]]) {
+    LexBound low = LogicalBound(part.set, range.begin);
+    LexBound high = LogicalBound(part.set, range.end);
+    if (low >= high) continue;
+    std::vector<std::int64_t> local_strides = RowMajorStrides(part.set.LocalShape());
+    ForEachBox(part.geometry, low, high, [&](llvm::ArrayRef<const Progression*> box) {
+      CountedRun run{0, 0, 1};
+      LoopNest nest;
+      for (std::size_t d = box.size(); d-- > 0;) {
+        const Progression& p = *box[d];
+        run.logical += p.logical_begin * logical_strides[d];
+        run.local += p.target_begin * local_strides[d];
+        nest.AddOuter({p.length, logical_strides[d], local_strides[d]});
+        nest.AddOuter({p.count, p.logical_stride * logical_strides[d], p.target_stride * local_strides[d]});
+      }
+      llvm::ArrayRef<StepLoop> loops = nest.inner_first();
+      if (!loops.empty() && loops.front().source_stride == 1 && loops.front().target_stride == 1) {
+        run.elements = loops.front().count;
+        loops = loops.drop_front();
+      }
+      ForEachRunOfLoops(loops, run, visit);
+    });
+  }
+}
+
+}  // namespace ucp

@@ -1,0 +1,202 @@
+// `ucprun verify`: whether a checkpoint is what was written, and whether two are the same, whichever way they are cut.
+#include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "compiler/driver/command_line.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/support/error.h"
+#include "compiler/support/units.h"
+#include "runtime/driver/commands.h"
+#include "runtime/driver/conversion.h"
+#include "runtime/driver/progress.h"
+#include "runtime/driver/source_digests.h"
+#include "runtime/manifest/check_files.h"
+#include "runtime/manifest/manifest.h"
+
+namespace ucp {
+namespace {
+
+constexpr int kDifferent = 3;  // Exit code.
+constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kLargestManifest = std::uint64_t{1} << 30;
+
+struct VerifyOptions {
+  SourceOptions source;
+  std::string same;
+  WorkOptions work;
+};
+
+struct FoundManifest {
+  std::string root;
+  Manifest manifest;
+};
+
+// In the folder that was named, or in the one above it: a tag's folder may be named as well.
+llvm::Expected<std::optional<FoundManifest>> FindManifest(FileSystem& files, const std::string& path) {
+  for (const std::string& root : {path, std::filesystem::path(path).lexically_normal().parent_path().string()}) {
+    const std::string file = JoinPath(root, kManifestName);
+    UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(file));
+    if (kind != PathKind::kFile) continue;
+    UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, file, kLargestManifest));
+    auto manifest = ParseManifest(text);
+    if (!manifest) return AddContext(manifest.takeError(), fmt::format("`{}`", file));
+    return FoundManifest{root, std::move(*manifest)};
+  }
+  return std::nullopt;
+}
+
+using Digests = std::map<std::pair<std::string, std::string>, const StateDigest*>;
+
+Digests ByName(const std::vector<StateDigest>& list) {
+  Digests digests;
+  for (const StateDigest& entry : list) digests[{entry.tensor, entry.state}] = &entry;
+  return digests;
+}
+
+std::string Text(const StateDigest& digest) { return fmt::format("{} {}", Name(digest.dtype), digest.digest); }
+
+// A sentence for each tensor and state that differs. What only one side has is one, too, unless `common` asks for what
+// both have.
+std::vector<std::string> Differences(const std::vector<StateDigest>& a, const std::string& name_a,
+                                     const std::vector<StateDigest>& b, const std::string& name_b, bool common) {
+  std::vector<std::string> found;
+  const Digests of_a = ByName(a);
+  const Digests of_b = ByName(b);
+  for (const auto& [key, digest] : of_a) {
+    auto other = of_b.find(key);
+    if (other == of_b.end()) {
+      if (!common) found.push_back(fmt::format("`{}` {} is only in {}", key.first, key.second, name_a));
+    } else if (digest->dtype != other->second->dtype || digest->digest != other->second->digest) {
+      found.push_back(fmt::format("`{}` {} differs: {} in {}, {} in {}", key.first, key.second, Text(*digest), name_a,
+                                  Text(*other->second), name_b));
+    }
+  }
+  if (common) return found;
+  for (const auto& [key, digest] : of_b) {
+    if (!of_a.contains(key)) found.push_back(fmt::format("`{}` {} is only in {}", key.first, key.second, name_b));
+  }
+  return found;
+}
+
+llvm::Expected<std::vector<StateDigest>> DigestsOf(FileSystem& files, const SourceOptions& options,
+                                                   const WorkOptions& work) {
+  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.Request());
+  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(work));
+  ProgressLine progress;
+  execution.progress = [&progress](const ExecutionProgress& now) { progress.Show(now); };
+  SourcePhase phase;
+  auto report = DigestSource(files, request, execution, phase);
+  if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, work.json);
+  if (!report) return report.takeError();
+  return std::move(report->digests);
+}
+
+struct Findings {
+  std::vector<std::string> lines;        // What was done.
+  std::vector<std::string> differences;  // What is not as it should be.
+  std::vector<StateDigest> digests;
+};
+
+llvm::Error CheckManifest(FileSystem& files, const VerifyOptions& options, const FoundManifest& found,
+                          Findings& findings) {
+  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options.work));
+  ParallelOptions parallel;
+  parallel.threads = execution.threads;
+  parallel.cancelled = execution.cancelled;
+  UCP_ASSIGN_OR_RETURN(findings.differences, CheckFiles(files, found.root, found.manifest, kWindowBytes, parallel));
+  std::uint64_t bytes = 0;
+  for (const ManifestFile& file : found.manifest.files) bytes += file.bytes;
+  findings.lines.push_back(
+      fmt::format("files     {}, {}: {}", found.manifest.files.size(), HumanBytes(bytes),
+                  findings.differences.empty() ? "as they were written" : "not as they were written"));
+  return llvm::Error::success();
+}
+
+llvm::Expected<Findings> Verify(const VerifyOptions& options) {
+  FileSystem& files = RealFileSystem();
+  Findings findings;
+  UCP_ASSIGN_OR_RETURN(std::optional<FoundManifest> found, FindManifest(files, options.source.path));
+  if (found) {
+    UCP_RETURN_IF_ERROR(CheckManifest(files, options, *found, findings));
+    if (!findings.differences.empty()) return findings;
+  } else {
+    findings.lines.push_back(
+        fmt::format("files     no {}: only that all of it can be read, and fits together", kManifestName));
+  }
+  UCP_ASSIGN_OR_RETURN(findings.digests, DigestsOf(files, options.source, options.work));
+  if (found) {
+    findings.differences = Differences(findings.digests, "the files", found->manifest.states, "the manifest", true);
+  }
+  findings.lines.push_back(fmt::format("tensors   {} in {}{}", Counted(findings.digests.size(), "state"),
+                                       options.source.path,
+                                       !found                         ? ""
+                                       : findings.differences.empty() ? ": as in the manifest"
+                                                                      : ": not as in the manifest"));
+  if (options.same.empty()) return findings;
+  SourceOptions other = options.source;
+  other.path = options.same;
+  UCP_ASSIGN_OR_RETURN(std::vector<StateDigest> others, DigestsOf(files, other, options.work));
+  std::vector<std::string> differences =
+      Differences(findings.digests, options.source.path, others, options.same, false);
+  findings.lines.push_back(fmt::format("same      {} in {}: {}", Counted(others.size(), "state"), options.same,
+                                       differences.empty() ? "bit for bit the same" : "not the same"));
+  llvm::append_range(findings.differences, differences);
+  return findings;
+}
+
+void Print(const VerifyOptions& options, const Findings& findings) {
+  if (!options.work.json) {
+    for (const std::string& line : findings.lines) PrintLine(line);
+    for (const std::string& difference : findings.differences) ShowMessage("different: " + difference);
+    return;
+  }
+  llvm::json::Array differences;
+  for (const std::string& difference : findings.differences) differences.push_back(difference);
+  llvm::json::Array states;
+  for (const StateDigest& digest : findings.digests) {
+    states.push_back(llvm::json::Object{{"tensor", digest.tensor},
+                                        {"state", digest.state},
+                                        {"dtype", std::string(Name(digest.dtype))},
+                                        {"digest", digest.digest}});
+  }
+  PrintJson(llvm::json::Object{{"differences", std::move(differences)}, {"states", std::move(states)}});
+}
+
+llvm::Expected<int> RunVerify(const VerifyOptions& options) {
+  UCP_ASSIGN_OR_RETURN(Findings findings, Verify(options));
+  Print(options, findings);
+  return findings.differences.empty() ? 0 : kDifferent;
+}
+
+}  // namespace
+
+void AddVerifyCommand(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<VerifyOptions>();
+  CLI::App* command = app.add_subcommand(
+      "verify", "Is a checkpoint what was written, and are two the same whichever way they are cut?");
+  command->footer(
+      "  ucprun verify out/                            its files and tensors against ucp_manifest.json\n"
+      "  ucprun verify checkpoints/ --same out/        every tensor and state of both, bit by bit\n"
+      "\n"
+      "A checkpoint without a manifest is read all the same: checksums, and copies on other ranks. Exit code 3 if\n"
+      "anything differs.");
+  command->add_option("CHECKPOINT", options->source.path, "A folder that a conversion or a training wrote")->required();
+  command->add_option("--same", options->same, "Another checkpoint, of any format, that must hold the same")
+      ->type_name("DIR");
+  command->add_option("--spec", options->source.spec, "How tensors are cut, as for `convert`; for both checkpoints")
+      ->type_name("SPEC");
+  AddSourceOptions(*command, options->source);
+  AddDropStateOption(*command, options->source);
+  AddWorkOptions(*command, options->work);
+  command->callback([options, &exit_code] {
+    auto code = RunVerify(*options);
+    exit_code = code ? *code : ShowError("ucprun", code.takeError(), options->work.json);
+  });
+}
+
+}  // namespace ucp

@@ -1,0 +1,56 @@
+#include "runtime/io/discarding_file_system.h"
+
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+class DiscardedFile : public WritableFile {
+ public:
+  llvm::Error WriteAt(std::uint64_t, std::span<const std::byte>) override { return llvm::Error::success(); }
+  llvm::Error Sync() override { return llvm::Error::success(); }
+  llvm::Error Close() override { return llvm::Error::success(); }
+};
+
+class DiscardingFileSystem : public FileSystem {
+ public:
+  explicit DiscardingFileSystem(FileSystem& files) : files_(files) {}
+
+  llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
+    return files_.OpenForReading(path);
+  }
+  llvm::Expected<PathKind> Kind(const std::string& path) override { return files_.Kind(path); }
+  llvm::Expected<FileStatus> Status(const std::string& path) override { return files_.Status(path); }
+  llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override { return files_.List(path); }
+
+  llvm::Expected<std::unique_ptr<WritableFile>> CreateForWriting(const std::string&, std::uint64_t) override {
+    return std::make_unique<DiscardedFile>();
+  }
+  llvm::Expected<std::unique_ptr<WritableFile>> OpenForWriting(const std::string&) override {
+    return std::make_unique<DiscardedFile>();
+  }
+  llvm::Error MakeDirectory(const std::string&) override { return llvm::Error::success(); }
+  llvm::Expected<std::uint64_t> FreeBytes(const std::string& directory) override { return files_.FreeBytes(directory); }
+  llvm::Expected<bool> IsWritable(const std::string& directory) override { return files_.IsWritable(directory); }
+
+  llvm::Error SyncDirectory(const std::string& path) override { return Refuse(path); }
+  llvm::Error Rename(const std::string& from, const std::string&) override { return Refuse(from); }
+  llvm::Error Exchange(const std::string& a, const std::string&) override { return Refuse(a); }
+  llvm::Error RemoveTree(const std::string& path) override { return Refuse(path); }
+  llvm::Expected<std::unique_ptr<FileLock>> TryLock(const std::string& path) override { return Refuse(path); }
+
+ private:
+  static llvm::Error Refuse(const std::string& path) {
+    return Fail(ErrorCode::kUnsupported, "`{}`: nothing is committed to a file system that keeps nothing", path);
+  }
+
+  FileSystem& files_;
+};
+
+}  // namespace
+
+std::unique_ptr<FileSystem> MakeDiscardingFileSystem(FileSystem& files) {
+  return std::make_unique<DiscardingFileSystem>(files);
+}
+
+}  // namespace ucp

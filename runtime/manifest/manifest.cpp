@@ -1,0 +1,171 @@
+#include "runtime/manifest/manifest.h"
+
+#include <fmt/format.h>
+#include <llvm/Support/JSON.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <tuple>
+
+#include "compiler/support/checksum.h"
+#include "compiler/support/error.h"
+#include "compiler/support/json_text.h"
+#include "compiler/support/paths.h"
+#include "compiler/support/version.h"
+
+namespace ucp {
+namespace {
+
+constexpr std::uint64_t kManifestVersion = 1;
+constexpr int kMostDepth = 16;  // Of values under keys that this version does not know.
+
+std::string Quoted(const std::string& text) { return QuoteJson(llvm::json::fixUTF8(text)); }
+
+// What tells one source from another, headers included.
+std::string IdentityOf(const std::vector<StoredFile>& files) {
+  std::vector<std::string> lines;
+  for (const StoredFile& file : files) {
+    lines.push_back(fmt::format("{} {} {}\n", file.path, file.bytes, file.header_hash));
+  }
+  std::sort(lines.begin(), lines.end());
+  std::string text;
+  for (const std::string& line : lines) text += line;
+  return ContentHash(text);
+}
+
+template <typename Item>
+void ComposeList(std::string& json, const char* key, const std::vector<Item>& items,
+                 std::string (*compose)(const Item&)) {
+  json += fmt::format("  \"{}\": [", key);
+  for (std::size_t i = 0; i < items.size(); ++i) json += (i == 0 ? "\n    " : ",\n    ") + compose(items[i]);
+  json += items.empty() ? "]" : "\n  ]";
+}
+
+std::string ComposeFile(const ManifestFile& file) {
+  return fmt::format(R"({{"path": {}, "bytes": {}, "digest": "{}"}})", Quoted(file.path), file.bytes, file.digest);
+}
+
+std::string ComposeState(const StateDigest& state) {
+  std::string json = fmt::format(R"({{"tensor": {}, "state": {}, "dtype": "{}", "digest": "{}")", Quoted(state.tensor),
+                                 Quoted(state.state), Name(state.dtype), state.digest);
+  if (!state.source_digest.empty()) {
+    json +=
+        fmt::format(R"(, "source_dtype": "{}", "source_digest": "{}")", Name(state.source_dtype), state.source_digest);
+  }
+  return json + "}";
+}
+
+// Reads an object whose keys are known or passed over.
+llvm::Error ReadKnown(JsonReader& json, const std::map<std::string, std::function<llvm::Error()>>& known) {
+  return json.ReadObject([&](const std::string& key) -> llvm::Error {
+    auto entry = known.find(key);
+    return entry == known.end() ? json.SkipValue(kMostDepth) : entry->second();
+  });
+}
+
+auto TextInto(JsonReader& json, std::string& text) {
+  return [&json, &text]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(text, json.ReadText());
+    return llvm::Error::success();
+  };
+}
+
+auto DTypeInto(JsonReader& json, DType& dtype) {
+  return [&json, &dtype]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(std::string name, json.ReadText());
+    std::optional<DType> found = DTypeFromName(name);
+    if (!found) return Fail(ErrorCode::kBadData, "`{}` is no dtype", name);
+    dtype = *found;
+    return llvm::Error::success();
+  };
+}
+
+auto SizeInto(JsonReader& json, std::uint64_t& size) {
+  return [&json, &size]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(size, json.ReadSize());
+    return llvm::Error::success();
+  };
+}
+
+llvm::Error ReadFile(JsonReader& json, Manifest& manifest) {
+  ManifestFile file;
+  UCP_RETURN_IF_ERROR(ReadKnown(json, {{"path", TextInto(json, file.path)},
+                                       {"bytes", SizeInto(json, file.bytes)},
+                                       {"digest", TextInto(json, file.digest)}}));
+  if (!StaysInFolder(file.path)) {
+    return Fail(ErrorCode::kBadData, "`{}` is no path inside the checkpoint", file.path);
+  }
+  manifest.files.push_back(std::move(file));
+  return llvm::Error::success();
+}
+
+llvm::Error ReadState(JsonReader& json, Manifest& manifest) {
+  StateDigest state;
+  UCP_RETURN_IF_ERROR(ReadKnown(json, {{"tensor", TextInto(json, state.tensor)},
+                                       {"state", TextInto(json, state.state)},
+                                       {"dtype", DTypeInto(json, state.dtype)},
+                                       {"digest", TextInto(json, state.digest)},
+                                       {"source_dtype", DTypeInto(json, state.source_dtype)},
+                                       {"source_digest", TextInto(json, state.source_digest)}}));
+  if (state.source_digest.empty()) state.source_dtype = state.dtype;
+  manifest.states.push_back(std::move(state));
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const ExecutionReport& report) {
+  Manifest manifest;
+  manifest.tool = std::string("ucp ") + kVersion;
+  manifest.format = plan.target_format;
+  manifest.plan = plan_hash;
+  manifest.source_format = plan.source_format;
+  manifest.source = IdentityOf(plan.source.files);
+  for (std::size_t i = 0; i < plan.target.files.size(); ++i) {
+    manifest.files.push_back({plan.target.files[i].path, plan.target.files[i].bytes, report.file_digests[i]});
+  }
+  std::sort(manifest.files.begin(), manifest.files.end(),
+            [](const ManifestFile& a, const ManifestFile& b) { return a.path < b.path; });
+  manifest.states = report.digests;
+  return manifest;
+}
+
+std::string ComposeManifest(const Manifest& manifest) {
+  std::string json = fmt::format("{{\n  \"ucp_manifest\": {},\n", kManifestVersion);
+  for (const auto& [key, text] :
+       {std::pair("tool", &manifest.tool), std::pair("format", &manifest.format), std::pair("plan", &manifest.plan),
+        std::pair("source_format", &manifest.source_format), std::pair("source", &manifest.source)}) {
+    json += fmt::format("  \"{}\": {},\n", key, Quoted(*text));
+  }
+  ComposeList(json, "files", manifest.files, &ComposeFile);
+  json += ",\n";
+  ComposeList(json, "states", manifest.states, &ComposeState);
+  return json + "\n}\n";
+}
+
+llvm::Expected<Manifest> ParseManifest(std::string_view text) {
+  if (!IsUtf8(text)) return Fail(ErrorCode::kBadData, "it is not UTF-8");
+  JsonReader json(text);
+  Manifest manifest;
+  std::uint64_t version = 0;
+  auto list = [&](llvm::Error (*read)(JsonReader&, Manifest&)) {
+    return [&json, &manifest, read] { return json.ReadArray([&] { return read(json, manifest); }); };
+  };
+  UCP_RETURN_IF_ERROR(ReadKnown(json, {{"ucp_manifest", SizeInto(json, version)},
+                                       {"tool", TextInto(json, manifest.tool)},
+                                       {"format", TextInto(json, manifest.format)},
+                                       {"plan", TextInto(json, manifest.plan)},
+                                       {"source_format", TextInto(json, manifest.source_format)},
+                                       {"source", TextInto(json, manifest.source)},
+                                       {"files", list(&ReadFile)},
+                                       {"states", list(&ReadState)}}));
+  UCP_RETURN_IF_ERROR(json.ReadEnd());
+  if (version != kManifestVersion) {
+    return Fail(ErrorCode::kBadData, "it is a manifest of version {}, and this program knows version {}", version,
+                kManifestVersion);
+  }
+  return manifest;
+}
+
+}  // namespace ucp

@@ -1,0 +1,48 @@
+// What stands beside a converted checkpoint to say what it is and to check it by: each file with its digest, each
+// tensor and state with one that no layout changes, and what all was made from (docs/digests.md). It holds neither
+// times nor paths of a machine, so that the same conversion gives the same manifest wherever it runs.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+#include "runtime/executor/execute.h"
+
+namespace ucp {
+
+inline constexpr const char* kManifestName = "ucp_manifest.json";  // In the root of a checkpoint.
+
+struct ManifestFile {
+  std::string path;  // Relative to the root.
+  std::uint64_t bytes = 0;
+  std::string digest;  // FileDigest()
+  bool operator==(const ManifestFile&) const = default;
+};
+
+struct Manifest {
+  std::string tool;    // "ucp 0.1.0"
+  std::string format;  // Of the checkpoint: "universal"
+  std::string plan;    // ContentHash of the encoded plan.
+  std::string source_format;
+  std::string source;               // ContentHash of the source's paths, sizes and header hashes.
+  std::vector<ManifestFile> files;  // Sorted by path; all but the manifest itself.
+  std::vector<StateDigest> states;  // Sorted by tensor and state.
+  bool operator==(const Manifest&) const = default;
+};
+
+// Of what a plan wrote. `plan_hash` is ContentHash of EncodePlan().
+Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const ExecutionReport& report);
+
+// One line for each file and for each state.
+std::string ComposeManifest(const Manifest& manifest);
+
+// Fails (kBadData) for what is no manifest, for a version that this program does not know, and for files outside of the
+// checkpoint.
+llvm::Expected<Manifest> ParseManifest(std::string_view json);
+
+}  // namespace ucp

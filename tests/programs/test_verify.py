@@ -1,0 +1,135 @@
+"""`ucprun verify`: files against the manifest, and checkpoints of different layouts against one another."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import unittest
+from pathlib import Path
+
+from programs import GPT_SPEC, MANIFEST, ProgramTest
+
+GPT = "gpt_pp2_tp2_dp2"
+
+
+class Verify(ProgramTest):
+    """What was written, and what became of it."""
+
+    def universal(self, case: str = "zero2_dp2") -> Path:
+        """A fixture's checkpoint and its universal form, in `out`."""
+        source = self.checkpoint(case)
+        spec = ["--spec", GPT_SPEC] if case == GPT else []
+        self.assertEqual(self.convert(source, *spec).returncode, 0)
+        return source
+
+    def flip(self, path: Path, place: int) -> None:
+        """One bit of a file."""
+        content = bytearray(path.read_bytes())
+        content[place] ^= 0x10
+        path.write_bytes(content)
+
+    def state_file(self, state: str) -> Path:
+        """Of the largest parameter in `out`."""
+        return max(self.out.rglob(f"{state}.pt"), key=lambda path: (path.stat().st_size, path))
+
+    def test_what_was_written_is_as_it_was_written(self) -> None:
+        self.universal()
+        result = self.run_program("ucprun", "verify", self.out)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn(": as they were written", result.stdout)
+        self.assertIn(": as in the manifest", result.stdout)
+
+    def test_the_folder_of_a_tag_will_do(self) -> None:
+        self.universal()
+        (tag,) = (path for path in self.out.iterdir() if path.is_dir())
+        result = self.run_program("ucprun", "verify", tag)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn(": as they were written", result.stdout)
+
+    def test_a_flipped_bit_is_found_wherever_it_lies(self) -> None:
+        self.universal()
+        path = self.state_file("exp_avg")
+        size = path.stat().st_size
+        for place in (0, size // 3, size // 2, size - 1):
+            with self.subTest(place=place):
+                self.flip(path, place)
+                result = self.run_program("ucprun", "verify", self.out)
+                self.assertEqual(result.returncode, 3)
+                self.assertIn(f"`{path.relative_to(self.out)}` is not what was written", result.stderr)
+                self.assertEqual(len(result.stderr.splitlines()), 1)
+                self.flip(path, place)
+
+    def test_missing_and_shortened_files_are_named(self) -> None:
+        self.universal()
+        (self.out / "latest_universal").unlink()
+        path = self.state_file("fp32")
+        path.write_bytes(path.read_bytes()[:-1])
+        result = self.run_program("ucprun", "verify", self.out)
+        self.assertEqual(result.returncode, 3)
+        self.assertIn("`latest_universal` is missing", result.stderr)
+        self.assertIn("and had", result.stderr)
+
+    def test_layouts_of_the_same_are_the_same(self) -> None:
+        source = self.universal(GPT)
+        native = self.folder / "native"
+        strategy = "deepspeed:tp=4,pp=1,dp=3,zero=1"
+        self.run_program("ucprun", "convert", self.out, native, "--to", strategy, "--spec", GPT_SPEC)
+        for a, b in ((source, self.out), (self.out, native), (native, source)):
+            with self.subTest(a=a.name, b=b.name):
+                result = self.run_program("ucprun", "verify", a, "--same", b, "--spec", GPT_SPEC)
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+                self.assertIn("bit for bit the same", result.stdout)
+
+    def test_the_tensor_that_differs_is_named(self) -> None:
+        """One bit of one element, in a file whose checksum is left alone."""
+        source = self.universal()
+        changed = self.folder / "changed"
+        shutil.copytree(self.out, changed)
+        (changed / MANIFEST).unlink()
+        path = max(changed.rglob("exp_avg_sq.pt"), key=lambda found: (found.stat().st_size, found))
+        self.flip(path, path.stat().st_size // 2)
+        result = self.run_program("ucprun", "verify", source, "--same", changed, "--ignore-crc")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        (line,) = result.stderr.splitlines()
+        self.assertIn(f"`{path.parent.name}` exp_avg_sq differs: float32 ", line)
+
+    def test_what_one_side_lacks_is_named(self) -> None:
+        source = self.universal()
+        weights = self.folder / "weights"
+        self.run_program("ucprun", "convert", source, weights, "--to", "safetensors:states=all")
+        result = self.run_program("ucprun", "verify", source, "--same", weights, "--json")
+        self.assertIn(result.returncode, (0, 3), result.stderr)
+        answer = json.loads(result.stdout)
+        self.assertTrue(all("only in" in text for text in answer["differences"]), answer["differences"])
+
+    def test_without_a_manifest_it_is_read_all_the_same(self) -> None:
+        source = self.checkpoint("zero2_dp2")
+        result = self.run_program("ucprun", "verify", source)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn(f"no {MANIFEST}", result.stdout)
+        (optimizer, *_) = sorted(source.rglob("*optim_states.pt"))
+        self.flip(optimizer, optimizer.stat().st_size // 2)
+        result = self.run_program("ucprun", "verify", source)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(optimizer.name, result.stderr)
+
+    def test_a_broken_manifest_is_an_error(self) -> None:
+        self.universal()
+        path = self.out / MANIFEST
+        path.write_text(path.read_text()[:-20])
+        result = self.run_program("ucprun", "verify", self.out)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(MANIFEST, result.stderr)
+
+    def test_the_manifest_does_not_depend_on_who_wrote_it(self) -> None:
+        source = self.universal()
+        written = (self.out / MANIFEST).read_text()
+        self.assertNotIn(str(self.folder), written)
+        for threads in (1, 5):
+            shutil.rmtree(self.out)
+            self.convert(source, "--threads", threads, "--memory", "64MiB")
+            self.assertEqual((self.out / MANIFEST).read_text(), written)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -11,9 +11,7 @@
 #include "compiler/support/error.h"
 
 namespace ucp {
-namespace {
 
-// What a spec says of padding, means and scales is for ranks; a folder of whole tensors has none of it.
 llvm::Expected<Layout> HeldBySource(const SourcePhase& source) {
   if (!source.checkpoint.inventory.is_whole) return source.layout;
   UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
@@ -21,8 +19,6 @@ llvm::Expected<Layout> HeldBySource(const SourcePhase& source) {
   whole.dropped = source.layout.dropped;
   return whole;
 }
-
-}  // namespace
 
 llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
   if (request.source.spec.empty()) UCP_RETURN_IF_ERROR(ParseStrategy(request.target).takeError());

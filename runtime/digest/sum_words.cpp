@@ -9,7 +9,9 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <numeric>
 
 #include "runtime/digest/sum_words.h"
 #include "runtime/digest/sum_words_keys.h"
@@ -32,6 +34,12 @@ void SumPairs(const std::byte* bytes, std::size_t first, std::size_t pairs, SumL
   auto sum1 = hn::Zero(d);
   auto sum2 = hn::Zero(d);
   auto sum3 = hn::Zero(d);
+  // Not SumOfLanes(): g++'s own header adds signed numbers there, which must not overflow.
+  auto total = [&](auto sum) HWY_ATTR {
+    std::array<std::uint64_t, hn::MaxLanes(d)> lanes{};
+    hn::StoreU(sum, d, lanes.data());
+    return std::accumulate(lanes.begin(), lanes.end(), std::uint64_t{0});
+  };
   auto term = [&](auto even, auto odd, const PairKeys& keys, std::size_t pair) HWY_ATTR {
     auto even_key = hn::BitCast(d_words, hn::LoadU(d, keys.even.data() + pair));
     auto odd_key = hn::BitCast(d_words, hn::LoadU(d, keys.odd.data() + pair));
@@ -46,10 +54,10 @@ void SumPairs(const std::byte* bytes, std::size_t first, std::size_t pairs, SumL
     sum2 = hn::Add(sum2, term(even, odd, kPairKeys[2], first + done));
     sum3 = hn::Add(sum3, term(even, odd, kPairKeys[3], first + done));
   }
-  sums[0] += hn::GetLane(hn::SumOfLanes(d, sum0));
-  sums[1] += hn::GetLane(hn::SumOfLanes(d, sum1));
-  sums[2] += hn::GetLane(hn::SumOfLanes(d, sum2));
-  sums[3] += hn::GetLane(hn::SumOfLanes(d, sum3));
+  sums[0] += total(sum0);
+  sums[1] += total(sum1);
+  sums[2] += total(sum2);
+  sums[3] += total(sum3);
 #endif
   for (; done < pairs; ++done) {
     std::array<std::uint32_t, 2> words{};

@@ -15,8 +15,7 @@ namespace {
 TargetFiles OneFileForEachState(const std::vector<LogicalTensor>& tensors) {
   TargetFiles target;
   for (const LogicalTensor& tensor : tensors) {
-    std::int64_t elements = 1;
-    for (std::int64_t length : tensor.shape) elements *= length;
+    const std::int64_t elements = ProductSet::Whole(tensor.shape).local_elements();
     BufferSet states;
     for (const LogicalTensor::State& state : tensor.states) {
       auto bytes = static_cast<std::uint64_t>(elements * ItemBytes(state.dtype));

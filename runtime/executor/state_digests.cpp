@@ -1,15 +1,6 @@
 #include "runtime/executor/state_digests.h"
 
 namespace ucp {
-namespace {
-
-std::uint64_t Elements(const LogicalTensor& tensor) {
-  std::uint64_t elements = 1;
-  for (std::int64_t length : tensor.shape) elements *= static_cast<std::uint64_t>(length);
-  return elements;
-}
-
-}  // namespace
 
 StateDigests::StateDigests(const Plan& plan) : plan_(plan), counted_(plan) {
   ForEachTargetRange(plan, [&](const TargetRange& range) {
@@ -48,8 +39,9 @@ std::vector<StateDigest> StateDigests::Get() const {
   std::vector<StateDigest> digests;
   for (const auto& [key, sums] : sums_) {
     const LogicalTensor& tensor = plan_.tensor(key.first).logical;
+    auto elements = static_cast<std::uint64_t>(ProductSet::Whole(tensor.shape).local_elements());
     auto digest = [&](const SharedKeyedSum& sum, DType dtype) {
-      return ElementsDigest(sum.Get(), Name(dtype), Elements(tensor));
+      return ElementsDigest(sum.Get(), Name(dtype), elements);
     };
     StateDigest entry{tensor.name, key.second, sums.dtype, digest(sums.target, sums.dtype), sums.source_dtype, ""};
     if (sums.has_source) entry.source_digest = digest(sums.source, sums.source_dtype);

@@ -93,6 +93,12 @@ llvm::Expected<std::vector<StateDigest>> DigestsOf(FileSystem& files, const Sour
   auto report = DigestSource(files, request, execution, phase);
   if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, work.json);
   if (!report) return report.takeError();
+  for (const RoundingMismatch& mismatch : report->rounding_mismatches) {
+    ShowMessage(
+        fmt::format("warning: the model's weights of `{}` are not the rounding of their masters in {}. First: {}",
+                    mismatch.tensor, Counted(mismatch.elements, "element"), mismatch.first));
+  }
+  for (const std::string& note : report->notes) ShowMessage("note: " + note);
   return std::move(report->digests);
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import unittest
+import zipfile
 from pathlib import Path
 
 from programs import GPT_SPEC, MANIFEST, ProgramTest
@@ -115,6 +116,18 @@ class Verify(ProgramTest):
         result = self.run_program("ucprun", "verify", source)
         self.assertEqual(result.returncode, 2)
         self.assertIn(optimizer.name, result.stderr)
+
+    def test_weights_that_are_not_their_masters_are_named(self) -> None:
+        """The largest record of the model's file is a weight; the lowest byte of one of its numbers is another."""
+        source = self.checkpoint("zero2_dp2")
+        (model,) = source.rglob("mp_rank_00_model_states.pt")
+        with zipfile.ZipFile(model) as archive:
+            record = max(archive.infolist(), key=lambda info: "/data/" in info.filename and info.file_size)
+            place = model.read_bytes().index(archive.read(record))
+        self.flip(model, place)
+        result = self.run_program("ucprun", "verify", source, "--ignore-crc")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stderr, r"warning: .* are not the rounding of their masters in 1 element\. First: ")
 
     def test_a_broken_manifest_is_an_error(self) -> None:
         self.universal()

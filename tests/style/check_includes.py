@@ -28,6 +28,8 @@ IO = "runtime/io"
 PYTORCH = "runtime/formats/pytorch"
 FORMATS = "runtime/formats"
 DEEPSPEED = "runtime/formats/deepspeed"
+DEEPSPEED_READ = "runtime/formats/deepspeed/read"
+DEEPSPEED_WRITE = "runtime/formats/deepspeed/write"
 SAFETENSORS = "runtime/formats/safetensors"
 UNIVERSAL = "runtime/formats/universal"
 DIGEST = "runtime/digest"
@@ -57,6 +59,8 @@ ALLOWED: dict[str, set[str]] = {
     FORMATS: {PYTORCH, IO, LAYOUT, SUPPORT},
     # Formats do not look at each other.
     DEEPSPEED: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
+    DEEPSPEED_READ: {DEEPSPEED, FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
+    DEEPSPEED_WRITE: {DEEPSPEED, FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
     SAFETENSORS: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
     UNIVERSAL: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
     DIGEST: {PLAN, LAYOUT, SUPPORT},
@@ -65,9 +69,10 @@ ALLOWED: dict[str, set[str]] = {
     RUNTIME_DRIVER: {MANIFEST, EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
 }
 
-# The one file that lists the formats knows them all.
+# The file that lists the formats knows them all, and that of DeepSpeed its two sides.
 ALLOWED_TO_FILE: dict[str, set[str]] = {
     "runtime/formats/format.cpp": {DEEPSPEED, SAFETENSORS, UNIVERSAL},
+    "runtime/formats/deepspeed/deepspeed.cpp": {DEEPSPEED_READ, DEEPSPEED_WRITE},
 }
 
 # Where headers of third-party libraries may be included: the beginning of the header's path, and the folders.
@@ -77,7 +82,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "UcpParser": {PARSE},
     "flatbuffers/": {PLAN},
     "plan_generated": {PLAN},
-    "re2/": {INFER, DEEPSPEED, UNIVERSAL},
+    "re2/": {INFER, DEEPSPEED, DEEPSPEED_READ, UNIVERSAL},
     "libdeflate": {SUPPORT},
     "xxhash": {SUPPORT},
     "hwy/": {DIGEST},

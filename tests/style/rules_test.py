@@ -26,7 +26,7 @@ class IncludeRules(unittest.TestCase):
 
     def test_formats_do_not_look_at_each_other(self) -> None:
         header = "runtime/formats/universal/universal.h"
-        self.assertFalse(self.includes("runtime/formats/deepspeed/describe.cpp", header))
+        self.assertFalse(self.includes("runtime/formats/deepspeed/read/describe.cpp", header))
         self.assertFalse(self.includes("runtime/formats/facts.cpp", header))
         self.assertTrue(self.includes("runtime/formats/format.cpp", header))
 

@@ -4,10 +4,10 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/checkpoint_root.h"
-#include "runtime/formats/deepspeed/describe.h"
 #include "runtime/formats/deepspeed/file_names.h"
-#include "runtime/formats/deepspeed/write.h"
-#include "runtime/formats/deepspeed/write_options.h"
+#include "runtime/formats/deepspeed/read/describe.h"
+#include "runtime/formats/deepspeed/write/options.h"
+#include "runtime/formats/deepspeed/write/write.h"
 
 namespace ucp {
 namespace {

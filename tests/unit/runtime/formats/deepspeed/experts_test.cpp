@@ -1,6 +1,6 @@
 // Experts that are spread over ranks. That the elements are those of the engine is for describe_test.cpp, over all
 // fixtures.
-#include "runtime/formats/deepspeed/experts.h"
+#include "runtime/formats/deepspeed/read/experts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/formats/deepspeed/flat_groups.h"
+#include "runtime/formats/deepspeed/read/flat_groups.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Experts that AutoEP spreads. That the elements are those of the engine is for describe_test.cpp; that any placement
 // is the same model, for tests/engine/test_autoep.py. Here: what contradicts itself is refused, with both sides.
-#include "runtime/formats/deepspeed/fused_experts.h"
+#include "runtime/formats/deepspeed/read/fused_experts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

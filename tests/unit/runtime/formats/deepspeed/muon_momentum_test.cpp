@@ -1,5 +1,5 @@
 // Muon's momentum is cut to the partition: against a flat vector in which every element is its own place.
-#include "runtime/formats/deepspeed/muon_momentum.h"
+#include "runtime/formats/deepspeed/read/muon_momentum.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

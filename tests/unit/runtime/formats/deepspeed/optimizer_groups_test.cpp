@@ -1,4 +1,4 @@
-#include "runtime/formats/deepspeed/optimizer_groups.h"
+#include "runtime/formats/deepspeed/read/optimizer_groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // What a strategy leaves open is as `ds_config` and the optimizer's own settings have it.
-#include "runtime/formats/deepspeed/write_options.h"
+#include "runtime/formats/deepspeed/write/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

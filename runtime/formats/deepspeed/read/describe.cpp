@@ -1,0 +1,301 @@
+// The story of a description: look at the names of the files and refuse what is not served; read what the model-states
+// files say about the cut; add what the model computes with; add, rank after rank, the partitions of the optimizer;
+// and put together what is needed to resume.
+#include "runtime/formats/deepspeed/read/describe.h"
+
+#include <re2/re2.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/pipeline_names.h"
+#include "runtime/formats/deepspeed/read/degrees.h"
+#include "runtime/formats/deepspeed/read/experts.h"
+#include "runtime/formats/deepspeed/read/fused_experts.h"
+#include "runtime/formats/deepspeed/read/module_tensors.h"
+#include "runtime/formats/deepspeed/read/optimizer_sources.h"
+#include "runtime/formats/deepspeed/read/partitioned_module.h"
+#include "runtime/formats/deepspeed/read/pipeline_addresses.h"
+#include "runtime/formats/deepspeed/read/pipeline_stages.h"
+#include "runtime/formats/deepspeed/read/tags_beside.h"
+#include "runtime/formats/deepspeed/read/whole_experts.h"
+#include "runtime/formats/deepspeed/read/whole_names.h"
+#include "runtime/formats/embedded_layout.h"
+#include "runtime/formats/model_agreement.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+class Description {
+ public:
+  Description(FileSystem& files, const std::string& folder, const RankPreference& preference)
+      : files_(files), folder_(folder), archives_(files, folder, inventory().storage, checkpoint_.training) {
+    inventory().format = "deepspeed";
+    inventory().root = folder_;
+    inventory().preference = preference;
+  }
+
+  llvm::Expected<Checkpoint> Run() {
+    checkpoint_.training.tag = std::filesystem::path(folder_).lexically_normal().filename().string();
+    UCP_RETURN_IF_ERROR(ReadModelFiles());
+    const bool is_addressed = has_copies_ && states_.front().param_shapes.empty();
+    if (is_addressed) {
+      UCP_RETURN_IF_ERROR(ListAddressedParameters(files_, names_, folder_, partitions_, states_));
+    }
+    UCP_RETURN_IF_ERROR(
+        ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks, checkpoint_.training.pipeline));
+    if (is_addressed) UCP_RETURN_IF_ERROR(TakeShapesOfModules(folder_, degrees_, states_));
+    UCP_RETURN_IF_ERROR(NameWholeParameters());
+    UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
+    UCP_RETURN_IF_ERROR(ReadExperts());
+    const OptimizerContext context{archives_,      names_,      folder_, degrees_,   experts_,
+                                   fused_experts_, partitions_, states_, checkpoint_};
+    if (!names_.partitioned_model_states.empty()) UCP_RETURN_IF_ERROR(AddPartitionedModule(context, states_));
+    UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
+    experts_.AddShards(archives_, degrees_, inventory().storage);
+    fused_experts_.AddTo(inventory(), checkpoint_.training);
+    UCP_ASSIGN_OR_RETURN(rank_groups_, AddOptimizer(context));
+    RemarkOnStrangers();
+    RemarkOnFrozen();
+    AddCheckpointFacts();
+    UCP_RETURN_IF_ERROR(FillTrainingState());
+    return std::move(checkpoint_);
+  }
+
+ private:
+  Inventory& inventory() { return checkpoint_.inventory; }
+
+  llvm::Error ReadModelFiles() {
+    UCP_ASSIGN_OR_RETURN(names_, ListCheckpointFiles(files_, folder_));
+    UCP_RETURN_IF_ERROR(CheckServed(names_, folder_));
+    UCP_RETURN_IF_ERROR(FindModelFiles(names_, folder_));
+    for (const auto& [mp, name] : names_.model_states) UCP_RETURN_IF_ERROR(ReadModelFile(name));
+    UCP_ASSIGN_OR_RETURN(degrees_, FindDegrees(names_, folder_, states_, inventory().remarks));
+    UCP_RETURN_IF_ERROR(CheckLayerFiles(names_, folder_, degrees_.tp));
+    UCP_ASSIGN_OR_RETURN(partitions_, CountPartitions(names_, folder_, degrees_.mp()));
+    inventory().mesh.axes = {{"pp", degrees_.pp}, {"dp", partitions_}, {"tp", degrees_.tp}};
+    for (std::size_t mp = 0; mp < states_.size(); ++mp) {
+      states_[mp].rank = degrees_.RankOf(static_cast<std::int64_t>(mp));
+      if (!names_.partitioned_model_states.empty()) states_[mp].rank.at["dp"] = 0;
+    }
+    UCP_ASSIGN_OR_RETURN(believed_, JoinModelStates(inventory(), states_));
+    return llvm::Error::success();
+  }
+
+  // Without ZeRO, the optimizer stands there; only BF16_Optimizer has files of its own as well.
+  llvm::Error ReadModelFile(const std::string& name) {
+    OptimizerVisitor visit = [this](const SourceArchive& archive, const pytorch::ValuePtr& value) -> llvm::Error {
+      if (HasWholeExperts()) return llvm::Error::success();  // A copy of the first expert rank's.
+      if (!names_.optimizer_states.empty()) return CheckIsCopy(archive, *value);
+      UCP_ASSIGN_OR_RETURN(WholeOptimizer optimizer, ReadWholeOptimizer(archives_, archive, value));
+      whole_optimizers_.push_back(std::move(optimizer));
+      return llvm::Error::success();
+    };
+    UCP_ASSIGN_OR_RETURN(ModelStates states, ReadModelStates(archives_, name, ModelStatesOf::kNativeCheckpoint, visit));
+    states_.push_back(std::move(states));
+    const bool is_whole = names_.optimizer_states.empty() && !HasWholeExperts();
+    if (is_whole && whole_optimizers_.size() != states_.size()) {
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}` holds no `*_optim_states.pt`, and `{}` no optimizer: saving it was interrupted, or it is no "
+                  "checkpoint to resume from",
+                  folder_, name);
+    }
+    return llvm::Error::success();
+  }
+
+  // What rank 0 put into its model-states file is what it put into its optimizer file.
+  llvm::Error CheckIsCopy(const SourceArchive& archive, const pytorch::Value& optimizer) {
+    has_copies_ = pytorch::Find(optimizer, "single_partition_of_fp32_groups") != nullptr;
+    if (has_copies_) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData,
+                "`{}`: `{}` holds the whole optimizer of a run without ZeRO, and `{}` a part of "
+                "another one; remove those that are stale",
+                folder_, archive.path, names_.optimizer_states.begin()->second);
+  }
+
+  llvm::Error NameWholeParameters() {
+    if (whole_optimizers_.empty()) return llvm::Error::success();
+    const bool is_pipeline = std::none_of(states_.begin(), states_.end(), [](auto& rank) { return rank.has_module; });
+    if (is_pipeline) UCP_RETURN_IF_ERROR(FindStagesOfLayers(whole_optimizers_, folder_, degrees_, states_));
+    for (std::size_t mp = 0; mp < states_.size(); ++mp) {
+      UCP_RETURN_IF_ERROR(NameParameters(whole_optimizers_[mp], folder_, states_[mp]));
+    }
+    return llvm::Error::success();
+  }
+
+  bool HasWholeExperts() const { return names_.optimizer_states.empty() && !names_.expert_optimizers.empty(); }
+
+  // The two ways in which DeepSpeed spreads experts; a model has experts of one kind.
+  llvm::Error ReadExperts() {
+    UCP_ASSIGN_OR_RETURN(fused_experts_,
+                         FusedExperts::Read(archives_, names_, folder_, degrees_, states_, partitions_));
+    if (fused_experts_.any()) {
+      const std::int64_t ep = fused_experts_.ep();
+      inventory().mesh.axes.push_back({"edp", partitions_ / ep});
+      inventory().mesh.axes.push_back({"ep", ep});
+      return llvm::Error::success();
+    }
+    UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_));
+    if (!experts_.any()) return llvm::Error::success();
+    if (HasWholeExperts()) {
+      UCP_ASSIGN_OR_RETURN(whole_experts_, ReadWholeExperts(archives_, names_, folder_, experts_, states_));
+      UCP_RETURN_IF_ERROR(experts_.CheckListed(folder_, states_));
+    } else if (partitions_ % experts_.ep() != 0) {
+      return Fail(ErrorCode::kBadData,
+                  "`{}`: the experts are spread over {} ranks, and there are files of {} partitions", folder_,
+                  experts_.ep(), partitions_);
+    }
+    inventory().mesh.axes.push_back({"edp", std::max<std::int64_t>(1, partitions_ / experts_.ep())});
+    inventory().mesh.axes.push_back({"ep", experts_.ep()});
+    checkpoint_.training.expert_layers = experts_.Layers();
+    if (names_.layers.empty() && IsPipeline()) checkpoint_.training.pipeline = PipelineLayers{};
+    return llvm::Error::success();
+  }
+
+  // Beside experts a pipeline has no layer files; its parameters' names tell.
+  bool IsPipeline() const {
+    return std::all_of(states_.begin(), states_.end(), [](const ModelStates& rank) {
+      return std::all_of(rank.param_shapes.begin(), rank.param_shapes.end(), [](const auto& group) {
+        return std::all_of(group.begin(), group.end(),
+                           [](const NamedShape& shape) { return PlaceInPipeline(shape.name).has_value(); });
+      });
+    });
+  }
+
+  llvm::Expected<std::vector<RankGroups>> AddOptimizer(const OptimizerContext& context) {
+    if (HasWholeExperts()) return AddWholeExperts(context, whole_experts_);
+    if (names_.optimizer_states.empty()) return AddWholeOptimizer(context, whole_optimizers_);
+    return names_.partitioned_model_states.empty() ? AddFlatOptimizer(context) : AddPartitionedOptimizer(context);
+  }
+
+  void RemarkOnStrangers() {
+    for (std::string& remark : RemarksOnTagsBeside(files_, folder_, names_)) {
+      inventory().remarks.push_back(std::move(remark));
+    }
+    for (const std::string& name : names_.folders) {
+      inventory().remarks.push_back(fmt::format("the folder `{}` inside the checkpoint is not a part of it", name));
+    }
+    if (!HasWholeExperts()) {
+      for (const auto& [place, name] : names_.expert_optimizers) names_.strangers.push_back(name);
+    }
+    for (const std::string& name : names_.strangers) {
+      inventory().remarks.push_back(fmt::format("`{}` is not a file of this format and is not read", name));
+    }
+    pytorch::ValuePtr recorded = FindEntry(states_.front().engine, "dp_world_size");
+    auto number = recorded ? pytorch::AsInteger(*recorded) : std::nullopt;
+    if (number && *number != partitions_ && !names_.optimizer_states.empty()) {
+      inventory().remarks.push_back(
+          fmt::format("`dp_world_size` is {}, and the optimizer is cut over {} partitions", *number, partitions_));
+    }
+  }
+
+  void RemarkOnMissingStates() {
+    const Storage& storage = inventory().storage;
+    for (const Shard& shard : storage.shards) {
+      for (const StateBuffer& held : storage.buffer_set(shard.states)) {
+        if (held.state != kMasterState && held.state != kWeightState) return;
+      }
+    }
+    for (const OptimizerGroup& group : checkpoint_.training.groups) {
+      if (group.step) return;
+    }
+    inventory().remarks.emplace_back(
+        "the optimizer has no states and counts no steps: it took none yet, or keeps none; masters are converted");
+  }
+
+  // From stage 2 on, DeepSpeed lists the frozen parameters even if there are none, unless it was told to leave them
+  // out.
+  void RemarkOnFrozen() {
+    const ModelStates& first = states_.front();
+    pytorch::ValuePtr config = FindEntry(first.engine, "ds_config");
+    pytorch::ValuePtr zero = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
+    pytorch::ValuePtr stage = zero ? pytorch::Find(*zero, "stage") : nullptr;
+    if (!first.lists_no_frozen || !stage || pytorch::AsInteger(*stage).value_or(0) < 2) return;
+    inventory().remarks.push_back(fmt::format(
+        "`{}` was saved with exclude_frozen_parameters: frozen parameters, if the model has any, are in none of the "
+        "files, nor are their names; take them from where the model began",
+        first.path));
+  }
+
+  void AddCheckpointFacts() {
+    const ModelStates& first = states_.front();
+    pytorch::ValuePtr info = FindEntry(first.client, "universal_checkpoint_info");
+    if (!info) return;
+    AddFirstStageCounts(*info);
+    auto embedded = ReadEmbeddedLayout(*info, first.path);
+    if (embedded) {
+      inventory().embedded = std::move(*embedded);
+    } else {
+      inventory().embedded_refused = llvm::toString(embedded.takeError());
+    }
+  }
+
+  // The metadata's patterns are Python regular expressions, matched from the start of a name and not to its end.
+  void AddFirstStageCounts(const pytorch::Value& info) {
+    pytorch::ValuePtr list = pytorch::Find(info, "pipeline_replicated_parameter_patterns");
+    const auto* items = list ? pytorch::Items(*list) : nullptr;
+    if (items == nullptr) return;
+    std::set<std::string> names;
+    for (const Shard& shard : inventory().storage.shards) names.insert(shard.tensor);
+    std::set<std::string> matched;
+    for (const pytorch::ValuePtr& item : *items) {
+      auto text = pytorch::AsText(*item);
+      if (!text) continue;
+      RE2::Options options(RE2::Quiet);
+      options.set_max_mem(std::int64_t{1} << 20);
+      const RE2 pattern(re2::StringPiece(text->data(), text->size()), options);
+      if (!pattern.ok()) {
+        inventory().remarks.push_back(fmt::format(
+            "the pattern `{}` of `pipeline_replicated_parameter_patterns` is not understood ({}) and not used", *text,
+            pattern.error()));
+        continue;
+      }
+      for (const std::string& name : names) {
+        if (pattern.Match(name, 0, name.size(), RE2::ANCHOR_START, nullptr, 0)) matched.insert(name);
+      }
+    }
+    inventory().first_stage_counts.assign(matched.begin(), matched.end());
+  }
+
+  llvm::Error FillTrainingState() {
+    TrainingState& training = checkpoint_.training;
+    UCP_RETURN_IF_ERROR(MergeOptimizers(inventory(), training, std::move(rank_groups_)));
+    RemarkOnMissingStates();
+    training.aliases = inventory().aliases;
+    training.engine = states_[believed_].engine;
+    training.counting_rank = believed_;
+    for (ModelStates& states : states_) {
+      training.ranks.push_back({std::move(states.client), std::move(states.module.extras)});
+    }
+    return llvm::Error::success();
+  }
+
+  FileSystem& files_;
+  const std::string folder_;
+  Checkpoint checkpoint_;
+  SourceArchives archives_;
+  CheckpointFiles names_;
+  std::vector<ModelStates> states_;               // By model-parallel rank.
+  bool has_copies_ = false;                       // Of the first partition's optimizer, in model-states files.
+  std::vector<WholeOptimizer> whole_optimizers_;  // By model-parallel rank; empty with ZeRO.
+  std::vector<WholeExpertRank> whole_experts_;    // Instead, if there are experts.
+  Degrees degrees_;
+  Experts experts_;
+  FusedExperts fused_experts_;
+  std::int64_t partitions_ = 0;
+  std::size_t believed_ = 0;  // Which of `states_` counts where ranks contradict each other.
+  std::vector<RankGroups> rank_groups_;
+};
+
+}  // namespace
+
+llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder,
+                                              const RankPreference& preference) {
+  auto checkpoint = Description(files, folder, preference).Run();
+  if (!checkpoint) return NameTagBeside(files, folder, checkpoint.takeError());
+  return checkpoint;
+}
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,227 @@
+#include "runtime/formats/deepspeed/read/fused_experts.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/expert_ranks.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+bool IsOf(const AutoEpLayer& layer, const std::string& name) {
+  return name.size() > layer.prefix.size() + 1 && name.starts_with(layer.prefix) && name[layer.prefix.size()] == '.';
+}
+
+}  // namespace
+
+bool IsFusedExpertName(const ModelStates& states, const std::string& name) {
+  return std::any_of(states.autoep_layers.begin(), states.autoep_layers.end(),
+                     [&](const AutoEpLayer& layer) { return IsOf(layer, name); });
+}
+
+llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const CheckpointFiles& files,
+                                                const std::string& folder, const Degrees& degrees,
+                                                const std::vector<ModelStates>& states, std::int64_t partitions) {
+  FusedExperts experts;
+  const ModelStates& first = states.front();
+  experts.layers_ = first.autoep_layers;
+  if (!experts.any()) return experts;
+  if (degrees.mp() > 1) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`{}`: AutoEP spreads the experts, and there are {} pipeline stages and {} tensor-parallel ranks, which "
+        "this version does not read together",
+        folder, degrees.pp, degrees.tp);
+  }
+  experts.ep_ = experts.layers_.front().ep();
+  experts.data_first_ = IsDataFirst(first);
+  for (const AutoEpLayer& layer : experts.layers_) {
+    if (layer.ep() == experts.ep_) continue;
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`{}`: `{}` spreads experts over {} ranks in one layer and over {} in another (`{}`), which this version "
+        "does not read",
+        folder, first.path, experts.ep_, layer.ep(), layer.prefix);
+  }
+  if (partitions % experts.ep_ != 0) {
+    return Fail(ErrorCode::kBadData, "`{}`: the experts are spread over {} ranks, and there are files of {} partitions",
+                folder, experts.ep_, partitions);
+  }
+  UCP_RETURN_IF_ERROR(experts.ListTensors(folder, first));
+  UCP_RETURN_IF_ERROR(experts.CheckPartition(first, first, 0, partitions));
+  if (files.partitioned_model_states.empty()) {
+    UCP_RETURN_IF_ERROR(experts.ReadFiles(archives, files, folder, first));
+  }
+  return experts;
+}
+
+llvm::Error FusedExperts::ListTensors(const std::string& folder, const ModelStates& states) {
+  std::vector<std::pair<NamedShape, TensorKind>> listed;
+  for (const auto& group : states.param_shapes) {
+    for (const NamedShape& shape : group) listed.emplace_back(shape, TensorKind::kParameter);
+  }
+  for (const auto& [name, shape] : states.frozen_shapes) {
+    listed.emplace_back(NamedShape{name, shape}, TensorKind::kFrozen);
+  }
+  for (auto& [tensor, kind] : listed) {
+    const auto layer = std::find_if(layers_.begin(), layers_.end(),
+                                    [&](const AutoEpLayer& candidate) { return IsOf(candidate, tensor.name); });
+    if (layer == layers_.end()) continue;
+    const std::int64_t rank = layer->rank.value_or(0);
+    const auto local = std::ssize(layer->places[static_cast<std::size_t>(rank)]);
+    if (tensor.shape.empty() || tensor.shape.front() != local) {
+      return Fail(ErrorCode::kBadData,
+                  "`{}`: `{}` in `{}` has the shape {}, and by `ds_autoep_layers` there are {} experts of expert rank "
+                  "{} in it",
+                  folder, tensor.name, states.path, ShapeText(tensor.shape), local, rank);
+    }
+    layer_of_.emplace(tensor.name, layer - layers_.begin());
+    const std::string name = tensor.name;
+    tensors_.emplace(name, FusedTensor{std::move(tensor), kind, {}});
+  }
+  for (const AutoEpLayer& layer : layers_) {
+    if (std::any_of(tensors_.begin(), tensors_.end(), [&](const auto& entry) { return IsOf(layer, entry.first); })) {
+      continue;
+    }
+    return Fail(ErrorCode::kBadData, "`{}`: `ds_autoep_layers` in `{}` has `{}`, and no list of shapes has its tensors",
+                folder, states.path, layer.prefix);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error FusedExperts::ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
+                                    const ModelStates& states) {
+  std::size_t known = 0;
+  for (const AutoEpLayer& layer : layers_) {
+    for (std::int64_t expert = 0; expert < layer.experts; ++expert) {
+      const ExpertOf place{0, layer.number, expert};
+      const auto file = files.experts.find(place);
+      if (file == files.experts.end()) {
+        return Fail(ErrorCode::kBadData,
+                    "`{}`: `{}` is missing; `{}` has {} experts, as `ds_autoep_layers` in `{}` says", folder,
+                    ExpertFileName(place), layer.prefix, layer.experts, states.path);
+      }
+      ++known;
+      UCP_RETURN_IF_ERROR(ReadFile(archives, folder, file->second, layer, expert));
+    }
+  }
+  if (known == files.experts.size()) return llvm::Error::success();
+  for (const auto& [place, path] : files.experts) {
+    const bool is_known = place.mp == 0 && std::any_of(layers_.begin(), layers_.end(), [&](const AutoEpLayer& layer) {
+                            return layer.number == place.layer && place.expert < layer.experts;
+                          });
+    if (is_known) continue;
+    return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and `ds_autoep_layers` in `{}` has no such expert", folder,
+                path, states.path);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error FusedExperts::ReadFile(SourceArchives& archives, const std::string& folder, const std::string& path,
+                                   const AutoEpLayer& layer, std::int64_t expert) {
+  UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
+  UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, archive.archive.root(), ""));
+  const std::string suffix = fmt::format(".{}", expert);
+  std::map<std::string, TensorPlace> found;
+  for (auto& [name, place] : entries.tensors) {
+    const std::string fused = name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : "";
+    if (!IsOf(layer, fused)) {
+      return Fail(ErrorCode::kBadData, "`{}`: `{}` holds `{}`, which is not a tensor of expert {} of `{}`", folder,
+                  path, name, expert, layer.prefix);
+    }
+    found.emplace(fused, std::move(place));
+  }
+  for (auto& [name, tensor] : tensors_) {
+    if (!IsOf(layer, name)) continue;
+    const auto place = found.find(name);
+    if (place == found.end()) {
+      return Fail(ErrorCode::kBadData, "`{}`: `{}` has no tensor `{}{}`", folder, path, name, suffix);
+    }
+    const std::vector<std::int64_t> shape(tensor.listed.shape.begin() + 1, tensor.listed.shape.end());
+    if (place->second.sizes != shape) {
+      return Fail(ErrorCode::kBadData, "`{}`: `{}{}` has the shape {} in `{}`, and an expert has {}", folder, name,
+                  suffix, ShapeText(place->second.sizes), path, ShapeText(shape));
+    }
+    const bool is_alike = tensor.experts.empty() || tensor.experts.front().dtype == place->second.dtype;
+    if (!is_alike || !place->second.strides.empty()) {
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}`: `{}{}` in `{}` is of {}{}, which this version does not join with the other experts", folder,
+                  name, suffix, path, Name(place->second.dtype), is_alike ? ", with strides" : "");
+    }
+    tensor.experts.push_back(std::move(place->second));
+  }
+  return llvm::Error::success();
+}
+
+std::vector<NamedShape> FusedExperts::ShapesAt(std::int64_t expert_rank, std::vector<NamedShape> shapes) const {
+  for (NamedShape& shape : shapes) {
+    const auto layer = layer_of_.find(shape.name);
+    if (layer == layer_of_.end()) continue;
+    shape.shape.front() = std::ssize(layers_[layer->second].places[static_cast<std::size_t>(expert_rank)]);
+  }
+  return shapes;
+}
+
+std::vector<std::vector<NamedShape>> FusedExperts::ShapesAt(std::int64_t expert_rank,
+                                                            std::vector<std::vector<NamedShape>> groups) const {
+  for (std::vector<NamedShape>& group : groups) group = ShapesAt(expert_rank, std::move(group));
+  return groups;
+}
+
+llvm::Error FusedExperts::CheckPartition(const ModelStates& first, const ModelStates& other, std::int64_t partition,
+                                         std::int64_t partitions) const {
+  auto disagree = [&](const std::string& what) {
+    return Fail(ErrorCode::kBadData, "`{}` and `{}`: {}", first.path, other.path, what);
+  };
+  if (other.autoep_layers.size() != layers_.size()) {
+    return disagree(fmt::format("`ds_autoep_layers` has {} layers in the first and {} in the second", layers_.size(),
+                                other.autoep_layers.size()));
+  }
+  const std::int64_t rank = ExpertRankOf(partition, ep_, partitions, data_first_);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const AutoEpLayer& layer = other.autoep_layers[i];
+    if (layer.prefix != layers_[i].prefix || layer.number != layers_[i].number || layer.places != layers_[i].places) {
+      return disagree(fmt::format("`ds_autoep_layers` places the experts of `{}` otherwise", layers_[i].prefix));
+    }
+    if (layer.rank.value_or(rank) == rank) continue;
+    return Fail(ErrorCode::kBadData,
+                "`{}`: `ep_rank` of `{}` is {}, and partition {} of {} is of expert rank {}, as "
+                "`use_data_before_expert_parallelism` in `ds_config` says",
+                other.path, layer.prefix, *layer.rank, partition, partitions, rank);
+  }
+  return llvm::Error::success();
+}
+
+void FusedExperts::AddTo(Inventory& inventory, TrainingState& training) const {
+  Storage& storage = inventory.storage;
+  for (const auto& [name, tensor] : tensors_) {
+    const AutoEpLayer& layer = layers_[layer_of_.at(name)];
+    inventory.expert_places.emplace(name, layer.places);
+    training.fused_experts.insert(name);
+    if (tensor.experts.empty()) continue;
+    for (std::int64_t rank = 0; rank < ep_; ++rank) {
+      const std::vector<std::int64_t>& own = layer.places[static_cast<std::size_t>(rank)];
+      Shard shard;
+      shard.tensor = name;
+      shard.kind = tensor.kind;
+      shard.coordinate.at = {{"pp", 0}, {"tp", 0}, {"ep", rank}};
+      shard.shape = ShapesAt(rank, {tensor.listed}).front().shape;
+      Buffer buffer;
+      buffer.dtype = tensor.experts.front().dtype;
+      buffer.part_elements = std::max<std::int64_t>(1, tensor.experts.front().elements);
+      for (std::int64_t expert : own) {
+        const TensorPlace& place = tensor.experts[static_cast<std::size_t>(expert)];
+        buffer.parts.push_back({place.record, place.offset, place.elements});
+      }
+      if (own.empty()) buffer.parts.push_back({tensor.experts.front().record, 0, 0});
+      shard.states = storage.Add(BufferSet{{kWeightState, storage.Add(std::move(buffer))}});
+      storage.shards.push_back(std::move(shard));
+    }
+  }
+}
+
+}  // namespace ucp::deepspeed

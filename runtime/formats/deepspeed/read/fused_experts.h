@@ -1,0 +1,77 @@
+// Models whose experts DeepSpeed's AutoEP spreads (runtime/formats/autoep_layers.h): a tensor has several experts, an
+// expert rank some of its first dimension's places. What several ranks have of the same experts, the optimizer cuts
+// over them, as with DeepSpeed's own layer of experts (experts.h).
+//
+//   tensor `<prefix>.w1` [4, a, b]     expert 0 | expert 1 | expert 2 | expert 3
+//   placement [[0, 1], [2, 3]]         rank 0: [2, a, b]   | rank 1: [2, a, b]
+//
+// Below stage 3 each expert's weights are in a file of their own, `<prefix>.w1.<expert>` [a, b]; at stage 3 there are
+// the masters alone.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/read/degrees.h"
+#include "runtime/formats/deepspeed/read/experts.h"
+#include "runtime/formats/model_states.h"
+#include "runtime/formats/source_archives.h"
+
+namespace ucp::deepspeed {
+
+// Whether AutoEP keeps this tensor outside of the module.
+bool IsFusedExpertName(const ModelStates& states, const std::string& name);
+
+class FusedExperts {
+ public:
+  // Reads the experts' files. Fails if a file or a tensor is missing or of another shape, for layers that are spread
+  // over different numbers of ranks, and beside tensor or pipeline parallelism (kUnsupported).
+  static llvm::Expected<FusedExperts> Read(SourceArchives& archives, const CheckpointFiles& files,
+                                           const std::string& folder, const Degrees& degrees,
+                                           const std::vector<ModelStates>& states, std::int64_t partitions);
+
+  bool any() const { return !layers_.empty(); }
+  std::int64_t ep() const { return ep_; }
+  bool data_first() const { return data_first_; }
+  bool Holds(const std::string& name) const { return layer_of_.contains(name); }
+
+  // The shapes that an expert rank has, from those of another one.
+  std::vector<NamedShape> ShapesAt(std::int64_t expert_rank, std::vector<NamedShape> shapes) const;
+  // The same for the groups of `param_shapes`.
+  std::vector<std::vector<NamedShape>> ShapesAt(std::int64_t expert_rank,
+                                                std::vector<std::vector<NamedShape>> groups) const;
+
+  // At stage 3 every partition's file says which expert rank it is of, and how experts are placed.
+  [[nodiscard]] llvm::Error CheckPartition(const ModelStates& first, const ModelStates& other, std::int64_t partition,
+                                           std::int64_t partitions) const;
+
+  // The weights that the model computes with, and who has which expert.
+  void AddTo(Inventory& inventory, TrainingState& training) const;
+
+ private:
+  struct FusedTensor {
+    NamedShape listed;
+    TensorKind kind = TensorKind::kParameter;
+    std::vector<TensorPlace> experts;  // The weights by expert; none at stage 3.
+  };
+
+  llvm::Error ListTensors(const std::string& folder, const ModelStates& states);
+  llvm::Error ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
+                        const ModelStates& states);
+  llvm::Error ReadFile(SourceArchives& archives, const std::string& folder, const std::string& path,
+                       const AutoEpLayer& layer, std::int64_t expert);
+
+  std::vector<AutoEpLayer> layers_;
+  std::int64_t ep_ = 1;
+  bool data_first_ = false;
+  std::map<std::string, std::size_t> layer_of_;  // By name of the tensor.
+  std::map<std::string, FusedTensor> tensors_;   // By name.
+};
+
+}  // namespace ucp::deepspeed

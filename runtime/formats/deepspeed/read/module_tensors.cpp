@@ -1,0 +1,194 @@
+#include "runtime/formats/deepspeed/read/module_tensors.h"
+
+#include <re2/re2.h>
+
+#include <algorithm>
+#include <iterator>
+#include <unordered_map>
+
+#include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/pipeline_names.h"
+#include "runtime/formats/deepspeed/read/experts.h"
+#include "runtime/formats/deepspeed/read/fused_experts.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+// The tensors of one rank's module, sorted into kinds.
+class RankModule {
+ public:
+  RankModule(const ModelStates& states, const std::map<std::string, std::string>& shared) : states_(states) {
+    for (const auto& group : states.param_shapes) {
+      for (const NamedShape& shape : group) trained_.emplace(shape.name, &shape.shape);
+    }
+    for (const auto& [name, place] : states.module.tensors) places_.emplace(name, &place);
+    for (const auto& [alias, canonical] : shared) {
+      if (places_.contains(alias)) aliases_.emplace(alias, canonical);
+    }
+    FindUnrecordedAliases();
+  }
+
+  const std::map<std::string, std::string>& aliases() const { return aliases_; }
+
+  TensorKind KindOf(const std::string& name) const {
+    auto alias = aliases_.find(name);
+    const std::string& canonical = alias == aliases_.end() ? name : alias->second;
+    if (trained_.contains(canonical)) return TensorKind::kParameter;
+    bool is_buffer = states_.buffer_names.contains(canonical) || canonical.ends_with("_extra_state");
+    return is_buffer ? TensorKind::kBuffer : TensorKind::kFrozen;
+  }
+
+  llvm::Error CheckShape(const std::string& name, const TensorPlace& place) const {
+    auto alias = aliases_.find(name);
+    const std::string& canonical = alias == aliases_.end() ? name : alias->second;
+    auto trained = trained_.find(canonical);
+    auto frozen = states_.frozen_shapes.find(canonical);
+    const std::vector<std::int64_t>* recorded = trained != trained_.end() ? trained->second : nullptr;
+    if (recorded == nullptr && frozen != states_.frozen_shapes.end()) recorded = &frozen->second;
+    if (recorded == nullptr || *recorded == place.sizes) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData, "`{}`: `{}` has shape {} in the module and {} in `{}`", states_.path, name,
+                ShapeText(place.sizes), ShapeText(*recorded),
+                trained != trained_.end() ? "param_shapes" : "frozen_param_shapes");
+  }
+
+ private:
+  // Only rank 0 records shared parameters, and old versions none at all; but a name that the optimizer does not know
+  // and that is the very memory of one that it knows is that parameter.
+  void FindUnrecordedAliases() {
+    std::map<std::pair<RecordId, std::int64_t>, std::string> trained_at;
+    for (const auto& [name, place] : states_.module.tensors) {
+      if (trained_.contains(name)) trained_at.emplace(std::pair(place.record, place.offset), name);
+    }
+    for (const auto& [name, place] : states_.module.tensors) {
+      if (trained_.contains(name) || aliases_.contains(name) || place.elements == 0) continue;
+      if (states_.buffer_names.contains(name) || states_.frozen_shapes.contains(name)) continue;
+      auto found = trained_at.find({place.record, place.offset});
+      if (found != trained_at.end() && places_.at(found->second)->IsSameMemory(place)) {
+        aliases_.emplace(name, found->second);
+      }
+    }
+  }
+
+  const ModelStates& states_;
+  std::unordered_map<std::string, const std::vector<std::int64_t>*> trained_;
+  std::unordered_map<std::string, const TensorPlace*> places_;
+  std::map<std::string, std::string> aliases_;
+};
+
+// What a model-states file says the module of its rank has, by the list that says it.
+std::vector<std::pair<std::string_view, std::string>> ListedTensors(const ModelStates& states) {
+  std::vector<std::pair<std::string_view, std::string>> listed;
+  for (const auto& group : states.param_shapes) {
+    for (const NamedShape& shape : group) listed.emplace_back("param_shapes", shape.name);
+  }
+  for (const auto& [name, shape] : states.frozen_shapes) listed.emplace_back("frozen_param_shapes", name);
+  for (const std::string& name : states.buffer_names) listed.emplace_back("buffer_names", name);
+  std::erase_if(listed, [&](const auto& entry) {  // In files of their own.
+    return IsExpertName(entry.second) || IsFusedExpertName(states, entry.second);
+  });
+  return listed;
+}
+
+// Fails for the tensor `<layer>.<rest>` that is not where it should be.
+llvm::Error FailForLayer(const CheckpointFiles& files, const std::string& folder, LayerOf place, std::string_view list,
+                         const std::string& name, const std::string& listing) {
+  auto file = files.layers.find(place);
+  if (file == files.layers.end()) {
+    return Fail(ErrorCode::kBadData, "`{}`: `{}` is missing; `{}` in `{}` lists its tensor `{}`", folder,
+                LayerName(place, files), list, listing, name);
+  }
+  return Fail(ErrorCode::kBadData, "`{}`: `{}` has no tensor `{}`, and `{}` in `{}` lists `{}`", folder, file->second,
+              name.substr(name.find('.') + 1), list, listing, name);
+}
+
+}  // namespace
+
+llvm::Error CheckModuleTensors(const CheckpointFiles& files, const std::string& folder, const Degrees& degrees,
+                               const std::vector<ModelStates>& states) {
+  static const RE2 numbered(R"((\d{1,9})\..*)");
+  for (std::size_t mp = 0; mp < states.size(); ++mp) {
+    const ModelStates& rank = states[mp];
+    const bool is_pipeline = !rank.has_module || !files.layers.empty();
+    std::set<std::string_view> found;
+    for (const ModuleEntries* entries : {&rank.module, &rank.frozen_fragments}) {
+      for (const auto& [name, place] : entries->tensors) found.insert(name);
+    }
+    for (const auto& [list, name] : ListedTensors(rank)) {
+      if (found.contains(name)) continue;
+      if (!is_pipeline) {
+        return Fail(ErrorCode::kBadData, "`{}`: the module in `{}` has no tensor `{}`, and `{}` lists it", folder,
+                    rank.path, name, list);
+      }
+      LayerOf place{0, static_cast<std::int64_t>(mp) % degrees.tp};
+      if (!RE2::FullMatch(name, numbered, &place.layer)) continue;
+      return FailForLayer(files, folder, place, list, name, rank.path);
+    }
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files, const Degrees& degrees,
+                           std::vector<ModelStates>& states, std::vector<std::string>& remarks,
+                           std::optional<PipelineLayers>& pipeline) {
+  if (files.layers.empty()) return llvm::Error::success();
+  PipelineLayers layers;
+  layers.has_tensor_axis = LayerName({0, 0}, files).find("-model_00") != std::string::npos;
+  bool all_known = true;
+  const PipelineNames names(states, degrees.tp);
+  for (const auto& [place, path] : files.layers) {
+    UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
+    UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, archive.archive.root(), ""));
+    auto layer = names.Find(place.layer, entries);
+    if (!layer) {
+      remarks.push_back(fmt::format(
+          "`{}` fits several tied modules; its tensors are not used, their values come from the optimizer's files",
+          path));
+      all_known = false;
+      continue;
+    }
+    layers.prefixes[place.layer] = layer->prefix;
+    ModelStates& rank = states[static_cast<std::size_t>(layer->stage * degrees.tp + place.tp)];
+    for (auto& [name, tensor] : entries.tensors)
+      rank.module.tensors.emplace_back(layer->prefix + name, std::move(tensor));
+    for (const pytorch::Entry& extra : entries.extras) {
+      std::string name = layer->prefix + std::string(*pytorch::AsText(*extra.key));
+      rank.module.extras.push_back({pytorch::MakeText(std::move(name)), extra.value});
+    }
+  }
+  if (all_known) pipeline = std::move(layers);
+  return llvm::Error::success();
+}
+
+llvm::Error AddModuleShards(SourceArchives& archives, const Degrees& degrees, const std::vector<ModelStates>& states,
+                            Inventory& inventory) {
+  for (std::size_t mp = 0; mp < states.size(); ++mp) {
+    const RankModule module(states[mp], states.front().shared_params);
+    inventory.aliases.insert(module.aliases().begin(), module.aliases().end());
+    Coordinate coordinate;
+    coordinate.at["pp"] = static_cast<std::int64_t>(mp) / degrees.tp;
+    coordinate.at["tp"] = static_cast<std::int64_t>(mp) % degrees.tp;
+    std::set<std::string> added;
+    // Frozen parameters can be missing in the module, and stand in a list of their own.
+    for (const ModuleEntries* entries : {&states[mp].module, &states[mp].frozen_fragments}) {
+      for (const auto& [name, place] : entries->tensors) {
+        if (!added.insert(name).second) continue;
+        UCP_RETURN_IF_ERROR(module.CheckShape(name, place));
+        Shard shard;
+        shard.tensor = name;
+        shard.kind = module.KindOf(name);
+        shard.coordinate = coordinate;
+        shard.shape = place.sizes;
+        shard.strides = place.strides;
+        shard.base = place.offset;
+        shard.states = archives.BuffersOf(place, kWeightState);
+        inventory.storage.shards.push_back(std::move(shard));
+      }
+    }
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,36 @@
+// The tensors that lie outside the optimizer's files: what the model computes with, frozen parameters and buffers.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/inventory.h"
+#include "runtime/formats/deepspeed/read/degrees.h"
+#include "runtime/formats/model_states.h"
+#include "runtime/formats/source_archives.h"
+
+namespace ucp::deepspeed {
+
+// Moves the tensors and extras of the layer files into the module of the rank that they belong to, under the names of
+// the whole model, and fills `pipeline` if all of them can be named. Reads the layer files.
+[[nodiscard]] llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files, const Degrees& degrees,
+                                         std::vector<ModelStates>& states, std::vector<std::string>& remarks,
+                                         std::optional<PipelineLayers>& pipeline);
+
+// Every tensor that a rank's lists name (trained, frozen, buffers) was found in its module. Of a pipeline only those
+// whose name begins with their layer's number: which layers hold tied modules is not known. Call after
+// ReadLayerFiles(). Fails (kBadData) with the file in which the tensor, or which itself, is missing.
+[[nodiscard]] llvm::Error CheckModuleTensors(const CheckpointFiles& files, const std::string& folder,
+                                             const Degrees& degrees, const std::vector<ModelStates>& states);
+
+// Adds a shard with the state "weight" for every tensor of a module, and fills `aliases`. A tensor is a parameter if
+// `param_shapes` names it (or the one that it is an alias of), a buffer if `buffer_names` does, and else frozen. Fails
+// if a parameter has another shape than `param_shapes` says.
+[[nodiscard]] llvm::Error AddModuleShards(SourceArchives& archives, const Degrees& degrees,
+                                          const std::vector<ModelStates>& states, Inventory& inventory);
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,54 @@
+// The kinds of optimizers that a checkpoint can hold, a function each. It adds a shard with the master and the states
+// of every trained parameter, and says which parameter is in which group.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/read/degrees.h"
+#include "runtime/formats/deepspeed/read/experts.h"
+#include "runtime/formats/deepspeed/read/fused_experts.h"
+#include "runtime/formats/deepspeed/read/optimizer_groups.h"
+#include "runtime/formats/deepspeed/read/whole_states.h"
+#include "runtime/formats/format.h"
+#include "runtime/formats/model_states.h"
+#include "runtime/formats/source_archives.h"
+
+namespace ucp::deepspeed {
+
+// What is known when the optimizer is read, and what it adds to.
+struct OptimizerContext {
+  SourceArchives& archives;
+  const CheckpointFiles& files;
+  const std::string& folder;
+  const Degrees& degrees;
+  const Experts& experts;
+  const FusedExperts& fused_experts;
+  std::int64_t partitions = 1;
+  const std::vector<ModelStates>& states;  // By model-parallel rank.
+  Checkpoint& checkpoint;
+
+  Storage& storage() const { return checkpoint.inventory.storage; }
+
+  bool IsExpert(const std::string& name) const { return fused_experts.Holds(name) || IsExpertName(name); }
+};
+
+// Stages 1 and 2 and BF16_Optimizer: a group is one long vector, cut over the partitions (flat_groups.h).
+llvm::Expected<std::vector<RankGroups>> AddFlatOptimizer(const OptimizerContext& context);
+
+// Stage 3: every parameter is cut over the partitions (partitioned_states.h).
+llvm::Expected<std::vector<RankGroups>> AddPartitionedOptimizer(const OptimizerContext& context);
+
+// Without ZeRO: nothing is cut (whole_states.h). `optimizers` by model-parallel rank; call after NameParameters().
+llvm::Expected<std::vector<RankGroups>> AddWholeOptimizer(const OptimizerContext& context,
+                                                          std::vector<WholeOptimizer>& optimizers);
+
+// The same of one rank; `states` has the names of `optimizer`, and the module.
+llvm::Expected<RankGroups> AddWholeRank(const OptimizerContext& context, std::int64_t mp, const ModelStates& states,
+                                        WholeOptimizer& optimizer);
+
+}  // namespace ucp::deepspeed

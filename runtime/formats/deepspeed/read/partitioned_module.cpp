@@ -1,0 +1,144 @@
+#include "runtime/formats/deepspeed/read/partitioned_module.h"
+
+#include "compiler/support/checked_math.h"
+#include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/expert_ranks.h"
+#include "runtime/formats/deepspeed/read/flat_groups.h"
+#include "runtime/formats/deepspeed/read/partition_buffers.h"
+#include "runtime/formats/model_agreement.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+class PartitionedModule {
+ public:
+  PartitionedModule(const OptimizerContext& context, std::int64_t mp, ModelStates& states)
+      : context_(context), mp_(mp), states_(states) {}
+
+  llvm::Error Add() {
+    std::vector<Speaker> speakers;
+    for (std::int64_t p = 0; p < context_.partitions; ++p) speakers.push_back({"", context_.degrees.RankOf(mp_, p)});
+    const auto believed = static_cast<std::int64_t>(BelievedOf(context_, speakers));
+    std::optional<ModelStates> counts;
+    if (believed != 0) {
+      UCP_ASSIGN_OR_RETURN(counts, Read(believed));
+      UCP_RETURN_IF_ERROR(CheckEngineAlike(context_.checkpoint.inventory, *counts, states_));
+      TakeEngine(*counts, states_);
+    }
+    for (const auto& [name, place] : states_.frozen_fragments.tensors) parts_[name].push_back(place);
+    for (std::int64_t p = 1; p < context_.partitions; ++p) {
+      std::optional<ModelStates> read;
+      if (p != believed) {
+        UCP_ASSIGN_OR_RETURN(read, Read(p));
+      }
+      const ModelStates& other = read ? *read : *counts;
+      UCP_RETURN_IF_ERROR(CheckAgrees(other, p));
+      UCP_RETURN_IF_ERROR(CheckEngineAlike(context_.checkpoint.inventory, counts ? *counts : states_, other));
+      for (const auto& [name, place] : other.frozen_fragments.tensors) parts_[name].push_back(place);
+    }
+    for (const auto& [name, shape] : states_.frozen_shapes) UCP_RETURN_IF_ERROR(AddFrozen(name, shape));
+    states_.frozen_fragments.tensors.clear();
+    return TakeOutPlaceholders();
+  }
+
+ private:
+  llvm::Expected<ModelStates> Read(std::int64_t partition) const {
+    UCP_ASSIGN_OR_RETURN(
+        ModelStates states,
+        ReadModelStates(context_.archives, context_.files.partitioned_model_states.at({mp_, partition}),
+                        ModelStatesOf::kFurtherPartition));
+    states.rank = context_.degrees.RankOf(mp_, partition);
+    return states;
+  }
+
+  llvm::Error CheckAgrees(const ModelStates& other, std::int64_t partition) const {
+    UCP_RETURN_IF_ERROR(CheckSameDegrees(context_.folder, states_, other));
+    auto disagree = [&](std::string_view list) {
+      return Fail(ErrorCode::kBadData,
+                  "`{}`: `{}` is not the same in `{}` and `{}`; these files are not of one checkpoint", context_.folder,
+                  list, states_.path, other.path);
+    };
+    auto shapes = states_.param_shapes;
+    if (const FusedExperts& experts = context_.fused_experts; experts.any()) {
+      UCP_RETURN_IF_ERROR(experts.CheckPartition(states_, other, partition, context_.partitions));
+      shapes = experts.ShapesAt(ExpertRankOf(partition, experts.ep(), context_.partitions, experts.data_first()),
+                                std::move(shapes));
+    }
+    if (other.param_shapes != shapes) return disagree("param_shapes");
+    if (other.frozen_shapes != states_.frozen_shapes) return disagree("frozen_param_shapes");
+    return llvm::Error::success();
+  }
+
+  // A frozen parameter is cut like a trained one, and its parts are vectors of their own.
+  llvm::Error AddFrozen(const std::string& name, const std::vector<std::int64_t>& shape) {
+    auto flat = LayOutGroup({{name, shape}}, {});
+    if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, states_.path));
+    const std::int64_t length = CeilDivide(flat->elements, context_.partitions);
+    const std::vector<TensorPlace>& places = parts_[name];
+    if (static_cast<std::int64_t>(places.size()) != context_.partitions) {
+      return Fail(ErrorCode::kBadData,
+                  "`{}`: `frozen_param_shapes` lists `{}`, and {} of {} partitions have it in `frozen_param_fragments`",
+                  context_.folder, name, places.size(), context_.partitions);
+    }
+    Buffer buffer;
+    buffer.dtype = places.front().dtype;
+    buffer.part_elements = length;
+    for (std::size_t p = 0; p < places.size(); ++p) {
+      const TensorPlace& place = places[p];
+      if (place.elements != length || !place.strides.empty() || place.dtype != buffer.dtype) {
+        return Fail(ErrorCode::kBadData,
+                    "`{}`: the fragment of `{}` in partition {} has {} elements of {}, and {} of {} are a partition's "
+                    "part of it",
+                    context_.folder, name, p, place.elements, Name(place.dtype), length, Name(buffer.dtype));
+      }
+      buffer.parts.push_back({place.record, place.offset, place.elements});
+    }
+    Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kFrozen, {name, shape});
+    shard.spread = Spread::kEachTensor;
+    shard.states = context_.storage().Add(BufferSet{{kWeightState, context_.storage().Add(std::move(buffer))}});
+    context_.storage().shards.push_back(std::move(shard));
+    return llvm::Error::success();
+  }
+
+  // What the module has in place of a parameter: its elements are in the optimizer's files, or in the fragments. A
+  // second name of a parameter is a placeholder, too.
+  llvm::Error TakeOutPlaceholders() {
+    std::set<std::string> elsewhere;
+    for (const auto& group : states_.param_shapes) {
+      for (const NamedShape& shape : group) elsewhere.insert(shape.name);
+    }
+    for (const auto& [name, shape] : states_.frozen_shapes) elsewhere.insert(name);
+    std::vector<std::pair<std::string, TensorPlace>> tensors;
+    for (auto& [name, place] : states_.module.tensors) {
+      auto shared = context_.states.front().shared_params.find(name);
+      const bool is_alias = shared != context_.states.front().shared_params.end() && elsewhere.contains(shared->second);
+      if (is_alias) context_.checkpoint.inventory.aliases.emplace(name, shared->second);
+      if (is_alias || elsewhere.contains(name)) continue;
+      if (place.elements == 0 && !states_.buffer_names.contains(name)) {
+        return Fail(ErrorCode::kBadData,
+                    "`{}`: `{}` in `{}` is an empty placeholder, and neither `param_shapes`, `frozen_param_shapes` nor "
+                    "`shared_params` says of what",
+                    context_.folder, name, states_.path);
+      }
+      tensors.emplace_back(name, std::move(place));
+    }
+    states_.module.tensors = std::move(tensors);
+    return llvm::Error::success();
+  }
+
+  const OptimizerContext& context_;
+  const std::int64_t mp_;
+  ModelStates& states_;
+  std::map<std::string, std::vector<TensorPlace>> parts_;  // Of frozen parameters, by partition.
+};
+
+}  // namespace
+
+llvm::Error AddPartitionedModule(const OptimizerContext& context, std::vector<ModelStates>& states) {
+  for (std::size_t mp = 0; mp < states.size(); ++mp) {
+    UCP_RETURN_IF_ERROR(PartitionedModule(context, static_cast<std::int64_t>(mp), states[mp]).Add());
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace ucp::deepspeed

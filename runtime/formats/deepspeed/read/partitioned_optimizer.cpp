@@ -1,0 +1,195 @@
+// Stage 3. `param_shapes` has an entry for each sub-group; a parameter of n elements takes k = ceil(n / partitions)
+// places of each partition's vector, behind those of the parameters before it.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/support/checked_math.h"
+#include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/expert_ranks.h"
+#include "runtime/formats/deepspeed/read/flat_groups.h"
+#include "runtime/formats/deepspeed/read/optimizer_sources.h"
+#include "runtime/formats/deepspeed/read/partition_buffers.h"
+#include "runtime/formats/deepspeed/read/partitioned_states.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+class PartitionedOptimizer {
+ public:
+  PartitionedOptimizer(const OptimizerContext& context, std::int64_t mp)
+      : context_(context), mp_(mp), model_(context.states[static_cast<std::size_t>(mp)]) {}
+
+  llvm::Expected<RankGroups> Add() {
+    for (std::int64_t p = 0; p < context_.partitions; ++p) {
+      UCP_ASSIGN_OR_RETURN(PartitionedStates states,
+                           ReadPartitionedStates(context_.archives, context_.files.optimizer_states.at({mp_, p})));
+      states.rank = context_.degrees.RankOf(mp_, p);
+      UCP_RETURN_IF_ERROR(CheckGroups(states));
+      partitions_.push_back(std::move(states));
+    }
+    PartitionedStates& believed = partitions_[BelievedOf(context_, {partitions_.begin(), partitions_.end()})];
+    for (const PartitionedStates& states : partitions_) UCP_RETURN_IF_ERROR(CheckAgrees(believed, states));
+    for (std::size_t s = 0; s < model_.param_shapes.size(); ++s) UCP_RETURN_IF_ERROR(AddSubGroup(s));
+    RankGroups rank{believed, {}, {}};
+    for (const SubGroups& group : believed.groups) {
+      UCP_ASSIGN_OR_RETURN(OptimizerGroup joined, JoinGroup(believed, group));
+      rank.groups.push_back(std::move(joined));
+    }
+    rank.others = std::move(believed.others);
+    return rank;
+  }
+
+ private:
+  llvm::Error CheckGroups(const PartitionedStates& states) const {
+    if (states.sub_groups.size() != model_.param_shapes.size()) {
+      return Fail(ErrorCode::kBadData, "`{}`: `{}` has {} sub-groups and `param_shapes` in `{}` has {}",
+                  context_.folder, states.path, states.sub_groups.size(), model_.path, model_.param_shapes.size());
+    }
+    if (states.partition_count.value_or(context_.partitions) != context_.partitions) {
+      return Fail(ErrorCode::kBadData,
+                  "`{}`: `partition_count` in `{}` is {}, and there are files of {} partitions; the missing ones must "
+                  "come back, and those that are stale go",
+                  context_.folder, states.path, *states.partition_count, context_.partitions);
+    }
+    return llvm::Error::success();
+  }
+
+  // What all partitions of a rank must say alike, but for the steps.
+  llvm::Error CheckAgrees(const PartitionedStates& a, const PartitionedStates& b) const {
+    UCP_RETURN_IF_ERROR(CheckSameText(context_.folder, "the number of `param_groups`", std::to_string(a.groups.size()),
+                                      a.path, std::to_string(b.groups.size()), b.path));
+    Inventory& inventory = context_.checkpoint.inventory;
+    UCP_RETURN_IF_ERROR(CheckAlike(inventory, "the optimizer", a, pytorch::MakeDict(a.others), b,
+                                   pytorch::MakeDict(b.others), pytorch::ListLengths::kMustAgree));
+    for (std::size_t g = 0; g < a.groups.size(); ++g) {
+      const std::string what = fmt::format("`param_groups` of group {}", g);
+      auto members = [&](const PartitionedStates& states) {
+        return fmt::format("{}", fmt::join(states.groups[g].members, ", "));
+      };
+      UCP_RETURN_IF_ERROR(
+          CheckSameText(context_.folder, "the list of sub-groups in " + what, members(a), a.path, members(b), b.path));
+      UCP_RETURN_IF_ERROR(CheckAlike(inventory, what, a, a.groups[g].hyper_parameters, b, b.groups[g].hyper_parameters,
+                                     pytorch::ListLengths::kMustAgree));
+    }
+    return llvm::Error::success();
+  }
+
+  // A sub-group of experts is as many vectors as there are expert ranks.
+  llvm::Error AddSubGroup(std::size_t index) {
+    const std::vector<NamedShape>& shapes = model_.param_shapes[index];
+    std::vector<PartitionPart> parts;
+    for (const PartitionedStates& partition : partitions_) {
+      parts.push_back({&partition.sub_groups[index], &partition});
+    }
+    UCP_RETURN_IF_ERROR(CheckParts(context_, NameOf(index), parts));
+    const auto experts = std::count_if(shapes.begin(), shapes.end(), [&](const NamedShape& shape) {
+      return context_.fused_experts.Holds(shape.name);
+    });
+    if (experts == 0) {
+      std::vector<std::int64_t> all(partitions_.size());
+      std::iota(all.begin(), all.end(), 0);
+      return AddVector(index, shapes, std::nullopt, all);
+    }
+    if (experts != std::ssize(shapes)) {
+      return Fail(ErrorCode::kBadData, "`{}`: {} of `param_shapes` in `{}` has {} tensors of experts, and {} others",
+                  context_.folder, NameOf(index), model_.path, experts, std::ssize(shapes) - experts);
+    }
+    const FusedExperts& fused = context_.fused_experts;
+    for (std::int64_t rank = 0; rank < fused.ep(); ++rank) {
+      UCP_RETURN_IF_ERROR(AddVector(index, fused.ShapesAt(rank, shapes), rank,
+                                    RanksWithExperts(rank, fused.ep(), context_.partitions, fused.data_first())));
+    }
+    return llvm::Error::success();
+  }
+
+  // What `sharing` partitions hold together; of one expert rank, if it is given.
+  llvm::Error AddVector(std::size_t index, const std::vector<NamedShape>& shapes,
+                        std::optional<std::int64_t> expert_rank, const std::vector<std::int64_t>& sharing) {
+    auto flat = LayOutGroup(shapes, {});
+    if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model_.path));
+    std::vector<Shard> shards;
+    std::int64_t length = 0;
+    for (const FlatParameter& parameter : flat->parameters) {
+      Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kParameter, {parameter.name, parameter.shape});
+      if (expert_rank) shard.coordinate.at["ep"] = *expert_rank;
+      shard.base = length;
+      shard.spread = Spread::kEachTensor;
+      shards.push_back(std::move(shard));
+      length += CeilDivide(parameter.elements, std::ssize(sharing));
+    }
+    std::vector<PartitionPart> parts;
+    for (std::int64_t p : sharing) {
+      PartitionedStates& partition = partitions_[static_cast<std::size_t>(p)];
+      SteppedTensor& held = partition.sub_groups[index];
+      UCP_RETURN_IF_ERROR(CheckSharing(partition, index, sharing));
+      UCP_RETURN_IF_ERROR(CheckLength(partition.path, index, held.master, length, std::ssize(sharing)));
+      SetAsideOthers({length}, partition.path, NameOf(index), held);
+      parts.push_back({&held, &partition});
+    }
+    UCP_RETURN_IF_ERROR(CheckParts(context_, NameOf(index), parts));
+    const BufferSetId states = AddBuffers(context_.storage(), length, parts);
+    for (Shard& shard : shards) {
+      shard.states = states;
+      context_.storage().shards.push_back(std::move(shard));
+    }
+    return llvm::Error::success();
+  }
+
+  static std::string NameOf(std::size_t sub_group) { return fmt::format("sub-group {}", sub_group); }
+
+  // What the file itself says of who shares the sub-group.
+  llvm::Error CheckSharing(const PartitionedStates& partition, std::size_t index,
+                           const std::vector<std::int64_t>& sharing) const {
+    if (partition.partition_ranks.empty() || partition.partition_ranks[index] == sharing) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData,
+                "`{}`: {} is cut over the ranks {}, as `ds_zero_partition_groups` in `{}` says, and by `ep_size` and "
+                "`use_data_before_expert_parallelism` over {}",
+                context_.folder, NameOf(index), fmt::join(partition.partition_ranks[index], ", "), partition.path,
+                fmt::join(sharing, ", "));
+  }
+
+  llvm::Error CheckLength(const std::string& path, std::size_t index, const TensorPlace& master, std::int64_t length,
+                          std::int64_t partitions) const {
+    if (master.elements == length) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData,
+                "`{}`: the master of {} has {} elements in `{}`, and the parameters that `param_shapes` in `{}` lists "
+                "take {} of each of {} partitions",
+                context_.folder, NameOf(index), master.elements, path, model_.path, length, partitions);
+  }
+
+  // The sub-groups of a group step together.
+  llvm::Expected<OptimizerGroup> JoinGroup(const PartitionedStates& first, const SubGroups& group) const {
+    OptimizerGroup joined{group.hyper_parameters, nullptr, {}};
+    for (std::size_t member : group.members) {
+      const pytorch::ValuePtr& step = first.sub_groups[member].step;
+      if (member == group.members.front()) joined.step = step;
+      if (llvm::Error error = CheckSameStep(context_.checkpoint.training, joined.step, first.path, step, first.path)) {
+        return AddContext(std::move(error),
+                          fmt::format("`{}`: sub-groups {} and {}", context_.folder, group.members.front(), member));
+      }
+      for (const NamedShape& parameter : model_.param_shapes[member]) joined.parameters.push_back(parameter.name);
+    }
+    return joined;
+  }
+
+  const OptimizerContext& context_;
+  const std::int64_t mp_;
+  const ModelStates& model_;
+  std::vector<PartitionedStates> partitions_;
+};
+
+}  // namespace
+
+llvm::Expected<std::vector<RankGroups>> AddPartitionedOptimizer(const OptimizerContext& context) {
+  std::vector<RankGroups> ranks;
+  for (std::int64_t mp = 0; mp < context.degrees.mp(); ++mp) {
+    UCP_ASSIGN_OR_RETURN(RankGroups rank, PartitionedOptimizer(context, mp).Add());
+    ranks.push_back(std::move(rank));
+  }
+  return ranks;
+}
+
+}  // namespace ucp::deepspeed

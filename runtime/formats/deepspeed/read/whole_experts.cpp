@@ -1,0 +1,140 @@
+#include "runtime/formats/deepspeed/read/whole_experts.h"
+
+#include "compiler/support/error.h"
+#include "runtime/formats/agreement.h"
+#include "runtime/formats/deepspeed/read/partition_buffers.h"
+#include "runtime/formats/deepspeed/read/whole_names.h"
+#include "runtime/formats/expert_groups.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+bool IsOfExperts(const WholeGroup& group) {
+  pytorch::ValuePtr moe = pytorch::Find(*group.hyper_parameters, "moe");
+  return moe && pytorch::AsBool(*moe).value_or(false);
+}
+
+// Names the parameters of the groups that are of experts, or of those that are not; `tensors` are the module's of this
+// kind. Fills their places in rank.states.param_shapes.
+llvm::Error NameGroups(WholeExpertRank& rank, const std::string& folder, bool of_experts,
+                       std::vector<std::pair<std::string, TensorPlace>> tensors) {
+  WholeOptimizer optimizer;
+  optimizer.path = rank.optimizer.path;
+  optimizer.form = rank.optimizer.form;
+  std::vector<std::size_t> places;
+  for (std::size_t g = 0; g < rank.optimizer.groups.size(); ++g) {
+    if (IsOfExperts(rank.optimizer.groups[g]) != of_experts) continue;
+    optimizer.groups.push_back(rank.optimizer.groups[g]);
+    places.push_back(g);
+  }
+  ModelStates states;
+  states.path = rank.optimizer.path;
+  states.has_module = true;
+  states.buffer_names = rank.states.buffer_names;
+  states.module.tensors = std::move(tensors);
+  UCP_RETURN_IF_ERROR(NameParameters(optimizer, folder, states));
+  for (std::size_t i = 0; i < places.size(); ++i) rank.states.param_shapes[places[i]] = states.param_shapes[i];
+  return llvm::Error::success();
+}
+
+llvm::Expected<WholeExpertRank> ReadRank(SourceArchives& archives, const std::string& path, const std::string& folder,
+                                         const Experts& experts, const ModelStates& model, std::int64_t mp,
+                                         std::int64_t expert_rank) {
+  UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
+  pytorch::ValuePtr optimizer = pytorch::Find(archive.root(), "optimizer");
+  if (!optimizer || optimizer->is_none()) {
+    return Fail(ErrorCode::kBadData, "`{}`: `{}` holds no `optimizer`", folder, path);
+  }
+  WholeExpertRank rank{mp, expert_rank, {}, {}};
+  UCP_ASSIGN_OR_RETURN(rank.optimizer, ReadWholeOptimizer(archives, archive, optimizer));
+  rank.states.path = model.path;
+  rank.states.rank = model.rank;
+  rank.states.engine = model.engine;
+  rank.states.has_module = true;
+  rank.states.buffer_names = model.buffer_names;
+  rank.states.module.tensors = model.module.tensors;
+  rank.states.param_shapes.resize(rank.optimizer.groups.size());
+  std::vector<std::pair<std::string, TensorPlace>> own = experts.TensorsOf(mp, expert_rank);
+  UCP_RETURN_IF_ERROR(NameGroups(rank, folder, false, model.module.tensors));
+  UCP_RETURN_IF_ERROR(NameGroups(rank, folder, true, own));
+  for (auto& tensor : own) rank.states.module.tensors.push_back(std::move(tensor));
+  return rank;
+}
+
+// The groups of all expert ranks of one model-parallel rank, as one rank with all experts has them.
+llvm::Expected<RankGroups> JoinRanks(const OptimizerContext& context, std::vector<RankGroups>& ranks) {
+  RankGroups joined{ranks.front().speaker, {}, std::move(ranks.front().others)};
+  const Speaker& a = ranks.front().speaker;
+  for (std::size_t g = 0; g < ranks.front().groups.size(); ++g) {
+    const OptimizerGroup& first = ranks.front().groups[g];
+    std::vector<std::vector<std::string>> names;
+    for (const RankGroups& rank : ranks) {
+      const Speaker& b = rank.speaker;
+      if (rank.groups.size() != ranks.front().groups.size()) {
+        return Fail(ErrorCode::kBadData, "`{}`: `{}` has {} optimizer groups, and `{}` has {}", context.folder, a.path,
+                    ranks.front().groups.size(), b.path, rank.groups.size());
+      }
+      const OptimizerGroup& group = rank.groups[g];
+      UCP_RETURN_IF_ERROR(CheckSameText(context.folder, fmt::format("`param_groups` of group {}", g),
+                                        pytorch::Print(*first.hyper_parameters), a.path,
+                                        pytorch::Print(*group.hyper_parameters), b.path));
+      UCP_RETURN_IF_ERROR(CheckSameStep(context.checkpoint.training, first.step, a.path, group.step, b.path));
+      if (names.empty() || group.parameters != names.front()) names.push_back(group.parameters);
+    }
+    joined.groups.push_back({first.hyper_parameters, first.step, JoinExpertRanks(names)});
+  }
+  return joined;
+}
+
+}  // namespace
+
+llvm::Expected<std::vector<WholeExpertRank>> ReadWholeExperts(SourceArchives& archives, const CheckpointFiles& files,
+                                                              const std::string& folder, const Experts& experts,
+                                                              std::vector<ModelStates>& states) {
+  std::vector<WholeExpertRank> ranks;
+  for (std::size_t mp = 0; mp < states.size(); ++mp) {
+    const auto number = static_cast<std::int64_t>(mp);
+    for (std::int64_t e = 0; e < experts.ep(); ++e) {
+      auto file = files.expert_optimizers.find({number, e});
+      if (file == files.expert_optimizers.end()) {
+        return Fail(ErrorCode::kBadData,
+                    "`{}`: `{}` is missing; there are the optimizers of {} ranks that share experts", folder,
+                    ExpertOptimizerName(number, e), experts.ep());
+      }
+      UCP_ASSIGN_OR_RETURN(WholeExpertRank rank,
+                           ReadRank(archives, file->second, folder, experts, states[mp], number, e));
+      ranks.push_back(std::move(rank));
+    }
+    states[mp].param_shapes = ranks[ranks.size() - static_cast<std::size_t>(experts.ep())].states.param_shapes;
+  }
+  if (files.expert_optimizers.size() == ranks.size()) return ranks;
+  return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and the experts are shared out over {} ranks", folder,
+              files.expert_optimizers.rbegin()->second, experts.ep());
+}
+
+llvm::Expected<std::vector<RankGroups>> AddWholeExperts(const OptimizerContext& context,
+                                                        std::vector<WholeExpertRank>& ranks) {
+  std::vector<RankGroups> all;
+  std::vector<RankGroups> of_mp;
+  for (WholeExpertRank& rank : ranks) {
+    const std::size_t before = context.storage().shards.size();
+    UCP_ASSIGN_OR_RETURN(RankGroups groups, AddWholeRank(context, rank.mp, rank.states, rank.optimizer));
+    auto in_model = [&](std::string& name) { name = context.experts.NameInModel(rank.mp, name, rank.expert_rank); };
+    for (std::size_t i = before; i < context.storage().shards.size(); ++i) {
+      Shard& shard = context.storage().shards[i];
+      in_model(shard.tensor);
+      shard.coordinate.at["ep"] = rank.expert_rank;
+    }
+    for (OptimizerGroup& group : groups.groups) {
+      for (std::string& name : group.parameters) in_model(name);
+    }
+    of_mp.push_back(std::move(groups));
+    if (rank.expert_rank + 1 < context.experts.ep()) continue;
+    UCP_ASSIGN_OR_RETURN(all.emplace_back(), JoinRanks(context, of_mp));
+    of_mp.clear();
+  }
+  return all;
+}
+
+}  // namespace ucp::deepspeed

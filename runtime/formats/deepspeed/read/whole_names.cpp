@@ -1,0 +1,171 @@
+#include "runtime/formats/deepspeed/read/whole_names.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "compiler/support/error.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+class Namer {
+ public:
+  Namer(const WholeOptimizer& optimizer, const std::string& folder, ModelStates& states)
+      : optimizer_(optimizer), folder_(folder), states_(states) {}
+
+  llvm::Error Run() {
+    FindCandidates();
+    switch (optimizer_.form) {
+      case WholeForm::kFlatGroups:
+        return states_.has_module ? ByViews() : AsOneGroup();
+      case WholeForm::kParameters:
+      case WholeForm::kModule:
+        return ByShapes();
+    }
+    return llvm::Error::success();
+  }
+
+ private:
+  struct Candidate {
+    std::string name;
+    TensorPlace place;
+  };
+
+  llvm::Error Unknown(const std::string& why) const { return FailWithoutNames(folder_, states_, why); }
+
+  // Tensors of the module that can be trained. Second names of the same memory come later in the module, and are left
+  // out.
+  void FindCandidates() {
+    for (const auto& [name, place] : states_.module.tensors) {
+      if (states_.buffer_names.contains(name) || name.ends_with("_extra_state")) continue;
+      const bool is_second = std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
+        return place.elements > 0 && other.place.IsSameMemory(place);
+      });
+      if (!is_second) candidates_.push_back({name, place});
+    }
+  }
+
+  llvm::Error ByViews() {
+    std::map<RecordId, std::vector<Candidate>> views;
+    for (const Candidate& candidate : candidates_) views[candidate.place.record].push_back(candidate);
+    for (std::size_t g = 0; g < optimizer_.groups.size(); ++g) {
+      const std::int64_t elements = optimizer_.groups[g].tensors.front().master.elements;
+      std::vector<std::vector<NamedShape>> fits;
+      for (auto& [record, members] : views) {
+        if (auto tiles = TilesOf(members, elements)) fits.push_back(std::move(*tiles));
+      }
+      // Copied one by one, as beside experts, they say nothing; all of them in one group need not.
+      if (fits.empty() && optimizer_.groups.size() == 1) fits = AllIfSoMany(elements);
+      if (fits.size() != 1) {
+        return Unknown(
+            fmt::format("the master of group {} has {} elements, and {} vectors of the module have parameters "
+                        "for exactly as many",
+                        g, elements, fits.size()));
+      }
+      states_.param_shapes.push_back(std::move(fits.front()));
+    }
+    return llvm::Error::success();
+  }
+
+  std::vector<std::vector<NamedShape>> AllIfSoMany(std::int64_t elements) const {
+    std::vector<NamedShape> all;
+    std::int64_t end = 0;
+    for (const Candidate& candidate : candidates_) {
+      end += candidate.place.elements;
+      all.push_back({candidate.name, candidate.place.sizes});
+    }
+    if (end != elements) return {};
+    return {all};
+  }
+
+  // The views in their order, if they lie behind each other without a gap and have so many elements.
+  static std::optional<std::vector<NamedShape>> TilesOf(std::vector<Candidate>& views, std::int64_t elements) {
+    std::sort(views.begin(), views.end(),
+              [](const Candidate& a, const Candidate& b) { return a.place.offset < b.place.offset; });
+    std::vector<NamedShape> tiles;
+    std::int64_t end = 0;
+    for (const Candidate& view : views) {
+      if (view.place.offset != end || !view.place.strides.empty()) return std::nullopt;
+      end += view.place.elements;
+      tiles.push_back({view.name, view.place.sizes});
+    }
+    return end == elements ? std::optional(std::move(tiles)) : std::nullopt;
+  }
+
+  llvm::Error AsOneGroup() {
+    if (optimizer_.groups.size() != 1) {
+      return Unknown(fmt::format(
+          "the parameters of its {} groups are one vector each, and the weights of a pipeline are saved layer by layer",
+          optimizer_.groups.size()));
+    }
+    std::vector<NamedShape>& shapes = states_.param_shapes.emplace_back();
+    for (const Candidate& candidate : candidates_) shapes.push_back({candidate.name, candidate.place.sizes});
+    return llvm::Error::success();
+  }
+
+  llvm::Error ByShapes() {
+    std::map<Sizes, std::vector<std::size_t>> places;  // Of the candidates, by shape.
+    for (std::size_t i = 0; i < candidates_.size(); ++i) places[candidates_[i].place.sizes].push_back(i);
+    std::map<Sizes, std::size_t> asked_by;
+    std::map<Sizes, std::size_t> taken;
+    for (std::size_t g = 0; g < optimizer_.groups.size(); ++g) {
+      std::vector<NamedShape>& shapes = states_.param_shapes.emplace_back();
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < optimizer_.groups[g].tensors.size(); ++i) {
+        const TensorPlace* likeness = LikenessOf(optimizer_.form, optimizer_.groups[g].tensors[i]);
+        if (likeness == nullptr) {
+          return Unknown(fmt::format("there is no state of parameter {} of group {} that would have its shape", i, g));
+        }
+        const Sizes& sizes = likeness->sizes;
+        auto [asked, first] = asked_by.emplace(sizes, g);
+        if (asked->second != g) {
+          return Unknown(
+              fmt::format("groups {} and {} both have parameters of [{}]", asked->second, g, fmt::join(sizes, ", ")));
+        }
+        const std::vector<std::size_t>& of_shape = places[sizes];
+        const std::size_t number = taken[sizes]++;
+        if (number >= of_shape.size()) {
+          return Unknown(fmt::format("group {} has {} parameters of [{}] or more, and the module {}", g, number + 1,
+                                     fmt::join(sizes, ", "), of_shape.size()));
+        }
+        if (of_shape[number] < next) {
+          return Unknown(
+              fmt::format("group {} does not have its parameters in the module's order, in which [{}] of "
+                          "parameter {} comes before",
+                          g, fmt::join(sizes, ", "), i));
+        }
+        next = of_shape[number] + 1;
+        shapes.push_back({candidates_[of_shape[number]].name, sizes});
+      }
+    }
+    for (const auto& [sizes, count] : taken) {
+      if (count == places[sizes].size()) continue;
+      return Unknown(
+          fmt::format("it steps {} of the {} parameters of [{}]", count, places[sizes].size(), fmt::join(sizes, ", ")));
+    }
+    return llvm::Error::success();
+  }
+
+  const WholeOptimizer& optimizer_;
+  const std::string& folder_;
+  ModelStates& states_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace
+
+llvm::Error FailWithoutNames(const std::string& folder, const ModelStates& states, const std::string& why) {
+  return Fail(ErrorCode::kUnsupported,
+              "`{}`: `{}` was saved without ZeRO and does not say which parameter is which in its optimizer: {}; a "
+              "checkpoint of ZeRO stage 1 to 3 says it",
+              folder, states.path, why);
+}
+
+llvm::Error NameParameters(const WholeOptimizer& optimizer, const std::string& folder, ModelStates& states) {
+  return Namer(optimizer, folder, states).Run();
+}
+
+}  // namespace ucp::deepspeed

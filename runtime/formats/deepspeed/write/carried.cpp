@@ -1,0 +1,199 @@
+#include "runtime/formats/deepspeed/write/carried.h"
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/formats/deepspeed/loss_scale.h"
+#include "runtime/formats/deepspeed/write/adapt_config.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+using pytorch::Entry;
+using pytorch::MakeBool;
+using pytorch::MakeDict;
+using pytorch::MakeDouble;
+using pytorch::MakeInteger;
+using pytorch::MakeText;
+using pytorch::ValuePtr;
+
+// The states of random number generators, as Megatron-DeepSpeed saves them, now and formerly.
+constexpr std::array<std::string_view, 6> kRandomStates = {"rng_state",       "random_rng_state", "np_rng_state",
+                                                           "torch_rng_state", "cuda_rng_state",   "rng_tracker_states"};
+
+class Carrier {
+ public:
+  Carrier(const TargetRequest& request, const WriteOptions& options, const ValuePtr& job)
+      : training_(request.training), mesh_(request.source_mesh), options_(options), job_(job) {}
+
+  Carried Run() {
+    CarryEngine();
+    CarryLossScale();
+    CarryOptimizer();
+    for (std::int64_t mp = 0; mp < options_.mp(); ++mp) carried_.client.push_back(ClientOf(mp));
+    if (options_.stage == 3 && options_.dp > 1) RemarkOnCopies();
+    return std::move(carried_);
+  }
+
+ private:
+  std::int64_t SourceDp() const {
+    ValuePtr recorded = FindEntry(training_.engine, "dp_world_size");
+    return recorded ? std::max<std::int64_t>(0, pytorch::AsInteger(*recorded).value_or(0)) : 0;
+  }
+
+  void CarryEngine() {
+    for (const Entry& entry : training_.engine) {
+      auto key = pytorch::AsText(*entry.key);
+      if (key == "dp_world_size" || (key == "ds_config" && job_)) continue;
+      const bool is_config = key == "ds_config" && pytorch::Entries(*entry.value) != nullptr;
+      carried_.engine.push_back(
+          is_config ? Entry{entry.key, AdaptConfig(entry.value, SourceDp(), options_, carried_.remarks)} : entry);
+    }
+    if (job_) carried_.engine.push_back({MakeText("ds_config"), AdaptConfig(job_, 0, options_, carried_.remarks)});
+  }
+
+  DType SourceDType() const {
+    ValuePtr config = FindEntry(training_.engine, "ds_config");
+    auto is_on = [&](std::string_view section) {
+      ValuePtr found = config ? pytorch::Find(*config, section) : nullptr;
+      ValuePtr enabled = found ? pytorch::Find(*found, "enabled") : nullptr;
+      return enabled && pytorch::AsBool(*enabled).value_or(false);
+    };
+    if (is_on("fp16")) return DType::kFloat16;
+    return is_on("bf16") || is_on("bfloat16") ? DType::kBFloat16 : DType::kFloat32;
+  }
+
+  // A scale belongs to float16. Only a source that computed with it knows one; the loaders of stage 3 and of those
+  // without ZeRO want one in any case.
+  void CarryLossScale() {
+    ValuePtr scaler = FindEntry(training_.optimizer, "loss_scaler");
+    const bool to_half = options_.dtype == DType::kFloat16;
+    const bool wants_one = options_.stage == 0 || options_.stage == 3;
+    if (!to_half) {
+      if (scaler && IsDynamicLossScaler(*scaler)) {
+        carried_.remarks.emplace_back(
+            "the dynamic loss scale of float16 is dropped: the target does not scale its loss");
+      }
+      scaler = UnitLossScaler();
+    } else if (SourceDType() != DType::kFloat16 || (wants_one && (!scaler || !pytorch::Find(*scaler, "cur_scale")))) {
+      scaler = wants_one ? InitialLossScaler(FindEntry(carried_.engine, "ds_config")) : nullptr;
+      carried_.remarks.push_back(
+          scaler ? fmt::format("the source has no loss scale of float16: the target begins with {}",
+                               pytorch::Print(*pytorch::Find(*scaler, "cur_scale")))
+                 : "the source has no loss scale of float16: the target begins with that of the job's configuration");
+    }
+    if (to_half && SourceDType() == DType::kFloat16) RemarkOnMissingScale();
+    if (!scaler) return;
+    carried_.dynamic_loss_scale = MakeBool(IsDynamicLossScaler(*scaler));
+    carried_.loss_scaler = std::move(scaler);
+  }
+
+  // Without ZeRO, DeepSpeed 0.19 does not multiply the loss by the scale, and divides the gradients by it.
+  void RemarkOnMissingScale() {
+    ValuePtr config = FindEntry(training_.engine, "ds_config");
+    ValuePtr section = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
+    ValuePtr stage = section ? pytorch::Find(*section, "stage") : nullptr;
+    const bool source_is_whole = stage && pytorch::AsInteger(*stage) == 0;
+    if (source_is_whole == (options_.stage == 0)) return;
+    carried_.remarks.emplace_back(
+        "without ZeRO, DeepSpeed divides the gradients of float16 by a loss scale that the loss never had: the moments "
+        "of such a run are smaller by this factor than with ZeRO, and the optimizer needs some steps to get used to "
+        "it");
+  }
+
+  // Stages 1 and 2 keep what they are given; each of the others has its own list.
+  void CarryOptimizer() {
+    const bool is_flat = (options_.stage == 1 || options_.stage == 2) && !options_.bf16_optimizer;
+    auto add = [&](const char* key, ValuePtr otherwise) {
+      ValuePtr of_source = FindEntry(training_.optimizer, key);
+      carried_.optimizer.push_back({MakeText(key), of_source ? of_source : std::move(otherwise)});
+    };
+    if (is_flat || options_.stage == 3) add("overflow", MakeBool(false));
+    if (is_flat || options_.bf16_optimizer || options_.wrapper == WholeWrapper::kFused) {
+      ValuePtr config = FindEntry(training_.engine, "ds_config");
+      ValuePtr configured = config ? pytorch::Find(*config, "gradient_clipping") : nullptr;
+      add("clip_grad", configured ? configured : MakeDouble(0.0));
+    }
+    if (!is_flat) return;
+    constexpr std::array<std::string_view, 5> kElsewhere = {"loss_scaler", "dynamic_loss_scale", "ds_version",
+                                                            "overflow", "clip_grad"};
+    for (const Entry& entry : training_.optimizer) {
+      auto key = pytorch::AsText(*entry.key);
+      const bool is_other = !key || std::find(kElsewhere.begin(), kElsewhere.end(), *key) == kElsewhere.end();
+      if (is_other) carried_.optimizer.push_back(entry);
+    }
+  }
+
+  bool HasSameRanks() const {
+    if (std::ssize(training_.ranks) != options_.mp()) return false;
+    if (mesh_.axes.empty()) return options_.mp() == 1;
+    return mesh_.Size("pp") == options_.pp && mesh_.Size("tp") == options_.tp;
+  }
+
+  // If there are other ranks, what rank 0 saved counts for all, but for its random numbers.
+  std::vector<Entry> ClientOf(std::int64_t mp) {
+    const bool has_same_ranks = HasSameRanks();
+    std::vector<Entry> client;
+    for (const Entry& entry :
+         training_.ranks[has_same_ranks ? static_cast<std::size_t>(mp) : training_.counting_rank].client) {
+      auto key = pytorch::AsText(*entry.key);
+      if (!has_same_ranks && key &&
+          std::find(kRandomStates.begin(), kRandomStates.end(), *key) != kRandomStates.end()) {
+        if (mp == 0) {
+          carried_.remarks.push_back(fmt::format(
+              "`{}` is dropped: the states of random generators are those of other ranks (Megatron-DeepSpeed: "
+              "--no-load-rng)",
+              *key));
+        }
+        continue;
+      }
+      client.push_back(key == "args" ? Entry{entry.key, WithDegrees(entry.value)} : entry);
+    }
+    return client;
+  }
+
+  // Each partition of stage 3 has a file of model states. Of a source's, those of the first one are read.
+  void RemarkOnCopies() {
+    for (const Entry& entry : carried_.client.front()) {
+      auto key = pytorch::AsText(*entry.key);
+      if (!key || std::find(kRandomStates.begin(), kRandomStates.end(), *key) == kRandomStates.end()) continue;
+      carried_.remarks.push_back(fmt::format(
+          "`{}` is that of the first partition in the files of all {}: give each rank other random numbers, "
+          "if it needs them",
+          *key, options_.dp));
+    }
+  }
+
+  // Megatron-DeepSpeed compares the degrees in `args` with its own.
+  ValuePtr WithDegrees(const ValuePtr& args) const {
+    const auto* object = args->As<pytorch::Call>();
+    const auto* attributes = pytorch::Attributes(*args);
+    if (object == nullptr || attributes == nullptr) return args;
+    std::vector<Entry> changed = *attributes;
+    for (const auto& [key, degree] :
+         {std::pair<std::string_view, std::int64_t>{"tensor_model_parallel_size", options_.tp},
+          {"pipeline_model_parallel_size", options_.pp},
+          {"data_parallel_size", options_.dp},
+          {"world_size", options_.mp() * options_.dp}}) {
+      if (pytorch::Find(*args, key)) SetEntry(changed, key, MakeInteger(degree));
+    }
+    pytorch::Call copy = *object;
+    copy.state = MakeDict(std::move(changed));
+    return pytorch::MakeCall(std::move(copy));
+  }
+
+  const TrainingState& training_;
+  const Mesh& mesh_;
+  const WriteOptions& options_;
+  const ValuePtr& job_;
+  Carried carried_;
+};
+
+}  // namespace
+
+Carried CarryOver(const TargetRequest& request, const WriteOptions& options, const ValuePtr& job) {
+  return Carrier(request, options, job).Run();
+}
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,143 @@
+#include "runtime/formats/deepspeed/write/experts.h"
+
+#include <algorithm>
+
+#include "compiler/support/error.h"
+#include "runtime/formats/archive_composer.h"
+#include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/write/module.h"
+#include "runtime/formats/expert_groups.h"
+
+namespace ucp::deepspeed {
+
+llvm::Expected<ExpertsToWrite> ExpertsToWrite::Find(const TargetRequest& request, const WriteOptions& options) {
+  ExpertsToWrite experts(request, options);
+  for (const auto& [prefix, count] : ExpertCounts(request.tensors)) experts.layers_[prefix].experts = count;
+  for (const LogicalTensor& tensor : request.tensors) {
+    if (auto parsed = ParseExpertName(tensor.name)) experts.layers_.at(parsed->layer).tensors.push_back(&tensor);
+  }
+  UCP_RETURN_IF_ERROR(experts.CheckDegrees());
+  UCP_RETURN_IF_ERROR(experts.CheckPlaces());
+  return experts;
+}
+
+llvm::Error ExpertsToWrite::CheckDegrees() const {
+  if (!any()) {
+    if (ep() == 1) return llvm::Error::success();
+    return Fail(ErrorCode::kUsage, "ep={}: the model has no experts of DeepSpeed's MoE layer to spread over ranks",
+                ep());
+  }
+  if (options_->tp > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "tp={}: experts beside tensor parallelism are not written in this version; convert with tp=1",
+                options_->tp);
+  }
+  if (options_->dp % ep() != 0) {
+    return Fail(ErrorCode::kUsage, "ep={}: {} data-parallel ranks do not divide into groups that share the experts out",
+                ep(), options_->dp);
+  }
+  for (const auto& [prefix, layer] : layers_) {
+    const bool is_known =
+        std::any_of(request_->training.expert_layers.begin(), request_->training.expert_layers.end(),
+                    [&](const ExpertLayer& known) { return known.prefix == prefix && known.experts == layer.experts; });
+    if (!is_known) {
+      return Fail(ErrorCode::kUnsupported,
+                  "the source does not say the order of its layers with experts (`{}*` is one of them); convert from "
+                  "the native checkpoint that it was made of",
+                  prefix);
+    }
+    if (layer.experts % ep() == 0) continue;
+    return Fail(ErrorCode::kUsage, "ep={}: the {} experts of `{}*` do not divide over so many ranks", ep(),
+                layer.experts, prefix);
+  }
+  for (std::int64_t stage = 0; stage < options_->pp; ++stage) {
+    if (!LayersOf(stage).empty()) continue;
+    return Fail(
+        ErrorCode::kUnsupported,
+        "pp={}: stage {} has no layer with experts, and the ranks of the others would wait for its forever when "
+        "DeepSpeed makes their groups",
+        options_->pp, stage);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error ExpertsToWrite::CheckPlaces() const {
+  for (const auto& [prefix, layer] : layers_) {
+    for (const LogicalTensor* tensor : layer.tensors) {
+      const TensorLayout& layout = *request_->layout.Find(tensor->name);
+      if (!layout.only_at.contains("ep")) continue;
+      for (const std::int64_t place : layout.only_at.at("ep")) {
+        if (IsHeldAt(tensor->name, place) && layout.only_at.at("ep").size() == 1) continue;
+        return Fail(ErrorCode::kUnsupported,
+                    "`{}` is at ep={} by {}, and DeepSpeed gives each of {} ranks {} experts in the order of their "
+                    "numbers",
+                    tensor->name, fmt::join(layout.only_at.at("ep"), ","), layout.declared_at, ep(),
+                    layer.experts / ep());
+      }
+    }
+  }
+  return llvm::Error::success();
+}
+
+bool ExpertsToWrite::IsHeldAt(const std::string& name, std::int64_t expert_rank) const {
+  const auto parsed = any() ? ParseExpertName(name) : std::nullopt;
+  return !parsed || parsed->expert / (layers_.at(parsed->layer).experts / ep()) == expert_rank;
+}
+
+std::string ExpertsToWrite::LocalName(const std::string& name) const {
+  const auto parsed = any() ? ParseExpertName(name) : std::nullopt;
+  return parsed ? parsed->With(parsed->expert % (layers_.at(parsed->layer).experts / ep())) : name;
+}
+
+std::vector<std::int64_t> ExpertsToWrite::RanksOf(std::int64_t expert_rank) const {
+  return RanksWithExperts(expert_rank, ep(), options_->dp, options_->data_before_experts);
+}
+
+std::int64_t ExpertsToWrite::ExpertRankOf(std::int64_t partition) const {
+  return options_->data_before_experts ? partition / (options_->dp / ep()) : partition % ep();
+}
+
+std::vector<const ExpertLayer*> ExpertsToWrite::LayersOf(std::int64_t stage) const {
+  std::vector<const ExpertLayer*> held;
+  for (const ExpertLayer& layer : request_->training.expert_layers) {
+    const auto found = layers_.find(layer.prefix);
+    if (found == layers_.end()) continue;
+    const TensorLayout& layout = *request_->layout.Find(found->second.tensors.front()->name);
+    if (!layout.stages || std::find(layout.stages->begin(), layout.stages->end(), stage) != layout.stages->end()) {
+      held.push_back(&layer);
+    }
+  }
+  return held;
+}
+
+std::vector<std::int64_t> ExpertsToWrite::CountsOf(std::int64_t stage) const {
+  std::vector<std::int64_t> counts;
+  for (const ExpertLayer* layer : LayersOf(stage)) counts.push_back(layer->experts);
+  return counts;
+}
+
+llvm::Error ExpertsToWrite::AddFiles(const std::string& folder, const Coordinate& coordinate,
+                                     TargetFiles& target) const {
+  ExpertOf place{coordinate.At("pp") * options_->tp + coordinate.At("tp"), 0, 0};
+  for (const ExpertLayer* known : LayersOf(coordinate.At("pp"))) {
+    const Layer& layer = layers_.at(known->prefix);
+    for (place.expert = 0; place.expert < layer.experts; ++place.expert) {
+      ArchiveComposer composer(request_->training);
+      ModuleToWrite module(*request_, *options_, composer);
+      Coordinate holder = coordinate;
+      holder.at["ep"] = place.expert / (layer.experts / ep());
+      std::vector<pytorch::Entry> entries;
+      for (const LogicalTensor* tensor : layer.tensors) {
+        if (ParseExpertName(tensor->name)->expert != place.expert) continue;
+        UCP_ASSIGN_OR_RETURN(pytorch::ValuePtr value, module.Add(*tensor, holder));
+        entries.push_back({pytorch::MakeText(tensor->name), std::move(value)});
+      }
+      ComposedArchive archive = composer.Compose(pytorch::MakeDict(std::move(entries)));
+      module.AddShards(AddFile(target, folder + "/" + ExpertFileName(place), archive), target);
+    }
+    ++place.layer;
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace ucp::deepspeed

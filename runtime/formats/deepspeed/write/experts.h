@@ -1,0 +1,58 @@
+// What a target has of experts: who holds which, under which name, and the files of their weights (experts.h has the
+// picture). The layout of a target does not cut experts, unless a spec says so; DeepSpeed gives each of `ep` ranks
+// equally many in the order of their numbers, and a spec that says otherwise is refused.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/target.h"
+#include "runtime/formats/deepspeed/expert_ranks.h"
+#include "runtime/formats/deepspeed/write/options.h"
+#include "runtime/formats/format.h"
+
+namespace ucp::deepspeed {
+
+class ExpertsToWrite {
+ public:
+  // The arguments must outlive this object. Fails for degrees that the experts do not divide over, for experts that
+  // come from a source which does not say the order of their layers, and for what DeepSpeed itself cannot run.
+  static llvm::Expected<ExpertsToWrite> Find(const TargetRequest& request, const WriteOptions& options);
+
+  bool any() const { return !layers_.empty(); }
+  std::int64_t ep() const { return options_->ep; }
+  bool IsExpert(const std::string& name) const { return any() && ParseExpertName(name).has_value(); }
+  // Whether this expert rank has the parameter; all of them have one that is no expert's.
+  bool IsHeldAt(const std::string& name, std::int64_t expert_rank) const;
+  // What the rank that has it calls it.
+  std::string LocalName(const std::string& name) const;
+  // The ZeRO ranks that share what is held by this expert rank, in order.
+  std::vector<std::int64_t> RanksOf(std::int64_t expert_rank) const;
+  std::int64_t ExpertRankOf(std::int64_t partition) const;
+
+  // How many experts the layers of one stage have, in order.
+  std::vector<std::int64_t> CountsOf(std::int64_t stage) const;
+  // `layer_L_expert_G_mp_rank_XX_model_states.pt` of one stage and tensor rank.
+  [[nodiscard]] llvm::Error AddFiles(const std::string& folder, const Coordinate& coordinate,
+                                     TargetFiles& target) const;
+
+ private:
+  ExpertsToWrite(const TargetRequest& request, const WriteOptions& options) : request_(&request), options_(&options) {}
+  struct Layer {
+    std::int64_t experts = 0;
+    std::vector<const LogicalTensor*> tensors;
+  };
+  std::vector<const ExpertLayer*> LayersOf(std::int64_t stage) const;
+  llvm::Error CheckDegrees() const;
+  llvm::Error CheckPlaces() const;
+
+  const TargetRequest* request_;
+  const WriteOptions* options_;
+  std::map<std::string, Layer> layers_;  // By what their names begin with.
+};
+
+}  // namespace ucp::deepspeed

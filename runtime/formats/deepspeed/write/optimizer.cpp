@@ -1,0 +1,210 @@
+#include "runtime/formats/deepspeed/write/optimizer.h"
+
+#include <algorithm>
+
+#include "runtime/formats/archive_composer.h"
+#include "runtime/formats/deepspeed/expert_ranks.h"
+#include "runtime/formats/deepspeed/write/optimizer_file.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+using pytorch::Entry;
+using pytorch::MakeDict;
+using pytorch::MakeInteger;
+using pytorch::MakeList;
+using pytorch::MakeText;
+using pytorch::ValuePtr;
+
+// deepspeed.utils.tensor_fragment.fragment_address, without its constructor being called.
+ValuePtr FragmentAddress(std::int64_t start, std::int64_t elements) {
+  pytorch::Call call;
+  call.form = pytorch::Call::Form::kNewObject;
+  call.callable = pytorch::MakeGlobal("deepspeed.utils.tensor_fragment", "fragment_address");
+  call.arguments = pytorch::MakeTuple({});
+  call.state = MakeDict({{MakeText("numel"), MakeInteger(elements)}, {MakeText("start"), MakeInteger(start)}});
+  return pytorch::MakeCall(std::move(call));
+}
+
+class RankWriter {
+ public:
+  RankWriter(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+             const ExpertsToWrite& experts, const std::vector<std::vector<FlatGroupToWrite>>& groups,
+             TargetFiles& target)
+      : training_(request.training),
+        options_(options),
+        carried_(carried),
+        experts_(experts),
+        groups_(groups),
+        target_(target) {}
+
+  void AddFiles(const std::string& folder, std::int64_t mp) {
+    for (std::int64_t rank = 0; rank < options_.dp; ++rank) {
+      ArchiveComposer composer(training_);
+      ComposedArchive archive = composer.Compose(FileOf(rank, composer));
+      records_.push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, {mp, rank}), archive));
+    }
+  }
+
+  void AddShards(const Coordinate& coordinate) {
+    for (std::size_t rank = 0; rank < groups_.size(); ++rank) {
+      Coordinate holder = coordinate;
+      if (experts_.any()) holder.at["ep"] = static_cast<std::int64_t>(rank);
+      std::size_t next = 0;  // Of each file's records.
+      for (const FlatGroupToWrite& group : groups_[rank]) {
+        const std::size_t first = next;
+        next += StatesOf(group).size();
+        if (rank == 0 || group.of_experts) AddShardsOf(group, first, group.of_experts ? holder : coordinate);
+      }
+    }
+  }
+
+ private:
+  void AddShardsOf(const FlatGroupToWrite& group, std::size_t first_record, const Coordinate& coordinate) {
+    BufferSet set;
+    for (const LogicalTensor::State& state : StatesOf(group)) {
+      set.push_back({state.name, AddBuffer(group, state, first_record++)});
+    }
+    const BufferSetId states = target_.storage.Add(std::move(set));
+    for (const PlacedParameter& parameter : group.parameters) {
+      Shard shard;
+      shard.tensor = parameter.tensor->name;
+      shard.coordinate = coordinate;
+      shard.shape = parameter.shape;
+      shard.base = parameter.offset;
+      shard.states = states;
+      target_.storage.shards.push_back(std::move(shard));
+    }
+  }
+
+  // How many elements of a partition are not padding at the end of the group.
+  std::int64_t RealElements(const FlatGroupToWrite& group, std::int64_t partition) const {
+    return std::clamp<std::int64_t>(group.elements - partition * group.partition_elements, 0, group.partition_elements);
+  }
+
+  // Stages 1 and 2 store masters without that padding, and all else with it.
+  std::int64_t StoredElements(const FlatGroupToWrite& group, const std::string& state, std::int64_t partition) const {
+    const bool is_short = state == kMasterState && !options_.bf16_optimizer;
+    return is_short ? RealElements(group, partition) : group.partition_elements;
+  }
+
+  // Partitions are counted in each group; a rank has one of each.
+  ValuePtr FileOf(std::int64_t rank, ArchiveComposer& composer) const {
+    const std::vector<FlatGroupToWrite>& groups = groups_[static_cast<std::size_t>(experts_.ExpertRankOf(rank))];
+    std::vector<ValuePtr> masters, param_groups, paddings, alignment, counts, mappings;
+    std::vector<Entry> state;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const FlatGroupToWrite& group = groups[g];
+      const std::int64_t partition = std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
+      const OptimizerGroup& carried = training_.groups[group.group];
+      std::vector<Entry> states;
+      if (carried.step) states.push_back({MakeText("step"), composer.AddValue(carried.step)});
+      for (const LogicalTensor::State& tensor : StatesOf(group)) {
+        ValuePtr value = composer.AddTensor(tensor.dtype, {StoredElements(group, tensor.name, partition)});
+        if (tensor.name == kMasterState) {
+          masters.push_back(std::move(value));
+        } else {
+          states.push_back({MakeText(tensor.name), std::move(value)});
+        }
+      }
+      const auto index = static_cast<std::int64_t>(g);
+      // Before the first step there are no states at all.
+      if (!states.empty()) state.push_back({MakeInteger(index), MakeDict(std::move(states))});
+      param_groups.push_back(ParamGroup(carried, {index}, composer));
+      paddings.push_back(MakeInteger(PaddingOf(group, partition)));
+      alignment.push_back(AlignmentOf(group));
+      counts.push_back(MakeInteger(std::ssize(group.ranks)));
+      mappings.push_back(MappingOf(group, partition));
+    }
+    ValuePtr base = MakeDict({{MakeText("state"), MakeDict(std::move(state))},
+                              {MakeText("param_groups"), MakeList(std::move(param_groups))}});
+    std::vector<Entry> entries;
+    if (!options_.bf16_optimizer) entries = LossScaleEntries(carried_, composer);
+    for (Entry& entry : composer.AddEntries(carried_.optimizer)) entries.push_back(std::move(entry));
+    entries.push_back({MakeText("base_optimizer_state"), std::move(base)});
+    entries.push_back({MakeText("single_partition_of_fp32_groups"), MakeList(std::move(masters))});
+    if (!options_.bf16_optimizer) entries.push_back({MakeText("zero_stage"), ZeroStage(options_.stage)});
+    entries.push_back({MakeText("group_paddings"), MakeList(std::move(paddings))});
+    if (!options_.bf16_optimizer) {
+      entries.push_back({MakeText("param_alignment_paddings"), MakeList(std::move(alignment))});
+    }
+    entries.push_back({MakeText("partition_count"), MakeList(std::move(counts))});
+    entries.push_back({MakeText("ds_version"), VersionOf(training_)});
+    entries.push_back({MakeText("param_slice_mappings"), MakeList(std::move(mappings))});
+    return OptimizerFileRoot(std::move(entries), training_, carried_, composer);
+  }
+
+  // What each class writes there: BF16_Optimizer tells the last partition of all the padding, and the others of none.
+  std::int64_t PaddingOf(const FlatGroupToWrite& group, std::int64_t partition) const {
+    if (!options_.bf16_optimizer) return group.partition_elements - RealElements(group, partition);
+    const std::int64_t partitions = std::ssize(group.ranks);
+    return partition + 1 == partitions ? group.partition_elements * partitions - group.elements : 0;
+  }
+
+  static ValuePtr AlignmentOf(const FlatGroupToWrite& group) {
+    std::vector<ValuePtr> paddings;
+    for (const PlacedParameter& parameter : group.parameters) paddings.push_back(MakeInteger(parameter.padding));
+    return MakeList(std::move(paddings));
+  }
+
+  // Which parameters lie in a partition, and where.
+  static ValuePtr MappingOf(const FlatGroupToWrite& group, std::int64_t partition) {
+    const std::int64_t begin = partition * group.partition_elements;
+    const std::int64_t end = begin + group.partition_elements;
+    std::vector<Entry> mapping;
+    for (const PlacedParameter& parameter : group.parameters) {
+      const std::int64_t from = std::max(parameter.offset, begin);
+      const std::int64_t to = std::min(parameter.offset + parameter.elements, end);
+      if (from < to) mapping.push_back({MakeText(parameter.name), FragmentAddress(from - begin, to - from)});
+    }
+    return pytorch::MakeOrderedDict(std::move(mapping));
+  }
+
+  BufferId AddBuffer(const FlatGroupToWrite& group, const LogicalTensor::State& state, std::size_t record) {
+    Buffer buffer;
+    buffer.dtype = state.dtype;
+    buffer.part_elements = group.partition_elements;
+    for (std::int64_t partition = 0; partition < std::ssize(group.ranks); ++partition) {
+      const std::int64_t rank = group.ranks[static_cast<std::size_t>(partition)];
+      const std::int64_t stored = StoredElements(group, state.name, partition);
+      buffer.parts.push_back({records_[static_cast<std::size_t>(rank)][record], 0, stored});
+      AddPadding(group, state.dtype, partition, buffer.parts.back());
+    }
+    return target_.storage.Add(std::move(buffer));
+  }
+
+  // Between the parameters and behind the last one.
+  void AddPadding(const FlatGroupToWrite& group, DType dtype, std::int64_t partition, const BufferPart& part) {
+    const std::int64_t begin = partition * group.partition_elements;
+    const std::int64_t end = begin + part.elements;
+    auto add = [&](std::int64_t from, std::int64_t to) {
+      AddZeros(target_, part.record, dtype, std::max(from, begin) - begin, std::min(to, end) - begin);
+    };
+    for (const PlacedParameter& parameter : group.parameters) {
+      const std::int64_t behind = parameter.offset + parameter.elements;
+      if (parameter.padding > 0) add(behind, behind + parameter.padding);
+    }
+    add(group.elements, group.partition_elements * std::ssize(group.ranks));
+  }
+
+  const TrainingState& training_;
+  const WriteOptions& options_;
+  const Carried& carried_;
+  const ExpertsToWrite& experts_;
+  const std::vector<std::vector<FlatGroupToWrite>>& groups_;  // By expert rank.
+  TargetFiles& target_;
+  std::vector<std::vector<RecordId>> records_;  // By ZeRO rank, in the order of groups and their states.
+};
+
+}  // namespace
+
+void AddOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+                       const std::string& folder, const Coordinate& coordinate, const ExpertsToWrite& experts,
+                       const std::vector<std::vector<FlatGroupToWrite>>& groups, TargetFiles& target) {
+  RankWriter writer(request, options, carried, experts, groups, target);
+  writer.AddFiles(folder, coordinate.At("pp") * options.tp + coordinate.At("tp"));
+  writer.AddShards(coordinate);
+}
+
+}  // namespace ucp::deepspeed

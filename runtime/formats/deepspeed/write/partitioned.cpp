@@ -1,0 +1,138 @@
+#include "runtime/formats/deepspeed/write/partitioned.h"
+
+#include <algorithm>
+
+#include "compiler/support/checked_math.h"
+#include "runtime/formats/deepspeed/write/optimizer_file.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+using pytorch::Entry;
+using pytorch::MakeDict;
+using pytorch::MakeInteger;
+using pytorch::MakeList;
+using pytorch::MakeText;
+using pytorch::ValuePtr;
+
+class RankWriter {
+ public:
+  RankWriter(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+             const std::vector<FlatGroupToWrite>& sub_groups, TargetFiles& target)
+      : training_(request.training), options_(options), carried_(carried), sub_groups_(sub_groups), target_(target) {}
+
+  // Every partition's file says the same, and has its tensors in the same order.
+  void AddFiles(const std::string& folder, std::int64_t mp) {
+    ArchiveComposer composer(training_);
+    const ComposedArchive archive = composer.Compose(File(composer));
+    for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
+      records_.push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, {mp, partition}), archive));
+    }
+  }
+
+  void AddShards(const Coordinate& coordinate) {
+    std::size_t next = 0;  // Of each file's records.
+    for (const FlatGroupToWrite& sub_group : sub_groups_) {
+      BufferSet set;
+      for (const LogicalTensor::State& state : StatesOf(sub_group)) {
+        std::vector<RecordId> records;
+        for (const std::vector<RecordId>& of_partition : records_) records.push_back(of_partition[next]);
+        ++next;
+        Buffer buffer = PartitionedBuffer(state.dtype, records, sub_group.parameters, target_);
+        set.push_back({state.name, target_.storage.Add(std::move(buffer))});
+      }
+      const BufferSetId states = target_.storage.Add(std::move(set));
+      for (const PlacedParameter& parameter : sub_group.parameters) {
+        Shard shard;
+        shard.tensor = parameter.tensor->name;
+        shard.coordinate = coordinate;
+        shard.shape = parameter.shape;
+        shard.base = parameter.offset;
+        shard.spread = Spread::kEachTensor;
+        shard.states = states;
+        target_.storage.shards.push_back(std::move(shard));
+      }
+    }
+  }
+
+ private:
+  ValuePtr File(ArchiveComposer& composer) const {
+    std::vector<ValuePtr> masters;
+    std::vector<Entry> state;
+    for (std::size_t s = 0; s < sub_groups_.size(); ++s) {
+      const FlatGroupToWrite& sub_group = sub_groups_[s];
+      const OptimizerGroup& carried = training_.groups[sub_group.group];
+      std::vector<Entry> states;
+      if (carried.step) states.push_back({MakeText("step"), composer.AddValue(carried.step)});
+      for (const LogicalTensor::State& tensor : StatesOf(sub_group)) {
+        ValuePtr value = composer.AddTensor(tensor.dtype, {sub_group.partition_elements});
+        if (tensor.name == kMasterState) {
+          masters.push_back(std::move(value));
+        } else {
+          states.push_back({MakeText(tensor.name), std::move(value)});
+        }
+      }
+      // Before the first step there are no states at all.
+      if (!states.empty()) state.push_back({MakeInteger(static_cast<std::int64_t>(s)), MakeDict(std::move(states))});
+    }
+    ValuePtr base = MakeDict(
+        {{MakeText("state"), MakeDict(std::move(state))}, {MakeText("param_groups"), MakeList(ParamGroups(composer))}});
+    std::vector<Entry> entries = {{MakeText("zero_stage"), ZeroStage(3)}};
+    for (Entry& entry : LossScaleEntries(carried_, composer)) entries.push_back(std::move(entry));
+    for (Entry& entry : composer.AddEntries(carried_.optimizer)) entries.push_back(std::move(entry));
+    entries.push_back({MakeText("partition_count"), MakeInteger(options_.dp)});
+    entries.push_back({MakeText("optimizer_state_dict"), std::move(base)});
+    entries.push_back({MakeText("fp32_flat_groups"), MakeList(std::move(masters))});
+    return OptimizerFileRoot(std::move(entries), training_, carried_, composer);
+  }
+
+  // With the numbers of their sub-groups, which follow one another.
+  std::vector<ValuePtr> ParamGroups(ArchiveComposer& composer) const {
+    std::vector<ValuePtr> groups;
+    for (std::size_t s = 0; s < sub_groups_.size();) {
+      const std::size_t group = sub_groups_[s].group;
+      std::vector<std::int64_t> numbers;
+      for (; s < sub_groups_.size() && sub_groups_[s].group == group; ++s) {
+        numbers.push_back(static_cast<std::int64_t>(s));
+      }
+      groups.push_back(ParamGroup(training_.groups[group], numbers, composer));
+    }
+    return groups;
+  }
+
+  const TrainingState& training_;
+  const WriteOptions& options_;
+  const Carried& carried_;
+  const std::vector<FlatGroupToWrite>& sub_groups_;
+  TargetFiles& target_;
+  std::vector<std::vector<RecordId>> records_;  // By partition, in the order of sub-groups and their states.
+};
+
+}  // namespace
+
+Buffer PartitionedBuffer(DType dtype, const std::vector<RecordId>& records, std::span<const PlacedParameter> parameters,
+                         TargetFiles& target) {
+  const auto partitions = static_cast<std::int64_t>(records.size());
+  Buffer buffer;
+  buffer.dtype = dtype;
+  for (const PlacedParameter& parameter : parameters) {
+    const std::int64_t width = CeilDivide(parameter.elements, partitions);
+    buffer.part_elements += width;
+    for (std::int64_t p = 0; p < partitions; ++p) {
+      const std::int64_t real = std::clamp<std::int64_t>(parameter.elements - p * width, 0, width);
+      AddZeros(target, records[static_cast<std::size_t>(p)], dtype, parameter.offset + real, parameter.offset + width);
+    }
+  }
+  for (RecordId record : records) buffer.parts.push_back({record, 0, buffer.part_elements});
+  return buffer;
+}
+
+void AddPartitionedOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+                                  const std::string& folder, const Coordinate& coordinate,
+                                  const std::vector<FlatGroupToWrite>& sub_groups, TargetFiles& target) {
+  RankWriter writer(request, options, carried, sub_groups, target);
+  writer.AddFiles(folder, coordinate.At("tp"));
+  writer.AddShards(coordinate);
+}
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,97 @@
+#include "runtime/formats/deepspeed/write/whole.h"
+
+#include "runtime/formats/deepspeed/loss_scale.h"
+#include "runtime/formats/deepspeed/write/optimizer_file.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+
+using pytorch::Entry;
+using pytorch::MakeDict;
+using pytorch::MakeInteger;
+using pytorch::MakeList;
+using pytorch::MakeText;
+using pytorch::ValuePtr;
+
+ValuePtr WholeOptimizerToWrite::Add() {
+  const bool is_flat = options_.wrapper == WholeWrapper::kFused;
+  std::vector<ValuePtr> param_groups, masters;
+  std::vector<Entry> state;
+  std::int64_t next = 0;
+  for (const FlatGroupToWrite& group : groups_) {
+    std::vector<ValuePtr> of_group;
+    std::vector<std::int64_t> numbers;
+    const std::span<const PlacedParameter> parameters = group.parameters;
+    const std::size_t count = is_flat ? 1 : parameters.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      ValuePtr states = AddStepped(group, is_flat ? parameters : parameters.subspan(i, 1), of_group);
+      // Before the first step there are no states at all.
+      if (!pytorch::Entries(*states)->empty()) state.push_back({MakeInteger(next), std::move(states)});
+      numbers.push_back(next++);
+    }
+    param_groups.push_back(ParamGroup(training_.groups[group.group], numbers, composer_));
+    masters.push_back(is_flat ? of_group.front() : MakeList(std::move(of_group)));
+  }
+  ValuePtr base = MakeDict(
+      {{MakeText("state"), MakeDict(std::move(state))}, {MakeText("param_groups"), MakeList(std::move(param_groups))}});
+  if (options_.wrapper == WholeWrapper::kNone) return base;
+  std::vector<Entry> entries;
+  if (!is_flat || options_.dtype == DType::kFloat16) {
+    ValuePtr steps = FindEntry(carried_.engine, "global_steps");
+    entries = composer_.AddEntries(LossScaleNumbers(*carried_.loss_scaler, steps ? steps : MakeInteger(0)));
+  }
+  entries.push_back({MakeText("optimizer_state_dict"), std::move(base)});
+  entries.push_back({MakeText(is_flat ? "fp32_groups_flat" : "fp32_groups"), MakeList(std::move(masters))});
+  for (Entry& entry : composer_.AddEntries(carried_.optimizer)) entries.push_back(std::move(entry));
+  return MakeDict(std::move(entries));
+}
+
+ValuePtr WholeOptimizerToWrite::AddStepped(const FlatGroupToWrite& group, std::span<const PlacedParameter> parameters,
+                                           std::vector<ValuePtr>& masters) {
+  const bool is_flat = options_.wrapper == WholeWrapper::kFused;
+  Stepped stepped{parameters, is_flat ? group.elements : parameters.front().elements, {}, composer_.tensors_to_come()};
+  std::vector<Entry> states;
+  if (const ValuePtr& step = training_.groups[group.group].step) {
+    states.push_back({MakeText("step"), composer_.AddValue(step)});
+  }
+  for (const LogicalTensor::State& state : StatesOf(group)) {
+    const bool is_master = state.name == kMasterState;
+    if (is_master && options_.wrapper == WholeWrapper::kNone) continue;
+    ValuePtr value = composer_.AddTensor(state.dtype, is_flat ? std::vector{group.elements} : parameters.front().shape);
+    stepped.states.push_back(state);
+    if (is_master) {
+      masters.push_back(std::move(value));
+    } else {
+      states.push_back({MakeText(state.name), std::move(value)});
+    }
+  }
+  stepped_.push_back(std::move(stepped));
+  return MakeDict(std::move(states));
+}
+
+void WholeOptimizerToWrite::AddShards(const std::vector<RecordId>& records, const Coordinate& coordinate,
+                                      TargetFiles& target) const {
+  for (const Stepped& stepped : stepped_) {
+    if (stepped.states.empty()) continue;
+    BufferSet set;
+    for (std::size_t i = 0; i < stepped.states.size(); ++i) {
+      Buffer buffer;
+      buffer.dtype = stepped.states[i].dtype;
+      buffer.part_elements = stepped.elements;
+      buffer.parts.push_back({records[stepped.first_record + i], 0, stepped.elements});
+      set.push_back({stepped.states[i].name, target.storage.Add(std::move(buffer))});
+    }
+    const BufferSetId states = target.storage.Add(std::move(set));
+    for (const PlacedParameter& parameter : stepped.parameters) {
+      Shard shard;
+      shard.tensor = parameter.tensor->name;
+      shard.coordinate = coordinate;
+      shard.shape = parameter.shape;
+      shard.base = parameter.offset - stepped.parameters.front().offset;
+      shard.states = states;
+      target.storage.shards.push_back(std::move(shard));
+    }
+  }
+}
+
+}  // namespace ucp::deepspeed

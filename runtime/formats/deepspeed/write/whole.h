@@ -1,0 +1,47 @@
+// The optimizer of one model-parallel rank without ZeRO: it stands whole in the file of model states, in the form of
+// PyTorch or of one of DeepSpeed's two wrappers (whole_states.h).
+#pragma once
+
+#include <vector>
+
+#include "runtime/formats/archive_composer.h"
+#include "runtime/formats/deepspeed/write/carried.h"
+#include "runtime/formats/deepspeed/write/groups.h"
+
+namespace ucp::deepspeed {
+
+class WholeOptimizerToWrite {
+ public:
+  // The arguments must outlive this object.
+  WholeOptimizerToWrite(const TrainingState& training, const WriteOptions& options, const Carried& carried,
+                        const std::vector<FlatGroupToWrite>& groups, ArchiveComposer& composer)
+      : training_(training), options_(options), carried_(carried), groups_(groups), composer_(composer) {}
+
+  // The value of `optimizer`.
+  pytorch::ValuePtr Add();
+
+  // Enters the shards of what was added; `records` are those of the composed file.
+  void AddShards(const std::vector<RecordId>& records, const Coordinate& coordinate, TargetFiles& target) const;
+
+ private:
+  // What the optimizer steps as one tensor: a group, or a parameter.
+  struct Stepped {
+    std::span<const PlacedParameter> parameters;
+    std::int64_t elements = 0;
+    std::vector<LogicalTensor::State> states;
+    std::size_t first_record = 0;
+  };
+
+  // Its states, but for the master, which goes to `masters`. Masters that are the module's own are not there.
+  pytorch::ValuePtr AddStepped(const FlatGroupToWrite& group, std::span<const PlacedParameter> parameters,
+                               std::vector<pytorch::ValuePtr>& masters);
+
+  const TrainingState& training_;
+  const WriteOptions& options_;
+  const Carried& carried_;
+  const std::vector<FlatGroupToWrite>& groups_;
+  ArchiveComposer& composer_;
+  std::vector<Stepped> stepped_;
+};
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,169 @@
+// The files, in the order in which they are laid out (README.md says what is in them):
+//
+//   latest                                                   the tag
+//   <tag>/mp_rank_XX_model_states.pt                         XX = stage * tp + tensor rank
+//   <tag>/zero_pp_rank_D_mp_rank_XX_model_states.pt          at stage 3: one for each partition D
+//   <tag>/[bf16_]zero_pp_rank_D_mp_rank_XX_optim_states.pt   partition D; none without ZeRO
+//   <tag>/layer_L_expert_G_mp_rank_XX_model_states.pt        expert G of the L-th layer that has some
+//   <tag>/layer_LL[-model_TT]-model_states.pt                a pipeline's weights
+#include "runtime/formats/deepspeed/write/write.h"
+
+#include <algorithm>
+
+#include "compiler/support/error.h"
+#include "runtime/formats/archive_composer.h"
+#include "runtime/formats/deepspeed/pipeline_names.h"
+#include "runtime/formats/deepspeed/write/adapt_config.h"
+#include "runtime/formats/deepspeed/write/carried.h"
+#include "runtime/formats/deepspeed/write/companions.h"
+#include "runtime/formats/deepspeed/write/experts.h"
+#include "runtime/formats/deepspeed/write/foreign_objects.h"
+#include "runtime/formats/deepspeed/write/groups.h"
+#include "runtime/formats/deepspeed/write/job_config.h"
+#include "runtime/formats/deepspeed/write/model.h"
+#include "runtime/formats/deepspeed/write/muon.h"
+#include "runtime/formats/deepspeed/write/nested_module.h"
+#include "runtime/formats/deepspeed/write/optimizer.h"
+#include "runtime/formats/deepspeed/write/partitioned.h"
+#include "runtime/formats/expert_groups.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+constexpr std::int64_t kMaxFiles = 1 << 15;  // Their headers are made in memory.
+
+// The tag becomes a folder, and comes from a checkpoint that anyone may have written.
+llvm::Error CheckTag(const std::string& tag) {
+  const bool is_plain = !tag.empty() && tag != "." && tag != ".." && tag.size() <= 255 && tag != "latest" &&
+                        tag.find('/') == std::string::npos && tag.find('\0') == std::string::npos;
+  if (is_plain) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "the tag `{}` cannot be the name of a checkpoint's folder; choose one with --tag",
+              tag);
+}
+
+bool LooksLikePipeline(const TrainingState& training) {
+  return std::any_of(training.groups.begin(), training.groups.end(), [](const OptimizerGroup& group) {
+    return std::any_of(group.parameters.begin(), group.parameters.end(),
+                       [](const std::string& name) { return PlaceInPipeline(name).has_value(); });
+  });
+}
+
+// Whether the model's module is one that this version can write the files of.
+llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& options) {
+  const TrainingState& training = request.training;
+  if (!training.fused_experts.empty()) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`{}` has experts that DeepSpeed's AutoEP spreads, and its native checkpoints are not written; a job "
+        "without AutoEP has other tensors. Convert to `universal`, which an engine loads with any `autoep_size`",
+        *training.fused_experts.begin());
+  }
+  if (training.pipeline) return llvm::Error::success();
+  if (options.pp > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "pp={}: the source does not know the layer files of a pipeline, and only a PipelineModule has stages",
+                options.pp);
+  }
+  // DeepSpeed's own universal folders do not list the layers; a plain module could also have such names.
+  if (request.source_mesh.axes.empty() && LooksLikePipeline(training)) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "the names of the source are those of a pipeline's layers, and it does not say which layers have files; "
+        "convert from the native checkpoint that it was made of");
+  }
+  if (!HasNestedModule(training, request.tensors)) return llvm::Error::success();
+  if (options.stage == 3) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "Megatron-DeepSpeed's nested module without a pipeline is written for stages below 3 alone; say zero=1 or "
+        "zero=2, or convert to `universal`");
+  }
+  return CheckNestedModule(request.tensors);
+}
+
+// Without ZeRO and in float32, the module's tensors are the masters.
+llvm::Error CheckMasters(const TargetRequest& request, const WriteOptions& options) {
+  if (options.stage != 0 || options.wrapper != WholeWrapper::kNone) return llvm::Error::success();
+  for (const LogicalTensor& tensor : request.tensors) {
+    for (const LogicalTensor::State& state : tensor.states) {
+      if (state.name != kMasterState || state.dtype == DType::kFloat32) continue;
+      return Fail(ErrorCode::kUnsupported,
+                  "the master of `{}` is {}, and at zero=0 with dtype=fp32 the model is its own master", tensor.name,
+                  Name(state.dtype));
+    }
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CheckStageOfExperts(const WriteOptions& options) {
+  if (options.stage == 1 || options.stage == 2) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported, "zero={}: {}", options.stage,
+              options.stage == 3 ? "DeepSpeed's experts run below stage 3 only"
+                                 : "files of experts without ZeRO are not written yet; zero=1 and zero=2 are");
+}
+
+}  // namespace
+
+llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
+  std::vector<std::string> remarks;
+  TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
+  const TargetRequest request{asked.tensors,  asked.layout,     training,         asked.source_mesh,
+                              asked.strategy, asked.companions, asked.keep_opaque};
+  TrainingState configured = request.training;
+  pytorch::ValuePtr job;
+  if (asked.job_config != nullptr) {
+    UCP_ASSIGN_OR_RETURN(job, ConfigOfJob(*asked.job_config, asked.strategy));
+    SetEntry(configured.engine, "ds_config", job);
+  }
+  UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, configured));
+  const std::string& folder = request.training.tag;
+  UCP_RETURN_IF_ERROR(CheckTag(folder));
+  UCP_RETURN_IF_ERROR(CheckModule(request, options));
+  UCP_RETURN_IF_ERROR(CheckMuonIsWritten(request.training, options));
+  UCP_RETURN_IF_ERROR(CheckMasters(request, options));
+  if (options.mp() * options.dp > kMaxFiles) {
+    return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
+  }
+  UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
+  if (experts.any()) {
+    UCP_RETURN_IF_ERROR(CheckStageOfExperts(options));
+    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep));
+  }
+  GroupsToWrite groups(request, options, experts);
+  UCP_RETURN_IF_ERROR(groups.Order());
+  if (job) {
+    for (std::string& remark : CompareWithJob(*asked.job_config, configured, options, request)) {
+      remarks.push_back(std::move(remark));
+    }
+  }
+  const Carried carried = CarryOver(request, options, job);
+  TargetFiles target;
+  target.format = "deepspeed";
+  target.mesh = request.layout.mesh;
+  target.directories = {folder};
+  target.remarks = std::move(remarks);
+  target.remarks.insert(target.remarks.end(), carried.remarks.begin(), carried.remarks.end());
+  AddFile(target, "latest", folder);
+  UCP_RETURN_IF_ERROR(AddCompanions(request, options, target));
+  for (std::int64_t pp = 0; pp < options.pp; ++pp) {
+    for (std::int64_t tp = 0; tp < options.tp; ++tp) {
+      const Coordinate coordinate{{{"pp", pp}, {"tp", tp}}};
+      std::vector<std::vector<FlatGroupToWrite>> flat;  // By expert rank.
+      for (std::int64_t ep = 0; ep < options.ep; ++ep) {
+        const Coordinate holder{{{"pp", pp}, {"tp", tp}, {"ep", ep}}};
+        UCP_ASSIGN_OR_RETURN(flat.emplace_back(), groups.OfRank(holder));
+      }
+      UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, coordinate, flat.front(), target));
+      UCP_RETURN_IF_ERROR(experts.AddFiles(folder, coordinate, target));
+      if (options.stage == 3) {
+        AddPartitionedOptimizerFiles(request, options, carried, folder, coordinate, flat.front(), target);
+      } else if (options.stage > 0) {
+        AddOptimizerFiles(request, options, carried, folder, coordinate, experts, flat, target);
+      }
+    }
+  }
+  if (HasLayerFiles(request, experts)) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));
+  return target;
+}
+
+}  // namespace ucp::deepspeed

@@ -21,7 +21,6 @@
 namespace ucp {
 namespace {
 
-constexpr int kDifferent = 3;  // Exit code.
 constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kLargestManifest = std::uint64_t{1} << 30;
 
@@ -176,7 +175,7 @@ void Print(const VerifyOptions& options, const Findings& findings) {
 llvm::Expected<int> RunVerify(const VerifyOptions& options) {
   UCP_ASSIGN_OR_RETURN(Findings findings, Verify(options));
   Print(options, findings);
-  return findings.differences.empty() ? 0 : kDifferent;
+  return findings.differences.empty() ? 0 : kFoundDifference;
 }
 
 }  // namespace

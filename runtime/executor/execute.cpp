@@ -12,6 +12,7 @@
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/cast.h"
 #include "runtime/executor/comparison.h"
+#include "runtime/executor/finish_sum.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/executor/step_mover.h"
 #include "runtime/executor/target_writer.h"
@@ -55,17 +56,6 @@ std::uint64_t BytesOfElements(const Plan& plan) {
     bytes += static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
   });
   return bytes;
-}
-
-double Number(const Scale& scale) {
-  return static_cast<double>(scale.numerator) / static_cast<double>(scale.denominator);
-}
-
-// The sum of the terms becomes what the target stores.
-void FinishSum(const Arithmetic& arithmetic, DType dtype, std::span<std::byte> sum) {
-  if (arithmetic.terms > 1) Divide(dtype, sum, static_cast<double>(arithmetic.terms));
-  if (arithmetic.divisor != Scale{}) Divide(dtype, sum, Number(arithmetic.divisor));
-  if (arithmetic.factor != Scale{}) Multiply(dtype, sum, Number(arithmetic.factor));
 }
 
 // One run of one plan.

@@ -35,6 +35,7 @@ UNIVERSAL = "runtime/formats/universal"
 DIGEST = "runtime/digest"
 EXECUTOR = "runtime/executor"
 MANIFEST = "runtime/manifest"
+DIFFERENCE = "runtime/difference"
 TRACE = "runtime/trace"
 RUNTIME_DRIVER = "runtime/driver"
 
@@ -67,8 +68,9 @@ ALLOWED: dict[str, set[str]] = {
     DIGEST: {PLAN, LAYOUT, SUPPORT},
     EXECUTOR: {DIGEST, IO, PLAN, LAYOUT, SUPPORT},
     MANIFEST: {DIGEST, EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
+    DIFFERENCE: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
     TRACE: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
-    RUNTIME_DRIVER: {TRACE, MANIFEST, EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
+    RUNTIME_DRIVER: {DIFFERENCE, TRACE, MANIFEST, EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
 }
 
 # The file that lists the formats knows them all, and that of DeepSpeed its two sides.

@@ -31,8 +31,4 @@ struct Compilation {
 // Fills `compilation` as far as it comes, so that a spec's diagnostics can be shown when it fails.
 [[nodiscard]] llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation);
 
-// How the source's files hold its tensors. What a spec says of padding, means and scales is for ranks; a folder of
-// whole tensors has none of it.
-llvm::Expected<Layout> HeldBySource(const SourcePhase& source);
-
 }  // namespace ucp

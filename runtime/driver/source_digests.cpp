@@ -36,10 +36,9 @@ llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequ
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
   const Inventory& inventory = phase.checkpoint.inventory;
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(phase.layout, inventory));
-  UCP_ASSIGN_OR_RETURN(Layout held, HeldBySource(phase));
   UCP_ASSIGN_OR_RETURN(Layout atomic, AtomicLayout(phase.layout));
   TargetFiles target = OneFileForEachState(tensors);
-  UCP_ASSIGN_OR_RETURN(Plan plan, MakePlan({held, inventory, atomic, tensors, target, ""}));
+  UCP_ASSIGN_OR_RETURN(Plan plan, MakePlan({phase.held, inventory, atomic, tensors, target, ""}));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
   return Execute(plan, phase.folder, "", *nowhere, options);
 }

@@ -89,9 +89,9 @@ void SyntheticValues::Fill(std::int64_t first, std::span<std::byte> bytes) const
     if (dtype_ == DType::kFloat32) {
       std::memcpy(to, values.data(), values.size_bytes());
     } else if (dtype_ == DType::kBFloat16) {
-      Store<std::uint16_t>(values, to, RoundToBFloat16);
+      Store<std::uint16_t>(values, to, [](float value) { return RoundToBFloat16(value); });
     } else if (dtype_ == DType::kFloat16) {
-      Store<std::uint16_t>(values, to, RoundToFloat16);
+      Store<std::uint16_t>(values, to, [](float value) { return RoundToFloat16(value); });
     } else {
       Store<double>(values, to, [](float value) { return static_cast<double>(value); });
     }

@@ -35,6 +35,7 @@ UNIVERSAL = "runtime/formats/universal"
 DIGEST = "runtime/digest"
 EXECUTOR = "runtime/executor"
 MANIFEST = "runtime/manifest"
+SYNTH = "runtime/synth"
 RUNTIME_DRIVER = "runtime/driver"
 
 # In the order of the data. A row names what the folder looks at, besides itself.
@@ -66,7 +67,8 @@ ALLOWED: dict[str, set[str]] = {
     DIGEST: {PLAN, LAYOUT, SUPPORT},
     EXECUTOR: {DIGEST, IO, PLAN, LAYOUT, SUPPORT},
     MANIFEST: {DIGEST, EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
-    RUNTIME_DRIVER: {MANIFEST, EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
+    SYNTH: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
+    RUNTIME_DRIVER: {SYNTH, MANIFEST, EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
 }
 
 # The file that lists the formats knows them all, and that of DeepSpeed its two sides.

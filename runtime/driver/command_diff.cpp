@@ -12,8 +12,8 @@
 #include "runtime/driver/conversion.h"
 #include "runtime/driver/diff_report.h"
 #include "runtime/driver/progress.h"
+#include "runtime/driver/source_digests.h"
 #include "runtime/driver/stored_digests.h"
-#include "runtime/driver/whole_plan.h"
 
 namespace ucp {
 namespace {
@@ -51,12 +51,10 @@ llvm::Expected<Side> Open(FileSystem& files, const DiffOptions& options, const s
                           const llvm::GlobPattern& names) {
   UCP_ASSIGN_OR_RETURN(SourceRequest request, RequestFor(files, options.source, path));
   SourcePhase phase;
-  llvm::Error error = DescribeAndBind(files, request, phase);
+  llvm::Expected<Plan> plan = PlanWholeStates(files, request, phase, ReplicaPolicy::kTrust);
   if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, options.work.json);
-  if (error) return error;
-  Side side;
-  side.folder = phase.folder;
-  UCP_ASSIGN_OR_RETURN(side.plan, PlanOntoWhole(phase, ReplicaPolicy::kTrust));
+  if (!plan) return plan.takeError();
+  Side side{phase.folder, std::move(*plan), {}, {}};
   side.tensors = WholeTensors(side.plan);
   std::erase_if(side.tensors, [&](const WholeTensor& tensor) { return !names.match(tensor.name); });
   if (!options.read_all) {

@@ -11,8 +11,8 @@
 #include "compiler/support/spelling.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/plan_file.h"
+#include "runtime/driver/source_digests.h"
 #include "runtime/driver/trace_report.h"
-#include "runtime/driver/whole_plan.h"
 
 namespace ucp {
 namespace {
@@ -54,14 +54,15 @@ llvm::Error PlanHere(FileSystem& files, const TraceOptions& options, Traced& tra
   options.target_options.ApplyTo(request);
   Compilation compilation;
   SourcePhase& phase = compilation.source;
-  llvm::Error error =
-      options.target.empty() ? DescribeAndBind(files, request.source, phase) : Compile(files, request, compilation);
+  auto make_plan = [&]() -> llvm::Expected<Plan> {
+    if (options.target.empty()) return PlanWholeStates(files, request.source, phase);
+    UCP_RETURN_IF_ERROR(Compile(files, request, compilation));
+    return std::move(compilation.plan);
+  };
+  llvm::Expected<Plan> plan = make_plan();
   if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, options.json);
-  if (error) return error;
-  traced.plan = std::move(compilation.plan);
-  if (options.target.empty()) {
-    UCP_ASSIGN_OR_RETURN(traced.plan, PlanOntoWhole(phase, ReplicaPolicy::kCompare));
-  }
+  if (!plan) return plan.takeError();
+  traced.plan = std::move(*plan);
   traced.folder = phase.folder;
   traced.layout = std::move(phase.layout);
   return llvm::Error::success();

@@ -1,15 +1,27 @@
 #include "runtime/driver/source_digests.h"
 
+#include "compiler/driver/compile.h"
+#include "compiler/driver/whole_states.h"
+#include "compiler/planner/join.h"
 #include "compiler/support/error.h"
-#include "runtime/driver/whole_plan.h"
 #include "runtime/io/discarding_file_system.h"
 
 namespace ucp {
 
+llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& request, SourcePhase& phase,
+                                     ReplicaPolicy replicas) {
+  UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
+  const Inventory& inventory = phase.checkpoint.inventory;
+  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(phase.layout, inventory));
+  UCP_ASSIGN_OR_RETURN(Layout atomic, AtomicLayout(phase.layout));
+  TargetFiles target;
+  target.storage = OneFileForEachState(tensors);
+  return MakePlan({phase.held, inventory, atomic, tensors, target, "", replicas});
+}
+
 llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,
                                              const ExecutionOptions& options, SourcePhase& phase) {
-  UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
-  UCP_ASSIGN_OR_RETURN(Plan plan, PlanOntoWhole(phase, ReplicaPolicy::kCompare));
+  UCP_ASSIGN_OR_RETURN(Plan plan, PlanWholeStates(files, request, phase));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
   return Execute(plan, phase.folder, "", *nowhere, options);
 }

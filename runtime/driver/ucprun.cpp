@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   ucp::AddVerifyCommand(app, exit_code);
   ucp::AddDiffCommand(app, exit_code);
   ucp::AddTraceCommand(app, exit_code);
+  ucp::AddSynthCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucprun", exit_code);
   return ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code);
 }

@@ -5,6 +5,7 @@
 #include "compiler/driver/catalogue.h"
 #include "compiler/driver/config_file.h"
 #include "compiler/driver/drop_states.h"
+#include "compiler/driver/loose_states.h"
 #include "compiler/driver/without_spec.h"
 #include "compiler/infer/embedded_cuts.h"
 #include "compiler/support/error.h"
@@ -68,10 +69,14 @@ llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, Sou
   phase.folder = phase.checkpoint.inventory.root;
   Inventory& inventory = phase.checkpoint.inventory;
   UCP_RETURN_IF_ERROR(DropStates(request.drop_states, phase.checkpoint));
-  if (request.spec.empty() && inventory.mesh.Size("tp") == 1) return LayOutWhole(request, phase);
+  if (request.spec.empty() && inventory.mesh.Size("tp") == 1) {
+    UCP_RETURN_IF_ERROR(LayOutWhole(request, phase));
+    return NameLooseStates(phase.layout, phase.checkpoint);
+  }
   UCP_RETURN_IF_ERROR(request.config.empty() ? AddConfigBeside(files, {phase.folder, request.path}, inventory.facts)
                                              : AddConfig(files, request.config, inventory.facts));
-  return request.spec.empty() ? LayOutWithoutSpec(request, phase) : LayOutBySpec(request, phase);
+  UCP_RETURN_IF_ERROR(request.spec.empty() ? LayOutWithoutSpec(request, phase) : LayOutBySpec(request, phase));
+  return NameLooseStates(phase.layout, phase.checkpoint);
 }
 
 // The name of a tensor behind `has` may hold an equals sign, and no value that it can be given does.

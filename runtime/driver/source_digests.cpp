@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler/driver/compile.h"
+#include "compiler/driver/loose_states.h"
 #include "compiler/planner/join.h"
 #include "compiler/planner/planner.h"
 #include "compiler/support/error.h"
@@ -35,6 +36,8 @@ llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequ
                                              const ExecutionOptions& options, SourcePhase& phase) {
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
   const Inventory& inventory = phase.checkpoint.inventory;
+  AddLooseShards(phase.checkpoint);
+  AddLooseTensors(phase.checkpoint.training, phase.layout);
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(phase.layout, inventory));
   UCP_ASSIGN_OR_RETURN(Layout held, HeldBySource(phase));
   UCP_ASSIGN_OR_RETURN(Layout atomic, AtomicLayout(phase.layout));

@@ -18,6 +18,9 @@ find_package(ZLIB REQUIRED)
 pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(HIGHWAY REQUIRED IMPORTED_TARGET libhwy)
+if(NOT UCP_SANITIZE)  # Sanitizers have an allocator of their own.
+  find_package(mimalloc REQUIRED CONFIG)
+endif()
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 
 find_package(FlatBuffers REQUIRED CONFIG)

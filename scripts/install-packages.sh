@@ -9,6 +9,7 @@ packages=(
   llvm-19-dev libfmt-dev libcli11-dev libre2-dev                   # containers and errors, text, command line, patterns
   libflatbuffers-dev flatbuffers-compiler                          # plan files
   libdeflate-dev zlib1g-dev libxxhash-dev libhwy-dev               # checksums, and vectors for them
+  libmimalloc-dev                                                  # a faster malloc()
   libzstd-dev libtinfo-dev                                         # what LLVM links
 )
 test_packages=(

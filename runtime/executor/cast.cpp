@@ -4,17 +4,23 @@
 //
 //     narrower   [aabbccdd]  ->  [abcd....]        wider   [abcd....]  ->  [aabbccdd]
 //
-// Blocks are of one size, so that the compiler knows it and can use vectors.
-#include "runtime/executor/cast.h"
+// Blocks are of one size, so that the compiler knows it and can use vectors. All is compiled once for each kind of
+// vector unit (Highway's dynamic dispatch): HWY_NAMESPACE is another name each time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/executor/cast.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <type_traits>
 
+#include "runtime/executor/cast.h"
 #include "runtime/executor/number_types.h"
 
-namespace ucp {
+HWY_BEFORE_NAMESPACE();
+namespace ucp::HWY_NAMESPACE {
 namespace {
 
 constexpr std::int64_t kBlockElements = 256;
@@ -53,15 +59,30 @@ void CastAll(std::byte* bytes, std::int64_t elements) {
   }
 }
 
+void CastElements(std::byte* bytes, std::int64_t elements, DType from, DType to) {
+  WithNumberType(from, [&](auto source) {
+    WithNumberType(to, [&](auto target) { CastAll<decltype(source), decltype(target)>(bytes, elements); });
+  });
+}
+
+}  // namespace
+}  // namespace ucp::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ucp {
+namespace {
+
+HWY_EXPORT(CastElements);
+
 }  // namespace
 
 void Cast(std::span<std::byte> bytes, std::int64_t elements, DType from, DType to) {
   if (from == to) return;
   UCP_CHECK(elements * std::max(ItemBytes(from), ItemBytes(to)) <= static_cast<std::int64_t>(bytes.size()),
             "{} elements from {} to {} in {} bytes", elements, Name(from), Name(to), bytes.size());
-  WithNumberType(from, [&](auto source) {
-    WithNumberType(to, [&](auto target) { CastAll<decltype(source), decltype(target)>(bytes.data(), elements); });
-  });
+  HWY_DYNAMIC_DISPATCH(CastElements)(bytes.data(), elements, from, to);
 }
 
 }  // namespace ucp
+#endif

@@ -88,7 +88,7 @@ class Execution {
     UCP_RETURN_IF_ERROR(source_.CheckSizes(parallel_));
     UCP_RETURN_IF_ERROR(target_.Create(parallel_, buffers_.scratch()));
     UCP_RETURN_IF_ERROR(ForEachInParallel(work_.chunks(), parallel_, [&](unsigned thread, std::uint64_t number) {
-      return RunChunk(thread, work_.chunk(number));
+      return RunChunk(thread, work_.chunk(InStretches(number, work_.chunks(), parallel_.threads)));
     }));
     UCP_RETURN_IF_ERROR(source_.CheckChecksums(parallel_, buffers_.scratch()));
     UCP_RETURN_IF_ERROR(source_.CheckUnchanged(parallel_));

@@ -1,59 +1,92 @@
-#include "runtime/executor/rounding.h"
+// Compiled once for each kind of vector unit (Highway's dynamic dispatch): below, HWY_NAMESPACE is another name each
+// time. The loops are plain ones over blocks of one size, so that the compiler knows it and can use vectors.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/executor/rounding.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "compiler/support/check.h"
+#include "runtime/executor/rounding.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace ucp::HWY_NAMESPACE {
+namespace {
+
+struct LowBFloat16 {
+  using Stored = std::uint16_t;
+  static std::uint16_t Round(std::uint32_t master) { return RoundToBFloat16(std::bit_cast<float>(master)); }
+  static bool IsNan(std::uint16_t bits) { return (bits & 0x7FFF) > 0x7F80; }
+};
+struct LowFloat16 {
+  using Stored = std::uint16_t;
+  static std::uint16_t Round(std::uint32_t master) { return RoundToFloat16(std::bit_cast<float>(master)); }
+  static bool IsNan(std::uint16_t bits) { return (bits & 0x7FFF) > 0x7C00; }
+};
+struct LowFloat32 {
+  using Stored = std::uint32_t;
+  static std::uint32_t Round(std::uint32_t master) { return master; }
+  static bool IsNan(std::uint32_t bits) { return (bits & 0x7FFFFFFF) > 0x7F800000; }
+};
+
+constexpr std::size_t kBlockElements = 256;
+
+template <typename Low>
+std::int64_t CountInBlocks(const std::byte* masters, const std::byte* lows, std::size_t count) {
+  std::int64_t mismatches = 0;
+  std::array<std::uint32_t, kBlockElements> master{};
+  std::array<typename Low::Stored, kBlockElements> low{};
+  for (std::size_t done = 0; done < count; done += kBlockElements) {
+    std::size_t elements = std::min(kBlockElements, count - done);
+    if (elements < kBlockElements) {  // Zero is the rounding of zero.
+      master.fill(0);
+      low.fill(0);
+    }
+    std::memcpy(master.data(), masters + done * sizeof master[0], elements * sizeof master[0]);
+    std::memcpy(low.data(), lows + done * sizeof low[0], elements * sizeof low[0]);
+    std::uint32_t wrong = 0;
+    for (std::size_t i = 0; i < kBlockElements; ++i) {
+      bool both_nan = LowFloat32::IsNan(master[i]) & Low::IsNan(low[i]);
+      bool same = !LowFloat32::IsNan(master[i]) & (low[i] == Low::Round(master[i]));
+      wrong += both_nan | same ? 0U : 1U;
+    }
+    mismatches += wrong;
+  }
+  return mismatches;
+}
+
+std::int64_t CountMismatches(const std::byte* masters, DType low, const std::byte* lows, std::size_t count) {
+  if (low == DType::kBFloat16) return CountInBlocks<LowBFloat16>(masters, lows, count);
+  if (low == DType::kFloat16) return CountInBlocks<LowFloat16>(masters, lows, count);
+  UCP_CHECK(low == DType::kFloat32, "no rounding is known for {}", Name(low));
+  return CountInBlocks<LowFloat32>(masters, lows, count);
+}
+
+}  // namespace
+}  // namespace ucp::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace ucp {
 namespace {
 
-template <typename T>
-T Load(const std::byte* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof value);
-  return value;
-}
+HWY_EXPORT(CountMismatches);
 
 }  // namespace
 
 bool CanCheckRounding(DType low) { return low == DType::kFloat16 || low == DType::kBFloat16 || low == DType::kFloat32; }
 
-bool IsRoundingOf(const std::byte* master_bytes, DType low, const std::byte* low_bytes) {
-  auto master = Load<float>(master_bytes);
-  if (low == DType::kFloat32) {
-    auto other = Load<float>(low_bytes);
-    return std::bit_cast<std::uint32_t>(master) == std::bit_cast<std::uint32_t>(other) ||
-           (std::isnan(master) && std::isnan(other));
-  }
-  auto bits = Load<std::uint16_t>(low_bytes);
-  std::uint16_t magnitude = bits & 0x7FFF;
-  if (low == DType::kBFloat16) return std::isnan(master) ? magnitude > 0x7F80 : bits == RoundToBFloat16(master);
-  UCP_CHECK(low == DType::kFloat16, "no rounding is known for {}", Name(low));
-  return std::isnan(master) ? magnitude > 0x7C00 : bits == RoundToFloat16(master);
+std::int64_t CountRoundingMismatches(const std::byte* masters, DType low, const std::byte* lows, std::int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(CountMismatches)(masters, low, lows, static_cast<std::size_t>(count));
 }
 
-std::int64_t CountRoundingMismatches(const std::byte* master_bytes, DType low, const std::byte* low_bytes,
-                                     std::int64_t count) {
-  std::int64_t mismatches = 0;
-  if (low == DType::kBFloat16) {
-    // IsRoundingOf() without branches, so that the compiler can use vectors.
-    for (std::int64_t i = 0; i < count; ++i) {
-      auto master = Load<std::uint32_t>(master_bytes + 4 * i);
-      auto bits = Load<std::uint16_t>(low_bytes + 2 * i);
-      auto rounded = static_cast<std::uint16_t>((master + 0x7FFF + (master >> 16 & 1)) >> 16);
-      bool both_nan = ((master & 0x7FFFFFFF) > 0x7F800000) & ((bits & 0x7FFF) > 0x7F80);
-      bool master_nan = (master & 0x7FFFFFFF) > 0x7F800000;
-      mismatches += static_cast<std::int64_t>(!(both_nan | (!master_nan & (bits == rounded))));
-    }
-    return mismatches;
-  }
-  std::int64_t low_item = ItemBytes(low);
-  for (std::int64_t i = 0; i < count; ++i) {
-    mismatches += IsRoundingOf(master_bytes + 4 * i, low, low_bytes + low_item * i) ? 0 : 1;
-  }
-  return mismatches;
+bool IsRoundingOf(const std::byte* master, DType low, const std::byte* weight) {
+  return CountRoundingMismatches(master, low, weight, 1) == 0;
 }
 
 }  // namespace ucp
+#endif

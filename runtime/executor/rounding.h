@@ -1,5 +1,6 @@
 // Rounding of float32 to the types that models compute with, to nearest, ties to even, as PyTorch does; and the way
-// back. A NaN is rounded to the positive quiet one without payload. Without branches, so that loops become vectors.
+// back. A NaN is rounded to the positive quiet one without payload. Without branches and always inlined, so that loops
+// over them become vectors.
 #pragma once
 
 #include <bit>
@@ -10,7 +11,7 @@
 
 namespace ucp {
 
-inline std::uint16_t RoundToBFloat16(float value) {
+[[gnu::always_inline]] inline std::uint16_t RoundToBFloat16(float value) {
   auto bits = std::bit_cast<std::uint32_t>(value);
   std::uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;  // It may carry into the exponent, and rightly so.
   return static_cast<std::uint16_t>((bits & 0x7FFFFFFF) > 0x7F800000 ? 0x7FC0 : rounded);
@@ -18,7 +19,7 @@ inline std::uint16_t RoundToBFloat16(float value) {
 
 // float32 has 8 bits of exponent (bias 127) and 23 of mantissa, float16 5 (bias 15) and 10. Too large becomes infinite.
 // Below 2^-14 a float16 counts in units of 2^-24, which are those of a float32 between 0.5 and 1: adding 0.5 rounds.
-inline std::uint16_t RoundToFloat16(float value) {
+[[gnu::always_inline]] inline std::uint16_t RoundToFloat16(float value) {
   auto bits = std::bit_cast<std::uint32_t>(value);
   std::uint32_t sign = bits >> 31 << 15;
   std::uint32_t magnitude = bits & 0x7FFFFFFF;
@@ -29,10 +30,12 @@ inline std::uint16_t RoundToFloat16(float value) {
   return static_cast<std::uint16_t>(magnitude > 0x7F800000 ? 0x7E00 : rounded);
 }
 
-inline float WidenBFloat16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+[[gnu::always_inline]] inline float WidenBFloat16(std::uint16_t bits) {
+  return std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
 
 // The bits moved to their places are the number but for the bias, subnormals too.
-inline float WidenFloat16(std::uint16_t bits) {
+[[gnu::always_inline]] inline float WidenFloat16(std::uint16_t bits) {
   std::uint32_t moved = (bits & 0x7FFFU) << 13;
   auto finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(moved) * 0x1p112F);
   std::uint32_t magnitude = (bits & 0x7FFFU) >= 0x7C00 ? moved | 0x7F800000 : finite;
@@ -42,12 +45,11 @@ inline float WidenFloat16(std::uint16_t bits) {
 // Whether IsRoundingOf() knows how to compare an element of `low` with a float32.
 bool CanCheckRounding(DType low);
 
-// Whether the element of type `low` at `low_bytes` is what the float32 at `master_bytes` rounds to. Any NaN is the
+// Whether `weight`, of type `low`, is what the float32 at `master` rounds to. Any NaN is the
 // rounding of any NaN. CanCheckRounding(low) must hold.
-bool IsRoundingOf(const std::byte* master_bytes, DType low, const std::byte* low_bytes);
+bool IsRoundingOf(const std::byte* master, DType low, const std::byte* weight);
 
-// How many of `count` neighbouring elements are not; fast where all are.
-std::int64_t CountRoundingMismatches(const std::byte* master_bytes, DType low, const std::byte* low_bytes,
-                                     std::int64_t count);
+// How many of `count` neighbouring elements are not.
+std::int64_t CountRoundingMismatches(const std::byte* masters, DType low, const std::byte* lows, std::int64_t count);
 
 }  // namespace ucp

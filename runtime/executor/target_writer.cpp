@@ -47,7 +47,7 @@ TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& fil
       folder_(std::move(folder)),
       files_(files),
       open_(kMostOpenFiles, &CloseWritable),
-      // Chunks are written in order, so their pieces are few however large a record is.
+      // Chunks are written in a few stretches, so their pieces are few however large a record is.
       ledger_(std::numeric_limits<std::uint64_t>::max()),
       has_crc_field_(plan.target.records.size(), false),
       placements_(ByPlace(plan.placements)),

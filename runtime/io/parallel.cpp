@@ -90,4 +90,10 @@ llvm::Error ForEachInParallel(std::uint64_t items, const ParallelOptions& option
   return crew.Outcome();
 }
 
+std::uint64_t InStretches(std::uint64_t number, std::uint64_t items, std::uint64_t stretches) {
+  std::uint64_t stretch = number % stretches;
+  std::uint64_t longer_ones = std::min(stretch, items % stretches);  // Before this one, by an item each.
+  return stretch * (items / stretches) + longer_ones + number / stretches;
+}
+
 }  // namespace ucp

@@ -21,4 +21,9 @@ struct ParallelOptions {
 [[nodiscard]] llvm::Error ForEachInParallel(std::uint64_t items, const ParallelOptions& options,
                                             llvm::function_ref<llvm::Error(unsigned thread, std::uint64_t item)> work);
 
+// Which item is begun as the `number`th if `stretches` threads share a list of items, each going through a stretch of
+// its own: neighbours in the list, such as parts of one file, are then seldom in work at the same time. A file system
+// lets only one thread at a time write to a file.
+std::uint64_t InStretches(std::uint64_t number, std::uint64_t items, std::uint64_t stretches);
+
 }  // namespace ucp

@@ -50,8 +50,10 @@ def main() -> int:
     print(row("read", read, io["rchar"]))
     print(row("written", report["bytes_written"], io["wchar"]))
     print(row("peak memory", report["peak_memory_bytes"], peak))
-    print(f"read: {report['bytes_copied']:,} copied, {report['bytes_compared']:,} compared, "
-          f"{report['bytes_checksummed']:,} for checksums only; {report['seconds']:.2f} s")
+    print(
+        f"read: {report['bytes_copied']:,} copied, {report['bytes_compared']:,} compared, "
+        f"{report['bytes_checksummed']:,} for checksums only; {report['seconds']:.2f} s"
+    )
     return 0
 
 

@@ -85,7 +85,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "re2/": {INFER, DEEPSPEED, DEEPSPEED_READ, UNIVERSAL},
     "libdeflate": {SUPPORT},
     "xxhash": {SUPPORT},
-    "hwy/": {DIGEST},
+    "hwy/": {DIGEST, EXECUTOR},
     "zlib": {SUPPORT},
     "CLI/": {COMPILER_DRIVER, RUNTIME_DRIVER},
 }

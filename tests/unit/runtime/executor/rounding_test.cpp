@@ -102,21 +102,33 @@ TEST(RoundingTest, AFloat32WeightIsItsMaster) {
   EXPECT_FALSE(IsRoundingOf(BytesOf(one), DType::kFloat32, BytesOf(more)));
 }
 
-TEST(RoundingTest, TheFastCountIsTheSlowOne) {
+// One by one, by the table's functions.
+template <typename Round>
+void ExpectCounted(DType low, Round round, std::uint16_t largest) {
   std::mt19937 random(3);
-  std::vector<std::uint32_t> masters;
-  std::vector<std::uint16_t> weights;
-  std::int64_t mismatches = 0;
-  for (int i = 0; i < 100000; ++i) {
-    auto bits = static_cast<std::uint32_t>(random());
-    auto weight = RoundToBFloat16(std::bit_cast<float>(bits));
-    if (i % 3 == 0) weight = static_cast<std::uint16_t>(weight + random() % 3 - 1);
-    masters.push_back(bits);
-    weights.push_back(weight);
-    mismatches += IsRoundingOf(BytesOf(bits), DType::kBFloat16, BytesOf(weight)) ? 0 : 1;
+  for (std::size_t count : {1U, 255U, 256U, 257U, 100000U}) {
+    std::vector<std::uint32_t> masters;
+    std::vector<std::uint16_t> weights;
+    std::int64_t mismatches = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      auto bits = static_cast<std::uint32_t>(random());
+      std::uint16_t right = round(std::bit_cast<float>(bits));
+      std::uint16_t weight = right;
+      if (i % 3 == 0) weight = static_cast<std::uint16_t>(weight + random() % 3 - 1);
+      masters.push_back(bits);
+      weights.push_back(weight);
+      bool is_nan = (weight & 0x7FFF) > largest;
+      mismatches += std::isnan(std::bit_cast<float>(bits)) ? !is_nan : weight != right;
+    }
+    EXPECT_TRUE(count < 1000 || mismatches > 1000);
+    EXPECT_EQ(CountRoundingMismatches(BytesOf(masters[0]), low, BytesOf(weights[0]), static_cast<std::int64_t>(count)),
+              mismatches);
   }
-  EXPECT_GT(mismatches, 1000);
-  EXPECT_EQ(CountRoundingMismatches(BytesOf(masters[0]), DType::kBFloat16, BytesOf(weights[0]), 100000), mismatches);
+}
+
+TEST(RoundingTest, CountsWhatDiffers) {
+  ExpectCounted(DType::kBFloat16, RoundToBFloat16, 0x7F80);
+  ExpectCounted(DType::kFloat16, RoundToFloat16, 0x7C00);
 }
 
 TEST(RoundingTest, TheSlowRoundingOfOtherTestsAgrees) {

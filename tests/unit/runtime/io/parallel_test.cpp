@@ -58,5 +58,17 @@ TEST(ParallelTest, CancelledAfterTheLastItemIsSuccess) {
   EXPECT_FALSE(static_cast<bool>(error));
 }
 
+TEST(ParallelTest, StretchesAreBegunAtTheSameTimeAndGoneThroughInOrder) {
+  auto order = [](std::uint64_t items, std::uint64_t stretches) {
+    std::vector<std::uint64_t> begun;
+    for (std::uint64_t number = 0; number < items; ++number) begun.push_back(InStretches(number, items, stretches));
+    return begun;
+  };
+  EXPECT_THAT(order(7, 1), testing::ElementsAre(0, 1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(order(7, 2), testing::ElementsAre(0, 4, 1, 5, 2, 6, 3));
+  EXPECT_THAT(order(8, 3), testing::ElementsAre(0, 3, 6, 1, 4, 7, 2, 5));
+  EXPECT_THAT(order(2, 5), testing::ElementsAre(0, 1));
+}
+
 }  // namespace
 }  // namespace ucp

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "compiler/support/error.h"
-#include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp {
 namespace {
@@ -45,7 +44,7 @@ llvm::Error NameLooseStates(const Layout& layout, Checkpoint& checkpoint) {
       state.tensors[i].name = i == 0 ? name : fmt::format("{}, {}", name, i);
     }
     const LooseState& first = *first_of_name.try_emplace(name, &state).first->second;
-    if (pytorch::Print(*first.value) == pytorch::Print(*state.value)) continue;
+    if (HaveSameForm(first, state)) continue;
     return Fail(ErrorCode::kBadData, "the ranks have copies of {}, and `{}` of it in different forms: {}; {}",
                 ToString(state.belongs_to), state.name, first.sentence, state.sentence);
   }

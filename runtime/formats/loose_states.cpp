@@ -7,6 +7,7 @@
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/checksum.h"
+#include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp {
 namespace {
@@ -69,6 +70,10 @@ std::string ToString(const SteppedElements& stepped) {
   text += " with " + ToString(first);
   if (stepped.pieces.size() > 1) text += " to " + ToString(stepped.pieces.back());
   return text;
+}
+
+bool HaveSameForm(const LooseState& a, const LooseState& b) {
+  return pytorch::Print(*a.value) == pytorch::Print(*b.value);
 }
 
 }  // namespace ucp

@@ -65,4 +65,7 @@ struct LooseState {
   std::string why_not_carried;  // Empty if it can be.
 };
 
+// Whether they differ in nothing but the elements of their tensors.
+bool HaveSameForm(const LooseState& a, const LooseState& b);
+
 }  // namespace ucp

@@ -321,9 +321,11 @@ TEST(DeepSpeedDamage, StatesMayShareATable) {
 TEST(DeepSpeedDamage, LooseStatesOfAnElasticCheckpointAreNotCarried) {
   CheckpointCopy copy("elastic_zero2");
   for (int d = 0; d < 4; ++d) {
-    copy.Set(fmt::format("bf16_zero_pp_rank_{}_mp_rank_00_optim_states.pt", d),
-             {"optimizer_state_dict", "base_optimizer_state", "0", "absmax1"},
-             pytorch::MakeWholeTensor("0", DType::kFloat32, {1}));
+    const std::vector<std::string> path = {"optimizer_state_dict", "base_optimizer_state", "0", "absmax1"};
+    copy.Edit(fmt::format("bf16_zero_pp_rank_{}_mp_rank_00_optim_states.pt", d), [&](const pytorch::ValuePtr& root) {
+      pytorch::ValuePtr groups = pytorch::Find(*pytorch::Find(*root, path[0]), path[1]);
+      return testing::Replaced(root, path, pytorch::Find(*(*pytorch::Items(*groups))[1], "momentum_buffer"));
+    });
   }
   auto checkpoint = Read(copy);
   ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;

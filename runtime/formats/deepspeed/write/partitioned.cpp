@@ -1,8 +1,10 @@
 #include "runtime/formats/deepspeed/write/partitioned.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "compiler/support/checked_math.h"
+#include "runtime/formats/deepspeed/write/loose_states.h"
 #include "runtime/formats/deepspeed/write/optimizer_file.h"
 
 namespace ucp::deepspeed {
@@ -21,12 +23,18 @@ class RankWriter {
              const std::vector<FlatGroupToWrite>& sub_groups, TargetFiles& target)
       : training_(request.training), options_(options), carried_(carried), sub_groups_(sub_groups), target_(target) {}
 
-  // Every partition's file says the same, and has its tensors in the same order.
-  void AddFiles(const std::string& folder, std::int64_t mp) {
-    ArchiveComposer composer(training_);
-    const ComposedArchive archive = composer.Compose(File(composer));
+  // Every partition's file says the same but for loose states, and has its tensors in the same order.
+  void AddFiles(const std::string& folder, const Coordinate& coordinate) {
+    std::optional<ComposedArchive> archive;
     for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
-      records_.push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, {mp, partition}), archive));
+      LooseStatesOfFile loose;
+      if (!archive || !training_.loose_states.empty()) {
+        ArchiveComposer composer(training_);
+        archive = composer.Compose(File(partition, composer, loose));
+      }
+      const PartitionOf place{coordinate.At("tp"), partition};
+      records_.push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, place), *archive));
+      loose.AddShards(records_.back(), coordinate, target_);
     }
   }
 
@@ -56,13 +64,13 @@ class RankWriter {
   }
 
  private:
-  ValuePtr File(ArchiveComposer& composer) const {
+  ValuePtr File(std::int64_t partition, ArchiveComposer& composer, LooseStatesOfFile& loose) const {
     std::vector<ValuePtr> masters;
-    std::vector<Entry> state;
+    std::vector<std::vector<Entry>> states_of_sub_group;
     for (std::size_t s = 0; s < sub_groups_.size(); ++s) {
       const FlatGroupToWrite& sub_group = sub_groups_[s];
       const OptimizerGroup& carried = training_.groups[sub_group.group];
-      std::vector<Entry> states;
+      std::vector<Entry>& states = states_of_sub_group.emplace_back();
       if (carried.step) states.push_back({MakeText("step"), composer.AddValue(carried.step)});
       for (const LogicalTensor::State& tensor : StatesOf(sub_group)) {
         ValuePtr value = composer.AddTensor(tensor.dtype, {sub_group.partition_elements});
@@ -71,6 +79,15 @@ class RankWriter {
         } else {
           states.push_back({MakeText(tensor.name), std::move(value)});
         }
+      }
+    }
+    // Their records come behind those of the states that every partition has.
+    std::vector<Entry> state;
+    for (std::size_t s = 0; s < sub_groups_.size(); ++s) {
+      std::vector<Entry>& states = states_of_sub_group[s];
+      if (!sub_groups_[s].loose.empty()) {
+        const auto& held = sub_groups_[s].loose[static_cast<std::size_t>(partition)];
+        for (Entry& entry : loose.Add(held, composer)) states.push_back(std::move(entry));
       }
       // Before the first step there are no states at all.
       if (!states.empty()) state.push_back({MakeInteger(static_cast<std::int64_t>(s)), MakeDict(std::move(states))});
@@ -131,7 +148,7 @@ void AddPartitionedOptimizerFiles(const TargetRequest& request, const WriteOptio
                                   const std::string& folder, const Coordinate& coordinate,
                                   const std::vector<FlatGroupToWrite>& sub_groups, TargetFiles& target) {
   RankWriter writer(request, options, carried, sub_groups, target);
-  writer.AddFiles(folder, coordinate.At("tp"));
+  writer.AddFiles(folder, coordinate);
   writer.AddShards(coordinate);
 }
 

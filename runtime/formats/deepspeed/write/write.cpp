@@ -22,6 +22,7 @@
 #include "runtime/formats/deepspeed/write/foreign_objects.h"
 #include "runtime/formats/deepspeed/write/groups.h"
 #include "runtime/formats/deepspeed/write/job_config.h"
+#include "runtime/formats/deepspeed/write/loose_states.h"
 #include "runtime/formats/deepspeed/write/model.h"
 #include "runtime/formats/deepspeed/write/muon.h"
 #include "runtime/formats/deepspeed/write/nested_module.h"
@@ -139,6 +140,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   }
   GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());
+  LooseStatesToWrite loose(request.training, options);
   if (job) {
     for (std::string& remark : CompareWithJob(*asked.job_config, configured, options, request)) {
       remarks.push_back(std::move(remark));
@@ -161,6 +163,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
       for (std::int64_t ep = 0; ep < options.ep; ++ep) {
         const Coordinate holder{{{"pp", pp}, {"tp", tp}, {"ep", ep}}};
         UCP_ASSIGN_OR_RETURN(flat.emplace_back(), groups.OfRank(holder));
+        loose.GiveTo(flat.back());
       }
       UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, coordinate, flat.front(), target));
       UCP_RETURN_IF_ERROR(experts.AddFiles(folder, coordinate, target));
@@ -171,6 +174,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
       }
     }
   }
+  UCP_RETURN_IF_ERROR(loose.CheckAllGiven());
   if (HasLayerFiles(request, experts)) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));
   return target;
 }

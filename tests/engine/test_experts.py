@@ -160,7 +160,7 @@ def test_files_without_zero_are_read_again(convert: Callable[..., Path]) -> None
 
 
 def test_flat_masters_without_zero(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
-    """FP16_Optimizer with experts: it loads and saves what we write, and we cannot read it, since nothing names them."""
+    """FP16_Optimizer with experts: it loads and saves what we write, and what nothing names we cannot read."""
     case = replace(CASES["moe_zero0_fp32"], dtype="fp16", optimizer="fused", config={"gradient_clipping": 0.0})
     saved, whole, again = tmp_path / "saved", tmp_path / "whole", tmp_path / "again"
     engines.ask(Job(replace(case, stage=2), steps=2, save=saved))

@@ -12,18 +12,29 @@
 
 namespace ucp {
 
-llvm::Expected<Layout> HeldBySource(const SourcePhase& source) {
-  if (!source.checkpoint.inventory.is_whole) return source.layout;
-  UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
-  whole.mesh = source.layout.mesh;
-  whole.dropped = source.layout.dropped;
-  return whole;
+namespace {
+
+// Without a spec, the strategy is no name that only a spec knows.
+llvm::Expected<SourceRequest> WithTargetRanks(const CompileRequest& request) {
+  SourceRequest source = request.source;
+  if (!source.spec.empty()) return source;
+  UCP_ASSIGN_OR_RETURN(const Strategy strategy, ParseStrategy(request.target));
+  auto ranks = strategy.options.find("tp");
+  if (ranks != strategy.options.end()) source.cut_over = ParseCount(ranks->second, 1, 1 << 20).value_or(0);
+  return source;
 }
 
+}  // namespace
+
 llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
-  if (request.source.spec.empty()) UCP_RETURN_IF_ERROR(ParseStrategy(request.target).takeError());
-  UCP_RETURN_IF_ERROR(DescribeAndBind(files, request.source, compilation.source));
+  UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
+  UCP_RETURN_IF_ERROR(DescribeAndBind(files, source_request, compilation.source));
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
+  return CompileBound(files, request, strategy, compilation);
+}
+
+llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
+                         Compilation& compilation) {
   const Format* format = FindFormat(strategy.format);
   UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
   std::optional<JobConfig> job_config;
@@ -42,8 +53,11 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   std::vector<std::string> remarks;
   UCP_ASSIGN_OR_RETURN(Layout target_layout, LayOutTarget(*format, strategy, source, compilation.tensors, remarks));
-  UCP_ASSIGN_OR_RETURN(Companions companions,
-                       FindCompanions(files, format->TakesCompanions(), source.folder, request.source.path));
+  Companions companions;
+  if (!source.folder.empty()) {
+    UCP_ASSIGN_OR_RETURN(companions,
+                         FindCompanions(files, format->TakesCompanions(), source.folder, request.source.path));
+  }
   UCP_ASSIGN_OR_RETURN(
       TargetFiles target_files,
       format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, inventory.mesh, strategy,
@@ -55,8 +69,7 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   }
 
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
-  UCP_ASSIGN_OR_RETURN(Layout held, HeldBySource(source));
-  PlanRequest plan_request{held,         inventory, target_layout,   compilation.tensors,
+  PlanRequest plan_request{source.held,  inventory, target_layout,   compilation.tensors,
                            target_files, spec_hash, request.replicas};
   UCP_ASSIGN_OR_RETURN(compilation.plan, MakePlan(plan_request));
   return llvm::Error::success();

@@ -10,6 +10,7 @@
 #include "compiler/driver/source_phase.h"
 #include "compiler/plan/plan.h"
 #include "compiler/planner/planner.h"
+#include "runtime/formats/strategy.h"
 
 namespace ucp {
 
@@ -31,8 +32,9 @@ struct Compilation {
 // Fills `compilation` as far as it comes, so that a spec's diagnostics can be shown when it fails.
 [[nodiscard]] llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation);
 
-// How the source's files hold its tensors. What a spec says of padding, means and scales is for ranks; a folder of
-// whole tensors has none of it.
-llvm::Expected<Layout> HeldBySource(const SourcePhase& source);
+// The same for a source that is bound: Compile() without its first phase. A source without a folder has nothing beside
+// it.
+[[nodiscard]] llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
+                                       Compilation& compilation);
 
 }  // namespace ucp

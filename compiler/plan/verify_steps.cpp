@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "compiler/plan/steps.h"
 #include "compiler/support/error.h"
@@ -279,9 +280,11 @@ class StepWalk {
   }
 
   // For each state of the target that the read serves: how many elements it has in common with all that is written.
+  // What is compared is compared with one of those that hold the same.
   std::map<std::string, std::int64_t> ExpectedOf(const PlanRead& read,
                                                  const std::vector<const PlanWrite*>& writes) const {
     std::map<std::string, std::int64_t> expected;
+    std::set<std::pair<std::vector<SetId>, std::string>> compared;
     for (const PlanWrite* write : writes) {
       std::int64_t common = 0;
       for (SetId piece : write->pieces) {
@@ -289,7 +292,9 @@ class StepWalk {
         if (geometry != geometries_.end()) common += Elements(*geometry->second);
       }
       for (const StateBuffer& entry : plan_.target.buffer_set(write->states)) {
-        if (feeds_.Find(read, entry.state)) expected[entry.state] += common;
+        if (!feeds_.Find(read, entry.state)) continue;
+        const bool is_first = read.role == ReadRole::kCopy || compared.emplace(write->pieces, entry.state).second;
+        if (is_first) expected[entry.state] += common;
       }
     }
     return expected;

@@ -18,7 +18,7 @@ from fixtures.cases import CASES, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import EngineError, Engines
-from native import read_files
+from native import differences_of_files, read_files
 from test_acceptance import NOISE, OTHER_SEED
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
@@ -150,3 +150,23 @@ def test_frozen_experts_survive(engines: Engines, convert: Callable[..., Path]) 
     states = {root: read_files(root)["mp_rank_00_model_states.pt"] for root in (own, ours)}
     assert dict(states[own]["frozen_param_shapes"]) == dict(states[ours]["frozen_param_shapes"])
     assert states[ours]["frozen_param_fragments"] is None
+
+
+def test_files_without_zero_are_read_again(convert: Callable[..., Path]) -> None:
+    """Where nothing lists the optimizer's parameters, the order in the files has to say which is which."""
+    whole = convert("moe_ep2_dp4", "deepspeed:dp=4,ep=2,zero=0,dtype=bf16")
+    ours = describe_states(read_states(tag_folder(convert("moe_ep2_dp4", "universal", whole))))
+    assert differences(truth_of("moe_ep2_dp4"), ours, ["parameter"]) == []
+
+
+def test_flat_masters_without_zero(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
+    """FP16_Optimizer with experts: it loads and saves what we write, and what nothing names we cannot read."""
+    case = replace(CASES["moe_zero0_fp32"], dtype="fp16", optimizer="fused", config={"gradient_clipping": 0.0})
+    saved, whole, again = tmp_path / "saved", tmp_path / "whole", tmp_path / "again"
+    engines.ask(Job(replace(case, stage=2), steps=2, save=saved))
+    result = run_convert(ucprun, saved, whole, to="deepspeed:dp=2,ep=2,zero=0,dtype=fp16")
+    assert result.returncode == 0, result.stderr
+    engines.ask(Job(case, seed=OTHER_SEED, load=whole, native=True, first_step=2, save=again, further_steps=1))
+    assert differences_of_files(whole, again) == []
+    result = run_convert(ucprun, again, tmp_path / "read")
+    assert "does not say which parameter is which" in result.stderr

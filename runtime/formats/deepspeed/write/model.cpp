@@ -48,7 +48,7 @@ class StatesComposer {
           IsCut() ? PartitionedModelStatesName({mp(), partition}) : ModelStatesName(mp(), CheckpointFiles{});
       const std::vector<RecordId> records = AddFile(target, folder + "/" + name, archive);
       module_.AddShards(records, target);
-      optimizer_.AddShards(records, coordinate_, target);
+      optimizer_.AddShards(records, coordinate_, 0, target);
       frozen_parts_.AddRecords(records);
     }
     return llvm::Error::success();
@@ -81,7 +81,7 @@ class StatesComposer {
     std::vector<Entry> frozen, frozen_shapes;
     ValuePtr module = MakeNone();
     const bool has_layer_files = HasLayerFiles(request_, experts_);
-    if (options_.wrapper == WholeWrapper::kFused && !request_.training.pipeline) {
+    if (options_.wrapper == WholeWrapper::kFused && !request_.training.pipeline && !experts_.any()) {
       for (const FlatGroupToWrite& group : groups_) module_.AddVector(group);
     }
     if (IsCut()) {

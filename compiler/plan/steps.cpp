@@ -46,17 +46,22 @@ std::int64_t Step::elements() const {
 void ForEachTargetRange(const Plan& plan, llvm::function_ref<void(const TargetRange&)> visit) {
   StateFeeds feeds(plan);
   for (std::size_t w = 0; w < plan.writes.size(); ++w) {
-    const PlanWrite& write = plan.writes[w];
-    std::int64_t elements = plan.LocalElements(write);
-    for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
-      const Buffer& buffer = plan.target.buffer(entry.buffer);
-      DType source_dtype = feeds.SourceDType(write.tensor, entry.state).value_or(buffer.dtype);
-      for (const Fragment& fragment : FragmentsOf(write.spread, write.base, elements, buffer, 0, elements)) {
-        const BufferPart& part = buffer.parts[fragment.part];
-        visit({w, entry.state, part.record, part.first_element + fragment.place, fragment.begin, fragment.end,
-               buffer.dtype, source_dtype});
-      }
+    for (const StateBuffer& entry : plan.target.buffer_set(plan.writes[w].states)) {
+      ForEachTargetRangeOf(plan, feeds, w, entry, visit);
     }
+  }
+}
+
+void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t write, const StateBuffer& state,
+                          llvm::function_ref<void(const TargetRange&)> visit) {
+  const PlanWrite& shard = plan.writes[write];
+  const std::int64_t elements = plan.LocalElements(shard);
+  const Buffer& buffer = plan.target.buffer(state.buffer);
+  const DType source_dtype = feeds.SourceDType(shard.tensor, state.state).value_or(buffer.dtype);
+  for (const Fragment& fragment : FragmentsOf(shard.spread, shard.base, elements, buffer, 0, elements)) {
+    const BufferPart& part = buffer.parts[fragment.part];
+    visit({write, state.state, part.record, part.first_element + fragment.place, fragment.begin, fragment.end,
+           buffer.dtype, source_dtype});
   }
 }
 

@@ -63,6 +63,10 @@ struct TargetRange {
 // parts that hold no element are left out.
 void ForEachTargetRange(const Plan& plan, llvm::function_ref<void(const TargetRange&)> visit);
 
+// The same for one written shard and one of its states.
+void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t write, const StateBuffer& state,
+                          llvm::function_ref<void(const TargetRange&)> visit);
+
 class StepEnumerator {
  public:
   explicit StepEnumerator(const Plan& plan);  // The plan must be verified and outlive this. Linear in its tables.

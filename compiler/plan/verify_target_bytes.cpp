@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <iterator>
 #include <tuple>
 
 #include "compiler/plan/verify_coverage.h"
@@ -107,14 +107,19 @@ class TargetTiling {
 
   // All that is written to the file. Files are asked for in order.
   void Gather(FileId file) {
+    blobs_.clear();
+    elements_.clear();
     written_.clear();
     for (; next_placement_ < placements_.size() && placements_[next_placement_].file == file; ++next_placement_) {
       const BlobPlacement& placement = placements_[next_placement_];
       const std::uint64_t bytes = plan_.blobs[placement.blob.index()].size();
-      if (bytes != 0) written_.push_back({placement.offset, placement.offset + bytes, true});
+      if (bytes != 0) blobs_.push_back({placement.offset, placement.offset + bytes, true});
     }
     for (; next_part_ < parts_.size() && parts_[next_part_].file == file; ++next_part_) AddPart(parts_[next_part_]);
-    std::sort(written_.begin(), written_.end());
+    // Both are in order, but for plans that are not sound.
+    if (!std::is_sorted(blobs_.begin(), blobs_.end())) std::sort(blobs_.begin(), blobs_.end());
+    if (!std::is_sorted(elements_.begin(), elements_.end())) std::sort(elements_.begin(), elements_.end());
+    std::merge(blobs_.begin(), blobs_.end(), elements_.begin(), elements_.end(), std::back_inserter(written_));
   }
 
   void AddPart(const PartOfFile& part) {
@@ -145,7 +150,7 @@ class TargetTiling {
     const std::int64_t item_bytes = ItemBytes(plan_.target.buffers[part.buffer].dtype);
     const std::uint64_t begin =
         plan_.target.record(held.record).begin + static_cast<std::uint64_t>((held.first_element + place) * item_bytes);
-    written_.push_back({begin, begin + static_cast<std::uint64_t>(elements * item_bytes), false});
+    elements_.push_back({begin, begin + static_cast<std::uint64_t>(elements * item_bytes), false});
   }
 
   llvm::Error CheckTiling(const StoredFile& file) const {
@@ -193,7 +198,10 @@ class TargetTiling {
   std::size_t next_part_ = 0;
   std::size_t next_placement_ = 0;
   std::size_t next_field_ = 0;
-  std::vector<WrittenBytes> written_;  // Of one file.
+  // Of one file: its two kinds, and both together in order.
+  std::vector<WrittenBytes> blobs_;
+  std::vector<WrittenBytes> elements_;
+  std::vector<WrittenBytes> written_;
 };
 
 }  // namespace

@@ -25,9 +25,11 @@ class RankWriter {
   void AddFiles(const std::string& folder, std::int64_t mp) {
     ArchiveComposer composer(training_);
     const ComposedArchive archive = composer.Compose(File(composer));
+    std::vector<std::string> paths;
     for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
-      records_.push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, {mp, partition}), archive));
+      paths.push_back(folder + "/" + OptimizerFileName(options_, {mp, partition}));
     }
+    records_ = AddFiles(target_, paths, archive);
   }
 
   void AddShards(const Coordinate& coordinate) {
@@ -118,7 +120,8 @@ Buffer PartitionedBuffer(DType dtype, const std::vector<RecordId>& records, std:
   for (const PlacedParameter& parameter : parameters) {
     const std::int64_t width = CeilDivide(parameter.elements, partitions);
     buffer.part_elements += width;
-    for (std::int64_t p = 0; p < partitions; ++p) {
+    // The parts before are full.
+    for (std::int64_t p = width == 0 ? partitions : parameter.elements / width; p < partitions; ++p) {
       const std::int64_t real = std::clamp<std::int64_t>(parameter.elements - p * width, 0, width);
       AddZeros(target, records[static_cast<std::size_t>(p)], dtype, parameter.offset + real, parameter.offset + width);
     }

@@ -22,17 +22,23 @@ double Seconds(Clock::duration duration) { return std::chrono::duration<double>(
 
 }  // namespace
 
-llvm::Expected<Layout> HeldBySource(const SourcePhase& source) {
-  if (!source.checkpoint.inventory.is_whole) return source.layout;
-  UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
-  whole.mesh = source.layout.mesh;
-  whole.dropped = source.layout.dropped;
-  return whole;
+namespace {
+
+// Without a spec, the strategy is no name that only a spec knows.
+llvm::Expected<SourceRequest> WithTargetRanks(const CompileRequest& request) {
+  SourceRequest source = request.source;
+  if (!source.spec.empty()) return source;
+  UCP_ASSIGN_OR_RETURN(const Strategy strategy, ParseStrategy(request.target));
+  auto ranks = strategy.options.find("tp");
+  if (ranks != strategy.options.end()) source.cut_over = ParseCount(ranks->second, 1, 1 << 20).value_or(0);
+  return source;
 }
 
+}  // namespace
+
 llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
-  if (request.source.spec.empty()) UCP_RETURN_IF_ERROR(ParseStrategy(request.target).takeError());
-  UCP_RETURN_IF_ERROR(DescribeAndBind(files, request.source, compilation.source));
+  UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
+  UCP_RETURN_IF_ERROR(DescribeAndBind(files, source_request, compilation.source));
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
   return CompileBound(files, request, strategy, compilation);
 }
@@ -74,8 +80,7 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   }
 
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
-  UCP_ASSIGN_OR_RETURN(Layout held, HeldBySource(source));
-  PlanRequest plan_request{held,         inventory, target_layout,   compilation.tensors,
+  PlanRequest plan_request{source.held,  inventory, target_layout,   compilation.tensors,
                            target_files, spec_hash, request.replicas};
   UCP_ASSIGN_OR_RETURN(compilation.plan, DraftPlan(plan_request));
   const Clock::time_point drafted = Clock::now();

@@ -39,8 +39,4 @@ struct Compilation {
 [[nodiscard]] llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
                                        Compilation& compilation);
 
-// How the source's files hold its tensors. What a spec says of padding, means and scales is for ranks; a folder of
-// whole tensors has none of it.
-llvm::Expected<Layout> HeldBySource(const SourcePhase& source);
-
 }  // namespace ucp

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/layout/affine_map.h"
+#include "compiler/layout/name_pattern.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -69,16 +70,6 @@ class AffineWriter {
 };
 
 }  // namespace
-
-std::string PatternFor(std::string_view name) {
-  constexpr std::string_view kSpecial = "()[]{}?*+-|^$\\.&~# \t\n\r\v\f";
-  std::string pattern = "^";
-  for (char c : name) {
-    if (kSpecial.find(c) != std::string_view::npos) pattern += '\\';
-    pattern += c;
-  }
-  return pattern + "$";
-}
 
 void ExplainAsAffine(const Explanation& explanation, llvm::raw_ostream& out) {
   AffineWriter(explanation, out).Write();

@@ -3,9 +3,6 @@
 
 #include <llvm/Support/raw_ostream.h>
 
-#include <string>
-#include <string_view>
-
 #include "compiler/driver/explain.h"
 
 namespace ucp {
@@ -13,8 +10,5 @@ namespace ucp {
 // The entries of `universal_checkpoint_info` for the source's degrees: `affine_map` for parameters that are whole or
 // cut over tp, `affine_maps` for those that are cut over ep, and what no map describes, with the reason.
 void ExplainAsAffine(const Explanation& explanation, llvm::raw_ostream& out);
-
-// "^a\.b$": the regular expression that matches this name alone, as Python's re.escape writes it.
-std::string PatternFor(std::string_view name);
 
 }  // namespace ucp

@@ -45,7 +45,23 @@ llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
   return llvm::Error::success();
 }
 
+llvm::Error LayOut(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+  Inventory& inventory = phase.checkpoint.inventory;
+  if (request.spec.empty() && inventory.mesh.Size("tp") == 1) return LayOutWhole(request, phase);
+  UCP_RETURN_IF_ERROR(request.config.empty() ? AddConfigBeside(files, {phase.folder, request.path}, inventory.facts)
+                                             : AddConfig(files, request.config, inventory.facts));
+  return request.spec.empty() ? LayOutWithoutSpec(request, phase) : LayOutBySpec(request, phase);
+}
+
 }  // namespace
+
+llvm::Expected<Layout> HeldByFiles(const SourcePhase& phase) {
+  if (!phase.checkpoint.inventory.is_whole) return phase.layout;
+  UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(phase.layout));
+  whole.mesh = phase.layout.mesh;
+  whole.dropped = phase.layout.dropped;
+  return whole;
+}
 
 void TakeNames(const BoundSpec& bound, Inventory& inventory) {
   for (std::size_t i = 0; i < bound.shard_names.size(); ++i) {
@@ -66,12 +82,10 @@ llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& 
 llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path, request.preference));
   phase.folder = phase.checkpoint.inventory.root;
-  Inventory& inventory = phase.checkpoint.inventory;
   UCP_RETURN_IF_ERROR(DropStates(request.drop_states, phase.checkpoint));
-  if (request.spec.empty() && inventory.mesh.Size("tp") == 1) return LayOutWhole(request, phase);
-  UCP_RETURN_IF_ERROR(request.config.empty() ? AddConfigBeside(files, {phase.folder, request.path}, inventory.facts)
-                                             : AddConfig(files, request.config, inventory.facts));
-  return request.spec.empty() ? LayOutWithoutSpec(request, phase) : LayOutBySpec(request, phase);
+  UCP_RETURN_IF_ERROR(LayOut(files, request, phase));
+  UCP_ASSIGN_OR_RETURN(phase.held, HeldByFiles(phase));
+  return llvm::Error::success();
 }
 
 // The name of a tensor behind `has` may hold an equals sign, and no value that it can be given does.

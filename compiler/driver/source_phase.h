@@ -27,6 +27,7 @@ struct SourceRequest {
   std::vector<std::string> unused;       // --unused NAME=last
   std::vector<std::string> drop_states;  // --drop-state NAME
   RankPreference preference;             // --prefer-rank tp=1
+  std::int64_t cut_over = 0;             // Over how many tensor-parallel ranks a target is to be cut; 0: it has none.
 };
 
 struct SourcePhase {
@@ -35,6 +36,9 @@ struct SourcePhase {
   std::unique_ptr<SpecSession> spec;  // Null without one. Holds the warnings, and the errors if there is no layout.
   std::optional<BoundSpec> bound;
   Layout layout;
+  // How the files hold the tensors. What a spec says of padding, means and scales is for ranks; a folder of whole
+  // tensors has none of it.
+  Layout held;
 };
 
 // Headers only; the message for a path that no format knows lists what each looks for. Fails with kUsage if the source
@@ -44,6 +48,9 @@ llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& 
 // With a spec, the facts of --config, or else of a `config.json` in the tag's or the checkpoint's folder, are added to
 // those of the inventory. Fails with kSpec if the spec has errors: they are in `phase.spec->sink`.
 [[nodiscard]] llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
+
+// SourcePhase::held, for who fills a phase without a folder.
+llvm::Expected<Layout> HeldByFiles(const SourcePhase& phase);
 
 // Gives the inventory's shards the names that the spec gives to what stages number by themselves.
 void TakeNames(const BoundSpec& bound, Inventory& inventory);

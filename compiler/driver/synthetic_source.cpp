@@ -56,6 +56,7 @@ llvm::Error MakeSyntheticSource(FileSystem& files, const SyntheticRequest& reque
   std::vector<LogicalTensor> all = std::move(trained);
   all.insert(all.end(), tensors.begin(), tensors.end());
   inventory.storage = OneFileForEachState(all);
+  UCP_ASSIGN_OR_RETURN(phase.held, HeldByFiles(phase));
   return llvm::Error::success();
 }
 

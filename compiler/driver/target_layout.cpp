@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "compiler/driver/pipeline_target.h"
+#include "compiler/layout/holders.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -28,12 +29,41 @@ bool CutsNoTensor(std::string_view axis) {
   return axis == "pp" || axis == "dp" || axis == "edp" || axis == "sp" || axis == "cp" || axis == "ep";
 }
 
-llvm::Expected<Layout> LayOutWhole(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
-                                   std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
+// Megatron-DeepSpeed pads to a multiple that grows with its ranks: on one rank there is less.
+void UncutPaddedRows(const TensorLayout& held, std::int64_t ranks, TensorLayout& whole) {
+  for (std::size_t d = 0; d < held.dims.size(); ++d) {
+    const ShapeExpr& dim = held.dims[d];
+    if (dim.kind != ShapeExpr::Kind::kCut || dim.operands.front().kind != ShapeExpr::Kind::kPad) continue;
+    if (dim.operands.front().number % ranks != 0) continue;
+    whole.dims[d] = ShapeExpr::Pad(whole.dims[d], dim.operands.front().number / ranks);
+  }
+}
+
+// What metadata says of cuts holds for as many ranks as it is of, and padding for one, too.
+void KeepCuts(const SourcePhase& source, Layout& layout) {
+  const std::int64_t ranks = source.checkpoint.inventory.mesh.Size("tp");
+  for (TensorLayout& tensor : layout.tensors) {
+    const TensorLayout& held = *source.held.Find(tensor.name);
+    if (layout.mesh.Size("tp") != ranks) {
+      UncutPaddedRows(held, ranks, tensor);
+      continue;
+    }
+    const std::vector<Axis> axes = AxesThatCut(held, source.held.mesh);
+    if (std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.name != "tp"; })) continue;
+    tensor.dims = held.dims;
+    tensor.mean_axes = held.mean_axes;
+    tensor.scale = held.scale;
+  }
+}
+
+llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
+                                         std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   const std::int64_t pp = degrees.mesh.Size("pp");
   const std::int64_t source_pp = source.checkpoint.inventory.mesh.Size("pp");
+  const std::int64_t source_tp = source.checkpoint.inventory.mesh.Size("tp");
   for (const Axis& axis : degrees.mesh.axes) {
-    if (axis.size == 1 || CutsNoTensor(axis.name)) continue;
+    const bool is_as_before = axis.name == "tp" && axis.size == source_tp;
+    if (axis.size == 1 || is_as_before || CutsNoTensor(axis.name)) continue;
     return Fail(ErrorCode::kUsage, "{}={}: nothing says how tensors are cut over {} ranks; say it with --spec",
                 axis.name, axis.size, axis.name);
   }
@@ -47,6 +77,7 @@ llvm::Expected<Layout> LayOutWhole(const Strategy& strategy, const Degrees& degr
   }
   UCP_ASSIGN_OR_RETURN(Layout layout, AtomicLayout(source.layout));
   layout.mesh = degrees.mesh;
+  KeepCuts(source, layout);
   if (pp == 1) return layout;
   SourceStages stages = StagesOfSource(source);
   if (has_other_stages) {
@@ -88,7 +119,7 @@ llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strate
                                     std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy));
   if (!degrees) return AtomicLayout(source.layout);
-  if (!source.bound) return LayOutWhole(strategy, *degrees, source, tensors, remarks);
+  if (!source.bound) return LayOutWithoutSpec(strategy, *degrees, source, tensors, remarks);
   const bool has_stages_of_source = degrees->mesh.Size("pp") == source.checkpoint.inventory.mesh.Size("pp");
   const bool deals_layers = DealsLayers(strategy) && degrees->mesh.Size("pp") > 1;
   Degrees lowered = *degrees;

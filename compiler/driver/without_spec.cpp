@@ -63,6 +63,10 @@ const Shard* CutExample(const Inventory& inventory) {
 
 // What the files leave open: a tensor that the metadata does not describe, or, without metadata, any.
 std::string OpenQuestion(const Inventory& inventory, const EmbeddedCuts* embedded) {
+  if (embedded != nullptr && embedded->undescribed.empty()) {
+    return fmt::format("`universal_checkpoint_info` in {} says how for these ranks, and not for other numbers of them",
+                       inventory.embedded->where);
+  }
   if (embedded != nullptr) {
     return fmt::format(
         "`universal_checkpoint_info` in {} names no pattern for {} of its {} tensors, among them `{}`, which DeepSpeed "
@@ -142,6 +146,17 @@ bool IsOfMegatron(const EmbeddedLayout& embedded) {
   return !embedded.vocabulary.empty() && embedded.row_parallel.empty() && embedded.maps.empty();
 }
 
+// On one rank every tensor is whole. What the metadata says beside that is where other ranks would cut it, and how many
+// of its rows are padding.
+void TakeCuts(const Inventory& inventory, Layout& layout) {
+  if (!inventory.embedded) return;
+  llvm::Expected<EmbeddedCuts> embedded = ReadEmbeddedCuts(inventory);
+  if (!embedded) return llvm::consumeError(embedded.takeError());
+  for (TensorLayout& tensor : layout.tensors) {
+    if (const TensorLayout* described = embedded->layout.Find(tensor.name)) tensor.dims = described->dims;
+  }
+}
+
 // Metadata that is there and cannot be believed is for the user to judge, and not for the catalogue.
 llvm::Error Distrust(llvm::Error why) {
   FailureText failure = Describe(std::move(why));
@@ -153,6 +168,7 @@ llvm::Error Distrust(llvm::Error why) {
 llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
   UCP_ASSIGN_OR_RETURN(phase.layout, WholeLayout(inventory));
+  TakeCuts(inventory, phase.layout);
   if (inventory.embedded && IsOfMegatron(*inventory.embedded)) {
     inventory.remarks.emplace_back(
         "a checkpoint of one tensor-parallel rank does not say which of its matrices are cut by columns, so the result "
@@ -169,7 +185,9 @@ llvm::Error LayOutWithoutSpec(const SourceRequest& request, SourcePhase& phase) 
   if (!inventory.embedded) return LayOutByCatalogue(request, nullptr, phase);
   llvm::Expected<EmbeddedCuts> embedded = ReadEmbeddedCuts(inventory);
   if (!embedded) return Distrust(embedded.takeError());
-  if (embedded->undescribed.empty()) return LayOutByMetadata(request, std::move(*embedded), phase);
+  // Metadata is of the ranks that wrote it; how others would cut a tensor only a spec says.
+  const bool is_recut = request.cut_over > 1 && request.cut_over != inventory.mesh.Size("tp");
+  if (embedded->undescribed.empty() && !is_recut) return LayOutByMetadata(request, std::move(*embedded), phase);
   return LayOutByCatalogue(request, &*embedded, phase);
 }
 

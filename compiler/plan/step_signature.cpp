@@ -21,8 +21,9 @@ std::int64_t Number(SetId set) { return static_cast<std::int64_t>(set.index()); 
 
 }  // namespace
 
-StepSignatures::StepSignatures(const Plan& plan)
+StepSignatures::StepSignatures(const Plan& plan, const StepEnumerator& steps)
     : plan_(plan),
+      steps_(steps),
       feeds_(plan),
       source_(plan.source),
       target_(plan.target),
@@ -38,7 +39,8 @@ std::optional<StepSignature> StepSignatures::Of(std::size_t w, const StateBuffer
   const PlanWrite& write = plan_.writes[w];
   const std::int64_t elements = plan_.LocalElements(write);
   if (!target_.Fits(write.spread, write.base, elements, state.buffer)) return std::nullopt;
-  StepSignature signature = {plan_.tensor(write.tensor).arithmetic.terms, std::ssize(write.pieces)};
+  StepSignature signature = {plan_.tensor(write.tensor).arithmetic.terms, steps_.IsRepeated(w, state.state) ? 1 : 0,
+                             std::ssize(write.pieces)};
   for (SetId piece : write.pieces) signature.push_back(Number(piece));
   AddCuts(write.spread, write.base, elements, plan_.target.buffer(state.buffer), signature);
   auto [first, last] = ReadsOf(write.tensor);

@@ -4,9 +4,9 @@
 // the steps of one shard need not be proved again for its likes.
 //
 // A signature holds the sets of the shard's pieces and of each read that feeds or is compared with them, with its role
-// and term; and for each where it is cut, in elements from its own beginning. Places are not in it, so it must be known
-// that all of them are inside their parts: a shard that does not fit has no signature, nor has one that is read with
-// strides.
+// and term, and whether an earlier shard is compared in its stead; and for each where it is cut, in elements from its
+// own beginning. Places are not in it, so it must be known that all of them are inside their parts: a shard that does
+// not fit has no signature, nor has one that is read with strides.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,7 @@
 #include "compiler/plan/fitting.h"
 #include "compiler/plan/plan.h"
 #include "compiler/plan/state_feeds.h"
+#include "compiler/plan/steps.h"
 
 namespace ucp {
 
@@ -25,7 +26,8 @@ using StepSignature = std::vector<std::int64_t>;
 
 class StepSignatures {
  public:
-  explicit StepSignatures(const Plan& plan);  // Its tables must be verified; it must outlive this. Linear in them.
+  // Both must outlive this, and the plan's tables be verified. Linear in them.
+  StepSignatures(const Plan& plan, const StepEnumerator& steps);
 
   std::optional<StepSignature> Of(std::size_t write, const StateBuffer& state) const;
 
@@ -34,6 +36,7 @@ class StepSignatures {
 
  private:
   const Plan& plan_;
+  const StepEnumerator& steps_;
   StateFeeds feeds_;
   Fitting source_;
   Fitting target_;

@@ -85,6 +85,15 @@ struct StepEnumerator::PieceOfRange {
   LexBound high;
 };
 
+bool StepEnumerator::IsRepeated(std::size_t write, const std::string& state) const {
+  const PlanWrite& shard = plan_.writes[write];
+  for (std::size_t w = write; w-- > 0 && plan_.writes[w].tensor == shard.tensor;) {
+    const PlanWrite& earlier = plan_.writes[w];
+    if (earlier.pieces == shard.pieces && FindState(plan_.target.buffer_set(earlier.states), state)) return true;
+  }
+  return false;
+}
+
 void StepEnumerator::ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const {
   const PlanWrite& write = plan_.writes[range.write];
   llvm::SmallVector<PieceOfRange, 1> pieces;
@@ -93,9 +102,11 @@ void StepEnumerator::ForEachStep(const TargetRange& range, llvm::function_ref<vo
     PieceOfRange piece{p, write.pieces[p], LogicalBound(set, range.begin), LogicalBound(set, range.end)};
     if (piece.low < piece.high) pieces.push_back(std::move(piece));
   }
+  const bool is_repeated = IsRepeated(range.write, range.state);
   auto [first, last] = reads_of_tensor_[write.tensor.index()];
   for (std::size_t r = first; r < last; ++r) {
-    if (plan_.reads[r].role == ReadRole::kUnused) continue;
+    const ReadRole role = plan_.reads[r].role;
+    if (role == ReadRole::kUnused || (is_repeated && role != ReadRole::kCopy)) continue;
     for (const PieceOfRange& piece : pieces) ForEachStepOfPair(range, r, piece, visit);
   }
 }

@@ -72,9 +72,13 @@ class StepEnumerator {
   explicit StepEnumerator(const Plan& plan);  // The plan must be verified and outlive this. Linear in its tables.
 
   // The steps that fill `range` (a range that ForEachTargetRange gave, or a part of one), copies first, and those that
-  // compare with it behind them; where a tensor has several terms, one term after the other. Safe to call from several
-  // threads.
+  // compare with it behind them; where a tensor has several terms, one term after the other. Where ranks of the target
+  // hold the same, the first of them is compared with the source's replicas, and the others are copies of what it is a
+  // copy of. Safe to call from several threads.
   void ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
+
+  // Whether an earlier rank of the target holds all of that state of a written shard, too.
+  bool IsRepeated(std::size_t write, const std::string& state) const;
 
  private:
   struct PieceOfRange;

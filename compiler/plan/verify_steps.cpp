@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "compiler/plan/step_geometry.h"
@@ -38,7 +39,7 @@ std::int64_t Elements(const Geometry& geometry) {
 
 class StepWalk {
  public:
-  explicit StepWalk(const Plan& plan) : plan_(plan), steps_(plan), feeds_(plan), signatures_(plan) {
+  explicit StepWalk(const Plan& plan) : plan_(plan), steps_(plan), feeds_(plan), signatures_(plan, steps_) {
     for (const Geometry& geometry : plan.geometries) geometries_[{geometry.source, geometry.target}] = &geometry;
   }
 
@@ -199,9 +200,11 @@ class StepWalk {
   }
 
   // For each state of the target that the read serves: how many elements it has in common with all that is written.
+  // What is compared is compared with one of those that hold the same.
   std::map<std::string, std::int64_t> ExpectedOf(const PlanRead& read,
                                                  const std::vector<const PlanWrite*>& writes) const {
     std::map<std::string, std::int64_t> expected;
+    std::set<std::pair<std::vector<SetId>, std::string>> compared;
     for (const PlanWrite* write : writes) {
       std::int64_t common = 0;
       for (SetId piece : write->pieces) {
@@ -209,7 +212,9 @@ class StepWalk {
         if (geometry != geometries_.end()) common += Elements(*geometry->second);
       }
       for (const StateBuffer& entry : plan_.target.buffer_set(write->states)) {
-        if (feeds_.Find(read, entry.state)) expected[entry.state] += common;
+        if (!feeds_.Find(read, entry.state)) continue;
+        const bool is_first = read.role == ReadRole::kCopy || compared.emplace(write->pieces, entry.state).second;
+        if (is_first) expected[entry.state] += common;
       }
     }
     return expected;

@@ -13,11 +13,10 @@ llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& req
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
   const Inventory& inventory = phase.checkpoint.inventory;
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(phase.layout, inventory));
-  UCP_ASSIGN_OR_RETURN(Layout held, HeldBySource(phase));
   UCP_ASSIGN_OR_RETURN(Layout atomic, AtomicLayout(phase.layout));
   TargetFiles target;
   target.storage = OneFileForEachState(tensors);
-  return MakePlan({held, inventory, atomic, tensors, target, ""});
+  return MakePlan({phase.held, inventory, atomic, tensors, target, ""});
 }
 
 llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,

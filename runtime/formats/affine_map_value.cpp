@@ -70,7 +70,39 @@ std::optional<std::int64_t> RankOf(const Value& key) {
   return rank;
 }
 
+ValuePtr Integers(const std::vector<std::int64_t>& numbers) {
+  std::vector<ValuePtr> items;
+  for (std::int64_t number : numbers) items.push_back(pytorch::MakeInteger(number));
+  return pytorch::MakeList(std::move(items));
+}
+
+ValuePtr MakeView(const AffineView& view) {
+  return pytorch::MakeList({pytorch::MakeInteger(view.offset), Integers(view.strides)});
+}
+
+ValuePtr MakePiece(const AffinePiece& piece) {
+  std::vector<pytorch::Entry> entries = {{pytorch::MakeText("shape"), Integers(piece.shape)},
+                                         {pytorch::MakeText("source"), MakeView(piece.source)},
+                                         {pytorch::MakeText("dest"), MakeView(piece.dest)},
+                                         {pytorch::MakeText("locations"), Integers(piece.locations)}};
+  if (piece.scale != 1.0) entries.push_back({pytorch::MakeText("scale"), pytorch::MakeDouble(piece.scale)});
+  return pytorch::MakeDict(std::move(entries));
+}
+
 }  // namespace
+
+ValuePtr MakeAffineMap(const AffineMap& map) {
+  std::vector<pytorch::Entry> ranks;
+  for (const auto& [rank, shard] : map.ranks) {
+    std::vector<ValuePtr> pieces;
+    for (const AffinePiece& piece : shard.pieces) pieces.push_back(MakePiece(piece));
+    ranks.push_back({pytorch::MakeInteger(rank),
+                     pytorch::MakeDict({{pytorch::MakeText("shard_shape"), Integers(shard.shape)},
+                                        {pytorch::MakeText("pieces"), pytorch::MakeList(std::move(pieces))}})});
+  }
+  return pytorch::MakeDict({{pytorch::MakeText("logical_shape"), Integers(map.logical_shape)},
+                            {pytorch::MakeText("ranks"), pytorch::MakeDict(std::move(ranks))}});
+}
 
 std::optional<AffineMap> ReadAffineMap(const Value& value) {
   AffineMap map;

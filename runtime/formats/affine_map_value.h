@@ -1,4 +1,4 @@
-// Reads DeepSpeed's affine maps (compiler/layout/affine_map.h) from a checkpoint's metadata.
+// DeepSpeed's affine maps (compiler/layout/affine_map.h) in a checkpoint's metadata.
 #pragma once
 
 #include <optional>
@@ -10,5 +10,8 @@ namespace ucp {
 
 // Nothing if it is not a map of the form that ParamAffineMap.to_dict() writes.
 std::optional<AffineMap> ReadAffineMap(const pytorch::Value& value);
+
+// In that form.
+pytorch::ValuePtr MakeAffineMap(const AffineMap& map);
 
 }  // namespace ucp

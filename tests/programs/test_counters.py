@@ -66,6 +66,16 @@ class Counters(ProgramTest):
                              (copies + tied) * (MASTER + MOMENTS) + (count + copies) * WEIGHT, to)
             self.assertEqual(report["bytes_copied"], count * (uses * MASTER + MOMENTS), to)
 
+    def test_a_target_with_copies_compares_once(self) -> None:
+        """Its tensor-parallel ranks hold the norms each, its stages the tied embedding, and without ZeRO nothing else
+        is cut: each copy of the source is compared with the first of them."""
+        case = "gpt_pp2_tp2_dp2"
+        universal = self.report(case, "universal", "--spec", GPT_SPEC)
+        for to in ("deepspeed:pp=2,tp=2,dp=2", "deepspeed:tp=4,dp=1", "deepspeed:pp=2,tp=4,dp=2"):
+            report = self.report(case, to, "--spec", GPT_SPEC)
+            self.assertEqual(report["bytes_compared"], universal["bytes_compared"], to)
+            self.assertEqual(report["bytes_compared"], report["bytes_to_compare"], to)
+
 
 if __name__ == "__main__":
     unittest.main()

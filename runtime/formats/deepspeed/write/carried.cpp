@@ -5,6 +5,7 @@
 
 #include "runtime/formats/deepspeed/loss_scale.h"
 #include "runtime/formats/deepspeed/write/adapt_config.h"
+#include "runtime/formats/deepspeed/write/cut_metadata.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -25,7 +26,9 @@ constexpr std::array<std::string_view, 6> kRandomStates = {"rng_state",       "r
 class Carrier {
  public:
   Carrier(const TargetRequest& request, const WriteOptions& options, const ValuePtr& job)
-      : training_(request.training), mesh_(request.source_mesh), options_(options), job_(job) {}
+      : training_(request.training), mesh_(request.source_mesh), options_(options), job_(job) {
+    cuts_ = DescribeCuts(request, options, carried_.remarks);
+  }
 
   Carried Run() {
     CarryEngine();
@@ -135,6 +138,7 @@ class Carrier {
   std::vector<Entry> ClientOf(std::int64_t mp) {
     const bool has_same_ranks = HasSameRanks();
     std::vector<Entry> client;
+    bool has_cuts = false;
     for (const Entry& entry :
          training_.ranks[has_same_ranks ? static_cast<std::size_t>(mp) : training_.counting_rank].client) {
       auto key = pytorch::AsText(*entry.key);
@@ -148,8 +152,14 @@ class Carrier {
         }
         continue;
       }
+      if (key == kCutMetadata && cuts_) {
+        client.push_back({entry.key, cuts_});
+        has_cuts = true;
+        continue;
+      }
       client.push_back(key == "args" ? Entry{entry.key, WithDegrees(entry.value)} : entry);
     }
+    if (cuts_ && !has_cuts) client.push_back({MakeText(kCutMetadata), cuts_});
     return client;
   }
 
@@ -165,7 +175,7 @@ class Carrier {
     }
   }
 
-  // Megatron-DeepSpeed compares the degrees in `args` with its own.
+  // Megatron-DeepSpeed compares the degrees in `args`, and the rows that follow from them, with its own.
   ValuePtr WithDegrees(const ValuePtr& args) const {
     const auto* object = args->As<pytorch::Call>();
     const auto* attributes = pytorch::Attributes(*args);
@@ -178,6 +188,8 @@ class Carrier {
           {"world_size", options_.mp() * options_.dp}}) {
       if (pytorch::Find(*args, key)) SetEntry(changed, key, MakeInteger(degree));
     }
+    const auto rows = cuts_ ? PaddedVocabulary(*cuts_) : std::nullopt;
+    if (rows && pytorch::Find(*args, "padded_vocab_size")) SetEntry(changed, "padded_vocab_size", MakeInteger(*rows));
     pytorch::Call copy = *object;
     copy.state = MakeDict(std::move(changed));
     return pytorch::MakeCall(std::move(copy));
@@ -187,6 +199,7 @@ class Carrier {
   const Mesh& mesh_;
   const WriteOptions& options_;
   const ValuePtr& job_;
+  ValuePtr cuts_;  // Null: the target says nothing of how its tensors are cut.
   Carried carried_;
 };
 

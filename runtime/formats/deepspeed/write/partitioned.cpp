@@ -29,7 +29,7 @@ class RankWriter {
     for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
       paths.push_back(folder + "/" + OptimizerFileName(options_, {mp, partition}));
     }
-    records_ = AddFiles(target_, paths, archive);
+    records_ = ucp::AddFiles(target_, paths, archive);
   }
 
   void AddShards(const Coordinate& coordinate) {

@@ -178,8 +178,8 @@ TEST(PlannerScaleTest, ATrillionParametersFrom1024To768Ranks) {
     Count count = CountOf(*plan);
     bool compares = replicas == ReplicaPolicy::kCompare;
     // In each layer six tensors are cut: each of eight shards lies in one of the target's four. Six are on all ranks:
-    // the first copy, or each of the eight, meets all four.
-    EXPECT_EQ(count.pairs, kLayers * (6 * 8 + 6 * (compares ? 8 : 1) * 4));
+    // the first copy meets all four, and the other seven are compared with one of these.
+    EXPECT_EQ(count.pairs, kLayers * (6 * 8 + 6 * (4 + (compares ? 7 : 0))));
     EXPECT_EQ(count.ranges, 6'848u);
   }
 }

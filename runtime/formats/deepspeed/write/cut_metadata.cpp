@@ -1,0 +1,246 @@
+#include "runtime/formats/deepspeed/write/cut_metadata.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "compiler/layout/name_pattern.h"
+#include "compiler/support/error.h"
+#include "runtime/formats/affine_map_value.h"
+#include "runtime/formats/cut_runs.h"
+#include "runtime/formats/deepspeed/write/adapt_config.h"
+#include "runtime/formats/pytorch/value_access.h"
+
+namespace ucp::deepspeed {
+namespace {
+
+using pytorch::Entry;
+using pytorch::MakeDict;
+using pytorch::MakeDouble;
+using pytorch::MakeInteger;
+using pytorch::MakeList;
+using pytorch::MakeText;
+using pytorch::ValuePtr;
+
+constexpr double kVersion = 0.4;  // The first with widths (UNIVERSAL_CHECKPOINT_VERSION_VALUE of 0.19.8).
+constexpr std::int64_t kMapVersion = 1;
+constexpr char kPaddedVocabulary[] = "padded_vocab_size";
+
+// Entries that depend on the degrees, or that two descriptions of one parameter could contradict.
+constexpr std::array<std::string_view, 11> kMadeAnew = {"universal_checkpoint_version",
+                                                        "tp_replicated_parameter_patterns",
+                                                        "parameter_to_average_patterns",
+                                                        "parameter_with_row_parallelism_patterns",
+                                                        "parameter_with_2_sub_params_cat_dim_0",
+                                                        "parameter_with_sub_params",
+                                                        "sub_param_shard_widths",
+                                                        "vocabulary_parameter_patterns",
+                                                        "affine_map",
+                                                        "autotp_unsupported_parameter_patterns",
+                                                        kPaddedVocabulary};
+
+bool IsCutOverTensorRanks(const std::vector<ShapeExpr>& dims) {
+  return std::any_of(dims.begin(), dims.end(), [](const ShapeExpr& dim) {
+    const std::vector<std::string> axes = CuttingAxes(dim);
+    return std::find(axes.begin(), axes.end(), "tp") != axes.end();
+  });
+}
+
+std::vector<ValuePtr> Integers(const std::vector<std::int64_t>& numbers) {
+  std::vector<ValuePtr> items;
+  for (std::int64_t number : numbers) items.push_back(MakeInteger(number));
+  return items;
+}
+
+class Describer {
+ public:
+  Describer(const TargetRequest& request, const WriteOptions& options)
+      : request_(request),
+        options_(options),
+        source_(FindEntry(request.training.ranks[request.training.counting_rank].client, kCutMetadata)) {
+    if (source_ && pytorch::Entries(*source_) == nullptr) source_ = nullptr;
+    ValuePtr maps = source_ ? pytorch::Find(*source_, "affine_map") : nullptr;
+    is_autotp_ = maps && !maps->is_none();
+    layout_knows_cuts_ = std::any_of(request.layout.tensors.begin(), request.layout.tensors.end(),
+                                     [](const TensorLayout& tensor) { return IsCutOverTensorRanks(tensor.dims); });
+  }
+
+  // On one rank every tensor is whole; only the lists are of use then, and only from a layout that knows better.
+  bool KnowsMore() const {
+    return options_.tp > 1 || layout_knows_cuts_ ||
+           std::any_of(request_.tensors.begin(), request_.tensors.end(),
+                       [](const LogicalTensor& tensor) { return IsCutOverTensorRanks(tensor.dims); });
+  }
+
+  ValuePtr source() const { return source_; }
+
+  ValuePtr Run(std::vector<std::string>& remarks) {
+    for (const LogicalTensor& tensor : request_.tensors) Describe(tensor);
+    if (!unsupported_.empty()) {
+      remarks.push_back(fmt::format(
+          "`{}` has no words for how {} of the {} tensors are cut, first {}: {}; DeepSpeed's converter will refuse "
+          "these files, and a conversion needs a spec",
+          kCutMetadata, unsupported_.size(), request_.tensors.size(), pytorch::Print(*unsupported_.front().key),
+          *pytorch::AsText(*unsupported_.front().value)));
+    }
+    return Value();
+  }
+
+ private:
+  // Where the target's layout has forgotten cuts, since nothing is cut there, the source's says them.
+  const std::vector<ShapeExpr>& DimsOf(const LogicalTensor& tensor, const TensorLayout& held) const {
+    return layout_knows_cuts_ ? held.dims : tensor.dims;
+  }
+
+  void Describe(const LogicalTensor& tensor) {
+    const TensorLayout& held = *request_.layout.Find(tensor.name);
+    const std::vector<ShapeExpr>& dims = DimsOf(tensor, held);
+    const bool is_trained = tensor.kind == TensorKind::kParameter;
+    if (tensor.kind == TensorKind::kBuffer && !IsCutOverTensorRanks(dims)) return;  // The same on every rank.
+    // A list's pattern must match something trained, or DeepSpeed's converter stops.
+    const bool is_listed = is_trained && ListIt(tensor, held, dims);
+    if (options_.tp == 1 || (is_listed && !is_autotp_)) return;
+    auto map = AffineMapOf(held, request_.layout.mesh, "tp");
+    if (map) {
+      maps_.push_back({MakeText(PatternFor(tensor.name)), MakeAffineMap(*map)});
+      return;
+    }
+    std::string why = ucp::Describe(map.takeError()).message;
+    if (!is_listed) unsupported_.push_back({MakeText(PatternFor(tensor.name)), MakeText(std::move(why))});
+  }
+
+  // Whether one of the lists says all about the tensor.
+  bool ListIt(const LogicalTensor& tensor, const TensorLayout& held, const std::vector<ShapeExpr>& dims) {
+    const ValuePtr pattern = MakeText(PatternFor(tensor.name));
+    if (held.scale != Scale{}) return false;
+    if (!held.mean_axes.empty()) return averaged_.push_back(pattern), true;
+    if (!IsCutOverTensorRanks(dims)) return replicated_.push_back(pattern), true;
+    const auto cut = FindCut(dims);
+    if (!cut) return false;
+    std::vector<std::vector<std::int64_t>> widths;
+    for (const CutRun& run : cut->runs) {
+      auto found = WidthsOf(run, request_.layout.mesh);
+      if (!found) return false;
+      widths.push_back(std::move(*found));
+    }
+    if (cut->IsPaddedVocabulary(dims.size())) return ListVocabulary(pattern, cut->runs.front().length, held);
+    if (std::any_of(cut->runs.begin(), cut->runs.end(), [](const CutRun& run) { return run.is_padded(); })) {
+      return false;
+    }
+    return ListCut(tensor, pattern, *cut, widths);
+  }
+
+  // There is room for one vocabulary.
+  bool ListVocabulary(const ValuePtr& pattern, std::int64_t rows, const TensorLayout& held) {
+    std::int64_t padded = 0;
+    for (std::int64_t rank = 0; rank < options_.tp; ++rank) {
+      auto part = HeldAt(held, request_.layout.mesh, {{{"tp", rank}}});
+      if (!part) return llvm::consumeError(part.takeError()), false;
+      padded += part->LocalShape().front();
+    }
+    if (padded_ && (*padded_ != padded || *original_ != rows)) return false;
+    padded_ = padded;
+    original_ = rows;
+    vocabulary_.push_back(pattern);
+    return true;
+  }
+
+  bool ListCut(const LogicalTensor& tensor, const ValuePtr& pattern, const CutDimension& cut,
+               const std::vector<std::vector<std::int64_t>>& widths) {
+    const bool is_one = cut.runs.size() == 1;
+    if (is_one && cut.dim == 1) return row_parallel_.push_back(pattern), true;
+    if (is_one && cut.dim == 0) {
+      // So does AutoTP name them; there is nothing behind them.
+      const bool is_vocabulary = tensor.shape.size() == 2 && (tensor.name.find("embed") != std::string::npos ||
+                                                              tensor.name.find("lm_head") != std::string::npos);
+      if (is_autotp_ && is_vocabulary) {
+        vocabulary_.push_back(pattern);
+        if (!original_) original_ = tensor.shape.front();
+      }
+      return false;
+    }
+    if (cut.dim == 0 && widths.size() == 2 && widths[0] == widths[1]) return halves_.push_back(pattern), true;
+    ListParts(tensor, pattern, cut, widths);
+    return true;
+  }
+
+  void ListParts(const LogicalTensor& tensor, const ValuePtr& pattern, const CutDimension& cut,
+                 const std::vector<std::vector<std::int64_t>>& widths) {
+    std::vector<ValuePtr> shape = Integers(tensor.shape);
+    std::vector<std::int64_t> lengths;
+    std::vector<ValuePtr> of_runs;
+    for (const CutRun& run : cut.runs) lengths.push_back(run.length);
+    for (const std::vector<std::int64_t>& of_run : widths) of_runs.push_back(MakeList(Integers(of_run)));
+    shape[cut.dim] = pytorch::MakeTuple(Integers(lengths));
+    parts_.push_back(MakeDict({{MakeText("patterns"), MakeList({pattern})},
+                               {MakeText("shape"), MakeList(std::move(shape))},
+                               {MakeText("partition_dim"), MakeInteger(static_cast<std::int64_t>(cut.dim))}}));
+    widths_.push_back({pattern, MakeList(std::move(of_runs))});
+  }
+
+  ValuePtr Value() {
+    std::vector<Entry> info;
+    if (source_) {
+      info = *pytorch::Entries(*source_);
+      std::erase_if(info, [](const Entry& entry) {
+        auto key = pytorch::AsText(*entry.key);
+        return key && std::find(kMadeAnew.begin(), kMadeAnew.end(), *key) != kMadeAnew.end();
+      });
+    }
+    auto set = [&](const char* key, ValuePtr value) { SetEntry(info, key, std::move(value)); };
+    set("universal_checkpoint_version", MakeDouble(kVersion));
+    set("tp_replicated_parameter_patterns", MakeList(std::move(replicated_)));
+    set("parameter_with_row_parallelism_patterns", MakeList(std::move(row_parallel_)));
+    set("vocabulary_parameter_patterns", MakeList(std::move(vocabulary_)));
+    set("parameter_with_sub_params", MakeList(std::move(parts_)));
+    if (!widths_.empty()) set("sub_param_shard_widths", MakeDict(std::move(widths_)));
+    if (!halves_.empty()) set("parameter_with_2_sub_params_cat_dim_0", MakeList(std::move(halves_)));
+    if (!averaged_.empty()) set("parameter_to_average_patterns", MakeList(std::move(averaged_)));
+    set("autotp_unsupported_parameter_patterns", MakeDict(std::move(unsupported_)));
+    if (original_) set("original_vocab_size", MakeInteger(*original_));
+    if (padded_) set(kPaddedVocabulary, MakeInteger(*padded_));
+    if (options_.pp > 1) set("pipeline_replicated_parameter_patterns", OnSeveralStages());
+    if (!maps_.empty()) {
+      set("affine_map", MakeDict({{MakeText("version"), MakeInteger(kMapVersion)},
+                                  {MakeText("params"), MakeDict(std::move(maps_))}}));
+    }
+    return MakeDict(std::move(info));
+  }
+
+  ValuePtr OnSeveralStages() const {
+    std::vector<ValuePtr> patterns;
+    for (const LogicalTensor& tensor : request_.tensors) {
+      std::int64_t stages = 0;
+      for (std::int64_t stage = 0; stage < options_.pp; ++stage) {
+        stages += IsHeldAt(*request_.layout.Find(tensor.name), {{{"pp", stage}}}) ? 1 : 0;
+      }
+      if (stages > 1) patterns.push_back(MakeText(PatternFor(tensor.name)));
+    }
+    return MakeList(std::move(patterns));
+  }
+
+  const TargetRequest& request_;
+  const WriteOptions& options_;
+  ValuePtr source_;         // Null: it has none.
+  bool is_autotp_ = false;  // Its maps say so.
+  bool layout_knows_cuts_ = false;
+  std::vector<ValuePtr> replicated_, averaged_, row_parallel_, halves_, vocabulary_, parts_;
+  std::vector<Entry> widths_, maps_, unsupported_;
+  std::optional<std::int64_t> original_, padded_;  // Of the vocabulary.
+};
+
+}  // namespace
+
+ValuePtr DescribeCuts(const TargetRequest& request, const WriteOptions& options, std::vector<std::string>& remarks) {
+  Describer describer(request, options);
+  if (!describer.KnowsMore()) return describer.source();
+  return describer.Run(remarks);
+}
+
+std::optional<std::int64_t> PaddedVocabulary(const pytorch::Value& metadata) {
+  ValuePtr size = pytorch::Find(metadata, kPaddedVocabulary);
+  return size ? pytorch::AsInteger(*size) : std::nullopt;
+}
+
+}  // namespace ucp::deepspeed

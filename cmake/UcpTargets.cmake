@@ -17,7 +17,7 @@ endif()
 if(UCP_SANITIZE)
   add_compile_options(-fsanitize=${UCP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${UCP_SANITIZE})
-  add_compile_options(-Wno-maybe-uninitialized)  # g++ sees ghosts in the code that sanitizers add.
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # g++ sees ghosts in the code that sanitizers add.
 endif()
 
 function(ucp_compile_options target)
@@ -25,7 +25,7 @@ function(ucp_compile_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow
                                            -Wnon-virtual-dtor -Woverloaded-virtual -Werror
                                            # g++ 12 sees overlapping copies in std::string that are not there.
-                                           $<$<CONFIG:Release>:-Wno-restrict>)
+                                           $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>)
 endfunction()
 
 # ucp_library(NAME SOURCES a.cpp … [DEPENDS lib …] [PRIVATE_DEPENDS lib …]): one folder, one library.

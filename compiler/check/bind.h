@@ -39,6 +39,7 @@ struct BoundTensor {
   std::size_t declaration = 0;                // In CheckedSpec::tensors.
   std::optional<std::int64_t> stage_counter;  // The counter that is split over the stages.
   std::vector<std::int64_t> counters;         // The value of each counter of its pattern.
+  std::size_t place = 0;                      // Among all names of the spec, in the order in which it gives them.
   std::vector<std::string> aliases;           // Sorted.
   std::vector<std::size_t> ties;              // In CheckedSpec::ties: those that gave an alias.
 };

@@ -38,6 +38,7 @@ class SpecExpander {
       bound.declaration = declaration;
       bound.stage_counter = name.stage_counter;
       bound.counters = std::move(name.counters);
+      bound.place = expanded_.tensors.size();
       expanded_.tensors.push_back({std::move(bound), name.variant});
     }
   }

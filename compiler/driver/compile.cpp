@@ -30,6 +30,11 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, source_request, compilation.source));
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
+  return CompileBound(files, request, strategy, compilation);
+}
+
+llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
+                         Compilation& compilation) {
   const Format* format = FindFormat(strategy.format);
   UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
   std::optional<JobConfig> job_config;
@@ -48,8 +53,11 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   std::vector<std::string> remarks;
   UCP_ASSIGN_OR_RETURN(Layout target_layout, LayOutTarget(*format, strategy, source, compilation.tensors, remarks));
-  UCP_ASSIGN_OR_RETURN(Companions companions,
-                       FindCompanions(files, format->TakesCompanions(), source.folder, request.source.path));
+  Companions companions;
+  if (!source.folder.empty()) {
+    UCP_ASSIGN_OR_RETURN(companions,
+                         FindCompanions(files, format->TakesCompanions(), source.folder, request.source.path));
+  }
   UCP_ASSIGN_OR_RETURN(
       TargetFiles target_files,
       format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, inventory.mesh, strategy,

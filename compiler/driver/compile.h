@@ -10,6 +10,7 @@
 #include "compiler/driver/source_phase.h"
 #include "compiler/plan/plan.h"
 #include "compiler/planner/planner.h"
+#include "runtime/formats/strategy.h"
 
 namespace ucp {
 
@@ -30,5 +31,10 @@ struct Compilation {
 
 // Fills `compilation` as far as it comes, so that a spec's diagnostics can be shown when it fails.
 [[nodiscard]] llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation);
+
+// The same for a source that is bound: Compile() without its first phase. A source without a folder has nothing beside
+// it.
+[[nodiscard]] llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
+                                       Compilation& compilation);
 
 }  // namespace ucp

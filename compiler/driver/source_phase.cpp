@@ -53,6 +53,8 @@ llvm::Error LayOut(FileSystem& files, const SourceRequest& request, SourcePhase&
   return request.spec.empty() ? LayOutWithoutSpec(request, phase) : LayOutBySpec(request, phase);
 }
 
+}  // namespace
+
 llvm::Expected<Layout> HeldByFiles(const SourcePhase& phase) {
   if (!phase.checkpoint.inventory.is_whole) return phase.layout;
   UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(phase.layout));
@@ -60,8 +62,6 @@ llvm::Expected<Layout> HeldByFiles(const SourcePhase& phase) {
   whole.dropped = phase.layout.dropped;
   return whole;
 }
-
-}  // namespace
 
 void TakeNames(const BoundSpec& bound, Inventory& inventory) {
   for (std::size_t i = 0; i < bound.shard_names.size(); ++i) {

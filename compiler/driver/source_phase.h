@@ -49,6 +49,9 @@ llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& 
 // those of the inventory. Fails with kSpec if the spec has errors: they are in `phase.spec->sink`.
 [[nodiscard]] llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
 
+// SourcePhase::held, for who fills a phase without a folder.
+llvm::Expected<Layout> HeldByFiles(const SourcePhase& phase);
+
 // Gives the inventory's shards the names that the spec gives to what stages number by themselves.
 void TakeNames(const BoundSpec& bound, Inventory& inventory);
 

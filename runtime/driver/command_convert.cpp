@@ -79,8 +79,8 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
           "with dtype=bf16|fp16|fp32 (default: the model's own), max_shard=SIZE (5GB), states=all (masters and "
           "optimizer "
           "too), names=memory (names that Hugging Face has otherwise on disk, as they are); deepspeed:KEY=VALUE,… for "
-          "native files: pp, tp, dp, sp, ep, zero, dtype, optimizer, round_robin, alignment, data_before_experts, "
-          "sub_group_size, partition")
+          "native files: pp, tp, dp, sp, ep, zero, dtype, optimizer, round_robin, alignment, elastic, "
+          "data_before_experts, sub_group_size, exclude_frozen, partition")
       ->type_name("STRATEGY")
       ->required();
   command

@@ -15,6 +15,7 @@
 #include "runtime/driver/conversion.h"
 #include "runtime/driver/progress.h"
 #include "runtime/driver/source_digests.h"
+#include "runtime/driver/verify_synthetic.h"
 #include "runtime/manifest/check_files.h"
 #include "runtime/manifest/manifest.h"
 
@@ -28,6 +29,7 @@ constexpr std::uint64_t kLargestManifest = std::uint64_t{1} << 30;
 struct VerifyOptions {
   SourceOptions source;
   std::string same;
+  bool synth = false;
   WorkOptions work;
 };
 
@@ -83,17 +85,27 @@ std::vector<std::string> Differences(const std::vector<StateDigest>& a, const st
   return found;
 }
 
+// With `wrong`, every element is held against what `synth` writes, too.
 llvm::Expected<std::vector<StateDigest>> DigestsOf(FileSystem& files, const SourceOptions& options,
-                                                   const WorkOptions& work) {
+                                                   const WorkOptions& work, std::vector<std::string>* wrong = nullptr) {
   UCP_ASSIGN_OR_RETURN(SourceRequest request, options.Request());
   UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(work));
   ProgressLine progress;
   execution.progress = [&progress](const ExecutionProgress& now) { progress.Show(now); };
   SourcePhase phase;
-  auto report = DigestSource(files, request, execution, phase);
+  llvm::Expected<ExecutionReport> report = ExecutionReport();
+  if (wrong == nullptr) {
+    report = DigestSource(files, request, execution, phase);
+  } else if (auto check = CheckSynthetic(files, request, execution, phase)) {
+    *wrong = std::move(check->wrong);
+    report = std::move(check->report);
+  } else {
+    report = check.takeError();
+  }
   if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, work.json);
   if (!report) return report.takeError();
   for (const RoundingMismatch& mismatch : report->rounding_mismatches) {
+    if (wrong != nullptr) break;  // They are among them.
     ShowMessage(
         fmt::format("warning: the model's weights of `{}` are not the rounding of their masters in {}. First: {}",
                     mismatch.tensor, Counted(mismatch.elements, "element"), mismatch.first));
@@ -129,20 +141,29 @@ llvm::Expected<Findings> Verify(const VerifyOptions& options) {
   UCP_ASSIGN_OR_RETURN(std::optional<FoundManifest> found, FindManifest(files, options.source.path));
   if (found) {
     UCP_RETURN_IF_ERROR(CheckManifest(files, options, *found, findings));
-    if (!findings.differences.empty()) return findings;
+    if (!findings.differences.empty() && !options.synth) return findings;  // What differs can be said more exactly.
   } else {
     findings.lines.push_back(
         fmt::format("files     no {}: only that all of it can be read, and fits together", kManifestName));
   }
-  UCP_ASSIGN_OR_RETURN(findings.digests, DigestsOf(files, options.source, options.work));
+  std::vector<std::string> wrong;
+  UCP_ASSIGN_OR_RETURN(findings.digests,
+                       DigestsOf(files, options.source, options.work, options.synth ? &wrong : nullptr));
+  std::vector<std::string> unlike_manifest;
   if (found) {
-    findings.differences = Differences(findings.digests, "the files", found->manifest.states, "the manifest", true);
+    unlike_manifest = Differences(findings.digests, "the files", found->manifest.states, "the manifest", true);
+    llvm::append_range(findings.differences, unlike_manifest);
   }
   findings.lines.push_back(fmt::format("tensors   {} in {}{}", Counted(findings.digests.size(), "state"),
                                        options.source.path,
-                                       !found                         ? ""
-                                       : findings.differences.empty() ? ": as in the manifest"
-                                                                      : ": not as in the manifest"));
+                                       !found                    ? ""
+                                       : unlike_manifest.empty() ? ": as in the manifest"
+                                                                 : ": not as in the manifest"));
+  if (options.synth) {
+    findings.lines.push_back(fmt::format(
+        "synthetic {}", wrong.empty() ? "every element is what `synth` writes" : "not what `synth` writes"));
+    llvm::append_range(findings.differences, wrong);
+  }
   if (options.same.empty()) return findings;
   SourceOptions other = options.source;
   other.path = options.same;
@@ -188,12 +209,15 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "  ucprun verify out/                            its files and tensors against ucp_manifest.json\n"
       "  ucprun verify checkpoints/ --same out/        every tensor and state of both, bit by bit\n"
+      "  ucprun verify out/ --synth                    every element of what `ucprun synth` wrote\n"
       "\n"
       "A checkpoint without a manifest is read all the same: checksums, and copies on other ranks. Exit code 3 if\n"
       "anything differs.");
   command->add_option("CHECKPOINT", options->source.path, "A folder that a conversion or a training wrote")->required();
   command->add_option("--same", options->same, "Another checkpoint, of any format, that must hold the same")
       ->type_name("DIR");
+  command->add_flag("--synth", options->synth,
+                    "Every element must be what `ucprun synth` writes, whatever the files were converted to since");
   command->add_option("--spec", options->source.spec, "How tensors are cut, as for `convert`; for both checkpoints")
       ->type_name("SPEC");
   AddSourceOptions(*command, options->source);

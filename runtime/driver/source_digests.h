@@ -10,7 +10,11 @@
 
 namespace ucp {
 
-// ExecutionReport::digests are those of the logical tensors; `phase` is filled as far as it comes, for diagnostics.
+// A conversion to whole tensors, each state a file of its own (whole_states.h), of a checkpoint that it describes and
+// binds. `phase` is filled as far as it comes, for diagnostics.
+llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
+
+// ExecutionReport::digests are those of the logical tensors; `phase` as above.
 llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,
                                              const ExecutionOptions& options, SourcePhase& phase);
 

@@ -261,6 +261,13 @@ llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std:
   return states;
 }
 
+bool ExcludesFrozen(const ModelStates& states) {
+  ValuePtr config = FindEntry(states.engine, "ds_config");
+  ValuePtr zero = config ? Find(*config, "zero_optimization") : nullptr;
+  ValuePtr stage = zero ? Find(*zero, "stage") : nullptr;
+  return states.lists_no_frozen && stage && pytorch::AsInteger(*stage).value_or(0) >= 2;
+}
+
 void AddFacts(const ModelStates& states, std::map<std::string, Fact>& facts) {
   if (ValuePtr args = FindEntry(states.client, "args")) AddFacts("args", *args, states.path, facts);
   if (ValuePtr info = FindEntry(states.client, "universal_checkpoint_info")) {

@@ -63,6 +63,9 @@ using OptimizerVisitor = std::function<llvm::Error(const SourceArchive&, const p
 llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of,
                                             const OptimizerVisitor& visit_optimizer = nullptr);
 
+// Whether frozen parameters, if the model has any, were left out: from stage 2 on, DeepSpeed lists them otherwise.
+bool ExcludesFrozen(const ModelStates& states);
+
 // What a spec can name: `args` under "args", `universal_checkpoint_info` under "info", `ds_config` under "ds_config".
 void AddFacts(const ModelStates& states, std::map<std::string, Fact>& facts);
 

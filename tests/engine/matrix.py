@@ -61,19 +61,15 @@ def unwritten(source: Case, column: str) -> str | None:
     if column == "stage 0" and source.name.startswith(("bf16_masters", "fp16_masters")):
         return "DeepSpeed has low-precision masters with ZeRO alone"
     if column == "stage 3" and source.optimizer == "adagrad":
-        return "DeepSpeed makes one group of all of Adagrad's, and does not load what has several"
+        return "DeepSpeed does not load its own checkpoints of Adagrad at stage 3"
     if source.optimizer == "muon":
         return "Muon's momentum of whole matrices is not written yet"
     if column == "stage 0" and source.model in CUT_OVER["pp"] and source.dtype == "bf16":
         return "DeepSpeed cannot load a bfloat16 pipeline that it saved without ZeRO"
     if column == "stage 0" and source.model in CUT_OVER["ep"]:
         return "experts without ZeRO are not written yet"
-    if column == "stage 3" and source.model.endswith("no_pipeline"):
-        return "Megatron's nested modules are not written at stage 3 yet"
-    if source.exclude_frozen and column in ("stage 2", "stage 3"):
-        return "native files list all frozen parameters, and the engine then misses those that were excluded"
-    if source.zero.get("elastic_checkpoint"):
-        return "an elastic checkpoint has no settings of the optimizer, and the engine wants them"
+    if column in ("stage 0", "stage 3") and source.zero.get("elastic_checkpoint") and source.groups != "one":
+        return "an elastic checkpoint has no settings of the optimizer's groups, and a job's configuration has but one"
     return None
 
 

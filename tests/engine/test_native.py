@@ -21,13 +21,20 @@ from faults import known_fault
 from fixtures.cases import CASES, DEFAULT_SEED, Case, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
-from fixtures.serve import Engines
+from fixtures.serve import EngineError, Engines
 from matrix import further_targets
 from native import differences_of_files
 from test_acceptance import noise
 from universal import FIXTURES, truth_of
 
 OTHER_SEED = DEFAULT_SEED + 1
+
+# Settings of strategies for stages 1 and 2, and what DeepSpeed calls them.
+SWITCHES = (
+    ("round_robin", "round_robin_gradients"),
+    ("alignment", "parameter_alignment"),
+    ("elastic", "elastic_checkpoint"),
+)
 
 # How far a loss may be from the uninterrupted run's if that computes with another type.
 OTHER_DTYPE = 2e-2
@@ -64,7 +71,7 @@ class Recut:
         if case.model.startswith("mixture"):
             options += f",ep={mesh.ep},data_before_experts={str(case.data_before_experts).lower()}"
         if case.stage in (1, 2):
-            for option, key in (("round_robin", "round_robin_gradients"), ("alignment", "parameter_alignment")):
+            for option, key in SWITCHES:
                 options += f",{option}={str(case.zero.get(key, False)).lower()}"
             options += f",optimizer={kind}"
         if case.stage == 3 and "sub_group_size" in case.zero:
@@ -128,6 +135,18 @@ RECUTS = [
     Recut("zero2_dp1", {"mesh": Mesh(dp=2), "stage": 1, "fp32_accumulation": True}, by_file=True),
     Recut("zero1_dp2", {"mesh": Mesh(dp=4), "dtype": "bf16"}, by_file=True),
     Recut("alignment", {"mesh": Mesh(dp=4), "zero": {}}, by_file=True),
+    # Elastic checkpoints, and from them; the other form, too, is one that an elastic job loads.
+    Recut("elastic_zero1"),
+    Recut("elastic_zero1", {"mesh": Mesh(dp=4), "stage": 2}),
+    Recut("elastic_zero1", {"zero": {}}, every_key=False),
+    Recut("elastic_zero1", {"mesh": Mesh(dp=4), "zero": {}}, by_file=True),
+    Recut("elastic_zero1", {"mesh": Mesh(dp=4), "stage": 3, "zero": {}}, by_file=True),
+    Recut("elastic_zero1", {"mesh": Mesh(dp=4), "stage": 0, "zero": {}}, by_file=True),
+    Recut("elastic_zero2"),
+    Recut("elastic_zero2", {"mesh": Mesh(dp=2), "zero": {}}, every_key=False),
+    Recut("fused_adam_zero2", {"mesh": Mesh(dp=4), "stage": 1, "zero": {"elastic_checkpoint": True}}),
+    Recut("sgd_momentum_zero1", {"mesh": Mesh(dp=4), "zero": {"elastic_checkpoint": True}}),
+    Recut("zero2_dp2", {"mesh": Mesh(dp=4), "zero": {"elastic_checkpoint": True}}, every_key=False),
     # Experts: the same ranks, and others that share them out, in both orders.
     Recut("moe_ep2_dp4"),
     Recut("moe_ep2_dp4_data_first"),
@@ -162,6 +181,8 @@ RECUTS = [
     # Megatron's nested module.
     Recut("zero3_tp2_dp2", {"mesh": Mesh(tp=2, dp=2), "stage": 2}),
     Recut("zero3_tp2_dp2", {"mesh": Mesh(tp=1, dp=4), "stage": 1}),
+    Recut("zero3_tp2_dp2", {"mesh": Mesh(tp=2, dp=1)}),
+    Recut("zero3_tp2_dp2", {"mesh": Mesh(tp=1, dp=2)}, via_universal=True),
     Recut("llama_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=4, dp=2)}),
     # Every stage from every other, and from its own.
     Recut("zero0_fp32", {"mesh": Mesh(dp=1)}),
@@ -198,7 +219,13 @@ RECUTS = [
 def further(name: str) -> list[Recut]:
     """Runs for the pairs of a kind of source and of target that nothing above has."""
     listed = [recut.case for recut in RECUTS if recut.name == name]
-    return [Recut(name, changes, every_key=False) for changes in further_targets("native", name, listed)]
+    recuts = [Recut(name, changes, every_key=False) for changes in further_targets("native", name, listed)]
+    return [replace(recut, by_file=takes_settings(CASES[name], recut.case)) for recut in recuts]
+
+
+def takes_settings(source: Case, target: Case) -> bool:
+    """Whether an elastic source has to be told the settings of the optimizer."""
+    return bool(source.zero.get("elastic_checkpoint")) and target.stage in (0, 3)
 
 
 def write_configuration(case: Case, place: Path) -> list[str]:
@@ -256,6 +283,29 @@ def test_engine_resumes(
     furthest = max(abs(mine - other) for mine, other in zip(answer["losses"], uninterrupted, strict=True))
     assert furthest <= (noise(CASES[recut.name]) if case.dtype == CASES[recut.name].dtype else OTHER_DTYPE), furthest
     assert answer["steps_taken"] == truth["step"] + len(uninterrupted)
+
+
+def test_adagrad_at_stage_3_is_lost_to_its_own_engine(engines: Engines, tmp_path: Path) -> None:
+    """Which makes it anew with its vectors, and then gives them to it once more."""
+    case = replace(CASES["adagrad_zero1"], stage=3)
+    saved = tmp_path / "saved"
+    engines.ask(Job(case, steps=1, save=saved))
+    with pytest.raises(EngineError, match="doesn't match the size of optimizer's group"):
+        engines.ask(Job(case, load=saved, native=True, first_step=1))
+
+
+def test_several_groups_of_adagrad_do_not_run_with_zero(engines: Engines) -> None:
+    case = replace(CASES["adagrad_zero1"], groups="decay")
+    with pytest.raises(EngineError, match="IndexError: list index out of range"):
+        engines.ask(Job(case, steps=1))
+
+
+def test_elastic_without_a_step_is_lost_to_its_own_engine(engines: Engines) -> None:
+    """We read it, and write one that loads (above)."""
+    case = CASES["elastic_zero2"]
+    job = Job(case, seed=OTHER_SEED, load=FIXTURES / case.name / "checkpoint", native=True, first_step=4)
+    with pytest.raises(EngineError, match="AssertionError"):
+        engines.ask(job)
 
 
 def first_moment(name: str) -> torch.Tensor:

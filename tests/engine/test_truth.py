@@ -60,6 +60,7 @@ DEEPSPEED = {
     "zero0_fused_fp16": "FileNotFoundError: can't find *_optim_states.pt files",
     "zero0_unfused_bf16": "FileNotFoundError: can't find *_optim_states.pt files",
     "elastic_zero2": "AttributeError: 'list' object has no attribute 'get'",
+    "elastic_zero1": "AttributeError: 'list' object has no attribute 'get'",
     "lion_zero1": IDENTICAL,
     "adagrad_zero1": "KeyError: 'exp_avg'",
     "rmsprop_zero2": "KeyError: 'exp_avg'",

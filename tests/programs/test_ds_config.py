@@ -112,8 +112,23 @@ class DsConfig(ProgramTest):
         self.refuse(PLAIN | {"zero_optimization": True}, 1, "`zero_optimization`", "not a section")
         self.refuse(PLAIN | {"zero_optimisation": {}}, 1, "`zero_optimisation`", "did you mean `zero_optimization`?")
         self.refuse(PLAIN | {"tensor_parallel": {"autotp_size": 2}}, 1, "autotp_size=2", "say tp=2")
+        swapped = {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/swap"}}
+        result = self.run_with(PLAIN | {"zero_optimization": swapped})
+        self.assert_refused(result, 2, "`zero_optimization.offload_optimizer.device`", "nvme", "`offloaded_tensors`")
         result = self.run_with(PLAIN | {"bf16": {"enabled": "auto"}}, "deepspeed:dp=2,dtype=bf16")
         self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_of_an_elastic_source(self) -> None:
+        """Its optimizer's settings come from nowhere else, and are told."""
+        source = self.checkpoint("elastic_zero1")
+        convert = ("ucprun", "convert", source, self.out, "--to", "deepspeed:dp=2,zero=3")
+        self.assert_refused(self.run_program(*convert), 2, "zero=3", "by --ds-config")
+        params = {"lr": 0.01, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.05}
+        job = PLAIN | {"optimizer": {"type": "AdamW", "params": params}}
+        (self.folder / "job.json").write_text(json.dumps(job))
+        result = self.run_program(*convert, "--ds-config", "job.json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("those of `job.json` count, {'lr': 0.01, 'bias_correction': True,", result.stderr)
 
     def test_only_native_files_depend_on_it(self) -> None:
         """The universal folder is the same for all jobs."""

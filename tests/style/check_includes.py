@@ -32,9 +32,11 @@ DEEPSPEED_READ = "runtime/formats/deepspeed/read"
 DEEPSPEED_WRITE = "runtime/formats/deepspeed/write"
 SAFETENSORS = "runtime/formats/safetensors"
 UNIVERSAL = "runtime/formats/universal"
+COMM = "runtime/comm"
 DIGEST = "runtime/digest"
 EXECUTOR = "runtime/executor"
 MANIFEST = "runtime/manifest"
+SYNTH = "runtime/synth"
 RUNTIME_DRIVER = "runtime/driver"
 
 # In the order of the data. A row names what the folder looks at, besides itself.
@@ -63,10 +65,15 @@ ALLOWED: dict[str, set[str]] = {
     DEEPSPEED_WRITE: {DEEPSPEED, FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
     SAFETENSORS: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
     UNIVERSAL: {FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
+    COMM: {SUPPORT},
     DIGEST: {PLAN, LAYOUT, SUPPORT},
     EXECUTOR: {DIGEST, IO, PLAN, LAYOUT, SUPPORT},
     MANIFEST: {DIGEST, EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
-    RUNTIME_DRIVER: {MANIFEST, EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
+    SYNTH: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
+    RUNTIME_DRIVER: {
+        COMM, SYNTH, MANIFEST, EXECUTOR, FORMATS, IO,
+        COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT,
+    },
 }
 
 # The file that lists the formats knows them all, and that of DeepSpeed its two sides.
@@ -87,6 +94,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "xxhash": {SUPPORT},
     "hwy/": {DIGEST, EXECUTOR},
     "zlib": {SUPPORT},
+    "mpi.h": {COMM},
     "CLI/": {COMPILER_DRIVER, RUNTIME_DRIVER},
 }
 

@@ -27,13 +27,14 @@ class DeepSpeedFormat : public Format {
  public:
   std::string_view name() const override { return "deepspeed"; }
   StrategyRules strategy_rules() const override {
-    return {.has_degrees = true,
-            .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
-                         TakesWord("optimizer", {"bf16", "zero", "fused", "unfused"}),
-                         TakesWord("round_robin", {"true", "false"}),
-                         TakesWord("data_before_experts", {"true", "false"}), TakesWord("alignment", {"true", "false"}),
-                         TakesNumber("sub_group_size", 1, deepspeed::kMostElements),
-                         TakesWord("partition", {"parameters", "uniform"})}};
+    return {
+        .has_degrees = true,
+        .settings = {
+            TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
+            TakesWord("optimizer", {"bf16", "zero", "fused", "unfused"}), TakesWord("round_robin", {"true", "false"}),
+            TakesWord("data_before_experts", {"true", "false"}), TakesWord("alignment", {"true", "false"}),
+            TakesWord("elastic", {"true", "false"}), TakesNumber("sub_group_size", 1, deepspeed::kMostElements),
+            TakesWord("exclude_frozen", {"true", "false"}), TakesWord("partition", {"parameters", "uniform"})}};
   }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {

@@ -310,6 +310,7 @@ class Description {
     if (!training().pipeline) training().pipeline = LayersFromNames(states_);
     training().expert_layers = TakeExpertLayersEntry(states_.front().client);
     training().aliases = states_.front().shared_params;
+    training().excludes_frozen = ExcludesFrozen(states_.front());
     inventory().aliases = training().aliases;
     for (ModelStates& states : states_) {
       training().ranks.push_back({std::move(states.client), std::move(states.module.extras)});

@@ -93,7 +93,8 @@ class ModelStatesComposer {
     for (const auto& [alias, canonical] : training_.aliases) shared.push_back({MakeText(alias), MakeText(canonical)});
     return {{MakeText("buffer_names"), pytorch::MakeList(std::move(buffer_names))},
             {MakeText("param_shapes"), pytorch::MakeList(std::move(groups))},
-            {MakeText("frozen_param_shapes"), pytorch::MakeOrderedDict(std::move(frozen))},
+            {MakeText("frozen_param_shapes"),
+             training_.excludes_frozen ? pytorch::MakeNone() : pytorch::MakeOrderedDict(std::move(frozen))},
             {MakeText("shared_params"), MakeDict(std::move(shared))}};
   }
 

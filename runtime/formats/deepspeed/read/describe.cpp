@@ -205,14 +205,10 @@ class Description {
         "the optimizer has no states and counts no steps: it took none yet, or keeps none; masters are converted");
   }
 
-  // From stage 2 on, DeepSpeed lists the frozen parameters even if there are none, unless it was told to leave them
-  // out.
   void RemarkOnFrozen() {
     const ModelStates& first = states_.front();
-    pytorch::ValuePtr config = FindEntry(first.engine, "ds_config");
-    pytorch::ValuePtr zero = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
-    pytorch::ValuePtr stage = zero ? pytorch::Find(*zero, "stage") : nullptr;
-    if (!first.lists_no_frozen || !stage || pytorch::AsInteger(*stage).value_or(0) < 2) return;
+    checkpoint_.training.excludes_frozen = ExcludesFrozen(first);
+    if (!checkpoint_.training.excludes_frozen) return;
     inventory().remarks.push_back(fmt::format(
         "`{}` was saved with exclude_frozen_parameters: frozen parameters, if the model has any, are in none of the "
         "files, nor are their names; take them from where the model began",

@@ -136,8 +136,11 @@ class Reader {
   // The states alone, without padding; the step beside them, if its optimizer keeps it with the group.
   llvm::Error ReadElasticStates(std::size_t index, const std::string& name, GroupPartition& group) const {
     group.is_lean = true;
-    group.hyper_parameters = pytorch::MakeDict({});
-    group.step = Find(*state_dict_, "base_optimizer_state_step");
+    ValuePtr step = Find(*state_dict_, "base_optimizer_state_step");
+    if (step && step->is_none()) step = nullptr;
+    group.hyper_parameters = pytorch::MakeDict(step ? std::vector{pytorch::Entry{pytorch::MakeText("step"), step}}
+                                                    : std::vector<pytorch::Entry>());
+    group.step = step;
     return optimizer_.ReadStates((*Items(*base_))[index], name, group);
   }
 

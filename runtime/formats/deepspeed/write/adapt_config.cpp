@@ -169,6 +169,7 @@ ValuePtr AdaptConfig(const ValuePtr& config, std::int64_t source_dp, const Write
   adapter.SetAutoTP(options.tp);
   adapter.SwitchIn("zero_optimization", "round_robin_gradients", options.round_robin);
   adapter.SwitchIn("zero_optimization", "parameter_alignment", options.alignment);
+  adapter.SwitchIn("zero_optimization", "elastic_checkpoint", options.elastic);
   adapter.Switch("use_data_before_expert_parallelism", options.data_before_experts);
   return adapter.Config();
 }

@@ -102,7 +102,7 @@ class StatesComposer {
       if (IsFrozenExpert(*tensor) && !has_fragments_)
         frozen_shapes.push_back({MakeText(tensor->name), Shape(tensor->shape)});
     }
-    const bool lists_frozen = options_.stage >= 2;
+    const bool lists_frozen = options_.stage >= 2 && !options_.exclude_frozen;
     add("frozen_param_shapes", lists_frozen ? MakeOrderedDict(std::move(frozen_shapes)) : MakeNone());
     add("shared_params", is_whole ? MakeNone() : SharedParams(is_first));
     add("frozen_param_fragments", lists_frozen && has_fragments_ ? MakeOrderedDict(std::move(frozen)) : MakeNone());

@@ -4,6 +4,7 @@
 
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/expert_ranks.h"
+#include "runtime/formats/deepspeed/write/elastic.h"
 #include "runtime/formats/deepspeed/write/optimizer_file.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -83,16 +84,16 @@ class RankWriter {
     return std::clamp<std::int64_t>(group.elements - partition * group.partition_elements, 0, group.partition_elements);
   }
 
-  // Stages 1 and 2 store masters without that padding, and all else with it.
+  // Stages 1 and 2 store masters without that padding, and all else with it, unless they list the states.
   std::int64_t StoredElements(const FlatGroupToWrite& group, const std::string& state, std::int64_t partition) const {
-    const bool is_short = state == kMasterState && !options_.bf16_optimizer;
+    const bool is_short = (state == kMasterState || options_.lists_states) && !options_.bf16_optimizer;
     return is_short ? RealElements(group, partition) : group.partition_elements;
   }
 
   // Partitions are counted in each group; a rank has one of each.
   ValuePtr FileOf(std::int64_t rank, ArchiveComposer& composer) const {
     const std::vector<FlatGroupToWrite>& groups = groups_[static_cast<std::size_t>(experts_.ExpertRankOf(rank))];
-    std::vector<ValuePtr> masters, param_groups, paddings, alignment, counts, mappings;
+    std::vector<ValuePtr> masters, listed, param_groups, paddings, alignment, counts, mappings;
     std::vector<Entry> state;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const FlatGroupToWrite& group = groups[g];
@@ -109,8 +110,11 @@ class RankWriter {
         }
       }
       const auto index = static_cast<std::int64_t>(g);
-      // Before the first step there are no states at all.
-      if (!states.empty()) state.push_back({MakeInteger(index), MakeDict(std::move(states))});
+      if (options_.lists_states) {
+        listed.push_back(MakeDict(std::move(states)));
+      } else if (!states.empty()) {  // Before the first step there are no states at all.
+        state.push_back({MakeInteger(index), MakeDict(std::move(states))});
+      }
       param_groups.push_back(ParamGroup(carried, {index}, composer));
       paddings.push_back(MakeInteger(PaddingOf(group, partition)));
       alignment.push_back(AlignmentOf(group));
@@ -122,7 +126,12 @@ class RankWriter {
     std::vector<Entry> entries;
     if (!options_.bf16_optimizer) entries = LossScaleEntries(carried_, composer);
     for (Entry& entry : composer.AddEntries(carried_.optimizer)) entries.push_back(std::move(entry));
-    entries.push_back({MakeText("base_optimizer_state"), std::move(base)});
+    if (options_.lists_states) {
+      entries.push_back({MakeText("base_optimizer_state"), MakeList(std::move(listed))});
+      entries.push_back({MakeText("base_optimizer_state_step"), composer.AddValue(StepBesideStates(training_))});
+    } else {
+      entries.push_back({MakeText("base_optimizer_state"), std::move(base)});
+    }
     entries.push_back({MakeText("single_partition_of_fp32_groups"), MakeList(std::move(masters))});
     if (!options_.bf16_optimizer) entries.push_back({MakeText("zero_stage"), ZeroStage(options_.stage)});
     entries.push_back({MakeText("group_paddings"), MakeList(std::move(paddings))});

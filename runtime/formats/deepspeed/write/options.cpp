@@ -134,6 +134,16 @@ llvm::Error SetOptimizer(const Strategy& strategy, const TrainingState& training
   return llvm::Error::success();
 }
 
+// With an optimizer on NVMe the engine also loads copies of its swap files, which a run on other ranks has not.
+llvm::Error CheckOffload(const TrainingState& training, const WriteOptions& options) {
+  const std::string_view device = TextOf(Configured(training, {"zero_optimization", "offload_optimizer", "device"}));
+  if (options.stage == 0 || device != "nvme") return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported,
+              "`zero_optimization.offload_optimizer.device` of the job is nvme: its engine would take the optimizer "
+              "from swap files, `offloaded_tensors`, which are not written; let the job load the target with the "
+              "device cpu or none, and say so in --ds-config");
+}
+
 llvm::Error SetSubGroupSize(const Strategy& strategy, const TrainingState& training, WriteOptions& options) {
   if (const std::string* text = Setting(strategy, "sub_group_size")) {
     if (options.stage != 3) return Fail(ErrorCode::kUsage, "`sub_group_size` goes with zero=3 only");
@@ -154,16 +164,19 @@ llvm::Error SetSubGroupSize(const Strategy& strategy, const TrainingState& train
   return llvm::Error::success();
 }
 
-// Order and zeros between parameters matter where a group is one flat vector that is cut. BF16_Optimizer knows neither.
+// What matters where a group is one flat vector that is cut: its order, zeros between parameters, and the form of the
+// states. BF16_Optimizer knows none of it.
 llvm::Error SetFlattening(const Strategy& strategy, const TrainingState& training, WriteOptions& options) {
   const bool is_possible = (options.stage == 1 || options.stage == 2) && !options.bf16_optimizer;
   options.round_robin =
       Switch(strategy, "round_robin", is_possible && IsOn(training, {"zero_optimization", "round_robin_gradients"}));
   options.alignment =
       Switch(strategy, "alignment", is_possible && IsOn(training, {"zero_optimization", "parameter_alignment"}));
-  if (is_possible || (!options.round_robin && !options.alignment)) return llvm::Error::success();
+  options.elastic =
+      Switch(strategy, "elastic", is_possible && IsOn(training, {"zero_optimization", "elastic_checkpoint"}));
+  if (is_possible || (!options.round_robin && !options.alignment && !options.elastic)) return llvm::Error::success();
   return Fail(ErrorCode::kUsage, "`{}=true` does not go with {}, which knows nothing of it",
-              options.round_robin ? "round_robin" : "alignment",
+              options.round_robin ? "round_robin" : (options.alignment ? "alignment" : "elastic"),
               options.bf16_optimizer ? "BF16_Optimizer" : fmt::format("zero={}", options.stage));
 }
 
@@ -209,8 +222,10 @@ llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const Tr
   UCP_RETURN_IF_ERROR(SetDType(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetStage(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetOptimizer(strategy, training, options));
+  UCP_RETURN_IF_ERROR(CheckOffload(training, options));
   options.data_before_experts =
       Switch(strategy, "data_before_experts", IsOn(training, {"use_data_before_expert_parallelism"}));
+  options.exclude_frozen = Switch(strategy, "exclude_frozen", training.excludes_frozen);
   UCP_RETURN_IF_ERROR(SetSubGroupSize(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetFlattening(strategy, training, options));
   return options;

@@ -34,6 +34,9 @@ struct WriteOptions {
   bool round_robin = false;  // round_robin_gradients: parameters are dealt out to the partitions before flattening.
   bool data_before_experts = false;  // use_data_before_expert_parallelism: neighbours have the same experts.
   bool alignment = false;            // parameter_alignment: every parameter begins at a multiple of 16 bytes.
+  bool elastic = false;              // elastic_checkpoint of the job. Stages 1 and 2.
+  bool lists_states = false;         // Its form (elastic.h), which other jobs load, too.
+  bool exclude_frozen = false;       // As save_checkpoint(exclude_frozen_parameters=True) has it.
 
   // Model-parallel ranks count stages first: mp = stage * tp + tensor rank.
   std::int64_t mp() const { return pp * tp; }

@@ -13,9 +13,11 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
+#include "runtime/formats/deepspeed/write/adagrad.h"
 #include "runtime/formats/deepspeed/write/adapt_config.h"
 #include "runtime/formats/deepspeed/write/carried.h"
 #include "runtime/formats/deepspeed/write/companions.h"
+#include "runtime/formats/deepspeed/write/elastic.h"
 #include "runtime/formats/deepspeed/write/experts.h"
 #include "runtime/formats/deepspeed/write/foreign_objects.h"
 #include "runtime/formats/deepspeed/write/groups.h"
@@ -71,14 +73,17 @@ llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& option
         "the names of the source are those of a pipeline's layers, and it does not say which layers have files; "
         "convert from the native checkpoint that it was made of");
   }
-  if (!HasNestedModule(training, request.tensors)) return llvm::Error::success();
-  if (options.stage == 3) {
-    return Fail(
-        ErrorCode::kUnsupported,
-        "Megatron-DeepSpeed's nested module without a pipeline is written for stages below 3 alone; say zero=1 or "
-        "zero=2, or convert to `universal`");
-  }
-  return CheckNestedModule(request.tensors);
+  return HasNestedModule(training, request.tensors) ? CheckNestedModule(request.tensors) : llvm::Error::success();
+}
+
+llvm::Error CheckFrozen(const TargetRequest& request, const WriteOptions& options) {
+  auto frozen = std::find_if(request.tensors.begin(), request.tensors.end(),
+                             [](const LogicalTensor& tensor) { return tensor.kind == TensorKind::kFrozen; });
+  if (!options.exclude_frozen || frozen == request.tensors.end()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage,
+              "exclude_frozen=true: the source has frozen parameters, such as `{}`, and a target with them loads as "
+              "well",
+              frozen->name);
 }
 
 // Without ZeRO and in float32, the module's tensors are the masters.
@@ -109,6 +114,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
   const TargetRequest request{asked.tensors,  asked.layout,     training,         asked.source_mesh,
                               asked.strategy, asked.companions, asked.keep_opaque};
+  UCP_RETURN_IF_ERROR(TakeSettingsOfJob(asked.job_config, training, remarks));
   TrainingState configured = request.training;
   pytorch::ValuePtr job;
   if (asked.job_config != nullptr) {
@@ -120,7 +126,9 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   UCP_RETURN_IF_ERROR(CheckTag(folder));
   UCP_RETURN_IF_ERROR(CheckModule(request, options));
   UCP_RETURN_IF_ERROR(CheckMuonIsWritten(request.training, options));
+  UCP_RETURN_IF_ERROR(CheckAdagradRuns(request.training, options));
   UCP_RETURN_IF_ERROR(CheckMasters(request, options));
+  UCP_RETURN_IF_ERROR(CheckFrozen(request, options));
   if (options.mp() * options.dp > kMaxFiles) {
     return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
   }
@@ -137,6 +145,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
       remarks.push_back(std::move(remark));
     }
   }
+  UCP_RETURN_IF_ERROR(ChooseForm(training, request.tensors, options, remarks));
   const Carried carried = CarryOver(request, options, job);
   TargetFiles target;
   target.format = "deepspeed";

@@ -73,7 +73,8 @@ TEST(Strategy, TakesWhatItsFormatTakes) {
   }
   EXPECT_EQ(testing::FailureOf(ParseStrategy("deepspeed:zerro=1")).message,
             "a strategy of the format `deepspeed` has no setting `zerro` (did you mean `zero`?); it has " + degrees +
-                ", zero, dtype, optimizer, round_robin, data_before_experts, alignment, sub_group_size, partition");
+                ", zero, dtype, optimizer, round_robin, data_before_experts, alignment, elastic, sub_group_size, "
+                "exclude_frozen, partition");
   EXPECT_EQ(
       testing::FailureOf(ParseStrategy("universal:tp=2")).message,
       "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp, ep, zero, engine");

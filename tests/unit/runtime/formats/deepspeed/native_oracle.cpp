@@ -64,7 +64,7 @@ class Account {
         const std::int64_t size = std::ssize(flat) / model_.dp;
         for (std::int64_t d = 0; d < model_.dp; ++d) {
           const bool is_master = std::string(state) == "fp32";
-          const bool is_short = is_master && !model_.bf16_optimizer;
+          const bool is_short = (is_master || model_.elastic) && !model_.bf16_optimizer;
           const std::int64_t end = (d + 1) * size;
           oracle_.tensors[FlatPlace(d, g, state)] = Slice(flat, d * size, is_short ? std::min(end, real) : end);
           if (!is_master) continue;
@@ -150,7 +150,7 @@ class Account {
   std::string FlatPlace(std::int64_t d, std::size_t g, const std::string& state) const {
     const std::string place = OptimizerFile(d) + "/optimizer_state_dict/";
     if (state == "fp32") return fmt::format("{}single_partition_of_fp32_groups/{}", place, g);
-    return fmt::format("{}base_optimizer_state/state/{}/{}", place, g, state);
+    return fmt::format("{}base_optimizer_state/{}{}/{}", place, model_.elastic ? "" : "state/", g, state);
   }
 
   // A card for each partition in turn, and then the hands one after the other.
@@ -244,8 +244,8 @@ std::string NativeModel::Settings() const {
   if (stage == 3) text += fmt::format(",sub_group_size={}", sub_group_size);
   if (stage == 0 && dtype != DType::kFloat32) text += fused ? ",optimizer=fused" : ",optimizer=unfused";
   if (stage == 1 || stage == 2) {
-    text += fmt::format(",optimizer={},round_robin={},alignment={}", bf16_optimizer ? "bf16" : "zero", round_robin,
-                        alignment);
+    text += fmt::format(",optimizer={},round_robin={},alignment={},elastic={}", bf16_optimizer ? "bf16" : "zero",
+                        round_robin, alignment, elastic);
   }
   return text;
 }

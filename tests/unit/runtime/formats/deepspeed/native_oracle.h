@@ -29,7 +29,7 @@ struct NativeModel {
   std::vector<std::vector<std::size_t>> groups;  // Of the optimizer, in the order in which it was given them.
   std::int64_t tp = 1, dp = 1, stage = 1, sub_group_size = 1;
   DType dtype = DType::kFloat32;
-  bool bf16_optimizer = false, round_robin = false, alignment = false;
+  bool bf16_optimizer = false, round_robin = false, alignment = false, elastic = false;
   bool fused = false;  // Stage 0 and not float32: FP16_Optimizer.
 
   std::string Settings() const;

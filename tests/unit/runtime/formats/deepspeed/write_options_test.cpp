@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/formats/deepspeed/write/adagrad.h"
 #include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 
 namespace ucp::deepspeed {
@@ -79,11 +80,46 @@ TEST(WriteOptions, SettingsOfFlatGroupsAreNotAskedElsewhere) {
 TEST(WriteOptions, WhatDeepSpeedDoesNotRunOrWeDoNotWrite) {
   const Entry shared{MakeText("mics_shard_size"), MakeInteger(4)};
   EXPECT_THAT(Refusal("deepspeed", Source({Stage(3), shared}, "bf16")), HasSubstr("`mics_shard_size` 4"));
+  const Entry swapped{MakeText("offload_optimizer"), MakeDict({{MakeText("device"), MakeText("nvme")}})};
+  for (int stage = 1; stage <= 3; ++stage) {
+    EXPECT_THAT(Refusal("deepspeed", Source({Stage(stage), swapped}, "bf16")), HasSubstr("`offloaded_tensors`"));
+  }
+  EXPECT_EQ(Options("deepspeed", Source({Stage(0), swapped}, "bf16")).stage, 0);
   EXPECT_EQ(Options("deepspeed", Source({Stage(2), shared}, "bf16")).stage, 2);
   EXPECT_THAT(Refusal("deepspeed", Source({Stage(7)}, "bf16")), HasSubstr("zero=0 to zero=3"));
   EXPECT_THAT(Refusal("deepspeed:pp=2,zero=2", Source({}, "bf16")), HasSubstr("zero=2 in a pipeline"));
   EXPECT_EQ(Options("deepspeed:pp=2,zero=0", Source({}, "fp16")).stage, 0);
   EXPECT_THAT(Refusal("deepspeed:pp=2,zero=0", Source({}, "bf16")), HasSubstr("fails to load it"));
+}
+
+TEST(WriteOptions, AdagradRunsWithOneGroupBelowStage3) {
+  const Entry decay{MakeText("lr_decay"), MakeInteger(0)}, start{MakeText("initial_accumulator_value"), MakeInteger(0)};
+  auto refusal = [](int stage, const TrainingState& training, bool bf16_optimizer = false) {
+    WriteOptions options;
+    options.stage = stage;
+    options.bf16_optimizer = bf16_optimizer;
+    llvm::Error error = CheckAdagradRuns(training, options);
+    return error ? ucp::Describe(std::move(error)).message : "";
+  };
+  TrainingState one = Source({}, "bf16", {decay, start}), two = one;
+  two.groups.push_back(two.groups.front());
+  EXPECT_THAT(refusal(3, one), HasSubstr("zero=3: DeepSpeed loads no checkpoint of PyTorch's Adagrad"));
+  EXPECT_THAT(refusal(2, two), HasSubstr("zero=2: the source has 2 groups of PyTorch's Adagrad"));
+  EXPECT_EQ(refusal(2, one), "");
+  EXPECT_EQ(refusal(0, two), "");
+  EXPECT_EQ(refusal(1, two, true), "");
+  TrainingState other = Source({}, "bf16", {{MakeText("eps"), MakeInteger(0)}});
+  other.groups.push_back(other.groups.front());
+  EXPECT_EQ(refusal(3, other), "");
+}
+
+TEST(WriteOptions, FrozenParametersAreExcludedAsTheSourceHasIt) {
+  TrainingState source = Source({Stage(2)}, "bf16");
+  EXPECT_FALSE(Options("deepspeed", source).exclude_frozen);
+  EXPECT_TRUE(Options("deepspeed:exclude_frozen=true", source).exclude_frozen);
+  source.excludes_frozen = true;
+  EXPECT_TRUE(Options("deepspeed", source).exclude_frozen);
+  EXPECT_FALSE(Options("deepspeed:exclude_frozen=false", source).exclude_frozen);
 }
 
 }  // namespace

@@ -212,6 +212,7 @@ NativeModel RandomModel(oracle::Random& random) {
   model.bf16_optimizer = model.stage == 1 && model.dtype == DType::kBFloat16 && Pick(random, 0, 1) == 1;
   model.round_robin = is_flat && !model.bf16_optimizer && Pick(random, 0, 1) == 1;
   model.alignment = is_flat && !model.bf16_optimizer && Pick(random, 0, 1) == 1;
+  model.elastic = is_flat && !model.bf16_optimizer && Pick(random, 0, 1) == 1;
   model.fused = Pick(random, 0, 1) == 1;
   model.sub_group_size = Pick(random, 1, 30);
   return model;

@@ -1,0 +1,58 @@
+#include "runtime/comm/communicator.h"
+
+#include <optional>
+
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+class OneRank : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) override {
+    return std::vector<std::string>{mine};
+  }
+};
+
+// An outcome as bytes: nothing for success, else a letter for the code, and the message.
+std::string Encode(llvm::Error error) {
+  if (!error) return "";
+  FailureText failure = Describe(std::move(error));
+  return static_cast<char>('A' + static_cast<int>(failure.code)) + failure.message;
+}
+
+ErrorCode CodeOf(const std::string& outcome) { return static_cast<ErrorCode>(outcome.front() - 'A'); }
+
+}  // namespace
+
+Communicator& SingleProcess() {
+  static OneRank single;
+  return single;
+}
+
+llvm::Expected<std::string> FromFirstRank(Communicator& ranks, const std::string& mine) {
+  UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks.AllGather(ranks.rank() == 0 ? mine : ""));
+  return std::move(all.front());
+}
+
+llvm::Error Agree(Communicator& ranks, llvm::Error mine) {
+  UCP_ASSIGN_OR_RETURN(std::vector<std::string> outcomes, ranks.AllGather(Encode(std::move(mine))));
+  std::optional<std::size_t> worst;
+  for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+    if (outcomes[rank].empty()) continue;
+    bool outranks =
+        worst && CodeOf(outcomes[*worst]) == ErrorCode::kCancelled && CodeOf(outcomes[rank]) != ErrorCode::kCancelled;
+    if (!worst || outranks) worst = rank;
+  }
+  if (!worst) return llvm::Error::success();
+  const std::string& outcome = outcomes[*worst];
+  std::string message = outcome.substr(1);
+  if (ranks.size() > 1 && CodeOf(outcome) != ErrorCode::kCancelled) {
+    message = fmt::format("rank {} of {}: {}", *worst, ranks.size(), message);
+  }
+  return MakeError(CodeOf(outcome), std::move(message));
+}
+
+}  // namespace ucp

@@ -1,0 +1,126 @@
+#include "runtime/comm/launcher.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "compiler/support/error.h"
+#include "runtime/comm/mpi_plugin.h"
+
+namespace ucp {
+namespace {
+
+// Which variable holds the number of ranks: Open MPI's mpirun, MPICH's and Slurm's (PMI), and PMIx'.
+constexpr std::array kSizeVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS"};
+
+int RanksByLauncher() {
+  for (const char* name : kSizeVariables) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && std::atoi(value) > 1) return std::atoi(value);
+  }
+  return 1;
+}
+
+// The plugin lies beside the program, or in the library folder of the same installation.
+std::string FindPlugin() {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const fs::path& place : {program / "ucp_mpi.so", program / ".." / UCP_PLUGIN_FOLDER / "ucp_mpi.so"}) {
+    if (fs::exists(place, ignored)) return place.string();
+  }
+  return "";
+}
+
+class MpiRanks : public Communicator {
+ public:
+  static llvm::Expected<std::unique_ptr<MpiRanks>> Open(const std::string& path) {
+    void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) return Fail(ErrorCode::kIo, "cannot open `{}`: {}", path, ::dlerror());
+    std::unique_ptr<MpiRanks> ranks(new MpiRanks);
+    bool complete = ranks->Load(library, "UcpMpiOpen", ranks->open_) &&
+                    ranks->Load(library, "UcpMpiGatherSizes", ranks->gather_sizes_) &&
+                    ranks->Load(library, "UcpMpiBroadcast", ranks->broadcast_) &&
+                    ranks->Load(library, "UcpMpiClose", ranks->close_);
+    if (!complete) return Fail(ErrorCode::kIo, "`{}` is not of this version of ucp", path);
+    UCP_RETURN_IF_ERROR(Check(ranks->open_(&ranks->rank_, &ranks->size_), "join the ranks"));
+    return ranks;
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) override {
+    std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size_));
+    UCP_RETURN_IF_ERROR(Check(gather_sizes_(mine.size(), sizes.data()), "gather"));
+    std::vector<std::string> all(sizes.size());
+    for (int from = 0; from < size_; ++from) {
+      std::string& bytes = all[static_cast<std::size_t>(from)];
+      bytes = from == rank_ ? mine : std::string(sizes[static_cast<std::size_t>(from)], '\0');
+      UCP_RETURN_IF_ERROR(Check(broadcast_(bytes.data(), bytes.size(), from), "gather"));
+    }
+    return all;
+  }
+
+  void Close() { close_(); }
+
+ private:
+  MpiRanks() = default;
+
+  template <typename Function>
+  static bool Load(void* library, const char* name, Function& function) {
+    function = reinterpret_cast<Function>(::dlsym(library, name));
+    return function != nullptr;
+  }
+
+  // By default MPI ends all ranks by itself.
+  static llvm::Error Check(int code, std::string_view action) {
+    if (code == 0) return llvm::Error::success();
+    return Fail(ErrorCode::kIo, "cannot {} through MPI: error {}", action, code);
+  }
+
+  decltype(&UcpMpiOpen) open_ = nullptr;
+  decltype(&UcpMpiGatherSizes) gather_sizes_ = nullptr;
+  decltype(&UcpMpiBroadcast) broadcast_ = nullptr;
+  decltype(&UcpMpiClose) close_ = nullptr;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+std::unique_ptr<MpiRanks>& OpenRanks() {
+  static std::unique_ptr<MpiRanks> ranks;
+  return ranks;
+}
+
+}  // namespace
+
+llvm::Expected<Communicator*> RanksOfThisRun() {
+  int ranks = RanksByLauncher();
+  if (ranks == 1) return &SingleProcess();
+  if (OpenRanks() == nullptr) {
+    std::string plugin = FindPlugin();
+    if (plugin.empty()) {
+      return Fail(
+          ErrorCode::kUsage,
+          "a launcher started {} ranks, and this ucprun was built without MPI; start it once, without mpirun or "
+          "srun, or build it with MPI (docs/building.md)",
+          ranks);
+    }
+    UCP_ASSIGN_OR_RETURN(OpenRanks(), MpiRanks::Open(plugin));
+  }
+  return OpenRanks().get();
+}
+
+void LeaveRanks() {
+  if (OpenRanks() != nullptr) OpenRanks()->Close();
+  OpenRanks().reset();
+}
+
+const char* MpiSupport() { return FindPlugin().empty() ? "no MPI" : "MPI"; }
+
+}  // namespace ucp

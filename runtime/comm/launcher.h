@@ -1,0 +1,21 @@
+// Who started this process: mpirun and srun say so in the environment.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include "runtime/comm/communicator.h"
+
+namespace ucp {
+
+// The ranks of this run: of MPI if a launcher started this process as one of several, else this process alone. Opens
+// MPI at the first call, which takes a third of a second. Fails under such a launcher if this build has no MPI: the
+// ranks would all do the same work and disturb each other (kUsage).
+llvm::Expected<Communicator*> RanksOfThisRun();
+
+// Leaves MPI, if it was opened. Call at the end of the program, whatever came before.
+void LeaveRanks();
+
+// "MPI", or "no MPI", for --version.
+const char* MpiSupport();
+
+}  // namespace ucp

@@ -1,0 +1,25 @@
+// What ucp_mpi.so offers: MPI behind plain C, since the program is built without MPI and opens this library only if a
+// launcher started it. All functions return 0, or MPI's error code.
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Joins the other ranks. Once, and first.
+int UcpMpiOpen(int* rank, int* size);
+
+// How many bytes each rank gives; `all` has room for one number for each.
+int UcpMpiGatherSizes(uint64_t mine, uint64_t* all);
+
+// `bytes` of rank `from`, at every rank.
+int UcpMpiBroadcast(void* data, uint64_t bytes, int from);
+
+// Leaves. Last, and not after an error.
+int UcpMpiClose(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,112 @@
+// `ucprun synth`: a checkpoint of any size and format, without a source. It is planned and written like any conversion,
+// and its elements are computed where a conversion would read them.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "compiler/driver/catalogue.h"
+#include "compiler/driver/command_line.h"
+#include "compiler/driver/find_strategy.h"
+#include "compiler/driver/synthetic_source.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/support/error.h"
+#include "compiler/support/units.h"
+#include "runtime/driver/commands.h"
+#include "runtime/driver/conversion.h"
+#include "runtime/synth/synthetic_files.h"
+
+namespace ucp {
+namespace {
+
+struct SynthOptions {
+  SourceOptions source;  // The spec and its values.
+  std::string target;
+  std::string parameters;
+  std::vector<std::string> tied;
+  std::string tag;
+  std::string ds_config;
+  ConversionOptions conversion;
+};
+
+llvm::Error CompileSynthetic(FileSystem& files, const SynthOptions& options, Compilation& compilation) {
+  SourcePhase& source = compilation.source;
+  UCP_ASSIGN_OR_RETURN(SourceRequest given, options.source.Request());
+  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(given.spec));
+  UCP_ASSIGN_OR_RETURN(source.spec, OpenSpec(path));
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(options.target, source.spec.get()));
+  SyntheticRequest request{given.config, given.set, options.parameters, {}};
+  UCP_ASSIGN_OR_RETURN(request.tied, ParseTiedLayers(options.tied));
+  UCP_RETURN_IF_ERROR(MakeSyntheticSource(files, request, strategy, source));
+  CompileRequest compile;
+  compile.target = options.target;
+  compile.tag = options.tag;
+  compile.ds_config = options.ds_config;
+  compile.replicas = ReplicaPolicy::kTrust;  // Weights are computed where they are written, and from nothing else.
+  return CompileBound(files, compile, strategy, compilation);
+}
+
+void Print(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options) {
+  if (options.json) return PrintReport(plan, report, options);
+  for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
+  const double rate = report.seconds > 0 ? static_cast<double>(report.bytes_written) / report.seconds / 1e9 : 0;
+  PrintLine(fmt::format("{}, {} computed and written in {:.2f} s ({:.2f} GB/s), peak memory {}",
+                        Counted(Totals(plan).tensors, "tensor"), HumanBytes(report.bytes_written), report.seconds, rate,
+                        HumanBytes(report.peak_memory_bytes)));
+  PrintLine(fmt::format("wrote {}", options.destination));
+}
+
+llvm::Error RunSynth(const SynthOptions& options) {
+  FileSystem& files = RealFileSystem();
+  Compilation compilation;
+  llvm::Error error = CompileSynthetic(files, options, compilation);
+  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
+  if (error) return error;
+  UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> made_up, FilesToRead(compilation.plan));
+  SyntheticFileSystem with_made_up(files, std::move(made_up));
+  UCP_ASSIGN_OR_RETURN(ExecutionReport report,
+                       Convert(with_made_up, compilation.plan, kSyntheticFolder, options.conversion));
+  Print(compilation.plan, report, options.conversion);
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+void AddSynthCommand(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<SynthOptions>();
+  CLI::App* command = app.add_subcommand(
+      "synth", "Write a checkpoint of any size whose every element can be computed, for tests and benchmarks.");
+  command->footer(
+      "  ucprun synth gpt.ucp out/ --to deepspeed:tp=2,pp=2,dp=2,zero=1 --set layers=4 --set hidden=64 …\n"
+      "  ucprun verify out/ --synth --spec gpt.ucp      every element of it, or of what it was converted to");
+  command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue")->required();
+  command->add_option("OUT", options->conversion.destination, "The folder to make; it must not exist")->required();
+  command
+      ->add_option("--to", options->target,
+                   "Its format, and the ranks that it is of: deepspeed:tp=2,dp=4,zero=1, universal, safetensors")
+      ->type_name("STRATEGY")
+      ->required();
+  AddSpecOptions(*command, options->source);
+  command
+      ->add_option("--parameters", options->parameters,
+                   "The parameters in the order in which the optimizer is given them, one name a line, groups apart by "
+                   "an empty line (default: one group, in the order of the spec)")
+      ->type_name("FILE");
+  command
+      ->add_option("--tied-layer", options->tied,
+                   "Which layer of a pipeline the tied module KEY first is (default: 1, as in Megatron-DeepSpeed)")
+      ->type_name("KEY=N");
+  command->add_option("--tag", options->tag, "The checkpoint's own name, and its folder in OUT (default: global_step1)")
+      ->type_name("NAME");
+  command
+      ->add_option("--ds-config", options->ds_config,
+                   "The configuration of the job that will load it, for `deepspeed` (default: a plain one)")
+      ->type_name("FILE");
+  AddConversionOptions(*command, options->conversion);
+  command->callback([options, &exit_code] {
+    if (llvm::Error error = RunSynth(*options)) {
+      exit_code = ShowError("ucprun", std::move(error), options->conversion.json);
+    }
+  });
+}
+
+}  // namespace ucp

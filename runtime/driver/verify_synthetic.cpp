@@ -1,0 +1,92 @@
+#include "runtime/driver/verify_synthetic.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "compiler/plan/steps.h"
+#include "compiler/support/error.h"
+#include "compiler/support/units.h"
+#include "runtime/driver/source_digests.h"
+#include "runtime/executor/element_text.h"
+#include "runtime/io/discarding_file_system.h"
+#include "runtime/synth/synthetic_files.h"
+
+namespace ucp {
+namespace {
+
+// Row-major.
+std::vector<std::int64_t> CoordinateOf(std::int64_t number, const std::vector<std::int64_t>& shape) {
+  std::vector<std::int64_t> coordinate(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    coordinate[d] = number % shape[d];
+    number /= shape[d];
+  }
+  return coordinate;
+}
+
+class Findings {
+ public:
+  Findings(const Plan& plan, const std::string& root) : plan_(plan), root_(root), steps_(plan) {}
+
+  std::vector<std::string> Sentences(const SyntheticFileSystem& files) const {
+    std::vector<std::string> sentences;
+    ForEachTargetRange(plan_, [&](const TargetRange& range) {  // One for each file.
+      auto wrong = files.wrong().find(plan_.target.file(range.record).path);
+      if (wrong != files.wrong().end()) sentences.push_back(Sentence(range, wrong->second));
+    });
+    return sentences;
+  }
+
+ private:
+  std::string Sentence(const TargetRange& range, const WrongElements& wrong) const {
+    const LogicalTensor& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical;
+    return fmt::format("{}[{}] `{}` is {} and should be {}, {}; {} of {} wrong", tensor.name,
+                       fmt::join(CoordinateOf(wrong.first, tensor.shape), ","), range.state,
+                       ElementText(range.dtype, wrong.was.data()), ElementText(range.dtype, wrong.should_be.data()),
+                       Place(range, wrong.first), WithThousands(wrong.count),
+                       Counted(static_cast<std::uint64_t>(range.end - range.begin), "element"));
+  }
+
+  // Where the source has it.
+  std::string Place(TargetRange range, std::int64_t element) const {
+    range.record_element += element - range.begin;
+    range.begin = element;
+    range.end = element + 1;
+    std::string place = "in no file";
+    steps_.ForEachStep(range, [&](const Step& step) {
+      if (step.role != ReadRole::kCopy || step.term != 0) return;
+      const std::uint64_t offset = plan_.source.record(step.source).begin +
+                                   static_cast<std::uint64_t>(step.source_element * ItemBytes(step.source_dtype));
+      place = fmt::format("in `{}` at byte {}", JoinPath(root_, plan_.source.file(step.source).path), offset);
+    });
+    return place;
+  }
+
+  const Plan& plan_;
+  const std::string& root_;
+  StepEnumerator steps_;
+};
+
+}  // namespace
+
+llvm::Expected<SyntheticCheck> CheckSynthetic(FileSystem& files, const SourceRequest& request,
+                                              const ExecutionOptions& options, SourcePhase& phase) {
+  UCP_ASSIGN_OR_RETURN(Plan plan, PlanWholeStates(files, request, phase));
+  UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> expected, FilesToWrite(plan));
+  std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
+  SyntheticFileSystem compared(*nowhere, std::move(expected));
+  SyntheticCheck check;
+  ExecutionOptions without_checksums = options;
+  without_checksums.verify_source_crc = false;  // Each element is known, which says more than that some byte is wrong.
+  UCP_ASSIGN_OR_RETURN(check.report, Execute(plan, phase.folder, kSyntheticFolder, compared, without_checksums));
+  check.wrong = Findings(plan, phase.folder).Sentences(compared);
+  for (const RoundingMismatch& mismatch : check.report.rounding_mismatches) {
+    check.wrong.push_back(fmt::format("{} of `{}` are not the rounding of their masters; the first: {}",
+                                      Counted(mismatch.elements, "weight"), mismatch.tensor, mismatch.first));
+  }
+  return check;
+}
+
+}  // namespace ucp

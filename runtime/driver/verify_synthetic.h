@@ -1,0 +1,28 @@
+// Whether a checkpoint, whatever it was converted to, holds what `ucprun synth` writes: element by element, in bounded
+// memory, in one pass over its data.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/driver/source_phase.h"
+#include "runtime/executor/execute.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+struct SyntheticCheck {
+  ExecutionReport report;
+  // A sentence for each tensor and state with wrong elements: how many, and of the first its place in the tensor, in
+  // which file and where it stands there, what it is and what it should be.
+  std::vector<std::string> wrong;
+};
+
+// `phase` is filled as far as it comes, for diagnostics. Fails where the checkpoint cannot be read, or has numbers that
+// no synthetic one has.
+llvm::Expected<SyntheticCheck> CheckSynthetic(FileSystem& files, const SourceRequest& request,
+                                              const ExecutionOptions& options, SourcePhase& phase);
+
+}  // namespace ucp

@@ -1,0 +1,20 @@
+// What is read is written again, and then reads the same.
+#include "compiler/support/check.h"
+#include "compiler/support/error.h"
+#include "runtime/formats/pytorch/pickle_reader.h"
+#include "runtime/formats/pytorch/pickle_writer.h"
+#include "runtime/formats/pytorch/value_access.h"
+#include "tests/fuzz/target.h"
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace ucp::pytorch;
+  auto pickle = ReadPickle(ucp::fuzz::Text(data, size));
+  if (!pickle) {
+    UCP_CHECK(!ucp::Describe(pickle.takeError()).message.empty(), "refused without a reason");
+    return 0;
+  }
+  auto again = ReadPickle(WritePickle(*pickle->root));
+  UCP_CHECK(static_cast<bool>(again), "{}", ucp::Describe(again.takeError()).message);
+  UCP_CHECK(Print(*again->root) == Print(*pickle->root), "written, it reads otherwise");
+  return 0;
+}

@@ -1,0 +1,48 @@
+#include "tests/unit/runtime/comm/thread_ranks.h"
+
+#include <barrier>
+#include <thread>
+
+namespace ucp {
+namespace {
+
+struct Board {
+  explicit Board(int size) : notes(static_cast<std::size_t>(size)), all_are_here(size) {}
+  std::vector<std::string> notes;
+  std::barrier<> all_are_here;
+};
+
+class ThreadRank : public Communicator {
+ public:
+  ThreadRank(Board& board, int rank) : board_(board), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(board_.notes.size()); }
+
+  llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) override {
+    board_.notes[static_cast<std::size_t>(rank_)] = mine;
+    board_.all_are_here.arrive_and_wait();
+    std::vector<std::string> all = board_.notes;
+    board_.all_are_here.arrive_and_wait();
+    return all;
+  }
+
+ private:
+  Board& board_;
+  int rank_;
+};
+
+}  // namespace
+
+void OnRanks(int size, const std::function<void(Communicator&)>& work) {
+  Board board(size);
+  std::vector<std::jthread> threads;
+  for (int number = 0; number < size; ++number) {
+    threads.emplace_back([&board, &work, number] {
+      ThreadRank rank(board, number);
+      work(rank);
+    });
+  }
+}
+
+}  // namespace ucp

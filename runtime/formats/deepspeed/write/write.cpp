@@ -136,7 +136,8 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
   if (experts.any()) {
     UCP_RETURN_IF_ERROR(CheckStageOfExperts(options));
-    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep));
+    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep,
+                                                               {request.source_mesh.Size("tp"), options.tp}));
   }
   GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());

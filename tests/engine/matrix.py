@@ -105,7 +105,8 @@ def targets(form: str, source: Case) -> Iterator[dict[str, Any]]:
                 changes |= {"model": "mixture"}
             if stage != source.stage:
                 changes |= {"stage": stage}
-                changes |= {"zero": {}} if source.zero else {}
+                kept = {key: value for key, value in source.zero.items() if key == "offload_optimizer"}
+                changes |= {"zero": kept} if source.zero != kept else {}
                 changes |= {"fp32_accumulation": False} if source.fp32_accumulation else {}
             if not any(reason(form, source, column) for column in columns(source, replace(source, **changes))):
                 yield changes

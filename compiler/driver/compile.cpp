@@ -2,15 +2,25 @@
 
 #include <fmt/ranges.h>
 
+#include <chrono>
+
 #include "compiler/driver/find_strategy.h"
 #include "compiler/driver/loose_states.h"
 #include "compiler/driver/target_layout.h"
+#include "compiler/plan/verifier.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
 
 namespace {
 
@@ -35,6 +45,7 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
 
 llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
                          Compilation& compilation) {
+  const Clock::time_point start = Clock::now();
   const Format* format = FindFormat(strategy.format);
   UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
   std::optional<JobConfig> job_config;
@@ -80,7 +91,11 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
   PlanRequest plan_request{source.held,  inventory, target_layout,   compilation.tensors,
                            target_files, spec_hash, request.replicas};
-  UCP_ASSIGN_OR_RETURN(compilation.plan, MakePlan(plan_request));
+  UCP_ASSIGN_OR_RETURN(compilation.plan, DraftPlan(plan_request));
+  const Clock::time_point drafted = Clock::now();
+  UCP_RETURN_IF_ERROR(VerifyPlan(compilation.plan));
+  compilation.planning_seconds = Seconds(drafted - start);
+  compilation.verifying_seconds = Seconds(Clock::now() - drafted);
   return llvm::Error::success();
 }
 

@@ -4,13 +4,13 @@
 #include "compiler/driver/loose_states.h"
 #include "compiler/driver/whole_states.h"
 #include "compiler/planner/join.h"
-#include "compiler/planner/planner.h"
 #include "compiler/support/error.h"
 #include "runtime/io/discarding_file_system.h"
 
 namespace ucp {
 
-llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& request, SourcePhase& phase,
+                                     ReplicaPolicy replicas) {
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
   const Inventory& inventory = phase.checkpoint.inventory;
   AddLooseShards(phase.checkpoint);
@@ -19,7 +19,7 @@ llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& req
   UCP_ASSIGN_OR_RETURN(Layout atomic, AtomicLayout(phase.layout));
   TargetFiles target;
   target.storage = OneFileForEachState(tensors);
-  return MakePlan({phase.held, inventory, atomic, tensors, target, ""});
+  return MakePlan({phase.held, inventory, atomic, tensors, target, "", replicas});
 }
 
 llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,

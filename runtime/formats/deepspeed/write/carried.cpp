@@ -88,8 +88,19 @@ class Carrier {
     }
     if (to_half && SourceDType() == DType::kFloat16) RemarkOnMissingScale();
     if (!scaler) return;
+    if (to_half && job_) RemarkOnOtherScale(*scaler);
     carried_.dynamic_loss_scale = MakeBool(IsDynamicLossScaler(*scaler));
     carried_.loss_scaler = std::move(scaler);
+  }
+
+  // The engine puts what it loads in the place of what its configuration says.
+  void RemarkOnOtherScale(const pytorch::Value& scaler) {
+    const std::string of_source = LossScaleText(scaler), of_job = LossScaleText(*InitialLossScaler(job_));
+    if (of_source == of_job) return;
+    carried_.remarks.push_back(fmt::format(
+        "the loss scale of the source is {}, and that of the job's configuration {}: the engine goes on with the "
+        "source's, as from its own checkpoints",
+        of_source, of_job));
   }
 
   // Without ZeRO, DeepSpeed 0.19 does not multiply the loss by the scale, and divides the gradients by it.

@@ -1,7 +1,6 @@
 #include "runtime/formats/deepspeed/write/partitioned.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "compiler/support/checked_math.h"
 #include "runtime/formats/deepspeed/write/loose_states.h"
@@ -25,15 +24,21 @@ class RankWriter {
 
   // Every partition's file says the same but for loose states, and has its tensors in the same order.
   void AddFiles(const std::string& folder, const Coordinate& coordinate) {
-    std::optional<ComposedArchive> archive;
+    std::vector<std::string> paths;
     for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
+      paths.push_back(folder + "/" + OptimizerFileName(options_, {coordinate.At("tp"), partition}));
+    }
+    if (training_.loose_states.empty()) {
+      ArchiveComposer composer(training_);
+      LooseStatesOfFile none;
+      records_ = ucp::AddFiles(target_, paths, composer.Compose(File(0, composer, none)));
+      return;
+    }
+    for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
+      ArchiveComposer composer(training_);
       LooseStatesOfFile loose;
-      if (!archive || !training_.loose_states.empty()) {
-        ArchiveComposer composer(training_);
-        archive = composer.Compose(File(partition, composer, loose));
-      }
-      const PartitionOf place{coordinate.At("tp"), partition};
-      records_.push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, place), *archive));
+      const ComposedArchive archive = composer.Compose(File(partition, composer, loose));
+      records_.push_back(AddFile(target_, paths[static_cast<std::size_t>(partition)], archive));
       loose.AddShards(records_.back(), coordinate, target_);
     }
   }
@@ -135,7 +140,8 @@ Buffer PartitionedBuffer(DType dtype, const std::vector<RecordId>& records, std:
   for (const PlacedParameter& parameter : parameters) {
     const std::int64_t width = CeilDivide(parameter.elements, partitions);
     buffer.part_elements += width;
-    for (std::int64_t p = 0; p < partitions; ++p) {
+    // The parts before are full.
+    for (std::int64_t p = width == 0 ? partitions : parameter.elements / width; p < partitions; ++p) {
       const std::int64_t real = std::clamp<std::int64_t>(parameter.elements - p * width, 0, width);
       AddZeros(target, records[static_cast<std::size_t>(p)], dtype, parameter.offset + real, parameter.offset + width);
     }

@@ -1,5 +1,6 @@
 #include "runtime/formats/deepspeed/write/whole.h"
 
+#include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/loss_scale.h"
 #include "runtime/formats/deepspeed/write/optimizer_file.h"
 #include "runtime/formats/pytorch/value_access.h"
@@ -53,7 +54,11 @@ std::vector<Entry> WholeOptimizerToWrite::AddStepped(const FlatGroupToWrite& gro
                                                      std::span<const PlacedParameter> parameters,
                                                      std::vector<ValuePtr>& masters) {
   const bool is_flat = options_.wrapper == WholeWrapper::kFused;
-  Stepped stepped{parameters, is_flat ? group.elements : parameters.front().elements, {}, composer_.tensors_to_come()};
+  Stepped stepped{parameters,
+                  group.of_experts,
+                  is_flat ? group.elements : parameters.front().elements,
+                  {},
+                  composer_.tensors_to_come()};
   std::vector<Entry> states;
   if (const ValuePtr& step = training_.groups[group.group].step) {
     states.push_back({MakeText("step"), composer_.AddValue(step)});
@@ -74,8 +79,10 @@ std::vector<Entry> WholeOptimizerToWrite::AddStepped(const FlatGroupToWrite& gro
 }
 
 void WholeOptimizerToWrite::AddShards(const std::vector<RecordId>& records, const Coordinate& coordinate,
-                                      TargetFiles& target) const {
+                                      std::int64_t expert_rank, TargetFiles& target) const {
   loose_.AddShards(records, coordinate, target);
+  Coordinate holder = coordinate;
+  holder.at["ep"] = expert_rank;
   for (const Stepped& stepped : stepped_) {
     if (stepped.states.empty()) continue;
     BufferSet set;
@@ -90,12 +97,26 @@ void WholeOptimizerToWrite::AddShards(const std::vector<RecordId>& records, cons
     for (const PlacedParameter& parameter : stepped.parameters) {
       Shard shard;
       shard.tensor = parameter.tensor->name;
-      shard.coordinate = coordinate;
+      shard.coordinate = stepped.of_experts ? holder : coordinate;
       shard.shape = parameter.shape;
       shard.base = parameter.offset - stepped.parameters.front().offset;
       shard.states = states;
       target.storage.shards.push_back(std::move(shard));
     }
+  }
+}
+
+void AddExpertOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+                             const std::string& folder, const Coordinate& coordinate,
+                             const std::vector<std::vector<FlatGroupToWrite>>& groups, TargetFiles& target) {
+  const std::int64_t mp = coordinate.At("pp") * options.tp + coordinate.At("tp");
+  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
+    const auto number = static_cast<std::int64_t>(rank);
+    ArchiveComposer composer(request.training);
+    WholeOptimizerToWrite optimizer(request.training, options, carried, groups[rank], composer);
+    const ComposedArchive archive = composer.Compose(MakeDict({{MakeText("optimizer"), optimizer.Add()}}));
+    const std::vector<RecordId> records = AddFile(target, folder + "/" + ExpertOptimizerName(mp, number), archive);
+    optimizer.AddShards(records, coordinate, number, target);
   }
 }
 

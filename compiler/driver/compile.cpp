@@ -35,6 +35,7 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
 
 llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
                          Compilation& compilation) {
+  BeginPhase(request.source.clock, "lay out");
   const Format* format = FindFormat(strategy.format);
   UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
   std::optional<JobConfig> job_config;
@@ -69,6 +70,7 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   }
 
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
+  BeginPhase(request.source.clock, "plan");
   PlanRequest plan_request{source.held,  inventory, target_layout,   compilation.tensors,
                            target_files, spec_hash, request.replicas};
   UCP_ASSIGN_OR_RETURN(compilation.plan, MakePlan(plan_request));

@@ -1,6 +1,7 @@
 #include "runtime/driver/source_digests.h"
 
 #include "compiler/driver/compile.h"
+#include "compiler/driver/loose_states.h"
 #include "compiler/driver/whole_states.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/error.h"
@@ -12,6 +13,8 @@ llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& req
                                      ReplicaPolicy replicas) {
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
   const Inventory& inventory = phase.checkpoint.inventory;
+  AddLooseShards(phase.checkpoint);
+  for (Layout* layout : {&phase.layout, &phase.held}) AddLooseTensors(phase.checkpoint.training, *layout);
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(phase.layout, inventory));
   UCP_ASSIGN_OR_RETURN(Layout atomic, AtomicLayout(phase.layout));
   TargetFiles target;

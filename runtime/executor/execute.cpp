@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/peak_memory.h"
 #include "runtime/executor/arithmetic.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/cast.h"

@@ -16,7 +16,7 @@ from pathlib import Path
 from programs import PROGRAMS, ProgramTest
 
 CASE = "zero2_dp2"
-PHASES = ["describe", "bind", "lay out", "plan", "prepare", "create", "move", "check", "commit"]
+PHASES = ["describe", "bind", "lay out", "plan", "verify", "prepare", "create", "move", "check", "commit"]
 
 
 class Watch(ProgramTest):

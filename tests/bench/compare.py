@@ -71,6 +71,8 @@ def contenders(arguments: argparse.Namespace, checkpoint: Path, out: Path) -> li
     of_optimizer = sorted(str(path) for path in tag.glob("*optim_states.pt"))
     others = sorted(str(path) for path in tag.glob("*.pt") if str(path) not in of_optimizer)
     spec = ["--spec", arguments.spec] if arguments.spec else []
+    for setting in arguments.set:
+        spec += ["--set", setting]
     threads = str(len(os.sched_getaffinity(0)))
     racers = [
         Contender("cp -r, the source", ["sh", "-c", f"cp -r {checkpoint} {out}{sync}"]),
@@ -162,6 +164,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold", action="store_true", help="forget cached files before each run (needs root)")
     parser.add_argument("--spec", help="how tensors are cut, where the checkpoint does not say")
+    parser.add_argument("--set", action="append", default=[], help="a value for the spec; may be repeated")
     parser.add_argument("--to", action="append", default=[], help="a further target to convert to; may be repeated")
     parser.add_argument("--workers", type=int, default=2, help="of ds_to_universal")
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave DeepSpeed's tools out")

@@ -9,6 +9,7 @@
 #include "compiler/support/error.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
+#include "runtime/driver/conversion_report.h"
 
 namespace ucp {
 namespace {
@@ -45,9 +46,9 @@ llvm::Error RunConvert(const ConvertOptions& options) {
     PrintPlanReport(compilation.plan, options.conversion.json);
     return llvm::Error::success();
   }
-  UCP_ASSIGN_OR_RETURN(ExecutionReport report,
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
                        Convert(files, compilation.plan, compilation.source.folder, options.conversion));
-  PrintReport(compilation.plan, report, options.conversion);
+  PrintReport(compilation.plan, outcome, options.conversion);
   return llvm::Error::success();
 }
 

@@ -5,6 +5,7 @@
 #include "compiler/support/error.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
+#include "runtime/driver/conversion_report.h"
 #include "runtime/driver/plan_file.h"
 
 namespace ucp {
@@ -21,8 +22,8 @@ llvm::Error RunPlan(const RunOptions& options) {
   UCP_ASSIGN_OR_RETURN(Plan plan, LoadPlan(files, options.plan));
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, options.source, plan.preference));
   UCP_RETURN_IF_ERROR(CheckIdentity(plan, checkpoint.inventory));
-  UCP_ASSIGN_OR_RETURN(ExecutionReport report, Convert(files, plan, checkpoint.inventory.root, options.conversion));
-  PrintReport(plan, report, options.conversion);
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(files, plan, checkpoint.inventory.root, options.conversion));
+  PrintReport(plan, outcome, options.conversion);
   return llvm::Error::success();
 }
 

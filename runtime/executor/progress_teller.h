@@ -15,6 +15,9 @@ class ProgressTeller {
  public:
   ProgressTeller(const ExecutionOptions& options, std::uint64_t total) : options_(options), total_(total) {}
 
+  std::uint64_t done() const { return done_; }
+  void BeginWith(std::uint64_t bytes) { done_ = bytes; }  // What an earlier run did.
+
   void Add(std::uint64_t bytes) {
     done_ += bytes;
     if (!options_.progress) return;

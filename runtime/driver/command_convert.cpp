@@ -9,6 +9,7 @@
 #include "compiler/support/error.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
+#include "runtime/driver/conversion_report.h"
 
 namespace ucp {
 namespace {
@@ -49,9 +50,9 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch) {
     }
     return llvm::Error::success();
   }
-  UCP_ASSIGN_OR_RETURN(ExecutionReport report,
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
                        Convert(files, compilation.plan, compilation.source.folder, options.conversion, watch));
-  PrintReport(compilation.plan, report, options.conversion, watch);
+  PrintReport(compilation.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
 

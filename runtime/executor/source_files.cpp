@@ -66,7 +66,7 @@ void SourceFiles::Save(ProgressWriter& writer) const {
 
 void SourceFiles::Restore(ProgressReader& reader) {
   for (std::int64_t& modified : modified_nanoseconds_) modified = static_cast<std::int64_t>(reader.Number());
-  ledger_.Restore(reader, plan_.source.records.size());
+  ledger_.Restore(reader, plan_.source.records);
   is_restored_ = true;
 }
 

@@ -126,7 +126,7 @@ void TargetWriter::Save(ProgressWriter& writer) const {
 
 void TargetWriter::Restore(ProgressReader& reader) {
   for (SharedKeyedSum& sum : sums_) sum.Add(reader.Sum());
-  ledger_.Restore(reader, plan_.target.records.size());
+  ledger_.Restore(reader, plan_.target.records);
   is_restored_ = true;
 }
 

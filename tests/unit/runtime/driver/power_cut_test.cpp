@@ -51,7 +51,8 @@ class PowerCutTest : public testing::Test {
     options.journal_seconds = 0;
     options.threads = 1;
     std::unique_ptr<RunWatch> watch = llvm::cantFail(RunWatch::Begin(files, options.watch));
-    llvm::Expected<ConversionOutcome> outcome = ucp::Convert(files, small_.plan(), "/data/source", options, *watch);
+    llvm::Expected<ConversionOutcome> outcome =
+        ucp::Convert(files, small_.plan(), "/data/source", options, *watch, SingleProcess());
     watch->EndPhases();
     if (!outcome) return Describe(outcome.takeError()).message;
     if (before != nullptr) *before = outcome->report.bytes_done_before;

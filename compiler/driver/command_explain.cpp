@@ -14,6 +14,7 @@
 #include "compiler/driver/explain_page.h"
 #include "compiler/driver/explain_text.h"
 #include "compiler/driver/find_strategy.h"
+#include "compiler/driver/planned_source.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/driver/write_file.h"
 #include "compiler/support/error.h"
@@ -37,20 +38,6 @@ struct Sides {
   std::optional<Layout> target;
   std::string target_name;
 };
-
-// A folder of that name is meant before a strategy is.
-llvm::Expected<bool> IsStrategy(const SourceRequest& request) {
-  UCP_ASSIGN_OR_RETURN(PathKind kind, RealFileSystem().Kind(request.path));
-  if (kind != PathKind::kMissing) return false;
-  if (FindFormat(request.path.substr(0, request.path.find(':'))) != nullptr) return true;
-  if (request.spec.empty()) return false;
-  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
-  UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
-  if (!session->checked) return true;  // Its errors are what there is to say.
-  const std::vector<StrategyDeclaration>& named = session->checked->strategies;
-  return std::any_of(named.begin(), named.end(),
-                     [&](const StrategyDeclaration& strategy) { return strategy.name == request.path; });
-}
 
 // The spec at a strategy's degrees, or at one rank, without any checkpoint.
 llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) {
@@ -77,7 +64,7 @@ llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) 
 
 llvm::Error LayOutSource(const ExplainOptions& options, Sides& sides) {
   UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
-  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(request));
+  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(RealFileSystem(), request));
   if (request.path.empty() || is_strategy) return LayOutWithoutCheckpoint(request, sides);
   UCP_RETURN_IF_ERROR(DescribeAndBind(RealFileSystem(), request, sides.phase));
   sides.source_name = sides.phase.checkpoint.inventory.format;

@@ -3,11 +3,16 @@
 #include "compiler/driver/command_line.h"
 #include "compiler/driver/commands.h"
 #include "compiler/driver/compile.h"
+#include "compiler/driver/find_strategy.h"
+#include "compiler/driver/plan_cost.h"
 #include "compiler/driver/plan_report.h"
+#include "compiler/driver/planned_source.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/driver/write_file.h"
 #include "compiler/plan/codec.h"
 #include "compiler/support/error.h"
+#include "compiler/support/units.h"
+#include "runtime/formats/strategy_rules.h"
 
 namespace ucp {
 namespace {
@@ -18,28 +23,66 @@ struct PlanOptions {
   std::string output;
   TargetOptions target_options;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
+  std::string bandwidth;
+  std::int64_t nodes = 1;
   bool json = false;
 };
 
+llvm::Expected<CostQuestion> QuestionOf(const PlanOptions& options, bool is_strategy) {
+  CostQuestion question{0, options.nodes};
+  if (options.bandwidth.empty() && options.nodes == 1) return question;
+  if (!is_strategy) {
+    return Fail(ErrorCode::kUsage,
+                "--bandwidth and --nodes are for what `--from STRATEGY` would cost; `{}` is a checkpoint",
+                options.source.path);
+  }
+  if (options.bandwidth.empty()) return question;
+  std::string_view text = options.bandwidth;
+  if (text.ends_with("/s")) text.remove_suffix(2);
+  std::optional<std::uint64_t> bytes = ParseByteCount(text);
+  if (!bytes) return Fail(ErrorCode::kUsage, "--bandwidth takes a rate such as 2GB/s, not `{}`", options.bandwidth);
+  question.bytes_per_second = *bytes;
+  return question;
+}
+
+// From a checkpoint's headers, or from what ranks of a strategy would have saved.
+llvm::Error CompileFrom(FileSystem& files, const CompileRequest& request, bool is_strategy, Compilation& compilation) {
+  if (!is_strategy) return Compile(files, request, compilation);
+  UCP_RETURN_IF_ERROR(PlanSource(files, request.source, request.target, compilation.source));
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
+  return CompileBound(files, request, strategy, compilation);
+}
+
 llvm::Error MakePlanFile(const PlanOptions& options) {
+  FileSystem& files = RealFileSystem();
   Compilation compilation;
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
   request.target = options.target;
   options.target_options.ApplyTo(request);
   request.replicas = options.replicas;
-  llvm::Error error = Compile(RealFileSystem(), request, compilation);
+  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(files, request.source));
+  UCP_ASSIGN_OR_RETURN(CostQuestion question, QuestionOf(options, is_strategy));
+  llvm::Error error = CompileFrom(files, request, is_strategy, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.json);
   if (error) return error;
-  if (!options.output.empty()) {
+  std::uint64_t plan_bytes = 0;
+  if (!options.output.empty() || is_strategy) {
     UCP_ASSIGN_OR_RETURN(std::string bytes, EncodePlan(compilation.plan));
-    UCP_RETURN_IF_ERROR(WriteFileWhole(options.output, bytes, "the plan"));
+    plan_bytes = bytes.size();
+    if (!options.output.empty()) {
+      UCP_RETURN_IF_ERROR(WriteFileWhole(options.output, bytes, "the plan"));
+    }
   }
   if (options.json) {
-    PrintJson(PlanReportJson(compilation.plan));
-  } else {
-    for (const std::string& line : PlanReport(compilation.plan)) PrintLine(line);
+    llvm::json::Object report = PlanReportJson(compilation.plan);
+    if (is_strategy) AddCost(compilation, plan_bytes, question, report);
+    PrintJson(std::move(report));
+    return llvm::Error::success();
   }
+  for (const std::string& line : PlanReport(compilation.plan)) PrintLine(line);
+  if (!is_strategy) return llvm::Error::success();
+  for (const std::string& line : CostReport(compilation, plan_bytes, question)) PrintLine(line);
   return llvm::Error::success();
 }
 
@@ -51,9 +94,13 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       "plan", "Compile a conversion into a verified plan, from headers alone, and say what it will cost.");
   command->footer(
       "  ucpc plan gpt.ucp --from checkpoints/ --to universal -o run.plan\n"
-      "  ucpc plan --from checkpoints/ --to universal        (no tensor parallelism: no spec)");
+      "  ucpc plan --from checkpoints/ --to universal        (no tensor parallelism: no spec)\n"
+      "  ucpc plan gpt.ucp --from deepspeed:tp=8,pp=16,dp=8,zero=1 --to deepspeed:tp=4,pp=32,dp=16,zero=1 \\\n"
+      "      --set layers=128 --set hidden=25600 … --bandwidth 2GB/s --nodes 16    (what it would cost, no files)");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue");
-  command->add_option("--from", options->source.path, "The source checkpoint")->type_name("DIR")->required();
+  command->add_option("--from", options->source.path, "The source checkpoint, or with a spec the strategy of one")
+      ->type_name("DIR|STRATEGY")
+      ->required();
   command
       ->add_option("--to", options->target,
                    "The target: universal, universal:mp=N, safetensors:dtype=bf16, or deepspeed:dp=8,zero=1,…")
@@ -66,6 +113,14 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
   AddSourceOptions(*command, options->source);
   AddDropStateOption(*command, options->source);
   AddReplicasOption(*command, options->replicas);
+  command
+      ->add_option("--bandwidth", options->bandwidth,
+                   "With a strategy as the source: how much a node reads and writes in a second, such as 2GB/s")
+      ->type_name("RATE");
+  command
+      ->add_option("--nodes", options->nodes, "With a strategy as the source: over how many nodes the work is spread")
+      ->check(CLI::Range(std::int64_t{1}, kMostRanks))
+      ->type_name("N");
   command->add_flag("--json", options->json, "The numbers as JSON");
   command->callback([options, &exit_code] {
     if (llvm::Error error = MakePlanFile(*options)) exit_code = ShowError("ucpc", std::move(error), options->json);

@@ -2,15 +2,25 @@
 
 #include <fmt/ranges.h>
 
-#include "compiler/driver/drop_states.h"
+#include <chrono>
+
 #include "compiler/driver/find_strategy.h"
+#include "compiler/driver/loose_states.h"
 #include "compiler/driver/target_layout.h"
+#include "compiler/plan/verifier.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
 
 namespace {
 
@@ -35,6 +45,7 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
 
 llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
                          Compilation& compilation) {
+  const Clock::time_point start = Clock::now();
   const Format* format = FindFormat(strategy.format);
   UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
   std::optional<JobConfig> job_config;
@@ -48,7 +59,6 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   SourcePhase& source = compilation.source;
   if (!request.tag.empty()) source.checkpoint.training.tag = request.tag;
   const Inventory& inventory = source.checkpoint.inventory;
-  UCP_RETURN_IF_ERROR(CheckStatesHavePlaces(source.checkpoint.training));
 
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   std::vector<std::string> remarks;
@@ -62,6 +72,16 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
       TargetFiles target_files,
       format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, inventory.mesh, strategy,
                       companions.files, request.keep_opaque, job_config ? &*job_config : nullptr}));
+  if (!format->CarriesLooseStates() && !target_files.weights_only) {
+    UCP_RETURN_IF_ERROR(CheckNoLooseStates(source.checkpoint.training, strategy.format));
+  }
+  if (format->CarriesLooseStates() && !source.checkpoint.training.loose_states.empty()) {
+    AddLooseShards(source.checkpoint);
+    for (Layout* layout : {&source.layout, &source.held, &target_layout}) {
+      AddLooseTensors(source.checkpoint.training, *layout);
+    }
+    UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
+  }
   target_files.remarks.insert(target_files.remarks.end(), remarks.begin(), remarks.end());
   if (!companions.left_behind.empty()) {
     target_files.remarks.push_back(
@@ -71,7 +91,11 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
   PlanRequest plan_request{source.held,  inventory, target_layout,   compilation.tensors,
                            target_files, spec_hash, request.replicas};
-  UCP_ASSIGN_OR_RETURN(compilation.plan, MakePlan(plan_request));
+  UCP_ASSIGN_OR_RETURN(compilation.plan, DraftPlan(plan_request));
+  const Clock::time_point drafted = Clock::now();
+  UCP_RETURN_IF_ERROR(VerifyPlan(compilation.plan));
+  compilation.planning_seconds = Seconds(drafted - start);
+  compilation.verifying_seconds = Seconds(Clock::now() - drafted);
   return llvm::Error::success();
 }
 

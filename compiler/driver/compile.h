@@ -24,6 +24,8 @@ struct CompileRequest {
 };
 
 struct Compilation {
+  double planning_seconds = 0;   // From the bound source to the plan,
+  double verifying_seconds = 0;  // and for its proof.
   SourcePhase source;
   std::vector<LogicalTensor> tensors;
   Plan plan;

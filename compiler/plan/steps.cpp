@@ -46,17 +46,22 @@ std::int64_t Step::elements() const {
 void ForEachTargetRange(const Plan& plan, llvm::function_ref<void(const TargetRange&)> visit) {
   StateFeeds feeds(plan);
   for (std::size_t w = 0; w < plan.writes.size(); ++w) {
-    const PlanWrite& write = plan.writes[w];
-    std::int64_t elements = plan.LocalElements(write);
-    for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
-      const Buffer& buffer = plan.target.buffer(entry.buffer);
-      DType source_dtype = feeds.SourceDType(write.tensor, entry.state).value_or(buffer.dtype);
-      for (const Fragment& fragment : FragmentsOf(write.spread, write.base, elements, buffer, 0, elements)) {
-        const BufferPart& part = buffer.parts[fragment.part];
-        visit({w, entry.state, part.record, part.first_element + fragment.place, fragment.begin, fragment.end,
-               buffer.dtype, source_dtype});
-      }
+    for (const StateBuffer& entry : plan.target.buffer_set(plan.writes[w].states)) {
+      ForEachTargetRangeOf(plan, feeds, w, entry, visit);
     }
+  }
+}
+
+void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t write, const StateBuffer& state,
+                          llvm::function_ref<void(const TargetRange&)> visit) {
+  const PlanWrite& shard = plan.writes[write];
+  const std::int64_t elements = plan.LocalElements(shard);
+  const Buffer& buffer = plan.target.buffer(state.buffer);
+  const DType source_dtype = feeds.SourceDType(shard.tensor, state.state).value_or(buffer.dtype);
+  for (const Fragment& fragment : FragmentsOf(shard.spread, shard.base, elements, buffer, 0, elements)) {
+    const BufferPart& part = buffer.parts[fragment.part];
+    visit({write, state.state, part.record, part.first_element + fragment.place, fragment.begin, fragment.end,
+           buffer.dtype, source_dtype});
   }
 }
 
@@ -80,12 +85,11 @@ struct StepEnumerator::PieceOfRange {
   LexBound high;
 };
 
-// Whether an earlier rank holds all of it, too.
-bool StepEnumerator::IsRepeated(const TargetRange& range) const {
-  const PlanWrite& write = plan_.writes[range.write];
-  for (std::size_t w = range.write; w-- > 0 && plan_.writes[w].tensor == write.tensor;) {
+bool StepEnumerator::IsRepeated(std::size_t write, const std::string& state) const {
+  const PlanWrite& shard = plan_.writes[write];
+  for (std::size_t w = write; w-- > 0 && plan_.writes[w].tensor == shard.tensor;) {
     const PlanWrite& earlier = plan_.writes[w];
-    if (earlier.pieces == write.pieces && FindState(plan_.target.buffer_set(earlier.states), range.state)) return true;
+    if (earlier.pieces == shard.pieces && FindState(plan_.target.buffer_set(earlier.states), state)) return true;
   }
   return false;
 }
@@ -98,7 +102,7 @@ void StepEnumerator::ForEachStep(const TargetRange& range, llvm::function_ref<vo
     PieceOfRange piece{p, write.pieces[p], LogicalBound(set, range.begin), LogicalBound(set, range.end)};
     if (piece.low < piece.high) pieces.push_back(std::move(piece));
   }
-  const bool is_repeated = IsRepeated(range);
+  const bool is_repeated = IsRepeated(range.write, range.state);
   auto [first, last] = reads_of_tensor_[write.tensor.index()];
   for (std::size_t r = first; r < last; ++r) {
     const ReadRole role = plan_.reads[r].role;

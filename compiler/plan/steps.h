@@ -63,6 +63,10 @@ struct TargetRange {
 // parts that hold no element are left out.
 void ForEachTargetRange(const Plan& plan, llvm::function_ref<void(const TargetRange&)> visit);
 
+// The same for one written shard and one of its states.
+void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t write, const StateBuffer& state,
+                          llvm::function_ref<void(const TargetRange&)> visit);
+
 class StepEnumerator {
  public:
   explicit StepEnumerator(const Plan& plan);  // The plan must be verified and outlive this. Linear in its tables.
@@ -73,9 +77,11 @@ class StepEnumerator {
   // copy of. Safe to call from several threads.
   void ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
+  // Whether an earlier rank of the target holds all of that state of a written shard, too.
+  bool IsRepeated(std::size_t write, const std::string& state) const;
+
  private:
   struct PieceOfRange;
-  bool IsRepeated(const TargetRange& range) const;
   void ForEachStepOfPair(const TargetRange& range, std::size_t r, const PieceOfRange& piece,
                          llvm::function_ref<void(const Step&)> visit) const;
 

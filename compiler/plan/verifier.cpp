@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "compiler/plan/fitting.h"
 #include "compiler/plan/verify_coverage.h"
 #include "compiler/plan/verify_steps.h"
 #include "compiler/support/checked_math.h"
@@ -128,19 +129,15 @@ llvm::Error VerifyPieces(const Plan& plan, const PlanWrite& write) {
   return llvm::Error::success();
 }
 
-llvm::Error VerifyWrite(const Plan& plan, const PlanWrite& write) {
+llvm::Error VerifyWrite(const Plan& plan, const Fitting& fitting, const PlanWrite& write) {
   UCP_RETURN_IF_ERROR(VerifyPieces(plan, write));
   const std::string& name = plan.tensor(write.tensor).logical.name;
   std::int64_t elements = plan.LocalElements(write);
   UCP_RETURN_IF_ERROR(VerifyExtent(plan.target, write.states, name, write.base, write.spread, elements));
   for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
-    const Buffer& buffer = plan.target.buffer(entry.buffer);
-    for (const Fragment& fragment : FragmentsOf(write.spread, write.base, elements, buffer, 0, elements)) {
-      if (fragment.place + (fragment.end - fragment.begin) > buffer.parts[fragment.part].elements) {
-        return Unsound("tensor `{}`, state {} does not fit its place in `{}`", name, entry.state,
-                       plan.target.file(buffer.parts[fragment.part].record).path);
-      }
-    }
+    if (fitting.Fits(write.spread, write.base, elements, entry.buffer)) continue;
+    return Unsound("tensor `{}`, state {} does not fit its place in `{}`", name, entry.state,
+                   plan.target.file(plan.target.buffer(entry.buffer).parts.front().record).path);
   }
   return llvm::Error::success();
 }
@@ -238,7 +235,8 @@ llvm::Error VerifyShards(const Plan& plan) {
   }
   for (const PlanRead& read : plan.reads) UCP_RETURN_IF_ERROR(VerifyRead(plan, read));
   UCP_RETURN_IF_ERROR(VerifyTerms(plan));
-  for (const PlanWrite& write : plan.writes) UCP_RETURN_IF_ERROR(VerifyWrite(plan, write));
+  const Fitting fitting(plan.target);
+  for (const PlanWrite& write : plan.writes) UCP_RETURN_IF_ERROR(VerifyWrite(plan, fitting, write));
   return llvm::Error::success();
 }
 

@@ -1,92 +1,15 @@
 #include "compiler/plan/verify_coverage.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "compiler/plan/multiplicity.h"
-#include "compiler/plan/steps.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
 namespace {
-
-struct WrittenBytes {
-  FileId file;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  bool is_blob = false;
-
-  bool operator<(const WrittenBytes& other) const {
-    return std::tie(file, begin, end) < std::tie(other.file, other.begin, other.end);
-  }
-};
-
-std::vector<WrittenBytes> AllWrittenBytes(const Plan& plan) {
-  std::vector<WrittenBytes> written;
-  for (const BlobPlacement& placement : plan.placements) {
-    std::uint64_t bytes = plan.blobs[placement.blob.index()].size();
-    if (bytes != 0) written.push_back({placement.file, placement.offset, placement.offset + bytes, true});
-  }
-  ForEachTargetRange(plan, [&](const TargetRange& range) {
-    const Record& record = plan.target.record(range.record);
-    auto item = static_cast<std::uint64_t>(ItemBytes(range.dtype));
-    std::uint64_t begin = record.begin + static_cast<std::uint64_t>(range.record_element) * item;
-    written.push_back({record.file, begin, begin + static_cast<std::uint64_t>(range.end - range.begin) * item, false});
-  });
-  std::sort(written.begin(), written.end());
-  return written;
-}
-
-llvm::Error CheckTiling(const Plan& plan, const std::vector<WrittenBytes>& written) {
-  auto at = written.begin();
-  for (std::size_t f = 0; f < plan.target.files.size(); ++f) {
-    const StoredFile& file = plan.target.files[f];
-    std::uint64_t covered = 0;
-    for (; at != written.end() && at->file.index() == f; ++at) {
-      if (at->begin != covered) {
-        return Fail(ErrorCode::kBadData, "the plan is not sound: byte {} of `{}` would be written {}",
-                    std::min(at->begin, covered), file.path, at->begin < covered ? "twice" : "never");
-      }
-      covered = at->end;
-    }
-    if (covered != file.bytes) {
-      return Fail(ErrorCode::kBadData, "the plan is not sound: {} bytes of `{}` would be written, and it has {}",
-                  covered, file.path, file.bytes);
-    }
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error CheckCrcFields(const Plan& plan, const std::vector<WrittenBytes>& written) {
-  std::set<std::pair<FileId, std::uint64_t>> places;
-  for (const CrcField& field : plan.crc_fields) {
-    const std::string& path = plan.target.files[field.file.index()].path;
-    auto behind = std::upper_bound(written.begin(), written.end(), field, [](const CrcField& f, const WrittenBytes& w) {
-      return std::tie(f.file, f.offset) < std::tie(w.file, w.begin);
-    });
-    bool in_blob = behind != written.begin() && std::prev(behind)->is_blob && std::prev(behind)->file == field.file &&
-                   field.offset < std::prev(behind)->end && std::prev(behind)->end - field.offset >= 4;
-    if (!in_blob || plan.target.record(field.record).file != field.file) {
-      return Fail(ErrorCode::kBadData, "the plan is not sound: the checksum at byte {} of `{}` is not in a header",
-                  field.offset, path);
-    }
-    auto next = places.insert({field.file, field.offset}).first;
-    bool overlaps =
-        (std::next(next) != places.end() && std::next(next)->first == field.file &&
-         std::next(next)->second < field.offset + 4) ||
-        (next != places.begin() && std::prev(next)->first == field.file && std::prev(next)->second + 4 > field.offset);
-    if (overlaps) {
-      return Fail(ErrorCode::kBadData, "the plan is not sound: two checksums overlap at byte {} of `{}`", field.offset,
-                  path);
-    }
-  }
-  return llvm::Error::success();
-}
 
 // What one copy takes of one space: the bytes of a file, or the elements of a buffer with several parts.
 struct ReadExtent {
@@ -181,12 +104,6 @@ class SourceExtents {
 };
 
 }  // namespace
-
-llvm::Error VerifyTargetBytes(const Plan& plan) {
-  std::vector<WrittenBytes> written = AllWrittenBytes(plan);
-  UCP_RETURN_IF_ERROR(CheckTiling(plan, written));
-  return CheckCrcFields(plan, written);
-}
 
 llvm::Error VerifySourceExtents(const Plan& plan) {
   SourceExtents extents(plan);

@@ -2,6 +2,9 @@
 // parts of the geometry (which V3 has proved), to lie within both flat ranges, to be disjoint, and to be written down
 // rightly as loops. Since the kCopy reads of a tensor are a partition of it (V4), boxes that are disjoint and together
 // as many elements as the range has real places fill it exactly once.
+//
+// Shards of one signature (step_signature.h) have the same steps but for where they lie, and V1 has seen that they lie
+// inside their parts: the walk is over one of them.
 #include "compiler/plan/verify_steps.h"
 
 #include <fmt/format.h>
@@ -9,7 +12,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
+#include "compiler/plan/step_geometry.h"
+#include "compiler/plan/step_signature.h"
 #include "compiler/plan/steps.h"
 #include "compiler/support/error.h"
 
@@ -19,119 +25,6 @@ namespace {
 template <typename... Args>
 llvm::Error Unsound(fmt::format_string<Args...> format, Args&&... args) {
   return Fail(ErrorCode::kBadData, "the plan is not sound: {}", fmt::format(format, std::forward<Args>(args)...));
-}
-
-// Which part of which progression of the geometry a clipped progression is: blocks [first_block, last_block) and of
-// each the offsets [first_offset, last_offset).
-struct Part {
-  std::size_t progression = 0;
-  std::int64_t first_block = 0;
-  std::int64_t last_block = 0;
-  std::int64_t first_offset = 0;
-  std::int64_t last_offset = 0;
-};
-
-bool Disjoint(const Part& a, const Part& b) {
-  return a.progression != b.progression || a.last_block <= b.first_block || b.last_block <= a.first_block ||
-         a.last_offset <= b.first_offset || b.last_offset <= a.first_offset;
-}
-
-std::optional<Part> FindPart(const Progression& clipped, const std::vector<Progression>& whole) {
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    const Progression& p = whole[i];
-    std::int64_t distance = clipped.logical_begin - p.logical_begin;
-    if (distance < 0 || clipped.length <= 0 || clipped.count <= 0) continue;
-    std::int64_t block = p.count == 1 ? 0 : distance / p.logical_stride;
-    std::int64_t offset = distance - block * p.logical_stride;
-    bool inside = block + clipped.count <= p.count && offset + clipped.length <= p.length;
-    bool same_pace =
-        clipped.count == 1 || (clipped.source_stride == p.source_stride && clipped.target_stride == p.target_stride &&
-                               clipped.logical_stride == p.logical_stride);
-    bool same_places = clipped.source_begin == p.source_begin + block * p.source_stride + offset &&
-                       clipped.target_begin == p.target_begin + block * p.target_stride + offset;
-    if (inside && same_pace && same_places) {
-      return Part{i, block, block + clipped.count, offset, offset + clipped.length};
-    }
-  }
-  return std::nullopt;
-}
-
-std::vector<std::int64_t> Strides(const ProductSet& set, const std::vector<std::int64_t>& given) {
-  if (!given.empty()) return given;
-  std::vector<std::int64_t> strides(set.dims.size());
-  std::int64_t stride = 1;
-  for (std::size_t d = set.dims.size(); d-- > 0;) {
-    strides[d] = stride;
-    stride *= set.dims[d].local_length();
-  }
-  return strides;
-}
-
-// Real elements of the row-major local tensor that lie before local place `flat`.
-std::int64_t RealElementsBefore(const ProductSet& set, std::int64_t flat) {
-  std::int64_t inner_real = set.real_elements();
-  std::int64_t inner_local = set.local_elements();
-  if (flat >= inner_local) return inner_real;
-  std::int64_t before = 0;
-  for (const Selection& dim : set.dims) {
-    inner_local /= dim.local_length();
-    inner_real = dim.real_length() == 0 ? 0 : inner_real / dim.real_length();
-    std::int64_t local = flat / inner_local;
-    flat %= inner_local;
-    std::int64_t real_before = 0;
-    bool is_real = false;
-    for (const Run& run : dim.runs()) {
-      real_before += std::clamp<std::int64_t>(local - run.local_begin, 0, run.length);
-      is_real = is_real || (run.local_begin <= local && local < run.local_begin + run.length);
-    }
-    before += real_before * inner_real;
-    if (!is_real) return before;
-  }
-  return before;
-}
-
-// Whether the step's loops walk the box in the same way: the box's own loops, innermost first, taken together where one
-// continues the other, must be the step's.
-bool LoopsAreTheBox(const Step& step, const std::vector<std::int64_t>& source_strides,
-                    const std::vector<std::int64_t>& target_strides) {
-  std::vector<StepLoop> of_step;
-  of_step.push_back({step.run_elements, 1, 1});
-  of_step.insert(of_step.end(), step.loops.rbegin(), step.loops.rend());
-  std::vector<StepLoop> of_box;
-  for (std::size_t d = step.box.size(); d-- > 0;) {
-    const Progression& p = *step.box[d];
-    of_box.push_back({p.length, source_strides[d], target_strides[d]});
-    of_box.push_back({p.count, p.source_stride * source_strides[d], p.target_stride * target_strides[d]});
-  }
-  std::erase_if(of_step, [](const StepLoop& loop) { return loop.count == 1; });
-  std::erase_if(of_box, [](const StepLoop& loop) { return loop.count == 1; });
-  std::size_t b = 0;
-  for (const StepLoop& loop : of_step) {
-    std::int64_t covered = 1;
-    while (covered < loop.count) {
-      bool continues = b < of_box.size() && of_box[b].source_stride == covered * loop.source_stride &&
-                       of_box[b].target_stride == covered * loop.target_stride;
-      if (!continues) return false;
-      covered *= of_box[b++].count;
-    }
-    if (covered != loop.count) return false;
-  }
-  return b == of_box.size();
-}
-
-// Local flat places of a box's first and last element.
-std::pair<std::int64_t, std::int64_t> Corners(const Step& step, const std::vector<std::int64_t>& strides,
-                                              bool is_source) {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-  for (std::size_t d = 0; d < step.box.size(); ++d) {
-    const Progression& p = *step.box[d];
-    std::int64_t begin = is_source ? p.source_begin : p.target_begin;
-    std::int64_t stride = is_source ? p.source_stride : p.target_stride;
-    first += begin * strides[d];
-    last += (begin + (p.count - 1) * stride + p.length - 1) * strides[d];
-  }
-  return {first, last};
 }
 
 std::int64_t Elements(const Geometry& geometry) {
@@ -146,39 +39,65 @@ std::int64_t Elements(const Geometry& geometry) {
 
 class StepWalk {
  public:
-  explicit StepWalk(const Plan& plan) : plan_(plan), steps_(plan), feeds_(plan) {
+  explicit StepWalk(const Plan& plan) : plan_(plan), steps_(plan), feeds_(plan), signatures_(plan, steps_) {
     for (const Geometry& geometry : plan.geometries) geometries_[{geometry.source, geometry.target}] = &geometry;
   }
 
   llvm::Error Run() {
-    llvm::Error error = llvm::Error::success();
-    ForEachTargetRange(plan_, [&](const TargetRange& range) {
-      if (!error) error = VerifyRange(range);
-    });
-    if (error) return error;
+    for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
+      for (const StateBuffer& entry : plan_.target.buffer_set(plan_.writes[w].states)) {
+        UCP_RETURN_IF_ERROR(VerifyState(w, entry));
+      }
+    }
     return VerifyReadsAreUsed();
   }
 
  private:
-  llvm::Error VerifyRange(const TargetRange& range) {
+  // How many elements of each read of a tensor the steps use.
+  using Tally = std::vector<std::int64_t>;
+
+  llvm::Error VerifyState(std::size_t w, const StateBuffer& entry) {
+    const auto [first, last] = signatures_.ReadsOf(plan_.writes[w].tensor);
+    std::optional<StepSignature> signature = signatures_.Of(w, entry);
+    auto known = signature ? known_.find(*signature) : known_.end();
+    Tally walked;
+    if (known == known_.end()) {
+      walked.assign(last - first, 0);
+      llvm::Error error = llvm::Error::success();
+      ForEachTargetRangeOf(plan_, feeds_, w, entry, [&](const TargetRange& range) {
+        if (!error) error = VerifyRange(range, first, walked);
+      });
+      if (error) return error;
+      if (signature) known_.emplace(std::move(*signature), walked);
+    }
+    const Tally& tally = known == known_.end() ? walked : known->second;
+    for (std::size_t i = 0; i < tally.size(); ++i) {
+      if (tally[i] > 0) used_[{first + i, entry.state}] += tally[i];
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error VerifyRange(const TargetRange& range, std::size_t first_read, Tally& tally) const {
     const PlanWrite& write = plan_.writes[range.write];
     const LogicalTensor& tensor = plan_.tensor(write.tensor).logical;
     std::map<std::int64_t, std::int64_t> copied;  // By term.
     std::int64_t term = 0;
-    std::map<std::pair<std::size_t, std::size_t>, std::vector<std::vector<Part>>> boxes;  // Of a read and a piece.
+    // Of a read and a piece, by record: what lies in several records is in several parts of the source, and so
+    // disjoint.
+    std::map<std::tuple<std::size_t, std::size_t, RecordId>, std::vector<std::vector<GeometryPart>>> boxes;
     std::string flaw;
     steps_.ForEachStep(range, [&](const Step& step) {
       if (!flaw.empty()) return;
-      std::vector<Part> parts;
+      std::vector<GeometryPart> parts;
       flaw = StepFlaw(range, step, parts);
-      std::vector<std::vector<Part>>& others = boxes[{step.read, step.piece}];
-      for (const std::vector<Part>& other : others) {
+      std::vector<std::vector<GeometryPart>>& others = boxes[{step.read, step.piece, step.source}];
+      for (const std::vector<GeometryPart>& other : others) {
         bool disjoint = false;
         for (std::size_t d = 0; d < parts.size() && flaw.empty(); ++d) disjoint |= Disjoint(parts[d], other[d]);
         if (!disjoint && flaw.empty()) flaw = "two steps of one shard write the same element";
       }
       others.push_back(std::move(parts));
-      used_[{step.read, range.state}] += step.elements();
+      tally[step.read - first_read] += step.elements();
       if (step.role == ReadRole::kCopy) copied[step.term] += step.elements();
       if (step.term < term && flaw.empty()) flaw = "its terms are not in order";
       term = step.term;
@@ -197,7 +116,7 @@ class StepWalk {
   }
 
   // Empty if the step is right; `parts` says which part of the geometry it is.
-  std::string StepFlaw(const TargetRange& range, const Step& step, std::vector<Part>& parts) const {
+  std::string StepFlaw(const TargetRange& range, const Step& step, std::vector<GeometryPart>& parts) const {
     const PlanWrite& write = plan_.writes[range.write];
     const PlanRead& read = plan_.reads[step.read];
     const ProductSet& source_set = plan_.set(read.set);
@@ -206,7 +125,7 @@ class StepWalk {
     auto geometry = geometries_.find({read.set, write.pieces[step.piece]});
     if (read.tensor != write.tensor || geometry == geometries_.end()) return "a step has no geometry";
     for (std::size_t d = 0; d < step.box.size(); ++d) {
-      std::optional<Part> part = FindPart(*step.box[d], geometry->second->dims[d]);
+      std::optional<GeometryPart> part = FindPart(*step.box[d], geometry->second->dims[d]);
       if (!part) return "a step is no part of its geometry";
       parts.push_back(*part);
     }
@@ -215,12 +134,13 @@ class StepWalk {
     std::vector<std::int64_t> target_strides = Strides(target_set, {});
     if (!LoopsAreTheBox(step, source_strides, target_strides)) return "the loops of a step are not its box";
 
-    auto [target_first, target_last] = Corners(step, target_strides, false);
+    auto [target_first, target_last] = Corners(step, target_strides, StepSide::kTarget);
     if (target_first < range.begin || target_last >= range.end || step.target != range.record ||
         step.target_element != range.record_element + target_first - range.begin) {
       return "a step leaves its target range";
     }
-    return SourceFlaw(range, step, Corners(step, row_major, true), Corners(step, source_strides, true));
+    return SourceFlaw(range, step, Corners(step, row_major, StepSide::kSource),
+                      Corners(step, source_strides, StepSide::kSource));
   }
 
   // `flat`: the corners as places of the row-major local tensor; `strided`: as distances in the buffer.
@@ -303,6 +223,8 @@ class StepWalk {
   const Plan& plan_;
   StepEnumerator steps_;
   StateFeeds feeds_;
+  StepSignatures signatures_;
+  std::map<StepSignature, Tally> known_;
   std::map<std::pair<SetId, SetId>, const Geometry*> geometries_;
   std::map<std::pair<std::size_t, std::string>, std::int64_t> used_;
 };

@@ -39,7 +39,7 @@ PlanDraft StartDraft(const PlanRequest& request) {
 
 }  // namespace
 
-llvm::Expected<Plan> MakePlan(const PlanRequest& request) {
+llvm::Expected<Plan> DraftPlan(const PlanRequest& request) {
   PlanDraft draft = StartDraft(request);
   // Which states the target holds; the passes behind it are about those alone.
   UCP_RETURN_IF_ERROR(AssignStates(request, draft));
@@ -50,10 +50,15 @@ llvm::Expected<Plan> MakePlan(const PlanRequest& request) {
   UCP_RETURN_IF_ERROR(AssignWrites(request, draft));
   // What each pair of sets has in common; it needs all reads and writes.
   MeetSets(draft);
+  return std::move(draft.plan);
+}
+
+llvm::Expected<Plan> MakePlan(const PlanRequest& request) {
+  UCP_ASSIGN_OR_RETURN(Plan plan, DraftPlan(request));
   // The verifier knows nothing of the passes above. It also speaks for itself when a source contradicts itself in a way
   // that no pass noticed.
-  UCP_RETURN_IF_ERROR(VerifyPlan(draft.plan));
-  return std::move(draft.plan);
+  UCP_RETURN_IF_ERROR(VerifyPlan(plan));
+  return plan;
 }
 
 }  // namespace ucp

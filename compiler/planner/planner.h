@@ -28,7 +28,10 @@ struct PlanRequest {
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
 };
 
-// The plan has passed VerifyPlan(). Errors name the tensor and say what is missing or twice.
+// Errors name the tensor and say what is missing or twice. The plan is not verified yet.
+llvm::Expected<Plan> DraftPlan(const PlanRequest& request);
+
+// The same, and the plan has passed VerifyPlan().
 llvm::Expected<Plan> MakePlan(const PlanRequest& request);
 
 }  // namespace ucp

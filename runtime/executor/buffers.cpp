@@ -1,8 +1,6 @@
 #include "runtime/executor/buffers.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
@@ -81,18 +79,6 @@ Buffers::Buffers(const BufferSizes& sizes, unsigned threads)
     terms_.emplace_back(next + sizes.chunk_bytes + sizes.scratch_bytes, sizes.term_bytes);
     next += sizes.chunk_bytes + sizes.scratch_bytes + sizes.term_bytes;
   }
-}
-
-std::uint64_t PeakMemoryBytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (!line.starts_with("VmHWM:")) continue;
-    std::istringstream number(line.substr(6));
-    std::uint64_t kibibytes = 0;
-    number >> kibibytes;
-    return kibibytes * kKiB;
-  }
-  return 0;
 }
 
 }  // namespace ucp

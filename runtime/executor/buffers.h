@@ -44,7 +44,4 @@ class Buffers {
   std::vector<std::span<std::byte>> terms_;
 };
 
-// The most memory that this process ever held (VmHWM); 0 where the system does not say.
-std::uint64_t PeakMemoryBytes();
-
 }  // namespace ucp

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,9 @@ class ArchiveComposer {
 
 // Adds the file, its ready-made bytes and its checksums to a target. Returns the records of the tensors to come.
 std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const ComposedArchive& archive);
+// The same archive at each of several paths; the records by path.
+std::vector<std::vector<RecordId>> AddFiles(TargetFiles& target, std::span<const std::string> paths,
+                                            const ComposedArchive& archive);
 // A file whose bytes are all known.
 void AddFile(TargetFiles& target, const std::string& path, std::string content);
 

@@ -49,11 +49,6 @@ llvm::Error ExpertsToWrite::CheckDegrees() const {
     return Fail(ErrorCode::kUsage, "ep={}: the model has no experts of DeepSpeed's MoE layer to spread over ranks",
                 ep());
   }
-  if (options_->tp > 1) {
-    return Fail(ErrorCode::kUnsupported,
-                "tp={}: experts beside tensor parallelism are not written in this version; convert with tp=1",
-                options_->tp);
-  }
   if (options_->dp % ep() != 0) {
     return Fail(ErrorCode::kUsage, "ep={}: {} data-parallel ranks do not divide into groups that share the experts out",
                 ep(), options_->dp);

@@ -43,10 +43,13 @@ class StatesComposer {
     FindHeld();
     UCP_ASSIGN_OR_RETURN(ValuePtr root, Root(mp() == 0 && first == 0));
     const ComposedArchive archive = composer_.Compose(root);
+    std::vector<std::string> paths;
     for (std::int64_t partition = first; partition < end; ++partition) {
       const std::string name =
           IsCut() ? PartitionedModelStatesName({mp(), partition}) : ModelStatesName(mp(), CheckpointFiles{});
-      const std::vector<RecordId> records = AddFile(target, folder + "/" + name, archive);
+      paths.push_back(folder + "/" + name);
+    }
+    for (const std::vector<RecordId>& records : AddFiles(target, paths, archive)) {
       module_.AddShards(records, target);
       optimizer_.AddShards(records, coordinate_, 0, target);
       frozen_parts_.AddRecords(records);

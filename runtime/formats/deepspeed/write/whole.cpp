@@ -25,9 +25,12 @@ ValuePtr WholeOptimizerToWrite::Add() {
     const std::span<const PlacedParameter> parameters = group.parameters;
     const std::size_t count = is_flat ? 1 : parameters.size();
     for (std::size_t i = 0; i < count; ++i) {
-      ValuePtr states = AddStepped(group, is_flat ? parameters : parameters.subspan(i, 1), of_group);
+      std::vector<Entry> states = AddStepped(group, is_flat ? parameters : parameters.subspan(i, 1), of_group);
+      if (!group.loose.empty()) {
+        for (Entry& entry : loose_.Add(group.loose[i], composer_)) states.push_back(std::move(entry));
+      }
       // Before the first step there are no states at all.
-      if (!pytorch::Entries(*states)->empty()) state.push_back({MakeInteger(next), std::move(states)});
+      if (!states.empty()) state.push_back({MakeInteger(next), MakeDict(std::move(states))});
       numbers.push_back(next++);
     }
     param_groups.push_back(ParamGroup(training_.groups[group.group], numbers, composer_));
@@ -47,8 +50,9 @@ ValuePtr WholeOptimizerToWrite::Add() {
   return MakeDict(std::move(entries));
 }
 
-ValuePtr WholeOptimizerToWrite::AddStepped(const FlatGroupToWrite& group, std::span<const PlacedParameter> parameters,
-                                           std::vector<ValuePtr>& masters) {
+std::vector<Entry> WholeOptimizerToWrite::AddStepped(const FlatGroupToWrite& group,
+                                                     std::span<const PlacedParameter> parameters,
+                                                     std::vector<ValuePtr>& masters) {
   const bool is_flat = options_.wrapper == WholeWrapper::kFused;
   Stepped stepped{parameters,
                   group.of_experts,
@@ -59,7 +63,7 @@ ValuePtr WholeOptimizerToWrite::AddStepped(const FlatGroupToWrite& group, std::s
   if (const ValuePtr& step = training_.groups[group.group].step) {
     states.push_back({MakeText("step"), composer_.AddValue(step)});
   }
-  for (const LogicalTensor::State& state : StatesOf(group)) {
+  for (const LogicalTensor::State& state : parameters.front().tensor->states) {
     const bool is_master = state.name == kMasterState;
     if (is_master && options_.wrapper == WholeWrapper::kNone) continue;
     ValuePtr value = composer_.AddTensor(state.dtype, is_flat ? std::vector{group.elements} : parameters.front().shape);
@@ -71,11 +75,12 @@ ValuePtr WholeOptimizerToWrite::AddStepped(const FlatGroupToWrite& group, std::s
     }
   }
   stepped_.push_back(std::move(stepped));
-  return MakeDict(std::move(states));
+  return states;
 }
 
 void WholeOptimizerToWrite::AddShards(const std::vector<RecordId>& records, const Coordinate& coordinate,
                                       std::int64_t expert_rank, TargetFiles& target) const {
+  loose_.AddShards(records, coordinate, target);
   Coordinate holder = coordinate;
   holder.at["ep"] = expert_rank;
   for (const Stepped& stepped : stepped_) {

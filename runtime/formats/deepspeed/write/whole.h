@@ -9,6 +9,7 @@
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/write/carried.h"
 #include "runtime/formats/deepspeed/write/groups.h"
+#include "runtime/formats/deepspeed/write/loose_states.h"
 
 namespace ucp::deepspeed {
 
@@ -38,8 +39,8 @@ class WholeOptimizerToWrite {
   };
 
   // Its states, but for the master, which goes to `masters`. Masters that are the module's own are not there.
-  pytorch::ValuePtr AddStepped(const FlatGroupToWrite& group, std::span<const PlacedParameter> parameters,
-                               std::vector<pytorch::ValuePtr>& masters);
+  std::vector<pytorch::Entry> AddStepped(const FlatGroupToWrite& group, std::span<const PlacedParameter> parameters,
+                                         std::vector<pytorch::ValuePtr>& masters);
 
   const TrainingState& training_;
   const WriteOptions& options_;
@@ -47,6 +48,7 @@ class WholeOptimizerToWrite {
   const std::vector<FlatGroupToWrite>& groups_;
   ArchiveComposer& composer_;
   std::vector<Stepped> stepped_;
+  LooseStatesOfFile loose_;
 };
 
 // Adds `expp_rank_E_mp_rank_XX_optim_states.pt` of each expert rank E. `groups` by expert rank.

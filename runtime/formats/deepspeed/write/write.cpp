@@ -23,6 +23,7 @@
 #include "runtime/formats/deepspeed/write/foreign_objects.h"
 #include "runtime/formats/deepspeed/write/groups.h"
 #include "runtime/formats/deepspeed/write/job_config.h"
+#include "runtime/formats/deepspeed/write/loose_states.h"
 #include "runtime/formats/deepspeed/write/model.h"
 #include "runtime/formats/deepspeed/write/muon.h"
 #include "runtime/formats/deepspeed/write/nested_module.h"
@@ -135,10 +136,12 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
   if (experts.any()) {
     UCP_RETURN_IF_ERROR(CheckStageOfExperts(options));
-    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep));
+    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep,
+                                                               {request.source_mesh.Size("tp"), options.tp}));
   }
   GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());
+  LooseStatesToWrite loose(request.training, options);
   if (job) {
     for (std::string& remark : CompareWithJob(*asked.job_config, configured, options, request)) {
       remarks.push_back(std::move(remark));
@@ -161,6 +164,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
       for (std::int64_t ep = 0; ep < options.ep; ++ep) {
         const Coordinate holder{{{"pp", pp}, {"tp", tp}, {"ep", ep}}};
         UCP_ASSIGN_OR_RETURN(flat.emplace_back(), groups.OfRank(holder));
+        loose.GiveTo(flat.back());
       }
       UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, coordinate, flat.front(), target));
       UCP_RETURN_IF_ERROR(experts.AddFiles(folder, coordinate, target));
@@ -173,6 +177,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
       }
     }
   }
+  UCP_RETURN_IF_ERROR(loose.CheckAllGiven());
   if (HasLayerFiles(request, experts)) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));
   return target;
 }

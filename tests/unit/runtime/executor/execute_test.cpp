@@ -12,6 +12,7 @@
 
 #include "compiler/plan/verifier.h"
 #include "compiler/support/error.h"
+#include "compiler/support/peak_memory.h"
 #include "runtime/executor/buffers.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 #include "tests/unit/runtime/io/scratch_folder.h"

@@ -117,14 +117,17 @@ llvm::Error ChooseForm(const TrainingState& training, std::span<const LogicalTen
         "none: a job that loads it keeps its own");
     return llvm::Error::success();
   }
+  const std::string wanted_by = options.bf16_optimizer ? "BF16_Optimizer" : fmt::format("zero={}", options.stage);
+  const std::string reason =
+      is_possible ? fmt::format("native files without them do not load: {}; ", obstacle)
+                  : fmt::format("{} wants them; take zero=1 or zero=2 with optimizer=zero, or ", wanted_by);
+  const std::string advice =
+      training.groups.size() == 1 ? "name the job's configuration with FusedAdam's settings by --ds-config, or " : "";
   return Fail(
       ErrorCode::kUnsupported,
-      "the source, an elastic checkpoint, has no settings of the optimizer (learning rates, …), and {}; name the "
-      "job's configuration with its `optimizer` (FusedAdam with one group) by --ds-config, or convert to "
-      "`universal`",
-      is_possible ? fmt::format("native files without them do not load: {}", obstacle)
-                  : fmt::format("{} wants them", options.bf16_optimizer ? std::string("BF16_Optimizer")
-                                                                        : fmt::format("zero={}", options.stage)));
+      "the source, an elastic checkpoint, has no settings of the optimizer (learning rates, …), and {}{}convert "
+      "to `universal`",
+      reason, advice);
 }
 
 ValuePtr StepBesideStates(const TrainingState& training) {

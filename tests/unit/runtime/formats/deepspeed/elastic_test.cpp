@@ -64,7 +64,11 @@ TEST(Elastic, NotWhatItsLoaderGetsWrong) {
 TEST(Elastic, WithoutSettingsNoOtherFormLoads) {
   EXPECT_THAT(FormOf(Source({}), 2, false), HasSubstr("listed|the source, an elastic checkpoint"));
   EXPECT_THAT(FormOf(Source({kStep}), 1, true), HasSubstr("a job that loads it keeps its own"));
-  EXPECT_THAT(FormOf(Source({}), 3, false), HasSubstr("zero=3 wants them; name the job's configuration"));
+  EXPECT_THAT(FormOf(Source({}), 3, false), HasSubstr("zero=3 wants them; take zero=1 or zero=2"));
+  EXPECT_THAT(FormOf(Source({}), 3, false), HasSubstr("by --ds-config, or convert to `universal`"));
+  TrainingState two_groups = Source({});
+  two_groups.groups.push_back(two_groups.groups.front());
+  EXPECT_THAT(FormOf(two_groups, 3, false), HasSubstr("with optimizer=zero, or convert to `universal`"));
   EXPECT_THAT(FormOf(Source({}), 0, false), HasSubstr("zero=0 wants them"));
   EXPECT_THAT(FormOf(Source({}), 1, false, Parameter("w"), true), HasSubstr("BF16_Optimizer wants them"));
   EXPECT_THAT(FormOf(Source({}, pytorch::MakeWholeTensor("0", DType::kFloat32, {})), 2, true),

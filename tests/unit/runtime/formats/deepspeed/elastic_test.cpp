@@ -28,8 +28,9 @@ TrainingState Source(std::vector<Entry> settings, ValuePtr step = MakeInteger(4)
   return training;
 }
 
-LogicalTensor Parameter(const std::string& name, DType dtype = DType::kFloat32) {
-  return {name, TensorKind::kParameter, {2}, {{"exp_avg", dtype}, {kMasterState, DType::kFloat32}}, {}};
+LogicalTensor Parameter(const std::string& name, DType dtype = DType::kFloat32, const char* second = "exp_avg_sq") {
+  return {
+      name, TensorKind::kParameter, {2}, {{"exp_avg", dtype}, {second, dtype}, {kMasterState, DType::kFloat32}}, {}};
 }
 
 // "listed", "not listed" or the refusal; remarks behind a bar.
@@ -89,9 +90,11 @@ JobConfig Job(const char* type, std::vector<Entry> params, std::vector<Entry> ze
 }
 
 // The settings of the first group afterwards, or the refusal.
-std::string SettingsBy(const JobConfig& job, TrainingState training, std::size_t remarks_expected) {
+std::string SettingsBy(const JobConfig& job, TrainingState training, std::size_t remarks_expected,
+                       const LogicalTensor& tensor = Parameter("w")) {
   std::vector<std::string> remarks;
-  if (llvm::Error error = TakeSettingsOfJob(&job, training, remarks)) return ucp::Describe(std::move(error)).message;
+  if (llvm::Error error = TakeSettingsOfJob(&job, {&tensor, 1}, training, remarks))
+    return ucp::Describe(std::move(error)).message;
   EXPECT_EQ(remarks.size(), remarks_expected);
   return pytorch::Print(*training.groups.front().hyper_parameters);
 }
@@ -121,6 +124,8 @@ TEST(Elastic, OtherOptimizersOfAJobAreLeftAlone) {
   EXPECT_EQ(SettingsBy(Job("Adam", of_torch), Source({}), 0), "{}");
   EXPECT_EQ(SettingsBy(Job("Adam", Adam(), {on_cpu}), Source({}), 0), "{}");
   EXPECT_EQ(SettingsBy(Job("Adam", Adam()), two_groups, 0), "{}");
+  EXPECT_EQ(SettingsBy(Job("Adam", Adam()), Source({}), 0, Parameter("w", DType::kFloat32, "sum")), "{}");
+  EXPECT_EQ(SettingsBy(Job("Adam", Adam()), Source({}, nullptr), 0), "{}");
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ llvm::Error PlanSource(FileSystem& files, const SourceRequest& request, const st
   inventory.storage = std::move(saved.storage);
   inventory.remarks = std::move(remarks);
   if (!inventory.is_whole) phase.layout = std::move(layout);
+  UCP_ASSIGN_OR_RETURN(phase.held, HeldByFiles(phase));
   UCP_ASSIGN_OR_RETURN(phase.checkpoint.training,
                        MakeSyntheticTraining(to, tensors, GroupsInSpecOrder(*phase.bound, tensors), {}));
   return llvm::Error::success();

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   ucp::AddInspectCommand(app, exit_code);
   ucp::AddVerifyCommand(app, exit_code);
   ucp::AddSynthCommand(app, exit_code);
+  ucp::AddBenchCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucprun", exit_code);
   return ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code);
 }

@@ -4,8 +4,8 @@
 
 #include <chrono>
 
-#include "compiler/driver/drop_states.h"
 #include "compiler/driver/find_strategy.h"
+#include "compiler/driver/loose_states.h"
 #include "compiler/driver/target_layout.h"
 #include "compiler/plan/verifier.h"
 #include "compiler/planner/join.h"
@@ -59,7 +59,6 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   SourcePhase& source = compilation.source;
   if (!request.tag.empty()) source.checkpoint.training.tag = request.tag;
   const Inventory& inventory = source.checkpoint.inventory;
-  UCP_RETURN_IF_ERROR(CheckStatesHavePlaces(source.checkpoint.training));
 
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   std::vector<std::string> remarks;
@@ -73,6 +72,16 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
       TargetFiles target_files,
       format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, inventory.mesh, strategy,
                       companions.files, request.keep_opaque, job_config ? &*job_config : nullptr}));
+  if (!format->CarriesLooseStates() && !target_files.weights_only) {
+    UCP_RETURN_IF_ERROR(CheckNoLooseStates(source.checkpoint.training, strategy.format));
+  }
+  if (format->CarriesLooseStates() && !source.checkpoint.training.loose_states.empty()) {
+    AddLooseShards(source.checkpoint);
+    for (Layout* layout : {&source.layout, &source.held, &target_layout}) {
+      AddLooseTensors(source.checkpoint.training, *layout);
+    }
+    UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
+  }
   target_files.remarks.insert(target_files.remarks.end(), remarks.begin(), remarks.end());
   if (!companions.left_behind.empty()) {
     target_files.remarks.push_back(

@@ -16,7 +16,7 @@ std::set<std::string> StatesOf(const Checkpoint& checkpoint) {
   for (const BufferSet& set : checkpoint.inventory.storage.buffer_sets) {
     for (const StateBuffer& entry : set) states.insert(entry.state);
   }
-  for (const auto& [state, sentence] : checkpoint.training.other_states) states.insert(state);
+  for (const LooseState& state : checkpoint.training.loose_states) states.insert(state.name);
   states.erase(kMasterState);
   states.erase(kWeightState);
   return states;
@@ -39,20 +39,12 @@ llvm::Error DropStates(const std::vector<std::string>& states, Checkpoint& check
   for (BufferSet& set : storage.buffer_sets) {
     std::erase_if(set, [&](const StateBuffer& entry) { return is_dropped(entry.state); });
   }
+  std::vector<LooseState>& loose = checkpoint.training.loose_states;
+  std::erase_if(loose, [&](const LooseState& state) { return is_dropped(state.name); });
+  // Loose states name shards by their places, and come from formats whose shards have a master at least.
+  if (!loose.empty()) return llvm::Error::success();
   std::erase_if(storage.shards, [&](const Shard& shard) { return storage.buffer_set(shard.states).empty(); });
-  std::erase_if(checkpoint.training.other_states, [&](const auto& entry) { return is_dropped(entry.first); });
   return llvm::Error::success();
-}
-
-llvm::Error CheckStatesHavePlaces(const TrainingState& training) {
-  if (training.other_states.empty()) return llvm::Error::success();
-  const auto& [state, sentence] = *training.other_states.begin();
-  return Fail(
-      ErrorCode::kUnsupported,
-      "{}: it is not one number for each element and has no place in another cut; --drop-state {} leaves it "
-      "out{}",
-      sentence, state,
-      training.other_states.size() == 1 ? "" : fmt::format(" ({} states are so)", training.other_states.size()));
 }
 
 }  // namespace ucp

@@ -1,4 +1,4 @@
-// States of the optimizer that a conversion leaves out (--drop-state), and those that it would have to.
+// States of the optimizer that a conversion leaves out (--drop-state).
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -12,8 +12,5 @@ namespace ucp {
 
 // Takes the states out of the checkpoint. Fails with kUsage if the checkpoint has no such state, or it is the master.
 [[nodiscard]] llvm::Error DropStates(const std::vector<std::string>& states, Checkpoint& checkpoint);
-
-// Fails with kUnsupported if a state is left that is not one number for each element: it has no place in another cut.
-[[nodiscard]] llvm::Error CheckStatesHavePlaces(const TrainingState& training);
 
 }  // namespace ucp

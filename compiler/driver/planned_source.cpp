@@ -53,6 +53,9 @@ llvm::Error PlanSource(FileSystem& files, const SourceRequest& request, const st
   UCP_ASSIGN_OR_RETURN(phase.held, HeldByFiles(phase));
   UCP_ASSIGN_OR_RETURN(phase.checkpoint.training,
                        MakeSyntheticTraining(to, tensors, GroupsInSpecOrder(*phase.bound, tensors), {}));
+  // As many as there are files of them: a target may want the same number.
+  const Mesh& ranks = inventory.mesh;
+  phase.checkpoint.training.ranks.resize(static_cast<std::size_t>(ranks.Size("pp") * ranks.Size("tp")));
   return llvm::Error::success();
 }
 

@@ -5,6 +5,7 @@
 #include "compiler/driver/catalogue.h"
 #include "compiler/driver/config_file.h"
 #include "compiler/driver/drop_states.h"
+#include "compiler/driver/loose_states.h"
 #include "compiler/driver/without_spec.h"
 #include "compiler/infer/embedded_cuts.h"
 #include "compiler/support/error.h"
@@ -85,7 +86,7 @@ llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, Sou
   UCP_RETURN_IF_ERROR(DropStates(request.drop_states, phase.checkpoint));
   UCP_RETURN_IF_ERROR(LayOut(files, request, phase));
   UCP_ASSIGN_OR_RETURN(phase.held, HeldByFiles(phase));
-  return llvm::Error::success();
+  return NameLooseStates(phase.layout, phase.checkpoint);
 }
 
 // The name of a tensor behind `has` may hold an equals sign, and no value that it can be given does.

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,14 +16,12 @@
 #include "runtime/driver/source_digests.h"
 #include "runtime/driver/verify_synthetic.h"
 #include "runtime/manifest/check_files.h"
-#include "runtime/manifest/manifest.h"
+#include "runtime/manifest/find_manifest.h"
 
 namespace ucp {
 namespace {
 
-constexpr int kDifferent = 3;  // Exit code.
 constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 20;
-constexpr std::uint64_t kLargestManifest = std::uint64_t{1} << 30;
 
 struct VerifyOptions {
   SourceOptions source;
@@ -32,25 +29,6 @@ struct VerifyOptions {
   bool synth = false;
   WorkOptions work;
 };
-
-struct FoundManifest {
-  std::string root;
-  Manifest manifest;
-};
-
-// In the folder that was named, or in the one above it: a tag's folder may be named as well.
-llvm::Expected<std::optional<FoundManifest>> FindManifest(FileSystem& files, const std::string& path) {
-  for (const std::string& root : {path, std::filesystem::path(path).lexically_normal().parent_path().string()}) {
-    const std::string file = JoinPath(root, kManifestName);
-    UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(file));
-    if (kind != PathKind::kFile) continue;
-    UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, file, kLargestManifest));
-    auto manifest = ParseManifest(text);
-    if (!manifest) return AddContext(manifest.takeError(), fmt::format("`{}`", file));
-    return FoundManifest{root, std::move(*manifest)};
-  }
-  return std::nullopt;
-}
 
 using Digests = std::map<std::pair<std::string, std::string>, const StateDigest*>;
 
@@ -197,7 +175,7 @@ void Print(const VerifyOptions& options, const Findings& findings) {
 llvm::Expected<int> RunVerify(const VerifyOptions& options) {
   UCP_ASSIGN_OR_RETURN(Findings findings, Verify(options));
   Print(options, findings);
-  return findings.differences.empty() ? 0 : kDifferent;
+  return findings.differences.empty() ? 0 : kFoundDifference;
 }
 
 }  // namespace

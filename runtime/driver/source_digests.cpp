@@ -1,22 +1,25 @@
 #include "runtime/driver/source_digests.h"
 
 #include "compiler/driver/compile.h"
+#include "compiler/driver/loose_states.h"
 #include "compiler/driver/whole_states.h"
 #include "compiler/planner/join.h"
-#include "compiler/planner/planner.h"
 #include "compiler/support/error.h"
 #include "runtime/io/discarding_file_system.h"
 
 namespace ucp {
 
-llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& request, SourcePhase& phase,
+                                     ReplicaPolicy replicas) {
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
   const Inventory& inventory = phase.checkpoint.inventory;
+  AddLooseShards(phase.checkpoint);
+  for (Layout* layout : {&phase.layout, &phase.held}) AddLooseTensors(phase.checkpoint.training, *layout);
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(phase.layout, inventory));
   UCP_ASSIGN_OR_RETURN(Layout atomic, AtomicLayout(phase.layout));
   TargetFiles target;
   target.storage = OneFileForEachState(tensors);
-  return MakePlan({phase.held, inventory, atomic, tensors, target, ""});
+  return MakePlan({phase.held, inventory, atomic, tensors, target, "", replicas});
 }
 
 llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,

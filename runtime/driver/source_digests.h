@@ -5,6 +5,7 @@
 #include <llvm/Support/Error.h>
 
 #include "compiler/driver/source_phase.h"
+#include "compiler/planner/planner.h"
 #include "runtime/executor/execute.h"
 #include "runtime/io/file_system.h"
 
@@ -12,7 +13,8 @@ namespace ucp {
 
 // A conversion to whole tensors, each state a file of its own (whole_states.h), of a checkpoint that it describes and
 // binds. `phase` is filled as far as it comes, for diagnostics.
-llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
+llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& request, SourcePhase& phase,
+                                     ReplicaPolicy replicas = ReplicaPolicy::kCompare);
 
 // ExecutionReport::digests are those of the logical tensors; `phase` as above.
 llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,

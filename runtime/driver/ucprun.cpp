@@ -19,9 +19,11 @@ int main(int argc, char** argv) {
       "  ucprun convert checkpoints/ out/ --to universal                  no tensor parallelism: no spec\n"
       "  ucprun convert checkpoints/ out/ --to universal --spec gpt.ucp   tensor parallelism: a spec says the cuts\n"
       "  ucprun run run.plan out/ --from checkpoints/                     a plan of `ucpc plan`\n"
-      "  ucprun verify out/ --same checkpoints/                           are they the same, bit by bit\n\n"
-      "Exit codes: 0 done, 1 wrong spec or usage, 2 the source or the system is at fault, 3 `verify` found a "
-      "difference, 130 interrupted."};
+      "  ucprun verify out/ --same checkpoints/                           are they the same, bit by bit\n"
+      "  ucprun diff out/ other/                                          by how much, tensor by tensor\n"
+      "  ucprun trace out/ 'wte.weight[17,204]'                           where one element lies\n\n"
+      "Exit codes: 0 done, 1 wrong spec or usage, 2 the source or the system is at fault, 3 a comparison found "
+      "a difference, 130 interrupted."};
   app.set_version_flag("--version", std::string("ucprun ") + ucp::kVersion);
   app.require_subcommand(1);
   int exit_code = 0;
@@ -29,6 +31,8 @@ int main(int argc, char** argv) {
   ucp::AddRunCommand(app, exit_code);
   ucp::AddInspectCommand(app, exit_code);
   ucp::AddVerifyCommand(app, exit_code);
+  ucp::AddDiffCommand(app, exit_code);
+  ucp::AddTraceCommand(app, exit_code);
   ucp::AddSynthCommand(app, exit_code);
   ucp::AddBenchCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucprun", exit_code);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -13,6 +12,8 @@
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/cast.h"
 #include "runtime/executor/comparison.h"
+#include "runtime/executor/finish_sum.h"
+#include "runtime/executor/progress_teller.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/executor/step_mover.h"
 #include "runtime/executor/target_writer.h"
@@ -24,49 +25,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Tells the caller how far the work is, at most a few times a second.
-class ProgressTeller {
- public:
-  ProgressTeller(const ExecutionOptions& options, std::uint64_t total) : options_(options), total_(total) {}
-
-  void Add(std::uint64_t bytes) {
-    done_ += bytes;
-    if (!options_.progress) return;
-    std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || Clock::now() - last_told_ < std::chrono::milliseconds(100)) return;
-    options_.progress({done_, total_});
-    last_told_ = Clock::now();
-  }
-
-  void TellEnd() {
-    if (options_.progress) options_.progress({done_, total_});
-  }
-
- private:
-  const ExecutionOptions& options_;
-  const std::uint64_t total_;
-  std::atomic<std::uint64_t> done_ = 0;
-  std::mutex mutex_;  // Protects what follows, and makes one call at a time.
-  Clock::time_point last_told_;
-};
-
 std::uint64_t BytesOfElements(const Plan& plan) {
   std::uint64_t bytes = 0;
   ForEachTargetRange(plan, [&](const TargetRange& range) {
     bytes += static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
   });
   return bytes;
-}
-
-double Number(const Scale& scale) {
-  return static_cast<double>(scale.numerator) / static_cast<double>(scale.denominator);
-}
-
-// The sum of the terms becomes what the target stores.
-void FinishSum(const Arithmetic& arithmetic, DType dtype, std::span<std::byte> sum) {
-  if (arithmetic.terms > 1) Divide(dtype, sum, static_cast<double>(arithmetic.terms));
-  if (arithmetic.divisor != Scale{}) Divide(dtype, sum, Number(arithmetic.divisor));
-  if (arithmetic.factor != Scale{}) Multiply(dtype, sum, Number(arithmetic.factor));
 }
 
 // One run of one plan.

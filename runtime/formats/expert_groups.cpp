@@ -81,8 +81,9 @@ pytorch::ValuePtr WithName(const pytorch::ValuePtr& hyper_parameters, const std:
 
 class Regrouper {
  public:
-  Regrouper(const TrainingState& training, std::span<const LogicalTensor> tensors, std::int64_t ep)
-      : training_(training), counts_(ExpertCounts(tensors)), ep_(ep) {
+  Regrouper(const TrainingState& training, std::span<const LogicalTensor> tensors, std::int64_t ep,
+            TensorRanks tensor_ranks)
+      : training_(training), counts_(ExpertCounts(tensors)), ep_(ep), tensor_ranks_(tensor_ranks) {
     for (const LogicalTensor& tensor : tensors) {
       std::int64_t elements = 1;
       for (std::int64_t size : tensor.shape) elements *= size;
@@ -114,7 +115,12 @@ class Regrouper {
   }
 
   llvm::Error Adapt(std::span<const OptimizerGroup> parts) {
-    if (std::all_of(parts.begin(), parts.end(), [&](auto& part) { return DegreeOf(part) == ep_; })) {
+    const bool is_spread_as_before =
+        std::all_of(parts.begin(), parts.end(), [&](auto& part) { return DegreeOf(part) == ep_; });
+    if (!is_spread_as_before || tensor_ranks_.source != tensor_ranks_.target) {
+      UCP_RETURN_IF_ERROR(CheckSmallEnough(parts));
+    }
+    if (is_spread_as_before) {
       regrouped_.insert(regrouped_.end(), parts.begin(), parts.end());
       return llvm::Error::success();
     }
@@ -134,6 +140,26 @@ class Regrouper {
       return Refuse(joined, "has other numbers of elements on each stage of the pipeline");
     }
     return llvm::Error::success();
+  }
+
+  // What tensor-parallel ranks have of a tensor is not known here; a group that is small enough in whole is not split.
+  llvm::Error CheckSmallEnough(std::span<const OptimizerGroup> parts) const {
+    if (tensor_ranks_.source == 1 && tensor_ranks_.target == 1) return llvm::Error::success();
+    std::int64_t elements = 0;
+    std::int64_t degree = ep_;
+    for (const OptimizerGroup& part : parts) {
+      degree = std::min(degree, std::max<std::int64_t>(1, DegreeOf(part)));
+      for (const std::string& name : part.parameters) elements += ElementsOf(name);
+    }
+    if (elements / degree <= kMostElements) return llvm::Error::success();
+    return Refuse(parts.front().parameters,
+                  "has more elements than DeepSpeed leaves in one group on a rank, unless tensor-parallel ranks share "
+                  "them");
+  }
+
+  std::int64_t ElementsOf(const std::string& name) const {
+    auto found = elements_.find(name);
+    return found == elements_.end() ? 0 : found->second;
   }
 
   // One group of the script at one degree, in whole.
@@ -204,8 +230,7 @@ class Regrouper {
     std::vector<std::size_t> ends;
     std::int64_t elements = 0;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      auto found = elements_.find(names[i]);
-      const std::int64_t more = found == elements_.end() ? 0 : found->second;
+      const std::int64_t more = ElementsOf(names[i]);
       if (i > 0 && elements + more > kMostElements) {
         ends.push_back(i);
         elements = 0;
@@ -226,6 +251,7 @@ class Regrouper {
   const TrainingState& training_;
   const std::map<std::string, std::int64_t> counts_;
   const std::int64_t ep_;
+  const TensorRanks tensor_ranks_;
   std::map<std::string, std::int64_t> elements_;
   std::vector<OptimizerGroup> regrouped_;
 };
@@ -261,8 +287,8 @@ std::map<std::string, std::int64_t> ExpertCounts(std::span<const LogicalTensor> 
 
 llvm::Expected<std::vector<OptimizerGroup>> GroupsForExpertRanks(const TrainingState& training,
                                                                  std::span<const LogicalTensor> tensors,
-                                                                 std::int64_t ep) {
-  return Regrouper(training, tensors, ep).Run();
+                                                                 std::int64_t ep, TensorRanks tensor_ranks) {
+  return Regrouper(training, tensors, ep, tensor_ranks).Run();
 }
 
 }  // namespace ucp

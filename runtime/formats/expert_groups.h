@@ -24,10 +24,17 @@ std::vector<std::string> JoinExpertRanks(const std::vector<std::vector<std::stri
 // How many experts each layer has, by what the names of the layer begin with.
 std::map<std::string, std::int64_t> ExpertCounts(std::span<const LogicalTensor> tensors);
 
+// Over how many tensor-parallel ranks experts are cut.
+struct TensorRanks {
+  std::int64_t source = 1;
+  std::int64_t target = 1;
+};
+
 // The groups with their experts spread over `ep` ranks, which is a divisor of all counts; others stay. Fails
-// (kUnsupported) if their order is not known for another degree than the source's.
+// (kUnsupported) if their order is not known for another degree than the source's, or if they could be split otherwise
+// where tensor-parallel ranks have less of them.
 llvm::Expected<std::vector<OptimizerGroup>> GroupsForExpertRanks(const TrainingState& training,
                                                                  std::span<const LogicalTensor> tensors,
-                                                                 std::int64_t ep);
+                                                                 std::int64_t ep, TensorRanks tensor_ranks = {});
 
 }  // namespace ucp

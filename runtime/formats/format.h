@@ -64,6 +64,8 @@ class Format {
   virtual CompanionKind TakesCompanions() const { return CompanionKind::kNone; }
   // Whether its files depend on the configuration of the job that will load them.
   virtual bool TakesJobConfig() const { return false; }
+  // Whether a target can have states of the optimizer that are not one number for each element.
+  virtual bool CarriesLooseStates() const { return false; }
   // The ranks over which a target cuts its tensors; nothing if it holds them whole.
   virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const;
   // The files of a checkpoint that holds the tensors and the training state.

@@ -127,12 +127,16 @@ BufferSetId SourceArchives::BuffersOf(const TensorPlace& place, const std::strin
   return entry->second;
 }
 
+llvm::Error SourceArchives::CheckNoBareStorage(const SourceArchive& archive, const pytorch::Value& value,
+                                               const std::string& what) {
+  if (!HoldsBareStorage(value)) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported, "`{}`: {} holds a storage without a tensor, which cannot be carried over",
+              archive.readable->path(), what);
+}
+
 llvm::Expected<pytorch::ValuePtr> SourceArchives::Keep(const SourceArchive& archive, const pytorch::ValuePtr& value,
                                                        const std::string& what) {
-  if (HoldsBareStorage(*value)) {
-    return Fail(ErrorCode::kUnsupported, "`{}`: {} holds a storage without a tensor, which cannot be carried over",
-                archive.readable->path(), what);
-  }
+  UCP_RETURN_IF_ERROR(CheckNoBareStorage(archive, *value, what));
   llvm::Error failure = llvm::Error::success();
   auto read = [&](const pytorch::ValuePtr& found) -> pytorch::ValuePtr {
     if (failure) return found;

@@ -58,6 +58,10 @@ class SourceArchives {
   // at its offset.
   BufferSetId BuffersOf(const TensorPlace& place, const std::string& state);
 
+  // Fails (kUnsupported) in the name of `what` if a storage stands in the value without a tensor.
+  [[nodiscard]] static llvm::Error CheckNoBareStorage(const SourceArchive& archive, const pytorch::Value& value,
+                                                      const std::string& what);
+
   // The value with every tensor in it read into the training state's small tensors. Tensors of more than 16 MiB, and
   // storages that stand alone, are refused (kUnsupported), and damaged ones, too (kBadData), in the name of `what` and
   // of the keys that lead there.

@@ -14,6 +14,7 @@
 
 #include "compiler/layout/dtype.h"
 #include "runtime/formats/expert_names.h"
+#include "runtime/formats/loose_states.h"
 #include "runtime/formats/pytorch/value.h"
 
 namespace ucp {
@@ -63,10 +64,9 @@ struct TrainingState {
   std::vector<ExpertLayer> expert_layers;      // In the model's order, stage after stage; empty if not known.
   // Tensors with an expert for each place of their first dimension, over which DeepSpeed's AutoEP spreads them.
   std::set<std::string> fused_experts;
-  bool excludes_frozen = false;  // Saved without the frozen parameters: the model may have some.
-  std::string order_doubt;       // Why the order of the groups' parameters is not known; empty if it is.
-  // Optimizer states that are not one number for each element, and so have no place in a shard; a sentence each.
-  std::map<std::string, std::string> other_states;
+  bool excludes_frozen = false;          // Saved without the frozen parameters: the model may have some.
+  std::string order_doubt;               // Why the order of the groups' parameters is not known; empty if it is.
+  std::vector<LooseState> loose_states;  // Of the optimizer, beside those in the inventory's shards.
   std::vector<SmallTensorData> small_tensors;
 };
 

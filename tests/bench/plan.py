@@ -71,7 +71,8 @@ class Measured:
 
 
 def measure(case: Case) -> Measured:
-    command = [str(PROGRAM), "plan", case.spec, "--from", case.source, "--to", case.target, "--json"]
+    spec = ROOT / "specs" / f"{case.spec}.ucp"
+    command = [str(PROGRAM), "plan", str(spec), "--from", case.source, "--to", case.target, "--json"]
     for name, value in case.sizes.items():
         command += ["--set", f"{name}={value}"]
     begin = time.perf_counter()

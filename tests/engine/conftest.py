@@ -21,6 +21,8 @@ from fixtures.serve import Conversion, EngineError, Engines  # noqa: E402
 FIXTURES = TESTS / "fixtures"
 SPECS = TESTS.parent / "specs"
 SPEC_OF = {kind: SPECS / f"megatron_deepspeed_{kind}.ucp" for kind in ("gpt", "llama", "gpt_no_pipeline")}
+# Of a model that is nobody's but the fixtures' own.
+OWN_SPEC_OF = {"mixture_tensor": FIXTURES / "mixture_tensor.ucp"}
 # A native target of a Hugging Face model is cut by a spec; the fixtures have no `config.json` beside them.
 LLAMA_SIZES = ["layers=2", "heads=8", "kv_heads=4", "ffn=26"]
 LLAMA = ["--spec", SPECS / "llama.ucp", *(word for size in LLAMA_SIZES for word in ("--set", size))]
@@ -88,12 +90,10 @@ def convert(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Convert:
     """Converts a fixture once per strategy and returns the output folder. Only tensor parallelism needs a spec."""
     done: dict[tuple[str, str], Path] = {}
 
-    def converted(
-        name: str, to: str = "universal", source: Path | None = None, further: Sequence[str] = ()
-    ) -> Path:
+    def converted(name: str, to: str = "universal", source: Path | None = None, further: Sequence[str] = ()) -> Path:
         if source is not None or further or (name, to) not in done:
             output = tmp_path_factory.mktemp("ours") / name
-            spec = SPEC_OF.get(CASES[name].model)
+            spec = (SPEC_OF | OWN_SPEC_OF).get(CASES[name].model)
             arguments = ["--to", to, *(["--spec", spec] if spec else []), *further]
             if CASES[name].model == "autotp" and to.startswith("deepspeed"):
                 arguments += LLAMA

@@ -66,8 +66,6 @@ def unwritten(source: Case, column: str) -> str | None:
         return "Muon's momentum of whole matrices is not written yet"
     if column == "stage 0" and source.model in CUT_OVER["pp"] and source.dtype == "bf16":
         return "DeepSpeed cannot load a bfloat16 pipeline that it saved without ZeRO"
-    if column == "stage 0" and source.model in CUT_OVER["ep"]:
-        return "experts without ZeRO are not written yet"
     if column in ("stage 0", "stage 3") and source.zero.get("elastic_checkpoint") and source.groups != "one":
         return "an elastic checkpoint has no settings of the optimizer's groups, and a job's configuration has but one"
     return None

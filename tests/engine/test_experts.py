@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from conftest import OWN_SPEC_OF
 from fixtures.cases import CASES, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import EngineError, Engines
-from native import read_files
+from native import differences_of_files, read_files
 from test_acceptance import NOISE, OTHER_SEED
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
@@ -95,6 +96,35 @@ def test_a_target_gives_ranks_the_experts_that_deepspeed_gives_them(
     assert not (tmp_path / "out2").exists()
 
 
+def without_experts(folder: Path, gone: Callable[[int, int], bool]) -> Path:
+    """The checkpoint of two tensor-parallel ranks without the files of some experts, by rank and expert."""
+    copy = folder / "copy"
+    shutil.copytree(FIXTURES / "moe_tp2_ep2_dp2" / "checkpoint", copy)
+    for file in (copy / (copy / "latest").read_text()).glob("layer_*_expert_*"):
+        words = file.name.split("_")
+        if gone(int(words[6]), int(words[3])):
+            file.unlink()
+    return copy
+
+
+def test_every_tensor_parallel_rank_has_its_part_of_an_expert(ucprun: Path, tmp_path: Path) -> None:
+    copy = without_experts(tmp_path, lambda rank, expert: (rank, expert) == (1, 2))
+    result = run_convert(ucprun, copy, tmp_path / "out", "--spec", str(OWN_SPEC_OF["mixture_tensor"]))
+    assert result.returncode == 2
+    assert "`layer_0_expert_2_mp_rank_01_model_states.pt` is missing" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_experts_that_tensor_parallel_ranks_share_out_are_refused(ucprun: Path, tmp_path: Path) -> None:
+    """Without `enable_expert_tensor_parallelism`, DeepSpeed counts these ranks among those that share the experts."""
+    copy = without_experts(tmp_path, lambda rank, expert: expert // 2 != rank)
+    result = run_convert(ucprun, copy, tmp_path / "out", "--spec", str(OWN_SPEC_OF["mixture_tensor"]))
+    assert result.returncode == 2
+    assert "no expert has files of two of them" in result.stderr
+    assert "enable_expert_tensor_parallelism is off" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_other_owners_than_the_engines_are_seen(ucprun: Path, tmp_path: Path) -> None:
     """The configuration says how expert ranks are counted; were it wrong, masters and weights would not fit."""
     copy = tmp_path / "copy"
@@ -111,9 +141,7 @@ def test_other_owners_than_the_engines_are_seen(ucprun: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_another_number_of_expert_ranks_is_an_error(
-    ranks: int, engines: Engines, convert: Callable[..., Path]
-) -> None:
+def test_another_number_of_expert_ranks_is_an_error(ranks: int, engines: Engines, convert: Callable[..., Path]) -> None:
     """An engine opens folders by the names that its ranks have; what a folder is for is marked in its files."""
     folder = convert("moe_ep2_dp4", f"universal:ep={ranks}")
     for ep in {1, 2, 4} - {ranks}:
@@ -140,9 +168,7 @@ def test_frozen_experts_survive(engines: Engines, convert: Callable[..., Path]) 
     case = CASES["moe_residual_zero2"]
     own = FIXTURES / case.name / "checkpoint"
     ours = convert(case.name, "deepspeed:ep=2,dp=2,zero=2")
-    loaded = [
-        engines.ask(Job(case, seed=OTHER_SEED, load=folder, native=True))["loaded"] for folder in (own, ours)
-    ]
+    loaded = [engines.ask(Job(case, seed=OTHER_SEED, load=folder, native=True))["loaded"] for folder in (own, ours)]
     wrong, right = (differences(truth, held, ["parameter", "frozen", "buffer"]) for held in loaded)
     assert right == []
     assert len(wrong) == 4  # Of each layer experts 2 and 3, which the second rank has.
@@ -150,3 +176,23 @@ def test_frozen_experts_survive(engines: Engines, convert: Callable[..., Path]) 
     states = {root: read_files(root)["mp_rank_00_model_states.pt"] for root in (own, ours)}
     assert dict(states[own]["frozen_param_shapes"]) == dict(states[ours]["frozen_param_shapes"])
     assert states[ours]["frozen_param_fragments"] is None
+
+
+def test_files_without_zero_are_read_again(convert: Callable[..., Path]) -> None:
+    """Where nothing lists the optimizer's parameters, the order in the files has to say which is which."""
+    whole = convert("moe_ep2_dp4", "deepspeed:dp=4,ep=2,zero=0,dtype=bf16")
+    ours = describe_states(read_states(tag_folder(convert("moe_ep2_dp4", "universal", whole))))
+    assert differences(truth_of("moe_ep2_dp4"), ours, ["parameter"]) == []
+
+
+def test_flat_masters_without_zero(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
+    """FP16_Optimizer with experts: it loads and saves what we write, and what nothing names we cannot read."""
+    case = replace(CASES["moe_zero0_fp32"], dtype="fp16", optimizer="fused", config={"gradient_clipping": 0.0})
+    saved, whole, again = tmp_path / "saved", tmp_path / "whole", tmp_path / "again"
+    engines.ask(Job(replace(case, stage=2), steps=2, save=saved))
+    result = run_convert(ucprun, saved, whole, to="deepspeed:dp=2,ep=2,zero=0,dtype=fp16")
+    assert result.returncode == 0, result.stderr
+    engines.ask(Job(case, seed=OTHER_SEED, load=whole, native=True, first_step=2, save=again, further_steps=1))
+    assert differences_of_files(whole, again) == []
+    result = run_convert(ucprun, again, tmp_path / "read")
+    assert "does not say which parameter is which" in result.stderr

@@ -163,6 +163,13 @@ RECUTS = [
     Recut("moe_pp2_ep2_dp4"),
     Recut("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=2), "data_before_experts": False}),
     Recut("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=4, ep=4), "fp32_accumulation": True}, via_universal=True),
+    Recut("moe_zero0_fp32"),
+    Recut("moe_zero0_fp32", {"mesh": Mesh(dp=4, ep=4)}),
+    Recut("moe_zero0_fp32", {"mesh": Mesh(dp=2)}, via_universal=True),
+    Recut("moe_zero0_fp32", {"dtype": "bf16"}),
+    Recut("moe_ep2_dp4", {"mesh": Mesh(dp=4, ep=2), "stage": 0, "dtype": "fp32"}),
+    Recut("moe_ep2_dp4_data_first", {"stage": 0}),
+    Recut("moe_pp2_ep2_dp4", {"stage": 0, "dtype": "fp32"}),
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),

@@ -38,7 +38,9 @@ STAGE_COUNTS = {"gpt": ("1", "2", "4"), "llama": ("1", "2+1"), "pipeline": ("1",
 
 def stages_of(case: Case) -> list[int]:
     """Of the native files that can be written for it and read again: without ZeRO, DeepSpeed's files need not say which
-    parameter of a pipeline is which, nor which of several is frozen."""
+    parameter of a pipeline is which, nor which of several is frozen. Of what is elastic, other stages want settings."""
+    if case.zero.get("elastic_checkpoint"):
+        return [1, 2]
     has_frozen = any(entry["kind"] == "frozen" for entry in truth_of(case.name)["tensors"].values())
     readable = STAGES["native"][1:] if case.model in CUT_OVER["pp"] or has_frozen else STAGES["native"]
     return [stage for stage in readable if reason("native", case, f"stage {stage}") is None]
@@ -63,7 +65,8 @@ def native(case: Case, choose: random.Random, dtype: str | None = None) -> str:
     )
     options = {"pp": pp, "tp": tp, "dp": choose.choice([1, 2, 3, 4, 8]), "zero": stage, "dtype": dtype}
     if stage in (1, 2):
-        options["optimizer"] = choose.choice(["zero", "bf16"]) if (stage, dtype) == (1, "bf16") else "zero"
+        is_free = (stage, dtype) == (1, "bf16") and not case.zero.get("elastic_checkpoint")
+        options["optimizer"] = choose.choice(["zero", "bf16"]) if is_free else "zero"
         can_shift = (pp, tp) == ("1", 1) and options["optimizer"] == "zero"
         options["round_robin"] = choose.choice(["true", "false"]) if can_shift else "false"
         options["alignment"] = choose.choice(["true", "false"]) if can_shift else "false"

@@ -1,4 +1,4 @@
-"""The Trainer of transformers goes on from our native target on other ranks, as if it had not been interrupted."""
+"""Trainer and Accelerate go on from our native target on other ranks, as if they had not been interrupted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from conftest import Run
+from fixtures.accelerated import AcceleratedRun
 from fixtures.serve import Engines
 from fixtures.trainer import TrainerRun
 from test_acceptance import NOISE
@@ -17,6 +18,11 @@ from test_acceptance import NOISE
 Answer = dict[str, Any]
 
 pytest.importorskip("accelerate", reason="Trainer needs accelerate, which this environment was made without")
+
+
+# How far a loss may be from the uninterrupted run's: its sums are rounded in other places, and clipping by another norm
+# makes it six times as much.
+OTHER_RANKS = 1e-3
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +40,7 @@ def uninterrupted(engines: Engines, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 # The stages of the run that is interrupted, and of the one that resumes; ranks of the latter.
-@pytest.mark.parametrize(("stage", "next_stage", "ranks"), [(2, 2, 4), (2, 1, 1), (1, 2, 4)])
+@pytest.mark.parametrize(("stage", "next_stage", "ranks"), [(2, 2, 4), (2, 1, 1), (1, 2, 4), (3, 3, 4), (3, 2, 1)])
 def test_trainer_resumes(
     stage: int,
     next_stage: int,
@@ -55,6 +61,23 @@ def test_trainer_resumes(
     assert resumed["rates"] == whole["rates"]
     assert resumed["losses"][:3] == whole["losses"][:3]  # From trainer_state.json.
     differences = [abs(a - b) for a, b in zip(resumed["losses"][3:], whole["losses"][3:], strict=True)]
-    assert max(differences) <= NOISE["bf16"], differences
+    assert max(differences) <= OTHER_RANKS, differences
     # An engine that had not loaded would begin where the first one began.
     assert resumed["losses"][3] < whole["losses"][0] - 10 * NOISE["bf16"]
+
+
+# The stages of the run that is interrupted, and of the one that resumes; ranks of the latter.
+@pytest.mark.parametrize(("stage", "next_stage", "ranks"), [(2, 2, 4), (3, 3, 4), (2, 3, 1)])
+def test_accelerate_resumes(
+    stage: int, next_stage: int, ranks: int, engines: Engines, run: Run, tmp_path: Path
+) -> None:
+    """`load_state()`: the same losses and learning rates in the steps after the interruption."""
+    saved, ours = tmp_path / "saved", tmp_path / "ours"
+    whole = engines.ask(AcceleratedRun(saved, ranks=2, stage=stage))
+    assert len(whole["losses"]) == 6
+    run("convert", saved, ours, "--to", f"deepspeed:dp={ranks},zero={next_stage}")
+    resumed = engines.ask(AcceleratedRun(tmp_path / "unused", ranks=ranks, stage=next_stage, resume=ours))
+    assert resumed["rates"] == whole["rates"][3:]
+    differences = [abs(a - b) for a, b in zip(resumed["losses"], whole["losses"][3:], strict=True)]
+    assert max(differences) <= OTHER_RANKS, differences
+    assert resumed["losses"][0] < whole["losses"][0] - 10 * NOISE["bf16"]

@@ -42,6 +42,8 @@ class Planning(ProgramTest):
             for target in STRATEGIES:
                 if source.startswith("deepspeed:dp") and "pp=" in target:
                     continue  # From the files of a plain module nobody can tell the layers of a pipeline.
+                if "pp=" in source and "zero=3" in target:
+                    continue  # A pipeline that was saved stays one, and DeepSpeed has none at stage 3.
                 if source.startswith(("universal", "safetensors")) and "deepspeed" in target:
                     continue  # These folders do not have what the native files of a job need.
                 with self.subTest(source=source, target=target):

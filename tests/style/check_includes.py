@@ -36,6 +36,8 @@ COMM = "runtime/comm"
 DIGEST = "runtime/digest"
 EXECUTOR = "runtime/executor"
 MANIFEST = "runtime/manifest"
+DIFFERENCE = "runtime/difference"
+TRACE = "runtime/trace"
 SYNTH = "runtime/synth"
 RUNTIME_DRIVER = "runtime/driver"
 
@@ -69,9 +71,11 @@ ALLOWED: dict[str, set[str]] = {
     DIGEST: {PLAN, LAYOUT, SUPPORT},
     EXECUTOR: {DIGEST, IO, PLAN, LAYOUT, SUPPORT},
     MANIFEST: {DIGEST, EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
+    DIFFERENCE: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
     SYNTH: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
+    TRACE: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
     RUNTIME_DRIVER: {
-        COMM, SYNTH, MANIFEST, EXECUTOR, FORMATS, IO,
+        COMM, DIFFERENCE, SYNTH, TRACE, MANIFEST, EXECUTOR, FORMATS, IO,
         COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT,
     },
 }

@@ -49,6 +49,7 @@ class DeepSpeedFormat : public Format {
 
   CompanionKind TakesCompanions() const override { return CompanionKind::kOfModelAndLoop; }
   bool TakesJobConfig() const override { return true; }
+  bool CarriesLooseStates() const override { return true; }
   llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const override {
     return deepspeed::DegreesToWrite(strategy);
   }

@@ -1,5 +1,7 @@
 #include "runtime/formats/deepspeed/loss_scale.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -79,6 +81,12 @@ ValuePtr DynamicScaler(const HalfSettings& settings, const std::array<ValuePtr, 
 bool IsDynamicLossScaler(const pytorch::Value& loss_scaler) {
   ValuePtr dynamic = Find(loss_scaler, "dynamic");
   return dynamic && pytorch::AsBool(*dynamic).value_or(false);
+}
+
+std::string LossScaleText(const pytorch::Value& loss_scaler) {
+  if (IsDynamicLossScaler(loss_scaler)) return "dynamic";
+  ValuePtr scale = Find(loss_scaler, "cur_scale");
+  return fmt::format("static and {}", scale ? pytorch::AsDouble(*scale).value_or(0) : 0);
 }
 
 ValuePtr UnitLossScaler() { return StaticScaler(MakeDouble(1.0)); }

@@ -2,6 +2,7 @@
 // ZeRO its numbers stand in the optimizer's dict. A training state has the object, whichever form the files have.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,9 @@ namespace ucp::deepspeed {
 
 // Whether the scale follows the overflows. A LossScaler never changes its own.
 bool IsDynamicLossScaler(const pytorch::Value& loss_scaler);
+
+// "static and 128", "dynamic".
+std::string LossScaleText(const pytorch::Value& loss_scaler);
 
 // The object that the engine makes where the loss is not scaled.
 pytorch::ValuePtr UnitLossScaler();

@@ -29,6 +29,21 @@ std::vector<Listed> ListedExperts(const ModelStates& states) {
   return listed;
 }
 
+// With expert tensor parallelism each tensor-parallel rank spreads its part of all experts over its data-parallel
+// ranks. Without it, tensor-parallel ranks are counted among the expert ranks, and an expert has one file.
+llvm::Error CheckEveryTensorRankHasFiles(const CheckpointFiles& files, const std::string& folder, std::int64_t tp) {
+  std::set<ExpertOf> seen;  // With the number of the stage in place of the rank's.
+  for (const auto& [place, path] : files.experts) {
+    if (!seen.insert({place.mp / tp, place.layer, place.expert}).second) return llvm::Error::success();
+  }
+  if (files.experts.empty() || tp == 1) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported,
+              "`{}`: there are {} tensor-parallel ranks, and no expert has files of two of them, such as `{}`: the "
+              "experts are spread over tensor-parallel ranks, too (enable_expert_tensor_parallelism is off), which "
+              "this version does not read",
+              folder, tp, files.experts.begin()->second);
+}
+
 }  // namespace
 
 bool IsExpertName(const std::string& name) { return ParseExpertName(name).has_value(); }
@@ -42,12 +57,9 @@ bool IsDataFirst(const ModelStates& states) {
 llvm::Expected<Experts> Experts::Read(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                                       const Degrees& degrees, const std::vector<ModelStates>& states) {
   Experts experts;
+  experts.tp_ = degrees.tp;
+  UCP_RETURN_IF_ERROR(CheckEveryTensorRankHasFiles(files, folder, degrees.tp));
   UCP_RETURN_IF_ERROR(experts.ReadFiles(archives, files, folder, states));
-  if (experts.any() && degrees.tp > 1) {
-    return Fail(ErrorCode::kUnsupported,
-                "`{}`: the model has experts and {} tensor-parallel ranks, which this version does not read together",
-                folder, degrees.tp);
-  }
   UCP_RETURN_IF_ERROR(experts.FindDegrees(files, folder, states));
   UCP_RETURN_IF_ERROR(experts.CheckListed(folder, states));
   return experts;
@@ -133,7 +145,7 @@ std::int64_t Experts::ep() const {
 std::vector<ExpertLayer> Experts::Layers() const {
   std::map<std::pair<std::int64_t, std::int64_t>, ExpertLayer> sorted;
   for (const auto& [place, layer] : layers_) {
-    sorted[{place.first, layer.number}] = {place.second, layer.experts};
+    if (place.first % tp_ == 0) sorted[{place.first, layer.number}] = {place.second, layer.experts};
   }
   std::vector<ExpertLayer> all;
   for (auto& [place, layer] : sorted) all.push_back(std::move(layer));

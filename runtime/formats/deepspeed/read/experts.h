@@ -7,8 +7,9 @@
 //   its experts       0 1    2 3    0 1    2 3      which it calls 0 and 1, in param_shapes and in its optimizer's file
 //
 // Files of experts (`layer_L_expert_G_mp_rank_XX_model_states.pt`) have the numbers of the whole model; L counts the
-// layers with experts, on each pipeline stage from 0. A tensor's name here is the one with the expert's number in the
-// whole model, and its coordinate on `ep` says which expert rank had it.
+// layers with experts, on each pipeline stage from 0. XX is the model-parallel rank: with expert tensor parallelism
+// each tensor-parallel rank has files of its part of every expert, and spreads them alike. A tensor's name here is the
+// one with the expert's number in the whole model, and its coordinate on `ep` says which expert rank had it.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -37,7 +38,7 @@ class Experts {
  public:
   // Reads the experts' files. A layer's degree follows from how many experts `param_shapes` lists of those that there
   // are; without ZeRO, from how many files of optimizers there are. Fails if a file or a tensor is missing (named, with
-  // who lists it), and for experts beside tensor parallelism (kUnsupported).
+  // who lists it), and for experts that are spread over tensor-parallel ranks (kUnsupported).
   static llvm::Expected<Experts> Read(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                                       const Degrees& degrees, const std::vector<ModelStates>& states);
 
@@ -80,6 +81,7 @@ class Experts {
   llvm::Error FindDegrees(const CheckpointFiles& files, const std::string& folder,
                           const std::vector<ModelStates>& states);
 
+  std::int64_t tp_ = 1;
   std::map<LayerOfRank, Layer> layers_;
   std::map<std::pair<std::int64_t, std::string>, TensorKind> kinds_;  // By model-parallel rank and name in the model.
 };

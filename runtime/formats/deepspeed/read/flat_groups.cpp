@@ -57,12 +57,13 @@ llvm::Expected<std::int64_t> PartitionElements(const FlatGroup& group, std::size
   const GroupPartition& first = partitions.front()->groups[index];
   std::int64_t length = first.master.elements;
   if (length == group.elements) length = 2 * CeilDivide(group.elements, 2 * count);
+  std::int64_t longest = 0;  // Scales of blocks are shorter, and of a tiny group could be as long as a partition.
   for (const auto& [state, place] : first.states) {
     auto total = CheckedMultiply(place.elements, count);
     if (first.is_lean || !total || !IsPaddedLength(*total, group.elements, count)) continue;
-    length = place.elements;
-    break;
+    longest = std::max(longest, place.elements);
   }
+  if (longest > 0) length = longest;
   auto total = CheckedMultiply(length, count);
   if (!total || !IsPaddedLength(*total, group.elements, count)) {
     return Fail(ErrorCode::kBadData,

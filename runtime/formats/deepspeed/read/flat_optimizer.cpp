@@ -3,6 +3,7 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/expert_ranks.h"
 #include "runtime/formats/deepspeed/read/flat_groups.h"
+#include "runtime/formats/deepspeed/read/loose_states.h"
 #include "runtime/formats/deepspeed/read/muon_momentum.h"
 #include "runtime/formats/deepspeed/read/optimizer_sources.h"
 #include "runtime/formats/deepspeed/read/partition_buffers.h"
@@ -170,7 +171,9 @@ class FlatOptimizer {
     UCP_RETURN_IF_ERROR(CheckParts(context_, owner, parts));
     const BufferSetId states = AddBuffers(context_.storage(), *length, parts);
     std::vector<std::string> names;
+    std::vector<SteppedPiece> stepped;
     for (const FlatParameter& parameter : flat->parameters) {
+      stepped.push_back({context_.storage().shards.size(), {}, {}, 0, parameter.elements, parameter.offset});
       const std::string name = context_.experts.NameInModel(mp, parameter.name, expert_rank);
       Shard shard = LocalShard(context_.degrees, mp, TensorKind::kParameter, {name, parameter.shape});
       if (context_.IsExpert(name)) shard.coordinate.at["ep"] = expert_rank;
@@ -178,6 +181,12 @@ class FlatOptimizer {
       shard.states = states;
       context_.storage().shards.push_back(std::move(shard));
       names.push_back(name);
+    }
+    for (std::size_t p = 0; p < partitions.size(); ++p) {
+      const GroupPartition& held = partitions[p]->groups[g];
+      if (held.others.empty()) continue;
+      AddLooseStates(context_, held, PartOfVector(stepped, *length, static_cast<std::int64_t>(p)),
+                     held.is_lean ? "DeepSpeed cuts every state at its end when it saves an elastic checkpoint" : "");
     }
     is_dealt_ = IsDealtRoundRobin(*partitions.front());
     if (is_dealt_) names = UndealRoundRobin(names, std::ssize(partitions));

@@ -8,7 +8,7 @@ namespace {
 std::string Signature(const SteppedTensor& tensor) {
   std::string text = fmt::format("{} {}", kMasterState, Name(tensor.master.dtype));
   for (const auto& [state, place] : tensor.states) text += fmt::format(", {} {}", state, Name(place.dtype));
-  for (const auto& [state, sentence] : tensor.others) text += fmt::format(", {} in another form", state);
+  for (const auto& [state, other] : tensor.others) text += fmt::format(", {} in another form", state);
   return text;
 }
 
@@ -38,8 +38,6 @@ llvm::Error CheckParts(const OptimizerContext& context, const std::string& owner
   std::vector<Speaker> speakers;
   for (const PartitionPart& part : parts) speakers.push_back(*part.speaker);
   const PartitionPart& a = parts[BelievedOf(context, speakers)];
-  auto& others = context.checkpoint.training.other_states;
-  others.insert(a.tensor->others.begin(), a.tensor->others.end());
   for (const PartitionPart& b : parts) {
     UCP_RETURN_IF_ERROR(CheckStepAlike(context.checkpoint.inventory, context.checkpoint.training, *a.speaker,
                                        a.tensor->step, *b.speaker, b.tensor->step));

@@ -9,6 +9,7 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/expert_ranks.h"
 #include "runtime/formats/deepspeed/read/flat_groups.h"
+#include "runtime/formats/deepspeed/read/loose_states.h"
 #include "runtime/formats/deepspeed/read/optimizer_sources.h"
 #include "runtime/formats/deepspeed/read/partition_buffers.h"
 #include "runtime/formats/deepspeed/read/partitioned_states.h"
@@ -131,9 +132,16 @@ class PartitionedOptimizer {
     }
     UCP_RETURN_IF_ERROR(CheckParts(context_, NameOf(index), parts));
     const BufferSetId states = AddBuffers(context_.storage(), length, parts);
-    for (Shard& shard : shards) {
-      shard.states = states;
-      context_.storage().shards.push_back(std::move(shard));
+    std::vector<SteppedPiece> stepped;
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      stepped.push_back({context_.storage().shards.size(), {}, {}, 0, flat->parameters[i].elements, shards[i].base});
+      shards[i].states = states;
+      context_.storage().shards.push_back(std::move(shards[i]));
+    }
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      if (parts[p].tensor->others.empty()) continue;
+      AddLooseStates(context_, *parts[p].tensor,
+                     PartOfEach(stepped, length, std::ssize(parts), static_cast<std::int64_t>(p)), "");
     }
     return llvm::Error::success();
   }

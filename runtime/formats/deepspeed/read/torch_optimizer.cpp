@@ -13,6 +13,38 @@ using pytorch::AsText;
 using pytorch::Entries;
 using pytorch::ValuePtr;
 
+namespace {
+
+// What an optimizer looks up or scales, and does not compute with.
+bool IsCode(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUInt16:
+    case DType::kUInt32:
+    case DType::kUInt64:
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2:
+    case DType::kFloat8E4M3FNUZ:
+    case DType::kFloat8E5M2FNUZ:
+      return true;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kFloat32:
+    case DType::kFloat64:
+    case DType::kComplex64:
+    case DType::kComplex128:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
 llvm::Error TorchOptimizerReader::Bad(const std::string& sentence) const {
   return Fail(ErrorCode::kBadData, "`{}`: {}", archive_.readable->path(), sentence);
 }
@@ -24,16 +56,31 @@ llvm::Error TorchOptimizerReader::Unsupported(const std::string& found) const {
 
 void SetAsideOthers(const std::vector<std::int64_t>& sizes, const std::string& path, const std::string& owner,
                     SteppedTensor& tensor) {
-  for (auto state = tensor.states.begin(); state != tensor.states.end();) {
-    if (state->second.sizes == sizes) {
-      ++state;
-      continue;
+  auto set_aside = [&](auto is_other, auto why) {
+    for (auto state = tensor.states.begin(); state != tensor.states.end();) {
+      const TensorPlace place = state->second;
+      if (!is_other(place)) {
+        ++state;
+        continue;
+      }
+      tensor.others.emplace(state->first,
+                            OtherState{fmt::format("`{}` of {} in `{}` {}", state->first, owner, path, why(place)),
+                                       pytorch::MakeWholeTensor("0", place.dtype, place.sizes),
+                                       {place}});
+      state = tensor.states.erase(state);
     }
-    tensor.others.emplace(state->first,
-                          fmt::format("`{}` of {} in `{}` is a tensor of [{}], not of [{}]", state->first, owner, path,
-                                      fmt::join(state->second.sizes, ", "), fmt::join(sizes, ", ")));
-    state = tensor.states.erase(state);
-  }
+  };
+  set_aside([&](const TensorPlace& place) { return place.sizes != sizes; },
+            [&](const TensorPlace& place) {
+              return fmt::format("is a tensor of [{}], not of [{}]", fmt::join(place.sizes, ", "),
+                                 fmt::join(sizes, ", "));
+            });
+  if (tensor.others.empty()) return;
+  set_aside([](const TensorPlace& place) { return IsCode(place.dtype); },
+            [](const TensorPlace& place) {
+              return fmt::format("is of {} beside states that are not one number for each element, and so a code",
+                                 Name(place.dtype));
+            });
 }
 
 llvm::Expected<TensorPlace> TorchOptimizerReader::PlaceOf(const ValuePtr& value, const std::string& state,
@@ -86,9 +133,23 @@ llvm::Error TorchOptimizerReader::ReadState(const std::string& name, const Value
   if (const auto* state = value->As<pytorch::Tensor>()) {
     tensor.states.emplace(name, archives_.PlaceOf(archive_, *state));
   } else {
-    tensor.others.emplace(name, fmt::format("`{}` of {} in `{}` is no tensor", name, owner, archive_.path));
+    UCP_ASSIGN_OR_RETURN(OtherState other, ReadOther(value, name));
+    other.sentence = fmt::format("`{}` of {} in `{}` is no tensor", name, owner, archive_.path);
+    tensor.others.emplace(name, std::move(other));
   }
   return llvm::Error::success();
+}
+
+llvm::Expected<OtherState> TorchOptimizerReader::ReadOther(const ValuePtr& value, const std::string& name) const {
+  OtherState other;
+  ValuePtr found = pytorch::ReplaceTensors(value, [&](const ValuePtr& tensor) {
+    other.tensors.push_back(archives_.PlaceOf(archive_, *tensor->As<pytorch::Tensor>()));
+    const TensorPlace& place = other.tensors.back();
+    return pytorch::MakeWholeTensor(fmt::to_string(other.tensors.size() - 1), place.dtype, place.sizes);
+  });
+  UCP_RETURN_IF_ERROR(archives_.CheckNoBareStorage(archive_, *found, fmt::format("its optimizer state `{}`", name)));
+  other.value = std::move(found);
+  return other;
 }
 
 llvm::Error TorchOptimizerReader::CheckDistinctMemory(const std::vector<Owned>& tensors) const {
@@ -107,7 +168,12 @@ llvm::Error TorchOptimizerReader::CheckDistinctMemory(const std::vector<Owned>& 
   };
   for (const auto& [owner, tensor] : tensors) {
     add(owner, kMasterState, tensor->master);
-    for (const auto& [state, place] : tensor->states) add(owner, state, place);
+    // What is smaller is not one number for each element: a table that several states are looked up in.
+    std::int64_t most = tensor->master.elements;
+    for (const auto& [state, place] : tensor->states) most = std::max(most, place.elements);
+    for (const auto& [state, place] : tensor->states) {
+      if (place.elements == most) add(owner, state, place);
+    }
   }
   std::sort(spans.begin(), spans.end(),
             [](const Span& a, const Span& b) { return std::tie(a.record, a.begin) < std::tie(b.record, b.begin); });

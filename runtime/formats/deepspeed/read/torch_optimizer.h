@@ -15,15 +15,23 @@
 
 namespace ucp::deepspeed {
 
+// A state that is not one number for each element (loose_states.h).
+struct OtherState {
+  std::string sentence;  // Says so, and where it was found.
+  pytorch::ValuePtr value;
+  std::vector<TensorPlace> tensors;  // Those in `value`, whose storages have their places here as keys.
+};
+
 struct SteppedTensor {
   TensorPlace master;
   std::map<std::string, TensorPlace> states;  // By the optimizer's own names.
-  std::map<std::string, std::string> others;  // States that are not one number for each element, with a sentence each.
-  pytorch::ValuePtr step;                     // Null if there is none.
+  std::map<std::string, OtherState> others;
+  pytorch::ValuePtr step;  // Null if there is none.
 };
 
-// Moves the states of another shape to `others`. Call when it is known what a master of this tensor has: a flat vector
-// its padding, a parameter its sizes.
+// Moves the states of another shape to `others`, and with them their codes of a byte or of integers, which mean
+// nothing without scales. Call when it is known what a master of this tensor has: a flat vector its padding, a
+// parameter its sizes.
 void SetAsideOthers(const std::vector<std::int64_t>& sizes, const std::string& path, const std::string& owner,
                     SteppedTensor& tensor);
 
@@ -62,6 +70,7 @@ class TorchOptimizerReader {
  private:
   [[nodiscard]] llvm::Error ReadState(const std::string& name, const pytorch::ValuePtr& value, const std::string& owner,
                                       SteppedTensor& tensor) const;
+  llvm::Expected<OtherState> ReadOther(const pytorch::ValuePtr& value, const std::string& name) const;
 
   SourceArchives& archives_;
   const SourceArchive& archive_;

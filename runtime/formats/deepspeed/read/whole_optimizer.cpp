@@ -5,6 +5,7 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/loss_scale.h"
 #include "runtime/formats/deepspeed/read/flat_groups.h"
+#include "runtime/formats/deepspeed/read/loose_states.h"
 #include "runtime/formats/deepspeed/read/optimizer_sources.h"
 #include "runtime/formats/deepspeed/read/partition_buffers.h"
 #include "runtime/formats/deepspeed/read/whole_names.h"
@@ -41,12 +42,15 @@ class WholeSource {
     if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model_.path));
     UCP_RETURN_IF_ERROR(CheckOne(fmt::format("group {}", g), {flat->elements}, tensor));
     const BufferSetId states = AddBuffers(context_.storage(), flat->elements, {{&tensor, &optimizer_}});
+    std::vector<SteppedPiece> stepped;
     for (const FlatParameter& parameter : flat->parameters) {
+      stepped.push_back({context_.storage().shards.size(), {}, {}, 0, parameter.elements, parameter.offset});
       Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kParameter, {parameter.name, parameter.shape});
       shard.base = parameter.offset;
       shard.states = states;
       context_.storage().shards.push_back(std::move(shard));
     }
+    AddLooseStates(context_, tensor, {{flat->elements}, stepped}, "");
     return llvm::Error::success();
   }
 
@@ -65,6 +69,9 @@ class WholeSource {
       Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kParameter, parameter);
       shard.strides = tensor.master.strides;
       shard.states = AddBuffers(context_.storage(), tensor.master.elements, {{&tensor, &optimizer_}});
+      AddLooseStates(context_, tensor,
+                     {parameter.shape, {{context_.storage().shards.size(), {}, {}, 0, tensor.master.elements, 0}}},
+                     tensor.master.strides.empty() ? "" : "its parameter is transposed");
       context_.storage().shards.push_back(std::move(shard));
     }
     return llvm::Error::success();

@@ -88,8 +88,19 @@ class Carrier {
     }
     if (to_half && SourceDType() == DType::kFloat16) RemarkOnMissingScale();
     if (!scaler) return;
+    if (to_half && job_) RemarkOnOtherScale(*scaler);
     carried_.dynamic_loss_scale = MakeBool(IsDynamicLossScaler(*scaler));
     carried_.loss_scaler = std::move(scaler);
+  }
+
+  // The engine puts what it loads in the place of what its configuration says.
+  void RemarkOnOtherScale(const pytorch::Value& scaler) {
+    const std::string of_source = LossScaleText(scaler), of_job = LossScaleText(*InitialLossScaler(job_));
+    if (of_source == of_job) return;
+    carried_.remarks.push_back(fmt::format(
+        "the loss scale of the source is {}, and that of the job's configuration {}: the engine goes on with the "
+        "source's, as from its own checkpoints",
+        of_source, of_job));
   }
 
   // Without ZeRO, DeepSpeed 0.19 does not multiply the loss by the scale, and divides the gradients by it.
@@ -114,9 +125,8 @@ class Carrier {
     };
     if (is_flat || options_.stage == 3) add("overflow", MakeBool(false));
     if (is_flat || options_.bf16_optimizer || options_.wrapper == WholeWrapper::kFused) {
-      ValuePtr config = FindEntry(training_.engine, "ds_config");
-      ValuePtr configured = config ? pytorch::Find(*config, "gradient_clipping") : nullptr;
-      add("clip_grad", configured ? configured : MakeDouble(0.0));
+      ValuePtr clipping = ClippingOr(options_.wrapper == WholeWrapper::kFused ? MakeDouble(0.0) : nullptr);
+      if (clipping) carried_.optimizer.push_back({MakeText("clip_grad"), std::move(clipping)});
     }
     if (!is_flat) return;
     constexpr std::array<std::string_view, 5> kElsewhere = {"loss_scaler", "dynamic_loss_scale", "ds_version",
@@ -126,6 +136,21 @@ class Carrier {
       const bool is_other = !key || std::find(kElsewhere.begin(), kElsewhere.end(), *key) == kElsewhere.end();
       if (is_other) carried_.optimizer.push_back(entry);
     }
+  }
+
+  // By which norm gradients are clipped, if the source says it: stage 3 does not save it, and Trainer sets it past the
+  // configuration. Where it is missing the job's own stays, but for FP16_Optimizer, which wants it to be there.
+  ValuePtr ClippingOr(ValuePtr otherwise) {
+    if (ValuePtr of_source = FindEntry(training_.optimizer, "clip_grad")) return of_source;
+    ValuePtr config = job_ ? job_ : FindEntry(training_.engine, "ds_config");
+    ValuePtr configured = config ? pytorch::Find(*config, "gradient_clipping") : nullptr;
+    if (configured && pytorch::AsDouble(*configured)) return configured;
+    if (otherwise) {
+      carried_.remarks.emplace_back(
+          "neither the source's optimizer nor `gradient_clipping` says by which norm gradients are clipped, and "
+          "FP16_Optimizer takes it from the checkpoint: the job will not clip");
+    }
+    return otherwise;
   }
 
   bool HasSameRanks() const {

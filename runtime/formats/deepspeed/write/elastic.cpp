@@ -36,6 +36,12 @@ std::string WhyNotListed(const TrainingState& training, std::span<const LogicalT
       return "DeepSpeed pads steps that are tensors, as PyTorch's optimizers keep them, like states";
     }
   }
+  if (!training.loose_states.empty()) {
+    return fmt::format(
+        "DeepSpeed joins the partitions' states and cuts them anew, and `{}` is not one number for each "
+        "element",
+        training.loose_states.front().name);
+  }
   for (const LogicalTensor& tensor : tensors) {
     if (tensor.kind != TensorKind::kParameter) continue;
     if (ParseExpertName(tensor.name)) return "DeepSpeed does not always find the ranks that share experts";

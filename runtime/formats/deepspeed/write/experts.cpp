@@ -1,6 +1,8 @@
 #include "runtime/formats/deepspeed/write/experts.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/archive_composer.h"
@@ -9,12 +11,32 @@
 #include "runtime/formats/expert_groups.h"
 
 namespace ucp::deepspeed {
+namespace {
+
+// Without ZeRO, the order of what a file holds says which parameter of a group is which (whole_names.h).
+std::vector<const LogicalTensor*> InOrderOfGroups(const TargetRequest& request) {
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (const OptimizerGroup& group : request.training.groups) {
+    for (const std::string& name : group.parameters) places.emplace(name, places.size());
+  }
+  auto place = [&](const LogicalTensor* tensor) {
+    auto found = places.find(tensor->name);
+    return found == places.end() ? places.size() : found->second;
+  };
+  std::vector<const LogicalTensor*> tensors;
+  for (const LogicalTensor& tensor : request.tensors) tensors.push_back(&tensor);
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [&](const LogicalTensor* a, const LogicalTensor* b) { return place(a) < place(b); });
+  return tensors;
+}
+
+}  // namespace
 
 llvm::Expected<ExpertsToWrite> ExpertsToWrite::Find(const TargetRequest& request, const WriteOptions& options) {
   ExpertsToWrite experts(request, options);
   for (const auto& [prefix, count] : ExpertCounts(request.tensors)) experts.layers_[prefix].experts = count;
-  for (const LogicalTensor& tensor : request.tensors) {
-    if (auto parsed = ParseExpertName(tensor.name)) experts.layers_.at(parsed->layer).tensors.push_back(&tensor);
+  for (const LogicalTensor* tensor : InOrderOfGroups(request)) {
+    if (auto parsed = ParseExpertName(tensor->name)) experts.layers_.at(parsed->layer).tensors.push_back(tensor);
   }
   UCP_RETURN_IF_ERROR(experts.CheckDegrees());
   UCP_RETURN_IF_ERROR(experts.CheckPlaces());
@@ -26,11 +48,6 @@ llvm::Error ExpertsToWrite::CheckDegrees() const {
     if (ep() == 1) return llvm::Error::success();
     return Fail(ErrorCode::kUsage, "ep={}: the model has no experts of DeepSpeed's MoE layer to spread over ranks",
                 ep());
-  }
-  if (options_->tp > 1) {
-    return Fail(ErrorCode::kUnsupported,
-                "tp={}: experts beside tensor parallelism are not written in this version; convert with tp=1",
-                options_->tp);
   }
   if (options_->dp % ep() != 0) {
     return Fail(ErrorCode::kUsage, "ep={}: {} data-parallel ranks do not divide into groups that share the experts out",

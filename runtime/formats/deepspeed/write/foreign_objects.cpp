@@ -124,15 +124,7 @@ class Filter {
     return true;
   }
 
- private:
-  ValuePtr Namespace(const ValuePtr& value, const std::string& name) {
-    pytorch::Call object = *value->As<pytorch::Call>();
-    if (const auto* attributes = pytorch::Attributes(*value)) {
-      object.state = pytorch::MakeDict(Entries(*attributes, name + "."));
-    }
-    return pytorch::MakeCall(std::move(object));
-  }
-
+  // Classes in it that are neither known nor kept.
   std::set<std::string> Foreign(const Value& root) const {
     std::set<std::string> foreign;
     llvm::DenseSet<const Value*> seen;
@@ -155,6 +147,15 @@ class Filter {
     return foreign;
   }
 
+ private:
+  ValuePtr Namespace(const ValuePtr& value, const std::string& name) {
+    pytorch::Call object = *value->As<pytorch::Call>();
+    if (const auto* attributes = pytorch::Attributes(*value)) {
+      object.state = pytorch::MakeDict(Entries(*attributes, name + "."));
+    }
+    return pytorch::MakeCall(std::move(object));
+  }
+
   std::span<const std::string> keep_;
   std::vector<std::string>& remarks_;
 };
@@ -171,6 +172,13 @@ TrainingState WithoutForeignObjects(TrainingState training, std::span<const std:
   }
   training.optimizer = filter.Entries(training.optimizer, "optimizer_state_dict.");
   training.engine = filter.Entries(training.engine, "");
+  for (LooseState& state : training.loose_states) {
+    const std::set<std::string> foreign = filter.Foreign(*state.value);
+    if (foreign.empty()) continue;
+    state.why_not_carried =
+        fmt::format("it holds objects of {}, whose modules loading them would run; --keep-opaque keeps them",
+                    fmt::join(foreign, ", "));
+  }
   for (RankState& rank : training.ranks) {
     rank.client = filter.Entries(rank.client, "");
     rank.module_extras = filter.Entries(rank.module_extras, "module.");

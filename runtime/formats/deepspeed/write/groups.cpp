@@ -73,7 +73,8 @@ llvm::Error GroupsToWrite::Order() {
       UCP_ASSIGN_OR_RETURN(Ordered found, Find(name));
       group.push_back(std::move(found));
     }
-    UCP_RETURN_IF_ERROR(CheckSameStates(group));
+    // Without ZeRO a parameter can have states of its own.
+    if (options_.stage > 0 || options_.wrapper == WholeWrapper::kFused) UCP_RETURN_IF_ERROR(CheckSameStates(group));
     groups_.push_back(std::move(group));
   }
   return CheckEveryParameter();
@@ -139,8 +140,9 @@ llvm::Expected<FlatGroupToWrite> GroupsToWrite::HeldOf(std::size_t g, const Coor
     if (!IsHeldAt(*parameter.layout, coordinate) || !experts_.IsHeldAt(name, expert_rank)) continue;
     group.of_experts = experts_.IsExpert(name);
     UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*parameter.layout, request_.layout.mesh, coordinate));
-    group.parameters.push_back(
-        {experts_.LocalName(parameter.name), parameter.tensor, set.LocalShape(), 0, set.local_elements(), 0});
+    const bool is_told = !request_.training.loose_states.empty();
+    group.parameters.push_back({experts_.LocalName(parameter.name), parameter.tensor, set.LocalShape(), 0,
+                                set.local_elements(), 0, is_told ? ToString(set) : ""});
     std::optional<std::int64_t> end = CheckedAdd(elements, set.local_elements());
     // Padding and the largest item come on top.
     if (!end || *end > (std::int64_t{1} << 57)) {
@@ -171,7 +173,7 @@ std::vector<FlatGroupToWrite> GroupsToWrite::CutIntoSubGroups(FlatGroupToWrite g
   for (PlacedParameter& parameter : group.parameters) {
     // The parameter that fills a sub-group is its last one. (So a group that is not larger is one, too.)
     if (sub_groups.empty() || sub_groups.back().partition_elements >= options_.sub_group_size) {
-      sub_groups.push_back({group.group, {}, group.ranks, 0, 0, group.of_experts});
+      sub_groups.push_back({group.group, {}, group.ranks, 0, 0, group.of_experts, {}});
     }
     FlatGroupToWrite& last = sub_groups.back();
     parameter.offset = last.partition_elements;

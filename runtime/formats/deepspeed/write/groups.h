@@ -29,6 +29,7 @@ struct PlacedParameter {
   std::int64_t offset = 0;          // At stage 3 in each partition, else in the flat vector.
   std::int64_t elements = 0;
   std::int64_t padding = 0;  // Zeros behind it (parameter_alignment).
+  std::string held = {};     // SteppedPiece::held, if there are loose states.
 };
 
 // A vector that the optimizer steps: a group, or at stage 3 one of its sub-groups.
@@ -39,6 +40,8 @@ struct FlatGroupToWrite {
   std::int64_t elements = 0;            // With the zeros between parameters, without those at the end.
   std::int64_t partition_elements = 0;  // Of each of the partitions.
   bool of_experts = false;              // Each expert rank has another one in its place.
+  // Of each partition, and without ZeRO of each tensor that is stepped; or empty.
+  std::vector<std::vector<const LooseState*>> loose = {};
 };
 
 // The flat groups of one model-parallel rank. `coordinate` has pp and tp, and for experts ep.

@@ -51,7 +51,7 @@ class StatesComposer {
     }
     for (const std::vector<RecordId>& records : AddFiles(target, paths, archive)) {
       module_.AddShards(records, target);
-      optimizer_.AddShards(records, coordinate_, target);
+      optimizer_.AddShards(records, coordinate_, 0, target);
       frozen_parts_.AddRecords(records);
     }
     return llvm::Error::success();
@@ -84,7 +84,7 @@ class StatesComposer {
     std::vector<Entry> frozen, frozen_shapes;
     ValuePtr module = MakeNone();
     const bool has_layer_files = HasLayerFiles(request_, experts_);
-    if (options_.wrapper == WholeWrapper::kFused && !request_.training.pipeline) {
+    if (options_.wrapper == WholeWrapper::kFused && !request_.training.pipeline && !experts_.any()) {
       for (const FlatGroupToWrite& group : groups_) module_.AddVector(group);
     }
     if (IsCut()) {

@@ -5,6 +5,7 @@
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/expert_ranks.h"
 #include "runtime/formats/deepspeed/write/elastic.h"
+#include "runtime/formats/deepspeed/write/loose_states.h"
 #include "runtime/formats/deepspeed/write/optimizer_file.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -40,11 +41,14 @@ class RankWriter {
         groups_(groups),
         target_(target) {}
 
-  void AddFiles(const std::string& folder, std::int64_t mp) {
+  void AddFiles(const std::string& folder, const Coordinate& coordinate) {
+    const std::int64_t mp = coordinate.At("pp") * options_.tp + coordinate.At("tp");
     for (std::int64_t rank = 0; rank < options_.dp; ++rank) {
       ArchiveComposer composer(training_);
-      ComposedArchive archive = composer.Compose(FileOf(rank, composer));
+      LooseStatesOfFile loose;
+      ComposedArchive archive = composer.Compose(FileOf(rank, composer, loose));
       records_.push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, {mp, rank}), archive));
+      loose.AddShards(records_.back(), coordinate, target_);
     }
   }
 
@@ -90,16 +94,20 @@ class RankWriter {
     return is_short ? RealElements(group, partition) : group.partition_elements;
   }
 
+  static std::int64_t PartitionOf(const FlatGroupToWrite& group, std::int64_t rank) {
+    return std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
+  }
+
   // Partitions are counted in each group; a rank has one of each.
-  ValuePtr FileOf(std::int64_t rank, ArchiveComposer& composer) const {
+  ValuePtr FileOf(std::int64_t rank, ArchiveComposer& composer, LooseStatesOfFile& loose) const {
     const std::vector<FlatGroupToWrite>& groups = groups_[static_cast<std::size_t>(experts_.ExpertRankOf(rank))];
     std::vector<ValuePtr> masters, listed, param_groups, paddings, alignment, counts, mappings;
-    std::vector<Entry> state;
+    std::vector<std::vector<Entry>> states_of_group;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const FlatGroupToWrite& group = groups[g];
-      const std::int64_t partition = std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
+      const std::int64_t partition = PartitionOf(group, rank);
       const OptimizerGroup& carried = training_.groups[group.group];
-      std::vector<Entry> states;
+      std::vector<Entry>& states = states_of_group.emplace_back();
       if (carried.step) states.push_back({MakeText("step"), composer.AddValue(carried.step)});
       for (const LogicalTensor::State& tensor : StatesOf(group)) {
         ValuePtr value = composer.AddTensor(tensor.dtype, {StoredElements(group, tensor.name, partition)});
@@ -109,17 +117,25 @@ class RankWriter {
           states.push_back({MakeText(tensor.name), std::move(value)});
         }
       }
-      const auto index = static_cast<std::int64_t>(g);
-      if (options_.lists_states) {
-        listed.push_back(MakeDict(std::move(states)));
-      } else if (!states.empty()) {  // Before the first step there are no states at all.
-        state.push_back({MakeInteger(index), MakeDict(std::move(states))});
-      }
-      param_groups.push_back(ParamGroup(carried, {index}, composer));
+      param_groups.push_back(ParamGroup(carried, {static_cast<std::int64_t>(g)}, composer));
       paddings.push_back(MakeInteger(PaddingOf(group, partition)));
       alignment.push_back(AlignmentOf(group));
       counts.push_back(MakeInteger(std::ssize(group.ranks)));
       mappings.push_back(MappingOf(group, partition));
+    }
+    // Their records come behind those of the states that every rank has.
+    std::vector<Entry> state;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      std::vector<Entry>& states = states_of_group[g];
+      if (!groups[g].loose.empty()) {
+        const auto partition = static_cast<std::size_t>(PartitionOf(groups[g], rank));
+        for (Entry& entry : loose.Add(groups[g].loose[partition], composer)) states.push_back(std::move(entry));
+      }
+      if (options_.lists_states) {
+        listed.push_back(MakeDict(std::move(states)));
+      } else if (!states.empty()) {  // Before the first step there are no states at all.
+        state.push_back({MakeInteger(static_cast<std::int64_t>(g)), MakeDict(std::move(states))});
+      }
     }
     ValuePtr base = MakeDict({{MakeText("state"), MakeDict(std::move(state))},
                               {MakeText("param_groups"), MakeList(std::move(param_groups))}});
@@ -212,7 +228,7 @@ void AddOptimizerFiles(const TargetRequest& request, const WriteOptions& options
                        const std::string& folder, const Coordinate& coordinate, const ExpertsToWrite& experts,
                        const std::vector<std::vector<FlatGroupToWrite>>& groups, TargetFiles& target) {
   RankWriter writer(request, options, carried, experts, groups, target);
-  writer.AddFiles(folder, coordinate.At("pp") * options.tp + coordinate.At("tp"));
+  writer.AddFiles(folder, coordinate);
   writer.AddShards(coordinate);
 }
 

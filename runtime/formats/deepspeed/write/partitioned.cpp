@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/support/checked_math.h"
+#include "runtime/formats/deepspeed/write/loose_states.h"
 #include "runtime/formats/deepspeed/write/optimizer_file.h"
 
 namespace ucp::deepspeed {
@@ -21,15 +22,25 @@ class RankWriter {
              const std::vector<FlatGroupToWrite>& sub_groups, TargetFiles& target)
       : training_(request.training), options_(options), carried_(carried), sub_groups_(sub_groups), target_(target) {}
 
-  // Every partition's file says the same, and has its tensors in the same order.
-  void AddFiles(const std::string& folder, std::int64_t mp) {
-    ArchiveComposer composer(training_);
-    const ComposedArchive archive = composer.Compose(File(composer));
+  // Every partition's file says the same but for loose states, and has its tensors in the same order.
+  void AddFiles(const std::string& folder, const Coordinate& coordinate) {
     std::vector<std::string> paths;
     for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
-      paths.push_back(folder + "/" + OptimizerFileName(options_, {mp, partition}));
+      paths.push_back(folder + "/" + OptimizerFileName(options_, {coordinate.At("tp"), partition}));
     }
-    records_ = ucp::AddFiles(target_, paths, archive);
+    if (training_.loose_states.empty()) {
+      ArchiveComposer composer(training_);
+      LooseStatesOfFile none;
+      records_ = ucp::AddFiles(target_, paths, composer.Compose(File(0, composer, none)));
+      return;
+    }
+    for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
+      ArchiveComposer composer(training_);
+      LooseStatesOfFile loose;
+      const ComposedArchive archive = composer.Compose(File(partition, composer, loose));
+      records_.push_back(AddFile(target_, paths[static_cast<std::size_t>(partition)], archive));
+      loose.AddShards(records_.back(), coordinate, target_);
+    }
   }
 
   void AddShards(const Coordinate& coordinate) {
@@ -58,13 +69,13 @@ class RankWriter {
   }
 
  private:
-  ValuePtr File(ArchiveComposer& composer) const {
+  ValuePtr File(std::int64_t partition, ArchiveComposer& composer, LooseStatesOfFile& loose) const {
     std::vector<ValuePtr> masters;
-    std::vector<Entry> state;
+    std::vector<std::vector<Entry>> states_of_sub_group;
     for (std::size_t s = 0; s < sub_groups_.size(); ++s) {
       const FlatGroupToWrite& sub_group = sub_groups_[s];
       const OptimizerGroup& carried = training_.groups[sub_group.group];
-      std::vector<Entry> states;
+      std::vector<Entry>& states = states_of_sub_group.emplace_back();
       if (carried.step) states.push_back({MakeText("step"), composer.AddValue(carried.step)});
       for (const LogicalTensor::State& tensor : StatesOf(sub_group)) {
         ValuePtr value = composer.AddTensor(tensor.dtype, {sub_group.partition_elements});
@@ -73,6 +84,15 @@ class RankWriter {
         } else {
           states.push_back({MakeText(tensor.name), std::move(value)});
         }
+      }
+    }
+    // Their records come behind those of the states that every partition has.
+    std::vector<Entry> state;
+    for (std::size_t s = 0; s < sub_groups_.size(); ++s) {
+      std::vector<Entry>& states = states_of_sub_group[s];
+      if (!sub_groups_[s].loose.empty()) {
+        const auto& held = sub_groups_[s].loose[static_cast<std::size_t>(partition)];
+        for (Entry& entry : loose.Add(held, composer)) states.push_back(std::move(entry));
       }
       // Before the first step there are no states at all.
       if (!states.empty()) state.push_back({MakeInteger(static_cast<std::int64_t>(s)), MakeDict(std::move(states))});
@@ -134,7 +154,7 @@ void AddPartitionedOptimizerFiles(const TargetRequest& request, const WriteOptio
                                   const std::string& folder, const Coordinate& coordinate,
                                   const std::vector<FlatGroupToWrite>& sub_groups, TargetFiles& target) {
   RankWriter writer(request, options, carried, sub_groups, target);
-  writer.AddFiles(folder, coordinate.At("tp"));
+  writer.AddFiles(folder, coordinate);
   writer.AddShards(coordinate);
 }
 

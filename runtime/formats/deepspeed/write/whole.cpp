@@ -1,5 +1,6 @@
 #include "runtime/formats/deepspeed/write/whole.h"
 
+#include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/loss_scale.h"
 #include "runtime/formats/deepspeed/write/optimizer_file.h"
 #include "runtime/formats/pytorch/value_access.h"
@@ -24,9 +25,12 @@ ValuePtr WholeOptimizerToWrite::Add() {
     const std::span<const PlacedParameter> parameters = group.parameters;
     const std::size_t count = is_flat ? 1 : parameters.size();
     for (std::size_t i = 0; i < count; ++i) {
-      ValuePtr states = AddStepped(group, is_flat ? parameters : parameters.subspan(i, 1), of_group);
+      std::vector<Entry> states = AddStepped(group, is_flat ? parameters : parameters.subspan(i, 1), of_group);
+      if (!group.loose.empty()) {
+        for (Entry& entry : loose_.Add(group.loose[i], composer_)) states.push_back(std::move(entry));
+      }
       // Before the first step there are no states at all.
-      if (!pytorch::Entries(*states)->empty()) state.push_back({MakeInteger(next), std::move(states)});
+      if (!states.empty()) state.push_back({MakeInteger(next), MakeDict(std::move(states))});
       numbers.push_back(next++);
     }
     param_groups.push_back(ParamGroup(training_.groups[group.group], numbers, composer_));
@@ -46,15 +50,20 @@ ValuePtr WholeOptimizerToWrite::Add() {
   return MakeDict(std::move(entries));
 }
 
-ValuePtr WholeOptimizerToWrite::AddStepped(const FlatGroupToWrite& group, std::span<const PlacedParameter> parameters,
-                                           std::vector<ValuePtr>& masters) {
+std::vector<Entry> WholeOptimizerToWrite::AddStepped(const FlatGroupToWrite& group,
+                                                     std::span<const PlacedParameter> parameters,
+                                                     std::vector<ValuePtr>& masters) {
   const bool is_flat = options_.wrapper == WholeWrapper::kFused;
-  Stepped stepped{parameters, is_flat ? group.elements : parameters.front().elements, {}, composer_.tensors_to_come()};
+  Stepped stepped{parameters,
+                  group.of_experts,
+                  is_flat ? group.elements : parameters.front().elements,
+                  {},
+                  composer_.tensors_to_come()};
   std::vector<Entry> states;
   if (const ValuePtr& step = training_.groups[group.group].step) {
     states.push_back({MakeText("step"), composer_.AddValue(step)});
   }
-  for (const LogicalTensor::State& state : StatesOf(group)) {
+  for (const LogicalTensor::State& state : parameters.front().tensor->states) {
     const bool is_master = state.name == kMasterState;
     if (is_master && options_.wrapper == WholeWrapper::kNone) continue;
     ValuePtr value = composer_.AddTensor(state.dtype, is_flat ? std::vector{group.elements} : parameters.front().shape);
@@ -66,11 +75,14 @@ ValuePtr WholeOptimizerToWrite::AddStepped(const FlatGroupToWrite& group, std::s
     }
   }
   stepped_.push_back(std::move(stepped));
-  return MakeDict(std::move(states));
+  return states;
 }
 
 void WholeOptimizerToWrite::AddShards(const std::vector<RecordId>& records, const Coordinate& coordinate,
-                                      TargetFiles& target) const {
+                                      std::int64_t expert_rank, TargetFiles& target) const {
+  loose_.AddShards(records, coordinate, target);
+  Coordinate holder = coordinate;
+  holder.at["ep"] = expert_rank;
   for (const Stepped& stepped : stepped_) {
     if (stepped.states.empty()) continue;
     BufferSet set;
@@ -85,12 +97,26 @@ void WholeOptimizerToWrite::AddShards(const std::vector<RecordId>& records, cons
     for (const PlacedParameter& parameter : stepped.parameters) {
       Shard shard;
       shard.tensor = parameter.tensor->name;
-      shard.coordinate = coordinate;
+      shard.coordinate = stepped.of_experts ? holder : coordinate;
       shard.shape = parameter.shape;
       shard.base = parameter.offset - stepped.parameters.front().offset;
       shard.states = states;
       target.storage.shards.push_back(std::move(shard));
     }
+  }
+}
+
+void AddExpertOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+                             const std::string& folder, const Coordinate& coordinate,
+                             const std::vector<std::vector<FlatGroupToWrite>>& groups, TargetFiles& target) {
+  const std::int64_t mp = coordinate.At("pp") * options.tp + coordinate.At("tp");
+  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
+    const auto number = static_cast<std::int64_t>(rank);
+    ArchiveComposer composer(request.training);
+    WholeOptimizerToWrite optimizer(request.training, options, carried, groups[rank], composer);
+    const ComposedArchive archive = composer.Compose(MakeDict({{MakeText("optimizer"), optimizer.Add()}}));
+    const std::vector<RecordId> records = AddFile(target, folder + "/" + ExpertOptimizerName(mp, number), archive);
+    optimizer.AddShards(records, coordinate, number, target);
   }
 }
 

@@ -1,12 +1,15 @@
 // The optimizer of one model-parallel rank without ZeRO: it stands whole in the file of model states, in the form of
-// PyTorch or of one of DeepSpeed's two wrappers (whole_states.h).
+// PyTorch or of one of DeepSpeed's two wrappers (whole_states.h). With experts it does so in a file of each expert
+// rank, too (whole_experts.h), and in the file of model states it is the first one's.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/write/carried.h"
 #include "runtime/formats/deepspeed/write/groups.h"
+#include "runtime/formats/deepspeed/write/loose_states.h"
 
 namespace ucp::deepspeed {
 
@@ -20,21 +23,24 @@ class WholeOptimizerToWrite {
   // The value of `optimizer`.
   pytorch::ValuePtr Add();
 
-  // Enters the shards of what was added; `records` are those of the composed file.
-  void AddShards(const std::vector<RecordId>& records, const Coordinate& coordinate, TargetFiles& target) const;
+  // Enters the shards of what was added; `records` are those of the composed file. Of experts, it is what their own
+  // rank has.
+  void AddShards(const std::vector<RecordId>& records, const Coordinate& coordinate, std::int64_t expert_rank,
+                 TargetFiles& target) const;
 
  private:
   // What the optimizer steps as one tensor: a group, or a parameter.
   struct Stepped {
     std::span<const PlacedParameter> parameters;
+    bool of_experts = false;
     std::int64_t elements = 0;
     std::vector<LogicalTensor::State> states;
     std::size_t first_record = 0;
   };
 
   // Its states, but for the master, which goes to `masters`. Masters that are the module's own are not there.
-  pytorch::ValuePtr AddStepped(const FlatGroupToWrite& group, std::span<const PlacedParameter> parameters,
-                               std::vector<pytorch::ValuePtr>& masters);
+  std::vector<pytorch::Entry> AddStepped(const FlatGroupToWrite& group, std::span<const PlacedParameter> parameters,
+                                         std::vector<pytorch::ValuePtr>& masters);
 
   const TrainingState& training_;
   const WriteOptions& options_;
@@ -42,6 +48,12 @@ class WholeOptimizerToWrite {
   const std::vector<FlatGroupToWrite>& groups_;
   ArchiveComposer& composer_;
   std::vector<Stepped> stepped_;
+  LooseStatesOfFile loose_;
 };
+
+// Adds `expp_rank_E_mp_rank_XX_optim_states.pt` of each expert rank E. `groups` by expert rank.
+void AddExpertOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+                             const std::string& folder, const Coordinate& coordinate,
+                             const std::vector<std::vector<FlatGroupToWrite>>& groups, TargetFiles& target);
 
 }  // namespace ucp::deepspeed

@@ -4,6 +4,7 @@
 //   <tag>/mp_rank_XX_model_states.pt                         XX = stage * tp + tensor rank
 //   <tag>/zero_pp_rank_D_mp_rank_XX_model_states.pt          at stage 3: one for each partition D
 //   <tag>/[bf16_]zero_pp_rank_D_mp_rank_XX_optim_states.pt   partition D; none without ZeRO
+//   <tag>/expp_rank_E_mp_rank_XX_optim_states.pt             without ZeRO: what expert rank E has of the optimizer
 //   <tag>/layer_L_expert_G_mp_rank_XX_model_states.pt        expert G of the L-th layer that has some
 //   <tag>/layer_LL[-model_TT]-model_states.pt                a pipeline's weights
 #include "runtime/formats/deepspeed/write/write.h"
@@ -22,11 +23,13 @@
 #include "runtime/formats/deepspeed/write/foreign_objects.h"
 #include "runtime/formats/deepspeed/write/groups.h"
 #include "runtime/formats/deepspeed/write/job_config.h"
+#include "runtime/formats/deepspeed/write/loose_states.h"
 #include "runtime/formats/deepspeed/write/model.h"
 #include "runtime/formats/deepspeed/write/muon.h"
 #include "runtime/formats/deepspeed/write/nested_module.h"
 #include "runtime/formats/deepspeed/write/optimizer.h"
 #include "runtime/formats/deepspeed/write/partitioned.h"
+#include "runtime/formats/deepspeed/write/whole.h"
 #include "runtime/formats/expert_groups.h"
 
 namespace ucp::deepspeed {
@@ -101,10 +104,8 @@ llvm::Error CheckMasters(const TargetRequest& request, const WriteOptions& optio
 }
 
 llvm::Error CheckStageOfExperts(const WriteOptions& options) {
-  if (options.stage == 1 || options.stage == 2) return llvm::Error::success();
-  return Fail(ErrorCode::kUnsupported, "zero={}: {}", options.stage,
-              options.stage == 3 ? "DeepSpeed's experts run below stage 3 only"
-                                 : "files of experts without ZeRO are not written yet; zero=1 and zero=2 are");
+  if (options.stage < 3) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported, "zero=3: DeepSpeed's experts run below stage 3 only");
 }
 
 }  // namespace
@@ -135,10 +136,12 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
   if (experts.any()) {
     UCP_RETURN_IF_ERROR(CheckStageOfExperts(options));
-    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep));
+    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep,
+                                                               {request.source_mesh.Size("tp"), options.tp}));
   }
   GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());
+  LooseStatesToWrite loose(request.training, options);
   if (job) {
     for (std::string& remark : CompareWithJob(*asked.job_config, configured, options, request)) {
       remarks.push_back(std::move(remark));
@@ -161,6 +164,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
       for (std::int64_t ep = 0; ep < options.ep; ++ep) {
         const Coordinate holder{{{"pp", pp}, {"tp", tp}, {"ep", ep}}};
         UCP_ASSIGN_OR_RETURN(flat.emplace_back(), groups.OfRank(holder));
+        loose.GiveTo(flat.back());
       }
       UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, coordinate, flat.front(), target));
       UCP_RETURN_IF_ERROR(experts.AddFiles(folder, coordinate, target));
@@ -168,9 +172,12 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
         AddPartitionedOptimizerFiles(request, options, carried, folder, coordinate, flat.front(), target);
       } else if (options.stage > 0) {
         AddOptimizerFiles(request, options, carried, folder, coordinate, experts, flat, target);
+      } else if (experts.any()) {
+        AddExpertOptimizerFiles(request, options, carried, folder, coordinate, flat, target);
       }
     }
   }
+  UCP_RETURN_IF_ERROR(loose.CheckAllGiven());
   if (HasLayerFiles(request, experts)) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));
   return target;
 }

@@ -114,6 +114,18 @@ TEST(ExpertGroups, OrdersThatTellNothing) {
   ExpectRefused(Training({Group("ep_size_2", kAll)}), 80'000'000, "was not split as DeepSpeed");
 }
 
+// Tensor-parallel ranks have a part of each tensor, and how large it is decides the split.
+TEST(ExpertGroups, LargeOnesThatTensorRanksCutAreNotGuessedAt) {
+  const TrainingState training = Training({Group("ep_size_4", kAll)});
+  for (const auto& [ep, ranks] : {std::pair<std::int64_t, TensorRanks>{2, {2, 2}}, {4, {1, 2}}, {2, {1, 4}}}) {
+    EXPECT_TRUE(static_cast<bool>(GroupsForExpertRanks(training, Tensors(10), ep, ranks)));
+    auto groups = GroupsForExpertRanks(training, Tensors(100'000'000), ep, ranks);
+    ASSERT_FALSE(static_cast<bool>(groups));
+    EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr("unless tensor-parallel ranks share them"));
+  }
+  EXPECT_TRUE(static_cast<bool>(GroupsForExpertRanks(training, Tensors(100'000'000), 4, {2, 2})));
+}
+
 TEST(ExpertGroups, TheSameDegreeLeavesThemAlone) {
   const TrainingState training = Training({Group("ep_size_2", {"2.0.up", "1.0.up", "2.1.up"})});
   auto groups = GroupsForExpertRanks(training, Tensors(10), 2);

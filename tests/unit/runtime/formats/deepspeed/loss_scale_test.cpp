@@ -96,5 +96,15 @@ TEST(LossScale, BeginsAsTheConfigurationSays) {
   EXPECT_EQ(PrintAttribute(*constant, "cur_scale"), "32.0");
 }
 
+TEST(LossScale, IsToldByItsKind) {
+  auto told = [](const char* key, double value) {
+    return LossScaleText(
+        *InitialLossScaler(MakeDict({{MakeText("fp16"), MakeDict({{MakeText(key), MakeDouble(value)}})}})));
+  };
+  EXPECT_EQ(told("loss_scale", 128), "static and 128");
+  EXPECT_EQ(told("loss_scale", 0), "dynamic");
+  EXPECT_EQ(told("initial_scale_power", 8), "dynamic");
+}
+
 }  // namespace
 }  // namespace ucp::deepspeed

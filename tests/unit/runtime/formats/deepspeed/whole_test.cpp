@@ -112,8 +112,11 @@ TEST(Whole, StatesOfAnotherShapeAreSetAside) {
   copy.Set(kModel, {"optimizer", "state", "0", "row"}, pytorch::MakeWholeTensor("0", DType::kFloat32, {3}));
   auto checkpoint = Read(copy);
   ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
-  EXPECT_THAT(checkpoint->training.other_states,
-              ::testing::ElementsAre(::testing::Pair("row", HasSubstr("is a tensor of [3], not of [101, 33]"))));
+  ASSERT_EQ(checkpoint->training.loose_states.size(), 1U);
+  const LooseState& loose = checkpoint->training.loose_states.front();
+  EXPECT_THAT(loose.sentence, HasSubstr("`row` of parameter"));
+  EXPECT_THAT(loose.sentence, HasSubstr("is a tensor of [3], not of [101, 33]"));
+  EXPECT_EQ(loose.belongs_to.sizes, (std::vector<std::int64_t>{101, 33}));
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+// Two checkpoints, element by element, in bounded memory and over all threads: of each only as much is in memory at a
+// time as fits the threads' chunks.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+#include "runtime/difference/difference_sum.h"
+#include "runtime/difference/pair_states.h"
+#include "runtime/executor/execute.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+// A checkpoint as ElementReader takes it.
+struct ComparedCheckpoint {
+  const Plan& plan;
+  std::string root;
+};
+
+// How each pair differs, in their order; the pairs have both sides, and as many elements on each. The same on any
+// number of threads and in any memory. `options.memory_bytes` is for both checkpoints together.
+llvm::Expected<std::vector<Difference>> CompareCheckpoints(FileSystem& files, const ComparedCheckpoint& a,
+                                                           const ComparedCheckpoint& b,
+                                                           const std::vector<StatePair>& pairs,
+                                                           const ExecutionOptions& options);
+
+}  // namespace ucp

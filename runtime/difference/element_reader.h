@@ -1,0 +1,43 @@
+// Elements of a checkpoint by their places in whole tensors, whichever way its ranks cut them: a plan onto whole
+// tensors is asked for the steps of any part, and the steps are read into memory.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "compiler/plan/steps.h"
+#include "runtime/executor/buffers.h"
+#include "runtime/executor/source_files.h"
+#include "runtime/io/file_system.h"
+#include "runtime/io/parallel.h"
+
+namespace ucp {
+
+class ElementReader {
+ public:
+  // The plan must be verified and outlive this, and neither compare nor cast (a plan onto whole tensors that trusts
+  // replicas).
+  ElementReader(const Plan& plan, const std::string& root, FileSystem& files, const BufferSizes& sizes,
+                unsigned threads, bool verify_checksums);
+
+  // All files are what the plan was made from.
+  [[nodiscard]] llvm::Error Begin(const ParallelOptions& options) { return source_.CheckSizes(options); }
+
+  // The elements of `range` (a part of one that ForEachTargetRange gave), which fit into the chunk of a thread; valid
+  // until the thread's next call. One call at a time for each thread.
+  llvm::Expected<std::span<const std::byte>> Read(unsigned thread, const TargetRange& range);
+
+  // The checksums of all records that were touched, and that no file was changed meanwhile.
+  [[nodiscard]] llvm::Error End(const ParallelOptions& options);
+
+ private:
+  const Plan& plan_;
+  Buffers buffers_;
+  StepEnumerator steps_;
+  SourceFiles source_;
+};
+
+}  // namespace ucp

@@ -1,0 +1,157 @@
+// `ucprun diff`: by how much two checkpoints differ, tensor by tensor, whichever way each is cut.
+#include <fmt/format.h>
+#include <llvm/Support/GlobPattern.h>
+
+#include <memory>
+
+#include "compiler/driver/command_line.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/support/error.h"
+#include "runtime/difference/compare_checkpoints.h"
+#include "runtime/driver/commands.h"
+#include "runtime/driver/conversion.h"
+#include "runtime/driver/diff_report.h"
+#include "runtime/driver/progress.h"
+#include "runtime/driver/source_digests.h"
+#include "runtime/driver/stored_digests.h"
+
+namespace ucp {
+namespace {
+
+struct DiffOptions {
+  SourceOptions source;
+  std::string other;
+  std::string tensor = "*";
+  bool read_all = false;
+  WorkOptions work;
+};
+
+struct Side {
+  std::string folder;
+  Plan plan;
+  std::vector<WholeTensor> tensors;
+  StoredDigests digests;
+};
+
+// A spec is for what ranks cut. A folder of whole tensors is taken as it is: its metadata may not even say what the
+// spec asks for.
+llvm::Expected<SourceRequest> RequestFor(FileSystem& files, const SourceOptions& options, const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.Request());
+  request.path = path;
+  if (request.spec.empty()) return request;
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, path, request.preference));
+  if (!checkpoint.inventory.is_whole) return request;
+  request.spec.clear();
+  request.config.clear();
+  request.set.clear();
+  return request;
+}
+
+llvm::Expected<Side> Open(FileSystem& files, const DiffOptions& options, const std::string& path,
+                          const llvm::GlobPattern& names) {
+  UCP_ASSIGN_OR_RETURN(SourceRequest request, RequestFor(files, options.source, path));
+  SourcePhase phase;
+  llvm::Expected<Plan> plan = PlanWholeStates(files, request, phase, ReplicaPolicy::kTrust);
+  if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, options.work.json);
+  if (!plan) return plan.takeError();
+  Side side{phase.folder, std::move(*plan), {}, {}};
+  side.tensors = WholeTensors(side.plan);
+  std::erase_if(side.tensors, [&](const WholeTensor& tensor) { return !names.match(tensor.name); });
+  if (!options.read_all) {
+    UCP_ASSIGN_OR_RETURN(side.digests, FindStoredDigests(files, path, phase.checkpoint.inventory));
+  }
+  return side;
+}
+
+bool HasBoth(const StatePair& pair) { return pair.a != nullptr && pair.b != nullptr; }
+
+bool AreSameByDigest(const Side& a, const Side& b, const std::string& tensor, const StatePair& pair) {
+  if (pair.a->name != pair.b->name) return false;
+  auto of_a = a.digests.find({tensor, pair.a->name});
+  auto of_b = b.digests.find({tensor, pair.b->name});
+  return of_a != a.digests.end() && of_b != b.digests.end() && of_a->second.dtype == of_b->second.dtype &&
+         of_a->second.digest == of_b->second.digest;
+}
+
+// What of two checkpoints is to be compared; the report points into both sides.
+llvm::Expected<DiffReport> Pair(const DiffOptions& options, const Side& a, const Side& b,
+                                std::vector<StatePair>& compared) {
+  DiffReport report{options.source.path, options.other, {}};
+  for (TensorPair& pair : PairStates(a.tensors, b.tensors)) {
+    TensorOutcome outcome{std::move(pair), {}};
+    for (const StatePair& states : outcome.pair.states) {
+      const bool is_same = HasBoth(states) && AreSameByDigest(a, b, outcome.pair.a->name, states);
+      if (HasBoth(states) && !is_same) compared.push_back(states);
+      outcome.states.push_back({states, is_same, {}});
+    }
+    report.tensors.push_back(std::move(outcome));
+  }
+  if (!report.tensors.empty()) return report;
+  return Fail(ErrorCode::kUsage, "no tensor of `{}` or `{}` has a name that fits `{}`", report.a, report.b,
+              options.tensor);
+}
+
+llvm::Expected<int> Diff(const DiffOptions& options) {
+  FileSystem& files = RealFileSystem();
+  llvm::Expected<llvm::GlobPattern> names = llvm::GlobPattern::create(options.tensor);
+  if (!names) {
+    return Fail(ErrorCode::kUsage, "`{}` is no pattern for names: {}", options.tensor,
+                llvm::toString(names.takeError()));
+  }
+  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options.work));
+  // Where only some tensors are asked for, the others in their records are not read for a checksum.
+  if (options.tensor != "*") execution.verify_source_crc = false;
+  UCP_ASSIGN_OR_RETURN(const Side a, Open(files, options, options.source.path, *names));
+  UCP_ASSIGN_OR_RETURN(const Side b, Open(files, options, options.other, *names));
+  std::vector<StatePair> compared;
+  UCP_ASSIGN_OR_RETURN(DiffReport report, Pair(options, a, b, compared));
+  std::vector<Difference> differences;
+  {
+    ProgressLine progress;
+    execution.progress = [&progress](const ExecutionProgress& now) { progress.Show(now); };
+    UCP_ASSIGN_OR_RETURN(differences,
+                         CompareCheckpoints(files, {a.plan, a.folder}, {b.plan, b.folder}, compared, execution));
+  }
+  auto next = differences.begin();
+  for (TensorOutcome& tensor : report.tensors) {
+    for (StateOutcome& state : tensor.states) {
+      if (HasBoth(state.pair) && !state.is_same_by_digest) state.difference = *next++;
+    }
+  }
+  if (options.work.json) {
+    PrintJson(DiffJson(report));
+  } else {
+    for (const std::string& line : DiffLines(report)) PrintLine(line);
+  }
+  return Differs(report) ? kFoundDifference : 0;
+}
+
+}  // namespace
+
+void AddDiffCommand(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<DiffOptions>();
+  CLI::App* command = app.add_subcommand(
+      "diff", "By how much two checkpoints of any format and layout differ: tensor by tensor, and where.");
+  command->footer(
+      "  ucprun diff monday/ tuesday/\n"
+      "  ucprun diff checkpoints/ model/ --tensor '*.bias' --json\n"
+      "\n"
+      "What the manifests of both say to be the same is not read. Exit code 3 if anything differs.");
+  command->add_option("A", options->source.path, "A folder that a conversion or a training wrote")->required();
+  command->add_option("B", options->other, "Another one")->required();
+  command->add_option("--tensor", options->tensor, "Only tensors whose name fits")->type_name("GLOB");
+  command->add_flag("--read-all", options->read_all, "Read what the manifests of both say to be the same, too");
+  command
+      ->add_option("--spec", options->source.spec,
+                   "How tensors are cut, as for `convert`; for both checkpoints, but not for whole tensors")
+      ->type_name("SPEC");
+  AddSourceOptions(*command, options->source);
+  AddDropStateOption(*command, options->source);
+  AddWorkOptions(*command, options->work);
+  command->callback([options, &exit_code] {
+    auto code = Diff(*options);
+    exit_code = code ? *code : ShowError("ucprun", code.takeError(), options->work.json);
+  });
+}
+
+}  // namespace ucp

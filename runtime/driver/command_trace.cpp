@@ -1,0 +1,143 @@
+// `ucprun trace`: where one element of a checkpoint lies, and where a conversion takes it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "compiler/driver/command_line.h"
+#include "compiler/driver/compile.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/support/error.h"
+#include "compiler/support/spelling.h"
+#include "runtime/driver/commands.h"
+#include "runtime/driver/plan_file.h"
+#include "runtime/driver/source_digests.h"
+#include "runtime/driver/trace_report.h"
+
+namespace ucp {
+namespace {
+
+struct TraceOptions {
+  SourceOptions source;
+  std::string element;
+  std::string plan;
+  std::string target;
+  TargetOptions target_options;
+  bool json = false;
+};
+
+// What is traced, and in which folder. `layout` is empty where the plan comes from a file.
+struct Traced {
+  std::string folder;
+  Layout layout;
+  Plan plan;
+};
+
+llvm::Error TakePlanFile(FileSystem& files, const TraceOptions& options, Traced& traced) {
+  const SourceOptions& source = options.source;
+  if (!options.target.empty() || !source.spec.empty() || !source.set.empty() || !source.config.empty() ||
+      !source.unused.empty() || !source.drop_states.empty() || !source.prefer_rank.empty()) {
+    return Fail(ErrorCode::kUsage,
+                "--plan FILE has all of a conversion in it: it goes with neither --to nor an option that says what the "
+                "source is");
+  }
+  UCP_ASSIGN_OR_RETURN(traced.plan, LoadPlan(files, options.plan));
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, source.path, traced.plan.preference));
+  traced.folder = checkpoint.inventory.root;
+  return CheckIdentity(traced.plan, checkpoint.inventory);
+}
+
+llvm::Error PlanHere(FileSystem& files, const TraceOptions& options, Traced& traced) {
+  CompileRequest request;
+  UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
+  request.target = options.target;
+  options.target_options.ApplyTo(request);
+  Compilation compilation;
+  SourcePhase& phase = compilation.source;
+  auto make_plan = [&]() -> llvm::Expected<Plan> {
+    if (options.target.empty()) return PlanWholeStates(files, request.source, phase);
+    UCP_RETURN_IF_ERROR(Compile(files, request, compilation));
+    return std::move(compilation.plan);
+  };
+  llvm::Expected<Plan> plan = make_plan();
+  if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, options.json);
+  if (!plan) return plan.takeError();
+  traced.plan = std::move(*plan);
+  traced.folder = phase.folder;
+  traced.layout = std::move(phase.layout);
+  return llvm::Error::success();
+}
+
+llvm::Expected<TensorId> FindTensor(const Traced& traced, std::string& name) {
+  if (const TensorLayout* layout = traced.layout.Find(name)) name = layout->name;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < traced.plan.tensors.size(); ++i) {
+    names.push_back(traced.plan.tensors[i].logical.name);
+    if (names.back() == name) return TensorId(i);
+  }
+  constexpr std::size_t kShown = 3;
+  return Fail(ErrorCode::kUsage, "there is no tensor `{}`; the nearest names are `{}`", name,
+              fmt::join(NearestNames(name, names, kShown), "`, `"));
+}
+
+llvm::Error KeepState(const std::string& tensor, const std::string& state, ElementTrace& trace) {
+  if (state.empty()) return llvm::Error::success();
+  std::vector<std::string> names;
+  for (const TracedState& traced : trace.states) names.push_back(traced.state);
+  std::erase_if(trace.states, [&](const TracedState& traced) { return traced.state != state; });
+  std::erase_if(trace.written, [&](const WrittenElement& written) { return written.from != state; });
+  if (!trace.states.empty()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "tensor `{}` has no state `{}`; it has {}", tensor, state, fmt::join(names, ", "));
+}
+
+llvm::Expected<int> Trace(const TraceOptions& options) {
+  FileSystem& files = RealFileSystem();
+  UCP_ASSIGN_OR_RETURN(ElementName name, ParseElementName(options.element));
+  Traced traced;
+  UCP_RETURN_IF_ERROR(options.plan.empty() ? PlanHere(files, options, traced) : TakePlanFile(files, options, traced));
+  UCP_ASSIGN_OR_RETURN(TensorId tensor, FindTensor(traced, name.tensor));
+  UCP_RETURN_IF_ERROR(CheckIndex(name, traced.plan.tensor(tensor).logical.shape));
+  UCP_ASSIGN_OR_RETURN(ElementTrace trace, TraceElement(files, traced.folder, traced.plan, tensor, name.index));
+  UCP_RETURN_IF_ERROR(KeepState(name.tensor, name.state, trace));
+  const bool has_target = !options.plan.empty() || !options.target.empty();
+  const TraceReport report{traced.plan, tensor, name.index, std::move(trace), has_target};
+  if (options.json) {
+    PrintJson(TraceJson(report));
+  } else {
+    for (const std::string& line : TraceLines(report)) PrintLine(line);
+  }
+  return CountDifferences(report.trace) == 0 ? 0 : kFoundDifference;
+}
+
+}  // namespace
+
+void AddTraceCommand(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<TraceOptions>();
+  CLI::App* command = app.add_subcommand(
+      "trace", "Where one element lies: file, byte and rank of every copy, and where a conversion takes it.");
+  command->footer(
+      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]'             every state, every copy\n"
+      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204].exp_avg'     one state\n"
+      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]' --to universal\n"
+      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]' --plan run.plan\n"
+      "\n"
+      "Only headers and the bytes of this element are read. Exit code 3 if copies of it differ.");
+  command->add_option("CHECKPOINT", options->source.path, "A folder that a conversion or a training wrote")->required();
+  command->add_option("ELEMENT", options->element, "TENSOR[INDEX,…] or TENSOR[INDEX,…].STATE, of the whole tensor")
+      ->required();
+  command->add_option("--plan", options->plan, "Where this plan takes it: a file that `ucpc plan` wrote")
+      ->type_name("FILE");
+  command->add_option("--to", options->target, "Where a conversion to this would take it, as for `convert`")
+      ->type_name("STRATEGY");
+  command->add_option("--spec", options->source.spec, "How tensors are cut, as for `convert`")->type_name("SPEC");
+  AddTargetOptions(*command, options->target_options);
+  AddSourceOptions(*command, options->source);
+  AddDropStateOption(*command, options->source);
+  command->add_flag("--json", options->json, "As JSON");
+  command->callback([options, &exit_code] {
+    auto code = Trace(*options);
+    exit_code = code ? *code : ShowError("ucprun", code.takeError(), options->json);
+  });
+}
+
+}  // namespace ucp

@@ -1,0 +1,37 @@
+// What `ucprun diff` found, as text and as JSON.
+#pragma once
+
+#include <llvm/Support/JSON.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/difference/difference_sum.h"
+#include "runtime/difference/pair_states.h"
+
+namespace ucp {
+
+struct StateOutcome {
+  StatePair pair;
+  bool is_same_by_digest = false;  // And so was not read.
+  Difference difference;           // If both sides have it.
+};
+
+struct TensorOutcome {
+  TensorPair pair;
+  std::vector<StateOutcome> states;
+};
+
+struct DiffReport {
+  std::string a;
+  std::string b;
+  std::vector<TensorOutcome> tensors;  // By name.
+};
+
+bool Differs(const TensorOutcome& tensor);
+bool Differs(const DiffReport& report);
+
+std::vector<std::string> DiffLines(const DiffReport& report);
+llvm::json::Object DiffJson(const DiffReport& report);
+
+}  // namespace ucp

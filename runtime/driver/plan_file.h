@@ -1,0 +1,20 @@
+// A plan that comes from a file, and the checkpoint that it was made from.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "compiler/layout/inventory.h"
+#include "compiler/plan/plan.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+// Verified: a plan file comes from outside.
+llvm::Expected<Plan> LoadPlan(FileSystem& files, const std::string& path);
+
+// Fails unless the source is what the plan was made from: the same files, sizes and headers.
+[[nodiscard]] llvm::Error CheckIdentity(const Plan& plan, const Inventory& inventory);
+
+}  // namespace ucp

@@ -1,0 +1,22 @@
+// What the manifest of a checkpoint says that its tensors are.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "compiler/layout/inventory.h"
+#include "runtime/io/file_system.h"
+#include "runtime/manifest/manifest.h"
+
+namespace ucp {
+
+using StoredDigests = std::map<std::pair<std::string, std::string>, StateDigest>;  // By tensor and state.
+
+// Of the checkpoint that was found at `path`; empty if it has no manifest, or one that speaks of other files or of
+// files of other sizes: somebody else has written to the folder since.
+llvm::Expected<StoredDigests> FindStoredDigests(FileSystem& files, const std::string& path, const Inventory& inventory);
+
+}  // namespace ucp

@@ -1,0 +1,22 @@
+// The manifest of a checkpoint, where it has one.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <optional>
+#include <string>
+
+#include "runtime/io/file_system.h"
+#include "runtime/manifest/manifest.h"
+
+namespace ucp {
+
+struct FoundManifest {
+  std::string root;  // The folder that it stands in.
+  Manifest manifest;
+};
+
+// In the folder that was named, or in the one above it: a tag's folder may be named as well.
+llvm::Expected<std::optional<FoundManifest>> FindManifest(FileSystem& files, const std::string& path);
+
+}  // namespace ucp

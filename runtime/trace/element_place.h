@@ -1,0 +1,36 @@
+// Where a plan says that one element of a tensor lies: in the file of a source shard, and in that of a written one. The
+// address is computed for this element alone, from the rules in storage.h, and not by way of the plan's steps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "compiler/plan/plan.h"
+
+namespace ucp {
+
+struct ElementPlace {
+  std::string file;          // Relative to the checkpoint's folder.
+  std::uint64_t offset = 0;  // Of its first byte, in the file.
+  DType dtype = DType::kFloat32;
+  Coordinate coordinate;  // Of the rank that holds the shard.
+  std::size_t part = 0;   // Which of the data-parallel parts of the shard's buffer, and of how many.
+  std::size_t parts = 1;
+};
+
+// Nothing if the shard does not hold the element, or not in this buffer. The plan must be verified, and the element be
+// one of the tensor.
+std::optional<ElementPlace> PlaceInSource(const Plan& plan, const PlanRead& read, BufferId buffer, const Index& index);
+std::optional<ElementPlace> PlaceInTarget(const Plan& plan, const PlanWrite& write, BufferId buffer,
+                                          const Index& index);
+
+// "pp=0 tp=1 dp=3": the rank, by `mesh`, whose data-parallel axis is named if its size is the number of parts, and
+// "pp=0 tp=1, part 3 of 8" if none is. Empty if there is but one rank.
+std::string RankText(const ElementPlace& place, const Mesh& mesh);
+
+// The axis that RankText() names for the part, if it does.
+std::optional<std::string> AxisOfParts(const ElementPlace& place, const Mesh& mesh);
+
+}  // namespace ucp

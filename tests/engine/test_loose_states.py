@@ -1,0 +1,156 @@
+"""States that are not one number for each element: carried where the target cuts as the source does, else refused."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from conftest import Run
+from fixtures.cases import CASES, Case, Mesh
+from fixtures.fingerprints import differences
+from fixtures.jobs import Job
+from fixtures.serve import Engines
+from native import differences_of_files
+from test_acceptance import OTHER_SEED, noise
+from test_native import OTHER_DTYPE
+
+Saved = tuple[Path, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A fixture's case with another optimizer."""
+
+    name: str
+    optimizer: str
+
+    @property
+    def case(self) -> Case:
+        """The run that is saved."""
+        return replace(CASES[self.name], optimizer=self.optimizer)
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.optimizer}"
+
+
+FLAT = Source("zero1_dp4", "blocks")
+TINY = Source("bf16_optimizer_dp4_tiny", "blocks")  # Partitions of padding alone.
+CUT = Source("zero3_dp4", "blocks")
+WHOLE = Source("zero0_unfused_bf16", "blocks")
+FACTORS = Source("zero0_unfused_bf16", "adafactor")
+STAGES = Source("pipeline_zero0_fp32", "blocks")
+
+
+@pytest.fixture(scope="module")
+def saved(engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Source], Saved]:
+    """Where a source was saved, and what the engine told of it; trained once."""
+    done: dict[Source, Saved] = {}
+
+    def train(source: Source) -> Saved:
+        if source not in done:
+            place = tmp_path_factory.mktemp("saved") / "checkpoint"
+            done[source] = place, engines.ask(Job(source.case, steps=3, save=place, further_steps=3))
+        return done[source]
+
+    return train
+
+
+# What the run changes that resumes, and its strategy. What is stepped together stays.
+CARRIED = [
+    (FLAT, {"stage": 2}, "dp=4,zero=2"),
+    (FLAT, {"fp32_accumulation": True}, "dp=4,zero=1,optimizer=bf16"),
+    (FLAT, {"dtype": "fp32"}, "dp=4,zero=1,dtype=fp32"),
+    (TINY, {"fp32_accumulation": False}, "dp=4,zero=1,optimizer=zero"),
+    (CUT, {}, "dp=4,zero=3,sub_group_size=1000"),
+    (WHOLE, {"mesh": Mesh(dp=4)}, "dp=4,zero=0"),
+    (FACTORS, {"mesh": Mesh(dp=1)}, "dp=1,zero=0"),
+    (STAGES, {"mesh": Mesh(pp=1, dp=2)}, "pp=1,dp=2,zero=0"),
+]
+
+
+@pytest.mark.parametrize(("source", "changes", "strategy"), CARRIED, ids=lambda value: str(value).replace(" ", ""))
+def test_states_stay_where_the_cut_stays(
+    source: Source,
+    changes: dict[str, Any],
+    strategy: str,
+    saved: Callable[[Source], Saved],
+    engines: Engines,
+    run: Run,
+    tmp_path: Path,
+) -> None:
+    """The engine has every state bit for bit, and goes on as if it had not been interrupted."""
+    place, told = saved(source)
+    case = replace(source.case, **changes)
+    ours = tmp_path / "ours"
+    run("convert", place, ours, "--to", f"deepspeed:{strategy}")
+    run("verify", place, "--same", ours)
+    job = Job(case, seed=OTHER_SEED, load=ours, native=True, first_step=3, save=tmp_path / "theirs", further_steps=3)
+    answer = engines.ask(job)
+    assert differences(told["saved"], answer["loaded"], ["parameter"]) == []
+    assert differences_of_files(ours, tmp_path / "theirs") == []
+    assert answer["losses"] == pytest.approx(
+        told["losses"][3:], abs=noise(case) if case.dtype == source.case.dtype else OTHER_DTYPE
+    )
+
+
+REFUSED = [
+    (FLAT, "deepspeed:dp=2,zero=1", "the target steps ["),
+    (FLAT, "deepspeed:dp=4,zero=3", "the target steps ["),
+    (CUT, "deepspeed:dp=4,zero=3,sub_group_size=500", "the target steps ["),
+    (WHOLE, "deepspeed:dp=2,zero=1", "the target steps ["),
+    (FLAT, "universal", "`universal` has no place for it"),
+]
+
+
+@pytest.mark.parametrize(("source", "to", "words"), REFUSED, ids=lambda value: str(value).replace(" ", ""))
+def test_states_are_refused_where_the_cut_changes(
+    source: Source, to: str, words: str, saved: Callable[[Source], Saved], ucprun: Path, run: Run, tmp_path: Path
+) -> None:
+    """With the state, where it was found and the way out; nothing is written. Without them the rest is converted."""
+    place, _ = saved(source)
+    command = [str(ucprun), "convert", str(place), str(tmp_path / "ours"), "--to", to]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2
+    assert "`absmax` of " in result.stderr
+    assert words in result.stderr
+    assert "--drop-state absmax" in result.stderr
+    assert not (tmp_path / "ours").exists()
+    dropped = [word for name in ("absmax", "codes", "largest", "rounded") for word in ("--drop-state", name)]
+    run("convert", place, tmp_path / "ours", "--to", to, *dropped)
+
+
+def test_weights_alone_need_no_states(saved: Callable[[Source], Saved], run: Run, tmp_path: Path) -> None:
+    """A folder for inference leaves out every state anyway."""
+    run("convert", saved(FLAT)[0], tmp_path / "ours", "--to", "safetensors")
+
+
+def test_codes_go_with_their_scales(saved: Callable[[Source], Saved], ucprun: Path, tmp_path: Path) -> None:
+    """Codes have a number for each element, and are nothing in another cut."""
+    command = [str(ucprun), "convert", str(saved(FLAT)[0]), str(tmp_path / "ours"), "--to", "universal"]
+    for name in ("absmax", "largest", "rounded"):
+        command += ["--drop-state", name]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2
+    assert "`codes` of group 0" in result.stderr
+    assert "and so a code" in result.stderr
+
+
+def test_a_damaged_copy_is_seen(saved: Callable[[Source], Saved], ucprun: Path, run: Run, tmp_path: Path) -> None:
+    """`verify --same` compares such states, too."""
+    place, _ = saved(FLAT)
+    ours = tmp_path / "ours"
+    run("convert", place, ours, "--to", "deepspeed:dp=4,zero=2")
+    for file in ours.glob("*/*rank_1_mp_rank_00_optim_states.pt"):
+        content = torch.load(file, weights_only=False)
+        content["optimizer_state_dict"]["base_optimizer_state"]["state"][0]["absmax"][0] += 1
+        torch.save(content, file)
+    command = [str(ucprun), "verify", str(place), "--same", str(ours)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 3
+    assert "absmax" in result.stdout + result.stderr

@@ -85,7 +85,7 @@ class Planning(ProgramTest):
         self.assert_refused(result, 2, "the plan")
 
     def test_sizes_that_nobody_has_here(self) -> None:
-        """A trillion parameters and 20,000 tensors, within ten times what a quiet machine takes."""
+        """A trillion parameters and 20,000 tensors, within three times the processor time that they should take."""
         script = SOURCE / "tests" / "bench" / "plan.py"
         result = subprocess.run([sys.executable, str(script), "--quick"], capture_output=True, text=True, timeout=500,
                                 check=False)  # fmt: skip

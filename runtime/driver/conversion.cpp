@@ -112,10 +112,14 @@ llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options
   return execution;
 }
 
-void AddWorkOptions(CLI::App& command, WorkOptions& options) {
+void AddThreadsOption(CLI::App& command, WorkOptions& options) {
   command.add_option("--threads", options.threads, "Default: one for each processor this process may use")
       ->check(CLI::Range(1u, kMostThreads))
       ->type_name("N");
+}
+
+void AddWorkOptions(CLI::App& command, WorkOptions& options) {
+  AddThreadsOption(command, options);
   command.add_option("--memory", options.memory, "The most memory to use; default 1GiB")->type_name("SIZE");
   command.add_flag("--ignore-crc", options.ignore_crc,
                    "Do not check the source's zip checksums; for files saved with checksums switched off");

@@ -24,6 +24,7 @@ struct WorkOptions {
   std::string memory = "1GiB";
 };
 void AddWorkOptions(CLI::App& command, WorkOptions& options);
+void AddThreadsOption(CLI::App& command, WorkOptions& options);                     // --threads alone.
 llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options);  // Interrupts cancel.
 
 struct ConversionOptions : WorkOptions {

@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   ucp::AddDiffCommand(app, exit_code);
   ucp::AddTraceCommand(app, exit_code);
   ucp::AddSynthCommand(app, exit_code);
+  ucp::AddBenchCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucprun", exit_code);
   exit_code = ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code);
   ucp::LeaveRanks();

@@ -9,6 +9,7 @@
 #include "compiler/support/error.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
+#include "runtime/driver/conversion_report.h"
 
 namespace ucp {
 namespace {
@@ -49,9 +50,9 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch) {
     }
     return llvm::Error::success();
   }
-  UCP_ASSIGN_OR_RETURN(ExecutionReport report,
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
                        Convert(files, compilation.plan, compilation.source.folder, options.conversion, watch));
-  PrintReport(compilation.plan, report, options.conversion, watch);
+  PrintReport(compilation.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
 
@@ -100,8 +101,8 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
   AddConversionOptions(*command, options->conversion);
   command->callback([options, &exit_code] {
-    exit_code =
-        RunWatched(RealFileSystem(), options->conversion, [&](RunWatch& watch) { return RunConvert(*options, watch); });
+    exit_code = RunWatched(RealFileSystem(), options->conversion.watch, options->conversion.json,
+                           [&](RunWatch& watch) { return RunConvert(*options, watch); });
   });
 }
 

@@ -5,6 +5,7 @@
 #include "compiler/support/error.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
+#include "runtime/driver/conversion_report.h"
 #include "runtime/driver/plan_file.h"
 
 namespace ucp {
@@ -23,9 +24,9 @@ llvm::Error RunPlan(const RunOptions& options, RunWatch& watch) {
   watch.clock().Begin("describe");
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, options.source, plan.preference));
   UCP_RETURN_IF_ERROR(CheckIdentity(plan, checkpoint.inventory));
-  UCP_ASSIGN_OR_RETURN(ExecutionReport report,
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
                        Convert(files, plan, checkpoint.inventory.root, options.conversion, watch));
-  PrintReport(plan, report, options.conversion, watch);
+  PrintReport(plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
 
@@ -43,8 +44,8 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
       ->required();
   AddConversionOptions(*command, options->conversion);
   command->callback([options, &exit_code] {
-    exit_code =
-        RunWatched(RealFileSystem(), options->conversion, [&](RunWatch& watch) { return RunPlan(*options, watch); });
+    exit_code = RunWatched(RealFileSystem(), options->conversion.watch, options->conversion.json,
+                           [&](RunWatch& watch) { return RunPlan(*options, watch); });
   });
 }
 

@@ -13,6 +13,7 @@
 #include "compiler/support/units.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
+#include "runtime/driver/conversion_report.h"
 #include "runtime/synth/synthetic_files.h"
 
 namespace ucp {
@@ -45,8 +46,13 @@ llvm::Error CompileSynthetic(FileSystem& files, const SynthOptions& options, Com
   return CompileBound(files, compile, strategy, compilation);
 }
 
-void Print(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options, RunWatch& watch) {
-  if (options.json || options.watch.events == "-") return PrintReport(plan, report, options, watch);
+void Print(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options, RunWatch& watch) {
+  if (options.json || options.watch.events == "-" || outcome.was_complete) {
+    return PrintReport(plan, outcome, options, watch);
+  }
+  watch.TellReport(ReportJson(plan, outcome, options, watch));
+  const ExecutionReport& report = outcome.report;
+  PrintWhatWasDoneBefore(report);
   for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
   const double rate = report.seconds > 0 ? static_cast<double>(report.bytes_written) / report.seconds / 1e9 : 0;
   PrintLine(fmt::format("{}, {} computed and written in {:.2f} s ({:.2f} GB/s), peak memory {}",
@@ -63,9 +69,9 @@ llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch) {
   if (error) return error;
   UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> made_up, FilesToRead(compilation.plan));
   SyntheticFileSystem with_made_up(files, std::move(made_up));
-  UCP_ASSIGN_OR_RETURN(ExecutionReport report,
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
                        Convert(with_made_up, compilation.plan, kSyntheticFolder, options.conversion, watch));
-  Print(compilation.plan, report, options.conversion, watch);
+  Print(compilation.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
 
@@ -103,8 +109,8 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   AddConversionOptions(*command, options->conversion);
   command->callback([options, &exit_code] {
-    exit_code =
-        RunWatched(RealFileSystem(), options->conversion, [&](RunWatch& watch) { return RunSynth(*options, watch); });
+    exit_code = RunWatched(RealFileSystem(), options->conversion.watch, options->conversion.json,
+                           [&](RunWatch& watch) { return RunSynth(*options, watch); });
   });
 }
 

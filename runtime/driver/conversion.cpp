@@ -13,6 +13,7 @@
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/driver/earlier_run.h"
 #include "runtime/driver/interrupt.h"
 #include "runtime/formats/format.h"
 #include "runtime/io/commit.h"
@@ -82,8 +83,9 @@ llvm::Expected<std::string> HashOf(const Plan& plan) {
 llvm::Error WriteManifest(FileSystem& files, const std::string& folder, const Plan& plan, const std::string& plan_hash,
                           const ExecutionReport& report) {
   const std::string text = ComposeManifest(MakeManifest(plan, plan_hash, report));
-  UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
-                       files.CreateForWriting(JoinPath(folder, kManifestName), text.size()));
+  const std::string path = JoinPath(folder, kManifestName);
+  UCP_RETURN_IF_ERROR(files.RemoveTree(path));  // An earlier run may have come as far as this.
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.CreateForWriting(path, text.size()));
   UCP_RETURN_IF_ERROR(file->WriteAt(0, std::as_bytes(std::span(text))));
   return file->Close();
 }
@@ -98,6 +100,7 @@ llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options
     return Fail(ErrorCode::kUsage, "--memory takes a size such as 256MiB or 4GB, not `{}`", options.memory);
   }
   execution.memory_bytes = *memory;
+  UCP_ASSIGN_OR_RETURN(execution.open_files, DivideOpenFiles(OpenFileLimit(), execution.threads));
   execution.verify_source_crc = !options.ignore_crc;
   execution.cancelled = &WatchForInterrupts();
   return execution;
@@ -115,125 +118,84 @@ void AddWorkOptions(CLI::App& command, WorkOptions& options) {
 
 void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
   command.add_flag("--force", options.force, "Replace an existing destination, in one step");
+  command.add_flag("--resume", options.resume,
+                   "Go on where an interrupted run of the same command stopped; begin if there was none");
+  command
+      .add_option("--journal-every", options.journal_seconds,
+                  "How often to make durable what is done, so that --resume can go on from there; default 5")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->type_name("SECONDS");
   AddWorkOptions(command, options);
   AddWatchOptions(command, options.watch);
 }
 
-llvm::Expected<ExecutionReport> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                        const ConversionOptions& options, RunWatch& watch) {
-  watch.clock().Begin("prepare");
-  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options));
-  UCP_RETURN_IF_ERROR(CheckDestination(files, source_folder, options));
-  UCP_ASSIGN_OR_RETURN(std::string plan_hash, HashOf(plan));
-  UCP_ASSIGN_OR_RETURN(Staging staging,
-                       Staging::Begin(files, options.destination, {options.force, BytesToWrite(plan), source_folder}));
-  watch.Attach(execution);
-  auto report = Execute(plan, source_folder, staging.folder(), files, execution);
-  llvm::Error error = report ? CheckMastersBelong(plan, *report) : report.takeError();
-  if (!error) error = WriteManifest(files, staging.folder(), plan, plan_hash, *report);
-  if (error) {
-    if (llvm::Error left_behind = staging.Abandon()) {
-      FailureText failure = Describe(std::move(error));
-      return MakeError(failure.code, failure.message + "; and " + Describe(std::move(left_behind)).message);
-    }
-    return error;
-  }
-  ParallelOptions parallel;
-  parallel.threads = execution.threads;
-  parallel.cancelled = execution.cancelled;
-  watch.clock().Begin("commit");
-  UCP_RETURN_IF_ERROR(staging.Commit(parallel));
-  watch.EndPhases();
-  watch.Note(fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
-                         Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory));
-  return report;
-}
-
 namespace {
 
-std::string RoundingText(const RoundingMismatch& mismatch) {
-  return fmt::format(
-      "the model's weights of `{}` are not the rounding of their masters in {}; the masters were used. First: {}",
-      mismatch.tensor, Counted(mismatch.elements, "element"), mismatch.first);
-}
-
-// Those of single numbers were made with the plan, those of elements when they were read.
-std::vector<RankDecision> AllDecisions(const Plan& plan, const ExecutionReport& report) {
-  std::vector<RankDecision> decisions = plan.decisions;
-  decisions.insert(decisions.end(), report.decisions.begin(), report.decisions.end());
-  return decisions;
-}
-
-llvm::json::Object ReportJson(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options,
-                              RunWatch& watch) {
-  llvm::json::Object json = PlanReportJson(plan);
-  llvm::json::Array roundings;
-  for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
-    roundings.push_back(
-        llvm::json::Object{{"tensor", mismatch.tensor}, {"elements", mismatch.elements}, {"first", mismatch.first}});
+// What the earlier run left is what this plan makes of this source.
+llvm::Expected<bool> IsComplete(FileSystem& files, const std::string& destination, const RunIdentity& identity) {
+  llvm::Expected<std::optional<Manifest>> found = ReadManifest(files, destination);
+  if (!found) {
+    llvm::consumeError(found.takeError());  // A damaged one says nothing.
+    return false;
   }
-  llvm::json::Array notes;
-  for (const std::string& note : report.notes) notes.push_back(note);
-  json["destination"] = options.destination;
-  json["bytes_copied"] = report.bytes_copied;
-  json["bytes_compared"] = report.bytes_compared;
-  json["bytes_checksummed"] = report.bytes_checksummed;
-  json["bytes_written"] = report.bytes_written;
-  json["seconds"] = report.seconds;
-  json["peak_memory_bytes"] = report.peak_memory_bytes;
-  json["threads"] = report.threads;
-  json["chunk_bytes"] = report.chunk_bytes;
-  json["buffer_bytes"] = report.buffer_bytes;
-  json["phases"] = PhasesJson(watch.clock());
-  json["rounding_mismatches"] = std::move(roundings);
-  json["notes"] = std::move(notes);
-  json["decisions"] = DecisionsJson(AllDecisions(plan, report));
-  return json;
+  const std::optional<Manifest>& manifest = *found;
+  return manifest && manifest->tool == identity.tool && manifest->source == identity.source &&
+         manifest->plan == identity.plan;
+}
+
+// What a later run can go on from is kept, and removed only if it is of no use because the source is at fault.
+llvm::Error Conclude(Staging& staging, llvm::Error error) {
+  FailureText failure = Describe(std::move(error));
+  if (failure.code == ErrorCode::kCancelled) failure.message = "interrupted";
+  if (staging.is_kept() && failure.code != ErrorCode::kBadData) {
+    // Who is refused is told what to do by the refusal.
+    if (failure.code != ErrorCode::kCancelled && failure.code != ErrorCode::kIo) {
+      return MakeError(failure.code, failure.message);
+    }
+    return Fail(failure.code,
+                "{}; what is done is kept in `{}`: the same command with --resume goes on with it, and without removes "
+                "it",
+                failure.message, staging.folder());
+  }
+  if (llvm::Error left_behind = staging.Abandon()) {
+    failure.message += "; and " + Describe(std::move(left_behind)).message;
+  }
+  return MakeError(failure.code, failure.message);
 }
 
 }  // namespace
 
-void PrintReport(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options, RunWatch& watch) {
-  llvm::json::Object json = ReportJson(plan, report, options, watch);
-  if (watch.TellReport(json)) return;
-  if (options.json) {
-    PrintJson(std::move(json));
-    return;
+llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                          const ConversionOptions& options, RunWatch& watch) {
+  watch.clock().Begin("prepare");
+  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options));
+  UCP_RETURN_IF_ERROR(CheckDestination(files, source_folder, options));
+  UCP_ASSIGN_OR_RETURN(std::string plan_hash, HashOf(plan));
+  const RunIdentity identity{ToolName(), SourceIdentity(plan), plan_hash, execution.verify_source_crc};
+  StagingOptions staging_options{options.force, BytesToWrite(plan), source_folder, options.resume, {}};
+  staging_options.is_complete = [&] { return IsComplete(files, options.destination, identity); };
+  UCP_ASSIGN_OR_RETURN(Staging staging, Staging::Begin(files, options.destination, staging_options));
+  if (staging.is_complete()) return ConversionOutcome{{}, true};
+  if (staging.entry_before()) {
+    UCP_ASSIGN_OR_RETURN(execution.progress_before, ProgressOf(*staging.entry_before(), identity, options.destination));
   }
-  for (const RoundingMismatch& mismatch : report.rounding_mismatches) ShowMessage("warning: " + RoundingText(mismatch));
-  for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
-  for (const std::string& note : report.notes) ShowMessage("note: " + note);
-  const std::vector<RankDecision> decisions = AllDecisions(plan, report);
-  for (const std::string& note : DecisionNotes(plan.preference, decisions)) ShowMessage("note: " + note);
-  if (!plan.preference.empty() && decisions.empty()) {
-    ShowMessage("note: --prefer-rank decided nothing: no ranks were found to contradict each other");
-  }
-  std::uint64_t read = report.bytes_copied + report.bytes_compared + report.bytes_checksummed;
-  double rate = report.seconds > 0 ? static_cast<double>(read + report.bytes_written) / report.seconds / 1e9 : 0;
-  PrintLine(
-      fmt::format("{}, {} read ({} of it to compare copies, {} for checksums only), {} written in {:.2f} s "
-                  "({:.2f} GB/s), peak memory {}",
-                  Counted(Totals(plan).tensors, "tensor"), HumanBytes(read), HumanBytes(report.bytes_compared),
-                  HumanBytes(report.bytes_checksummed), HumanBytes(report.bytes_written), report.seconds, rate,
-                  HumanBytes(report.peak_memory_bytes)));
-  PrintLine(fmt::format("wrote {}", options.destination));
-}
+  execution.keep = [&](const std::string& progress) { return staging.Keep(ComposeEntry(identity, progress)); };
+  execution.journal_seconds = options.journal_seconds;
+  watch.Attach(execution);
 
-int RunWatched(FileSystem& files, const ConversionOptions& options, llvm::function_ref<llvm::Error(RunWatch&)> work) {
-  llvm::Expected<std::unique_ptr<RunWatch>> watch = RunWatch::Begin(files, options.watch);
-  if (!watch) return ShowError("ucprun", watch.takeError(), options.json);
-  llvm::Error error = work(**watch);
-  bool json = options.json;
-  if (error) {
-    (*watch)->EndPhases();
-    error = llvm::handleErrors(std::move(error), [&](std::unique_ptr<Failure> failure) -> llvm::Error {
-      if ((*watch)->TellError(CodeName(failure->code()), failure->text())) json = false;
-      return llvm::Error(std::move(failure));
-    });
-  }
-  // What was converted is converted, whether or not all of it could be told.
-  if (llvm::Error untold = (*watch)->End()) ShowMessage("warning: " + Describe(std::move(untold)).message);
-  return error ? ShowError("ucprun", std::move(error), json) : 0;
+  auto report = Execute(plan, source_folder, staging.folder(), files, execution);
+  llvm::Error error = report ? CheckMastersBelong(plan, *report) : report.takeError();
+  if (!error) error = WriteManifest(files, staging.folder(), plan, plan_hash, *report);
+  ParallelOptions parallel;
+  parallel.threads = execution.threads;
+  parallel.cancelled = execution.cancelled;
+  watch.clock().Begin("commit");
+  if (!error) error = staging.Commit(parallel);
+  watch.EndPhases();
+  if (error) return Conclude(staging, std::move(error));
+  watch.Note(fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
+                         Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory));
+  return ConversionOutcome{std::move(*report), false};
 }
 
 }  // namespace ucp

@@ -1,4 +1,4 @@
-// From a verified plan to a committed folder: stage, execute, commit, report. Both `convert` and `run` end here.
+// From a verified plan to a committed folder: stage, execute, commit. Both `convert` and `run` end here.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -29,18 +29,19 @@ struct ConversionOptions : WorkOptions {
   std::string destination;
   bool force = false;
   WatchOptions watch;
+  bool resume = false;
+  double journal_seconds = 5;
 };
 void AddConversionOptions(CLI::App& command, ConversionOptions& options);
 
+struct ConversionOutcome {
+  ExecutionReport report;
+  bool was_complete = false;  // With `resume`: nothing was left to do.
+};
+
 // Executes `plan` on the files in `source_folder`. After an error nothing is under the destination's name that was not
 // there before.
-llvm::Expected<ExecutionReport> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                        const ConversionOptions& options, RunWatch& watch);
-
-// For people, and as one JSON object; for those who follow events, as the last one.
-void PrintReport(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options, RunWatch& watch);
-
-// The whole of a command that converts: `work` between a watch's beginning and its end. Shows the error; the exit code.
-int RunWatched(FileSystem& files, const ConversionOptions& options, llvm::function_ref<llvm::Error(RunWatch&)> work);
+llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                          const ConversionOptions& options, RunWatch& watch);
 
 }  // namespace ucp

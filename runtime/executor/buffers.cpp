@@ -29,7 +29,8 @@ std::uint64_t TableBytes(const Plan& plan) {
   std::uint64_t bytes = WorkList::Bytes(plan) + StateDigests::Bytes(plan) + BytesOf(plan.reads) + BytesOf(plan.writes) +
                         BytesOf(plan.tensors);
   for (const StorageTables* tables : {&plan.source, &plan.target}) {
-    // Twice: paths are strings, and every record that is touched has an entry in a ledger.
+    // Twice: paths are strings, every record that is touched has an entry in a ledger, and every file a sum, which a
+    // journal's entry has too.
     bytes += 2 * (BytesOf(tables->files) + BytesOf(tables->records) + BytesOf(tables->buffers));
     for (const Buffer& buffer : tables->buffers) bytes += BytesOf(buffer.parts);
   }

@@ -74,4 +74,31 @@ std::vector<RecordId> ChecksumLedger::TouchedRecords() const {
   return records;
 }
 
+void ChecksumLedger::Save(ProgressWriter& writer) const {
+  const std::vector<RecordId> records = TouchedRecords();
+  writer.Add(std::uint64_t{records.size()});
+  for (RecordId record : records) {
+    const Entry& entry = drawers_[record.index() % drawers_.size()].entries.at(record);
+    writer.Add(std::uint64_t{record.index()});
+    writer.Add(std::uint64_t{entry.pieces.size()});
+    for (const auto& [begin, piece] : entry.pieces) {
+      writer.Add(piece.begin);
+      writer.Add(piece.end);
+      writer.Add(std::uint64_t{piece.crc32});
+    }
+  }
+}
+
+void ChecksumLedger::Restore(ProgressReader& reader, std::size_t records) {
+  for (std::uint64_t left = reader.Count(); left > 0; --left) {
+    std::uint64_t record = reader.Number();
+    if (record >= records) return reader.Fail();
+    Add(RecordId(record), {});
+    for (std::uint64_t pieces = reader.Count(); pieces > 0; --pieces) {
+      ChecksumPiece piece{reader.Number(), reader.Number(), static_cast<std::uint32_t>(reader.Number())};
+      Add(RecordId(record), piece);
+    }
+  }
+}
+
 }  // namespace ucp

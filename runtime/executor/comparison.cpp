@@ -155,6 +155,18 @@ std::vector<RankDecision> Comparison::decisions() const {
   return decisions;
 }
 
+void Comparison::Save(ProgressWriter& writer) const {
+  writer.Add(std::uint64_t{skipped_checks_});
+  wrong_roundings_.Save(writer);
+  overruled_.Save(writer);
+}
+
+void Comparison::Restore(ProgressReader& reader) {
+  skipped_checks_ = reader.Number() != 0;
+  wrong_roundings_.Restore(reader, plan_.tensors.size());
+  overruled_.Restore(reader, plan_.reads.size());
+}
+
 RankDecision Comparison::Describe(const Step& step, const TargetRange& range, std::int64_t element, std::string copied,
                                   std::string read) const {
   std::string copied_from = "padding";

@@ -36,6 +36,10 @@ class Comparison {
   std::vector<RankDecision> decisions() const;  // One for each tensor, state and rank that was overruled.
   bool skipped_checks() const { return skipped_checks_; }
 
+  // Only while no thread compares.
+  void Save(ProgressWriter& writer) const;
+  void Restore(ProgressReader& reader);
+
  private:
   llvm::Error CompareReplica(const Step& step, const TargetRange& range, std::span<const std::byte> chunk,
                              StepMover& mover);

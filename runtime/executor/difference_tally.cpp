@@ -29,4 +29,46 @@ std::vector<DifferenceTally::Entry> DifferenceTally::Entries() const {
   return entries;
 }
 
+void DifferenceTally::Save(ProgressWriter& writer) const {
+  writer.Add(std::uint64_t{counted_.size()});
+  for (const auto& [subject, counted] : counted_) {
+    writer.Add(std::uint64_t{subject.first});
+    writer.Add(subject.second);
+    writer.Add(std::uint64_t{counted.place.write});
+    writer.Add(counted.place.state);
+    writer.Add(static_cast<std::uint64_t>(counted.place.element));
+    writer.Add(std::uint64_t{counted.place.read});
+    for (const std::string* text : {&counted.first.what, &counted.first.believed, &counted.first.believed_file,
+                                    &counted.first.overruled, &counted.first.overruled_file}) {
+      writer.Add(*text);
+    }
+    writer.Add(std::uint64_t{counted.by_write.size()});
+    for (const auto& [write, count] : counted.by_write) {
+      writer.Add(std::uint64_t{write});
+      writer.Add(count);
+    }
+  }
+}
+
+void DifferenceTally::Restore(ProgressReader& reader, std::size_t subjects) {
+  for (std::uint64_t left = reader.Count(); left > 0; --left) {
+    std::uint64_t number = reader.Number();
+    if (number >= subjects) return reader.Fail();
+    Counted& counted = counted_[{number, reader.Text()}];
+    counted.place.write = reader.Number();
+    counted.place.state = reader.Text();
+    counted.place.element = static_cast<std::int64_t>(reader.Number());
+    counted.place.read = reader.Number();
+    for (std::string* text : {&counted.first.what, &counted.first.believed, &counted.first.believed_file,
+                              &counted.first.overruled, &counted.first.overruled_file}) {
+      *text = reader.Text();
+    }
+    for (std::uint64_t writes = reader.Count(); writes > 0; --writes) {
+      std::uint64_t write = reader.Number();
+      if (write >= plan_.writes.size()) return reader.Fail();
+      counted.by_write[write] = reader.Number();
+    }
+  }
+}
+
 }  // namespace ucp

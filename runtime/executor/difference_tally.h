@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "runtime/executor/saved_progress.h"
 
 namespace ucp {
 
@@ -43,6 +44,10 @@ class DifferenceTally {
     std::uint64_t elements = 0;
   };
   std::vector<Entry> Entries() const;
+
+  // Only while no thread adds. Restoring fails the reader for subjects above `subjects` and what is not of the plan.
+  void Save(ProgressWriter& writer) const;
+  void Restore(ProgressReader& reader, std::size_t subjects);
 
  private:
   struct Counted {

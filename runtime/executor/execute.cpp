@@ -12,6 +12,7 @@
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/cast.h"
 #include "runtime/executor/comparison.h"
+#include "runtime/executor/element_intervals.h"
 #include "runtime/executor/finish_sum.h"
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/source_files.h"
@@ -25,6 +26,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double kSecondsWorthKeeping = 1;  // Of work.
+
 std::uint64_t BytesOfElements(const Plan& plan) {
   std::uint64_t bytes = 0;
   ForEachTargetRange(plan, [&](const TargetRange& range) {
@@ -33,31 +36,48 @@ std::uint64_t BytesOfElements(const Plan& plan) {
   return bytes;
 }
 
+std::uint64_t Elements(const Plan& plan) {
+  std::uint64_t elements = 0;
+  ForEachTargetRange(
+      plan, [&](const TargetRange& range) { elements += static_cast<std::uint64_t>(range.end - range.begin); });
+  return elements;
+}
+
 // One run of one plan.
 class Execution {
  public:
   Execution(const Plan& plan, const std::string& source_root, const std::string& target_folder, FileSystem& files,
-            const ExecutionOptions& options, const BufferSizes& sizes)
+            const ExecutionOptions& options, const BufferSizes& sizes, const std::vector<ElementInterval>& done_before)
       : plan_(plan),
         options_(options),
         parallel_{std::max(options.threads, 1U), options.cancelled},
         buffers_(sizes, parallel_.threads),
         steps_(plan),
-        work_(plan, sizes.chunk_bytes),
-        source_(plan, source_root, files, options.verify_source_crc, sizes.ledger_pieces),
-        target_(plan, target_folder, files, work_.ChunksOfFiles()),
+        done_before_(done_before),
+        work_(plan, sizes.chunk_bytes, done_before),
+        source_(plan, source_root, files, options.verify_source_crc, sizes.ledger_pieces, options.open_files.reading),
+        target_(plan, target_folder, files, work_.WorkOfFiles(), options.open_files.writing),
         comparison_(plan, steps_, source_),
         digests_(plan),
-        progress_(options, BytesOfElements(plan), plan.target.files.size()) {}
+        progress_(options, BytesOfElements(plan), plan.target.files.size()),
+        kept_at_(Clock::now()) {}
+
+  // Call before Run(), with what Keep() wrote behind the intervals.
+  void Restore(ProgressReader& reader) {
+    bytes_before_ = reader.Number();
+    progress_.BeginWith(bytes_before_);
+    source_.Restore(reader);
+    target_.Restore(reader);
+    comparison_.Restore(reader);
+    digests_.Restore(reader);
+  }
 
   llvm::Error Run() {
     BeginPhase(options_.clock, "create");
     UCP_RETURN_IF_ERROR(source_.CheckSizes(parallel_));
     UCP_RETURN_IF_ERROR(target_.Create(parallel_, buffers_.scratch()));
     BeginPhase(options_.clock, "move");
-    UCP_RETURN_IF_ERROR(ForEachInParallel(work_.chunks(), parallel_, [&](unsigned thread, std::uint64_t number) {
-      return RunChunk(thread, work_.chunk(InStretches(number, work_.chunks(), parallel_.threads)));
-    }));
+    UCP_RETURN_IF_ERROR(RunChunks());
     BeginPhase(options_.clock, "check");
     UCP_RETURN_IF_ERROR(source_.CheckChecksums(parallel_, buffers_.scratch()));
     UCP_RETURN_IF_ERROR(source_.CheckUnchanged(parallel_));
@@ -71,6 +91,7 @@ class Execution {
     report.bytes_compared = source_.bytes_read(ReadReason::kCompare);
     report.bytes_checksummed = source_.bytes_read(ReadReason::kChecksum);
     report.bytes_written = target_.bytes_written();
+    report.bytes_done_before = bytes_before_;
     report.buffer_bytes = buffers_.bytes();
     report.rounding_mismatches = comparison_.rounding_mismatches();
     report.decisions = comparison_.decisions();
@@ -85,6 +106,59 @@ class Execution {
   }
 
  private:
+  llvm::Error RunChunks() {
+    std::uint64_t done = 0;
+    auto run = [&](unsigned thread, std::uint64_t number) -> llvm::Error {
+      UCP_RETURN_IF_ERROR(RunChunk(thread, work_.chunk(InStretches(number, work_.chunks(), parallel_.threads))));
+      if (HasPassed(options_.journal_seconds)) pause_ = true;
+      return llvm::Error::success();
+    };
+    while (done < work_.chunks()) {
+      pause_ = false;
+      UCP_ASSIGN_OR_RETURN(std::uint64_t next, ForEachUntilPaused(done, work_.chunks(), parallel_, pause_, run));
+      const bool is_cancelled = parallel_.cancelled != nullptr && *parallel_.cancelled;
+      // What is synced at the end need not be synced by the commit, which can take long, too.
+      const double seconds =
+          next < work_.chunks() ? options_.journal_seconds : std::min(options_.journal_seconds, kSecondsWorthKeeping);
+      if (next > done && (is_cancelled || HasPassed(seconds))) UCP_RETURN_IF_ERROR(Keep(next));
+      if (is_cancelled) return Fail(ErrorCode::kCancelled, "cancelled");
+      done = next;
+    }
+    return llvm::Error::success();
+  }
+
+  // Since something was kept.
+  bool HasPassed(double seconds) const {
+    return options_.keep && std::chrono::duration<double>(Clock::now() - kept_at_).count() >= seconds;
+  }
+
+  llvm::Error Keep(std::uint64_t chunks_done) {
+    if (!options_.keep) return llvm::Error::success();
+    UCP_RETURN_IF_ERROR(target_.MakeDurable(parallel_));
+    ProgressWriter writer;
+    Save(DoneAfter(chunks_done), writer);
+    writer.Add(progress_.done());
+    source_.Save(writer);
+    target_.Save(writer);
+    comparison_.Save(writer);
+    digests_.Save(writer);
+    UCP_RETURN_IF_ERROR(options_.keep(writer.bytes()));
+    kept_at_ = Clock::now();
+    return llvm::Error::success();
+  }
+
+  // Each thread's stretch is done from its beginning.
+  std::vector<ElementInterval> DoneAfter(std::uint64_t chunks_done) const {
+    std::vector<ElementInterval> done = done_before_;
+    const std::uint64_t stretches = parallel_.threads;
+    for (std::uint64_t stretch = 0; stretch < std::min(stretches, chunks_done); ++stretch) {
+      const std::uint64_t first = InStretches(stretch, work_.chunks(), stretches);
+      work_.AddElements(first, first + (chunks_done - stretch + stretches - 1) / stretches, done);
+    }
+    Unite(done);
+    return done;
+  }
+
   llvm::Error RunChunk(unsigned thread, const TargetRange& range) {
     const Clock::time_point begin = options_.after_chunk ? Clock::now() : Clock::time_point();
     SourceReader reader(source_);
@@ -155,12 +229,16 @@ class Execution {
   ParallelOptions parallel_;
   Buffers buffers_;
   StepEnumerator steps_;
+  const std::vector<ElementInterval> done_before_;
   WorkList work_;
   SourceFiles source_;
   TargetWriter target_;
   Comparison comparison_;
   StateDigests digests_;
   ProgressTeller progress_;
+  std::uint64_t bytes_before_ = 0;
+  std::atomic<bool> pause_ = false;
+  Clock::time_point kept_at_;  // Changes only while the threads pause.
 };
 
 }  // namespace
@@ -171,7 +249,16 @@ llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& sou
   Clock::time_point start = Clock::now();
   UCP_ASSIGN_OR_RETURN(BufferSizes sizes, DivideMemory(plan, std::max(options.threads, 1U), options.memory_bytes,
                                                        options.most_chunk_bytes));
-  Execution execution(plan, source_root, target_folder, files, options, sizes);
+  const bool goes_on = options.progress_before.has_value();
+  ProgressReader before(goes_on ? *options.progress_before : std::string_view());
+  const std::vector<ElementInterval> done_before =
+      goes_on ? RestoreIntervals(before, Elements(plan)) : std::vector<ElementInterval>();
+  Execution execution(plan, source_root, target_folder, files, options, sizes, done_before);
+  if (goes_on) execution.Restore(before);
+  if (before.has_failed() || !before.left().empty()) {
+    return Fail(ErrorCode::kUsage,
+                "the journal of the interrupted run does not fit this plan; leave out --resume to begin again");
+  }
   UCP_RETURN_IF_ERROR(execution.Run());
   ExecutionReport report = execution.Report();
   report.threads = std::max(options.threads, 1U);

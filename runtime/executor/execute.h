@@ -5,7 +5,12 @@
 //   E3  Chunk by chunk, in the order of the target's files and over all threads: read what belongs there, read what
 //       must equal it and compare, do the arithmetic and the cast, write it.
 //   E4  What no step needed of the records that were touched is read, and every record's CRC-32 is what its archive
-//   says. E5  No source file was changed meanwhile.
+//       says.
+//   E5  No source file was changed meanwhile.
+//
+// In E3 the threads pause now and then: what was written is synced, and how far the run has come is given to the
+// journal, with all that was added up on the way. A later run goes on from there as if it had never stopped: chunks are
+// handed out in one order, so what is done is a stretch of elements for each thread.
 //
 // The bytes of the target depend on the plan and the source alone, and not on threads, memory or timing (G4). Each
 // needed source byte is read once, each target byte written once (G7).
@@ -17,6 +22,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +30,7 @@
 #include "compiler/support/phase_clock.h"
 #include "runtime/executor/state_digests.h"
 #include "runtime/io/file_system.h"
+#include "runtime/io/open_file_limit.h"
 
 namespace ucp {
 
@@ -47,12 +54,19 @@ struct ExecutionOptions {
   unsigned threads = 1;
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;
   std::uint64_t most_chunk_bytes = std::uint64_t{1} << 21;  // At least 16. A chunk that a core's cache holds is best.
+  OpenFileShares open_files;
   bool verify_source_crc = true;
   // Called from any thread, one call at a time, a few times a second and once at the end.
   std::function<void(const ExecutionProgress&)> progress;
   std::function<void(const FinishedChunk&)> after_chunk;  // Called from any thread, many at a time.
   PhaseClock* clock = nullptr;                            // Told of the phases `create`, `move` and `check`.
   const std::atomic<bool>* cancelled = nullptr;
+  // Given what a later run goes on from, once all that it vouches for is durable (J1 of journal.h): when
+  // `journal_seconds` have passed since the last time, and when the run is cancelled. Not called before anything is
+  // written. Empty: nothing is kept.
+  std::function<llvm::Error(const std::string& progress)> keep;
+  double journal_seconds = 5;
+  std::optional<std::string> progress_before;  // What an earlier run of the same plan gave to `keep`.
 };
 
 // A tensor whose model weight is not the rounding of its master.
@@ -67,6 +81,7 @@ struct ExecutionReport {
   std::uint64_t bytes_compared = 0;     // Read from the source to be compared.
   std::uint64_t bytes_checksummed = 0;  // Read from the source for its checksums only.
   std::uint64_t bytes_written = 0;      // To the target, headers included.
+  std::uint64_t bytes_done_before = 0;  // Elements that an earlier run wrote.
   double seconds = 0;
   unsigned threads = 0;
   std::uint64_t chunk_bytes = 0;                      // What a thread moves at a time.
@@ -79,9 +94,10 @@ struct ExecutionReport {
   std::vector<std::string> file_digests;              // By FileId of the target.
 };
 
-// Fills `target_folder`, which exists and is empty, with what the plan writes. The plan must be verified. Codes:
-// kBadData for a damaged, changed or self-contradicting source; kUsage if memory_bytes is too little; kIo; kCancelled.
-// After an error the folder is worthless.
+// Fills `target_folder`, which exists and is empty or what an earlier run left, with what the plan writes. The plan
+// must be verified. Codes: kBadData for a damaged, changed or self-contradicting source; kUsage if memory_bytes is too
+// little, or if `progress_before` does not fit the plan, the source or the folder any more; kIo; kCancelled. After an
+// error the folder is worth what was given to `keep`, if anything.
 llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& source_root,
                                         const std::string& target_folder, FileSystem& files,
                                         const ExecutionOptions& options);

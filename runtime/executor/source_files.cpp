@@ -1,6 +1,9 @@
 #include "runtime/executor/source_files.h"
 
+#include <fmt/chrono.h>
+
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 #include "compiler/support/check.h"
@@ -9,19 +12,25 @@
 namespace ucp {
 namespace {
 
-constexpr std::size_t kMostOpenFiles = 256;
+// "2026-11-21 19:40:03.104512000 UTC"
+std::string TimeText(std::int64_t nanoseconds) {
+  constexpr std::int64_t kPerSecond = 1'000'000'000;
+  std::int64_t below = (nanoseconds % kPerSecond + kPerSecond) % kPerSecond;
+  return fmt::format("{:%F %T}.{:09} UTC", fmt::gmtime(static_cast<std::time_t>((nanoseconds - below) / kPerSecond)),
+                     below);
+}
 
 llvm::Error CloseReadable(ReadableFile&) { return llvm::Error::success(); }  // Nothing to lose; the destructor does it.
 
 }  // namespace
 
 SourceFiles::SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums,
-                         std::uint64_t most_pieces)
+                         std::uint64_t most_pieces, std::size_t most_open)
     : plan_(plan),
       root_(std::move(root)),
       files_(files),
       verify_checksums_(verify_checksums),
-      open_(kMostOpenFiles, &CloseReadable),
+      open_(most_open, &CloseReadable),
       ledger_(most_pieces),
       modified_nanoseconds_(plan.source.files.size(), 0) {}
 
@@ -39,9 +48,26 @@ llvm::Error SourceFiles::CheckSizes(const ParallelOptions& options) {
       return Fail(ErrorCode::kBadData, "`{}` has {} bytes, and had {} when the plan was made; plan again", path,
                   status.bytes, file.bytes);
     }
+    if (is_restored_ && status.modified_nanoseconds != modified_nanoseconds_[number]) {
+      return Fail(ErrorCode::kUsage,
+                  "`{}` was changed since the interrupted run read it: it was modified {}, and {} then; leave out "
+                  "--resume to begin again",
+                  path, TimeText(status.modified_nanoseconds), TimeText(modified_nanoseconds_[number]));
+    }
     modified_nanoseconds_[number] = status.modified_nanoseconds;
     return llvm::Error::success();
   });
+}
+
+void SourceFiles::Save(ProgressWriter& writer) const {
+  for (std::int64_t modified : modified_nanoseconds_) writer.Add(static_cast<std::uint64_t>(modified));
+  ledger_.Save(writer);
+}
+
+void SourceFiles::Restore(ProgressReader& reader) {
+  for (std::int64_t& modified : modified_nanoseconds_) modified = static_cast<std::int64_t>(reader.Number());
+  ledger_.Restore(reader, plan_.source.records.size());
+  is_restored_ = true;
 }
 
 llvm::Error SourceFiles::CheckUnchanged(const ParallelOptions& options) {

@@ -15,6 +15,7 @@
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/open_files.h"
 #include "runtime/io/file_system.h"
+#include "runtime/io/open_file_limit.h"
 #include "runtime/io/parallel.h"
 
 namespace ucp {
@@ -29,10 +30,12 @@ enum class ReadReason {
 // Shared by all threads.
 class SourceFiles {
  public:
-  // `most_pieces` bounds the ledger of checksums; with `verify_checksums` false there is none.
-  SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums, std::uint64_t most_pieces);
+  // `most_pieces` bounds the ledger of checksums; with `verify_checksums` false there is none. `most_open`: files.
+  SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums, std::uint64_t most_pieces,
+              std::size_t most_open = OpenFileShares().reading);
 
-  // All files are there and have the size that the plan says.
+  // All files are there and have the size that the plan says; and, if Restore() was called, none was changed since the
+  // run that saved them.
   [[nodiscard]] llvm::Error CheckSizes(const ParallelOptions& options);
   // None has changed since.
   [[nodiscard]] llvm::Error CheckUnchanged(const ParallelOptions& options);
@@ -41,6 +44,10 @@ class SourceFiles {
   // checksums with the archives' own.
   [[nodiscard]] llvm::Error CheckChecksums(const ParallelOptions& options,
                                            std::span<const std::span<std::byte>> scratch);
+
+  // Only while no thread reads, and before CheckChecksums().
+  void Save(ProgressWriter& writer) const;
+  void Restore(ProgressReader& reader);
 
   std::uint64_t bytes_read(ReadReason reason) const { return bytes_[static_cast<std::size_t>(reason)]; }
   std::string Path(FileId file) const;
@@ -63,6 +70,7 @@ class SourceFiles {
   ChecksumLedger ledger_;
   std::atomic<std::uint64_t> bytes_[3] = {};
   std::vector<std::int64_t> modified_nanoseconds_;  // By FileId.
+  bool is_restored_ = false;
 };
 
 // One thread's hand on the source.

@@ -50,10 +50,25 @@ std::vector<StateDigest> StateDigests::Get() const {
   return digests;
 }
 
+void StateDigests::Save(ProgressWriter& writer) const {
+  for (const auto& [key, sums] : sums_) {
+    writer.Add(sums.target.Get());
+    writer.Add(sums.source.Get());
+  }
+}
+
+void StateDigests::Restore(ProgressReader& reader) {
+  for (auto& [key, sums] : sums_) {
+    sums.target.Add(reader.Sum());
+    sums.source.Add(reader.Sum());
+  }
+}
+
 std::uint64_t StateDigests::Bytes(const Plan& plan) {
+  constexpr std::uint64_t kCopiesInEntry = 3;  // While a journal's entry is made.
   std::uint64_t states = 0;
   for (const PlanTensor& tensor : plan.tensors) states += tensor.logical.states.size() + 1;
-  return states * (sizeof(Sums) + 128) + plan.writes.size() * 64;
+  return states * (sizeof(Sums) + 128 + kCopiesInEntry * 2 * sizeof(KeyedSum)) + plan.writes.size() * 64;
 }
 
 }  // namespace ucp

@@ -11,6 +11,7 @@
 #include "compiler/plan/steps.h"
 #include "runtime/digest/counted_elements.h"
 #include "runtime/digest/keyed_sum.h"
+#include "runtime/executor/saved_progress.h"
 
 namespace ucp {
 
@@ -35,6 +36,10 @@ class StateDigests {
   void AddTarget(const TargetRange& range, std::span<const std::byte> chunk);
 
   std::vector<StateDigest> Get() const;  // By tensor and state.
+
+  // Only while no thread adds.
+  void Save(ProgressWriter& writer) const;
+  void Restore(ProgressReader& reader);
 
   static std::uint64_t Bytes(const Plan& plan);  // Memory that this takes, about.
 

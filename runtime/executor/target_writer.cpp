@@ -9,11 +9,10 @@
 
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
+#include "runtime/io/sync.h"
 
 namespace ucp {
 namespace {
-
-constexpr std::size_t kMostOpenFiles = 128;
 
 llvm::Error CloseWritable(WritableFile& file) { return file.Close(); }
 
@@ -41,37 +40,58 @@ std::span<const std::uint32_t> OfFile(const std::vector<Entry>& entries, const s
 
 }  // namespace
 
-TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& files,
-                           std::vector<std::uint32_t> chunks_of_files)
+TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& files, std::vector<FileWork> work,
+                           std::size_t most_open)
     : plan_(plan),
       folder_(std::move(folder)),
       files_(files),
-      open_(kMostOpenFiles, &CloseWritable),
+      open_(most_open, &CloseWritable),
       // Chunks are written in a few stretches, so their pieces are few however large a record is.
       ledger_(std::numeric_limits<std::uint64_t>::max()),
       has_crc_field_(plan.target.records.size(), false),
       placements_(ByPlace(plan.placements)),
       crc_fields_(ByPlace(plan.crc_fields)),
+      work_(std::move(work)),
       chunks_left_(plan.target.files.size()),
+      unsynced_(plan.target.files.size()),
       sums_(plan.target.files.size()) {
   for (const CrcField& field : plan.crc_fields) has_crc_field_[field.record.index()] = true;
-  for (std::size_t i = 0; i < chunks_left_.size(); ++i) chunks_left_[i] = chunks_of_files[i];
+  for (std::size_t i = 0; i < chunks_left_.size(); ++i) chunks_left_[i] = work_[i].chunks;
 }
 
 std::string TargetWriter::Path(FileId file) const { return JoinPath(folder_, plan_.target.files[file.index()].path); }
 
 llvm::Error TargetWriter::Create(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch) {
-  for (const std::string& directory : plan_.directories) {
-    UCP_RETURN_IF_ERROR(files_.MakeDirectory(JoinPath(folder_, directory)));
+  if (!is_restored_) {
+    for (const std::string& directory : plan_.directories) {
+      UCP_RETURN_IF_ERROR(files_.MakeDirectory(JoinPath(folder_, directory)));
+    }
   }
-  return ForEachInParallel(plan_.target.files.size(), options,
-                           [&](unsigned thread, std::uint64_t number) -> llvm::Error {
-                             FileId id(number);
-                             UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
-                                                  files_.CreateForWriting(Path(id), plan_.target.files[number].bytes));
-                             UCP_RETURN_IF_ERROR(file->Close());
-                             return chunks_left_[number] == 0 ? Finish(id, scratch[thread]) : llvm::Error::success();
-                           });
+  return ForEachInParallel(plan_.target.files.size(), options, [&](unsigned thread, std::uint64_t number) {
+    return CreateFile(FileId(number), scratch[thread]);
+  });
+}
+
+llvm::Error TargetWriter::CreateFile(FileId id, std::span<std::byte> scratch) {
+  const std::uint64_t bytes = plan_.target.files[id.index()].bytes;
+  const FileWork& work = work_[id.index()];
+  const std::string path = Path(id);
+  if (is_restored_ && (work.is_begun || work.chunks == 0)) {
+    UCP_ASSIGN_OR_RETURN(FileStatus status, files_.Status(path));
+    if (status.kind == PathKind::kFile && !status.is_link && status.bytes == bytes) {
+      if (work.chunks == 0) ++files_finished_;
+      return llvm::Error::success();
+    }
+    return Fail(
+        ErrorCode::kUsage,
+        "`{}`, which the interrupted run wrote, is not there as a file of {} bytes; leave out --resume to begin "
+        "again",
+        path, bytes);
+  }
+  if (is_restored_) UCP_RETURN_IF_ERROR(files_.RemoveTree(path));
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files_.CreateForWriting(path, bytes));
+  UCP_RETURN_IF_ERROR(file->Close());
+  return work.chunks == 0 ? Finish(id, scratch) : llvm::Error::success();
 }
 
 // What nothing was written to is zero, and counts nothing.
@@ -81,6 +101,33 @@ std::vector<std::string> TargetWriter::FileDigests() const {
     digests.push_back(FileDigest(sums_[file].Get(), plan_.target.files[file].bytes));
   }
   return digests;
+}
+
+llvm::Error TargetWriter::MakeDurable(const ParallelOptions& options) {
+  PathsToSync paths;
+  for (std::size_t i = 0; i < unsynced_.size(); ++i) {
+    if (unsynced_[i].exchange(false)) paths.files.push_back(Path(FileId(i)));
+  }
+  if (!names_are_durable_) {
+    for (const std::string& directory : plan_.directories) paths.folders.push_back(JoinPath(folder_, directory));
+    paths.folders.push_back(folder_);
+  }
+  ParallelOptions to_the_end = options;  // Who interrupts wants to know that what is done is kept.
+  to_the_end.cancelled = nullptr;
+  UCP_RETURN_IF_ERROR(Sync(files_, paths, to_the_end));
+  names_are_durable_ = true;
+  return llvm::Error::success();
+}
+
+void TargetWriter::Save(ProgressWriter& writer) const {
+  for (const SharedKeyedSum& sum : sums_) writer.Add(sum.Get());
+  ledger_.Save(writer);
+}
+
+void TargetWriter::Restore(ProgressReader& reader) {
+  for (SharedKeyedSum& sum : sums_) sum.Add(reader.Sum());
+  ledger_.Restore(reader, plan_.target.records.size());
+  is_restored_ = true;
 }
 
 llvm::Expected<std::shared_ptr<WritableFile>> TargetWriter::Open(FileId file) {
@@ -97,6 +144,7 @@ llvm::Error TargetWriter::WriteChunk(RecordId record, std::uint64_t offset, std:
     UCP_RETURN_IF_ERROR(file->WriteAt(place.begin + offset, bytes));
     file->StartWriteback(place.begin + offset, bytes.size());
   }
+  unsynced_[place.file.index()] = true;
   KeyedSum sum;
   sum.Add(place.begin + offset, bytes);
   sums_[place.file.index()].Add(sum);
@@ -108,6 +156,7 @@ llvm::Error TargetWriter::WriteChunk(RecordId record, std::uint64_t offset, std:
 }
 
 llvm::Error TargetWriter::Finish(FileId file, std::span<std::byte> scratch) {
+  unsynced_[file.index()] = true;
   std::span<const std::uint32_t> placements = OfFile(plan_.placements, placements_, file);
   if (!placements.empty()) {
     std::vector<PatchedField> fields = Fields(file);

@@ -17,6 +17,8 @@
 #include "runtime/digest/keyed_sum.h"
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/open_files.h"
+#include "runtime/executor/saved_progress.h"
+#include "runtime/executor/work_list.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/parallel.h"
 
@@ -25,15 +27,24 @@ namespace ucp {
 // Shared by all threads.
 class TargetWriter {
  public:
-  // `chunks_of_files`: how many times WriteChunk() will be called for each file.
-  TargetWriter(const Plan& plan, std::string folder, FileSystem& files, std::vector<std::uint32_t> chunks_of_files);
+  // `work`: how many times WriteChunk() will be called for each file. `most_open`: files.
+  TargetWriter(const Plan& plan, std::string folder, FileSystem& files, std::vector<FileWork> work,
+               std::size_t most_open);
 
-  // Makes all folders and files. Those without elements are complete then.
+  // Makes all folders and files. Those without elements are complete then. If Restore() was called, files that are
+  // complete or begun must be there, and all others are made anew.
   [[nodiscard]] llvm::Error Create(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch);
 
   // Writes one chunk: `bytes` at `offset` of `record`. `crc32` is theirs, if it is known. `scratch` is the thread's.
   [[nodiscard]] llvm::Error WriteChunk(RecordId record, std::uint64_t offset, std::span<const std::byte> bytes,
                                        std::optional<std::uint32_t> crc32, std::span<std::byte> scratch);
+
+  // All that was written is durable, and so are the files' names. Only while no thread writes.
+  [[nodiscard]] llvm::Error MakeDurable(const ParallelOptions& options);
+
+  // Only while no thread writes.
+  void Save(ProgressWriter& writer) const;
+  void Restore(ProgressReader& reader);
 
   std::uint64_t bytes_written() const { return bytes_written_; }
   std::uint64_t files_finished() const { return files_finished_; }
@@ -46,6 +57,7 @@ class TargetWriter {
     std::array<std::byte, 4> bytes{};
   };
 
+  [[nodiscard]] llvm::Error CreateFile(FileId id, std::span<std::byte> scratch);
   [[nodiscard]] llvm::Error Finish(FileId file, std::span<std::byte> scratch);
   [[nodiscard]] llvm::Error WriteBlob(WritableFile& file, const BlobPlacement& placement,
                                       std::span<const PatchedField> fields, std::span<std::byte> scratch);
@@ -63,10 +75,14 @@ class TargetWriter {
   std::vector<bool> has_crc_field_;                      // By RecordId.
   std::vector<std::uint32_t> placements_;                // Indices of Plan::placements, by file and offset.
   std::vector<std::uint32_t> crc_fields_;                // Indices of Plan::crc_fields, by file and offset.
+  const std::vector<FileWork> work_;                     // By FileId.
   std::vector<std::atomic<std::uint32_t>> chunks_left_;  // By FileId.
+  std::vector<std::atomic<bool>> unsynced_;              // By FileId: written to since the last MakeDurable().
   std::vector<SharedKeyedSum> sums_;                     // By FileId.
   std::atomic<std::uint64_t> bytes_written_ = 0;
   std::atomic<std::uint64_t> files_finished_ = 0;
+  bool names_are_durable_ = false;
+  bool is_restored_ = false;
 };
 
 }  // namespace ucp

@@ -8,19 +8,26 @@
 
 namespace ucp {
 
-WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes) : plan_(plan), chunk_bytes_(chunk_bytes) {
+WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done)
+    : plan_(plan), chunk_bytes_(chunk_bytes) {
   std::size_t count = 0;
   ForEachTargetRange(plan, [&](const TargetRange&) { ++count; });
   ranges_.reserve(count);
   ForEachTargetRange(plan, [&](const TargetRange& range) {
     if (range.begin == range.end) return;
     ranges_.push_back({static_cast<std::uint32_t>(range.write), StateNumber(range.state), range.record, range.dtype,
-                       range.source_dtype, range.record_element, range.begin, range.end, 0});
+                       range.source_dtype, range.record_element, range.begin, range.end, 0, 0});
   });
   std::sort(ranges_.begin(), ranges_.end(), [&](const Range& a, const Range& b) {
     return std::tuple(plan_.target.record(a.record).file, FileOffset(a)) <
            std::tuple(plan_.target.record(b.record).file, FileOffset(b));
   });
+  std::uint64_t elements = 0;
+  for (Range& range : ranges_) {
+    range.first_element = elements;
+    elements += static_cast<std::uint64_t>(range.end - range.begin);
+  }
+  if (!done.empty()) LeaveOut(done);
   for (Range& range : ranges_) {
     range.first_chunk = chunks_;
     chunks_ += static_cast<std::uint64_t>(CeilDivide(range.end - range.begin, ChunkElements(range)));
@@ -41,14 +48,55 @@ TargetRange WorkList::chunk(std::uint64_t number) const {
           range.dtype,  range.source_dtype};
 }
 
-std::vector<std::uint32_t> WorkList::ChunksOfFiles() const {
-  std::vector<std::uint32_t> counts(plan_.target.files.size(), 0);
+void WorkList::LeaveOut(const std::vector<ElementInterval>& done) {
+  begun_.resize(plan_.target.files.size(), false);
+  std::vector<Range> left;
+  auto next = done.begin();  // The first interval that does not end before where we are.
+  for (const Range& range : ranges_) {
+    const std::uint64_t end = range.first_element + static_cast<std::uint64_t>(range.end - range.begin);
+    std::uint64_t at = range.first_element;
+    while (at < end) {
+      while (next != done.end() && next->end <= at) ++next;
+      const std::uint64_t next_begin = next == done.end() ? end : std::min(end, next->begin);
+      if (at < next_begin) {
+        const auto skipped = static_cast<std::int64_t>(at - range.first_element);
+        Range part = range;
+        part.begin += skipped;
+        part.record_element += skipped;
+        part.end = part.begin + static_cast<std::int64_t>(next_begin - at);
+        part.first_element = at;
+        left.push_back(part);
+      }
+      if (next_begin == end) break;
+      begun_[plan_.target.record(range.record).file.index()] = true;
+      at = next->end;
+    }
+  }
+  ranges_ = std::move(left);
+}
+
+void WorkList::AddElements(std::uint64_t first, std::uint64_t end, std::vector<ElementInterval>& intervals) const {
+  auto range = std::upper_bound(ranges_.begin(), ranges_.end(), first,
+                                [](std::uint64_t wanted, const Range& entry) { return wanted < entry.first_chunk; });
+  if (range != ranges_.begin()) --range;
+  for (; range != ranges_.end() && range->first_chunk < end; ++range) {
+    const auto elements = static_cast<std::uint64_t>(range->end - range->begin);
+    const auto of_chunk = static_cast<std::uint64_t>(ChunkElements(*range));
+    const std::uint64_t from = first > range->first_chunk ? (first - range->first_chunk) * of_chunk : 0;
+    const std::uint64_t to = std::min(elements, (end - range->first_chunk) * of_chunk);
+    if (from < to) intervals.push_back({range->first_element + from, range->first_element + to});
+  }
+}
+
+std::vector<FileWork> WorkList::WorkOfFiles() const {
+  std::vector<FileWork> work(plan_.target.files.size());
+  for (std::size_t i = 0; i < begun_.size(); ++i) work[i].is_begun = begun_[i];
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     std::uint64_t next = i + 1 < ranges_.size() ? ranges_[i + 1].first_chunk : chunks_;
-    counts[plan_.target.record(ranges_[i].record).file.index()] +=
+    work[plan_.target.record(ranges_[i].record).file.index()].chunks +=
         static_cast<std::uint32_t>(next - ranges_[i].first_chunk);
   }
-  return counts;
+  return work;
 }
 
 std::uint64_t WorkList::Bytes(const Plan& plan) {

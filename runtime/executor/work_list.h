@@ -1,6 +1,7 @@
 // All the work of a plan as a list of chunks, ordered by where they lie in the target's files. A chunk is a part of one
 // target range that fits a thread's buffer. Only the ranges are stored; chunks are counted, and computed when asked
-// for.
+// for. A run that goes on where another one stopped has a list of what is left: how all elements are ordered does not
+// depend on how large chunks are.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +9,30 @@
 #include <vector>
 
 #include "compiler/plan/steps.h"
+#include "runtime/executor/element_intervals.h"
 
 namespace ucp {
+
+struct FileWork {
+  std::uint32_t chunks = 0;
+  bool is_begun = false;  // Some of its elements are left out.
+};
 
 class WorkList {
  public:
   // No chunk is larger than `chunk_bytes` in either of its dtypes, which must hold at least one element of any dtype.
-  // The plan must outlive this.
-  WorkList(const Plan& plan, std::uint64_t chunk_bytes);
+  // The plan must outlive this. The elements of `done` are left out; Unite() made it, and
+  // it ends within the plan's elements.
+  WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done = {});
 
   std::uint64_t chunks() const { return chunks_; }
   TargetRange chunk(std::uint64_t number) const;
 
-  // How many chunks each file has, by FileId.
-  std::vector<std::uint32_t> ChunksOfFiles() const;
+  // How many chunks each file has, and what of it is left out, by FileId.
+  std::vector<FileWork> WorkOfFiles() const;
+
+  // Adds the elements of the chunks [first, end).
+  void AddElements(std::uint64_t first, std::uint64_t end, std::vector<ElementInterval>& intervals) const;
 
   // Memory that a list for this plan takes.
   static std::uint64_t Bytes(const Plan& plan);
@@ -38,10 +49,12 @@ class WorkList {
     std::int64_t begin = 0;
     std::int64_t end = 0;
     std::uint64_t first_chunk = 0;
+    std::uint64_t first_element = 0;  // Of all of the plan.
   };
 
   std::uint64_t FileOffset(const Range& range) const;
   std::int64_t ChunkElements(const Range& range) const;
+  void LeaveOut(const std::vector<ElementInterval>& done);
   std::uint32_t StateNumber(const std::string& state);
 
   const Plan& plan_;
@@ -49,6 +62,7 @@ class WorkList {
   std::uint64_t chunks_ = 0;
   std::vector<std::string> states_;
   std::vector<Range> ranges_;
+  std::vector<bool> begun_;  // By FileId; empty: none.
 };
 
 }  // namespace ucp

@@ -5,6 +5,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/io/sync.h"
 
 namespace ucp {
 namespace {
@@ -23,12 +24,7 @@ SplitPath Split(std::string path) {
 }
 
 // All that a folder holds, as paths. Folders come after what they hold.
-struct Contents {
-  std::vector<std::string> files;
-  std::vector<std::string> folders;
-};
-
-llvm::Error Collect(FileSystem& files, const std::string& folder, Contents& contents) {
+llvm::Error Collect(FileSystem& files, const std::string& folder, PathsToSync& contents) {
   UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
   for (const DirectoryEntry& entry : entries) {
     std::string path = JoinPath(folder, entry.name);
@@ -42,20 +38,16 @@ llvm::Error Collect(FileSystem& files, const std::string& folder, Contents& cont
   return llvm::Error::success();
 }
 
-llvm::Error SyncFile(FileSystem& files, const std::string& path) {
-  UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.OpenForWriting(path));
-  UCP_RETURN_IF_ERROR(file->Sync());
-  return file->Close();
-}
-
 }  // namespace
 
-Staging::Staging(FileSystem& files, std::string destination) : files_(&files), destination_(std::move(destination)) {
+Staging::Staging(FileSystem& files, std::string destination)
+    : files_(&files), destination_(std::move(destination)), journal_(files, "", "") {
   auto [parent, name] = Split(destination_);
   parent_ = parent;
   folder_ = JoinPath(parent, "." + name + ".ucp-partial");
   old_folder_ = JoinPath(parent, "." + name + ".ucp-old");
   lock_path_ = JoinPath(parent, "." + name + ".ucp-lock");
+  journal_ = Journal(files, parent, JoinPath(parent, "." + name + ".ucp-journal"));
 }
 
 Staging::Staging(Staging&& other) noexcept
@@ -65,6 +57,11 @@ Staging::Staging(Staging&& other) noexcept
       folder_(std::move(other.folder_)),
       old_folder_(std::move(other.old_folder_)),
       lock_path_(std::move(other.lock_path_)),
+      journal_(std::move(other.journal_)),
+      entry_before_(std::move(other.entry_before_)),
+      folder_inode_(other.folder_inode_),
+      is_complete_(other.is_complete_),
+      is_committed_(other.is_committed_),
       replaces_(other.replaces_),
       exchanged_(other.exchanged_),
       made_folder_(std::exchange(other.made_folder_, false)),
@@ -72,7 +69,7 @@ Staging::Staging(Staging&& other) noexcept
 
 Staging::~Staging() {
   // Nobody is left to hear of an error here; the next run to the same destination cleans up (S2).
-  llvm::consumeError(Abandon());
+  if (!is_kept()) llvm::consumeError(Abandon());
 }
 
 llvm::Expected<Staging> Staging::Begin(FileSystem& files, const std::string& destination,
@@ -82,24 +79,56 @@ llvm::Expected<Staging> Staging::Begin(FileSystem& files, const std::string& des
     return Fail(ErrorCode::kUsage, "`{}` cannot be a destination: it does not end in a name", destination);
   }
   Staging staging(files, destination);
-  UCP_RETURN_IF_ERROR(staging.CheckDestination(options));
+  // An earlier run may have finished what this one is to go on with.
+  UCP_RETURN_IF_ERROR(options.resume ? staging.LookAtDestination(options) : staging.CheckDestination(options));
   UCP_ASSIGN_OR_RETURN(staging.lock_, files.TryLock(staging.lock_path_));
   if (staging.lock_ == nullptr) {
     return Fail(ErrorCode::kIo, "another process is writing `{}` (it holds `{}`); wait for it, or name another folder",
                 destination, staging.lock_path_);
   }
+  if (options.resume) UCP_RETURN_IF_ERROR(staging.FindEntry());
   UCP_RETURN_IF_ERROR(staging.CleanUpAfterDead());
+  if (options.resume && !staging.entry_before_ && options.is_complete) {
+    UCP_ASSIGN_OR_RETURN(staging.is_complete_, options.is_complete());
+    if (staging.is_complete_) {
+      // The earlier run may have died between S5 and S6.
+      UCP_RETURN_IF_ERROR(files.SyncDirectory(staging.parent_));
+      return staging;
+    }
+  }
   // Again: another process may have finished between the first look and the lock.
   UCP_RETURN_IF_ERROR(staging.CheckDestination(options));
-  UCP_ASSIGN_OR_RETURN(std::uint64_t free_bytes, files.FreeBytes(staging.parent_));
+  if (!staging.entry_before_) UCP_RETURN_IF_ERROR(staging.MakeFolder(options));
+  return staging;
+}
+
+// What an entry vouches for is named by it (J3), and not by the name of the folder.
+llvm::Error Staging::FindEntry() {
+  UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(folder_));
+  if (status.kind != PathKind::kDirectory || status.is_link) return llvm::Error::success();
+  folder_inode_ = status.inode;
+  entry_before_ = journal_.Find(status.inode);
+  return llvm::Error::success();
+}
+
+llvm::Error Staging::MakeFolder(const StagingOptions& options) {
+  UCP_ASSIGN_OR_RETURN(std::uint64_t free_bytes, files_->FreeBytes(parent_));
   if (free_bytes < options.bytes_needed) {
     return Fail(ErrorCode::kIo, "`{}` needs {} ({} bytes), and the file system of `{}` has {} ({} bytes) free",
-                destination, HumanBytes(options.bytes_needed), options.bytes_needed, staging.parent_,
-                HumanBytes(free_bytes), free_bytes);
+                destination_, HumanBytes(options.bytes_needed), options.bytes_needed, parent_, HumanBytes(free_bytes),
+                free_bytes);
   }
-  staging.made_folder_ = true;  // Even a failing call may have made it.
-  UCP_RETURN_IF_ERROR(files.MakeDirectory(staging.folder_));
-  return staging;
+  made_folder_ = true;  // Even a failing call may have made it.
+  UCP_RETURN_IF_ERROR(files_->MakeDirectory(folder_));
+  UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(folder_));
+  folder_inode_ = status.inode;
+  return llvm::Error::success();
+}
+
+llvm::Error Staging::LookAtDestination(const StagingOptions& options) {
+  StagingOptions replacing = options;
+  replacing.force = true;
+  return CheckDestination(replacing);
 }
 
 llvm::Error Staging::CheckDestination(const StagingOptions& options) {
@@ -146,8 +175,16 @@ llvm::Error Staging::CheckSourceSurvives(const FileStatus& destination, const st
 }
 
 llvm::Error Staging::CleanUpAfterDead() {
-  UCP_RETURN_IF_ERROR(files_->RemoveTree(folder_));
+  UCP_ASSIGN_OR_RETURN(PathKind folder, files_->Kind(folder_));
   UCP_ASSIGN_OR_RETURN(PathKind old, files_->Kind(old_folder_));
+  UCP_ASSIGN_OR_RETURN(bool has_journal, journal_.IsThere());
+  if (folder == PathKind::kMissing && old == PathKind::kMissing && !has_journal) return llvm::Error::success();
+  UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));
+  if (!entry_before_) {
+    UCP_RETURN_IF_ERROR(journal_.Remove());
+    UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));  // A new folder may get the inode of the one that goes.
+    UCP_RETURN_IF_ERROR(files_->RemoveTree(folder_));
+  }
   if (old == PathKind::kMissing) return llvm::Error::success();
   UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(destination_));
   if (status.kind == PathKind::kMissing && !status.is_link) return files_->Rename(old_folder_, destination_);
@@ -167,25 +204,23 @@ llvm::Error Staging::Commit(const ParallelOptions& options) {
     return error;
   }
   made_folder_ = false;
-  if (replaces_) {
-    const std::string& old = exchanged_ ? folder_ : old_folder_;
-    UCP_RETURN_IF_ERROR(AddContext(files_->RemoveTree(old), "`" + destination_ +
-                                                                "` is complete, but the folder that it "
-                                                                "replaces could not be removed"));
-  }
+  is_committed_ = true;
+  UCP_RETURN_IF_ERROR(AddContext(RemoveOld(), "`" + destination_ +
+                                                  "` is complete, but what stood there before, or the journal, could "
+                                                  "not be removed"));
   lock_.reset();
   return llvm::Error::success();
 }
 
+llvm::Error Staging::RemoveOld() {
+  if (journal_.has_entry()) UCP_RETURN_IF_ERROR(journal_.Remove());
+  return replaces_ ? files_->RemoveTree(exchanged_ ? folder_ : old_folder_) : llvm::Error::success();
+}
+
 llvm::Error Staging::SyncContents(const ParallelOptions& options) {
-  Contents contents;
+  PathsToSync contents;
   UCP_RETURN_IF_ERROR(Collect(*files_, folder_, contents));
-  // Together: journaling file systems write many small files out in one go if they are asked at the same time.
-  UCP_RETURN_IF_ERROR(ForEachInParallel(contents.files.size(), options, [&](unsigned, std::uint64_t item) {
-    return SyncFile(*files_, contents.files[item]);
-  }));
-  for (const std::string& folder : contents.folders) UCP_RETURN_IF_ERROR(files_->SyncDirectory(folder));
-  return llvm::Error::success();
+  return Sync(*files_, contents, options);
 }
 
 llvm::Error Staging::Replace() {
@@ -217,7 +252,11 @@ void Staging::PutBack() {
 }
 
 llvm::Error Staging::Abandon() {
-  if (std::exchange(made_folder_, false)) UCP_RETURN_IF_ERROR(files_->RemoveTree(folder_));
+  const bool is_here = std::exchange(made_folder_, false) || is_kept();
+  if (is_here) {
+    UCP_RETURN_IF_ERROR(journal_.Remove());
+    UCP_RETURN_IF_ERROR(files_->RemoveTree(folder_));
+  }
   lock_.reset();
   return llvm::Error::success();
 }

@@ -1,36 +1,42 @@
 // The commit protocol: how a folder of many files appears at its destination all at once, or not at all.
 //
 // A destination `parent/NAME` is prepared in the hidden folder `parent/.NAME.ucp-partial`, while the lock file
-// `parent/.NAME.ucp-lock` is held. What must stay true at every moment, whatever call fails and wherever the power
-// goes:
+// `parent/.NAME.ucp-lock` is held. A journal beside it (journal.h) says what of the hidden folder a later run can go on
+// from. What must stay true at every moment, whatever call fails and wherever the power goes:
 //
 //   I1  The destination is what it was before, or the complete new folder. (Where the file system cannot exchange two
 //       folders in one step, there is a moment in which it is missing; the old one is then `parent/.NAME.ucp-old`, and
 //       the next run to the same destination puts it back.)
 //   I2  Nothing is at the destination before it is durable.
-//   I3  A hidden folder belongs to the process that holds the lock. If nobody holds it, its process is dead, and the
-//       next run to the same destination removes the folder.
+//   I3  A hidden folder belongs to the process that holds the lock. If nobody holds it, its process is gone, and the
+//       next run to the same destination goes on with the folder, if it was told to and the journal vouches for it,
+//       and removes it otherwise.
 //   I4  Nothing that existed is removed before what replaces it is durable at the destination.
 //
 // Steps:
 //
 //   S1  Look at the destination and its parent, and refuse what would surprise: there is no point in writing terabytes
 //       first.
-//   S2  Take the lock; refuse if it is held (I3). Put back or remove what a dead process left.
-//   S3  Check the free space, and make the hidden folder. The caller fills it.
+//   S2  Take the lock; refuse if it is held (I3). Put back or remove what an earlier process left, once the parent is
+//       synced: what stands at the destination may have got there just before that process died (I4). The journal goes
+//       before the folder, so that it never speaks of a folder that is not there.
+//   S3  Check the free space, and make the hidden folder; or find the earlier one. The caller fills it.
 //   S4  Sync all files, then all folders, the hidden one last: names are durable only with their folder (I2).
 //   S5  Rename the hidden folder to the destination; with --force, exchange the two (I1).
 //   S6  Sync the parent. If that fails, S5 is undone, so that an error always means "not there".
-//   S7  With --force, remove the old folder, which now has the hidden name (I4). Release the lock.
+//   S7  Remove the journal; with --force, remove the old folder, which now has the hidden name (I4). Release the lock.
 #pragma once
 
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/io/file_system.h"
+#include "runtime/io/journal.h"
 #include "runtime/io/parallel.h"
 
 namespace ucp {
@@ -39,6 +45,10 @@ struct StagingOptions {
   bool force = false;              // An existing folder at the destination may be replaced.
   std::uint64_t bytes_needed = 0;  // What will be written.
   std::string source = {};         // A folder that must survive: the destination may not be it, nor hold it.
+  bool resume = false;             // Go on with the hidden folder of an earlier run, if the journal vouches for it.
+  // Asked with `resume` when there is nothing to go on from: whether the destination is what will be written already,
+  // because the earlier run got as far as S6.
+  std::function<llvm::Expected<bool>()> is_complete = {};
 };
 
 class Staging {
@@ -49,26 +59,39 @@ class Staging {
 
   Staging(Staging&& other) noexcept;
   Staging& operator=(Staging&&) = delete;
-  // Removes the hidden folder if neither Commit() nor Abandon() came to an end.
+  // If neither Commit() nor Abandon() came to an end, removes the hidden folder, unless a later run can go on with it.
   ~Staging();
 
-  // The hidden folder, empty at first.
+  // The hidden folder, empty at first unless this run goes on.
   const std::string& folder() const { return folder_; }
+  // With `resume`: the journal's newest entry, if there is something to go on from.
+  const std::optional<std::string>& entry_before() const { return entry_before_; }
+  // With `resume`: all was done before. Nothing is to be filled or committed.
+  bool is_complete() const { return is_complete_; }
+
+  // Keeps what a later run can go on from. All that `entry` vouches for must be durable.
+  [[nodiscard]] llvm::Error Keep(const std::string& entry) { return journal_.Write(folder_inode_, entry); }
+  // A later run can go on from here.
+  bool is_kept() const { return !is_committed_ && journal_.has_entry(); }
   const std::string& destination() const { return destination_; }
 
-  // S4 to S7, once. After an error the destination is what it was, and Abandon() or the destructor removes the rest;
-  // only an error that says that the old folder could not be removed leaves the new one in place.
+  // S4 to S7, once. After an error the destination is what it was; only an error that says that something old could
+  // not be removed leaves the new folder in place.
   [[nodiscard]] llvm::Error Commit(const ParallelOptions& options);
 
-  // Removes the hidden folder.
+  // Removes the journal and the hidden folder.
   [[nodiscard]] llvm::Error Abandon();
 
  private:
   Staging(FileSystem& files, std::string destination);
 
+  llvm::Error LookAtDestination(const StagingOptions& options);
   llvm::Error CheckDestination(const StagingOptions& options);
+  llvm::Error FindEntry();
+  llvm::Error MakeFolder(const StagingOptions& options);
   llvm::Error CheckSourceSurvives(const FileStatus& destination, const std::string& source);
   llvm::Error CleanUpAfterDead();
+  llvm::Error RemoveOld();
   llvm::Error SyncContents(const ParallelOptions& options);
   llvm::Error Replace();
   llvm::Error SetAsideAndRename();
@@ -80,8 +103,13 @@ class Staging {
   std::string folder_;
   std::string old_folder_;  // Where an old folder waits if it cannot be exchanged.
   std::string lock_path_;
-  bool replaces_ = false;   // There is a folder at the destination, and it may go.
-  bool exchanged_ = false;  // The old folder has the hidden name.
+  Journal journal_;
+  std::optional<std::string> entry_before_;
+  std::uint64_t folder_inode_ = 0;
+  bool is_complete_ = false;
+  bool is_committed_ = false;  // S6 is done.
+  bool replaces_ = false;      // There is a folder at the destination, and it may go.
+  bool exchanged_ = false;     // The old folder has the hidden name.
   bool made_folder_ = false;
   std::unique_ptr<FileLock> lock_;
 };

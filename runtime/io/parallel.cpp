@@ -17,12 +17,38 @@ using Work = llvm::function_ref<llvm::Error(unsigned, std::uint64_t)>;
 
 class Crew {
  public:
-  Crew(std::uint64_t items, const ParallelOptions& options, Work work)
-      : items_(items), options_(options), work_(work) {}
+  // `pause` may be null.
+  Crew(std::uint64_t first, std::uint64_t items, const ParallelOptions& options, const std::atomic<bool>* pause,
+       Work work)
+      : items_(items), options_(options), pause_(pause), work_(work), next_(first), done_(first) {}
+
+  void Run() {
+    std::vector<std::jthread> others;
+    std::uint64_t threads = std::min<std::uint64_t>(std::max(options_.threads, 1U), items_ - next_.load());
+    for (unsigned thread = 1; thread < threads; ++thread) {
+      try {
+        others.emplace_back([this, thread] { WorkUntilDone(thread); });
+      } catch (const std::system_error&) {
+        break;  // The system has no more threads to give; those that are there do the work.
+      }
+    }
+    WorkUntilDone(0);
+  }
+
+  llvm::Error Failure() { return failure_ ? MakeError(failure_->code, failure_->message) : llvm::Error::success(); }
+
+  // Items are handed out in order, and what was handed out is finished: without a failure all items before this one
+  // are done.
+  std::uint64_t done() const { return done_; }
+
+ private:
+  static bool IsRaised(const std::atomic<bool>* flag) {
+    return flag != nullptr && flag->load(std::memory_order_relaxed);
+  }
 
   void WorkUntilDone(unsigned thread) {
     while (!stop_.load(std::memory_order_relaxed)) {
-      if (options_.cancelled != nullptr && options_.cancelled->load(std::memory_order_relaxed)) {
+      if (IsRaised(options_.cancelled) || IsRaised(pause_)) {
         stop_.store(true, std::memory_order_relaxed);
         return;
       }
@@ -33,13 +59,6 @@ class Crew {
     }
   }
 
-  llvm::Error Outcome() {
-    if (failure_) return MakeError(failure_->code, failure_->message);
-    if (done_.load() < items_) return Fail(ErrorCode::kCancelled, "cancelled");
-    return llvm::Error::success();
-  }
-
- private:
   // An exception must not leave a thread.
   llvm::Error WorkOn(unsigned thread, std::uint64_t item) {
     try {
@@ -60,9 +79,10 @@ class Crew {
 
   const std::uint64_t items_;
   const ParallelOptions& options_;
+  const std::atomic<bool>* pause_;
   Work work_;
-  std::atomic<std::uint64_t> next_ = 0;
-  std::atomic<std::uint64_t> done_ = 0;
+  std::atomic<std::uint64_t> next_;
+  std::atomic<std::uint64_t> done_;
   std::atomic<bool> stop_ = false;
 
   std::mutex mutex_;  // Protects the two below.
@@ -74,20 +94,20 @@ class Crew {
 
 llvm::Error ForEachInParallel(std::uint64_t items, const ParallelOptions& options, Work work) {
   if (items == 0) return llvm::Error::success();
-  Crew crew(items, options, work);
-  {
-    std::vector<std::jthread> others;
-    std::uint64_t threads = std::min<std::uint64_t>(std::max(options.threads, 1U), items);
-    for (unsigned thread = 1; thread < threads; ++thread) {
-      try {
-        others.emplace_back([&crew, thread] { crew.WorkUntilDone(thread); });
-      } catch (const std::system_error&) {
-        break;  // The system has no more threads to give; those that are there do the work.
-      }
-    }
-    crew.WorkUntilDone(0);
-  }
-  return crew.Outcome();
+  Crew crew(0, items, options, nullptr, work);
+  crew.Run();
+  UCP_RETURN_IF_ERROR(crew.Failure());
+  return crew.done() < items ? Fail(ErrorCode::kCancelled, "cancelled") : llvm::Error::success();
+}
+
+llvm::Expected<std::uint64_t> ForEachUntilPaused(std::uint64_t first, std::uint64_t items,
+                                                 const ParallelOptions& options, const std::atomic<bool>& pause,
+                                                 Work work) {
+  if (first >= items) return items;
+  Crew crew(first, items, options, &pause, work);
+  crew.Run();
+  UCP_RETURN_IF_ERROR(crew.Failure());
+  return crew.done();
 }
 
 std::uint64_t InStretches(std::uint64_t number, std::uint64_t items, std::uint64_t stretches) {

@@ -21,6 +21,12 @@ struct ParallelOptions {
 [[nodiscard]] llvm::Error ForEachInParallel(std::uint64_t items, const ParallelOptions& options,
                                             llvm::function_ref<llvm::Error(unsigned thread, std::uint64_t item)> work);
 
+// The same for the items [first, items), but a raised `pause`, or options.cancelled, only stops the handing out. The
+// result is the item to go on with: all before it are done, and none of the others was begun.
+llvm::Expected<std::uint64_t> ForEachUntilPaused(
+    std::uint64_t first, std::uint64_t items, const ParallelOptions& options, const std::atomic<bool>& pause,
+    llvm::function_ref<llvm::Error(unsigned thread, std::uint64_t item)> work);
+
 // Which item is begun as the `number`th if `stretches` threads share a list of items, each going through a stretch of
 // its own: neighbours in the list, such as parts of one file, are then seldom in work at the same time. A file system
 // lets only one thread at a time write to a file.

@@ -19,6 +19,9 @@
 namespace ucp {
 namespace {
 
+// What is less than this is cheaper for the system to write when it likes: it is a file of its own, or seldom.
+constexpr std::uint64_t kLeastWriteback = std::uint64_t{64} << 10;
+
 // "no space left on device"
 std::string Reason(int error_number) {
   std::string text = std::generic_category().message(error_number);
@@ -114,6 +117,7 @@ class RealWritableFile : public WritableFile {
   }
 
   void StartWriteback(std::uint64_t offset, std::uint64_t bytes) override {
+    if (bytes < kLeastWriteback) return;
     (void)::sync_file_range(descriptor_.number(), static_cast<off_t>(offset), static_cast<off_t>(bytes),
                             SYNC_FILE_RANGE_WRITE);
   }

@@ -18,21 +18,10 @@ namespace ucp {
 namespace {
 
 constexpr std::uint64_t kManifestVersion = 1;
+constexpr std::uint64_t kLargestManifest = std::uint64_t{1} << 30;
 constexpr int kMostDepth = 16;  // Of values under keys that this version does not know.
 
 std::string Quoted(const std::string& text) { return QuoteJson(llvm::json::fixUTF8(text)); }
-
-// What tells one source from another, headers included.
-std::string IdentityOf(const std::vector<StoredFile>& files) {
-  std::vector<std::string> lines;
-  for (const StoredFile& file : files) {
-    lines.push_back(fmt::format("{} {} {}\n", file.path, file.bytes, file.header_hash));
-  }
-  std::sort(lines.begin(), lines.end());
-  std::string text;
-  for (const std::string& line : lines) text += line;
-  return ContentHash(text);
-}
 
 template <typename Item>
 void ComposeList(std::string& json, const char* key, const std::vector<Item>& items,
@@ -115,13 +104,26 @@ llvm::Error ReadState(JsonReader& json, Manifest& manifest) {
 
 }  // namespace
 
+std::string ToolName() { return std::string("ucp ") + kVersion; }
+
+std::string SourceIdentity(const Plan& plan) {
+  std::vector<std::string> lines;
+  for (const StoredFile& file : plan.source.files) {
+    lines.push_back(fmt::format("{} {} {}\n", file.path, file.bytes, file.header_hash));
+  }
+  std::sort(lines.begin(), lines.end());
+  std::string text;
+  for (const std::string& line : lines) text += line;
+  return ContentHash(text);
+}
+
 Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const ExecutionReport& report) {
   Manifest manifest;
-  manifest.tool = std::string("ucp ") + kVersion;
+  manifest.tool = ToolName();
   manifest.format = plan.target_format;
   manifest.plan = plan_hash;
   manifest.source_format = plan.source_format;
-  manifest.source = IdentityOf(plan.source.files);
+  manifest.source = SourceIdentity(plan);
   for (std::size_t i = 0; i < plan.target.files.size(); ++i) {
     manifest.files.push_back({plan.target.files[i].path, plan.target.files[i].bytes, report.file_digests[i]});
   }
@@ -166,6 +168,16 @@ llvm::Expected<Manifest> ParseManifest(std::string_view text) {
                 kManifestVersion);
   }
   return manifest;
+}
+
+llvm::Expected<std::optional<Manifest>> ReadManifest(FileSystem& files, const std::string& root) {
+  const std::string path = JoinPath(root, kManifestName);
+  UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(path));
+  if (kind != PathKind::kFile) return std::nullopt;
+  UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, path, kLargestManifest));
+  auto manifest = ParseManifest(text);
+  if (!manifest) return AddContext(manifest.takeError(), fmt::format("`{}`", path));
+  return std::optional(std::move(*manifest));
 }
 
 }  // namespace ucp

@@ -6,12 +6,14 @@
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "compiler/plan/plan.h"
 #include "runtime/executor/execute.h"
+#include "runtime/io/file_system.h"
 
 namespace ucp {
 
@@ -25,15 +27,20 @@ struct ManifestFile {
 };
 
 struct Manifest {
-  std::string tool;    // "ucp 0.1.0"
+  std::string tool;    // ToolName()
   std::string format;  // Of the checkpoint: "universal"
   std::string plan;    // ContentHash of the encoded plan.
   std::string source_format;
-  std::string source;               // ContentHash of the source's paths, sizes and header hashes.
+  std::string source;               // SourceIdentity()
   std::vector<ManifestFile> files;  // Sorted by path; all but the manifest itself.
   std::vector<StateDigest> states;  // Sorted by tensor and state.
   bool operator==(const Manifest&) const = default;
 };
+
+std::string ToolName();  // "ucp 0.1.0"
+
+// What tells this plan's source from another one: ContentHash of its files' paths, sizes and header hashes.
+std::string SourceIdentity(const Plan& plan);
 
 // Of what a plan wrote. `plan_hash` is ContentHash of EncodePlan().
 Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const ExecutionReport& report);
@@ -44,5 +51,8 @@ std::string ComposeManifest(const Manifest& manifest);
 // Fails (kBadData) for what is no manifest, for a version that this program does not know, and for files outside of the
 // checkpoint.
 llvm::Expected<Manifest> ParseManifest(std::string_view json);
+
+// The manifest in this folder; nothing if there is none.
+llvm::Expected<std::optional<Manifest>> ReadManifest(FileSystem& files, const std::string& root);
 
 }  // namespace ucp

@@ -29,9 +29,11 @@ def files_of(folder: Path) -> dict[str, bytes]:
 class ProgramTest(unittest.TestCase):
     """A test with a folder of its own."""
 
+    parent_folder: str | None = None  # Where; by default where temporary files are.
+
     def setUp(self) -> None:
         """Every test starts in an empty folder."""
-        self.folder = Path(tempfile.mkdtemp(prefix="ucp-programs-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="ucp-programs-", dir=self.parent_folder))
         self.addCleanup(shutil.rmtree, self.folder)
         self.out = self.folder / "out"
 

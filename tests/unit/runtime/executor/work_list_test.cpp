@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <random>
 
 #include "tests/unit/runtime/executor/small_conversion.h"
 
@@ -37,7 +39,9 @@ TEST(WorkListTest, ChunksCoverEveryRangeOnceInFileOrder) {
         EXPECT_EQ((elements[{w, state}]), plan.LocalElements(plan.writes[w]));
       }
     }
-    EXPECT_EQ(work.ChunksOfFiles(), chunks_of_files);
+    for (std::size_t file = 0; file < chunks_of_files.size(); ++file) {
+      EXPECT_EQ(work.WorkOfFiles()[file].chunks, chunks_of_files[file]);
+    }
   }
 }
 
@@ -49,6 +53,63 @@ TEST(WorkListTest, ChunksAreWholeRowsWhereTheyFit) {
   WorkList work(small.plan(), 64);  // Two rows of 24 bytes.
   EXPECT_EQ(work.chunks(), 10U);    // Five for each state.
   EXPECT_EQ(work.chunk(1).begin, 12);
+}
+
+// Each element by where it is written.
+std::map<std::pair<RecordId, std::int64_t>, int> Elements(const WorkList& work) {
+  std::map<std::pair<RecordId, std::int64_t>, int> elements;
+  for (std::uint64_t number = 0; number < work.chunks(); ++number) {
+    TargetRange chunk = work.chunk(number);
+    for (std::int64_t i = 0; i < chunk.end - chunk.begin; ++i) ++elements[{chunk.record, chunk.record_element + i}];
+  }
+  return elements;
+}
+
+// Some chunks are done with one size, some of the rest with another, and so on: each element is done once, and files
+// know whether they were begun.
+TEST(WorkListTest, WhatIsDoneIsLeftOut) {
+  SmallConversion small({{"a", {6, 4}}, {"b", {8}}, {"c", {4, 6, 2}}});
+  small.AddSource({});
+  small.SetTarget({.tp = 2, .dp = 3, .alignment = 4});
+  small.Finish();
+  const Plan& plan = small.plan();
+  const auto all = Elements(WorkList(plan, 40));
+  std::mt19937 random(20261121);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<ElementInterval> done;
+    std::map<std::pair<RecordId, std::int64_t>, int> seen;
+    for (std::uint64_t chunk_bytes : {16U, 60U, 24U, 100U}) {
+      WorkList work(plan, chunk_bytes, done);
+      std::vector<FileWork> files = work.WorkOfFiles();
+      for (std::size_t file = 0; file < files.size(); ++file) {
+        bool is_begun = false;
+        for (const auto& [place, count] : seen) {
+          is_begun = is_begun || plan.target.record(place.first).file == FileId(file);
+        }
+        ASSERT_EQ(files[file].is_begun, is_begun);
+      }
+      for (int times = 0; times < 2 && work.chunks() > 0; ++times) {
+        std::uint64_t first = std::uniform_int_distribution<std::uint64_t>(0, work.chunks())(random);
+        std::uint64_t end =
+            std::uniform_int_distribution<std::uint64_t>(first, std::min(work.chunks(), first + 3))(random);
+        work.AddElements(first, end, done);
+        for (std::uint64_t number = first; number < end; ++number) {
+          TargetRange chunk = work.chunk(number);
+          for (std::int64_t i = 0; i < chunk.end - chunk.begin; ++i) seen[{chunk.record, chunk.record_element + i}] = 1;
+        }
+      }
+      Unite(done);
+    }
+    auto together = Elements(WorkList(plan, 40, done));
+    for (const auto& [place, count] : seen) together[place] += count;
+    ASSERT_EQ(together, all) << round;
+  }
+}
+
+TEST(WorkListTest, IntervalsAreUnited) {
+  std::vector<ElementInterval> intervals = {{7, 9}, {0, 3}, {3, 5}, {1, 2}, {8, 12}};
+  Unite(intervals);
+  EXPECT_EQ(intervals, (std::vector<ElementInterval>{{0, 5}, {7, 12}}));
 }
 
 }  // namespace

@@ -58,6 +58,41 @@ TEST(ParallelTest, CancelledAfterTheLastItemIsSuccess) {
   EXPECT_FALSE(static_cast<bool>(error));
 }
 
+// Pauses now and then, and each time all items before the result are done, and none behind it.
+TEST(ParallelTest, PausedIsGoneOnFrom) {
+  constexpr std::uint64_t kItems = 2000;
+  for (unsigned threads : {1U, 2U, 7U}) {
+    std::vector<std::atomic<int>> calls(kItems);
+    int pauses = 0;
+    for (std::uint64_t next = 0; next < kItems; ++pauses) {
+      std::atomic<bool> pause = false;
+      const std::uint64_t first = next;
+      llvm::Expected<std::uint64_t> result =
+          ForEachUntilPaused(first, kItems, {threads, nullptr}, pause, [&](unsigned, std::uint64_t item) {
+            ++calls[item];
+            if (item >= first + 100) pause = true;
+            return llvm::Error::success();
+          });
+      next = llvm::cantFail(std::move(result));
+      ASSERT_GT(next, first);
+      for (std::uint64_t item = 0; item < kItems; ++item) ASSERT_EQ(calls[item], item < next ? 1 : 0);
+    }
+    EXPECT_GE(pauses, 5);
+  }
+}
+
+TEST(ParallelTest, CancelledIsAPauseToWhoCanPause) {
+  std::atomic<bool> pause = false;
+  std::atomic<bool> cancelled = false;
+  auto work = [&](unsigned, std::uint64_t item) {
+    if (item == 10) cancelled = true;
+    return llvm::Error::success();
+  };
+  EXPECT_EQ(llvm::cantFail(ForEachUntilPaused(3, 1000, {1, &cancelled}, pause, work)), 11U);
+  EXPECT_EQ(llvm::cantFail(ForEachUntilPaused(11, 1000, {1, &cancelled}, pause, work)), 11U);
+  EXPECT_EQ(llvm::cantFail(ForEachUntilPaused(1000, 1000, {1, &cancelled}, pause, work)), 1000U);
+}
+
 TEST(ParallelTest, StretchesAreBegunAtTheSameTimeAndGoneThroughInOrder) {
   auto order = [](std::uint64_t items, std::uint64_t stretches) {
     std::vector<std::uint64_t> begun;

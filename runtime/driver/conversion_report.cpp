@@ -1,0 +1,95 @@
+#include "runtime/driver/conversion_report.h"
+
+#include <fmt/format.h>
+
+#include "compiler/driver/plan_report.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/support/units.h"
+
+namespace ucp {
+namespace {
+
+std::string RoundingText(const RoundingMismatch& mismatch) {
+  return fmt::format(
+      "the model's weights of `{}` are not the rounding of their masters in {}; the masters were used. First: {}",
+      mismatch.tensor, Counted(mismatch.elements, "element"), mismatch.first);
+}
+
+// Those of single numbers were made with the plan, those of elements when they were read.
+std::vector<RankDecision> AllDecisions(const Plan& plan, const ExecutionReport& report) {
+  std::vector<RankDecision> decisions = plan.decisions;
+  decisions.insert(decisions.end(), report.decisions.begin(), report.decisions.end());
+  return decisions;
+}
+
+}  // namespace
+
+llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options,
+                              const RunWatch& watch) {
+  const ExecutionReport& report = outcome.report;
+  llvm::json::Object json = PlanReportJson(plan);
+  llvm::json::Array roundings;
+  for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
+    roundings.push_back(
+        llvm::json::Object{{"tensor", mismatch.tensor}, {"elements", mismatch.elements}, {"first", mismatch.first}});
+  }
+  llvm::json::Array notes;
+  for (const std::string& note : report.notes) notes.push_back(note);
+  json["destination"] = options.destination;
+  json["was_complete"] = outcome.was_complete;
+  json["bytes_copied"] = report.bytes_copied;
+  json["bytes_compared"] = report.bytes_compared;
+  json["bytes_checksummed"] = report.bytes_checksummed;
+  json["bytes_written"] = report.bytes_written;
+  json["bytes_done_before"] = report.bytes_done_before;
+  json["seconds"] = report.seconds;
+  json["peak_memory_bytes"] = report.peak_memory_bytes;
+  json["threads"] = report.threads;
+  json["chunk_bytes"] = report.chunk_bytes;
+  json["buffer_bytes"] = report.buffer_bytes;
+  json["phases"] = PhasesJson(watch.clock());
+  json["rounding_mismatches"] = std::move(roundings);
+  json["notes"] = std::move(notes);
+  json["decisions"] = DecisionsJson(AllDecisions(plan, report));
+  return json;
+}
+
+void PrintWhatWasDoneBefore(const ExecutionReport& report) {
+  if (report.bytes_done_before == 0) return;
+  PrintLine(fmt::format("went on where an earlier run had written {}", HumanBytes(report.bytes_done_before)));
+}
+
+void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options,
+                 RunWatch& watch) {
+  llvm::json::Object json = ReportJson(plan, outcome, options, watch);
+  if (watch.TellReport(json)) return;
+  if (options.json) {
+    PrintJson(std::move(json));
+    return;
+  }
+  if (outcome.was_complete) {
+    PrintLine(fmt::format("`{}` is complete already; nothing was left to do", options.destination));
+    return;
+  }
+  const ExecutionReport& report = outcome.report;
+  PrintWhatWasDoneBefore(report);
+  for (const RoundingMismatch& mismatch : report.rounding_mismatches) ShowMessage("warning: " + RoundingText(mismatch));
+  for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
+  for (const std::string& note : report.notes) ShowMessage("note: " + note);
+  const std::vector<RankDecision> decisions = AllDecisions(plan, report);
+  for (const std::string& note : DecisionNotes(plan.preference, decisions)) ShowMessage("note: " + note);
+  if (!plan.preference.empty() && decisions.empty()) {
+    ShowMessage("note: --prefer-rank decided nothing: no ranks were found to contradict each other");
+  }
+  std::uint64_t read = report.bytes_copied + report.bytes_compared + report.bytes_checksummed;
+  double rate = report.seconds > 0 ? static_cast<double>(read + report.bytes_written) / report.seconds / 1e9 : 0;
+  PrintLine(
+      fmt::format("{}, {} read ({} of it to compare copies, {} for checksums only), {} written in {:.2f} s "
+                  "({:.2f} GB/s), peak memory {}",
+                  Counted(Totals(plan).tensors, "tensor"), HumanBytes(read), HumanBytes(report.bytes_compared),
+                  HumanBytes(report.bytes_checksummed), HumanBytes(report.bytes_written), report.seconds, rate,
+                  HumanBytes(report.peak_memory_bytes)));
+  PrintLine(fmt::format("wrote {}", options.destination));
+}
+
+}  // namespace ucp

@@ -1,0 +1,27 @@
+// What a journal's entry says besides how far a run came: which run it was. A run goes on only with what the same plan
+// made of the same source.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "compiler/plan/plan.h"
+
+namespace ucp {
+
+struct RunIdentity {
+  std::string tool;    // ToolName()
+  std::string source;  // SourceIdentity()
+  std::string plan;    // ContentHash of the encoded plan.
+  bool verifies_crc = true;
+};
+
+std::string ComposeEntry(const RunIdentity& identity, const std::string& progress);
+
+// The progress of an entry that a run of the same identity wrote to `destination`. Otherwise the error says what is
+// another, with both values (kUsage).
+llvm::Expected<std::string> ProgressOf(const std::string& entry, const RunIdentity& identity,
+                                       const std::string& destination);
+
+}  // namespace ucp

@@ -1,0 +1,96 @@
+"""Runs that go wrong on purpose: failing_call.c lets a system call fail, or sends a signal there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from programs import PROGRAMS, ProgramTest
+
+LIBRARY = PROGRAMS.parent / "lib" / "libucp_failing_call.so"
+INTERNAL_WORDS = ("std::", "llvm", "0x7f", "Traceback", "terminate called")
+
+
+class Wrong:
+    """A run of which one call went wrong, or would have, had it made so many."""
+
+    def __init__(self, result: subprocess.CompletedProcess[str], line: str) -> None:
+        """`line` is what the library logged."""
+        self.result = result
+        self.call, _, path = line.strip().partition(" ")
+        self.happened = self.call not in ("", "none")
+        self.calls = 0 if self.happened else int(path)
+        self.where = f"{self.call} {path}"
+
+
+class FailureTest(ProgramTest):
+    """A conversion that goes wrong, and the run after it."""
+
+    # A disk makes each of the thousands of syncs wait, and shows nothing that memory does not.
+    parent_folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+    def setUp(self) -> None:
+        """Without the library there is nothing to test."""
+        if not LIBRARY.exists():
+            self.skipTest(f"{LIBRARY} was not built: sanitizers do not go with it")
+        super().setUp()
+
+    source: Path
+    arguments: tuple[object, ...] = ()
+
+    def prepare(self, source: Path, *arguments: object) -> None:
+        """What is converted, and what comes out when nothing goes wrong."""
+        self.source = source
+        self.arguments = arguments
+        expected = self.folder / f"expected{len(list(self.folder.iterdir()))}"
+        self.assertEqual(self.run_program("ucprun", "convert", source, expected, *arguments).returncode, 0)
+        self.expected = self.all_files(expected)
+
+    @staticmethod
+    def all_files(folder: Path) -> dict[str, bytes]:
+        """With the manifest."""
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    def wrong(self, call: int, what: str, *more: object) -> Wrong:
+        """A run whose `call`-th call does `what` (failing_call.c)."""
+        log = self.folder / "call.log"
+        log.unlink(missing_ok=True)
+        command = [str(PROGRAMS / "ucprun"), "convert", str(self.source), str(self.out), *map(str, self.arguments),
+                   "--journal-every", "0", *map(str, more)]
+        environment = {**os.environ, "LD_PRELOAD": str(LIBRARY), "UCP_FAILING_CALL": f"{call}:{what}",
+                       "UCP_FAILING_CALL_LOG": str(log)}
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False,
+                                env=environment)
+        return Wrong(result, log.read_text() if log.exists() else "")
+
+    def assert_one_sentence(self, wrong: Wrong) -> None:
+        """The system is at fault, and this is said in our words."""
+        stderr = wrong.result.stderr
+        self.assertEqual(wrong.result.returncode, 2, f"{wrong.where}: {stderr}")
+        self.assertEqual(len([line for line in stderr.splitlines() if "ucprun: error: " in line]), 1,
+                         f"{wrong.where}: {stderr}")
+        for word in INTERNAL_WORDS:
+            self.assertNotIn(word, stderr)
+
+    def assert_complete(self, what: str) -> None:
+        """The destination is what it is when nothing goes wrong."""
+        self.assertTrue(self.out.is_dir(), what)
+        self.assertEqual(self.all_files(self.out), self.expected, what)
+
+    def assert_finished_by(self, what: str, *more: object) -> None:
+        """One more run, and all is there and nothing besides."""
+        result = self.run_program("ucprun", "convert", self.source, self.out, *self.arguments, *more)
+        self.assertEqual(result.returncode, 0, f"after {what}: {result.stderr}")
+        self.assert_complete(f"after {what}")
+        left = [path.name for path in self.folder.iterdir() if path.name.startswith(".out")]
+        self.assertEqual(left, [], f"after {what}")
+
+    def replace_out(self, files: dict[str, bytes] | None) -> None:
+        """The destination before a run: these files, or nothing at all."""
+        for path in self.folder.iterdir():
+            if path.name == "out" or path.name.startswith(".out"):
+                subprocess.run(["rm", "-rf", str(path)], check=True)
+        for name, content in (files or {}).items():
+            (self.out / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.out / name).write_bytes(content)

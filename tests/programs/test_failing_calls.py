@@ -1,0 +1,75 @@
+"""Every system call of a conversion goes wrong once. A test run takes a sample of them, UCP_EVERY_CALL=1 takes all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import unittest
+
+from failures import FailureTest
+
+EVERY_CALL = os.environ.get("UCP_EVERY_CALL") == "1"
+SAMPLE = 12  # Calls for each way to go wrong.
+FATAL = (errno.EIO, errno.ENOSPC)
+
+
+class FailingCalls(FailureTest):
+    """Whatever fails, the destination is what it was or complete, and one more run finishes."""
+
+    def calls(self, what: str, *more: object) -> list[int]:
+        """Which ones go wrong."""
+        self.replace_out(None)
+        count = self.wrong(1 << 40, what, *more).calls
+        self.assertGreater(count, 20, what)
+        if EVERY_CALL:
+            return list(range(1, count + 1))
+        # The last calls are those of the commit.
+        sample = random.Random(what).sample(range(1, count - 8), SAMPLE - 4)
+        return [*sorted(sample), count - 6, count - 4, count - 2, count]
+
+    def goes_wrong(self, what: str, *more: object, old: dict[str, bytes] | None = None) -> None:
+        """Each of the calls, and a run after each: a plain one, or one that goes on."""
+        for call in self.calls(what, *more):
+            self.replace_out(old)
+            wrong = self.wrong(call, what, *more)
+            self.assertTrue(wrong.happened, call)
+            if wrong.result.returncode != 0:
+                self.assert_one_sentence(wrong)
+            if wrong.result.returncode == 0 or "is complete, but" in wrong.result.stderr:
+                self.assert_complete(wrong.where)
+            elif old is None:
+                self.assertFalse(self.out.exists(), wrong.where)
+            else:
+                self.assertEqual(self.all_files(self.out), old, wrong.where)
+            then = ["--resume"] if call % 2 == 0 or (self.out.exists() and old is None) else []
+            self.assert_finished_by(wrong.where, *more, *then)
+
+    def test_without_a_destination(self) -> None:
+        """A device that fails, and a disk that is full."""
+        self.prepare(self.checkpoint("zero1_dp2"), "--to", "safetensors:states=all", "--threads", 1)
+        for error in FATAL:
+            self.goes_wrong(str(error))
+
+    def test_with_an_old_destination(self) -> None:
+        """--force: the old one stays until the new one is there."""
+        source = self.checkpoint("zero1_dp2")
+        self.prepare(source, "--to", "universal")
+        old = self.expected
+        self.prepare(source, "--to", "safetensors:states=all", "--threads", 1)
+        self.goes_wrong(str(errno.EIO), "--force", old=old)
+
+    def test_what_is_no_error(self) -> None:
+        """A signal in a call, and a read or write that moves one byte only, are gone on from."""
+        self.prepare(self.checkpoint("zero1_dp2"), "--to", "safetensors:states=all", "--threads", 1)
+        for what in (str(errno.EINTR), "SHORT"):
+            for call in self.calls(what):
+                self.replace_out(None)
+                wrong = self.wrong(call, what)
+                self.assertTrue(wrong.happened, call)
+                self.assertEqual((wrong.result.returncode, wrong.result.stderr), (0, ""), f"{what}: {wrong.where}")
+                self.assert_complete(f"{what}: {wrong.where}")
+
+
+if __name__ == "__main__":
+    unittest.main()

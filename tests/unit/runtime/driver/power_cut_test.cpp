@@ -1,0 +1,163 @@
+// G6 of the guarantees of the design, and I1 to I4 and J1 to J3 of the commit protocol: a whole conversion is recorded,
+// and the power goes after each of its changes.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "compiler/support/error.h"
+#include "runtime/driver/conversion.h"
+#include "tests/unit/runtime/driver/recorded_files.h"
+#include "tests/unit/runtime/executor/small_conversion.h"
+
+namespace ucp {
+namespace {
+
+using Files = std::map<std::string, std::string>;
+
+const char* const kParent = "/data";
+const char* const kOut = "/data/out";
+const Files kOld = {{"model.safetensors", "old"}, {"sub/old", "old"}};
+
+class PowerCutTest : public testing::Test {
+ protected:
+  PowerCutTest() : small_({{"a", {6, 4}}, {"b", {8}}, {"c", {4, 6, 2}}}) {
+    small_.AddSource({.tp = 2, .cut_dim = 0, .dp = 2});
+    small_.AddSource({}, ReadRole::kCheckRounding, "weight_");
+    small_.SetTarget({.tp = 2, .dp = 2});
+    // A file without elements; by its name, what is written is a checkpoint that --force replaces.
+    Plan& plan = small_.plan();
+    FileId file = plan.target.Add(StoredFile{"model.safetensors", 3, ""});
+    plan.blobs.emplace_back("new");
+    plan.placements.push_back({file, 0, BlobId(plan.blobs.size() - 1)});
+    small_.Finish();
+  }
+
+  void Prepare(RecordedFiles& files, bool has_old) {
+    for (const auto& [path, content] : small_.source_contents()) files.Put("/data/source/" + path, content);
+    if (has_old) {
+      for (const auto& [path, content] : kOld) files.Put(JoinPath(kOut, path), content);
+    }
+  }
+
+  // The error's message, or nothing; and how many bytes an earlier run had written.
+  std::string Run(FileSystem& files, bool force, bool resume, std::uint64_t* before = nullptr) {
+    ConversionOptions options;
+    options.destination = kOut;
+    options.force = force;
+    options.resume = resume;
+    options.journal_seconds = 0;
+    options.threads = 1;
+    llvm::Expected<std::unique_ptr<RunWatch>> watch = RunWatch::Begin(files, {});
+    if (!watch) return Describe(watch.takeError()).message;
+    llvm::Expected<ConversionOutcome> outcome = ucp::Convert(files, small_.plan(), "/data/source", options, **watch);
+    if (!outcome) return Describe(outcome.takeError()).message;
+    if (before != nullptr) *before = outcome->report.bytes_done_before;
+    return "";
+  }
+
+  // What is seen at the destination: what was there before, or all that is to be there.
+  void ExpectOldOrComplete(RecordedFiles& files, bool force, const Files& complete, const std::string& where) {
+    const Files seen = files.FilesUnder(kOut);
+    const bool is_set_aside = !files.can_exchange && seen.empty() && files.FilesUnder("/data/.out.ucp-old") == kOld;
+    ASSERT_TRUE(seen == complete || seen == (force ? kOld : Files()) || is_set_aside) << where;
+  }
+
+  // One more run: all is there, and nothing besides.
+  void ExpectFinished(RecordedFiles& files, bool force, bool resume, const Files& complete, const std::string& where,
+                      int* went_on) {
+    std::uint64_t before = 0;
+    const bool resumes = resume || (!force && files.FilesUnder(kOut) == complete);
+    ASSERT_EQ(Run(files, force, resumes, &before), "") << where;
+    if (before > 0) ++*went_on;
+    ASSERT_EQ(files.FilesUnder(kOut), complete) << where;
+    std::vector<std::string> names;
+    for (const DirectoryEntry& entry : llvm::cantFail(files.List(kParent))) names.push_back(entry.name);
+    ASSERT_THAT(names, testing::ElementsAre("out", "source")) << where;
+  }
+
+  // Runs a conversion that nothing happens to; what it wrote.
+  Files Convert(RecordedFiles& files, bool force) {
+    Prepare(files, force);
+    EXPECT_EQ(Run(files, force, false), "");
+    return files.FilesUnder(kOut);
+  }
+
+  // A fate for each change: the same for all (0 to 2), or by chance.
+  std::function<Fate(std::size_t)> FateOf(int kind) {
+    if (kind < 3) return [kind](std::size_t) { return static_cast<Fate>(kind); };
+    return [this](std::size_t) { return static_cast<Fate>(Pick(0, 2)); };
+  }
+  int Pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+
+  void CutEverywhere(bool force, bool can_exchange);
+  void KillAndCut(bool force, bool can_exchange);
+
+  SmallConversion small_;
+  std::mt19937 random_{20261121};
+};
+
+// After each change, and with several fates of what was not synced.
+void PowerCutTest::CutEverywhere(bool force, bool can_exchange) {
+  RecordedFiles files;
+  files.can_exchange = can_exchange;
+  const Files complete = Convert(files, force);
+  ASSERT_EQ(complete.size(), small_.plan().target.files.size() + 1);
+  for (const auto& [path, content] : small_.ExpectedFiles()) ASSERT_EQ(complete.at(path), content) << path;
+  int went_on = 0;
+  for (std::size_t changes = 0; changes <= files.changes(); ++changes) {
+    for (int kind = 0; kind < 8; ++kind) {
+      std::unique_ptr<RecordedFiles> left = files.AfterPowerCut(changes, FateOf(kind));
+      const std::string where = fmt::format("after {} of {} changes, fates {}", changes, files.changes(), kind);
+      ExpectOldOrComplete(*left, force, complete, where);
+      ExpectFinished(*left, force, kind < 7, complete, where, &went_on);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(went_on, 200);
+}
+
+// A process is killed, another one begins with what it left, none of which is durable, and then the power goes.
+void PowerCutTest::KillAndCut(bool force, bool can_exchange) {
+  RecordedFiles whole;
+  whole.can_exchange = can_exchange;
+  const Files complete = Convert(whole, force);
+  int went_on = 0;
+  for (int round = 0; round < 400; ++round) {
+    RecordedFiles files;
+    files.can_exchange = can_exchange;
+    Prepare(files, force);
+    // The commit has few changes of many, and every second kill.
+    const int last = static_cast<int>(whole.changes());
+    const int kill = Pick(round % 2 == 0 ? 0 : last - 30, last);
+    files.KillAfter(static_cast<std::size_t>(kill));
+    (void)Run(files, force, false);
+    files.Revive();
+    ExpectOldOrComplete(files, force, complete, fmt::format("killed after {} changes", kill));
+    const std::size_t before = files.changes();
+    const bool resume = round % 4 < 2;
+    ExpectFinished(files, force, resume, complete, fmt::format("killed after {} changes", kill), &went_on);
+    for (int cut = 0; cut < 10 && !HasFatalFailure(); ++cut) {
+      const int changes = Pick(static_cast<int>(before), static_cast<int>(files.changes()));
+      const std::string where = fmt::format("round {}: killed after {} changes, cut after {}", round, kill, changes);
+      std::unique_ptr<RecordedFiles> left = files.AfterPowerCut(static_cast<std::size_t>(changes), FateOf(cut % 5));
+      ExpectOldOrComplete(*left, force, complete, where);
+      ExpectFinished(*left, force, cut < 9, complete, where, &went_on);
+    }
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(went_on, 200);
+}
+
+TEST_F(PowerCutTest, WithoutADestination) { CutEverywhere(false, true); }
+TEST_F(PowerCutTest, WithAnOldDestination) { CutEverywhere(true, true); }
+TEST_F(PowerCutTest, WithAnOldDestinationWhereNothingCanBeExchanged) { CutEverywhere(true, false); }
+
+TEST_F(PowerCutTest, KilledBeforeWithoutADestination) { KillAndCut(false, true); }
+TEST_F(PowerCutTest, KilledBeforeWithAnOldDestination) { KillAndCut(true, true); }
+TEST_F(PowerCutTest, KilledBeforeWhereNothingCanBeExchanged) { KillAndCut(true, false); }
+
+}  // namespace
+}  // namespace ucp

@@ -1,0 +1,159 @@
+// A run that is stopped and gone on with is a run that was never stopped: the files, the digests, and what is reported
+// of differences are the same, whenever it is stopped and whatever threads and chunks each part has.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "compiler/support/error.h"
+#include "runtime/executor/execute.h"
+#include "tests/unit/runtime/executor/small_conversion.h"
+#include "tests/unit/runtime/io/scratch_folder.h"
+
+namespace ucp {
+namespace {
+
+using testing::HasSubstr;
+
+class ResumeTest : public testing::Test {
+ protected:
+  ResumeTest() : small_({{"a", {6, 4}}, {"b", {8}}, {"c", {4, 6, 2}}}) {
+    small_.AddSource({.tp = 2, .cut_dim = 0, .dp = 2});
+    small_.AddSource({}, ReadRole::kCheckRounding, "weight_");
+    small_.SetTarget({.tp = 2, .dp = 3, .alignment = 4});
+    small_.Finish();
+    // Wrong roundings, so that there is something to report.
+    std::string& weights = small_.source_contents()["weight_tp0_dp0"];
+    for (std::size_t byte : {40U, 80U, 120U, 160U}) weights[byte] ^= 0x40;
+    for (Record& record : small_.plan().source.records) {
+      if (small_.plan().source.files[record.file.index()].path == "weight_tp0_dp0") record.crc32.reset();
+    }
+    small_.WriteSource(source());
+  }
+
+  std::string source() const { return folder_.Path("source"); }
+  std::string target() const { return folder_.Path("target"); }
+
+  // A run that is stopped after `chunks` chunks. What it kept last is in `kept_`.
+  llvm::Expected<ExecutionReport> Run(unsigned threads, std::uint64_t chunk_bytes, int chunks) {
+    ExecutionOptions options;
+    options.threads = threads;
+    options.most_chunk_bytes = chunk_bytes;
+    options.journal_seconds = 0;
+    std::atomic<bool> cancelled = false;
+    std::atomic<int> left = chunks;
+    options.cancelled = &cancelled;
+    options.progress_before = kept_;
+    options.keep = [&](const std::string& progress) {
+      kept_ = progress;
+      if (--left <= 0) cancelled = true;
+      return llvm::Error::success();
+    };
+    if (!kept_) {
+      std::filesystem::remove_all(target());
+      std::filesystem::create_directory(target());
+    }
+    return Execute(small_.plan(), source(), target(), RealFileSystem(), options);
+  }
+
+  std::string RefusalAfter(int chunks) {
+    llvm::Expected<ExecutionReport> report = Run(1, 32, chunks);
+    if (report) return "no error";
+    FailureText failure = Describe(report.takeError());
+    EXPECT_EQ(failure.code, ErrorCode::kUsage);
+    return failure.message;
+  }
+
+  SmallConversion small_;
+  ScratchFolder folder_;
+  std::optional<std::string> kept_;
+};
+
+TEST_F(ResumeTest, StoppedAnywhereAndGoneOnWith) {
+  const ExecutionReport whole = llvm::cantFail(Run(1, 64, 1 << 30));
+  ASSERT_EQ(whole.rounding_mismatches.size(), 2U);
+  std::mt19937 random(20261121);
+  int stops = 0;
+  for (int round = 0; round < 60; ++round) {
+    kept_.reset();
+    std::optional<ExecutionReport> last;
+    std::uint64_t written = 0;
+    while (!last) {
+      auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+      const auto before = kept_;
+      auto report = Run(static_cast<unsigned>(pick(1, 4)), 16U * static_cast<unsigned>(pick(1, 8)), pick(1, 6));
+      if (report) {
+        last = std::move(*report);
+        written = last->bytes_written + last->bytes_done_before;
+      } else {
+        FailureText failure = Describe(report.takeError());
+        ASSERT_EQ(failure.code, ErrorCode::kCancelled) << failure.message;
+        ASSERT_NE(kept_, before);
+        ++stops;
+        // What is not vouched for may be lost: bytes behind what is done, and whole files that were not begun.
+      }
+    }
+    ASSERT_EQ(FilesUnder(target()), small_.ExpectedFiles()) << round;
+    ASSERT_EQ(last->file_digests, whole.file_digests);
+    ASSERT_EQ(last->digests, whole.digests);
+    ASSERT_EQ(last->rounding_mismatches.size(), whole.rounding_mismatches.size());
+    for (std::size_t i = 0; i < whole.rounding_mismatches.size(); ++i) {
+      ASSERT_EQ(last->rounding_mismatches[i].elements, whole.rounding_mismatches[i].elements);
+      ASSERT_EQ(last->rounding_mismatches[i].first, whole.rounding_mismatches[i].first);
+    }
+    ASSERT_LE(written, whole.bytes_written);
+  }
+  EXPECT_GT(stops, 200);
+}
+
+TEST_F(ResumeTest, ADamagedSourceIsFoundThoughItWasReadBefore) {
+  const std::string path = source() + "/source_tp0_dp0";
+  std::string content = ReadTestFile(path);
+  content[30] ^= 1;  // Of the first record, which the first chunks read.
+  WriteTestFile(path, content);
+  for (int stops = 0;; ++stops) {
+    llvm::Expected<ExecutionReport> report = Run(1, 64, 3);
+    ASSERT_FALSE(static_cast<bool>(report));
+    FailureText failure = Describe(report.takeError());
+    if (failure.code == ErrorCode::kCancelled) continue;
+    EXPECT_THAT(failure.message, HasSubstr("is damaged"));
+    EXPECT_GT(stops, 2);
+    break;
+  }
+}
+
+TEST_F(ResumeTest, WhatDoesNotFitIsRefused) {
+  EXPECT_EQ(Describe(Run(2, 32, 4).takeError()).code, ErrorCode::kCancelled);
+  const std::string kept = *kept_;
+  for (std::size_t bytes = 0; bytes < kept.size(); ++bytes) {
+    kept_ = kept.substr(0, bytes);
+    ASSERT_THAT(RefusalAfter(1), HasSubstr("does not fit this plan")) << bytes;
+  }
+  kept_ = kept + "x";
+  EXPECT_THAT(RefusalAfter(1), HasSubstr("does not fit this plan"));
+  // Numbers of intervals, records and files that the plan does not have.
+  for (std::size_t word = 0; word < kept.size() / 8; ++word) {
+    kept_ = kept;
+    (*kept_)[word * 8 + 6] = '\x7f';
+    llvm::Expected<ExecutionReport> report = Run(1, 32, 1 << 30);
+    if (!report) llvm::consumeError(report.takeError());  // A refusal, or a wrong sum that a source's checksum shows.
+  }
+}
+
+TEST_F(ResumeTest, AFileThatIsGoneIsNamed) {
+  EXPECT_EQ(Describe(Run(1, 32, 4).takeError()).code, ErrorCode::kCancelled);
+  const std::string path = target() + "/" + small_.plan().target.files.front().path;
+  std::filesystem::remove(path);
+  EXPECT_THAT(RefusalAfter(1),
+              HasSubstr("`" + path + "`, which the interrupted run wrote, is not there as a file of "));
+}
+
+TEST_F(ResumeTest, ASourceThatChangedIsNamedWithBothTimes) {
+  EXPECT_EQ(Describe(Run(1, 32, 4).takeError()).code, ErrorCode::kCancelled);
+  const std::string path = source() + "/source_tp0_dp0";
+  std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
+  EXPECT_THAT(RefusalAfter(1), HasSubstr("`" + path + "` was changed since the interrupted run read it"));
+}
+
+}  // namespace
+}  // namespace ucp

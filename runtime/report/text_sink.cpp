@@ -2,14 +2,18 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "compiler/support/error.h"
 
 namespace ucp {
 namespace {
 
-// A file that is not there, that is empty, or that cannot be read (which opening it for writing will speak of).
+// A file that is not there, that is empty, or that cannot be read (which opening it for writing will speak of); a
+// device or a pipe.
 bool MayReplace(const std::string& path, std::string_view beginning) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return true;
   std::FILE* file = std::fopen(path.c_str(), "re");
   if (file == nullptr) return true;
   std::string found(beginning.size(), '\0');

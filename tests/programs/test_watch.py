@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import shutil
 import struct
 import subprocess
 import termios
@@ -130,6 +131,7 @@ class Watch(ProgramTest):
         seconds = time.monotonic() - begin
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertGreater(seconds, 1.8)
+        shutil.rmtree(self.out)
         for size in ("0", "fast", "10KB", "-1MB"):
             self.assert_refused(
                 self.convert_to("x", source, f"--max-bandwidth={size}"), 1, "takes the bytes of a second"

@@ -16,9 +16,9 @@ TEST(ProgressOutputTest, ALineThatMovesOnATerminal) {
   EXPECT_EQ(output.Tell(kHalf, kStart + milliseconds(199)), std::nullopt);
   EXPECT_EQ(output.Clear(), std::nullopt);
   EXPECT_EQ(output.Tell(kHalf, kStart + seconds(1)),
-            "\r 50 %  500 MB of 1.00 GB, 0.50 GB/s, 1 s left, 1 of 2 files\x1b[K");
+            "\r 50 %  500.0 MB of 1.00 GB, 0.50 GB/s, 1 s left, 1 of 2 files\x1b[K");
   EXPECT_EQ(output.Tell(kHalf, kStart + seconds(2)),
-            "\r 50 %  500 MB of 1.00 GB, 0.25 GB/s, 2 s left, 1 of 2 files\x1b[K");
+            "\r 50 %  500.0 MB of 1.00 GB, 0.25 GB/s, 2 s left, 1 of 2 files\x1b[K");
   EXPECT_EQ(output.Clear(), "\r\x1b[K");
   EXPECT_EQ(output.Clear(), std::nullopt);
 }
@@ -39,7 +39,7 @@ TEST(ProgressOutputTest, FewLinesInAPipeAndNoneForAShortRun) {
   for (int tenth = 100; tenth <= 350; ++tenth) {
     if (std::optional<std::string> line = output.Tell(kHalf, kStart + milliseconds(100 * tenth))) {
       ++lines;
-      EXPECT_TRUE(line->starts_with(" 50 %  500 MB of 1.00 GB")) << *line;
+      EXPECT_TRUE(line->starts_with(" 50 %  500.0 MB of 1.00 GB")) << *line;
       EXPECT_TRUE(line->ends_with("\n"));
     }
   }

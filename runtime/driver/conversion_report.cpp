@@ -1,6 +1,7 @@
 #include "runtime/driver/conversion_report.h"
 
 #include <fmt/format.h>
+#include <llvm/Support/JSON.h>
 
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
@@ -51,6 +52,8 @@ llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome
   json["decisions"] = DecisionsJson(AllDecisions(plan, report));
   return json;
 }
+
+}  // namespace
 
 void PrintWhatWasDoneBefore(const ExecutionReport& report) {
   if (report.bytes_done_before == 0) return;

@@ -1,8 +1,6 @@
 // What a conversion did, for people, and as one JSON object.
 #pragma once
 
-#include <llvm/Support/JSON.h>
-
 #include "compiler/plan/plan.h"
 #include "runtime/driver/conversion.h"
 

@@ -19,7 +19,8 @@ using pytorch::MakeText;
 using pytorch::ValuePtr;
 
 constexpr std::int64_t kVersion = 1;
-constexpr const char* kFusedExperts = "fused_experts";  // Only if there are some.
+constexpr const char* kFusedExperts = "fused_experts";      // Only if there are some.
+constexpr const char* kExcludesFrozen = "excludes_frozen";  // There only if they were.
 
 ValuePtr TextList(std::span<const std::string> texts) {
   std::vector<ValuePtr> items;
@@ -137,6 +138,7 @@ ComposedArchive ComposeTrainingFile(std::span<const LogicalTensor> tensors, cons
     const std::vector<std::string> fused(training.fused_experts.begin(), training.fused_experts.end());
     entries.push_back({MakeText(kFusedExperts), TextList(fused)});
   }
+  if (training.excludes_frozen) entries.push_back({MakeText(kExcludesFrozen), pytorch::MakeBool(true)});
   if (training.pipeline) entries.push_back(PipelineEntry(*training.pipeline));
   if (!training.expert_layers.empty()) entries.push_back(ExpertLayersEntry(training.expert_layers));
   return composer.Compose(MakeDict(std::move(entries)));
@@ -175,6 +177,8 @@ llvm::Expected<std::set<std::string>> ReadTrainingFile(FileSystem& files, const 
     UCP_ASSIGN_OR_RETURN(std::vector<std::string> fused, dict.GetTexts(kFusedExperts));
     training.fused_experts.insert(fused.begin(), fused.end());
   }
+  ValuePtr excludes_frozen = pytorch::Find(*root, kExcludesFrozen);
+  training.excludes_frozen = excludes_frozen && pytorch::AsBool(*excludes_frozen).value_or(false);
   std::vector<Entry> all = *pytorch::Entries(*root);  // It had entries above.
   training.pipeline = TakePipelineEntry(all);
   training.expert_layers = TakeExpertLayersEntry(all);

@@ -5,6 +5,7 @@ So is a folder that is for other ranks than those that load it.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -91,7 +92,7 @@ def test_a_target_gives_ranks_the_experts_that_deepspeed_gives_them(
         spec = ["--spec", str(tmp_path / "experts.ucp")]
         result = run_convert(ucprun, source, tmp_path / f"out{code}", *spec, to="deepspeed:ep=2,dp=2")
         assert result.returncode == code, result.stderr
-    assert "experts.2.down.bias` is at ep=0" in result.stderr
+    assert re.search(r"experts\.2\.\S+` is at ep=0", result.stderr)
     assert "DeepSpeed gives each of 2 ranks 2 experts" in result.stderr
     assert not (tmp_path / "out2").exists()
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 
-from conftest import SPEC_OF
+from conftest import OWN_SPEC_OF, SPEC_OF
 from fixtures.cases import CASES, Case
 from fixtures.fingerprints import differences
 from matrix import CUT_OVER, STAGES, reason
@@ -29,7 +29,8 @@ SEED = int(os.environ.get("UCP_TEST_SEED", "1"))
 SECONDS = 5 * float(os.environ.get("UCP_TEST_SECONDS", "0"))
 WAYS = 100  # At least.
 
-DEGREES = {"gpt": (1, 2, 4), "llama": (1, 2, 4)}  # Of tensor parallelism, by the specs of the catalogue.
+# Of tensor parallelism, by a spec.
+DEGREES = {"gpt": (1, 2, 4), "llama": (1, 2, 4), "mixture_tensor": (1, 2, 4)}
 # A number of stages alone is not one target: straight from a pipeline of as many they stay, and through other folders,
 # which do not know how the model deals its layers, they are what DeepSpeed deals by default. (Of `gpt` and `llama`, the
 # specs know.)
@@ -140,7 +141,8 @@ def go(name: str, seed: int, run: Callable[..., str], place: Path) -> None:
     hops = [hop(case, choose) for _ in range(choose.randint(1, 3))]
     last = native(case, choose, case.dtype)
     told = f"seed {seed}: {name} to {', '.join(hops)}, and {last}"
-    spec = ["--spec", SPEC_OF[case.model]] if case.model in SPEC_OF else []
+    specs = SPEC_OF | OWN_SPEC_OF
+    spec = ["--spec", specs[case.model]] if case.model in specs else []
 
     def convert(source: Path, to: str, output: str) -> Path:
         try:

@@ -45,6 +45,7 @@ llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilatio
 
 llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
                          Compilation& compilation) {
+  BeginPhase(request.source.clock, "lay out");
   const Clock::time_point start = Clock::now();
   const Format* format = FindFormat(strategy.format);
   UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
@@ -89,10 +90,12 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   }
 
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
+  BeginPhase(request.source.clock, "plan");
   PlanRequest plan_request{source.held,  inventory, target_layout,   compilation.tensors,
                            target_files, spec_hash, request.replicas};
   UCP_ASSIGN_OR_RETURN(compilation.plan, DraftPlan(plan_request));
   const Clock::time_point drafted = Clock::now();
+  BeginPhase(request.source.clock, "verify");
   UCP_RETURN_IF_ERROR(VerifyPlan(compilation.plan));
   compilation.planning_seconds = Seconds(drafted - start);
   compilation.verifying_seconds = Seconds(Clock::now() - drafted);

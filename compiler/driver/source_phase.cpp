@@ -81,8 +81,10 @@ llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& 
 }
 
 llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+  BeginPhase(request.clock, "describe");
   UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path, request.preference));
   phase.folder = phase.checkpoint.inventory.root;
+  BeginPhase(request.clock, "bind");
   UCP_RETURN_IF_ERROR(DropStates(request.drop_states, phase.checkpoint));
   UCP_RETURN_IF_ERROR(LayOut(files, request, phase));
   UCP_ASSIGN_OR_RETURN(phase.held, HeldByFiles(phase));

@@ -14,6 +14,7 @@
 #include "compiler/check/bind.h"
 #include "compiler/driver/spec_phase.h"
 #include "compiler/layout/layout.h"
+#include "compiler/support/phase_clock.h"
 #include "runtime/formats/format.h"
 
 namespace ucp {
@@ -28,6 +29,7 @@ struct SourceRequest {
   std::vector<std::string> drop_states;  // --drop-state NAME
   RankPreference preference;             // --prefer-rank tp=1
   std::int64_t cut_over = 0;             // Over how many tensor-parallel ranks a target is to be cut; 0: it has none.
+  PhaseClock* clock = nullptr;           // Told of the phases `describe` and `bind`; may be null.
 };
 
 struct SourcePhase {

@@ -14,7 +14,6 @@
 #include "compiler/support/printable.h"
 
 namespace ucp {
-namespace {
 
 const char* CodeName(ErrorCode code) {
   switch (code) {
@@ -33,8 +32,6 @@ const char* CodeName(ErrorCode code) {
   }
   return "";
 }
-
-}  // namespace
 
 void ShowDiagnostics(const SpecSession& session, bool json) {
   if (json && session.sink.has_errors()) return;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "compiler/driver/spec_phase.h"
+#include "compiler/support/error.h"
 
 namespace ucp {
 
@@ -21,6 +22,9 @@ void ShowDiagnostics(const SpecSession& session, bool json = false);
 // Prints "ucpc: error: …" and returns the exit code that docs/programs.md gives it. With `json`, an object on standard
 // output as well: {"error": {"code": …, "message": …}}, and the diagnostics of a spec that is wrong (render.h).
 int ShowError(const std::string& program, llvm::Error error, bool json = false);
+
+// "bad-data": how errors of this kind are called in JSON.
+const char* CodeName(ErrorCode code);
 
 // One line to standard error.
 void ShowMessage(const std::string& message);

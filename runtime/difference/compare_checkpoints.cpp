@@ -73,7 +73,7 @@ class Comparing {
       UCP_ASSIGN_OR_RETURN(std::span<const std::byte> a, a_.Read(thread, PartOf(range_a, begin, end)));
       UCP_ASSIGN_OR_RETURN(std::span<const std::byte> b, b_.Read(thread, PartOf(range_b, begin, end)));
       sum.Add(a.data(), b.data(), end - begin, begin);
-      progress_.Add(a.size() + b.size());
+      progress_.Add(a.size() + b.size(), 0);
     }
     found = sum.Get();
     return llvm::Error::success();
@@ -112,7 +112,7 @@ llvm::Expected<std::vector<Difference>> CompareCheckpoints(FileSystem& files, co
   UCP_ASSIGN_OR_RETURN(BufferSizes sizes_b, sizes_of(b.plan));
   ElementReader reader_a(a.plan, a.root, files, sizes_a, threads, options.verify_source_crc);
   ElementReader reader_b(b.plan, b.root, files, sizes_b, threads, options.verify_source_crc);
-  ProgressTeller progress(options, BytesOf(pairs));
+  ProgressTeller progress(options, BytesOf(pairs), 0);
   Comparing comparing(reader_a, reader_b, pairs, std::min(sizes_a.chunk_bytes, sizes_b.chunk_bytes), progress);
   UCP_RETURN_IF_ERROR(comparing.Run({threads, options.cancelled}));
   progress.TellEnd();

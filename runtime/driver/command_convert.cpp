@@ -30,11 +30,12 @@ void PrintPlanReport(const Plan& plan, bool json) {
   for (const std::string& line : PlanReport(plan)) PrintLine(line);
 }
 
-llvm::Error RunConvert(const ConvertOptions& options) {
-  FileSystem& files = RealFileSystem();
+llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch) {
+  FileSystem& files = watch.files();
   Compilation compilation;
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
+  request.source.clock = &watch.clock();
   request.target = options.target;
   options.target_options.ApplyTo(request);
   request.replicas = options.replicas;
@@ -42,12 +43,15 @@ llvm::Error RunConvert(const ConvertOptions& options) {
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
   if (error) return error;
   if (options.dry_run) {
-    PrintPlanReport(compilation.plan, options.conversion.json);
+    watch.EndPhases();
+    if (!watch.TellReport(PlanReportJson(compilation.plan))) {
+      PrintPlanReport(compilation.plan, options.conversion.json);
+    }
     return llvm::Error::success();
   }
   UCP_ASSIGN_OR_RETURN(ExecutionReport report,
-                       Convert(files, compilation.plan, compilation.source.folder, options.conversion));
-  PrintReport(compilation.plan, report, options.conversion);
+                       Convert(files, compilation.plan, compilation.source.folder, options.conversion, watch));
+  PrintReport(compilation.plan, report, options.conversion, watch);
   return llvm::Error::success();
 }
 
@@ -96,9 +100,8 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
   AddConversionOptions(*command, options->conversion);
   command->callback([options, &exit_code] {
-    if (llvm::Error error = RunConvert(*options)) {
-      exit_code = ShowError("ucprun", std::move(error), options->conversion.json);
-    }
+    exit_code =
+        RunWatched(RealFileSystem(), options->conversion, [&](RunWatch& watch) { return RunConvert(*options, watch); });
   });
 }
 

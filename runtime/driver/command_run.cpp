@@ -16,13 +16,16 @@ struct RunOptions {
   ConversionOptions conversion;
 };
 
-llvm::Error RunPlan(const RunOptions& options) {
-  FileSystem& files = RealFileSystem();
+llvm::Error RunPlan(const RunOptions& options, RunWatch& watch) {
+  FileSystem& files = watch.files();
+  watch.clock().Begin("load");
   UCP_ASSIGN_OR_RETURN(Plan plan, LoadPlan(files, options.plan));
+  watch.clock().Begin("describe");
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, options.source, plan.preference));
   UCP_RETURN_IF_ERROR(CheckIdentity(plan, checkpoint.inventory));
-  UCP_ASSIGN_OR_RETURN(ExecutionReport report, Convert(files, plan, checkpoint.inventory.root, options.conversion));
-  PrintReport(plan, report, options.conversion);
+  UCP_ASSIGN_OR_RETURN(ExecutionReport report,
+                       Convert(files, plan, checkpoint.inventory.root, options.conversion, watch));
+  PrintReport(plan, report, options.conversion, watch);
   return llvm::Error::success();
 }
 
@@ -40,9 +43,8 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
       ->required();
   AddConversionOptions(*command, options->conversion);
   command->callback([options, &exit_code] {
-    if (llvm::Error error = RunPlan(*options)) {
-      exit_code = ShowError("ucprun", std::move(error), options->conversion.json);
-    }
+    exit_code =
+        RunWatched(RealFileSystem(), options->conversion, [&](RunWatch& watch) { return RunPlan(*options, watch); });
   });
 }
 

@@ -45,8 +45,8 @@ llvm::Error CompileSynthetic(FileSystem& files, const SynthOptions& options, Com
   return CompileBound(files, compile, strategy, compilation);
 }
 
-void Print(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options) {
-  if (options.json) return PrintReport(plan, report, options);
+void Print(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options, RunWatch& watch) {
+  if (options.json || options.watch.events == "-") return PrintReport(plan, report, options, watch);
   for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
   const double rate = report.seconds > 0 ? static_cast<double>(report.bytes_written) / report.seconds / 1e9 : 0;
   PrintLine(fmt::format("{}, {} computed and written in {:.2f} s ({:.2f} GB/s), peak memory {}",
@@ -55,8 +55,8 @@ void Print(const Plan& plan, const ExecutionReport& report, const ConversionOpti
   PrintLine(fmt::format("wrote {}", options.destination));
 }
 
-llvm::Error RunSynth(const SynthOptions& options) {
-  FileSystem& files = RealFileSystem();
+llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch) {
+  FileSystem& files = watch.files();
   Compilation compilation;
   llvm::Error error = CompileSynthetic(files, options, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
@@ -64,8 +64,8 @@ llvm::Error RunSynth(const SynthOptions& options) {
   UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> made_up, FilesToRead(compilation.plan));
   SyntheticFileSystem with_made_up(files, std::move(made_up));
   UCP_ASSIGN_OR_RETURN(ExecutionReport report,
-                       Convert(with_made_up, compilation.plan, kSyntheticFolder, options.conversion));
-  Print(compilation.plan, report, options.conversion);
+                       Convert(with_made_up, compilation.plan, kSyntheticFolder, options.conversion, watch));
+  Print(compilation.plan, report, options.conversion, watch);
   return llvm::Error::success();
 }
 
@@ -103,9 +103,8 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   AddConversionOptions(*command, options->conversion);
   command->callback([options, &exit_code] {
-    if (llvm::Error error = RunSynth(*options)) {
-      exit_code = ShowError("ucprun", std::move(error), options->conversion.json);
-    }
+    exit_code =
+        RunWatched(RealFileSystem(), options->conversion, [&](RunWatch& watch) { return RunSynth(*options, watch); });
   });
 }
 

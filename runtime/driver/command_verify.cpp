@@ -69,7 +69,9 @@ llvm::Expected<std::vector<StateDigest>> DigestsOf(FileSystem& files, const Sour
   UCP_ASSIGN_OR_RETURN(SourceRequest request, options.Request());
   UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(work));
   ProgressLine progress;
-  execution.progress = [&progress](const ExecutionProgress& now) { progress.Show(now); };
+  execution.progress = [&progress](const ExecutionProgress& now) {
+    progress.Show({now.bytes_done, now.bytes_total, 0, 0});  // No files are written.
+  };
   SourcePhase phase;
   llvm::Expected<ExecutionReport> report = ExecutionReport();
   if (wrong == nullptr) {

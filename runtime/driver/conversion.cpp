@@ -14,7 +14,6 @@
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/driver/interrupt.h"
-#include "runtime/driver/progress.h"
 #include "runtime/formats/format.h"
 #include "runtime/io/commit.h"
 #include "runtime/manifest/manifest.h"
@@ -121,17 +120,18 @@ void AddWorkOptions(CLI::App& command, WorkOptions& options) {
 void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
   command.add_flag("--force", options.force, "Replace an existing destination, in one step");
   AddWorkOptions(command, options);
+  AddWatchOptions(command, options.watch);
 }
 
 llvm::Expected<ExecutionReport> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                        const ConversionOptions& options) {
+                                        const ConversionOptions& options, RunWatch& watch) {
+  watch.clock().Begin("prepare");
   UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options));
   UCP_RETURN_IF_ERROR(CheckDestination(files, source_folder, options));
   UCP_ASSIGN_OR_RETURN(std::string plan_hash, HashOf(plan));
   UCP_ASSIGN_OR_RETURN(Staging staging,
                        Staging::Begin(files, options.destination, {options.force, BytesToWrite(plan), source_folder}));
-  ProgressLine progress;
-  execution.progress = [&progress](const ExecutionProgress& now) { progress.Show(now); };
+  watch.Attach(execution);
   auto report = Execute(plan, source_folder, staging.folder(), files, execution);
   llvm::Error error = report ? CheckMastersBelong(plan, *report) : report.takeError();
   if (!error) error = WriteManifest(files, staging.folder(), plan, plan_hash, *report);
@@ -145,7 +145,11 @@ llvm::Expected<ExecutionReport> Convert(FileSystem& files, const Plan& plan, con
   ParallelOptions parallel;
   parallel.threads = execution.threads;
   parallel.cancelled = execution.cancelled;
+  watch.clock().Begin("commit");
   UCP_RETURN_IF_ERROR(staging.Commit(parallel));
+  watch.EndPhases();
+  watch.Note(fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
+                         Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory));
   return report;
 }
 
@@ -164,7 +168,8 @@ std::vector<RankDecision> AllDecisions(const Plan& plan, const ExecutionReport& 
   return decisions;
 }
 
-llvm::json::Object ReportJson(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options) {
+llvm::json::Object ReportJson(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options,
+                              RunWatch& watch) {
   llvm::json::Object json = PlanReportJson(plan);
   llvm::json::Array roundings;
   for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
@@ -180,6 +185,10 @@ llvm::json::Object ReportJson(const Plan& plan, const ExecutionReport& report, c
   json["bytes_written"] = report.bytes_written;
   json["seconds"] = report.seconds;
   json["peak_memory_bytes"] = report.peak_memory_bytes;
+  json["threads"] = report.threads;
+  json["chunk_bytes"] = report.chunk_bytes;
+  json["buffer_bytes"] = report.buffer_bytes;
+  json["phases"] = PhasesJson(watch.clock());
   json["rounding_mismatches"] = std::move(roundings);
   json["notes"] = std::move(notes);
   json["decisions"] = DecisionsJson(AllDecisions(plan, report));
@@ -188,9 +197,11 @@ llvm::json::Object ReportJson(const Plan& plan, const ExecutionReport& report, c
 
 }  // namespace
 
-void PrintReport(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options) {
+void PrintReport(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options, RunWatch& watch) {
+  llvm::json::Object json = ReportJson(plan, report, options, watch);
+  if (watch.TellReport(json)) return;
   if (options.json) {
-    PrintJson(ReportJson(plan, report, options));
+    PrintJson(std::move(json));
     return;
   }
   for (const RoundingMismatch& mismatch : report.rounding_mismatches) ShowMessage("warning: " + RoundingText(mismatch));
@@ -210,6 +221,23 @@ void PrintReport(const Plan& plan, const ExecutionReport& report, const Conversi
                   HumanBytes(report.bytes_checksummed), HumanBytes(report.bytes_written), report.seconds, rate,
                   HumanBytes(report.peak_memory_bytes)));
   PrintLine(fmt::format("wrote {}", options.destination));
+}
+
+int RunWatched(FileSystem& files, const ConversionOptions& options, llvm::function_ref<llvm::Error(RunWatch&)> work) {
+  llvm::Expected<std::unique_ptr<RunWatch>> watch = RunWatch::Begin(files, options.watch);
+  if (!watch) return ShowError("ucprun", watch.takeError(), options.json);
+  llvm::Error error = work(**watch);
+  bool json = options.json;
+  if (error) {
+    (*watch)->EndPhases();
+    error = llvm::handleErrors(std::move(error), [&](std::unique_ptr<Failure> failure) -> llvm::Error {
+      if ((*watch)->TellError(CodeName(failure->code()), failure->text())) json = false;
+      return llvm::Error(std::move(failure));
+    });
+  }
+  // What was converted is converted, whether or not all of it could be told.
+  if (llvm::Error untold = (*watch)->End()) ShowMessage("warning: " + Describe(std::move(untold)).message);
+  return error ? ShowError("ucprun", std::move(error), json) : 0;
 }
 
 }  // namespace ucp

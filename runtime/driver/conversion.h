@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "runtime/driver/run_watch.h"
 #include "runtime/executor/execute.h"
 #include "runtime/io/file_system.h"
 
@@ -28,15 +29,19 @@ llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options
 struct ConversionOptions : WorkOptions {
   std::string destination;
   bool force = false;
+  WatchOptions watch;
 };
 void AddConversionOptions(CLI::App& command, ConversionOptions& options);
 
 // Executes `plan` on the files in `source_folder`. After an error nothing is under the destination's name that was not
 // there before.
 llvm::Expected<ExecutionReport> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                        const ConversionOptions& options);
+                                        const ConversionOptions& options, RunWatch& watch);
 
-// For people, and as one JSON object.
-void PrintReport(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options);
+// For people, and as one JSON object; for those who follow events, as the last one.
+void PrintReport(const Plan& plan, const ExecutionReport& report, const ConversionOptions& options, RunWatch& watch);
+
+// The whole of a command that converts: `work` between a watch's beginning and its end. Shows the error; the exit code.
+int RunWatched(FileSystem& files, const ConversionOptions& options, llvm::function_ref<llvm::Error(RunWatch&)> work);
 
 }  // namespace ucp

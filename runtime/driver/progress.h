@@ -1,25 +1,23 @@
-// The line that moves on a terminal while elements move. In a pipe there is none.
+// Progress on standard error while elements move (runtime/report/progress_output.h says when and how).
 #pragma once
 
-#include <chrono>
-
 #include "runtime/executor/execute.h"
+#include "runtime/report/progress_output.h"
 
 namespace ucp {
 
 class ProgressLine {
  public:
   ProgressLine();
-  ~ProgressLine();  // Clears the line.
+  ~ProgressLine() { Clear(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   void Show(const ExecutionProgress& progress);
+  void Clear();
 
  private:
-  std::chrono::steady_clock::time_point start_;
-  bool on_terminal_;
-  bool shown_ = false;
+  ProgressOutput output_;
 };
 
 }  // namespace ucp

@@ -39,6 +39,7 @@ class Execution {
   Execution(const Plan& plan, const std::string& source_root, const std::string& target_folder, FileSystem& files,
             const ExecutionOptions& options, const BufferSizes& sizes)
       : plan_(plan),
+        options_(options),
         parallel_{std::max(options.threads, 1U), options.cancelled},
         buffers_(sizes, parallel_.threads),
         steps_(plan),
@@ -47,14 +48,17 @@ class Execution {
         target_(plan, target_folder, files, work_.ChunksOfFiles()),
         comparison_(plan, steps_, source_),
         digests_(plan),
-        progress_(options, BytesOfElements(plan)) {}
+        progress_(options, BytesOfElements(plan), plan.target.files.size()) {}
 
   llvm::Error Run() {
+    BeginPhase(options_.clock, "create");
     UCP_RETURN_IF_ERROR(source_.CheckSizes(parallel_));
     UCP_RETURN_IF_ERROR(target_.Create(parallel_, buffers_.scratch()));
+    BeginPhase(options_.clock, "move");
     UCP_RETURN_IF_ERROR(ForEachInParallel(work_.chunks(), parallel_, [&](unsigned thread, std::uint64_t number) {
       return RunChunk(thread, work_.chunk(InStretches(number, work_.chunks(), parallel_.threads)));
     }));
+    BeginPhase(options_.clock, "check");
     UCP_RETURN_IF_ERROR(source_.CheckChecksums(parallel_, buffers_.scratch()));
     UCP_RETURN_IF_ERROR(source_.CheckUnchanged(parallel_));
     progress_.TellEnd();
@@ -82,6 +86,7 @@ class Execution {
 
  private:
   llvm::Error RunChunk(unsigned thread, const TargetRange& range) {
+    const Clock::time_point begin = options_.after_chunk ? Clock::now() : Clock::time_point();
     SourceReader reader(source_);
     std::span<std::byte> scratch = buffers_.scratch()[thread];
     StepMover mover(reader, scratch);
@@ -137,11 +142,16 @@ class Execution {
     digests_.AddTarget(range, chunk);
     auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
     UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, scratch));
-    progress_.Add(chunk.size());
+    progress_.Add(chunk.size(), target_.files_finished());
+    if (options_.after_chunk) {
+      const std::string& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical.name;
+      options_.after_chunk({tensor, range.state, chunk.size(), begin, Clock::now()});
+    }
     return llvm::Error::success();
   }
 
   const Plan& plan_;
+  const ExecutionOptions& options_;
   ParallelOptions parallel_;
   Buffers buffers_;
   StepEnumerator steps_;
@@ -164,6 +174,8 @@ llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& sou
   Execution execution(plan, source_root, target_folder, files, options, sizes);
   UCP_RETURN_IF_ERROR(execution.Run());
   ExecutionReport report = execution.Report();
+  report.threads = std::max(options.threads, 1U);
+  report.chunk_bytes = sizes.chunk_bytes;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   report.peak_memory_bytes = PeakMemoryBytes();
   return report;

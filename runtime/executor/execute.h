@@ -14,12 +14,14 @@
 #include <llvm/Support/Error.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "compiler/support/phase_clock.h"
 #include "runtime/executor/state_digests.h"
 #include "runtime/io/file_system.h"
 
@@ -28,6 +30,17 @@ namespace ucp {
 struct ExecutionProgress {
   std::uint64_t bytes_done = 0;  // Of the elements that are written.
   std::uint64_t bytes_total = 0;
+  std::uint64_t files_done = 0;  // Complete, headers included.
+  std::uint64_t files_total = 0;
+};
+
+// A part of a tensor's state that was read, made into what is written, and written.
+struct FinishedChunk {
+  const std::string& tensor;
+  const std::string& state;
+  std::uint64_t bytes = 0;
+  std::chrono::steady_clock::time_point begin;
+  std::chrono::steady_clock::time_point end;
 };
 
 struct ExecutionOptions {
@@ -37,6 +50,8 @@ struct ExecutionOptions {
   bool verify_source_crc = true;
   // Called from any thread, one call at a time, a few times a second and once at the end.
   std::function<void(const ExecutionProgress&)> progress;
+  std::function<void(const FinishedChunk&)> after_chunk;  // Called from any thread, many at a time.
+  PhaseClock* clock = nullptr;                            // Told of the phases `create`, `move` and `check`.
   const std::atomic<bool>* cancelled = nullptr;
 };
 
@@ -53,6 +68,8 @@ struct ExecutionReport {
   std::uint64_t bytes_checksummed = 0;  // Read from the source for its checksums only.
   std::uint64_t bytes_written = 0;      // To the target, headers included.
   double seconds = 0;
+  unsigned threads = 0;
+  std::uint64_t chunk_bytes = 0;                      // What a thread moves at a time.
   std::uint64_t buffer_bytes = 0;                     // What all threads' buffers took.
   std::uint64_t peak_memory_bytes = 0;                // Of the process, as the operating system counted it.
   std::vector<RoundingMismatch> rounding_mismatches;  // By name.

@@ -13,26 +13,30 @@ namespace ucp {
 // Shared by all threads.
 class ProgressTeller {
  public:
-  ProgressTeller(const ExecutionOptions& options, std::uint64_t total) : options_(options), total_(total) {}
+  // `files`: how many there are to be written.
+  ProgressTeller(const ExecutionOptions& options, std::uint64_t bytes, std::uint64_t files)
+      : options_(options), bytes_(bytes), files_(files) {}
 
-  void Add(std::uint64_t bytes) {
+  // `files_done`: of all.
+  void Add(std::uint64_t bytes, std::uint64_t files_done) {
     done_ += bytes;
     if (!options_.progress) return;
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || Clock::now() - last_told_ < std::chrono::milliseconds(100)) return;
-    options_.progress({done_, total_});
+    options_.progress({done_, bytes_, files_done, files_});
     last_told_ = Clock::now();
   }
 
   void TellEnd() {
-    if (options_.progress) options_.progress({done_, total_});
+    if (options_.progress) options_.progress({done_, bytes_, files_, files_});
   }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   const ExecutionOptions& options_;
-  const std::uint64_t total_;
+  const std::uint64_t bytes_;
+  const std::uint64_t files_;
   std::atomic<std::uint64_t> done_ = 0;
   std::mutex mutex_;  // Protects what follows, and makes one call at a time.
   Clock::time_point last_told_;

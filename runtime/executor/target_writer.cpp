@@ -116,6 +116,7 @@ llvm::Error TargetWriter::Finish(FileId file, std::span<std::byte> scratch) {
       UCP_RETURN_IF_ERROR(WriteBlob(*open_file, plan_.placements[index], fields, scratch));
     }
   }
+  ++files_finished_;
   return open_.Close(file);
 }
 

@@ -36,6 +36,7 @@ class TargetWriter {
                                        std::optional<std::uint32_t> crc32, std::span<std::byte> scratch);
 
   std::uint64_t bytes_written() const { return bytes_written_; }
+  std::uint64_t files_finished() const { return files_finished_; }
   std::vector<std::string> FileDigests() const;  // Of all bytes of each file, by FileId. Call when all is written.
   std::string Path(FileId file) const;
 
@@ -65,6 +66,7 @@ class TargetWriter {
   std::vector<std::atomic<std::uint32_t>> chunks_left_;  // By FileId.
   std::vector<SharedKeyedSum> sums_;                     // By FileId.
   std::atomic<std::uint64_t> bytes_written_ = 0;
+  std::atomic<std::uint64_t> files_finished_ = 0;
 };
 
 }  // namespace ucp

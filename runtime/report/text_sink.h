@@ -1,0 +1,40 @@
+// A file that text is appended to while a run goes on. What cannot be written is lost, and said at the end: a run does
+// not fail because somebody watches it.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace ucp {
+
+// One thread at a time.
+class TextSink {
+ public:
+  // `-` is standard output. A file is made anew; one that is there must begin with `beginning`, as an earlier run's
+  // does. Fails with kIo, and with kUsage for a file of another kind.
+  static llvm::Expected<TextSink> Open(const std::string& path, std::string_view beginning);
+
+  void Append(std::string_view text);
+  void Flush();
+
+  // The first thing that went wrong, if anything did. Fails with kIo.
+  [[nodiscard]] llvm::Error Close();
+
+ private:
+  struct Closer {
+    void operator()(std::FILE* file) const;
+  };
+
+  TextSink(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
+  void NoteError();
+
+  std::string path_;
+  std::unique_ptr<std::FILE, Closer> file_;
+  int error_ = 0;
+};
+
+}  // namespace ucp

@@ -1,0 +1,190 @@
+"""What a conversion tells while it runs: phases, events, a timeline, progress; and the bound on its bandwidth."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import termios
+import time
+import unittest
+from pathlib import Path
+
+from programs import PROGRAMS, ProgramTest
+
+CASE = "zero2_dp2"
+PHASES = ["describe", "bind", "lay out", "plan", "verify", "prepare", "create", "move", "check", "commit"]
+
+
+class Watch(ProgramTest):
+    """Conversions that are watched."""
+
+    def test_times_of_phases_are_in_the_report(self) -> None:
+        result = self.convert(self.checkpoint(CASE), "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        report = json.loads(result.stdout)
+        self.assertEqual([phase["phase"] for phase in report["phases"]], PHASES)
+        self.assertTrue(all(phase["seconds"] >= 0 for phase in report["phases"]))
+        self.assertGreater(report["threads"] * report["chunk_bytes"], 0)
+        self.assertGreater(report["peak_memory_bytes"], report["buffer_bytes"] // 100)
+
+    def test_verbose_is_for_people(self) -> None:
+        result = self.convert(self.checkpoint(CASE), "--verbose", "--threads", "3")
+        self.assertEqual(result.returncode, 0)
+        lines = result.stderr.splitlines()
+        for line, phase in zip(lines, PHASES, strict=False):
+            self.assertRegex(line, rf"^{phase} +\d+\.\d{{3}} s$")
+        self.assertRegex(lines[-1], r"^\S+ \S+ at a time for each of 3 threads; buffers \S+ \S+ of 1GiB$")
+        self.assertEqual(len(lines), len(PHASES) + 1)
+
+    def events_of(self, text: str) -> list[dict[str, object]]:
+        """One object a line, in the order of their times."""
+        events = [json.loads(line) for line in text.splitlines()]
+        self.assertEqual([event["at"] for event in events], sorted(event["at"] for event in events))
+        return events
+
+    def test_events(self) -> None:
+        """To a file and to standard output, which then has nothing else; the report is that of --json."""
+        source = self.checkpoint(CASE)
+        log = self.folder / "events"
+        result = self.convert(source, "--events", log, "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        events = self.events_of(log.read_text())
+        self.assertEqual(events[-1]["event"], "report")
+        self.assertEqual(events[-1]["report"], json.loads(result.stdout))
+        begun = [event["phase"] for event in events if event["event"] == "phase_begin"]
+        self.assertEqual(begun, PHASES)
+        ended = {event["phase"]: event["seconds"] for event in events if event["event"] == "phase_end"}
+        report = events[-1]["report"]
+        self.assertEqual(ended, {phase["phase"]: phase["seconds"] for phase in report["phases"]})
+        progress = [event for event in events if event["event"] == "progress"]
+        self.assertEqual(progress[-1]["bytes_done"], progress[-1]["bytes_total"])
+        self.assertEqual(progress[-1]["files_done"], report["target_files"])
+
+        again = self.run_program("ucprun", "convert", source, self.out, "--to", "universal", "--force", "--events", "-")
+        self.assertEqual((again.returncode, again.stderr), (0, ""))
+        self.assertEqual(self.events_of(again.stdout)[-1]["report"]["bytes_written"], report["bytes_written"])
+
+        failed = self.run_program("ucprun", "convert", source, self.out, "--to", "universal", "--events", "-", "--json")
+        self.assertEqual(failed.returncode, 1)
+        (error,) = (event["error"] for event in self.events_of(failed.stdout) if event["event"] == "error")
+        self.assertEqual(failed.stderr, f"ucprun: error: {error['message']}\n")
+        self.assertEqual(error["code"], "usage")
+
+        planned = self.run_program("ucprun", "convert", source, "x", "--to", "universal", "--dry-run", "--events", "-")
+        self.assertIn("bytes_to_copy", self.events_of(planned.stdout)[-1]["report"])
+
+    def test_a_timeline(self) -> None:
+        """All that was read and written is in it, and every chunk lies in its phase."""
+        path = self.folder / "timeline.json"
+        result = self.convert(self.checkpoint(CASE), "--timeline", path, "--threads", "2", "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        report = json.loads(result.stdout)
+        events = [event for event in json.loads(path.read_text()) if event["ph"] == "X"]
+        written = sum(event["args"]["bytes"] for event in events if event["name"] == "write")
+        self.assertGreaterEqual(written, report["bytes_written"])
+        self.assertLess(written, report["bytes_written"] + 20_000)  # The manifest.
+        self.assertTrue({"open", "create", "sync", "rename", "close", "read"} <= {event["name"] for event in events})
+        (move,) = (event for event in events if event["name"] == "move")
+        self.assertEqual(move["tid"], 0)
+        chunks = [event for event in events if event["name"].endswith((" fp32", " exp_avg", " exp_avg_sq"))]
+        self.assertEqual(len(chunks), 51)
+        self.assertEqual(sum(chunk["args"]["bytes"] for chunk in chunks), self.bytes_moved(result.stdout))
+        for chunk in chunks:
+            self.assertLessEqual(move["ts"], chunk["ts"] + 1)
+            self.assertGreaterEqual(move["ts"] + move["dur"], chunk["ts"] + chunk["dur"] - 1)
+        rows = {event["tid"] for event in events}
+        self.assertTrue(rows <= {0, 1, 2}, rows)
+
+    def bytes_moved(self, report: str) -> int:
+        """Of elements; no state of this case is cast."""
+        return int(json.loads(report)["bytes_to_copy"])
+
+    def test_what_cannot_be_written(self) -> None:
+        source = self.checkpoint(CASE)
+        precious = self.folder / "precious"
+        precious.write_text("not of ours")
+        for option in ("--events", "--timeline"):
+            self.assert_refused(self.convert(source, option, precious), 1, "is no file of an earlier run")
+            self.assertEqual(precious.read_text(), "not of ours")
+            self.assert_refused(self.convert(source, option, "nowhere/log"), 2, "cannot write `nowhere/log`")
+        result = self.convert(source, "--timeline", "/dev/full")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(
+            result.stderr, r"^warning: not all could be written to `/dev/full`: No space left on device\n$"
+        )
+
+    def test_bandwidth_is_bounded(self) -> None:
+        """What is read and written takes its time; and what is no bandwidth is refused."""
+        source = self.checkpoint(CASE)
+        report = json.loads(self.convert(source, "--json").stdout)
+        moved = sum(report[key] for key in ("bytes_copied", "bytes_compared", "bytes_checksummed", "bytes_written"))
+        limit = moved // 2
+        begin = time.monotonic()
+        result = self.run_program(
+            "ucprun", "convert", source, "slow", "--to", "universal", "--threads", "4", "--max-bandwidth", limit
+        )
+        seconds = time.monotonic() - begin
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertGreater(seconds, 1.8)
+        for size in ("0", "fast", "10KB", "-1MB"):
+            self.assert_refused(
+                self.convert_to("x", source, f"--max-bandwidth={size}"), 1, "takes the bytes of a second"
+            )
+
+    def convert_to(self, out: str, source: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Converts to a folder of this name."""
+        return self.run_program("ucprun", "convert", source, out, "--to", "universal", *arguments)
+
+    def on_terminal(self, columns: int, *command: object) -> str:
+        """What a terminal of this width gets on standard error."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        with subprocess.Popen(
+            [str(PROGRAMS / "ucprun"), *map(str, command)], cwd=self.folder, stderr=theirs, stdout=subprocess.DEVNULL
+        ) as process:
+            os.close(theirs)
+            shown = b""
+            while True:
+                try:
+                    part = os.read(ours, 4096)
+                except OSError:  # How Linux says that nobody writes any more.
+                    break
+                if not part:
+                    break
+                shown += part
+        os.close(ours)
+        self.assertEqual(process.returncode, 0, shown)
+        return shown.decode()
+
+    def test_progress_on_a_terminal(self) -> None:
+        """A line that is written over again, no wider than the terminal, and cleared at the end."""
+        source = self.checkpoint(CASE)
+        for columns in (80, 30):
+            shown = self.on_terminal(
+                columns,
+                "convert",
+                source,
+                f"out{columns}",
+                "--to",
+                "universal",
+                "--threads",
+                "1",
+                "--max-bandwidth",
+                "1MB",
+            )
+            lines = shown.split("\r")
+            self.assertGreater(len(lines), 3, shown)
+            self.assertEqual(lines[-1], "\x1b[K")
+            for line in lines[1:-1]:
+                self.assertTrue(line.endswith("\x1b[K"), line)
+                self.assertLess(len(line) - len("\x1b[K"), columns)
+                self.assertIn(" %", line)
+        self.assertIn(" left", shown)
+
+
+if __name__ == "__main__":
+    unittest.main()

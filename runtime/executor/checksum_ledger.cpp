@@ -22,25 +22,25 @@ void ChecksumLedger::Add(RecordId record, const ChecksumPiece& piece) {
 }
 
 void ChecksumLedger::AddTo(Entry& entry, ChecksumPiece piece) {
-  auto next = entry.pieces.upper_bound(piece.begin);
+  auto next = entry.pieces.lower_bound(piece.begin);
   auto previous = next == entry.pieces.begin() ? entry.pieces.end() : std::prev(next);
-  if (previous != entry.pieces.end()) {
-    const ChecksumPiece& before = previous->second;
-    if (before.end >= piece.end) return;  // Read a second time, for another copy of the same elements.
-    if (before.end > piece.begin) return Forget(entry);
-    if (before.end == piece.begin) {
-      piece = Join(before, piece);
-      entry.pieces.erase(previous);
-      --pieces_;
-    }
+  // What overlaps was read before, for another use of the same elements.
+  if (previous != entry.pieces.end() && previous->second.end > piece.begin) return;
+  auto behind = next;
+  while (behind != entry.pieces.end() && behind->second.begin < piece.end) ++behind;
+  if (behind != next && std::prev(behind)->second.end > piece.end) return;
+  pieces_ -= static_cast<std::uint64_t>(std::distance(next, behind));  // The new piece holds all of them.
+  next = entry.pieces.erase(next, behind);
+
+  if (previous != entry.pieces.end() && previous->second.end == piece.begin) {
+    piece = Join(previous->second, piece);
+    entry.pieces.erase(previous);
+    --pieces_;
   }
-  if (next != entry.pieces.end()) {
-    if (next->second.begin < piece.end) return Forget(entry);
-    if (next->second.begin == piece.end) {
-      piece = Join(piece, next->second);
-      entry.pieces.erase(next);
-      --pieces_;
-    }
+  if (next != entry.pieces.end() && next->second.begin == piece.end) {
+    piece = Join(piece, next->second);
+    entry.pieces.erase(next);
+    --pieces_;
   }
   entry.pieces.emplace(piece.begin, piece);
   if (++pieces_ > most_pieces_) Forget(entry);

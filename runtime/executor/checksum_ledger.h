@@ -25,8 +25,8 @@ struct ChecksumPiece {
 // Safe to use from several threads.
 class ChecksumLedger {
  public:
-  // A record whose pieces would be more than this in all, or overlap without one holding the other, is forgotten: it
-  // stays known as touched, and has no pieces.
+  // A record whose pieces would be more than this in all is forgotten: it stays known as touched, and has no pieces. Of
+  // pieces that overlap the larger stays, if it holds the other one, else the earlier.
   explicit ChecksumLedger(std::uint64_t most_pieces) : most_pieces_(most_pieces) {}
 
   void Add(RecordId record, const ChecksumPiece& piece);

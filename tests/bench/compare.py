@@ -15,6 +15,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ class Contender:
     command: list[str]
     prepare: Callable[[Path], None] = lambda out: None
     starts: list[str] | None = None  # A command that only loads the program, whose time is shown apart.
+    says_seconds: bool = False  # It prints what counts, without its preparations.
     seconds: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
     memory: int = 0
@@ -41,17 +43,21 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def run(command: list[str]) -> tuple[float, float, int]:
+def run(command: list[str], says_seconds: bool = False) -> tuple[float, float, int]:
     """Wall time, processor time and peak memory of the largest process."""
-    begin = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment()) as process:
-        assert process.stderr is not None
-        complaint = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.perf_counter() - begin
-    if process.returncode != 0:
-        sys.exit(f"{' '.join(command)}: ended with status {process.returncode}\n{complaint.decode()[-2000:]}")
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaint:
+        begin = time.perf_counter()
+        with subprocess.Popen(command, stdout=output, stderr=complaint, env=environment()) as process:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.perf_counter() - begin
+        output.seek(0)
+        complaint.seek(0)
+        if process.returncode != 0:
+            words = complaint.read().decode()[-2000:]
+            sys.exit(f"{' '.join(command)}: ended with status {process.returncode}\n{words}")
+        if says_seconds:
+            seconds = float(output.read().split()[-1])
     return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
@@ -71,6 +77,8 @@ def contenders(arguments: argparse.Namespace, checkpoint: Path, out: Path) -> li
     of_optimizer = sorted(str(path) for path in tag.glob("*optim_states.pt"))
     others = sorted(str(path) for path in tag.glob("*.pt") if str(path) not in of_optimizer)
     spec = ["--spec", arguments.spec] if arguments.spec else []
+    for setting in arguments.set:
+        spec += ["--set", setting]
     threads = str(len(os.sched_getaffinity(0)))
     racers = [
         Contender("cp -r, the source", ["sh", "-c", f"cp -r {checkpoint} {out}{sync}"]),
@@ -104,6 +112,13 @@ def contenders(arguments: argparse.Namespace, checkpoint: Path, out: Path) -> li
             starts=[str(python), "-c", "import deepspeed.checkpoint.ds_to_universal"],
         )
     )  # fmt: skip
+    racers.append(
+        Contender(
+            "PyTorch DCP, its save() alone",
+            [str(python), str(ROOT / "tests/bench/dcp_save.py"), str(checkpoint), str(out)],
+            says_seconds=True,
+        )
+    )
     if not spec:  # It does not know tensor parallelism.
         racers.append(
             Contender(
@@ -133,7 +148,7 @@ def race(arguments: argparse.Namespace, racers: list[Contender], out: Path) -> N
                 forget_cache()
             elif not is_in_memory(out):
                 subprocess.run(["sync"], check=True)
-            seconds, processor, memory = run(racer.command)
+            seconds, processor, memory = run(racer.command, racer.says_seconds)
             racer.seconds.append(seconds)
             racer.processor.append(processor)
             racer.memory = max(racer.memory, memory)
@@ -143,15 +158,15 @@ def race(arguments: argparse.Namespace, racers: list[Contender], out: Path) -> N
 
 def report(racers: list[Contender], bytes_in: int) -> None:
     copy = racers[0]
-    print(f"{'':<28} {'GB written':>10} {'seconds':>8} {'of cp -r':>8} {'processor':>9} {'memory MB':>9}")
+    print(f"{'':<30} {'GB written':>10} {'seconds':>8} {'of cp -r':>8} {'processor':>9} {'memory MB':>9}")
     for racer in racers:
         ratio = statistics.median(mine / theirs for mine, theirs in zip(racer.seconds, copy.seconds, strict=True))
         print(
-            f"{racer.name:<28} {racer.bytes_out / 1e9:>10.2f} {statistics.median(racer.seconds):>8.2f} "
+            f"{racer.name:<30} {racer.bytes_out / 1e9:>10.2f} {statistics.median(racer.seconds):>8.2f} "
             f"{ratio:>8.2f} {statistics.median(racer.processor):>9.2f} {racer.memory / 1e6:>9.0f}"
         )
         if racer.starts is not None:
-            print(f"{'  of which it starts up in':<28} {'':>10} {run(racer.starts)[0]:>8.2f}")
+            print(f"{'  of which it starts up in':<30} {'':>10} {run(racer.starts)[0]:>8.2f}")
     print(f"source: {bytes_in / 1e9:.2f} GB; {len(copy.seconds)} rounds; {len(os.sched_getaffinity(0))} processors")
 
 
@@ -162,6 +177,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold", action="store_true", help="forget cached files before each run (needs root)")
     parser.add_argument("--spec", help="how tensors are cut, where the checkpoint does not say")
+    parser.add_argument("--set", action="append", default=[], help="a value for the spec; may be repeated")
     parser.add_argument("--to", action="append", default=[], help="a further target to convert to; may be repeated")
     parser.add_argument("--workers", type=int, default=2, help="of ds_to_universal")
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave DeepSpeed's tools out")

@@ -63,6 +63,17 @@ def moments_without_the_scale(target: Case, truth: dict[str, Any], answer: dict[
     assert off[0] < 1e-3 < 0.01 < max(off) < 1, off
 
 
+def moments_in_the_type_of_masters(target: Case, truth: dict[str, Any], answer: dict[str, Any]) -> None:
+    """The masters are right, and so is the first loss; the moments are rounded, so that the next steps are others."""
+    wrong = differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"])
+    assert wrong
+    assert all(difference.split()[-2] in ("exp_avg", "exp_avg_sq") for difference in wrong)
+    held = {states["exp_avg"]["dtype"] for entry in answer["loaded"]["tensors"].values() if (states := entry["states"])}
+    assert held == {"float16"}
+    off = [abs(mine - other) for mine, other in zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)]
+    assert off[0] < 1e-3, off
+
+
 ADAM = ("adamw", "fused", "cpu_adam", "cpu_lion")  # States of the names that Adam has.
 
 def clipped_by_another_norm(target: Case, truth: dict[str, Any], answer: dict[str, Any]) -> None:
@@ -75,6 +86,11 @@ def clipped_by_another_norm(target: Case, truth: dict[str, Any], answer: dict[st
 
 
 FAULTS = [
+    Fault(
+        "moments are loaded in the type of the masters",
+        lambda form, source, target: source.name.startswith("fp16_masters") and target.stage > 0,
+        check=moments_in_the_type_of_masters,
+    ),
     Fault(
         "a rank that holds only padding of a group cannot load",
         lambda form, source, target: (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,37 @@ def test_states_stay_where_the_cut_stays(
     assert answer["losses"] == pytest.approx(
         told["losses"][3:], abs=noise(case) if case.dtype == source.case.dtype else OTHER_DTYPE
     )
+
+
+@pytest.mark.skipif(find_spec("bitsandbytes") is None, reason="bitsandbytes is not in this environment")
+@pytest.mark.parametrize(
+    ("name", "changes", "strategy"),
+    [
+        ("zero1_dp4", {"stage": 2}, "dp=4,zero=2"),
+        ("zero3_dp4", {}, "dp=4,zero=3,sub_group_size=1000"),
+        ("zero0_unfused_bf16", {"mesh": Mesh(dp=4)}, "dp=4,zero=0"),
+    ],
+)
+def test_bitsandbytes_resumes(
+    name: str,
+    changes: dict[str, Any],
+    strategy: str,
+    saved: Callable[[Source], Saved],
+    engines: Engines,
+    run: Run,
+    tmp_path: Path,
+) -> None:
+    """Real eight-bit states. What is saved again has them in a dict, and is the same otherwise."""
+    source = Source(name, "bitsandbytes")
+    place, told = saved(source)
+    case = replace(source.case, **changes)
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    run("convert", place, ours, "--to", f"deepspeed:{strategy}")
+    job = Job(case, seed=OTHER_SEED, load=ours, native=True, first_step=3, save=theirs, further_steps=3)
+    answer = engines.ask(job)
+    assert differences(told["saved"], answer["loaded"], ["parameter"]) == []
+    run("verify", place, "--same", theirs)
+    assert answer["losses"] == pytest.approx(told["losses"][3:], abs=noise(case))
 
 
 REFUSED = [

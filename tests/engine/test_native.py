@@ -272,7 +272,8 @@ def test_engine_resumes(
         further_steps=case.further_steps,
     )
     answer = engines.ask(job)
-    assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
+    fault = known_fault("native", CASES[recut.name], case)
+    assert fault is not None or differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
     assert answer["loaded"]["step"] == truth["step"]
     assert answer["loaded"]["step_counter"] == truth["step_counter"]
     found = differences_of_files(ours, theirs)
@@ -282,7 +283,7 @@ def test_engine_resumes(
         found = [difference for difference in found if "only in" in difference or ".param_shapes" in difference]
     assert found == []
     uninterrupted = truth["losses"][truth["step"] :]
-    if fault := known_fault("native", CASES[recut.name], case):
+    if fault is not None:
         record_property("fault", fault.name)
         assert fault.check is not None
         fault.check(case, truth, answer)

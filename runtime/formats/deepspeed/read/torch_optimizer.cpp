@@ -15,6 +15,10 @@ using pytorch::ValuePtr;
 
 namespace {
 
+// In a dict of this name bitsandbytes saves its states, so that nobody takes them for tensors of a parameter's shape.
+// It also loads them without it.
+constexpr std::string_view kHidden = "__bnb_optimizer_quant_state__";
+
 // What an optimizer looks up or scales, and does not compute with.
 bool IsCode(DType dtype) {
   switch (dtype) {
@@ -127,6 +131,7 @@ llvm::Error TorchOptimizerReader::ReadState(const std::string& name, const Value
     return llvm::Error::success();
   }
   if (value->is_none()) return llvm::Error::success();  // torch.optim.SGD without momentum.
+  if (name == kHidden) return ReadStates(value, owner, tensor);
   if (name == kMasterState || name == kWeightState) {
     return Unsupported(fmt::format("has an optimizer state with the name `{}`, in {}", name, owner));
   }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
@@ -138,6 +139,31 @@ std::optional<std::int64_t> Count(const ValuePtr& config, std::string_view key) 
   return number && *number > 0 && *number < (std::int64_t{1} << 20) ? number : std::nullopt;
 }
 
+// Masters are written in their own type, and the engine copies them into what it has.
+std::string RemarkOnMasters(const JobConfig& job, std::span<const LogicalTensor> tensors) {
+  struct Narrow {
+    const char* section;
+    const char* key;
+    DType dtype;
+  };
+  for (const Narrow& narrow : {Narrow{"bf16", "bf16_master_weights_and_grads", DType::kBFloat16},
+                               Narrow{"fp16", "fp16_master_weights_and_grads", DType::kFloat16}}) {
+    ValuePtr is_on = FindIn(job.value, narrow.section, narrow.key);
+    if (!is_on || !pytorch::AsBool(*is_on).value_or(false)) continue;
+    for (const LogicalTensor& tensor : tensors) {
+      for (const LogicalTensor::State& state : tensor.states) {
+        if (state.name != kMasterState || state.dtype == narrow.dtype) continue;
+        return fmt::format(
+            "the masters are {} in the source and the target, and {} by `{}.{}` in `{}`: the engine rounds them when "
+            "it "
+            "loads the target",
+            Name(state.dtype), Name(narrow.dtype), narrow.section, narrow.key, job.path);
+      }
+    }
+  }
+  return "";
+}
+
 // Samples of one step. DeepSpeed makes what is missing of the three from the other two, and a lone one goes with one
 // step of accumulation. 0 if it would refuse them, or cannot know.
 std::int64_t GlobalBatch(const ValuePtr& config, std::int64_t ranks) {
@@ -186,6 +212,7 @@ std::vector<std::string> CompareWithJob(const JobConfig& job, const TrainingStat
     remarks.push_back(fmt::format("`{}={}` of the strategy counts, and `{}` has {}={}", degree.axis, size, job.path,
                                   degree.name, degree.size));
   }
+  if (std::string remark = RemarkOnMasters(job, request.tensors); !remark.empty()) remarks.push_back(std::move(remark));
   const bool has_batch = Count(job.value, "train_batch_size") || Count(job.value, "train_micro_batch_size_per_gpu");
   const ValuePtr source = FindEntry(request.training.engine, "ds_config");
   const std::int64_t source_ranks = Count(pytorch::MakeDict(request.training.engine), "dp_world_size").value_or(0);

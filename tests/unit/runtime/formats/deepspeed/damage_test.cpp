@@ -281,58 +281,6 @@ TEST(DeepSpeedDamage, KindsThatAreNotReadYet) {
   }
 }
 
-TEST(DeepSpeedDamage, StatesThatAreNotOneNumberForEachElementAreSetAside) {
-  CheckpointCopy copy("zero1_dp4");
-  const std::vector<std::string> group = {"optimizer_state_dict", "base_optimizer_state", "state", "0"};
-  auto with = [&](const std::string& key) {
-    std::vector<std::string> path = group;
-    path.push_back(key);
-    return path;
-  };
-  for (int d = 0; d < 4; ++d) {
-    const std::string file = fmt::format("bf16_zero_pp_rank_{}_mp_rank_00_optim_states.pt", d);
-    copy.Set(file, with("mu_product"), MakeInteger(1));
-    copy.Set(file, with("absmax1"), pytorch::MakeWholeTensor("0", DType::kFloat32, {1}));
-  }
-  auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
-  const std::vector<LooseState>& loose = checkpoint->training.loose_states;
-  ASSERT_EQ(loose.size(), 8U);  // Two of each partition.
-  EXPECT_THAT(loose[0].sentence, HasSubstr("`absmax1` of group 0 in `" + kZero0 + "` is a tensor of [1]"));
-  EXPECT_EQ(loose[1].sentence, "`mu_product` of group 0 in `" + kZero0 + "` is no tensor");
-  copy.Set(kZero1, with("mu_product"), nullptr);
-  ExpectFailure(copy, ErrorCode::kBadData, {"the list of states of group 0", "mu_product in another form", kZero1});
-}
-
-TEST(DeepSpeedDamage, StatesMayShareATable) {
-  CheckpointCopy copy("zero1_dp4");
-  for (int d = 0; d < 4; ++d) {
-    const std::string file = fmt::format("bf16_zero_pp_rank_{}_mp_rank_00_optim_states.pt", d);
-    for (const char* group : {"0", "1"}) {
-      copy.Set(file, {"optimizer_state_dict", "base_optimizer_state", "state", group, "qmap1"},
-               pytorch::MakeWholeTensor("0", DType::kFloat32, {1}));
-    }
-  }
-  auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
-  EXPECT_EQ(checkpoint->training.loose_states.size(), 8U);
-}
-
-TEST(DeepSpeedDamage, LooseStatesOfAnElasticCheckpointAreNotCarried) {
-  CheckpointCopy copy("elastic_zero2");
-  for (int d = 0; d < 4; ++d) {
-    const std::vector<std::string> path = {"optimizer_state_dict", "base_optimizer_state", "0", "absmax1"};
-    copy.Edit(fmt::format("bf16_zero_pp_rank_{}_mp_rank_00_optim_states.pt", d), [&](const pytorch::ValuePtr& root) {
-      pytorch::ValuePtr groups = pytorch::Find(*pytorch::Find(*root, path[0]), path[1]);
-      return testing::Replaced(root, path, pytorch::Find(*(*pytorch::Items(*groups))[1], "momentum_buffer"));
-    });
-  }
-  auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
-  ASSERT_EQ(checkpoint->training.loose_states.size(), 4U);
-  EXPECT_THAT(checkpoint->training.loose_states.front().why_not_carried, HasSubstr("cuts every state at its end"));
-}
-
 TEST(DeepSpeedDamage, FilesOfKindsThatAreNotReadYet) {
   CheckpointCopy copy("zero1_dp4");
   copy.MakeFolder("offloaded_tensors");

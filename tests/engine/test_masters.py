@@ -1,0 +1,86 @@
+"""Masters of another type than the job has: the engine copies them, so wider ones are exact, narrower ones rounded.
+
+The files keep the source's type. After loading, before any step, the engine saves what it holds.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fixtures.cases import CASES, Case, Mesh
+from fixtures.jobs import Job
+from fixtures.serve import Engines
+from native import read_files
+from test_native import OTHER_SEED, write_configuration
+from universal import FIXTURES, truth_of
+
+NARROW = {"bf16": {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}}
+NOTE = "the masters are float32 in the source and the target, and bfloat16 by `bf16.bf16_master_weights_and_grads`"
+
+
+@dataclass(frozen=True)
+class Held:
+    """A source, and a job whose masters are of another type."""
+
+    name: str
+    stage: int
+    config: dict[str, Any]
+    dtype: torch.dtype
+    note: str = ""
+
+    @property
+    def case(self) -> Case:
+        return replace(CASES[self.name], mesh=Mesh(dp=4), stage=self.stage, config=self.config)
+
+    def __str__(self) -> str:
+        return f"{self.name}-stage={self.stage}-{self.dtype}"
+
+
+PLANS = [
+    *(Held("bf16_masters_zero2", stage, {}, torch.float32) for stage in (1, 2)),
+    Held("bf16_masters_zero3", 3, {}, torch.float32),
+    *(Held("rmsprop_zero2", stage, NARROW, torch.bfloat16, NOTE) for stage in (1, 2, 3)),
+]
+
+
+def vectors(root: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """Masters and states of every partition, by file and place."""
+    for name, file in read_files(root).items():
+        if not name.endswith("optim_states.pt"):
+            continue
+        held = file["optimizer_state_dict"]
+        base = held.get("base_optimizer_state") or held["optimizer_state_dict"]
+        masters = held.get("single_partition_of_fp32_groups") or held["fp32_flat_groups"]
+        for index, master in enumerate(masters):
+            yield f"{name} {index}", master
+            for state, value in base["state"][index].items():
+                if state != "step":
+                    yield f"{name} {index} {state}", value
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_the_engine_copies_them(plan: Held, engines: Engines, ucprun: Path, tmp_path: Path) -> None:
+    configured = write_configuration(plan.case, tmp_path / "job.json")
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    source = FIXTURES / plan.name / "checkpoint"
+    command = [ucprun, "convert", source, ours, "--to", "deepspeed:dp=4", *configured]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    assert plan.note in result.stderr
+    assert plan.note or "the masters are" not in result.stderr
+    step = truth_of(plan.name)["step"]
+    case = replace(plan.case, tag=(ours / "latest").read_text())
+    engines.ask(Job(case, seed=OTHER_SEED, load=ours, native=True, first_step=step, save=theirs, further_steps=1))
+    written, held = dict(vectors(ours)), dict(vectors(theirs))
+    assert written.keys() == held.keys() != set()
+    for place, value in written.items():
+        assert value.dtype != plan.dtype, place
+        assert held[place].dtype == plan.dtype, place
+        assert torch.equal(held[place], value.to(plan.dtype)), place

@@ -25,7 +25,7 @@ TEST_F(JournalTest, TheNewestEntryIsFound) {
   EXPECT_EQ(Found(), std::nullopt);
   Journal journal = Open();
   EXPECT_FALSE(journal.has_entry());
-  for (const std::string& entry : {"first", "second", "", "fourth"}) {
+  for (const char* entry : {"first", "second", "", "fourth"}) {
     llvm::cantFail(journal.Write(kInode, entry));
     EXPECT_EQ(Found(), entry);
   }

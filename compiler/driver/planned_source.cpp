@@ -50,8 +50,12 @@ llvm::Error PlanSource(FileSystem& files, const SourceRequest& request, const st
   inventory.storage = std::move(saved.storage);
   inventory.remarks = std::move(remarks);
   if (!inventory.is_whole) phase.layout = std::move(layout);
+  UCP_ASSIGN_OR_RETURN(phase.held, HeldByFiles(phase));
   UCP_ASSIGN_OR_RETURN(phase.checkpoint.training,
                        MakeSyntheticTraining(to, tensors, GroupsInSpecOrder(*phase.bound, tensors), {}));
+  // As many as there are files of them: a target may want the same number.
+  const Mesh& ranks = inventory.mesh;
+  phase.checkpoint.training.ranks.resize(static_cast<std::size_t>(ranks.Size("pp") * ranks.Size("tp")));
   return llvm::Error::success();
 }
 

@@ -14,6 +14,8 @@ class OneRank : public Communicator {
   llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) override {
     return std::vector<std::string>{mine};
   }
+  void AskToStop() override {}
+  bool IsAskedToStop() override { return false; }
 };
 
 // An outcome as bytes: nothing for success, else a letter for the code, and the message.
@@ -24,6 +26,10 @@ std::string Encode(llvm::Error error) {
 }
 
 ErrorCode CodeOf(const std::string& outcome) { return static_cast<ErrorCode>(outcome.front() - 'A'); }
+
+llvm::Error Decode(const std::string& outcome) {
+  return outcome.empty() ? llvm::Error::success() : MakeError(CodeOf(outcome), outcome.substr(1));
+}
 
 }  // namespace
 
@@ -37,7 +43,14 @@ llvm::Expected<std::string> FromFirstRank(Communicator& ranks, const std::string
   return std::move(all.front());
 }
 
+llvm::Error OutcomeOfFirstRank(Communicator& ranks, llvm::Error mine) {
+  if (ranks.size() == 1) return mine;
+  UCP_ASSIGN_OR_RETURN(std::string outcome, FromFirstRank(ranks, Encode(std::move(mine))));
+  return Decode(outcome);
+}
+
 llvm::Error Agree(Communicator& ranks, llvm::Error mine) {
+  if (ranks.size() == 1) return mine;
   UCP_ASSIGN_OR_RETURN(std::vector<std::string> outcomes, ranks.AllGather(Encode(std::move(mine))));
   std::optional<std::size_t> worst;
   for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
@@ -48,11 +61,8 @@ llvm::Error Agree(Communicator& ranks, llvm::Error mine) {
   }
   if (!worst) return llvm::Error::success();
   const std::string& outcome = outcomes[*worst];
-  std::string message = outcome.substr(1);
-  if (ranks.size() > 1 && CodeOf(outcome) != ErrorCode::kCancelled) {
-    message = fmt::format("rank {} of {}: {}", *worst, ranks.size(), message);
-  }
-  return MakeError(CodeOf(outcome), std::move(message));
+  if (CodeOf(outcome) == ErrorCode::kCancelled) return Decode(outcome);
+  return Fail(CodeOf(outcome), "rank {} of {}: {}", *worst, ranks.size(), outcome.substr(1));
 }
 
 }  // namespace ucp

@@ -19,6 +19,10 @@ class Communicator {
 
   // What each rank gives, by rank; a rank may give nothing. Nobody goes on before all have given theirs.
   virtual llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) = 0;
+
+  // Asks all other ranks to come to their next AllGather() soon, because this one has failed or was cancelled.
+  virtual void AskToStop() = 0;
+  virtual bool IsAskedToStop() = 0;
 };
 
 // A run of this process alone.
@@ -26,6 +30,9 @@ Communicator& SingleProcess();
 
 // What rank 0 gives.
 llvm::Expected<std::string> FromFirstRank(Communicator& ranks, const std::string& mine);
+
+// What came of something that rank 0 alone does, on every rank.
+[[nodiscard]] llvm::Error OutcomeOfFirstRank(Communicator& ranks, llvm::Error mine);
 
 // The outcome of all: success, or on every rank the same error, that of the lowest rank that has one, which is named if
 // there are several ranks. Where some were cancelled and others failed, it is a failure.

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <system_error>
 
@@ -18,8 +19,11 @@ namespace {
 // Which variable holds the number of ranks: Open MPI's mpirun, MPICH's and Slurm's (PMI), and PMIx'.
 constexpr std::array kSizeVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS"};
 
-int RanksByLauncher() {
-  for (const char* name : kSizeVariables) {
+constexpr std::array kLocalSizeVariables = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
+
+// 1 if none of the variables holds a number above it.
+int NumberIn(std::span<const char* const> variables) {
+  for (const char* name : variables) {
     const char* value = std::getenv(name);
     if (value != nullptr && std::atoi(value) > 1) return std::atoi(value);
   }
@@ -46,6 +50,8 @@ class MpiRanks : public Communicator {
     bool complete = ranks->Load(library, "UcpMpiOpen", ranks->open_) &&
                     ranks->Load(library, "UcpMpiGatherSizes", ranks->gather_sizes_) &&
                     ranks->Load(library, "UcpMpiBroadcast", ranks->broadcast_) &&
+                    ranks->Load(library, "UcpMpiAskToStop", ranks->ask_to_stop_) &&
+                    ranks->Load(library, "UcpMpiIsAskedToStop", ranks->is_asked_to_stop_) &&
                     ranks->Load(library, "UcpMpiClose", ranks->close_);
     if (!complete) return Fail(ErrorCode::kIo, "`{}` is not of this version of ucp", path);
     UCP_RETURN_IF_ERROR(Check(ranks->open_(&ranks->rank_, &ranks->size_), "join the ranks"));
@@ -65,6 +71,13 @@ class MpiRanks : public Communicator {
       UCP_RETURN_IF_ERROR(Check(broadcast_(bytes.data(), bytes.size(), from), "gather"));
     }
     return all;
+  }
+
+  // Should they fail, others only go on for longer.
+  void AskToStop() override { (void)ask_to_stop_(); }
+  bool IsAskedToStop() override {
+    int asked = 0;
+    return is_asked_to_stop_(&asked) == 0 && asked != 0;
   }
 
   void Close() { close_(); }
@@ -87,6 +100,8 @@ class MpiRanks : public Communicator {
   decltype(&UcpMpiOpen) open_ = nullptr;
   decltype(&UcpMpiGatherSizes) gather_sizes_ = nullptr;
   decltype(&UcpMpiBroadcast) broadcast_ = nullptr;
+  decltype(&UcpMpiAskToStop) ask_to_stop_ = nullptr;
+  decltype(&UcpMpiIsAskedToStop) is_asked_to_stop_ = nullptr;
   decltype(&UcpMpiClose) close_ = nullptr;
   int rank_ = 0;
   int size_ = 1;
@@ -100,7 +115,7 @@ std::unique_ptr<MpiRanks>& OpenRanks() {
 }  // namespace
 
 llvm::Expected<Communicator*> RanksOfThisRun() {
-  int ranks = RanksByLauncher();
+  int ranks = NumberIn(kSizeVariables);
   if (ranks == 1) return &SingleProcess();
   if (OpenRanks() == nullptr) {
     std::string plugin = FindPlugin();
@@ -115,6 +130,10 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
   }
   return OpenRanks().get();
 }
+
+unsigned RanksOnThisMachine() { return static_cast<unsigned>(NumberIn(kLocalSizeVariables)); }
+
+bool SpeaksForAllRanks() { return OpenRanks() == nullptr || OpenRanks()->rank() == 0; }
 
 void LeaveRanks() {
   if (OpenRanks() != nullptr) OpenRanks()->Close();

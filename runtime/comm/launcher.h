@@ -12,6 +12,12 @@ namespace ucp {
 // ranks would all do the same work and disturb each other (kUsage).
 llvm::Expected<Communicator*> RanksOfThisRun();
 
+// How many ranks the launcher started on this machine, as far as it says so.
+unsigned RanksOnThisMachine();
+
+// Whether this process prints what concerns all ranks: rank 0 does.
+bool SpeaksForAllRanks();
+
 // Leaves MPI, if it was opened. Call at the end of the program, whatever came before.
 void LeaveRanks();
 

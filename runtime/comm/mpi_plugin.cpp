@@ -26,4 +26,22 @@ int UcpMpiBroadcast(void* data, uint64_t bytes, int from) {
   return MPI_SUCCESS;
 }
 
+// The messages are never received: after one, a run ends.
+int UcpMpiAskToStop(void) {
+  int rank = 0;
+  int size = 0;
+  if (int code = MPI_Comm_rank(MPI_COMM_WORLD, &rank); code != MPI_SUCCESS) return code;
+  if (int code = MPI_Comm_size(MPI_COMM_WORLD, &size); code != MPI_SUCCESS) return code;
+  for (int other = 0; other < size; ++other) {
+    if (other == rank) continue;
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (int code = MPI_Isend(nullptr, 0, MPI_BYTE, other, 0, MPI_COMM_WORLD, &request); code != MPI_SUCCESS)
+      return code;
+    if (int code = MPI_Request_free(&request); code != MPI_SUCCESS) return code;
+  }
+  return MPI_SUCCESS;
+}
+
+int UcpMpiIsAskedToStop(int* asked) { return MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, asked, MPI_STATUS_IGNORE); }
+
 int UcpMpiClose(void) { return MPI_Finalize(); }

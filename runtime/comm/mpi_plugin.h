@@ -17,6 +17,12 @@ int UcpMpiGatherSizes(uint64_t mine, uint64_t* all);
 // `bytes` of rank `from`, at every rank.
 int UcpMpiBroadcast(void* data, uint64_t bytes, int from);
 
+// Sends every other rank a message without contents.
+int UcpMpiAskToStop(void);
+
+// Whether such a message has come.
+int UcpMpiIsAskedToStop(int* asked);
+
 // Leaves. Last, and not after an error.
 int UcpMpiClose(void);
 

@@ -10,6 +10,7 @@
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
 #include "runtime/driver/conversion_report.h"
+#include "runtime/driver/many_ranks.h"
 
 namespace ucp {
 namespace {
@@ -31,8 +32,7 @@ void PrintPlanReport(const Plan& plan, bool json) {
   for (const std::string& line : PlanReport(plan)) PrintLine(line);
 }
 
-llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch) {
-  FileSystem& files = watch.files();
+llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch) {
   Compilation compilation;
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
@@ -40,19 +40,24 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch) {
   request.target = options.target;
   options.target_options.ApplyTo(request);
   request.replicas = options.replicas;
-  llvm::Error error = Compile(files, request, compilation);
+  llvm::Error error = Compile(watch.files(), request, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
   if (error) return error;
+  return PlannedRun{std::move(compilation.plan), std::move(compilation.source.folder)};
+}
+
+llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communicator& ranks) {
+  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch) : PlannedRun{}));
   if (options.dry_run) {
     watch.EndPhases();
-    if (!watch.TellReport(PlanReportJson(compilation.plan))) {
-      PrintPlanReport(compilation.plan, options.conversion.json);
+    if (ranks.rank() == 0 && !watch.TellReport(PlanReportJson(run.plan))) {
+      PrintPlanReport(run.plan, options.conversion.json);
     }
     return llvm::Error::success();
   }
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
-                       Convert(files, compilation.plan, compilation.source.folder, options.conversion, watch));
-  PrintReport(compilation.plan, outcome, options.conversion, watch);
+                       Convert(watch.files(), run.plan, run.source_folder, options.conversion, watch, ranks));
+  if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
 
@@ -101,8 +106,8 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
   AddConversionOptions(*command, options->conversion);
   command->callback([options, &exit_code] {
-    exit_code = RunWatched(RealFileSystem(), options->conversion.watch, options->conversion.json,
-                           [&](RunWatch& watch) { return RunConvert(*options, watch); });
+    exit_code = RunWatched(RealFileSystem(), options->conversion,
+                           [&](RunWatch& watch, Communicator& ranks) { return RunConvert(*options, watch, ranks); });
   });
 }
 

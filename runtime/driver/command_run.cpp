@@ -6,6 +6,7 @@
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
 #include "runtime/driver/conversion_report.h"
+#include "runtime/driver/many_ranks.h"
 #include "runtime/driver/plan_file.h"
 
 namespace ucp {
@@ -17,16 +18,21 @@ struct RunOptions {
   ConversionOptions conversion;
 };
 
-llvm::Error RunPlan(const RunOptions& options, RunWatch& watch) {
+llvm::Expected<PlannedRun> Prepare(const RunOptions& options, RunWatch& watch) {
   FileSystem& files = watch.files();
   watch.clock().Begin("load");
   UCP_ASSIGN_OR_RETURN(Plan plan, LoadPlan(files, options.plan));
   watch.clock().Begin("describe");
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, options.source, plan.preference));
   UCP_RETURN_IF_ERROR(CheckIdentity(plan, checkpoint.inventory));
+  return PlannedRun{std::move(plan), checkpoint.inventory.root};
+}
+
+llvm::Error RunPlan(const RunOptions& options, RunWatch& watch, Communicator& ranks) {
+  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch) : PlannedRun{}));
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
-                       Convert(files, plan, checkpoint.inventory.root, options.conversion, watch));
-  PrintReport(plan, outcome, options.conversion, watch);
+                       Convert(watch.files(), run.plan, run.source_folder, options.conversion, watch, ranks));
+  if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
 
@@ -44,8 +50,8 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
       ->required();
   AddConversionOptions(*command, options->conversion);
   command->callback([options, &exit_code] {
-    exit_code = RunWatched(RealFileSystem(), options->conversion.watch, options->conversion.json,
-                           [&](RunWatch& watch) { return RunPlan(*options, watch); });
+    exit_code = RunWatched(RealFileSystem(), options->conversion,
+                           [&](RunWatch& watch, Communicator& ranks) { return RunPlan(*options, watch, ranks); });
   });
 }
 

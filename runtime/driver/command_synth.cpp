@@ -47,10 +47,9 @@ llvm::Error CompileSynthetic(FileSystem& files, const SynthOptions& options, Com
 }
 
 void Print(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options, RunWatch& watch) {
-  if (options.json || options.watch.events == "-" || outcome.was_complete) {
+  if (options.json || outcome.was_complete || options.watch.events == "-") {
     return PrintReport(plan, outcome, options, watch);
   }
-  watch.TellReport(ReportJson(plan, outcome, options, watch));
   const ExecutionReport& report = outcome.report;
   PrintWhatWasDoneBefore(report);
   for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
@@ -61,7 +60,8 @@ void Print(const Plan& plan, const ConversionOutcome& outcome, const ConversionO
   PrintLine(fmt::format("wrote {}", options.destination));
 }
 
-llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch) {
+llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch, Communicator& ranks) {
+  if (ranks.size() > 1) return Fail(ErrorCode::kUsage, "synth takes one rank, and here are {}", ranks.size());
   FileSystem& files = watch.files();
   Compilation compilation;
   llvm::Error error = CompileSynthetic(files, options, compilation);
@@ -70,7 +70,7 @@ llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch) {
   UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> made_up, FilesToRead(compilation.plan));
   SyntheticFileSystem with_made_up(files, std::move(made_up));
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
-                       Convert(with_made_up, compilation.plan, kSyntheticFolder, options.conversion, watch));
+                       Convert(with_made_up, compilation.plan, kSyntheticFolder, options.conversion, watch, ranks));
   Print(compilation.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
@@ -109,8 +109,8 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   AddConversionOptions(*command, options->conversion);
   command->callback([options, &exit_code] {
-    exit_code = RunWatched(RealFileSystem(), options->conversion.watch, options->conversion.json,
-                           [&](RunWatch& watch) { return RunSynth(*options, watch); });
+    exit_code = RunWatched(RealFileSystem(), options->conversion,
+                           [&](RunWatch& watch, Communicator& ranks) { return RunSynth(*options, watch, ranks); });
   });
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <thread>
 
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
@@ -13,8 +14,10 @@
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/comm/launcher.h"
 #include "runtime/driver/earlier_run.h"
 #include "runtime/driver/interrupt.h"
+#include "runtime/driver/many_ranks.h"
 #include "runtime/formats/format.h"
 #include "runtime/io/commit.h"
 #include "runtime/manifest/manifest.h"
@@ -22,11 +25,14 @@
 namespace ucp {
 namespace {
 
-// The processors this process may run on, which in a container or under a launcher are fewer than the machine has.
+// The processors this process may run on, which in a container are fewer than the machine has. Ranks that a launcher
+// did not bind to processors of their own share them.
 unsigned UsableProcessors() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+  auto usable = static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+  bool is_bound = usable < std::thread::hardware_concurrency();
+  return is_bound ? usable : std::max(1U, usable / RanksOnThisMachine());
 }
 
 constexpr unsigned kMostThreads = 256;
@@ -106,10 +112,14 @@ llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options
   return execution;
 }
 
-void AddWorkOptions(CLI::App& command, WorkOptions& options) {
+void AddThreadsOption(CLI::App& command, WorkOptions& options) {
   command.add_option("--threads", options.threads, "Default: one for each processor this process may use")
       ->check(CLI::Range(1u, kMostThreads))
       ->type_name("N");
+}
+
+void AddWorkOptions(CLI::App& command, WorkOptions& options) {
+  AddThreadsOption(command, options);
   command.add_option("--memory", options.memory, "The most memory to use; default 1GiB")->type_name("SIZE");
   command.add_flag("--ignore-crc", options.ignore_crc,
                    "Do not check the source's zip checksums; for files saved with checksums switched off");
@@ -163,39 +173,105 @@ llvm::Error Conclude(Staging& staging, llvm::Error error) {
   return MakeError(failure.code, failure.message);
 }
 
-}  // namespace
+// What rank 0 alone has.
+struct BegunRun {
+  RunIdentity identity;
+  Staging staging;
+};
 
-llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                          const ConversionOptions& options, RunWatch& watch) {
-  watch.clock().Begin("prepare");
-  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options));
+llvm::Expected<BegunRun> BeginRun(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                  const ConversionOptions& options, ExecutionOptions& execution) {
+  if (options.resume && execution.ranks->size() > 1) {
+    return Fail(ErrorCode::kUsage, "--resume takes one rank, and here are {}: runs of several ranks keep nothing",
+                execution.ranks->size());
+  }
   UCP_RETURN_IF_ERROR(CheckDestination(files, source_folder, options));
   UCP_ASSIGN_OR_RETURN(std::string plan_hash, HashOf(plan));
-  const RunIdentity identity{ToolName(), SourceIdentity(plan), plan_hash, execution.verify_source_crc};
+  RunIdentity identity{ToolName(), SourceIdentity(plan), plan_hash, execution.verify_source_crc};
   StagingOptions staging_options{options.force, BytesToWrite(plan), source_folder, options.resume, {}};
   staging_options.is_complete = [&] { return IsComplete(files, options.destination, identity); };
   UCP_ASSIGN_OR_RETURN(Staging staging, Staging::Begin(files, options.destination, staging_options));
-  if (staging.is_complete()) return ConversionOutcome{{}, true};
   if (staging.entry_before()) {
     UCP_ASSIGN_OR_RETURN(execution.progress_before, ProgressOf(*staging.entry_before(), identity, options.destination));
   }
-  execution.keep = [&](const std::string& progress) { return staging.Keep(ComposeEntry(identity, progress)); };
-  execution.journal_seconds = options.journal_seconds;
-  watch.Attach(execution);
+  return BegunRun{std::move(identity), std::move(staging)};
+}
 
-  auto report = Execute(plan, source_folder, staging.folder(), files, execution);
-  llvm::Error error = report ? CheckMastersBelong(plan, *report) : report.takeError();
-  if (!error) error = WriteManifest(files, staging.folder(), plan, plan_hash, *report);
+llvm::Error CommitRun(FileSystem& files, const Plan& plan, BegunRun& run, const ExecutionReport& report,
+                      const ExecutionOptions& execution, RunWatch& watch) {
+  UCP_RETURN_IF_ERROR(CheckMastersBelong(plan, report));
+  UCP_RETURN_IF_ERROR(WriteManifest(files, run.staging.folder(), plan, run.identity.plan, report));
   ParallelOptions parallel;
   parallel.threads = execution.threads;
   parallel.cancelled = execution.cancelled;
   watch.clock().Begin("commit");
-  if (!error) error = staging.Commit(parallel);
+  return run.staging.Commit(parallel);
+}
+
+llvm::Expected<ConversionOutcome> ConvertAsFirst(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                                 const ConversionOptions& options, ExecutionOptions execution,
+                                                 RunWatch& watch) {
+  Communicator& ranks = *execution.ranks;
+  llvm::Expected<BegunRun> run = BeginRun(files, plan, source_folder, options, execution);
+  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, run ? llvm::Error::success() : run.takeError()));
+  Staging& staging = run->staging;
+  if (staging.is_complete()) return ConversionOutcome{{}, true};
+  UCP_RETURN_IF_ERROR(FromFirstRank(ranks, staging.folder()).takeError());
+  if (ranks.size() == 1) {
+    execution.keep = [&](const std::string& progress) { return staging.Keep(ComposeEntry(run->identity, progress)); };
+    execution.journal_seconds = options.journal_seconds;
+  }
+  watch.Attach(execution);
+  llvm::Expected<ExecutionReport> report = Execute(plan, source_folder, staging.folder(), files, execution);
+  if (!report) return Conclude(staging, report.takeError());
+  if (llvm::Error error = OutcomeOfFirstRank(ranks, CommitRun(files, plan, *run, *report, execution, watch))) {
+    return Conclude(staging, std::move(error));
+  }
   watch.EndPhases();
-  if (error) return Conclude(staging, std::move(error));
   watch.Note(fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
                          Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory));
   return ConversionOutcome{std::move(*report), false};
+}
+
+llvm::Error ConvertAsOther(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                           const ExecutionOptions& execution) {
+  Communicator& ranks = *execution.ranks;
+  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, llvm::Error::success()));
+  UCP_ASSIGN_OR_RETURN(std::string folder, FromFirstRank(ranks, ""));
+  UCP_RETURN_IF_ERROR(Execute(plan, source_folder, folder, files, execution).takeError());
+  return OutcomeOfFirstRank(ranks, llvm::Error::success());
+}
+
+}  // namespace
+
+llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                          const ConversionOptions& options, RunWatch& watch, Communicator& ranks) {
+  watch.clock().Begin("prepare");
+  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options));
+  execution.ranks = &ranks;
+  if (ranks.rank() == 0) return ConvertAsFirst(files, plan, source_folder, options, std::move(execution), watch);
+  UCP_RETURN_IF_ERROR(ConvertAsOther(files, plan, source_folder, execution));
+  return ConversionOutcome{};
+}
+
+int RunWatched(FileSystem& files, const ConversionOptions& options,
+               llvm::function_ref<llvm::Error(RunWatch&, Communicator&)> work) {
+  llvm::Expected<Communicator*> ranks = RanksOfThisRun();
+  if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
+  llvm::Expected<std::unique_ptr<RunWatch>> watch = BeginWatch(files, options.watch, **ranks);
+  if (!watch) return EndWith(watch.takeError(), options.json);
+  llvm::Error error = work(**watch, **ranks);
+  bool json = options.json;
+  if (error) {
+    (*watch)->EndPhases();
+    error = llvm::handleErrors(std::move(error), [&](std::unique_ptr<Failure> failure) -> llvm::Error {
+      if ((*watch)->TellError(CodeName(failure->code()), failure->text())) json = false;
+      return llvm::Error(std::move(failure));
+    });
+  }
+  // What was converted is converted, whether or not all of it could be told.
+  if (llvm::Error untold = (*watch)->End()) ShowMessage("warning: " + Describe(std::move(untold)).message);
+  return error ? EndWith(std::move(error), json) : 0;
 }
 
 }  // namespace ucp

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/driver/run_watch.h"
 #include "runtime/executor/execute.h"
 #include "runtime/io/file_system.h"
@@ -23,14 +24,15 @@ struct WorkOptions {
   std::string memory = "1GiB";
 };
 void AddWorkOptions(CLI::App& command, WorkOptions& options);
+void AddThreadsOption(CLI::App& command, WorkOptions& options);                     // --threads alone.
 llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options);  // Interrupts cancel.
 
 struct ConversionOptions : WorkOptions {
   std::string destination;
   bool force = false;
-  WatchOptions watch;
   bool resume = false;
   double journal_seconds = 5;
+  WatchOptions watch;
 };
 void AddConversionOptions(CLI::App& command, ConversionOptions& options);
 
@@ -39,9 +41,15 @@ struct ConversionOutcome {
   bool was_complete = false;  // With `resume`: nothing was left to do.
 };
 
-// Executes `plan` on the files in `source_folder`. After an error nothing is under the destination's name that was not
+// Executes `plan` on the files in `source_folder`, over all `ranks`: each calls this with the same plan, and rank 0 has
+// the outcome. After an error nothing is under the destination's name that was not
 // there before.
 llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                          const ConversionOptions& options, RunWatch& watch);
+                                          const ConversionOptions& options, RunWatch& watch, Communicator& ranks);
+
+// The whole of a command that converts: `work` between a watch's beginning and its end. Shows the error, once for all
+// ranks; the exit code.
+int RunWatched(FileSystem& files, const ConversionOptions& options,
+               llvm::function_ref<llvm::Error(RunWatch&, Communicator&)> work);
 
 }  // namespace ucp

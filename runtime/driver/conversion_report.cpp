@@ -1,6 +1,7 @@
 #include "runtime/driver/conversion_report.h"
 
 #include <fmt/format.h>
+#include <llvm/Support/JSON.h>
 
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
@@ -22,10 +23,8 @@ std::vector<RankDecision> AllDecisions(const Plan& plan, const ExecutionReport& 
   return decisions;
 }
 
-}  // namespace
-
 llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options,
-                              const RunWatch& watch) {
+                              RunWatch& watch) {
   const ExecutionReport& report = outcome.report;
   llvm::json::Object json = PlanReportJson(plan);
   llvm::json::Array roundings;
@@ -53,6 +52,8 @@ llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome
   json["decisions"] = DecisionsJson(AllDecisions(plan, report));
   return json;
 }
+
+}  // namespace
 
 void PrintWhatWasDoneBefore(const ExecutionReport& report) {
   if (report.bytes_done_before == 0) return;

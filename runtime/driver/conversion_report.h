@@ -1,8 +1,6 @@
 // What a conversion did, for people, and as one JSON object.
 #pragma once
 
-#include <llvm/Support/JSON.h>
-
 #include "compiler/plan/plan.h"
 #include "runtime/driver/conversion.h"
 
@@ -11,10 +9,7 @@ namespace ucp {
 // A line if an earlier run had begun.
 void PrintWhatWasDoneBefore(const ExecutionReport& report);
 
-llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options,
-                              const RunWatch& watch);
-
-// On standard output; for those who follow events, as the last one, too.
+// For those who follow events, as the last one.
 void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options, RunWatch& watch);
 
 }  // namespace ucp

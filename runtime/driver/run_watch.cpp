@@ -157,23 +157,6 @@ llvm::Error RunWatch::End() {
   return of_events;
 }
 
-int RunWatched(FileSystem& files, const WatchOptions& options, bool json,
-               llvm::function_ref<llvm::Error(RunWatch&)> work) {
-  llvm::Expected<std::unique_ptr<RunWatch>> watch = RunWatch::Begin(files, options);
-  if (!watch) return ShowError("ucprun", watch.takeError(), json);
-  llvm::Error error = work(**watch);
-  if (error) {
-    (*watch)->EndPhases();
-    error = llvm::handleErrors(std::move(error), [&](std::unique_ptr<Failure> failure) -> llvm::Error {
-      if ((*watch)->TellError(CodeName(failure->code()), failure->text())) json = false;
-      return llvm::Error(std::move(failure));
-    });
-  }
-  // What was converted is converted, whether or not all of it could be told.
-  if (llvm::Error untold = (*watch)->End()) ShowMessage("warning: " + Describe(std::move(untold)).message);
-  return error ? ShowError("ucprun", std::move(error), json) : 0;
-}
-
 llvm::json::Array PhasesJson(const PhaseClock& clock) {
   llvm::json::Array phases;
   for (const Phase& phase : clock.phases()) {

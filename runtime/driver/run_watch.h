@@ -38,7 +38,6 @@ class RunWatch {
 
   FileSystem& files() { return watched_ ? *watched_ : files_; }
   PhaseClock& clock() { return clock_; }
-  const PhaseClock& clock() const { return clock_; }
 
   // What the executor tells.
   void Attach(ExecutionOptions& execution);
@@ -71,10 +70,6 @@ class RunWatch {
   std::unique_ptr<FileSystem> watched_;
   double told_at_ = 0;  // The last event of progress, by the clock.
 };
-
-// The whole of a command: `work` between a watch's beginning and its end. Shows the error; the exit code.
-int RunWatched(FileSystem& files, const WatchOptions& options, bool json,
-               llvm::function_ref<llvm::Error(RunWatch&)> work);
 
 // The times of a clock's phases: [{"phase": "plan", "seconds": 0.12}, …].
 llvm::json::Array PhasesJson(const PhaseClock& clock);

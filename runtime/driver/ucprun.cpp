@@ -1,4 +1,5 @@
 // ucprun: the runtime. It executes plans, alone or made on the spot, and shows what is in a checkpoint.
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -7,6 +8,7 @@
 #include "compiler/driver/command_line.h"
 #include "compiler/driver/completion.h"
 #include "compiler/support/version.h"
+#include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
 
 int main(int argc, char** argv) {
@@ -24,7 +26,7 @@ int main(int argc, char** argv) {
       "  ucprun trace out/ 'wte.weight[17,204]'                           where one element lies\n\n"
       "Exit codes: 0 done, 1 wrong spec or usage, 2 the source or the system is at fault, 3 a comparison found "
       "a difference, 130 interrupted."};
-  app.set_version_flag("--version", std::string("ucprun ") + ucp::kVersion);
+  app.set_version_flag("--version", fmt::format("ucprun {} ({})", ucp::kVersion, ucp::MpiSupport()));
   app.require_subcommand(1);
   int exit_code = 0;
   ucp::AddConvertCommand(app, exit_code);
@@ -34,6 +36,9 @@ int main(int argc, char** argv) {
   ucp::AddDiffCommand(app, exit_code);
   ucp::AddTraceCommand(app, exit_code);
   ucp::AddSynthCommand(app, exit_code);
+  ucp::AddBenchCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucprun", exit_code);
-  return ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code);
+  exit_code = ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code);
+  ucp::LeaveRanks();
+  return exit_code;
 }

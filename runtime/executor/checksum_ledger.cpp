@@ -89,13 +89,14 @@ void ChecksumLedger::Save(ProgressWriter& writer) const {
   }
 }
 
-void ChecksumLedger::Restore(ProgressReader& reader, std::size_t records) {
+void ChecksumLedger::Restore(ProgressReader& reader, const std::vector<Record>& records) {
   for (std::uint64_t left = reader.Count(); left > 0; --left) {
     std::uint64_t record = reader.Number();
-    if (record >= records) return reader.Fail();
+    if (record >= records.size()) return reader.Fail();
     Add(RecordId(record), {});
     for (std::uint64_t pieces = reader.Count(); pieces > 0; --pieces) {
       ChecksumPiece piece{reader.Number(), reader.Number(), static_cast<std::uint32_t>(reader.Number())};
+      if (piece.begin > piece.end || piece.end > records[record].bytes) return reader.Fail();
       Add(RecordId(record), piece);
     }
   }

@@ -36,10 +36,10 @@ class ChecksumLedger {
 
   std::vector<RecordId> TouchedRecords() const;  // Sorted.
 
-  // Only while nobody adds or takes. Restoring takes records below `records`, and fails the reader for others; one that
-  // was forgotten is touched again, and has no pieces.
+  // Only while nobody adds or takes. Restoring fails the reader for what is not in one of these records; one that was
+  // forgotten is touched again, and has no pieces.
   void Save(ProgressWriter& writer) const;
-  void Restore(ProgressReader& reader, std::size_t records);
+  void Restore(ProgressReader& reader, const std::vector<Record>& records);
 
   static constexpr std::uint64_t kBytesPerPiece = 128;  // Of memory, about; a third of it when it is saved.
 

@@ -162,7 +162,7 @@ void Comparison::Save(ProgressWriter& writer) const {
 }
 
 void Comparison::Restore(ProgressReader& reader) {
-  skipped_checks_ = reader.Number() != 0;
+  if (reader.Number() != 0) skipped_checks_ = true;
   wrong_roundings_.Restore(reader, plan_.tensors.size());
   overruled_.Restore(reader, plan_.reads.size());
 }

@@ -54,19 +54,26 @@ void DifferenceTally::Restore(ProgressReader& reader, std::size_t subjects) {
   for (std::uint64_t left = reader.Count(); left > 0; --left) {
     std::uint64_t number = reader.Number();
     if (number >= subjects) return reader.Fail();
-    Counted& counted = counted_[{number, reader.Text()}];
-    counted.place.write = reader.Number();
-    counted.place.state = reader.Text();
-    counted.place.element = static_cast<std::int64_t>(reader.Number());
-    counted.place.read = reader.Number();
-    for (std::string* text : {&counted.first.what, &counted.first.believed, &counted.first.believed_file,
-                              &counted.first.overruled, &counted.first.overruled_file}) {
+    auto [entry, is_new] = counted_.try_emplace({number, reader.Text()});
+    Counted& counted = entry->second;
+    DifferencePlace place;
+    place.write = reader.Number();
+    place.state = reader.Text();
+    place.element = static_cast<std::int64_t>(reader.Number());
+    place.read = reader.Number();
+    RankDecision first;
+    for (std::string* text :
+         {&first.what, &first.believed, &first.believed_file, &first.overruled, &first.overruled_file}) {
       *text = reader.Text();
+    }
+    if (is_new || place < counted.place) {
+      counted.place = std::move(place);
+      counted.first = std::move(first);
     }
     for (std::uint64_t writes = reader.Count(); writes > 0; --writes) {
       std::uint64_t write = reader.Number();
       if (write >= plan_.writes.size()) return reader.Fail();
-      counted.by_write[write] = reader.Number();
+      counted.by_write[write] += reader.Number();
     }
   }
 }

@@ -45,7 +45,8 @@ class DifferenceTally {
   };
   std::vector<Entry> Entries() const;
 
-  // Only while no thread adds. Restoring fails the reader for subjects above `subjects` and what is not of the plan.
+  // Only while no thread adds. Restoring adds to what is there, and fails the reader for subjects above `subjects` and
+  // what is not of the plan.
   void Save(ProgressWriter& writer) const;
   void Restore(ProgressReader& reader, std::size_t subjects);
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
 #include "runtime/executor/arithmetic.h"
@@ -15,6 +16,7 @@
 #include "runtime/executor/element_intervals.h"
 #include "runtime/executor/finish_sum.h"
 #include "runtime/executor/progress_teller.h"
+#include "runtime/executor/share_out.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/executor/step_mover.h"
 #include "runtime/executor/target_writer.h"
@@ -28,9 +30,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsWorthKeeping = 1;  // Of work.
 
-std::uint64_t BytesOfElements(const Plan& plan) {
+// Of the files that are this rank's.
+std::uint64_t BytesOfElements(const Plan& plan, const std::vector<bool>& is_mine) {
   std::uint64_t bytes = 0;
   ForEachTargetRange(plan, [&](const TargetRange& range) {
+    if (!is_mine.empty() && !is_mine[plan.target.record(range.record).file.index()]) return;
     bytes += static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
   });
   return bytes;
@@ -50,37 +54,34 @@ class Execution {
             const ExecutionOptions& options, const BufferSizes& sizes, const std::vector<ElementInterval>& done_before)
       : plan_(plan),
         options_(options),
+        ranks_(options.ranks == nullptr ? SingleProcess() : *options.ranks),
+        is_mine_(FilesOfRank(plan.target.files, ranks_.rank(), ranks_.size())),
         parallel_{std::max(options.threads, 1U), options.cancelled},
         buffers_(sizes, parallel_.threads),
         steps_(plan),
         done_before_(done_before),
-        work_(plan, sizes.chunk_bytes, done_before),
+        work_(plan, sizes.chunk_bytes, done_before, is_mine_),
         source_(plan, source_root, files, options.verify_source_crc, sizes.ledger_pieces, options.open_files.reading),
-        target_(plan, target_folder, files, work_.WorkOfFiles(), options.open_files.writing),
+        target_(plan, target_folder, files, work_.WorkOfFiles(), options.open_files.writing, is_mine_),
         comparison_(plan, steps_, source_),
         digests_(plan),
-        progress_(options, BytesOfElements(plan), plan.target.files.size()),
+        progress_(options, BytesOfElements(plan, is_mine_), FilesToWrite()),
         kept_at_(Clock::now()) {}
 
   // Call before Run(), with what Keep() wrote behind the intervals.
   void Restore(ProgressReader& reader) {
     bytes_before_ = reader.Number();
     progress_.BeginWith(bytes_before_);
-    source_.Restore(reader);
-    target_.Restore(reader);
-    comparison_.Restore(reader);
-    digests_.Restore(reader);
+    RestoreSums(reader);
   }
 
   llvm::Error Run() {
     BeginPhase(options_.clock, "create");
-    UCP_RETURN_IF_ERROR(source_.CheckSizes(parallel_));
-    UCP_RETURN_IF_ERROR(target_.Create(parallel_, buffers_.scratch()));
-    BeginPhase(options_.clock, "move");
-    UCP_RETURN_IF_ERROR(RunChunks());
+    UCP_RETURN_IF_ERROR(Agree(ranks_, Prepare()));
+    UCP_RETURN_IF_ERROR(Agree(ranks_, WriteFiles()));
     BeginPhase(options_.clock, "check");
-    UCP_RETURN_IF_ERROR(source_.CheckChecksums(parallel_, buffers_.scratch()));
-    UCP_RETURN_IF_ERROR(source_.CheckUnchanged(parallel_));
+    UCP_RETURN_IF_ERROR(Gather());
+    UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? CheckSource() : llvm::Error::success()));
     progress_.TellEnd();
     return llvm::Error::success();
   }
@@ -102,15 +103,89 @@ class Execution {
     }
     report.digests = digests_.Get();
     report.file_digests = target_.FileDigests();
+    report.bytes_copied += others_.bytes_copied;
+    report.bytes_compared += others_.bytes_compared;
+    report.bytes_checksummed += others_.bytes_checksummed;
+    report.bytes_written += others_.bytes_written;
+    report.buffer_bytes += others_.buffer_bytes;
+    report.peak_memory_bytes = std::max(PeakMemoryBytes(), others_.peak_memory_bytes);
     return report;
   }
 
  private:
+  std::uint64_t FilesToWrite() const {
+    return is_mine_.empty() ? plan_.target.files.size()
+                            : static_cast<std::uint64_t>(std::count(is_mine_.begin(), is_mine_.end(), true));
+  }
+
+  llvm::Error Prepare() {
+    UCP_RETURN_IF_ERROR(source_.CheckSizes(parallel_));
+    return ranks_.rank() == 0 ? target_.CreateFolders() : llvm::Error::success();
+  }
+
+  llvm::Error WriteFiles() {
+    llvm::Error error = target_.CreateFiles(parallel_, buffers_.scratch());
+    if (!error) {
+      BeginPhase(options_.clock, "move");
+      error = RunChunks();
+    }
+    if (error) ranks_.AskToStop();
+    return error;
+  }
+
+  llvm::Error CheckSource() {
+    UCP_RETURN_IF_ERROR(source_.CheckChecksums(parallel_, buffers_.scratch()));
+    return source_.CheckUnchanged(parallel_);
+  }
+
+  // What the other ranks added up is as if rank 0 had done it.
+  llvm::Error Gather() {
+    if (ranks_.size() == 1) return llvm::Error::success();
+    ProgressWriter writer;
+    if (ranks_.rank() != 0) {
+      for (ReadReason reason : {ReadReason::kCopy, ReadReason::kCompare, ReadReason::kChecksum}) {
+        writer.Add(source_.bytes_read(reason));
+      }
+      writer.Add(target_.bytes_written());
+      writer.Add(buffers_.bytes());
+      writer.Add(PeakMemoryBytes());
+      SaveSums(writer);
+    }
+    UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks_.AllGather(writer.bytes()));
+    if (ranks_.rank() != 0) return llvm::Error::success();
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      ProgressReader reader(all[rank]);
+      for (std::uint64_t* bytes : {&others_.bytes_copied, &others_.bytes_compared, &others_.bytes_checksummed,
+                                   &others_.bytes_written, &others_.buffer_bytes}) {
+        *bytes += reader.Number();
+      }
+      others_.peak_memory_bytes = std::max(others_.peak_memory_bytes, reader.Number());
+      RestoreSums(reader);
+      UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank {} has another plan", rank);
+      all[rank].clear();
+    }
+    return llvm::Error::success();
+  }
+
+  void SaveSums(ProgressWriter& writer) const {
+    source_.Save(writer);
+    target_.Save(writer);
+    comparison_.Save(writer);
+    digests_.Save(writer);
+  }
+
+  void RestoreSums(ProgressReader& reader) {
+    source_.Restore(reader);
+    target_.Restore(reader);
+    comparison_.Restore(reader);
+    digests_.Restore(reader);
+  }
+
   llvm::Error RunChunks() {
     std::uint64_t done = 0;
     auto run = [&](unsigned thread, std::uint64_t number) -> llvm::Error {
       UCP_RETURN_IF_ERROR(RunChunk(thread, work_.chunk(InStretches(number, work_.chunks(), parallel_.threads))));
-      if (HasPassed(options_.journal_seconds)) pause_ = true;
+      if (HasPassed(options_.journal_seconds) || IsAskedToStop(thread)) pause_ = true;
       return llvm::Error::success();
     };
     while (done < work_.chunks()) {
@@ -121,10 +196,17 @@ class Execution {
       const double seconds =
           next < work_.chunks() ? options_.journal_seconds : std::min(options_.journal_seconds, kSecondsWorthKeeping);
       if (next > done && (is_cancelled || HasPassed(seconds))) UCP_RETURN_IF_ERROR(Keep(next));
-      if (is_cancelled) return Fail(ErrorCode::kCancelled, "cancelled");
+      if (is_cancelled || is_asked_to_stop_) return Fail(ErrorCode::kCancelled, "cancelled");
       done = next;
     }
     return llvm::Error::success();
+  }
+
+  // One thread speaks with the other ranks.
+  bool IsAskedToStop(unsigned thread) {
+    if (thread != 0 || !ranks_.IsAskedToStop()) return false;
+    is_asked_to_stop_ = true;
+    return true;
   }
 
   // Since something was kept.
@@ -138,10 +220,7 @@ class Execution {
     ProgressWriter writer;
     Save(DoneAfter(chunks_done), writer);
     writer.Add(progress_.done());
-    source_.Save(writer);
-    target_.Save(writer);
-    comparison_.Save(writer);
-    digests_.Save(writer);
+    SaveSums(writer);
     UCP_RETURN_IF_ERROR(options_.keep(writer.bytes()));
     kept_at_ = Clock::now();
     return llvm::Error::success();
@@ -226,6 +305,8 @@ class Execution {
 
   const Plan& plan_;
   const ExecutionOptions& options_;
+  Communicator& ranks_;
+  const std::vector<bool> is_mine_;
   ParallelOptions parallel_;
   Buffers buffers_;
   StepEnumerator steps_;
@@ -236,7 +317,9 @@ class Execution {
   Comparison comparison_;
   StateDigests digests_;
   ProgressTeller progress_;
+  ExecutionReport others_;  // What the other ranks counted, at rank 0.
   std::uint64_t bytes_before_ = 0;
+  std::atomic<bool> is_asked_to_stop_ = false;
   std::atomic<bool> pause_ = false;
   Clock::time_point kept_at_;  // Changes only while the threads pause.
 };
@@ -264,7 +347,6 @@ llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& sou
   report.threads = std::max(options.threads, 1U);
   report.chunk_bytes = sizes.chunk_bytes;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  report.peak_memory_bytes = PeakMemoryBytes();
   return report;
 }
 

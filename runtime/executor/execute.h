@@ -12,6 +12,9 @@
 // journal, with all that was added up on the way. A later run goes on from there as if it had never stopped: chunks are
 // handed out in one order, so what is done is a stretch of elements for each thread.
 //
+// On several ranks each writes whole files (share_out.h), and reads what belongs there. What they added up comes
+// together at rank 0, which does E4 and E5; one rank's error is every rank's (communicator.h).
+//
 // The bytes of the target depend on the plan and the source alone, and not on threads, memory or timing (G4). Each
 // needed source byte is read once, each target byte written once (G7).
 #pragma once
@@ -28,6 +31,7 @@
 
 #include "compiler/plan/plan.h"
 #include "compiler/support/phase_clock.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/executor/state_digests.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/open_file_limit.h"
@@ -67,6 +71,8 @@ struct ExecutionOptions {
   std::function<llvm::Error(const std::string& progress)> keep;
   double journal_seconds = 5;
   std::optional<std::string> progress_before;  // What an earlier run of the same plan gave to `keep`.
+  // Who shares the work, each with the same plan; null: this process alone. Several ranks keep nothing.
+  Communicator* ranks = nullptr;
 };
 
 // A tensor whose model weight is not the rounding of its master.
@@ -94,10 +100,10 @@ struct ExecutionReport {
   std::vector<std::string> file_digests;              // By FileId of the target.
 };
 
-// Fills `target_folder`, which exists and is empty or what an earlier run left, with what the plan writes. The plan
-// must be verified. Codes: kBadData for a damaged, changed or self-contradicting source; kUsage if memory_bytes is too
-// little, or if `progress_before` does not fit the plan, the source or the folder any more; kIo; kCancelled. After an
-// error the folder is worth what was given to `keep`, if anything.
+// Fills `target_folder`, which all ranks see and which exists and is empty or what an earlier run left, with what the
+// plan writes. The plan must be verified. Codes: kBadData for a damaged, changed or self-contradicting source; kUsage
+// if memory_bytes is too little, or if `progress_before` does not fit the plan, the source or the folder any more; kIo;
+// kCancelled. After an error the folder is worth what was given to `keep`, if anything.
 llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& source_root,
                                         const std::string& target_folder, FileSystem& files,
                                         const ExecutionOptions& options);

@@ -29,4 +29,11 @@ std::vector<int> ShareOutFiles(const std::vector<StoredFile>& files, int ranks) 
   return rank_of;
 }
 
+std::vector<bool> FilesOfRank(const std::vector<StoredFile>& files, int rank, int ranks) {
+  std::vector<bool> is_mine;
+  if (ranks == 1) return is_mine;
+  for (int owner : ShareOutFiles(files, ranks)) is_mine.push_back(owner == rank);
+  return is_mine;
+}
+
 }  // namespace ucp

@@ -13,4 +13,7 @@ namespace ucp {
 // the average and a file besides. Every rank computes the same.
 std::vector<int> ShareOutFiles(const std::vector<StoredFile>& files, int ranks);
 
+// Whether a file is this rank's, by FileId; empty for a rank alone, since then all are.
+std::vector<bool> FilesOfRank(const std::vector<StoredFile>& files, int rank, int ranks);
+
 }  // namespace ucp

@@ -65,8 +65,12 @@ void SourceFiles::Save(ProgressWriter& writer) const {
 }
 
 void SourceFiles::Restore(ProgressReader& reader) {
-  for (std::int64_t& modified : modified_nanoseconds_) modified = static_cast<std::int64_t>(reader.Number());
-  ledger_.Restore(reader, plan_.source.records.size());
+  for (std::int64_t& modified : modified_nanoseconds_) {
+    const auto other = static_cast<std::int64_t>(reader.Number());
+    // Two ranks saw different files: none is what CheckUnchanged() wants.
+    modified = modified == 0 || modified == other ? other : -1;
+  }
+  ledger_.Restore(reader, plan_.source.records);
   is_restored_ = true;
 }
 

@@ -41,7 +41,7 @@ std::span<const std::uint32_t> OfFile(const std::vector<Entry>& entries, const s
 }  // namespace
 
 TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& files, std::vector<FileWork> work,
-                           std::size_t most_open)
+                           std::size_t most_open, std::vector<bool> is_mine)
     : plan_(plan),
       folder_(std::move(folder)),
       files_(files),
@@ -52,6 +52,7 @@ TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& fil
       placements_(ByPlace(plan.placements)),
       crc_fields_(ByPlace(plan.crc_fields)),
       work_(std::move(work)),
+      is_mine_(std::move(is_mine)),
       chunks_left_(plan.target.files.size()),
       unsynced_(plan.target.files.size()),
       sums_(plan.target.files.size()) {
@@ -61,15 +62,20 @@ TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& fil
 
 std::string TargetWriter::Path(FileId file) const { return JoinPath(folder_, plan_.target.files[file.index()].path); }
 
-llvm::Error TargetWriter::Create(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch) {
-  if (!is_restored_) {
-    for (const std::string& directory : plan_.directories) {
-      UCP_RETURN_IF_ERROR(files_.MakeDirectory(JoinPath(folder_, directory)));
-    }
+llvm::Error TargetWriter::CreateFolders() {
+  if (is_restored_) return llvm::Error::success();
+  for (const std::string& directory : plan_.directories) {
+    UCP_RETURN_IF_ERROR(files_.MakeDirectory(JoinPath(folder_, directory)));
   }
-  return ForEachInParallel(plan_.target.files.size(), options, [&](unsigned thread, std::uint64_t number) {
-    return CreateFile(FileId(number), scratch[thread]);
-  });
+  return llvm::Error::success();
+}
+
+llvm::Error TargetWriter::CreateFiles(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch) {
+  return ForEachInParallel(plan_.target.files.size(), options,
+                           [&](unsigned thread, std::uint64_t number) -> llvm::Error {
+                             if (!is_mine_.empty() && !is_mine_[number]) return llvm::Error::success();
+                             return CreateFile(FileId(number), scratch[thread]);
+                           });
 }
 
 llvm::Error TargetWriter::CreateFile(FileId id, std::span<std::byte> scratch) {
@@ -126,7 +132,7 @@ void TargetWriter::Save(ProgressWriter& writer) const {
 
 void TargetWriter::Restore(ProgressReader& reader) {
   for (SharedKeyedSum& sum : sums_) sum.Add(reader.Sum());
-  ledger_.Restore(reader, plan_.target.records.size());
+  ledger_.Restore(reader, plan_.target.records);
   is_restored_ = true;
 }
 

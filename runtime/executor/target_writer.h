@@ -27,13 +27,16 @@ namespace ucp {
 // Shared by all threads.
 class TargetWriter {
  public:
-  // `work`: how many times WriteChunk() will be called for each file. `most_open`: files.
+  // `work`: how many times WriteChunk() will be called for each file. `most_open`: files. `is_mine`: files that another
+  // rank writes are left to it; empty: there are none.
   TargetWriter(const Plan& plan, std::string folder, FileSystem& files, std::vector<FileWork> work,
-               std::size_t most_open);
+               std::size_t most_open, std::vector<bool> is_mine = {});
 
-  // Makes all folders and files. Those without elements are complete then. If Restore() was called, files that are
+  // Makes all folders, unless Restore() was called.
+  [[nodiscard]] llvm::Error CreateFolders();
+  // Makes all files of this rank. Those without elements are complete then. If Restore() was called, files that are
   // complete or begun must be there, and all others are made anew.
-  [[nodiscard]] llvm::Error Create(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch);
+  [[nodiscard]] llvm::Error CreateFiles(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch);
 
   // Writes one chunk: `bytes` at `offset` of `record`. `crc32` is theirs, if it is known. `scratch` is the thread's.
   [[nodiscard]] llvm::Error WriteChunk(RecordId record, std::uint64_t offset, std::span<const std::byte> bytes,
@@ -76,6 +79,7 @@ class TargetWriter {
   std::vector<std::uint32_t> placements_;                // Indices of Plan::placements, by file and offset.
   std::vector<std::uint32_t> crc_fields_;                // Indices of Plan::crc_fields, by file and offset.
   const std::vector<FileWork> work_;                     // By FileId.
+  const std::vector<bool> is_mine_;                      // By FileId; empty: all are.
   std::vector<std::atomic<std::uint32_t>> chunks_left_;  // By FileId.
   std::vector<std::atomic<bool>> unsynced_;              // By FileId: written to since the last MakeDurable().
   std::vector<SharedKeyedSum> sums_;                     // By FileId.

@@ -8,7 +8,8 @@
 
 namespace ucp {
 
-WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done)
+WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done,
+                   const std::vector<bool>& is_mine)
     : plan_(plan), chunk_bytes_(chunk_bytes) {
   std::size_t count = 0;
   ForEachTargetRange(plan, [&](const TargetRange&) { ++count; });
@@ -26,6 +27,10 @@ WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vecto
   for (Range& range : ranges_) {
     range.first_element = elements;
     elements += static_cast<std::uint64_t>(range.end - range.begin);
+  }
+  if (!is_mine.empty()) {
+    std::erase_if(ranges_,
+                  [&](const Range& range) { return !is_mine[plan_.target.record(range.record).file.index()]; });
   }
   if (!done.empty()) LeaveOut(done);
   for (Range& range : ranges_) {

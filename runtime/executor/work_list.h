@@ -22,8 +22,9 @@ class WorkList {
  public:
   // No chunk is larger than `chunk_bytes` in either of its dtypes, which must hold at least one element of any dtype.
   // The plan must outlive this. The elements of `done` are left out; Unite() made it, and
-  // it ends within the plan's elements.
-  WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done = {});
+  // it ends within the plan's elements. So are files that are another rank's: `is_mine` is by FileId; empty: all are.
+  WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done = {},
+           const std::vector<bool>& is_mine = {});
 
   std::uint64_t chunks() const { return chunks_; }
   TargetRange chunk(std::uint64_t number) const;

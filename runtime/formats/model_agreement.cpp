@@ -34,10 +34,6 @@ constexpr std::string_view kIteration = "iteration";  // Megatron-DeepSpeed's ow
 
 std::string TextOf(const ValuePtr& value) { return value ? pytorch::Print(*value) : "missing"; }
 
-bool IsPlain(const pytorch::Value& value) {
-  return AsText(value) || pytorch::AsDouble(value) || pytorch::AsBool(value);
-}
-
 // Without what AutoEP notes of the rank's own experts.
 ValuePtr CommonInfo(const ModelStates& states) {
   ValuePtr info = FindEntry(states.client, "universal_checkpoint_info");
@@ -53,20 +49,6 @@ llvm::Error CheckInfoAlike(const std::string& folder, const ModelStates& a, cons
   if (found.empty()) return llvm::Error::success();
   const std::string keys = found.front().keys.empty() ? "" : fmt::format("`{}` in ", found.front().keys);
   return CheckSameText(folder, keys + "`universal_checkpoint_info`", found.front().a, a.path, found.front().b, b.path);
-}
-
-// A script may save what it likes on each rank, so this is no contradiction.
-void RemarkOnClient(Inventory& inventory, const ModelStates& a, const ModelStates& b, std::set<std::string>& known) {
-  for (const Entry& entry : a.client) {
-    auto key = AsText(*entry.key);
-    ValuePtr other = key && key != kIteration ? FindEntry(b.client, *key) : nullptr;
-    if (!other || !IsPlain(*entry.value) || !IsPlain(*other) || TextOf(entry.value) == TextOf(other)) continue;
-    if (!known.emplace(*key).second) continue;
-    inventory.remarks.push_back(
-        fmt::format("`{}` in the client state is {} in `{}` and {} in `{}`; each rank keeps its own, and a target with "
-                    "other ranks gets the first one's, or that of --prefer-rank",
-                    *key, TextOf(entry.value), a.path, TextOf(other), b.path));
-  }
 }
 
 // What a spec takes from `args` must be said alike; that ranks have a number of their own there is no matter.
@@ -103,6 +85,19 @@ llvm::Error CheckEngineAlike(Inventory& inventory, const ModelStates& a, const M
   return CheckInfoAlike(inventory.root, a, b);
 }
 
+// A script may save what it likes on each rank, so this is no contradiction.
+void RemarkOnClient(Inventory& inventory, const ModelStates& a, const ModelStates& b, std::string_view fate,
+                    std::set<std::string>& known) {
+  for (const Entry& entry : a.client) {
+    auto key = AsText(*entry.key);
+    ValuePtr other = key && key != kIteration ? FindEntry(b.client, *key) : nullptr;
+    if (!other || !IsPlain(*entry.value) || !IsPlain(*other) || TextOf(entry.value) == TextOf(other)) continue;
+    if (!known.emplace(*key).second) continue;
+    inventory.remarks.push_back(fmt::format("`{}` in the client state is {} in `{}` and {} in `{}`; {}", *key,
+                                            TextOf(entry.value), a.path, TextOf(other), b.path, fate));
+  }
+}
+
 llvm::Expected<std::size_t> JoinModelStates(Inventory& inventory, std::vector<ModelStates>& states) {
   std::vector<Coordinate> ranks;
   for (const ModelStates& rank : states) ranks.push_back(rank.rank);
@@ -112,7 +107,10 @@ llvm::Expected<std::size_t> JoinModelStates(Inventory& inventory, std::vector<Mo
   for (ModelStates& rank : states) {
     if (&rank == &states[believed]) continue;
     UCP_RETURN_IF_ERROR(CheckEngineAlike(inventory, states[believed], rank));
-    RemarkOnClient(inventory, states[believed], rank, remarked);
+    RemarkOnClient(inventory, states[believed], rank,
+                   "each rank keeps its own, and a target with other ranks gets the first one's, or that of "
+                   "--prefer-rank",
+                   remarked);
     DisputeFacts(states[believed], rank, inventory.facts);
     TakeEngine(states[believed], rank);
   }

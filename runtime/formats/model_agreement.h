@@ -5,6 +5,9 @@
 #include <llvm/Support/Error.h>
 
 #include <cstddef>
+#include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/formats/agreement.h"
@@ -20,6 +23,11 @@ namespace ucp {
 // contradict as disputed, and remarks on what training scripts saved otherwise on each rank. All then say what the one
 // that counts says of what CheckEngineAlike() compares.
 llvm::Expected<std::size_t> JoinModelStates(Inventory& inventory, std::vector<ModelStates>& states);
+
+// Remarks, once for each key, on plain values that training scripts saved otherwise in `b` than in `a`. `fate` says
+// what becomes of them.
+void RemarkOnClient(Inventory& inventory, const ModelStates& a, const ModelStates& b, std::string_view fate,
+                    std::set<std::string>& known);
 
 // Makes `to` say what `from` says of what CheckEngineAlike() compares.
 void TakeEngine(const ModelStates& from, ModelStates& to);

@@ -47,7 +47,7 @@ constexpr std::array<std::string_view, 13> kStructureKeys = {"module",
                                                              "autoep_layers",
                                                              "folding"};
 
-// Of a partition whose other entries are not carried on.
+// Of a partition whose other entries are not carried on; what else is a text or a number is compared, too.
 constexpr std::array<std::string_view, 9> kComparedKeys = {
     "lr_scheduler", "global_steps", "global_samples",           "skipped_steps", "dp_world_size", "ds_config",
     "ds_version",   "iteration",    "universal_checkpoint_info"};
@@ -127,8 +127,9 @@ llvm::Error ReadCarriedEntries(SourceArchives& archives, const SourceArchive& ar
   std::vector<pytorch::Entry> carried;
   for (const pytorch::Entry& entry : *Entries(archive.root())) {
     auto key = AsText(*entry.key);
-    const bool is_wanted = of == ModelStatesOf::kFurtherPartition ? key && Contains(kComparedKeys, *key)
-                                                                  : !key || !Contains(kStructureKeys, *key);
+    const bool is_structure = key && Contains(kStructureKeys, *key);
+    const bool is_compared = key && (Contains(kComparedKeys, *key) || (!is_structure && IsPlain(*entry.value)));
+    const bool is_wanted = of == ModelStatesOf::kFurtherPartition ? is_compared : !is_structure;
     if (is_wanted) carried.push_back(entry);
   }
   UCP_ASSIGN_OR_RETURN(ValuePtr kept,
@@ -266,6 +267,10 @@ bool ExcludesFrozen(const ModelStates& states) {
   ValuePtr zero = config ? Find(*config, "zero_optimization") : nullptr;
   ValuePtr stage = zero ? Find(*zero, "stage") : nullptr;
   return states.lists_no_frozen && stage && pytorch::AsInteger(*stage).value_or(0) >= 2;
+}
+
+bool IsPlain(const pytorch::Value& value) {
+  return AsText(value) || pytorch::AsDouble(value) || pytorch::AsBool(value);
 }
 
 void AddFacts(const ModelStates& states, std::map<std::string, Fact>& facts) {

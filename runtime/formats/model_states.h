@@ -32,6 +32,9 @@ struct ModuleEntries {
   std::vector<pytorch::Entry> extras;
 };
 
+// A text, a number, true or false.
+bool IsPlain(const pytorch::Value& value);
+
 // Its rank is filled in when the degrees are known.
 struct ModelStates : Speaker {
   std::vector<std::vector<NamedShape>> param_shapes;  // By optimizer group, in flattening order.

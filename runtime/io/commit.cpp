@@ -182,8 +182,9 @@ llvm::Error Staging::CleanUpAfterDead() {
   UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));
   if (!entry_before_) {
     UCP_RETURN_IF_ERROR(journal_.Remove());
-    UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));  // A new folder may get the inode of the one that goes.
+    UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));  // Nothing may vouch for a folder that goes.
     UCP_RETURN_IF_ERROR(files_->RemoveTree(folder_));
+    UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));  // Its inode may be that of a new one.
   }
   if (old == PathKind::kMissing) return llvm::Error::success();
   UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(destination_));

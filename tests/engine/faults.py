@@ -35,7 +35,7 @@ def first_group_for_all(target: Case, truth: dict[str, Any], answer: dict[str, A
     assert answer["loaded"]["step"] == truth["step"]
     assert len(answer["weight_decay"]) > 1
     assert set(answer["weight_decay"]) == {answer["weight_decay"][0]}
-    steps = len(answer["losses"]) * (1 if target.optimizer == "fused" else len(answer["steps"]))
+    steps = len(answer["losses"]) * (1 if target.optimizer in ("fused", "cpu_lion") else len(answer["steps"]))
     assert set(answer["steps"]) == {truth["step_counter"]["value"] + steps}
 
 

@@ -96,6 +96,18 @@ def test_a_target_gives_ranks_the_experts_that_deepspeed_gives_them(
     assert not (tmp_path / "out2").exists()
 
 
+def test_what_is_no_tensor_in_an_experts_file_is_named(ucprun: Path, tmp_path: Path) -> None:
+    """DeepSpeed 0.19.8 could not save it."""
+    copy = tmp_path / "copy"
+    shutil.copytree(FIXTURES / "moe_ep2_dp4" / "checkpoint", copy)
+    path = copy / (copy / "latest").read_text() / "layer_0_expert_3_mp_rank_00_model_states.pt"
+    name = "blocks.1.moe.deepspeed_moe.experts.deepspeed_experts.3._extra_state"
+    torch.save(torch.load(path) | {name: {"calls": 7}}, path)
+    result = run_convert(ucprun, copy, tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert f"'{name}' in `{path.name}` is no tensor and is not carried" in result.stderr
+
+
 def without_experts(folder: Path, gone: Callable[[int, int], bool]) -> Path:
     """The checkpoint of two tensor-parallel ranks without the files of some experts, by rank and expert."""
     copy = folder / "copy"

@@ -90,7 +90,8 @@ def test_states_stay_where_the_cut_stays(
     case = replace(source.case, **changes)
     ours = tmp_path / "ours"
     run("convert", place, ours, "--to", f"deepspeed:{strategy}")
-    run("verify", place, "--same", ours)
+    if source is not STAGES:  # Nothing in files without ZeRO says which parameter of a pipeline is which.
+        run("verify", place, "--same", ours)
     job = Job(case, seed=OTHER_SEED, load=ours, native=True, first_step=3, save=tmp_path / "theirs", further_steps=3)
     answer = engines.ask(job)
     assert differences(told["saved"], answer["loaded"], ["parameter"]) == []

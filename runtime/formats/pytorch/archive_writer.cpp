@@ -30,7 +30,7 @@ void CheckStorages(const Value& root, std::span<const StorageToWrite> storages) 
   while (!visits.empty()) {
     const Value* value = visits.back();
     visits.pop_back();
-    if (!seen.insert(value).second) continue;
+    if (IsLeaf(*value) || !seen.insert(value).second) continue;
     AppendChildren(*value, visits);
     const Storage* storage = StorageOf(*value);
     if (storage == nullptr) continue;

@@ -1,17 +1,22 @@
 #include <llvm/ADT/DenseMap.h>
 
+#include <optional>
+
 #include "runtime/formats/pytorch/value_access.h"
+#include "runtime/formats/pytorch/value_walk.h"
 
 namespace ucp::pytorch {
 namespace {
 
-// Rebuilds bottom-up; a value none of whose parts changed is itself again, so most of a tree is not copied.
+// Rebuilds bottom-up. A value none of whose parts changed stays itself: nothing of it is copied, and what has no parts
+// is not even remembered, since there are many of these and few tensors.
 class TensorReplacer {
  public:
   explicit TensorReplacer(const std::function<ValuePtr(const ValuePtr&)>& replacement) : replacement_(replacement) {}
 
-  ValuePtr Replace(const ValuePtr& value) {
-    if (!value) return nullptr;
+  // Null: it stays.
+  ValuePtr Changed(const ValuePtr& value) {
+    if (!value || IsLeaf(*value)) return nullptr;
     if (const auto known = results_.find(value.get()); known != results_.end()) return known->second;
     ValuePtr result = std::visit([&](const auto& content) { return Rebuild(value, content); }, value->content());
     results_[value.get()] = result;
@@ -20,57 +25,60 @@ class TensorReplacer {
 
  private:
   template <typename Leaf>
-  ValuePtr Rebuild(const ValuePtr& value, const Leaf&) {
-    return value;
+  ValuePtr Rebuild(const ValuePtr&, const Leaf&) {
+    return nullptr;
   }
   ValuePtr Rebuild(const ValuePtr& value, const Tensor&) { return replacement_(value); }
-  ValuePtr Rebuild(const ValuePtr& value, const List& list) {
-    auto items = Replace(list.items);
-    return Same(items, list.items) ? value : MakeList(std::move(items));
+  ValuePtr Rebuild(const ValuePtr&, const List& list) {
+    auto items = Changed(list.items);
+    return items ? MakeList(std::move(*items)) : nullptr;
   }
-  ValuePtr Rebuild(const ValuePtr& value, const Tuple& tuple) {
-    auto items = Replace(tuple.items);
-    return Same(items, tuple.items) ? value : MakeTuple(std::move(items));
+  ValuePtr Rebuild(const ValuePtr&, const Tuple& tuple) {
+    auto items = Changed(tuple.items);
+    return items ? MakeTuple(std::move(*items)) : nullptr;
   }
-  ValuePtr Rebuild(const ValuePtr& value, const Dict& dict) {
-    auto entries = Replace(dict.entries);
-    return Same(entries, dict.entries) ? value : MakeDict(std::move(entries));
+  ValuePtr Rebuild(const ValuePtr&, const Dict& dict) {
+    auto entries = Changed(dict.entries);
+    return entries ? MakeDict(std::move(*entries)) : nullptr;
   }
-  ValuePtr Rebuild(const ValuePtr& value, const Call& call) {
-    Call changed;
-    changed.form = call.form;
-    changed.callable = Replace(call.callable);
-    changed.arguments = Replace(call.arguments);
-    changed.items = Replace(call.items);
-    changed.entries = Replace(call.entries);
-    changed.state = Replace(call.state);
-    const bool is_same = changed.callable == call.callable && changed.arguments == call.arguments &&
-                         Same(changed.items, call.items) && Same(changed.entries, call.entries) &&
-                         changed.state == call.state;
-    return is_same ? value : MakeCall(std::move(changed));
+  ValuePtr Rebuild(const ValuePtr&, const Call& call) {
+    ValuePtr callable = Changed(call.callable);
+    ValuePtr arguments = Changed(call.arguments);
+    auto items = Changed(call.items);
+    auto entries = Changed(call.entries);
+    ValuePtr state = Changed(call.state);
+    if (!callable && !arguments && !items && !entries && !state) return nullptr;
+    Call changed = call;
+    if (callable) changed.callable = std::move(callable);
+    if (arguments) changed.arguments = std::move(arguments);
+    if (items) changed.items = std::move(*items);
+    if (entries) changed.entries = std::move(*entries);
+    if (state) changed.state = std::move(state);
+    return MakeCall(std::move(changed));
   }
 
-  std::vector<ValuePtr> Replace(const std::vector<ValuePtr>& items) {
-    std::vector<ValuePtr> replaced;
-    replaced.reserve(items.size());
-    for (const ValuePtr& item : items) replaced.push_back(Replace(item));
-    return replaced;
-  }
-  std::vector<Entry> Replace(const std::vector<Entry>& entries) {
-    std::vector<Entry> replaced;
-    replaced.reserve(entries.size());
-    for (const Entry& entry : entries) {
-      ValuePtr key = Replace(entry.key);
-      replaced.push_back({std::move(key), Replace(entry.value)});
+  // Nothing: all of them stay.
+  std::optional<std::vector<ValuePtr>> Changed(const std::vector<ValuePtr>& items) {
+    std::optional<std::vector<ValuePtr>> all;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      ValuePtr item = Changed(items[i]);
+      if (!item) continue;
+      if (!all) all = items;
+      (*all)[i] = std::move(item);
     }
-    return replaced;
+    return all;
   }
-  static bool Same(const std::vector<ValuePtr>& a, const std::vector<ValuePtr>& b) { return a == b; }
-  static bool Same(const std::vector<Entry>& a, const std::vector<Entry>& b) {
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      if (a[i].key != b[i].key || a[i].value != b[i].value) return false;
+  std::optional<std::vector<Entry>> Changed(const std::vector<Entry>& entries) {
+    std::optional<std::vector<Entry>> all;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      ValuePtr key = Changed(entries[i].key);
+      ValuePtr value = Changed(entries[i].value);
+      if (!key && !value) continue;
+      if (!all) all = entries;
+      if (key) (*all)[i].key = std::move(key);
+      if (value) (*all)[i].value = std::move(value);
     }
-    return true;
+    return all;
   }
 
   const std::function<ValuePtr(const ValuePtr&)>& replacement_;
@@ -80,7 +88,8 @@ class TensorReplacer {
 }  // namespace
 
 ValuePtr ReplaceTensors(const ValuePtr& root, const std::function<ValuePtr(const ValuePtr& tensor)>& replacement) {
-  return TensorReplacer(replacement).Replace(root);
+  ValuePtr changed = TensorReplacer(replacement).Changed(root);
+  return changed ? changed : root;
 }
 
 }  // namespace ucp::pytorch

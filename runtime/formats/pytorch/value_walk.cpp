@@ -50,6 +50,11 @@ struct ChildrenOf {
 
 }  // namespace
 
+bool IsLeaf(const Value& value) {
+  return value.As<List>() == nullptr && value.As<Tuple>() == nullptr && value.As<Dict>() == nullptr &&
+         value.As<Call>() == nullptr && value.As<Tensor>() == nullptr && value.As<StorageReference>() == nullptr;
+}
+
 void AppendChildren(const Value& value, Children& children) { std::visit(ChildrenOf{children}, value.content()); }
 
 }  // namespace ucp::pytorch

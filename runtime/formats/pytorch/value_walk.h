@@ -11,4 +11,7 @@ namespace ucp::pytorch {
 // Appends the values that `value` holds directly, in the order in which a pickle writes them.
 void AppendChildren(const Value& value, std::vector<const Value*>& children);
 
+// Whether it is a plain one, without parts and without elements in a storage. Most values are.
+bool IsLeaf(const Value& value);
+
 }  // namespace ucp::pytorch

@@ -2,27 +2,23 @@
 // below `zero` becomes a whole tensor; and both give the training state back.
 #include "runtime/formats/universal/read.h"
 
-#include <re2/re2.h>
-
-#include <algorithm>
 #include <filesystem>
-#include <set>
 #include <unordered_map>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/model_agreement.h"
 #include "runtime/formats/model_states.h"
 #include "runtime/formats/pipeline_layers.h"
-#include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/source_archives.h"
 #include "runtime/formats/universal/expert_files.h"
+#include "runtime/formats/universal/model_files.h"
 #include "runtime/formats/universal/module_tensors.h"
+#include "runtime/formats/universal/optimizer_state_file.h"
 #include "runtime/formats/universal/parameter_folder.h"
 
 namespace ucp::universal {
 namespace {
 
-using pytorch::Find;
 using pytorch::ValuePtr;
 
 std::string TagOf(const std::string& folder) {
@@ -44,7 +40,7 @@ class Description {
 
   llvm::Expected<Checkpoint> Run() {
     training().tag = TagOf(folder_);
-    UCP_RETURN_IF_ERROR(ReadModelFiles());
+    UCP_RETURN_IF_ERROR(ReadModelStates());
     UCP_RETURN_IF_ERROR(ReadOptimizerState());
     UCP_RETURN_IF_ERROR(ReadParameters());
     UCP_RETURN_IF_ERROR(CheckGroups());
@@ -58,38 +54,8 @@ class Description {
   Inventory& inventory() { return checkpoint_.inventory; }
   TrainingState& training() { return checkpoint_.training; }
 
-  // By rank; folders that DeepSpeed made from stage 3 have only the second kind.
-  llvm::Expected<std::map<std::int64_t, std::string>> ListModelFiles() {
-    static const RE2 usual(R"(mp_rank_(\d{1,9})_model_states\.pt)");
-    static const RE2 stage3(R"(zero_pp_rank_0_mp_rank_(\d{1,9})_model_states\.pt)");
-    UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files_.List(folder_));
-    for (const RE2* pattern : {&usual, &stage3}) {
-      std::map<std::int64_t, std::string> names;
-      for (const DirectoryEntry& entry : entries) {
-        std::int64_t rank = 0;
-        if (!entry.is_directory && RE2::FullMatch(entry.name, *pattern, &rank)) names.emplace(rank, entry.name);
-      }
-      if (!names.empty()) return names;
-    }
-    return Fail(ErrorCode::kBadData,
-                "`{}`: `mp_rank_00_model_states.pt` is missing; was the folder written to its end?", folder_);
-  }
-
-  llvm::Error ReadModelFiles() {
-    UCP_ASSIGN_OR_RETURN(auto names, ListModelFiles());
-    for (const auto& [rank, name] : names) {
-      UCP_ASSIGN_OR_RETURN(ModelStates states, ReadModelStates(archives_, name, ModelStatesOf::kUniversalFolder));
-      states.rank.at["mp"] = rank;
-      states_.push_back(std::move(states));
-    }
-    const auto found = static_cast<std::int64_t>(states_.size());
-    const std::int64_t expected = states_.front().mp_world_size.value_or(found);
-    if (expected != found || names.rbegin()->first != found - 1) {
-      return Fail(ErrorCode::kBadData,
-                  "`{}`: `mp_world_size` in `{}` is {}, and there are {} such files, the last one `{}`", folder_,
-                  states_.front().path, expected, found, names.rbegin()->second);
-    }
-    UCP_RETURN_IF_ERROR(CheckListedTensors(names.begin()->second));
+  llvm::Error ReadModelStates() {
+    UCP_ASSIGN_OR_RETURN(states_, ReadModelFiles(files_, folder_, archives_));
     UCP_ASSIGN_OR_RETURN(believed_, JoinModelStates(inventory(), states_));
     for (const ModelStates& states : states_) {
       for (const auto& group : states.param_shapes) {
@@ -99,98 +65,20 @@ class Description {
     return llvm::Error::success();
   }
 
-  // We write each rank's file twice, and the form for stage 3 lists the tensors that only the other one holds.
-  // DeepSpeed's own files of stage 3 hold what they list, so that they need no other.
-  llvm::Error CheckListedTensors(const std::string& first_file) const {
-    if (!first_file.starts_with("zero_pp_rank_")) return llvm::Error::success();
-    std::set<std::string_view> held;
-    for (const ModelStates& states : states_) {
-      for (const ModuleEntries* entries : {&states.module, &states.frozen_fragments}) {
-        for (const auto& [name, place] : entries->tensors) held.insert(name);
-      }
-    }
-    for (const ModelStates& states : states_) {
-      std::set<std::string> listed = states.buffer_names;
-      for (const auto& [name, shape] : states.frozen_shapes) listed.insert(name);
-      for (const std::string& name : listed) {
-        if (held.contains(name)) continue;
-        return Fail(ErrorCode::kBadData,
-                    "`{}`: `mp_rank_00_model_states.pt` is missing, and `{}` lists `{}` without holding it; was the "
-                    "folder written to its end?",
-                    folder_, states.path, name);
-      }
-    }
-    return llvm::Error::success();
-  }
-
   llvm::Error ReadOptimizerState() {
-    UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives_.Open("zero/optimizer_state.pt"));
-    ValuePtr inner = Find(archive.root(), "optimizer_state_dict");
-    ValuePtr groups = Find(archive.root(), "param_groups");
-    if (!groups && inner) groups = Find(*inner, "param_groups");
-    if (!groups || pytorch::Items(*groups) == nullptr) {
-      return Fail(ErrorCode::kBadData, "`{}` has no list `param_groups`", archive.readable->path());
-    }
-    UCP_RETURN_IF_ERROR(CarryEntries(archive));
-    UCP_RETURN_IF_ERROR(FindStageThreeStep(archive, inner));
-    UCP_ASSIGN_OR_RETURN(groups, archives_.Keep(archive, groups, "`param_groups`"));
-    for (const ValuePtr& group : *pytorch::Items(*groups)) {
-      if (pytorch::Entries(*group) == nullptr) {
-        return Fail(ErrorCode::kBadData, "`{}`: an entry of `param_groups` is not a dict", archive.readable->path());
-      }
-      AddGroup(*group, training().groups.size());
-    }
+    UCP_ASSIGN_OR_RETURN(OptimizerStateFile file, ReadOptimizerStateFile(archives_));
+    training().optimizer = std::move(file.carried);
+    common_step_ = file.step;
+    for (OptimizerStateFile::Group& group : file.groups) AddGroup(group);
     return llvm::Error::success();
   }
 
-  // What a partition's file says about its partition alone is not carried on.
-  llvm::Error CarryEntries(const SourceArchive& archive) {
-    static const std::set<std::string_view> kLeftOut = {"param_groups",
-                                                        "optimizer_state_dict",
-                                                        "ds_version",
-                                                        "fp32_flat_groups",
-                                                        "zero_stage",
-                                                        "group_paddings",
-                                                        "partition_count",
-                                                        "param_alignment_paddings",
-                                                        "base_optimizer_state_step",
-                                                        "universal_checkpoint_info",
-                                                        "ds_zero_partition_groups"};
-    std::vector<pytorch::Entry> entries;
-    for (const pytorch::Entry& entry : *pytorch::Entries(archive.root())) {
-      auto key = pytorch::AsText(*entry.key);
-      if (!key || !kLeftOut.contains(*key)) entries.push_back(entry);
-    }
-    UCP_ASSIGN_OR_RETURN(ValuePtr kept, archives_.Keep(archive, pytorch::MakeDict(std::move(entries)), "its entries"));
-    training().optimizer = *pytorch::Entries(*kept);
-    return llvm::Error::success();
-  }
-
-  // Folders that DeepSpeed made from stage 3 have no step.pt.
-  llvm::Error FindStageThreeStep(const SourceArchive& archive, const ValuePtr& inner) {
-    ValuePtr states = inner ? Find(*inner, "state") : nullptr;
-    ValuePtr first = states ? Find(*states, std::int64_t{0}) : nullptr;
-    ValuePtr step = first ? Find(*first, "step") : nullptr;
-    if (!step) return llvm::Error::success();
-    UCP_ASSIGN_OR_RETURN(common_step_, archives_.Keep(archive, step, "the step"));
-    return llvm::Error::success();
-  }
-
-  // `params` are places in the lists of shapes: one for each group, or (stage 3) one for each sub-group.
-  void AddGroup(const pytorch::Value& value, std::size_t index) {
+  void AddGroup(OptimizerStateFile::Group& read) {
+    const std::size_t index = training().groups.size();
     OptimizerGroup group;
-    std::vector<pytorch::Entry> hyper_parameters;
-    std::vector<std::int64_t> places = {static_cast<std::int64_t>(index)};
-    for (const pytorch::Entry& entry : *pytorch::Entries(value)) {
-      if (pytorch::AsText(*entry.key) != "params") {
-        hyper_parameters.push_back(entry);
-      } else if (auto numbers = pytorch::AsIntegers(*entry.value)) {
-        places = std::move(*numbers);
-      }
-    }
-    group.hyper_parameters = pytorch::MakeDict(std::move(hyper_parameters));
+    group.hyper_parameters = std::move(read.hyper_parameters);
     for (const ModelStates& states : states_) {
-      for (std::int64_t place : places) {
+      for (std::int64_t place : read.places) {
         if (place < 0 || static_cast<std::size_t>(place) >= states.param_shapes.size()) continue;
         for (const NamedShape& shape : states.param_shapes[static_cast<std::size_t>(place)]) {
           auto [entry, added] = group_of_.emplace(shape.name, index);

@@ -139,6 +139,7 @@ class Description {
     }
     UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_));
     if (!experts_.any()) return llvm::Error::success();
+    inventory().remarks.insert(inventory().remarks.end(), experts_.remarks().begin(), experts_.remarks().end());
     if (HasWholeExperts()) {
       UCP_ASSIGN_OR_RETURN(whole_experts_, ReadWholeExperts(archives_, names_, folder_, experts_, states_));
       UCP_RETURN_IF_ERROR(experts_.CheckListed(folder_, states_));

@@ -88,6 +88,10 @@ llvm::Error Experts::ReadFiles(SourceArchives& archives, const CheckpointFiles& 
         }
         UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(file->second));
         UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, archive.archive.root(), ""));
+        for (const auto& extra : entries.extras) {
+          remarks_.push_back(
+              fmt::format("{} in `{}` is no tensor and is not carried", pytorch::Print(*extra.key), file->second));
+        }
         for (auto& [name, tensor] : entries.tensors) {
           const auto parsed = ParseExpertName(name);
           if (!parsed || parsed->expert != expert) {

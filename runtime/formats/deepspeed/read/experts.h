@@ -43,6 +43,8 @@ class Experts {
                                       const Degrees& degrees, const std::vector<ModelStates>& states);
 
   bool any() const { return !layers_.empty(); }
+  // What is left out of the files, in sentences.
+  const std::vector<std::string>& remarks() const { return remarks_; }
   // Every expert has what each rank lists of its own; and what is listed says what is trained. Without ZeRO call it
   // when the optimizer's parameters are known; Read() does it otherwise.
   [[nodiscard]] llvm::Error CheckListed(const std::string& folder, const std::vector<ModelStates>& states);
@@ -82,6 +84,7 @@ class Experts {
                           const std::vector<ModelStates>& states);
 
   std::int64_t tp_ = 1;
+  std::vector<std::string> remarks_;
   std::map<LayerOfRank, Layer> layers_;
   std::map<std::pair<std::int64_t, std::string>, TensorKind> kinds_;  // By model-parallel rank and name in the model.
 };

@@ -1,5 +1,7 @@
 #include "runtime/formats/deepspeed/read/partitioned_module.h"
 
+#include <set>
+
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/expert_ranks.h"
@@ -9,6 +11,10 @@
 
 namespace ucp::deepspeed {
 namespace {
+
+// Random numbers are the script's affair, and the target may have other partitions.
+constexpr std::string_view kOneCounts =
+    "the former counts for all partitions of a target, or the one that --prefer-rank names";
 
 class PartitionedModule {
  public:
@@ -21,19 +27,20 @@ class PartitionedModule {
     const auto believed = static_cast<std::int64_t>(BelievedOf(context_, speakers));
     std::optional<ModelStates> counts;
     if (believed != 0) {
-      UCP_ASSIGN_OR_RETURN(counts, Read(believed));
+      UCP_ASSIGN_OR_RETURN(counts, Read(believed, ModelStatesOf::kNativeCheckpoint));
       UCP_RETURN_IF_ERROR(CheckEngineAlike(context_.checkpoint.inventory, *counts, states_));
-      TakeEngine(*counts, states_);
+      TakeOwnOf(*counts);
     }
     for (const auto& [name, place] : states_.frozen_fragments.tensors) parts_[name].push_back(place);
     for (std::int64_t p = 1; p < context_.partitions; ++p) {
       std::optional<ModelStates> read;
       if (p != believed) {
-        UCP_ASSIGN_OR_RETURN(read, Read(p));
+        UCP_ASSIGN_OR_RETURN(read, Read(p, ModelStatesOf::kFurtherPartition));
       }
       const ModelStates& other = read ? *read : *counts;
       UCP_RETURN_IF_ERROR(CheckAgrees(other, p));
       UCP_RETURN_IF_ERROR(CheckEngineAlike(context_.checkpoint.inventory, counts ? *counts : states_, other));
+      RemarkOnClient(context_.checkpoint.inventory, counts ? *counts : states_, other, kOneCounts, remarked_);
       for (const auto& [name, place] : other.frozen_fragments.tensors) parts_[name].push_back(place);
     }
     for (const auto& [name, shape] : states_.frozen_shapes) UCP_RETURN_IF_ERROR(AddFrozen(name, shape));
@@ -42,11 +49,22 @@ class PartitionedModule {
   }
 
  private:
-  llvm::Expected<ModelStates> Read(std::int64_t partition) const {
+  // Each partition has buffers and a client state of its own; its lists are those of all.
+  void TakeOwnOf(const ModelStates& believed) {
+    TakeEngine(believed, states_);
+    RemarkOnClient(context_.checkpoint.inventory, believed, states_, kOneCounts, remarked_);
+    states_.client = believed.client;
+    states_.module.extras = believed.module.extras;
+    std::map<std::string, TensorPlace> own(believed.module.tensors.begin(), believed.module.tensors.end());
+    for (auto& [name, place] : states_.module.tensors) {
+      if (auto found = own.find(name); found != own.end()) place = found->second;
+    }
+  }
+
+  llvm::Expected<ModelStates> Read(std::int64_t partition, ModelStatesOf of) const {
     UCP_ASSIGN_OR_RETURN(
         ModelStates states,
-        ReadModelStates(context_.archives, context_.files.partitioned_model_states.at({mp_, partition}),
-                        ModelStatesOf::kFurtherPartition));
+        ReadModelStates(context_.archives, context_.files.partitioned_model_states.at({mp_, partition}), of));
     states.rank = context_.degrees.RankOf(mp_, partition);
     return states;
   }
@@ -129,6 +147,7 @@ class PartitionedModule {
   const OptimizerContext& context_;
   const std::int64_t mp_;
   ModelStates& states_;
+  std::set<std::string> remarked_;                         // Keys of the client state.
   std::map<std::string, std::vector<TensorPlace>> parts_;  // Of frozen parameters, by partition.
 };
 

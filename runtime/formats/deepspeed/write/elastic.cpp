@@ -29,6 +29,17 @@ bool IsFusedAdam(const pytorch::Value& config, std::string_view type, const pyto
   return is_adam && is_on_device && !IsTrue(params, "torch_adam");
 }
 
+bool HasStatesOfFusedAdam(const TrainingState& training, std::span<const LogicalTensor> tensors) {
+  const ValuePtr& step = training.groups.front().step;
+  return step && pytorch::AsInteger(*step) &&
+         std::all_of(tensors.begin(), tensors.end(), [](const LogicalTensor& tensor) {
+           const auto moments = std::count_if(tensor.states.begin(), tensor.states.end(), [](const auto& state) {
+             return state.name == "exp_avg" || state.name == "exp_avg_sq";
+           });
+           return tensor.kind != TensorKind::kParameter || moments == 2;
+         });
+}
+
 // Why the loader of the form would fail or take something for something else; empty if it would not.
 std::string WhyNotListed(const TrainingState& training, std::span<const LogicalTensor> tensors) {
   for (const OptimizerGroup& group : training.groups) {
@@ -64,8 +75,10 @@ bool LacksSettings(const TrainingState& training) {
          });
 }
 
-llvm::Error TakeSettingsOfJob(const JobConfig* job, TrainingState& training, std::vector<std::string>& remarks) {
+llvm::Error TakeSettingsOfJob(const JobConfig* job, std::span<const LogicalTensor> tensors, TrainingState& training,
+                              std::vector<std::string>& remarks) {
   if (job == nullptr || !LacksSettings(training) || training.groups.size() != 1) return llvm::Error::success();
+  if (!HasStatesOfFusedAdam(training, tensors)) return llvm::Error::success();
   ValuePtr optimizer = Find(*job->value, "optimizer");
   if (!optimizer) return llvm::Error::success();
   ValuePtr type = Find(*optimizer, "type"), params = Find(*optimizer, "params");
@@ -117,14 +130,17 @@ llvm::Error ChooseForm(const TrainingState& training, std::span<const LogicalTen
         "none: a job that loads it keeps its own");
     return llvm::Error::success();
   }
+  const std::string wanted_by = options.bf16_optimizer ? "BF16_Optimizer" : fmt::format("zero={}", options.stage);
+  const std::string reason =
+      is_possible ? fmt::format("native files without them do not load: {}; ", obstacle)
+                  : fmt::format("{} wants them; take zero=1 or zero=2 with optimizer=zero, or ", wanted_by);
+  const std::string advice =
+      training.groups.size() == 1 ? "name the job's configuration with FusedAdam's settings by --ds-config, or " : "";
   return Fail(
       ErrorCode::kUnsupported,
-      "the source, an elastic checkpoint, has no settings of the optimizer (learning rates, …), and {}; name the "
-      "job's configuration with its `optimizer` (FusedAdam with one group) by --ds-config, or convert to "
-      "`universal`",
-      is_possible ? fmt::format("native files without them do not load: {}", obstacle)
-                  : fmt::format("{} wants them", options.bf16_optimizer ? std::string("BF16_Optimizer")
-                                                                        : fmt::format("zero={}", options.stage)));
+      "the source, an elastic checkpoint, has no settings of the optimizer (learning rates, …), and {}{}convert "
+      "to `universal`",
+      reason, advice);
 }
 
 ValuePtr StepBesideStates(const TrainingState& training) {

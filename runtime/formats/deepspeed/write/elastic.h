@@ -18,11 +18,12 @@ namespace ucp::deepspeed {
 // Whether the source says nothing of learning rates and the like, as an elastic checkpoint.
 bool LacksSettings(const TrainingState& training);
 
-// Takes them from the job's own `optimizer`, if the source lacks them and has one group; tells in a remark which.
+// Takes them from the job's own `optimizer`, if the source lacks them, and has one group with Adam's states and steps
+// that are numbers, as FusedAdam's are; tells in a remark which.
 // Nothing changes without an `optimizer`. `job` is null if no configuration was given. Fails with kUsage for an
 // optimizer of which it does not say everything.
-[[nodiscard]] llvm::Error TakeSettingsOfJob(const JobConfig* job, TrainingState& training,
-                                            std::vector<std::string>& remarks);
+[[nodiscard]] llvm::Error TakeSettingsOfJob(const JobConfig* job, std::span<const LogicalTensor> tensors,
+                                            TrainingState& training, std::vector<std::string>& remarks);
 
 // Decides on the form of a target of `options`, and sets `options.lists_states`. Fails with kUnsupported for a source
 // that lacks settings, if the target has to have them.

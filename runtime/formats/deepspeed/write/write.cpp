@@ -115,7 +115,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
   const TargetRequest request{asked.tensors,  asked.layout,     training,         asked.source_mesh,
                               asked.strategy, asked.companions, asked.keep_opaque};
-  UCP_RETURN_IF_ERROR(TakeSettingsOfJob(asked.job_config, training, remarks));
+  UCP_RETURN_IF_ERROR(TakeSettingsOfJob(asked.job_config, asked.tensors, training, remarks));
   TrainingState configured = request.training;
   pytorch::ValuePtr job;
   if (asked.job_config != nullptr) {

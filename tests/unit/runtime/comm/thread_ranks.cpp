@@ -1,5 +1,6 @@
 #include "tests/unit/runtime/comm/thread_ranks.h"
 
+#include <atomic>
 #include <barrier>
 #include <thread>
 
@@ -10,6 +11,7 @@ struct Board {
   explicit Board(int size) : notes(static_cast<std::size_t>(size)), all_are_here(size) {}
   std::vector<std::string> notes;
   std::barrier<> all_are_here;
+  std::atomic<bool> is_asked_to_stop = false;
 };
 
 class ThreadRank : public Communicator {
@@ -26,6 +28,9 @@ class ThreadRank : public Communicator {
     board_.all_are_here.arrive_and_wait();
     return all;
   }
+
+  void AskToStop() override { board_.is_asked_to_stop = true; }
+  bool IsAskedToStop() override { return board_.is_asked_to_stop; }
 
  private:
   Board& board_;

@@ -28,8 +28,9 @@ TrainingState Source(std::vector<Entry> settings, ValuePtr step = MakeInteger(4)
   return training;
 }
 
-LogicalTensor Parameter(const std::string& name, DType dtype = DType::kFloat32) {
-  return {name, TensorKind::kParameter, {2}, {{"exp_avg", dtype}, {kMasterState, DType::kFloat32}}, {}};
+LogicalTensor Parameter(const std::string& name, DType dtype = DType::kFloat32, const char* second = "exp_avg_sq") {
+  return {
+      name, TensorKind::kParameter, {2}, {{"exp_avg", dtype}, {second, dtype}, {kMasterState, DType::kFloat32}}, {}};
 }
 
 // "listed", "not listed" or the refusal; remarks behind a bar.
@@ -64,7 +65,11 @@ TEST(Elastic, NotWhatItsLoaderGetsWrong) {
 TEST(Elastic, WithoutSettingsNoOtherFormLoads) {
   EXPECT_THAT(FormOf(Source({}), 2, false), HasSubstr("listed|the source, an elastic checkpoint"));
   EXPECT_THAT(FormOf(Source({kStep}), 1, true), HasSubstr("a job that loads it keeps its own"));
-  EXPECT_THAT(FormOf(Source({}), 3, false), HasSubstr("zero=3 wants them; name the job's configuration"));
+  EXPECT_THAT(FormOf(Source({}), 3, false), HasSubstr("zero=3 wants them; take zero=1 or zero=2"));
+  EXPECT_THAT(FormOf(Source({}), 3, false), HasSubstr("by --ds-config, or convert to `universal`"));
+  TrainingState two_groups = Source({});
+  two_groups.groups.push_back(two_groups.groups.front());
+  EXPECT_THAT(FormOf(two_groups, 3, false), HasSubstr("with optimizer=zero, or convert to `universal`"));
   EXPECT_THAT(FormOf(Source({}), 0, false), HasSubstr("zero=0 wants them"));
   EXPECT_THAT(FormOf(Source({}), 1, false, Parameter("w"), true), HasSubstr("BF16_Optimizer wants them"));
   EXPECT_THAT(FormOf(Source({}, pytorch::MakeWholeTensor("0", DType::kFloat32, {})), 2, true),
@@ -85,9 +90,11 @@ JobConfig Job(const char* type, std::vector<Entry> params, std::vector<Entry> ze
 }
 
 // The settings of the first group afterwards, or the refusal.
-std::string SettingsBy(const JobConfig& job, TrainingState training, std::size_t remarks_expected) {
+std::string SettingsBy(const JobConfig& job, TrainingState training, std::size_t remarks_expected,
+                       const LogicalTensor& tensor = Parameter("w")) {
   std::vector<std::string> remarks;
-  if (llvm::Error error = TakeSettingsOfJob(&job, training, remarks)) return ucp::Describe(std::move(error)).message;
+  if (llvm::Error error = TakeSettingsOfJob(&job, {&tensor, 1}, training, remarks))
+    return ucp::Describe(std::move(error)).message;
   EXPECT_EQ(remarks.size(), remarks_expected);
   return pytorch::Print(*training.groups.front().hyper_parameters);
 }
@@ -117,6 +124,8 @@ TEST(Elastic, OtherOptimizersOfAJobAreLeftAlone) {
   EXPECT_EQ(SettingsBy(Job("Adam", of_torch), Source({}), 0), "{}");
   EXPECT_EQ(SettingsBy(Job("Adam", Adam(), {on_cpu}), Source({}), 0), "{}");
   EXPECT_EQ(SettingsBy(Job("Adam", Adam()), two_groups, 0), "{}");
+  EXPECT_EQ(SettingsBy(Job("Adam", Adam()), Source({}), 0, Parameter("w", DType::kFloat32, "sum")), "{}");
+  EXPECT_EQ(SettingsBy(Job("Adam", Adam()), Source({}, nullptr), 0), "{}");
 }
 
 }  // namespace

@@ -169,15 +169,33 @@ TEST(Partitioned, PlaceholderThatNothingExplains) {
   ExpectFailure(copy, ErrorCode::kBadData, {"`head.weight` in `" + Model(0) + "` is an empty placeholder"});
 }
 
-TEST(Partitioned, BuffersAreThoseOfPartition0) {
-  const Storage storage = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(kFrozen)).inventory.storage;
+std::set<std::string> FilesOfBuffers(const Storage& storage) {
   std::set<std::string> files;
   for (const Shard& shard : storage.shards) {
     if (shard.kind != TensorKind::kBuffer) continue;
     const Buffer& buffer = storage.buffer(storage.buffer_set(shard.states).front().buffer);
     for (const BufferPart& part : buffer.parts) files.insert(storage.file(part.record).path);
   }
-  EXPECT_THAT(files, ::testing::ElementsAre(Model(0)));
+  return files;
+}
+
+TEST(Partitioned, BuffersAreThoseOfPartition0) {
+  const Storage storage = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(kFrozen)).inventory.storage;
+  EXPECT_THAT(FilesOfBuffers(storage), ::testing::ElementsAre(Model(0)));
+}
+
+TEST(Partitioned, BuffersAndClientStateAreThoseOfThePartitionThatIsBelieved) {
+  CheckpointCopy copy(kFrozen);
+  copy.Set(Model(2), {"note"}, pytorch::MakeText("another"));
+  for (const auto& [preference, model, note] :
+       {std::tuple("", 0, "'trained by zero3_frozen_dp4'"), std::tuple("dp=2", 2, "'another'")}) {
+    auto checkpoint = Read(copy, llvm::cantFail(ParseRankPreference(preference)));
+    ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+    EXPECT_THAT(FilesOfBuffers(checkpoint->inventory.storage), ::testing::ElementsAre(Model(model)));
+    EXPECT_EQ(pytorch::Print(*FindEntry(checkpoint->training.ranks.front().client, "note")), note);
+    const std::string said = fmt::format("`note` in the client state is {} in `{}` and", note, Model(model));
+    EXPECT_THAT(checkpoint->inventory.remarks, ::testing::Contains(HasSubstr(said)));
+  }
 }
 
 TEST(Partitioned, BeforeTheFirstStep) {

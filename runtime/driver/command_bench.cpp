@@ -1,0 +1,75 @@
+// `ucprun bench`: what this machine's storage and memory can do, to hold a conversion's rate against.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "compiler/driver/terminal.h"
+#include "compiler/support/error.h"
+#include "compiler/support/units.h"
+#include "runtime/driver/commands.h"
+#include "runtime/driver/conversion.h"
+#include "runtime/io/storage_speed.h"
+
+namespace ucp {
+namespace {
+
+struct BenchOptions {
+  std::string folder;
+  std::string size = "512MiB";
+  WorkOptions work;
+};
+
+llvm::Error RunBench(const BenchOptions& options) {
+  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options.work));
+  std::optional<std::uint64_t> bytes = ParseByteCount(options.size);
+  if (!bytes) return Fail(ErrorCode::kUsage, "--size takes a size such as 512MiB or 4GB, not `{}`", options.size);
+  SpeedOptions speed;
+  speed.bytes = *bytes;
+  speed.threads = execution.threads;
+  speed.cancelled = execution.cancelled;
+  UCP_ASSIGN_OR_RETURN(std::vector<Speed> speeds, MeasureStorage(options.folder, speed));
+  speeds.push_back(MeasureMemory(speed));
+  llvm::json::Array measured;
+  for (const Speed& one : speeds) {
+    if (options.work.json) {
+      llvm::json::Object entry{{"of", one.of}, {"bytes", one.bytes}, {"seconds", one.seconds}};
+      if (!one.why_not.empty()) entry["why_not"] = one.why_not;
+      measured.push_back(std::move(entry));
+    } else if (one.why_not.empty()) {
+      PrintLine(fmt::format("{:<36} {:>7.2f} GB/s  ({} in {:.2f} s)", one.of, one.bytes_per_second() / 1e9,
+                            HumanBytes(one.bytes), one.seconds));
+    } else {
+      PrintLine(fmt::format("{:<36} {:>12}  ({})", one.of, "-", one.why_not));
+    }
+  }
+  if (options.work.json) {
+    PrintJson(llvm::json::Object{
+        {"folder", options.folder}, {"threads", execution.threads}, {"measured", std::move(measured)}});
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+void AddBenchCommand(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = app.add_subcommand(
+      "bench", "What the storage of a folder and this machine's memory can do, to hold a conversion's rate against.");
+  command->footer(
+      "  ucprun bench /scratch --size 4GB\n"
+      "\n"
+      "Writes and reads one file without a name, so nothing is left of it; each line takes three seconds at most.");
+  command->add_option("DIR", options->folder, "A folder on the storage that is meant")->required();
+  command
+      ->add_option("--size", options->size,
+                   "Of the file; default 512MiB. More than the cache of the storage says "
+                   "what lasts")
+      ->type_name("SIZE");
+  AddThreadsOption(*command, options->work);
+  command->add_flag("--json", options->work.json, "The numbers as JSON");
+  command->callback([options, &exit_code] {
+    if (llvm::Error error = RunBench(*options)) exit_code = ShowError("ucprun", std::move(error), options->work.json);
+  });
+}
+
+}  // namespace ucp

@@ -1,0 +1,168 @@
+"""Runs of several ranks under Open MPI's mpirun: the same bytes, one voice, and one rank's end is everybody's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from programs import PROGRAMS, ProgramTest
+
+# More ranks than processors, as root in a container, and without binding threads of a rank to one processor.
+ENVIRONMENT = os.environ | {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+}
+
+
+def all_files(folder: Path) -> dict[str, bytes]:
+    """The manifest, too."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@unittest.skipUnless(shutil.which("mpirun") and (PROGRAMS / "ucp_mpi.so").exists(), "needs mpirun and a build with MPI")
+class Ranks(ProgramTest):
+    """Each test starts mpirun, which takes half a second."""
+
+    def mpirun(self, *words: object) -> subprocess.CompletedProcess[str]:
+        """`words` are those of mpirun."""
+        command = ["mpirun", *map(str, words)]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False,
+                              env=ENVIRONMENT)
+
+    def convert_on(self, ranks: int, source: Path, out: str, *options: object) -> subprocess.CompletedProcess[str]:
+        """To native files of three ranks."""
+        return self.mpirun("-n", ranks, PROGRAMS / "ucprun", "convert", source, out, "--to", "deepspeed:dp=3,zero=1",
+                           *options)
+
+    def test_the_same_bytes_for_any_number_of_ranks(self) -> None:
+        """And one report, of all ranks' work."""
+        source = self.checkpoint("zero2_dp4")
+        alone = self.run_program("ucprun", "convert", source, "alone", "--to", "deepspeed:dp=3,zero=1")
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        for ranks, options in ((2, ()), (8, ("--threads", 2))):
+            result = self.convert_on(ranks, source, f"of-{ranks}", *options)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(all_files(self.folder / f"of-{ranks}"), all_files(self.folder / "alone"))
+            self.assertEqual(result.stdout.splitlines()[0].split(" written ")[0],
+                             alone.stdout.splitlines()[0].split(" written ")[0])
+            self.assertEqual(result.stderr.count("note: "), alone.stderr.count("note: "))
+
+    def test_a_plan_file(self) -> None:
+        """`run`, too."""
+        source = self.checkpoint("zero1_dp2")
+        for program, *words in (("ucpc", "plan", "--from", source, "--to", "universal", "-o", "a.plan"),
+                                ("ucprun", "run", "a.plan", "alone", "--from", source)):
+            self.assertEqual(self.run_program(program, *words).returncode, 0)
+        result = self.mpirun("-n", 3, PROGRAMS / "ucprun", "run", "a.plan", "out", "--from", source)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(all_files(self.out), all_files(self.folder / "alone"))
+
+    def test_weights_that_are_no_rounding_are_counted_over_all_ranks(self) -> None:
+        """Each rank compares others of them."""
+        source = self.checkpoint("zero2_dp4")
+        path = next(source.glob("*/mp_rank_00_model_states.pt"))
+        data = bytearray(path.read_bytes())
+        for at in range(8000, len(data) - 4000, 997):  # Somewhere in the weights, most of it.
+            data[at] ^= 1
+        path.write_bytes(bytes(data))
+        outcomes = []
+        for ranks in (1, 4):
+            result = self.mpirun("-n", ranks, PROGRAMS / "ucprun", "convert", source, f"out-{ranks}",
+                                 "--to", "universal", "--ignore-crc")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            outcomes.append([line for line in result.stderr.splitlines() if "rounding" in line])
+        self.assertNotEqual(outcomes[0], [])
+        self.assertEqual(outcomes[0], outcomes[1])
+
+    def test_what_rank_0_finds_out_is_said_once(self) -> None:
+        """Nothing was begun."""
+        source = self.checkpoint("zero1_dp2")
+        self.out.mkdir()
+        result = self.convert_on(3, source, "out")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr.count("ucprun: error: `out` exists"), 1, result.stderr)
+        result = self.convert_on(3, source, "other", "--resume")
+        self.assertEqual((result.returncode, result.stderr.count("--resume takes one rank")), (1, 1), result.stderr)
+
+    def test_one_ranks_error_is_everybodys_and_names_it(self) -> None:
+        """A rank that may not write files of that size."""
+        source = self.checkpoint("zero2_dp4")
+        words = f"{PROGRAMS}/ucprun convert {source} out --to deepspeed:dp=4,zero=1"
+        limited = ("sh", "-c", f"ulimit -f 1; exec {words}")
+        result = self.mpirun("-n", 2, *words.split(), ":", "-n", 1, *limited, ":", "-n", 1, *words.split())
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(result.stderr.count("ucprun: error: "), 1, result.stderr)
+        self.assertRegex(result.stderr, r"ucprun: error: rank 2 of 4: cannot .* file too large")
+        self.assert_nothing_left()
+
+    def test_damage_is_found_whichever_rank_read_it(self) -> None:
+        """What was read by different ranks is joined."""
+        source = self.checkpoint("zero2_dp4")
+        path = sorted(source.glob("*/*optim_states.pt"))[2]
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(bytes(data))
+        result = self.convert_on(4, source, "out")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(result.stderr.count("is damaged"), 1, result.stderr)
+        self.assertIn(path.name, result.stderr)
+        self.assert_nothing_left()
+
+    def test_a_killed_rank_ends_the_run(self) -> None:
+        """Within seconds, with the destination untouched; a later run begins anew."""
+        sizes = ("layers=4", "hidden=512", "heads=8", "kv_heads=8", "ffn=2048", "vocab=32000")
+        made = self.run_program("ucprun", "synth", "llama", "big", "--to", "deepspeed:dp=2,zero=1",
+                                *(word for size in sizes for word in ("--set", size)))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        command = ["mpirun", "-n", "3", str(PROGRAMS / "ucprun"), "convert", "big", "out", "--to", "universal",
+                   "--threads", "1"]
+        for _ in range(20):  # A run may end before it is seen to have begun.
+            with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  env=ENVIRONMENT) as run:
+                hidden = self.folder / ".out.ucp-partial"
+                while run.poll() is None and not hidden.exists():
+                    time.sleep(0.001)
+                ranks = subprocess.run(["pgrep", "-P", str(run.pid), "ucprun"], capture_output=True, text=True,
+                                       check=False).stdout.split()
+                if len(ranks) == 3:
+                    os.kill(int(ranks[1]), signal.SIGKILL)
+                begin = time.monotonic()
+                run.communicate(timeout=30)
+            if run.returncode != 0:
+                self.assertLess(time.monotonic() - begin, 15)
+                break
+            shutil.rmtree(self.out)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertFalse(self.out.exists())
+        again = self.run_program("ucprun", "convert", "big", "out", "--to", "universal")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        verified = self.run_program("ucprun", "verify", "out", "--synth")
+        self.assertEqual(verified.returncode, 0, verified.stderr)
+
+
+class WithoutMpi(ProgramTest):
+    """The program alone, as a build without MPI installs it."""
+
+    def test_a_launcher_is_told(self) -> None:
+        """Else each rank would do all the work, and only the first one to come would succeed."""
+        shutil.copy2(PROGRAMS / "ucprun", self.folder / "ucprun")
+        source = self.checkpoint("zero1_dp2")
+        command = [str(self.folder / "ucprun"), "convert", str(source), "out", "--to", "universal"]
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False,
+                                env=os.environ | {"OMPI_COMM_WORLD_SIZE": "4"})
+        self.assert_refused(result, 1, "a launcher started 4 ranks", "built without MPI")
+        version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True)
+        self.assertIn("(no MPI)", version.stdout)
+        self.assertEqual(subprocess.run(command, cwd=self.folder, check=False, capture_output=True).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

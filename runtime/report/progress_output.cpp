@@ -5,7 +5,9 @@ namespace ucp {
 std::optional<std::string> ProgressOutput::Tell(ProgressNumbers numbers, Clock::time_point now) {
   constexpr std::size_t kColumnsOfPipe = 120;
   if (numbers.bytes_total == 0) return std::nullopt;
-  numbers.seconds = std::chrono::duration<double>(now - start_).count();
+  if (!first_) first_ = {now, numbers.bytes_done};
+  numbers.seconds = std::chrono::duration<double>(now - first_->first).count();
+  numbers.bytes_before = first_->second;
   if (columns_) {
     if (now - start_ < kShort) return std::nullopt;
     is_shown_ = true;

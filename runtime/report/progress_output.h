@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "runtime/report/progress_text.h"
 
@@ -19,7 +20,7 @@ class ProgressOutput {
   // `columns`: of the terminal; nothing: it is none.
   ProgressOutput(std::optional<std::size_t> columns, Clock::time_point start) : columns_(columns), start_(start) {}
 
-  // What to write, if anything. The seconds of `numbers` are counted here.
+  // What to write, if anything. Rates are since the first call, whose bytes an earlier run may have moved.
   std::optional<std::string> Tell(ProgressNumbers numbers, Clock::time_point now);
 
   // What makes the place of the line empty, if there is one.
@@ -33,6 +34,7 @@ class ProgressOutput {
   const Clock::time_point start_;
   Clock::time_point last_line_ = start_;
   bool is_shown_ = false;
+  std::optional<std::pair<Clock::time_point, std::uint64_t>> first_;  // When it was, and the bytes that were done.
 };
 
 }  // namespace ucp

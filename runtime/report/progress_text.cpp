@@ -22,7 +22,8 @@ std::string DurationText(double seconds) {
 std::string ProgressText(const ProgressNumbers& numbers, std::size_t columns) {
   const auto done = static_cast<double>(numbers.bytes_done);
   const auto total = static_cast<double>(numbers.bytes_total);
-  const double rate = numbers.seconds > 0 ? done / numbers.seconds : 0;
+  const auto moved = static_cast<double>(numbers.bytes_done - numbers.bytes_before);
+  const double rate = numbers.seconds > 0 ? moved / numbers.seconds : 0;
   const std::string percentage = fmt::format("{:3.0f} %", 100 * done / total);
   const std::string bytes = fmt::format("{} of {}", HumanBytes(numbers.bytes_done), HumanBytes(numbers.bytes_total));
   const std::string speed = fmt::format("{:.2f} GB/s", rate / 1e9);

@@ -11,8 +11,9 @@ struct ProgressNumbers {
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;  // More than 0.
   std::uint64_t files_done = 0;
-  std::uint64_t files_total = 0;  // 0: nothing is said of files.
-  double seconds = 0;             // Since bytes began to move.
+  std::uint64_t files_total = 0;   // 0: nothing is said of files.
+  double seconds = 0;              // In which
+  std::uint64_t bytes_before = 0;  // what is more than these was done: an earlier run may have begun.
 };
 
 // " 42 %  1.2 GB of 2.9 GB, 0.81 GB/s, 2 s left, 12 of 40 files": the parts that fit into `columns`, the percentage

@@ -9,10 +9,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr ProgressOutput::Clock::time_point kStart;
-constexpr ProgressNumbers kHalf{500'000'000, 1'000'000'000, 1, 2, 0};
+constexpr ProgressNumbers kHalf{500'000'000, 1'000'000'000, 1, 2, 0, 0};
 
 TEST(ProgressOutputTest, ALineThatMovesOnATerminal) {
   ProgressOutput output(80, kStart);
+  EXPECT_EQ(output.Tell({0, kHalf.bytes_total, 0, 2, 0, 0}, kStart), std::nullopt);
   EXPECT_EQ(output.Tell(kHalf, kStart + milliseconds(199)), std::nullopt);
   EXPECT_EQ(output.Clear(), std::nullopt);
   EXPECT_EQ(output.Tell(kHalf, kStart + seconds(1)),
@@ -21,6 +22,13 @@ TEST(ProgressOutputTest, ALineThatMovesOnATerminal) {
             "\r 50 %  500.0 MB of 1.00 GB, 0.25 GB/s, 2 s left, 1 of 2 files\x1b[K");
   EXPECT_EQ(output.Clear(), "\r\x1b[K");
   EXPECT_EQ(output.Clear(), std::nullopt);
+}
+
+TEST(ProgressOutputTest, WhatAnEarlierRunMovedIsNoSpeedOfThisOne) {
+  ProgressOutput output(80, kStart);
+  output.Tell({400'000'000, 1'000'000'000, 0, 2, 0, 0}, kStart);
+  EXPECT_EQ(output.Tell(kHalf, kStart + seconds(1)),
+            "\r 50 %  500.0 MB of 1.00 GB, 0.10 GB/s, 5 s left, 1 of 2 files\x1b[K");
 }
 
 TEST(ProgressOutputTest, TheLastColumnStaysFree) {

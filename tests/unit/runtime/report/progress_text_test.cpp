@@ -5,7 +5,7 @@
 namespace ucp {
 namespace {
 
-constexpr ProgressNumbers kNumbers{1'200'000'000, 2'900'000'000, 12, 40, 1.5};
+constexpr ProgressNumbers kNumbers{1'200'000'000, 2'900'000'000, 12, 40, 1.5, 0};
 
 TEST(ProgressTextTest, WhatFits) {
   EXPECT_EQ(ProgressText(kNumbers, 80), " 41 %  1.20 GB of 2.90 GB, 0.80 GB/s, 2 s left, 12 of 40 files");
@@ -18,7 +18,7 @@ TEST(ProgressTextTest, WhatFits) {
 TEST(ProgressTextTest, NeverWiderThanAsked) {
   for (std::uint64_t total : {std::uint64_t{1}, std::uint64_t{999'999}, std::uint64_t{1} << 50}) {
     for (std::uint64_t part = 0; part <= 10; ++part) {
-      const ProgressNumbers numbers{total / 10 * part, total, 123'456, 999'999, 0.001 * static_cast<double>(part)};
+      const ProgressNumbers numbers{total / 10 * part, total, 123'456, 999'999, 0.001 * static_cast<double>(part), 0};
       for (std::size_t columns = 5; columns <= 120; ++columns) {
         EXPECT_LE(ProgressText(numbers, columns).size(), columns);
       }
@@ -28,10 +28,10 @@ TEST(ProgressTextTest, NeverWiderThanAsked) {
 }
 
 TEST(ProgressTextTest, TimeLeft) {
-  EXPECT_EQ(ProgressText({1, 46, 0, 0, 1}, 16), "  2 %  45 s left");
-  EXPECT_EQ(ProgressText({1, 201, 0, 0, 1}, 24), "  0 %  3 min 20 s left");
-  EXPECT_EQ(ProgressText({1, 7501, 0, 0, 1}, 23), "  0 %  2 h 5 min left");
-  EXPECT_EQ(ProgressText({0, 46, 0, 0, 1}, 40), "  0 %  0 B of 46 B, 0.00 GB/s");  // Nobody knows yet.
+  EXPECT_EQ(ProgressText({1, 46, 0, 0, 1, 0}, 16), "  2 %  45 s left");
+  EXPECT_EQ(ProgressText({1, 201, 0, 0, 1, 0}, 24), "  0 %  3 min 20 s left");
+  EXPECT_EQ(ProgressText({1, 7501, 0, 0, 1, 0}, 23), "  0 %  2 h 5 min left");
+  EXPECT_EQ(ProgressText({0, 46, 0, 0, 1, 0}, 40), "  0 %  0 B of 46 B, 0.00 GB/s");  // Nobody knows yet.
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ reads_bytes=(
   safetensors_format_test universal_format_test formats_test digest_test synth_test manifest_test runtime_io_test
   runtime_executor_test
 )
-has_threads=(runtime_io_test runtime_executor_test)
+has_threads=(runtime_io_test runtime_executor_test communicator_test)
 test_under_sanitizer() { # PRESET TEST…
   local preset=$1
   shift
@@ -84,6 +84,9 @@ test_under_sanitizer() { # PRESET TEST…
 
 part "AddressSanitizer and UndefinedBehaviorSanitizer (build/asan)"
 test_under_sanitizer asan "${reads_bytes[@]}"
+
+part "Damaged input, bounded (tests/fuzz)"
+tests/fuzz/run.sh --bounded 1000
 
 part "ThreadSanitizer (build/tsan)"
 test_under_sanitizer tsan "${has_threads[@]}"

@@ -1,5 +1,5 @@
-"""make_seeds.py BIN OUT: real files for the fuzzers to begin with, one folder for each target, made of the fixtures by the
-programs in BIN. OUT/folders has whole checkpoints, of which one file is replaced."""
+"""make_seeds.py BIN OUT: real files for the fuzzers to begin with, one folder for each target, made of the fixtures by
+the programs in BIN. OUT/folders has whole checkpoints, of which one file is replaced."""
 
 from __future__ import annotations
 

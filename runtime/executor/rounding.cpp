@@ -50,9 +50,11 @@ std::int64_t CountInBlocks(const std::byte* masters, const std::byte* lows, std:
     std::memcpy(low.data(), lows + done * sizeof low[0], elements * sizeof low[0]);
     std::uint32_t wrong = 0;
     for (std::size_t i = 0; i < kBlockElements; ++i) {
-      bool both_nan = LowFloat32::IsNan(master[i]) & Low::IsNan(low[i]);
-      bool same = !LowFloat32::IsNan(master[i]) & (low[i] == Low::Round(master[i]));
-      wrong += both_nan | same ? 0U : 1U;
+      // Numbers, since branches would keep the loop from vectors.
+      const std::uint32_t nan = LowFloat32::IsNan(master[i]) ? 1 : 0;
+      const std::uint32_t low_nan = Low::IsNan(low[i]) ? 1 : 0;
+      const std::uint32_t same = low[i] == Low::Round(master[i]) ? 1 : 0;
+      wrong += 1 - (nan * low_nan + (1 - nan) * same);
     }
     mismatches += wrong;
   }

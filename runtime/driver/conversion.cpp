@@ -247,10 +247,11 @@ llvm::Error ConvertAsOther(FileSystem& files, const Plan& plan, const std::strin
 llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                           const ConversionOptions& options, RunWatch& watch, Communicator& ranks) {
   watch.clock().Begin("prepare");
-  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options));
-  execution.ranks = &ranks;
-  if (ranks.rank() == 0) return ConvertAsFirst(files, plan, source_folder, options, std::move(execution), watch);
-  UCP_RETURN_IF_ERROR(ConvertAsOther(files, plan, source_folder, execution));
+  llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(options);  // Machines may allow different things.
+  UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
+  execution->ranks = &ranks;
+  if (ranks.rank() == 0) return ConvertAsFirst(files, plan, source_folder, options, std::move(*execution), watch);
+  UCP_RETURN_IF_ERROR(ConvertAsOther(files, plan, source_folder, *execution));
   return ConversionOutcome{};
 }
 

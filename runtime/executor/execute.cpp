@@ -330,13 +330,15 @@ llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& sou
                                         const std::string& target_folder, FileSystem& files,
                                         const ExecutionOptions& options) {
   Clock::time_point start = Clock::now();
-  UCP_ASSIGN_OR_RETURN(BufferSizes sizes, DivideMemory(plan, std::max(options.threads, 1U), options.memory_bytes,
-                                                       options.most_chunk_bytes));
+  Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
+  llvm::Expected<BufferSizes> sizes =
+      DivideMemory(plan, std::max(options.threads, 1U), options.memory_bytes, options.most_chunk_bytes);
+  UCP_RETURN_IF_ERROR(Agree(ranks, sizes ? llvm::Error::success() : sizes.takeError()));
   const bool goes_on = options.progress_before.has_value();
   ProgressReader before(goes_on ? *options.progress_before : std::string_view());
   const std::vector<ElementInterval> done_before =
       goes_on ? RestoreIntervals(before, Elements(plan)) : std::vector<ElementInterval>();
-  Execution execution(plan, source_root, target_folder, files, options, sizes, done_before);
+  Execution execution(plan, source_root, target_folder, files, options, *sizes, done_before);
   if (goes_on) execution.Restore(before);
   if (before.has_failed() || !before.left().empty()) {
     return Fail(ErrorCode::kUsage,
@@ -345,7 +347,7 @@ llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& sou
   UCP_RETURN_IF_ERROR(execution.Run());
   ExecutionReport report = execution.Report();
   report.threads = std::max(options.threads, 1U);
-  report.chunk_bytes = sizes.chunk_bytes;
+  report.chunk_bytes = sizes->chunk_bytes;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return report;
 }

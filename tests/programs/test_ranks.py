@@ -103,6 +103,18 @@ class Ranks(ProgramTest):
         self.assertRegex(result.stderr, r"ucprun: error: rank 2 of 4: cannot .* file too large")
         self.assert_nothing_left()
 
+    def test_a_rank_that_cannot_begin_ends_the_run_of_all(self) -> None:
+        """Its own machine has too little of something; the others do not wait for it."""
+        source = self.checkpoint("zero2_dp4")
+        words = [str(PROGRAMS / "ucprun"), "convert", str(source), "out", "--to", "deepspeed:dp=4,zero=1"]
+        for option, value, reason in (("--memory", "64KiB", "of memory is too little"),
+                                      ("--memory", "lots", "--memory takes a size")):
+            result = self.mpirun("-n", 2, *words, ":", "-n", 1, *words, option, value)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertEqual(result.stderr.count("ucprun: error: rank 2 of 3: "), 1, result.stderr)
+            self.assertIn(reason, result.stderr)
+            self.assert_nothing_left()
+
     def test_damage_is_found_whichever_rank_read_it(self) -> None:
         """What was read by different ranks is joined."""
         source = self.checkpoint("zero2_dp4")

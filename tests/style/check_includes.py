@@ -41,6 +41,7 @@ DIFFERENCE = "runtime/difference"
 TRACE = "runtime/trace"
 SYNTH = "runtime/synth"
 RUNTIME_DRIVER = "runtime/driver"
+PYTHON = "runtime/python"
 
 # In the order of the data. A row names what the folder looks at, besides itself.
 ALLOWED: dict[str, set[str]] = {
@@ -80,6 +81,7 @@ ALLOWED: dict[str, set[str]] = {
         COMM, DIFFERENCE, REPORT, SYNTH, TRACE, MANIFEST, EXECUTOR, FORMATS, IO,
         COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT,
     },
+    PYTHON: {RUNTIME_DRIVER, COMM, IO, COMPILER_DRIVER, DIAGNOSTICS, PLAN, LAYOUT, SUPPORT},
 }
 
 # The file that lists the formats knows them all, and that of DeepSpeed its two sides.
@@ -101,6 +103,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "hwy/": {DIGEST, EXECUTOR},
     "zlib": {SUPPORT},
     "mpi.h": {COMM},
+    "nanobind/": {PYTHON},
     "CLI/": {COMPILER_DRIVER, RUNTIME_DRIVER},
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/driver/conversion.h"
 #include "runtime/driver/conversion_report.h"
 #include "runtime/driver/many_ranks.h"
+#include "runtime/executor/share_run.h"
 
 namespace ucp {
 namespace {

@@ -8,6 +8,7 @@
 #include "runtime/driver/conversion_report.h"
 #include "runtime/driver/many_ranks.h"
 #include "runtime/driver/plan_file.h"
+#include "runtime/executor/share_run.h"
 
 namespace ucp {
 namespace {

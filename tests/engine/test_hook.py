@@ -43,7 +43,7 @@ class Hooked:
         return "-".join([self.name, *words, *([self.via] if self.via else [])])
 
 
-# Another number of data-parallel ranks, of tensor-parallel ranks, of stages, another ZeRO stage, and from other formats.
+# Other numbers of ranks on each axis, another ZeRO stage, another format.
 CHANGED = [
     Hooked("bf16_optimizer_dp4_tiny", {"mesh": Mesh(dp=2), "fp32_accumulation": False}),
     Hooked("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=1, dp=2)}),
@@ -68,7 +68,7 @@ def all_others() -> list[Hooked]:
 def how(source: Case) -> dict[str, Any]:
     """What a user says of the cuts."""
     if source.model == "autotp":
-        return {"spec": str(SPECS / "llama.ucp"), "settings": dict(size.split("=") for size in LLAMA_SIZES)}
+        return {"spec": str(SPECS / "llama.ucp"), "sets": dict(size.split("=") for size in LLAMA_SIZES)}
     spec = (SPEC_OF | OWN_SPEC_OF).get(source.model)
     return {"spec": str(spec)} if spec else {}
 

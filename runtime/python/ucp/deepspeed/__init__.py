@@ -1,4 +1,4 @@
-"""Loads a checkpoint of any topology into a running DeepSpeed engine: `ucp.deepspeed.load_checkpoint(engine, "ckpt")`."""
+"""Loads a checkpoint of any topology into a running DeepSpeed engine (docs/deepspeed.md)."""
 
 from .errors import LoadError
 from .load import TESTED_VERSIONS, load_checkpoint

@@ -61,8 +61,8 @@ def check_groups(served: list[State], held: list[State]) -> None:
         for at in range(max(len(ours), len(theirs))):
             one, two = (entry[at] if at < len(entry) else None for entry in (ours, theirs))
             if one is None or two is None or one[0] != two[0] or tuple(one[1]) != tuple(two[1]):
-                raise LoadError(f"parameter {at} of the optimizer's group {index} is {described(one)} in the checkpoint "
-                                f"and {described(two)} in the engine")  # fmt: skip
+                where = f"parameter {at} of the optimizer's group {index}"
+                raise LoadError(f"{where} is {described(one)} in the checkpoint and {described(two)} in the engine")
 
 
 def described(entry: tuple[str, Any] | None) -> str:
@@ -80,9 +80,9 @@ def check_model(served: State, held: State, name: str, strict: bool, is_partitio
             check_shapes(module, own, "")
     if served.get("param_shapes") is not None and held.get("param_shapes") is not None:
         check_groups(served["param_shapes"], held["param_shapes"])
-    if served.get("frozen_param_shapes") is not None:
-        if missing := sorted((held.get("frozen_param_shapes") or {}).keys() - served["frozen_param_shapes"].keys()):
-            raise LoadError(f"{shortened(missing)} is frozen in the engine, and not in the checkpoint")
+    frozen = (held.get("frozen_param_shapes") or {}).keys()
+    if served.get("frozen_param_shapes") is not None and (missing := frozen - served["frozen_param_shapes"].keys()):
+        raise LoadError(f"{shortened(sorted(missing))} is frozen in the engine, and not in the checkpoint")
     check_shapes(served.get("frozen_param_fragments"), held.get("frozen_param_fragments"), "")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -26,7 +25,7 @@ class ConvertedFiles:
             place[0] = tempfile.mkdtemp(prefix="ucp-", dir="/dev/shm")
             try:
                 (Path(place[0]) / "job.json").write_text(json.dumps(config, default=str))
-                program = Path(os.environ["UCP_BIN"]) / "ucprun"
+                program = Path(__file__).parents[1] / "bin" / "ucprun"
                 words = [
                     program,
                     "convert",

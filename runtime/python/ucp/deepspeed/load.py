@@ -13,15 +13,23 @@ from typing import Any
 
 import deepspeed
 
-from .compare import check_model, check_optimizer, check_shapes, check_names
+from .compare import check_model, check_names, check_optimizer, check_shapes
 from .errors import LoadError
 from .failing import make_unusable, make_usable
 from .files import ConvertedFiles
-from .held import State, has_layer_files, held_by, model_file, optimizer_file
+from .held import State, held_by, model_file, optimizer_file
 from .ranks import phase
 from .serving import TAG, served
 from .strategy import strategy_of
-from .weights import add_second_names, fill_partitions, has_weights_alone, kept_counters, masters_alone, refresh_masters
+from .weights import (
+    add_second_names,
+    check_partitions,
+    fill_partitions,
+    has_weights_alone,
+    kept_counters,
+    masters_alone,
+    refresh_masters,
+)
 
 # The fields that are read and written here are DeepSpeed's own affair, and others in other versions.
 TESTED_VERSIONS = ("0.19.8",)
@@ -52,11 +60,11 @@ def load_checkpoint(
     custom_load_fn: Any = None,
     *,
     spec: str | Path | None = None,
-    settings: dict[str, str] | None = None,
+    sets: dict[str, Any] | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """Loads a checkpoint of any topology and ZeRO stage into a running engine, on all its ranks.
 
-    Arguments and what is returned are those of `engine.load_checkpoint`; `spec` and `settings` are what `ucprun convert`
+    Arguments and what is returned are those of `engine.load_checkpoint`; `spec` and `sets` are what `ucprun convert`
     calls `--spec` and `--set`. Raises LoadError on every rank; before the first tensor is overwritten nothing is lost.
     """
     wanted = Wanted(load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only)
@@ -66,7 +74,7 @@ def load_checkpoint(
         strategy = strategy_of(engine)
         outcome.asked = f"{folder}, {wanted}, {strategy}"
     options = ["--spec", str(spec)] if spec else []
-    for name, value in (settings or {}).items():
+    for name, value in (sets or {}).items():
         options += ["--set", f"{name}={value}"]
     files = ConvertedFiles(folder, strategy, engine.config, options)
     try:
@@ -89,12 +97,13 @@ def check_version() -> None:
     """Refuses a DeepSpeed that this was not tested with."""
     version = deepspeed.__version__.split("+")[0]
     if version not in TESTED_VERSIONS:
-        raise LoadError(f"DeepSpeed {version} is not one that ucp.deepspeed was tested with ({', '.join(TESTED_VERSIONS)}): "
-                        "convert the checkpoint with `ucprun convert`, and load that")  # fmt: skip
+        tested = ", ".join(TESTED_VERSIONS)
+        raise LoadError(f"DeepSpeed {version} is not one that ucp.deepspeed was tested with ({tested}): convert the "
+                        "checkpoint with `ucprun convert`, and load that")  # fmt: skip
 
 
 def checked(engine: Any, files: ConvertedFiles, wanted: Wanted) -> tuple[dict[str, State], bool]:
-    """The files that this rank loads, which have the form of what the engine holds; and whether they are weights alone."""
+    """The files that this rank loads, in the form of what the engine holds, and whether they are weights alone."""
     held = held_by(engine)
     model, optimizer = model_file(engine), optimizer_file(engine)
     stage = engine.zero_optimization_stage()
@@ -113,6 +122,8 @@ def checked(engine: Any, files: ConvertedFiles, wanted: Wanted) -> tuple[dict[st
         add_second_names(content[model]["module"], engine)
     if alone:
         content[model].pop("param_shapes")
+        if stage == 3:
+            check_partitions(content[model], engine)
     check_model(content[model], held[model], model, wanted.strict, stage == 3)
     for name in content.keys() - {model, optimizer}:
         if wanted.strict:

@@ -36,7 +36,7 @@ def text(value: Any) -> str:
 
 
 def degrees(engine: Any) -> dict[str, Any]:
-    """How many ranks each axis has. Sequence-parallel ranks share in the partitions, and tensor-parallel ones do not."""
+    """How many ranks each axis has. Partitions are shared out over data-parallel and sequence-parallel ranks."""
     is_pipeline = isinstance(engine.module, PipelineModule)
     pp = engine.module.num_stages if is_pipeline else 1
     partitions = engine.seq_dp_world_size

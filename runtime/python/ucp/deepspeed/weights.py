@@ -5,11 +5,17 @@ DeepSpeed leaves some values behind then, which would be wrong at the next step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+from deepspeed import comm as dist
+
+from .errors import LoadError
 from .held import State
+from .ranks import shortened
 
 SCALER = ("loss_scaler", "dynamic_loss_scale", "overflow")
 COUNTERS = ("global_steps", "global_samples", "skipped_steps", "loaded_checkpoint_mp_world_size")
@@ -32,13 +38,35 @@ def add_second_names(module: State, engine: Any) -> None:
             module[name] = module[known]
 
 
+def check_partitions(model: State, engine: Any) -> None:
+    """At stage 3 a source of weights has the parts of all tensors among the frozen ones."""
+    shapes = model.get("frozen_param_shapes") or {}
+    first = {engine.param_names[parameter]: parameter for parameter in engine.module.parameters()}
+    if missing := sorted(first.keys() - shapes.keys()):
+        raise LoadError(f"the checkpoint has no {shortened(missing)}, which the engine has")
+    for name, parameter in first.items():
+        if tuple(shapes[name]) != tuple(parameter.ds_shape):
+            raise LoadError(f"`{name}` is {list(shapes[name])} in the checkpoint and {list(parameter.ds_shape)} in the "
+                            "engine")  # fmt: skip
+
+
 def fill_partitions(model: State, engine: Any) -> None:
-    """At stage 3 a source of weights has the parts of all parameters among the frozen ones, where DeepSpeed looks for
-    its frozen parameters alone."""
-    parts = model.get("frozen_param_fragments") or {}
-    for parameter, name in engine.param_names.items():
-        if hasattr(parameter, "ds_tensor") and name in parts:
-            parameter.ds_tensor.data.copy_(parts[name])
+    """DeepSpeed looks there for its frozen parameters alone; its buffers are whole."""
+    parts = model["frozen_param_fragments"]
+    for parameter in engine.module.parameters():
+        parameter.ds_tensor.data.copy_(parts[engine.param_names[parameter]])
+    for name, _ in engine.module.named_buffers():
+        if name in parts and name in model["module"]:
+            model["module"][name] = joined(parts[name], model["frozen_param_shapes"][name], engine)
+
+
+def joined(part: torch.Tensor, shape: Sequence[int], engine: Any) -> torch.Tensor:
+    """A tensor of which each partition has a part, with zeros behind the last one."""
+    mine = part.contiguous().view(torch.uint8).to(engine.device)
+    group = engine.optimizer.dp_process_group
+    others = [torch.empty_like(mine) for _ in range(dist.get_world_size(group=group))]
+    dist.all_gather(others, mine, group=group)
+    return torch.cat(others).cpu().view(part.dtype)[: math.prod(shape)].view(tuple(shape))
 
 
 @contextmanager

@@ -6,24 +6,18 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "compiler/diagnostics/render.h"
 #include "compiler/driver/command_line.h"
 #include "compiler/support/version.h"
 #include "runtime/driver/inspection.h"
 #include "runtime/python/interruptible.h"
+#include "runtime/python/load.h"
 #include "runtime/python/raise.h"
+#include "runtime/python/ranks.h"
 
 namespace nb = nanobind;
 
 namespace ucp {
 namespace {
-
-// A spec that is wrong brings its diagnostics along, since nobody prints them.
-llvm::Error WithDiagnostics(llvm::Error error, const SourcePhase& source) {
-  if (!error || source.spec == nullptr || !source.spec->sink.has_errors()) return error;
-  FailureText failure = Describe(std::move(error));
-  return MakeError(failure.code, failure.message + "\n" + RenderText(*source.spec->source, source.spec->sink));
-}
 
 std::string InspectAsJson(const SourceOptions& source, const std::string& tensor) {
   Inspection inspection;
@@ -49,5 +43,7 @@ NB_MODULE(_ucp, module) {
       .def_rw("unused", &SourceOptions::unused)
       .def_rw("drop_states", &SourceOptions::drop_states)
       .def_rw("prefer_rank", &SourceOptions::prefer_rank);
+  ucp::AddRanksClass(module);
+  ucp::AddLoad(module);
   module.def("inspect", &ucp::InspectAsJson);
 }

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "compiler/diagnostics/render.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/printable.h"
 
@@ -41,6 +42,12 @@ void Raise(llvm::Error error) {
   if (!error) return;
   FailureText failure = Describe(std::move(error));
   throw RaisedFailure{failure.code, std::move(failure.message)};
+}
+
+llvm::Error WithDiagnostics(llvm::Error error, const SourcePhase& source) {
+  if (!error || source.spec == nullptr || !source.spec->sink.has_errors()) return error;
+  FailureText failure = Describe(std::move(error));
+  return MakeError(failure.code, failure.message + "\n" + RenderText(*source.spec->source, source.spec->sink));
 }
 
 void AddErrorClass(nb::module_& module) {

@@ -6,34 +6,29 @@ the programs `ucpc` and `ucprun` would print, and whose `code` says of which kin
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import Any
-
-from ucp._source import Settings, source_from
 from ucp._ucp import Error
-from ucp._ucp import inspect as _inspect
 from ucp._ucp import version as __version__
 
-__all__ = ["Error", "__version__", "inspect"]
+TYPE_CHECKING = False  # As type checkers know it; importing `typing` takes longer than all the rest.
+if TYPE_CHECKING:
+    from ucp._inspect import inspect
+    from ucp._load import Loaded, Part, load
+
+__all__ = ["Error", "Loaded", "Part", "__version__", "inspect", "load"]
+
+# Imported when they are asked for: most programs need one of them, and some none.
+_MODULE_OF = {"inspect": "_inspect", "Loaded": "_load", "Part": "_load", "load": "_load"}
 
 
-def inspect(
-    path: str | os.PathLike[str],
-    *,
-    tensor: str = "*",
-    spec: str | os.PathLike[str] | None = None,
-    sets: Settings = (),
-    config: str | os.PathLike[str] | None = None,
-    unused: Mapping[str, str | int] | None = None,
-    prefer_rank: str = "",
-) -> dict[str, Any]:
-    """What a checkpoint of any known format holds, from its headers alone: as `ucprun inspect --json` says it.
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module `ucp` has no `{name}`")
+    import importlib
 
-    `tensor` is a pattern for the names of the tensors that are listed. With a `spec`, a file or a name of the
-    catalogue, what tensor parallelism cuts is shown whole; `sets` and `config` give its dims their values.
-    """
-    import json
+    value = getattr(importlib.import_module(f"ucp.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
 
-    source = source_from(path, spec=spec, sets=sets, config=config, unused=unused, prefer_rank=prefer_rank)
-    return json.loads(_inspect(source, tensor))
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -106,6 +106,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   AddReplicasOption(*command, options->replicas);
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
   AddConversionOptions(*command, options->conversion);
+  AddCeilingsOption(*command, options->conversion.watch);
   command->callback([options, &exit_code] {
     exit_code = RunWatched(RealFileSystem(), options->conversion,
                            [&](RunWatch& watch, Communicator& ranks) { return RunConvert(*options, watch, ranks); });

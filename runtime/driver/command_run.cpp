@@ -50,6 +50,7 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
       ->type_name("DIR")
       ->required();
   AddConversionOptions(*command, options->conversion);
+  AddCeilingsOption(*command, options->conversion.watch);
   command->callback([options, &exit_code] {
     exit_code = RunWatched(RealFileSystem(), options->conversion,
                            [&](RunWatch& watch, Communicator& ranks) { return RunPlan(*options, watch, ranks); });

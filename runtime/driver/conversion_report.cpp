@@ -41,6 +41,7 @@ llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome
   json["bytes_checksummed"] = report.bytes_checksummed;
   json["bytes_written"] = report.bytes_written;
   json["bytes_done_before"] = report.bytes_done_before;
+  json["bytes_exchanged"] = report.bytes_exchanged;
   json["seconds"] = report.seconds;
   json["peak_memory_bytes"] = report.peak_memory_bytes;
   json["threads"] = report.threads;
@@ -90,6 +91,9 @@ void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const Conve
                   Counted(Totals(plan).tensors, "tensor"), HumanBytes(read), HumanBytes(report.bytes_compared),
                   HumanBytes(report.bytes_checksummed), HumanBytes(report.bytes_written), report.seconds, rate,
                   HumanBytes(report.peak_memory_bytes)));
+  if (report.bytes_exchanged > 0) {
+    PrintLine(fmt::format("{} of what was read went from one rank to another", HumanBytes(report.bytes_exchanged)));
+  }
   PrintLine(fmt::format("wrote {}", options.destination));
 }
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -16,6 +17,15 @@ class OneRank : public Communicator {
   }
   void AskToStop() override {}
   bool IsAskedToStop() override { return false; }
+
+  bool has_messages() const override { return false; }
+  llvm::Error Send(int to, int, std::span<const std::byte>) override {
+    UCP_CHECK(false, "a message to rank {} of 1", to);
+  }
+  llvm::Error Receive(int from, int, std::span<std::byte>) override {
+    UCP_CHECK(false, "a message from rank {} of 1", from);
+  }
+  llvm::Expected<std::optional<Message>> TakeAny(int) override { return std::nullopt; }
 };
 
 // An outcome as bytes: nothing for success, else a letter for the code, and the message.

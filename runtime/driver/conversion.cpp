@@ -139,6 +139,15 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
   AddWatchOptions(command, options.watch);
 }
 
+void AddNodeLocalOption(CLI::App& command, ConversionOptions& options) {
+  command
+      .add_option("--node-local", options.node_local,
+                  "What each node sees only a part of, on a disk of its own; the ranks of mpirun then send one another "
+                  "what they need. source: the checkpoint")
+      ->check(CLI::IsMember({"source"}))
+      ->type_name("WHAT");
+}
+
 namespace {
 
 // What the earlier run left is what this plan makes of this source.
@@ -248,14 +257,26 @@ llvm::Error ConvertAsOther(FileSystem& files, const Plan& plan, const std::strin
 }  // namespace
 
 llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                          const ConversionOptions& options, RunWatch& watch, Communicator& ranks) {
+                                          const ConversionOptions& options, RunWatch& watch, Communicator& ranks,
+                                          FilesOfAllRanks* nodes) {
   watch.clock().Begin("prepare");
   llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(options);  // Machines may allow different things.
   UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
   execution->ranks = &ranks;
+  if (nodes != nullptr) {
+    UCP_RETURN_IF_ERROR(nodes->Locate(source_folder, plan.source.files));
+    execution->nodes = nodes;
+    execution->memory_bytes -= std::min(execution->memory_bytes, nodes->MemoryBytes());
+  }
   if (ranks.rank() == 0) return ConvertAsFirst(files, plan, source_folder, options, std::move(*execution), watch);
   UCP_RETURN_IF_ERROR(ConvertAsOther(files, plan, source_folder, *execution));
   return ConversionOutcome{};
+}
+
+llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(FileSystem& files, const ConversionOptions& options,
+                                                               Communicator& ranks) {
+  if (options.node_local.empty()) return nullptr;
+  return FilesOfAllRanks::Start(ranks, files);
 }
 
 int RunWatched(FileSystem& files, const ConversionOptions& options,

@@ -67,6 +67,7 @@ llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome
   json["bytes_checksummed"] = report.bytes_checksummed;
   json["bytes_written"] = report.bytes_written;
   json["bytes_done_before"] = report.bytes_done_before;
+  json["bytes_exchanged"] = report.bytes_exchanged;
   json["seconds"] = report.seconds;
   json["peak_memory_bytes"] = report.peak_memory_bytes;
   json["threads"] = report.threads;
@@ -128,6 +129,9 @@ void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const Conve
         "{:.0f} % of what `bench` measured in `{}`: that storage alone would take {:.2f} s ({} were "
         "read from it, the rest from memory)",
         100 * nearness->share, nearness->folder, nearness->seconds, HumanBytes(nearness->bytes_from_storage)));
+  }
+  if (report.bytes_exchanged > 0) {
+    PrintLine(fmt::format("{} of what was read went from one rank to another", HumanBytes(report.bytes_exchanged)));
   }
   PrintLine(fmt::format("wrote {}", options.destination));
 }

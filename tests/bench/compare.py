@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--to", action="append", default=[], help="a further target to convert to; may be repeated")
     parser.add_argument("--workers", type=int, default=2, help="of ds_to_universal")
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave DeepSpeed's tools out")
-    parser.add_argument("--bin", type=Path, default=ROOT / "build/release/bin")
+    parser.add_argument("--bin", type=Path, default=os.environ.get("UCP_BIN", ROOT / "build/release/bin"))
     parser.add_argument("--engine", type=Path, default=ROOT / "build/engine-venv/bin/python")
     arguments = parser.parse_args()
     checkpoint = arguments.checkpoint.resolve()

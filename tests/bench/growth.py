@@ -1,11 +1,12 @@
-"""growth.py [--picture FILE]: how planning grows with tensors and with ranks.
+"""growth.py [--picture FILE] [--quick]: how planning grows with tensors and with ranks.
 
 Three rows of conversions, each of one kind and growing: by tensors (a mixture of experts), by the ranks of ZeRO-3, and
 by the ranks of a job that changes every degree. What counts is the processor time of the whole program, proof of the
 plan and its file included; planning has one thread. Behind each row stands by which power of its size it grew, over the
 last factor of four: 1 is linear.
 
-With --picture, a drawing of them (needs matplotlib). UCP_BIN names the folder of the programs.
+With --picture, a drawing of them (needs matplotlib); with --quick, the smallest of each row once. UCP_BIN names the
+folder of the programs.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def show(name: str, row: Row) -> None:
     for size, seconds in row:
         print(f"  {size:>7,} {seconds:>8.3f} s")
     end, last = row[-1]
-    begin, first = next((size, seconds) for size, seconds in row if size * 4 >= end)
+    begin, first = next((size, seconds) for size, seconds in row if size * 4 >= end or size == row[-2][0])
     print(f"  grew by the power of {math.log(last / first) / math.log(end / begin):.2f}", flush=True)
 
 
@@ -85,19 +86,21 @@ def draw(rows: dict[str, Row], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
 
     def least(case: Case) -> tuple[int, float]:
-        runs = [measure(case) for _ in range(ROUNDS)]
+        runs = [measure(case) for _ in range(1 if options.quick else ROUNDS)]
         return runs[0].tensors, min(run.processor for run in runs)
 
+    shown = slice(2 if options.quick else None)
     rows: dict[str, Row] = {}
     name = "tensors, ZeRO-3 on 64 ranks to 48"
-    rows[name] = [least(case) for case in by_tensors()]
+    rows[name] = [least(case) for case in by_tensors()[shown]]
     show(name, rows[name])
     for name, cases in [("ranks of ZeRO-3 to 3/4 of them", by_zero_ranks()),
                         ("ranks, every degree changed", by_every_degree())]:  # fmt: skip
-        rows[name] = [(ranks, least(case)[1]) for ranks, case in cases]
+        rows[name] = [(ranks, least(case)[1]) for ranks, case in cases[shown]]
         show(name, rows[name])
     if options.picture is not None:
         draw(rows, options.picture)

@@ -2,24 +2,26 @@
 
 For each size a synthetic ZeRO-1 checkpoint is made in FOLDER, converted to a universal one --rounds times, and removed;
 FOLDER needs room for twice the largest. What is printed for each is the least wall time and the least processor time of
-the rounds, and both for each GB that was moved: straight growth is the same number in each line.
+the rounds, and both for each GB that was moved: straight growth is the same number in each line. UCP_BIN names the
+folder of the programs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from compare import ROOT, run
 
-PROGRAM = ROOT / "build/release/bin/ucprun"
+PROGRAM = Path(os.environ.get("UCP_BIN", ROOT / "build/release/bin")) / "ucprun"
 SPEC = "megatron_deepspeed_gpt"
-FIXED = {"hidden": 1280, "heads": 16, "ffn": 5120, "vocab": 32000, "seq": 1024}
-BYTES_OF_LAYER = 14 * (12 * 1280 * 1280 + 13 * 1280)  # Weights in bf16, three states in fp32.
-BYTES_OF_OTHERS = 14 * (32000 + 1024) * 1280  # The embeddings.
+FIXED = {"hidden": 640, "heads": 16, "ffn": 2560, "vocab": 4096, "seq": 1024}
+BYTES_OF_LAYER = 14 * (12 * 640 * 640 + 13 * 640)  # Weights in bf16, three states in fp32.
+BYTES_OF_OTHERS = 14 * (4096 + 1024) * 640  # The embeddings.
 
 
 def main() -> None:

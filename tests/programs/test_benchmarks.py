@@ -1,0 +1,62 @@
+"""The scripts in tests/bench run, on small things: lines with numbers in them. What these are is not tested."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+from programs import GPT_SPEC, SOURCE, ProgramTest
+
+SIZES = ["layers=2", "hidden=64", "heads=4", "ffn=256", "vocab=128", "grain=16", "seq=16"]
+
+
+class Benchmarks(ProgramTest):
+    """One script each."""
+
+    # Copies are synced on a disk.
+    parent_folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+    def bench(self, script: str, *arguments: object) -> list[str]:
+        """The lines that it prints."""
+        command = [sys.executable, "-B", str(SOURCE / "tests" / "bench" / script), *map(str, arguments)]
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+        return result.stdout.splitlines()
+
+    def test_compare(self) -> None:
+        """Conversions beside `cp -r`."""
+        source = self.folder / "source"
+        made = self.run_program("ucprun", "synth", GPT_SPEC, source, "--to", "deepspeed:tp=2,pp=2,dp=2,zero=1",
+                                *(word for size in SIZES for word in ("--set", size)))  # fmt: skip
+        self.assertEqual(made.returncode, 0, made.stderr)
+        work = self.folder / "work"
+        lines = self.bench("compare.py", source, "--work", work, "--rounds", 2, "--no-peers", "--spec", GPT_SPEC,
+                           "--set", "layers=2", "--set", "heads=4", "--set", "grain=16",
+                           "--to", "deepspeed:tp=1,pp=1,dp=2,zero=1")  # fmt: skip
+        for name in ("cp -r, the source", "ucprun, universal", "its passes, bare", "ucprun, safetensors",
+                     "ucprun, deepspeed:tp=1,pp=1,dp=2,zero=1"):  # fmt: skip
+            found = [line for line in lines if line.startswith(name)]
+            self.assertEqual(len(found), 1, name)
+            self.assertRegex(found[0][len(name) :], r"^( +\d+(\.\d+)?){5}$")
+        self.assertEqual(list(work.iterdir()), [])
+
+    def test_sizes(self) -> None:
+        """Each size has its line, and nothing is left."""
+        lines = self.bench("sizes.py", self.folder, "--gigabytes", 0.01, "--rounds", 1)
+        self.assertEqual(len(lines), 2)
+        self.assertRegex(lines[1], r"^( +\d+\.\d\d){5}$")
+        self.assertEqual([path.name for path in Path(self.folder).glob("sizes-*")], [])
+
+    def test_growth(self) -> None:
+        """Three rows of two."""
+        lines = self.bench("growth.py", "--quick")
+        self.assertEqual(len([line for line in lines if re.match(r"^ +[\d,]+ +\d+\.\d{3} s$", line)]), 6)
+        self.assertEqual(len([line for line in lines if line.startswith("  grew by the power of ")]), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

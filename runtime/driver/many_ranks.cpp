@@ -4,6 +4,7 @@
 #include "compiler/plan/codec.h"
 #include "compiler/support/error.h"
 #include "runtime/comm/launcher.h"
+#include "runtime/executor/saved_progress.h"
 
 namespace ucp {
 
@@ -23,6 +24,18 @@ llvm::Expected<PlannedRun> ShareRun(Communicator& ranks, llvm::Expected<PlannedR
   if (is_first) return of_first_rank;
   UCP_ASSIGN_OR_RETURN(Plan plan, DecodePlan(encoded));
   return PlannedRun{std::move(plan), std::move(folder)};
+}
+
+llvm::Expected<StagedRun> ShareStaged(Communicator& ranks, const StagedRun& of_first_rank) {
+  ProgressWriter writer;
+  writer.Add(of_first_rank.where.folder);
+  writer.Add(of_first_rank.where.ranks_folder);
+  writer.Add(of_first_rank.where.inode);
+  writer.Add(of_first_rank.where.run);
+  writer.Add(of_first_rank.entry_head);
+  UCP_ASSIGN_OR_RETURN(std::string encoded, FromFirstRank(ranks, writer.bytes()));
+  ProgressReader reader(encoded);
+  return StagedRun{{reader.Text(), reader.Text(), reader.Number(), reader.Number()}, reader.Text()};
 }
 
 llvm::Expected<std::unique_ptr<RunWatch>> BeginWatch(FileSystem& files, const WatchOptions& options,

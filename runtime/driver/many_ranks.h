@@ -9,6 +9,7 @@
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/driver/run_watch.h"
+#include "runtime/io/ranks_folder.h"
 
 namespace ucp {
 
@@ -20,6 +21,15 @@ struct PlannedRun {
 // Rank 0 gives what it made, or why it could not; so each source file's header is read once for all ranks. The plan was
 // verified by rank 0.
 llvm::Expected<PlannedRun> ShareRun(Communicator& ranks, llvm::Expected<PlannedRun> of_first_rank);
+
+// Where the ranks of a run work, and what their journals' entries begin with. `folder` is empty if all was done before.
+struct StagedRun {
+  StagedFolder where;
+  std::string entry_head;
+};
+
+// Rank 0 gives it.
+llvm::Expected<StagedRun> ShareStaged(Communicator& ranks, const StagedRun& of_first_rank);
 
 // Rank 0 tells for all; the others keep to the bound on bandwidth, which is each rank's own.
 llvm::Expected<std::unique_ptr<RunWatch>> BeginWatch(FileSystem& files, const WatchOptions& options,

@@ -2,23 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <optional>
+#include <memory>
 #include <utility>
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
-#include "runtime/executor/arithmetic.h"
 #include "runtime/executor/buffers.h"
-#include "runtime/executor/cast.h"
+#include "runtime/executor/chunk_mover.h"
 #include "runtime/executor/comparison.h"
 #include "runtime/executor/element_intervals.h"
-#include "runtime/executor/finish_sum.h"
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/share_out.h"
 #include "runtime/executor/source_files.h"
-#include "runtime/executor/step_mover.h"
 #include "runtime/executor/target_writer.h"
 #include "runtime/executor/work_list.h"
 #include "runtime/io/parallel.h"
@@ -65,20 +61,36 @@ class Execution {
         target_(plan, target_folder, files, work_.WorkOfFiles(), options.open_files.writing, is_mine_),
         comparison_(plan, steps_, source_),
         digests_(plan),
+        mover_(plan, steps_, buffers_, source_, target_, comparison_, digests_),
+        bytes_before_(BytesOfElements(plan, is_mine_) - work_.element_bytes()),
         progress_(options, BytesOfElements(plan, is_mine_), FilesToWrite()),
-        kept_at_(Clock::now()) {}
-
-  // Call before Run(), with what Keep() wrote behind the intervals.
-  void Restore(ProgressReader& reader) {
-    bytes_before_ = reader.Number();
+        kept_at_(Clock::now()) {
     progress_.BeginWith(bytes_before_);
-    RestoreSums(reader);
+  }
+
+  // Call before Run(), with what Save() wrote behind the intervals. What adds up over ranks is rank 0's.
+  void Restore(ProgressReader& reader) {
+    RestoreFiles(reader);
+    if (ranks_.rank() == 0) RestoreSums(reader);
+  }
+
+  // How far this rank has come, with all it was given to restore.
+  std::string Save() const {
+    ProgressWriter writer;
+    ucp::Save(Done(), writer);
+    SaveFiles(writer);
+    SaveSums(writer);
+    return writer.bytes();
   }
 
   llvm::Error Run() {
     BeginPhase(options_.clock, "create");
     UCP_RETURN_IF_ERROR(Agree(ranks_, Prepare()));
-    UCP_RETURN_IF_ERROR(Agree(ranks_, WriteFiles()));
+    if (llvm::Error error = Agree(ranks_, WriteFiles())) {
+      auto [code, message] = Describe(std::move(error));
+      if (code == ErrorCode::kCancelled) UCP_RETURN_IF_ERROR(Agree(ranks_, KeepLast()));
+      return MakeError(code, message);
+    }
     BeginPhase(options_.clock, "check");
     UCP_RETURN_IF_ERROR(Gather());
     UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? CheckSource() : llvm::Error::success()));
@@ -108,6 +120,7 @@ class Execution {
     report.bytes_checksummed += others_.bytes_checksummed;
     report.bytes_written += others_.bytes_written;
     report.buffer_bytes += others_.buffer_bytes;
+    report.bytes_done_before += others_.bytes_done_before;
     report.peak_memory_bytes = std::max(PeakMemoryBytes(), others_.peak_memory_bytes);
     return report;
   }
@@ -148,7 +161,9 @@ class Execution {
       }
       writer.Add(target_.bytes_written());
       writer.Add(buffers_.bytes());
+      writer.Add(bytes_before_);
       writer.Add(PeakMemoryBytes());
+      source_.SaveTimes(writer);
       SaveSums(writer);
     }
     UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks_.AllGather(writer.bytes()));
@@ -156,15 +171,26 @@ class Execution {
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
       ProgressReader reader(all[rank]);
       for (std::uint64_t* bytes : {&others_.bytes_copied, &others_.bytes_compared, &others_.bytes_checksummed,
-                                   &others_.bytes_written, &others_.buffer_bytes}) {
+                                   &others_.bytes_written, &others_.buffer_bytes, &others_.bytes_done_before}) {
         *bytes += reader.Number();
       }
       others_.peak_memory_bytes = std::max(others_.peak_memory_bytes, reader.Number());
+      source_.RestoreTimes(reader);
       RestoreSums(reader);
       UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank {} has another plan", rank);
       all[rank].clear();
     }
     return llvm::Error::success();
+  }
+
+  void SaveFiles(ProgressWriter& writer) const {
+    source_.SaveTimes(writer);
+    target_.SaveFiles(writer);
+  }
+
+  void RestoreFiles(ProgressReader& reader) {
+    source_.RestoreTimes(reader);
+    target_.RestoreFiles(reader);
   }
 
   void SaveSums(ProgressWriter& writer) const {
@@ -182,22 +208,20 @@ class Execution {
   }
 
   llvm::Error RunChunks() {
-    std::uint64_t done = 0;
     auto run = [&](unsigned thread, std::uint64_t number) -> llvm::Error {
       UCP_RETURN_IF_ERROR(RunChunk(thread, work_.chunk(InStretches(number, work_.chunks(), parallel_.threads))));
       if (HasPassed(options_.journal_seconds) || IsAskedToStop(thread)) pause_ = true;
       return llvm::Error::success();
     };
-    while (done < work_.chunks()) {
+    while (done_ < work_.chunks()) {
       pause_ = false;
-      UCP_ASSIGN_OR_RETURN(std::uint64_t next, ForEachUntilPaused(done, work_.chunks(), parallel_, pause_, run));
+      UCP_ASSIGN_OR_RETURN(done_, ForEachUntilPaused(done_, work_.chunks(), parallel_, pause_, run));
       const bool is_cancelled = parallel_.cancelled != nullptr && *parallel_.cancelled;
+      if (is_cancelled || is_asked_to_stop_) return Fail(ErrorCode::kCancelled, "cancelled");
       // What is synced at the end need not be synced by the commit, which can take long, too.
       const double seconds =
-          next < work_.chunks() ? options_.journal_seconds : std::min(options_.journal_seconds, kSecondsWorthKeeping);
-      if (next > done && (is_cancelled || HasPassed(seconds))) UCP_RETURN_IF_ERROR(Keep(next));
-      if (is_cancelled || is_asked_to_stop_) return Fail(ErrorCode::kCancelled, "cancelled");
-      done = next;
+          done_ < work_.chunks() ? options_.journal_seconds : std::min(options_.journal_seconds, kSecondsWorthKeeping);
+      if (HasPassed(seconds)) UCP_RETURN_IF_ERROR(Keep());
     }
     return llvm::Error::success();
   }
@@ -214,25 +238,25 @@ class Execution {
     return options_.keep && std::chrono::duration<double>(Clock::now() - kept_at_).count() >= seconds;
   }
 
-  llvm::Error Keep(std::uint64_t chunks_done) {
+  llvm::Error Keep() {
     if (!options_.keep) return llvm::Error::success();
     UCP_RETURN_IF_ERROR(target_.MakeDurable(parallel_));
-    ProgressWriter writer;
-    Save(DoneAfter(chunks_done), writer);
-    writer.Add(progress_.done());
-    SaveSums(writer);
-    UCP_RETURN_IF_ERROR(options_.keep(writer.bytes()));
+    UCP_RETURN_IF_ERROR(options_.keep(Save()));
+    kept_ = done_;
     kept_at_ = Clock::now();
     return llvm::Error::success();
   }
 
-  // Each thread's stretch is done from its beginning.
-  std::vector<ElementInterval> DoneAfter(std::uint64_t chunks_done) const {
-    std::vector<ElementInterval> done = done_before_;
+  // Who interrupts one rank stops all, and all keep what they have.
+  llvm::Error KeepLast() { return done_ > kept_ ? Keep() : llvm::Error::success(); }
+
+  // Each thread's stretch is done from its beginning. What earlier runs did is in rank 0's entry.
+  std::vector<ElementInterval> Done() const {
+    std::vector<ElementInterval> done = ranks_.rank() == 0 ? done_before_ : std::vector<ElementInterval>();
     const std::uint64_t stretches = parallel_.threads;
-    for (std::uint64_t stretch = 0; stretch < std::min(stretches, chunks_done); ++stretch) {
+    for (std::uint64_t stretch = 0; stretch < std::min(stretches, done_); ++stretch) {
       const std::uint64_t first = InStretches(stretch, work_.chunks(), stretches);
-      work_.AddElements(first, first + (chunks_done - stretch + stretches - 1) / stretches, done);
+      work_.AddElements(first, first + (done_ - stretch + stretches - 1) / stretches, done);
     }
     Unite(done);
     return done;
@@ -240,65 +264,12 @@ class Execution {
 
   llvm::Error RunChunk(unsigned thread, const TargetRange& range) {
     const Clock::time_point begin = options_.after_chunk ? Clock::now() : Clock::time_point();
-    SourceReader reader(source_);
-    std::span<std::byte> scratch = buffers_.scratch()[thread];
-    StepMover mover(reader, scratch);
-    // All is done in the source's dtype; at the end the chunk is cast where it lies.
-    std::int64_t elements = range.end - range.begin;
-    auto bytes = static_cast<std::size_t>(elements * ItemBytes(range.source_dtype));
-    std::span<std::byte> chunk = buffers_.chunk(thread).first(bytes);
-
-    const Arithmetic& arithmetic = plan_.tensor(plan_.writes[range.write].tensor).arithmetic;
-    bool adds = arithmetic.terms > 1;
-    std::span<std::byte> term = adds ? buffers_.term(thread).first(bytes) : chunk;  // What the steps fill.
-    if (adds) std::memset(chunk.data(), 0, chunk.size());
-
-    bool is_defined = false;  // Every byte of `term` has a value of this range.
-    std::int64_t number = 0;  // Of the term.
-    std::optional<std::uint32_t> crc32;
-    llvm::Error error = llvm::Error::success();
-    auto define = [&](bool by_step) {
-      if (!is_defined && !by_step) std::memset(term.data(), 0, term.size());
-      is_defined = true;
-    };
-    auto end_term = [&] {
-      define(false);
-      if (adds) Add(range.source_dtype, chunk, term);
-      is_defined = false;
-    };
-    steps_.ForEachStep(range, [&](const Step& step) {
-      if (error) return;
-      if (step.term != number) end_term();
-      number = step.term;
-      bool fills_chunk = step.role == ReadRole::kCopy && step.loops.empty() && step.run_elements == elements;
-      define(fills_chunk);
-      if (step.role != ReadRole::kCopy) {
-        error = comparison_.Compare(step, range, term, mover);
-        return;
-      }
-      error = mover.Copy(step, term, range.record_element);
-      if (fills_chunk) crc32 = reader.Crc32OfRead();  // The archive's checksum serves the target too.
-    });
-    if (error) return error;
-    reader.Flush();
-    end_term();
-    digests_.AddSource(range, chunk);
-    if (arithmetic != Arithmetic{}) {
-      FinishSum(arithmetic, range.source_dtype, chunk);
-      crc32.reset();
-    }
-    if (range.source_dtype != range.dtype) {
-      Cast(buffers_.chunk(thread), elements, range.source_dtype, range.dtype);
-      crc32.reset();
-    }
-    chunk = buffers_.chunk(thread).first(static_cast<std::size_t>(elements * ItemBytes(range.dtype)));
-    digests_.AddTarget(range, chunk);
-    auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
-    UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, scratch));
-    progress_.Add(chunk.size(), target_.files_finished());
+    UCP_RETURN_IF_ERROR(mover_.Move(thread, range));
+    const auto bytes = static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
+    progress_.Add(bytes, target_.files_finished());
     if (options_.after_chunk) {
       const std::string& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical.name;
-      options_.after_chunk({tensor, range.state, chunk.size(), begin, Clock::now()});
+      options_.after_chunk({tensor, range.state, bytes, begin, Clock::now()});
     }
     return llvm::Error::success();
   }
@@ -316,13 +287,65 @@ class Execution {
   TargetWriter target_;
   Comparison comparison_;
   StateDigests digests_;
+  ChunkMover mover_;
+  const std::uint64_t bytes_before_;  // Elements of this rank's files that an earlier run wrote.
   ProgressTeller progress_;
   ExecutionReport others_;  // What the other ranks counted, at rank 0.
-  std::uint64_t bytes_before_ = 0;
+  std::uint64_t done_ = 0;  // Chunks, in the order in which they are begun.
+  std::uint64_t kept_ = 0;  // Of these.
   std::atomic<bool> is_asked_to_stop_ = false;
   std::atomic<bool> pause_ = false;
   Clock::time_point kept_at_;  // Changes only while the threads pause.
 };
+
+struct Job {
+  const Plan& plan;
+  const std::string& source_root;
+  const std::string& target_folder;
+  FileSystem& files;
+  const ExecutionOptions& options;
+  const BufferSizes& sizes;
+};
+
+// An execution that goes on from these.
+llvm::Expected<std::unique_ptr<Execution>> ExecutionAfter(const Job& job, const std::vector<std::string>& before) {
+  const std::uint64_t elements = Elements(job.plan);
+  std::vector<ProgressReader> readers(before.begin(), before.end());
+  std::vector<ElementInterval> done;
+  for (ProgressReader& reader : readers) {
+    for (const ElementInterval& interval : RestoreIntervals(reader, elements)) done.push_back(interval);
+  }
+  Unite(done);
+  auto execution = std::make_unique<Execution>(job.plan, job.source_root, job.target_folder, job.files, job.options,
+                                               job.sizes, done);
+  const bool takes_all = job.options.ranks == nullptr || job.options.ranks->rank() == 0;
+  for (ProgressReader& reader : readers) {
+    execution->Restore(reader);
+    if (!reader.has_failed() && (reader.left().empty() || !takes_all)) continue;
+    return Fail(ErrorCode::kUsage,
+                "the journal of the interrupted run does not fit this plan; leave out --resume to begin again");
+  }
+  return execution;
+}
+
+// Rank 0 joins what the ranks of the earlier run kept, and keeps it as one before any other rank begins (J4).
+llvm::Expected<std::unique_ptr<Execution>> BeginExecution(const Job& job, Communicator& ranks) {
+  const bool is_first = ranks.rank() == 0;
+  std::unique_ptr<Execution> execution;
+  std::vector<std::string> joined;
+  auto join = [&]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(execution, ExecutionAfter(job, job.options.progress_before));
+    if (job.options.progress_before.empty()) return llvm::Error::success();
+    joined.push_back(execution->Save());
+    return job.options.keep ? job.options.keep(joined.front()) : llvm::Error::success();
+  };
+  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, is_first ? join() : llvm::Error::success()));
+  if (ranks.size() == 1) return execution;
+  UCP_ASSIGN_OR_RETURN(std::string progress, FromFirstRank(ranks, joined.empty() ? "" : joined.front()));
+  if (is_first) return execution;
+  if (!progress.empty()) joined.push_back(std::move(progress));
+  return ExecutionAfter(job, joined);
+}
 
 }  // namespace
 
@@ -334,18 +357,10 @@ llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& sou
   llvm::Expected<BufferSizes> sizes =
       DivideMemory(plan, std::max(options.threads, 1U), options.memory_bytes, options.most_chunk_bytes);
   UCP_RETURN_IF_ERROR(Agree(ranks, sizes ? llvm::Error::success() : sizes.takeError()));
-  const bool goes_on = options.progress_before.has_value();
-  ProgressReader before(goes_on ? *options.progress_before : std::string_view());
-  const std::vector<ElementInterval> done_before =
-      goes_on ? RestoreIntervals(before, Elements(plan)) : std::vector<ElementInterval>();
-  Execution execution(plan, source_root, target_folder, files, options, *sizes, done_before);
-  if (goes_on) execution.Restore(before);
-  if (before.has_failed() || !before.left().empty()) {
-    return Fail(ErrorCode::kUsage,
-                "the journal of the interrupted run does not fit this plan; leave out --resume to begin again");
-  }
-  UCP_RETURN_IF_ERROR(execution.Run());
-  ExecutionReport report = execution.Report();
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<Execution> execution,
+                       BeginExecution({plan, source_root, target_folder, files, options, *sizes}, ranks));
+  UCP_RETURN_IF_ERROR(execution->Run());
+  ExecutionReport report = execution->Report();
   report.threads = std::max(options.threads, 1U);
   report.chunk_bytes = sizes->chunk_bytes;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();

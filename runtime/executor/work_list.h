@@ -27,6 +27,7 @@ class WorkList {
            const std::vector<bool>& is_mine = {});
 
   std::uint64_t chunks() const { return chunks_; }
+  std::uint64_t element_bytes() const;  // Of all chunks, as they are written.
   TargetRange chunk(std::uint64_t number) const;
 
   // How many chunks each file has, and what of it is left out, by FileId.

@@ -1,4 +1,4 @@
-// G6 of the guarantees of the design, and I1 to I4 and J1 to J3 of the commit protocol: a whole conversion is recorded,
+// G6 of the guarantees of the design, and I1 to I4 and J1 to J4 of the commit protocol: a whole conversion is recorded,
 // and the power goes after each of its changes.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/driver/conversion.h"
+#include "tests/unit/runtime/comm/thread_ranks.h"
 #include "tests/unit/runtime/driver/recorded_files.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 
@@ -42,8 +43,18 @@ class PowerCutTest : public testing::Test {
     }
   }
 
-  // The error's message, or nothing; and how many bytes an earlier run had written.
+  // On as many ranks as a test of several picks. The error's message, or nothing; and how many bytes an earlier run had
+  // written.
   std::string Run(FileSystem& files, bool force, bool resume, std::uint64_t* before = nullptr) {
+    std::string message;
+    OnRanks(Pick(1, most_ranks_), [&](Communicator& ranks) {
+      std::string mine = RunRank(files, force, resume, before, ranks);
+      if (ranks.rank() == 0) message = std::move(mine);
+    });
+    return message;
+  }
+
+  std::string RunRank(FileSystem& files, bool force, bool resume, std::uint64_t* before, Communicator& ranks) {
     ConversionOptions options;
     options.destination = kOut;
     options.force = force;
@@ -52,10 +63,10 @@ class PowerCutTest : public testing::Test {
     options.threads = 1;
     std::unique_ptr<RunWatch> watch = llvm::cantFail(RunWatch::Begin(files, options.watch));
     llvm::Expected<ConversionOutcome> outcome =
-        ucp::Convert(files, small_.plan(), "/data/source", options, *watch, SingleProcess());
+        ucp::Convert(files, small_.plan(), "/data/source", options, *watch, ranks);
     watch->EndPhases();
     if (!outcome) return Describe(outcome.takeError()).message;
-    if (before != nullptr) *before = outcome->report.bytes_done_before;
+    if (before != nullptr && ranks.rank() == 0) *before = outcome->report.bytes_done_before;
     return "";
   }
 
@@ -99,6 +110,10 @@ class PowerCutTest : public testing::Test {
 
   SmallConversion small_;
   std::mt19937 random_{20261121};
+  int most_ranks_ = 1;
+  int rounds_ = 400;
+  int first_fate_ = 0;
+  int least_gone_on_ = 200;
 };
 
 // After each change, and with several fates of what was not synced.
@@ -110,7 +125,7 @@ void PowerCutTest::CutEverywhere(bool force, bool can_exchange) {
   for (const auto& [path, content] : small_.ExpectedFiles()) ASSERT_EQ(complete.at(path), content) << path;
   int went_on = 0;
   for (std::size_t changes = 0; changes <= files.changes(); ++changes) {
-    for (int kind = 0; kind < 8; ++kind) {
+    for (int kind = first_fate_; kind < 8; ++kind) {
       std::unique_ptr<RecordedFiles> left = files.AfterPowerCut(changes, FateOf(kind));
       const std::string where = fmt::format("after {} of {} changes, fates {}", changes, files.changes(), kind);
       ExpectOldOrComplete(*left, force, complete, where);
@@ -118,7 +133,7 @@ void PowerCutTest::CutEverywhere(bool force, bool can_exchange) {
       if (HasFatalFailure()) return;
     }
   }
-  EXPECT_GT(went_on, 200);
+  EXPECT_GT(went_on, least_gone_on_);
 }
 
 // A process is killed, another one begins with what it left, none of which is durable, and then the power goes.
@@ -127,7 +142,7 @@ void PowerCutTest::KillAndCut(bool force, bool can_exchange) {
   whole.can_exchange = can_exchange;
   const Files complete = Convert(whole, force);
   int went_on = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < rounds_; ++round) {
     RecordedFiles files;
     files.can_exchange = can_exchange;
     Prepare(files, force);
@@ -150,7 +165,7 @@ void PowerCutTest::KillAndCut(bool force, bool can_exchange) {
     }
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(went_on, 200);
+  EXPECT_GT(went_on, least_gone_on_);
 }
 
 TEST_F(PowerCutTest, WithoutADestination) { CutEverywhere(false, true); }
@@ -160,6 +175,19 @@ TEST_F(PowerCutTest, WithAnOldDestinationWhereNothingCanBeExchanged) { CutEveryw
 TEST_F(PowerCutTest, KilledBeforeWithoutADestination) { KillAndCut(false, true); }
 TEST_F(PowerCutTest, KilledBeforeWithAnOldDestination) { KillAndCut(true, true); }
 TEST_F(PowerCutTest, KilledBeforeWhereNothingCanBeExchanged) { KillAndCut(true, false); }
+
+class PowerCutOfRanksTest : public PowerCutTest {
+ protected:
+  PowerCutOfRanksTest() {
+    most_ranks_ = 3;
+    rounds_ = 40;  // Its threads take their time.
+    first_fate_ = 6;
+    least_gone_on_ = 50;
+  }
+};
+
+TEST_F(PowerCutOfRanksTest, WithoutADestination) { CutEverywhere(false, true); }
+TEST_F(PowerCutOfRanksTest, KilledBeforeWithAnOldDestination) { KillAndCut(true, true); }
 
 }  // namespace
 }  // namespace ucp

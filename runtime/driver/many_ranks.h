@@ -4,12 +4,15 @@
 #include <llvm/Support/Error.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/driver/run_watch.h"
 #include "runtime/io/ranks_folder.h"
+#include "runtime/manifest/find_manifest.h"
 
 namespace ucp {
 
@@ -21,6 +24,17 @@ struct PlannedRun {
 // Rank 0 gives what it made, or why it could not; so each source file's header is read once for all ranks. The plan was
 // verified by rank 0.
 llvm::Expected<PlannedRun> ShareRun(Communicator& ranks, llvm::Expected<PlannedRun> of_first_rank);
+
+// What stands beside a checkpoint, as rank 0 found it.
+llvm::Expected<std::optional<FoundManifest>> ShareManifest(Communicator& ranks,
+                                                           llvm::Expected<std::optional<FoundManifest>> of_first_rank);
+
+// The files that this rank is to check, of about as many bytes as any other's: those of all ranks, one after the other,
+// are the list.
+std::vector<ManifestFile> FilesToCheck(const std::vector<ManifestFile>& files, const Communicator& ranks);
+
+// Those of rank 0, then those of rank 1, and so on, on every rank.
+llvm::Expected<std::vector<std::string>> GatherTexts(Communicator& ranks, const std::vector<std::string>& mine);
 
 // Where the ranks of a run work, and what their journals' entries begin with. `folder` is empty if all was done before.
 struct StagedRun {

@@ -107,6 +107,7 @@ class PowerCutTest : public testing::Test {
 
   void CutEverywhere(bool force, bool can_exchange);
   void KillAndCut(bool force, bool can_exchange);
+  void CutCleanUp(bool force, bool can_exchange);
 
   SmallConversion small_;
   std::mt19937 random_{20261121};
@@ -168,6 +169,35 @@ void PowerCutTest::KillAndCut(bool force, bool can_exchange) {
   EXPECT_GT(went_on, least_gone_on_);
 }
 
+// The same, and the power goes after each of the changes by which the second process puts in order what it found.
+void PowerCutTest::CutCleanUp(bool force, bool can_exchange) {
+  RecordedFiles whole;
+  whole.can_exchange = can_exchange;
+  const Files complete = Convert(whole, force);
+  int went_on = 0;
+  for (std::size_t kill = 0; kill < whole.changes(); kill += kill + 16 < whole.changes() ? 7 : 1) {
+    RecordedFiles files;
+    files.can_exchange = can_exchange;
+    Prepare(files, force);
+    files.KillAfter(kill);
+    (void)Run(files, force, false);
+    files.Revive();
+    const std::size_t before = files.changes();
+    ExpectFinished(files, force, false, complete, fmt::format("killed after {} changes", kill), &went_on);
+    constexpr std::size_t kOfCleanUp = 45;  // And the first entry of the journal.
+    for (std::size_t changes = before; changes <= std::min(files.changes(), before + kOfCleanUp); ++changes) {
+      for (int kind = 1; kind < 6; kind += 1 + (kind == 1)) {
+        const std::string where = fmt::format("killed after {} changes, cut after {}, fates {}", kill, changes, kind);
+        std::unique_ptr<RecordedFiles> left = files.AfterPowerCut(changes, FateOf(kind));
+        ExpectOldOrComplete(*left, force, complete, where);
+        ExpectFinished(*left, force, true, complete, where, &went_on);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(went_on, 100);
+}
+
 TEST_F(PowerCutTest, WithoutADestination) { CutEverywhere(false, true); }
 TEST_F(PowerCutTest, WithAnOldDestination) { CutEverywhere(true, true); }
 TEST_F(PowerCutTest, WithAnOldDestinationWhereNothingCanBeExchanged) { CutEverywhere(true, false); }
@@ -175,6 +205,10 @@ TEST_F(PowerCutTest, WithAnOldDestinationWhereNothingCanBeExchanged) { CutEveryw
 TEST_F(PowerCutTest, KilledBeforeWithoutADestination) { KillAndCut(false, true); }
 TEST_F(PowerCutTest, KilledBeforeWithAnOldDestination) { KillAndCut(true, true); }
 TEST_F(PowerCutTest, KilledBeforeWhereNothingCanBeExchanged) { KillAndCut(true, false); }
+
+TEST_F(PowerCutTest, CutWhileItCleansUpWithoutADestination) { CutCleanUp(false, true); }
+TEST_F(PowerCutTest, CutWhileItCleansUpWithAnOldDestination) { CutCleanUp(true, true); }
+TEST_F(PowerCutTest, CutWhileItCleansUpWhereNothingCanBeExchanged) { CutCleanUp(true, false); }
 
 class PowerCutOfRanksTest : public PowerCutTest {
  protected:

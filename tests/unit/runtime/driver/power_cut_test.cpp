@@ -175,7 +175,7 @@ void PowerCutTest::CutCleanUp(bool force, bool can_exchange) {
   whole.can_exchange = can_exchange;
   const Files complete = Convert(whole, force);
   int went_on = 0;
-  for (std::size_t kill = 0; kill < whole.changes(); kill += kill + 16 < whole.changes() ? 7 : 1) {
+  for (std::size_t kill = 0; kill < whole.changes(); kill += std::size_t{kill + 16 < whole.changes() ? 7U : 1U}) {
     RecordedFiles files;
     files.can_exchange = can_exchange;
     Prepare(files, force);

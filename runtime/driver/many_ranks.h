@@ -8,22 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/driver/run_watch.h"
 #include "runtime/io/ranks_folder.h"
 #include "runtime/manifest/find_manifest.h"
 
 namespace ucp {
-
-struct PlannedRun {
-  Plan plan;
-  std::string source_folder;
-};
-
-// Rank 0 gives what it made, or why it could not; so each source file's header is read once for all ranks. The plan was
-// verified by rank 0.
-llvm::Expected<PlannedRun> ShareRun(Communicator& ranks, llvm::Expected<PlannedRun> of_first_rank);
 
 // What stands beside a checkpoint, as rank 0 found it.
 llvm::Expected<std::optional<FoundManifest>> ShareManifest(Communicator& ranks,

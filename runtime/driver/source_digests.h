@@ -6,8 +6,8 @@
 
 #include "compiler/driver/source_phase.h"
 #include "compiler/planner/planner.h"
-#include "runtime/driver/many_ranks.h"
 #include "runtime/executor/execute.h"
+#include "runtime/executor/share_run.h"
 #include "runtime/io/file_system.h"
 
 namespace ucp {

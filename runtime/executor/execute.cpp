@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
 #include "runtime/executor/buffers.h"
-#include "runtime/executor/chunk_mover.h"
+#include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/comparison.h"
 #include "runtime/executor/element_intervals.h"
 #include "runtime/executor/progress_teller.h"
@@ -57,13 +58,14 @@ class Execution {
         steps_(plan),
         done_before_(done_before),
         work_(plan, sizes.chunk_bytes, done_before, is_mine_),
-        source_(plan, source_root, files, options.verify_source_crc, sizes.ledger_pieces, options.open_files.reading),
+        source_(plan, source_root, options.nodes == nullptr ? files : options.nodes->files(), options.verify_source_crc,
+                sizes.ledger_pieces, options.open_files.reading, options.nodes),
         target_(plan, target_folder, files, work_.WorkOfFiles(), options.open_files.writing, is_mine_),
         comparison_(plan, steps_, source_),
         digests_(plan),
-        mover_(plan, steps_, buffers_, source_, target_, comparison_, digests_),
+        maker_(plan, steps_, source_, &comparison_, &digests_),
         bytes_before_(BytesOfElements(plan, is_mine_) - work_.element_bytes()),
-        progress_(options, BytesOfElements(plan, is_mine_), FilesToWrite()),
+        progress_(options.progress, BytesOfElements(plan, is_mine_), FilesToWrite()),
         kept_at_(Clock::now()) {
     progress_.BeginWith(bytes_before_);
   }
@@ -93,7 +95,11 @@ class Execution {
     }
     BeginPhase(options_.clock, "check");
     UCP_RETURN_IF_ERROR(Gather());
-    UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? CheckSource() : llvm::Error::success()));
+    if (options_.nodes != nullptr) {
+      UCP_RETURN_IF_ERROR(CheckSourceOfNodes());
+    } else {
+      UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? CheckSource() : llvm::Error::success()));
+    }
     progress_.TellEnd();
     return llvm::Error::success();
   }
@@ -119,6 +125,7 @@ class Execution {
     report.bytes_compared += others_.bytes_compared;
     report.bytes_checksummed += others_.bytes_checksummed;
     report.bytes_written += others_.bytes_written;
+    report.bytes_exchanged = others_.bytes_exchanged;
     report.buffer_bytes += others_.buffer_bytes;
     report.bytes_done_before += others_.bytes_done_before;
     report.peak_memory_bytes = std::max(PeakMemoryBytes(), others_.peak_memory_bytes);
@@ -149,6 +156,34 @@ class Execution {
   llvm::Error CheckSource() {
     UCP_RETURN_IF_ERROR(source_.CheckChecksums(parallel_, buffers_.scratch()));
     return source_.CheckUnchanged(parallel_);
+  }
+
+  // Each rank checks the files that it answers for, by what all of them read.
+  llvm::Error CheckSourceOfNodes() {
+    ProgressWriter read;
+    if (ranks_.rank() == 0) {
+      source_.SaveTimes(read);
+      source_.Save(read);
+    }
+    UCP_ASSIGN_OR_RETURN(std::string by_all, FromFirstRank(ranks_, read.bytes()));
+    if (ranks_.rank() != 0) {
+      ProgressReader reader(by_all);
+      source_.RestoreTimes(reader);
+      source_.Restore(reader);
+      UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank 0 has another plan");
+    }
+    const std::uint64_t checksummed_before = source_.bytes_read(ReadReason::kChecksum);
+    UCP_RETURN_IF_ERROR(Agree(ranks_, CheckSource()));
+    ProgressWriter counted;
+    counted.Add(ranks_.rank() == 0 ? 0 : source_.bytes_read(ReadReason::kChecksum) - checksummed_before);
+    counted.Add(options_.nodes->bytes_received());
+    UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks_.AllGather(counted.bytes()));
+    for (const std::string& of_rank : all) {
+      ProgressReader reader(of_rank);
+      others_.bytes_checksummed += reader.Number();
+      others_.bytes_exchanged += reader.Number();
+    }
+    return llvm::Error::success();
   }
 
   // What the other ranks added up is as if rank 0 had done it.
@@ -264,12 +299,16 @@ class Execution {
 
   llvm::Error RunChunk(unsigned thread, const TargetRange& range) {
     const Clock::time_point begin = options_.after_chunk ? Clock::now() : Clock::time_point();
-    UCP_RETURN_IF_ERROR(mover_.Move(thread, range));
-    const auto bytes = static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
-    progress_.Add(bytes, target_.files_finished());
+    const ChunkMemory memory{buffers_.chunk(thread), buffers_.term(thread), buffers_.scratch()[thread]};
+    UCP_ASSIGN_OR_RETURN(std::optional<std::uint32_t> crc32, maker_.Make(range, memory));
+    const std::span<std::byte> chunk =
+        memory.chunk.first(static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.dtype)));
+    auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
+    UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, memory.scratch));
+    progress_.Add(chunk.size(), target_.files_finished());
     if (options_.after_chunk) {
       const std::string& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical.name;
-      options_.after_chunk({tensor, range.state, bytes, begin, Clock::now()});
+      options_.after_chunk({tensor, range.state, chunk.size(), begin, Clock::now()});
     }
     return llvm::Error::success();
   }
@@ -287,7 +326,7 @@ class Execution {
   TargetWriter target_;
   Comparison comparison_;
   StateDigests digests_;
-  ChunkMover mover_;
+  ChunkMaker maker_;
   const std::uint64_t bytes_before_;  // Elements of this rank's files that an earlier run wrote.
   ProgressTeller progress_;
   ExecutionReport others_;  // What the other ranks counted, at rank 0.

@@ -6,7 +6,6 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
-#include "runtime/io/sync.h"
 
 namespace ucp {
 namespace {
@@ -24,13 +23,14 @@ SplitPath Split(std::string path) {
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
-// All that a folder holds, as paths. Folders come after what they hold.
-llvm::Error Collect(FileSystem& files, const std::string& folder, PathsToSync& contents) {
+// All that a folder holds, as paths; or so many of them that no more need be known. Folders come after what they hold.
+llvm::Error Collect(FileSystem& files, const Syncer& syncer, const std::string& folder, PathsToSync& contents) {
   UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
   for (const DirectoryEntry& entry : entries) {
+    if (syncer.AreMany(contents)) return llvm::Error::success();
     std::string path = JoinPath(folder, entry.name);
     if (entry.is_directory) {
-      UCP_RETURN_IF_ERROR(Collect(files, path, contents));
+      UCP_RETURN_IF_ERROR(Collect(files, syncer, path, contents));
     } else {
       contents.files.push_back(std::move(path));
     }
@@ -61,6 +61,7 @@ Staging::Staging(Staging&& other) noexcept
       lock_path_(std::move(other.lock_path_)),
       journal_(std::move(other.journal_)),
       ranks_(std::move(other.ranks_)),
+      syncer_(std::move(other.syncer_)),
       entries_before_(std::move(other.entries_before_)),
       folder_inode_(other.folder_inode_),
       run_(other.run_),
@@ -105,6 +106,7 @@ llvm::Expected<Staging> Staging::Begin(FileSystem& files, const std::string& des
   }
   // Again: another process may have finished between the first look and the lock.
   UCP_RETURN_IF_ERROR(staging.CheckDestination(options));
+  staging.syncer_.emplace(files, staging.parent_);
   if (staging.entries_before_.empty()) UCP_RETURN_IF_ERROR(staging.MakeFolder(options));
   if (options.ranks > 1 && !staging.has_ranks_) {
     staging.has_ranks_ = true;
@@ -271,8 +273,8 @@ llvm::Error Staging::RemoveOld() {
 
 llvm::Error Staging::SyncContents(const ParallelOptions& options) {
   PathsToSync contents;
-  UCP_RETURN_IF_ERROR(Collect(*files_, folder_, contents));
-  return Sync(*files_, contents, options);
+  UCP_RETURN_IF_ERROR(Collect(*files_, *syncer_, folder_, contents));
+  return syncer_->Sync(contents, options);
 }
 
 llvm::Error Staging::Replace() {

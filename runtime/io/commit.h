@@ -23,7 +23,8 @@
 //       synced: what stands at the destination may have got there just before that process died (I4). The journal goes
 //       before the folder, so that it never speaks of a folder that is not there.
 //   S3  Check the free space, and make the hidden folder; or find the earlier one. The caller fills it.
-//   S4  Sync all files, then all folders, the hidden one last: names are durable only with their folder (I2).
+//   S4  Sync all files, then all folders, the hidden one last: names are durable only with their folder (I2). Where
+//       they are many, and the file system can be relied on for it, it is synced as a whole instead (whole_sync.h).
 //   S5  Rename the hidden folder to the destination; with --force, exchange the two (I1).
 //   S6  Sync the parent. If that fails, S5 is undone, so that an error always means "not there".
 //   S7  Remove the journal; with --force, remove the old folder, which now has the hidden name (I4). Release the lock.
@@ -34,6 +35,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,7 @@
 #include "runtime/io/journal.h"
 #include "runtime/io/parallel.h"
 #include "runtime/io/ranks_folder.h"
+#include "runtime/io/sync.h"
 
 namespace ucp {
 
@@ -80,6 +83,8 @@ class Staging {
   bool is_kept() const;
   StagedFolder ForOtherRanks() const { return {folder_, ranks_.path(), folder_inode_, run_}; }
   const std::string& destination() const { return destination_; }
+  // How all was made durable, and why so. After Commit().
+  const std::string& sync_choice() const { return syncer_->choice(); }
 
   // S4 to S7, once. After an error the destination is what it was; only an error that says that something old could
   // not be removed leaves the new folder in place.
@@ -113,6 +118,7 @@ class Staging {
   std::string lock_path_;
   Journal journal_;
   RanksFolder ranks_;
+  std::optional<Syncer> syncer_;  // From before anything is written.
   std::vector<std::string> entries_before_;
   std::uint64_t folder_inode_ = 0;
   std::uint64_t run_ = 0;        // Of the entries that are kept from now on (J4).

@@ -1,9 +1,7 @@
-#include "runtime/executor/chunk_mover.h"
+#include "runtime/executor/chunk_maker.h"
 
 #include <cstring>
-#include <optional>
 
-#include "compiler/support/error.h"
 #include "runtime/executor/arithmetic.h"
 #include "runtime/executor/cast.h"
 #include "runtime/executor/finish_sum.h"
@@ -11,18 +9,18 @@
 
 namespace ucp {
 
-llvm::Error ChunkMover::Move(unsigned thread, const TargetRange& range) {
+llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::Make(const TargetRange& range,
+                                                              const ChunkMemory& memory) const {
   SourceReader reader(source_);
-  std::span<std::byte> scratch = buffers_.scratch()[thread];
-  StepMover mover(reader, scratch);
+  StepMover mover(reader, memory.scratch);
   // All is done in the source's dtype; at the end the chunk is cast where it lies.
   std::int64_t elements = range.end - range.begin;
   auto bytes = static_cast<std::size_t>(elements * ItemBytes(range.source_dtype));
-  std::span<std::byte> chunk = buffers_.chunk(thread).first(bytes);
+  std::span<std::byte> chunk = memory.chunk.first(bytes);
 
   const Arithmetic& arithmetic = plan_.tensor(plan_.writes[range.write].tensor).arithmetic;
   bool adds = arithmetic.terms > 1;
-  std::span<std::byte> term = adds ? buffers_.term(thread).first(bytes) : chunk;  // What the steps fill.
+  std::span<std::byte> term = adds ? memory.term.first(bytes) : chunk;  // What the steps fill.
   if (adds) std::memset(chunk.data(), 0, chunk.size());
 
   bool is_defined = false;  // Every byte of `term` has a value of this range.
@@ -39,13 +37,13 @@ llvm::Error ChunkMover::Move(unsigned thread, const TargetRange& range) {
     is_defined = false;
   };
   steps_.ForEachStep(range, [&](const Step& step) {
-    if (error) return;
+    if (error || (step.role != ReadRole::kCopy && comparison_ == nullptr)) return;
     if (step.term != number) end_term();
     number = step.term;
     bool fills_chunk = step.role == ReadRole::kCopy && step.loops.empty() && step.run_elements == elements;
     define(fills_chunk);
     if (step.role != ReadRole::kCopy) {
-      error = comparison_.Compare(step, range, term, mover);
+      error = comparison_->Compare(step, range, term, mover);
       return;
     }
     error = mover.Copy(step, term, range.record_element);
@@ -54,19 +52,19 @@ llvm::Error ChunkMover::Move(unsigned thread, const TargetRange& range) {
   if (error) return error;
   reader.Flush();
   end_term();
-  digests_.AddSource(range, chunk);
+  if (digests_ != nullptr) digests_->AddSource(range, chunk);
   if (arithmetic != Arithmetic{}) {
     FinishSum(arithmetic, range.source_dtype, chunk);
     crc32.reset();
   }
   if (range.source_dtype != range.dtype) {
-    Cast(buffers_.chunk(thread), elements, range.source_dtype, range.dtype);
+    Cast(memory.chunk, elements, range.source_dtype, range.dtype);
     crc32.reset();
   }
-  chunk = buffers_.chunk(thread).first(static_cast<std::size_t>(elements * ItemBytes(range.dtype)));
-  digests_.AddTarget(range, chunk);
-  auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
-  return target_.WriteChunk(range.record, offset, chunk, crc32, scratch);
+  if (digests_ != nullptr) {
+    digests_->AddTarget(range, memory.chunk.first(static_cast<std::size_t>(elements * ItemBytes(range.dtype))));
+  }
+  return crc32;
 }
 
 }  // namespace ucp

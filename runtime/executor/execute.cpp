@@ -12,6 +12,7 @@
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/comparison.h"
+#include "runtime/executor/element_counts.h"
 #include "runtime/executor/element_intervals.h"
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/share_out.h"
@@ -26,23 +27,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsWorthKeeping = 1;  // Of work.
-
-// Of the files that are this rank's.
-std::uint64_t BytesOfElements(const Plan& plan, const std::vector<bool>& is_mine) {
-  std::uint64_t bytes = 0;
-  ForEachTargetRange(plan, [&](const TargetRange& range) {
-    if (!is_mine.empty() && !is_mine[plan.target.record(range.record).file.index()]) return;
-    bytes += static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
-  });
-  return bytes;
-}
-
-std::uint64_t Elements(const Plan& plan) {
-  std::uint64_t elements = 0;
-  ForEachTargetRange(
-      plan, [&](const TargetRange& range) { elements += static_cast<std::uint64_t>(range.end - range.begin); });
-  return elements;
-}
 
 // One run of one plan.
 class Execution {

@@ -2,23 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
-#include "runtime/executor/arithmetic.h"
 #include "runtime/executor/buffers.h"
-#include "runtime/executor/cast.h"
+#include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/comparison.h"
 #include "runtime/executor/element_intervals.h"
-#include "runtime/executor/finish_sum.h"
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/share_out.h"
 #include "runtime/executor/source_files.h"
-#include "runtime/executor/step_mover.h"
 #include "runtime/executor/target_writer.h"
 #include "runtime/executor/work_list.h"
 #include "runtime/io/parallel.h"
@@ -61,11 +57,13 @@ class Execution {
         steps_(plan),
         done_before_(done_before),
         work_(plan, sizes.chunk_bytes, done_before, is_mine_),
-        source_(plan, source_root, files, options.verify_source_crc, sizes.ledger_pieces, options.open_files.reading),
+        source_(plan, source_root, options.nodes == nullptr ? files : options.nodes->files(), options.verify_source_crc,
+                sizes.ledger_pieces, options.open_files.reading, options.nodes),
         target_(plan, target_folder, files, work_.WorkOfFiles(), options.open_files.writing, is_mine_),
         comparison_(plan, steps_, source_),
         digests_(plan),
-        progress_(options, BytesOfElements(plan, is_mine_), FilesToWrite()),
+        maker_(plan, steps_, source_, &comparison_, &digests_),
+        progress_(options.progress, BytesOfElements(plan, is_mine_), FilesToWrite()),
         kept_at_(Clock::now()) {}
 
   // Call before Run(), with what Keep() wrote behind the intervals.
@@ -81,7 +79,11 @@ class Execution {
     UCP_RETURN_IF_ERROR(Agree(ranks_, WriteFiles()));
     BeginPhase(options_.clock, "check");
     UCP_RETURN_IF_ERROR(Gather());
-    UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? CheckSource() : llvm::Error::success()));
+    if (options_.nodes != nullptr) {
+      UCP_RETURN_IF_ERROR(CheckSourceOfNodes());
+    } else {
+      UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? CheckSource() : llvm::Error::success()));
+    }
     progress_.TellEnd();
     return llvm::Error::success();
   }
@@ -107,6 +109,7 @@ class Execution {
     report.bytes_compared += others_.bytes_compared;
     report.bytes_checksummed += others_.bytes_checksummed;
     report.bytes_written += others_.bytes_written;
+    report.bytes_exchanged = others_.bytes_exchanged;
     report.buffer_bytes += others_.buffer_bytes;
     report.peak_memory_bytes = std::max(PeakMemoryBytes(), others_.peak_memory_bytes);
     return report;
@@ -136,6 +139,30 @@ class Execution {
   llvm::Error CheckSource() {
     UCP_RETURN_IF_ERROR(source_.CheckChecksums(parallel_, buffers_.scratch()));
     return source_.CheckUnchanged(parallel_);
+  }
+
+  // Each rank checks the files that it answers for, by what all of them read.
+  llvm::Error CheckSourceOfNodes() {
+    ProgressWriter read;
+    if (ranks_.rank() == 0) source_.Save(read);
+    UCP_ASSIGN_OR_RETURN(std::string by_all, FromFirstRank(ranks_, read.bytes()));
+    if (ranks_.rank() != 0) {
+      ProgressReader reader(by_all);
+      source_.Restore(reader);
+      UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank 0 has another plan");
+    }
+    const std::uint64_t checksummed_before = source_.bytes_read(ReadReason::kChecksum);
+    UCP_RETURN_IF_ERROR(Agree(ranks_, CheckSource()));
+    ProgressWriter counted;
+    counted.Add(ranks_.rank() == 0 ? 0 : source_.bytes_read(ReadReason::kChecksum) - checksummed_before);
+    counted.Add(options_.nodes->bytes_received());
+    UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks_.AllGather(counted.bytes()));
+    for (const std::string& of_rank : all) {
+      ProgressReader reader(of_rank);
+      others_.bytes_checksummed += reader.Number();
+      others_.bytes_exchanged += reader.Number();
+    }
+    return llvm::Error::success();
   }
 
   // What the other ranks added up is as if rank 0 had done it.
@@ -240,61 +267,12 @@ class Execution {
 
   llvm::Error RunChunk(unsigned thread, const TargetRange& range) {
     const Clock::time_point begin = options_.after_chunk ? Clock::now() : Clock::time_point();
-    SourceReader reader(source_);
-    std::span<std::byte> scratch = buffers_.scratch()[thread];
-    StepMover mover(reader, scratch);
-    // All is done in the source's dtype; at the end the chunk is cast where it lies.
-    std::int64_t elements = range.end - range.begin;
-    auto bytes = static_cast<std::size_t>(elements * ItemBytes(range.source_dtype));
-    std::span<std::byte> chunk = buffers_.chunk(thread).first(bytes);
-
-    const Arithmetic& arithmetic = plan_.tensor(plan_.writes[range.write].tensor).arithmetic;
-    bool adds = arithmetic.terms > 1;
-    std::span<std::byte> term = adds ? buffers_.term(thread).first(bytes) : chunk;  // What the steps fill.
-    if (adds) std::memset(chunk.data(), 0, chunk.size());
-
-    bool is_defined = false;  // Every byte of `term` has a value of this range.
-    std::int64_t number = 0;  // Of the term.
-    std::optional<std::uint32_t> crc32;
-    llvm::Error error = llvm::Error::success();
-    auto define = [&](bool by_step) {
-      if (!is_defined && !by_step) std::memset(term.data(), 0, term.size());
-      is_defined = true;
-    };
-    auto end_term = [&] {
-      define(false);
-      if (adds) Add(range.source_dtype, chunk, term);
-      is_defined = false;
-    };
-    steps_.ForEachStep(range, [&](const Step& step) {
-      if (error) return;
-      if (step.term != number) end_term();
-      number = step.term;
-      bool fills_chunk = step.role == ReadRole::kCopy && step.loops.empty() && step.run_elements == elements;
-      define(fills_chunk);
-      if (step.role != ReadRole::kCopy) {
-        error = comparison_.Compare(step, range, term, mover);
-        return;
-      }
-      error = mover.Copy(step, term, range.record_element);
-      if (fills_chunk) crc32 = reader.Crc32OfRead();  // The archive's checksum serves the target too.
-    });
-    if (error) return error;
-    reader.Flush();
-    end_term();
-    digests_.AddSource(range, chunk);
-    if (arithmetic != Arithmetic{}) {
-      FinishSum(arithmetic, range.source_dtype, chunk);
-      crc32.reset();
-    }
-    if (range.source_dtype != range.dtype) {
-      Cast(buffers_.chunk(thread), elements, range.source_dtype, range.dtype);
-      crc32.reset();
-    }
-    chunk = buffers_.chunk(thread).first(static_cast<std::size_t>(elements * ItemBytes(range.dtype)));
-    digests_.AddTarget(range, chunk);
+    const ChunkMemory memory{buffers_.chunk(thread), buffers_.term(thread), buffers_.scratch()[thread]};
+    UCP_ASSIGN_OR_RETURN(std::optional<std::uint32_t> crc32, maker_.Make(range, memory));
+    const std::span<std::byte> chunk =
+        memory.chunk.first(static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.dtype)));
     auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
-    UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, scratch));
+    UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, memory.scratch));
     progress_.Add(chunk.size(), target_.files_finished());
     if (options_.after_chunk) {
       const std::string& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical.name;
@@ -316,6 +294,7 @@ class Execution {
   TargetWriter target_;
   Comparison comparison_;
   StateDigests digests_;
+  ChunkMaker maker_;
   ProgressTeller progress_;
   ExecutionReport others_;  // What the other ranks counted, at rank 0.
   std::uint64_t bytes_before_ = 0;

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ucp import _ucp
-from ucp._failure import failure
+from ucp._failure import agree, failure
 from ucp._source import Path, Settings, source_from
 from ucp._work import byte_count, thread_count
 
@@ -171,18 +171,6 @@ def _add_optimizer(places: _Target, model: object, optimizer: torch.optim.Optimi
                 places.add(label, name, state, value)
 
 
-def _agree(group: Group | None, problem: _ucp.Error | None) -> None:
-    """One rank's error is every rank's."""
-    if group is not None:
-        said = f"{problem.code}\n{problem}".encode() if problem is not None else b""
-        for rank, text in enumerate(group.all_gather(said)):
-            if text:
-                code, message = text.decode().split("\n", 1)
-                raise failure(code, f"rank {rank} of {group.size}: {message}")
-    elif problem is not None:
-        raise problem
-
-
 def _group_of(places: _Target, group: object) -> Group | None:
     import torch.distributed as dist
 
@@ -239,7 +227,7 @@ def load_into(
     except _ucp.Error as error:
         problem = error
     ranks = _group_of(places, group)
-    _agree(ranks, problem)
+    agree(ranks, problem)
 
     in_group = ranks.ranks if ranks is not None else None
     held = [place.described() for place in places.places]

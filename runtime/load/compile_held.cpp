@@ -59,8 +59,10 @@ llvm::Error CheckAllHeld(std::span<const LogicalTensor> tensors, const std::vect
     if (entry.states.size() == tensors[tensor].states.size()) extra.push_back(entry.tensor);
   }
   if (extra.empty()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "the checkpoint holds tensor `{}`{}, and no rank has a place for it", extra.front(),
-              extra.size() == 1 ? "" : fmt::format(" and {} more", extra.size() - 1));
+  return Fail(ErrorCode::kUsage,
+              "the checkpoint holds tensor `{}`{}, and no rank has a place for it; that a part is "
+              "enough has to be said (in Python, strict=False)",
+              extra.front(), extra.size() == 1 ? "" : fmt::format(" and {} more", extra.size() - 1));
 }
 
 // What rank 0 makes for all.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ucp import _ucp
@@ -118,6 +119,8 @@ def _tensors(found: Loaded, wanted: dict[tuple[str, str], _Wanted], memory: dict
     views: dict[tuple[str, str], list[tuple[_ucp.Piece, Any]]] = {}
     for key, entry in wanted.items():
         entry.pieces.sort(key=lambda piece: piece.begin)
+        if any(a.end != b.begin for a, b in pairwise(entry.pieces)):
+            raise failure("unsupported", f"the rank holds separate parts of `{key[1]}` of tensor `{key[0]}`")
         for piece in entry.pieces:
             elements = piece.end - piece.begin
             begin = piece.place * piece.item_bytes

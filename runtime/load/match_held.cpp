@@ -57,7 +57,7 @@ class Matcher {
     std::optional<std::string> nearest = NearestWord(missing_.begin()->first, names);
     return Fail(ErrorCode::kUsage,
                 "the checkpoint has no tensor `{}`, which rank {} wants to fill{}{}; what is to keep its value has to "
-                "be named",
+                "be named (in Python, keep=)",
                 missing_.begin()->first, missing_.begin()->second,
                 missing_.size() == 1 ? "" : fmt::format(", nor {} more of those to be filled", missing_.size() - 1),
                 nearest ? fmt::format("; did you mean `{}`?", *nearest) : "");

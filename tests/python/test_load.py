@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from held import checkpoint, describe, spec_of, states_of
 
 import ucp
 from fixtures.cases import CASES
+from held import checkpoint, describe, spec_of, states_of
 
 # One of each kind of file that the engine writes.
 KINDS = [

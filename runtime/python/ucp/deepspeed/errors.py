@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from .. import Error
 
-class LoadError(RuntimeError):
+
+class LoadError(Error):
     """The engine was not loaded; every rank raises it, with the sentence of the first that failed.
 
     `overwritten` names the tensors of this rank that hold other values than before the call. While it is empty, the
     engine is what it was; otherwise the engine refuses to train until a load succeeds.
     """
 
-    def __init__(self, message: str, overwritten: list[str] | None = None) -> None:
+    def __init__(self, message: str, overwritten: list[str] | None = None, code: str = "usage") -> None:
         super().__init__(message)
+        self.code = code
         self.overwritten = overwritten or []

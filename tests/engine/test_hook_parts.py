@@ -14,7 +14,16 @@ from safetensors.torch import load_file
 
 from fixtures.cases import CASES, Mesh
 from fixtures.fingerprints import describe, differences
-from fixtures.hooked import case_of, failing_loader, load_in_training, load_partly, loses_a_rank, refusal, scheduled
+from fixtures.hooked import (
+    case_of,
+    failing_loader,
+    load_in_training,
+    load_partly,
+    loses_a_rank,
+    memory_of_load,
+    refusal,
+    scheduled,
+)
 from fixtures.jobs import Job
 from fixtures.serve import Call, EngineError, Engines
 from test_acceptance import NOISE
@@ -65,6 +74,7 @@ def test_no_states_of_the_optimizer(stage: int, arguments: dict[str, bool], engi
         ({"model": "small"}, "", r"the checkpoint has `blocks\.1\..* which the engine has not"),
         ({"optimizer": "sgd"}, "", r"have no `dampening`, `momentum`, which the engine's optimizer has"),
         ({}, "order", r"parameter \d of the optimizer's group 1 is `.*` \[33\] in the checkpoint and `.*` \[33\] in"),
+        ({}, "memory", r"16 B of memory is too little for this plan"),
         ({}, "arguments", r"ranks call with different arguments: rank 0 with .*, rank 1 with "),
         ({}, "version", r"DeepSpeed 0\.99\.1 is not one that ucp\.deepspeed was tested with \(0\.19\.8\)"),
     ],
@@ -150,6 +160,15 @@ def test_damaged_bytes(engines: Engines, tmp_path: Path) -> None:
     assert "have the CRC-32" in answer["said"]
     assert answer["same"]
     assert answer["overwritten"] == []
+
+
+def test_memory(engines: Engines, tmp_path: Path) -> None:
+    """Weights, masters and states are read into the engine itself; only a check before takes as much again."""
+    in_place = engines.ask(Call(1, memory_of_load, {"folder": tmp_path / "a"}))
+    checked = engines.ask(Call(1, memory_of_load, {"folder": tmp_path / "b", "verify": True}))
+    print(f"{in_place['placed']} bytes: {in_place['peak']} more in place, {checked['peak']} with verify")
+    assert in_place["peak"] < in_place["placed"] / 4
+    assert checked["peak"] > checked["placed"] * 3 / 4
 
 
 def test_a_rank_that_ends(engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import deepspeed
 from deepspeed import comm as dist
 
-from .. import _ucp
+from .. import Error, _ucp
 from .._source import Settings, source_from
 from .._work import byte_count, thread_count
 from .checks import Wanted, checked
@@ -26,7 +26,7 @@ from .errors import LoadError
 from .failing import make_unusable, make_usable
 from .files import PlannedFiles
 from .held import State, held_by, model_file
-from .ranks import job, phase
+from .ranks import Outcome, job, phase
 from .serving import TAG, served
 from .strategy import strategy_of
 from .weights import fill_partitions, kept_counters, masters_alone, refresh_masters
@@ -81,13 +81,12 @@ def load_checkpoint(
     told = report if report is not None else {}
     try:
         with phase() as outcome:
-            outcome.overwritten = placed
-            told |= _ucp.load(planned.plan, planned.memory_for(contents), thread_number, memory_bytes, verify, None)
+            told |= read(planned, placed, contents, (thread_number, memory_bytes, verify), outcome)
         with phase() as outcome:
             outcome.overwritten = [name for name, _ in engine.module.named_parameters()]
             client = take(engine, opened.files, wanted, opened.weights_alone, custom_load_fn)
     except LoadError as error:
-        if error.overwritten:
+        if error.is_engine_changed:
             make_unusable(engine, error.overwritten)
         raise
     make_usable(engine)
@@ -115,6 +114,19 @@ def plan_for(engine: Any, source: _ucp.Source, strategy: str, compare: bool, ran
         settings.flush()
         target.ds_config = settings.name
         return PlannedFiles(_ucp.compile_load(source, strategy, target, compare, ranks), dist.get_rank())
+
+
+def read(
+    planned: PlannedFiles, placed: list[str], contents: list[State], how: tuple[int, int, bool], outcome: Outcome
+) -> dict[str, Any]:
+    """All elements into their places."""
+    outcome.overwritten = placed
+    try:
+        return _ucp.load(planned.plan, planned.memory_for(contents), *how, None)
+    except Error as error:
+        if error.code == "usage":  # Such as too little memory: said before anything is read.
+            outcome.overwritten = []
+        raise
 
 
 def take(engine: Any, files: dict[str, State], wanted: Wanted, weights_alone: bool, custom: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ class Told:
     failed: str | None
     code: str
     asked: str
+    has_written: bool
 
 
 class Outcome:
@@ -41,14 +42,17 @@ def phase() -> Iterator[Outcome]:
         yield outcome
     except Exception as error:  # Whatever it is, the other ranks wait for this one.
         failure = error
-    told = told_by_all(Told(None if failure is None else sentence(failure), code_of(failure), outcome.asked))
+    mine = Told(
+        None if failure is None else sentence(failure), code_of(failure), outcome.asked, bool(outcome.overwritten)
+    )
+    told = told_by_all(mine)
     message = first_failure(told) or first_difference(told)
     if message is None:
         return
     code = next((each.code for each in told if each.failed is not None), "usage")
     if outcome.overwritten:
         message += f"; overwritten on this rank: {shortened(outcome.overwritten)}. Load again before training"
-    raise LoadError(message, outcome.overwritten, code) from failure
+    raise LoadError(message, outcome.overwritten, code, any(each.has_written for each in told)) from failure
 
 
 def told_by_all(mine: Told) -> list[Told]:

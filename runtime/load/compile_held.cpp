@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <utility>
 
 #include "compiler/plan/verifier.h"
@@ -67,7 +68,18 @@ struct Compiled {
   LoadPlan load;
   std::vector<std::vector<std::optional<RecordId>>> records;  // By rank.
   std::vector<NotLoaded> not_loaded;
+  std::optional<double> step;
 };
+
+std::optional<double> CommonStep(const TrainingState& training) {
+  std::optional<double> common;
+  for (const OptimizerGroup& group : training.groups) {
+    std::optional<double> step = group.step == nullptr ? std::nullopt : StepNumber(training, *group.step);
+    if (!step || (common && *common != *step)) return std::nullopt;
+    common = step;
+  }
+  return common;
+}
 
 llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& request, std::vector<HeldByRank> held,
                                       SourcePhase& source) {
@@ -77,6 +89,7 @@ llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& requ
   UCP_RETURN_IF_ERROR(MatchHeld(source.layout, tensors, held));
   Compiled compiled;
   compiled.not_loaded = FindNotLoaded(tensors, held);
+  compiled.step = CommonStep(source.checkpoint.training);
   if (request.all_tensors) UCP_RETURN_IF_ERROR(CheckAllHeld(tensors, compiled.not_loaded));
   UCP_ASSIGN_OR_RETURN(HeldTarget target, LayOutHeld(held));
   KeepHeld(held, source);
@@ -103,6 +116,8 @@ std::string EncodeRest(const Compiled& compiled) {
     writer.Add(entry.states.size());
     for (const std::string& state : entry.states) writer.Add(state);
   }
+  writer.Add(std::uint64_t{compiled.step.has_value()});
+  writer.Add(std::bit_cast<std::uint64_t>(compiled.step.value_or(0)));
   return writer.bytes();
 }
 
@@ -122,6 +137,9 @@ void DecodeRest(std::string_view bytes, Compiled& compiled) {
     entry.states.resize(reader.Count());
     for (std::string& state : entry.states) state = reader.Text();
   }
+  const bool has_step = reader.Number() == 1;
+  const auto step = std::bit_cast<double>(reader.Number());
+  if (has_step) compiled.step = step;
   UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank 0 sent {} bytes about tensors", bytes.size());
 }
 
@@ -142,7 +160,7 @@ llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& reque
   DecodeRest(rest, compiled);
   UCP_ASSIGN_OR_RETURN(compiled.load, ShareLoad(ranks, std::move(compiled.load)));
   return HeldPlan{std::move(compiled.load), std::move(compiled.records[static_cast<std::size_t>(ranks.rank())]),
-                  std::move(compiled.not_loaded)};
+                  std::move(compiled.not_loaded), compiled.step};
 }
 
 }  // namespace ucp

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from deepspeed import comm as dist
 
+from .. import Error, _ucp
 from .errors import LoadError
 
 NAMED = 5  # So many tensors are listed in a message.
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a rank says at the end of a phase."""
+
+    failed: str | None
+    code: str
+    asked: str
+    has_written: bool
 
 
 class Outcome:
@@ -30,49 +42,73 @@ def phase() -> Iterator[Outcome]:
         yield outcome
     except Exception as error:  # Whatever it is, the other ranks wait for this one.
         failure = error
-    told = told_by_all((None if failure is None else sentence(failure), outcome.asked))
-    message = first_failure([said for said, _ in told]) or first_difference([asked for _, asked in told])
+    mine = Told(
+        None if failure is None else sentence(failure), code_of(failure), outcome.asked, bool(outcome.overwritten)
+    )
+    told = told_by_all(mine)
+    message = first_failure(told) or first_difference(told)
     if message is None:
         return
+    code = next((each.code for each in told if each.failed is not None), "usage")
     if outcome.overwritten:
         message += f"; overwritten on this rank: {shortened(outcome.overwritten)}. Load again before training"
-    raise LoadError(message, outcome.overwritten) from failure
+    raise LoadError(message, outcome.overwritten, code, any(each.has_written for each in told)) from failure
 
 
-def told_by_all(said: tuple[str | None, str]) -> list[tuple[str | None, str]]:
+def told_by_all(mine: Told) -> list[Told]:
     """What each rank says. A rank that is gone is an error on those that are left."""
     told: list[Any] = [None] * dist.get_world_size()
     try:
-        dist.all_gather_object(told, said)
+        dist.all_gather_object(told, mine)
     except RuntimeError as error:
-        mine = f"; this rank failed, too: {said[0]}" if said[0] else ""
-        raise LoadError(f"another rank ended while the checkpoint was loaded ({error}){mine}") from error
+        also = f"; this rank failed, too: {mine.failed}" if mine.failed else ""
+        raise LoadError(f"another rank ended while the checkpoint was loaded ({error}){also}", code="io") from error
     return told
 
 
-def first_failure(told: list[str | None]) -> str | None:
+def first_failure(told: list[Told]) -> str | None:
     """The sentence of the first rank that failed, with its number unless all failed."""
-    failed = [(rank, said) for rank, said in enumerate(told) if said is not None]
+    failed = [rank for rank, each in enumerate(told) if each.failed is not None]
     if not failed:
         return None
-    rank, said = failed[0]
-    return said if len(failed) == len(told) else f"rank {rank}: {said}"
+    said = str(told[failed[0]].failed)
+    return said if len(failed) == len(told) else f"rank {failed[0]}: {said}"
 
 
-def first_difference(asked: list[str]) -> str | None:
+def first_difference(told: list[Told]) -> str | None:
     """Every rank calls with the same arguments, for the same strategy."""
-    for rank, other in enumerate(asked):
-        if other != asked[0]:
-            return f"ranks call with different arguments: rank 0 with {asked[0]}, rank {rank} with {other}"
+    first = told[0].asked
+    for rank, each in enumerate(told):
+        if each.asked != first:
+            return f"ranks call with different arguments: rank 0 with {first}, rank {rank} with {each.asked}"
     return None
+
+
+def code_of(failure: Exception | None) -> str:
+    """Of which kind an error is, as `ucp.Error` has it."""
+    return getattr(failure, "code", "internal")
 
 
 def sentence(failure: Exception) -> str:
     """The failure's own words; for those of Python and of DeepSpeed, with their kind."""
-    return str(failure) if isinstance(failure, LoadError) else f"{type(failure).__name__}: {failure}"
+    return str(failure) if isinstance(failure, Error) else f"{type(failure).__name__}: {failure}"
 
 
 def shortened(names: list[str]) -> str:
     """The first of them, and how many there are."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(f"`{name}`" for name in names[:NAMED]) + more
+
+
+def job() -> _ucp.Ranks | None:
+    """The ranks of this job, as those of the extension module that plan together."""
+    size = dist.get_world_size()
+    if size == 1:
+        return None
+
+    def all_gather(mine: bytes) -> list[bytes]:
+        told: list[Any] = [None] * size
+        dist.all_gather_object(told, mine)
+        return told
+
+    return _ucp.Ranks(dist.get_rank(), size, all_gather, lambda: None)

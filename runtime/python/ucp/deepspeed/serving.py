@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from .errors import LoadError
 from .held import State
 
 TAG = "loaded"
+TENSOR_RANK = re.compile(r"(?<=-model_)\d+(?=-model_states\.pt$)")  # In the name of a pipeline's layer.
 
 
 class Served:
@@ -29,18 +30,30 @@ class Served:
         return self.files[name]
 
 
+def names_beside(engine: Any, files: dict[str, State]) -> set[str]:
+    """Files that DeepSpeed counts before it loads its own: those of all model-parallel ranks."""
+    names = set(files)
+    for mp in range(engine.mp_world_size):
+        names.add(Path(engine._get_ckpt_name("", "", mp_placeholder=f"{mp:02d}")).name)
+        names |= {TENSOR_RANK.sub(f"{mp:02d}", name) for name in files if mp < tensor_ranks(engine)}
+    return names
+
+
+def tensor_ranks(engine: Any) -> int:
+    """Over how many ranks each stage is cut."""
+    return engine.mp_world_size // getattr(engine.module, "num_stages", 1)
+
+
 @contextmanager
-def served(engine: Any, files: dict[str, State], names: list[str]) -> Iterator[str]:
+def served(engine: Any, files: dict[str, State]) -> Iterator[str]:
     """While this lasts, the engine loads from `files`. DeepSpeed looks for names in a folder before it loads any: it
     gets one with empty files."""
     own = engine.checkpoint_engine
-    models = Path(engine._get_ckpt_name("", "", mp_placeholder="*")).name
     with tempfile.TemporaryDirectory(prefix="ucp-names-") as folder:
         place = Path(folder) / TAG
         place.mkdir()
-        for name in names:
-            if name in files or fnmatch(name, models) or name.startswith("layer_"):
-                (place / name).touch()
+        for name in names_beside(engine, files):
+            (place / name).touch()
         engine.checkpoint_engine = Served(files)
         try:
             yield folder

@@ -144,7 +144,6 @@ void AddNodeLocalOption(CLI::App& command, ConversionOptions& options) {
       .add_option("--node-local", options.node_local,
                   "What each node sees only a part of, on a disk of its own; the ranks of mpirun then send one another "
                   "what they need. source: the checkpoint")
-      ->check(CLI::IsMember({"source"}))
       ->type_name("WHAT");
 }
 
@@ -273,6 +272,12 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, c
 llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(FileSystem& files, const ConversionOptions& options,
                                                                Communicator& ranks) {
   if (options.node_local.empty()) return nullptr;
+  if (options.node_local != "source") {
+    return Fail(ErrorCode::kUsage,
+                "--node-local takes `source`, not `{}`; a destination is one folder that all nodes see, and may be "
+                "copied to them when it is complete",
+                options.node_local);
+  }
   return FilesOfAllRanks::Start(ranks, files);
 }
 

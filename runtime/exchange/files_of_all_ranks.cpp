@@ -6,6 +6,7 @@
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
+#include "runtime/exchange/header_blocks.h"
 #include "runtime/exchange/machine.h"
 #include "runtime/executor/saved_progress.h"
 
@@ -13,13 +14,19 @@ namespace ucp {
 
 class FilesOfAllRanks::RemoteFile : public ReadableFile {
  public:
-  RemoteFile(RemoteFiles& remote, int rank, std::string path, std::uint64_t bytes)
-      : remote_(remote), rank_(rank), path_(std::move(path)), bytes_(bytes) {}
+  // Of a file whose `headers` are read more is asked for than is needed at once; of one that is moved, what is needed.
+  RemoteFile(RemoteFiles& remote, int rank, std::string path, std::uint64_t bytes, bool headers)
+      : remote_(remote), rank_(rank), path_(std::move(path)), bytes_(bytes) {
+    if (headers) blocks_ = std::make_unique<HeaderBlocks>(bytes);
+  }
 
   const std::string& path() const override { return path_; }
   std::uint64_t bytes() const override { return bytes_; }
   llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
-    return remote_.Read(rank_, path_, {offset, buffer.size(), {}}, buffer);
+    auto ask = [&](std::uint64_t from, std::span<std::byte> part) {
+      return remote_.Read(rank_, path_, {from, part.size(), {}}, part);
+    };
+    return blocks_ == nullptr ? ask(offset, buffer) : blocks_->ReadAt(offset, buffer, ask);
   }
 
  private:
@@ -27,6 +34,7 @@ class FilesOfAllRanks::RemoteFile : public ReadableFile {
   const int rank_;
   const std::string path_;
   const std::uint64_t bytes_;
+  std::unique_ptr<HeaderBlocks> blocks_;
 };
 
 llvm::Expected<std::unique_ptr<FilesOfAllRanks>> FilesOfAllRanks::Start(Communicator& ranks, FileSystem& files) {
@@ -133,7 +141,8 @@ llvm::Expected<std::unique_ptr<ReadableFile>> FilesOfAllRanks::OpenForReading(co
   UCP_ASSIGN_OR_RETURN(FilePlace place, Find(path));
   // What is nowhere has its error here.
   if (place.holders.empty() || Holds(place)) return mine_.OpenForReading(path);
-  return std::make_unique<RemoteFile>(remote_, Reader(place), path, place.status.bytes);
+  const bool headers = paths_of_source_.empty();  // Nothing is moved before Locate().
+  return std::make_unique<RemoteFile>(remote_, Reader(place), path, place.status.bytes, headers);
 }
 
 llvm::Expected<PathKind> FilesOfAllRanks::Kind(const std::string& path) {

@@ -17,15 +17,6 @@ class OneRank : public Communicator {
   }
   void AskToStop() override {}
   bool IsAskedToStop() override { return false; }
-
-  bool has_messages() const override { return false; }
-  llvm::Error Send(int to, int, std::span<const std::byte>) override {
-    UCP_CHECK(false, "a message to rank {} of 1", to);
-  }
-  llvm::Error Receive(int from, int, std::span<std::byte>) override {
-    UCP_CHECK(false, "a message from rank {} of 1", from);
-  }
-  llvm::Expected<std::optional<Message>> TakeAny(int) override { return std::nullopt; }
 };
 
 // An outcome as bytes: nothing for success, else a letter for the code, and the message.
@@ -42,6 +33,16 @@ llvm::Error Decode(const std::string& outcome) {
 }
 
 }  // namespace
+
+llvm::Error Communicator::Send(int to, int, std::span<const std::byte>) {
+  UCP_CHECK(false, "a message to rank {} of {}, which have none", to, size());
+}
+
+llvm::Error Communicator::Receive(int from, int, std::span<std::byte>) {
+  UCP_CHECK(false, "a message from rank {} of {}, which have none", from, size());
+}
+
+llvm::Expected<std::optional<Message>> Communicator::TakeAny(int) { return std::nullopt; }
 
 Communicator& SingleProcess() {
   static OneRank single;

@@ -33,16 +33,16 @@ class Communicator {
   virtual void AskToStop() = 0;
   virtual bool IsAskedToStop() = 0;
 
-  // Messages, from and to any thread, if this is so. Those of one sender, receiver and tag come in the order in which
-  // they were sent. Tags are numbers below kTags.
+  // Messages, from and to any thread, if this is so; else nobody sends, and nobody waits for one. Those of one sender,
+  // receiver and tag come in the order in which they were sent. Tags are numbers below kTags.
   static constexpr int kTags = 1024;
-  virtual bool has_messages() const = 0;
+  virtual bool has_messages() const { return false; }
   // `bytes` may change when this returns. `to` is another rank.
-  [[nodiscard]] virtual llvm::Error Send(int to, int tag, std::span<const std::byte> bytes) = 0;
+  [[nodiscard]] virtual llvm::Error Send(int to, int tag, std::span<const std::byte> bytes);
   // Waits for the next message of this rank with this tag, which must have as many bytes.
-  [[nodiscard]] virtual llvm::Error Receive(int from, int tag, std::span<std::byte> buffer) = 0;
+  [[nodiscard]] virtual llvm::Error Receive(int from, int tag, std::span<std::byte> buffer);
   // The next message of any rank with this tag, if one has come; it has 16 KiB at most.
-  virtual llvm::Expected<std::optional<Message>> TakeAny(int tag) = 0;
+  virtual llvm::Expected<std::optional<Message>> TakeAny(int tag);
 };
 
 // A run of this process alone.

@@ -112,7 +112,7 @@ llvm::Expected<std::vector<Difference>> CompareCheckpoints(FileSystem& files, co
   UCP_ASSIGN_OR_RETURN(BufferSizes sizes_b, sizes_of(b.plan));
   ElementReader reader_a(a.plan, a.root, files, sizes_a, threads, options.verify_source_crc);
   ElementReader reader_b(b.plan, b.root, files, sizes_b, threads, options.verify_source_crc);
-  ProgressTeller progress(options, BytesOf(pairs), 0);
+  ProgressTeller progress(options.progress, BytesOf(pairs), 0);
   Comparing comparing(reader_a, reader_b, pairs, std::min(sizes_a.chunk_bytes, sizes_b.chunk_bytes), progress);
   UCP_RETURN_IF_ERROR(comparing.Run({threads, options.cancelled}));
   progress.TellEnd();

@@ -11,6 +11,7 @@
 #include "runtime/driver/conversion.h"
 #include "runtime/driver/conversion_report.h"
 #include "runtime/driver/many_ranks.h"
+#include "runtime/executor/share_run.h"
 
 namespace ucp {
 namespace {
@@ -108,6 +109,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   AddReplicasOption(*command, options->replicas);
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
   AddConversionOptions(*command, options->conversion);
+  AddCeilingsOption(*command, options->conversion.watch);
   AddNodeLocalOption(*command, options->conversion);
   command->callback([options, &exit_code] {
     exit_code = RunWatched(RealFileSystem(), options->conversion,

@@ -8,6 +8,7 @@
 #include "runtime/driver/conversion_report.h"
 #include "runtime/driver/many_ranks.h"
 #include "runtime/driver/plan_file.h"
+#include "runtime/executor/share_run.h"
 
 namespace ucp {
 namespace {
@@ -51,6 +52,7 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
       ->type_name("DIR")
       ->required();
   AddConversionOptions(*command, options->conversion);
+  AddCeilingsOption(*command, options->conversion.watch);
   AddNodeLocalOption(*command, options->conversion);
   command->callback([options, &exit_code] {
     exit_code = RunWatched(RealFileSystem(), options->conversion,

@@ -223,7 +223,7 @@ llvm::Expected<ConversionOutcome> ConvertAsFirst(FileSystem& files, const Plan& 
   llvm::Expected<BegunRun> run = BeginRun(files, plan, source_folder, options, execution);
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, run ? llvm::Error::success() : run.takeError()));
   Staging& staging = run->staging;
-  if (staging.is_complete()) return ConversionOutcome{{}, true};
+  if (staging.is_complete()) return ConversionOutcome{{}, true, {}, 0};
   UCP_RETURN_IF_ERROR(FromFirstRank(ranks, staging.folder()).takeError());
   if (ranks.size() == 1) {
     execution.keep = [&](const std::string& progress) { return staging.Keep(ComposeEntry(run->identity, progress)); };
@@ -236,9 +236,12 @@ llvm::Expected<ConversionOutcome> ConvertAsFirst(FileSystem& files, const Plan& 
     return Conclude(staging, std::move(error));
   }
   watch.EndPhases();
-  watch.Note(fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
-                         Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory));
-  return ConversionOutcome{std::move(*report), false};
+  std::vector<std::string> choices = {
+      fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
+                  Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory),
+      staging.sync_choice()};
+  for (const std::string& choice : choices) watch.Note(choice);
+  return ConversionOutcome{std::move(*report), false, std::move(choices), BytesFromStorage()};
 }
 
 llvm::Error ConvertAsOther(FileSystem& files, const Plan& plan, const std::string& source_folder,
@@ -285,6 +288,11 @@ int RunWatched(FileSystem& files, const ConversionOptions& options,
                llvm::function_ref<llvm::Error(RunWatch&, Communicator&)> work) {
   llvm::Expected<Communicator*> ranks = RanksOfThisRun();
   if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
+  if (!options.watch.ceilings.empty() && (*ranks)->size() > 1) {
+    return EndWith(Fail(ErrorCode::kUsage, "--ceilings takes one rank, and here are {}: `bench` measures one process",
+                        (*ranks)->size()),
+                   options.json);
+  }
   llvm::Expected<std::unique_ptr<RunWatch>> watch = BeginWatch(files, options.watch, **ranks);
   if (!watch) return EndWith(watch.takeError(), options.json);
   llvm::Error error = work(**watch, **ranks);

@@ -40,7 +40,9 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options);
 
 struct ConversionOutcome {
   ExecutionReport report;
-  bool was_complete = false;  // With `resume`: nothing was left to do.
+  bool was_complete = false;             // With `resume`: nothing was left to do.
+  std::vector<std::string> choices;      // What was chosen, and why, a sentence each.
+  std::uint64_t bytes_from_storage = 0;  // Of what this process read until it was done.
 };
 
 // Executes `plan` on the files in `source_folder`, over all `ranks`: each calls this with the same plan, and rank 0 has

@@ -4,22 +4,11 @@
 #include <llvm/Support/Error.h>
 
 #include <memory>
-#include <string>
 
-#include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/driver/run_watch.h"
 
 namespace ucp {
-
-struct PlannedRun {
-  Plan plan;
-  std::string source_folder;
-};
-
-// Rank 0 gives what it made, or why it could not; so each source file's header is read once for all ranks. The plan was
-// verified by rank 0.
-llvm::Expected<PlannedRun> ShareRun(Communicator& ranks, llvm::Expected<PlannedRun> of_first_rank);
 
 // Rank 0 tells for all; the others keep to the bound on bandwidth, which is each rank's own.
 llvm::Expected<std::unique_ptr<RunWatch>> BeginWatch(FileSystem& files, const WatchOptions& options,

@@ -2,23 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
-#include "runtime/executor/arithmetic.h"
 #include "runtime/executor/buffers.h"
-#include "runtime/executor/cast.h"
+#include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/comparison.h"
 #include "runtime/executor/element_intervals.h"
-#include "runtime/executor/finish_sum.h"
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/share_out.h"
 #include "runtime/executor/source_files.h"
-#include "runtime/executor/step_mover.h"
 #include "runtime/executor/target_writer.h"
 #include "runtime/executor/work_list.h"
 #include "runtime/io/parallel.h"
@@ -66,7 +62,8 @@ class Execution {
         target_(plan, target_folder, files, work_.WorkOfFiles(), options.open_files.writing, is_mine_),
         comparison_(plan, steps_, source_),
         digests_(plan),
-        progress_(options, BytesOfElements(plan, is_mine_), FilesToWrite()),
+        maker_(plan, steps_, source_, &comparison_, &digests_),
+        progress_(options.progress, BytesOfElements(plan, is_mine_), FilesToWrite()),
         kept_at_(Clock::now()) {}
 
   // Call before Run(), with what Keep() wrote behind the intervals.
@@ -270,61 +267,12 @@ class Execution {
 
   llvm::Error RunChunk(unsigned thread, const TargetRange& range) {
     const Clock::time_point begin = options_.after_chunk ? Clock::now() : Clock::time_point();
-    SourceReader reader(source_);
-    std::span<std::byte> scratch = buffers_.scratch()[thread];
-    StepMover mover(reader, scratch);
-    // All is done in the source's dtype; at the end the chunk is cast where it lies.
-    std::int64_t elements = range.end - range.begin;
-    auto bytes = static_cast<std::size_t>(elements * ItemBytes(range.source_dtype));
-    std::span<std::byte> chunk = buffers_.chunk(thread).first(bytes);
-
-    const Arithmetic& arithmetic = plan_.tensor(plan_.writes[range.write].tensor).arithmetic;
-    bool adds = arithmetic.terms > 1;
-    std::span<std::byte> term = adds ? buffers_.term(thread).first(bytes) : chunk;  // What the steps fill.
-    if (adds) std::memset(chunk.data(), 0, chunk.size());
-
-    bool is_defined = false;  // Every byte of `term` has a value of this range.
-    std::int64_t number = 0;  // Of the term.
-    std::optional<std::uint32_t> crc32;
-    llvm::Error error = llvm::Error::success();
-    auto define = [&](bool by_step) {
-      if (!is_defined && !by_step) std::memset(term.data(), 0, term.size());
-      is_defined = true;
-    };
-    auto end_term = [&] {
-      define(false);
-      if (adds) Add(range.source_dtype, chunk, term);
-      is_defined = false;
-    };
-    steps_.ForEachStep(range, [&](const Step& step) {
-      if (error) return;
-      if (step.term != number) end_term();
-      number = step.term;
-      bool fills_chunk = step.role == ReadRole::kCopy && step.loops.empty() && step.run_elements == elements;
-      define(fills_chunk);
-      if (step.role != ReadRole::kCopy) {
-        error = comparison_.Compare(step, range, term, mover);
-        return;
-      }
-      error = mover.Copy(step, term, range.record_element);
-      if (fills_chunk) crc32 = reader.Crc32OfRead();  // The archive's checksum serves the target too.
-    });
-    if (error) return error;
-    reader.Flush();
-    end_term();
-    digests_.AddSource(range, chunk);
-    if (arithmetic != Arithmetic{}) {
-      FinishSum(arithmetic, range.source_dtype, chunk);
-      crc32.reset();
-    }
-    if (range.source_dtype != range.dtype) {
-      Cast(buffers_.chunk(thread), elements, range.source_dtype, range.dtype);
-      crc32.reset();
-    }
-    chunk = buffers_.chunk(thread).first(static_cast<std::size_t>(elements * ItemBytes(range.dtype)));
-    digests_.AddTarget(range, chunk);
+    const ChunkMemory memory{buffers_.chunk(thread), buffers_.term(thread), buffers_.scratch()[thread]};
+    UCP_ASSIGN_OR_RETURN(std::optional<std::uint32_t> crc32, maker_.Make(range, memory));
+    const std::span<std::byte> chunk =
+        memory.chunk.first(static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.dtype)));
     auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
-    UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, scratch));
+    UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, memory.scratch));
     progress_.Add(chunk.size(), target_.files_finished());
     if (options_.after_chunk) {
       const std::string& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical.name;
@@ -346,6 +294,7 @@ class Execution {
   TargetWriter target_;
   Comparison comparison_;
   StateDigests digests_;
+  ChunkMaker maker_;
   ProgressTeller progress_;
   ExecutionReport others_;  // What the other ranks counted, at rank 0.
   std::uint64_t bytes_before_ = 0;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 
 #include "runtime/executor/execute.h"
@@ -13,9 +14,11 @@ namespace ucp {
 // Shared by all threads.
 class ProgressTeller {
  public:
-  // `files`: how many there are to be written.
-  ProgressTeller(const ExecutionOptions& options, std::uint64_t bytes, std::uint64_t files)
-      : options_(options), bytes_(bytes), files_(files) {}
+  using Tell = std::function<void(const ExecutionProgress&)>;
+
+  // `tell`, which must outlive this, may be empty. `files`: how many there are to be written.
+  ProgressTeller(const Tell& tell, std::uint64_t bytes, std::uint64_t files)
+      : tell_(tell), bytes_(bytes), files_(files) {}
 
   std::uint64_t done() const { return done_; }
   void BeginWith(std::uint64_t bytes) { done_ = bytes; }  // What an earlier run did.
@@ -23,21 +26,21 @@ class ProgressTeller {
   // `files_done`: of all.
   void Add(std::uint64_t bytes, std::uint64_t files_done) {
     done_ += bytes;
-    if (!options_.progress) return;
+    if (!tell_) return;
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || Clock::now() - last_told_ < std::chrono::milliseconds(100)) return;
-    options_.progress({done_, bytes_, files_done, files_});
+    tell_({done_, bytes_, files_done, files_});
     last_told_ = Clock::now();
   }
 
   void TellEnd() {
-    if (options_.progress) options_.progress({done_, bytes_, files_, files_});
+    if (tell_) tell_({done_, bytes_, files_, files_});
   }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  const ExecutionOptions& options_;
+  const Tell& tell_;
   const std::uint64_t bytes_;
   const std::uint64_t files_;
   std::atomic<std::uint64_t> done_ = 0;

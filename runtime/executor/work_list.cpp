@@ -15,9 +15,7 @@ WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vecto
   ForEachTargetRange(plan, [&](const TargetRange&) { ++count; });
   ranges_.reserve(count);
   ForEachTargetRange(plan, [&](const TargetRange& range) {
-    if (range.begin == range.end) return;
-    ranges_.push_back({static_cast<std::uint32_t>(range.write), StateNumber(range.state), range.record, range.dtype,
-                       range.source_dtype, range.record_element, range.begin, range.end, 0, 0});
+    if (range.begin != range.end) Add(range);
   });
   std::sort(ranges_.begin(), ranges_.end(), [&](const Range& a, const Range& b) {
     return std::tuple(plan_.target.record(a.record).file, FileOffset(a)) <
@@ -33,6 +31,22 @@ WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vecto
                   [&](const Range& range) { return !is_mine[plan_.target.record(range.record).file.index()]; });
   }
   if (!done.empty()) LeaveOut(done);
+  NumberChunks();
+}
+
+WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<TargetRange>& ranges)
+    : plan_(plan), chunk_bytes_(chunk_bytes) {
+  ranges_.reserve(ranges.size());
+  for (const TargetRange& range : ranges) Add(range);
+  NumberChunks();
+}
+
+void WorkList::Add(const TargetRange& range) {
+  ranges_.push_back({static_cast<std::uint32_t>(range.write), StateNumber(range.state), range.record, range.dtype,
+                     range.source_dtype, range.record_element, range.begin, range.end, 0, 0});
+}
+
+void WorkList::NumberChunks() {
   for (Range& range : ranges_) {
     range.first_chunk = chunks_;
     chunks_ += static_cast<std::uint64_t>(CeilDivide(range.end - range.begin, ChunkElements(range)));

@@ -26,6 +26,9 @@ class WorkList {
   WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done = {},
            const std::vector<bool>& is_mine = {});
 
+  // Of these ranges alone, in this order.
+  WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<TargetRange>& ranges);
+
   std::uint64_t chunks() const { return chunks_; }
   TargetRange chunk(std::uint64_t number) const;
 
@@ -53,6 +56,8 @@ class WorkList {
     std::uint64_t first_element = 0;  // Of all of the plan.
   };
 
+  void Add(const TargetRange& range);
+  void NumberChunks();
   std::uint64_t FileOffset(const Range& range) const;
   std::int64_t ChunkElements(const Range& range) const;
   void LeaveOut(const std::vector<ElementInterval>& done);

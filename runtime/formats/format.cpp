@@ -9,6 +9,10 @@ namespace ucp {
 
 llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&) const { return std::nullopt; }
 
+llvm::Expected<FileReaders> Format::Readers(const Strategy&, std::span<const FileToOpen> files) const {
+  return ReadByAll(files.size());
+}
+
 std::span<const std::unique_ptr<const Format>> AllFormats() {
   static const std::vector<std::unique_ptr<const Format>> formats = [] {
     std::vector<std::unique_ptr<const Format>> list;

@@ -17,6 +17,7 @@
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
 #include "runtime/formats/companions.h"
+#include "runtime/formats/file_readers.h"
 #include "runtime/formats/job_config.h"
 #include "runtime/formats/strategy.h"
 #include "runtime/formats/strategy_rules.h"
@@ -70,6 +71,8 @@ class Format {
   virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const;
   // The files of a checkpoint that holds the tensors and the training state.
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
+  // Which ranks of the job open which of the files that LayOut() made for the strategy: by default all do.
+  virtual llvm::Expected<FileReaders> Readers(const Strategy& strategy, std::span<const FileToOpen> files) const;
 };
 
 // Every format, in the order in which they are asked to recognise a folder.

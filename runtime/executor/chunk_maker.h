@@ -1,0 +1,46 @@
+// Making one chunk of the target out of the source: read what belongs there, compare, add, scale, cast.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "compiler/plan/plan.h"
+#include "compiler/plan/steps.h"
+#include "runtime/executor/comparison.h"
+#include "runtime/executor/source_files.h"
+#include "runtime/executor/state_digests.h"
+
+namespace ucp {
+
+// One thread's.
+struct ChunkMemory {
+  std::span<std::byte> chunk;    // Room for a range's elements in either of its dtypes.
+  std::span<std::byte> term;     // As much, if the plan adds anything.
+  std::span<std::byte> scratch;  // What StepMover takes.
+};
+
+// Shared by all threads.
+class ChunkMaker {
+ public:
+  // All must outlive this. Without a comparison nothing is compared, and without digests nothing is added to any.
+  ChunkMaker(const Plan& plan, const StepEnumerator& steps, SourceFiles& source, Comparison* comparison,
+             StateDigests* digests)
+      : plan_(plan), steps_(steps), source_(source), comparison_(comparison), digests_(digests) {}
+
+  // Fills the beginning of `memory.chunk` with the elements of `range` as the target has them. The result is their
+  // CRC-32, if reading them gave it.
+  llvm::Expected<std::optional<std::uint32_t>> Make(const TargetRange& range, const ChunkMemory& memory) const;
+
+ private:
+  const Plan& plan_;
+  const StepEnumerator& steps_;
+  SourceFiles& source_;
+  Comparison* const comparison_;
+  StateDigests* const digests_;
+};
+
+}  // namespace ucp

@@ -1,0 +1,21 @@
+// What rank 0 planned, on all ranks: so each source file's header is read once for all of them.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "compiler/plan/plan.h"
+#include "runtime/comm/communicator.h"
+
+namespace ucp {
+
+struct PlannedRun {
+  Plan plan;
+  std::string source_folder;
+};
+
+// Rank 0 gives what it made, or why it could not; the others give anything. The plan was verified by rank 0.
+llvm::Expected<PlannedRun> ShareRun(Communicator& ranks, llvm::Expected<PlannedRun> of_first_rank);
+
+}  // namespace ucp

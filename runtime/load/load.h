@@ -1,0 +1,65 @@
+// Loading: a plan's records into memory, one reading of each byte for all ranks that want it.
+//
+//   L1  Every source file is what the plan was made from: same size.
+//   L2  What no step fills of a wanted record is zero, or ready-made.
+//   L3  Chunk by chunk and over all threads: what is stored as it is wanted is read straight into its place; what is
+//       cut smaller than that, added or cast goes through a buffer.
+//   L4  No source file was changed meanwhile; and if it was asked for, what was read is what its archive's checksum
+//       says, and equal to its copies.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/executor/execute.h"
+#include "runtime/io/file_system.h"
+#include "runtime/io/open_file_limit.h"
+#include "runtime/load/load_plan.h"
+
+namespace ucp {
+
+// All of a target's record, in memory that the caller owns.
+struct WantedRecord {
+  RecordId record;
+  std::span<std::byte> memory;
+};
+
+struct LoadOptions {
+  unsigned threads = 1;
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  // Beyond the wanted memory.
+  std::uint64_t most_chunk_bytes = std::uint64_t{1} << 21;
+  OpenFileShares open_files;
+  bool check_source = false;  // The archives' checksums, and the copies in the source against each other.
+  // Called from any thread, one call at a time, a few times a second and once at the end.
+  std::function<void(const ExecutionProgress&)> progress;
+  const std::atomic<bool>* cancelled = nullptr;
+  // Who loads at the same time, each what it wants of the same plan; null: this process alone.
+  Communicator* ranks = nullptr;
+};
+
+struct LoadReport {
+  std::uint64_t bytes_placed = 0;    // Sizes of the wanted records.
+  std::uint64_t bytes_read = 0;      // From storage, by this rank, whatever for.
+  std::uint64_t bytes_received = 0;  // From other ranks.
+  std::uint64_t bytes_read_by_all = 0;
+  double seconds = 0;
+  unsigned threads = 0;
+  std::uint64_t buffer_bytes = 0;
+  std::vector<RoundingMismatch> rounding_mismatches;  // By name; if the source was checked.
+  std::vector<RankDecision> decisions;                // Likewise.
+};
+
+// Fills the memory of `wanted`; no record is wanted twice, and each has its record's size (kUsage). After an error the
+// memory holds anything. Codes: as Execute().
+llvm::Expected<LoadReport> Load(const LoadPlan& load, FileSystem& files, std::span<const WantedRecord> wanted,
+                                const LoadOptions& options);
+
+}  // namespace ucp

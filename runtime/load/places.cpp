@@ -1,0 +1,106 @@
+#include "runtime/load/places.h"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+std::uint64_t OffsetOf(const TargetRange& range) {
+  return static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
+}
+
+std::uint64_t BytesOf(const TargetRange& range) {
+  return static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
+}
+
+}  // namespace
+
+llvm::Expected<Places> Places::Make(const Plan& plan, std::span<const WantedRecord> wanted) {
+  Places places(plan);
+  for (const WantedRecord& record : wanted) {
+    if (record.record.index() >= plan.target.records.size()) {
+      return Fail(ErrorCode::kUsage, "record {} is wanted, and the plan has {}", record.record.index(),
+                  plan.target.records.size());
+    }
+    const std::string& path = plan.target.file(record.record).path;
+    const std::uint64_t bytes = plan.target.record(record.record).bytes;
+    if (record.memory.size() != bytes) {
+      return Fail(ErrorCode::kUsage, "record {} of `{}` has {} bytes, and its memory {}", record.record.index(), path,
+                  bytes, record.memory.size());
+    }
+    if (places.Holds(record.record)) {
+      return Fail(ErrorCode::kUsage, "record {} of `{}` is wanted twice", record.record.index(), path);
+    }
+    places.is_wanted_[record.record.index()] = true;
+    places.memory_[record.record.index()] = record.memory;
+  }
+  return places;
+}
+
+std::span<std::byte> Places::Of(const TargetRange& range) const {
+  return Of(range.record).subspan(OffsetOf(range), BytesOf(range));
+}
+
+std::vector<TargetRange> Places::Ranges() const {
+  std::vector<TargetRange> ranges;
+  ForEachTargetRange(*plan_, [&](const TargetRange& range) {
+    if (range.begin != range.end && Holds(range.record)) ranges.push_back(range);
+  });
+  std::sort(ranges.begin(), ranges.end(), [&](const TargetRange& a, const TargetRange& b) {
+    const Record& record_a = plan_->target.record(a.record);
+    const Record& record_b = plan_->target.record(b.record);
+    return std::tuple(record_a.file, record_a.begin, OffsetOf(a)) <
+           std::tuple(record_b.file, record_b.begin, OffsetOf(b));
+  });
+  return ranges;
+}
+
+void Places::FillBetween(const std::vector<TargetRange>& ranges) const {
+  std::vector<std::uint64_t> filled(memory_.size(), 0);  // By RecordId: from the beginning.
+  auto zero_to = [&](RecordId record, std::uint64_t end) {
+    std::uint64_t& begin = filled[record.index()];
+    if (begin < end) std::memset(Of(record).data() + begin, 0, end - begin);
+  };
+  for (const TargetRange& range : ranges) {
+    zero_to(range.record, OffsetOf(range));
+    filled[range.record.index()] = OffsetOf(range) + BytesOf(range);
+  }
+  for (std::size_t record = 0; record < memory_.size(); ++record) {
+    if (is_wanted_[record]) zero_to(RecordId(record), memory_[record].size());
+  }
+  PlaceBlobs();
+}
+
+// A header stands between records, but single numbers that were known when the files were laid out are records, too.
+void Places::PlaceBlobs() const {
+  std::vector<RecordId> records;
+  for (std::size_t record = 0; record < memory_.size(); ++record) {
+    if (!memory_[record].empty()) records.push_back(RecordId(record));
+  }
+  auto begin_of = [&](RecordId id) {
+    const Record& record = plan_->target.record(id);
+    return std::pair(record.file, record.begin);
+  };
+  std::sort(records.begin(), records.end(), [&](RecordId a, RecordId b) { return begin_of(a) < begin_of(b); });
+  for (const BlobPlacement& placement : plan_->placements) {
+    const std::string& blob = plan_->blobs[placement.blob.index()];
+    const std::uint64_t blob_end = placement.offset + blob.size();
+    auto next = std::partition_point(records.begin(), records.end(), [&](RecordId id) {
+      const Record& record = plan_->target.record(id);
+      return std::pair(record.file, record.begin + record.bytes) <= std::pair(placement.file, placement.offset);
+    });
+    for (; next != records.end(); ++next) {
+      const Record& record = plan_->target.record(*next);
+      if (record.file != placement.file || record.begin >= blob_end) break;
+      const std::uint64_t from = std::max(record.begin, placement.offset);
+      const std::uint64_t to = std::min(record.begin + record.bytes, blob_end);
+      std::memcpy(Of(*next).data() + (from - record.begin), blob.data() + (from - placement.offset), to - from);
+    }
+  }
+}
+
+}  // namespace ucp

@@ -15,6 +15,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
+#include "runtime/comm/nodes.h"
 #include "runtime/driver/earlier_run.h"
 #include "runtime/driver/interrupt.h"
 #include "runtime/driver/many_ranks.h"
@@ -262,6 +263,7 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, c
   llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(options);  // Machines may allow different things.
   UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
   execution->ranks = &ranks;
+  UCP_ASSIGN_OR_RETURN(execution->node_of_rank, NodesOfRanks(ranks));
   if (nodes != nullptr) {
     UCP_RETURN_IF_ERROR(nodes->Locate(source_folder, plan.source.files));
     execution->nodes = nodes;

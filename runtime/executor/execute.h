@@ -76,6 +76,7 @@ struct ExecutionOptions {
   std::optional<std::string> progress_before;  // What an earlier run of the same plan gave to `keep`.
   // Who shares the work, each with the same plan; null: this process alone. Several ranks keep nothing.
   Communicator* ranks = nullptr;
+  std::vector<int> node_of_rank;   // NodesOfRanks(); empty: all are on one node.
   SourceOfNodes* nodes = nullptr;  // Where the source is read; null: every rank sees all of it.
 };
 

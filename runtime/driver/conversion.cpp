@@ -56,7 +56,8 @@ llvm::Error CheckDestination(FileSystem& files, const std::string& source_folder
   UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(options.destination));
   if (entries.empty()) return llvm::Error::success();
   if (llvm::Error error = RecogniseAny(files, options.destination).takeError()) {
-    llvm::consumeError(std::move(error));
+    FailureText failure = Describe(std::move(error));
+    if (failure.code == ErrorCode::kIo) return MakeError(failure.code, failure.message);  // It may well be one.
     return Fail(ErrorCode::kUsage, "`{}` is neither empty nor a checkpoint, so --force does not replace it",
                 options.destination);
   }

@@ -148,6 +148,9 @@ llvm::Error Staging::FindEntries() {
 }
 
 llvm::Error Staging::Keep(const std::string& entry) {
+  // That the folder has its name must be durable: else the name may lead, after a power cut, to an earlier folder whose
+  // removal was not, and which had the same inode (J3).
+  if (!journal_.has_entry()) UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));
   UCP_RETURN_IF_ERROR(journal_.Write(folder_inode_, {run_, entry}));
   return std::exchange(unites_entries_, false) ? ranks_.RemoveEntries() : llvm::Error::success();
 }

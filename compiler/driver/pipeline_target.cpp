@@ -88,7 +88,8 @@ SourceStages StagesOfSource(const SourcePhase& source) {
 llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
                           const SourceStages& stages, std::span<const LogicalTensor> tensors, Layout& layout,
                           std::vector<std::string>& remarks) {
-  PipelineSource pipeline{*source.checkpoint.training.pipeline, {}, {}, stages.count};
+  PipelineLayers layers = *source.checkpoint.training.pipeline;
+  PipelineSource pipeline{layers, {}, {}, stages.count};
   for (const auto& [layer, prefix] : pipeline.layers.prefixes) pipeline.weights[prefix] = 0;
   std::map<std::string, std::int64_t> of_experts;  // Of all of a layer's.
   std::unordered_map<const TensorLayout*, std::string> prefix_of;
@@ -103,6 +104,8 @@ llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, cons
     }
     prefix_of[in_layout] = std::move(prefix);
   }
+  // One of which there is no tensor is a layer like those without a file.
+  std::erase_if(layers.prefixes, [&](const auto& layer) { return !pipeline.stages.contains(layer.second); });
   // Its own experts are what a rank counts, which are as large as the others.
   for (const auto& [prefix, elements] : of_experts) pipeline.weights[prefix] += elements / layout.mesh.Size("ep");
   std::variant<DealMethod, std::vector<std::int64_t>> how = degrees.stage_layers;

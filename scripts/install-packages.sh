@@ -12,11 +12,11 @@ packages=(
   libopenmpi-dev                                                   # runs of several ranks
   libmimalloc-dev                                                  # a faster malloc()
   libzstd-dev libtinfo-dev                                         # what LLVM links
+  python3 python3-dev python3-venv                                 # the Python package
 )
 test_packages=(
   libgtest-dev libgmock-dev clang-format-19 clang-tidy-19 shellcheck strace openmpi-bin zsh fish
   chromium # the page of `ucpc explain`, looked at
-  python3 python3-dev python3-venv # the real engine, in an environment of its own
 )
 
 case "${1:-}" in

@@ -52,6 +52,11 @@ if $install; then
   trap 'kill "$making_environment" 2>/dev/null || true' EXIT
 fi
 
+if $install; then
+  part "What the Python package is built with (build/python-build)"
+  scripts/make-python-build-environment.sh
+fi
+
 part "Build (build/release)"
 build release
 
@@ -107,6 +112,7 @@ if [[ -f build/engine-venv/made-from-requirements.txt ]]; then
   engine=true
   part "How the Python is written: ruff"
   "$engine_python" -m ruff check tests
+  "$engine_python" -m ruff check --config tests/ruff.toml runtime/python
 fi
 
 part "Unit, golden and style tests (build/release)"
@@ -119,6 +125,13 @@ if $engine; then
   part "The catalogue against the real model classes, and its cuts against real shards"
   "$engine_python" -m pytest tests/catalogue --quiet
   "$engine_python" -m pytest tests/cuts --quiet
+  part "The Python package"
+  if compgen -G 'build/release/python/ucp/_ucp.*.so' >/dev/null; then
+    "$engine_python" -m pytest tests/python --quiet
+  else
+    echo "NOT RUN: the tests of the Python package, which was not built; it needs build/python-build."
+    [[ "${UCP_REQUIRE_ENGINE:-0}" != 1 ]] || stop "UCP_REQUIRE_ENGINE=1 asks for the tests of the Python package"
+  fi
 else
   echo "NOT RUN: the tests with the real engine; they need build/engine-venv, which could not be made."
   [[ "${UCP_REQUIRE_ENGINE:-0}" != 1 ]] || stop "UCP_REQUIRE_ENGINE=1 asks for the tests with the real engine"

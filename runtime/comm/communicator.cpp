@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -32,6 +33,16 @@ llvm::Error Decode(const std::string& outcome) {
 }
 
 }  // namespace
+
+llvm::Error Communicator::Send(int to, int, std::span<const std::byte>) {
+  UCP_CHECK(false, "a message to rank {} of {}, which have none", to, size());
+}
+
+llvm::Error Communicator::Receive(int from, int, std::span<std::byte>) {
+  UCP_CHECK(false, "a message from rank {} of {}, which have none", from, size());
+}
+
+llvm::Expected<std::optional<Message>> Communicator::TakeAny(int) { return std::nullopt; }
 
 Communicator& SingleProcess() {
   static OneRank single;

@@ -4,12 +4,21 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace ucp {
 
-// Every rank makes the same calls in the same order, from one thread at a time. A rank that dies ends the run of all.
+struct Message {
+  int from = 0;
+  std::string bytes;
+};
+
+// Every rank makes the same calls in the same order, from one thread at a time; messages go beside them, whenever one
+// rank has something to say to another. A rank that dies ends the run of all.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -23,6 +32,17 @@ class Communicator {
   // Asks all other ranks to come to their next AllGather() soon, because this one has failed or was cancelled.
   virtual void AskToStop() = 0;
   virtual bool IsAskedToStop() = 0;
+
+  // Messages, from and to any thread, if this is so; else nobody sends, and nobody waits for one. Those of one sender,
+  // receiver and tag come in the order in which they were sent. Tags are numbers below kTags.
+  static constexpr int kTags = 1024;
+  virtual bool has_messages() const { return false; }
+  // `bytes` may change when this returns. `to` is another rank.
+  [[nodiscard]] virtual llvm::Error Send(int to, int tag, std::span<const std::byte> bytes);
+  // Waits for the next message of this rank with this tag, which must have as many bytes.
+  [[nodiscard]] virtual llvm::Error Receive(int from, int tag, std::span<std::byte> buffer);
+  // The next message of any rank with this tag, if one has come; it has 16 KiB at most.
+  virtual llvm::Expected<std::optional<Message>> TakeAny(int tag);
 };
 
 // A run of this process alone.

@@ -47,14 +47,16 @@ class MpiRanks : public Communicator {
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) return Fail(ErrorCode::kIo, "cannot open `{}`: {}", path, ::dlerror());
     std::unique_ptr<MpiRanks> ranks(new MpiRanks);
-    bool complete = ranks->Load(library, "UcpMpiOpen", ranks->open_) &&
-                    ranks->Load(library, "UcpMpiGatherSizes", ranks->gather_sizes_) &&
-                    ranks->Load(library, "UcpMpiBroadcast", ranks->broadcast_) &&
-                    ranks->Load(library, "UcpMpiAskToStop", ranks->ask_to_stop_) &&
-                    ranks->Load(library, "UcpMpiIsAskedToStop", ranks->is_asked_to_stop_) &&
-                    ranks->Load(library, "UcpMpiClose", ranks->close_);
+    bool complete =
+        ranks->Load(library, "UcpMpiOpen", ranks->open_) &&
+        ranks->Load(library, "UcpMpiGatherSizes", ranks->gather_sizes_) &&
+        ranks->Load(library, "UcpMpiBroadcast", ranks->broadcast_) &&
+        ranks->Load(library, "UcpMpiAskToStop", ranks->ask_to_stop_) &&
+        ranks->Load(library, "UcpMpiIsAskedToStop", ranks->is_asked_to_stop_) &&
+        ranks->Load(library, "UcpMpiSend", ranks->send_) && ranks->Load(library, "UcpMpiReceive", ranks->receive_) &&
+        ranks->Load(library, "UcpMpiTakeAny", ranks->take_any_) && ranks->Load(library, "UcpMpiClose", ranks->close_);
     if (!complete) return Fail(ErrorCode::kIo, "`{}` is not of this version of ucp", path);
-    UCP_RETURN_IF_ERROR(Check(ranks->open_(&ranks->rank_, &ranks->size_), "join the ranks"));
+    UCP_RETURN_IF_ERROR(Check(ranks->open_(&ranks->rank_, &ranks->size_, &ranks->has_messages_), "join the ranks"));
     return ranks;
   }
 
@@ -80,6 +82,24 @@ class MpiRanks : public Communicator {
     return is_asked_to_stop_(&asked) == 0 && asked != 0;
   }
 
+  bool has_messages() const override { return has_messages_ != 0; }
+  llvm::Error Send(int to, int tag, std::span<const std::byte> bytes) override {
+    return Check(send_(bytes.data(), bytes.size(), to, tag), "send");
+  }
+  llvm::Error Receive(int from, int tag, std::span<std::byte> buffer) override {
+    return Check(receive_(buffer.data(), buffer.size(), from, tag), "receive");
+  }
+  llvm::Expected<std::optional<Message>> TakeAny(int tag) override {
+    constexpr std::size_t kMostBytes = std::size_t{16} << 10;  // Who takes a message of anyone takes a short one.
+    Message message;
+    std::array<char, kMostBytes> data;
+    std::uint64_t bytes = 0;
+    UCP_RETURN_IF_ERROR(Check(take_any_(tag, data.data(), data.size(), &message.from, &bytes), "receive"));
+    if (message.from < 0) return std::nullopt;
+    message.bytes.assign(data.data(), bytes);
+    return message;
+  }
+
   void Close() { close_(); }
 
  private:
@@ -102,7 +122,11 @@ class MpiRanks : public Communicator {
   decltype(&UcpMpiBroadcast) broadcast_ = nullptr;
   decltype(&UcpMpiAskToStop) ask_to_stop_ = nullptr;
   decltype(&UcpMpiIsAskedToStop) is_asked_to_stop_ = nullptr;
+  decltype(&UcpMpiSend) send_ = nullptr;
+  decltype(&UcpMpiReceive) receive_ = nullptr;
+  decltype(&UcpMpiTakeAny) take_any_ = nullptr;
   decltype(&UcpMpiClose) close_ = nullptr;
+  int has_messages_ = 0;
   int rank_ = 0;
   int size_ = 1;
 };

@@ -3,11 +3,34 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
-int UcpMpiOpen(int* rank, int* size) {
-  // Only one thread talks to MPI, while others work.
+namespace {
+
+// Messages have nothing to do with what ranks do together.
+MPI_Comm messages = MPI_COMM_NULL;
+
+// MPI's own waiting takes a processor, which other ranks and threads need. Whoever yields it instead of sleeping goes
+// behind all who have work, which on a busy machine takes a thousand times as long.
+int Wait(MPI_Request* request) {
+  constexpr int kSpins = 50;
+  constexpr auto kSleep = std::chrono::microseconds(10);
+  for (int tries = 0;; ++tries) {
+    int is_done = 0;
+    int code = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS || is_done != 0) return code;
+    if (tries >= kSpins) std::this_thread::sleep_for(kSleep);
+  }
+}
+
+}  // namespace
+
+int UcpMpiOpen(int* rank, int* size, int* has_messages) {
   int provided = 0;
-  if (int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided); code != MPI_SUCCESS) return code;
+  if (int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); code != MPI_SUCCESS) return code;
+  *has_messages = provided == MPI_THREAD_MULTIPLE ? 1 : 0;
+  if (int code = MPI_Comm_dup(MPI_COMM_WORLD, &messages); code != MPI_SUCCESS) return code;
   if (int code = MPI_Comm_rank(MPI_COMM_WORLD, rank); code != MPI_SUCCESS) return code;
   return MPI_Comm_size(MPI_COMM_WORLD, size);
 }
@@ -43,5 +66,34 @@ int UcpMpiAskToStop(void) {
 }
 
 int UcpMpiIsAskedToStop(int* asked) { return MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, asked, MPI_STATUS_IGNORE); }
+
+int UcpMpiSend(const void* data, uint64_t bytes, int to, int tag) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (int code = MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, messages, &request); code != MPI_SUCCESS) {
+    return code;
+  }
+  return Wait(&request);
+}
+
+int UcpMpiReceive(void* data, uint64_t bytes, int from, int tag) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  int code = MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, from, tag, messages, &request);
+  return code == MPI_SUCCESS ? Wait(&request) : code;
+}
+
+int UcpMpiTakeAny(int tag, void* data, uint64_t room, int* from, uint64_t* bytes) {
+  *from = -1;
+  int has_come = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status;
+  int code = MPI_Improbe(MPI_ANY_SOURCE, tag, messages, &has_come, &message, &status);
+  if (code != MPI_SUCCESS || has_come == 0) return code;
+  int count = 0;
+  if (code = MPI_Get_count(&status, MPI_BYTE, &count); code != MPI_SUCCESS) return code;
+  code = MPI_Mrecv(data, static_cast<int>(room), MPI_BYTE, &message, MPI_STATUS_IGNORE);
+  *from = status.MPI_SOURCE;
+  *bytes = static_cast<uint64_t>(count);
+  return code;
+}
 
 int UcpMpiClose(void) { return MPI_Finalize(); }

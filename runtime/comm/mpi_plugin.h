@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-// Joins the other ranks. Once, and first.
-int UcpMpiOpen(int* rank, int* size);
+// Joins the other ranks. Once, and first. `has_messages`: whether several threads may call the functions below.
+int UcpMpiOpen(int* rank, int* size, int* has_messages);
 
 // How many bytes each rank gives; `all` has room for one number for each.
 int UcpMpiGatherSizes(uint64_t mine, uint64_t* all);
@@ -22,6 +22,15 @@ int UcpMpiAskToStop(void);
 
 // Whether such a message has come.
 int UcpMpiIsAskedToStop(int* asked);
+
+// A message to another rank; returns when `data` may change.
+int UcpMpiSend(const void* data, uint64_t bytes, int to, int tag);
+
+// Waits for one of exactly so many bytes.
+int UcpMpiReceive(void* data, uint64_t bytes, int from, int tag);
+
+// The next message of any rank, of `room` bytes at most, if one has come; else `from` is -1.
+int UcpMpiTakeAny(int tag, void* data, uint64_t room, int* from, uint64_t* bytes);
 
 // Leaves. Last, and not after an error.
 int UcpMpiClose(void);

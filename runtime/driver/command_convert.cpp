@@ -33,7 +33,7 @@ void PrintPlanReport(const Plan& plan, bool json) {
   for (const std::string& line : PlanReport(plan)) PrintLine(line);
 }
 
-llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch) {
+llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, FileSystem& source) {
   Compilation compilation;
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
@@ -41,14 +41,17 @@ llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watc
   request.target = options.target;
   options.target_options.ApplyTo(request);
   request.replicas = options.replicas;
-  llvm::Error error = Compile(watch.files(), request, compilation);
+  llvm::Error error = Compile(source, request, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
   if (error) return error;
   return PlannedRun{std::move(compilation.plan), std::move(compilation.source.folder)};
 }
 
 llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communicator& ranks) {
-  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch) : PlannedRun{}));
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<FilesOfAllRanks> nodes, NodesOfSource(watch.files(), options.conversion, ranks));
+  FileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
+  UCP_ASSIGN_OR_RETURN(PlannedRun run,
+                       ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source) : PlannedRun{}));
   if (options.dry_run) {
     watch.EndPhases();
     if (ranks.rank() == 0 && !watch.TellReport(PlanReportJson(run.plan))) {
@@ -56,8 +59,8 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
     }
     return llvm::Error::success();
   }
-  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
-                       Convert(watch.files(), run.plan, run.source_folder, options.conversion, watch, ranks));
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(watch.files(), run.plan, run.source_folder,
+                                                          options.conversion, watch, ranks, nodes.get()));
   if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
@@ -106,6 +109,8 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   AddReplicasOption(*command, options->replicas);
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
   AddConversionOptions(*command, options->conversion);
+  AddCeilingsOption(*command, options->conversion.watch);
+  AddNodeLocalOption(*command, options->conversion);
   command->callback([options, &exit_code] {
     exit_code = RunWatched(RealFileSystem(), options->conversion,
                            [&](RunWatch& watch, Communicator& ranks) { return RunConvert(*options, watch, ranks); });

@@ -19,20 +19,22 @@ struct RunOptions {
   ConversionOptions conversion;
 };
 
-llvm::Expected<PlannedRun> Prepare(const RunOptions& options, RunWatch& watch) {
-  FileSystem& files = watch.files();
+llvm::Expected<PlannedRun> Prepare(const RunOptions& options, RunWatch& watch, FileSystem& source) {
   watch.clock().Begin("load");
-  UCP_ASSIGN_OR_RETURN(Plan plan, LoadPlan(files, options.plan));
+  UCP_ASSIGN_OR_RETURN(Plan plan, LoadPlan(watch.files(), options.plan));
   watch.clock().Begin("describe");
-  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, options.source, plan.preference));
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(source, options.source, plan.preference));
   UCP_RETURN_IF_ERROR(CheckIdentity(plan, checkpoint.inventory));
   return PlannedRun{std::move(plan), checkpoint.inventory.root};
 }
 
 llvm::Error RunPlan(const RunOptions& options, RunWatch& watch, Communicator& ranks) {
-  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch) : PlannedRun{}));
-  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
-                       Convert(watch.files(), run.plan, run.source_folder, options.conversion, watch, ranks));
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<FilesOfAllRanks> nodes, NodesOfSource(watch.files(), options.conversion, ranks));
+  FileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
+  UCP_ASSIGN_OR_RETURN(PlannedRun run,
+                       ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source) : PlannedRun{}));
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(watch.files(), run.plan, run.source_folder,
+                                                          options.conversion, watch, ranks, nodes.get()));
   if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
@@ -50,6 +52,8 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
       ->type_name("DIR")
       ->required();
   AddConversionOptions(*command, options->conversion);
+  AddCeilingsOption(*command, options->conversion.watch);
+  AddNodeLocalOption(*command, options->conversion);
   command->callback([options, &exit_code] {
     exit_code = RunWatched(RealFileSystem(), options->conversion,
                            [&](RunWatch& watch, Communicator& ranks) { return RunPlan(*options, watch, ranks); });

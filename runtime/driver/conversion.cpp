@@ -139,6 +139,15 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
   AddWatchOptions(command, options.watch);
 }
 
+void AddNodeLocalOption(CLI::App& command, ConversionOptions& options) {
+  command
+      .add_option("--node-local", options.node_local,
+                  "What each node sees only a part of, on a disk of its own; the ranks of mpirun then send one another "
+                  "what they need. source: the checkpoint")
+      ->check(CLI::IsMember({"source"}))
+      ->type_name("WHAT");
+}
+
 namespace {
 
 // What the earlier run left is what this plan makes of this source.
@@ -215,7 +224,7 @@ llvm::Expected<ConversionOutcome> ConvertAsFirst(FileSystem& files, const Plan& 
   llvm::Expected<BegunRun> run = BeginRun(files, plan, source_folder, options, execution);
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, run ? llvm::Error::success() : run.takeError()));
   Staging& staging = run->staging;
-  if (staging.is_complete()) return ConversionOutcome{{}, true};
+  if (staging.is_complete()) return ConversionOutcome{{}, true, {}, 0};
   UCP_RETURN_IF_ERROR(FromFirstRank(ranks, staging.folder()).takeError());
   if (ranks.size() == 1) {
     execution.keep = [&](const std::string& progress) { return staging.Keep(ComposeEntry(run->identity, progress)); };
@@ -228,9 +237,12 @@ llvm::Expected<ConversionOutcome> ConvertAsFirst(FileSystem& files, const Plan& 
     return Conclude(staging, std::move(error));
   }
   watch.EndPhases();
-  watch.Note(fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
-                         Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory));
-  return ConversionOutcome{std::move(*report), false};
+  std::vector<std::string> choices = {
+      fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
+                  Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory),
+      staging.sync_choice()};
+  for (const std::string& choice : choices) watch.Note(choice);
+  return ConversionOutcome{std::move(*report), false, std::move(choices), BytesFromStorage()};
 }
 
 llvm::Error ConvertAsOther(FileSystem& files, const Plan& plan, const std::string& source_folder,
@@ -245,20 +257,37 @@ llvm::Error ConvertAsOther(FileSystem& files, const Plan& plan, const std::strin
 }  // namespace
 
 llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                          const ConversionOptions& options, RunWatch& watch, Communicator& ranks) {
+                                          const ConversionOptions& options, RunWatch& watch, Communicator& ranks,
+                                          FilesOfAllRanks* nodes) {
   watch.clock().Begin("prepare");
   llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(options);  // Machines may allow different things.
   UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
   execution->ranks = &ranks;
+  if (nodes != nullptr) {
+    UCP_RETURN_IF_ERROR(nodes->Locate(source_folder, plan.source.files));
+    execution->nodes = nodes;
+    execution->memory_bytes -= std::min(execution->memory_bytes, nodes->MemoryBytes());
+  }
   if (ranks.rank() == 0) return ConvertAsFirst(files, plan, source_folder, options, std::move(*execution), watch);
   UCP_RETURN_IF_ERROR(ConvertAsOther(files, plan, source_folder, *execution));
   return ConversionOutcome{};
+}
+
+llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(FileSystem& files, const ConversionOptions& options,
+                                                               Communicator& ranks) {
+  if (options.node_local.empty()) return nullptr;
+  return FilesOfAllRanks::Start(ranks, files);
 }
 
 int RunWatched(FileSystem& files, const ConversionOptions& options,
                llvm::function_ref<llvm::Error(RunWatch&, Communicator&)> work) {
   llvm::Expected<Communicator*> ranks = RanksOfThisRun();
   if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
+  if (!options.watch.ceilings.empty() && (*ranks)->size() > 1) {
+    return EndWith(Fail(ErrorCode::kUsage, "--ceilings takes one rank, and here are {}: `bench` measures one process",
+                        (*ranks)->size()),
+                   options.json);
+  }
   llvm::Expected<std::unique_ptr<RunWatch>> watch = BeginWatch(files, options.watch, **ranks);
   if (!watch) return EndWith(watch.takeError(), options.json);
   llvm::Error error = work(**watch, **ranks);

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <llvm/Support/JSON.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/units.h"
@@ -23,6 +26,29 @@ std::vector<RankDecision> AllDecisions(const Plan& plan, const ExecutionReport& 
   return decisions;
 }
 
+// How near a run came to what the storage can do.
+struct Nearness {
+  std::string folder;  // Where that was measured.
+  double seconds = 0;  // That the storage alone would take.
+  double share = 0;    // Of the run's own time.
+  std::uint64_t bytes_from_storage = 0;
+};
+
+std::uint64_t BytesRead(const ExecutionReport& report) {
+  return report.bytes_copied + report.bytes_compared + report.bytes_checksummed;
+}
+
+std::optional<Nearness> NearnessOf(const ConversionOutcome& outcome, RunWatch& watch) {
+  if (!watch.ceilings() || outcome.was_complete) return std::nullopt;
+  double seconds = outcome.report.seconds;
+  for (const Phase& phase : watch.clock().phases()) {
+    if (phase.name == "commit") seconds += phase.seconds;
+  }
+  const MovedBytes moved{BytesRead(outcome.report), outcome.bytes_from_storage, outcome.report.bytes_written};
+  const double at_best = SecondsAt(*watch.ceilings(), moved);
+  return Nearness{watch.ceilings()->folder, at_best, at_best / seconds, std::min(moved.read, moved.read_from_storage)};
+}
+
 llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options,
                               RunWatch& watch) {
   const ExecutionReport& report = outcome.report;
@@ -41,11 +67,19 @@ llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome
   json["bytes_checksummed"] = report.bytes_checksummed;
   json["bytes_written"] = report.bytes_written;
   json["bytes_done_before"] = report.bytes_done_before;
+  json["bytes_exchanged"] = report.bytes_exchanged;
   json["seconds"] = report.seconds;
   json["peak_memory_bytes"] = report.peak_memory_bytes;
   json["threads"] = report.threads;
   json["chunk_bytes"] = report.chunk_bytes;
   json["buffer_bytes"] = report.buffer_bytes;
+  if (const std::optional<Nearness> nearness = NearnessOf(outcome, watch)) {
+    json["ceilings"] = llvm::json::Object{{"folder", nearness->folder},
+                                          {"seconds", nearness->seconds},
+                                          {"share", nearness->share},
+                                          {"bytes_from_storage", nearness->bytes_from_storage}};
+  }
+  json["choices"] = llvm::json::Array(outcome.choices);
   json["phases"] = PhasesJson(watch.clock());
   json["rounding_mismatches"] = std::move(roundings);
   json["notes"] = std::move(notes);
@@ -82,7 +116,7 @@ void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const Conve
   if (!plan.preference.empty() && decisions.empty()) {
     ShowMessage("note: --prefer-rank decided nothing: no ranks were found to contradict each other");
   }
-  std::uint64_t read = report.bytes_copied + report.bytes_compared + report.bytes_checksummed;
+  std::uint64_t read = BytesRead(report);
   double rate = report.seconds > 0 ? static_cast<double>(read + report.bytes_written) / report.seconds / 1e9 : 0;
   PrintLine(
       fmt::format("{}, {} read ({} of it to compare copies, {} for checksums only), {} written in {:.2f} s "
@@ -90,6 +124,15 @@ void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const Conve
                   Counted(Totals(plan).tensors, "tensor"), HumanBytes(read), HumanBytes(report.bytes_compared),
                   HumanBytes(report.bytes_checksummed), HumanBytes(report.bytes_written), report.seconds, rate,
                   HumanBytes(report.peak_memory_bytes)));
+  if (const std::optional<Nearness> nearness = NearnessOf(outcome, watch)) {
+    PrintLine(fmt::format(
+        "{:.0f} % of what `bench` measured in `{}`: that storage alone would take {:.2f} s ({} were "
+        "read from it, the rest from memory)",
+        100 * nearness->share, nearness->folder, nearness->seconds, HumanBytes(nearness->bytes_from_storage)));
+  }
+  if (report.bytes_exchanged > 0) {
+    PrintLine(fmt::format("{} of what was read went from one rank to another", HumanBytes(report.bytes_exchanged)));
+  }
   PrintLine(fmt::format("wrote {}", options.destination));
 }
 

@@ -51,6 +51,14 @@ void AddWatchOptions(CLI::App& command, WatchOptions& options) {
       ->type_name("FILE");
 }
 
+void AddCeilingsOption(CLI::App& command, WatchOptions& options) {
+  command
+      .add_option("--ceilings", options.ceilings,
+                  "What `ucprun bench DIR --json` printed for this storage; the report then says how near to it the "
+                  "run came")
+      ->type_name("FILE");
+}
+
 RunWatch::RunWatch(FileSystem& files, const WatchOptions& options) : files_(files), options_(options) {}
 
 llvm::Expected<std::unique_ptr<RunWatch>> RunWatch::Begin(FileSystem& files, const WatchOptions& options) {
@@ -58,6 +66,9 @@ llvm::Expected<std::unique_ptr<RunWatch>> RunWatch::Begin(FileSystem& files, con
   if (!options.max_bandwidth.empty()) {
     UCP_ASSIGN_OR_RETURN(std::uint64_t bytes, ParseBandwidth(options.max_bandwidth));
     watch->limit_.emplace(bytes, &WatchForInterrupts());
+  }
+  if (!options.ceilings.empty()) {
+    UCP_ASSIGN_OR_RETURN(watch->ceilings_, ReadCeilings(files, options.ceilings));
   }
   if (!options.events.empty()) {
     UCP_ASSIGN_OR_RETURN(TextSink sink, TextSink::Open(options.events, EventLog::kBeginning));

@@ -16,6 +16,7 @@
 #include "runtime/executor/execute.h"
 #include "runtime/io/bandwidth_limit.h"
 #include "runtime/io/file_system.h"
+#include "runtime/report/ceilings.h"
 #include "runtime/report/event_log.h"
 #include "runtime/report/timeline.h"
 
@@ -26,8 +27,10 @@ struct WatchOptions {
   std::string events;         // A file, `-` for standard output, or empty.
   std::string timeline;       // A file, or empty.
   std::string max_bandwidth;  // "200MB", or empty.
+  std::string ceilings;       // A file of `ucprun bench --json`, or empty.
 };
 void AddWatchOptions(CLI::App& command, WatchOptions& options);
+void AddCeilingsOption(CLI::App& command, WatchOptions& options);  // For those that report how near they came.
 
 class RunWatch {
  public:
@@ -38,6 +41,7 @@ class RunWatch {
 
   FileSystem& files() { return watched_ ? *watched_ : files_; }
   PhaseClock& clock() { return clock_; }
+  const std::optional<Ceilings>& ceilings() const { return ceilings_; }
 
   // What the executor tells.
   void Attach(ExecutionOptions& execution);
@@ -65,6 +69,7 @@ class RunWatch {
   PhaseClock clock_;
   std::optional<ProgressLine> progress_;
   std::optional<BandwidthLimit> limit_;
+  std::optional<Ceilings> ceilings_;
   std::optional<EventLog> events_;
   std::optional<Timeline> timeline_;
   std::unique_ptr<FileSystem> watched_;

@@ -57,7 +57,8 @@ class Execution {
         steps_(plan),
         done_before_(done_before),
         work_(plan, sizes.chunk_bytes, done_before, is_mine_),
-        source_(plan, source_root, files, options.verify_source_crc, sizes.ledger_pieces, options.open_files.reading),
+        source_(plan, source_root, options.nodes == nullptr ? files : options.nodes->files(), options.verify_source_crc,
+                sizes.ledger_pieces, options.open_files.reading, options.nodes),
         target_(plan, target_folder, files, work_.WorkOfFiles(), options.open_files.writing, is_mine_),
         comparison_(plan, steps_, source_),
         digests_(plan),
@@ -78,7 +79,11 @@ class Execution {
     UCP_RETURN_IF_ERROR(Agree(ranks_, WriteFiles()));
     BeginPhase(options_.clock, "check");
     UCP_RETURN_IF_ERROR(Gather());
-    UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? CheckSource() : llvm::Error::success()));
+    if (options_.nodes != nullptr) {
+      UCP_RETURN_IF_ERROR(CheckSourceOfNodes());
+    } else {
+      UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? CheckSource() : llvm::Error::success()));
+    }
     progress_.TellEnd();
     return llvm::Error::success();
   }
@@ -104,6 +109,7 @@ class Execution {
     report.bytes_compared += others_.bytes_compared;
     report.bytes_checksummed += others_.bytes_checksummed;
     report.bytes_written += others_.bytes_written;
+    report.bytes_exchanged = others_.bytes_exchanged;
     report.buffer_bytes += others_.buffer_bytes;
     report.peak_memory_bytes = std::max(PeakMemoryBytes(), others_.peak_memory_bytes);
     return report;
@@ -133,6 +139,30 @@ class Execution {
   llvm::Error CheckSource() {
     UCP_RETURN_IF_ERROR(source_.CheckChecksums(parallel_, buffers_.scratch()));
     return source_.CheckUnchanged(parallel_);
+  }
+
+  // Each rank checks the files that it answers for, by what all of them read.
+  llvm::Error CheckSourceOfNodes() {
+    ProgressWriter read;
+    if (ranks_.rank() == 0) source_.Save(read);
+    UCP_ASSIGN_OR_RETURN(std::string by_all, FromFirstRank(ranks_, read.bytes()));
+    if (ranks_.rank() != 0) {
+      ProgressReader reader(by_all);
+      source_.Restore(reader);
+      UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank 0 has another plan");
+    }
+    const std::uint64_t checksummed_before = source_.bytes_read(ReadReason::kChecksum);
+    UCP_RETURN_IF_ERROR(Agree(ranks_, CheckSource()));
+    ProgressWriter counted;
+    counted.Add(ranks_.rank() == 0 ? 0 : source_.bytes_read(ReadReason::kChecksum) - checksummed_before);
+    counted.Add(options_.nodes->bytes_received());
+    UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks_.AllGather(counted.bytes()));
+    for (const std::string& of_rank : all) {
+      ProgressReader reader(of_rank);
+      others_.bytes_checksummed += reader.Number();
+      others_.bytes_exchanged += reader.Number();
+    }
+    return llvm::Error::success();
   }
 
   // What the other ranks added up is as if rank 0 had done it.

@@ -13,7 +13,9 @@
 // handed out in one order, so what is done is a stretch of elements for each thread.
 //
 // On several ranks each writes whole files (share_out.h), and reads what belongs there. What they added up comes
-// together at rank 0, which does E4 and E5; one rank's error is every rank's (communicator.h).
+// together at rank 0, which does E4 and E5; one rank's error is every rank's (communicator.h). Where each node sees
+// only a part of the source (source_of_nodes.h), every rank learns what was added up of it, and does E4 and E5 for its
+// part.
 //
 // The bytes of the target depend on the plan and the source alone, and not on threads, memory or timing (G4). Each
 // needed source byte is read once, each target byte written once (G7).
@@ -32,6 +34,7 @@
 #include "compiler/plan/plan.h"
 #include "compiler/support/phase_clock.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/executor/source_of_nodes.h"
 #include "runtime/executor/state_digests.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/open_file_limit.h"
@@ -73,6 +76,7 @@ struct ExecutionOptions {
   std::optional<std::string> progress_before;  // What an earlier run of the same plan gave to `keep`.
   // Who shares the work, each with the same plan; null: this process alone. Several ranks keep nothing.
   Communicator* ranks = nullptr;
+  SourceOfNodes* nodes = nullptr;  // Where the source is read; null: every rank sees all of it.
 };
 
 // A tensor whose model weight is not the rounding of its master.
@@ -88,6 +92,7 @@ struct ExecutionReport {
   std::uint64_t bytes_checksummed = 0;  // Read from the source for its checksums only.
   std::uint64_t bytes_written = 0;      // To the target, headers included.
   std::uint64_t bytes_done_before = 0;  // Elements that an earlier run wrote.
+  std::uint64_t bytes_exchanged = 0;    // Of the source, from one rank to another.
   double seconds = 0;
   unsigned threads = 0;
   std::uint64_t chunk_bytes = 0;                      // What a thread moves at a time.

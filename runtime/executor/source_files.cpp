@@ -25,11 +25,12 @@ llvm::Error CloseReadable(ReadableFile&) { return llvm::Error::success(); }  // 
 }  // namespace
 
 SourceFiles::SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums,
-                         std::uint64_t most_pieces, std::size_t most_open)
+                         std::uint64_t most_pieces, std::size_t most_open, SourceOfNodes* nodes)
     : plan_(plan),
       root_(std::move(root)),
       files_(files),
       verify_checksums_(verify_checksums),
+      nodes_(nodes),
       open_(most_open, &CloseReadable),
       ledger_(most_pieces),
       modified_nanoseconds_(plan.source.files.size(), 0) {}
@@ -76,6 +77,7 @@ void SourceFiles::Restore(ProgressReader& reader) {
 
 llvm::Error SourceFiles::CheckUnchanged(const ParallelOptions& options) {
   return ForEachInParallel(plan_.source.files.size(), options, [&](unsigned, std::uint64_t number) -> llvm::Error {
+    if (!AnswersFor(FileId(number))) return llvm::Error::success();
     std::string path = Path(FileId(number));
     UCP_ASSIGN_OR_RETURN(FileStatus status, files_.Status(path));
     if (status.kind == PathKind::kFile && status.bytes == plan_.source.files[number].bytes &&
@@ -100,6 +102,7 @@ llvm::Error SourceFiles::ReadRecord(RecordId record, std::uint64_t offset, std::
 
 llvm::Error SourceFiles::CheckChecksums(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch) {
   std::vector<RecordId> records = ledger_.TouchedRecords();
+  std::erase_if(records, [&](RecordId record) { return !AnswersFor(plan_.source.record(record).file); });
   auto begin = [&](RecordId id) { return std::pair(plan_.source.record(id).file, plan_.source.record(id).begin); };
   std::sort(records.begin(), records.end(), [&](RecordId a, RecordId b) { return begin(a) < begin(b); });
   return ForEachInParallel(records.size(), options, [&](unsigned thread, std::uint64_t number) {
@@ -167,6 +170,24 @@ llvm::Error SourceReader::Read(RecordId record, std::uint64_t offset, std::span<
     files_.bytes_[static_cast<std::size_t>(ReadReason::kChecksum)] += buffer.size() - needed_bytes;
   }
   if (files_.IsChecked(record)) NotePiece(record, offset, buffer);
+  return llvm::Error::success();
+}
+
+bool SourceReader::IsElsewhere(RecordId record) const {
+  return files_.nodes_ != nullptr && files_.nodes_->IsElsewhere(files_.plan_.source.record(record).file);
+}
+
+llvm::Error SourceReader::ReadRows(RecordId record, ByteRows rows, std::span<std::byte> packed, ReadReason reason) {
+  const Record& place = files_.plan_.source.record(record);
+  ByteRows in_file = rows;
+  in_file.offset += place.begin;
+  UCP_RETURN_IF_ERROR(files_.nodes_->ReadRows(place.file, in_file, packed));
+  files_.bytes_[static_cast<std::size_t>(reason)] += packed.size();
+  if (!files_.IsChecked(record)) return llvm::Error::success();
+  ForEachRow(rows, [&](std::uint64_t offset) {
+    NotePiece(record, offset, packed.first(rows.row_bytes));
+    packed = packed.subspan(rows.row_bytes);
+  });
   return llvm::Error::success();
 }
 

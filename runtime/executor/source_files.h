@@ -14,6 +14,7 @@
 #include "compiler/plan/plan.h"
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/open_files.h"
+#include "runtime/executor/source_of_nodes.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/open_file_limit.h"
 #include "runtime/io/parallel.h"
@@ -31,13 +32,14 @@ enum class ReadReason {
 class SourceFiles {
  public:
   // `most_pieces` bounds the ledger of checksums; with `verify_checksums` false there is none. `most_open`: files.
+  // `nodes`: who reads what this rank does not see; `files` is then theirs together.
   SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums, std::uint64_t most_pieces,
-              std::size_t most_open = OpenFileShares().reading);
+              std::size_t most_open = OpenFileShares().reading, SourceOfNodes* nodes = nullptr);
 
   // All files are there and have the size that the plan says; and, if Restore() was called, none was changed since the
   // run that saved them.
   [[nodiscard]] llvm::Error CheckSizes(const ParallelOptions& options);
-  // None has changed since.
+  // None has changed since. This and what follows are about the files that this rank answers for.
   [[nodiscard]] llvm::Error CheckUnchanged(const ParallelOptions& options);
 
   // Reads what no step needed of the records that were touched, into `scratch` of each thread, and compares all
@@ -60,12 +62,14 @@ class SourceFiles {
   [[nodiscard]] llvm::Error ExtendTo(RecordId record, std::uint64_t end, ChecksumPiece& piece,
                                      std::span<std::byte> scratch);
   std::string TensorsOf(RecordId record) const;
+  bool AnswersFor(FileId file) const { return nodes_ == nullptr || nodes_->AnswersFor(file); }
   bool IsChecked(RecordId record) const { return verify_checksums_ && plan_.source.record(record).crc32.has_value(); }
 
   const Plan& plan_;
   const std::string root_;
   FileSystem& files_;
   const bool verify_checksums_;
+  SourceOfNodes* const nodes_;  // Null: this rank sees all.
   OpenFiles<ReadableFile> open_;
   ChecksumLedger ledger_;
   std::atomic<std::uint64_t> bytes_[3] = {};
@@ -81,6 +85,12 @@ class SourceReader {
   // Fills `buffer` from byte `offset` of `record`. `needed_bytes` of them count for `reason`, the others were between.
   [[nodiscard]] llvm::Error Read(RecordId record, std::uint64_t offset, std::span<std::byte> buffer,
                                  std::uint64_t needed_bytes, ReadReason reason);
+
+  // Whether the record is read for this rank by another one: then rows cost the sending of what they hold, and what
+  // lies between them too if it were read.
+  bool IsElsewhere(RecordId record) const;
+  // The rows of a record elsewhere, one after the other; SourceOfNodes::kMostPackedBytes at most.
+  [[nodiscard]] llvm::Error ReadRows(RecordId record, ByteRows rows, std::span<std::byte> packed, ReadReason reason);
 
   // The CRC-32 of all bytes since the last Flush(), if they were one range of one record, read in order.
   std::optional<std::uint32_t> Crc32OfRead() const;

@@ -101,6 +101,7 @@ struct StepMover::Walk {
   TakeElements take;
 
   llvm::Error Go(Loops loops, std::int64_t source, std::int64_t target) {
+    if (mover.reader_.IsElsewhere(record)) return GoElsewhere(loops, source, target);
     bool copies = !chunk.empty();
     if (copies && IsDirect(loops)) return ReadDirect(loops, source, target);
     bool has_long_runs =
@@ -113,6 +114,25 @@ struct StepMover::Walk {
     const StepLoop& outer = loops.back();
     for (std::int64_t i = 0; i < outer.count; ++i) {
       UCP_RETURN_IF_ERROR(Go(loops.drop_back(), source + i * outer.source_stride, target + i * outer.target_stride));
+    }
+    return llvm::Error::success();
+  }
+
+  // Nothing that lies between is sent; so what counts is how many elements there are, and not how far apart.
+  llvm::Error GoElsewhere(Loops loops, std::int64_t source, std::int64_t target) {
+    if (!chunk.empty() && IsDirect(loops)) return ReadDirect(loops, source, target);
+    const std::int64_t room =
+        static_cast<std::int64_t>(std::min<std::uint64_t>(mover.scratch_.size(), SourceOfNodes::kMostPackedBytes)) /
+        item_bytes;
+    if (Elements(loops) <= room) return ReadPacked(loops, source, target);
+    StepLoops block(loops.begin(), loops.end());
+    const StepLoop outer = block.back();
+    const std::int64_t most = std::max<std::int64_t>(room / Elements(loops.drop_back()), 1);
+    for (std::int64_t done = 0; done < outer.count; done += most) {
+      block.back().count = std::min(most, outer.count - done);
+      const bool is_one = block.back().count == 1;
+      UCP_RETURN_IF_ERROR(GoElsewhere(is_one ? Loops(block).drop_back() : Loops(block),
+                                      source + done * outer.source_stride, target + done * outer.target_stride));
     }
     return llvm::Error::success();
   }
@@ -131,6 +151,25 @@ struct StepMover::Walk {
     UCP_RETURN_IF_ERROR(mover.reader_.Read(record, static_cast<std::uint64_t>(source * item_bytes), span,
                                            static_cast<std::uint64_t>(Elements(loops) * item_bytes), reason));
     return take({span.data(), target, loops});
+  }
+
+  llvm::Error ReadPacked(Loops loops, std::int64_t source, std::int64_t target) {
+    auto bytes_of = [&](std::int64_t elements) { return static_cast<std::uint64_t>(elements * item_bytes); };
+    ByteRows rows{bytes_of(source), bytes_of(1), {}};
+    StepLoops packed(loops.begin(), loops.end());
+    std::int64_t elements = 1;
+    for (StepLoop& loop : packed) {
+      if (elements == 1 && loop.source_stride == 1) {
+        rows.row_bytes = bytes_of(loop.count);
+      } else {
+        rows.loops.push_back({static_cast<std::uint64_t>(loop.count), bytes_of(loop.source_stride)});
+      }
+      loop.source_stride = elements;
+      elements *= loop.count;
+    }
+    const std::span<std::byte> bytes = mover.scratch_.first(bytes_of(elements));
+    UCP_RETURN_IF_ERROR(mover.reader_.ReadRows(record, rows, bytes, reason));
+    return take({bytes.data(), target, packed});
   }
 
   // As many iterations of the outermost loop at a time as there is room for.

@@ -4,15 +4,18 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
-#include "runtime/io/sync.h"
 
 namespace ucp {
 namespace {
+
+// The largest file that is written in one go. What it needs on the disk is not reserved before.
+constexpr std::uint64_t kSmallFileBytes = std::uint64_t{64} << 10;
 
 llvm::Error CloseWritable(WritableFile& file) { return file.Close(); }
 
@@ -55,7 +58,8 @@ TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& fil
       is_mine_(std::move(is_mine)),
       chunks_left_(plan.target.files.size()),
       unsynced_(plan.target.files.size()),
-      sums_(plan.target.files.size()) {
+      sums_(plan.target.files.size()),
+      syncer_(files, folder_) {
   for (const CrcField& field : plan.crc_fields) has_crc_field_[field.record.index()] = true;
   for (std::size_t i = 0; i < chunks_left_.size(); ++i) chunks_left_[i] = work_[i].chunks;
 }
@@ -94,6 +98,7 @@ llvm::Error TargetWriter::CreateFile(FileId id, std::span<std::byte> scratch) {
         "again",
         path, bytes);
   }
+  if (IsSmall(id, scratch)) return llvm::Error::success();
   if (is_restored_) UCP_RETURN_IF_ERROR(files_.RemoveTree(path));
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files_.CreateForWriting(path, bytes));
   UCP_RETURN_IF_ERROR(file->Close());
@@ -111,16 +116,20 @@ std::vector<std::string> TargetWriter::FileDigests() const {
 
 llvm::Error TargetWriter::MakeDurable(const ParallelOptions& options) {
   PathsToSync paths;
+  std::set<std::string> folders;  // With new names: those of small files, and the first time all.
   for (std::size_t i = 0; i < unsynced_.size(); ++i) {
-    if (unsynced_[i].exchange(false)) paths.files.push_back(Path(FileId(i)));
+    if (!unsynced_[i].exchange(false)) continue;
+    paths.files.push_back(Path(FileId(i)));
+    if (work_[i].chunks == 1) folders.insert(paths.files.back().substr(0, paths.files.back().rfind('/')));
   }
   if (!names_are_durable_) {
-    for (const std::string& directory : plan_.directories) paths.folders.push_back(JoinPath(folder_, directory));
-    paths.folders.push_back(folder_);
+    for (const std::string& directory : plan_.directories) folders.insert(JoinPath(folder_, directory));
+    folders.insert(folder_);
   }
-  ParallelOptions to_the_end = options;  // Who interrupts wants to know that what is done is kept.
+  paths.folders.assign(folders.rbegin(), folders.rend());  // A folder comes behind those in it.
+  ParallelOptions to_the_end = options;                    // Who interrupts wants to know that what is done is kept.
   to_the_end.cancelled = nullptr;
-  UCP_RETURN_IF_ERROR(Sync(files_, paths, to_the_end));
+  UCP_RETURN_IF_ERROR(syncer_.Sync(paths, to_the_end));
   names_are_durable_ = true;
   return llvm::Error::success();
 }
@@ -145,20 +154,54 @@ llvm::Error TargetWriter::WriteChunk(RecordId record, std::uint64_t offset, std:
   const Record& place = plan_.target.record(record);
   UCP_CHECK(offset <= place.bytes && bytes.size() <= place.bytes - offset,
             "bytes {} to {} of target record {}, which has {}", offset, offset + bytes.size(), record, place.bytes);
+  if (has_crc_field_[record.index()]) {
+    ledger_.Add(record, {offset, offset + bytes.size(), crc32 ? *crc32 : Crc32(bytes)});
+  }
+  if (IsSmall(place.file, scratch)) return WriteSmallFile(place.file, place.begin + offset, bytes, scratch);
   {
     UCP_ASSIGN_OR_RETURN(std::shared_ptr<WritableFile> file, Open(place.file));
     UCP_RETURN_IF_ERROR(file->WriteAt(place.begin + offset, bytes));
     file->StartWriteback(place.begin + offset, bytes.size());
   }
-  unsynced_[place.file.index()] = true;
-  KeyedSum sum;
-  sum.Add(place.begin + offset, bytes);
-  sums_[place.file.index()].Add(sum);
-  bytes_written_ += bytes.size();
-  if (has_crc_field_[record.index()]) {
-    ledger_.Add(record, {offset, offset + bytes.size(), crc32 ? *crc32 : Crc32(bytes)});
-  }
+  NoteWritten(place.file, place.begin + offset, bytes);
   return --chunks_left_[place.file.index()] == 0 ? Finish(place.file, scratch) : llvm::Error::success();
+}
+
+void TargetWriter::NoteWritten(FileId file, std::uint64_t offset, std::span<const std::byte> bytes) {
+  unsynced_[file.index()] = true;
+  KeyedSum sum;
+  sum.Add(offset, bytes);
+  sums_[file.index()].Add(sum);
+  bytes_written_ += bytes.size();
+}
+
+bool TargetWriter::IsSmall(FileId file, std::span<const std::byte> scratch) const {
+  const FileWork& work = work_[file.index()];
+  const std::uint64_t bytes = plan_.target.files[file.index()].bytes;
+  return work.chunks == 1 && !work.is_begun && bytes <= std::min<std::uint64_t>(kSmallFileBytes, scratch.size());
+}
+
+llvm::Error TargetWriter::WriteSmallFile(FileId id, std::uint64_t offset, std::span<const std::byte> chunk,
+                                         std::span<std::byte> scratch) {
+  const std::span<std::byte> whole = scratch.first(plan_.target.files[id.index()].bytes);
+  std::memset(whole.data(), 0, whole.size());
+  std::memcpy(whole.data() + offset, chunk.data(), chunk.size());
+  for (std::uint32_t index : OfFile(plan_.placements, placements_, id)) {
+    const BlobPlacement& placement = plan_.placements[index];
+    const std::string& blob = plan_.blobs[placement.blob.index()];
+    std::memcpy(whole.data() + placement.offset, blob.data(), blob.size());
+  }
+  for (const PatchedField& field : Fields(id)) {
+    std::memcpy(whole.data() + field.offset, field.bytes.data(), field.bytes.size());
+  }
+  const std::string path = Path(id);
+  if (is_restored_) UCP_RETURN_IF_ERROR(files_.RemoveTree(path));
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files_.CreateForWriting(path, whole.size()));
+  UCP_RETURN_IF_ERROR(file->WriteAt(0, whole));
+  NoteWritten(id, 0, whole);
+  --chunks_left_[id.index()];
+  ++files_finished_;
+  return file->Close();
 }
 
 llvm::Error TargetWriter::Finish(FileId file, std::span<std::byte> scratch) {
@@ -195,10 +238,7 @@ llvm::Error TargetWriter::WriteBlob(WritableFile& file, const BlobPlacement& pla
     }
     UCP_RETURN_IF_ERROR(file.WriteAt(begin, window));
     file.StartWriteback(begin, window.size());
-    KeyedSum sum;
-    sum.Add(begin, window);
-    sums_[placement.file.index()].Add(sum);
-    bytes_written_ += window.size();
+    NoteWritten(placement.file, begin, window);
     done += window.size();
   }
   return llvm::Error::success();

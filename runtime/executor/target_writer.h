@@ -1,6 +1,7 @@
 // Writing the target: files appear at their final size, chunks go to their places, and when the last chunk of a file
 // has been written its ready-made bytes follow, with the checksums of its records in them. So every byte is written
-// once.
+// once. A small file that one chunk fills is put together in memory, and made and written when that chunk comes: making
+// it before, and opening it again, takes longer than moving its bytes.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -21,6 +22,7 @@
 #include "runtime/executor/work_list.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/parallel.h"
+#include "runtime/io/sync.h"
 
 namespace ucp {
 
@@ -34,8 +36,8 @@ class TargetWriter {
 
   // Makes all folders, unless Restore() was called.
   [[nodiscard]] llvm::Error CreateFolders();
-  // Makes all files of this rank. Those without elements are complete then. If Restore() was called, files that are
-  // complete or begun must be there, and all others are made anew.
+  // Makes all files of this rank but the small ones. Those without elements are complete then. If Restore() was called,
+  // files that are complete or begun must be there, and all others are made anew.
   [[nodiscard]] llvm::Error CreateFiles(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch);
 
   // Writes one chunk: `bytes` at `offset` of `record`. `crc32` is theirs, if it is known. `scratch` is the thread's.
@@ -61,6 +63,11 @@ class TargetWriter {
   };
 
   [[nodiscard]] llvm::Error CreateFile(FileId id, std::span<std::byte> scratch);
+  // It counts for the file's sum, and is to be synced.
+  void NoteWritten(FileId file, std::uint64_t offset, std::span<const std::byte> bytes);
+  bool IsSmall(FileId file, std::span<const std::byte> scratch) const;
+  [[nodiscard]] llvm::Error WriteSmallFile(FileId file, std::uint64_t offset, std::span<const std::byte> chunk,
+                                           std::span<std::byte> scratch);
   [[nodiscard]] llvm::Error Finish(FileId file, std::span<std::byte> scratch);
   [[nodiscard]] llvm::Error WriteBlob(WritableFile& file, const BlobPlacement& placement,
                                       std::span<const PatchedField> fields, std::span<std::byte> scratch);
@@ -83,6 +90,7 @@ class TargetWriter {
   std::vector<std::atomic<std::uint32_t>> chunks_left_;  // By FileId.
   std::vector<std::atomic<bool>> unsynced_;              // By FileId: written to since the last MakeDurable().
   std::vector<SharedKeyedSum> sums_;                     // By FileId.
+  Syncer syncer_;
   std::atomic<std::uint64_t> bytes_written_ = 0;
   std::atomic<std::uint64_t> files_finished_ = 0;
   bool names_are_durable_ = false;

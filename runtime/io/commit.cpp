@@ -5,7 +5,6 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
-#include "runtime/io/sync.h"
 
 namespace ucp {
 namespace {
@@ -23,13 +22,14 @@ SplitPath Split(std::string path) {
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
-// All that a folder holds, as paths. Folders come after what they hold.
-llvm::Error Collect(FileSystem& files, const std::string& folder, PathsToSync& contents) {
+// All that a folder holds, as paths; or so many of them that no more need be known. Folders come after what they hold.
+llvm::Error Collect(FileSystem& files, const Syncer& syncer, const std::string& folder, PathsToSync& contents) {
   UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
   for (const DirectoryEntry& entry : entries) {
+    if (syncer.AreMany(contents)) return llvm::Error::success();
     std::string path = JoinPath(folder, entry.name);
     if (entry.is_directory) {
-      UCP_RETURN_IF_ERROR(Collect(files, path, contents));
+      UCP_RETURN_IF_ERROR(Collect(files, syncer, path, contents));
     } else {
       contents.files.push_back(std::move(path));
     }
@@ -58,6 +58,7 @@ Staging::Staging(Staging&& other) noexcept
       old_folder_(std::move(other.old_folder_)),
       lock_path_(std::move(other.lock_path_)),
       journal_(std::move(other.journal_)),
+      syncer_(std::move(other.syncer_)),
       entry_before_(std::move(other.entry_before_)),
       folder_inode_(other.folder_inode_),
       is_complete_(other.is_complete_),
@@ -98,6 +99,7 @@ llvm::Expected<Staging> Staging::Begin(FileSystem& files, const std::string& des
   }
   // Again: another process may have finished between the first look and the lock.
   UCP_RETURN_IF_ERROR(staging.CheckDestination(options));
+  staging.syncer_.emplace(files, staging.parent_);
   if (!staging.entry_before_) UCP_RETURN_IF_ERROR(staging.MakeFolder(options));
   return staging;
 }
@@ -220,8 +222,8 @@ llvm::Error Staging::RemoveOld() {
 
 llvm::Error Staging::SyncContents(const ParallelOptions& options) {
   PathsToSync contents;
-  UCP_RETURN_IF_ERROR(Collect(*files_, folder_, contents));
-  return Sync(*files_, contents, options);
+  UCP_RETURN_IF_ERROR(Collect(*files_, *syncer_, folder_, contents));
+  return syncer_->Sync(contents, options);
 }
 
 llvm::Error Staging::Replace() {

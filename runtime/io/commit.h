@@ -21,7 +21,9 @@
 //       synced: what stands at the destination may have got there just before that process died (I4). The journal goes
 //       before the folder, so that it never speaks of a folder that is not there.
 //   S3  Check the free space, and make the hidden folder; or find the earlier one. The caller fills it.
-//   S4  Sync all files, then all folders, the hidden one last: names are durable only with their folder (I2).
+//   S4  Sync all files, then all folders, the hidden one last: names are durable only with their folder (I2). Where
+//   they
+//       are many, and the file system can be relied on for it, it is synced as a whole instead (whole_sync.h).
 //   S5  Rename the hidden folder to the destination; with --force, exchange the two (I1).
 //   S6  Sync the parent. If that fails, S5 is undone, so that an error always means "not there".
 //   S7  Remove the journal; with --force, remove the old folder, which now has the hidden name (I4). Release the lock.
@@ -38,6 +40,7 @@
 #include "runtime/io/file_system.h"
 #include "runtime/io/journal.h"
 #include "runtime/io/parallel.h"
+#include "runtime/io/sync.h"
 
 namespace ucp {
 
@@ -74,6 +77,8 @@ class Staging {
   // A later run can go on from here.
   bool is_kept() const { return !is_committed_ && journal_.has_entry(); }
   const std::string& destination() const { return destination_; }
+  // How all was made durable, and why so. After Commit().
+  const std::string& sync_choice() const { return syncer_->choice(); }
 
   // S4 to S7, once. After an error the destination is what it was; only an error that says that something old could
   // not be removed leaves the new folder in place.
@@ -104,6 +109,7 @@ class Staging {
   std::string old_folder_;  // Where an old folder waits if it cannot be exchanged.
   std::string lock_path_;
   Journal journal_;
+  std::optional<Syncer> syncer_;  // From before anything is written.
   std::optional<std::string> entry_before_;
   std::uint64_t folder_inode_ = 0;
   bool is_complete_ = false;

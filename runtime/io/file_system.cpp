@@ -4,6 +4,10 @@
 
 namespace ucp {
 
+llvm::Expected<std::unique_ptr<WholeSync>> FileSystem::OpenWholeSync(const std::string&) {
+  return Fail(ErrorCode::kUnsupported, "it cannot be synced as a whole");
+}
+
 llvm::Expected<std::string> ReadWholeFile(FileSystem& files, const std::string& path, std::uint64_t limit) {
   UCP_ASSIGN_OR_RETURN(auto file, files.OpenForReading(path));
   if (file->bytes() > limit) {

@@ -19,7 +19,8 @@
 namespace ucp {
 namespace {
 
-// What is less than this is cheaper for the system to write when it likes: it is a file of its own, or seldom.
+// What is less than this is cheaper for the system to write when it likes: it is a file of its own, or seldom. Nor are
+// blocks reserved for such a file.
 constexpr std::uint64_t kLeastWriteback = std::uint64_t{64} << 10;
 
 // "no space left on device"
@@ -154,6 +155,7 @@ int Reserve(const Descriptor& descriptor, std::uint64_t bytes) {
   if (!std::in_range<off_t>(bytes)) return EFBIG;
   auto size = static_cast<off_t>(bytes);
   if (Uninterrupted([&] { return ::ftruncate(descriptor.number(), size); }) < 0) return errno;
+  if (bytes < kLeastWriteback) return 0;
   if (Uninterrupted([&] { return ::fallocate(descriptor.number(), 0, 0, size); }) < 0) {
     return errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL ? 0 : errno;
   }
@@ -290,6 +292,10 @@ class OperatingSystemFiles : public FileSystem {
       if (errno != EINVAL) return SystemError("sync", path, errno);
     }
     return llvm::Error::success();
+  }
+
+  llvm::Expected<std::unique_ptr<WholeSync>> OpenWholeSync(const std::string& folder) override {
+    return OpenRealWholeSync(folder);
   }
 
   llvm::Error Rename(const std::string& from, const std::string& to) override {

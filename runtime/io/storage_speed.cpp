@@ -88,15 +88,15 @@ class StorageSpeed {
     count_ = std::max<std::uint64_t>(1, written.bytes / kBlockBytes);  // What can be read.
     speeds_.push_back(written);
     if (::fdatasync(file_) != 0) return Failed("sync", errno);
-    speeds_.push_back({"write, buffered, with sync", written.bytes, SecondsSince(start), ""});
-    UCP_ASSIGN_OR_RETURN(Speed cached, Move(Way::kRead, "read, buffered, from the page cache", file_));
+    speeds_.push_back({std::string(kWriteWithSync), written.bytes, SecondsSince(start), ""});
+    UCP_ASSIGN_OR_RETURN(Speed cached, Move(Way::kRead, std::string(kReadFromCache), file_));
     speeds_.push_back(cached);
     const int advised = ::posix_fadvise(file_, 0, 0, POSIX_FADV_DONTNEED);
     if (advised != 0) {
-      speeds_.push_back({"read, buffered, from storage", 0, 0, Reason(advised)});
+      speeds_.push_back({std::string(kReadFromStorage), 0, 0, Reason(advised)});
       return llvm::Error::success();
     }
-    UCP_ASSIGN_OR_RETURN(Speed cold, Move(Way::kRead, "read, buffered, from storage", file_));
+    UCP_ASSIGN_OR_RETURN(Speed cold, Move(Way::kRead, std::string(kReadFromStorage), file_));
     speeds_.push_back(cold);
     return llvm::Error::success();
   }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ucp {
@@ -17,6 +18,11 @@ struct SpeedOptions {
   unsigned threads = 1;
   const std::atomic<bool>* cancelled = nullptr;
 };
+
+// What runs are held against.
+inline constexpr std::string_view kWriteWithSync = "write, buffered, with sync";
+inline constexpr std::string_view kReadFromCache = "read, buffered, from the page cache";
+inline constexpr std::string_view kReadFromStorage = "read, buffered, from storage";
 
 struct Speed {
   std::string of;           // "write, buffered, with sync"

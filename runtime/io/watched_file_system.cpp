@@ -80,6 +80,23 @@ class WatchedWritableFile : public WritableFile {
   const FileWatchers& watchers_;
 };
 
+class WatchedWholeSync : public WholeSync {
+ public:
+  WatchedWholeSync(std::unique_ptr<WholeSync> whole, std::string folder, const FileWatchers& watchers)
+      : whole_(std::move(whole)), folder_(std::move(folder)), watchers_(watchers) {}
+
+  std::size_t least_paths() const override { return whole_->least_paths(); }
+  llvm::Error Sync() override {
+    const Told told(watchers_, "sync file system", folder_);
+    return whole_->Sync();
+  }
+
+ private:
+  const std::unique_ptr<WholeSync> whole_;
+  const std::string folder_;
+  const FileWatchers& watchers_;
+};
+
 class WatchedFileSystem : public FileSystem {
  public:
   WatchedFileSystem(FileSystem& files, FileWatchers watchers) : files_(files), watchers_(std::move(watchers)) {}
@@ -121,6 +138,10 @@ class WatchedFileSystem : public FileSystem {
   llvm::Error SyncDirectory(const std::string& path) override {
     const Told told(watchers_, "sync folder", path);
     return files_.SyncDirectory(path);
+  }
+  llvm::Expected<std::unique_ptr<WholeSync>> OpenWholeSync(const std::string& folder) override {
+    UCP_ASSIGN_OR_RETURN(std::unique_ptr<WholeSync> whole, files_.OpenWholeSync(folder));
+    return std::make_unique<WatchedWholeSync>(std::move(whole), folder, watchers_);
   }
   llvm::Error Rename(const std::string& from, const std::string& to) override {
     const Told told(watchers_, "rename", from);

@@ -85,6 +85,11 @@ llvm::Expected<LoadPlan> CompileLoad(FileSystem& files, const CompileRequest& re
     error = compiled.takeError();
   }
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, std::move(error)));
+  return ShareLoad(ranks, std::move(load));
+}
+
+llvm::Expected<LoadPlan> ShareLoad(Communicator& ranks, LoadPlan load) {
+  if (ranks.size() == 1) return load;
   UCP_ASSIGN_OR_RETURN(std::string readers, FromFirstRank(ranks, Encode(load.readers)));
   UCP_ASSIGN_OR_RETURN(PlannedRun run,
                        ShareRun(ranks, PlannedRun{std::move(load.plan), std::move(load.source_folder)}));

@@ -31,4 +31,7 @@ struct LoadPlan {
 llvm::Expected<LoadPlan> CompileLoad(FileSystem& files, const CompileRequest& request, Communicator& ranks,
                                      Compilation& compilation);
 
+// Rank 0 gives its verified plan to all.
+llvm::Expected<LoadPlan> ShareLoad(Communicator& ranks, LoadPlan load);
+
 }  // namespace ucp

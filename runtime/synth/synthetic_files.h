@@ -56,6 +56,9 @@ class SyntheticFileSystem : public FileSystem {
   llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override { return others_.List(path); }
   llvm::Error MakeDirectory(const std::string& path) override { return others_.MakeDirectory(path); }
   llvm::Error SyncDirectory(const std::string& path) override { return others_.SyncDirectory(path); }
+  llvm::Expected<std::unique_ptr<WholeSync>> OpenWholeSync(const std::string& path) override {
+    return others_.OpenWholeSync(path);
+  }
   llvm::Error Rename(const std::string& from, const std::string& to) override { return others_.Rename(from, to); }
   llvm::Error Exchange(const std::string& a, const std::string& b) override { return others_.Exchange(a, b); }
   llvm::Error RemoveTree(const std::string& path) override { return others_.RemoveTree(path); }

@@ -76,12 +76,13 @@ def moments_in_the_type_of_masters(target: Case, truth: dict[str, Any], answer: 
 
 ADAM = ("adamw", "fused", "cpu_adam", "cpu_lion")  # States of the names that Adam has.
 
+
 def clipped_by_another_norm(target: Case, truth: dict[str, Any], answer: dict[str, Any]) -> None:
     """Everything is right, and so is the first loss; the steps that follow are clipped otherwise."""
     assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
     losses = zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)
     off = [abs(mine - other) for mine, other in losses]
-    assert off[0] < 1e-3, off
+    assert off[0] < (5e-3 if target.dtype == "bf16" else 1e-3), off
     assert max(off) < 0.05, off
 
 

@@ -30,8 +30,11 @@ EXACT = 0.0
 
 
 def noise(source: Case) -> float:
-    """How far off losses may be. Experts without ZeRO are clipped by another norm than with it (test_experts.py)."""
-    return 1e-3 if source.stage == 0 and source.mesh.ep > 1 else NOISE[source.dtype]
+    """How far off losses may be. Experts without ZeRO are clipped by another norm than with it (test_experts.py). In
+    bfloat16 a router sends a token elsewhere where scores are close, and sums are in another order."""
+    if source.mesh.ep > 1:
+        return 1e-2 if source.dtype == "bf16" else 1e-3 if source.stage == 0 else NOISE[source.dtype]
+    return NOISE[source.dtype]
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,7 @@ CHANGED: list[Resume] = [
     Resume("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=2, ep=2)}, to="universal:ep=2"),
     # Experts that AutoEP spreads: over any number of ranks, in either order of them.
     Resume("autoep_ep2_dp4", {"mesh": Mesh(dp=4, ep=4)}),
-    # In bfloat16 the router sends a token elsewhere where scores are close, and sums are in another order here.
-    Resume("autoep_ep2_dp4", {"mesh": Mesh(dp=2, ep=1)}, tolerance=1e-2),
+    Resume("autoep_ep2_dp4", {"mesh": Mesh(dp=2, ep=1)}),
     Resume("autoep_ep2_dp4", {"data_before_experts": True}),
     Resume("autoep_ep2_dp4_data_first", {"stage": 2, "mesh": Mesh(dp=2, ep=2), "fp32_accumulation": False}),
     Resume("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4)}),

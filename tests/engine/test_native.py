@@ -142,6 +142,8 @@ RECUTS = [
     Recut("elastic_zero1", {"mesh": Mesh(dp=4), "zero": {}}, by_file=True),
     Recut("elastic_zero1", {"mesh": Mesh(dp=4), "stage": 3, "zero": {}}, by_file=True),
     Recut("elastic_zero1", {"mesh": Mesh(dp=4), "stage": 0, "zero": {}}, by_file=True),
+    # The engine does without the setting here, and keeps it in the configuration that it saves.
+    Recut("fused_adam_zero2", {"stage": 3, "zero": {"elastic_checkpoint": True}}, by_file=True, every_key=False),
     Recut("elastic_zero2"),
     Recut("elastic_zero2", {"mesh": Mesh(dp=2), "zero": {}}, every_key=False),
     Recut("fused_adam_zero2", {"mesh": Mesh(dp=4), "stage": 1, "zero": {"elastic_checkpoint": True}}),

@@ -25,6 +25,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum { CHANGES = 1, INTERRUPTIBLE = 2, MOVES = 4 }; /* What kind of call it is. */
@@ -156,6 +157,8 @@ void* mmap(void* address, size_t bytes, int protection, int flags, int descripto
 }
 
 DEFINE(int, fsync, (int descriptor), (descriptor), CHANGES | INTERRUPTIBLE, NULL, descriptor, -1)
+DEFINE(int, syncfs, (int descriptor), (descriptor), CHANGES | INTERRUPTIBLE, NULL, descriptor, -1)
+DEFINE(int, fstatfs, (int descriptor, struct statfs* status), (descriptor, status), INTERRUPTIBLE, NULL, descriptor, -1)
 DEFINE(int, ftruncate, (int descriptor, off_t bytes), (descriptor, bytes), CHANGES | INTERRUPTIBLE, NULL, descriptor,
        -1)
 DEFINE(int, fallocate, (int descriptor, int mode, off_t offset, off_t bytes), (descriptor, mode, offset, bytes),

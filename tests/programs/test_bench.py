@@ -57,6 +57,35 @@ class Bench(ProgramTest):
             result = self.run_program("ucprun", "bench", *arguments)
             self.assert_refused(result, code, words)
 
+    def test_a_conversion_is_held_against_it(self) -> None:
+        """Numbers that were made up, so that the answer is known."""
+        ceilings = self.folder / "ceilings.json"
+        bench = self.run_program("ucprun", "bench", self.folder, "--size", "8MiB", "--json")
+        report = json.loads(bench.stdout)
+        for entry in report["measured"]:
+            entry |= {"bytes": 1000, "seconds": 1}  # A thousand bytes a second, whatever it is.
+        ceilings.write_text(json.dumps(report))
+        source = self.checkpoint("zero1_dp2")
+        result = self.convert(source, "--ceilings", ceilings, "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        told = json.loads(result.stdout)
+        moved = sum(told[key] for key in ("bytes_copied", "bytes_compared", "bytes_checksummed", "bytes_written"))
+        self.assertEqual(told["ceilings"]["folder"], str(self.folder))
+        self.assertAlmostEqual(told["ceilings"]["seconds"], moved / 1000)
+        commit = next(phase["seconds"] for phase in told["phases"] if phase["phase"] == "commit")
+        self.assertAlmostEqual(told["ceilings"]["share"], moved / 1000 / (told["seconds"] + commit), places=3)
+        result = self.convert(source, "--force", "--ceilings", ceilings)
+        self.assertRegex(result.stdout, rf"(?m)^\d+ % of what `bench` measured in `{self.folder}`: that storage alone")
+
+    def test_only_what_bench_prints_is_taken(self) -> None:
+        source = self.checkpoint("zero1_dp2")
+        other = self.folder / "other.json"
+        for text, words in [("", "it is no JSON"), ("[]", "it is no object"), ("{}", "it has no `write, buffered")]:
+            other.write_text(text)
+            self.assert_refused(self.convert(source, "--ceilings", other), 1, words)
+            self.assertFalse(self.out.exists())
+        self.assert_refused(self.convert(source, "--ceilings", "none"), 2, "none`")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -59,6 +59,18 @@ class FailingCalls(FailureTest):
         self.prepare(source, "--to", "safetensors:states=all", "--threads", 1)
         self.goes_wrong(str(errno.EIO), "--force", old=old)
 
+    def test_many_files(self) -> None:
+        """So many that their file system is synced as a whole, where it can be; on tmpfs it is."""
+        source = self.folder / "many"
+        sizes = {"layers": 1, "experts": 20, "hidden": 8, "heads": 2, "kv_heads": 2, "head": 4, "ffn": 8, "vocab": 16}
+        settings = [f"--set={name}={value}" for name, value in sizes.items()]
+        made = self.run_program("ucprun", "synth", "mixtral_per_expert", source, "--to", "deepspeed:dp=2,zero=1",
+                                *settings)  # fmt: skip
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.prepare(source, "--to", "universal", "--threads", 1)
+        self.assertGreater(len(self.expected), 256)
+        self.goes_wrong(str(errno.EIO))
+
     def test_what_is_no_error(self) -> None:
         """A signal in a call, and a read or write that moves one byte only, are gone on from."""
         self.prepare(self.checkpoint("zero1_dp2"), "--to", "safetensors:states=all", "--threads", 1)

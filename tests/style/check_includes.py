@@ -36,12 +36,14 @@ COMM = "runtime/comm"
 DIGEST = "runtime/digest"
 EXECUTOR = "runtime/executor"
 LOAD = "runtime/load"
+EXCHANGE = "runtime/exchange"
 MANIFEST = "runtime/manifest"
 REPORT = "runtime/report"
 DIFFERENCE = "runtime/difference"
 TRACE = "runtime/trace"
 SYNTH = "runtime/synth"
 RUNTIME_DRIVER = "runtime/driver"
+PYTHON = "runtime/python"
 
 # In the order of the data. A row names what the folder looks at, besides itself.
 ALLOWED: dict[str, set[str]] = {
@@ -72,16 +74,18 @@ ALLOWED: dict[str, set[str]] = {
     COMM: {SUPPORT},
     DIGEST: {PLAN, LAYOUT, SUPPORT},
     EXECUTOR: {COMM, DIGEST, IO, PLAN, LAYOUT, SUPPORT},
-    LOAD: {COMM, EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLAN, LAYOUT, SUPPORT},
+    LOAD: {COMM, EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
+    EXCHANGE: {COMM, EXECUTOR, IO, LAYOUT, SUPPORT},
     MANIFEST: {DIGEST, EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
     REPORT: {IO, SUPPORT},
     DIFFERENCE: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
     SYNTH: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
     TRACE: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
     RUNTIME_DRIVER: {
-        COMM, DIFFERENCE, LOAD, REPORT, SYNTH, TRACE, MANIFEST, EXECUTOR, FORMATS, IO,
+        COMM, DIFFERENCE, EXCHANGE, LOAD, REPORT, SYNTH, TRACE, MANIFEST, EXECUTOR, FORMATS, IO,
         COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT,
     },
+    PYTHON: {RUNTIME_DRIVER, LOAD, COMM, IO, COMPILER_DRIVER, DIAGNOSTICS, PLAN, LAYOUT, SUPPORT},
 }
 
 # The file that lists the formats knows them all, and that of DeepSpeed its two sides.
@@ -103,6 +107,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "hwy/": {DIGEST, EXECUTOR},
     "zlib": {SUPPORT},
     "mpi.h": {COMM},
+    "nanobind/": {PYTHON},
     "CLI/": {COMPILER_DRIVER, RUNTIME_DRIVER},
 }
 

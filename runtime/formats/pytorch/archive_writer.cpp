@@ -1,56 +1,45 @@
 #include "runtime/formats/pytorch/archive_writer.h"
 
 #include <fmt/format.h>
-#include <llvm/ADT/DenseSet.h>
 
 #include <unordered_map>
 
 #include "compiler/support/check.h"
 #include "runtime/formats/pytorch/pickle_writer.h"
-#include "runtime/formats/pytorch/value_walk.h"
 #include "runtime/formats/pytorch/zip_writer.h"
 
 namespace ucp::pytorch {
 namespace {
 
-const Storage* StorageOf(const Value& value) {
-  if (const auto* tensor = value.As<Tensor>()) return tensor->storage.get();
-  if (const auto* reference = value.As<StorageReference>()) return reference->storage.get();
-  return nullptr;
-}
-
-// Every storage that the tree names is in the list, with the same size.
-void CheckStorages(const Value& root, std::span<const StorageToWrite> storages) {
-  std::unordered_map<std::string, StorageToWrite> listed_by_key;
-  for (const StorageToWrite& storage : storages) {
-    listed_by_key.emplace(fmt::format("{}", listed_by_key.size()), storage);
+// What a tree names is in the list, with the same size.
+class StorageList {
+ public:
+  explicit StorageList(std::span<const StorageToWrite> storages) {
+    for (const StorageToWrite& storage : storages) by_key_.emplace(fmt::format("{}", by_key_.size()), storage);
   }
-  llvm::DenseSet<const Value*> seen;
-  std::vector<const Value*> visits = {&root};
-  while (!visits.empty()) {
-    const Value* value = visits.back();
-    visits.pop_back();
-    if (IsLeaf(*value) || !seen.insert(value).second) continue;
-    AppendChildren(*value, visits);
-    const Storage* storage = StorageOf(*value);
-    if (storage == nullptr) continue;
-    const auto listed = listed_by_key.find(storage->key);
-    UCP_CHECK(listed != listed_by_key.end(), "the tree names the storage `{}` and the list has {}", storage->key,
-              storages.size());
-    const auto bytes = static_cast<std::uint64_t>(storage->elements * ItemBytes(storage->dtype));
+
+  void Check(const Storage& storage) const {
+    const auto listed = by_key_.find(storage.key);
+    UCP_CHECK(listed != by_key_.end(), "the tree names the storage `{}` and the list has {}", storage.key,
+              by_key_.size());
+    const auto bytes = static_cast<std::uint64_t>(storage.elements * ItemBytes(storage.dtype));
     UCP_CHECK(bytes == listed->second.bytes, "the storage `{}` has {} bytes in the tree and {} in the list",
-              storage->key, bytes, listed->second.bytes);
-    UCP_CHECK(storage->untyped || storage->dtype == listed->second.dtype,
-              "the storage `{}` is {} in the tree and {} in the list", storage->key, Name(storage->dtype),
+              storage.key, bytes, listed->second.bytes);
+    UCP_CHECK(storage.untyped || storage.dtype == listed->second.dtype,
+              "the storage `{}` is {} in the tree and {} in the list", storage.key, Name(storage.dtype),
               Name(listed->second.dtype));
   }
-}
+
+ private:
+  std::unordered_map<std::string, StorageToWrite> by_key_;
+};
 
 }  // namespace
 
 ArchiveLayout LayOutArchive(std::string_view root_folder, const Value& root, std::span<const StorageToWrite> storages) {
-  CheckStorages(root, storages);
-  return LayOutArchiveAround(root_folder, WritePickle(root), storages);
+  const StorageList list(storages);
+  const std::string pickle = WritePickle(root, [&](const Storage& storage) { list.Check(storage); });
+  return LayOutArchiveAround(root_folder, pickle, storages);
 }
 
 // The records and their order are those of PyTorch 2.13, without its `.data/serialization_id`, which is a checksum of

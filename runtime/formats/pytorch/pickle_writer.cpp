@@ -4,6 +4,8 @@
 
 namespace ucp::pytorch {
 
-std::string WritePickle(const Value& root) { return Pickler().Write(root); }
+std::string WritePickle(const Value& root, const std::function<void(const Storage&)>& show) {
+  return Pickler(show).Write(root);
+}
 
 }  // namespace ucp::pytorch

@@ -16,6 +16,8 @@ std::string Pickler::Write(const Value& root) {
 }
 
 void Pickler::WriteValue(const Value& value) {
+  // Most values are integers, which get no number: to look for one would take longer than to write them.
+  if (const auto* integer = value.As<std::int64_t>()) return WriteInteger(*integer);
   if (const auto known = numbers_.find(&value); known != numbers_.end()) {
     Recall(known->second);
     return;
@@ -45,7 +47,8 @@ std::uint32_t Pickler::Recall(std::uint32_t number) {
 }
 
 void Pickler::WriteUnsigned(std::uint64_t value, int width) {
-  for (int i = 0; i < width; ++i) Code(static_cast<int>(value >> (8 * i) & 0xff));
+  static_assert(std::endian::native == std::endian::little, "numbers are written as they lie in memory");
+  bytes_.append(reinterpret_cast<const char*>(&value), static_cast<std::size_t>(width));
 }
 
 void Pickler::WriteInteger(std::int64_t value) {

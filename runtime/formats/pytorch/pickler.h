@@ -4,9 +4,11 @@
 #include <llvm/ADT/DenseMap.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,9 @@ namespace ucp::pytorch {
 // number when it comes again. Numbers and None get none. Texts and classes are the same when they are equal.
 class Pickler {
  public:
+  // `show` is called with each storage that is written; it may be empty.
+  explicit Pickler(const std::function<void(const Storage&)>& show) : show_(show) {}
+
   // The whole pickle. Call once.
   std::string Write(const Value& root);
 
@@ -73,11 +78,12 @@ class Pickler {
   void MemoizeAs(const Value& value) { numbers_[&value] = Memoize(); }
   std::uint32_t Recall(std::uint32_t number);
 
+  const std::function<void(const Storage&)>& show_;
   std::string bytes_;
   int depth_ = 0;
   std::uint32_t next_number_ = 0;
   llvm::DenseMap<const Value*, std::uint32_t> numbers_;
-  std::map<std::string_view, std::uint32_t> text_numbers_;
+  std::unordered_map<std::string_view, std::uint32_t> text_numbers_;
   std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> global_numbers_;
 };
 

@@ -7,6 +7,7 @@ namespace ucp::pytorch {
 
 // ('storage', class, key, location, elements), never named by number.
 void Pickler::WriteStorage(const Storage& storage) {
+  if (show_) show_(storage);
   const auto class_name = storage.untyped ? std::nullopt : StorageClassName(storage.dtype);
   UCP_CHECK(storage.untyped || class_name, "storages of {} have no class and are written untyped", Name(storage.dtype));
   OpenTuple(5);

@@ -23,7 +23,8 @@ const Files kOld = {{"model.safetensors", "old"}, {"sub/old", "old"}};
 
 class PowerCutTest : public testing::Test {
  protected:
-  PowerCutTest() : small_({{"a", {6, 4}}, {"b", {8}}, {"c", {4, 6, 2}}}) {
+  PowerCutTest() : PowerCutTest(SmallConversion({{"a", {6, 4}}, {"b", {8}}, {"c", {4, 6, 2}}})) {}
+  explicit PowerCutTest(SmallConversion small) : small_(std::move(small)) {
     small_.AddSource({.tp = 2, .cut_dim = 0, .dp = 2});
     small_.AddSource({}, ReadRole::kCheckRounding, "weight_");
     small_.SetTarget({.tp = 2, .dp = 2});
@@ -94,17 +95,29 @@ class PowerCutTest : public testing::Test {
   }
   int Pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
 
-  void CutEverywhere(bool force, bool can_exchange);
-  void KillAndCut(bool force, bool can_exchange);
+  // What the file system can do.
+  struct Abilities {
+    bool exchange = true;
+    bool sync_whole = false;
+  };
+  void CutEverywhere(bool force, Abilities abilities);
+  void KillAndCut(bool force, Abilities abilities);
 
   SmallConversion small_;
   std::mt19937 random_{20261121};
 };
 
+// Each of the target's files is one chunk, so it is made when that is written, and its name comes late, too.
+class PowerCutOfSmallFilesTest : public PowerCutTest {
+ protected:
+  PowerCutOfSmallFilesTest() : PowerCutTest(SmallConversion({{"a", {64, 4}}}, {"fp32"})) {}
+};
+
 // After each change, and with several fates of what was not synced.
-void PowerCutTest::CutEverywhere(bool force, bool can_exchange) {
+void PowerCutTest::CutEverywhere(bool force, Abilities abilities) {
   RecordedFiles files;
-  files.can_exchange = can_exchange;
+  files.can_exchange = abilities.exchange;
+  files.can_sync_whole = abilities.sync_whole;
   const Files complete = Convert(files, force);
   ASSERT_EQ(complete.size(), small_.plan().target.files.size() + 1);
   for (const auto& [path, content] : small_.ExpectedFiles()) ASSERT_EQ(complete.at(path), content) << path;
@@ -122,14 +135,16 @@ void PowerCutTest::CutEverywhere(bool force, bool can_exchange) {
 }
 
 // A process is killed, another one begins with what it left, none of which is durable, and then the power goes.
-void PowerCutTest::KillAndCut(bool force, bool can_exchange) {
+void PowerCutTest::KillAndCut(bool force, Abilities abilities) {
   RecordedFiles whole;
-  whole.can_exchange = can_exchange;
+  whole.can_exchange = abilities.exchange;
+  whole.can_sync_whole = abilities.sync_whole;
   const Files complete = Convert(whole, force);
   int went_on = 0;
   for (int round = 0; round < 400; ++round) {
     RecordedFiles files;
-    files.can_exchange = can_exchange;
+    files.can_exchange = abilities.exchange;
+    files.can_sync_whole = abilities.sync_whole;
     Prepare(files, force);
     // The commit has few changes of many, and every second kill.
     const int last = static_cast<int>(whole.changes());
@@ -153,13 +168,20 @@ void PowerCutTest::KillAndCut(bool force, bool can_exchange) {
   EXPECT_GT(went_on, 200);
 }
 
-TEST_F(PowerCutTest, WithoutADestination) { CutEverywhere(false, true); }
-TEST_F(PowerCutTest, WithAnOldDestination) { CutEverywhere(true, true); }
-TEST_F(PowerCutTest, WithAnOldDestinationWhereNothingCanBeExchanged) { CutEverywhere(true, false); }
+TEST_F(PowerCutTest, WithoutADestination) { CutEverywhere(false, {}); }
+TEST_F(PowerCutTest, WithAnOldDestination) { CutEverywhere(true, {}); }
+TEST_F(PowerCutTest, WithAnOldDestinationWhereNothingCanBeExchanged) { CutEverywhere(true, {.exchange = false}); }
+TEST_F(PowerCutTest, WithoutADestinationSyncedAsAWhole) { CutEverywhere(false, {.sync_whole = true}); }
+TEST_F(PowerCutTest, WithAnOldDestinationSyncedAsAWhole) { CutEverywhere(true, {.sync_whole = true}); }
 
-TEST_F(PowerCutTest, KilledBeforeWithoutADestination) { KillAndCut(false, true); }
-TEST_F(PowerCutTest, KilledBeforeWithAnOldDestination) { KillAndCut(true, true); }
-TEST_F(PowerCutTest, KilledBeforeWhereNothingCanBeExchanged) { KillAndCut(true, false); }
+TEST_F(PowerCutOfSmallFilesTest, WithAnOldDestination) { CutEverywhere(true, {}); }
+TEST_F(PowerCutOfSmallFilesTest, KilledBefore) { KillAndCut(true, {}); }
+TEST_F(PowerCutOfSmallFilesTest, KilledBeforeAndSyncedAsAWhole) { KillAndCut(true, {.sync_whole = true}); }
+
+TEST_F(PowerCutTest, KilledBeforeWithoutADestination) { KillAndCut(false, {}); }
+TEST_F(PowerCutTest, KilledBeforeWithAnOldDestination) { KillAndCut(true, {}); }
+TEST_F(PowerCutTest, KilledBeforeWhereNothingCanBeExchanged) { KillAndCut(true, {.exchange = false}); }
+TEST_F(PowerCutTest, KilledBeforeAndSyncedAsAWhole) { KillAndCut(true, {.sync_whole = true}); }
 
 }  // namespace
 }  // namespace ucp

@@ -68,6 +68,21 @@ class RecordedFiles::Writing : public WritableFile {
   NodeId node_;
 };
 
+class RecordedFiles::Whole : public WholeSync {
+ public:
+  explicit Whole(RecordedFiles& owner) : owner_(owner) {}
+  std::size_t least_paths() const override { return 1; }
+  llvm::Error Sync() override {
+    std::lock_guard lock(owner_.mutex_);
+    UCP_RETURN_IF_ERROR(owner_.CheckAlive());
+    owner_.Make({Change::Kind::kSyncAll, 0, {}, 0, ""});
+    return llvm::Error::success();
+  }
+
+ private:
+  RecordedFiles& owner_;
+};
+
 class RecordedFiles::Lock : public FileLock {
  public:
   Lock(RecordedFiles& owner, std::string path) : owner_(owner), path_(std::move(path)) {}
@@ -128,9 +143,11 @@ std::unique_ptr<RecordedFiles> RecordedFiles::AfterPowerCut(std::size_t changes,
   std::vector<std::size_t> durable_before(nodes_.size(), 0);
   for (std::size_t i = 0; i < changes; ++i) {
     if (log_[i].kind == Change::Kind::kSync) durable_before[log_[i].node] = i;
+    if (log_[i].kind == Change::Kind::kSyncAll) std::fill(durable_before.begin(), durable_before.end(), i);
   }
   auto result = std::make_unique<RecordedFiles>();
   result->can_exchange = can_exchange;
+  result->can_sync_whole = can_sync_whole;
   result->nodes_ = before_;
   result->nodes_.resize(nodes_.size());
   for (NodeId node = 0; node < nodes_.size(); ++node) {
@@ -221,6 +238,11 @@ llvm::Error RecordedFiles::SyncDirectory(const std::string& path) {
   UCP_ASSIGN_OR_RETURN(NodeId folder, FindDirectory(path));
   Make({Change::Kind::kSync, folder, {}, 0, ""});
   return llvm::Error::success();
+}
+
+llvm::Expected<std::unique_ptr<WholeSync>> RecordedFiles::OpenWholeSync(const std::string&) {
+  if (!can_sync_whole) return Fail(ErrorCode::kUnsupported, "cannot be synced as a whole here");
+  return std::make_unique<Whole>(*this);
 }
 
 llvm::Error RecordedFiles::Rename(const std::string& from, const std::string& to) {
@@ -329,6 +351,7 @@ void RecordedFiles::Apply(std::vector<Node>& nodes, const Change& change) {
       node.content.replace(change.offset, change.bytes.size(), change.bytes);
       return;
     case Change::Kind::kSync:
+    case Change::Kind::kSyncAll:
       return;
   }
 }

@@ -37,6 +37,7 @@ class RecordedFiles : public FileSystem {
   void Revive();
 
   bool can_exchange = true;
+  bool can_sync_whole = false;  // True: even a few files are.
 
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override;
   llvm::Expected<std::unique_ptr<WritableFile>> CreateForWriting(const std::string& path, std::uint64_t bytes) override;
@@ -46,6 +47,7 @@ class RecordedFiles : public FileSystem {
   llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override;
   llvm::Error MakeDirectory(const std::string& path) override;
   llvm::Error SyncDirectory(const std::string& path) override;
+  llvm::Expected<std::unique_ptr<WholeSync>> OpenWholeSync(const std::string& folder) override;
   llvm::Error Rename(const std::string& from, const std::string& to) override;
   llvm::Error Exchange(const std::string& a, const std::string& b) override;
   llvm::Error RemoveTree(const std::string& path) override;
@@ -57,6 +59,7 @@ class RecordedFiles : public FileSystem {
   class Reading;
   class Writing;
   class Lock;
+  class Whole;
   using NodeId = std::size_t;  // 0 is none.
 
   struct Node {
@@ -66,9 +69,9 @@ class RecordedFiles : public FileSystem {
     std::map<std::string, NodeId> entries;
   };
 
-  // One change, to one node; or that all changes to it until here are durable.
+  // One change, to one node; or that all changes to it, or to all nodes, until here are durable.
   struct Change {
-    enum class Kind { kNames, kSize, kWrite, kSync } kind = Kind::kSync;
+    enum class Kind { kNames, kSize, kWrite, kSync, kSyncAll } kind = Kind::kSync;
     NodeId node = 0;
     std::map<std::string, NodeId> names;  // kNames: 0 takes the name away.
     std::uint64_t offset = 0;             // kWrite, and the size of kSize.

@@ -191,6 +191,49 @@ TEST_F(CommitTest, FailureLoopWithoutADestination) {
   EXPECT_TRUE(IsNew());
 }
 
+TEST_F(CommitTest, S4SyncsTheWholeFileSystemIfThatIsWorthIt) {
+  FailingFiles files(1 << 30);
+  files.can_sync_whole = true;
+  Staging staging = llvm::cantFail(Staging::Begin(files, Destination(), {}));
+  for (const char* name : {"a", "b", "c"}) WriteTestFile(JoinPath(staging.folder(), name), "new");
+  ASSERT_FALSE(static_cast<bool>(staging.Commit(kTwoThreads)));
+  EXPECT_EQ(staging.sync_choice(), "the whole file system was synced at once: there are more than 1 files and folders");
+}
+
+// What this file system can do decides; the destination is complete either way.
+TEST_F(CommitTest, S4OfManyFiles) {
+  Staging staging = llvm::cantFail(Staging::Begin(RealFileSystem(), Destination(), {}));
+  for (int i = 0; i < 300; ++i) WriteTestFile(JoinPath(staging.folder(), std::to_string(i)), "new");
+  ASSERT_FALSE(static_cast<bool>(staging.Commit(kTwoThreads)));
+  llvm::Expected<std::unique_ptr<WholeSync>> whole = RealFileSystem().OpenWholeSync(folder_.path());
+  if (whole) {
+    EXPECT_THAT(staging.sync_choice(), HasSubstr("the whole file system was synced at once"));
+  } else {
+    EXPECT_EQ(staging.sync_choice(),
+              "300 files and 1 folder, each synced by itself: " + Describe(whole.takeError()).message);
+  }
+  EXPECT_EQ(ReadTestFile(Destination() + "/299"), "new");
+}
+
+TEST_F(CommitTest, S4IsNotTrustedToAFileSystemThatIsNotKnown) {
+  EXPECT_THAT(Describe(RealFileSystem().OpenWholeSync("/proc").takeError()).message, HasSubstr("statfs type 0x9fa0"));
+}
+
+TEST_F(CommitTest, FailureLoopWhereTheWholeFileSystemIsSynced) {
+  FailEveryCall([&](int call, FailingFiles& files) {
+    files.can_sync_whole = true;
+    std::string message = Convert(files, {});
+    if (files.has_failed()) {
+      ASSERT_THAT(message, HasSubstr(files.failed_call())) << call;
+      ASSERT_FALSE(std::filesystem::exists(Destination())) << files.failed_call();
+      ASSERT_THAT(Leftovers(), IsEmpty()) << files.failed_call();
+    } else {
+      ASSERT_EQ(message, "");
+    }
+  });
+  EXPECT_TRUE(IsNew());
+}
+
 class ForceFailureLoop : public CommitTest, public testing::WithParamInterface<bool> {};
 
 TEST_P(ForceFailureLoop, OldOrCompleteNew) {

@@ -57,6 +57,10 @@ class FailingFiles : public FileSystem {
     UCP_RETURN_IF_ERROR(Count("sync directory", path));
     return real_.SyncDirectory(path);
   }
+  llvm::Expected<std::unique_ptr<WholeSync>> OpenWholeSync(const std::string& folder) override {
+    if (!can_sync_whole) return Fail(ErrorCode::kUnsupported, "cannot be synced as a whole here");
+    return std::make_unique<Whole>(*this, folder);
+  }
   llvm::Error Rename(const std::string& from, const std::string& to) override {
     UCP_RETURN_IF_ERROR(Count("rename", from));
     return real_.Rename(from, to);
@@ -83,7 +87,8 @@ class FailingFiles : public FileSystem {
     return real_.TryLock(path);
   }
 
-  bool can_exchange = true;  // False: like a file system without RENAME_EXCHANGE.
+  bool can_exchange = true;     // False: like a file system without RENAME_EXCHANGE.
+  bool can_sync_whole = false;  // True: even a few files.
 
  private:
   class Reading : public ReadableFile {
@@ -122,6 +127,17 @@ class FailingFiles : public FileSystem {
     FailingFiles& owner_;
     std::string path_;
     std::unique_ptr<WritableFile> file_;
+  };
+
+  class Whole : public WholeSync {
+   public:
+    Whole(FailingFiles& owner, std::string folder) : owner_(owner), folder_(std::move(folder)) {}
+    std::size_t least_paths() const override { return 1; }
+    llvm::Error Sync() override { return owner_.Count("sync whole", folder_); }
+
+   private:
+    FailingFiles& owner_;
+    std::string folder_;
   };
 
   llvm::Error Count(const std::string& call, const std::string& path) {

@@ -1,0 +1,55 @@
+#include "runtime/exchange/file_place.h"
+
+#include <optional>
+
+#include "compiler/support/check.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+const char* NameOf(PathKind kind) {
+  switch (kind) {
+    case PathKind::kMissing:
+      return "nothing";
+    case PathKind::kFile:
+      return "a file";
+    case PathKind::kDirectory:
+      return "a folder";
+    case PathKind::kOther:
+      return "neither a file nor a folder";
+  }
+  UCP_UNREACHABLE();
+}
+
+}  // namespace
+
+llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<Sight>& seen,
+                                  const std::vector<int>& machine_of_rank) {
+  FilePlace place;
+  std::optional<int> first;
+  auto machine_of = [&](int rank) { return machine_of_rank[static_cast<std::size_t>(rank)]; };
+  for (const auto& [rank, status] : seen) {
+    if (status.kind == PathKind::kMissing) continue;
+    if (!first) {
+      first = rank;
+      place.status = status;
+    }
+    if (status.kind != place.status.kind) {
+      return Fail(ErrorCode::kBadData, "`{}` is {} at rank {} and {} at rank {}; their parts are not of one checkpoint",
+                  path, NameOf(place.status.kind), *first, NameOf(status.kind), rank);
+    }
+    if (status.kind != PathKind::kFile) continue;
+    if (status.bytes != place.status.bytes) {
+      return Fail(ErrorCode::kBadData,
+                  "`{}` has {} bytes at rank {} and {} at rank {}; their parts are not of one checkpoint", path,
+                  place.status.bytes, *first, status.bytes, rank);
+    }
+    const bool is_same = machine_of(rank) == machine_of(*first) && status.device == place.status.device &&
+                         status.inode == place.status.inode;
+    if (is_same) place.holders.push_back(rank);
+  }
+  return place;
+}
+
+}  // namespace ucp

@@ -1,0 +1,30 @@
+// Where one file of a source lies, if every node sees other files.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+struct FilePlace {
+  FileStatus status;         // As the first of the holders sees it.
+  std::vector<int> holders;  // The ranks that see this file, ascending; empty for what is no file.
+};
+
+// What one rank sees.
+struct Sight {
+  int rank = 0;
+  FileStatus status;
+};
+
+// What ranks see at one path, put together; those that see nothing may be left out. `seen` is sorted by rank. Several
+// ranks may see the same file, or on nodes of their own one of the same name: then the lowest rank's counts, and the
+// others must have its size (kBadData). `machine_of_rank` tells nodes apart.
+llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<Sight>& seen,
+                                  const std::vector<int>& machine_of_rank);
+
+}  // namespace ucp

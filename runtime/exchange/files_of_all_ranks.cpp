@@ -1,0 +1,203 @@
+#include "runtime/exchange/files_of_all_ranks.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "compiler/support/check.h"
+#include "compiler/support/error.h"
+#include "runtime/exchange/machine.h"
+#include "runtime/executor/saved_progress.h"
+
+namespace ucp {
+
+class FilesOfAllRanks::RemoteFile : public ReadableFile {
+ public:
+  RemoteFile(RemoteFiles& remote, int rank, std::string path, std::uint64_t bytes)
+      : remote_(remote), rank_(rank), path_(std::move(path)), bytes_(bytes) {}
+
+  const std::string& path() const override { return path_; }
+  std::uint64_t bytes() const override { return bytes_; }
+  llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
+    return remote_.Read(rank_, path_, {offset, buffer.size(), {}}, buffer);
+  }
+
+ private:
+  RemoteFiles& remote_;
+  const int rank_;
+  const std::string path_;
+  const std::uint64_t bytes_;
+};
+
+llvm::Expected<std::unique_ptr<FilesOfAllRanks>> FilesOfAllRanks::Start(Communicator& ranks, FileSystem& files) {
+  if (ranks.size() == 1) {
+    return Fail(ErrorCode::kUsage,
+                "--node-local is for several ranks, and here is one; start it on all nodes: mpirun -n N ucprun …");
+  }
+  UCP_RETURN_IF_ERROR(Agree(ranks, ranks.has_messages()
+                                       ? llvm::Error::success()
+                                       : Fail(ErrorCode::kUsage,
+                                              "--node-local needs an MPI library that several threads may call "
+                                              "(MPI_THREAD_MULTIPLE), and this one is for one thread")));
+  std::unique_ptr<FilesOfAllRanks> all(new FilesOfAllRanks(ranks, files));
+  UCP_ASSIGN_OR_RETURN(std::vector<std::string> machines, ranks.AllGather(ThisMachine()));
+  std::map<std::string, int> numbers;
+  for (const std::string& machine : machines) {
+    all->machine_of_rank_.push_back(numbers.try_emplace(machine, static_cast<int>(numbers.size())).first->second);
+  }
+  all->server_ = std::make_unique<FileServer>(ranks, files);
+  return all;
+}
+
+bool FilesOfAllRanks::Holds(const FilePlace& place) const {
+  return std::ranges::binary_search(place.holders, ranks_.rank());
+}
+
+// Those who see a file share the work of reading it for others.
+int FilesOfAllRanks::Reader(const FilePlace& place) const {
+  return place.holders[static_cast<std::size_t>(ranks_.rank()) % place.holders.size()];
+}
+
+llvm::Expected<std::vector<Sight>> FilesOfAllRanks::AskForStatus(const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(FileStatus mine, mine_.Status(path));
+  UCP_ASSIGN_OR_RETURN(std::vector<std::vector<Look>> others, remote_.AskAll(RequestKind::kStatus, path));
+  std::vector<Sight> seen;
+  for (const std::vector<Look>& looks : others) {
+    seen.push_back({static_cast<int>(seen.size()), looks.empty() ? mine : looks.front().status});
+  }
+  return seen;
+}
+
+llvm::Expected<FilePlace> FilesOfAllRanks::Find(const std::string& path) {
+  std::lock_guard lock(mutex_);
+  if (auto found = places_.find(path); found != places_.end()) return found->second;
+  UCP_ASSIGN_OR_RETURN(std::vector<Sight> seen, AskForStatus(path));
+  UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(path, seen, machine_of_rank_));
+  return places_.emplace(path, std::move(place)).first->second;
+}
+
+// Each rank tells of the files that it sees, by number.
+llvm::Error FilesOfAllRanks::Locate(const std::string& root, const std::vector<StoredFile>& source_files) {
+  std::vector<Look> mine;
+  llvm::Error error = llvm::Error::success();
+  for (std::size_t file = 0; file < source_files.size() && !error; ++file) {
+    paths_of_source_.push_back(JoinPath(root, source_files[file].path));
+    llvm::Expected<FileStatus> status = mine_.Status(paths_of_source_.back());
+    if (!status) {
+      error = status.takeError();
+    } else if (status->kind != PathKind::kMissing) {
+      mine.push_back({std::to_string(file), *status});
+    }
+  }
+  UCP_RETURN_IF_ERROR(Agree(ranks_, std::move(error)));
+  UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks_.AllGather(Encode(mine)));
+  std::vector<std::vector<Sight>> seen(source_files.size());
+  for (int rank = 0; rank < ranks_.size(); ++rank) {
+    for (const Look& look : DecodeLooks(all[static_cast<std::size_t>(rank)])) {
+      seen[std::stoull(look.name)].push_back({rank, look.status});
+    }
+  }
+  std::lock_guard lock(mutex_);
+  places_.clear();  // Of what was looked at on the way here, little is asked for again.
+  for (std::size_t file = 0; file < source_files.size(); ++file) {
+    // All ranks come to the same result.
+    UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(paths_of_source_[file], seen[file], machine_of_rank_));
+    if (place.holders.empty()) {
+      return Fail(ErrorCode::kBadData, "`{}`, which the plan reads, is at none of the {} ranks; plan again",
+                  paths_of_source_[file], ranks_.size());
+    }
+    places_.emplace(paths_of_source_[file], place);
+    places_of_source_.push_back(std::move(place));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error FilesOfAllRanks::ReadRows(FileId file, const ByteRows& rows, std::span<std::byte> packed) {
+  return remote_.Read(Reader(places_of_source_[file.index()]), paths_of_source_[file.index()], rows, packed);
+}
+
+bool FilesOfAllRanks::AnswersFor(FileId file) const {
+  return places_of_source_[file.index()].holders.front() == ranks_.rank();
+}
+
+std::uint64_t FilesOfAllRanks::MemoryBytes() const {
+  std::uint64_t bytes = FileServer::MemoryBytes();
+  constexpr std::uint64_t kEntryBytes = 512;  // Of all tables together.
+  for (std::size_t file = 0; file < paths_of_source_.size(); ++file) {
+    bytes += kEntryBytes + 3 * paths_of_source_[file].size() + 2 * sizeof(int) * places_of_source_[file].holders.size();
+  }
+  return bytes;
+}
+
+llvm::Expected<std::unique_ptr<ReadableFile>> FilesOfAllRanks::OpenForReading(const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(FilePlace place, Find(path));
+  // What is nowhere has its error here.
+  if (place.holders.empty() || Holds(place)) return mine_.OpenForReading(path);
+  return std::make_unique<RemoteFile>(remote_, Reader(place), path, place.status.bytes);
+}
+
+llvm::Expected<PathKind> FilesOfAllRanks::Kind(const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(FilePlace place, Find(path));
+  return place.status.kind;
+}
+
+llvm::Expected<FileStatus> FilesOfAllRanks::Status(const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(FilePlace place, Find(path));
+  if (Holds(place)) return mine_.Status(path);
+  return place.status;
+}
+
+llvm::Expected<std::vector<DirectoryEntry>> FilesOfAllRanks::List(const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(FilePlace folder, Find(path));
+  if (folder.status.kind != PathKind::kDirectory) return mine_.List(path);
+  UCP_ASSIGN_OR_RETURN(std::vector<std::vector<Look>> looks, remote_.AskAll(RequestKind::kList, path));
+  UCP_ASSIGN_OR_RETURN(PathKind kind, mine_.Kind(path));
+  if (kind == PathKind::kDirectory) {
+    UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, mine_.List(path));
+    for (DirectoryEntry& entry : entries) {
+      UCP_ASSIGN_OR_RETURN(FileStatus status, mine_.Status(JoinPath(path, entry.name)));
+      looks[static_cast<std::size_t>(ranks_.rank())].push_back({std::move(entry.name), status});
+    }
+  }
+  std::map<std::string, std::vector<Sight>> seen;  // By name.
+  for (int rank = 0; rank < ranks_.size(); ++rank) {
+    for (Look& look : looks[static_cast<std::size_t>(rank)]) {
+      seen[std::move(look.name)].push_back({rank, look.status});
+    }
+  }
+  std::lock_guard lock(mutex_);
+  std::vector<DirectoryEntry> all;
+  for (const auto& [name, sights] : seen) {
+    const std::string full = JoinPath(path, name);
+    UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(full, sights, machine_of_rank_));
+    all.push_back({name, place.status.kind == PathKind::kDirectory, place.status.bytes});
+    places_.insert_or_assign(full, std::move(place));
+  }
+  return all;
+}
+
+namespace {
+
+llvm::Error NotWritten(const std::string& path) {
+  return Fail(ErrorCode::kUnsupported, "`{}` is of a source that several ranks read, and is not written to", path);
+}
+
+}  // namespace
+
+llvm::Expected<std::unique_ptr<WritableFile>> FilesOfAllRanks::CreateForWriting(const std::string& path,
+                                                                                std::uint64_t) {
+  return NotWritten(path);
+}
+llvm::Expected<std::unique_ptr<WritableFile>> FilesOfAllRanks::OpenForWriting(const std::string& path) {
+  return NotWritten(path);
+}
+llvm::Error FilesOfAllRanks::MakeDirectory(const std::string& path) { return NotWritten(path); }
+llvm::Error FilesOfAllRanks::SyncDirectory(const std::string& path) { return NotWritten(path); }
+llvm::Error FilesOfAllRanks::Rename(const std::string& from, const std::string&) { return NotWritten(from); }
+llvm::Error FilesOfAllRanks::Exchange(const std::string& a, const std::string&) { return NotWritten(a); }
+llvm::Error FilesOfAllRanks::RemoveTree(const std::string& path) { return NotWritten(path); }
+llvm::Expected<std::uint64_t> FilesOfAllRanks::FreeBytes(const std::string& directory) { return NotWritten(directory); }
+llvm::Expected<bool> FilesOfAllRanks::IsWritable(const std::string&) { return false; }
+llvm::Expected<std::unique_ptr<FileLock>> FilesOfAllRanks::TryLock(const std::string& path) { return NotWritten(path); }
+
+}  // namespace ucp

@@ -1,0 +1,84 @@
+// The files of all ranks as one file system to read from: each rank reads what it sees itself, and asks another one for
+// what it does not.
+//
+// Where ranks see files of the same name on nodes of their own, the lowest rank's is read, by all: copies need not be
+// equal in everything, and one file is then one file. What a rank has found out about a path it does not ask for again;
+// a file that changes meanwhile is noticed by the rank that answers for it.
+//
+// From Start() to the end every rank serves the others. It ends together: no rank may destroy this before all have come
+// to a common call (Agree()) after which nobody reads.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/exchange/file_place.h"
+#include "runtime/exchange/file_server.h"
+#include "runtime/exchange/remote_files.h"
+#include "runtime/executor/source_of_nodes.h"
+
+namespace ucp {
+
+class FilesOfAllRanks : public SourceOfNodes, private FileSystem {
+ public:
+  // All ranks call it together. `files`, which must outlive the result, are those that this rank sees. Fails on every
+  // rank if there is only one, or if MPI's library cannot carry messages between threads (kUsage).
+  static llvm::Expected<std::unique_ptr<FilesOfAllRanks>> Start(Communicator& ranks, FileSystem& files);
+
+  // All ranks call it together, with the same files: who sees which. Needed before the functions that take a FileId.
+  [[nodiscard]] llvm::Error Locate(const std::string& root, const std::vector<StoredFile>& source_files);
+
+  FileSystem& files() override { return *this; }
+  bool IsElsewhere(FileId file) const override { return !Holds(places_of_source_[file.index()]); }
+  [[nodiscard]] llvm::Error ReadRows(FileId file, const ByteRows& rows, std::span<std::byte> packed) override;
+  bool AnswersFor(FileId file) const override;
+
+  // What this takes, once Locate() was called.
+  std::uint64_t MemoryBytes() const;
+  std::uint64_t bytes_received() const override { return remote_.bytes_received(); }
+
+ private:
+  class RemoteFile;
+
+  FilesOfAllRanks(Communicator& ranks, FileSystem& mine) : ranks_(ranks), mine_(mine), remote_(ranks) {}
+
+  llvm::Expected<FilePlace> Find(const std::string& path);
+  llvm::Expected<std::vector<Sight>> AskForStatus(const std::string& path);
+  bool Holds(const FilePlace& place) const;
+  int Reader(const FilePlace& place) const;
+
+  llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override;
+  llvm::Expected<PathKind> Kind(const std::string& path) override;
+  llvm::Expected<FileStatus> Status(const std::string& path) override;
+  llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override;
+
+  // A source is not written to.
+  llvm::Expected<std::unique_ptr<WritableFile>> CreateForWriting(const std::string& path, std::uint64_t bytes) override;
+  llvm::Expected<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path) override;
+  llvm::Error MakeDirectory(const std::string& path) override;
+  llvm::Error SyncDirectory(const std::string& path) override;
+  llvm::Error Rename(const std::string& from, const std::string& to) override;
+  llvm::Error Exchange(const std::string& a, const std::string& b) override;
+  llvm::Error RemoveTree(const std::string& path) override;
+  llvm::Expected<std::uint64_t> FreeBytes(const std::string& directory) override;
+  llvm::Expected<bool> IsWritable(const std::string& directory) override;
+  llvm::Expected<std::unique_ptr<FileLock>> TryLock(const std::string& path) override;
+
+  Communicator& ranks_;
+  FileSystem& mine_;
+  RemoteFiles remote_;
+  std::vector<int> machine_of_rank_;
+  std::mutex mutex_;  // Protects `places_`.
+  std::unordered_map<std::string, FilePlace> places_;
+  std::vector<std::string> paths_of_source_;  // By FileId, and the next one too.
+  std::vector<FilePlace> places_of_source_;
+  std::unique_ptr<FileServer> server_;  // Last: it works with all of the above.
+};
+
+}  // namespace ucp

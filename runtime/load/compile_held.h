@@ -1,0 +1,45 @@
+// Plans a load into tensors that the ranks of a job hold (held_tensors.h), instead of files of a format.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/source_phase.h"
+#include "compiler/planner/planner.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/io/file_system.h"
+#include "runtime/load/held_tensors.h"
+#include "runtime/load/load_plan.h"
+
+namespace ucp {
+
+struct HeldRequest {
+  SourceRequest source;
+  ReplicaPolicy replicas = ReplicaPolicy::kCompare;
+  bool all_tensors = true;  // Refuse a checkpoint with tensors that no rank holds.
+};
+
+// States of a tensor of the checkpoint that nobody holds.
+struct NotLoaded {
+  std::string tensor;
+  std::vector<std::string> states;
+};
+
+struct HeldPlan {
+  LoadPlan load;
+  std::vector<std::optional<RecordId>> records;  // For each tensor of this rank; nothing for one without elements.
+  std::vector<NotLoaded> not_loaded;             // By name.
+};
+
+// A held `weight` of a tensor with a master is made from that. Names are those of the source, or its second names for
+// shared tensors. All ranks call this, each with what it holds; rank 0 reads the headers, and nobody goes on before all
+// is known to fit. Fails (kUsage) where the checkpoint lacks what a rank holds, has another shape or a number that is
+// not cast to the rank's dtype, or where ranks ask for different checkpoints. `source` is filled at rank 0 as far as it
+// comes, so that a spec's diagnostics can be shown.
+llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& request, const HeldByRank& mine,
+                                     Communicator& ranks, SourcePhase& source);
+
+}  // namespace ucp

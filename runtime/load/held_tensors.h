@@ -1,0 +1,57 @@
+// A target that is no folder: tensors in the memory of a job's ranks. Each rank says which positions of which tensor it
+// holds; whoever hold the same ones of the same state in the same dtype are readers of one file of the target, so that
+// it is planned, read and exchanged once.
+//
+// The target needs no mesh of the job's: every dimension of a tensor is cut over an axis of its own, whose coordinates
+// are the distinct parts that ranks hold.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/layout.h"
+#include "compiler/layout/target.h"
+#include "runtime/formats/file_readers.h"
+
+namespace ucp {
+
+struct HeldRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  auto operator<=>(const HeldRange&) const = default;
+};
+using HeldPositions = std::vector<HeldRange>;  // Of one dimension: increasing, and none of them empty.
+
+// One row-major local tensor.
+struct HeldTensor {
+  std::string tensor;
+  std::string state;
+  DType dtype = DType::kFloat32;
+  std::vector<std::int64_t> shape;   // Of the whole tensor.
+  std::vector<HeldPositions> holds;  // By dimension.
+  bool operator==(const HeldTensor&) const = default;
+};
+using HeldByRank = std::vector<HeldTensor>;
+
+struct HeldTarget {
+  TargetFiles files;
+  Layout layout;
+  FileReaders readers;
+  // By rank, for each of its tensors in order; nothing for one without elements.
+  std::vector<std::vector<std::optional<RecordId>>> records;
+};
+
+// What all ranks hold, by rank. Fails (kUsage) where a part lies outside of its tensor, ranks disagree on a shape, one
+// rank holds a tensor's state twice, or there are elements of a tensor that nobody holds; the message names the ranks.
+llvm::Expected<HeldTarget> LayOutHeld(std::span<const HeldByRank> ranks);
+
+// As bytes, for other ranks.
+std::string Encode(const HeldByRank& held);
+llvm::Expected<HeldByRank> DecodeHeld(std::string_view bytes);
+
+}  // namespace ucp

@@ -1,0 +1,16 @@
+// Long work that Ctrl-C stops. The work runs on a thread of its own without Python's lock, while the caller's thread
+// looks for signals: Python tells of them on its main thread alone.
+#pragma once
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/Support/Error.h>
+
+#include <atomic>
+
+namespace ucp {
+
+// Call with Python's lock held. `work` ends soon after `cancelled` is set. Throws what Python raised in a signal's
+// handler (KeyboardInterrupt), or else RaisedFailure for the error of `work`.
+void RunInterruptibly(llvm::function_ref<llvm::Error(const std::atomic<bool>& cancelled)> work);
+
+}  // namespace ucp

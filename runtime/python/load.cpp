@@ -1,0 +1,247 @@
+#include "runtime/python/load.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+
+#include "compiler/driver/command_line.h"
+#include "runtime/io/open_file_limit.h"
+#include "runtime/load/compile_held.h"
+#include "runtime/load/load.h"
+#include "runtime/load/load_plan.h"
+#include "runtime/python/interruptible.h"
+#include "runtime/python/raise.h"
+#include "runtime/python/ranks.h"
+
+namespace nb = nanobind;
+
+namespace ucp {
+namespace {
+
+Communicator& RanksOrOne(PythonRanks* ranks) {
+  if (ranks == nullptr) return SingleProcess();
+  return *ranks;
+}
+
+ReplicaPolicy PolicyOf(bool compare) { return compare ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust; }
+
+LoadPlan CompileForPython(const SourceOptions& source, const std::string& target, const TargetOptions& options,
+                          bool compare, PythonRanks* ranks) {
+  CompileRequest request;
+  request.source = Take(source.Request());
+  request.target = target;
+  request.replicas = PolicyOf(compare);
+  options.ApplyTo(request);
+  LoadPlan load;
+  RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
+    Compilation compilation;
+    llvm::Expected<LoadPlan> made = CompileLoad(RealFileSystem(), request, RanksOrOne(ranks), compilation);
+    if (made) load = std::move(*made);
+    return WithDiagnostics(made.takeError(), compilation.source);
+  });
+  return load;
+}
+
+// (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that are held)
+using HeldFromPython = std::tuple<std::string, std::string, std::string, std::vector<std::int64_t>,
+                                  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>>;
+
+HeldTensor FromPython(const HeldFromPython& from) {
+  const auto& [tensor, state, dtype_name, shape, holds] = from;
+  std::optional<DType> dtype = DTypeFromName(dtype_name);
+  if (!dtype) Raise(Fail(ErrorCode::kUsage, "tensor `{}` has numbers of the unknown kind {}", tensor, dtype_name));
+  HeldTensor held{tensor, state, *dtype, shape, {}};
+  for (const auto& positions : holds) {
+    HeldPositions& of_dim = held.holds.emplace_back();
+    for (const auto& [begin, end] : positions) of_dim.push_back({begin, end});
+  }
+  return held;
+}
+
+HeldPlan CompileHeldForPython(const SourceOptions& source, const std::vector<HeldFromPython>& held, bool all_tensors,
+                              bool compare, PythonRanks* ranks) {
+  HeldRequest request{Take(source.Request()), PolicyOf(compare), all_tensors};
+  HeldByRank mine;
+  for (const HeldFromPython& from : held) mine.push_back(FromPython(from));
+  HeldPlan plan;
+  RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
+    SourcePhase phase;
+    llvm::Expected<HeldPlan> made = CompileHeld(RealFileSystem(), request, mine, RanksOrOne(ranks), phase);
+    if (made) plan = std::move(*made);
+    return WithDiagnostics(made.takeError(), phase);
+  });
+  return plan;
+}
+
+// (record, address, bytes)
+using WantedFromPython = std::tuple<std::size_t, std::uintptr_t, std::size_t>;
+
+nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>& memory, unsigned threads,
+                       std::uint64_t memory_bytes, bool check, PythonRanks* ranks) {
+  std::vector<WantedRecord> wanted;
+  for (const auto& [record, address, bytes] : memory) {
+    wanted.push_back({RecordId(record), {reinterpret_cast<std::byte*>(address), bytes}});
+  }
+  LoadOptions options;
+  options.threads = threads;
+  options.memory_bytes = memory_bytes;
+  options.check_source = check;
+  options.open_files = Take(DivideOpenFiles(OpenFileLimit(), threads));
+  options.ranks = ranks;
+  LoadReport report;
+  RunInterruptibly([&](const std::atomic<bool>& cancelled) -> llvm::Error {
+    options.cancelled = &cancelled;
+    UCP_ASSIGN_OR_RETURN(report, Load(plan, RealFileSystem(), wanted, options));
+    return llvm::Error::success();
+  });
+  nb::dict told;
+  told["bytes_placed"] = report.bytes_placed;
+  told["bytes_read"] = report.bytes_read;
+  told["bytes_received"] = report.bytes_received;
+  told["bytes_read_by_all"] = report.bytes_read_by_all;
+  told["seconds"] = report.seconds;
+  told["threads"] = report.threads;
+  nb::dict mismatches;
+  for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
+    mismatches[mismatch.tensor.c_str()] = mismatch.first;
+  }
+  told["rounding_mismatches"] = mismatches;
+  return told;
+}
+
+// The part of a state of a tensor that lies in one record: local elements [begin, end), from `place` of the record on.
+struct Piece {
+  std::string state;
+  std::size_t record = 0;
+  std::int64_t place = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::string dtype;
+  std::int64_t item_bytes = 0;
+};
+
+struct ShardOfRank {
+  std::string tensor;
+  std::vector<std::int64_t> shape;
+  std::map<std::string, std::int64_t, std::less<>> coordinate;
+  std::vector<Piece> pieces;
+};
+
+std::vector<ShardOfRank> ShardsOf(const LoadPlan& load, int rank) {
+  const Plan& plan = load.plan;
+  std::vector<bool> is_read(plan.target.records.size(), false);
+  for (RecordId record : load.RecordsOf(rank)) is_read[record.index()] = true;
+  std::vector<ShardOfRank> shards;
+  for (const PlanWrite& write : plan.writes) {
+    ShardOfRank shard{plan.tensor(write.tensor).logical.name, plan.LocalShape(write), write.coordinate.at, {}};
+    for (const StateBuffer& state : plan.target.buffer_set(write.states)) {
+      const Buffer& buffer = plan.target.buffer(state.buffer);
+      std::int64_t elements = plan.LocalElements(write);
+      for (const Fragment& fragment : FragmentsOf(write.spread, write.base, elements, buffer, 0, elements)) {
+        const BufferPart& part = buffer.parts[fragment.part];
+        if (!is_read[part.record.index()]) continue;
+        shard.pieces.push_back({state.state, part.record.index(), part.first_element + fragment.place, fragment.begin,
+                                fragment.end, std::string(Name(buffer.dtype)), ItemBytes(buffer.dtype)});
+      }
+    }
+    if (!shard.pieces.empty()) shards.push_back(std::move(shard));
+  }
+  return shards;
+}
+
+std::vector<std::tuple<std::size_t, std::size_t, std::uint64_t, std::uint64_t>> RecordsOf(const LoadPlan& load,
+                                                                                          int rank) {
+  std::vector<std::tuple<std::size_t, std::size_t, std::uint64_t, std::uint64_t>> records;
+  for (RecordId id : load.RecordsOf(rank)) {
+    const Record& record = load.plan.target.record(id);
+    records.emplace_back(id.index(), record.file.index(), record.begin, record.bytes);
+  }
+  return records;
+}
+
+std::vector<std::tuple<std::size_t, std::string, std::uint64_t>> FilesOf(const LoadPlan& load, int rank) {
+  std::vector<std::tuple<std::size_t, std::string, std::uint64_t>> files;
+  for (FileId id : load.FilesOf(rank)) {
+    const StoredFile& file = load.plan.target.files[id.index()];
+    files.emplace_back(id.index(), file.path, file.bytes);
+  }
+  return files;
+}
+
+nb::list BlobsOf(const LoadPlan& load, std::size_t file) {
+  nb::list blobs;
+  for (const BlobPlacement& placement : load.plan.placements) {
+    if (placement.file.index() != file) continue;
+    const std::string& content = load.plan.blobs[placement.blob.index()];
+    blobs.append(nb::make_tuple(placement.offset, nb::bytes(content.data(), content.size())));
+  }
+  return blobs;
+}
+
+void AddPlanClasses(nb::module_& module) {
+  nb::class_<Piece>(module, "Piece")
+      .def_ro("state", &Piece::state)
+      .def_ro("record", &Piece::record)
+      .def_ro("place", &Piece::place)
+      .def_ro("begin", &Piece::begin)
+      .def_ro("end", &Piece::end)
+      .def_ro("dtype", &Piece::dtype)
+      .def_ro("item_bytes", &Piece::item_bytes);
+  nb::class_<ShardOfRank>(module, "Shard")
+      .def_ro("tensor", &ShardOfRank::tensor)
+      .def_ro("shape", &ShardOfRank::shape)
+      .def_prop_ro("coordinate",
+                   [](const ShardOfRank& shard) {
+                     nb::dict coordinate;
+                     for (const auto& [axis, place] : shard.coordinate) coordinate[axis.c_str()] = place;
+                     return coordinate;
+                   })
+      .def_ro("pieces", &ShardOfRank::pieces);
+  nb::class_<LoadPlan>(module, "LoadPlan")
+      .def_prop_ro("ranks", [](const LoadPlan& load) { return load.readers.ranks; })
+      .def_prop_ro("remarks", [](const LoadPlan& load) { return load.plan.remarks; })
+      .def_ro("source_folder", &LoadPlan::source_folder)
+      .def("files_of", &FilesOf)
+      .def("records_of", &RecordsOf)
+      .def("shards_of", &ShardsOf)
+      .def("blobs_of", &BlobsOf);
+  nb::class_<HeldPlan>(module, "HeldPlan")
+      .def_prop_ro(
+          "load", [](const HeldPlan& held) -> const LoadPlan& { return held.load; }, nb::rv_policy::reference_internal)
+      .def_prop_ro("records",
+                   [](const HeldPlan& held) {
+                     std::vector<std::optional<std::size_t>> records;
+                     for (const auto& record : held.records) {
+                       records.push_back(record ? std::optional(record->index()) : std::nullopt);
+                     }
+                     return records;
+                   })
+      .def_prop_ro("not_loaded", [](const HeldPlan& held) {
+        nb::dict states;
+        for (const NotLoaded& entry : held.not_loaded) states[entry.tensor.c_str()] = nb::cast(entry.states);
+        return states;
+      });
+}
+
+}  // namespace
+
+void AddLoad(nb::module_& module) {
+  nb::class_<TargetOptions>(module, "Target")
+      .def(nb::init<>())
+      .def_rw("tag", &TargetOptions::tag)
+      .def_rw("keep_opaque", &TargetOptions::keep_opaque)
+      .def_rw("ds_config", &TargetOptions::ds_config);
+  AddPlanClasses(module);
+  module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
+             nb::arg("ranks").none());
+  module.def("compile_held", &CompileHeldForPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
+             nb::arg("compare"), nb::arg("ranks").none());
+  module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),
+             nb::arg("check"), nb::arg("ranks").none());
+}
+
+}  // namespace ucp

@@ -1,0 +1,49 @@
+// The extension module `ucp._ucp`. It holds what needs C++; what users call is in `ucp/*.py`, and ucp/_ucp.pyi says
+// what is here.
+#include <fmt/format.h>
+#include <llvm/Support/FormatVariadic.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "compiler/driver/command_line.h"
+#include "compiler/support/version.h"
+#include "runtime/driver/inspection.h"
+#include "runtime/python/interruptible.h"
+#include "runtime/python/load.h"
+#include "runtime/python/raise.h"
+#include "runtime/python/ranks.h"
+
+namespace nb = nanobind;
+
+namespace ucp {
+namespace {
+
+std::string InspectAsJson(const SourceOptions& source, const std::string& tensor) {
+  Inspection inspection;
+  RunInterruptibly([&](const std::atomic<bool>&) {
+    return WithDiagnostics(Inspect(RealFileSystem(), source, tensor, inspection), inspection.source);
+  });
+  return llvm::formatv("{0}", llvm::json::Value(InspectionJson(inspection))).str();
+}
+
+}  // namespace
+}  // namespace ucp
+
+NB_MODULE(_ucp, module) {
+  using ucp::SourceOptions;
+  module.attr("version") = ucp::kVersion;
+  ucp::AddErrorClass(module);
+  nb::class_<SourceOptions>(module, "Source")
+      .def(nb::init<>())
+      .def_rw("path", &SourceOptions::path)
+      .def_rw("spec", &SourceOptions::spec)
+      .def_rw("config", &SourceOptions::config)
+      .def_rw("set", &SourceOptions::set)
+      .def_rw("unused", &SourceOptions::unused)
+      .def_rw("drop_states", &SourceOptions::drop_states)
+      .def_rw("prefer_rank", &SourceOptions::prefer_rank);
+  ucp::AddRanksClass(module);
+  ucp::AddLoad(module);
+  module.def("inspect", &ucp::InspectAsJson);
+}

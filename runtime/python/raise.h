@@ -1,0 +1,36 @@
+// Errors on their way to Python: `ucp.Error`, with the sentence that the programs would print and the name of its code.
+#pragma once
+
+#include <llvm/Support/Error.h>
+#include <nanobind/nanobind.h>
+
+#include <string>
+#include <utility>
+
+#include "compiler/driver/source_phase.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+
+// What a binding throws.
+struct RaisedFailure {
+  ErrorCode code;
+  std::string message;
+};
+
+// Throws a RaisedFailure if the error is set.
+void Raise(llvm::Error error);
+
+template <typename T>
+T Take(llvm::Expected<T> value) {
+  if (!value) Raise(value.takeError());
+  return std::move(*value);
+}
+
+// A spec that is wrong brings its diagnostics along, since nobody prints them.
+[[nodiscard]] llvm::Error WithDiagnostics(llvm::Error error, const SourcePhase& source);
+
+// Makes the class, and tells nanobind what becomes of a RaisedFailure.
+void AddErrorClass(nanobind::module_& module);
+
+}  // namespace ucp

@@ -1,0 +1,34 @@
+"""Reads training checkpoints of one topology into the memory of a job of another, and says what is in them.
+
+No framework is imported before a tensor is asked for. What goes wrong is a `ucp.Error`, whose text is the sentence that
+the programs `ucpc` and `ucprun` would print, and whose `code` says of which kind it is.
+"""
+
+from __future__ import annotations
+
+from ucp._ucp import Error
+from ucp._ucp import version as __version__
+
+TYPE_CHECKING = False  # As type checkers know it; importing `typing` takes longer than all the rest.
+if TYPE_CHECKING:
+    from ucp._inspect import inspect
+    from ucp._load import Loaded, Part, load
+
+__all__ = ["Error", "Loaded", "Part", "__version__", "inspect", "load"]
+
+# Imported when they are asked for: most programs need one of them, and some none.
+_MODULE_OF = {"inspect": "_inspect", "Loaded": "_load", "Part": "_load", "load": "_load"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module `ucp` has no `{name}`")
+    import importlib
+
+    value = getattr(importlib.import_module(f"ucp.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,132 @@
+"""Memory that a load fills, as tensors of PyTorch or arrays of numpy. Either is imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, Protocol
+
+from ucp._failure import failure
+
+# What numpy itself has no name for; the package ml_dtypes has some of them.
+_BEYOND_NUMPY = {
+    "bfloat16": "bfloat16",
+    "float8_e4m3fn": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
+    "float8_e4m3fnuz": "float8_e4m3fnuz",
+    "float8_e5m2fnuz": "float8_e5m2fnuz",
+}
+
+
+class Framework(Protocol):
+    """Makes memory, and shows pieces of it as tensors."""
+
+    def memory(self, size: int) -> Any:
+        """So many bytes of the host, uninitialised."""
+
+    def address(self, memory: Any) -> int:
+        """Where they are."""
+
+    def check(self, dtype: str, tensor: str) -> None:
+        """Raises where there is no such dtype."""
+
+    def piece(self, memory: Any, begin: int, elements: int, dtype: str) -> Any:
+        """The elements from byte `begin` on, as a view in one dimension."""
+
+    def join(self, pieces: list[Any]) -> Any:
+        """One behind the other; a copy."""
+
+    def finish(self, piece: Any, shape: list[int] | None, own: bool) -> Any:
+        """The tensor on its device, as a copy if it has to own its memory."""
+
+
+class Torch:
+    """Tensors of PyTorch on a device."""
+
+    def __init__(self, device: object) -> None:
+        import torch
+
+        self._torch = torch
+        try:
+            self._device = torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            raise failure("usage", f"`{device}` is no device: {str(error).splitlines()[0]}") from None
+        if self._device.type == "cuda" and not torch.cuda.is_available():
+            why = "no GPU that it can use" if torch.version.cuda else "no CUDA in it"
+            raise failure("unsupported", f'device="{device}": PyTorch {torch.__version__} finds {why}')
+
+    def memory(self, size: int) -> Any:
+        return self._torch.empty(size, dtype=self._torch.uint8, pin_memory=self._device.type == "cuda" and size > 0)
+
+    def address(self, memory: Any) -> int:
+        return memory.data_ptr()
+
+    def check(self, dtype: str, tensor: str) -> None:
+        if not hasattr(self._torch, dtype):
+            raise failure("unsupported", f"tensor `{tensor}` is {dtype}, which PyTorch {self._torch.__version__} lacks")
+
+    def piece(self, memory: Any, begin: int, elements: int, dtype: str) -> Any:
+        kind = getattr(self._torch, dtype)
+        return memory[begin : begin + elements * kind.itemsize].view(kind)
+
+    def join(self, pieces: list[Any]) -> Any:
+        return self._torch.cat(pieces)
+
+    def finish(self, piece: Any, shape: list[int] | None, own: bool) -> Any:
+        shaped = piece if shape is None else piece.view(shape)
+        if self._device.type != "cpu":
+            return shaped.to(self._device)
+        return shaped.clone() if own else shaped
+
+
+class Numpy:
+    """Arrays of numpy."""
+
+    def __init__(self, device: object) -> None:
+        import numpy
+
+        if str(device) != "cpu":
+            raise failure("usage", f'device="{device}": arrays of numpy are in the host\'s memory')
+        self._numpy = numpy
+
+    def _kind(self, dtype: str) -> Any:
+        if dtype in _BEYOND_NUMPY:
+            import ml_dtypes
+
+            return self._numpy.dtype(getattr(ml_dtypes, _BEYOND_NUMPY[dtype]))
+        return self._numpy.dtype(dtype)
+
+    def memory(self, size: int) -> Any:
+        return self._numpy.empty(size, dtype=self._numpy.uint8)
+
+    def address(self, memory: Any) -> int:
+        return memory.ctypes.data
+
+    def check(self, dtype: str, tensor: str) -> None:
+        if dtype in _BEYOND_NUMPY and importlib.util.find_spec("ml_dtypes") is None:
+            raise failure(
+                "unsupported",
+                f"tensor `{tensor}` is {dtype}, which numpy does not have; install ml_dtypes, choose other states, or "
+                'load with framework="torch"',
+            )
+
+    def piece(self, memory: Any, begin: int, elements: int, dtype: str) -> Any:
+        kind = self._kind(dtype)
+        return memory[begin : begin + elements * kind.itemsize].view(kind)
+
+    def join(self, pieces: list[Any]) -> Any:
+        return self._numpy.concatenate(pieces)
+
+    def finish(self, piece: Any, shape: list[int] | None, own: bool) -> Any:
+        shaped = piece if shape is None else piece.reshape(shape)
+        return shaped.copy() if own else shaped
+
+
+def framework_of(name: str | None, device: object) -> Framework:
+    """The one that is asked for; by default PyTorch, or numpy where there is no PyTorch."""
+    if name is None:
+        name = "torch" if importlib.util.find_spec("torch") is not None else "numpy"
+    if name not in ("torch", "numpy"):
+        raise failure("usage", f'framework is "torch" or "numpy", not {name!r}')
+    if importlib.util.find_spec(name) is None:
+        raise failure("usage", f'framework="{name}": this Python has no {name}')
+    return Torch(device) if name == "torch" else Numpy(device)

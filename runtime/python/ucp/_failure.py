@@ -1,0 +1,12 @@
+"""Errors that this package finds by itself look like those of the extension module."""
+
+from __future__ import annotations
+
+from ucp._ucp import Error
+
+
+def failure(code: str, message: str) -> Error:
+    """To be raised."""
+    error = Error(message)
+    error.code = code
+    return error

@@ -1,0 +1,30 @@
+"""`ucp.inspect`: what is in a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ucp import _ucp
+from ucp._source import Path, Settings, source_from
+
+
+def inspect(
+    path: Path,
+    *,
+    tensor: str = "*",
+    spec: Path | None = None,
+    sets: Settings = (),
+    config: Path | None = None,
+    unused: Mapping[str, str | int] | None = None,
+    prefer_rank: str = "",
+) -> dict[str, Any]:
+    """What a checkpoint of any known format holds, from its headers alone: as `ucprun inspect --json` says it.
+
+    `tensor` is a pattern for the names of the tensors that are listed. With a `spec`, a file or a name of the
+    catalogue, what tensor parallelism cuts is shown whole; `sets` and `config` give its dims their values.
+    """
+    import json
+
+    source = source_from(path, spec=spec, sets=sets, config=config, unused=unused, prefer_rank=prefer_rank)
+    return json.loads(_ucp.inspect(source, tensor))

@@ -1,0 +1,194 @@
+"""`ucp.load`: what one rank of a job would read of a checkpoint, as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ucp import _ucp
+from ucp._arrays import Framework, framework_of
+from ucp._failure import failure
+from ucp._source import Path, Settings, source_from
+from ucp._work import byte_count, thread_count
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which part of a tensor a rank holds: elements [begin, end) of a local tensor of this shape, at this place."""
+
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+    coordinate: Mapping[str, int]
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it is all of the rank's local tensor."""
+        elements = 1
+        for length in self.shape:
+            elements *= length
+        return (self.begin, self.end) == (0, elements)
+
+
+class Loaded(Mapping[str, dict[str, Any]]):
+    """What was loaded: the states of each tensor, by its name and theirs.
+
+    A state is a tensor of the rank's local shape where the rank holds all of that, and else a row of elements; `parts`
+    says which ones. `not_loaded` has what the rank's files hold besides, `report` how the load went, and `remarks`
+    sentences about it.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[str, dict[str, Any]] = {}
+        self.parts: dict[tuple[str, str], Part] = {}
+        self.not_loaded: list[tuple[str, str]] = []
+        self.report: dict[str, Any] = {}
+        self.remarks: list[str] = []
+
+    def __getitem__(self, tensor: str) -> dict[str, Any]:
+        return self._states[tensor]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __repr__(self) -> str:
+        return f"<ucp.Loaded: {len(self._states)} tensors, {self.report.get('bytes_placed', 0)} bytes>"
+
+
+@dataclass
+class _Wanted:
+    """One state of one tensor, in the pieces in which the rank's records have it."""
+
+    shape: tuple[int, ...]
+    coordinate: Mapping[str, int]
+    pieces: list[_ucp.Piece]
+
+
+def _patterns(given: str | Iterable[str] | None) -> list[str]:
+    if given is None:
+        return ["*"]
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _fits(name: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _distinct(shards: list[_ucp.Shard]) -> dict[tuple[str, str], _Wanted]:
+    """Every state of every tensor; where a rank's files hold the same piece twice, the first one counts."""
+    wanted: dict[tuple[str, str], _Wanted] = {}
+    for shard in shards:
+        for piece in shard.pieces:
+            key = (shard.tensor, piece.state)
+            entry = wanted.setdefault(key, _Wanted(tuple(shard.shape), shard.coordinate, []))
+            is_again = any(piece.begin < other.end and other.begin < piece.end for other in entry.pieces)
+            if entry.coordinate == shard.coordinate and not is_again:
+                entry.pieces.append(piece)
+    return wanted
+
+
+def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None) -> int:
+    if plan.ranks == 0:
+        return rank or 0
+    if rank is None:
+        if plan.ranks > 1:
+            raise failure("usage", f"`{to}` is a job of {plan.ranks} ranks; rank= says whose part is to be loaded")
+        return 0
+    if not 0 <= rank < plan.ranks:
+        raise failure("usage", f"rank={rank}: `{to}` is a job of {plan.ranks} ranks, counted from 0")
+    return rank
+
+
+def _tensors(found: Loaded, wanted: dict[tuple[str, str], _Wanted], memory: dict[int, Any], arrays: Framework) -> None:
+    # A view of a record that holds more than what was asked for would keep all of it alive.
+    asked: dict[int, int] = dict.fromkeys(memory, 0)
+    views: dict[tuple[str, str], list[tuple[_ucp.Piece, Any]]] = {}
+    for key, entry in wanted.items():
+        entry.pieces.sort(key=lambda piece: piece.begin)
+        for piece in entry.pieces:
+            elements = piece.end - piece.begin
+            begin = piece.place * piece.item_bytes
+            view = arrays.piece(memory[piece.record], begin, elements, piece.dtype)
+            asked[piece.record] += elements * piece.item_bytes
+            views.setdefault(key, []).append((piece, view))
+    for key, pieces in views.items():
+        entry = wanted[key]
+        first, last = pieces[0][0], pieces[-1][0]
+        part = Part(entry.shape, first.begin, last.end, entry.coordinate)
+        row = pieces[0][1] if len(pieces) == 1 else arrays.join([view for _, view in pieces])
+        own = len(pieces) == 1 and 2 * asked[first.record] < len(memory[first.record])
+        tensor, state = key
+        found.parts[key] = part
+        found._states.setdefault(tensor, {})[state] = arrays.finish(row, list(part.shape) if part.is_all else None, own)
+
+
+def load(
+    path: Path,
+    *,
+    to: str,
+    rank: int | None = None,
+    tensors: str | Iterable[str] | None = None,
+    states: str | Iterable[str] | None = None,
+    device: object = "cpu",
+    framework: str | None = None,
+    spec: Path | None = None,
+    sets: Settings = (),
+    config: Path | None = None,
+    unused: Mapping[str, str | int] | None = None,
+    drop_states: Iterable[str] = (),
+    prefer_rank: str = "",
+    ds_config: Path | None = None,
+    verify: bool = False,
+    threads: int | None = None,
+    memory: int | str = "1GiB",
+) -> Loaded:
+    """What one rank of the job `to` would read of a checkpoint of any topology, as tensors.
+
+    `to` is a strategy as `ucprun convert --to` has it, "deepspeed:tp=2,dp=4,zero=1" or "universal", and `rank` a rank
+    of that job. `tensors` and `states` are patterns for names; what they leave out is listed in the result. `device` is
+    where PyTorch's tensors go; `framework` is "torch" or "numpy". With `verify`, the archives' checksums are checked,
+    and copies are compared with one another. `memory` bounds what is needed besides the tensors. The other arguments
+    say what the source is, as the programs' options of the same names.
+    """
+    arrays = framework_of(framework, device)
+    source = source_from(
+        path, spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states, prefer_rank=prefer_rank
+    )
+    target = _ucp.Target()
+    target.ds_config = str(ds_config) if ds_config is not None else ""
+    memory_bytes, thread_number = byte_count(memory), thread_count(threads)
+    plan = _ucp.compile_load(source, to, target, verify, None)
+    this_rank = _rank(plan, to, rank)
+
+    found = Loaded()
+    found.remarks = list(plan.remarks)
+    all_of_rank = _distinct(plan.shards_of(this_rank))
+    names, kinds = _patterns(tensors), _patterns(states)
+    wanted = {key: entry for key, entry in all_of_rank.items() if _fits(key[0], names) and _fits(key[1], kinds)}
+    found.not_loaded = sorted(all_of_rank.keys() - wanted.keys())
+    _check_patterns(all_of_rank, names, kinds, this_rank)
+    for (tensor, _), entry in wanted.items():
+        for piece in entry.pieces:
+            arrays.check(piece.dtype, tensor)
+
+    records = {piece.record for entry in wanted.values() for piece in entry.pieces}
+    sizes = {record: size for record, _, _, size in plan.records_of(this_rank)}
+    buffers = {record: arrays.memory(sizes[record]) for record in sorted(records)}
+    places = [(record, arrays.address(buffer), sizes[record]) for record, buffer in buffers.items()]
+    found.report = _ucp.load(plan, places, thread_number, memory_bytes, verify, None)
+    _tensors(found, wanted, buffers, arrays)
+    return found
+
+
+def _check_patterns(there: Iterable[tuple[str, str]], names: list[str], kinds: list[str], rank: int) -> None:
+    """A pattern that nothing fits was not meant."""
+    keys = list(there)
+    for place, word, patterns in ((0, "tensor", names), (1, "state", kinds)):
+        for pattern in patterns:
+            if pattern != "*" and not any(fnmatchcase(key[place], pattern) for key in keys):
+                raise failure("usage", f"rank {rank} has no {word} whose name fits `{pattern}`")

@@ -1,0 +1,126 @@
+"""The extension module: what needs C++."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+version: str
+
+class Error(Exception):
+    """What went wrong, in one sentence; `code` says of which kind.
+
+    "usage", "spec", "bad-data", "unsupported", "io" or "cancelled".
+    """
+
+    code: str
+
+class Source:
+    """What a source is, as the programs' options say it."""
+
+    path: str
+    spec: str
+    config: str
+    set: list[str]
+    unused: list[str]
+    drop_states: list[str]
+    prefer_rank: str
+    def __init__(self) -> None: ...
+
+def inspect(source: Source, tensor: str) -> str:
+    """JSON, as `ucprun inspect --json` prints it."""
+
+class Target:
+    """What a target is besides its strategy."""
+
+    tag: str
+    keep_opaque: list[str]
+    ds_config: str
+    def __init__(self) -> None: ...
+
+class Ranks:
+    """The ranks of a job; `all_gather` takes this rank's bytes and returns those of all, by rank."""
+
+    def __init__(
+        self, rank: int, size: int, all_gather: Callable[[bytes], Sequence[bytes]], ask_to_stop: Callable[[], None]
+    ) -> None: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def stop(self) -> None:
+        """Another rank has asked to stop. From any thread."""
+
+class Piece:
+    """Local elements [begin, end) of a state of a tensor, in a record from its element `place` on."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def record(self) -> int: ...
+    @property
+    def place(self) -> int: ...
+    @property
+    def begin(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def item_bytes(self) -> int: ...
+
+class Shard:
+    """A rank's local tensor of this shape, as far as one rank has it."""
+
+    @property
+    def tensor(self) -> str: ...
+    @property
+    def shape(self) -> list[int]: ...
+    @property
+    def coordinate(self) -> dict[str, int]: ...
+    @property
+    def pieces(self) -> list[Piece]: ...
+
+class LoadPlan:
+    """What a load will do: files of a target that are memory."""
+
+    @property
+    def ranks(self) -> int:
+        """Of the target's job; 0: any number."""
+    @property
+    def remarks(self) -> list[str]: ...
+    @property
+    def source_folder(self) -> str: ...
+    def files_of(self, rank: int) -> list[tuple[int, str, int]]:
+        """(file, path, bytes) of each file that the rank opens."""
+    def records_of(self, rank: int) -> list[tuple[int, int, int, int]]:
+        """(record, file, begin in the file, bytes) of each record in these files."""
+    def shards_of(self, rank: int) -> list[Shard]: ...
+    def blobs_of(self, file: int) -> list[tuple[int, bytes]]:
+        """(offset, content) of all ready-made bytes of a file."""
+
+class HeldPlan:
+    """A load into tensors that ranks hold."""
+
+    @property
+    def load(self) -> LoadPlan: ...
+    @property
+    def records(self) -> list[int | None]:
+        """For each tensor of this rank; nothing for one without elements."""
+    @property
+    def not_loaded(self) -> dict[str, list[str]]: ...
+
+# (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that the rank holds)
+Held: TypeAlias = tuple[str, str, str, list[int], list[list[tuple[int, int]]]]
+
+def compile_load(source: Source, to: str, target: Target, compare: bool, ranks: Ranks | None) -> LoadPlan: ...
+def compile_held(
+    source: Source, held: list[Held], all_tensors: bool, compare: bool, ranks: Ranks | None
+) -> HeldPlan: ...
+def load(
+    plan: LoadPlan,
+    memory: list[tuple[int, int, int]],
+    threads: int,
+    memory_bytes: int,
+    check: bool,
+    ranks: Ranks | None,
+) -> dict[str, Any]:
+    """Fills `memory`: (record, address, bytes), which the caller keeps alive."""

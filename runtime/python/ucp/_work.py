@@ -1,0 +1,33 @@
+"""How much of the machine a load takes."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ucp._failure import failure
+
+_UNITS = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgt", 1):
+    _UNITS |= {f"{_letter}b": 1000**_power, f"{_letter}ib": 1024**_power}
+
+
+def byte_count(memory: int | str) -> int:
+    """A number of bytes, or a text such as "256MiB" or "4GB"."""
+    if isinstance(memory, int) and memory > 0:
+        return memory
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", str(memory).lower())
+    if match is None or match[2] not in _UNITS or int(match[1]) == 0:
+        raise failure("usage", f'memory takes a number of bytes or a size such as "256MiB" or "4GB", not `{memory}`')
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def thread_count(threads: int | None) -> int:
+    """By default one for each processor this process may use, shared with the job's other processes on this machine."""
+    if threads is None:
+        processors = len(os.sched_getaffinity(0))
+        here = os.environ.get("LOCAL_WORLD_SIZE", "1")
+        return max(1, processors // max(1, int(here) if here.isdigit() else 1))
+    if not 1 <= threads <= 256:
+        raise failure("usage", f"threads is a number from 1 to 256, not {threads}")
+    return threads

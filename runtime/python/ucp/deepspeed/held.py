@@ -1,0 +1,87 @@
+"""What this rank of a running engine would save itself: under the names of its files, with its own tensors in them.
+
+Nothing is copied. What is loaded must have this form, and may be read straight into these tensors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from deepspeed.moe.layer import MoE
+from deepspeed.runtime.pipe.module import PipelineModule
+from deepspeed.utils import groups
+
+EXPERTS = ".deepspeed_moe.experts.deepspeed_experts."
+State = dict[str, Any]
+
+
+def model_file(engine: Any) -> str:
+    """The file with the module and all that is no optimizer's."""
+    return Path(engine._get_ckpt_name("", "")).name
+
+
+def optimizer_file(engine: Any) -> str | None:
+    """The file of this rank's part of the optimizer; without ZeRO there is one for experts alone."""
+    if engine.optimizer is None:
+        return None
+    if engine.zero_optimization():
+        return Path(engine._get_zero_ckpt_name("", "")).name
+    if not engine.has_moe_layers:
+        return None
+    largest = groups._get_max_expert_size_name()
+    return Path(engine._get_optimizer_ckpt_name("", "", groups._get_expert_parallel_rank(largest))).name
+
+
+def has_layer_files(engine: Any) -> bool:
+    """A pipeline's weights are in files of its layers, but for one with experts."""
+    return isinstance(engine.module, PipelineModule) and not engine.has_moe_layers
+
+
+def held_by(engine: Any) -> dict[str, State]:
+    """File by file."""
+    files: dict[str, State] = {}
+    module = None
+    if has_layer_files(engine):
+        for index, layer in enumerate(engine.module.forward_funcs):
+            if hasattr(layer, "state_dict"):
+                files[Path(engine.module.ckpt_layer_path("", index)).name] = layer.state_dict()
+    else:
+        module = engine.module.state_dict()
+        files |= experts(engine, module)
+    stage = engine.zero_optimization_stage()
+    model: State = {"module": module}
+    if stage > 0 and engine.optimizer is not None:
+        model["param_shapes"] = engine._get_zero_param_shapes()
+    if stage > 1:
+        model["frozen_param_shapes"] = engine._get_zero_frozen_param_attributes(engine._get_param_shape_func)
+        model["frozen_param_fragments"] = engine._get_zero_frozen_param_attributes(engine._get_param_fragment_func)
+    optimizer = engine.optimizer.state_dict() if engine.optimizer is not None else None
+    if stage > 0:
+        files[str(optimizer_file(engine))] = {"optimizer_state_dict": optimizer}
+    else:
+        model["optimizer"] = optimizer
+        if name := optimizer_file(engine):
+            files[name] = {"optimizer": optimizer}
+    files[model_file(engine)] = model
+    return files
+
+
+def experts(engine: Any, module: State) -> dict[str, State]:
+    """Takes the experts out of the module's state; each has a file of its own, with its number in the whole model."""
+    files: dict[str, State] = {}
+    layer = 0
+    for prefix, part in engine.module.named_modules():
+        if not isinstance(part, MoE):
+            continue
+        first = groups._get_expert_parallel_rank(part.expert_group_name) * part.num_local_experts
+        for local in range(part.num_local_experts):
+            name = engine._get_expert_ckpt_name("", layer, first + local, "", engine.mpu)
+            mine = f"{prefix}{EXPERTS}{local}."
+            files[Path(name).name] = {
+                f"{prefix}{EXPERTS}{first + local}.{key.removeprefix(mine)}": module.pop(key)
+                for key in list(module)
+                if key.startswith(mine)
+            }
+        layer += 1
+    return files

@@ -1,0 +1,100 @@
+"""A running engine of another topology loads our fixtures itself: `ucp.deepspeed.load_checkpoint`.
+
+Every engine starts from other random weights. What it then holds is gathered from its own partitions and compared with
+what the engine held that saved the fixture; then it trains on, and its losses follow those of the uninterrupted run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import LLAMA_SIZES, OWN_SPEC_OF, SPEC_OF, SPECS
+from faults import known_fault
+from fixtures.cases import CASES, DEFAULT_SEED, Case, Mesh
+from fixtures.fingerprints import differences
+from fixtures.jobs import Job
+from fixtures.serve import Engines
+from matrix import EVERY_CELL, further_targets
+from test_acceptance import noise
+from test_native import OTHER_DTYPE, OTHER_SEED
+from universal import FIXTURES, truth_of
+
+
+@dataclass(frozen=True)
+class Hooked:
+    """A fixture, what the engine that loads it has changed, and the form in which it gets it."""
+
+    name: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    via: str = ""  # A strategy to convert to, before.
+
+    @property
+    def case(self) -> Case:
+        return replace(CASES[self.name], **self.changes)
+
+    def __str__(self) -> str:
+        words = [f"{axis}{size}" for axis, size in vars(self.case.mesh).items() if size > 1 or axis == "dp"]
+        words += [f"{key}={value}" for key, value in self.changes.items() if key != "mesh"]
+        return "-".join([self.name, *words, *([self.via] if self.via else [])])
+
+
+# Other numbers of ranks on each axis, another ZeRO stage, another format.
+CHANGED = [
+    Hooked("bf16_optimizer_dp4_tiny", {"mesh": Mesh(dp=2), "fp32_accumulation": False}),
+    Hooked("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=1, dp=2)}),
+    Hooked("zero3_frozen_dp4", {"mesh": Mesh(dp=2), "stage": 2}),
+    Hooked("frozen_buffers_zero2", {"mesh": Mesh(dp=4), "stage": 3}),
+    Hooked("moe_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 1}),
+    Hooked("zero1_dp4", {"mesh": Mesh(dp=2)}, via="universal"),
+]
+
+
+def all_others() -> list[Hooked]:
+    """The rest of the acceptance matrix."""
+    if not EVERY_CELL:
+        return []
+    return [
+        Hooked(name, changes)
+        for name in CASES
+        for changes in further_targets("native", name, [plan.case for plan in CHANGED if plan.name == name])
+    ]
+
+
+def how(source: Case) -> dict[str, Any]:
+    """What a user says of the cuts."""
+    if source.model == "autotp":
+        return {"spec": str(SPECS / "llama.ucp"), "sets": dict(size.split("=") for size in LLAMA_SIZES)}
+    spec = (SPEC_OF | OWN_SPEC_OF).get(source.model)
+    return {"spec": str(spec)} if spec else {}
+
+
+@pytest.mark.parametrize("plan", [*CHANGED, *all_others()], ids=str)
+def test_engine_resumes(plan: Hooked, engines: Engines, convert: Callable[..., Path]) -> None:
+    truth = truth_of(plan.name)
+    source = convert(plan.name, plan.via) if plan.via else FIXTURES / plan.name / "checkpoint"
+    job = Job(
+        plan.case,
+        seed=DEFAULT_SEED if plan.case.exclude_frozen else OTHER_SEED,
+        load=source,
+        hook=how(CASES[plan.name]),
+        first_step=truth["step"],
+        further_steps=plan.case.further_steps,
+    )
+    answer = engines.ask(job)
+    fault = known_fault("native", CASES[plan.name], plan.case)
+    if fault is not None:
+        assert fault.check is not None
+        fault.check(plan.case, truth, answer)
+        return
+    assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
+    assert answer["loaded"]["step"] == truth["step"]
+    assert answer["loaded"]["step_counter"] == truth["step_counter"]
+    uninterrupted = truth["losses"][truth["step"] :]
+    furthest = max(abs(mine - other) for mine, other in zip(answer["losses"], uninterrupted, strict=True))
+    assert furthest <= (noise(CASES[plan.name]) if plan.case.dtype == CASES[plan.name].dtype else OTHER_DTYPE), furthest
+    assert answer["steps_taken"] == truth["step"] + len(uninterrupted)

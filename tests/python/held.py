@@ -1,0 +1,44 @@
+"""What a running engine held, as fingerprints, and how the package is asked for it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parents[1]
+sys.path.insert(0, str(TESTS))
+
+from fixtures.cases import CASES  # noqa: E402
+from fixtures.fingerprints import describe  # noqa: E402, F401
+
+FIXTURES = TESTS / "fixtures"
+SPEC_OF = {kind: f"megatron_deepspeed_{kind}" for kind in ("gpt", "llama", "gpt_no_pipeline")}
+SPEC_OF["mixture_tensor"] = str(FIXTURES / "mixture_tensor.ucp")
+
+
+def checkpoint(name: str) -> Path:
+    """The folder that the engine wrote."""
+    return FIXTURES / name / "checkpoint"
+
+
+def spec_of(name: str) -> str | None:
+    """Only tensor parallelism needs one."""
+    return SPEC_OF.get(CASES[name].model)
+
+
+def truth_of(name: str) -> dict[str, Any]:
+    """What the running engine held."""
+    return json.loads((FIXTURES / name / "truth.json").read_text())
+
+
+def states_of(name: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """The shape, dtype and fingerprint of every state of every trained parameter."""
+    return {
+        (tensor, state): {"shape": entry["shape"], **described}
+        for tensor, entry in truth_of(name)["tensors"].items()
+        if entry["kind"] == "parameter"
+        for state, described in entry["states"].items()
+        if state != "weight"
+    }

@@ -1,0 +1,162 @@
+"""`ucp.load` gives a rank what the running engine held, bit for bit, and refuses what makes no sense."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from held import checkpoint, describe, spec_of, states_of
+
+import ucp
+from fixtures.cases import CASES
+
+# One of each kind of file that the engine writes.
+KINDS = [
+    "zero1_dp4", "zero2_dp2", "zero3_dp4", "zero3_tp2_dp2", "bf16_optimizer_dp2", "zero0_fp32", "lion_zero1",
+    "gpt_pp2_tp2_dp2", "llama_pp2_tp2_dp2", "pipeline_pp2", "moe_ep2_dp4", "autoep_ep2_dp4", "round_robin",
+]  # fmt: skip
+
+
+def loaded_as_the_truth_tells_it(found: ucp.Loaded) -> dict[tuple[str, str], dict[str, Any]]:
+    """Shapes, dtypes and fingerprints."""
+    return {
+        (tensor, state): {"shape": list(value.shape), **describe(value)}
+        for tensor, states in found.items()
+        for state, value in states.items()
+        if state != "weight"
+    }
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_whole_tensors(name: str) -> None:
+    """Every state of every trained parameter."""
+    found = ucp.load(checkpoint(name), to="universal", spec=spec_of(name), verify=True)
+    truth = states_of(name)
+    assert truth
+    ours = loaded_as_the_truth_tells_it(found)
+    assert {key: ours[key] for key in truth} == truth
+    assert found.report["bytes_placed"] >= sum(value.nbytes for states in found.values() for value in states.values())
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_parts_of_ranks(stage: int) -> None:
+    """What three ranks of ZeRO get of each state makes the state that the engine held."""
+    name = "zero1_dp2"
+    ranks = [ucp.load(checkpoint(name), to=f"deepspeed:dp=3,zero={stage}", rank=rank) for rank in range(3)]
+    for (tensor, state), truth in states_of(name).items():
+        row: dict[int, Any] = {}
+        for found in ranks:
+            if (tensor, state) in found.parts:
+                part = found.parts[tensor, state]
+                values = found[tensor][state].reshape(-1)
+                assert len(values) == part.end - part.begin
+                row |= {part.begin + index: value for index, value in enumerate(values.tolist())}
+                assert list(part.shape) == truth["shape"]
+        whole = torch.tensor([row[index] for index in range(len(row))], dtype=getattr(torch, truth["dtype"]))
+        assert describe(whole.reshape(truth["shape"])) == {key: truth[key] for key in ("dtype", "sha256")}
+
+
+def test_shards_of_tensor_parallel_ranks() -> None:
+    """A matrix that is cut by rows and those that are cut by columns, against torch.chunk of the whole."""
+    name = "llama_pp2_tp2_dp2"
+    dims = {"3.self_attention.query_key_value.weight": 0, "3.self_attention.dense.weight": 1}
+    dims |= {"3.mlp.dense_4h_to_h.weight": 1}
+    whole = ucp.load(checkpoint(name), to="universal", spec=spec_of(name), tensors=dims)
+    found = ucp.load(checkpoint(name), to="deepspeed:pp=1,tp=2,dp=1,zero=1", spec=spec_of(name), rank=0, tensors=dims)
+    for tensor, dim in dims.items():
+        assert found.parts[tensor, "fp32"].coordinate["tp"] == 0
+        assert torch.equal(found[tensor]["fp32"], whole[tensor]["fp32"].chunk(2, dim)[0]), tensor
+
+
+def test_numpy() -> None:
+    """The same numbers, and no PyTorch in the process."""
+    script = (
+        "import sys, hashlib, ucp\n"
+        f"found = ucp.load({str(checkpoint('zero1_dp2'))!r}, to='universal', states='exp_*', framework='numpy')\n"
+        "for tensor, states in found.items():\n"
+        "    for state, value in states.items():\n"
+        "        print(tensor, state, value.dtype, value.shape, hashlib.sha256(value.tobytes()).hexdigest())\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    truth = {
+        f"{tensor} {state} {entry['dtype']} {tuple(entry['shape'])} {entry['sha256']}"
+        for (tensor, state), entry in states_of("zero1_dp2").items()
+        if state.startswith("exp_")
+    }
+    assert set(told.stdout.splitlines()) == truth
+
+
+def test_some_tensors_and_states() -> None:
+    """What was asked for, and a list of what the rank's files hold besides."""
+    path = checkpoint("zero1_dp2")
+    everything = ucp.load(path, to="universal")
+    some = ucp.load(path, to="universal", tensors=["*.bias", "head.*"], states="fp32")
+    assert 0 < len(some) < len(everything)
+    assert set(some.parts) == {
+        (tensor, state)
+        for tensor, state in everything.parts
+        if (tensor.endswith(".bias") or tensor.startswith("head.")) and state == "fp32"
+    }
+    assert set(some.not_loaded) == set(everything.parts) - set(some.parts)
+    assert all(torch.equal(value["fp32"], everything[tensor]["fp32"]) for tensor, value in some.items())
+    assert some.report["bytes_placed"] < everything.report["bytes_placed"]
+
+
+def test_requests_that_make_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence each, and its code."""
+    path = checkpoint("zero1_dp2")
+    cases: list[tuple[str, str, dict[str, Any]]] = [
+        ("usage", "there is no format `deepsped`", {"to": "deepsped:dp=2"}),
+        ("usage", r"has no tensor whose name fits `nothing\.\*`", {"tensors": "nothing.*"}),
+        ("usage", "has no state whose name fits `exp_av`", {"states": "exp_av"}),
+        ("usage", 'memory takes .* such as "256MiB"', {"memory": "much"}),
+        ("usage", "threads is a number from 1 to 256, not 0", {"threads": 0}),
+        ("usage", '"torch" or "numpy", not \'jax\'', {"framework": "jax"}),
+        ("usage", "`gpu` is no device", {"device": "gpu"}),
+        ("usage", "in the host's memory", {"device": "cuda", "framework": "numpy"}),
+        ("io", "does not exist", {"path": "/nowhere"}),
+    ]
+    for code, sentence, arguments in cases:
+        with pytest.raises(ucp.Error, match=sentence) as failure:
+            ucp.load(**({"path": path, "to": "universal"} | arguments))
+        assert failure.value.code == code, sentence
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ucp.Error, match=f'^device="cuda": PyTorch {torch.__version__.split("+")[0]}') as failure:
+        ucp.load(path, to="universal", device="cuda")
+    assert failure.value.code == "unsupported"
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    """With verify, the file and the record; the program says the same."""
+    copy = tmp_path / "copy"
+    for file in checkpoint("zero1_dp2").rglob("*"):
+        target = copy / file.relative_to(checkpoint("zero1_dp2"))
+        if file.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    (file,) = copy.rglob("zero_pp_rank_1_mp_rank_00_optim_states.pt")
+    found = bytearray(file.read_bytes())
+    found[len(found) // 2] ^= 1  # Inside the elements of a state.
+    file.write_bytes(found)
+    with pytest.raises(ucp.Error, match=r"zero_pp_rank_1_mp_rank_00_optim_states\.pt.*CRC-32") as failure:
+        ucp.load(copy, to="universal", verify=True)
+    assert failure.value.code == "bad-data"
+
+
+def test_bfloat16_in_numpy_is_refused_by_name() -> None:
+    """Numpy has no such numbers, unless another package brings them."""
+    path = checkpoint("bf16_optimizer_dp2")
+    assert CASES["bf16_optimizer_dp2"].dtype == "bf16"
+    with pytest.raises(ucp.Error, match=r"is bfloat16, which numpy does not have; .* framework=\"torch\"") as failure:
+        ucp.load(path, to="safetensors:dtype=bf16", framework="numpy")
+    assert failure.value.code == "unsupported"
+    assert (
+        next(iter(ucp.load(path, to="safetensors:dtype=fp32", framework="numpy").values()))["weight"].dtype
+        == np.float32
+    )

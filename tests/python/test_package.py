@@ -1,0 +1,94 @@
+"""The package as a whole: what importing it costs, its stubs, its programs, and the wheel's description of it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ucp
+import ucp._ucp
+
+SOURCE = Path(__file__).parents[2]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Another interpreter with the package."""
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_importing_it_imports_no_framework_and_is_quick() -> None:
+    """Below 100 ms of processor time beyond the interpreter's own start, the best of several."""
+    best = {"pass": 9.0, "import ucp": 9.0}
+    for _ in range(3):
+        for statement in best:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            run("-c", statement)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            best[statement] = min(best[statement], spent)
+    assert best["import ucp"] - best["pass"] < 0.1
+    modules = run("-c", "import sys, ucp; print(sorted({'torch', 'numpy'} & set(sys.modules)))")
+    assert modules.stdout == "[]\n"
+
+
+def test_every_public_name_is_there() -> None:
+    """Also those that are imported when they are asked for."""
+    for name in ucp.__all__:
+        assert getattr(ucp, name) is not None
+        assert name in dir(ucp)
+    with pytest.raises(AttributeError, match="`ucp` has no `lode`"):
+        _ = ucp.lode
+
+
+def test_the_stubs_say_what_the_module_has() -> None:
+    """Every public name of the extension module, and no other; so do the members of its classes."""
+    stubs = ast.parse((SOURCE / "runtime" / "python" / "ucp" / "_ucp.pyi").read_text())
+    named: dict[str, set[str]] = {}
+    for statement in stubs.body:
+        if isinstance(statement, ast.AnnAssign):
+            if ast.unparse(statement.annotation) != "TypeAlias":
+                named[statement.target.id] = set()
+        elif isinstance(statement, ast.FunctionDef):
+            named[statement.name] = set()
+        elif isinstance(statement, ast.ClassDef):
+            members = [part.target.id for part in statement.body if isinstance(part, ast.AnnAssign)]
+            members += [part.name for part in statement.body if isinstance(part, ast.FunctionDef)]
+            named[statement.name] = {member for member in members if not member.startswith("_")}
+    there = {name for name in vars(ucp._ucp) if not name.startswith("_")}
+    assert set(named) == there
+    for name, members in named.items():
+        value = getattr(ucp._ucp, name)
+        if isinstance(value, type):
+            assert members == {member for member in vars(value) if not member.startswith("_")}, name
+
+
+def test_the_module_is_the_program(ucprun: Path, tmp_path: Path) -> None:
+    """`python -m ucp` has the output and the exit code of `ucprun`."""
+    for arguments in (["--version"], ["inspect", str(tmp_path / "missing")], ["inspekt"]):
+        ours = run("-m", "ucp", *arguments)
+        theirs = subprocess.run([ucprun, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert (ours.returncode, ours.stdout, ours.stderr) == (theirs.returncode, theirs.stdout, theirs.stderr)
+
+
+def test_versions_agree() -> None:
+    """Those of the package, of its description and of the build; and the build's tools are pinned alike twice."""
+    description = (SOURCE / "pyproject.toml").read_text()
+    assert f'version = "{ucp.__version__}"' in description
+    assert f"project(ucp VERSION {ucp.__version__} " in (SOURCE / "CMakeLists.txt").read_text()
+    (nanobind,) = re.findall(r"^nanobind==.*$", (SOURCE / "runtime/python/requirements.txt").read_text(), re.MULTILINE)
+    assert f'"{nanobind}"' in description
+
+
+def test_all_sources_are_in_the_build_tree() -> None:
+    """A file that the build does not link there would be in a wheel, and untested."""
+    package = Path(ucp.__file__).parent
+    for path in (SOURCE / "runtime" / "python" / "ucp").rglob("*"):
+        if path.suffix in (".py", ".pyi", ".typed"):
+            assert os.path.samefile(path, package / path.relative_to(SOURCE / "runtime" / "python" / "ucp"))

@@ -94,6 +94,7 @@ llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& requ
   compiled.step = CommonStep(source.checkpoint.training);
   if (request.all_tensors) UCP_RETURN_IF_ERROR(CheckAllHeld(tensors, compiled.not_loaded));
   UCP_ASSIGN_OR_RETURN(HeldTarget target, LayOutHeld(held));
+  target.files.remarks = CastRemarks(tensors, held);
   KeepHeld(held, source);
   UCP_ASSIGN_OR_RETURN(tensors, JoinTensors(source.layout, inventory));
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());

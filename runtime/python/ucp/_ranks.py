@@ -61,7 +61,7 @@ class Messages:
             try:
                 return self._exchange(mine)
             except RuntimeError as error:
-                self._failure = str(error)
+                self._failure = self._first_failure(str(error))
                 self._tell_failure()
         raise failure("io", self._failure)
 
@@ -107,6 +107,13 @@ class Messages:
         if status == _FAILED:
             raise RuntimeError(content.decode())
         return content
+
+    def _first_failure(self, mine: str) -> str:
+        """What was noticed first: a rank that has raised it may be gone by now, too, and is not to blame."""
+        try:
+            return self._store.compare_set(self._key + "/why", "", mine).decode() if self._key else mine
+        except RuntimeError:  # The store's host is gone.
+            return mine
 
     def _tell_failure(self) -> None:
         self.ask_to_stop()

@@ -10,29 +10,31 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import deepspeed
+import torch
 from deepspeed import comm as dist
 
 from .. import Error, _ucp
+from .._ranks import Group
 from .._source import Settings, source_from
 from .._work import byte_count, thread_count
-from .checks import Wanted, checked
+from .checks import Opened, Wanted, checked
 from .errors import LoadError
 from .failing import make_unusable, make_usable
 from .files import PlannedFiles
 from .held import State, held_by, model_file
-from .ranks import Outcome, job, phase
+from .ranks import Outcome, phase
 from .serving import TAG, served
 from .strategy import strategy_of
 from .weights import fill_partitions, kept_counters, masters_alone, refresh_masters
 
 # The fields that are read and written here are DeepSpeed's own affair, and others in other versions.
-TESTED_VERSIONS = ("0.19.8",)
+TESTED_VERSIONS = ("0.19.2", "0.19.8")
 
 
 def load_checkpoint(
@@ -63,35 +65,34 @@ def load_checkpoint(
     """
     wanted = Wanted(load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only)
     folder = str(Path(load_dir) / tag) if tag else str(load_dir)
-    with phase() as outcome:
-        check_version()
-        strategy = strategy_of(engine)
-        outcome.asked = f"{folder}, {wanted}, verify={verify}, {strategy}"
-        source = source_from(folder, spec=spec, sets=sets, config=config, unused=unused, prefer_rank=prefer_rank)
-        memory_bytes, thread_number = byte_count(memory), thread_count(threads)
-    ranks = job()
-    with phase():
-        planned = plan_for(engine, source, strategy, verify, ranks)
-    with phase():
-        held = held_by(engine)
-        opened = checked(engine, planned, held, wanted)
-        contents = list(opened.files.values())
-        placed = [] if verify else [named(place) for name, file in opened.files.items()
-                                    for place in planned.place(file, held[name])]  # fmt: skip
     told = report if report is not None else {}
-    try:
-        with phase() as outcome:
-            told |= read(planned, placed, contents, (thread_number, memory_bytes, verify), outcome)
-        with phase() as outcome:
-            outcome.overwritten = [name for name, _ in engine.module.named_parameters()]
-            client = take(engine, opened.files, wanted, opened.weights_alone, custom_load_fn)
-    except LoadError as error:
-        if error.is_engine_changed:
-            make_unusable(engine, error.overwritten)
-        raise
+    with Group(torch.distributed.group.WORLD) as group:
+        with phase(group) as outcome:
+            check_version()
+            strategy = strategy_of(engine)
+            outcome.asked = f"{folder}, {wanted}, verify={verify}, {strategy}"
+            source = source_from(folder, spec=spec, sets=sets, config=config, unused=unused, prefer_rank=prefer_rank)
+            how = thread_count(threads), byte_count(memory), verify
+        with phase(group):
+            held = held_by(engine)
+        with phase(group):
+            planned = plan_for(engine, source, strategy, verify, group, held.keys())
+        with phase(group):
+            opened = checked(engine, planned, held, wanted)
+            placed = [] if verify else in_place(planned, opened, held)
+        try:
+            with phase(group) as outcome:
+                told |= read(planned, opened, placed, how, group, outcome)
+            with phase(group) as outcome:
+                outcome.overwritten = [name for name, _ in engine.module.named_parameters()]
+                client = take(engine, opened.files, wanted, opened.weights_alone, custom_load_fn)
+        except LoadError as error:
+            if error.is_engine_changed:
+                make_unusable(engine, error.overwritten)
+            raise
     make_usable(engine)
-    told |= {"strategy": strategy, "remarks": list(planned.plan.remarks), "in_place": placed,
-             "weights_alone": opened.weights_alone}  # fmt: skip
+    told |= {"strategy": strategy, "remarks": list(planned.plan.remarks), "in_place": placed}
+    told["weights_alone"] = opened.weights_alone
     tell(told)
     return planned.plan.source_folder, client
 
@@ -105,7 +106,9 @@ def check_version() -> None:
                         "checkpoint with `ucprun convert`, and load that")  # fmt: skip
 
 
-def plan_for(engine: Any, source: _ucp.Source, strategy: str, compare: bool, ranks: _ucp.Ranks | None) -> PlannedFiles:
+def plan_for(
+    engine: Any, source: _ucp.Source, strategy: str, compare: bool, group: Group, needed: Set[str]
+) -> PlannedFiles:
     """Made by the first rank, for all."""
     target = _ucp.Target()
     target.tag = TAG
@@ -113,16 +116,25 @@ def plan_for(engine: Any, source: _ucp.Source, strategy: str, compare: bool, ran
         json.dump(engine.config, settings, default=str)
         settings.flush()
         target.ds_config = settings.name
-        return PlannedFiles(_ucp.compile_load(source, strategy, target, compare, ranks), dist.get_rank())
+        plan = _ucp.compile_load(source, strategy, target, compare, group.ranks)
+        return PlannedFiles(plan, group.rank, needed)
+
+
+def in_place(planned: PlannedFiles, opened: Opened, held: dict[str, State]) -> list[str]:
+    """Lets the engine's own tensors stand for those of the files, where they can; returns which."""
+    placed = []
+    for name, file in opened.files.items():
+        placed += [place.removeprefix("module.") for place in planned.place(file, held[name])]
+    return placed
 
 
 def read(
-    planned: PlannedFiles, placed: list[str], contents: list[State], how: tuple[int, int, bool], outcome: Outcome
+    planned: PlannedFiles, opened: Opened, placed: list[str], how: tuple[int, int, bool], group: Group, outcome: Outcome
 ) -> dict[str, Any]:
     """All elements into their places."""
     outcome.overwritten = placed
     try:
-        return _ucp.load(planned.plan, planned.memory_for(contents), *how, None)
+        return _ucp.load(planned.plan, planned.memory_for(opened.files.values()), *how, group.ranks)
     except Error as error:
         if error.code == "usage":  # Such as too little memory: said before anything is read.
             outcome.overwritten = []
@@ -158,11 +170,6 @@ def take(engine: Any, files: dict[str, State], wanted: Wanted, weights_alone: bo
     if stage == 0 and (weights_alone or not wanted.optimizer):
         refresh_masters(engine)
     return client
-
-
-def named(place: str) -> str:
-    """Where in a file: a tensor of the module by its name."""
-    return place.removeprefix("module.")
 
 
 def tell(report: dict[str, Any]) -> None:

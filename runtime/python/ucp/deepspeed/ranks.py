@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
-from deepspeed import comm as dist
-
-from .. import Error, _ucp
+from .. import Error
+from .._ranks import Group
 from .errors import LoadError
 
 NAMED = 5  # So many tensors are listed in a message.
@@ -34,7 +33,7 @@ class Outcome:
 
 
 @contextmanager
-def phase() -> Iterator[Outcome]:
+def phase(group: Group) -> Iterator[Outcome]:
     """Runs on every rank. If the body fails on one of them, all raise its sentence, with the rank's number."""
     outcome = Outcome()
     failure: Exception | None = None
@@ -42,10 +41,8 @@ def phase() -> Iterator[Outcome]:
         yield outcome
     except Exception as error:  # Whatever it is, the other ranks wait for this one.
         failure = error
-    mine = Told(
-        None if failure is None else sentence(failure), code_of(failure), outcome.asked, bool(outcome.overwritten)
-    )
-    told = told_by_all(mine)
+    said = None if failure is None else sentence(failure)
+    told = told_by_all(group, Told(said, code_of(failure), outcome.asked, bool(outcome.overwritten)))
     message = first_failure(told) or first_difference(told)
     if message is None:
         return
@@ -55,15 +52,13 @@ def phase() -> Iterator[Outcome]:
     raise LoadError(message, outcome.overwritten, code, any(each.has_written for each in told)) from failure
 
 
-def told_by_all(mine: Told) -> list[Told]:
-    """What each rank says. A rank that is gone is an error on those that are left."""
-    told: list[Any] = [None] * dist.get_world_size()
+def told_by_all(group: Group, mine: Told) -> list[Told]:
+    """What each rank says. Where a rank is gone, the others know it, and say so instead."""
     try:
-        dist.all_gather_object(told, mine)
-    except RuntimeError as error:
+        return [Told(**json.loads(said)) for said in group.all_gather(json.dumps(asdict(mine)).encode())]
+    except Error as error:
         also = f"; this rank failed, too: {mine.failed}" if mine.failed else ""
-        raise LoadError(f"another rank ended while the checkpoint was loaded ({error}){also}", code="io") from error
-    return told
+        return [Told(f"{error}{also}", "io", mine.asked, mine.has_written)]
 
 
 def first_failure(told: list[Told]) -> str | None:
@@ -98,17 +93,3 @@ def shortened(names: list[str]) -> str:
     """The first of them, and how many there are."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(f"`{name}`" for name in names[:NAMED]) + more
-
-
-def job() -> _ucp.Ranks | None:
-    """The ranks of this job, as those of the extension module that plan together."""
-    size = dist.get_world_size()
-    if size == 1:
-        return None
-
-    def all_gather(mine: bytes) -> list[bytes]:
-        told: list[Any] = [None] * size
-        dist.all_gather_object(told, mine)
-        return told
-
-    return _ucp.Ranks(dist.get_rank(), size, all_gather, lambda: None)

@@ -19,12 +19,15 @@ TENSOR_RANK = re.compile(r"(?<=-model_)\d+(?=-model_states\.pt$)")  # In the nam
 class Served:
     """Stands in for the engine's checkpoint engine: only what its loaders call is here."""
 
-    def __init__(self, files: dict[str, State]) -> None:
+    def __init__(self, files: dict[str, State], beside: set[str]) -> None:
         self.files = files
+        self.beside = beside
 
     def load(self, path: str, map_location: Any = None) -> State:
         """The content of a file, which the engine takes as its own."""
         name = Path(path).name
+        if name in self.beside:
+            return {}  # It looks at the first rank's file for a number of ranks, and goes by the names if there is none.
         if name not in self.files:
             raise LoadError(f"the engine asks for `{name}`, which was not foreseen for this rank")
         return self.files[name]
@@ -32,11 +35,11 @@ class Served:
 
 def names_beside(engine: Any, files: dict[str, State]) -> set[str]:
     """Files that DeepSpeed counts before it loads its own: those of all model-parallel ranks."""
-    names = set(files)
+    names: set[str] = set()
     for mp in range(engine.mp_world_size):
         names.add(Path(engine._get_ckpt_name("", "", mp_placeholder=f"{mp:02d}")).name)
         names |= {TENSOR_RANK.sub(f"{mp:02d}", name) for name in files if mp < tensor_ranks(engine)}
-    return names
+    return names - files.keys()
 
 
 def tensor_ranks(engine: Any) -> int:
@@ -52,9 +55,10 @@ def served(engine: Any, files: dict[str, State]) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="ucp-names-") as folder:
         place = Path(folder) / TAG
         place.mkdir()
-        for name in names_beside(engine, files):
+        beside = names_beside(engine, files)
+        for name in beside | files.keys():
             (place / name).touch()
-        engine.checkpoint_engine = Served(files)
+        engine.checkpoint_engine = Served(files, beside)
         try:
             yield folder
         finally:

@@ -244,9 +244,8 @@ llvm::Expected<ConversionOutcome> ConvertAsFirst(FileSystem& files, const Plan& 
   std::vector<std::string> choices = {
       fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
                   Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory),
-      "files are read and written by positioned calls through the page cache: mapping was not faster, and elements "
-      "begin "
-      "at no block of a disk, as direct input and output would need",
+      "files are read and written by positioned calls through the page cache: mapping was not faster, and direct input "
+      "and output would need elements to begin at blocks of a disk",
       staging.sync_choice()};
   for (const std::string& choice : choices) watch.Note(choice);
   return ConversionOutcome{std::move(*report), false, std::move(choices), BytesFromStorage()};

@@ -15,6 +15,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
+#include "runtime/comm/nodes.h"
 #include "runtime/driver/earlier_run.h"
 #include "runtime/driver/interrupt.h"
 #include "runtime/driver/many_ranks.h"
@@ -145,7 +146,6 @@ void AddNodeLocalOption(CLI::App& command, ConversionOptions& options) {
       .add_option("--node-local", options.node_local,
                   "What each node sees only a part of, on a disk of its own; the ranks of mpirun then send one another "
                   "what they need. source: the checkpoint")
-      ->check(CLI::IsMember({"source"}))
       ->type_name("WHAT");
 }
 
@@ -244,6 +244,9 @@ llvm::Expected<ConversionOutcome> ConvertAsFirst(FileSystem& files, const Plan& 
   std::vector<std::string> choices = {
       fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
                   Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory),
+      "files are read and written by positioned calls through the page cache: mapping was not faster, and elements "
+      "begin "
+      "at no block of a disk, as direct input and output would need",
       staging.sync_choice()};
   for (const std::string& choice : choices) watch.Note(choice);
   return ConversionOutcome{std::move(*report), false, std::move(choices), BytesFromStorage()};
@@ -281,6 +284,7 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, c
   UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
   execution->ranks = &ranks;
   execution->journal_seconds = options.journal_seconds;
+  UCP_ASSIGN_OR_RETURN(execution->node_of_rank, NodesOfRanks(ranks));
   if (nodes != nullptr) {
     UCP_RETURN_IF_ERROR(nodes->Locate(source_folder, plan.source.files));
     execution->nodes = nodes;
@@ -294,6 +298,12 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, c
 llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(FileSystem& files, const ConversionOptions& options,
                                                                Communicator& ranks) {
   if (options.node_local.empty()) return nullptr;
+  if (options.node_local != "source") {
+    return Fail(ErrorCode::kUsage,
+                "--node-local takes `source`, not `{}`; a destination is one folder that all nodes see, and may be "
+                "copied to them when it is complete",
+                options.node_local);
+  }
   return FilesOfAllRanks::Start(ranks, files);
 }
 

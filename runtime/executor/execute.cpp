@@ -36,7 +36,7 @@ class Execution {
       : plan_(plan),
         options_(options),
         ranks_(options.ranks == nullptr ? SingleProcess() : *options.ranks),
-        is_mine_(FilesOfRank(plan.target.files, ranks_.rank(), ranks_.size())),
+        is_mine_(FilesOfRank(plan.target.files, ranks_.rank(), ranks_.size(), options.node_of_rank)),
         parallel_{std::max(options.threads, 1U), options.cancelled},
         buffers_(sizes, parallel_.threads),
         steps_(plan),

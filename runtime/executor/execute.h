@@ -77,6 +77,7 @@ struct ExecutionOptions {
   std::vector<std::string> progress_before;
   // Who shares the work, each with the same plan; null: this process alone.
   Communicator* ranks = nullptr;
+  std::vector<int> node_of_rank;   // NodesOfRanks(); empty: all are on one node.
   SourceOfNodes* nodes = nullptr;  // Where the source is read; null: every rank sees all of it.
 };
 

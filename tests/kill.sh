@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The long form of the tests that let a conversion go wrong: every system call of it fails in every way, it is killed
-# before every call that changes a file, and at random moments. Takes a quarter of an hour or so.
+# before every call that changes a file, and at random moments; then the same of several ranks under mpirun, which
+# takes most of the time: a second or two for each call. In all an hour or two.
 #
 #   KILLS  how many random kills (default 300)
 #

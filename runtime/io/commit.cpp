@@ -235,12 +235,11 @@ llvm::Error Staging::CleanUpAfterDead() {
   if (folder == PathKind::kMissing && old == PathKind::kMissing && !has_journal && !has_ranks_) {
     return llvm::Error::success();
   }
-  UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));
   if (entries_before_.empty()) {
     UCP_RETURN_IF_ERROR(RemoveJournals());
-    UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));  // Nothing may vouch for a folder that goes.
+    // Nothing may vouch for a folder that goes; and it may be the old one of an exchange that is not durable yet (I4).
+    UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));
     UCP_RETURN_IF_ERROR(files_->RemoveTree(folder_));
-    UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));  // Its inode may be that of a new one.
   }
   if (old == PathKind::kMissing) return llvm::Error::success();
   UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(destination_));

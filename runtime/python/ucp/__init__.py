@@ -23,10 +23,12 @@ _MODULE_OF |= {"Filled": "_into", "load_into": "_into"}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module `ucp` has no `{name}`")
     import importlib
 
+    if name == "deepspeed":
+        return importlib.import_module("ucp.deepspeed")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module `ucp` has no `{name}`")
     value = getattr(importlib.import_module(f"ucp.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

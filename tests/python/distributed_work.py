@@ -197,7 +197,8 @@ def together(rank: int) -> dict[str, Any]:
     same = [torch.equal(found[name][state], alone[name][state]) for name, state in alone.parts]
     told: dict[str, Any] = {"parts": len(found.parts), "same": all(same) and found.parts == alone.parts}
     weights = {name: torch.zeros(value["fp32"].shape) for name, value in ucp.load(path, to="universal").items()}
-    ucp.load_into(weights, path, group=world)
+    report = ucp.load_into(weights, path, group=world).report
+    told["report"] = {key: report[key] for key in ("bytes_placed", "bytes_read", "bytes_received", "bytes_read_by_all")}
     told["wrong"] = wrong(weights, whole_states("zero1_dp2", "fp32"))
     requests: dict[str, dict[str, Any]] = {
         "to": {"to": to if rank != 2 else "universal"},

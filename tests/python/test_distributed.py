@@ -95,4 +95,7 @@ def test_a_group_loads_together(told: list[dict[str, Any]]) -> None:
         assert found["to"].startswith("usage: rank 0 loads `")
         assert "and rank 2 loads `" in found["to"]
         assert found["rank"] == "usage: rank 1 of 4: rank=0: this process is rank 1 of its group"
+        # All four hold everything, and storage gave it once.
+        assert found["report"]["bytes_read_by_all"] == found["report"]["bytes_placed"]
+        assert found["report"]["bytes_read"] + found["report"]["bytes_received"] == found["report"]["bytes_placed"]
         assert found["pattern"] == "usage: rank 3 of 4: rank 3 has no tensor whose name fits `nothing`"

@@ -69,10 +69,11 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
     UCP_ASSIGN_OR_RETURN(companions,
                          FindCompanions(files, format->TakesCompanions(), source.folder, request.source.path));
   }
-  UCP_ASSIGN_OR_RETURN(
-      TargetFiles target_files,
-      format->LayOut({compilation.tensors, target_layout, source.checkpoint.training, inventory.mesh, strategy,
-                      companions.files, request.keep_opaque, job_config ? &*job_config : nullptr}));
+  const TargetRequest target_request{
+      compilation.tensors, target_layout,       source.checkpoint.training,         inventory.mesh, strategy,
+      companions.files,    request.keep_opaque, job_config ? &*job_config : nullptr};
+  UCP_ASSIGN_OR_RETURN(TargetFiles target_files, format->LayOut(target_request));
+  UCP_ASSIGN_OR_RETURN(compilation.readers, format->Readers(target_request, target_files));
   if (!format->CarriesLooseStates() && !target_files.weights_only) {
     UCP_RETURN_IF_ERROR(CheckNoLooseStates(source.checkpoint.training, strategy.format));
   }

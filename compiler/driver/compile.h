@@ -10,6 +10,7 @@
 #include "compiler/driver/source_phase.h"
 #include "compiler/plan/plan.h"
 #include "compiler/planner/planner.h"
+#include "runtime/formats/file_readers.h"
 #include "runtime/formats/strategy.h"
 
 namespace ucp {
@@ -29,6 +30,7 @@ struct Compilation {
   SourcePhase source;
   std::vector<LogicalTensor> tensors;
   Plan plan;
+  FileReaders readers;  // Of the plan's target.
 };
 
 // Fills `compilation` as far as it comes, so that a spec's diagnostics can be shown when it fails.

@@ -10,6 +10,7 @@
 
 #include "compiler/plan/steps.h"
 #include "runtime/executor/buffers.h"
+#include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/parallel.h"
@@ -34,10 +35,10 @@ class ElementReader {
   [[nodiscard]] llvm::Error End(const ParallelOptions& options);
 
  private:
-  const Plan& plan_;
   Buffers buffers_;
   StepEnumerator steps_;
   SourceFiles source_;
+  ChunkMaker maker_;
 };
 
 }  // namespace ucp

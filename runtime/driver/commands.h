@@ -14,6 +14,7 @@ void AddVerifyCommand(CLI::App& app, int& exit_code);
 void AddBenchCommand(CLI::App& app, int& exit_code);
 void AddTraceCommand(CLI::App& app, int& exit_code);
 void AddSynthCommand(CLI::App& app, int& exit_code);
+void AddLoadCommand(CLI::App& app, int& exit_code);
 void AddRunCommand(CLI::App& app, int& exit_code);
 
 }  // namespace ucp

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
       "  ucprun convert checkpoints/ out/ --to universal                  no tensor parallelism: no spec\n"
       "  ucprun convert checkpoints/ out/ --to universal --spec gpt.ucp   tensor parallelism: a spec says the cuts\n"
       "  ucprun run run.plan out/ --from checkpoints/                     a plan of `ucpc plan`\n"
+      "  ucprun load checkpoints/ --to deepspeed:dp=8 --rank 3             into memory, as a rank of a job would\n"
       "  ucprun verify out/ --same checkpoints/                           are they the same, bit by bit\n"
       "  ucprun diff out/ other/                                          by how much, tensor by tensor\n"
       "  ucprun trace out/ 'wte.weight[17,204]'                           where one element lies\n\n"
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   ucp::AddConvertCommand(app, exit_code);
   ucp::AddRunCommand(app, exit_code);
+  ucp::AddLoadCommand(app, exit_code);
   ucp::AddInspectCommand(app, exit_code);
   ucp::AddVerifyCommand(app, exit_code);
   ucp::AddDiffCommand(app, exit_code);

@@ -7,6 +7,28 @@
 #include "compiler/support/checked_math.h"
 
 namespace ucp {
+namespace {
+
+// Of a range in either form.
+template <typename Range>
+std::int64_t ChunkElements(const Plan& plan, const Range& range, std::uint64_t chunk_bytes) {
+  std::int64_t most =
+      static_cast<std::int64_t>(chunk_bytes) / std::max(ItemBytes(range.dtype), ItemBytes(range.source_dtype));
+  std::int64_t unit = 1;
+  const std::vector<Selection>& dims = plan.set(plan.writes[range.write].pieces.front()).dims;
+  for (std::size_t d = dims.size(); d-- > 1;) {
+    std::int64_t length = dims[d].local_length();
+    if (length == 0 || unit > most / length) break;
+    unit *= length;
+  }
+  return most / unit * unit;
+}
+
+}  // namespace
+
+std::int64_t ElementsOfChunk(const Plan& plan, const TargetRange& range, std::uint64_t chunk_bytes) {
+  return ChunkElements(plan, range, chunk_bytes);
+}
 
 WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done,
                    const std::vector<bool>& is_mine)
@@ -49,7 +71,8 @@ void WorkList::Add(const TargetRange& range) {
 void WorkList::NumberChunks() {
   for (Range& range : ranges_) {
     range.first_chunk = chunks_;
-    chunks_ += static_cast<std::uint64_t>(CeilDivide(range.end - range.begin, ChunkElements(range)));
+    chunks_ +=
+        static_cast<std::uint64_t>(CeilDivide(range.end - range.begin, ChunkElements(plan_, range, chunk_bytes_)));
   }
 }
 
@@ -58,7 +81,7 @@ TargetRange WorkList::chunk(std::uint64_t number) const {
   auto behind = std::upper_bound(ranges_.begin(), ranges_.end(), number,
                                  [](std::uint64_t wanted, const Range& range) { return wanted < range.first_chunk; });
   const Range& range = *std::prev(behind);
-  std::int64_t elements = ChunkElements(range);
+  std::int64_t elements = ChunkElements(plan_, range, chunk_bytes_);
   std::int64_t skipped = static_cast<std::int64_t>(number - range.first_chunk) * elements;
   std::int64_t begin = range.begin + skipped;
   return {range.write,  states_[range.state],
@@ -100,7 +123,7 @@ void WorkList::AddElements(std::uint64_t first, std::uint64_t end, std::vector<E
   if (range != ranges_.begin()) --range;
   for (; range != ranges_.end() && range->first_chunk < end; ++range) {
     const auto elements = static_cast<std::uint64_t>(range->end - range->begin);
-    const auto of_chunk = static_cast<std::uint64_t>(ChunkElements(*range));
+    const auto of_chunk = static_cast<std::uint64_t>(ChunkElements(plan_, *range, chunk_bytes_));
     const std::uint64_t from = first > range->first_chunk ? (first - range->first_chunk) * of_chunk : 0;
     const std::uint64_t to = std::min(elements, (end - range->first_chunk) * of_chunk);
     if (from < to) intervals.push_back({range->first_element + from, range->first_element + to});
@@ -127,21 +150,6 @@ std::uint64_t WorkList::Bytes(const Plan& plan) {
 std::uint64_t WorkList::FileOffset(const Range& range) const {
   return plan_.target.record(range.record).begin +
          static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
-}
-
-// As many whole rows (or planes, or whatever the outermost dimensions that do not fit consist of) as fit: a chunk that
-// begins and ends within a row has more steps.
-std::int64_t WorkList::ChunkElements(const Range& range) const {
-  std::int64_t most =
-      static_cast<std::int64_t>(chunk_bytes_) / std::max(ItemBytes(range.dtype), ItemBytes(range.source_dtype));
-  std::int64_t unit = 1;
-  const std::vector<Selection>& dims = plan_.set(plan_.writes[range.write].pieces.front()).dims;
-  for (std::size_t d = dims.size(); d-- > 1;) {
-    std::int64_t length = dims[d].local_length();
-    if (length == 0 || unit > most / length) break;
-    unit *= length;
-  }
-  return most / unit * unit;
 }
 
 std::uint32_t WorkList::StateNumber(const std::string& state) {

@@ -13,6 +13,11 @@
 
 namespace ucp {
 
+// How many elements of a written shard's range are a chunk of at most `chunk_bytes` in either of its dtypes: as many
+// whole rows (or planes, or whatever the outermost dimensions that do not fit consist of) as fit. A chunk that begins
+// and ends within a row has more steps.
+std::int64_t ElementsOfChunk(const Plan& plan, const TargetRange& range, std::uint64_t chunk_bytes);
+
 struct FileWork {
   std::uint32_t chunks = 0;
   bool is_begun = false;  // Some of its elements are left out.
@@ -59,7 +64,6 @@ class WorkList {
   void Add(const TargetRange& range);
   void NumberChunks();
   std::uint64_t FileOffset(const Range& range) const;
-  std::int64_t ChunkElements(const Range& range) const;
   void LeaveOut(const std::vector<ElementInterval>& done);
   std::uint32_t StateNumber(const std::string& state);
 

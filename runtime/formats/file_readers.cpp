@@ -1,7 +1,7 @@
 #include "runtime/formats/file_readers.h"
 
 #include <algorithm>
-#include <utility>
+#include <map>
 
 namespace ucp {
 
@@ -10,16 +10,17 @@ bool FileReaders::IsReadBy(FileId file, int rank) const {
   return readers.empty() || std::binary_search(readers.begin(), readers.end(), rank);
 }
 
-// Files with the same readers mostly follow one another.
-void FileReaders::Add(std::vector<int> readers) {
-  auto same = std::find(sets.rbegin(), sets.rend(), readers);
-  if (same == sets.rend()) {
-    sets.push_back(std::move(readers));
-    same = sets.rbegin();
+FileReaders MakeReaders(int ranks, const std::vector<std::vector<int>>& of_files) {
+  FileReaders readers{ranks, {}, {}};
+  std::map<std::vector<int>, std::uint32_t> numbers;
+  for (const std::vector<int>& set : of_files) {
+    auto [entry, is_new] = numbers.try_emplace(set, static_cast<std::uint32_t>(readers.sets.size()));
+    if (is_new) readers.sets.push_back(set);
+    readers.set_of_file.push_back(entry->second);
   }
-  set_of_file.push_back(static_cast<std::uint32_t>(sets.rend() - same - 1));
+  return readers;
 }
 
-FileReaders ReadByAll(std::size_t files) { return {0, {{}}, std::vector<std::uint32_t>(files, 0)}; }
+FileReaders ReadByAll(std::size_t files) { return MakeReaders(0, std::vector<std::vector<int>>(files)); }
 
 }  // namespace ucp

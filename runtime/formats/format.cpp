@@ -9,8 +9,8 @@ namespace ucp {
 
 llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&) const { return std::nullopt; }
 
-llvm::Expected<FileReaders> Format::Readers(const Strategy&, std::span<const FileToOpen> files) const {
-  return ReadByAll(files.size());
+llvm::Expected<FileReaders> Format::Readers(const TargetRequest&, const TargetFiles& target) const {
+  return ReadByAll(target.storage.files.size());
 }
 
 std::span<const std::unique_ptr<const Format>> AllFormats() {

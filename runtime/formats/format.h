@@ -71,8 +71,8 @@ class Format {
   virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const;
   // The files of a checkpoint that holds the tensors and the training state.
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
-  // Which ranks of the job open which of the files that LayOut() made for the strategy: by default all do.
-  virtual llvm::Expected<FileReaders> Readers(const Strategy& strategy, std::span<const FileToOpen> files) const;
+  // Which ranks of the target's job open which of the files that LayOut() made of the same request: by default all do.
+  virtual llvm::Expected<FileReaders> Readers(const TargetRequest& request, const TargetFiles& target) const;
 };
 
 // Every format, in the order in which they are asked to recognise a folder.

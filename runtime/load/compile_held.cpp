@@ -59,8 +59,10 @@ llvm::Error CheckAllHeld(std::span<const LogicalTensor> tensors, const std::vect
     if (entry.states.size() == tensors[tensor].states.size()) extra.push_back(entry.tensor);
   }
   if (extra.empty()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "the checkpoint holds tensor `{}`{}, and no rank has a place for it", extra.front(),
-              extra.size() == 1 ? "" : fmt::format(" and {} more", extra.size() - 1));
+  return Fail(ErrorCode::kUsage,
+              "the checkpoint holds tensor `{}`{}, and no rank has a place for it; that a part is "
+              "enough has to be said (in Python, strict=False)",
+              extra.front(), extra.size() == 1 ? "" : fmt::format(" and {} more", extra.size() - 1));
 }
 
 // What rank 0 makes for all.
@@ -92,6 +94,7 @@ llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& requ
   compiled.step = CommonStep(source.checkpoint.training);
   if (request.all_tensors) UCP_RETURN_IF_ERROR(CheckAllHeld(tensors, compiled.not_loaded));
   UCP_ASSIGN_OR_RETURN(HeldTarget target, LayOutHeld(held));
+  target.files.remarks = CastRemarks(tensors, held);
   KeepHeld(held, source);
   UCP_ASSIGN_OR_RETURN(tensors, JoinTensors(source.layout, inventory));
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());

@@ -160,13 +160,13 @@ class HeldLayout {
         holders.indices.push_back(i);
       }
     }
-    target_.readers.ranks = static_cast<int>(ranks_.size());
     for (const auto& [key, holders] : holders_of) {
       std::optional<RecordId> record = AddShard(*holders.held, std::get<Place>(key), holders.ranks);
       for (std::size_t i = 0; i < holders.ranks.size(); ++i) {
         target_.records[static_cast<std::size_t>(holders.ranks[i])][holders.indices[i]] = record;
       }
     }
+    target_.readers = MakeReaders(static_cast<int>(ranks_.size()), readers_of_files_);
   }
 
   std::optional<RecordId> AddShard(const HeldTensor& held, const Place& place, const std::vector<int>& readers) {
@@ -184,7 +184,7 @@ class HeldLayout {
     const std::uint64_t bytes =
         static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(ItemBytes(held.dtype));
     FileId file = storage.Add(StoredFile{fmt::format("buffer-{}", storage.files.size()), bytes, ""});
-    target_.readers.Add(readers);
+    readers_of_files_.push_back(readers);
     RecordId record = storage.Add(Record{file, 0, bytes, std::nullopt});
     BufferId buffer = storage.Add(Buffer{held.dtype, elements, {{record, 0, elements}}});
     shard.states = storage.Add(BufferSet{{held.state, buffer}});
@@ -212,6 +212,7 @@ class HeldLayout {
   std::map<std::string, Parts> parts_of_;                                                       // By name.
   std::map<std::pair<std::string, std::string>, std::map<Place, std::int64_t>> held_elements_;  // By tensor and state.
   HeldTarget target_;
+  std::vector<std::vector<int>> readers_of_files_;  // By FileId.
 };
 
 }  // namespace

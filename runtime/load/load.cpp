@@ -10,8 +10,9 @@
 #include "runtime/executor/comparison.h"
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/source_files.h"
-#include "runtime/executor/work_list.h"
 #include "runtime/io/parallel.h"
+#include "runtime/load/as_stored.h"
+#include "runtime/load/contents.h"
 #include "runtime/load/places.h"
 
 namespace ucp {
@@ -19,14 +20,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::uint64_t BytesOf(const TargetRange& range) {
-  return static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
-}
-
 std::uint64_t BytesOf(const std::vector<TargetRange>& ranges) {
   std::uint64_t bytes = 0;
-  for (const TargetRange& range : ranges) bytes += BytesOf(range);
+  for (const TargetRange& range : ranges) {
+    bytes += static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
+  }
   return bytes;
+}
+
+RanksOfRecords WantedByOne(const Plan& plan, const Places& places) {
+  RanksOfRecords wanted_by(plan.target.records.size());
+  for (std::size_t record = 0; record < wanted_by.size(); ++record) {
+    if (places.Holds(RecordId(record))) wanted_by[record] = {0};
+  }
+  return wanted_by;
 }
 
 // One load.
@@ -42,7 +49,9 @@ class Loading {
         buffers_(sizes, parallel_.threads),
         ranges_(places.Ranges()),
         steps_(plan_),
-        work_(plan_, sizes.chunk_bytes, ranges_),
+        stored_(plan_),
+        is_as_stored_(stored_.HasAll(ranges_)),
+        chunk_bytes_(sizes.chunk_bytes),
         source_(plan_, load.source_folder, files, options.check_source, sizes.ledger_pieces,
                 options.open_files.reading),
         comparison_(plan_, steps_, source_),
@@ -63,6 +72,7 @@ class Loading {
     for (ReadReason reason : {ReadReason::kCopy, ReadReason::kCompare, ReadReason::kChecksum}) {
       report.bytes_read += source_.bytes_read(reason);
     }
+    report.is_as_stored = is_as_stored_;
     report.threads = parallel_.threads;
     report.buffer_bytes = buffers_.bytes();
     if (options_.check_source) {
@@ -75,18 +85,39 @@ class Loading {
  private:
   llvm::Error Fill() {
     places_.FillBetween(ranges_);
-    return ForEachInParallel(work_.chunks(), parallel_, [&](unsigned thread, std::uint64_t number) {
-      return RunChunk(thread, work_.chunk(InStretches(number, work_.chunks(), parallel_.threads)));
+    for (const SharedContents& shared : FindContents(plan_, WantedByOne(plan_, places_), 0)) {
+      UCP_RETURN_IF_ERROR(ReadAlone(shared.contents));
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error ReadAlone(const std::vector<Content>& contents) {
+    const std::vector<Piece> pieces = CutIntoPieces(plan_, contents, chunk_bytes_);
+    return ForEachInParallel(pieces.size(), parallel_, [&](unsigned thread, std::uint64_t number) -> llvm::Error {
+      const Piece& piece = pieces[InStretches(number, pieces.size(), parallel_.threads)];
+      const TargetRange range = RangeOf(contents[piece.content], piece);
+      UCP_RETURN_IF_ERROR(Read(thread, range, places_.Of(range)));
+      PlaceCopies(places_, contents[piece.content], piece);
+      return llvm::Error::success();
     });
   }
 
-  llvm::Error RunChunk(unsigned thread, const TargetRange& range) {
-    const std::span<std::byte> place = places_.Of(range);
+  llvm::Error Read(unsigned thread, const TargetRange& range, std::span<std::byte> place) {
+    if (is_as_stored_ && !options_.check_source) return ReadAsStored(range, place);
     const bool is_as_wanted =
         range.source_dtype == range.dtype && plan_.tensor(plan_.writes[range.write].tensor).arithmetic == Arithmetic{};
     const std::span<std::byte> chunk = is_as_wanted ? place : buffers_.chunk(thread);
     UCP_RETURN_IF_ERROR(maker_.Make(range, {chunk, buffers_.term(thread), buffers_.scratch()[thread]}).takeError());
     if (!is_as_wanted) std::memcpy(place.data(), chunk.data(), place.size());
+    progress_.Add(place.size(), 0);
+    return llvm::Error::success();
+  }
+
+  llvm::Error ReadAsStored(const TargetRange& range, std::span<std::byte> place) {
+    const StoredRange stored = *stored_.Find(range);
+    const auto offset = static_cast<std::uint64_t>(stored.record_element * ItemBytes(range.dtype));
+    SourceReader reader(source_);
+    UCP_RETURN_IF_ERROR(reader.Read(stored.record, offset, place, place.size(), ReadReason::kCopy));
     progress_.Add(place.size(), 0);
     return llvm::Error::success();
   }
@@ -104,7 +135,9 @@ class Loading {
   Buffers buffers_;
   const std::vector<TargetRange> ranges_;
   StepEnumerator steps_;
-  WorkList work_;
+  const AsStored stored_;
+  const bool is_as_stored_;
+  const std::uint64_t chunk_bytes_;
   SourceFiles source_;
   Comparison comparison_;
   ChunkMaker maker_;

@@ -50,6 +50,7 @@ struct LoadReport {
   std::uint64_t bytes_read = 0;      // From storage, by this rank, whatever for.
   std::uint64_t bytes_received = 0;  // From other ranks.
   std::uint64_t bytes_read_by_all = 0;
+  bool is_as_stored = false;  // Nothing had to be converted: AsStored of as_stored.h has all of it.
   double seconds = 0;
   unsigned threads = 0;
   std::uint64_t buffer_bytes = 0;

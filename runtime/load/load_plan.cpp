@@ -2,28 +2,13 @@
 
 #include <utility>
 
-#include "compiler/driver/find_strategy.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/share_run.h"
-#include "runtime/formats/format.h"
 
 namespace ucp {
 namespace {
-
-std::vector<FileToOpen> FilesToOpen(const Plan& plan) {
-  std::vector<FileToOpen> files;
-  for (const StoredFile& file : plan.target.files) files.push_back({file.path, {}});
-  for (const PlanWrite& write : plan.writes) {
-    for (const StateBuffer& state : plan.target.buffer_set(write.states)) {
-      for (const BufferPart& part : plan.target.buffer(state.buffer).parts) {
-        files[plan.target.record(part.record).file.index()].stages.insert(write.coordinate.At("pp"));
-      }
-    }
-  }
-  return files;
-}
 
 llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target) {
   if (ranks == 1 || ranks_of_target == 0 || ranks == ranks_of_target) return llvm::Error::success();
@@ -35,11 +20,10 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
 llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const CompileRequest& request, int ranks,
                                       Compilation& compilation) {
   UCP_RETURN_IF_ERROR(Compile(files, request, compilation));
-  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
   LoadPlan load;
   load.plan = std::move(compilation.plan);
   load.source_folder = compilation.source.folder;
-  UCP_ASSIGN_OR_RETURN(load.readers, FindFormat(strategy.format)->Readers(strategy, FilesToOpen(load.plan)));
+  load.readers = std::move(compilation.readers);
   UCP_RETURN_IF_ERROR(CheckRanks(ranks, load.readers.ranks, request.target));
   return load;
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from held import checkpoint
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -19,6 +19,7 @@ from torch.distributed.tensor.placement_types import Placement, _StridedShard
 
 import ucp
 from fixtures.models import Frozen, Plain
+from held import checkpoint
 
 Tensors = dict[str, torch.Tensor]
 
@@ -187,6 +188,37 @@ def frozen(rank: int) -> dict[str, Any]:
     return {"wrong": wrong(model.state_dict(), right), "not_loaded": filled.not_loaded, "remarks": filled.remarks}
 
 
+def together(rank: int) -> dict[str, Any]:
+    """`ucp.load` over the group, each rank its own part; and requests that do not fit."""
+    world = dist.group.WORLD
+    path = checkpoint("zero1_dp2")
+    to = "deepspeed:dp=4,zero=1"
+    found, alone = ucp.load(path, to=to, group=world), ucp.load(path, to=to, rank=rank)
+    same = [torch.equal(found[name][state], alone[name][state]) for name, state in alone.parts]
+    told: dict[str, Any] = {"parts": len(found.parts), "same": all(same) and found.parts == alone.parts}
+    weights = {name: torch.zeros(value["fp32"].shape) for name, value in ucp.load(path, to="universal").items()}
+    ucp.load_into(weights, path, group=world)
+    told["wrong"] = wrong(weights, whole_states("zero1_dp2", "fp32"))
+    requests: dict[str, dict[str, Any]] = {
+        "to": {"to": to if rank != 2 else "universal"},
+        "rank": {"to": to, "rank": 0},
+        "pattern": {"to": to, "tensors": "nothing" if rank == 3 else "*"},
+    }
+    for kind, request in requests.items():
+        try:
+            ucp.load(path, group=world, **request)
+            told[kind] = "loaded"
+        except ucp.Error as error:
+            told[kind] = f"{error.code}: {error}"
+    return told
+
+
 def everything(rank: int, root: str) -> dict[str, Any]:
     """All of it in one job: starting one takes longer than its work."""
-    return {"layouts": layouts(rank), "fsdp": fsdp(rank), "failing": failing(rank, root), "frozen": frozen(rank)}
+    return {
+        "layouts": layouts(rank),
+        "fsdp": fsdp(rank),
+        "failing": failing(rank, root),
+        "frozen": frozen(rank),
+        "together": together(rank),
+    }

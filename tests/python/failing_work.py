@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from held import checkpoint
 from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
 import ucp
+from held import checkpoint
 from ucp import _ranks
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
+import pytest
+
 import distributed_work
 import job
-import pytest
 from held import checkpoint, states_of
 
 NAMES = sorted({tensor for tensor, _ in states_of("zero1_dp2")})
@@ -82,3 +83,16 @@ def test_plain_tensors_of_every_kind(told: list[dict[str, Any]]) -> None:
         assert found["wrong"] == []
         assert found["not_loaded"] == {}
         assert any("hyper-parameters" in remark for remark in found["remarks"])
+
+
+def test_a_group_loads_together(told: list[dict[str, Any]]) -> None:
+    """Each rank has what it would have had alone, plain tensors are filled on every rank, and requests must agree."""
+    for entry in told:
+        found = entry["together"]
+        assert found["same"]
+        assert found["parts"] > 0
+        assert found["wrong"] == []
+        assert found["to"].startswith("usage: rank 0 loads `")
+        assert "and rank 2 loads `" in found["to"]
+        assert found["rank"] == "usage: rank 1 of 4: rank=0: this process is rank 1 of its group"
+        assert found["pattern"] == "usage: rank 3 of 4: rank 3 has no tensor whose name fits `nothing`"

@@ -9,12 +9,12 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 import failing_work
 import job
-import pytest
-from held import checkpoint
-
 import ucp
+from held import checkpoint
 
 RANKS = 3
 SOON = 10

@@ -7,6 +7,7 @@
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/read/describe.h"
 #include "runtime/formats/deepspeed/write/options.h"
+#include "runtime/formats/deepspeed/write/readers.h"
 #include "runtime/formats/deepspeed/write/write.h"
 
 namespace ucp {
@@ -55,6 +56,9 @@ class DeepSpeedFormat : public Format {
   }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
     return deepspeed::LayOutCheckpoint(request);
+  }
+  llvm::Expected<FileReaders> Readers(const TargetRequest& request, const TargetFiles& target) const override {
+    return deepspeed::ReadersOf(request, target);
   }
 };
 

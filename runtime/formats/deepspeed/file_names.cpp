@@ -63,7 +63,9 @@ llvm::Error AddOnce(std::map<Key, std::string>& files, const Key& key, const std
               entry->second, name);
 }
 
-llvm::Error Add(CheckpointFiles& files, const std::string& name) {
+}  // namespace
+
+llvm::Error AddFileName(CheckpointFiles& files, const std::string& name) {
   ParsedName parsed = Parse(name);
   switch (parsed.kind) {
     case Kind::kModelStates:
@@ -88,8 +90,6 @@ llvm::Error Add(CheckpointFiles& files, const std::string& name) {
   return llvm::Error::success();
 }
 
-}  // namespace
-
 bool IsCheckpointFileName(const std::string& name) { return Parse(name).kind != Kind::kStranger; }
 
 llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std::string& folder) {
@@ -98,7 +98,7 @@ llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std
   for (const DirectoryEntry& entry : entries) {
     if (entry.is_directory) {
       found.folders.push_back(entry.name);
-    } else if (llvm::Error error = Add(found, entry.name)) {
+    } else if (llvm::Error error = AddFileName(found, entry.name)) {
       return AddContext(std::move(error), fmt::format("`{}`", folder));
     }
   }

@@ -51,7 +51,11 @@ struct CheckpointFiles {
 // Whether a folder with this file in it is a DeepSpeed checkpoint.
 bool IsCheckpointFileName(const std::string& name);
 
-// Two names for the same thing (`mp_rank_0_…` and `mp_rank_00_…`) are an error that gives both.
+// Puts a file where its name says. Two names for the same thing (`mp_rank_0_…` and `mp_rank_00_…`) are an error that
+// gives both.
+[[nodiscard]] llvm::Error AddFileName(CheckpointFiles& files, const std::string& name);
+
+// All files of a folder.
 llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std::string& folder);
 
 // The names that DeepSpeed gives, for messages about files that are missing.

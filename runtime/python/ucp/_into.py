@@ -5,6 +5,7 @@ Nothing is read, and nothing overwritten, before all ranks have agreed that ever
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ucp import _ucp
-from ucp._failure import failure
+from ucp._failure import agree, failure
 from ucp._source import Path, Settings, source_from
 from ucp._work import byte_count, thread_count
 
@@ -76,7 +77,7 @@ class _Target:
             raise failure(
                 "usage", f"`{label}` is a {type(value).__name__} and no tensor; name it in keep= to leave it as it is"
             )
-        self.is_distributed = self.is_distributed or hasattr(value, "device_mesh")
+        self.is_distributed = self.is_distributed or _is_distributed(value)
         self.places.append(_Place(label, tensor, state, value))
 
     def check(self) -> None:
@@ -104,17 +105,17 @@ class _Target:
         self.places = distinct
 
 
-def _local(value: torch.Tensor) -> torch.Tensor:
-    from torch.distributed.tensor import DTensor
+def _is_distributed(value: object) -> bool:
+    """There is no DTensor where nobody has imported their module, which takes seconds."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(value, module.DTensor)
 
-    return value.detach().to_local() if isinstance(value, DTensor) else value.detach()
+
+def _local(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().to_local() if _is_distributed(value) else value.detach()
 
 
 def _look_at(place: _Place) -> None:
-    from torch.distributed.tensor import DTensor
-
-    from ucp._placements import are_increasing, positions_of
-
     value = place.value
     local = _local(value)
     if local.device.type == "meta":
@@ -127,7 +128,9 @@ def _look_at(place: _Place) -> None:
             f"`{place.label}` of shape {list(local.shape)} has the strides {list(local.stride())}; only contiguous "
             "tensors are filled",
         )
-    if isinstance(value, DTensor):
+    if _is_distributed(value):
+        from ucp._placements import are_increasing, positions_of
+
         if value.device_mesh.get_coordinate() is None:
             return  # Other ranks hold it.
         place.holds = positions_of(place.label, value)
@@ -171,22 +174,10 @@ def _add_optimizer(places: _Target, model: object, optimizer: torch.optim.Optimi
                 places.add(label, name, state, value)
 
 
-def _agree(group: Group | None, problem: _ucp.Error | None) -> None:
-    """One rank's error is every rank's."""
-    if group is not None:
-        said = f"{problem.code}\n{problem}".encode() if problem is not None else b""
-        for rank, text in enumerate(group.all_gather(said)):
-            if text:
-                code, message = text.decode().split("\n", 1)
-                raise failure(code, f"rank {rank} of {group.size}: {message}")
-    elif problem is not None:
-        raise problem
-
-
 def _group_of(places: _Target, group: object) -> Group | None:
-    import torch.distributed as dist
-
     if group is None and places.is_distributed:
+        import torch.distributed as dist
+
         group = dist.group.WORLD
     if group is None:
         return None
@@ -239,7 +230,7 @@ def load_into(
     except _ucp.Error as error:
         problem = error
     ranks = _group_of(places, group)
-    _agree(ranks, problem)
+    agree(ranks, problem)
 
     in_group = ranks.ranks if ranks is not None else None
     held = [place.described() for place in places.places]

@@ -37,6 +37,11 @@ def _on_host(group: Any) -> Any:
     return dist.new_group(dist.get_process_group_ranks(group), backend="gloo")
 
 
+def _reason(error: RuntimeError) -> str:
+    """What gloo says, without the place in its sources, and advice."""
+    return re.sub(r"^\[.*?\] ", "", str(error)).split(". ")[0]
+
+
 class Messages:
     """What the ranks of a group tell one another. All ranks make and use it alike, each from one thread at a time."""
 
@@ -61,7 +66,7 @@ class Messages:
             try:
                 return self._exchange(mine)
             except RuntimeError as error:
-                self._failure = str(error)
+                self._failure = self.first_failure(str(error))
                 self._tell_failure()
         raise failure("io", self._failure)
 
@@ -69,14 +74,17 @@ class Messages:
         for rank in self._others:
             self._send(rank, _FINE, mine)
         all_bytes = [mine] * self.size
-        failures = []
+        gone: dict[int, str] = {}
+        told = ""
         for rank in self._others:
             try:
-                all_bytes[rank] = self._receive(rank)
+                status, all_bytes[rank] = self._receive(rank)
+                if status == _FAILED:
+                    told = told or all_bytes[rank].decode()
             except RuntimeError as error:
-                failures.append(str(error))
-        if failures:
-            raise RuntimeError(failures[0])
+                gone[rank] = _reason(error)
+        if told or gone:
+            raise RuntimeError(told or self._gone(gone))
         for work, _ in self._unfinished:
             work.wait()
         self._unfinished.clear()
@@ -93,20 +101,25 @@ class Messages:
         except RuntimeError:
             pass  # It is dead, which receiving from it will say.
 
-    def _receive(self, rank: int) -> bytes:
+    def _receive(self, rank: int) -> tuple[int, bytes]:
         header = torch.empty(2, dtype=torch.int64)
+        dist.irecv(header, group=self.group, group_src=rank, tag=_TAG).wait()
+        status, size = header.tolist()
+        payload = torch.empty(max(size, 1), dtype=torch.uint8)
+        dist.irecv(payload, group=self.group, group_src=rank, tag=_TAG).wait()
+        return status, payload.numpy().tobytes()[:size]
+
+    def _gone(self, gone: dict[int, str]) -> str:
+        """Some of several may have left because of the first one, where the store does not say which that was."""
+        which = f"rank {min(gone)}" if len(gone) == 1 else f"ranks {', '.join(map(str, gone))}"
+        return f"{which} of {self.size} {'is' if len(gone) == 1 else 'are'} gone: {gone[min(gone)]}"
+
+    def first_failure(self, mine: str) -> str:
+        """What was noticed first: a rank that has raised it may be gone by now, too, and is not to blame."""
         try:
-            dist.irecv(header, group=self.group, group_src=rank, tag=_TAG).wait()
-            status, size = header.tolist()
-            payload = torch.empty(max(size, 1), dtype=torch.uint8)
-            dist.irecv(payload, group=self.group, group_src=rank, tag=_TAG).wait()
-        except RuntimeError as error:
-            why = re.sub(r"^\[.*?\] ", "", str(error)).split(". ")[0]  # Without a place in its sources, and advice.
-            raise RuntimeError(f"rank {rank} of {self.size} is gone: {why}") from None
-        content = payload.numpy().tobytes()[:size]
-        if status == _FAILED:
-            raise RuntimeError(content.decode())
-        return content
+            return self._store.compare_set(self._key + "/why", "", mine).decode() if self._key else mine
+        except RuntimeError:  # The store's host is gone.
+            return mine
 
     def _tell_failure(self) -> None:
         self.ask_to_stop()
@@ -135,9 +148,14 @@ class Messages:
             work_on.append((dist.isend(message, group=self.group, group_dst=before, tag=_RING_TAG), message))
 
     def wait_for_ring(self) -> None:
-        """Until the next rank's work is done. Raises if it dies before. Callable from any thread."""
+        """Until the next rank's work is done. Raises if it dies before, and notes it. Callable from any thread."""
         message = torch.empty(1, dtype=torch.uint8)
-        dist.irecv(message, group=self.group, group_src=(self.rank + 1) % self.size, tag=_RING_TAG).wait()
+        after = (self.rank + 1) % self.size
+        try:
+            dist.irecv(message, group=self.group, group_src=after, tag=_RING_TAG).wait()
+        except RuntimeError as error:
+            self.first_failure(self._gone({after: _reason(error)}))
+            raise
 
 
 class Group:
@@ -153,6 +171,15 @@ class Group:
         self._done = threading.Event()
         self._threads: list[threading.Thread] = []
         self._sent: list[Any] = []
+
+    def check_alike(self, request: str) -> None:
+        """Raises on every rank if they ask for different things."""
+        asked = [text.decode() for text in self.all_gather(request.encode())]
+        for rank, text in enumerate(asked):
+            if text != asked[0]:
+                raise failure(
+                    "usage", f"rank 0 loads {asked[0]}, and rank {rank} loads {text}; all ranks load the same"
+                )
 
     def __enter__(self) -> Group:
         self._done.clear()

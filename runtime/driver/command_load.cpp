@@ -1,0 +1,163 @@
+// `ucprun load`: what a rank of a job would read, into memory, and how fast.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "compiler/driver/command_line.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/support/error.h"
+#include "runtime/comm/launcher.h"
+#include "runtime/driver/commands.h"
+#include "runtime/driver/compare_loaded.h"
+#include "runtime/driver/conversion.h"
+#include "runtime/driver/load_report.h"
+#include "runtime/driver/loaded_memory.h"
+#include "runtime/driver/many_ranks.h"
+#include "runtime/load/load.h"
+
+namespace ucp {
+namespace {
+
+struct LoadCommandOptions {
+  SourceOptions source;
+  std::string target;
+  TargetOptions target_options;
+  std::optional<int> rank;
+  bool compare = false;
+  bool check = false;
+  bool ceiling = false;
+  WorkOptions work;
+};
+
+llvm::Expected<LoadPlan> Plan(const LoadCommandOptions& options, Communicator& ranks, SourceRequest& source) {
+  UCP_ASSIGN_OR_RETURN(source, options.source.Request());
+  CompileRequest request;
+  request.source = source;
+  request.target = options.target;
+  options.target_options.ApplyTo(request);
+  request.replicas = options.check ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust;
+  Compilation compilation;
+  llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks, compilation);
+  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.work.json);
+  return load;
+}
+
+llvm::Expected<int> WhichRank(const LoadCommandOptions& options, const LoadPlan& load, Communicator& ranks) {
+  const int count = load.readers.ranks;
+  if (ranks.size() > 1) {
+    if (!options.rank) return ranks.rank();
+    return Fail(ErrorCode::kUsage,
+                "--rank {} is for a process alone, and here are {} ranks, each of which loads its own", *options.rank,
+                ranks.size());
+  }
+  if (options.rank) {
+    if (count == 0 || *options.rank < count) return *options.rank;
+    return Fail(ErrorCode::kUsage, "--rank {}: `{}` is a job of {} ranks, from 0 on", *options.rank, options.target,
+                count);
+  }
+  if (count <= 1) return 0;
+  return Fail(ErrorCode::kUsage,
+              "`{}` is a job of {} ranks: say with --rank whose files are to be loaded, or start as many ranks with "
+              "mpirun",
+              options.target, count);
+}
+
+llvm::Expected<RankLoad> LoadAsRank(const LoadCommandOptions& options, const SourceRequest& source,
+                                    const LoadPlan& load, int rank, Communicator& ranks,
+                                    const ExecutionOptions& execution) {
+  FileSystem& files = RealFileSystem();
+  const ParallelOptions parallel{execution.threads, execution.cancelled};
+  RankLoad done;
+  done.rank = rank;
+  done.files = load.FilesOf(rank).size();
+  llvm::Expected<LoadedMemory> memory = LoadedMemory::Make(load.plan, load.RecordsOf(rank), parallel);
+  UCP_RETURN_IF_ERROR(Agree(ranks, memory ? llvm::Error::success() : memory.takeError()));
+  if (options.ceiling) {
+    llvm::Expected<double> rate = memory->ReadingRate(load, files, parallel);
+    UCP_RETURN_IF_ERROR(Agree(ranks, rate ? llvm::Error::success() : rate.takeError()));
+    done.ceiling_bytes_per_second = *rate;
+  }
+  LoadOptions load_options;
+  load_options.threads = execution.threads;
+  load_options.memory_bytes = execution.memory_bytes;
+  load_options.open_files = execution.open_files;
+  load_options.check_source = options.check;
+  load_options.cancelled = execution.cancelled;
+  load_options.ranks = &ranks;
+  UCP_ASSIGN_OR_RETURN(done.report, Load(load, files, memory->records(), load_options));
+  if (options.compare) {
+    llvm::Expected<LoadedComparison> compared = CompareLoaded(files, load, source, memory->records(), execution);
+    UCP_RETURN_IF_ERROR(Agree(ranks, compared ? llvm::Error::success() : compared.takeError()));
+    done.comparison = std::move(*compared);
+  }
+  return done;
+}
+
+// The exit code.
+llvm::Expected<int> RunLoad(const LoadCommandOptions& options, Communicator& ranks) {
+  llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(options.work);
+  UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
+  SourceRequest source;
+  UCP_ASSIGN_OR_RETURN(const LoadPlan load, Plan(options, ranks, source));
+  UCP_ASSIGN_OR_RETURN(const int rank, WhichRank(options, load, ranks));
+  UCP_ASSIGN_OR_RETURN(const RankLoad mine, LoadAsRank(options, source, load, rank, ranks, *execution));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(Encode(mine)));
+  std::vector<RankLoad> loads;
+  bool differs = false;
+  for (const std::string& one : all) {
+    loads.push_back(DecodeRankLoad(one));
+    differs = differs || (loads.back().comparison && loads.back().comparison->differ > 0);
+  }
+  if (ranks.rank() == 0) (options.work.json ? PrintLoadJson : PrintLoad)(load, options.target, loads);
+  return differs ? kFoundDifference : 0;
+}
+
+}  // namespace
+
+void AddLoadCommand(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<LoadCommandOptions>();
+  CLI::App* command = app.add_subcommand(
+      "load", "Read into memory what a rank of a job would load, as if it had been converted before; write nothing.");
+  command->footer(
+      "  ucprun load checkpoints/ --to deepspeed:tp=2,dp=4,zero=2 --rank 3 --compare\n"
+      "  mpirun -n 8 ucprun load checkpoints/ --to deepspeed:tp=2,dp=4,zero=2\n"
+      "  ucprun load model/ --to safetensors --ceiling\n"
+      "\n"
+      "Several ranks are the job: each loads its own files, and what several need one of them reads. Exit code 3 if\n"
+      "--compare finds a difference.");
+  command
+      ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
+      ->required();
+  command->add_option("--to", options->target, "The job that loads, as the target of `convert`")
+      ->type_name("STRATEGY")
+      ->required();
+  command->add_option("--rank", options->rank, "Whose files; not under mpirun, where each rank loads its own")
+      ->check(CLI::Range(0, 1 << 24))
+      ->type_name("N");
+  command->add_option("--spec", options->source.spec, "How tensors are cut, as for `convert`")->type_name("SPEC");
+  AddTargetOptions(*command, options->target_options);
+  AddSourceOptions(*command, options->source);
+  AddDropStateOption(*command, options->source);
+  command->add_flag("--check", options->check,
+                    "Check the archives' checksums, and the copies in the source against each other");
+  command->add_flag("--compare", options->compare,
+                    "Read every element again, by its place in the whole tensor, and compare it with memory");
+  command->add_flag("--ceiling", options->ceiling,
+                    "Measure before how fast as many bytes of the same files are read with nothing else done");
+  AddThreadsOption(*command, options->work);
+  command->add_option("--memory", options->work.memory, "The most memory to use beyond what is loaded; default 1GiB")
+      ->type_name("SIZE");
+  command->add_flag("--json", options->work.json, "The report as JSON on standard output");
+  command->callback([options, &exit_code] {
+    llvm::Expected<Communicator*> ranks = RanksOfThisRun();
+    if (!ranks) {
+      exit_code = ShowError("ucprun", ranks.takeError(), options->work.json);
+      return;
+    }
+    llvm::Expected<int> code = RunLoad(*options, **ranks);
+    exit_code = code ? *code : EndWith(code.takeError(), options->work.json);
+  });
+}
+
+}  // namespace ucp

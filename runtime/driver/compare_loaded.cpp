@@ -1,0 +1,179 @@
+#include "runtime/driver/compare_loaded.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "compiler/plan/boxes.h"
+#include "compiler/support/error.h"
+#include "runtime/difference/element_reader.h"
+#include "runtime/difference/pair_states.h"
+#include "runtime/driver/source_digests.h"
+#include "runtime/executor/buffers.h"
+#include "runtime/executor/cast.h"
+#include "runtime/executor/element_text.h"
+#include "runtime/executor/finish_sum.h"
+#include "runtime/load/places.h"
+
+namespace ucp {
+namespace {
+
+// By the local index of one dimension: the logical one, or -1 for padding.
+std::vector<std::int64_t> LogicalOf(const Selection& dim) {
+  std::vector<std::int64_t> logical(static_cast<std::size_t>(dim.local_length()), -1);
+  for (const Run& run : dim.runs()) {
+    for (std::int64_t i = 0; i < run.length; ++i) {
+      logical[static_cast<std::size_t>(run.local_begin + i)] = run.logical_begin + i;
+    }
+  }
+  return logical;
+}
+
+// The number of each element in its tensor, one after the other.
+class LogicalNumbers {
+ public:
+  LogicalNumbers(const ProductSet& set, const std::vector<std::int64_t>& shape)
+      : strides_(RowMajorStrides(shape)), local_strides_(RowMajorStrides(set.LocalShape())) {
+    for (const Selection& dim : set.dims) of_local_.push_back(LogicalOf(dim));
+  }
+
+  std::optional<std::int64_t> Of(std::int64_t local) const {
+    std::int64_t number = 0;
+    for (std::size_t d = 0; d < of_local_.size(); ++d) {
+      const std::int64_t logical = of_local_[d][static_cast<std::size_t>(local / local_strides_[d])];
+      if (logical < 0) return std::nullopt;
+      number += logical * strides_[d];
+      local %= local_strides_[d];
+    }
+    return number;
+  }
+
+ private:
+  std::vector<std::int64_t> strides_;
+  std::vector<std::int64_t> local_strides_;
+  std::vector<std::vector<std::int64_t>> of_local_;  // By dimension.
+};
+
+class Comparing {
+ public:
+  // `most_run`: elements that are read at a time.
+  Comparing(const Plan& loaded, const Places& places, const Plan& whole, ElementReader& reader, std::int64_t most_run)
+      : loaded_(loaded), places_(places), reader_(reader), most_run_(most_run) {
+    for (const WholeTensor& tensor : WholeTensors(whole)) {
+      for (const WholeState& state : tensor.states) whole_.emplace(std::pair(tensor.name, state.name), state.range);
+    }
+  }
+
+  llvm::Error Compare(unsigned thread, const TargetRange& range) {
+    const PlanWrite& write = loaded_.writes[range.write];
+    const PlanTensor& tensor = loaded_.tensor(write.tensor);
+    const TargetRange* whole = FindWhole(tensor.logical.name, range.state);
+    if (whole == nullptr) {
+      return Fail(ErrorCode::kBadData, "the source, read again, has no `{}` of `{}`", range.state, tensor.logical.name);
+    }
+    for (SetId piece : write.pieces) {
+      const LogicalNumbers numbers(loaded_.set(piece), tensor.logical.shape);
+      for (std::int64_t local = range.begin; local < range.end;) {
+        const std::optional<std::int64_t> first = numbers.Of(local);
+        std::int64_t count = 1;
+        while (first && count < most_run_ && local + count < range.end && numbers.Of(local + count) == *first + count) {
+          ++count;
+        }
+        if (first) UCP_RETURN_IF_ERROR(CompareRun(thread, range, *whole, local, *first, count));
+        local += count;
+      }
+    }
+    return llvm::Error::success();
+  }
+
+  LoadedComparison found() const { return found_; }
+
+ private:
+  // What a model computes with is the rounding of its master, where there is one.
+  const TargetRange* FindWhole(const std::string& tensor, const std::string& state) const {
+    if (state == kWeightState) {
+      if (auto master = whole_.find({tensor, kMasterState}); master != whole_.end()) return &master->second;
+    }
+    auto same = whole_.find({tensor, state});
+    return same == whole_.end() ? nullptr : &same->second;
+  }
+
+  llvm::Error CompareRun(unsigned thread, const TargetRange& range, const TargetRange& whole, std::int64_t local,
+                         std::int64_t logical, std::int64_t count) {
+    TargetRange part = whole;
+    part.record_element += logical - whole.begin;
+    part.begin = logical;
+    part.end = logical + count;
+    UCP_ASSIGN_OR_RETURN(std::span<const std::byte> read, reader_.Read(thread, part));
+    const auto item = static_cast<std::size_t>(ItemBytes(range.dtype));
+    std::vector<std::byte> wanted(static_cast<std::size_t>(count) *
+                                  static_cast<std::size_t>(std::max(ItemBytes(whole.dtype), ItemBytes(range.dtype))));
+    std::memcpy(wanted.data(), read.data(), read.size());
+    Arithmetic rest = loaded_.tensor(loaded_.writes[range.write].tensor).arithmetic;
+    rest.terms = 1;  // The source, read again, is the mean already, and unscaled.
+    rest.divisor = {};
+    if (rest != Arithmetic{}) FinishSum(rest, whole.dtype, std::span(wanted).first(read.size()));
+    if (whole.dtype != range.dtype) Cast(wanted, count, whole.dtype, range.dtype);
+    const std::byte* held = places_.Of(range).data() + static_cast<std::size_t>(local - range.begin) * item;
+    LoadedComparison found{static_cast<std::uint64_t>(count), 0, ""};
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      if (std::memcmp(held + i * item, wanted.data() + i * item, item) == 0) continue;
+      if (found.differ++ == 0) {
+        found.first = fmt::format("element {} of `{}` of tensor `{}`, in `{}`, is {} in memory and {} in the source",
+                                  logical + static_cast<std::int64_t>(i), range.state,
+                                  loaded_.tensor(loaded_.writes[range.write].tensor).logical.name,
+                                  loaded_.target.file(range.record).path, ElementText(range.dtype, held + i * item),
+                                  ElementText(range.dtype, wanted.data() + i * item));
+      }
+    }
+    Add(range, found);
+    return llvm::Error::success();
+  }
+
+  void Add(const TargetRange& range, const LoadedComparison& more) {
+    std::lock_guard lock(mutex_);
+    found_.elements += more.elements;
+    found_.differ += more.differ;
+    const std::pair place(range.record.index(), range.record_element);
+    if (more.differ > 0 && (found_.first.empty() || place < first_place_)) {
+      found_.first = more.first;
+      first_place_ = place;
+    }
+  }
+
+  const Plan& loaded_;
+  const Places& places_;
+  ElementReader& reader_;
+  const std::int64_t most_run_;
+  std::map<std::pair<std::string, std::string>, TargetRange> whole_;
+  std::mutex mutex_;  // Protects what follows.
+  LoadedComparison found_;
+  std::pair<std::size_t, std::int64_t> first_place_;
+};
+
+}  // namespace
+
+llvm::Expected<LoadedComparison> CompareLoaded(FileSystem& files, const LoadPlan& load, const SourceRequest& source,
+                                               std::span<const WantedRecord> records, const ExecutionOptions& options) {
+  SourcePhase phase;
+  UCP_ASSIGN_OR_RETURN(const Plan whole, PlanWholeStates(files, source, phase, ReplicaPolicy::kTrust));
+  const unsigned threads = std::max(options.threads, 1U);
+  UCP_ASSIGN_OR_RETURN(const BufferSizes sizes,
+                       DivideMemory(whole, threads, options.memory_bytes, options.most_chunk_bytes));
+  ElementReader reader(whole, phase.folder, files, sizes, threads, false);
+  const ParallelOptions parallel{threads, options.cancelled};
+  UCP_ASSIGN_OR_RETURN(const Places places, Places::Make(load.plan, records));
+  UCP_RETURN_IF_ERROR(reader.Begin(parallel));
+  constexpr std::int64_t kMostItemBytes = 16;
+  Comparing comparing(load.plan, places, whole, reader, static_cast<std::int64_t>(sizes.chunk_bytes) / kMostItemBytes);
+  const std::vector<TargetRange> ranges = places.Ranges();
+  UCP_RETURN_IF_ERROR(ForEachInParallel(ranges.size(), parallel, [&](unsigned thread, std::uint64_t number) {
+    return comparing.Compare(thread, ranges[number]);
+  }));
+  return comparing.found();
+}
+
+}  // namespace ucp

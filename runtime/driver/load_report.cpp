@@ -1,0 +1,147 @@
+#include "runtime/driver/load_report.h"
+
+#include <fmt/format.h>
+#include <llvm/Support/JSON.h>
+
+#include <algorithm>
+
+#include "compiler/driver/plan_report.h"
+#include "compiler/driver/terminal.h"
+#include "compiler/support/check.h"
+#include "compiler/support/units.h"
+#include "runtime/executor/saved_progress.h"
+
+namespace ucp {
+namespace {
+
+constexpr std::uint64_t kNanoseconds = 1'000'000'000;
+
+std::uint64_t InNanoseconds(double seconds) {
+  return static_cast<std::uint64_t>(seconds * static_cast<double>(kNanoseconds));
+}
+
+double Seconds(std::uint64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) / static_cast<double>(kNanoseconds);
+}
+
+// Bytes a second.
+double Rate(const LoadReport& report) {
+  return report.seconds > 0 ? static_cast<double>(report.bytes_placed) / report.seconds : 0;
+}
+
+std::string FilesText(const RankLoad& load) {
+  return fmt::format("rank {}: {} of {}", load.rank, HumanBytes(load.report.bytes_placed), Counted(load.files, "file"));
+}
+
+std::string RateText(const RankLoad& load) {
+  std::string text = fmt::format("{:.2f} GB/s", Rate(load.report) / 1e9);
+  if (load.ceiling_bytes_per_second <= 0) return text;
+  return text + fmt::format(", {:.0f} % of the {:.2f} GB/s of reading alone",
+                            100 * Rate(load.report) / load.ceiling_bytes_per_second,
+                            load.ceiling_bytes_per_second / 1e9);
+}
+
+std::string ComparedText(const RankLoad& load) {
+  const LoadedComparison& compared = *load.comparison;
+  if (compared.differ == 0) {
+    return fmt::format("rank {}: {} compared with the source: equal", load.rank, Counted(compared.elements, "element"));
+  }
+  return fmt::format("rank {}: {} of {} differ from the source; first: {}", load.rank, compared.differ,
+                     Counted(compared.elements, "element"), compared.first);
+}
+
+llvm::json::Object RankJson(const LoadPlan& plan, const RankLoad& load) {
+  const LoadReport& report = load.report;
+  llvm::json::Array files;
+  for (FileId file : plan.FilesOf(load.rank)) files.push_back(plan.plan.target.files[file.index()].path);
+  llvm::json::Object json{{"rank", load.rank},
+                          {"files", std::move(files)},
+                          {"bytes_placed", report.bytes_placed},
+                          {"bytes_read", report.bytes_read},
+                          {"bytes_received", report.bytes_received},
+                          {"seconds", report.seconds},
+                          {"bytes_per_second", Rate(report)},
+                          {"threads", report.threads},
+                          {"buffer_bytes", report.buffer_bytes},
+                          {"nothing_converted", report.is_as_stored}};
+  if (load.ceiling_bytes_per_second > 0) {
+    json["ceiling_bytes_per_second"] = load.ceiling_bytes_per_second;
+    json["of_ceiling"] = Rate(report) / load.ceiling_bytes_per_second;
+  }
+  if (load.comparison) {
+    json["elements_compared"] = load.comparison->elements;
+    json["elements_that_differ"] = load.comparison->differ;
+    if (load.comparison->differ > 0) json["first_difference"] = load.comparison->first;
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string Encode(const RankLoad& load) {
+  ProgressWriter writer;
+  const LoadReport& report = load.report;
+  for (std::uint64_t number :
+       {static_cast<std::uint64_t>(load.rank), load.files, report.bytes_placed, report.bytes_read,
+        report.bytes_received, report.bytes_read_by_all, std::uint64_t{report.is_as_stored},
+        InNanoseconds(report.seconds), std::uint64_t{report.threads}, report.buffer_bytes,
+        static_cast<std::uint64_t>(load.ceiling_bytes_per_second), std::uint64_t{load.comparison.has_value()}}) {
+    writer.Add(number);
+  }
+  if (load.comparison) {
+    writer.Add(load.comparison->elements);
+    writer.Add(load.comparison->differ);
+    writer.Add(std::string_view(load.comparison->first));
+  }
+  return writer.bytes();
+}
+
+RankLoad DecodeRankLoad(const std::string& bytes) {
+  ProgressReader reader(bytes);
+  RankLoad load;
+  LoadReport& report = load.report;
+  load.rank = static_cast<int>(reader.Number());
+  for (std::uint64_t* number :
+       {&load.files, &report.bytes_placed, &report.bytes_read, &report.bytes_received, &report.bytes_read_by_all}) {
+    *number = reader.Number();
+  }
+  report.is_as_stored = reader.Number() != 0;
+  report.seconds = Seconds(reader.Number());
+  report.threads = static_cast<unsigned>(reader.Number());
+  report.buffer_bytes = reader.Number();
+  load.ceiling_bytes_per_second = static_cast<double>(reader.Number());
+  if (reader.Number() != 0) {
+    load.comparison.emplace();
+    load.comparison->elements = reader.Number();
+    load.comparison->differ = reader.Number();
+    load.comparison->first = reader.Text();
+  }
+  UCP_CHECK(!reader.has_failed() && reader.left().empty(), "a rank's report has {} bytes", bytes.size());
+  return load;
+}
+
+void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks) {
+  for (const std::string& remark : plan.plan.remarks) ShowMessage("note: " + remark);
+  for (const RankLoad& load : ranks) {
+    PrintLine(fmt::format("{} in {:.2f} s ({}); read {}, received {}", FilesText(load), load.report.seconds,
+                          RateText(load), HumanBytes(load.report.bytes_read), HumanBytes(load.report.bytes_received)));
+    if (load.comparison) PrintLine(ComparedText(load));
+  }
+  const bool is_as_stored =
+      std::all_of(ranks.begin(), ranks.end(), [](const RankLoad& load) { return load.report.is_as_stored; });
+  if (is_as_stored) PrintLine(fmt::format("nothing had to be converted: the source is `{}` already", target));
+}
+
+void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks) {
+  llvm::json::Array loads;
+  for (const RankLoad& load : ranks) loads.push_back(RankJson(plan, load));
+  llvm::json::Array remarks;
+  for (const std::string& remark : plan.plan.remarks) remarks.push_back(remark);
+  PrintJson(llvm::json::Object{{"target", target},
+                               {"ranks_of_target", plan.readers.ranks},
+                               {"bytes_read_by_all", ranks.front().report.bytes_read_by_all},
+                               {"ranks", std::move(loads)},
+                               {"remarks", std::move(remarks)}});
+}
+
+}  // namespace ucp

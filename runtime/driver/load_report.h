@@ -1,0 +1,29 @@
+// What `ucprun load` says.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/driver/compare_loaded.h"
+#include "runtime/load/load.h"
+
+namespace ucp {
+
+// Of one rank.
+struct RankLoad {
+  int rank = 0;
+  std::uint64_t files = 0;
+  LoadReport report;
+  double ceiling_bytes_per_second = 0;  // 0: not measured.
+  std::optional<LoadedComparison> comparison;
+};
+
+std::string Encode(const RankLoad& load);  // To be sent to rank 0: what is printed of it.
+RankLoad DecodeRankLoad(const std::string& bytes);
+
+void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks);
+void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks);
+
+}  // namespace ucp

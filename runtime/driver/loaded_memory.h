@@ -1,0 +1,36 @@
+// The memory that `ucprun load` fills: one stretch for all records of a rank.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/io/file_system.h"
+#include "runtime/io/parallel.h"
+#include "runtime/load/load.h"
+
+namespace ucp {
+
+class LoadedMemory {
+ public:
+  // Every byte of it is touched, so that the system has it at hand.
+  static llvm::Expected<LoadedMemory> Make(const Plan& plan, const std::vector<RecordId>& records,
+                                           const ParallelOptions& parallel);
+
+  const std::vector<WantedRecord>& records() const { return records_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+  // How many bytes a second all threads read of the plan's source when they do nothing else: as many bytes as there is
+  // memory, into the memory. Twice, and the second time counts, when what the machine can keep is in its page cache.
+  llvm::Expected<double> ReadingRate(const LoadPlan& load, FileSystem& files, const ParallelOptions& parallel);
+
+ private:
+  std::uint64_t bytes_ = 0;
+  std::unique_ptr<std::byte[]> memory_;
+  std::vector<WantedRecord> records_;
+};
+
+}  // namespace ucp

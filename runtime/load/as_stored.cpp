@@ -1,0 +1,48 @@
+#include "runtime/load/as_stored.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace ucp {
+namespace {
+
+// A source's paths begin in the folder of its tag, and a target's in the one above.
+bool IsSameFile(std::string_view source, std::string_view target) {
+  return source == target || (target.ends_with(source) && target[target.size() - source.size() - 1] == '/');
+}
+
+}  // namespace
+
+AsStored::AsStored(const Plan& plan) : plan_(plan), reads_of_tensor_(plan.tensors.size(), {0, 0}) {
+  for (std::size_t r = 0; r < plan.reads.size(); ++r) {
+    auto& [first, last] = reads_of_tensor_[plan.reads[r].tensor.index()];
+    if (last == 0) first = r;
+    last = r + 1;
+  }
+}
+
+std::optional<StoredRange> AsStored::Find(const TargetRange& range) const {
+  const PlanWrite& write = plan_.writes[range.write];
+  if (write.pieces.size() != 1 || plan_.tensor(write.tensor).arithmetic != Arithmetic{}) return std::nullopt;
+  const auto [first, last] = reads_of_tensor_[write.tensor.index()];
+  for (std::size_t r = first; r < last; ++r) {
+    const PlanRead& read = plan_.reads[r];
+    const std::optional<BufferId> id = FindState(plan_.source.buffer_set(read.states), range.state);
+    if (!id || !read.strides.empty() || plan_.set(read.set) != plan_.set(write.pieces.front())) continue;
+    const Buffer& buffer = plan_.source.buffer(*id);
+    if (buffer.dtype != range.dtype) continue;
+    const std::vector<Fragment> fragments =
+        FragmentsOf(read.spread, read.base, plan_.LocalElements(write), buffer, range.begin, range.end);
+    if (fragments.size() != 1) continue;
+    const BufferPart& part = buffer.parts[fragments.front().part];
+    const StoredRange stored{part.record, part.first_element + fragments.front().place};
+    if (IsSameFile(plan_.source.file(stored.record).path, plan_.target.file(range.record).path)) return stored;
+  }
+  return std::nullopt;
+}
+
+bool AsStored::HasAll(const std::vector<TargetRange>& ranges) const {
+  return std::all_of(ranges.begin(), ranges.end(), [&](const TargetRange& range) { return Find(range).has_value(); });
+}
+
+}  // namespace ucp

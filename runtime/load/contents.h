@@ -1,0 +1,52 @@
+// What a rank loads, each content once: where several of its records hold the same elements, and where other ranks
+// want them, too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compiler/plan/steps.h"
+#include "runtime/load/places.h"
+
+namespace ucp {
+
+// The same elements in another record: element `record_element` of it is the first one.
+struct CopyInMemory {
+  RecordId record;
+  std::int64_t record_element = 0;
+};
+
+struct Content {
+  TargetRange range;                 // In the first of this rank's records that holds it.
+  std::vector<CopyInMemory> copies;  // In its other ones.
+};
+
+// What these ranks want, and nobody else.
+struct SharedContents {
+  std::vector<int> ranks;  // Ascending.
+  std::vector<Content> contents;
+};
+
+// By RecordId: who wants it, ascending.
+using RanksOfRecords = std::vector<std::vector<int>>;
+
+// All that `rank` wants, by who shares it; on all ranks of a list in the same order, cut at the same elements.
+std::vector<SharedContents> FindContents(const Plan& plan, const RanksOfRecords& wanted_by, int rank);
+
+// A part of a content, no larger than a chunk.
+struct Piece {
+  std::uint32_t content = 0;
+  std::int64_t begin = 0;  // Local elements, as in its range.
+  std::int64_t end = 0;
+};
+std::vector<Piece> CutIntoPieces(const Plan& plan, const std::vector<Content>& contents, std::uint64_t chunk_bytes);
+
+TargetRange RangeOf(const Content& content, const Piece& piece);
+
+// Puts the elements of a piece, which lie in the place of its range, or in `bytes`, where its content is held.
+void PlaceCopies(const Places& places, const Content& content, const Piece& piece);
+void PlaceAll(const Places& places, const Content& content, const Piece& piece, std::span<const std::byte> bytes);
+
+}  // namespace ucp

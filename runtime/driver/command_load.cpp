@@ -36,7 +36,6 @@ llvm::Expected<LoadPlan> Plan(const LoadCommandOptions& options, Communicator& r
   request.source = source;
   request.target = options.target;
   options.target_options.ApplyTo(request);
-  request.replicas = options.check ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust;
   Compilation compilation;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.work.json);

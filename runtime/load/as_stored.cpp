@@ -27,6 +27,7 @@ std::optional<StoredRange> AsStored::Find(const TargetRange& range) const {
   const auto [first, last] = reads_of_tensor_[write.tensor.index()];
   for (std::size_t r = first; r < last; ++r) {
     const PlanRead& read = plan_.reads[r];
+    if (read.role == ReadRole::kUnused || read.is_overruled) continue;  // It may be another number.
     const std::optional<BufferId> id = FindState(plan_.source.buffer_set(read.states), range.state);
     if (!id || !read.strides.empty() || plan_.set(read.set) != plan_.set(write.pieces.front())) continue;
     const Buffer& buffer = plan_.source.buffer(*id);

@@ -1,5 +1,6 @@
 // What a target wants and the source has as it is, in one piece in the file of the same name: it need not be converted.
-// Layouts are compared, not steps; so a model's weight counts, although a conversion makes it of its master.
+// Layouts are compared, not steps: a model's weight counts, although a conversion makes it of its master, and so does a
+// replica, although it reads another copy. Copies that nobody trains do not.
 #pragma once
 
 #include <cstdint>

@@ -4,15 +4,18 @@
 #include <chrono>
 #include <cstring>
 
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/comparison.h"
 #include "runtime/executor/progress_teller.h"
+#include "runtime/executor/saved_progress.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/io/parallel.h"
 #include "runtime/load/as_stored.h"
 #include "runtime/load/contents.h"
+#include "runtime/load/exchange.h"
 #include "runtime/load/places.h"
 
 namespace ucp {
@@ -28,10 +31,27 @@ std::uint64_t BytesOf(const std::vector<TargetRange>& ranges) {
   return bytes;
 }
 
-RanksOfRecords WantedByOne(const Plan& plan, const Places& places) {
+// One rank may read for all only if all would read the same.
+llvm::Expected<bool> IsSoForAll(Communicator& ranks, bool is_so) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(is_so ? "" : "no"));
+  return std::all_of(all.begin(), all.end(), [](const std::string& one) { return one.empty(); });
+}
+
+// Every rank says what it wants.
+llvm::Expected<RanksOfRecords> WantedBy(const Plan& plan, const Places& places, Communicator& ranks) {
+  ProgressWriter mine;
+  for (std::size_t record = 0; record < plan.target.records.size(); ++record) {
+    if (places.Holds(RecordId(record))) mine.Add(std::uint64_t{record});
+  }
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(mine.bytes()));
   RanksOfRecords wanted_by(plan.target.records.size());
-  for (std::size_t record = 0; record < wanted_by.size(); ++record) {
-    if (places.Holds(RecordId(record))) wanted_by[record] = {0};
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    ProgressReader reader(all[rank]);
+    while (!reader.left().empty()) {
+      const std::uint64_t record = reader.Number();
+      UCP_CHECK(!reader.has_failed() && record < wanted_by.size(), "rank {} has another plan", rank);
+      wanted_by[record].push_back(static_cast<int>(rank));
+    }
   }
   return wanted_by;
 }
@@ -50,8 +70,7 @@ class Loading {
         ranges_(places.Ranges()),
         steps_(plan_),
         stored_(plan_),
-        is_as_stored_(stored_.HasAll(ranges_)),
-        chunk_bytes_(sizes.chunk_bytes),
+        sizes_(sizes),
         source_(plan_, load.source_folder, files, options.check_source, sizes.ledger_pieces,
                 options.open_files.reading),
         comparison_(plan_, steps_, source_),
@@ -59,19 +78,23 @@ class Loading {
         progress_(options.progress, BytesOf(ranges_), 0) {}
 
   llvm::Error Run() {
-    UCP_RETURN_IF_ERROR(
-        OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? source_.CheckSizes(parallel_) : llvm::Error::success()));
-    UCP_RETURN_IF_ERROR(Agree(ranks_, Fill()));
-    UCP_RETURN_IF_ERROR(Agree(ranks_, CheckSource()));
+    // A thousand ranks need not all look at thousands of files.
+    const bool looks = ranks_.rank() == 0 || options_.check_source;
+    UCP_RETURN_IF_ERROR(Agree(ranks_, looks ? source_.CheckSizes(parallel_) : llvm::Error::success()));
+    UCP_ASSIGN_OR_RETURN(is_as_stored_, IsSoForAll(ranks_, stored_.HasAll(ranges_)));
+    UCP_ASSIGN_OR_RETURN(const RanksOfRecords wanted_by, WantedBy(plan_, places_, ranks_));
+    UCP_RETURN_IF_ERROR(Agree(ranks_, Fill(FindContents(plan_, wanted_by, ranks_.rank()))));
+    UCP_RETURN_IF_ERROR(Gather());
+    UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? CheckSource() : llvm::Error::success()));
     progress_.TellEnd();
     return llvm::Error::success();
   }
 
   LoadReport Report() const {
     LoadReport report;
-    for (ReadReason reason : {ReadReason::kCopy, ReadReason::kCompare, ReadReason::kChecksum}) {
-      report.bytes_read += source_.bytes_read(reason);
-    }
+    report.bytes_read = BytesRead();
+    report.bytes_read_by_all = bytes_read_by_all_;
+    report.bytes_received = bytes_received_;
     report.is_as_stored = is_as_stored_;
     report.threads = parallel_.threads;
     report.buffer_bytes = buffers_.bytes();
@@ -83,16 +106,51 @@ class Loading {
   }
 
  private:
-  llvm::Error Fill() {
+  llvm::Error Fill(const std::vector<SharedContents>& contents) {
     places_.FillBetween(ranges_);
-    for (const SharedContents& shared : FindContents(plan_, WantedByOne(plan_, places_), 0)) {
-      UCP_RETURN_IF_ERROR(ReadAlone(shared.contents));
+    Exchange exchange(plan_, places_, contents, ranks_, {parallel_, sizes_.chunk_bytes, options_.memory_bytes / 2});
+    if (ranks_.size() > 1) {
+      UCP_RETURN_IF_ERROR(exchange.Run([&](unsigned thread, const TargetRange& range, std::span<std::byte> place) {
+        return Read(thread, range, place);
+      }));
+      bytes_received_ = exchange.bytes_received();
+    }
+    for (const SharedContents& shared : contents) {
+      if (shared.ranks.size() == 1) UCP_RETURN_IF_ERROR(ReadAlone(shared.contents));
+    }
+    return llvm::Error::success();
+  }
+
+  std::uint64_t BytesRead() const {
+    std::uint64_t bytes = 0;
+    for (ReadReason reason : {ReadReason::kCopy, ReadReason::kCompare, ReadReason::kChecksum}) {
+      bytes += source_.bytes_read(reason);
+    }
+    return bytes;
+  }
+
+  // What is to be checked at rank 0, and what all have read.
+  llvm::Error Gather() {
+    ProgressWriter writer;
+    writer.Add(BytesRead());
+    if (ranks_.rank() != 0 && options_.check_source) {
+      source_.Save(writer);
+      comparison_.Save(writer);
+    }
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(writer.bytes()));
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      ProgressReader reader(all[rank]);
+      bytes_read_by_all_ += reader.Number();
+      if (ranks_.rank() != 0 || rank == 0 || !options_.check_source) continue;
+      source_.Restore(reader);
+      comparison_.Restore(reader);
+      UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank {} has another plan", rank);
     }
     return llvm::Error::success();
   }
 
   llvm::Error ReadAlone(const std::vector<Content>& contents) {
-    const std::vector<Piece> pieces = CutIntoPieces(plan_, contents, chunk_bytes_);
+    const std::vector<Piece> pieces = CutIntoPieces(plan_, contents, sizes_.chunk_bytes);
     return ForEachInParallel(pieces.size(), parallel_, [&](unsigned thread, std::uint64_t number) -> llvm::Error {
       const Piece& piece = pieces[InStretches(number, pieces.size(), parallel_.threads)];
       const TargetRange range = RangeOf(contents[piece.content], piece);
@@ -124,7 +182,7 @@ class Loading {
 
   llvm::Error CheckSource() {
     if (options_.check_source) UCP_RETURN_IF_ERROR(source_.CheckChecksums(parallel_, buffers_.scratch()));
-    return ranks_.rank() == 0 ? source_.CheckUnchanged(parallel_) : llvm::Error::success();
+    return source_.CheckUnchanged(parallel_);
   }
 
   const Plan& plan_;
@@ -136,12 +194,14 @@ class Loading {
   const std::vector<TargetRange> ranges_;
   StepEnumerator steps_;
   const AsStored stored_;
-  const bool is_as_stored_;
-  const std::uint64_t chunk_bytes_;
+  bool is_as_stored_ = false;
+  const BufferSizes sizes_;
   SourceFiles source_;
   Comparison comparison_;
   ChunkMaker maker_;
   ProgressTeller progress_;
+  std::uint64_t bytes_received_ = 0;
+  std::uint64_t bytes_read_by_all_ = 0;
 };
 
 }  // namespace
@@ -153,13 +213,13 @@ llvm::Expected<LoadReport> Load(const LoadPlan& load, FileSystem& files, std::sp
   llvm::Expected<Places> places = Places::Make(load.plan, wanted);
   UCP_RETURN_IF_ERROR(Agree(ranks, places ? llvm::Error::success() : places.takeError()));
   llvm::Expected<BufferSizes> sizes =
-      DivideMemory(load.plan, std::max(options.threads, 1U), options.memory_bytes, options.most_chunk_bytes);
+      DivideMemory(load.plan, std::max(options.threads, 1U),
+                   ranks.size() > 1 ? options.memory_bytes / 2 : options.memory_bytes, options.most_chunk_bytes);
   UCP_RETURN_IF_ERROR(Agree(ranks, sizes ? llvm::Error::success() : sizes.takeError()));
   Loading loading(load, files, *places, options, *sizes);
   UCP_RETURN_IF_ERROR(loading.Run());
   LoadReport report = loading.Report();
   for (const WantedRecord& record : wanted) report.bytes_placed += record.memory.size();
-  report.bytes_read_by_all = report.bytes_read;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return report;
 }

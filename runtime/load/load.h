@@ -2,9 +2,10 @@
 //
 //   L1  Every source file is what the plan was made from: same size.
 //   L2  What no step fills of a wanted record is zero, or ready-made.
-//   L3  Chunk by chunk and over all threads: what is stored as it is wanted is read straight into its place; what is
+//   L3  What several ranks want is read by one of them, and given to the others.
+//   L4  Chunk by chunk and over all threads: what is stored as it is wanted is read straight into its place; what is
 //       cut smaller than that, added or cast goes through a buffer.
-//   L4  No source file was changed meanwhile; and if it was asked for, what was read is what its archive's checksum
+//   L5  No source file was changed meanwhile; and if it was asked for, what was read is what its archive's checksum
 //       says, and equal to its copies.
 #pragma once
 
@@ -34,7 +35,8 @@ struct WantedRecord {
 
 struct LoadOptions {
   unsigned threads = 1;
-  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  // Beyond the wanted memory.
+  // Beyond the wanted memory. With several ranks, half of it is for what is on its way between them.
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;
   std::uint64_t most_chunk_bytes = std::uint64_t{1} << 21;
   OpenFileShares open_files;
   bool check_source = false;  // The archives' checksums, and the copies in the source against each other.

@@ -73,6 +73,17 @@ class Load(ProgramTest):
                               *(f"layer_{layer}_expert_{expert}_mp_rank_00_model_states.pt"
                                 for layer in (0, 1) for expert in experts)})
 
+    def test_what_is_stored_as_it_is_wanted(self) -> None:
+        """It is said, and only then; each byte is read once, and the model's weights are not made of their masters."""
+        source = FIXTURES / "zero1_dp4" / "checkpoint"
+        loaded = self.load(source, "deepspeed:dp=4,zero=1", "--rank", 1)["ranks"][0]
+        self.assertTrue(loaded["nothing_converted"])
+        self.assertLessEqual(loaded["bytes_read"], loaded["bytes_placed"])
+        for target, same in (("deepspeed:dp=4,zero=1", True), ("deepspeed:dp=2,zero=1", False)):
+            result = self.run_program("ucprun", "load", source, "--to", target, "--rank", 1)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual("nothing had to be converted" in result.stdout, same, result.stdout)
+
     def test_the_text_says_what_was_placed_and_how_fast(self) -> None:
         """And with --ceiling, of how much."""
         source = FIXTURES / "zero1_dp4" / "checkpoint"

@@ -1,4 +1,4 @@
-// L1 to L4 are those of load.h. What the memory must hold comes from SmallConversion's slow rules, or is what an
+// L1 to L5 are those of load.h. What the memory must hold comes from SmallConversion's slow rules, or is what an
 // ordinary conversion of a real checkpoint writes.
 #include "runtime/load/load.h"
 
@@ -113,7 +113,7 @@ TEST(LoadTest, L1ASourceOfAnotherSizeIsRefused) {
               AllOf(HasSubstr("bytes, and had"), HasSubstr("plan again")));
 }
 
-TEST(LoadTest, L4DamageIsFoundWhereItIsAskedFor) {
+TEST(LoadTest, L5DamageIsFoundWhereItIsAskedFor) {
   SmallConversion small({{"a", {6, 4}}});
   small.AddSource({});
   small.SetTarget({});

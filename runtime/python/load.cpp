@@ -103,6 +103,7 @@ nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>
   told["bytes_read"] = report.bytes_read;
   told["bytes_received"] = report.bytes_received;
   told["bytes_read_by_all"] = report.bytes_read_by_all;
+  told["as_stored"] = report.is_as_stored;
   told["seconds"] = report.seconds;
   told["threads"] = report.threads;
   nb::dict mismatches;

@@ -22,6 +22,7 @@ from fixtures.hooked import (
     loses_a_rank,
     memory_of_load,
     refusal,
+    reports,
     scheduled,
 )
 from fixtures.jobs import Job
@@ -160,6 +161,14 @@ def test_damaged_bytes(engines: Engines, tmp_path: Path) -> None:
     assert "have the CRC-32" in answer["said"]
     assert answer["same"]
     assert answer["overwritten"] == []
+
+
+@pytest.mark.parametrize("ranks", [4, 2])
+def test_nothing_has_to_be_converted(ranks: int, engines: Engines) -> None:
+    """Where the engine has the checkpoint's own topology, and only there, the report says so."""
+    case = case_of("zero1_dp4", mesh=Mesh(dp=ranks))
+    told = engines.ask(Call(ranks, reports, {"case": case, "source": SOURCE}))
+    assert [report["as_stored"] for report in told] == [ranks == 4] * ranks
 
 
 def test_memory(engines: Engines, tmp_path: Path) -> None:

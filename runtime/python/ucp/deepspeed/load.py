@@ -180,4 +180,6 @@ def tell(report: dict[str, Any]) -> None:
             log.warning(remark)
         if report["weights_alone"]:
             log.warning("the checkpoint has weights alone: steps and optimizer states are what they were")
+        if report["as_stored"]:
+            log.info("nothing had to be converted: the checkpoint has what this engine would save, in the same files")
         log.info("%s bytes in %.2f s", report["bytes_placed"], report["seconds"])

@@ -27,7 +27,7 @@ class Served:
         """The content of a file, which the engine takes as its own."""
         name = Path(path).name
         if name in self.beside:
-            return {}  # It looks at the first rank's file for a number of ranks, and goes by the names if there is none.
+            return {}  # Of the first rank, for a number of ranks in it; without one the names count.
         if name not in self.files:
             raise LoadError(f"the engine asks for `{name}`, which was not foreseen for this rank")
         return self.files[name]

@@ -13,8 +13,9 @@ import unittest
 from collections.abc import Callable
 from pathlib import Path
 
-from programs import PROGRAMS, ProgramTest
 from test_ranks import ENVIRONMENT, all_files
+
+from programs import PROGRAMS, ProgramTest
 
 TARGET = ("--to", "deepspeed:dp=3,zero=1")
 

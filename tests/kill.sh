@@ -10,4 +10,4 @@ cd "$(dirname "$0")/.."
 
 export UCP_EVERY_CALL=1 UCP_KILLS=${1:-300} UCP_BIN="$PWD/build/release/bin" UCP_SOURCE_DIR="$PWD"
 cd tests/programs
-time python3 -B -m unittest test_failing_calls test_resume test_killed
+time python3 -B -m unittest test_failing_calls test_resume test_killed test_ranks_failing test_ranks_killed

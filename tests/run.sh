@@ -2,8 +2,9 @@
 # Installs what the tests need, builds, and runs every test; the last lines are those of the test runners.
 #
 #   --no-install  no packages and no engine environment; the tests with the real engine run if it is there already
-#   --full        also what is longer: clang-tidy, every test under every sanitizer, random tests for a minute each, and
-#                 every cell of the acceptance matrix, which is then written to docs/acceptance.md
+#   --full        also what is longer: clang-tidy, a wheel from a clean clone, every test under every sanitizer, random
+#                 tests for a minute each, every failing call and hundreds of kills (tests/kill.sh), and every cell of
+#                 the acceptance matrix, which is then written to docs/acceptance.md
 #
 # Tests with the real engine that cannot run say so. With UCP_REQUIRE_ENGINE=1 that is a failure.
 set -euo pipefail
@@ -99,6 +100,9 @@ test_under_sanitizer tsan "${has_threads[@]}"
 if $full; then
   part "clang-tidy"
   scripts/tidy.sh
+
+  part "A wheel from a clean clone"
+  tests/wheel.sh
 fi
 
 if $install; then
@@ -117,6 +121,11 @@ fi
 
 part "Unit, golden and style tests (build/release)"
 ctest --preset release -j "$jobs" --progress
+
+if $full; then
+  part "Every failing call, and hundreds of kills"
+  tests/kill.sh
+fi
 
 part "Tests with the real engine"
 if $engine; then

@@ -3,8 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/expert_names.h"
+#include "runtime/formats/pipeline_layers.h"
 #include "runtime/formats/place_layers.h"
 
 namespace ucp {
@@ -54,25 +58,56 @@ llvm::Error CheckAgainstSource(const PipelineSource& pipeline, DealMethod method
   return llvm::Error::success();
 }
 
+// Nothing if it does not know them of every tensor.
+std::optional<SourceStages> StagesRemembered(const SourcePhase& source) {
+  const std::optional<PipelineLayers>& pipeline = source.checkpoint.training.pipeline;
+  if (!pipeline || pipeline->stage_count == 1 || source.checkpoint.inventory.mesh.Size("pp") > 1) return std::nullopt;
+  SourceStages stages{pipeline->stage_count, {}};
+  for (const Shard& shard : source.checkpoint.inventory.storage.shards) {
+    const TensorLayout* tensor = source.layout.Find(shard.tensor);
+    if (tensor == nullptr) continue;
+    const std::set<std::int64_t>* held = RememberedStages(*pipeline, shard.tensor);
+    if (held == nullptr) return std::nullopt;
+    stages.of_tensor[tensor->name] = *held;
+  }
+  return stages;
+}
+
 }  // namespace
+
+SourceStages StagesOfSource(const SourcePhase& source) {
+  if (std::optional<SourceStages> remembered = StagesRemembered(source)) return std::move(*remembered);
+  SourceStages stages{source.checkpoint.inventory.mesh.Size("pp"), {}};
+  for (const Shard& shard : source.checkpoint.inventory.storage.shards) {
+    const TensorLayout* tensor = source.layout.Find(shard.tensor);
+    if (tensor != nullptr) stages.of_tensor[tensor->name].insert(shard.coordinate.At("pp"));
+  }
+  return stages;
+}
 
 llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
                           const SourceStages& stages, std::span<const LogicalTensor> tensors, Layout& layout,
                           std::vector<std::string>& remarks) {
-  PipelineSource pipeline{*source.checkpoint.training.pipeline, {}, {}, source.checkpoint.inventory.mesh.Size("pp")};
+  PipelineLayers layers = *source.checkpoint.training.pipeline;
+  PipelineSource pipeline{layers, {}, {}, stages.count};
   for (const auto& [layer, prefix] : pipeline.layers.prefixes) pipeline.weights[prefix] = 0;
+  std::map<std::string, std::int64_t> of_experts;  // Of all of a layer's.
   std::unordered_map<const TensorLayout*, std::string> prefix_of;
   for (const LogicalTensor& tensor : tensors) {
     const TensorLayout* in_layout = layout.Find(tensor.name);
     UCP_ASSIGN_OR_RETURN(std::string prefix, PrefixOf(tensor.name, pipeline.layers));
-    const std::set<std::int64_t>& held = stages.at(in_layout->name);
+    const std::set<std::int64_t>& held = stages.of_tensor.at(in_layout->name);
     pipeline.stages[prefix].insert(held.begin(), held.end());
     if (tensor.kind == TensorKind::kParameter) {
       UCP_ASSIGN_OR_RETURN(std::int64_t elements, LocalElements(*in_layout, layout.mesh));
-      pipeline.weights[prefix] += elements;
+      (ParseExpertName(tensor.name) ? of_experts : pipeline.weights)[prefix] += elements;
     }
     prefix_of[in_layout] = std::move(prefix);
   }
+  // One of which there is no tensor is a layer like those without a file.
+  std::erase_if(layers.prefixes, [&](const auto& layer) { return !pipeline.stages.contains(layer.second); });
+  // Its own experts are what a rank counts, which are as large as the others.
+  for (const auto& [prefix, elements] : of_experts) pipeline.weights[prefix] += elements / layout.mesh.Size("ep");
   std::variant<DealMethod, std::vector<std::int64_t>> how = degrees.stage_layers;
   auto setting = strategy.options.find(kSetting);
   const bool is_said = setting != strategy.options.end();

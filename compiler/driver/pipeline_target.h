@@ -14,8 +14,13 @@
 
 namespace ucp {
 
-// On which stages of the source each tensor is, by the layout's own name.
-using SourceStages = std::unordered_map<std::string, std::set<std::int64_t>>;
+// The stages of the source; of a folder of whole tensors those of the checkpoint that it was made of, if it remembers
+// them.
+struct SourceStages {
+  std::int64_t count = 1;
+  std::unordered_map<std::string, std::set<std::int64_t>> of_tensor;  // By the layout's own name.
+};
+SourceStages StagesOfSource(const SourcePhase& source);
 
 // Gives each tensor of `layout`, which has the target's mesh, its stages: by the numbers of layers in `degrees`, by the
 // setting `partition` of the strategy, or by PipelineModule's default if the source's own stages bear it out. What was

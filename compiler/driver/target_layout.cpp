@@ -12,15 +12,6 @@
 namespace ucp {
 namespace {
 
-SourceStages StagesOfSource(const SourcePhase& source) {
-  SourceStages stages;
-  for (const Shard& shard : source.checkpoint.inventory.storage.shards) {
-    const TensorLayout* tensor = source.layout.Find(shard.tensor);
-    if (tensor != nullptr) stages[tensor->name].insert(shard.coordinate.At("pp"));
-  }
-  return stages;
-}
-
 // Whether the strategy says how DeepSpeed deals layers over stages.
 bool DealsLayers(const Strategy& strategy) { return strategy.options.contains("partition"); }
 
@@ -59,7 +50,7 @@ void KeepCuts(const SourcePhase& source, Layout& layout) {
 llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
                                          std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   const std::int64_t pp = degrees.mesh.Size("pp");
-  const std::int64_t source_pp = source.checkpoint.inventory.mesh.Size("pp");
+  SourceStages stages = StagesOfSource(source);
   const std::int64_t source_tp = source.checkpoint.inventory.mesh.Size("tp");
   for (const Axis& axis : degrees.mesh.axes) {
     const bool is_as_before = axis.name == "tp" && axis.size == source_tp;
@@ -67,43 +58,42 @@ llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees
     return Fail(ErrorCode::kUsage, "{}={}: nothing says how tensors are cut over {} ranks; say it with --spec",
                 axis.name, axis.size, axis.name);
   }
-  const bool has_other_stages = (pp != source_pp && pp != 1) || !degrees.stage_layers.empty() || DealsLayers(strategy);
+  const bool has_other_stages =
+      (pp != stages.count && pp != 1) || !degrees.stage_layers.empty() || DealsLayers(strategy);
   const bool knows_layers = source.checkpoint.training.pipeline.has_value();
   if (has_other_stages && !knows_layers) {
     return Fail(ErrorCode::kUsage,
                 "pp={}: the source has {} pipeline stage{}, and nothing says how its layers are spread over others; "
                 "say it with --spec",
-                pp, source_pp, source_pp == 1 ? "" : "s");
+                pp, stages.count, stages.count == 1 ? "" : "s");
   }
   UCP_ASSIGN_OR_RETURN(Layout layout, AtomicLayout(source.layout));
   layout.mesh = degrees.mesh;
   KeepCuts(source, layout);
   if (pp == 1) return layout;
-  SourceStages stages = StagesOfSource(source);
   if (has_other_stages) {
     UCP_RETURN_IF_ERROR(PlacePipeline(strategy, degrees, source, stages, tensors, layout, remarks));
     return layout;
   }
   for (TensorLayout& tensor : layout.tensors) {
-    const std::set<std::int64_t>& held = stages[tensor.name];
+    const std::set<std::int64_t>& held = stages.of_tensor[tensor.name];
     tensor.stages = std::vector<std::int64_t>(held.begin(), held.end());
   }
   return layout;
 }
 
 // How many layers each stage of the source has; nothing if its stages are not runs of layers.
-std::vector<std::int64_t> LayersOfStages(const SourcePhase& source) {
-  auto stages = StagesOfSource(source);
+std::vector<std::int64_t> LayersOfStages(const SourcePhase& source, SourceStages& stages) {
   std::map<std::int64_t, std::set<std::int64_t>> layers_of_stage;
   for (const BoundTensor& tensor : source.bound->tensors) {
     if (!tensor.stage_counter) continue;
-    const std::set<std::int64_t>& held = stages[tensor.name];
+    const std::set<std::int64_t>& held = stages.of_tensor[tensor.name];
     if (held.size() != 1) return {};
     layers_of_stage[*held.begin()].insert(*tensor.stage_counter);
   }
   std::vector<std::int64_t> counts;
   std::int64_t next = 0;
-  for (std::int64_t stage = 0; stage < source.checkpoint.inventory.mesh.Size("pp"); ++stage) {
+  for (std::int64_t stage = 0; stage < stages.count; ++stage) {
     const std::set<std::int64_t>& layers = layers_of_stage[stage];
     for (std::int64_t layer : layers) {
       if (layer != next++) return {};
@@ -120,14 +110,15 @@ llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strate
   UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy));
   if (!degrees) return AtomicLayout(source.layout);
   if (!source.bound) return LayOutWithoutSpec(strategy, *degrees, source, tensors, remarks);
-  const bool has_stages_of_source = degrees->mesh.Size("pp") == source.checkpoint.inventory.mesh.Size("pp");
+  SourceStages stages = StagesOfSource(source);
+  const bool has_stages_of_source = degrees->mesh.Size("pp") == stages.count;
   const bool deals_layers = DealsLayers(strategy) && degrees->mesh.Size("pp") > 1;
   Degrees lowered = *degrees;
   if (deals_layers) {  // The stages come later.
     std::erase_if(lowered.mesh.axes, [](const Axis& axis) { return axis.name == "pp"; });
     lowered.stage_layers.clear();
   } else if (has_stages_of_source && degrees->interleave.value_or(1) == 1 && degrees->stage_layers.empty()) {
-    lowered.stage_layers = LayersOfStages(source);
+    lowered.stage_layers = LayersOfStages(source, stages);
   }
   std::optional<Layout> layout = LowerToMesh(*source.bound, lowered, source.spec->sink);
   if (!layout) return SpecErrors(*source.spec);
@@ -136,7 +127,7 @@ llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strate
       return Fail(ErrorCode::kUsage, "`partition` in the strategy: the source does not know the layers of a pipeline");
     }
     layout->mesh = degrees->mesh;
-    UCP_RETURN_IF_ERROR(PlacePipeline(strategy, *degrees, source, StagesOfSource(source), tensors, *layout, remarks));
+    UCP_RETURN_IF_ERROR(PlacePipeline(strategy, *degrees, source, stages, tensors, *layout, remarks));
   }
   UCP_RETURN_IF_ERROR(VerifyLayout(*layout));
   return std::move(*layout);

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +19,8 @@ namespace {
 
 // Which variable holds the number of ranks: Open MPI's mpirun, MPICH's and Slurm's (PMI), and PMIx'.
 constexpr std::array kSizeVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS"};
+
+constexpr std::array kRankVariables = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};
 
 constexpr std::array kLocalSizeVariables = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
 
@@ -136,6 +139,8 @@ std::unique_ptr<MpiRanks>& OpenRanks() {
   return ranks;
 }
 
+bool works_alone = false;  // LeavesWorkToFirstRank() was called.
+
 }  // namespace
 
 llvm::Expected<Communicator*> RanksOfThisRun() {
@@ -155,7 +160,16 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
   return OpenRanks().get();
 }
 
-unsigned RanksOnThisMachine() { return static_cast<unsigned>(NumberIn(kLocalSizeVariables)); }
+unsigned RanksOnThisMachine() { return works_alone ? 1 : static_cast<unsigned>(NumberIn(kLocalSizeVariables)); }
+
+bool LeavesWorkToFirstRank() {
+  works_alone = true;
+  if (NumberIn(kSizeVariables) == 1) return false;
+  return std::any_of(kRankVariables.begin(), kRankVariables.end(), [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && std::atoi(value) > 0;
+  });
+}
 
 bool SpeaksForAllRanks() { return OpenRanks() == nullptr || OpenRanks()->rank() == 0; }
 

@@ -15,12 +15,14 @@ MPI_Comm messages = MPI_COMM_NULL;
 // behind all who have work, which on a busy machine takes a thousand times as long.
 int Wait(MPI_Request* request) {
   constexpr int kSpins = 50;
-  constexpr auto kSleep = std::chrono::microseconds(10);
+  constexpr int kShortSleeps = 1000;
+  constexpr auto kShort = std::chrono::microseconds(10);
+  constexpr auto kLong = std::chrono::microseconds(500);
   for (int tries = 0;; ++tries) {
     int is_done = 0;
     int code = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS || is_done != 0) return code;
-    if (tries >= kSpins) std::this_thread::sleep_for(kSleep);
+    if (tries >= kSpins) std::this_thread::sleep_for(tries < kSpins + kShortSleeps ? kShort : kLong);
   }
 }
 
@@ -36,14 +38,18 @@ int UcpMpiOpen(int* rank, int* size, int* has_messages) {
 }
 
 int UcpMpiGatherSizes(uint64_t mine, uint64_t* all) {
-  return MPI_Allgather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, MPI_COMM_WORLD);
+  MPI_Request request = MPI_REQUEST_NULL;
+  int code = MPI_Iallgather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, MPI_COMM_WORLD, &request);
+  return code == MPI_SUCCESS ? Wait(&request) : code;
 }
 
 int UcpMpiBroadcast(void* data, uint64_t bytes, int from) {
   constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // Counts are ints.
   for (uint64_t done = 0; done < bytes; done += kMostBytes) {
     auto count = static_cast<int>(std::min(kMostBytes, bytes - done));
-    int code = MPI_Bcast(static_cast<char*>(data) + done, count, MPI_BYTE, from, MPI_COMM_WORLD);
+    MPI_Request request = MPI_REQUEST_NULL;
+    int code = MPI_Ibcast(static_cast<char*>(data) + done, count, MPI_BYTE, from, MPI_COMM_WORLD, &request);
+    if (code == MPI_SUCCESS) code = Wait(&request);
     if (code != MPI_SUCCESS) return code;
   }
   return MPI_SUCCESS;

@@ -6,6 +6,7 @@
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
 #include "runtime/io/storage_speed.h"
@@ -68,6 +69,7 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
   AddThreadsOption(*command, options->work);
   command->add_flag("--json", options->work.json, "The numbers as JSON");
   command->callback([options, &exit_code] {
+    if (LeavesWorkToFirstRank()) return;
     if (llvm::Error error = RunBench(*options)) exit_code = ShowError("ucprun", std::move(error), options->work.json);
   });
 }

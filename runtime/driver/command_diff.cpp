@@ -7,6 +7,7 @@
 #include "compiler/driver/command_line.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
+#include "runtime/comm/launcher.h"
 #include "runtime/difference/compare_checkpoints.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
@@ -149,6 +150,7 @@ void AddDiffCommand(CLI::App& app, int& exit_code) {
   AddDropStateOption(*command, options->source);
   AddWorkOptions(*command, options->work);
   command->callback([options, &exit_code] {
+    if (LeavesWorkToFirstRank()) return;
     auto code = Diff(*options);
     exit_code = code ? *code : ShowError("ucprun", code.takeError(), options->work.json);
   });

@@ -9,6 +9,7 @@
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/inspection.h"
 
@@ -92,6 +93,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   AddSourceOptions(*command, options->source);
   command->add_flag("--json", options->json, "As JSON");
   command->callback([options, &exit_code] {
+    if (LeavesWorkToFirstRank()) return;
     if (llvm::Error error = Inspect(*options)) exit_code = ShowError("ucprun", std::move(error), options->json);
   });
 }

@@ -9,6 +9,7 @@
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
+#include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/plan_file.h"
 #include "runtime/driver/source_digests.h"
@@ -135,6 +136,7 @@ void AddTraceCommand(CLI::App& app, int& exit_code) {
   AddDropStateOption(*command, options->source);
   command->add_flag("--json", options->json, "As JSON");
   command->callback([options, &exit_code] {
+    if (LeavesWorkToFirstRank()) return;
     auto code = Trace(*options);
     exit_code = code ? *code : ShowError("ucprun", code.takeError(), options->json);
   });

@@ -10,8 +10,10 @@
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
+#include "runtime/driver/many_ranks.h"
 #include "runtime/driver/progress.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/driver/verify_synthetic.h"
@@ -63,15 +65,26 @@ std::vector<std::string> Differences(const std::vector<StateDigest>& a, const st
   return found;
 }
 
-// With `wrong`, every element is held against what `synth` writes, too.
+llvm::Expected<ExecutionOptions> SharedExecution(const WorkOptions& work, Communicator& ranks) {
+  llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(work);
+  UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
+  execution->ranks = &ranks;
+  return execution;
+}
+
+// At rank 0. With `wrong`, every element is held against what `synth` writes, too.
 llvm::Expected<std::vector<StateDigest>> DigestsOf(FileSystem& files, const SourceOptions& options,
-                                                   const WorkOptions& work, std::vector<std::string>* wrong = nullptr) {
+                                                   const WorkOptions& work, Communicator& ranks,
+                                                   std::vector<std::string>* wrong = nullptr) {
   UCP_ASSIGN_OR_RETURN(SourceRequest request, options.Request());
-  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(work));
+  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, SharedExecution(work, ranks));
+  const bool is_first = ranks.rank() == 0;
   ProgressLine progress;
-  execution.progress = [&progress](const ExecutionProgress& now) {
-    progress.Show({now.bytes_done, now.bytes_total, 0, 0});  // No files are written.
-  };
+  if (is_first) {
+    execution.progress = [&progress](const ExecutionProgress& now) {
+      progress.Show({now.bytes_done, now.bytes_total, 0, 0});  // No files are written.
+    };
+  }
   SourcePhase phase;
   llvm::Expected<ExecutionReport> report = ExecutionReport();
   if (wrong == nullptr) {
@@ -84,6 +97,7 @@ llvm::Expected<std::vector<StateDigest>> DigestsOf(FileSystem& files, const Sour
   }
   if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, work.json);
   if (!report) return report.takeError();
+  if (!is_first) return std::vector<StateDigest>();
   for (const RoundingMismatch& mismatch : report->rounding_mismatches) {
     if (wrong != nullptr) break;  // They are among them.
     ShowMessage(
@@ -101,12 +115,16 @@ struct Findings {
 };
 
 llvm::Error CheckManifest(FileSystem& files, const VerifyOptions& options, const FoundManifest& found,
-                          Findings& findings) {
-  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options.work));
+                          Communicator& ranks, Findings& findings) {
+  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, SharedExecution(options.work, ranks));
   ParallelOptions parallel;
   parallel.threads = execution.threads;
   parallel.cancelled = execution.cancelled;
-  UCP_ASSIGN_OR_RETURN(findings.differences, CheckFiles(files, found.root, found.manifest, kWindowBytes, parallel));
+  Manifest mine;
+  mine.files = FilesToCheck(found.manifest.files, ranks);
+  llvm::Expected<std::vector<std::string>> faults = CheckFiles(files, found.root, mine, kWindowBytes, parallel);
+  UCP_RETURN_IF_ERROR(Agree(ranks, faults ? llvm::Error::success() : faults.takeError()));
+  UCP_ASSIGN_OR_RETURN(findings.differences, GatherTexts(ranks, *faults));
   std::uint64_t bytes = 0;
   for (const ManifestFile& file : found.manifest.files) bytes += file.bytes;
   findings.lines.push_back(
@@ -115,12 +133,15 @@ llvm::Error CheckManifest(FileSystem& files, const VerifyOptions& options, const
   return llvm::Error::success();
 }
 
-llvm::Expected<Findings> Verify(const VerifyOptions& options) {
+// Rank 0 has all of them.
+llvm::Expected<Findings> Verify(const VerifyOptions& options, Communicator& ranks) {
   FileSystem& files = RealFileSystem();
   Findings findings;
-  UCP_ASSIGN_OR_RETURN(std::optional<FoundManifest> found, FindManifest(files, options.source.path));
+  UCP_ASSIGN_OR_RETURN(std::optional<FoundManifest> found,
+                       ShareManifest(ranks, ranks.rank() == 0 ? FindManifest(files, options.source.path)
+                                                              : std::optional<FoundManifest>()));
   if (found) {
-    UCP_RETURN_IF_ERROR(CheckManifest(files, options, *found, findings));
+    UCP_RETURN_IF_ERROR(CheckManifest(files, options, *found, ranks, findings));
     if (!findings.differences.empty() && !options.synth) return findings;  // What differs can be said more exactly.
   } else {
     findings.lines.push_back(
@@ -128,7 +149,7 @@ llvm::Expected<Findings> Verify(const VerifyOptions& options) {
   }
   std::vector<std::string> wrong;
   UCP_ASSIGN_OR_RETURN(findings.digests,
-                       DigestsOf(files, options.source, options.work, options.synth ? &wrong : nullptr));
+                       DigestsOf(files, options.source, options.work, ranks, options.synth ? &wrong : nullptr));
   std::vector<std::string> unlike_manifest;
   if (found) {
     unlike_manifest = Differences(findings.digests, "the files", found->manifest.states, "the manifest", true);
@@ -147,7 +168,7 @@ llvm::Expected<Findings> Verify(const VerifyOptions& options) {
   if (options.same.empty()) return findings;
   SourceOptions other = options.source;
   other.path = options.same;
-  UCP_ASSIGN_OR_RETURN(std::vector<StateDigest> others, DigestsOf(files, other, options.work));
+  UCP_ASSIGN_OR_RETURN(std::vector<StateDigest> others, DigestsOf(files, other, options.work, ranks));
   std::vector<std::string> differences =
       Differences(findings.digests, options.source.path, others, options.same, false);
   findings.lines.push_back(fmt::format("same      {} in {}: {}", Counted(others.size(), "state"), options.same,
@@ -174,10 +195,14 @@ void Print(const VerifyOptions& options, const Findings& findings) {
   PrintJson(llvm::json::Object{{"differences", std::move(differences)}, {"states", std::move(states)}});
 }
 
-llvm::Expected<int> RunVerify(const VerifyOptions& options) {
-  UCP_ASSIGN_OR_RETURN(Findings findings, Verify(options));
-  Print(options, findings);
-  return findings.differences.empty() ? 0 : kFoundDifference;
+int RunVerify(const VerifyOptions& options) {
+  llvm::Expected<Communicator*> ranks = RanksOfThisRun();
+  if (!ranks) return ShowError("ucprun", ranks.takeError(), options.work.json);
+  llvm::Expected<Findings> findings = Verify(options, **ranks);
+  if (!findings) return EndWith(findings.takeError(), options.work.json);
+  if ((*ranks)->rank() != 0) return 0;  // The launcher ends with what rank 0 found.
+  Print(options, *findings);
+  return findings->differences.empty() ? 0 : kFoundDifference;
 }
 
 }  // namespace
@@ -203,10 +228,7 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
   AddSourceOptions(*command, options->source);
   AddDropStateOption(*command, options->source);
   AddWorkOptions(*command, options->work);
-  command->callback([options, &exit_code] {
-    auto code = RunVerify(*options);
-    exit_code = code ? *code : ShowError("ucprun", code.takeError(), options->work.json);
-  });
+  command->callback([options, &exit_code] { exit_code = RunVerify(*options); });
 }
 
 }  // namespace ucp

@@ -15,6 +15,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
+#include "runtime/comm/nodes.h"
 #include "runtime/driver/earlier_run.h"
 #include "runtime/driver/interrupt.h"
 #include "runtime/driver/many_ranks.h"
@@ -55,7 +56,8 @@ llvm::Error CheckDestination(FileSystem& files, const std::string& source_folder
   UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(options.destination));
   if (entries.empty()) return llvm::Error::success();
   if (llvm::Error error = RecogniseAny(files, options.destination).takeError()) {
-    llvm::consumeError(std::move(error));
+    FailureText failure = Describe(std::move(error));
+    if (failure.code == ErrorCode::kIo) return MakeError(failure.code, failure.message);  // It may well be one.
     return Fail(ErrorCode::kUsage, "`{}` is neither empty nor a checkpoint, so --force does not replace it",
                 options.destination);
   }
@@ -144,7 +146,6 @@ void AddNodeLocalOption(CLI::App& command, ConversionOptions& options) {
       .add_option("--node-local", options.node_local,
                   "What each node sees only a part of, on a disk of its own; the ranks of mpirun then send one another "
                   "what they need. source: the checkpoint")
-      ->check(CLI::IsMember({"source"}))
       ->type_name("WHAT");
 }
 
@@ -190,18 +191,16 @@ struct BegunRun {
 
 llvm::Expected<BegunRun> BeginRun(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                   const ConversionOptions& options, ExecutionOptions& execution) {
-  if (options.resume && execution.ranks->size() > 1) {
-    return Fail(ErrorCode::kUsage, "--resume takes one rank, and here are {}: runs of several ranks keep nothing",
-                execution.ranks->size());
-  }
   UCP_RETURN_IF_ERROR(CheckDestination(files, source_folder, options));
   UCP_ASSIGN_OR_RETURN(std::string plan_hash, HashOf(plan));
   RunIdentity identity{ToolName(), SourceIdentity(plan), plan_hash, execution.verify_source_crc};
-  StagingOptions staging_options{options.force, BytesToWrite(plan), source_folder, options.resume, {}};
+  StagingOptions staging_options{options.force,          BytesToWrite(plan), source_folder, options.resume, {},
+                                 execution.ranks->size()};
   staging_options.is_complete = [&] { return IsComplete(files, options.destination, identity); };
   UCP_ASSIGN_OR_RETURN(Staging staging, Staging::Begin(files, options.destination, staging_options));
-  if (staging.entry_before()) {
-    UCP_ASSIGN_OR_RETURN(execution.progress_before, ProgressOf(*staging.entry_before(), identity, options.destination));
+  for (const std::string& entry : staging.entries_before()) {
+    UCP_ASSIGN_OR_RETURN(std::string progress, ProgressOf(entry, identity, options.destination));
+    execution.progress_before.push_back(std::move(progress));
   }
   return BegunRun{std::move(identity), std::move(staging)};
 }
@@ -224,14 +223,19 @@ llvm::Expected<ConversionOutcome> ConvertAsFirst(FileSystem& files, const Plan& 
   llvm::Expected<BegunRun> run = BeginRun(files, plan, source_folder, options, execution);
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, run ? llvm::Error::success() : run.takeError()));
   Staging& staging = run->staging;
+  StagedRun staged{staging.ForOtherRanks(), ComposeEntry(run->identity, "")};
+  if (staging.is_complete()) staged.where.folder.clear();
+  UCP_RETURN_IF_ERROR(ShareStaged(ranks, staged).takeError());
   if (staging.is_complete()) return ConversionOutcome{{}, true, {}, 0};
-  UCP_RETURN_IF_ERROR(FromFirstRank(ranks, staging.folder()).takeError());
-  if (ranks.size() == 1) {
-    execution.keep = [&](const std::string& progress) { return staging.Keep(ComposeEntry(run->identity, progress)); };
-    execution.journal_seconds = options.journal_seconds;
-  }
+  execution.keep = [&](const std::string& progress) { return staging.Keep(staged.entry_head + progress); };
   watch.Attach(execution);
-  llvm::Expected<ExecutionReport> report = Execute(plan, source_folder, staging.folder(), files, execution);
+  llvm::Expected<ExecutionReport> report = ExecutionReport();
+  if (llvm::Error error = Agree(ranks, llvm::Error::success())) {  // That each has its part.
+    report = std::move(error);
+  } else {
+    report = Execute(plan, source_folder, staging.folder(), files, execution);
+  }
+  UCP_RETURN_IF_ERROR(ranks.AllGather("").takeError());  // The others have left their parts.
   if (!report) return Conclude(staging, report.takeError());
   if (llvm::Error error = OutcomeOfFirstRank(ranks, CommitRun(files, plan, *run, *report, execution, watch))) {
     return Conclude(staging, std::move(error));
@@ -240,17 +244,33 @@ llvm::Expected<ConversionOutcome> ConvertAsFirst(FileSystem& files, const Plan& 
   std::vector<std::string> choices = {
       fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
                   Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory),
+      "files are read and written by positioned calls through the page cache: mapping was not faster, and elements "
+      "begin "
+      "at no block of a disk, as direct input and output would need",
       staging.sync_choice()};
   for (const std::string& choice : choices) watch.Note(choice);
   return ConversionOutcome{std::move(*report), false, std::move(choices), BytesFromStorage()};
 }
 
+// Has a part in the folder until it returns.
+llvm::Error FillAsOther(FileSystem& files, const Plan& plan, const std::string& source_folder, const StagedRun& staged,
+                        ExecutionOptions execution) {
+  Communicator& ranks = *execution.ranks;
+  llvm::Expected<RankPart> part = RankPart::Take(files, staged.where, ranks.rank());
+  UCP_RETURN_IF_ERROR(Agree(ranks, part ? llvm::Error::success() : part.takeError()));
+  execution.keep = [&](const std::string& progress) { return part->Keep(staged.entry_head + progress); };
+  return Execute(plan, source_folder, staged.where.folder, files, execution).takeError();
+}
+
 llvm::Error ConvertAsOther(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                           const ExecutionOptions& execution) {
+                           ExecutionOptions execution) {
   Communicator& ranks = *execution.ranks;
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, llvm::Error::success()));
-  UCP_ASSIGN_OR_RETURN(std::string folder, FromFirstRank(ranks, ""));
-  UCP_RETURN_IF_ERROR(Execute(plan, source_folder, folder, files, execution).takeError());
+  UCP_ASSIGN_OR_RETURN(StagedRun staged, ShareStaged(ranks, {}));
+  if (staged.where.folder.empty()) return llvm::Error::success();
+  llvm::Error error = FillAsOther(files, plan, source_folder, staged, std::move(execution));
+  UCP_RETURN_IF_ERROR(ranks.AllGather("").takeError());
+  if (error) return error;
   return OutcomeOfFirstRank(ranks, llvm::Error::success());
 }
 
@@ -263,19 +283,27 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, c
   llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(options);  // Machines may allow different things.
   UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
   execution->ranks = &ranks;
+  execution->journal_seconds = options.journal_seconds;
+  UCP_ASSIGN_OR_RETURN(execution->node_of_rank, NodesOfRanks(ranks));
   if (nodes != nullptr) {
     UCP_RETURN_IF_ERROR(nodes->Locate(source_folder, plan.source.files));
     execution->nodes = nodes;
     execution->memory_bytes -= std::min(execution->memory_bytes, nodes->MemoryBytes());
   }
   if (ranks.rank() == 0) return ConvertAsFirst(files, plan, source_folder, options, std::move(*execution), watch);
-  UCP_RETURN_IF_ERROR(ConvertAsOther(files, plan, source_folder, *execution));
+  UCP_RETURN_IF_ERROR(ConvertAsOther(files, plan, source_folder, std::move(*execution)));
   return ConversionOutcome{};
 }
 
 llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(FileSystem& files, const ConversionOptions& options,
                                                                Communicator& ranks) {
   if (options.node_local.empty()) return nullptr;
+  if (options.node_local != "source") {
+    return Fail(ErrorCode::kUsage,
+                "--node-local takes `source`, not `{}`; a destination is one folder that all nodes see, and may be "
+                "copied to them when it is complete",
+                options.node_local);
+  }
   return FilesOfAllRanks::Start(ranks, files);
 }
 

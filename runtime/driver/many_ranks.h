@@ -4,11 +4,36 @@
 #include <llvm/Support/Error.h>
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/driver/run_watch.h"
+#include "runtime/io/ranks_folder.h"
+#include "runtime/manifest/find_manifest.h"
 
 namespace ucp {
+
+// What stands beside a checkpoint, as rank 0 found it.
+llvm::Expected<std::optional<FoundManifest>> ShareManifest(Communicator& ranks,
+                                                           llvm::Expected<std::optional<FoundManifest>> of_first_rank);
+
+// The files that this rank is to check, of about as many bytes as any other's: those of all ranks, one after the other,
+// are the list.
+std::vector<ManifestFile> FilesToCheck(const std::vector<ManifestFile>& files, const Communicator& ranks);
+
+// Those of rank 0, then those of rank 1, and so on, on every rank.
+llvm::Expected<std::vector<std::string>> GatherTexts(Communicator& ranks, const std::vector<std::string>& mine);
+
+// Where the ranks of a run work, and what their journals' entries begin with. `folder` is empty if all was done before.
+struct StagedRun {
+  StagedFolder where;
+  std::string entry_head;
+};
+
+// Rank 0 gives it.
+llvm::Expected<StagedRun> ShareStaged(Communicator& ranks, const StagedRun& of_first_rank);
 
 // Rank 0 tells for all; the others keep to the bound on bandwidth, which is each rank's own.
 llvm::Expected<std::unique_ptr<RunWatch>> BeginWatch(FileSystem& files, const WatchOptions& options,

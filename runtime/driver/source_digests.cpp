@@ -22,11 +22,21 @@ llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& req
   return MakePlan({phase.held, inventory, atomic, tensors, target, "", replicas});
 }
 
+llvm::Expected<PlannedRun> ShareWholeStates(FileSystem& files, const SourceRequest& request,
+                                            const ExecutionOptions& options, SourcePhase& phase) {
+  Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
+  auto make = [&]() -> llvm::Expected<PlannedRun> {
+    UCP_ASSIGN_OR_RETURN(Plan plan, PlanWholeStates(files, request, phase));
+    return PlannedRun{std::move(plan), phase.folder};
+  };
+  return ShareRun(ranks, ranks.rank() == 0 ? make() : PlannedRun{});
+}
+
 llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,
                                              const ExecutionOptions& options, SourcePhase& phase) {
-  UCP_ASSIGN_OR_RETURN(Plan plan, PlanWholeStates(files, request, phase));
+  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareWholeStates(files, request, options, phase));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
-  return Execute(plan, phase.folder, "", *nowhere, options);
+  return Execute(run.plan, run.source_folder, "", *nowhere, options);
 }
 
 }  // namespace ucp

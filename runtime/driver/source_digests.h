@@ -7,6 +7,7 @@
 #include "compiler/driver/source_phase.h"
 #include "compiler/planner/planner.h"
 #include "runtime/executor/execute.h"
+#include "runtime/executor/share_run.h"
 #include "runtime/io/file_system.h"
 
 namespace ucp {
@@ -16,7 +17,11 @@ namespace ucp {
 llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& request, SourcePhase& phase,
                                      ReplicaPolicy replicas = ReplicaPolicy::kCompare);
 
-// ExecutionReport::digests are those of the logical tensors; `phase` as above.
+// The same for all ranks of `options`, made by rank 0; its `phase` alone is filled.
+llvm::Expected<PlannedRun> ShareWholeStates(FileSystem& files, const SourceRequest& request,
+                                            const ExecutionOptions& options, SourcePhase& phase);
+
+// ExecutionReport::digests, of rank 0, are those of the logical tensors; `phase` as above.
 llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,
                                              const ExecutionOptions& options, SourcePhase& phase);
 

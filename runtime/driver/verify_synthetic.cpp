@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "compiler/plan/steps.h"
@@ -10,6 +11,7 @@
 #include "compiler/support/units.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/executor/element_text.h"
+#include "runtime/executor/saved_progress.h"
 #include "runtime/io/discarding_file_system.h"
 #include "runtime/synth/synthetic_files.h"
 
@@ -30,12 +32,28 @@ class Findings {
  public:
   Findings(const Plan& plan, const std::string& root) : plan_(plan), root_(root), steps_(plan) {}
 
-  std::vector<std::string> Sentences(const SyntheticFileSystem& files) const {
-    std::vector<std::string> sentences;
+  // Sorted by tensor and state; each file is written by one of the ranks.
+  llvm::Expected<std::vector<std::string>> Sentences(const SyntheticFileSystem& files, Communicator& ranks) const {
+    ProgressWriter mine;
+    std::uint64_t number = 0;
     ForEachTargetRange(plan_, [&](const TargetRange& range) {  // One for each file.
       auto wrong = files.wrong().find(plan_.target.file(range.record).path);
-      if (wrong != files.wrong().end()) sentences.push_back(Sentence(range, wrong->second));
+      if (wrong != files.wrong().end()) {
+        mine.Add(number);
+        mine.Add(Sentence(range, wrong->second));
+      }
+      ++number;
     });
+    UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks.AllGather(mine.bytes()));
+    std::map<std::uint64_t, std::string> by_number;
+    for (const std::string& encoded : all) {
+      for (ProgressReader reader(encoded); !reader.left().empty();) {
+        const std::uint64_t place = reader.Number();
+        by_number[place] = reader.Text();
+      }
+    }
+    std::vector<std::string> sentences;
+    for (auto& [place, sentence] : by_number) sentences.push_back(std::move(sentence));
     return sentences;
   }
 
@@ -73,15 +91,17 @@ class Findings {
 
 llvm::Expected<SyntheticCheck> CheckSynthetic(FileSystem& files, const SourceRequest& request,
                                               const ExecutionOptions& options, SourcePhase& phase) {
-  UCP_ASSIGN_OR_RETURN(Plan plan, PlanWholeStates(files, request, phase));
-  UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> expected, FilesToWrite(plan));
+  Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
+  UCP_ASSIGN_OR_RETURN(const PlannedRun run, ShareWholeStates(files, request, options, phase));
+  UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> expected, FilesToWrite(run.plan));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
   SyntheticFileSystem compared(*nowhere, std::move(expected));
   SyntheticCheck check;
   ExecutionOptions without_checksums = options;
   without_checksums.verify_source_crc = false;  // Each element is known, which says more than that some byte is wrong.
-  UCP_ASSIGN_OR_RETURN(check.report, Execute(plan, phase.folder, kSyntheticFolder, compared, without_checksums));
-  check.wrong = Findings(plan, phase.folder).Sentences(compared);
+  UCP_ASSIGN_OR_RETURN(check.report,
+                       Execute(run.plan, run.source_folder, kSyntheticFolder, compared, without_checksums));
+  UCP_ASSIGN_OR_RETURN(check.wrong, Findings(run.plan, run.source_folder).Sentences(compared, ranks));
   for (const RoundingMismatch& mismatch : check.report.rounding_mismatches) {
     check.wrong.push_back(fmt::format("{} of `{}` are not the rounding of their masters; the first: {}",
                                       Counted(mismatch.elements, "weight"), mismatch.tensor, mismatch.first));

@@ -20,7 +20,8 @@ struct SyntheticCheck {
   std::vector<std::string> wrong;
 };
 
-// `phase` is filled as far as it comes, for diagnostics. Fails where the checkpoint cannot be read, or has numbers that
+// Over all ranks of `options`; rank 0 has all of the result. `phase`, at rank 0, is filled as far as it comes, for
+// diagnostics. Fails where the checkpoint cannot be read, or has numbers that
 // no synthetic one has.
 llvm::Expected<SyntheticCheck> CheckSynthetic(FileSystem& files, const SourceRequest& request,
                                               const ExecutionOptions& options, SourcePhase& phase);

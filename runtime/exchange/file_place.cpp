@@ -25,10 +25,10 @@ const char* NameOf(PathKind kind) {
 }  // namespace
 
 llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<Sight>& seen,
-                                  const std::vector<int>& machine_of_rank) {
+                                  const std::vector<int>& node_of_rank) {
   FilePlace place;
   std::optional<int> first;
-  auto machine_of = [&](int rank) { return machine_of_rank[static_cast<std::size_t>(rank)]; };
+  auto node_of = [&](int rank) { return node_of_rank[static_cast<std::size_t>(rank)]; };
   for (const auto& [rank, status] : seen) {
     if (status.kind == PathKind::kMissing) continue;
     if (!first) {
@@ -45,8 +45,8 @@ llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<Sig
                   "`{}` has {} bytes at rank {} and {} at rank {}; their parts are not of one checkpoint", path,
                   place.status.bytes, *first, status.bytes, rank);
     }
-    const bool is_same = machine_of(rank) == machine_of(*first) && status.device == place.status.device &&
-                         status.inode == place.status.inode;
+    const bool is_same =
+        node_of(rank) == node_of(*first) && status.device == place.status.device && status.inode == place.status.inode;
     if (is_same) place.holders.push_back(rank);
   }
   return place;

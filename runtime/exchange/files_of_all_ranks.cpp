@@ -6,20 +6,27 @@
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
-#include "runtime/exchange/machine.h"
+#include "runtime/comm/nodes.h"
+#include "runtime/exchange/header_blocks.h"
 #include "runtime/executor/saved_progress.h"
 
 namespace ucp {
 
 class FilesOfAllRanks::RemoteFile : public ReadableFile {
  public:
-  RemoteFile(RemoteFiles& remote, int rank, std::string path, std::uint64_t bytes)
-      : remote_(remote), rank_(rank), path_(std::move(path)), bytes_(bytes) {}
+  // Of a file whose `headers` are read more is asked for than is needed at once; of one that is moved, what is needed.
+  RemoteFile(RemoteFiles& remote, int rank, std::string path, std::uint64_t bytes, bool headers)
+      : remote_(remote), rank_(rank), path_(std::move(path)), bytes_(bytes) {
+    if (headers) blocks_ = std::make_unique<HeaderBlocks>(bytes);
+  }
 
   const std::string& path() const override { return path_; }
   std::uint64_t bytes() const override { return bytes_; }
   llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
-    return remote_.Read(rank_, path_, {offset, buffer.size(), {}}, buffer);
+    auto ask = [&](std::uint64_t from, std::span<std::byte> part) {
+      return remote_.Read(rank_, path_, {from, part.size(), {}}, part);
+    };
+    return blocks_ == nullptr ? ask(offset, buffer) : blocks_->ReadAt(offset, buffer, ask);
   }
 
  private:
@@ -27,6 +34,7 @@ class FilesOfAllRanks::RemoteFile : public ReadableFile {
   const int rank_;
   const std::string path_;
   const std::uint64_t bytes_;
+  std::unique_ptr<HeaderBlocks> blocks_;
 };
 
 llvm::Expected<std::unique_ptr<FilesOfAllRanks>> FilesOfAllRanks::Start(Communicator& ranks, FileSystem& files) {
@@ -40,11 +48,7 @@ llvm::Expected<std::unique_ptr<FilesOfAllRanks>> FilesOfAllRanks::Start(Communic
                                               "--node-local needs an MPI library that several threads may call "
                                               "(MPI_THREAD_MULTIPLE), and this one is for one thread")));
   std::unique_ptr<FilesOfAllRanks> all(new FilesOfAllRanks(ranks, files));
-  UCP_ASSIGN_OR_RETURN(std::vector<std::string> machines, ranks.AllGather(ThisMachine()));
-  std::map<std::string, int> numbers;
-  for (const std::string& machine : machines) {
-    all->machine_of_rank_.push_back(numbers.try_emplace(machine, static_cast<int>(numbers.size())).first->second);
-  }
+  UCP_ASSIGN_OR_RETURN(all->node_of_rank_, NodesOfRanks(ranks));
   all->server_ = std::make_unique<FileServer>(ranks, files);
   return all;
 }
@@ -72,7 +76,7 @@ llvm::Expected<FilePlace> FilesOfAllRanks::Find(const std::string& path) {
   std::lock_guard lock(mutex_);
   if (auto found = places_.find(path); found != places_.end()) return found->second;
   UCP_ASSIGN_OR_RETURN(std::vector<Sight> seen, AskForStatus(path));
-  UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(path, seen, machine_of_rank_));
+  UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(path, seen, node_of_rank_));
   return places_.emplace(path, std::move(place)).first->second;
 }
 
@@ -101,7 +105,7 @@ llvm::Error FilesOfAllRanks::Locate(const std::string& root, const std::vector<S
   places_.clear();  // Of what was looked at on the way here, little is asked for again.
   for (std::size_t file = 0; file < source_files.size(); ++file) {
     // All ranks come to the same result.
-    UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(paths_of_source_[file], seen[file], machine_of_rank_));
+    UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(paths_of_source_[file], seen[file], node_of_rank_));
     if (place.holders.empty()) {
       return Fail(ErrorCode::kBadData, "`{}`, which the plan reads, is at none of the {} ranks; plan again",
                   paths_of_source_[file], ranks_.size());
@@ -133,7 +137,8 @@ llvm::Expected<std::unique_ptr<ReadableFile>> FilesOfAllRanks::OpenForReading(co
   UCP_ASSIGN_OR_RETURN(FilePlace place, Find(path));
   // What is nowhere has its error here.
   if (place.holders.empty() || Holds(place)) return mine_.OpenForReading(path);
-  return std::make_unique<RemoteFile>(remote_, Reader(place), path, place.status.bytes);
+  const bool headers = paths_of_source_.empty();  // Nothing is moved before Locate().
+  return std::make_unique<RemoteFile>(remote_, Reader(place), path, place.status.bytes, headers);
 }
 
 llvm::Expected<PathKind> FilesOfAllRanks::Kind(const std::string& path) {
@@ -169,7 +174,7 @@ llvm::Expected<std::vector<DirectoryEntry>> FilesOfAllRanks::List(const std::str
   std::vector<DirectoryEntry> all;
   for (const auto& [name, sights] : seen) {
     const std::string full = JoinPath(path, name);
-    UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(full, sights, machine_of_rank_));
+    UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(full, sights, node_of_rank_));
     all.push_back({name, place.status.kind == PathKind::kDirectory, place.status.bytes});
     places_.insert_or_assign(full, std::move(place));
   }

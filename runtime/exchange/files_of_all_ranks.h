@@ -73,7 +73,7 @@ class FilesOfAllRanks : public SourceOfNodes, private FileSystem {
   Communicator& ranks_;
   FileSystem& mine_;
   RemoteFiles remote_;
-  std::vector<int> machine_of_rank_;
+  std::vector<int> node_of_rank_;
   std::mutex mutex_;  // Protects `places_`.
   std::unordered_map<std::string, FilePlace> places_;
   std::vector<std::string> paths_of_source_;  // By FileId, and the next one too.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/comparison.h"
+#include "runtime/executor/element_counts.h"
 #include "runtime/executor/element_intervals.h"
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/share_out.h"
@@ -26,23 +28,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsWorthKeeping = 1;  // Of work.
 
-// Of the files that are this rank's.
-std::uint64_t BytesOfElements(const Plan& plan, const std::vector<bool>& is_mine) {
-  std::uint64_t bytes = 0;
-  ForEachTargetRange(plan, [&](const TargetRange& range) {
-    if (!is_mine.empty() && !is_mine[plan.target.record(range.record).file.index()]) return;
-    bytes += static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
-  });
-  return bytes;
-}
-
-std::uint64_t Elements(const Plan& plan) {
-  std::uint64_t elements = 0;
-  ForEachTargetRange(
-      plan, [&](const TargetRange& range) { elements += static_cast<std::uint64_t>(range.end - range.begin); });
-  return elements;
-}
-
 // One run of one plan.
 class Execution {
  public:
@@ -51,7 +36,7 @@ class Execution {
       : plan_(plan),
         options_(options),
         ranks_(options.ranks == nullptr ? SingleProcess() : *options.ranks),
-        is_mine_(FilesOfRank(plan.target.files, ranks_.rank(), ranks_.size())),
+        is_mine_(FilesOfRank(plan.target.files, ranks_.rank(), ranks_.size(), options.node_of_rank)),
         parallel_{std::max(options.threads, 1U), options.cancelled},
         buffers_(sizes, parallel_.threads),
         steps_(plan),
@@ -63,20 +48,35 @@ class Execution {
         comparison_(plan, steps_, source_),
         digests_(plan),
         maker_(plan, steps_, source_, &comparison_, &digests_),
+        bytes_before_(BytesOfElements(plan, is_mine_) - work_.element_bytes()),
         progress_(options.progress, BytesOfElements(plan, is_mine_), FilesToWrite()),
-        kept_at_(Clock::now()) {}
-
-  // Call before Run(), with what Keep() wrote behind the intervals.
-  void Restore(ProgressReader& reader) {
-    bytes_before_ = reader.Number();
+        kept_at_(Clock::now()) {
     progress_.BeginWith(bytes_before_);
-    RestoreSums(reader);
+  }
+
+  // Call before Run(), with what Save() wrote behind the intervals. What adds up over ranks is rank 0's.
+  void Restore(ProgressReader& reader) {
+    RestoreFiles(reader);
+    if (ranks_.rank() == 0) RestoreSums(reader);
+  }
+
+  // How far this rank has come, with all it was given to restore.
+  std::string Save() const {
+    ProgressWriter writer;
+    ucp::Save(Done(), writer);
+    SaveFiles(writer);
+    SaveSums(writer);
+    return writer.bytes();
   }
 
   llvm::Error Run() {
     BeginPhase(options_.clock, "create");
     UCP_RETURN_IF_ERROR(Agree(ranks_, Prepare()));
-    UCP_RETURN_IF_ERROR(Agree(ranks_, WriteFiles()));
+    if (llvm::Error error = Agree(ranks_, WriteFiles())) {
+      auto [code, message] = Describe(std::move(error));
+      if (code == ErrorCode::kCancelled) UCP_RETURN_IF_ERROR(Agree(ranks_, KeepLast()));
+      return MakeError(code, message);
+    }
     BeginPhase(options_.clock, "check");
     UCP_RETURN_IF_ERROR(Gather());
     if (options_.nodes != nullptr) {
@@ -111,6 +111,7 @@ class Execution {
     report.bytes_written += others_.bytes_written;
     report.bytes_exchanged = others_.bytes_exchanged;
     report.buffer_bytes += others_.buffer_bytes;
+    report.bytes_done_before += others_.bytes_done_before;
     report.peak_memory_bytes = std::max(PeakMemoryBytes(), others_.peak_memory_bytes);
     return report;
   }
@@ -144,10 +145,14 @@ class Execution {
   // Each rank checks the files that it answers for, by what all of them read.
   llvm::Error CheckSourceOfNodes() {
     ProgressWriter read;
-    if (ranks_.rank() == 0) source_.Save(read);
+    if (ranks_.rank() == 0) {
+      source_.SaveTimes(read);
+      source_.Save(read);
+    }
     UCP_ASSIGN_OR_RETURN(std::string by_all, FromFirstRank(ranks_, read.bytes()));
     if (ranks_.rank() != 0) {
       ProgressReader reader(by_all);
+      source_.RestoreTimes(reader);
       source_.Restore(reader);
       UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank 0 has another plan");
     }
@@ -175,7 +180,9 @@ class Execution {
       }
       writer.Add(target_.bytes_written());
       writer.Add(buffers_.bytes());
+      writer.Add(bytes_before_);
       writer.Add(PeakMemoryBytes());
+      source_.SaveTimes(writer);
       SaveSums(writer);
     }
     UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks_.AllGather(writer.bytes()));
@@ -183,15 +190,26 @@ class Execution {
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
       ProgressReader reader(all[rank]);
       for (std::uint64_t* bytes : {&others_.bytes_copied, &others_.bytes_compared, &others_.bytes_checksummed,
-                                   &others_.bytes_written, &others_.buffer_bytes}) {
+                                   &others_.bytes_written, &others_.buffer_bytes, &others_.bytes_done_before}) {
         *bytes += reader.Number();
       }
       others_.peak_memory_bytes = std::max(others_.peak_memory_bytes, reader.Number());
+      source_.RestoreTimes(reader);
       RestoreSums(reader);
       UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank {} has another plan", rank);
       all[rank].clear();
     }
     return llvm::Error::success();
+  }
+
+  void SaveFiles(ProgressWriter& writer) const {
+    source_.SaveTimes(writer);
+    target_.SaveFiles(writer);
+  }
+
+  void RestoreFiles(ProgressReader& reader) {
+    source_.RestoreTimes(reader);
+    target_.RestoreFiles(reader);
   }
 
   void SaveSums(ProgressWriter& writer) const {
@@ -209,22 +227,20 @@ class Execution {
   }
 
   llvm::Error RunChunks() {
-    std::uint64_t done = 0;
     auto run = [&](unsigned thread, std::uint64_t number) -> llvm::Error {
       UCP_RETURN_IF_ERROR(RunChunk(thread, work_.chunk(InStretches(number, work_.chunks(), parallel_.threads))));
       if (HasPassed(options_.journal_seconds) || IsAskedToStop(thread)) pause_ = true;
       return llvm::Error::success();
     };
-    while (done < work_.chunks()) {
+    while (done_ < work_.chunks()) {
       pause_ = false;
-      UCP_ASSIGN_OR_RETURN(std::uint64_t next, ForEachUntilPaused(done, work_.chunks(), parallel_, pause_, run));
+      UCP_ASSIGN_OR_RETURN(done_, ForEachUntilPaused(done_, work_.chunks(), parallel_, pause_, run));
       const bool is_cancelled = parallel_.cancelled != nullptr && *parallel_.cancelled;
+      if (is_cancelled || is_asked_to_stop_) return Fail(ErrorCode::kCancelled, "cancelled");
       // What is synced at the end need not be synced by the commit, which can take long, too.
       const double seconds =
-          next < work_.chunks() ? options_.journal_seconds : std::min(options_.journal_seconds, kSecondsWorthKeeping);
-      if (next > done && (is_cancelled || HasPassed(seconds))) UCP_RETURN_IF_ERROR(Keep(next));
-      if (is_cancelled || is_asked_to_stop_) return Fail(ErrorCode::kCancelled, "cancelled");
-      done = next;
+          done_ < work_.chunks() ? options_.journal_seconds : std::min(options_.journal_seconds, kSecondsWorthKeeping);
+      if (HasPassed(seconds)) UCP_RETURN_IF_ERROR(Keep());
     }
     return llvm::Error::success();
   }
@@ -241,25 +257,25 @@ class Execution {
     return options_.keep && std::chrono::duration<double>(Clock::now() - kept_at_).count() >= seconds;
   }
 
-  llvm::Error Keep(std::uint64_t chunks_done) {
+  llvm::Error Keep() {
     if (!options_.keep) return llvm::Error::success();
     UCP_RETURN_IF_ERROR(target_.MakeDurable(parallel_));
-    ProgressWriter writer;
-    Save(DoneAfter(chunks_done), writer);
-    writer.Add(progress_.done());
-    SaveSums(writer);
-    UCP_RETURN_IF_ERROR(options_.keep(writer.bytes()));
+    UCP_RETURN_IF_ERROR(options_.keep(Save()));
+    kept_ = done_;
     kept_at_ = Clock::now();
     return llvm::Error::success();
   }
 
-  // Each thread's stretch is done from its beginning.
-  std::vector<ElementInterval> DoneAfter(std::uint64_t chunks_done) const {
-    std::vector<ElementInterval> done = done_before_;
+  // Who interrupts one rank stops all, and all keep what they have.
+  llvm::Error KeepLast() { return done_ > kept_ ? Keep() : llvm::Error::success(); }
+
+  // Each thread's stretch is done from its beginning. What earlier runs did is in rank 0's entry.
+  std::vector<ElementInterval> Done() const {
+    std::vector<ElementInterval> done = ranks_.rank() == 0 ? done_before_ : std::vector<ElementInterval>();
     const std::uint64_t stretches = parallel_.threads;
-    for (std::uint64_t stretch = 0; stretch < std::min(stretches, chunks_done); ++stretch) {
+    for (std::uint64_t stretch = 0; stretch < std::min(stretches, done_); ++stretch) {
       const std::uint64_t first = InStretches(stretch, work_.chunks(), stretches);
-      work_.AddElements(first, first + (chunks_done - stretch + stretches - 1) / stretches, done);
+      work_.AddElements(first, first + (done_ - stretch + stretches - 1) / stretches, done);
     }
     Unite(done);
     return done;
@@ -295,13 +311,64 @@ class Execution {
   Comparison comparison_;
   StateDigests digests_;
   ChunkMaker maker_;
+  const std::uint64_t bytes_before_;  // Elements of this rank's files that an earlier run wrote.
   ProgressTeller progress_;
   ExecutionReport others_;  // What the other ranks counted, at rank 0.
-  std::uint64_t bytes_before_ = 0;
+  std::uint64_t done_ = 0;  // Chunks, in the order in which they are begun.
+  std::uint64_t kept_ = 0;  // Of these.
   std::atomic<bool> is_asked_to_stop_ = false;
   std::atomic<bool> pause_ = false;
   Clock::time_point kept_at_;  // Changes only while the threads pause.
 };
+
+struct Job {
+  const Plan& plan;
+  const std::string& source_root;
+  const std::string& target_folder;
+  FileSystem& files;
+  const ExecutionOptions& options;
+  const BufferSizes& sizes;
+};
+
+// An execution that goes on from these.
+llvm::Expected<std::unique_ptr<Execution>> ExecutionAfter(const Job& job, const std::vector<std::string>& before) {
+  const std::uint64_t elements = Elements(job.plan);
+  std::vector<ProgressReader> readers(before.begin(), before.end());
+  std::vector<ElementInterval> done;
+  for (ProgressReader& reader : readers) {
+    for (const ElementInterval& interval : RestoreIntervals(reader, elements)) done.push_back(interval);
+  }
+  Unite(done);
+  auto execution = std::make_unique<Execution>(job.plan, job.source_root, job.target_folder, job.files, job.options,
+                                               job.sizes, done);
+  const bool takes_all = job.options.ranks == nullptr || job.options.ranks->rank() == 0;
+  for (ProgressReader& reader : readers) {
+    execution->Restore(reader);
+    if (!reader.has_failed() && (reader.left().empty() || !takes_all)) continue;
+    return Fail(ErrorCode::kUsage,
+                "the journal of the interrupted run does not fit this plan; leave out --resume to begin again");
+  }
+  return execution;
+}
+
+// Rank 0 joins what the ranks of the earlier run kept, and keeps it as one before any other rank begins (J4).
+llvm::Expected<std::unique_ptr<Execution>> BeginExecution(const Job& job, Communicator& ranks) {
+  const bool is_first = ranks.rank() == 0;
+  std::unique_ptr<Execution> execution;
+  std::vector<std::string> joined;
+  auto join = [&]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(execution, ExecutionAfter(job, job.options.progress_before));
+    if (job.options.progress_before.empty()) return llvm::Error::success();
+    joined.push_back(execution->Save());
+    return job.options.keep ? job.options.keep(joined.front()) : llvm::Error::success();
+  };
+  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, is_first ? join() : llvm::Error::success()));
+  if (ranks.size() == 1) return execution;
+  UCP_ASSIGN_OR_RETURN(std::string progress, FromFirstRank(ranks, joined.empty() ? "" : joined.front()));
+  if (is_first) return execution;
+  if (!progress.empty()) joined.push_back(std::move(progress));
+  return ExecutionAfter(job, joined);
+}
 
 }  // namespace
 
@@ -313,18 +380,10 @@ llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& sou
   llvm::Expected<BufferSizes> sizes =
       DivideMemory(plan, std::max(options.threads, 1U), options.memory_bytes, options.most_chunk_bytes);
   UCP_RETURN_IF_ERROR(Agree(ranks, sizes ? llvm::Error::success() : sizes.takeError()));
-  const bool goes_on = options.progress_before.has_value();
-  ProgressReader before(goes_on ? *options.progress_before : std::string_view());
-  const std::vector<ElementInterval> done_before =
-      goes_on ? RestoreIntervals(before, Elements(plan)) : std::vector<ElementInterval>();
-  Execution execution(plan, source_root, target_folder, files, options, *sizes, done_before);
-  if (goes_on) execution.Restore(before);
-  if (before.has_failed() || !before.left().empty()) {
-    return Fail(ErrorCode::kUsage,
-                "the journal of the interrupted run does not fit this plan; leave out --resume to begin again");
-  }
-  UCP_RETURN_IF_ERROR(execution.Run());
-  ExecutionReport report = execution.Report();
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<Execution> execution,
+                       BeginExecution({plan, source_root, target_folder, files, options, *sizes}, ranks));
+  UCP_RETURN_IF_ERROR(execution->Run());
+  ExecutionReport report = execution->Report();
   report.threads = std::max(options.threads, 1U);
   report.chunk_bytes = sizes->chunk_bytes;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -13,9 +13,10 @@
 // handed out in one order, so what is done is a stretch of elements for each thread.
 //
 // On several ranks each writes whole files (share_out.h), and reads what belongs there. What they added up comes
-// together at rank 0, which does E4 and E5; one rank's error is every rank's (communicator.h). Where each node sees
-// only a part of the source (source_of_nodes.h), every rank learns what was added up of it, and does E4 and E5 for its
-// part.
+// together at rank 0, which does E4 and E5; one rank's error is every rank's (communicator.h). Each gives its journal
+// what it did itself; a run that goes on begins by joining what all ranks of the earlier one gave (J4 of
+// ranks_folder.h). Where each node sees only a part of the source (source_of_nodes.h), every rank learns what was added
+// up of it, and does E4 and E5 for its part.
 //
 // The bytes of the target depend on the plan and the source alone, and not on threads, memory or timing (G4). Each
 // needed source byte is read once, each target byte written once (G7).
@@ -27,7 +28,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,12 +70,14 @@ struct ExecutionOptions {
   const std::atomic<bool>* cancelled = nullptr;
   // Given what a later run goes on from, once all that it vouches for is durable (J1 of journal.h): when
   // `journal_seconds` have passed since the last time, and when the run is cancelled. Not called before anything is
-  // written. Empty: nothing is kept.
+  // written; but before all else with what `progress_before` says, as one. Empty: nothing is kept.
   std::function<llvm::Error(const std::string& progress)> keep;
   double journal_seconds = 5;
-  std::optional<std::string> progress_before;  // What an earlier run of the same plan gave to `keep`.
-  // Who shares the work, each with the same plan; null: this process alone. Several ranks keep nothing.
+  // What an earlier run of the same plan gave to `keep`, the last of each of its ranks; rank 0 says it for all.
+  std::vector<std::string> progress_before;
+  // Who shares the work, each with the same plan; null: this process alone.
   Communicator* ranks = nullptr;
+  std::vector<int> node_of_rank;   // NodesOfRanks(); empty: all are on one node.
   SourceOfNodes* nodes = nullptr;  // Where the source is read; null: every rank sees all of it.
 };
 

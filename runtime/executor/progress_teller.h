@@ -20,7 +20,6 @@ class ProgressTeller {
   ProgressTeller(const Tell& tell, std::uint64_t bytes, std::uint64_t files)
       : tell_(tell), bytes_(bytes), files_(files) {}
 
-  std::uint64_t done() const { return done_; }
   void BeginWith(std::uint64_t bytes) { done_ = bytes; }  // What an earlier run did.
 
   // `files_done`: of all.

@@ -7,32 +7,57 @@
 #include <utility>
 
 namespace ucp {
+namespace {
 
-std::vector<int> ShareOutFiles(const std::vector<StoredFile>& files, int ranks) {
+// Of several, the one with the fewest bytes; the lowest of those that have equally few.
+class Lightest {
+ public:
+  void Add(int number) { loads_.emplace(0, number); }
+  int Give(std::uint64_t bytes) {
+    const Load load = loads_.top();
+    loads_.pop();
+    loads_.emplace(load.first + bytes, load.second);
+    return load.second;
+  }
+
+ private:
+  using Load = std::pair<std::uint64_t, int>;
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads_;
+};
+
+}  // namespace
+
+std::vector<int> ShareOutFiles(const std::vector<StoredFile>& files, const std::vector<int>& node_of_rank) {
   std::vector<std::size_t> order(files.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return files[a].bytes > files[b].bytes; });
 
-  using Load = std::pair<std::uint64_t, int>;  // Bytes and rank; the lowest rank of those that have equally much.
-  std::priority_queue<Load, std::vector<Load>, std::greater<>> lightest;
-  for (int rank = 0; rank < ranks; ++rank) lightest.emplace(0, rank);
+  Lightest nodes;
+  std::vector<Lightest> ranks_of_node;
+  for (std::size_t rank = 0; rank < node_of_rank.size(); ++rank) {
+    const auto node = static_cast<std::size_t>(node_of_rank[rank]);
+    for (; ranks_of_node.size() <= node; ranks_of_node.emplace_back()) {
+      nodes.Add(static_cast<int>(ranks_of_node.size()));
+    }
+    ranks_of_node[node].Add(static_cast<int>(rank));
+  }
   std::vector<int> rank_of(files.size(), 0);
   for (std::size_t file : order) {
-    auto [bytes, rank] = lightest.top();
-    lightest.pop();
-    rank_of[file] = rank;
     // A file costs something to make, however small it is.
     constexpr std::uint64_t kBytesOfAFile = 64 << 10;
-    lightest.emplace(bytes + files[file].bytes + kBytesOfAFile, rank);
+    const std::uint64_t bytes = files[file].bytes + kBytesOfAFile;
+    rank_of[file] = ranks_of_node[static_cast<std::size_t>(nodes.Give(bytes))].Give(bytes);
   }
   return rank_of;
 }
 
-std::vector<bool> FilesOfRank(const std::vector<StoredFile>& files, int rank, int ranks) {
+std::vector<bool> FilesOfRank(const std::vector<StoredFile>& files, int rank, int ranks,
+                              std::vector<int> node_of_rank) {
   std::vector<bool> is_mine;
   if (ranks == 1) return is_mine;
-  for (int owner : ShareOutFiles(files, ranks)) is_mine.push_back(owner == rank);
+  node_of_rank.resize(static_cast<std::size_t>(ranks), 0);
+  for (int owner : ShareOutFiles(files, node_of_rank)) is_mine.push_back(owner == rank);
   return is_mine;
 }
 

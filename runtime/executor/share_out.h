@@ -9,11 +9,14 @@
 
 namespace ucp {
 
-// By FileId. The largest file goes first, each to the rank that has the fewest bytes so far; so no rank has more than
-// the average and a file besides. Every rank computes the same.
-std::vector<int> ShareOutFiles(const std::vector<StoredFile>& files, int ranks);
+// By FileId, for ranks that are on these nodes. The largest file goes first, each to the node that has the fewest bytes
+// so far, since its ranks share one way to the storage, and there to the rank that has the fewest. So no node, and no
+// rank of a node, has more than the average and a file besides. Every rank computes the same.
+std::vector<int> ShareOutFiles(const std::vector<StoredFile>& files, const std::vector<int>& node_of_rank);
 
-// Whether a file is this rank's, by FileId; empty for a rank alone, since then all are.
-std::vector<bool> FilesOfRank(const std::vector<StoredFile>& files, int rank, int ranks);
+// Whether a file is this rank's, by FileId; empty for a rank alone, since then all are. Without `node_of_rank` all
+// ranks are on one node.
+std::vector<bool> FilesOfRank(const std::vector<StoredFile>& files, int rank, int ranks,
+                              std::vector<int> node_of_rank = {});
 
 }  // namespace ucp

@@ -60,18 +60,18 @@ llvm::Error SourceFiles::CheckSizes(const ParallelOptions& options) {
   });
 }
 
-void SourceFiles::Save(ProgressWriter& writer) const {
+void SourceFiles::SaveTimes(ProgressWriter& writer) const {
   for (std::int64_t modified : modified_nanoseconds_) writer.Add(static_cast<std::uint64_t>(modified));
-  ledger_.Save(writer);
 }
 
-void SourceFiles::Restore(ProgressReader& reader) {
+void SourceFiles::Save(ProgressWriter& writer) const { ledger_.Save(writer); }
+
+void SourceFiles::RestoreTimes(ProgressReader& reader) {
   for (std::int64_t& modified : modified_nanoseconds_) {
     const auto other = static_cast<std::int64_t>(reader.Number());
     // Two ranks saw different files: none is what CheckUnchanged() wants.
     modified = modified == 0 || modified == other ? other : -1;
   }
-  ledger_.Restore(reader, plan_.source.records);
   is_restored_ = true;
 }
 

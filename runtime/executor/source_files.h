@@ -36,8 +36,8 @@ class SourceFiles {
   SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums, std::uint64_t most_pieces,
               std::size_t most_open = OpenFileShares().reading, SourceOfNodes* nodes = nullptr);
 
-  // All files are there and have the size that the plan says; and, if Restore() was called, none was changed since the
-  // run that saved them.
+  // All files are there and have the size that the plan says; and, if RestoreTimes() was called, none was changed since
+  // the run that saved them.
   [[nodiscard]] llvm::Error CheckSizes(const ParallelOptions& options);
   // None has changed since. This and what follows are about the files that this rank answers for.
   [[nodiscard]] llvm::Error CheckUnchanged(const ParallelOptions& options);
@@ -48,8 +48,10 @@ class SourceFiles {
                                            std::span<const std::span<std::byte>> scratch);
 
   // Only while no thread reads, and before CheckChecksums().
-  void Save(ProgressWriter& writer) const;
-  void Restore(ProgressReader& reader);
+  void SaveTimes(ProgressWriter& writer) const;  // When files were modified.
+  void RestoreTimes(ProgressReader& reader);
+  void Save(ProgressWriter& writer) const;  // The ledger.
+  void Restore(ProgressReader& reader) { ledger_.Restore(reader, plan_.source.records); }
 
   std::uint64_t bytes_read(ReadReason reason) const { return bytes_[static_cast<std::size_t>(reason)]; }
   std::string Path(FileId file) const;

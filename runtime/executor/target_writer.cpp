@@ -59,7 +59,8 @@ TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& fil
       chunks_left_(plan.target.files.size()),
       unsynced_(plan.target.files.size()),
       sums_(plan.target.files.size()),
-      syncer_(files, folder_) {
+      syncer_(files, folder_),
+      was_made_(plan.target.files.size(), false) {
   for (const CrcField& field : plan.crc_fields) has_crc_field_[field.record.index()] = true;
   for (std::size_t i = 0; i < chunks_left_.size(); ++i) chunks_left_[i] = work_[i].chunks;
 }
@@ -75,18 +76,22 @@ llvm::Error TargetWriter::CreateFolders() {
 }
 
 llvm::Error TargetWriter::CreateFiles(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch) {
-  return ForEachInParallel(plan_.target.files.size(), options,
-                           [&](unsigned thread, std::uint64_t number) -> llvm::Error {
-                             if (!is_mine_.empty() && !is_mine_[number]) return llvm::Error::success();
-                             return CreateFile(FileId(number), scratch[thread]);
-                           });
+  UCP_RETURN_IF_ERROR(
+      ForEachInParallel(plan_.target.files.size(), options, [&](unsigned thread, std::uint64_t number) -> llvm::Error {
+        if (!is_mine_.empty() && !is_mine_[number]) return llvm::Error::success();
+        return CreateFile(FileId(number), scratch[thread]);
+      }));
+  for (std::size_t i = 0; i < was_made_.size(); ++i) {
+    if (is_mine_.empty() || is_mine_[i]) was_made_[i] = true;
+  }
+  return llvm::Error::success();
 }
 
 llvm::Error TargetWriter::CreateFile(FileId id, std::span<std::byte> scratch) {
   const std::uint64_t bytes = plan_.target.files[id.index()].bytes;
   const FileWork& work = work_[id.index()];
   const std::string path = Path(id);
-  if (is_restored_ && (work.is_begun || work.chunks == 0)) {
+  if (work.is_begun || (was_made_[id.index()] && work.chunks == 0)) {
     UCP_ASSIGN_OR_RETURN(FileStatus status, files_.Status(path));
     if (status.kind == PathKind::kFile && !status.is_link && status.bytes == bytes) {
       if (work.chunks == 0) ++files_finished_;
@@ -134,15 +139,25 @@ llvm::Error TargetWriter::MakeDurable(const ParallelOptions& options) {
   return llvm::Error::success();
 }
 
+void TargetWriter::SaveFiles(ProgressWriter& writer) const {
+  for (bool was_made : was_made_) writer.Add(std::uint64_t{was_made});
+  ledger_.Save(writer);
+}
+
+void TargetWriter::RestoreFiles(ProgressReader& reader) {
+  for (std::size_t i = 0; i < was_made_.size(); ++i) {
+    if (reader.Number() != 0) was_made_[i] = true;
+  }
+  ledger_.Restore(reader, plan_.target.records);
+  is_restored_ = true;
+}
+
 void TargetWriter::Save(ProgressWriter& writer) const {
   for (const SharedKeyedSum& sum : sums_) writer.Add(sum.Get());
-  ledger_.Save(writer);
 }
 
 void TargetWriter::Restore(ProgressReader& reader) {
   for (SharedKeyedSum& sum : sums_) sum.Add(reader.Sum());
-  ledger_.Restore(reader, plan_.target.records);
-  is_restored_ = true;
 }
 
 llvm::Expected<std::shared_ptr<WritableFile>> TargetWriter::Open(FileId file) {

@@ -34,10 +34,10 @@ class TargetWriter {
   TargetWriter(const Plan& plan, std::string folder, FileSystem& files, std::vector<FileWork> work,
                std::size_t most_open, std::vector<bool> is_mine = {});
 
-  // Makes all folders, unless Restore() was called.
+  // Makes all folders, unless RestoreFiles() was called.
   [[nodiscard]] llvm::Error CreateFolders();
-  // Makes all files of this rank but the small ones. Those without elements are complete then. If Restore() was called,
-  // files that are complete or begun must be there, and all others are made anew.
+  // Makes all files of this rank but the small ones. Those without elements are complete then. If RestoreFiles() was
+  // called, files that are complete or begun must be there, and all others are made anew.
   [[nodiscard]] llvm::Error CreateFiles(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch);
 
   // Writes one chunk: `bytes` at `offset` of `record`. `crc32` is theirs, if it is known. `scratch` is the thread's.
@@ -47,8 +47,11 @@ class TargetWriter {
   // All that was written is durable, and so are the files' names. Only while no thread writes.
   [[nodiscard]] llvm::Error MakeDurable(const ParallelOptions& options);
 
-  // Only while no thread writes.
-  void Save(ProgressWriter& writer) const;
+  // Only while no thread writes. The first two are of what a rank needs that goes on with a file, whoever began it:
+  // what was made, and what is known of checksums that are not written yet.
+  void SaveFiles(ProgressWriter& writer) const;
+  void RestoreFiles(ProgressReader& reader);
+  void Save(ProgressWriter& writer) const;  // The sums of files, which add up over ranks.
   void Restore(ProgressReader& reader);
 
   std::uint64_t bytes_written() const { return bytes_written_; }
@@ -93,6 +96,7 @@ class TargetWriter {
   Syncer syncer_;
   std::atomic<std::uint64_t> bytes_written_ = 0;
   std::atomic<std::uint64_t> files_finished_ = 0;
+  std::vector<bool> was_made_;  // By FileId: here or by an earlier run. What has no elements is complete.
   bool names_are_durable_ = false;
   bool is_restored_ = false;
 };

@@ -76,6 +76,14 @@ void WorkList::NumberChunks() {
   }
 }
 
+std::uint64_t WorkList::element_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Range& range : ranges_) {
+    bytes += static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
+  }
+  return bytes;
+}
+
 TargetRange WorkList::chunk(std::uint64_t number) const {
   UCP_CHECK(number < chunks_, "chunk {} of {}", number, chunks_);
   auto behind = std::upper_bound(ranges_.begin(), ranges_.end(), number,

@@ -35,6 +35,7 @@ class WorkList {
   WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<TargetRange>& ranges);
 
   std::uint64_t chunks() const { return chunks_; }
+  std::uint64_t element_bytes() const;  // Of all chunks, as they are written.
   TargetRange chunk(std::uint64_t number) const;
 
   // How many chunks each file has, and what of it is left out, by FileId.

@@ -2,13 +2,19 @@
 // list them, and in a safetensors folder's training state. A native target needs them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <vector>
 
 #include "runtime/formats/model_states.h"
 #include "runtime/formats/training_state.h"
 
 namespace ucp {
+
+// On which stages `pipeline` remembers a tensor; null if it does not.
+const std::set<std::int64_t>* RememberedStages(const PipelineLayers& pipeline, std::string_view tensor);
 
 pytorch::Entry PipelineEntry(const PipelineLayers& pipeline);
 

@@ -1,5 +1,6 @@
 #include "runtime/io/commit.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -41,13 +42,14 @@ llvm::Error Collect(FileSystem& files, const Syncer& syncer, const std::string& 
 }  // namespace
 
 Staging::Staging(FileSystem& files, std::string destination)
-    : files_(&files), destination_(std::move(destination)), journal_(files, "", "") {
+    : files_(&files), destination_(std::move(destination)), journal_(files, "", ""), ranks_(files, "") {
   auto [parent, name] = Split(destination_);
   parent_ = parent;
   folder_ = JoinPath(parent, "." + name + ".ucp-partial");
   old_folder_ = JoinPath(parent, "." + name + ".ucp-old");
   lock_path_ = JoinPath(parent, "." + name + ".ucp-lock");
   journal_ = Journal(files, parent, JoinPath(parent, "." + name + ".ucp-journal"));
+  ranks_ = RanksFolder(files, JoinPath(parent, "." + name + ".ucp-ranks"));
 }
 
 Staging::Staging(Staging&& other) noexcept
@@ -58,9 +60,13 @@ Staging::Staging(Staging&& other) noexcept
       old_folder_(std::move(other.old_folder_)),
       lock_path_(std::move(other.lock_path_)),
       journal_(std::move(other.journal_)),
+      ranks_(std::move(other.ranks_)),
       syncer_(std::move(other.syncer_)),
-      entry_before_(std::move(other.entry_before_)),
+      entries_before_(std::move(other.entries_before_)),
       folder_inode_(other.folder_inode_),
+      run_(other.run_),
+      has_ranks_(other.has_ranks_),
+      unites_entries_(other.unites_entries_),
       is_complete_(other.is_complete_),
       is_committed_(other.is_committed_),
       replaces_(other.replaces_),
@@ -87,9 +93,10 @@ llvm::Expected<Staging> Staging::Begin(FileSystem& files, const std::string& des
     return Fail(ErrorCode::kIo, "another process is writing `{}` (it holds `{}`); wait for it, or name another folder",
                 destination, staging.lock_path_);
   }
-  if (options.resume) UCP_RETURN_IF_ERROR(staging.FindEntry());
+  UCP_RETURN_IF_ERROR(staging.CheckOthersAreGone());
+  if (options.resume) UCP_RETURN_IF_ERROR(staging.FindEntries());
   UCP_RETURN_IF_ERROR(staging.CleanUpAfterDead());
-  if (options.resume && !staging.entry_before_ && options.is_complete) {
+  if (options.resume && staging.entries_before_.empty() && options.is_complete) {
     UCP_ASSIGN_OR_RETURN(staging.is_complete_, options.is_complete());
     if (staging.is_complete_) {
       // The earlier run may have died between S5 and S6.
@@ -100,17 +107,62 @@ llvm::Expected<Staging> Staging::Begin(FileSystem& files, const std::string& des
   // Again: another process may have finished between the first look and the lock.
   UCP_RETURN_IF_ERROR(staging.CheckDestination(options));
   staging.syncer_.emplace(files, staging.parent_);
-  if (!staging.entry_before_) UCP_RETURN_IF_ERROR(staging.MakeFolder(options));
+  if (staging.entries_before_.empty()) UCP_RETURN_IF_ERROR(staging.MakeFolder(options));
+  if (options.ranks > 1 && !staging.has_ranks_) {
+    staging.has_ranks_ = true;
+    UCP_RETURN_IF_ERROR(staging.ranks_.Make());
+    UCP_RETURN_IF_ERROR(files.SyncDirectory(staging.parent_));  // What ranks keep in it must stay.
+  }
   return staging;
 }
 
+// A rank whose rank 0 was killed may live on for a moment, and write.
+llvm::Error Staging::CheckOthersAreGone() {
+  UCP_ASSIGN_OR_RETURN(has_ranks_, ranks_.IsThere());
+  if (!has_ranks_) return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(std::string held, ranks_.HeldLock());
+  if (held.empty()) return llvm::Error::success();
+  return Fail(ErrorCode::kIo,
+              "another process is writing `{}` (it holds `{}`: a rank of a run whose first rank is gone); wait for it "
+              "to end, or name another folder",
+              destination_, held);
+}
+
 // What an entry vouches for is named by it (J3), and not by the name of the folder.
-llvm::Error Staging::FindEntry() {
+llvm::Error Staging::FindEntries() {
   UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(folder_));
   if (status.kind != PathKind::kDirectory || status.is_link) return llvm::Error::success();
   folder_inode_ = status.inode;
-  entry_before_ = journal_.Find(status.inode);
+  if (std::optional<JournalEntry> entry = journal_.Find(status.inode)) {
+    run_ = entry->run;
+    entries_before_.push_back(std::move(entry->text));
+  }
+  if (has_ranks_) {
+    UCP_ASSIGN_OR_RETURN(std::vector<std::string> others, ranks_.FindEntries(status.inode, run_));
+    for (std::string& entry : others) entries_before_.push_back(std::move(entry));
+  }
+  if (entries_before_.empty()) return llvm::Error::success();
+  unites_entries_ = has_ranks_;
+  ++run_;
   return llvm::Error::success();
+}
+
+llvm::Error Staging::Keep(const std::string& entry) {
+  // That the folder has its name must be durable: else the name may lead, after a power cut, to an earlier folder whose
+  // removal was not, and which had the same inode (J3).
+  if (!journal_.has_entry()) UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));
+  UCP_RETURN_IF_ERROR(journal_.Write(folder_inode_, {run_, entry}));
+  return std::exchange(unites_entries_, false) ? ranks_.RemoveEntries() : llvm::Error::success();
+}
+
+bool Staging::is_kept() const {
+  return !is_committed_ && (journal_.has_entry() || (has_ranks_ && ranks_.HasEntries()));
+}
+
+// Of all ranks, all of whom are gone or will keep nothing more.
+llvm::Error Staging::RemoveJournals() {
+  UCP_RETURN_IF_ERROR(journal_.Remove());
+  return std::exchange(has_ranks_, false) ? ranks_.Remove() : llvm::Error::success();
 }
 
 llvm::Error Staging::MakeFolder(const StagingOptions& options) {
@@ -180,10 +232,12 @@ llvm::Error Staging::CleanUpAfterDead() {
   UCP_ASSIGN_OR_RETURN(PathKind folder, files_->Kind(folder_));
   UCP_ASSIGN_OR_RETURN(PathKind old, files_->Kind(old_folder_));
   UCP_ASSIGN_OR_RETURN(bool has_journal, journal_.IsThere());
-  if (folder == PathKind::kMissing && old == PathKind::kMissing && !has_journal) return llvm::Error::success();
+  if (folder == PathKind::kMissing && old == PathKind::kMissing && !has_journal && !has_ranks_) {
+    return llvm::Error::success();
+  }
   UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));
-  if (!entry_before_) {
-    UCP_RETURN_IF_ERROR(journal_.Remove());
+  if (entries_before_.empty()) {
+    UCP_RETURN_IF_ERROR(RemoveJournals());
     UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));  // Nothing may vouch for a folder that goes.
     UCP_RETURN_IF_ERROR(files_->RemoveTree(folder_));
     UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));  // Its inode may be that of a new one.
@@ -216,7 +270,7 @@ llvm::Error Staging::Commit(const ParallelOptions& options) {
 }
 
 llvm::Error Staging::RemoveOld() {
-  if (journal_.has_entry()) UCP_RETURN_IF_ERROR(journal_.Remove());
+  if (journal_.has_entry() || has_ranks_) UCP_RETURN_IF_ERROR(RemoveJournals());
   return replaces_ ? files_->RemoveTree(exchanged_ ? folder_ : old_folder_) : llvm::Error::success();
 }
 
@@ -257,7 +311,7 @@ void Staging::PutBack() {
 llvm::Error Staging::Abandon() {
   const bool is_here = std::exchange(made_folder_, false) || is_kept();
   if (is_here) {
-    UCP_RETURN_IF_ERROR(journal_.Remove());
+    UCP_RETURN_IF_ERROR(RemoveJournals());
     UCP_RETURN_IF_ERROR(files_->RemoveTree(folder_));
   }
   lock_.reset();

@@ -9,9 +9,9 @@
 namespace ucp {
 namespace {
 
-constexpr std::string_view kMagic = "ucpjrnl1";
+constexpr std::string_view kMagic = "ucpjrnl2";
 constexpr std::size_t kHashBytes = 32;
-constexpr std::size_t kHeadBytes = kMagic.size() + 2 * sizeof(std::uint64_t);
+constexpr std::size_t kHeadBytes = kMagic.size() + 3 * sizeof(std::uint64_t);  // The entry's number, inode, run.
 constexpr std::uint64_t kLargestEntry = std::uint64_t{1} << 31;
 
 void Append(std::string& text, std::uint64_t number) {
@@ -38,12 +38,12 @@ std::optional<Journal::Slot> Journal::ReadSlot(const std::string& path) {
   if (text->size() < kHeadBytes + kHashBytes || !text->starts_with(kMagic)) return std::nullopt;
   const std::size_t end = text->size() - kHashBytes;
   if (ContentHash(std::string_view(*text).substr(0, end)) != std::string_view(*text).substr(end)) return std::nullopt;
-  return Slot{NumberAt(*text, kMagic.size()), NumberAt(*text, kMagic.size() + sizeof(std::uint64_t)),
-              text->substr(kHeadBytes, end - kHeadBytes)};
+  auto number = [&](std::size_t place) { return NumberAt(*text, kMagic.size() + place * sizeof(std::uint64_t)); };
+  return Slot{number(0), number(1), {number(2), text->substr(kHeadBytes, end - kHeadBytes)}};
 }
 
-std::optional<std::string> Journal::Find(std::uint64_t folder_inode) {
-  std::optional<std::string> newest;
+std::optional<JournalEntry> Journal::Find(std::uint64_t folder_inode) {
+  std::optional<JournalEntry> newest;
   for (const std::string& path : paths_) {
     std::optional<Slot> slot = ReadSlot(path);
     if (!slot || slot->folder_inode != folder_inode) continue;
@@ -55,11 +55,12 @@ std::optional<std::string> Journal::Find(std::uint64_t folder_inode) {
   return newest;
 }
 
-llvm::Error Journal::Write(std::uint64_t folder_inode, const std::string& entry) {
+llvm::Error Journal::Write(std::uint64_t folder_inode, const JournalEntry& entry) {
   std::string text(kMagic);
   Append(text, next_number_);
   Append(text, folder_inode);
-  text += entry;
+  Append(text, entry.run);
+  text += entry.text;
   text += ContentHash(text);
   // Which of the two is older follows from the number, so the newest whole entry is never the one that goes.
   const std::string& path = paths_[next_number_ % paths_.size()];

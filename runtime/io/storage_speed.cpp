@@ -83,6 +83,7 @@ class StorageSpeed {
   enum class Way { kRead, kWrite };
 
   llvm::Error Buffered() {
+    UCP_RETURN_IF_ERROR(ReserveAnew());
     const Clock::time_point start = Clock::now();
     UCP_ASSIGN_OR_RETURN(Speed written, Move(Way::kWrite, "write, buffered", file_));
     count_ = std::max<std::uint64_t>(1, written.bytes / kBlockBytes);  // What can be read.
@@ -101,7 +102,16 @@ class StorageSpeed {
     return llvm::Error::success();
   }
 
+  // An empty file with room for all blocks, as a conversion makes it: writing what was there before is another thing.
+  llvm::Error ReserveAnew() {
+    const auto bytes = static_cast<off_t>(count_ * kBlockBytes);
+    if (::ftruncate(file_, 0) != 0 || ::ftruncate(file_, bytes) != 0) return Failed("size", errno);
+    if (::fallocate(file_, 0, 0, bytes) == 0 || errno == EOPNOTSUPP) return llvm::Error::success();
+    return Failed("reserve room for", errno);
+  }
+
   llvm::Error Direct() {
+    UCP_RETURN_IF_ERROR(ReserveAnew());
     const std::string again = "/proc/self/fd/" + std::to_string(file_);
     const Descriptor direct(::open(again.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
     for (const auto& [way, name] : {std::pair(Way::kWrite, "write, direct"), std::pair(Way::kRead, "read, direct")}) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <utility>
 
 #include "compiler/plan/verifier.h"
@@ -58,8 +59,10 @@ llvm::Error CheckAllHeld(std::span<const LogicalTensor> tensors, const std::vect
     if (entry.states.size() == tensors[tensor].states.size()) extra.push_back(entry.tensor);
   }
   if (extra.empty()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "the checkpoint holds tensor `{}`{}, and no rank has a place for it", extra.front(),
-              extra.size() == 1 ? "" : fmt::format(" and {} more", extra.size() - 1));
+  return Fail(ErrorCode::kUsage,
+              "the checkpoint holds tensor `{}`{}, and no rank has a place for it; that a part is "
+              "enough has to be said (in Python, strict=False)",
+              extra.front(), extra.size() == 1 ? "" : fmt::format(" and {} more", extra.size() - 1));
 }
 
 // What rank 0 makes for all.
@@ -67,7 +70,18 @@ struct Compiled {
   LoadPlan load;
   std::vector<std::vector<std::optional<RecordId>>> records;  // By rank.
   std::vector<NotLoaded> not_loaded;
+  std::optional<double> step;
 };
+
+std::optional<double> CommonStep(const TrainingState& training) {
+  std::optional<double> common;
+  for (const OptimizerGroup& group : training.groups) {
+    std::optional<double> step = group.step == nullptr ? std::nullopt : StepNumber(training, *group.step);
+    if (!step || (common && *common != *step)) return std::nullopt;
+    common = step;
+  }
+  return common;
+}
 
 llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& request, std::vector<HeldByRank> held,
                                       SourcePhase& source) {
@@ -77,8 +91,10 @@ llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& requ
   UCP_RETURN_IF_ERROR(MatchHeld(source.layout, tensors, held));
   Compiled compiled;
   compiled.not_loaded = FindNotLoaded(tensors, held);
+  compiled.step = CommonStep(source.checkpoint.training);
   if (request.all_tensors) UCP_RETURN_IF_ERROR(CheckAllHeld(tensors, compiled.not_loaded));
   UCP_ASSIGN_OR_RETURN(HeldTarget target, LayOutHeld(held));
+  target.files.remarks = CastRemarks(tensors, held);
   KeepHeld(held, source);
   UCP_ASSIGN_OR_RETURN(tensors, JoinTensors(source.layout, inventory));
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
@@ -103,6 +119,8 @@ std::string EncodeRest(const Compiled& compiled) {
     writer.Add(entry.states.size());
     for (const std::string& state : entry.states) writer.Add(state);
   }
+  writer.Add(std::uint64_t{compiled.step.has_value()});
+  writer.Add(std::bit_cast<std::uint64_t>(compiled.step.value_or(0)));
   return writer.bytes();
 }
 
@@ -122,6 +140,9 @@ void DecodeRest(std::string_view bytes, Compiled& compiled) {
     entry.states.resize(reader.Count());
     for (std::string& state : entry.states) state = reader.Text();
   }
+  const bool has_step = reader.Number() == 1;
+  const auto step = std::bit_cast<double>(reader.Number());
+  if (has_step) compiled.step = step;
   UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank 0 sent {} bytes about tensors", bytes.size());
 }
 
@@ -142,7 +163,7 @@ llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& reque
   DecodeRest(rest, compiled);
   UCP_ASSIGN_OR_RETURN(compiled.load, ShareLoad(ranks, std::move(compiled.load)));
   return HeldPlan{std::move(compiled.load), std::move(compiled.records[static_cast<std::size_t>(ranks.rank())]),
-                  std::move(compiled.not_loaded)};
+                  std::move(compiled.not_loaded), compiled.step};
 }
 
 }  // namespace ucp

@@ -32,6 +32,7 @@ struct HeldPlan {
   LoadPlan load;
   std::vector<std::optional<RecordId>> records;  // For each tensor of this rank; nothing for one without elements.
   std::vector<NotLoaded> not_loaded;             // By name.
+  std::optional<double> step;                    // The optimizer's, if all its groups count the same.
 };
 
 // A held `weight` of a tensor with a master is made from that. Names are those of the source, or its second names for

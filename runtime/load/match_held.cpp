@@ -11,6 +11,7 @@
 #include "compiler/plan/plan.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
+#include "compiler/support/units.h"
 
 namespace ucp {
 namespace {
@@ -57,7 +58,7 @@ class Matcher {
     std::optional<std::string> nearest = NearestWord(missing_.begin()->first, names);
     return Fail(ErrorCode::kUsage,
                 "the checkpoint has no tensor `{}`, which rank {} wants to fill{}{}; what is to keep its value has to "
-                "be named",
+                "be named (in Python, keep=)",
                 missing_.begin()->first, missing_.begin()->second,
                 missing_.size() == 1 ? "" : fmt::format(", nor {} more of those to be filled", missing_.size() - 1),
                 nearest ? fmt::format("; did you mean `{}`?", *nearest) : "");
@@ -118,6 +119,24 @@ std::vector<NotLoaded> FindNotLoaded(std::span<const LogicalTensor> tensors, std
     if (!entry.states.empty()) not_loaded.push_back(std::move(entry));
   }
   return not_loaded;
+}
+
+std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks) {
+  std::map<std::pair<DType, DType>, std::set<std::pair<std::string_view, std::string_view>>> casts;
+  for (const HeldByRank& held_by_rank : ranks) {
+    for (const HeldTensor& held : held_by_rank) {
+      const LogicalTensor::State* state = FindState(*Find(tensors, held.tensor), held.state);
+      // A weight beside its master is made from that.
+      if (state == nullptr) state = FindState(*Find(tensors, held.tensor), kMasterState);
+      if (state->dtype != held.dtype) casts[{state->dtype, held.dtype}].insert({held.tensor, held.state});
+    }
+  }
+  std::vector<std::string> remarks;
+  for (const auto& [dtypes, states] : casts) {
+    remarks.push_back(fmt::format("{} {} cast from {} to {}", Counted(states.size(), "state"),
+                                  states.size() == 1 ? "is" : "are", Name(dtypes.first), Name(dtypes.second)));
+  }
+  return remarks;
 }
 
 void KeepHeld(std::span<const HeldByRank> ranks, SourcePhase& source) {

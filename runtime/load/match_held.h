@@ -4,6 +4,7 @@
 #include <llvm/Support/Error.h>
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "compiler/driver/source_phase.h"
@@ -20,6 +21,9 @@ namespace ucp {
 
 // What of the source nobody holds.
 std::vector<NotLoaded> FindNotLoaded(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks);
+
+// Sentences about states that ranks hold in another dtype than the source. Call after MatchHeld().
+std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks);
 
 // Takes everything that nobody holds out of the source: tensors from its layouts, and shards and states from its
 // inventory. Weights stay beside their masters, to be compared with them.

@@ -220,6 +220,7 @@ void AddPlanClasses(nb::module_& module) {
                      }
                      return records;
                    })
+      .def_ro("step", &HeldPlan::step)
       .def_prop_ro("not_loaded", [](const HeldPlan& held) {
         nb::dict states;
         for (const NotLoaded& entry : held.not_loaded) states[entry.tensor.c_str()] = nb::cast(entry.states);

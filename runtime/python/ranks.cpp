@@ -45,6 +45,7 @@ void AddRanksClass(nb::module_& module) {
       .def(nb::init<int, int, nb::callable, nb::callable>())
       .def_prop_ro("rank", &PythonRanks::rank)
       .def_prop_ro("size", &PythonRanks::size)
+      .def_prop_ro("is_asked_to_stop", &PythonRanks::IsAskedToStop)
       .def("stop", &PythonRanks::Stop);
 }
 

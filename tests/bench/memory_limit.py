@@ -23,6 +23,7 @@ PROGRAM = Path(os.environ.get("UCP_BIN", ROOT / "build" / "release" / "bin")) / 
 SPEC = ["megatron_deepspeed_gpt"]
 FIXED = {"hidden": 2048, "heads": 16, "ffn": 8192, "vocab": 32000, "seq": 1024}
 BYTES_OF_LAYER = 14 * (12 * 2048 * 2048 + 13 * 2048)  # Weights in bf16, three states in fp32.
+BYTES_OF_OTHERS = 14 * (32000 + 1024) * 2048  # The embeddings.
 
 
 class ControlGroup:
@@ -67,14 +68,14 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=256, help="in MiB, of the program and of the group")
     options = parser.parse_args()
     source, out = options.folder / "memory-source", options.folder / "memory-out"
-    layers = max(1, round(options.gigabytes * 1e9 / BYTES_OF_LAYER))
+    layers = max(1, round((options.gigabytes * 1e9 - BYTES_OF_OTHERS) / BYTES_OF_LAYER))
     settings = [f"--set={name}={value}" for name, value in {**FIXED, "layers": layers}.items()]
     limit = options.memory << 20
     if not source.exists():
         subprocess.run([str(PROGRAM), "synth", *SPEC, str(source), "--to", "deepspeed:tp=2,pp=1,dp=2,zero=1,dtype=bf16",
                         *settings], check=True)  # fmt: skip
-    convert = ["convert", str(source), str(out), "--to", "universal", "--spec", *SPEC, "--set=heads=16", "--json",
-               f"--memory={options.memory}MiB"]  # fmt: skip
+    convert = ["convert", str(source), str(out), "--to", "universal", "--spec", *SPEC, "--set=heads=16",
+               f"--set=layers={layers}", "--json", f"--memory={options.memory}MiB"]  # fmt: skip
     too_little = 8 << 20
     status, _, _, _ = run(too_little, convert)
     print(f"in a group of {too_little / 1e6:.0f} MB: {'killed' if status else 'NOT killed, so this shows nothing'}")

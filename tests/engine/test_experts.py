@@ -205,6 +205,7 @@ def test_flat_masters_without_zero(engines: Engines, ucprun: Path, tmp_path: Pat
     engines.ask(Job(replace(case, stage=2), steps=2, save=saved))
     result = run_convert(ucprun, saved, whole, to="deepspeed:dp=2,ep=2,zero=0,dtype=fp16")
     assert result.returncode == 0, result.stderr
+    assert "no conversion can read them again" in result.stderr
     engines.ask(Job(case, seed=OTHER_SEED, load=whole, native=True, first_step=2, save=again, further_steps=1))
     assert differences_of_files(whole, again) == []
     result = run_convert(ucprun, again, tmp_path / "read")

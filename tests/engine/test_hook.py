@@ -47,6 +47,7 @@ class Hooked:
 CHANGED = [
     Hooked("bf16_optimizer_dp4_tiny", {"mesh": Mesh(dp=2), "fp32_accumulation": False}),
     Hooked("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=1, tp=1, dp=2)}),
+    Hooked("gpt_pp2_tp2_dp2", {"mesh": Mesh(pp=2, tp=2, dp=1), "fp32_accumulation": False}),
     Hooked("zero3_frozen_dp4", {"mesh": Mesh(dp=2), "stage": 2}),
     Hooked("frozen_buffers_zero2", {"mesh": Mesh(dp=4), "stage": 3}),
     Hooked("moe_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 1}),

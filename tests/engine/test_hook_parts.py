@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from fixtures.cases import Mesh
+from fixtures.cases import CASES, Mesh
 from fixtures.fingerprints import describe, differences
-from fixtures.hooked import case_of, failing_loader, load_partly, refusal
-from fixtures.serve import Call, Engines
+from fixtures.hooked import (
+    case_of,
+    failing_loader,
+    load_in_training,
+    load_partly,
+    loses_a_rank,
+    memory_of_load,
+    refusal,
+    scheduled,
+)
+from fixtures.jobs import Job
+from fixtures.serve import Call, EngineError, Engines
 from test_acceptance import NOISE
 from universal import FIXTURES, truth_of
 
@@ -62,8 +74,9 @@ def test_no_states_of_the_optimizer(stage: int, arguments: dict[str, bool], engi
         ({"model": "small"}, "", r"the checkpoint has `blocks\.1\..* which the engine has not"),
         ({"optimizer": "sgd"}, "", r"have no `dampening`, `momentum`, which the engine's optimizer has"),
         ({}, "order", r"parameter \d of the optimizer's group 1 is `.*` \[33\] in the checkpoint and `.*` \[33\] in"),
+        ({}, "memory", r"16 B of memory is too little for this plan"),
         ({}, "arguments", r"ranks call with different arguments: rank 0 with .*, rank 1 with "),
-        ({}, "version", r"DeepSpeed 0\.99\.1 is not one that ucp\.deepspeed was tested with \(0\.19\.8\)"),
+        ({}, "version", r"DeepSpeed 0\.99\.1 is not one that ucp\.deepspeed was tested with \(0\.19\.2, 0\.19\.8\)"),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -75,6 +88,98 @@ def test_refused(changes: dict[str, str], trick: str, said: str, engines: Engine
     assert answer["same"]
     assert answer["overwritten"] == []
     assert re.search(said, answer["said"]), answer["said"]
+
+
+OFFLOADED = {"offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
+ON_THE_CPU = {"zero_force_ds_cpu_optimizer": False}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"stage": 2, "zero": {"offload_optimizer": {"device": "cpu"}}, "config": ON_THE_CPU},
+        {"stage": 3},
+        {"stage": 3, "zero": {"stage3_param_persistence_threshold": 0}},
+        {"stage": 3, "zero": OFFLOADED, "config": ON_THE_CPU},
+        {"stage": 0},
+        {"fp32_accumulation": True},
+    ],
+    ids=str,
+)
+def test_an_engine_that_has_trained_already(changes: dict[str, Any], engines: Engines) -> None:
+    """Persistent and offloaded parameters, too. Weights, masters and states are read straight into what is there."""
+    truth = truth_of("zero1_dp4")
+    case = case_of("zero1_dp4", mesh=Mesh(dp=2), **changes)
+    answer = engines.ask(Call(2, load_in_training, {"case": case, "source": SOURCE}))
+    assert differences(truth, answer["held"], ["parameter"]) == []
+    assert answer["held"]["step"] == truth["step"]
+    follow = truth["losses"][truth["step"] : truth["step"] + 2]
+    assert answer["losses"] == pytest.approx(follow, abs=NOISE["bf16"])
+    assert answer["folder"] == str(SOURCE / "epoch-1.final")
+    places = " ".join(answer["report"]["in_place"])
+    assert "exp_avg" in places
+    assert "fp32" in places
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_from_before_the_first_step(stage: int, engines: Engines, tmp_path: Path) -> None:
+    """An engine that has states loads a checkpoint that has none: it begins anew, and keeps nothing of its own."""
+    case = CASES["zero1_dp1"]
+    saved = engines.ask(Job(case, steps=0, save=tmp_path / "saved", further_steps=2))
+    target = case_of("zero1_dp1", mesh=Mesh(dp=2), stage=stage)
+    answer = engines.ask(Call(2, load_in_training, {"case": target, "source": tmp_path / "saved"}))
+    assert differences(saved["saved"], answer["held"], ["parameter"]) == []
+    assert answer["losses"] == pytest.approx(saved["losses"], abs=NOISE["fp32"])
+
+
+def test_schedulers_and_client_state(engines: Engines, tmp_path: Path) -> None:
+    case = case_of("zero1_dp4", mesh=Mesh(dp=2))
+    answer = engines.ask(Call(2, scheduled, {"case": case, "source": tmp_path / "a", "has_scheduler": True}))
+    ours, theirs = answer["states"]
+    assert ours == theirs
+    assert answer["epoch"] == 5
+    arguments = {"case": case, "source": tmp_path / "b", "has_scheduler": False}
+    assert (
+        "the engine has a learning-rate scheduler, and the checkpoint has none"
+        in engines.ask(Call(2, scheduled, arguments))["said"]
+    )
+    assert engines.ask(Call(2, scheduled, arguments | {"load_lr_scheduler_states": False}))["said"] is None
+
+
+def test_damaged_bytes(engines: Engines, tmp_path: Path) -> None:
+    """With `verify` they are found before anything is written."""
+    shutil.copytree(SOURCE, tmp_path / "damaged")
+    (file,) = (tmp_path / "damaged").glob("*/bf16_zero_pp_rank_2_mp_rank_00_optim_states.pt")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    case = case_of("zero1_dp4", mesh=Mesh(dp=2))
+    answer = engines.ask(Call(2, refusal, {"case": case, "source": tmp_path / "damaged", "verify": True}))
+    assert file.name in answer["said"]
+    assert "have the CRC-32" in answer["said"]
+    assert answer["same"]
+    assert answer["overwritten"] == []
+
+
+def test_memory(engines: Engines, tmp_path: Path) -> None:
+    """Weights, masters and states are read into the engine itself; only a check before takes as much again."""
+    in_place = engines.ask(Call(1, memory_of_load, {"folder": tmp_path / "a"}))
+    checked = engines.ask(Call(1, memory_of_load, {"folder": tmp_path / "b", "verify": True}))
+    print(f"{in_place['placed']} bytes: {in_place['peak']} more in place, {checked['peak']} with verify")
+    assert in_place["peak"] < in_place["placed"] / 4
+    assert checked["peak"] > checked["placed"] * 3 / 4
+
+
+def test_a_rank_that_ends(engines: Engines, tmp_path: Path) -> None:
+    """All others raise, and name it."""
+    case = case_of("zero1_dp4", mesh=Mesh(dp=4))
+    with pytest.raises(EngineError):
+        engines.ask(Call(4, loses_a_rank, {"case": case, "source": SOURCE, "told": tmp_path}))
+    for rank in (0, 2, 3):
+        seconds, said = (tmp_path / str(rank)).read_text().split(" ", 1)
+        assert float(seconds) < 10
+        assert "rank 1 of 4 is gone" in said
 
 
 def test_a_loader_that_fails(engines: Engines) -> None:

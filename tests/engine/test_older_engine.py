@@ -12,7 +12,7 @@ from fixtures.cases import CASES, DEFAULT_SEED, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import EngineError, Engines
-from universal import truth_of
+from universal import FIXTURES, truth_of
 
 PACKAGES = Path(__file__).parents[2] / "build" / "engine-older"
 NAME = "fused_adam_zero2"
@@ -47,3 +47,14 @@ def test_older_engine_continues(ranks: int, older: Engines, convert: Callable[..
 def test_older_engine_refuses_the_common_form(older: Engines, convert: Callable[..., Path]) -> None:
     with pytest.raises(EngineError, match="'dict' object has no attribute 'view'"):
         older.ask(job(convert(NAME), 2))
+
+
+@pytest.mark.parametrize(("name", "stage", "ranks"), [("zero1_dp4", 1, 2), ("fused_adam_zero2", 2, 4), (NAME, 3, 4)])
+def test_older_engine_loads_through_the_hook(name: str, stage: int, ranks: int, older: Engines) -> None:
+    truth = truth_of(name)
+    case = replace(CASES[name], stage=stage, mesh=Mesh(dp=ranks))
+    source = FIXTURES / name / "checkpoint"
+    job = Job(case, seed=DEFAULT_SEED + 1, load=source, hook={}, first_step=truth["step"], further_steps=4)
+    answer = older.ask(job)
+    assert differences(truth, answer["loaded"], ["parameter"]) == []
+    assert answer["losses"] == pytest.approx(truth["losses"][truth["step"] :], abs=5e-3)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 from pathlib import Path
 
+import torch
 from deepspeed.runtime.utils import partition_balanced, partition_uniform
+
+from conftest import Convert, Run
+from native import differences_of_files
 
 MODELS = 400
 
@@ -39,3 +44,18 @@ def test_layers_are_dealt_as_by_deepspeed(ucprun: Path) -> None:
     assert len(answers) == 2 * MODELS
     for line, ours, theirs in zip(lines, answers, wanted, strict=True):
         assert ours == theirs, line
+
+
+def test_a_layer_of_which_there_is_no_tensor(convert: Convert, run: Run, tmp_path: Path) -> None:
+    """Its file may have held what is no tensor; it is dealt like the layers that have none."""
+    source = tmp_path / "source"
+    shutil.copytree(convert("pipeline_pp2"), source)
+    (states,) = source.glob("*/mp_rank_00_model_states.pt")
+    said = torch.load(states, weights_only=False)
+    assert said["ucp_pipeline"]["stage_count"] == 2
+    said["ucp_pipeline"]["layers"][9] = "9."
+    torch.save(said, states)
+    run("convert", source, tmp_path / "ours", "--to", "deepspeed:pp=3+4,dp=1")
+    straight = convert("pipeline_pp2", "deepspeed:pp=3+4,dp=1")
+    found = differences_of_files(tmp_path / "ours", straight)
+    assert [difference.split(":")[-1].strip() for difference in found] == ["layer_09-model_states.pt"]

@@ -5,6 +5,7 @@
  *       SHORT                 a read or write of more than one byte moves one byte only
  *       an S and a number     the process gets this signal, and the call is made if it lives
  *       a C and a number      the same, but only calls that change files are counted
+ *   UCP_FAILING_CALL_UNDER=FOLDER   only calls on what lies in this folder are counted
  *   UCP_FAILING_CALL_LOG=FILE   gets one line when it happens, "pwrite /x/y"; or at the end, if it never does, how many
  *                               calls there were: "none 123"
  *
@@ -33,10 +34,12 @@ enum { CHANGES = 1, INTERRUPTIBLE = 2, MOVES = 4 }; /* What kind of call it is. 
 static atomic_long calls;
 static long failing_call;
 static int error_number, signal_number, is_short, only_changes;
+static const char* under;
 
 __attribute__((constructor)) static void read_request(void) {
   const char* request = getenv("UCP_FAILING_CALL");
   if (request == NULL) return;
+  under = getenv("UCP_FAILING_CALL_UNDER");
   char* what = NULL;
   failing_call = strtol(request, &what, 10);
   ++what;
@@ -57,17 +60,34 @@ static void write_line(const char* log, const char* first, const char* second) {
   fclose(file);
 }
 
+static void path_of(int descriptor, char* path, size_t bytes) {
+  char link[64] = "";
+  snprintf(link, sizeof(link), "/proc/self/fd/%d", descriptor);
+  ssize_t length = readlink(link, path, bytes - 1);
+  path[length < 0 ? 0 : length] = '\0';
+}
+
 static void write_log(const char* call, const char* path, int descriptor) {
   const char* log = getenv("UCP_FAILING_CALL_LOG");
   if (log == NULL) return;
-  char link[64] = "", target[4096] = "";
+  char target[4096] = "";
   if (path == NULL) {
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", descriptor);
-    ssize_t bytes = readlink(link, target, sizeof(target) - 1);
-    target[bytes < 0 ? 0 : bytes] = '\0';
+    path_of(descriptor, target, sizeof(target));
     path = target;
   }
   write_line(log, call, path);
+}
+
+/* A path that is not absolute is one in the folder `descriptor`, or where the process is. */
+static int is_under(const char* path, int descriptor) {
+  if (under == NULL) return 1;
+  char target[4096] = "";
+  if (path == NULL || *path != '/') {
+    if (descriptor < 0) return path != NULL;
+    path_of(descriptor, target, sizeof(target));
+    path = target;
+  }
+  return strncmp(path, under, strlen(under)) == 0;
 }
 
 __attribute__((destructor)) static void write_count(void) {
@@ -84,6 +104,7 @@ static int is_now(int kind, const char* call, const char* path, int descriptor) 
   if (is_short && (kind & MOVES) == 0) return 0;
   if (error_number == EINTR && (kind & INTERRUPTIBLE) == 0) return 0;
   if (only_changes && (kind & CHANGES) == 0) return 0;
+  if (!is_under(path, descriptor)) return 0;
   if (atomic_fetch_add(&calls, 1) + 1 != failing_call) return 0;
   write_log(call, path, descriptor);
   if (signal_number != 0) {
@@ -139,7 +160,7 @@ int openat(int folder, const char* path, int flags, ...) {
   va_start(list, flags);
   mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
   va_end(list);
-  if (is_now(INTERRUPTIBLE, "openat", path, -1)) return -1;
+  if (is_now(INTERRUPTIBLE, "openat", path, folder)) return -1;
   return NEXT(openat)(folder, path, flags, mode);
 }
 
@@ -169,15 +190,15 @@ DEFINE(int, rename, (const char* from, const char* to), (from, to), CHANGES, fro
 DEFINE(int, renameat2, (int from_folder, const char* from, int to_folder, const char* to, unsigned flags),
        (from_folder, from, to_folder, to, flags), CHANGES, from, -1, -1)
 DEFINE(int, unlink, (const char* path), (path), CHANGES, path, -1, -1)
-DEFINE(int, unlinkat, (int folder, const char* path, int flags), (folder, path, flags), CHANGES, path, -1, -1)
+DEFINE(int, unlinkat, (int folder, const char* path, int flags), (folder, path, flags), CHANGES, path, folder, -1)
 DEFINE(DIR*, opendir, (const char* path), (path), 0, path, -1, NULL)
 DEFINE(DIR*, fdopendir, (int descriptor), (descriptor), 0, NULL, descriptor, NULL)
-DEFINE(struct dirent*, readdir, (DIR * stream), (stream), 0, "an open folder", -1, NULL)
+DEFINE(struct dirent*, readdir, (DIR * stream), (stream), 0, NULL, dirfd(stream), NULL)
 DEFINE(int, stat, (const char* path, struct stat* status), (path, status), 0, path, -1, -1)
 DEFINE(int, lstat, (const char* path, struct stat* status), (path, status), 0, path, -1, -1)
 DEFINE(int, fstat, (int descriptor, struct stat* status), (descriptor, status), 0, NULL, descriptor, -1)
 DEFINE(int, fstatat, (int folder, const char* path, struct stat* status, int flags), (folder, path, status, flags), 0,
-       path, -1, -1)
+       path, folder, -1)
 DEFINE(int, statvfs, (const char* path, struct statvfs* status), (path, status), 0, path, -1, -1)
 DEFINE(int, faccessat, (int folder, const char* path, int mode, int flags), (folder, path, mode, flags), 0, path, -1,
        -1)

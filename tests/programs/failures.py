@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from programs import PROGRAMS, ProgramTest
@@ -54,12 +55,23 @@ class FailureTest(ProgramTest):
 
     def wrong(self, call: int, what: str, *more: object) -> Wrong:
         """A run whose `call`-th call does `what` (failing_call.c)."""
+        return self.run_wrong(self.command(*more), self.going_wrong(call, what), os.environ)
+
+    def command(self, *more: object) -> list[str]:
+        """What goes wrong. A journal's entry follows each chunk."""
+        return [str(PROGRAMS / "ucprun"), "convert", str(self.source), str(self.out), *map(str, self.arguments),
+                "--journal-every", "0", *map(str, more)]
+
+    def going_wrong(self, call: int, what: str) -> dict[str, str]:
+        """The environment that lets a process go wrong."""
+        return {"LD_PRELOAD": str(LIBRARY), "UCP_FAILING_CALL": f"{call}:{what}",
+                "UCP_FAILING_CALL_LOG": str(self.folder / "call.log")}
+
+    def run_wrong(self, command: list[str], *environments: Mapping[str, str]) -> Wrong:
+        """Runs it, and reads what was logged."""
         log = self.folder / "call.log"
         log.unlink(missing_ok=True)
-        command = [str(PROGRAMS / "ucprun"), "convert", str(self.source), str(self.out), *map(str, self.arguments),
-                   "--journal-every", "0", *map(str, more)]
-        environment = {**os.environ, "LD_PRELOAD": str(LIBRARY), "UCP_FAILING_CALL": f"{call}:{what}",
-                       "UCP_FAILING_CALL_LOG": str(log)}
+        environment = {name: value for given in environments for name, value in given.items()}
         result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False,
                                 env=environment)
         return Wrong(result, log.read_text() if log.exists() else "")

@@ -11,7 +11,7 @@ from failures import FailureTest
 
 EVERY_CALL = os.environ.get("UCP_EVERY_CALL") == "1"
 SAMPLE = 12  # Calls for each way to go wrong.
-FATAL = (errno.EIO, errno.ENOSPC)
+FATAL = (errno.EIO, errno.ENOSPC, errno.ENOENT, errno.EACCES)
 
 
 class FailingCalls(FailureTest):
@@ -46,7 +46,7 @@ class FailingCalls(FailureTest):
             self.assert_finished_by(wrong.where, *more, *then)
 
     def test_without_a_destination(self) -> None:
-        """A device that fails, and a disk that is full."""
+        """A device that fails, a disk that is full, a file that is gone, one that may not be touched."""
         self.prepare(self.checkpoint("zero1_dp2"), "--to", "safetensors:states=all", "--threads", 1)
         for error in FATAL:
             self.goes_wrong(str(error))

@@ -99,13 +99,29 @@ class Laws(ProgramTest):
                 self.assertGreater(len(files_of(told, *parameters)), 0)
 
     def test_from_universal_is_from_native(self) -> None:
-        """The universal folder in between changes no partition and no layer."""
-        for case, stage in (("zero1_dp4", 2), ("zero1_dp4", 3), ("pipeline_pp2", 1)):
-            source = SOURCE / "tests" / "fixtures" / case / "checkpoint"
-            folder = self.to(source, f"{case}-universal{stage}", "universal", case)
-            ours = self.to(folder, f"{case}-a{stage}", f"deepspeed:dp=2,zero={stage}", case)
-            straight = self.to(source, f"{case}-b{stage}", f"deepspeed:dp=2,zero={stage}", case)
-            self.assertEqual(files_of(ours, ".pt"), files_of(straight, ".pt"))
+        """The universal folder in between changes no partition and no layer, and remembers which stages had them."""
+        for i, (case, strategy) in enumerate((
+            ("zero1_dp4", "dp=2,zero=2"),
+            ("zero1_dp4", "dp=2,zero=3"),
+            ("pipeline_pp2", "dp=2,zero=1"),
+            ("pipeline_pp2", "pp=2,dp=1,zero=1"),  # 4+3 layers, where DeepSpeed's own choice would be 3+3.
+            ("moe_pp2_ep2_dp4", "pp=2,dp=2,ep=2,zero=1"),
+            ("llama_pp2_tp2_dp2", "pp=2,tp=1,dp=2,zero=1"),
+        )):
+            with self.subTest(case=case, strategy=strategy):
+                source = SOURCE / "tests" / "fixtures" / case / "checkpoint"
+                folder = self.to(source, f"{i}-universal", "universal", case)
+                ours = self.to(folder, f"{i}-a", f"deepspeed:{strategy}", case)
+                straight = self.to(source, f"{i}-b", f"deepspeed:{strategy}", case)
+                self.assertEqual(files_of(ours, ".pt"), files_of(straight, ".pt"))
+
+    def test_safetensors_remember_stages(self) -> None:
+        """With all states they are a folder of whole tensors as well."""
+        source = self.checkpoint("pipeline_pp2")
+        folder = self.to(source, "weights", "safetensors:states=all", "pipeline_pp2")
+        ours, straight = (self.to(place, name, "deepspeed:pp=2,dp=1,zero=1", "pipeline_pp2")
+                          for place, name in ((folder, "ours"), (source, "straight")))
+        self.assertEqual(files_of(ours, ".pt"), files_of(straight, ".pt"))
 
     def test_same_ranks_are_the_same_files(self) -> None:
         """Names and number of files are those of the engine."""
@@ -162,6 +178,14 @@ class Refusals(ProgramTest):
         self.refuse("pipeline_pp2", "deepspeed:pp=3+2", 1, "pp=3+2 has 5 layers", "layer 5")
         self.refuse("pipeline_pp2", "deepspeed:pp=4+3,partition=uniform", 1, "(4+3) and `partition`", "leave one out")
         self.refuse("pipeline_pp2", "deepspeed:pp=4,partition=type", 1, "`partition`", "parameters or uniform")
+
+    def test_other_stages_than_a_universal_folder_remembers(self) -> None:
+        """They are not dealt in a way that the source's own were not."""
+        source = self.checkpoint("pipeline_pp2")
+        folder = self.folder / "universal"
+        self.assertEqual(self.run_program("ucprun", "convert", source, folder, "--to", "universal").returncode, 0)
+        result = self.run_program("ucprun", "convert", folder, self.out, "--to", "deepspeed:pp=4")
+        self.assert_refused(result, 1, "layer `3` on stage 0", "partition=uniform", "pp=8+8")
 
     def test_a_pipeline_whose_layer_files_are_not_known(self) -> None:
         """DeepSpeed's universal folder does not list them."""

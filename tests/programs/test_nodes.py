@@ -171,6 +171,13 @@ class SourceOfNodes(ProgramTest):
         result = self.run_program("ucprun", "convert", source, self.out, *TARGET, "--node-local", "source")
         self.assert_refused(result, 1, "--node-local is for several ranks, and here is one")
 
+    def test_a_destination_in_parts(self) -> None:
+        """Is refused."""
+        source = self.checkpoint("zero1_dp2")
+        (self.folder / "node-0").mkdir()
+        result = self.mpirun([2], "convert", source, self.out, *TARGET, "--node-local", "destination")
+        self.assert_all_refused(result, 1, "--node-local takes `source`, not `destination`")
+
     def test_a_killed_node_ends_the_run(self) -> None:
         """Even one whose files others wait for."""
         sizes = ("layers=4", "hidden=512", "heads=8", "kv_heads=8", "ffn=2048", "vocab=32000")

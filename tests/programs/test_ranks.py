@@ -10,16 +10,9 @@ import time
 import unittest
 from pathlib import Path
 
-from programs import PROGRAMS, ProgramTest
+from ranks import CAN_RUN, ENVIRONMENT, WHY_NOT
 
-# More ranks than processors, as root in a container, and without binding threads of a rank to one processor.
-ENVIRONMENT = os.environ | {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "OMPI_MCA_hwloc_base_binding_policy": "none",
-    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-}
+from programs import PROGRAMS, ProgramTest
 
 
 def all_files(folder: Path) -> dict[str, bytes]:
@@ -27,7 +20,7 @@ def all_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@unittest.skipUnless(shutil.which("mpirun") and (PROGRAMS / "ucp_mpi.so").exists(), "needs mpirun and a build with MPI")
+@unittest.skipUnless(CAN_RUN, WHY_NOT)
 class Ranks(ProgramTest):
     """Each test starts mpirun, which takes half a second."""
 
@@ -89,8 +82,6 @@ class Ranks(ProgramTest):
         result = self.convert_on(3, source, "out")
         self.assertEqual(result.returncode, 1)
         self.assertEqual(result.stderr.count("ucprun: error: `out` exists"), 1, result.stderr)
-        result = self.convert_on(3, source, "other", "--resume")
-        self.assertEqual((result.returncode, result.stderr.count("--resume takes one rank")), (1, 1), result.stderr)
 
     def test_one_ranks_error_is_everybodys_and_names_it(self) -> None:
         """A rank that may not write files of that size."""

@@ -11,7 +11,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 BIN = Path(os.environ.get("UCP_BIN", TESTS.parent / "build" / "release" / "bin"))
 PACKAGE = BIN.parent / "python"
-sys.path.insert(0, str(PACKAGE))
+sys.path[:0] = [str(PACKAGE), str(TESTS)]
 os.environ["PYTHONPATH"] = str(PACKAGE)  # For the processes that tests start.
 
 

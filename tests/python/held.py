@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS))
+from fixtures.cases import CASES
+from fixtures.fingerprints import describe
 
-from fixtures.cases import CASES  # noqa: E402
-from fixtures.fingerprints import describe  # noqa: E402, F401
+__all__ = ["FIXTURES", "checkpoint", "describe", "spec_of", "states_of", "truth_of"]
 
-FIXTURES = TESTS / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 SPEC_OF = {kind: f"megatron_deepspeed_{kind}" for kind in ("gpt", "llama", "gpt_no_pipeline")}
 SPEC_OF["mixture_tensor"] = str(FIXTURES / "mixture_tensor.ucp")
 

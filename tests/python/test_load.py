@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from held import checkpoint, describe, spec_of, states_of
 
 import ucp
 from fixtures.cases import CASES
+from held import checkpoint, describe, spec_of, states_of
 
 # One of each kind of file that the engine writes.
 KINDS = [
@@ -45,20 +45,24 @@ def test_whole_tensors(name: str) -> None:
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_parts_of_ranks(stage: int) -> None:
-    """What three ranks of ZeRO get of each state makes the state that the engine held."""
+    """What three ranks of ZeRO get of each state makes the state that the engine held, and nobody gets it all."""
     name = "zero1_dp2"
     ranks = [ucp.load(checkpoint(name), to=f"deepspeed:dp=3,zero={stage}", rank=rank) for rank in range(3)]
     for (tensor, state), truth in states_of(name).items():
-        row: dict[int, Any] = {}
+        row: dict[int, float] = {}
         for found in ranks:
-            if (tensor, state) in found.parts:
-                part = found.parts[tensor, state]
-                values = found[tensor][state].reshape(-1)
-                assert len(values) == part.end - part.begin
-                row |= {part.begin + index: value for index, value in enumerate(values.tolist())}
-                assert list(part.shape) == truth["shape"]
+            if (tensor, state) not in found.parts:
+                continue
+            part = found.parts[tensor, state]
+            assert list(part.shape) == truth["shape"]
+            values = found[tensor][state].reshape(-1).tolist()
+            mine = dict(zip(range(part.begin, part.end), values, strict=True))
+            assert not row.keys() & mine.keys()
+            row |= mine
         whole = torch.tensor([row[index] for index in range(len(row))], dtype=getattr(torch, truth["dtype"]))
         assert describe(whole.reshape(truth["shape"])) == {key: truth[key] for key in ("dtype", "sha256")}
+    sizes = [sum(found[tensor]["fp32"].numel() for tensor, state in found.parts if state == "fp32") for found in ranks]
+    assert max(sizes) <= -(-sum(sizes) // 3) + 100
 
 
 def test_shards_of_tensor_parallel_ranks() -> None:
@@ -67,10 +71,13 @@ def test_shards_of_tensor_parallel_ranks() -> None:
     dims = {"3.self_attention.query_key_value.weight": 0, "3.self_attention.dense.weight": 1}
     dims |= {"3.mlp.dense_4h_to_h.weight": 1}
     whole = ucp.load(checkpoint(name), to="universal", spec=spec_of(name), tensors=dims)
-    found = ucp.load(checkpoint(name), to="deepspeed:pp=1,tp=2,dp=1,zero=1", spec=spec_of(name), rank=0, tensors=dims)
-    for tensor, dim in dims.items():
-        assert found.parts[tensor, "fp32"].coordinate["tp"] == 0
-        assert torch.equal(found[tensor]["fp32"], whole[tensor]["fp32"].chunk(2, dim)[0]), tensor
+    for rank in range(2):
+        found = ucp.load(
+            checkpoint(name), to="deepspeed:pp=1,tp=2,dp=1,zero=1", spec=spec_of(name), rank=rank, tensors=dims
+        )
+        for tensor, dim in dims.items():
+            assert found.parts[tensor, "fp32"].coordinate["tp"] == rank
+            assert torch.equal(found[tensor]["fp32"], whole[tensor]["fp32"].chunk(2, dim)[rank]), tensor
 
 
 def test_numpy() -> None:
@@ -113,6 +120,8 @@ def test_requests_that_make_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
     path = checkpoint("zero1_dp2")
     cases: list[tuple[str, str, dict[str, Any]]] = [
         ("usage", "there is no format `deepsped`", {"to": "deepsped:dp=2"}),
+        ("usage", "a job of 3 ranks; rank= says whose part is to be loaded", {"to": "deepspeed:dp=3,zero=1"}),
+        ("usage", "a job of 3 ranks, counted from 0", {"to": "deepspeed:dp=3,zero=1", "rank": 3}),
         ("usage", r"has no tensor whose name fits `nothing\.\*`", {"tensors": "nothing.*"}),
         ("usage", "has no state whose name fits `exp_av`", {"states": "exp_av"}),
         ("usage", 'memory takes .* such as "256MiB"', {"memory": "much"}),

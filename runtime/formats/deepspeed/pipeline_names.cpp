@@ -14,6 +14,13 @@ std::optional<std::int64_t> PlaceInPipeline(const std::string& name) {
   return std::nullopt;
 }
 
+std::string PrefixInPipeline(const std::string& name) {
+  static const RE2 layer(R"((\d{1,9}\.|tied_modules\.[^.]+\.).*)");
+  std::string prefix;
+  RE2::FullMatch(name, layer, &prefix);
+  return prefix;
+}
+
 PipelineNames::PipelineNames(const std::vector<ModelStates>& states, std::int64_t tp) {
   static const RE2 numbered(R"((\d{1,9})\..*)");
   static const RE2 tied(R"(tied_modules\.([^.]+)\..*)");

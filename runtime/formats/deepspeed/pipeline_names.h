@@ -19,6 +19,10 @@ namespace ucp::deepspeed {
 // all layers. Nothing for a name that is none of a pipeline's.
 std::optional<std::int64_t> PlaceInPipeline(const std::string& name);
 
+// What stands before the names of its layer: "5." or "tied_modules.embed.". Empty for a name that is none of a
+// pipeline's.
+std::string PrefixInPipeline(const std::string& name);
+
 class PipelineNames {
  public:
   // `states` by model-parallel rank; each stage has `tp` of them. A shape can be the number of elements alone.

@@ -12,19 +12,23 @@ from ucp._ucp import version as __version__
 TYPE_CHECKING = False  # As type checkers know it; importing `typing` takes longer than all the rest.
 if TYPE_CHECKING:
     from ucp._inspect import inspect
+    from ucp._into import Filled, load_into
     from ucp._load import Loaded, Part, load
 
-__all__ = ["Error", "Loaded", "Part", "__version__", "inspect", "load"]
+__all__ = ["Error", "Filled", "Loaded", "Part", "__version__", "inspect", "load", "load_into"]
 
 # Imported when they are asked for: most programs need one of them, and some none.
 _MODULE_OF = {"inspect": "_inspect", "Loaded": "_load", "Part": "_load", "load": "_load"}
+_MODULE_OF |= {"Filled": "_into", "load_into": "_into"}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module `ucp` has no `{name}`")
     import importlib
 
+    if name == "deepspeed":
+        return importlib.import_module("ucp.deepspeed")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module `ucp` has no `{name}`")
     value = getattr(importlib.import_module(f"ucp.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ucp._ucp import Error
+
+if TYPE_CHECKING:
+    from ucp._ranks import Group
 
 
 def failure(code: str, message: str) -> Error:
@@ -10,3 +15,15 @@ def failure(code: str, message: str) -> Error:
     error = Error(message)
     error.code = code
     return error
+
+
+def agree(group: Group | None, problem: Error | None) -> None:
+    """Raises on every rank what went wrong on one of them, with its number."""
+    if group is not None:
+        said = f"{problem.code}\n{problem}".encode() if problem is not None else b""
+        for rank, text in enumerate(group.all_gather(said)):
+            if text:
+                code, message = text.decode().split("\n", 1)
+                raise failure(code, f"rank {rank} of {group.size}: {message}")
+    elif problem is not None:
+        raise problem

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from ucp import _ucp
 from ucp._arrays import Framework, framework_of
-from ucp._failure import failure
+from ucp._failure import agree, failure
 from ucp._source import Path, Settings, source_from
 from ucp._work import byte_count, thread_count
+
+if TYPE_CHECKING:
+    from ucp._ranks import Group
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,11 @@ def _distinct(shards: list[_ucp.Shard]) -> dict[tuple[str, str], _Wanted]:
     return wanted
 
 
-def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None) -> int:
+def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None, group: Group | None) -> int:
+    if group is not None:
+        if rank is not None and rank != group.rank:
+            raise failure("usage", f"rank={rank}: this process is rank {group.rank} of its group")
+        rank = group.rank
     if plan.ranks == 0:
         return rank or 0
     if rank is None:
@@ -110,6 +119,8 @@ def _tensors(found: Loaded, wanted: dict[tuple[str, str], _Wanted], memory: dict
     views: dict[tuple[str, str], list[tuple[_ucp.Piece, Any]]] = {}
     for key, entry in wanted.items():
         entry.pieces.sort(key=lambda piece: piece.begin)
+        if any(a.end != b.begin for a, b in pairwise(entry.pieces)):
+            raise failure("unsupported", f"the rank holds separate parts of `{key[1]}` of tensor `{key[0]}`")
         for piece in entry.pieces:
             elements = piece.end - piece.begin
             begin = piece.place * piece.item_bytes
@@ -146,14 +157,16 @@ def load(
     verify: bool = False,
     threads: int | None = None,
     memory: int | str = "1GiB",
+    group: object = None,
 ) -> Loaded:
     """What one rank of the job `to` would read of a checkpoint of any topology, as tensors.
 
     `to` is a strategy as `ucprun convert --to` has it, "deepspeed:tp=2,dp=4,zero=1" or "universal", and `rank` a rank
     of that job. `tensors` and `states` are patterns for names; what they leave out is listed in the result. `device` is
     where PyTorch's tensors go; `framework` is "torch" or "numpy". With `verify`, the archives' checksums are checked,
-    and copies are compared with one another. `memory` bounds what is needed besides the tensors. The other arguments
-    say what the source is, as the programs' options of the same names.
+    and copies are compared with one another. `memory` bounds what is needed besides the tensors. All ranks of a `group`
+    of torch.distributed load together, each its own part; then headers are read by one of them alone. The other
+    arguments say what the source is, as the programs' options of the same names.
     """
     arrays = framework_of(framework, device)
     source = source_from(
@@ -162,25 +175,60 @@ def load(
     target = _ucp.Target()
     target.ds_config = str(ds_config) if ds_config is not None else ""
     memory_bytes, thread_number = byte_count(memory), thread_count(threads)
-    plan = _ucp.compile_load(source, to, target, verify, None)
-    this_rank = _rank(plan, to, rank)
+    ranks: Group | None = None
+    if group is not None:
+        from ucp._ranks import Group as RanksOfGroup
+
+        ranks = RanksOfGroup(group)
+        ranks.check_alike(f"`{source.path}` as `{to}`, with {_text_of(source)}")
+    with ranks or nullcontext():
+        return _load(source, to, target, rank, tensors, states, arrays, verify, thread_number, memory_bytes, ranks)
+
+
+def _text_of(source: _ucp.Source) -> str:
+    names = ("spec", "config", "set", "unused", "drop_states", "prefer_rank")
+    given = [f"{name} {getattr(source, name)}" for name in names if getattr(source, name)]
+    return ", ".join(given) or "no options"
+
+
+def _load(
+    source: _ucp.Source,
+    to: str,
+    target: _ucp.Target,
+    rank: int | None,
+    tensors: str | Iterable[str] | None,
+    states: str | Iterable[str] | None,
+    arrays: Framework,
+    verify: bool,
+    threads: int,
+    memory_bytes: int,
+    group: Group | None,
+) -> Loaded:
+    in_group = group.ranks if group is not None else None
+    plan = _ucp.compile_load(source, to, target, verify, in_group)
 
     found = Loaded()
     found.remarks = list(plan.remarks)
-    all_of_rank = _distinct(plan.shards_of(this_rank))
     names, kinds = _patterns(tensors), _patterns(states)
-    wanted = {key: entry for key, entry in all_of_rank.items() if _fits(key[0], names) and _fits(key[1], kinds)}
+    problem = None
+    try:
+        this_rank = _rank(plan, to, rank, group)
+        all_of_rank = _distinct(plan.shards_of(this_rank))
+        wanted = {key: entry for key, entry in all_of_rank.items() if _fits(key[0], names) and _fits(key[1], kinds)}
+        _check_patterns(all_of_rank, names, kinds, this_rank)
+        for (tensor, _), entry in wanted.items():
+            for piece in entry.pieces:
+                arrays.check(piece.dtype, tensor)
+    except _ucp.Error as error:
+        problem = error
+    agree(group, problem)
     found.not_loaded = sorted(all_of_rank.keys() - wanted.keys())
-    _check_patterns(all_of_rank, names, kinds, this_rank)
-    for (tensor, _), entry in wanted.items():
-        for piece in entry.pieces:
-            arrays.check(piece.dtype, tensor)
 
     records = {piece.record for entry in wanted.values() for piece in entry.pieces}
     sizes = {record: size for record, _, _, size in plan.records_of(this_rank)}
     buffers = {record: arrays.memory(sizes[record]) for record in sorted(records)}
     places = [(record, arrays.address(buffer), sizes[record]) for record, buffer in buffers.items()]
-    found.report = _ucp.load(plan, places, thread_number, memory_bytes, verify, None)
+    found.report = _ucp.load(plan, places, threads, memory_bytes, verify, in_group)
     _tensors(found, wanted, buffers, arrays)
     return found
 

@@ -46,6 +46,8 @@ class Ranks:
     def rank(self) -> int: ...
     @property
     def size(self) -> int: ...
+    @property
+    def is_asked_to_stop(self) -> bool: ...
     def stop(self) -> None:
         """Another rank has asked to stop. From any thread."""
 
@@ -105,6 +107,9 @@ class HeldPlan:
     @property
     def records(self) -> list[int | None]:
         """For each tensor of this rank; nothing for one without elements."""
+    @property
+    def step(self) -> float | None:
+        """The optimizer's, if all its groups count the same."""
     @property
     def not_loaded(self) -> dict[str, list[str]]: ...
 

@@ -57,6 +57,7 @@ class Description {
     experts_.AddShards(archives_, degrees_, inventory().storage);
     fused_experts_.AddTo(inventory(), checkpoint_.training);
     UCP_ASSIGN_OR_RETURN(rank_groups_, AddOptimizer(context));
+    NoteLayers();
     RemarkOnStrangers();
     RemarkOnFrozen();
     AddCheckpointFacts();
@@ -169,6 +170,20 @@ class Description {
     if (HasWholeExperts()) return AddWholeExperts(context, whole_experts_);
     if (names_.optimizer_states.empty()) return AddWholeOptimizer(context, whole_optimizers_);
     return names_.partitioned_model_states.empty() ? AddFlatOptimizer(context) : AddPartitionedOptimizer(context);
+  }
+
+  // On which stages the layers are; and which there are, where no files are theirs, beside experts.
+  void NoteLayers() {
+    std::optional<PipelineLayers>& pipeline = checkpoint_.training.pipeline;
+    if (!pipeline) return;
+    pipeline->stage_count = degrees_.pp;
+    for (const Shard& shard : inventory().storage.shards) {
+      const std::string prefix = PrefixInPipeline(shard.tensor);
+      if (prefix.empty()) continue;
+      if (degrees_.pp > 1) pipeline->stages[prefix].insert(shard.coordinate.At("pp"));
+      const std::int64_t layer = *PlaceInPipeline(shard.tensor);
+      if (names_.layers.empty() && layer >= 0) pipeline->prefixes.emplace(layer, prefix);
+    }
   }
 
   void RemarkOnStrangers() {

@@ -19,14 +19,14 @@ std::vector<const LogicalTensor*> InOrderOfGroups(const TargetRequest& request) 
   for (const OptimizerGroup& group : request.training.groups) {
     for (const std::string& name : group.parameters) places.emplace(name, places.size());
   }
-  auto place = [&](const LogicalTensor* tensor) {
-    auto found = places.find(tensor->name);
-    return found == places.end() ? places.size() : found->second;
-  };
+  std::vector<std::pair<std::size_t, const LogicalTensor*>> placed;
+  for (const LogicalTensor& tensor : request.tensors) {
+    auto found = places.find(tensor.name);
+    placed.emplace_back(found == places.end() ? places.size() : found->second, &tensor);
+  }
+  std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<const LogicalTensor*> tensors;
-  for (const LogicalTensor& tensor : request.tensors) tensors.push_back(&tensor);
-  std::stable_sort(tensors.begin(), tensors.end(),
-                   [&](const LogicalTensor* a, const LogicalTensor* b) { return place(a) < place(b); });
+  for (const auto& [place, tensor] : placed) tensors.push_back(tensor);
   return tensors;
 }
 
@@ -35,8 +35,10 @@ std::vector<const LogicalTensor*> InOrderOfGroups(const TargetRequest& request) 
 llvm::Expected<ExpertsToWrite> ExpertsToWrite::Find(const TargetRequest& request, const WriteOptions& options) {
   ExpertsToWrite experts(request, options);
   for (const auto& [prefix, count] : ExpertCounts(request.tensors)) experts.layers_[prefix].experts = count;
-  for (const LogicalTensor* tensor : InOrderOfGroups(request)) {
-    if (auto parsed = ParseExpertName(tensor->name)) experts.layers_.at(parsed->layer).tensors.push_back(tensor);
+  if (experts.any()) {
+    for (const LogicalTensor* tensor : InOrderOfGroups(request)) {
+      if (auto parsed = ParseExpertName(tensor->name)) experts.layers_.at(parsed->layer).tensors.push_back(tensor);
+    }
   }
   UCP_RETURN_IF_ERROR(experts.CheckDegrees());
   UCP_RETURN_IF_ERROR(experts.CheckPlaces());

@@ -1,62 +1,100 @@
-"""The target's files as the engine's ranks load them: converted for its strategy."""
+"""The files that a rank of the running engine loads, in memory: of the plan for the engine's own strategy."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-import tempfile
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any
 
 import torch
-from deepspeed import comm as dist
 
+from .. import _ucp
+from .archive import Archive, ReadyMade, tensors_in
+from .compare import pairs
 from .errors import LoadError
 
 
-class ConvertedFiles:
-    TAG = "loaded"
+class PlannedFiles:
+    """Opened first, so that their form can be compared; then tensors of the engine are put in the places of theirs;
+    then everything is read."""
 
-    def __init__(self, source: str, strategy: str, config: dict[str, Any], options: list[str]) -> None:
-        place: list[Any] = [None]
-        said: list[Any] = [None]
-        if dist.get_rank() == 0:
-            place[0] = tempfile.mkdtemp(prefix="ucp-", dir="/dev/shm")
-            try:
-                (Path(place[0]) / "job.json").write_text(json.dumps(config, default=str))
-                program = Path(__file__).parents[1] / "bin" / "ucprun"
-                words = [
-                    program,
-                    "convert",
-                    source,
-                    f"{place[0]}/out",
-                    "--to",
-                    strategy,
-                    "--tag",
-                    self.TAG,
-                    "--ds-config",
-                    f"{place[0]}/job.json",
-                    *options,
-                ]
-                done = subprocess.run(words, capture_output=True, text=True, check=False)
-                said[0] = done.stderr.replace("ucprun: error: ", "").strip() if done.returncode else None
-                self.notes = done.stderr
-            except Exception as error:
-                said[0] = str(error)
-        dist.broadcast_object_list(place, src=0)
-        dist.broadcast_object_list(said, src=0)
-        self.place = Path(place[0])
-        if said[0]:
-            self.close()
-            raise LoadError(said[0])
-        self.folder = self.place / "out" / self.TAG
-        self.names = sorted(file.name for file in self.folder.iterdir())
+    def __init__(self, plan: _ucp.LoadPlan, rank: int, needed: Set[str]) -> None:
+        """`needed` are the names of the files that the engine's rank loads. Jobs may count their ranks otherwise than
+        the plan does."""
+        self.plan = plan
+        if not needed <= names_of(plan, rank):
+            rank = next((other for other in range(plan.ranks) if needed <= names_of(plan, other)), rank)
+        self.files = {Path(path).name: (index, size) for index, path, size in plan.files_of(rank)}
+        self.records: dict[int, dict[int, int]] = {}  # By file, by where they begin.
+        self.bytes: dict[int, int] = {}  # By record.
+        for record, file, begin, size in plan.records_of(rank):
+            self.records.setdefault(file, {})[begin] = record
+            self.bytes[record] = size
+        self.of_storage: dict[int, int] = {}  # Records, by the storage that stands for them.
+        self.room: dict[int, torch.Tensor] = {}  # The engine's own memory for records that need no other.
+        self.opened: list[Archive] = []
 
     def open(self, name: str) -> Any:
-        return torch.load(self.folder / name, map_location="cpu", weights_only=False, mmap=True)
+        """What `torch.load` of the file gives; without the values, which are read later."""
+        if name not in self.files:
+            raise LoadError(f"the checkpoint has no `{name}` for this rank of the engine, which it loads")
+        index, size = self.files[name]
+        archive = Archive(ReadyMade(self.plan.blobs_of(index), size), self.records.get(index, {}))
+        content = archive.content()
+        self.opened.append(archive)
+        for record, storage in archive.memory.items():
+            if storage.nbytes() != self.bytes[record]:
+                have, want = storage.nbytes(), self.bytes[record]
+                raise LoadError(f"a tensor of `{name}` has {have} bytes, and its record {want}")
+            self.of_storage[storage._cdata] = record
+        return content
 
-    def close(self) -> None:
-        dist.barrier()
-        if dist.get_rank() == 0:
-            shutil.rmtree(self.place)
+    def place(self, content: Any, held: Any) -> list[str]:
+        """Lets tensors of the engine stand for those of the files where bytes are the same, so that there is no second
+        copy; returns where."""
+        users: dict[int, dict[int, torch.Tensor]] = {}  # Each once, under however many names it is there.
+        for tensor in tensors_in(content):
+            users.setdefault(tensor.untyped_storage()._cdata, {})[id(tensor)] = tensor
+        placed = []
+        taken = {own.data_ptr() for own in self.room.values()}
+        for where, served, engines in pairs(content, held, ""):
+            own, storage = engines.detach(), served.untyped_storage()
+            record = self.of_storage.get(storage._cdata)
+            if record is None or record in self.room or own.data_ptr() in taken or not is_room_for(own, served):
+                continue
+            self.room[record] = own
+            taken.add(own.data_ptr())
+            placed.append(where)
+            for user in users[storage._cdata].values():
+                begin = own.storage_offset() + user.storage_offset()
+                user.set_(own.untyped_storage(), begin, user.size(), user.stride())
+        return placed
+
+    def memory_for(self, contents: Iterable[Any]) -> list[tuple[int, int, int]]:
+        """(record, address, bytes) of all that is to be read: what tensors of the contents stand in."""
+        wanted = {record: own.data_ptr() for record, own in self.room.items()}
+        for content in contents:
+            for tensor in tensors_in(content):
+                record = self.of_storage.get(tensor.untyped_storage()._cdata)
+                if record is not None and record not in wanted:
+                    wanted[record] = tensor.untyped_storage().data_ptr()
+        return [
+            (record, address, self.bytes[record]) for record, address in sorted(wanted.items()) if self.bytes[record]
+        ]
+
+
+def names_of(plan: _ucp.LoadPlan, rank: int) -> set[str]:
+    """The files of a rank of the plan's job."""
+    return {Path(path).name for _, path, _ in plan.files_of(rank)}
+
+
+def is_room_for(own: torch.Tensor, served: torch.Tensor) -> bool:
+    """Whether all of a file's storage is one tensor, which is like the engine's."""
+    return (
+        own.dtype == served.dtype
+        and own.device.type == "cpu"
+        and own.is_contiguous()
+        and own.shape == served.shape
+        and served.is_contiguous()
+        and served.nbytes == served.untyped_storage().nbytes() > 0
+    )

@@ -6,52 +6,40 @@ frozen parameters and buffers come to where DeepSpeed itself puts them.
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Mapping, Set
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import deepspeed
+import torch
+from deepspeed import comm as dist
 
-from .compare import check_model, check_names, check_optimizer, check_shapes
+from .. import Error, _ucp
+from .._ranks import Group
+from .._source import Settings, source_from
+from .._work import byte_count, thread_count
+from .checks import Opened, Wanted, checked
 from .errors import LoadError
 from .failing import make_unusable, make_usable
-from .files import ConvertedFiles
-from .held import State, held_by, model_file, optimizer_file
-from .ranks import phase
+from .files import PlannedFiles
+from .held import State, held_by, model_file
+from .ranks import Outcome, phase
 from .serving import TAG, served
 from .strategy import strategy_of
-from .weights import (
-    add_second_names,
-    check_partitions,
-    fill_partitions,
-    has_weights_alone,
-    kept_counters,
-    masters_alone,
-    refresh_masters,
-)
+from .weights import fill_partitions, kept_counters, masters_alone, refresh_masters
 
 # The fields that are read and written here are DeepSpeed's own affair, and others in other versions.
-TESTED_VERSIONS = ("0.19.8",)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What of a checkpoint is loaded: the arguments of the engine's own function."""
-
-    strict: bool
-    states: bool
-    scheduler: bool
-    module_only: bool
-
-    @property
-    def optimizer(self) -> bool:
-        return self.states and not self.module_only
+TESTED_VERSIONS = ("0.19.2", "0.19.8")
 
 
 def load_checkpoint(
     engine: Any,
-    load_dir: str | Path,
+    load_dir: str | os.PathLike[str],
     tag: str | None = None,
     load_module_strict: bool = True,
     load_optimizer_states: bool = True,
@@ -59,38 +47,54 @@ def load_checkpoint(
     load_module_only: bool = False,
     custom_load_fn: Any = None,
     *,
-    spec: str | Path | None = None,
-    sets: dict[str, Any] | None = None,
+    spec: str | os.PathLike[str] | None = None,
+    sets: Settings = (),
+    config: str | os.PathLike[str] | None = None,
+    unused: Mapping[str, str | int] | None = None,
+    prefer_rank: str = "",
+    verify: bool = False,
+    threads: int | None = None,
+    memory: int | str = "1GiB",
+    report: dict[str, Any] | None = None,
 ) -> tuple[str, dict[str, Any]]:
-    """Loads a checkpoint of any topology and ZeRO stage into a running engine, on all its ranks.
+    """Loads a checkpoint of any topology and ZeRO stage into a running engine; all its ranks call it.
 
-    Arguments and what is returned are those of `engine.load_checkpoint`; `spec` and `sets` are what `ucprun convert`
-    calls `--spec` and `--set`. Raises LoadError on every rank; before the first tensor is overwritten nothing is lost.
+    Arguments and what is returned are those of `engine.load_checkpoint`; the further ones those of `ucp.load`. With
+    `verify` all bytes are read and checked before the first is written to the engine. A dict that is given as `report`
+    is filled. Raises LoadError on every rank; before the first tensor is overwritten nothing is lost.
     """
     wanted = Wanted(load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only)
     folder = str(Path(load_dir) / tag) if tag else str(load_dir)
-    with phase() as outcome:
-        check_version()
-        strategy = strategy_of(engine)
-        outcome.asked = f"{folder}, {wanted}, {strategy}"
-    options = ["--spec", str(spec)] if spec else []
-    for name, value in (sets or {}).items():
-        options += ["--set", f"{name}={value}"]
-    files = ConvertedFiles(folder, strategy, engine.config, options)
-    try:
-        with phase():
-            content, weights_alone = checked(engine, files, wanted)
+    told = report if report is not None else {}
+    with Group(torch.distributed.group.WORLD) as group:
+        with phase(group) as outcome:
+            check_version()
+            strategy = strategy_of(engine)
+            outcome.asked = f"{folder}, {wanted}, verify={verify}, {strategy}"
+            source = source_from(folder, spec=spec, sets=sets, config=config, unused=unused, prefer_rank=prefer_rank)
+            how = thread_count(threads), byte_count(memory), verify
+        with phase(group):
+            held = held_by(engine)
+        with phase(group):
+            planned = plan_for(engine, source, strategy, verify, group, held.keys())
+        with phase(group):
+            opened = checked(engine, planned, held, wanted)
+            placed = [] if verify else in_place(planned, opened, held)
         try:
-            with phase() as outcome:
+            with phase(group) as outcome:
+                told |= read(planned, opened, placed, how, group, outcome)
+            with phase(group) as outcome:
                 outcome.overwritten = [name for name, _ in engine.module.named_parameters()]
-                client = take(engine, files, content, wanted, weights_alone, custom_load_fn)
+                client = take(engine, opened.files, wanted, opened.weights_alone, custom_load_fn)
         except LoadError as error:
-            make_unusable(engine, error.overwritten)
+            if error.is_engine_changed:
+                make_unusable(engine, error.overwritten)
             raise
-    finally:
-        files.close()
     make_usable(engine)
-    return folder, client
+    told |= {"strategy": strategy, "remarks": list(planned.plan.remarks), "in_place": placed}
+    told["weights_alone"] = opened.weights_alone
+    tell(told)
+    return planned.plan.source_folder, client
 
 
 def check_version() -> None:
@@ -102,59 +106,52 @@ def check_version() -> None:
                         "checkpoint with `ucprun convert`, and load that")  # fmt: skip
 
 
-def checked(engine: Any, files: ConvertedFiles, wanted: Wanted) -> tuple[dict[str, State], bool]:
-    """The files that this rank loads, in the form of what the engine holds, and whether they are weights alone."""
-    held = held_by(engine)
-    model, optimizer = model_file(engine), optimizer_file(engine)
-    stage = engine.zero_optimization_stage()
-    if missing := [name for name in (model,) if name not in files.names]:
-        raise LoadError(f"the checkpoint as this engine loads it has no `{missing[0]}`")
-    content = {model: files.open(model)}
-    alone = has_weights_alone(content[model], engine) and engine.optimizer is not None
-    needs_optimizer = not alone and (wanted.optimizer or stage == 3)
-    for name in held.keys() - {model}:
-        if name == optimizer and not needs_optimizer:
-            continue
-        if name not in files.names:
-            raise LoadError(f"the checkpoint as this engine loads it has no `{name}`")
-        content[name] = files.open(name)
-    if content[model].get("module") is not None and alone:
-        add_second_names(content[model]["module"], engine)
-    if alone:
-        content[model].pop("param_shapes")
-        if stage == 3:
-            check_partitions(content[model], engine)
-    check_model(content[model], held[model], model, wanted.strict, stage == 3)
-    for name in content.keys() - {model, optimizer}:
-        if wanted.strict:
-            check_names(content[name], held[name], f"`{name}`")
-        check_shapes(content[name], held[name], "")
-    if needs_optimizer and optimizer:
-        key = "optimizer_state_dict" if stage > 0 else "optimizer"
-        check_optimizer(content[optimizer][key], held[optimizer][key], optimizer)
-    elif needs_optimizer:
-        check_optimizer(content[model]["optimizer"], held[model]["optimizer"], model)
-    loads_scheduler = wanted.scheduler and not wanted.module_only and not alone and engine.lr_scheduler is not None
-    if loads_scheduler and content[model].get("lr_scheduler") is None:
-        raise LoadError("the engine has a learning-rate scheduler, and the checkpoint has none; "
-                        "load_lr_scheduler_states=False keeps the engine's")  # fmt: skip
-    return content, alone
+def plan_for(
+    engine: Any, source: _ucp.Source, strategy: str, compare: bool, group: Group, needed: Set[str]
+) -> PlannedFiles:
+    """Made by the first rank, for all."""
+    target = _ucp.Target()
+    target.tag = TAG
+    with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="ucp-") as settings:
+        json.dump(engine.config, settings, default=str)
+        settings.flush()
+        target.ds_config = settings.name
+        plan = _ucp.compile_load(source, strategy, target, compare, group.ranks)
+        return PlannedFiles(plan, group.rank, needed)
 
 
-def take(
-    engine: Any, files: ConvertedFiles, content: dict[str, State], wanted: Wanted, weights_alone: bool, custom: Any
+def in_place(planned: PlannedFiles, opened: Opened, held: dict[str, State]) -> list[str]:
+    """Lets the engine's own tensors stand for those of the files, where they can; returns which."""
+    placed = []
+    for name, file in opened.files.items():
+        placed += [place.removeprefix("module.") for place in planned.place(file, held[name])]
+    return placed
+
+
+def read(
+    planned: PlannedFiles, opened: Opened, placed: list[str], how: tuple[int, int, bool], group: Group, outcome: Outcome
 ) -> dict[str, Any]:
+    """All elements into their places."""
+    outcome.overwritten = placed
+    try:
+        return _ucp.load(planned.plan, planned.memory_for(opened.files.values()), *how, group.ranks)
+    except Error as error:
+        if error.code == "usage":  # Such as too little memory: said before anything is read.
+            outcome.overwritten = []
+        raise
+
+
+def take(engine: Any, files: dict[str, State], wanted: Wanted, weights_alone: bool, custom: Any) -> dict[str, Any]:
     """The engine's own loader, from memory; returns the client state."""
     stage = engine.zero_optimization_stage()
-    model = content[model_file(engine)]
+    states, module_only, scheduler = wanted.states, wanted.module_only, wanted.scheduler
     with ExitStack() as during:
-        place = during.enter_context(served(engine, content, files.names))
-        states, module_only, scheduler = wanted.states, wanted.module_only, wanted.scheduler
+        place = during.enter_context(served(engine, files))
         if weights_alone:
             during.enter_context(kept_counters(engine))
             states, module_only, scheduler = True, True, False
             if stage == 3:
-                fill_partitions(model, engine)
+                fill_partitions(files[model_file(engine)], engine)
         elif stage == 3 and not wanted.optimizer:
             during.enter_context(masters_alone(engine))
             states, module_only = True, False
@@ -173,3 +170,14 @@ def take(
     if stage == 0 and (weights_alone or not wanted.optimizer):
         refresh_masters(engine)
     return client
+
+
+def tell(report: dict[str, Any]) -> None:
+    """The first rank says what was done."""
+    if dist.get_rank() == 0:
+        log = logging.getLogger("ucp")
+        for remark in report["remarks"]:
+            log.warning(remark)
+        if report["weights_alone"]:
+            log.warning("the checkpoint has weights alone: steps and optimizer states are what they were")
+        log.info("%s bytes in %.2f s", report["bytes_placed"], report["seconds"])

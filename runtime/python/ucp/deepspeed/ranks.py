@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import asdict, dataclass
 
-from deepspeed import comm as dist
-
+from .. import Error
+from .._ranks import Group
 from .errors import LoadError
 
 NAMED = 5  # So many tensors are listed in a message.
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a rank says at the end of a phase."""
+
+    failed: str | None
+    code: str
+    asked: str
+    has_written: bool
 
 
 class Outcome:
@@ -22,7 +33,7 @@ class Outcome:
 
 
 @contextmanager
-def phase() -> Iterator[Outcome]:
+def phase(group: Group) -> Iterator[Outcome]:
     """Runs on every rank. If the body fails on one of them, all raise its sentence, with the rank's number."""
     outcome = Outcome()
     failure: Exception | None = None
@@ -30,46 +41,52 @@ def phase() -> Iterator[Outcome]:
         yield outcome
     except Exception as error:  # Whatever it is, the other ranks wait for this one.
         failure = error
-    told = told_by_all((None if failure is None else sentence(failure), outcome.asked))
-    message = first_failure([said for said, _ in told]) or first_difference([asked for _, asked in told])
+    said = None if failure is None else sentence(failure)
+    told = told_by_all(group, Told(said, code_of(failure), outcome.asked, bool(outcome.overwritten)))
+    message = first_failure(told) or first_difference(told)
     if message is None:
         return
+    code = next((each.code for each in told if each.failed is not None), "usage")
     if outcome.overwritten:
         message += f"; overwritten on this rank: {shortened(outcome.overwritten)}. Load again before training"
-    raise LoadError(message, outcome.overwritten) from failure
+    raise LoadError(message, outcome.overwritten, code, any(each.has_written for each in told)) from failure
 
 
-def told_by_all(said: tuple[str | None, str]) -> list[tuple[str | None, str]]:
-    """What each rank says. A rank that is gone is an error on those that are left."""
-    told: list[Any] = [None] * dist.get_world_size()
+def told_by_all(group: Group, mine: Told) -> list[Told]:
+    """What each rank says. Where a rank is gone, the others know it, and say so instead."""
     try:
-        dist.all_gather_object(told, said)
-    except RuntimeError as error:
-        mine = f"; this rank failed, too: {said[0]}" if said[0] else ""
-        raise LoadError(f"another rank ended while the checkpoint was loaded ({error}){mine}") from error
-    return told
+        return [Told(**json.loads(said)) for said in group.all_gather(json.dumps(asdict(mine)).encode())]
+    except Error as error:
+        also = f"; this rank failed, too: {mine.failed}" if mine.failed else ""
+        return [Told(f"{error}{also}", "io", mine.asked, mine.has_written)]
 
 
-def first_failure(told: list[str | None]) -> str | None:
+def first_failure(told: list[Told]) -> str | None:
     """The sentence of the first rank that failed, with its number unless all failed."""
-    failed = [(rank, said) for rank, said in enumerate(told) if said is not None]
+    failed = [rank for rank, each in enumerate(told) if each.failed is not None]
     if not failed:
         return None
-    rank, said = failed[0]
-    return said if len(failed) == len(told) else f"rank {rank}: {said}"
+    said = str(told[failed[0]].failed)
+    return said if len(failed) == len(told) else f"rank {failed[0]}: {said}"
 
 
-def first_difference(asked: list[str]) -> str | None:
+def first_difference(told: list[Told]) -> str | None:
     """Every rank calls with the same arguments, for the same strategy."""
-    for rank, other in enumerate(asked):
-        if other != asked[0]:
-            return f"ranks call with different arguments: rank 0 with {asked[0]}, rank {rank} with {other}"
+    first = told[0].asked
+    for rank, each in enumerate(told):
+        if each.asked != first:
+            return f"ranks call with different arguments: rank 0 with {first}, rank {rank} with {each.asked}"
     return None
+
+
+def code_of(failure: Exception | None) -> str:
+    """Of which kind an error is, as `ucp.Error` has it."""
+    return getattr(failure, "code", "internal")
 
 
 def sentence(failure: Exception) -> str:
     """The failure's own words; for those of Python and of DeepSpeed, with their kind."""
-    return str(failure) if isinstance(failure, LoadError) else f"{type(failure).__name__}: {failure}"
+    return str(failure) if isinstance(failure, Error) else f"{type(failure).__name__}: {failure}"
 
 
 def shortened(names: list[str]) -> str:

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/support/error.h"
+#include "runtime/comm/nodes.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
 
 namespace ucp {
@@ -42,6 +43,15 @@ TEST(CommunicatorTest, AllHaveWhatTheFirstRankGives) {
     got[static_cast<std::size_t>(ranks.rank())] = text ? *text : llvm::toString(text.takeError());
   });
   EXPECT_THAT(got, testing::Each("of 0"));
+}
+
+TEST(CommunicatorTest, NodesAreNumberedByTheirLowestRank) {
+  EXPECT_THAT(NumberNodes({"b", "a", "b", "c", "a"}), testing::ElementsAre(0, 1, 0, 2, 1));
+  std::vector<std::vector<int>> nodes(3);  // Threads of one process are on one machine.
+  OnRanks(3, [&](Communicator& ranks) {
+    nodes[static_cast<std::size_t>(ranks.rank())] = llvm::cantFail(NodesOfRanks(ranks));
+  });
+  EXPECT_THAT(nodes, testing::Each(testing::ElementsAre(0, 0, 0)));
 }
 
 TEST(CommunicatorTest, OneRanksErrorIsEveryRanks) {

@@ -1,4 +1,4 @@
-// G6 of the guarantees of the design, and I1 to I4 and J1 to J3 of the commit protocol: a whole conversion is recorded,
+// G6 of the guarantees of the design, and I1 to I4 and J1 to J4 of the commit protocol: a whole conversion is recorded,
 // and the power goes after each of its changes.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/driver/conversion.h"
+#include "tests/unit/runtime/comm/thread_ranks.h"
 #include "tests/unit/runtime/driver/recorded_files.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 
@@ -43,8 +44,18 @@ class PowerCutTest : public testing::Test {
     }
   }
 
-  // The error's message, or nothing; and how many bytes an earlier run had written.
+  // On as many ranks as a test of several picks. The error's message, or nothing; and how many bytes an earlier run had
+  // written.
   std::string Run(FileSystem& files, bool force, bool resume, std::uint64_t* before = nullptr) {
+    std::string message;
+    OnRanks(Pick(1, most_ranks_), [&](Communicator& ranks) {
+      std::string mine = RunRank(files, force, resume, before, ranks);
+      if (ranks.rank() == 0) message = std::move(mine);
+    });
+    return message;
+  }
+
+  std::string RunRank(FileSystem& files, bool force, bool resume, std::uint64_t* before, Communicator& ranks) {
     ConversionOptions options;
     options.destination = kOut;
     options.force = force;
@@ -53,10 +64,10 @@ class PowerCutTest : public testing::Test {
     options.threads = 1;
     std::unique_ptr<RunWatch> watch = llvm::cantFail(RunWatch::Begin(files, options.watch));
     llvm::Expected<ConversionOutcome> outcome =
-        ucp::Convert(files, small_.plan(), "/data/source", options, *watch, SingleProcess());
+        ucp::Convert(files, small_.plan(), "/data/source", options, *watch, ranks);
     watch->EndPhases();
     if (!outcome) return Describe(outcome.takeError()).message;
-    if (before != nullptr) *before = outcome->report.bytes_done_before;
+    if (before != nullptr && ranks.rank() == 0) *before = outcome->report.bytes_done_before;
     return "";
   }
 
@@ -102,9 +113,14 @@ class PowerCutTest : public testing::Test {
   };
   void CutEverywhere(bool force, Abilities abilities);
   void KillAndCut(bool force, Abilities abilities);
+  void CutCleanUp(bool force, Abilities abilities);
 
   SmallConversion small_;
   std::mt19937 random_{20261121};
+  int most_ranks_ = 1;
+  int rounds_ = 400;
+  int first_fate_ = 0;
+  int least_gone_on_ = 200;
 };
 
 // Each of the target's files is one chunk, so it is made when that is written, and its name comes late, too.
@@ -123,7 +139,7 @@ void PowerCutTest::CutEverywhere(bool force, Abilities abilities) {
   for (const auto& [path, content] : small_.ExpectedFiles()) ASSERT_EQ(complete.at(path), content) << path;
   int went_on = 0;
   for (std::size_t changes = 0; changes <= files.changes(); ++changes) {
-    for (int kind = 0; kind < 8; ++kind) {
+    for (int kind = first_fate_; kind < 8; ++kind) {
       std::unique_ptr<RecordedFiles> left = files.AfterPowerCut(changes, FateOf(kind));
       const std::string where = fmt::format("after {} of {} changes, fates {}", changes, files.changes(), kind);
       ExpectOldOrComplete(*left, force, complete, where);
@@ -131,7 +147,7 @@ void PowerCutTest::CutEverywhere(bool force, Abilities abilities) {
       if (HasFatalFailure()) return;
     }
   }
-  EXPECT_GT(went_on, 200);
+  EXPECT_GT(went_on, least_gone_on_);
 }
 
 // A process is killed, another one begins with what it left, none of which is durable, and then the power goes.
@@ -141,7 +157,7 @@ void PowerCutTest::KillAndCut(bool force, Abilities abilities) {
   whole.can_sync_whole = abilities.sync_whole;
   const Files complete = Convert(whole, force);
   int went_on = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < rounds_; ++round) {
     RecordedFiles files;
     files.can_exchange = abilities.exchange;
     files.can_sync_whole = abilities.sync_whole;
@@ -165,7 +181,36 @@ void PowerCutTest::KillAndCut(bool force, Abilities abilities) {
     }
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(went_on, 200);
+  EXPECT_GT(went_on, least_gone_on_);
+}
+
+// The same, and the power goes after each of the changes by which the second process puts in order what it found.
+void PowerCutTest::CutCleanUp(bool force, Abilities abilities) {
+  RecordedFiles whole;
+  whole.can_exchange = abilities.exchange;
+  const Files complete = Convert(whole, force);
+  int went_on = 0;
+  for (std::size_t kill = 0; kill < whole.changes(); kill += std::size_t{kill + 16 < whole.changes() ? 7U : 1U}) {
+    RecordedFiles files;
+    files.can_exchange = abilities.exchange;
+    Prepare(files, force);
+    files.KillAfter(kill);
+    (void)Run(files, force, false);
+    files.Revive();
+    const std::size_t before = files.changes();
+    ExpectFinished(files, force, false, complete, fmt::format("killed after {} changes", kill), &went_on);
+    constexpr std::size_t kOfCleanUp = 45;  // And the first entry of the journal.
+    for (std::size_t changes = before; changes <= std::min(files.changes(), before + kOfCleanUp); ++changes) {
+      for (int kind = 1; kind < 6; kind += 1 + (kind == 1)) {
+        const std::string where = fmt::format("killed after {} changes, cut after {}, fates {}", kill, changes, kind);
+        std::unique_ptr<RecordedFiles> left = files.AfterPowerCut(changes, FateOf(kind));
+        ExpectOldOrComplete(*left, force, complete, where);
+        ExpectFinished(*left, force, true, complete, where, &went_on);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(went_on, 100);
 }
 
 TEST_F(PowerCutTest, WithoutADestination) { CutEverywhere(false, {}); }
@@ -182,6 +227,23 @@ TEST_F(PowerCutTest, KilledBeforeWithoutADestination) { KillAndCut(false, {}); }
 TEST_F(PowerCutTest, KilledBeforeWithAnOldDestination) { KillAndCut(true, {}); }
 TEST_F(PowerCutTest, KilledBeforeWhereNothingCanBeExchanged) { KillAndCut(true, {.exchange = false}); }
 TEST_F(PowerCutTest, KilledBeforeAndSyncedAsAWhole) { KillAndCut(true, {.sync_whole = true}); }
+
+TEST_F(PowerCutTest, CutWhileItCleansUpWithoutADestination) { CutCleanUp(false, {}); }
+TEST_F(PowerCutTest, CutWhileItCleansUpWithAnOldDestination) { CutCleanUp(true, {}); }
+TEST_F(PowerCutTest, CutWhileItCleansUpWhereNothingCanBeExchanged) { CutCleanUp(true, {.exchange = false}); }
+
+class PowerCutOfRanksTest : public PowerCutTest {
+ protected:
+  PowerCutOfRanksTest() {
+    most_ranks_ = 3;
+    rounds_ = 40;  // Its threads take their time.
+    first_fate_ = 6;
+    least_gone_on_ = 50;
+  }
+};
+
+TEST_F(PowerCutOfRanksTest, WithoutADestination) { CutEverywhere(false, {}); }
+TEST_F(PowerCutOfRanksTest, KilledBeforeWithAnOldDestination) { KillAndCut(true, {}); }
 
 }  // namespace
 }  // namespace ucp

@@ -82,9 +82,10 @@ class FilesOfAllRanksTest : public testing::Test {
   std::vector<std::unique_ptr<OwnDisk>> disks_;
 };
 
-SmallConversion TwoDimensions(std::int64_t cut_dim) {
+SmallConversion TwoDimensions(std::int64_t cut_dim, bool has_weights = false) {
   SmallConversion small({{"a", {6, 40}}, {"b", {80}}, {"c", {4, 6, 20}}});
   small.AddSource({.tp = 2, .cut_dim = 0, .dp = 2});
+  if (has_weights) small.AddSource({}, ReadRole::kCheckRounding, "weight_");
   small.SetTarget({.tp = 2, .cut_dim = cut_dim, .dp = 3, .alignment = 4});
   small.Finish();
   return small;
@@ -93,7 +94,7 @@ SmallConversion TwoDimensions(std::int64_t cut_dim) {
 TEST_F(FilesOfAllRanksTest, AnyPartsGiveTheSameFiles) {
   std::mt19937 random(20261121);
   for (int round = 0; round < 30; ++round) {
-    SmallConversion small = TwoDimensions(round % 2);
+    SmallConversion small = TwoDimensions(round % 2, round % 3 == 0);
     std::filesystem::remove_all(target());
     std::filesystem::create_directory(target());
     for (int rank = 0; rank < ranks_; ++rank) {

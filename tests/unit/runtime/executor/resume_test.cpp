@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <map>
+#include <mutex>
 #include <random>
 
 #include "compiler/support/error.h"
 #include "runtime/executor/execute.h"
+#include "tests/unit/runtime/comm/thread_ranks.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 #include "tests/unit/runtime/io/scratch_folder.h"
 
@@ -43,17 +47,62 @@ class ResumeTest : public testing::Test {
     std::atomic<bool> cancelled = false;
     std::atomic<int> left = chunks;
     options.cancelled = &cancelled;
-    options.progress_before = kept_;
+    if (kept_) options.progress_before = {*kept_};
+    bool is_first = kept_.has_value();  // What earlier runs did comes first.
     options.keep = [&](const std::string& progress) {
       kept_ = progress;
-      if (--left <= 0) cancelled = true;
+      if (!std::exchange(is_first, false) && --left <= 0) cancelled = true;
       return llvm::Error::success();
     };
-    if (!kept_) {
-      std::filesystem::remove_all(target());
-      std::filesystem::create_directory(target());
-    }
+    if (!kept_) MakeTarget();
     return Execute(small_.plan(), source(), target(), RealFileSystem(), options);
+  }
+
+  void MakeTarget() const {
+    std::filesystem::remove_all(target());
+    std::filesystem::create_directory(target());
+  }
+
+  // The same on several ranks, whose journals follow J4 of ranks_folder.h; they are in `journals_`, by rank. It is
+  // stopped as one that is interrupted, or, with `fails`, by an error of whichever rank kept the last.
+  llvm::Expected<ExecutionReport> RunOn(int ranks, unsigned threads, std::uint64_t chunk_bytes, int keeps, bool fails) {
+    std::vector<std::string> before;
+    for (const auto& [rank, entry] : journals_) before.push_back(entry);
+    if (before.empty()) MakeTarget();
+    std::atomic<bool> cancelled = false;
+    bool joins = !before.empty();  // The first that is kept is rank 0's, and holds all that is `before`.
+    std::mutex mutex;              // Protects it, `keeps` and the journals.
+    llvm::Expected<ExecutionReport> result = ExecutionReport();
+    OnRanks(ranks, [&](Communicator& communicator) {
+      ExecutionOptions options;
+      options.threads = threads;
+      options.most_chunk_bytes = chunk_bytes;
+      options.journal_seconds = 0;
+      options.cancelled = &cancelled;
+      options.ranks = &communicator;
+      const int rank = communicator.rank();
+      if (rank == 0) options.progress_before = before;
+      options.keep = [&, rank](const std::string& progress) -> llvm::Error {
+        std::lock_guard lock(mutex);
+        if (std::exchange(joins, false)) {
+          EXPECT_EQ(rank, 0);
+          journals_.clear();
+        } else if (--keeps <= 0) {
+          if (fails) return Fail(ErrorCode::kIo, "no journal");
+          cancelled = true;
+        }
+        journals_[rank] = progress;
+        return llvm::Error::success();
+      };
+      llvm::Expected<ExecutionReport> report = Execute(small_.plan(), source(), target(), RealFileSystem(), options);
+      if (rank == 0) {
+        llvm::consumeError(result.takeError());
+        result = std::move(report);
+      } else {
+        llvm::consumeError(report.takeError());
+      }
+    });
+    return result;
   }
 
   std::string RefusalAfter(int chunks) {
@@ -67,6 +116,7 @@ class ResumeTest : public testing::Test {
   SmallConversion small_;
   ScratchFolder folder_;
   std::optional<std::string> kept_;
+  std::map<int, std::string> journals_;
 };
 
 TEST_F(ResumeTest, StoppedAnywhereAndGoneOnWith) {
@@ -104,6 +154,43 @@ TEST_F(ResumeTest, StoppedAnywhereAndGoneOnWith) {
     ASSERT_LE(written, whole.bytes_written);
   }
   EXPECT_GT(stops, 200);
+}
+
+TEST_F(ResumeTest, J4StoppedOnAnyRanksAndGoneOnWithByOthers) {
+  const ExecutionReport whole = llvm::cantFail(Run(1, 64, 1 << 30));
+  std::mt19937 random(20261122);
+  auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  int stops = 0;
+  int journals = 0;
+  for (int round = 0; round < 25; ++round) {
+    journals_.clear();
+    std::optional<ExecutionReport> last;
+    while (!last) {
+      const bool fails = pick(0, 1) == 1;
+      auto report = RunOn(pick(1, 4), static_cast<unsigned>(pick(1, 2)), 16U * static_cast<unsigned>(pick(1, 8)),
+                          pick(1, 12), fails);
+      if (report) {
+        last = std::move(*report);
+      } else {
+        FailureText failure = Describe(report.takeError());
+        ASSERT_TRUE(failure.code == ErrorCode::kCancelled || (fails && failure.code == ErrorCode::kIo))
+            << failure.message;
+        ++stops;
+        journals += journals_.size() > 1;
+      }
+    }
+    ASSERT_EQ(FilesUnder(target()), small_.ExpectedFiles()) << round;
+    ASSERT_EQ(last->file_digests, whole.file_digests) << round;
+    ASSERT_EQ(last->digests, whole.digests) << round;
+    ASSERT_LE(last->bytes_written + last->bytes_done_before, whole.bytes_written) << round;
+    ASSERT_EQ(last->rounding_mismatches.size(), whole.rounding_mismatches.size());
+    for (std::size_t i = 0; i < whole.rounding_mismatches.size(); ++i) {
+      ASSERT_EQ(last->rounding_mismatches[i].elements, whole.rounding_mismatches[i].elements) << round;
+      ASSERT_EQ(last->rounding_mismatches[i].first, whole.rounding_mismatches[i].first) << round;
+    }
+  }
+  EXPECT_GT(stops, 40);
+  EXPECT_GT(journals, 20);
 }
 
 TEST_F(ResumeTest, ADamagedSourceIsFoundThoughItWasReadBefore) {

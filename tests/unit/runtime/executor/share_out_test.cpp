@@ -18,12 +18,42 @@ std::vector<StoredFile> FilesOf(const std::vector<std::uint64_t>& sizes) {
 constexpr std::uint64_t kMiB = 1 << 20;
 
 TEST(ShareOutTest, LargeFilesFirstAndSmallOnesFillUp) {
-  EXPECT_THAT(ShareOutFiles(FilesOf({kMiB, 6 * kMiB, 2 * kMiB, 4 * kMiB}), 2), testing::ElementsAre(0, 0, 1, 1));
-  EXPECT_THAT(ShareOutFiles(FilesOf({5, 5, 5}), 1), testing::Each(0));
+  EXPECT_THAT(ShareOutFiles(FilesOf({kMiB, 6 * kMiB, 2 * kMiB, 4 * kMiB}), {0, 0}), testing::ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(ShareOutFiles(FilesOf({5, 5, 5}), {0}), testing::Each(0));
 }
 
 TEST(ShareOutTest, FilesWithoutBytesAreSharedOutToo) {
-  EXPECT_THAT(ShareOutFiles(FilesOf({0, 0, 0, 0}), 2), testing::ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(ShareOutFiles(FilesOf({0, 0, 0, 0}), {0, 0}), testing::ElementsAre(0, 1, 0, 1));
+}
+
+// Two ranks on each of two nodes: four files are not all the first node's, nor the two largest.
+TEST(ShareOutTest, NodesFirst) {
+  EXPECT_THAT(ShareOutFiles(FilesOf({4 * kMiB, 4 * kMiB, 2 * kMiB, 2 * kMiB}), {0, 0, 1, 1}),
+              testing::ElementsAre(0, 2, 1, 3));
+  // One rank does the work of a node, if it is alone there.
+  EXPECT_THAT(ShareOutFiles(FilesOf({9, 9, 9, 9}), {0, 1, 1}), testing::ElementsAre(0, 1, 0, 2));
+}
+
+TEST(ShareOutTest, NoNodeHasMoreThanTheAverageAndAFile) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::uint64_t> sizes(1 + random() % 200);
+    for (std::uint64_t& size : sizes) size = random() % (20 * kMiB);
+    std::vector<int> node_of_rank;
+    const std::size_t nodes = 1 + random() % 5;
+    for (std::size_t node = 0; node < nodes; ++node) {
+      node_of_rank.insert(node_of_rank.end(), 1 + random() % 4, static_cast<int>(node));
+    }
+    std::vector<std::uint64_t> bytes(nodes, 0);
+    std::uint64_t total = 0;
+    const std::vector<int> rank_of = ShareOutFiles(FilesOf(sizes), node_of_rank);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      bytes[static_cast<std::size_t>(node_of_rank[static_cast<std::size_t>(rank_of[i])])] += sizes[i];
+      total += sizes[i];
+    }
+    const std::uint64_t most = total / nodes + *std::max_element(sizes.begin(), sizes.end());
+    EXPECT_LE(*std::max_element(bytes.begin(), bytes.end()), most + sizes.size() * (64 << 10));
+  }
 }
 
 TEST(ShareOutTest, NoRankHasMoreThanTheAverageAndAFile) {
@@ -32,7 +62,8 @@ TEST(ShareOutTest, NoRankHasMoreThanTheAverageAndAFile) {
     std::vector<std::uint64_t> sizes(1 + random() % 200);
     for (std::uint64_t& size : sizes) size = random() % (20 * kMiB);
     const int ranks = 1 + static_cast<int>(random() % 16);
-    std::vector<int> rank_of = ShareOutFiles(FilesOf(sizes), ranks);
+    const std::vector<int> one_node(static_cast<std::size_t>(ranks), 0);
+    std::vector<int> rank_of = ShareOutFiles(FilesOf(sizes), one_node);
     std::vector<std::uint64_t> bytes(static_cast<std::size_t>(ranks), 0);
     std::uint64_t total = 0;
     for (std::size_t i = 0; i < sizes.size(); ++i) {

@@ -1,0 +1,16 @@
+// How much of a plan's target is elements; headers and all that is ready-made come besides.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+
+namespace ucp {
+
+// Of all files, or of those that are this rank's: `is_mine` is by FileId; empty: all are.
+std::uint64_t BytesOfElements(const Plan& plan, const std::vector<bool>& is_mine);
+
+std::uint64_t Elements(const Plan& plan);  // Of all files.
+
+}  // namespace ucp

@@ -1,0 +1,94 @@
+"""Which positions of a distributed tensor this rank holds, dimension by dimension, from its placements.
+
+A dimension's positions are runs [begin, end). PyTorch applies placements from the left: each takes the part of one
+coordinate from what the ones before it have left. `_StridedShard` takes its part from each of several pieces, as if the
+placement to its right had been applied first; FSDP2 over tensor parallelism is written so. FSDP2 itself does apply that
+one first, which gives other parts where sizes are uneven: then the local tensor says which of the two it was.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from ucp._failure import failure
+
+Runs = list[tuple[int, int]]
+
+
+def positions_of(name: str, tensor: Any) -> list[Runs]:
+    """Of a DTensor of whose mesh this rank is. Raises where its local tensor cannot be told from its placements."""
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    coordinate = tensor.device_mesh.get_coordinate()
+    shards: list[list[tuple[int, int, int]]] = [[] for _ in tensor.shape]  # (pieces, coordinates, place) by dimension.
+    for axis, placement in enumerate(tensor.placements):
+        if placement.is_replicate():
+            continue
+        if placement.is_partial():
+            raise failure(
+                "usage",
+                f"tensor `{name}` has the placement {placement}: each rank holds a term of a sum, which no checkpoint "
+                "has; redistribute it to Replicate or Shard",
+            )
+        pieces = placement.split_factor if isinstance(placement, _StridedShard) else 1
+        shards[placement.dim].append((pieces, tensor.device_mesh.size(axis), coordinate[axis]))
+    local = tuple(tensor.to_local().shape)
+    held = [_held(length, parts, size) for length, parts, size in zip(tensor.shape, shards, local, strict=True)]
+    if any(runs is None for runs in held):
+        raise failure(
+            "usage",
+            f"tensor `{name}` of shape {list(tensor.shape)} is {list(local)} on this rank, where its placements "
+            f"{tensor.placements} on the mesh {list(tensor.device_mesh.shape)} give other sizes",
+        )
+    return held
+
+
+def _held(length: int, parts: list[tuple[int, int, int]], local_length: int) -> Runs | None:
+    from_left = _apply(length, parts)
+    if _length(from_left) == local_length:
+        return from_left
+    from_right = _apply(length, [(1, coordinates, place) for _, coordinates, place in reversed(parts)])
+    return from_right if _length(from_right) == local_length else None
+
+
+def _apply(length: int, parts: list[tuple[int, int, int]]) -> Runs:
+    runs: Runs = [(0, length)] if length > 0 else []
+    for pieces, coordinates, place in parts:
+        taken: Runs = []
+        for piece in range(pieces):
+            taken += _chunk(_chunk(runs, pieces, piece), coordinates, place)
+        runs = _joined(taken)
+    return runs
+
+
+def _chunk(runs: Runs, coordinates: int, place: int) -> Runs:
+    """What torch.chunk gives to a coordinate: ceil(n / k) positions, and to the last ones what is left."""
+    width = -(-_length(runs) // coordinates)
+    begin, end = place * width, (place + 1) * width
+    taken, passed = [], 0
+    for first, last in runs:
+        low, high = max(begin - passed, 0), min(end - passed, last - first)
+        if low < high:
+            taken.append((first + low, first + high))
+        passed += last - first
+    return taken
+
+
+def _joined(runs: Runs) -> Runs:
+    joined: Runs = []
+    for begin, end in runs:
+        if joined and joined[-1][1] == begin:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def _length(runs: Runs) -> int:
+    return sum(end - begin for begin, end in runs)
+
+
+def are_increasing(runs: Runs) -> bool:
+    """As positions of a strided placement of a strided one need not be."""
+    return all(a[1] <= b[0] for a, b in pairwise(runs))

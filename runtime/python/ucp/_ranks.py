@@ -1,0 +1,203 @@
+"""The ranks of a job, over its own `torch.distributed` process group.
+
+What they tell one another goes from each to each, point to point: then every rank waits for every other one, and one
+whose connection breaks is noticed, and named, by all. A rank that has seen a failure tells it to the others in place of
+its next message, so that nobody waits for it.
+
+While there is work between two messages, two threads watch: one waits for a byte from the next rank of a ring, which
+comes when the work is done, or never, if that rank dies; the other asks the job's store whether somebody has failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import uuid
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ucp import _ucp
+from ucp._failure import failure
+
+_TAG = 20_240_000  # Of messages; another one for the ring. Others use small numbers.
+_RING_TAG = _TAG + 1
+_FINE, _FAILED = 0, 1
+_SECONDS_BETWEEN_LOOKS = 0.5
+
+
+def _on_host(group: Any) -> Any:
+    """The same ranks, able to carry the host's memory."""
+    with contextlib.suppress(RuntimeError):
+        if group._get_backend(torch.device("cpu")).name() == "gloo":
+            return group
+    return dist.new_group(dist.get_process_group_ranks(group), backend="gloo")
+
+
+class Messages:
+    """What the ranks of a group tell one another. All ranks make and use it alike, each from one thread at a time."""
+
+    def __init__(self, group: Any) -> None:
+        if not dist.is_initialized():
+            raise failure("usage", "a process group was given, and torch.distributed is not initialised")
+        self.rank = dist.get_rank(group)
+        self.size = dist.get_world_size(group)
+        if self.rank < 0:
+            raise failure("usage", "this process is no rank of the process group that was given")
+        self.group = _on_host(group)
+        self._failure = ""
+        self._others = [rank for rank in range(self.size) if rank != self.rank]
+        self._unfinished: list[Any] = []  # What is still being sent, with its memory.
+        self._store = dist.distributed_c10d._get_default_store()
+        self._key = ""  # Of the word that somebody has failed.
+        self._key = "ucp/" + self.all_gather(uuid.uuid4().bytes if self.rank == 0 else b"")[0].hex()
+
+    def all_gather(self, mine: bytes) -> list[bytes]:
+        """What each rank gives, by rank."""
+        if not self._failure:
+            try:
+                return self._exchange(mine)
+            except RuntimeError as error:
+                self._failure = self._first_failure(str(error))
+                self._tell_failure()
+        raise failure("io", self._failure)
+
+    def _exchange(self, mine: bytes) -> list[bytes]:
+        for rank in self._others:
+            self._send(rank, _FINE, mine)
+        all_bytes = [mine] * self.size
+        failures = []
+        for rank in self._others:
+            try:
+                all_bytes[rank] = self._receive(rank)
+            except RuntimeError as error:
+                failures.append(str(error))
+        if failures:
+            raise RuntimeError(failures[0])
+        for work, _ in self._unfinished:
+            work.wait()
+        self._unfinished.clear()
+        return all_bytes
+
+    def _send(self, rank: int, status: int, payload: bytes) -> None:
+        try:
+            for message in (
+                torch.tensor([status, len(payload)]),
+                torch.frombuffer(bytearray(payload or b"0"), dtype=torch.uint8),
+            ):
+                work = dist.isend(message, group=self.group, group_dst=rank, tag=_TAG)
+                self._unfinished.append((work, message))
+        except RuntimeError:
+            pass  # It is dead, which receiving from it will say.
+
+    def _receive(self, rank: int) -> bytes:
+        header = torch.empty(2, dtype=torch.int64)
+        try:
+            dist.irecv(header, group=self.group, group_src=rank, tag=_TAG).wait()
+            status, size = header.tolist()
+            payload = torch.empty(max(size, 1), dtype=torch.uint8)
+            dist.irecv(payload, group=self.group, group_src=rank, tag=_TAG).wait()
+        except RuntimeError as error:
+            why = re.sub(r"^\[.*?\] ", "", str(error)).split(". ")[0]  # Without a place in its sources, and advice.
+            raise RuntimeError(f"rank {rank} of {self.size} is gone: {why}") from None
+        content = payload.numpy().tobytes()[:size]
+        if status == _FAILED:
+            raise RuntimeError(content.decode())
+        return content
+
+    def _first_failure(self, mine: str) -> str:
+        """What was noticed first: a rank that has raised it may be gone by now, too, and is not to blame."""
+        try:
+            return self._store.compare_set(self._key + "/why", "", mine).decode() if self._key else mine
+        except RuntimeError:  # The store's host is gone.
+            return mine
+
+    def _tell_failure(self) -> None:
+        self.ask_to_stop()
+        for rank in self._others:
+            self._send(rank, _FAILED, self._failure.encode())
+
+    def ask_to_stop(self) -> None:
+        """All others come to their next message soon."""
+        if not self._key:
+            return
+        with contextlib.suppress(RuntimeError):  # Without the store, they notice later.
+            self._store.set(self._key, "stop")
+
+    def is_asked_to_stop(self) -> bool:
+        """By any rank. Callable from any thread."""
+        try:
+            return self._store.check([self._key])
+        except RuntimeError:  # Its host is gone.
+            return True
+
+    def send_to_ring(self, work_on: list[Any]) -> None:
+        """Tells the rank before this one that the work is done; `work_on` keeps what is being sent."""
+        message = torch.zeros(1, dtype=torch.uint8)
+        with contextlib.suppress(RuntimeError):
+            before = (self.rank - 1) % self.size
+            work_on.append((dist.isend(message, group=self.group, group_dst=before, tag=_RING_TAG), message))
+
+    def wait_for_ring(self) -> None:
+        """Until the next rank's work is done. Raises if it dies before. Callable from any thread."""
+        message = torch.empty(1, dtype=torch.uint8)
+        dist.irecv(message, group=self.group, group_src=(self.rank + 1) % self.size, tag=_RING_TAG).wait()
+
+
+class Group:
+    """The ranks of a process group, for the extension module; `with group:` around work between messages.
+
+    The module's object knows the messages and not this, so that nothing holds itself.
+    """
+
+    def __init__(self, group: Any) -> None:
+        self._messages = Messages(group)
+        self.rank, self.size, self.all_gather = self._messages.rank, self._messages.size, self._messages.all_gather
+        self.ranks = _ucp.Ranks(self.rank, self.size, self.all_gather, self._messages.ask_to_stop)
+        self._done = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._sent: list[Any] = []
+
+    def check_alike(self, request: str) -> None:
+        """Raises on every rank if they ask for different things."""
+        asked = [text.decode() for text in self.all_gather(request.encode())]
+        for rank, text in enumerate(asked):
+            if text != asked[0]:
+                raise failure(
+                    "usage", f"rank 0 loads {asked[0]}, and rank {rank} loads {text}; all ranks load the same"
+                )
+
+    def __enter__(self) -> Group:
+        self._done.clear()
+        if self.size > 1:
+            watches = (self._watch_next, self._watch_store)
+            self._threads = [threading.Thread(target=watch, daemon=True) for watch in watches]
+            for thread in self._threads:
+                thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        if self.size > 1:
+            self._messages.send_to_ring(self._sent)
+        # Without an error all ranks come here. With one, some may be gone.
+        for thread in self._threads:
+            thread.join(timeout=None if error is None else 1)
+
+    def _watch_next(self) -> None:
+        try:
+            self._messages.wait_for_ring()
+        except RuntimeError:
+            self.ranks.stop()
+            self._messages.ask_to_stop()
+
+    def _watch_store(self) -> None:
+        while not self._done.wait(_SECONDS_BETWEEN_LOOKS):
+            if self._messages.is_asked_to_stop():
+                self.ranks.stop()
+                return

@@ -1,0 +1,45 @@
+"""Runs of several ranks, under Open MPI's mpirun."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+
+from programs import PROGRAMS
+
+CAN_RUN = bool(shutil.which("mpirun")) and (PROGRAMS / "ucp_mpi.so").exists()
+WHY_NOT = "needs mpirun and a build with MPI"
+
+# More ranks than processors, as root in a container, and without binding threads of a rank to one processor.
+ENVIRONMENT = os.environ | {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+}
+
+
+def ranks_of(mpirun: subprocess.Popen[str]) -> list[int]:
+    """The processes that it started."""
+    found = subprocess.run(["pgrep", "-P", str(mpirun.pid), "ucprun"], capture_output=True, text=True, check=False)
+    return [int(process) for process in found.stdout.split()]
+
+
+def is_running(process: int) -> bool:
+    """A zombie is not."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def seconds_until_ended(processes: list[int], limit: float = 30) -> float:
+    """How long it took until none of these ran any more; at most the limit."""
+    began = time.monotonic()
+    while any(is_running(process) for process in processes) and time.monotonic() - began < limit:
+        time.sleep(0.01)
+    return time.monotonic() - began

@@ -1,0 +1,67 @@
+"""A rank that dies is an error of all others, soon, and named; Ctrl-C stops a load."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import failing_work
+import job
+import ucp
+from held import checkpoint
+
+RANKS = 3
+SOON = 10
+
+
+@pytest.mark.parametrize(("victim", "message"), [(2, 1), (0, 3), (1, 5)])
+def test_killed_before_a_message(victim: int, message: int, tmp_path: Path) -> None:
+    """Wherever in a load that is; rank 0, too, which compiles for all."""
+    told = job.run(failing_work.die_in_message, RANKS, tmp_path, victim=victim, message=message)
+    assert told[victim] is None
+    for rank, found in enumerate(told):
+        if rank != victim:
+            assert found["error"].startswith(f"rank {victim} of {RANKS} is gone: "), found
+            assert found["code"] == "io"
+            assert found["seconds"] < SOON
+
+
+def test_nobody_is_killed(tmp_path: Path) -> None:
+    """The same job has more messages than the last of the kills above."""
+    for found in job.run(failing_work.die_in_message, RANKS, tmp_path, victim=-1, message=0):
+        assert found["error"] == ""
+        assert found["sent"] > 5
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_killed_at_work(victim: int, tmp_path: Path) -> None:
+    """While the others read: they are told to stop, and then know why."""
+    told = job.run(failing_work.die_at_work, RANKS, tmp_path, victim=victim)
+    for rank, found in enumerate(told):
+        if rank != victim:
+            assert found["error"].startswith(f"rank {victim} of {RANKS} is gone: "), found
+            assert found["seconds"] < 1 + SOON
+
+
+def test_ctrl_c(ucprun: Path, tmp_path: Path) -> None:
+    """It raises KeyboardInterrupt before the load would have ended, and the next load is right."""
+    source = tmp_path / "source"
+    sizes = ["layers=4", "hidden=768", "ffn=3072", "heads=12", "vocab=16000", "seq=512"]
+    command = [ucprun, "synth", "megatron_deepspeed_gpt", source, "--to", "deepspeed:dp=2,zero=1"]
+    subprocess.run([*command, *(word for size in sizes for word in ("--set", size))], check=True, timeout=120)
+    slowly = {"to": "universal", "verify": True, "threads": 1, "memory": "64MiB"}
+    begin = time.monotonic()
+    ucp.load(source, **slowly)
+    whole = time.monotonic() - begin
+    threading.Timer(whole / 4, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        ucp.load(source, **slowly)
+    assert time.monotonic() - begin < whole
+    assert len(ucp.load(checkpoint("zero1_dp2"), to="universal")) == 17

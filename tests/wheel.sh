@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Builds a wheel from a clean clone of what is committed, as docs/python.md says, and tries it in an environment that has
+# nothing else. Takes as long as compiling everything.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+git clone --quiet . "$folder/clone"
+python3 -m venv "$folder/building"
+"$folder/building/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$folder" "$folder/clone"
+python3 -m venv "$folder/using"
+"$folder/using/bin/pip" install --quiet --disable-pip-version-check --no-deps "$folder"/ucp-*.whl
+
+fixture=$PWD/tests/fixtures/gpt_pp2_tp2_dp2/checkpoint
+cd "$folder"
+using/bin/ucprun --version
+using/bin/python -m ucp inspect "$fixture" --spec megatron_deepspeed_gpt >/dev/null
+using/bin/python - "$fixture" <<'PYTHON'
+import sys
+
+import ucp
+
+assert ucp.inspect(sys.argv[1], spec="megatron_deepspeed_gpt")["format"] == "deepspeed"
+try:
+    ucp.load(sys.argv[1], to="universal", framework="numpy")
+except ucp.Error as error:
+    assert "has no numpy" in str(error), error
+else:
+    raise AssertionError("numpy came from somewhere")
+PYTHON
+ls -l "$folder"/ucp-*.whl

@@ -49,8 +49,8 @@ std::uint64_t DownToPage(std::uint64_t bytes) { return bytes / kPageBytes * kPag
 }  // namespace
 
 llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std::uint64_t memory_bytes,
-                                         std::uint64_t most_chunk_bytes) {
-  std::uint64_t fixed = kProgramBytes + threads * kThreadBytes + TableBytes(plan);
+                                         std::uint64_t most_chunk_bytes, std::uint64_t aside_bytes) {
+  std::uint64_t fixed = kProgramBytes + threads * kThreadBytes + TableBytes(plan) + aside_bytes;
   std::uint64_t least = kLeastBytesOfThread + (AddsAnything(plan) ? kLeastChunkBytes : 0);
   std::uint64_t needed = fixed + threads * least * 8 / 7 + kPageBytes;
   if (memory_bytes < needed) {
@@ -67,6 +67,8 @@ llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std
   sizes.scratch_bytes = DownToPage(std::min(kMostScratchBytes, share / parts));
   if (AddsAnything(plan)) sizes.term_bytes = sizes.chunk_bytes;
   sizes.ledger_pieces = available / 8 / ChecksumLedger::kBytesPerPiece;
+  sizes.left_bytes =
+      aside_bytes + available - available / 8 - threads * (sizes.chunk_bytes + sizes.scratch_bytes + sizes.term_bytes);
   return sizes;
 }
 

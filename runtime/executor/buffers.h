@@ -18,13 +18,14 @@ struct BufferSizes {
   std::uint64_t scratch_bytes = 0;  // Of each thread.
   std::uint64_t term_bytes = 0;     // Of each thread: as much as a chunk, if the plan adds anything.
   std::uint64_t ledger_pieces = 0;  // Of all threads.
+  std::uint64_t left_bytes = 0;     // What may be taken besides: what was to be set aside, and what threads cannot use.
 };
 
 // Sets aside the program and the plan's tables, an eighth of the rest for checksums, and divides what is left evenly,
 // but gives no thread more than `most_chunk_bytes`. Too little memory is an error with the number that would do
-// (kUsage).
+// (kUsage). `aside_bytes`: as much is left for something else.
 llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std::uint64_t memory_bytes,
-                                         std::uint64_t most_chunk_bytes);
+                                         std::uint64_t most_chunk_bytes, std::uint64_t aside_bytes = 0);
 
 // The buffers of all threads, in one allocation that is touched only where it is used.
 class Buffers {

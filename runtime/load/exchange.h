@@ -27,6 +27,9 @@ struct ExchangeOptions {
 
 class Exchange {
  public:
+  // The least that is worth it.
+  static std::uint64_t LeastMemory(int ranks) { return static_cast<std::uint64_t>(ranks + 2) << 16; }
+
   // Fills `bytes` with the elements of a range.
   using Read = llvm::function_ref<llvm::Error(unsigned thread, const TargetRange&, std::span<std::byte> bytes)>;
 

@@ -108,7 +108,7 @@ class Loading {
  private:
   llvm::Error Fill(const std::vector<SharedContents>& contents) {
     places_.FillBetween(ranges_);
-    Exchange exchange(plan_, places_, contents, ranks_, {parallel_, sizes_.chunk_bytes, options_.memory_bytes / 2});
+    Exchange exchange(plan_, places_, contents, ranks_, {parallel_, sizes_.chunk_bytes, sizes_.left_bytes});
     if (ranks_.size() > 1) {
       UCP_RETURN_IF_ERROR(exchange.Run([&](unsigned thread, const TargetRange& range, std::span<std::byte> place) {
         return Read(thread, range, place);
@@ -213,8 +213,8 @@ llvm::Expected<LoadReport> Load(const LoadPlan& load, FileSystem& files, std::sp
   llvm::Expected<Places> places = Places::Make(load.plan, wanted);
   UCP_RETURN_IF_ERROR(Agree(ranks, places ? llvm::Error::success() : places.takeError()));
   llvm::Expected<BufferSizes> sizes =
-      DivideMemory(load.plan, std::max(options.threads, 1U),
-                   ranks.size() > 1 ? options.memory_bytes / 2 : options.memory_bytes, options.most_chunk_bytes);
+      DivideMemory(load.plan, std::max(options.threads, 1U), options.memory_bytes, options.most_chunk_bytes,
+                   ranks.size() > 1 ? Exchange::LeastMemory(ranks.size()) : 0);
   UCP_RETURN_IF_ERROR(Agree(ranks, sizes ? llvm::Error::success() : sizes.takeError()));
   Loading loading(load, files, *places, options, *sizes);
   UCP_RETURN_IF_ERROR(loading.Run());

@@ -35,8 +35,7 @@ struct WantedRecord {
 
 struct LoadOptions {
   unsigned threads = 1;
-  // Beyond the wanted memory. With several ranks, half of it is for what is on its way between them.
-  std::uint64_t memory_bytes = std::uint64_t{1} << 30;
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  // Beyond the wanted memory.
   std::uint64_t most_chunk_bytes = std::uint64_t{1} << 21;
   OpenFileShares open_files;
   bool check_source = false;  // The archives' checksums, and the copies in the source against each other.

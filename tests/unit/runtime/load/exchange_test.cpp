@@ -218,6 +218,27 @@ TEST(ExchangeTest, AJobOfAnotherSizeIsRefused) {
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("is a job of 4 ranks, and 3 load"))));
 }
 
+// The sentence says what was given, and what it names is enough: what is on its way between ranks is within it.
+TEST(ExchangeTest, TooLittleMemoryIsRefusedWithANumberThatWouldDo) {
+  SmallConversion small = Replicated();
+  testing::TemporaryFolder folder;
+  small.WriteSource(folder.path() + "/source");
+  const LoadPlan load = PlanOf(small, folder.path() + "/source");
+  const std::vector<RecordId> all = AllRecords(small.plan());
+  LoadOptions options = Options(2, 256, false);
+  options.memory_bytes = 16;
+  const std::string error = LoadOnRanks(load, {all, all, all}, options).back().error;
+  EXPECT_THAT(error, HasSubstr("16 B of memory is too little"));
+  const std::size_t number = error.find('(') + 1;
+  options.memory_bytes = std::stoull(error.substr(number));
+  for (const RankOutcome& outcome : LoadOnRanks(load, {all, all, all}, options)) {
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.contents, RecordsOfFiles(small.plan(), all, small.ExpectedFiles()));
+  }
+  --options.memory_bytes;
+  EXPECT_THAT(LoadOnRanks(load, {all, all, all}, options).back().error, HasSubstr("of memory is too little"));
+}
+
 // Rank 1 cannot read after its first few reads; the others can.
 TEST(ExchangeTest, OneRanksErrorIsEverybodysAndNamesIt) {
   SmallConversion small = Replicated();

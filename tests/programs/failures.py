@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from programs import PROGRAMS, ProgramTest
+from programs import PROGRAMS, ProgramTest, all_files
 
 LIBRARY = PROGRAMS.parent / "lib" / "libucp_failing_call.so"
 INTERNAL_WORDS = ("std::", "llvm", "0x7f", "Traceback", "terminate called")
@@ -46,12 +46,7 @@ class FailureTest(ProgramTest):
         self.arguments = arguments
         expected = self.folder / f"expected{len(list(self.folder.iterdir()))}"
         self.assertEqual(self.run_program("ucprun", "convert", source, expected, *arguments).returncode, 0)
-        self.expected = self.all_files(expected)
-
-    @staticmethod
-    def all_files(folder: Path) -> dict[str, bytes]:
-        """With the manifest."""
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        self.expected = all_files(expected)
 
     def wrong(self, call: int, what: str, *more: object) -> Wrong:
         """A run whose `call`-th call does `what` (failing_call.c)."""
@@ -88,7 +83,7 @@ class FailureTest(ProgramTest):
     def assert_complete(self, what: str) -> None:
         """The destination is what it is when nothing goes wrong."""
         self.assertTrue(self.out.is_dir(), what)
-        self.assertEqual(self.all_files(self.out), self.expected, what)
+        self.assertEqual(all_files(self.out), self.expected, what)
 
     def assert_finished_by(self, what: str, *more: object) -> None:
         """One more run, and all is there and nothing besides."""

@@ -26,6 +26,11 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+def all_files(folder: Path) -> dict[str, bytes]:
+    """The manifest, too."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 class ProgramTest(unittest.TestCase):
     """A test with a folder of its own."""
 

@@ -9,6 +9,8 @@ import unittest
 
 from failures import FailureTest
 
+from programs import all_files
+
 EVERY_CALL = os.environ.get("UCP_EVERY_CALL") == "1"
 SAMPLE = 12  # Calls for each way to go wrong.
 FATAL = (errno.EIO, errno.ENOSPC, errno.ENOENT, errno.EACCES)
@@ -41,7 +43,7 @@ class FailingCalls(FailureTest):
             elif old is None:
                 self.assertFalse(self.out.exists(), wrong.where)
             else:
-                self.assertEqual(self.all_files(self.out), old, wrong.where)
+                self.assertEqual(all_files(self.out), old, wrong.where)
             then = ["--resume"] if call % 2 == 0 or (self.out.exists() and old is None) else []
             self.assert_finished_by(wrong.where, *more, *then)
 

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ranks import CAN_RUN, ENVIRONMENT, WHY_NOT
-from test_ranks import all_files
 
-from programs import PROGRAMS, ProgramTest
+from programs import PROGRAMS, ProgramTest, all_files
 
 TARGET = ("--to", "deepspeed:dp=3,zero=1")
 

@@ -12,12 +12,7 @@ from pathlib import Path
 
 from ranks import CAN_RUN, ENVIRONMENT, WHY_NOT
 
-from programs import PROGRAMS, ProgramTest
-
-
-def all_files(folder: Path) -> dict[str, bytes]:
-    """The manifest, too."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+from programs import PROGRAMS, ProgramTest, all_files
 
 
 @unittest.skipUnless(CAN_RUN, WHY_NOT)

@@ -12,8 +12,9 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from programs import PROGRAMS, SOURCE, ProgramTest
 from test_ranks import ENVIRONMENT
+
+from programs import PROGRAMS, SOURCE, ProgramTest
 
 FIXTURES = SOURCE / "tests" / "fixtures"
 

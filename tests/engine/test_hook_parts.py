@@ -75,7 +75,7 @@ def test_no_states_of_the_optimizer(stage: int, arguments: dict[str, bool], engi
         ({"model": "small"}, "", r"the checkpoint has `blocks\.1\..* which the engine has not"),
         ({"optimizer": "sgd"}, "", r"have no `dampening`, `momentum`, which the engine's optimizer has"),
         ({}, "order", r"parameter \d of the optimizer's group 1 is `.*` \[33\] in the checkpoint and `.*` \[33\] in"),
-        ({}, "memory", r"16 B of memory is too little for this plan"),
+        ({}, "memory", r"\d+ B of memory is too little for this plan"),
         ({}, "arguments", r"ranks call with different arguments: rank 0 with .*, rank 1 with "),
         ({}, "version", r"DeepSpeed 0\.99\.1 is not one that ucp\.deepspeed was tested with \(0\.19\.2, 0\.19\.8\)"),
     ],
@@ -165,7 +165,7 @@ def test_damaged_bytes(engines: Engines, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ranks", [4, 2])
 def test_nothing_has_to_be_converted(ranks: int, engines: Engines) -> None:
-    """Where the engine has the checkpoint's own topology, and only there, the report says so."""
+    """The report says so where the engine has the checkpoint's own topology, and not where it has another."""
     case = case_of("zero1_dp4", mesh=Mesh(dp=ranks))
     told = engines.ask(Call(ranks, reports, {"case": case, "source": SOURCE}))
     assert [report["as_stored"] for report in told] == [ranks == 4] * ranks

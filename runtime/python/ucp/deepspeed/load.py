@@ -76,7 +76,7 @@ def load_checkpoint(
         with phase(group):
             held = held_by(engine)
         with phase(group):
-            planned = plan_for(engine, source, strategy, verify, group, held.keys())
+            planned = plan_for(engine, source, strategy, group, held.keys())
         with phase(group):
             opened = checked(engine, planned, held, wanted)
             placed = [] if verify else in_place(planned, opened, held)
@@ -107,7 +107,7 @@ def check_version() -> None:
 
 
 def plan_for(
-    engine: Any, source: _ucp.Source, strategy: str, compare: bool, group: Group, needed: Set[str]
+    engine: Any, source: _ucp.Source, strategy: str, group: Group, needed: Set[str]
 ) -> PlannedFiles:
     """Made by the first rank, for all."""
     target = _ucp.Target()
@@ -116,7 +116,8 @@ def plan_for(
         json.dump(engine.config, settings, default=str)
         settings.flush()
         target.ds_config = settings.name
-        plan = _ucp.compile_load(source, strategy, target, compare, group.ranks)
+        # Copies belong to the plan; whether they are compared is the load's affair.
+        plan = _ucp.compile_load(source, strategy, target, True, group.ranks)
         return PlannedFiles(plan, group.rank, needed)
 
 

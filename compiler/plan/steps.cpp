@@ -65,8 +65,8 @@ void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t
   }
 }
 
-StepEnumerator::StepEnumerator(const Plan& plan)
-    : plan_(plan), reads_of_tensor_(plan.tensors.size(), {0, 0}), feeds_(plan) {
+StepEnumerator::StepEnumerator(const Plan& plan, ComparedWrites compared)
+    : plan_(plan), compared_(compared), reads_of_tensor_(plan.tensors.size(), {0, 0}), feeds_(plan) {
   for (std::size_t r = 0; r < plan.reads.size(); ++r) {
     auto& [first, last] = reads_of_tensor_[plan.reads[r].tensor.index()];
     if (last == 0) first = r;
@@ -102,11 +102,11 @@ void StepEnumerator::ForEachStep(const TargetRange& range, llvm::function_ref<vo
     PieceOfRange piece{p, write.pieces[p], LogicalBound(set, range.begin), LogicalBound(set, range.end)};
     if (piece.low < piece.high) pieces.push_back(std::move(piece));
   }
-  const bool is_repeated = IsRepeated(range.write, range.state);
+  const bool compares = compared_ == ComparedWrites::kEach || !IsRepeated(range.write, range.state);
   auto [first, last] = reads_of_tensor_[write.tensor.index()];
   for (std::size_t r = first; r < last; ++r) {
     const ReadRole role = plan_.reads[r].role;
-    if (role == ReadRole::kUnused || (is_repeated && role != ReadRole::kCopy)) continue;
+    if (role == ReadRole::kUnused || (!compares && role != ReadRole::kCopy)) continue;
     for (const PieceOfRange& piece : pieces) ForEachStepOfPair(range, r, piece, visit);
   }
 }

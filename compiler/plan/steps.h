@@ -67,14 +67,18 @@ void ForEachTargetRange(const Plan& plan, llvm::function_ref<void(const TargetRa
 void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t write, const StateBuffer& state,
                           llvm::function_ref<void(const TargetRange&)> visit);
 
+// Where ranks of the target hold the same: whether the source's replicas are compared with the first of them, so that
+// the others are copies of what it is a copy of, or with each, for whoever makes only some of them.
+enum class ComparedWrites { kFirstOfEqual, kEach };
+
 class StepEnumerator {
  public:
-  explicit StepEnumerator(const Plan& plan);  // The plan must be verified and outlive this. Linear in its tables.
+  // The plan must be verified and outlive this. Linear in its tables.
+  explicit StepEnumerator(const Plan& plan, ComparedWrites compared = ComparedWrites::kFirstOfEqual);
 
   // The steps that fill `range` (a range that ForEachTargetRange gave, or a part of one), copies first, and those that
-  // compare with it behind them; where a tensor has several terms, one term after the other. Where ranks of the target
-  // hold the same, the first of them is compared with the source's replicas, and the others are copies of what it is a
-  // copy of. Safe to call from several threads.
+  // compare with it behind them; where a tensor has several terms, one term after the other. Safe to call from
+  // several threads.
   void ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
   // Whether an earlier rank of the target holds all of that state of a written shard, too.
@@ -86,6 +90,7 @@ class StepEnumerator {
                          llvm::function_ref<void(const Step&)> visit) const;
 
   const Plan& plan_;
+  const ComparedWrites compared_;
   std::vector<std::pair<std::size_t, std::size_t>> reads_of_tensor_;  // [first, last) of Plan::reads, by tensor.
   std::map<std::pair<SetId, SetId>, std::size_t> geometry_of_sets_;
   StateFeeds feeds_;

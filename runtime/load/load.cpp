@@ -37,6 +37,16 @@ llvm::Expected<bool> IsSoForAll(Communicator& ranks, bool is_so) {
   return std::all_of(all.begin(), all.end(), [](const std::string& one) { return one.empty(); });
 }
 
+// What one rank checks is put together from what all have read.
+llvm::Error CheckedAlike(Communicator& ranks, bool is_checked) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(is_checked ? "checked" : ""));
+  const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& one) { return one != all.front(); });
+  if (other == all.end()) return llvm::Error::success();
+  const auto rank = other - all.begin();
+  return Fail(ErrorCode::kUsage, "rank {} checks the source and rank {} does not; all ranks ask for the same",
+              other->empty() ? 0 : rank, other->empty() ? rank : 0);
+}
+
 // Every rank says what it wants.
 llvm::Expected<RanksOfRecords> WantedBy(const Plan& plan, const Places& places, Communicator& ranks) {
   ProgressWriter mine;
@@ -68,7 +78,7 @@ class Loading {
         parallel_{std::max(options.threads, 1U), options.cancelled},
         buffers_(sizes, parallel_.threads),
         ranges_(places.Ranges()),
-        steps_(plan_),
+        steps_(plan_, ComparedWrites::kEach),
         stored_(plan_),
         sizes_(sizes),
         source_(plan_, load.source_folder, files, options.check_source, sizes.ledger_pieces,
@@ -78,12 +88,15 @@ class Loading {
         progress_(options.progress, BytesOf(ranges_), 0) {}
 
   llvm::Error Run() {
+    UCP_RETURN_IF_ERROR(CheckedAlike(ranks_, options_.check_source));
     // A thousand ranks need not all look at thousands of files.
     const bool looks = ranks_.rank() == 0 || options_.check_source;
     UCP_RETURN_IF_ERROR(Agree(ranks_, looks ? source_.CheckSizes(parallel_) : llvm::Error::success()));
     UCP_ASSIGN_OR_RETURN(is_as_stored_, IsSoForAll(ranks_, stored_.HasAll(ranges_)));
     UCP_ASSIGN_OR_RETURN(const RanksOfRecords wanted_by, WantedBy(plan_, places_, ranks_));
-    UCP_RETURN_IF_ERROR(Agree(ranks_, Fill(FindContents(plan_, wanted_by, ranks_.rank()))));
+    llvm::Error error = Fill(FindContents(plan_, wanted_by, ranks_.rank()));
+    if (error) ranks_.AskToStop();
+    UCP_RETURN_IF_ERROR(Agree(ranks_, std::move(error)));
     UCP_RETURN_IF_ERROR(Gather());
     UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? CheckSource() : llvm::Error::success()));
     progress_.TellEnd();
@@ -152,6 +165,8 @@ class Loading {
   llvm::Error ReadAlone(const std::vector<Content>& contents) {
     const std::vector<Piece> pieces = CutIntoPieces(plan_, contents, sizes_.chunk_bytes);
     return ForEachInParallel(pieces.size(), parallel_, [&](unsigned thread, std::uint64_t number) -> llvm::Error {
+      // One thread speaks with the other ranks.
+      if (thread == 0 && ranks_.IsAskedToStop()) return Fail(ErrorCode::kCancelled, "cancelled");
       const Piece& piece = pieces[InStretches(number, pieces.size(), parallel_.threads)];
       const TargetRange range = RangeOf(contents[piece.content], piece);
       UCP_RETURN_IF_ERROR(Read(thread, range, places_.Of(range)));

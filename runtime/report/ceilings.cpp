@@ -7,12 +7,14 @@
 #include <sstream>
 
 #include "compiler/support/error.h"
+#include "compiler/support/json_text.h"
 #include "runtime/io/storage_speed.h"
 
 namespace ucp {
 namespace {
 
 constexpr std::uint64_t kMostBytes = 1 << 20;  // Of the file; it has a few hundred.
+constexpr int kMostDepth = 8;
 
 llvm::Error NotFromBench(const std::string& path, const std::string& why) {
   return Fail(ErrorCode::kUsage, "`{}` is not what `ucprun bench DIR --json` prints: {}", path, why);
@@ -36,6 +38,10 @@ std::optional<double> Rate(const llvm::json::Object& report, std::string_view of
 
 llvm::Expected<Ceilings> ReadCeilings(FileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, path, kMostBytes));
+  // The next reader calls itself for what is nested.
+  if (llvm::Error odd = JsonReader(text).SkipValue(kMostDepth)) {
+    return NotFromBench(path, "it is no JSON: " + llvm::toString(std::move(odd)));
+  }
   llvm::Expected<llvm::json::Value> json = llvm::json::parse(text);
   if (!json) {
     llvm::consumeError(json.takeError());

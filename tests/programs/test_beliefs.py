@@ -99,6 +99,14 @@ class Copies(ProgramTest):
         others = {path for path, content in files_of(self.out).items() if content != files_of(self.sound)[path]}
         self.assertEqual(others, {f"global_step4_universal/zero/{NORM}/{STATE}.pt"})
 
+    def test_a_load_is_checked_at_every_rank(self) -> None:
+        """Also at one that holds what another one holds, too, and loads alone."""
+        for rank in range(2):
+            with self.subTest(rank=rank):
+                loaded = self.run_program("ucprun", "load", self.source, "--to", "deepspeed:pp=1,tp=2,dp=1,zero=1",
+                                          "--rank", rank, "--check", *SPEC)
+                self.assert_refused(loaded, 2, f"element [5] of `{STATE}` of tensor `{NORM}`", "two values")
+
     def test_the_report_has_every_decision(self) -> None:
         """In JSON with both files and both values."""
         result = self.convert(self.source, *SPEC, "--prefer-rank", "tp=1", "--json")

@@ -168,19 +168,25 @@ def load(
     of torch.distributed load together, each its own part; then headers are read by one of them alone. The other
     arguments say what the source is, as the programs' options of the same names.
     """
-    arrays = framework_of(framework, device)
-    source = source_from(
-        path, spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states, prefer_rank=prefer_rank
-    )
-    target = _ucp.Target()
-    target.ds_config = str(ds_config) if ds_config is not None else ""
-    memory_bytes, thread_number = byte_count(memory), thread_count(threads)
     ranks: Group | None = None
     if group is not None:
         from ucp._ranks import Group as RanksOfGroup
 
         ranks = RanksOfGroup(group)
-        ranks.check_alike(f"`{source.path}` as `{to}`, with {_text_of(source)}")
+    problem = None
+    try:
+        arrays = framework_of(framework, device)
+        source = source_from(
+            path, spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states, prefer_rank=prefer_rank
+        )
+        memory_bytes, thread_number = byte_count(memory), thread_count(threads)
+    except _ucp.Error as error:
+        problem = error
+    agree(ranks, problem)
+    target = _ucp.Target()
+    target.ds_config = str(ds_config) if ds_config is not None else ""
+    if ranks is not None:
+        ranks.check_alike(f"`{source.path}` as `{to}`, with {_text_of(source)}, verify={verify}, ds_config={ds_config}")
     with ranks or nullcontext():
         return _load(source, to, target, rank, tensors, states, arrays, verify, thread_number, memory_bytes, ranks)
 
@@ -219,14 +225,16 @@ def _load(
         for (tensor, _), entry in wanted.items():
             for piece in entry.pieces:
                 arrays.check(piece.dtype, tensor)
+        records = {piece.record for entry in wanted.values() for piece in entry.pieces}
+        sizes = {record: size for record, _, _, size in plan.records_of(this_rank)}
+        buffers = {record: arrays.memory(sizes[record]) for record in sorted(records)}
     except _ucp.Error as error:
         problem = error
+    except (MemoryError, RuntimeError) as error:
+        problem = failure("io", f"there is no memory for what is loaded: {error}")
     agree(group, problem)
     found.not_loaded = sorted(all_of_rank.keys() - wanted.keys())
 
-    records = {piece.record for entry in wanted.values() for piece in entry.pieces}
-    sizes = {record: size for record, _, _, size in plan.records_of(this_rank)}
-    buffers = {record: arrays.memory(sizes[record]) for record in sorted(records)}
     places = [(record, arrays.address(buffer), sizes[record]) for record, buffer in buffers.items()]
     found.report = _ucp.load(plan, places, threads, memory_bytes, verify, in_group)
     _tensors(found, wanted, buffers, arrays)

@@ -80,15 +80,21 @@ def load_checkpoint(
         with phase(group):
             opened = checked(engine, planned, held, wanted)
             placed = [] if verify else in_place(planned, opened, held)
+        is_changing = bool(placed)
         try:
             with phase(group) as outcome:
                 told |= read(planned, opened, placed, how, group, outcome)
+            is_changing = True
             with phase(group) as outcome:
                 outcome.overwritten = [name for name, _ in engine.module.named_parameters()]
                 client = take(engine, opened.files, wanted, opened.weights_alone, custom_load_fn)
         except LoadError as error:
             if error.is_engine_changed:
                 make_unusable(engine, error.overwritten)
+            raise
+        except BaseException:  # Ctrl-C: who knows how far it came.
+            if is_changing:
+                make_unusable(engine, [name for name, _ in engine.module.named_parameters()])
             raise
     make_usable(engine)
     told |= {"strategy": strategy, "remarks": list(planned.plan.remarks), "in_place": placed}

@@ -1,0 +1,118 @@
+"""`ucp.load_into` in one process: optimizers before and after steps, shared memory, tensors that cannot be filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import ucp
+from fixtures.models import Plain
+
+UP, UP_BIAS, NORM = "blocks.0.up.weight", "blocks.0.up.bias", "blocks.0.norm.weight"
+
+
+@pytest.fixture
+def source(fixtures: Path) -> Path:
+    return fixtures / "zero1_dp2" / "checkpoint"
+
+
+@pytest.fixture
+def truth(source: Path) -> Any:
+    """By the way that other tests hold against the engine."""
+    return ucp.load(source, to="universal")
+
+
+def with_gradients(model: nn.Module) -> nn.Module:
+    sum(parameter.sum() for parameter in model.parameters()).backward()
+    return model
+
+
+def test_gradients_do_not_keep_a_fresh_optimizer_from_being_filled(source: Path, truth: Any) -> None:
+    model = with_gradients(Plain())
+    optimizer = torch.optim.AdamW(model.parameters())
+    ucp.load_into(model, source, optimizer=optimizer)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(optimizer.state[parameter]["exp_avg"], truth[name]["exp_avg"]), name
+        assert optimizer.state[parameter]["step"] > 0
+        assert torch.equal(parameter.grad, torch.ones_like(parameter))
+
+
+@pytest.mark.parametrize("wrong", [{"keep": "nothing"}, {"path": "missing"}, {"memory": "16B"}])
+def test_an_optimizer_is_as_it_was_after_an_error(source: Path, wrong: dict[str, str]) -> None:
+    model = with_gradients(Plain())
+    optimizer = torch.optim.AdamW(model.parameters())
+    with pytest.raises(ucp.Error):
+        ucp.load_into(model, **{"path": source, "optimizer": optimizer} | wrong)
+    assert not optimizer.state
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_a_step_that_is_kept_is_that_of_an_optimizer_without_steps(source: Path) -> None:
+    model = Plain()
+    optimizer = torch.optim.AdamW(model.parameters())
+    ucp.load_into(model, source, optimizer=optimizer, keep="*/step")
+    assert {float(states["step"]) for states in optimizer.state.values()} == {0}
+
+
+def test_an_optimizer_with_states_for_some_alone_is_refused(source: Path) -> None:
+    model = Plain()
+    optimizer = torch.optim.AdamW(model.parameters())
+    model.get_parameter(UP).grad = torch.zeros_like(model.get_parameter(UP))
+    optimizer.step()
+    with pytest.raises(ucp.Error, match=r"has made steps, but has no states for `.*`, and the checkpoint has exp_avg"):
+        ucp.load_into(model, source, optimizer=optimizer)
+
+
+def test_optimizers_that_have_no_names(source: Path) -> None:
+    with pytest.raises(ucp.Error, match="does not give the states of this optimizer names"):
+        ucp.load_into(Plain(), source, optimizer=torch.optim.AdamW(Plain().parameters()))
+    with pytest.raises(ucp.Error, match="optimizer= is a int"):
+        ucp.load_into(Plain(), source, optimizer=3)
+
+
+def test_two_tensors_of_the_checkpoint_do_not_fit_into_one_memory(source: Path) -> None:
+    both, parts = torch.zeros(50), torch.zeros(60)
+    one_place = {UP_BIAS: both, "blocks.1.up.bias": both}
+    with pytest.raises(ucp.Error, match=f"`{UP_BIAS}` and `blocks.1.up.bias` are one tensor here, and two in the"):
+        ucp.load_into(one_place, source, strict=False)
+    overlapping = {NORM: parts[:33], "blocks.1.norm.weight": parts[20:53]}
+    with pytest.raises(ucp.Error, match=f"`{NORM}` and `blocks.1.norm.weight` share a part of their memory"):
+        ucp.load_into(overlapping, source, strict=False)
+    assert not both.any()
+    assert not parts.any()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: torch._neg_view(torch.zeros(50)), "negates or conjugates"),
+        (lambda: torch.zeros(50).to_sparse(), "only dense tensors"),
+        (lambda: torch.nested.nested_tensor([torch.zeros(50)]), "only dense tensors"),
+        (lambda: nn.LazyLinear(3).weight, "before the module's first forward"),
+        (lambda: torch.zeros(50, device="meta"), "meta device"),
+    ],
+)
+def test_tensors_without_memory_of_their_own(source: Path, make: Callable[[], torch.Tensor], said: str) -> None:
+    with pytest.raises(ucp.Error, match=said):
+        ucp.load_into({UP_BIAS: make()}, source, strict=False)
+
+
+def test_copies_in_a_state_dict_are_no_target(source: Path) -> None:
+    model = Plain()
+    hook = lambda module, states, prefix, metadata: {**states, UP_BIAS: states[UP_BIAS].clone()}  # noqa: E731
+    model._register_state_dict_hook(hook)
+    with pytest.raises(ucp.Error, match=f"`{UP_BIAS}` of the module's state_dict.. is none of its parameters"):
+        ucp.load_into(model, source)
+
+
+def test_autograd_notices(source: Path) -> None:
+    weight = torch.ones(50, requires_grad=True)
+    squares = (weight * weight).sum()
+    ucp.load_into({UP_BIAS: weight}, source, strict=False)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squares.backward()

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,23 @@ def test_killed_at_work(victim: int, tmp_path: Path) -> None:
             assert found["seconds"] < 1 + SOON
 
 
+def is_interrupted(source: Path, how: dict[str, Any]) -> bool:
+    """Whether a load ends early that is interrupted at a quarter of its time; on a busy machine it may be over then."""
+    begin = time.monotonic()
+    ucp.load(source, **how)
+    whole = time.monotonic() - begin
+    timer = threading.Timer(whole / 4, lambda: os.kill(os.getpid(), signal.SIGINT))
+    begin = time.monotonic()
+    try:
+        timer.start()
+        ucp.load(source, **how)
+        timer.cancel()
+        timer.join()
+    except KeyboardInterrupt:
+        return time.monotonic() - begin < whole
+    return False
+
+
 def test_ctrl_c(ucprun: Path, tmp_path: Path) -> None:
     """It raises KeyboardInterrupt before the load would have ended, and the next load is right."""
     source = tmp_path / "source"
@@ -56,12 +74,6 @@ def test_ctrl_c(ucprun: Path, tmp_path: Path) -> None:
     command = [ucprun, "synth", "megatron_deepspeed_gpt", source, "--to", "deepspeed:dp=2,zero=1"]
     subprocess.run([*command, *(word for size in sizes for word in ("--set", size))], check=True, timeout=120)
     slowly = {"to": "universal", "verify": True, "threads": 1, "memory": "64MiB"}
-    begin = time.monotonic()
     ucp.load(source, **slowly)
-    whole = time.monotonic() - begin
-    threading.Timer(whole / 4, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    begin = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        ucp.load(source, **slowly)
-    assert time.monotonic() - begin < whole
+    assert any(is_interrupted(source, slowly) for _ in range(5))
     assert len(ucp.load(checkpoint("zero1_dp2"), to="universal")) == 17

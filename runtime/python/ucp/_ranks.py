@@ -14,6 +14,7 @@ import contextlib
 import re
 import threading
 import uuid
+from collections import Counter
 from types import TracebackType
 from typing import Any
 
@@ -27,6 +28,7 @@ _TAG = 20_240_000  # Of messages; another one for the ring. Others use small num
 _RING_TAG = _TAG + 1
 _FINE, _FAILED = 0, 1
 _SECONDS_BETWEEN_LOOKS = 0.5
+_made: Counter[str] = Counter()  # How often Messages were made for each group, by its name.
 
 
 def _on_host(group: Any) -> Any:
@@ -57,7 +59,9 @@ class Messages:
         self._others = [rank for rank in range(self.size) if rank != self.rank]
         self._unfinished: list[Any] = []  # What is still being sent, with its memory.
         self._store = dist.distributed_c10d._get_default_store()
-        self._key = ""  # Of the word that somebody has failed.
+        # Of the word that somebody has failed; for the first message one that all ranks know without being told.
+        _made[self.group.group_name] += 1
+        self._key = f"ucp/{self.group.group_name}/{_made[self.group.group_name]}"
         self._key = "ucp/" + self.all_gather(uuid.uuid4().bytes if self.rank == 0 else b"")[0].hex()
 
     def all_gather(self, mine: bytes) -> list[bytes]:
@@ -117,7 +121,7 @@ class Messages:
     def first_failure(self, mine: str) -> str:
         """What was noticed first: a rank that has raised it may be gone by now, too, and is not to blame."""
         try:
-            return self._store.compare_set(self._key + "/why", "", mine).decode() if self._key else mine
+            return self._store.compare_set(self._key + "/why", "", mine).decode()
         except RuntimeError:  # The store's host is gone.
             return mine
 
@@ -128,8 +132,6 @@ class Messages:
 
     def ask_to_stop(self) -> None:
         """All others come to their next message soon."""
-        if not self._key:
-            return
         with contextlib.suppress(RuntimeError):  # Without the store, they notice later.
             self._store.set(self._key, "stop")
 

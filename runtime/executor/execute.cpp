@@ -133,8 +133,8 @@ class Execution {
       BeginPhase(options_.clock, "move");
       error = RunChunks();
     }
-    // Rank 0 syncs all files before they appear (I2), which need not reach what another node has not written yet.
-    if (!error && ranks_.rank() != 0) error = target_.MakeDurable(parallel_);
+    // Rank 0 syncs all that is kept before it appears (I2), which need not reach what another node has not written yet.
+    if (!error && options_.keep && ranks_.rank() != 0) error = target_.MakeDurable(parallel_);
     if (error) ranks_.AskToStop();
     return error;
   }

@@ -5,17 +5,16 @@ Nothing is read, and nothing overwritten, before all ranks have agreed that ever
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ucp import _ucp
 from ucp._failure import agree, failure
+from ucp._optimizer import OptimizerStates, add_optimizer
 from ucp._source import Path, Settings, source_from
+from ucp._target import Place, Target
 from ucp._work import byte_count, thread_count
 
 if TYPE_CHECKING:
@@ -33,152 +32,6 @@ class Filled:
     not_loaded: dict[str, list[str]] = field(default_factory=dict)  # States of the checkpoint that nobody has.
     remarks: list[str] = field(default_factory=list)
     report: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class _Place:
-    """A tensor to be filled."""
-
-    label: str
-    tensor: str
-    state: str
-    value: torch.Tensor
-    local: torch.Tensor | None = None
-    holds: list[list[tuple[int, int]]] = field(default_factory=list)
-
-    def described(self) -> _ucp.Held:
-        dtype = str(self.value.dtype).removeprefix("torch.")
-        return (self.tensor, self.state, dtype, list(self.value.shape), self.holds)
-
-
-class _Target:
-    """All tensors to be filled, and what is left out."""
-
-    def __init__(self, keep: list[str]) -> None:
-        self._keep = keep
-        self._unused = set(keep)
-        self.places: list[_Place] = []
-        self.steps: list[tuple[str, torch.Tensor]] = []
-        self.kept: list[str] = []
-        self.second_names: dict[str, str] = {}  # Of shared parameters, and the labels under which they are filled.
-        self.is_distributed = False
-
-    def is_kept(self, label: str) -> bool:
-        fitting = {pattern for pattern in self._keep if fnmatchcase(label, pattern)}
-        self._unused -= fitting
-        if fitting:
-            self.kept.append(label)
-        return bool(fitting)
-
-    def add(self, label: str, tensor: str, state: str, value: object) -> None:
-        import torch
-
-        if self.is_kept(label):
-            return
-        if not isinstance(value, torch.Tensor):
-            raise failure(
-                "usage", f"`{label}` is a {type(value).__name__} and no tensor; name it in keep= to leave it as it is"
-            )
-        self.is_distributed = self.is_distributed or _is_distributed(value)
-        self.places.append(_Place(label, tensor, state, value))
-
-    def check(self) -> None:
-        if self._unused:
-            raise failure(
-                "usage", f"keep names `{min(self._unused)}`, and no tensor that is to be filled has such a name"
-            )
-        if not self.places:
-            raise failure("usage", "there is nothing to fill")
-        for place in self.places:
-            _refuse_odd(place)
-        self._drop_second_names()
-        for place in self.places:
-            _look_at(place)
-        self.places = [place for place in self.places if place.local is not None]
-        self._refuse_overlaps()
-
-    def _drop_second_names(self) -> None:
-        """Shared parameters have several names, and are filled once."""
-        first_of: dict[tuple[object, ...], _Place] = {}
-        distinct = []
-        for place in self.places:
-            local = _local(place.value)
-            key = (local.device, local.data_ptr(), tuple(local.shape), tuple(place.value.shape), place.state)
-            if local.numel() == 0 or local.device.type == "meta" or key not in first_of:
-                distinct.append(place)
-                first_of[key] = place
-            elif place.state == "weight":
-                self.second_names[place.tensor] = first_of[key].label
-        self.places = distinct
-
-    def _refuse_overlaps(self) -> None:
-        """Else one would be filled over the other."""
-        spans = []
-        for place in self.places:
-            local = place.local
-            if local is not None and local.numel() > 0:
-                spans.append((str(local.device), local.data_ptr(), local.data_ptr() + local.nbytes, place.label))
-        spans.sort()
-        for before, after in pairwise(spans):
-            if before[0] == after[0] and after[1] < before[2]:
-                raise failure("usage", f"`{before[3]}` and `{after[3]}` share a part of their memory")
-
-    def refuse_untied(self, not_loaded: Iterable[str]) -> None:
-        """Two tensors of the checkpoint do not fit into one memory."""
-        for second in sorted(self.second_names.keys() & set(not_loaded)):
-            raise failure(
-                "usage", f"`{self.second_names[second]}` and `{second}` are one tensor here, and two in the checkpoint"
-            )
-
-
-def _is_distributed(value: object) -> bool:
-    """There is no DTensor where nobody has imported their module, which takes seconds."""
-    module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and isinstance(value, module.DTensor)
-
-
-def _local(value: torch.Tensor) -> torch.Tensor:
-    return value.detach().to_local() if _is_distributed(value) else value.detach()
-
-
-def _refuse_odd(place: _Place) -> None:
-    """Tensors without memory of their own numbers, which other questions cannot be asked of."""
-    import torch
-    from torch.nn.parameter import is_lazy
-
-    value = place.value
-    if is_lazy(value):
-        raise failure("usage", f"`{place.label}` has no shape before the module's first forward()")
-    if value.is_nested or value.layout is not torch.strided:
-        layout = "a nested one" if value.is_nested else value.layout
-        raise failure("unsupported", f"`{place.label}` has the layout {layout}; only dense tensors are filled")
-    local = _local(value)
-    if local.device.type == "meta":
-        raise failure("usage", f"`{place.label}` is on the meta device and has no memory; give it some with to_empty()")
-    if local.is_neg() or local.is_conj():
-        raise failure("unsupported", f"`{place.label}` is a view that negates or conjugates what its memory holds")
-
-
-def _look_at(place: _Place) -> None:
-    value = place.value
-    local = _local(value)
-    if not local.is_contiguous():
-        raise failure(
-            "usage",
-            f"`{place.label}` of shape {list(local.shape)} has the strides {list(local.stride())}; only contiguous "
-            "tensors are filled",
-        )
-    if _is_distributed(value):
-        from ucp._placements import are_increasing, positions_of
-
-        if value.device_mesh.get_coordinate() is None:
-            return  # Other ranks hold it.
-        place.holds = positions_of(place.label, value)
-        if not all(are_increasing(runs) for runs in place.holds):
-            raise failure("unsupported", f"the parts of `{place.label}`, {value.placements}, are not in order")
-    else:
-        place.holds = [[(0, length)] if length > 0 else [] for length in value.shape]
-    place.local = local
 
 
 def _named(target: object) -> Mapping[str, object]:
@@ -216,79 +69,7 @@ def _has_memory(tensor: torch.Tensor) -> bool:
     return plain and not tensor.is_nested and tensor.layout is torch.strided and tensor.numel() > 0
 
 
-@dataclass
-class _Optimizer:
-    """The states of an optimizer by the names of torch.distributed.checkpoint.state_dict."""
-
-    optimizer: torch.optim.Optimizer
-    was_fresh: bool  # It had made no step, and its states were made for the load.
-    without_state: set[str] = field(default_factory=set)  # Trained parameters, where others have states.
-
-    def forget(self) -> None:
-        """After an error: as it was."""
-        if self.was_fresh:
-            self.optimizer.state.clear()
-
-    def refuse_unfilled(self, not_loaded: Mapping[str, list[str]]) -> None:
-        for name in sorted(self.without_state & not_loaded.keys()):
-            if states := [state for state in not_loaded[name] if state not in ("weight", "fp32")]:
-                raise failure(
-                    "usage",
-                    f"the optimizer has made steps, but has no states for `{name}`, and the checkpoint has "
-                    f"{', '.join(states)}; load into an optimizer that has made no step",
-                )
-
-
-def _add_optimizer(places: _Target, model: object, optimizer: torch.optim.Optimizer) -> _Optimizer:
-    """The states are made if there are none before the first step."""
-    import torch
-    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
-
-    if not isinstance(model, torch.nn.Module):
-        raise failure("usage", "with an optimizer the target is its module, which gives its states their names")
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise failure("usage", f"optimizer= is a {type(optimizer).__name__} and no torch.optim.Optimizer")
-    made = _Optimizer(optimizer, was_fresh=not optimizer.state)
-    # PyTorch makes no states while there are gradients.
-    gradients = [(parameter, parameter.grad) for group in optimizer.param_groups for parameter in group["params"]]
-    try:
-        for parameter, _ in gradients:
-            parameter.grad = None
-        named = get_optimizer_state_dict(model, optimizer)
-    except Exception as error:
-        made.forget()
-        raise failure(
-            "unsupported",
-            f"PyTorch does not give the states of this optimizer names ({type(error).__name__}: {error}); is it the "
-            "module's own?",
-        ) from error
-    finally:
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
-    try:
-        for name, states in named["state"].items():
-            for state, value in states.items():
-                label = f"{name}/{state}"
-                if state != "step":
-                    places.add(label, name, state, value)
-                    continue
-                if not isinstance(value, torch.Tensor):
-                    raise failure("unsupported", f"`{label}` is a {type(value).__name__}; only tensors are filled")
-                if made.was_fresh:
-                    value.zero_()
-                if not places.is_kept(label):
-                    places.steps.append((label, value))
-    except BaseException:
-        made.forget()
-        raise
-    if named["state"]:
-        trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-        of_groups = {name for group in named["param_groups"] for name in group["params"]}
-        made.without_state = (trained & of_groups) - {name for name, states in named["state"].items() if states}
-    return made
-
-
-def _tell_autograd(places: list[_Place]) -> None:
+def _tell_autograd(places: list[Place]) -> None:
     """A graph that needs the old values must not be gone through with the new ones."""
     import torch
 
@@ -297,7 +78,7 @@ def _tell_autograd(places: list[_Place]) -> None:
             torch.autograd.graph.increment_version(place.local)
 
 
-def _group_of(places: _Target, group: object) -> Group | None:
+def _group_of(places: Target, group: object) -> Group | None:
     if group is None and places.is_distributed:
         import torch.distributed as dist
 
@@ -338,8 +119,8 @@ def load_into(
     Nothing is read before all ranks know that everything fits. After an error later than that, the tensors hold
     anything.
     """
-    places = _Target([keep] if isinstance(keep, str) else list(keep))
-    made: _Optimizer | None = None
+    places = Target([keep] if isinstance(keep, str) else list(keep))
+    made: OptimizerStates | None = None
     problem = None
     try:
         source = source_from(
@@ -349,7 +130,7 @@ def load_into(
         for name, value in _named(target).items():
             places.add(name, name, "weight", value)
         if optimizer is not None:
-            made = _add_optimizer(places, target, optimizer)
+            made = add_optimizer(places, target, optimizer)
         places.check()
     except _ucp.Error as error:
         problem = error
@@ -364,8 +145,8 @@ def load_into(
 
 
 def _fill(
-    places: _Target,
-    made: _Optimizer | None,
+    places: Target,
+    made: OptimizerStates | None,
     source: _ucp.Source,
     strict: bool,
     verify: bool,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
+from pathlib import Path
 
 from programs import PROGRAMS
 
@@ -43,3 +45,20 @@ def seconds_until_ended(processes: list[int], limit: float = 30) -> float:
     while any(is_running(process) for process in processes) and time.monotonic() - began < limit:
         time.sleep(0.01)
     return time.monotonic() - began
+
+
+def run_with_one_killed(command: list[str], folder: Path) -> tuple[int, float]:
+    """A conversion to `out` by three ranks, one of which is killed once it has begun.
+
+    Its status, 0 if it ended before that was seen, and how long the others took to end.
+    """
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          env=ENVIRONMENT) as run:
+        while run.poll() is None and not (folder / ".out.ucp-partial").exists():
+            time.sleep(0.001)
+        ranks = ranks_of(run)
+        if len(ranks) == 3:
+            os.kill(ranks[1], signal.SIGKILL)
+        begin = time.monotonic()
+        run.communicate(timeout=30)
+    return run.returncode, time.monotonic() - begin

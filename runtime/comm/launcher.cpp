@@ -1,17 +1,18 @@
 #include "runtime/comm/launcher.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
-#include <system_error>
+#include <thread>
 
 #include "compiler/support/error.h"
+#include "runtime/comm/find_plugin.h"
 #include "runtime/comm/mpi_plugin.h"
 
 namespace ucp {
@@ -33,16 +34,7 @@ int NumberIn(std::span<const char* const> variables) {
   return 1;
 }
 
-// The plugin lies beside the program, or in the library folder of the same installation.
-std::string FindPlugin() {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const fs::path& place : {program / "ucp_mpi.so", program / ".." / UCP_PLUGIN_FOLDER / "ucp_mpi.so"}) {
-    if (fs::exists(place, ignored)) return place.string();
-  }
-  return "";
-}
+constexpr const char* kPlugin = "ucp_mpi.so";
 
 class MpiRanks : public Communicator {
  public:
@@ -147,7 +139,7 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
   int ranks = NumberIn(kSizeVariables);
   if (ranks == 1) return &SingleProcess();
   if (OpenRanks() == nullptr) {
-    std::string plugin = FindPlugin();
+    std::string plugin = FindPlugin(kPlugin);
     if (plugin.empty()) {
       return Fail(
           ErrorCode::kUsage,
@@ -161,6 +153,14 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
 }
 
 unsigned RanksOnThisMachine() { return works_alone ? 1 : static_cast<unsigned>(NumberIn(kLocalSizeVariables)); }
+
+unsigned ProcessorsOfThisRank() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  auto usable = static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+  bool is_bound = usable < std::thread::hardware_concurrency();
+  return is_bound ? usable : std::max(1U, usable / RanksOnThisMachine());
+}
 
 bool LeavesWorkToFirstRank() {
   works_alone = true;
@@ -178,6 +178,6 @@ void LeaveRanks() {
   OpenRanks().reset();
 }
 
-const char* MpiSupport() { return FindPlugin().empty() ? "no MPI" : "MPI"; }
+const char* MpiSupport() { return FindPlugin(kPlugin).empty() ? "no MPI" : "MPI"; }
 
 }  // namespace ucp

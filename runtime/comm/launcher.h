@@ -15,6 +15,10 @@ llvm::Expected<Communicator*> RanksOfThisRun();
 // How many ranks the launcher started on this machine, as far as it says so.
 unsigned RanksOnThisMachine();
 
+// The processors this process may run on, which in a container are fewer than the machine has. Ranks that a launcher
+// did not bind to processors of their own share them.
+unsigned ProcessorsOfThisRank();
+
 // Whether this process prints what concerns all ranks: rank 0 does.
 bool SpeaksForAllRanks();
 

@@ -1,12 +1,10 @@
 #include "runtime/driver/conversion.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <thread>
 
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
@@ -25,16 +23,6 @@
 
 namespace ucp {
 namespace {
-
-// The processors this process may run on, which in a container are fewer than the machine has. Ranks that a launcher
-// did not bind to processors of their own share them.
-unsigned UsableProcessors() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  auto usable = static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
-  bool is_bound = usable < std::thread::hardware_concurrency();
-  return is_bound ? usable : std::max(1U, usable / RanksOnThisMachine());
-}
 
 constexpr unsigned kMostThreads = 256;
 
@@ -102,7 +90,7 @@ llvm::Error WriteManifest(FileSystem& files, const std::string& folder, const Pl
 
 llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options) {
   ExecutionOptions execution;
-  execution.threads = options.threads == 0 ? std::min(UsableProcessors(), kMostThreads) : options.threads;
+  execution.threads = options.threads == 0 ? std::min(ProcessorsOfThisRank(), kMostThreads) : options.threads;
   std::optional<std::uint64_t> memory = ParseByteCount(options.memory);
   if (!memory) {
     return Fail(ErrorCode::kUsage, "--memory takes a size such as 256MiB or 4GB, not `{}`", options.memory);

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "compiler/driver/command_line.h"
+#include "compiler/driver/with_diagnostics.h"
 #include "compiler/support/version.h"
 #include "runtime/driver/inspection.h"
 #include "runtime/python/interruptible.h"

@@ -65,15 +65,6 @@ class Loaded(Mapping[str, dict[str, Any]]):
         return f"<ucp.Loaded: {len(self._states)} tensors, {self.report.get('bytes_placed', 0)} bytes>"
 
 
-@dataclass
-class _Wanted:
-    """One state of one tensor, in the pieces in which the rank's records have it."""
-
-    shape: tuple[int, ...]
-    coordinate: Mapping[str, int]
-    pieces: list[_ucp.Piece]
-
-
 def _patterns(given: str | Iterable[str] | None) -> list[str]:
     if given is None:
         return ["*"]
@@ -82,19 +73,6 @@ def _patterns(given: str | Iterable[str] | None) -> list[str]:
 
 def _fits(name: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _distinct(shards: list[_ucp.Shard]) -> dict[tuple[str, str], _Wanted]:
-    """Every state of every tensor; where a rank's files hold the same piece twice, the first one counts."""
-    wanted: dict[tuple[str, str], _Wanted] = {}
-    for shard in shards:
-        for piece in shard.pieces:
-            key = (shard.tensor, piece.state)
-            entry = wanted.setdefault(key, _Wanted(tuple(shard.shape), shard.coordinate, []))
-            is_again = any(piece.begin < other.end and other.begin < piece.end for other in entry.pieces)
-            if entry.coordinate == shard.coordinate and not is_again:
-                entry.pieces.append(piece)
-    return wanted
 
 
 def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None, group: Group | None) -> int:
@@ -113,24 +91,23 @@ def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None, group: Group | None) -
     return rank
 
 
-def _tensors(found: Loaded, wanted: dict[tuple[str, str], _Wanted], memory: dict[int, Any], arrays: Framework) -> None:
+def _tensors(found: Loaded, wanted: dict[tuple[str, str], _ucp.State], memory: dict[int, Any], arrays: Framework) -> None:
     # A view of a record that holds more than what was asked for would keep all of it alive.
     asked: dict[int, int] = dict.fromkeys(memory, 0)
     views: dict[tuple[str, str], list[tuple[_ucp.Piece, Any]]] = {}
     for key, entry in wanted.items():
-        entry.pieces.sort(key=lambda piece: piece.begin)
         if any(a.end != b.begin for a, b in pairwise(entry.pieces)):
             raise failure("unsupported", f"the rank holds separate parts of `{key[1]}` of tensor `{key[0]}`")
         for piece in entry.pieces:
             elements = piece.end - piece.begin
-            begin = piece.place * piece.item_bytes
-            view = arrays.piece(memory[piece.record], begin, elements, piece.dtype)
-            asked[piece.record] += elements * piece.item_bytes
+            begin = piece.place * entry.item_bytes
+            view = arrays.piece(memory[piece.record], begin, elements, entry.dtype)
+            asked[piece.record] += elements * entry.item_bytes
             views.setdefault(key, []).append((piece, view))
     for key, pieces in views.items():
         entry = wanted[key]
         first, last = pieces[0][0], pieces[-1][0]
-        part = Part(entry.shape, first.begin, last.end, entry.coordinate)
+        part = Part(tuple(entry.shape), first.begin, last.end, entry.coordinate)
         row = pieces[0][1] if len(pieces) == 1 else arrays.join([view for _, view in pieces])
         own = len(pieces) == 1 and 2 * asked[first.record] < len(memory[first.record])
         tensor, state = key
@@ -219,12 +196,11 @@ def _load(
     problem = None
     try:
         this_rank = _rank(plan, to, rank, group)
-        all_of_rank = _distinct(plan.shards_of(this_rank))
+        all_of_rank = {(entry.tensor, entry.state): entry for entry in plan.states_of(this_rank)}
         wanted = {key: entry for key, entry in all_of_rank.items() if _fits(key[0], names) and _fits(key[1], kinds)}
         _check_patterns(all_of_rank, names, kinds, this_rank)
         for (tensor, _), entry in wanted.items():
-            for piece in entry.pieces:
-                arrays.check(piece.dtype, tensor)
+            arrays.check(entry.dtype, tensor)
         records = {piece.record for entry in wanted.values() for piece in entry.pieces}
         sizes = {record: size for record, _, _, size in plan.records_of(this_rank)}
         buffers = {record: arrays.memory(sizes[record]) for record in sorted(records)}

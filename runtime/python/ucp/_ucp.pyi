@@ -52,10 +52,8 @@ class Ranks:
         """Another rank has asked to stop. From any thread."""
 
 class Piece:
-    """Local elements [begin, end) of a state of a tensor, in a record from its element `place` on."""
+    """Local elements [begin, end) of a state, in a record from its element `place` on."""
 
-    @property
-    def state(self) -> str: ...
     @property
     def record(self) -> int: ...
     @property
@@ -64,22 +62,25 @@ class Piece:
     def begin(self) -> int: ...
     @property
     def end(self) -> int: ...
+
+class State:
+    """What a rank has of one state of a tensor, whose local tensor has this shape."""
+
+    @property
+    def tensor(self) -> str: ...
+    @property
+    def state(self) -> str: ...
     @property
     def dtype(self) -> str: ...
     @property
     def item_bytes(self) -> int: ...
-
-class Shard:
-    """A rank's local tensor of this shape, as far as one rank has it."""
-
-    @property
-    def tensor(self) -> str: ...
     @property
     def shape(self) -> list[int]: ...
     @property
     def coordinate(self) -> dict[str, int]: ...
     @property
-    def pieces(self) -> list[Piece]: ...
+    def pieces(self) -> list[Piece]:
+        """By `begin`."""
 
 class LoadPlan:
     """What a load will do: files of a target that are memory."""
@@ -95,7 +96,7 @@ class LoadPlan:
         """(file, path, bytes) of each file that the rank opens."""
     def records_of(self, rank: int) -> list[tuple[int, int, int, int]]:
         """(record, file, begin in the file, bytes) of each record in these files."""
-    def shards_of(self, rank: int) -> list[Shard]: ...
+    def states_of(self, rank: int) -> list[State]: ...
     def blobs_of(self, file: int) -> list[tuple[int, bytes]]:
         """(offset, content) of all ready-made bytes of a file."""
 

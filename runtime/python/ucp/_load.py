@@ -91,7 +91,9 @@ def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None, group: Group | None) -
     return rank
 
 
-def _tensors(found: Loaded, wanted: dict[tuple[str, str], _ucp.State], memory: dict[int, Any], arrays: Framework) -> None:
+def _tensors(
+    found: Loaded, wanted: dict[tuple[str, str], _ucp.State], memory: dict[int, Any], arrays: Framework
+) -> None:
     # A view of a record that holds more than what was asked for would keep all of it alive.
     asked: dict[int, int] = dict.fromkeys(memory, 0)
     views: dict[tuple[str, str], list[tuple[_ucp.Piece, Any]]] = {}

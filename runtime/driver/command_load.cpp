@@ -32,10 +32,11 @@ struct LoadCommandOptions {
 
 llvm::Expected<LoadPlan> Plan(const LoadCommandOptions& options, Communicator& ranks, SourceRequest& source) {
   UCP_ASSIGN_OR_RETURN(source, options.source.Request());
-  CompileRequest request;
-  request.source = source;
-  request.target = options.target;
-  options.target_options.ApplyTo(request);
+  LoadRequest request;
+  request.compile.source = source;
+  request.compile.target = options.target;
+  request.is_checked = options.check;
+  options.target_options.ApplyTo(request.compile);
   Compilation compilation;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.work.json);

@@ -30,12 +30,14 @@ Communicator& RanksOrOne(PythonRanks* ranks) {
 ReplicaPolicy PolicyOf(bool compare) { return compare ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust; }
 
 LoadPlan CompileForPython(const SourceOptions& source, const std::string& target, const TargetOptions& options,
-                          bool compare, PythonRanks* ranks) {
-  CompileRequest request;
-  request.source = Take(source.Request());
-  request.target = target;
-  request.replicas = PolicyOf(compare);
-  options.ApplyTo(request);
+                          bool compare, PythonRanks* ranks, const std::vector<std::string>& opens, bool check) {
+  LoadRequest request;
+  request.compile.source = Take(source.Request());
+  request.compile.target = target;
+  request.compile.replicas = PolicyOf(compare);
+  request.opens = opens;
+  request.is_checked = check;
+  options.ApplyTo(request.compile);
   LoadPlan load;
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
     Compilation compilation;
@@ -164,6 +166,7 @@ void AddPlanClasses(nb::module_& module) {
       .def_ro("pieces", &PlacedState::pieces);
   nb::class_<LoadPlan>(module, "LoadPlan")
       .def_prop_ro("ranks", [](const LoadPlan& load) { return load.readers.ranks; })
+      .def_ro("rank", &LoadPlan::rank)
       .def_prop_ro("remarks", [](const LoadPlan& load) { return load.plan.remarks; })
       .def_ro("source_folder", &LoadPlan::source_folder)
       .def("files_of", &FilesOf)
@@ -199,7 +202,7 @@ void AddLoad(nb::module_& module) {
       .def_rw("ds_config", &TargetOptions::ds_config);
   AddPlanClasses(module);
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
-             nb::arg("ranks").none());
+             nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"));
   module.def("compile_held", &CompileHeldForPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
              nb::arg("compare"), nb::arg("ranks").none());
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),

@@ -190,7 +190,7 @@ def _load(
     group: Group | None,
 ) -> Loaded:
     in_group = group.ranks if group is not None else None
-    plan = _ucp.compile_load(source, to, target, verify, in_group)
+    plan = _ucp.compile_load(source, to, target, verify, in_group, [], verify)
 
     found = Loaded()
     found.remarks = list(plan.remarks)

@@ -16,9 +16,18 @@ class Error(Exception):
 class Source:
     """What a source is, as the programs' options say it."""
 
-    path: str
-    spec: str
-    config: str
+    @property
+    def path(self) -> str: ...
+    @path.setter
+    def path(self, value: bytes) -> None: ...
+    @property
+    def spec(self) -> str: ...
+    @spec.setter
+    def spec(self, value: bytes) -> None: ...
+    @property
+    def config(self) -> str: ...
+    @config.setter
+    def config(self, value: bytes) -> None: ...
     set: list[str]
     unused: list[str]
     drop_states: list[str]
@@ -33,7 +42,10 @@ class Target:
 
     tag: str
     keep_opaque: list[str]
-    ds_config: str
+    @property
+    def ds_config(self) -> str: ...
+    @ds_config.setter
+    def ds_config(self, value: bytes) -> None: ...
     def __init__(self) -> None: ...
 
 class Ranks:

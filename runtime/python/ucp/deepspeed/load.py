@@ -124,7 +124,7 @@ def plan_for(
     with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="ucp-") as settings:
         json.dump(engine.config, settings, default=str)
         settings.flush()
-        target.ds_config = settings.name
+        target.ds_config = os.fsencode(settings.name)
         # Copies belong to the plan; whether they are compared is the load's affair.
         plan = _ucp.compile_load(source, strategy, target, True, group.ranks, sorted(needed), verify)
         return PlannedFiles(plan)

@@ -234,7 +234,9 @@ TEST(ExchangeTest, NothingIsSentToWhoDoesNotWantIt) {
     std::uint64_t wanted = 0;
     for (const auto& [record, content] : loaded.contents) wanted += content.size();
     EXPECT_LE(counting.received, wanted);
-    if (ranks.rank() == 2) EXPECT_EQ(report.bytes_read, 0U);
+    if (ranks.rank() == 2) {
+      EXPECT_EQ(report.bytes_read, 0U);
+    }
     EXPECT_EQ(loaded.contents,
               RecordsOfFiles(small.plan(), records[static_cast<std::size_t>(ranks.rank())], small.ExpectedFiles()));
   });

@@ -7,9 +7,11 @@
 #include <CLI/Validators.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <new>
 #include <string_view>
+#include <thread>
 
 #include "compiler/driver/completion.h"
 #include "compiler/driver/terminal.h"
@@ -18,6 +20,9 @@
 
 namespace ucp {
 namespace {
+
+// When one of its ranks has failed.
+constexpr std::chrono::seconds kUntilLauncherEndsRanks{2};
 
 // What is wrong with the command line, in our words where the library's would not help.
 std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
@@ -41,16 +46,18 @@ bool WantsJson(int argc, char** argv) {
 
 }  // namespace
 
-int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code) {
+int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
+                   bool is_later_rank) {
   if (AnswerCompletion(app, argc, argv)) return 0;
   const bool json = WantsJson(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version
-    return app.exit(success);
+    return is_later_rank ? 0 : app.exit(success);
   } catch (const std::bad_alloc&) {
     return ShowError(program, Fail(ErrorCode::kIo, "there is not enough memory"), json);
   } catch (const CLI::ParseError& error) {
+    if (is_later_rank) std::this_thread::sleep_for(kUntilLauncherEndsRanks);
     int code = ShowError(program, Fail(ErrorCode::kUsage, "{}", UsageMessage(app, error, argc, argv)), json);
     ShowMessage(fmt::format("See `{} --help`.", program));
     return code;

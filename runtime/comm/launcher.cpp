@@ -162,13 +162,17 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
 
 unsigned RanksOnThisMachine() { return works_alone ? 1 : static_cast<unsigned>(NumberIn(kLocalSizeVariables)); }
 
-bool LeavesWorkToFirstRank() {
-  works_alone = true;
+bool IsLaterRank() {
   if (NumberIn(kSizeVariables) == 1) return false;
   return std::any_of(kRankVariables.begin(), kRankVariables.end(), [](const char* name) {
     const char* value = std::getenv(name);
     return value != nullptr && std::atoi(value) > 0;
   });
+}
+
+bool LeavesWorkToFirstRank() {
+  works_alone = true;
+  return IsLaterRank();
 }
 
 bool SpeaksForAllRanks() { return OpenRanks() == nullptr || OpenRanks()->rank() == 0; }

@@ -6,8 +6,10 @@
 #include <CLI/Validators.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <string_view>
+#include <thread>
 
 #include "compiler/driver/completion.h"
 #include "compiler/driver/help_page.h"
@@ -19,6 +21,9 @@
 namespace ucp {
 namespace {
 
+// When one of its ranks has failed.
+constexpr std::chrono::seconds kUntilLauncherEndsRanks{2};
+
 // Asked before the command line is understood, so that those who read JSON get it for a wrong one, too.
 bool WantsJson(int argc, char** argv) {
   char** end = std::find(argv, argv + argc, std::string_view("--"));
@@ -27,7 +32,8 @@ bool WantsJson(int argc, char** argv) {
 
 }  // namespace
 
-int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code) {
+int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
+                   bool is_later_rank) {
   app.name(program);  // And not by which path it was started.
   app.formatter(std::make_shared<HelpPage>());
   for (CLI::App* command : app.get_subcommands({})) command->formatter(app.get_formatter());
@@ -36,11 +42,13 @@ int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** a
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version
+    if (is_later_rank) return 0;
     const bool is_help = success.get_name() == "CallForHelp";
     PrintVerbatim(is_help ? app.help() : success.what() + std::string("\n"));
   } catch (const std::bad_alloc&) {
     return ShowError(program, Fail(ErrorCode::kIo, "there is not enough memory"), json);
   } catch (const CLI::ParseError& error) {
+    if (is_later_rank) std::this_thread::sleep_for(kUntilLauncherEndsRanks);
     const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
     const UsageMessage message = ExplainUsage(app, program, error, words);
     int code = ShowError(program, Fail(ErrorCode::kUsage, "{}", message.sentence), json);

@@ -178,13 +178,17 @@ unsigned ProcessorsOfThisRank() {
   return is_bound ? usable : std::max(1U, usable / RanksOnThisMachine());
 }
 
-bool LeavesWorkToFirstRank() {
-  works_alone = true;
+bool IsLaterRank() {
   if (NumberIn(kSizeVariables) == 1) return false;
   return std::any_of(kRankVariables.begin(), kRankVariables.end(), [](const char* name) {
     const char* value = std::getenv(name);
     return value != nullptr && std::atoi(value) > 0;
   });
+}
+
+bool LeavesWorkToFirstRank() {
+  works_alone = true;
+  return IsLaterRank();
 }
 
 bool SpeaksForAllRanks() { return OpenRanks() == nullptr || OpenRanks()->rank() == 0; }

@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   ucp::AddSynthCommand(app, exit_code);
   ucp::AddBenchCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucprun", exit_code);
-  exit_code = ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code);
+  exit_code = ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code, ucp::IsLaterRank());
   ucp::LeaveRanks();
   return exit_code;
 }

@@ -117,8 +117,8 @@ void AddTraceCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "trace", "Where one element lies: file, byte and rank of every copy, and where a conversion takes it.");
   command->footer(
-      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]'             every state, every copy\n"
-      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204].exp_avg'     one state\n"
+      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]'           every copy\n"
+      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204].exp_avg'   one state\n"
       "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]' --to universal\n"
       "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]' --plan run.plan\n"
       "\n"

@@ -212,11 +212,11 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "verify", "Is a checkpoint what was written, and are two the same whichever way they are cut?");
   command->footer(
-      "  ucprun verify out/                            its files and tensors against ucp_manifest.json\n"
-      "  ucprun verify checkpoints/ --same out/        every tensor and state of both, bit by bit\n"
-      "  ucprun verify out/ --synth                    every element of what `ucprun synth` wrote\n"
+      "  ucprun verify out/                      against its ucp_manifest.json\n"
+      "  ucprun verify checkpoints/ --same out/  every tensor and state, bit by bit\n"
+      "  ucprun verify out/ --synth              what `ucprun synth` wrote\n"
       "\n"
-      "A checkpoint without a manifest is read all the same: checksums, and copies on other ranks. Exit code 3 if\n"
+      "A checkpoint without a manifest is read all the same: checksums, and copies on other ranks. Exit code 3 if "
       "anything differs.");
   command->add_option("CHECKPOINT", options->source.path, "A folder that a conversion or a training wrote")->required();
   command->add_option("--same", options->same, "Another checkpoint, of any format, that must hold the same")

@@ -8,6 +8,7 @@
 
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
+#include "compiler/driver/value_checks.h"
 #include "compiler/plan/codec.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
@@ -104,7 +105,7 @@ llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options
 
 void AddThreadsOption(CLI::App& command, WorkOptions& options) {
   command.add_option("--threads", options.threads, "Default: one for each processor this process may use")
-      ->check(CLI::Range(1u, kMostThreads))
+      ->check(WholeNumber(1, kMostThreads))
       ->type_name("N");
 }
 
@@ -123,7 +124,7 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
   command
       .add_option("--journal-every", options.journal_seconds,
                   "How often to make durable what is done, so that --resume can go on from there; default 5")
-      ->check(CLI::Range(0.0, 86400.0))
+      ->check(SomeSeconds())
       ->type_name("SECONDS");
   AddWorkOptions(command, options);
   AddWatchOptions(command, options.watch);

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ucp import _ucp
+from ucp import _arguments, _ucp
 from ucp._arrays import Framework, framework_of
 from ucp._failure import agree, failure
 from ucp._source import Path, Settings, source_from
@@ -65,10 +65,13 @@ class Loaded(Mapping[str, dict[str, Any]]):
         return f"<ucp.Loaded: {len(self._states)} tensors, {self.report.get('bytes_placed', 0)} bytes>"
 
 
-def _patterns(given: str | Iterable[str] | None) -> list[str]:
+def _patterns(name: str, given: str | Iterable[str] | None) -> list[str]:
     if given is None:
         return ["*"]
-    return [given] if isinstance(given, str) else list(given)
+    patterns = _arguments.texts(name, given, "a pattern or several")
+    if not patterns:
+        raise failure("usage", f"{name} has no pattern, and so asks for nothing; leave it out to load all")
+    return patterns
 
 
 def _fits(name: str, patterns: list[str]) -> bool:
@@ -80,7 +83,7 @@ def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None, group: Group | None) -
         if rank is not None and rank != group.rank:
             raise failure("usage", f"rank={rank}: this process is rank {group.rank} of its group")
         rank = group.rank
-    if plan.ranks == 0:
+    if plan.ranks == 0:  # Any number of them, which all read the same.
         return rank or 0
     if rank is None:
         if plan.ranks > 1:
@@ -152,22 +155,28 @@ def load(
         from ucp._ranks import Group as RanksOfGroup
 
         ranks = RanksOfGroup(group)
-    problem = None
+    problem: Exception | None = None
     try:
         arrays = framework_of(framework, device)
         source = source_from(
             path, spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states, prefer_rank=prefer_rank
         )
         memory_bytes, thread_number = byte_count(memory), thread_count(threads)
-    except _ucp.Error as error:
+        to = _arguments.text("to", to, 'a strategy such as "deepspeed:tp=2,dp=4,zero=1"')
+        rank = _arguments.whole("rank", rank, 0, 2**31 - 1) if rank is not None else None
+        verify = _arguments.flag("verify", verify)
+        names, kinds = _patterns("tensors", tensors), _patterns("states", states)
+        target = _ucp.Target()
+        target.ds_config = _arguments.path("ds_config", ds_config) if ds_config is not None else b""
+    except Exception as error:
         problem = error
     agree(ranks, problem)
-    target = _ucp.Target()
-    target.ds_config = str(ds_config) if ds_config is not None else ""
     if ranks is not None:
-        ranks.check_alike(f"`{source.path}` as `{to}`, with {_text_of(source)}, verify={verify}, ds_config={ds_config}")
+        ranks.check_alike(
+            f"`{source.path}` as `{to}`, with {_text_of(source)}, verify={verify}, ds_config={target.ds_config}"
+        )
     with ranks or nullcontext():
-        return _load(source, to, target, rank, tensors, states, arrays, verify, thread_number, memory_bytes, ranks)
+        return _load(source, to, target, rank, names, kinds, arrays, verify, thread_number, memory_bytes, ranks)
 
 
 def _text_of(source: _ucp.Source) -> str:
@@ -181,8 +190,8 @@ def _load(
     to: str,
     target: _ucp.Target,
     rank: int | None,
-    tensors: str | Iterable[str] | None,
-    states: str | Iterable[str] | None,
+    names: list[str],
+    kinds: list[str],
     arrays: Framework,
     verify: bool,
     threads: int,
@@ -190,11 +199,10 @@ def _load(
     group: Group | None,
 ) -> Loaded:
     in_group = group.ranks if group is not None else None
-    plan = _ucp.compile_load(source, to, target, verify, in_group)
+    plan = _ucp.compile_load(source, to, target, verify, in_group, [], verify)
 
     found = Loaded()
     found.remarks = list(plan.remarks)
-    names, kinds = _patterns(tensors), _patterns(states)
     problem = None
     try:
         this_rank = _rank(plan, to, rank, group)

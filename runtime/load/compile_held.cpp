@@ -12,6 +12,7 @@
 #include "compiler/support/error.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/load/match_held.h"
+#include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
 namespace {
@@ -85,6 +86,7 @@ std::optional<double> CommonStep(const TrainingState& training) {
 
 llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& request, std::vector<HeldByRank> held,
                                       SourcePhase& source) {
+  UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request.source, source));
   const Inventory& inventory = source.checkpoint.inventory;
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, inventory));

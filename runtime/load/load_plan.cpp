@@ -6,6 +6,7 @@
 #include "compiler/support/error.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/share_run.h"
+#include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
 namespace {
@@ -19,6 +20,7 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
 
 llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const CompileRequest& request, int ranks,
                                       Compilation& compilation) {
+  UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
   UCP_RETURN_IF_ERROR(Compile(files, request, compilation));
   LoadPlan load;
   load.plan = std::move(compilation.plan);

@@ -13,6 +13,7 @@
 #include "runtime/load/match_held.h"
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"
+#include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
 namespace {
@@ -82,6 +83,7 @@ std::optional<double> CommonStep(const TrainingState& training) {
 
 llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& request, std::vector<HeldByRank> held,
                                       SourcePhase& source) {
+  UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request.source, source));
   const Inventory& inventory = source.checkpoint.inventory;
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, inventory));

@@ -8,6 +8,7 @@
 #include "runtime/executor/saved_progress.h"
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"
+#include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
 namespace {
@@ -21,6 +22,7 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
 
 llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const CompileRequest& request, int ranks,
                                       Compilation& compilation) {
+  UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
   UCP_RETURN_IF_ERROR(Compile(files, request, compilation));
   LoadPlan load;
   load.plan = std::move(compilation.plan);

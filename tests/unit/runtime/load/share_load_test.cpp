@@ -131,7 +131,9 @@ TEST(ShareLoadTest, PartsOfHeldTensorsAreDisjoint) {
     for (const std::optional<RecordId>& record : plan.records) records.push_back(record.value());
     ASSERT_EQ(records.size(), mine.size());
     writes[static_cast<std::size_t>(ranks.rank())] = plan.load.plan.writes.size();
-    if (ranks.rank() != 0) EXPECT_EQ(plan.load.plan.target.records.size(), mine.size());
+    if (ranks.rank() != 0) {
+      EXPECT_EQ(plan.load.plan.target.records.size(), mine.size());
+    }
     LoadedRecords loaded(plan.load.plan, records);
     LoadOptions options;
     options.ranks = &ranks;

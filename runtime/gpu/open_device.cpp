@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "compiler/support/error.h"
 
@@ -22,7 +23,9 @@ std::string FindPlugin() {
   std::error_code ignored;
   std::vector<fs::path> folders;
   if (Dl_info here = {}; ::dladdr(reinterpret_cast<const void*>(&FindPlugin), &here) != 0) {
-    folders.push_back(fs::canonical(here.dli_fname, ignored).parent_path());
+    // Of a program it may be just its name, which says nothing of where it lies.
+    const fs::path object = here.dli_fname;
+    if (object.is_absolute()) folders.push_back(fs::canonical(object, ignored).parent_path());
   }
   folders.push_back(fs::read_symlink("/proc/self/exe", ignored).parent_path());
   for (const fs::path& folder : folders) {

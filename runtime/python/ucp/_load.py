@@ -13,7 +13,7 @@ from ucp import _ucp
 from ucp._arrays import Framework, framework_of
 from ucp._failure import agree, failure
 from ucp._source import Path, Settings, source_from
-from ucp._work import byte_count, thread_count
+from ucp._work import Work, byte_count, thread_count
 
 if TYPE_CHECKING:
     from ucp._ranks import Group
@@ -134,6 +134,7 @@ def load(
     verify: bool = False,
     threads: int | None = None,
     memory: int | str = "1GiB",
+    device_memory: int | str = "512MiB",
     group: object = None,
 ) -> Loaded:
     """What one rank of the job `to` would read of a checkpoint of any topology, as tensors.
@@ -141,7 +142,8 @@ def load(
     `to` is a strategy as `ucprun convert --to` has it, "deepspeed:tp=2,dp=4,zero=1" or "universal", and `rank` a rank
     of that job. `tensors` and `states` are patterns for names; what they leave out is listed in the result. `device` is
     where PyTorch's tensors go; `framework` is "torch" or "numpy". With `verify`, the archives' checksums are checked,
-    and copies are compared with one another. `memory` bounds what is needed besides the tensors. All ranks of a `group`
+    and copies are compared with one another. `memory` bounds what is needed besides the tensors, and
+    `device_memory` what is needed of a GPU besides them. All ranks of a `group`
     of torch.distributed load together, each its own part; then headers are read by one of them alone. The other
     arguments say what the source is, as the programs' options of the same names.
     """
@@ -157,6 +159,7 @@ def load(
             path, spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states, prefer_rank=prefer_rank
         )
         memory_bytes, thread_number = byte_count(memory), thread_count(threads)
+        device_bytes = byte_count(device_memory, "device_memory")
     except _ucp.Error as error:
         problem = error
     agree(ranks, problem)
@@ -165,7 +168,8 @@ def load(
     if ranks is not None:
         ranks.check_alike(f"`{source.path}` as `{to}`, with {_text_of(source)}, verify={verify}, ds_config={ds_config}")
     with ranks or nullcontext():
-        return _load(source, to, target, rank, tensors, states, arrays, verify, thread_number, memory_bytes, ranks)
+        work = Work(thread_number, memory_bytes, device_bytes)
+        return _load(source, to, target, rank, tensors, states, arrays, verify, work, ranks)
 
 
 def _text_of(source: _ucp.Source) -> str:
@@ -183,8 +187,7 @@ def _load(
     states: str | Iterable[str] | None,
     arrays: Framework,
     verify: bool,
-    threads: int,
-    memory_bytes: int,
+    work: Work,
     group: Group | None,
 ) -> Loaded:
     in_group = group.ranks if group is not None else None
@@ -207,12 +210,14 @@ def _load(
     except _ucp.Error as error:
         problem = error
     except (MemoryError, RuntimeError) as error:
-        problem = failure("io", f"there is no memory for what is loaded: {error}")
+        problem = failure("io", f"there is no memory for what is loaded: {str(error).splitlines()[0]}")
     agree(group, problem)
     found.not_loaded = sorted(all_of_rank.keys() - wanted.keys())
 
     places = [(record, arrays.address(buffer), sizes[record]) for record, buffer in buffers.items()]
-    found.report = _ucp.load(plan, places, threads, memory_bytes, verify, in_group)
+    devices = dict.fromkeys(buffers, arrays.device) if arrays.device is not None else {}
+    arrays.settle()
+    found.report = work.load(plan, places, verify, in_group, devices)
     _tensors(found, wanted, buffers, arrays)
     return found
 

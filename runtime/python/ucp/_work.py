@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from ucp import _ucp
 from ucp._failure import failure
 
 _UNITS = {"": 1, "b": 1}
@@ -12,13 +16,34 @@ for _power, _letter in enumerate("kmgt", 1):
     _UNITS |= {f"{_letter}b": 1000**_power, f"{_letter}ib": 1024**_power}
 
 
-def byte_count(memory: int | str) -> int:
+@dataclass(frozen=True)
+class Work:
+    """What a load may use."""
+
+    threads: int
+    memory_bytes: int
+    device_memory_bytes: int
+
+    def load(
+        self,
+        plan: _ucp.LoadPlan,
+        memory: list[tuple[int, int, int]],
+        verify: bool,
+        ranks: _ucp.Ranks | None,
+        devices: Mapping[int, str],
+    ) -> dict[str, Any]:
+        """As `_ucp.load`."""
+        how = (self.threads, self.memory_bytes, verify, ranks)
+        return _ucp.load(plan, memory, *how, devices, self.device_memory_bytes)
+
+
+def byte_count(memory: int | str, name: str = "memory") -> int:
     """A number of bytes, or a text such as "256MiB" or "4GB"."""
     if isinstance(memory, int) and memory > 0:
         return memory
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", str(memory).lower())
     if match is None or match[2] not in _UNITS or int(match[1]) == 0:
-        raise failure("usage", f'memory takes a number of bytes or a size such as "256MiB" or "4GB", not `{memory}`')
+        raise failure("usage", f'{name} takes a number of bytes or a size such as "256MiB" or "4GB", not `{memory}`')
     return int(match[1]) * _UNITS[match[2]]
 
 

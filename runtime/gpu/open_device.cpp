@@ -2,41 +2,16 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
-#include <vector>
 
 #include "compiler/support/error.h"
+#include "runtime/comm/find_plugin.h"
 
 namespace ucp {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kPlugin = "ucp_cuda.so";
-
-// The plugin lies beside the program, beside or below the Python package's module, or in the library folder of the same
-// installation.
-std::string FindPlugin() {
-  std::error_code ignored;
-  std::vector<fs::path> folders;
-  if (Dl_info here = {}; ::dladdr(reinterpret_cast<const void*>(&FindPlugin), &here) != 0) {
-    // Of a program it may be just its name, which says nothing of where it lies.
-    const fs::path object = here.dli_fname;
-    if (object.is_absolute()) folders.push_back(fs::canonical(object, ignored).parent_path());
-  }
-  folders.push_back(fs::read_symlink("/proc/self/exe", ignored).parent_path());
-  for (const fs::path& folder : folders) {
-    if (folder.empty()) continue;
-    for (const fs::path& place :
-         {folder / kPlugin, folder / "bin" / kPlugin, folder / ".." / UCP_PLUGIN_FOLDER / kPlugin}) {
-      if (fs::exists(place, ignored)) return place.string();
-    }
-  }
-  return "";
-}
 
 llvm::Expected<const UcpDeviceCalls*> OpenPlugin(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -70,7 +45,7 @@ llvm::Expected<std::unique_ptr<Device>> OpenDevice(std::string_view name, int pl
   if (!index) {
     return Fail(ErrorCode::kUsage, "`{}` is no device that can be loaded into; those are cpu, cuda and cuda:N", name);
   }
-  const std::string path = FindPlugin();
+  const std::string path = FindPlugin(kPlugin);
   if (path.empty()) {
     return Fail(
         ErrorCode::kUnsupported,
@@ -91,6 +66,6 @@ llvm::Expected<std::unique_ptr<Device>> OpenDevice(std::string_view name, int pl
   return std::make_unique<Device>(*calls, *index < 0 ? place % devices : *index);
 }
 
-const char* CudaSupport() { return FindPlugin().empty() ? "no CUDA" : "CUDA"; }
+const char* CudaSupport() { return FindPlugin(kPlugin).empty() ? "no CUDA" : "CUDA"; }
 
 }  // namespace ucp

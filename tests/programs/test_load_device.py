@@ -30,9 +30,10 @@ class DeviceTest(ProgramTest):
         except OSError:
             shutil.copy2(PROGRAMS / "ucprun", self.installed / "ucprun")
 
-    def run_installed(self, *arguments: object, stand_in: str = "") -> subprocess.CompletedProcess[str]:
+    def run_installed(self, *arguments: object, stand_in: str = "",
+                      local_rank: int = 0) -> subprocess.CompletedProcess[str]:
         """`stand_in` says what the stand-in is like."""
-        environment = os.environ | {"UCP_HOST_DEVICE": stand_in}
+        environment = os.environ | {"UCP_HOST_DEVICE": stand_in, "SLURM_LOCALID": str(local_rank)}
         return subprocess.run([self.installed / "ucprun", *map(str, arguments)], cwd=self.folder, capture_output=True,
                               text=True, timeout=120, check=False, env=environment)
 
@@ -115,6 +116,14 @@ class WithStandIn(DeviceTest):
         rates = {one["of"]: one["bytes"] / one["seconds"] for one in json.loads(result.stdout)["measured"]}
         self.assertGreater(rates["copy, pinned memory to cuda:0"], 0)
         self.assertGreater(rates["copy, pinned memory from cuda:0"], 0)
+
+    def test_ranks_of_a_machine_have_each_its_own(self) -> None:
+        """Counted round the GPUs that there are, as the launcher counts ranks."""
+        for local_rank, device in ((0, "cuda:0"), (1, "cuda:1"), (2, "cuda:2"), (5, "cuda:2")):
+            result = self.run_installed("load", FIXTURES / "zero1_dp2" / "checkpoint", "--to", "universal",
+                                        "--device", "cuda", stand_in="devices=3", local_rank=local_rank)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(f" came to {device} in ", result.stdout)
 
     def test_the_benchmark_runs(self) -> None:
         """On tiny shapes; what its numbers are is not tested."""

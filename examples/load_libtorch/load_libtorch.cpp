@@ -3,7 +3,7 @@
 //   mpirun -n 4 load_libtorch checkpoints/ deepspeed:tp=2,dp=2,zero=1 llama
 // The last argument, a spec, is for checkpoints that tensor parallelism cuts.
 #include <mpi.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <ucp/load.h>
 #include <ucp/mpi.h>
 

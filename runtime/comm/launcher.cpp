@@ -51,7 +51,8 @@ class MpiRanks : public Communicator {
         ranks->Load(library, "UcpMpiAskToStop", ranks->ask_to_stop_) &&
         ranks->Load(library, "UcpMpiIsAskedToStop", ranks->is_asked_to_stop_) &&
         ranks->Load(library, "UcpMpiSend", ranks->send_) && ranks->Load(library, "UcpMpiReceive", ranks->receive_) &&
-        ranks->Load(library, "UcpMpiTakeAny", ranks->take_any_) && ranks->Load(library, "UcpMpiClose", ranks->close_);
+        ranks->Load(library, "UcpMpiTakeAny", ranks->take_any_) &&
+        ranks->Load(library, "UcpMpiDeliver", ranks->deliver_) && ranks->Load(library, "UcpMpiClose", ranks->close_);
     if (!complete) return Fail(ErrorCode::kIo, "`{}` is not of this version of ucp", path);
     UCP_RETURN_IF_ERROR(Check(ranks->open_(&ranks->rank_, &ranks->size_, &ranks->has_messages_), "join the ranks"));
     return ranks;
@@ -70,6 +71,20 @@ class MpiRanks : public Communicator {
       UCP_RETURN_IF_ERROR(Check(broadcast_(bytes.data(), bytes.size(), from), "gather"));
     }
     return all;
+  }
+
+  llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) override {
+    std::vector<UcpMpiPart> sent;
+    std::vector<UcpMpiPart> received;
+    for (const Outgoing& one : sending) {
+      sent.push_back({one.to, const_cast<std::byte*>(one.bytes.data()), one.bytes.size(), 0});
+    }
+    for (const Incoming& one : receiving) received.push_back({one.from, one.bytes.data(), one.bytes.size(), 0});
+    UCP_RETURN_IF_ERROR(Check(deliver_(sent.data(), sent.size(), received.data(), received.size()), "exchange"));
+    for (std::size_t i = 0; i < received.size(); ++i) {
+      UCP_RETURN_IF_ERROR(CheckDelivered(receiving[i], received[i].received));
+    }
+    return llvm::Error::success();
   }
 
   // Should they fail, others only go on for longer.
@@ -122,6 +137,7 @@ class MpiRanks : public Communicator {
   decltype(&UcpMpiSend) send_ = nullptr;
   decltype(&UcpMpiReceive) receive_ = nullptr;
   decltype(&UcpMpiTakeAny) take_any_ = nullptr;
+  decltype(&UcpMpiDeliver) deliver_ = nullptr;
   decltype(&UcpMpiClose) close_ = nullptr;
   int has_messages_ = 0;
   int rank_ = 0;
@@ -171,13 +187,17 @@ int RankOnThisMachine() {
   return 0;
 }
 
-bool LeavesWorkToFirstRank() {
-  works_alone = true;
+bool IsLaterRank() {
   if (NumberIn(kSizeVariables) == 1) return false;
   return std::any_of(kRankVariables.begin(), kRankVariables.end(), [](const char* name) {
     const char* value = std::getenv(name);
     return value != nullptr && std::atoi(value) > 0;
   });
+}
+
+bool LeavesWorkToFirstRank() {
+  works_alone = true;
+  return IsLaterRank();
 }
 
 bool SpeaksForAllRanks() { return OpenRanks() == nullptr || OpenRanks()->rank() == 0; }

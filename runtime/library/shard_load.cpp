@@ -77,11 +77,12 @@ llvm::Expected<LoadPlan> PlanLoad(const LoadSource& source, const std::string& t
   UCP_RETURN_IF_ERROR(
       CheckAlike(ranks, fmt::format("{} as `{}`{}{}", TextOf(source), to, settings.verify ? ", verified" : "",
                                     choice.ds_config.empty() ? "" : ", ds_config " + choice.ds_config)));
-  CompileRequest request;
-  UCP_ASSIGN_OR_RETURN(request.source, RequestOf(source));
-  request.target = to;
-  request.ds_config = choice.ds_config;
-  request.replicas = settings.verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust;
+  LoadRequest request;
+  request.is_checked = settings.verify;
+  UCP_ASSIGN_OR_RETURN(request.compile.source, RequestOf(source));
+  request.compile.target = to;
+  request.compile.ds_config = choice.ds_config;
+  request.compile.replicas = settings.verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust;
   Compilation compilation;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks, compilation);
   if (!load) return WithDiagnostics(load.takeError(), compilation.source);

@@ -49,7 +49,7 @@ void AddStretch(const std::vector<TargetRange>& ranges, std::int64_t begin, std:
 
 }  // namespace
 
-std::vector<SharedContents> FindContents(const Plan& plan, const RanksOfRecords& wanted_by, int rank) {
+std::vector<SharedContents> FindContents(const Plan& plan, const RanksOfRecords& wanted_by, int rank, int ranks) {
   std::map<Kind, std::vector<TargetRange>> ranges_of_kind;
   auto is_mine = [&](RecordId record) {
     return std::binary_search(wanted_by[record.index()].begin(), wanted_by[record.index()].end(), rank);
@@ -72,7 +72,13 @@ std::vector<SharedContents> FindContents(const Plan& plan, const RanksOfRecords&
     }
   }
   std::vector<SharedContents> list;
-  for (auto& [ranks, contents] : found) list.push_back({ranks, std::move(contents)});
+  for (auto& [members, contents] : found) {
+    if (members.size() == 1) {
+      const auto first = std::ssize(contents) * rank / ranks;
+      std::rotate(contents.begin(), contents.begin() + first, contents.end());
+    }
+    list.push_back({members, std::move(contents)});
+  }
   return list;
 }
 

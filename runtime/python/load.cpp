@@ -12,6 +12,7 @@
 
 #include "compiler/driver/command_line.h"
 #include "compiler/driver/with_diagnostics.h"
+#include "compiler/support/printable.h"
 #include "runtime/gpu/open_device.h"
 #include "runtime/io/open_file_limit.h"
 #include "runtime/load/compile_held.h"
@@ -19,6 +20,7 @@
 #include "runtime/load/load_plan.h"
 #include "runtime/load/rank_states.h"
 #include "runtime/python/interruptible.h"
+#include "runtime/python/paths.h"
 #include "runtime/python/raise.h"
 #include "runtime/python/ranks.h"
 
@@ -35,12 +37,14 @@ Communicator& RanksOrOne(PythonRanks* ranks) {
 ReplicaPolicy PolicyOf(bool compare) { return compare ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust; }
 
 LoadPlan CompileForPython(const SourceOptions& source, const std::string& target, const TargetOptions& options,
-                          bool compare, PythonRanks* ranks) {
-  CompileRequest request;
-  request.source = Take(source.Request());
-  request.target = target;
-  request.replicas = PolicyOf(compare);
-  options.ApplyTo(request);
+                          bool compare, PythonRanks* ranks, const std::vector<std::string>& opens, bool check) {
+  LoadRequest request;
+  request.compile.source = Take(source.Request());
+  request.compile.target = target;
+  request.compile.replicas = PolicyOf(compare);
+  request.opens = opens;
+  request.is_checked = check;
+  options.ApplyTo(request.compile);
   LoadPlan load;
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
     Compilation compilation;
@@ -164,12 +168,12 @@ std::vector<std::tuple<std::size_t, std::string, std::uint64_t>> FilesOf(const L
   return files;
 }
 
-nb::list BlobsOf(const LoadPlan& load, std::size_t file) {
-  nb::list blobs;
+std::vector<std::tuple<std::uint64_t, nb::bytes>> BlobsOf(const LoadPlan& load, std::size_t file) {
+  std::vector<std::tuple<std::uint64_t, nb::bytes>> blobs;
   for (const BlobPlacement& placement : load.plan.placements) {
     if (placement.file.index() != file) continue;
     const std::string& content = load.plan.blobs[placement.blob.index()];
-    blobs.append(nb::make_tuple(placement.offset, nb::bytes(content.data(), content.size())));
+    blobs.emplace_back(placement.offset, nb::bytes(content.data(), content.size()));
   }
   return blobs;
 }
@@ -195,8 +199,19 @@ void AddPlanClasses(nb::module_& module) {
       .def_ro("pieces", &PlacedState::pieces);
   nb::class_<LoadPlan>(module, "LoadPlan")
       .def_prop_ro("ranks", [](const LoadPlan& load) { return load.readers.ranks; })
-      .def_prop_ro("remarks", [](const LoadPlan& load) { return load.plan.remarks; })
-      .def_ro("source_folder", &LoadPlan::source_folder)
+      .def_ro("rank", &LoadPlan::rank)
+      .def_prop_ro("remarks",
+                   [](const LoadPlan& load) {
+                     std::vector<std::string> remarks;
+                     for (const std::string& remark : load.plan.remarks) remarks.push_back(Printable(remark));
+                     return remarks;
+                   })
+      .def_prop_ro("source_folder",
+                   [](const LoadPlan& load) {
+                     const std::string& path = load.source_folder;
+                     const auto bytes = static_cast<Py_ssize_t>(path.size());
+                     return nb::steal<nb::str>(PyUnicode_DecodeFSDefaultAndSize(path.data(), bytes));
+                   })
       .def("files_of", &FilesOf)
       .def("records_of", &RecordsOf)
       .def("states_of", &StatesOf)
@@ -227,10 +242,10 @@ void AddLoad(nb::module_& module) {
       .def(nb::init<>())
       .def_rw("tag", &TargetOptions::tag)
       .def_rw("keep_opaque", &TargetOptions::keep_opaque)
-      .def_rw("ds_config", &TargetOptions::ds_config);
+      .def_prop_rw("ds_config", PathText<&TargetOptions::ds_config>, SetPath<&TargetOptions::ds_config>);
   AddPlanClasses(module);
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
-             nb::arg("ranks").none());
+             nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"));
   module.def("compile_held", &CompileHeldForPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
              nb::arg("compare"), nb::arg("ranks").none());
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),

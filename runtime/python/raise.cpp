@@ -2,6 +2,7 @@
 
 #include "compiler/driver/terminal.h"
 #include "compiler/support/printable.h"
+#include "runtime/python/words.h"
 
 namespace nb = nanobind;
 
@@ -15,7 +16,8 @@ constexpr const char* kDocumentation =
 PyObject* error_class = nullptr;  // Lives as long as the process.
 
 void SetPythonError(const RaisedFailure& failure) {
-  nb::object error = nb::steal(PyObject_CallFunction(error_class, "s", PrintableLines(failure.message).c_str()));
+  nb::object error =
+      nb::steal(PyObject_CallFunction(error_class, "s", InPython(PrintableLines(failure.message)).c_str()));
   if (!error.is_valid()) return;  // Python has raised something else.
   error.attr("code") = CodeName(failure.code);
   PyErr_SetObject(error_class, error.ptr());

@@ -68,8 +68,11 @@ def settle(devices: Iterable[str]) -> None:
     """Until nobody works on the memory of these devices any more."""
     import torch
 
-    for device in set(devices):
-        torch.cuda.synchronize(device)
+    for device in sorted(set(devices)):
+        try:
+            torch.cuda.synchronize(device)
+        except RuntimeError as error:
+            raise failure("io", f"{device} does not finish what it works on: {str(error).splitlines()[0]}") from None
 
 
 class Torch:
@@ -77,18 +80,29 @@ class Torch:
 
     device: str | None
 
-    def __init__(self, device: object) -> None:
+    def __init__(self, device: Any) -> None:
         import torch
 
         self._torch = torch
         try:
             self._device = torch.device(device)
-        except (RuntimeError, TypeError) as error:
+        except TypeError:
+            raise failure("usage", f'device is a name such as "cpu" or "cuda:1", not {device!a}') from None
+        except RuntimeError as error:
             raise failure("usage", f"`{device}` is no device: {str(error).splitlines()[0]}") from None
-        self.device = device_name(self._device)
-        if self.device is not None and not torch.cuda.is_available():
+        if self._device.type == "cuda" and not torch.cuda.is_available():
             why = "no GPU that it can use" if torch.version.cuda else "no CUDA in it"
             raise failure("unsupported", f'device="{device}": PyTorch {torch.__version__} finds {why}')
+        if self._device.type == "meta":
+            raise failure("usage", 'device="meta": tensors there have no memory to load into')
+        try:
+            torch.empty(1, device=self._device)
+        except Exception as error:  # Whatever a backend raises that is not there.
+            why = str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__
+            raise failure(
+                "unsupported", f'device="{device}": PyTorch {torch.__version__} cannot use it: {why}'
+            ) from None
+        self.device = device_name(self._device)
 
     def memory(self, size: int) -> Any:
         return self._torch.empty(size, dtype=self._torch.uint8, device=self._device)
@@ -97,7 +111,7 @@ class Torch:
         settle([self.device] if self.device is not None else [])
 
     def address(self, memory: Any) -> int:
-        return memory.data_ptr()
+        return int(memory.data_ptr())
 
     def check(self, dtype: str, tensor: str) -> None:
         if not hasattr(self._torch, dtype):
@@ -140,7 +154,7 @@ class Numpy:
         pass
 
     def address(self, memory: Any) -> int:
-        return memory.ctypes.data
+        return int(memory.ctypes.data)
 
     def check(self, dtype: str, tensor: str) -> None:
         if dtype in _BEYOND_NUMPY and importlib.util.find_spec("ml_dtypes") is None:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ucp import _ucp
+from ucp import _arguments, _ucp
 from ucp._arrays import Framework, framework_of
 from ucp._failure import agree, failure
 from ucp._source import Path, Settings, source_from
@@ -65,10 +65,13 @@ class Loaded(Mapping[str, dict[str, Any]]):
         return f"<ucp.Loaded: {len(self._states)} tensors, {self.report.get('bytes_placed', 0)} bytes>"
 
 
-def _patterns(given: str | Iterable[str] | None) -> list[str]:
+def _patterns(name: str, given: str | Iterable[str] | None) -> list[str]:
     if given is None:
         return ["*"]
-    return [given] if isinstance(given, str) else list(given)
+    patterns = _arguments.texts(name, given, "a pattern or several")
+    if not patterns:
+        raise failure("usage", f"{name} has no pattern, and so asks for nothing; leave it out to load all")
+    return patterns
 
 
 def _fits(name: str, patterns: list[str]) -> bool:
@@ -80,7 +83,7 @@ def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None, group: Group | None) -
         if rank is not None and rank != group.rank:
             raise failure("usage", f"rank={rank}: this process is rank {group.rank} of its group")
         rank = group.rank
-    if plan.ranks == 0:
+    if plan.ranks == 0:  # Any number of them, which all read the same.
         return rank or 0
     if rank is None:
         if plan.ranks > 1:
@@ -91,7 +94,9 @@ def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None, group: Group | None) -
     return rank
 
 
-def _tensors(found: Loaded, wanted: dict[tuple[str, str], _ucp.State], memory: dict[int, Any], arrays: Framework) -> None:
+def _tensors(
+    found: Loaded, wanted: dict[tuple[str, str], _ucp.State], memory: dict[int, Any], arrays: Framework
+) -> None:
     # A view of a record that holds more than what was asked for would keep all of it alive.
     asked: dict[int, int] = dict.fromkeys(memory, 0)
     views: dict[tuple[str, str], list[tuple[_ucp.Piece, Any]]] = {}
@@ -152,7 +157,7 @@ def load(
         from ucp._ranks import Group as RanksOfGroup
 
         ranks = RanksOfGroup(group)
-    problem = None
+    problem: Exception | None = None
     try:
         arrays = framework_of(framework, device)
         source = source_from(
@@ -160,16 +165,22 @@ def load(
         )
         memory_bytes, thread_number = byte_count(memory), thread_count(threads)
         device_bytes = byte_count(device_memory, "device_memory")
-    except _ucp.Error as error:
+        to = _arguments.text("to", to, 'a strategy such as "deepspeed:tp=2,dp=4,zero=1"')
+        rank = _arguments.whole("rank", rank, 0, 2**31 - 1) if rank is not None else None
+        verify = _arguments.flag("verify", verify)
+        names, kinds = _patterns("tensors", tensors), _patterns("states", states)
+        target = _ucp.Target()
+        target.ds_config = _arguments.path("ds_config", ds_config) if ds_config is not None else b""
+    except Exception as error:
         problem = error
     agree(ranks, problem)
-    target = _ucp.Target()
-    target.ds_config = str(ds_config) if ds_config is not None else ""
     if ranks is not None:
-        ranks.check_alike(f"`{source.path}` as `{to}`, with {_text_of(source)}, verify={verify}, ds_config={ds_config}")
+        ranks.check_alike(
+            f"`{source.path}` as `{to}`, with {_text_of(source)}, verify={verify}, ds_config={target.ds_config}"
+        )
     with ranks or nullcontext():
         work = Work(thread_number, memory_bytes, device_bytes)
-        return _load(source, to, target, rank, tensors, states, arrays, verify, work, ranks)
+        return _load(source, to, target, rank, names, kinds, arrays, verify, work, ranks)
 
 
 def _text_of(source: _ucp.Source) -> str:
@@ -183,19 +194,18 @@ def _load(
     to: str,
     target: _ucp.Target,
     rank: int | None,
-    tensors: str | Iterable[str] | None,
-    states: str | Iterable[str] | None,
+    names: list[str],
+    kinds: list[str],
     arrays: Framework,
     verify: bool,
     work: Work,
     group: Group | None,
 ) -> Loaded:
     in_group = group.ranks if group is not None else None
-    plan = _ucp.compile_load(source, to, target, verify, in_group)
+    plan = _ucp.compile_load(source, to, target, verify, in_group, [], verify)
 
     found = Loaded()
     found.remarks = list(plan.remarks)
-    names, kinds = _patterns(tensors), _patterns(states)
     problem = None
     try:
         this_rank = _rank(plan, to, rank, group)
@@ -207,16 +217,16 @@ def _load(
         records = {piece.record for entry in wanted.values() for piece in entry.pieces}
         sizes = {record: size for record, _, _, size in plan.records_of(this_rank)}
         buffers = {record: arrays.memory(sizes[record]) for record in sorted(records)}
+        arrays.settle()
     except _ucp.Error as error:
         problem = error
     except (MemoryError, RuntimeError) as error:
-        problem = failure("io", f"there is no memory for what is loaded: {str(error).splitlines()[0]}")
+        problem = failure("io", f"there is no memory for what is loaded: {error}")
     agree(group, problem)
     found.not_loaded = sorted(all_of_rank.keys() - wanted.keys())
 
     places = [(record, arrays.address(buffer), sizes[record]) for record, buffer in buffers.items()]
     devices = dict.fromkeys(buffers, arrays.device) if arrays.device is not None else {}
-    arrays.settle()
     found.report = work.load(plan, places, verify, in_group, devices)
     _tensors(found, wanted, buffers, arrays)
     return found

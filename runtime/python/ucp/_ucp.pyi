@@ -16,9 +16,18 @@ class Error(Exception):
 class Source:
     """What a source is, as the programs' options say it."""
 
-    path: str
-    spec: str
-    config: str
+    @property
+    def path(self) -> str: ...
+    @path.setter
+    def path(self, value: bytes) -> None: ...
+    @property
+    def spec(self) -> str: ...
+    @spec.setter
+    def spec(self, value: bytes) -> None: ...
+    @property
+    def config(self) -> str: ...
+    @config.setter
+    def config(self, value: bytes) -> None: ...
     set: list[str]
     unused: list[str]
     drop_states: list[str]
@@ -33,14 +42,23 @@ class Target:
 
     tag: str
     keep_opaque: list[str]
-    ds_config: str
+    @property
+    def ds_config(self) -> str: ...
+    @ds_config.setter
+    def ds_config(self, value: bytes) -> None: ...
     def __init__(self) -> None: ...
 
 class Ranks:
-    """The ranks of a job; `all_gather` takes this rank's bytes and returns those of all, by rank."""
+    """The ranks of a job; `all_gather` takes this rank's bytes and returns those of all, by rank. `deliver` takes what
+    goes to some ranks, and memory for what comes from some."""
 
     def __init__(
-        self, rank: int, size: int, all_gather: Callable[[bytes], Sequence[bytes]], ask_to_stop: Callable[[], None]
+        self,
+        rank: int,
+        size: int,
+        all_gather: Callable[[bytes], Sequence[bytes]],
+        deliver: Callable[[list[tuple[int, memoryview]], list[tuple[int, memoryview]]], None],
+        ask_to_stop: Callable[[], None],
     ) -> None: ...
     @property
     def rank(self) -> int: ...
@@ -89,6 +107,9 @@ class LoadPlan:
     def ranks(self) -> int:
         """Of the target's job; 0: any number."""
     @property
+    def rank(self) -> int:
+        """Which of them this process is, if it is one of several that load."""
+    @property
     def remarks(self) -> list[str]: ...
     @property
     def source_folder(self) -> str: ...
@@ -117,7 +138,12 @@ class HeldPlan:
 # (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that the rank holds)
 Held: TypeAlias = tuple[str, str, str, list[int], list[list[tuple[int, int]]]]
 
-def compile_load(source: Source, to: str, target: Target, compare: bool, ranks: Ranks | None) -> LoadPlan: ...
+def compile_load(
+    source: Source, to: str, target: Target, compare: bool, ranks: Ranks | None, opens: list[str], check: bool
+) -> LoadPlan:
+    """`opens`: names of files that this rank opens, where that decides which of the target's ranks it is. `check`:
+    whether the source will be checked."""
+    ...
 def compile_held(
     source: Source, held: list[Held], all_tensors: bool, compare: bool, ranks: Ranks | None
 ) -> HeldPlan: ...

@@ -1,11 +1,12 @@
 // NCCL itself, on a GPU. With one GPU it has one rank: NCCL gives a GPU to one rank only.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "compiler/support/error.h"
 #include "runtime/comm/nccl_ranks.h"
-#include "tests/unit/runtime/comm/gather_conformance.h"
+#include "tests/unit/runtime/comm/suite.h"
 
 namespace ucp {
 namespace {
@@ -16,7 +17,7 @@ TEST(NcclOnGpuTest, OneRank) {
   if (!id) GTEST_SKIP() << llvm::toString(id.takeError());
   auto ranks = ConnectByNccl({0, 1, *id, 0, 60});
   ASSERT_TRUE(static_cast<bool>(ranks)) << llvm::toString(ranks.takeError());
-  CheckGathers(**ranks);
+  EXPECT_THAT(RunCommunicatorSuite(**ranks, AskingToStop::kReachesNobody), testing::IsEmpty());
 }
 
 TEST(NcclOnGpuTest, WhoNeverJoinsIsNotWaitedFor) {

@@ -10,7 +10,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/own_file.h"
 #include "runtime/comm/nccl_ranks.h"
-#include "tests/unit/runtime/comm/gather_conformance.h"
+#include "tests/unit/runtime/comm/suite.h"
 
 namespace ucp {
 namespace {
@@ -39,9 +39,12 @@ std::string SentenceOf(llvm::Error error) {
   return fmt::format("{} {}", ExitCode(failure.code), failure.message);
 }
 
-TEST(NcclTest, RanksGiveEachOther) {
-  OnNccl(1, 60, CheckGathers);
-  OnNccl(4, 60, CheckGathers);
+TEST(NcclTest, DoesWhatEveryCommunicatorDoes) {
+  for (int size : {1, 4}) {
+    OnNccl(size, 60, [](Communicator& ranks) {
+      EXPECT_THAT(RunCommunicatorSuite(ranks, AskingToStop::kReachesNobody), testing::IsEmpty());
+    });
+  }
 }
 
 TEST(NcclTest, ARankThatDoesNotComeIsNotWaitedForAndTheOthersAreTold) {

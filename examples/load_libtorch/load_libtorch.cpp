@@ -67,12 +67,12 @@ int Run(int argc, char** argv) {
     std::ostringstream lines;  // Written at once: ranks share their standard output.
     for (const Shard& shard : Load({.path = argv[1], .spec = argc == 4 ? argv[3] : ""}, argv[2], ranks)) {
       const ucp::ShardPart& part = shard.part;
-      lines << "rank " << ranks.rank() << " " << part.tensor << " " << part.state << " " << shard.values.dtype() << " "
+      lines << "rank " << ranks.rank() << " " << part.tensor << " " << part.state << " " << part.dtype << " "
             << shard.values.sizes() << " " << part.begin << ".." << part.end << " " << Checksum(shard.values) << "\n";
     }
     std::cout << lines.str() << std::flush;
     return 0;
-  } catch (const ucp::Error& error) {
+  } catch (const std::exception& error) {
     if (ranks.rank() == 0) std::cerr << "load_libtorch: " << error.what() << "\n";  // All ranks have the same.
     return 1;
   }

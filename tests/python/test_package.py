@@ -84,9 +84,10 @@ def types_of(function: ast.FunctionDef) -> list[str]:
 
 
 def types_in_the_module(function: Any) -> list[str]:
-    """As nanobind knows them; a property has no name there."""
+    """As nanobind knows them; a property has no name there, and default values are numbered."""
     ((signature, *_),) = function.__nb_signature__
-    (statement,) = ast.parse(signature.replace("def (", "def f(") + ": ...").body
+    signature = re.sub(r"= \\\d+", "= ...", signature.replace("def (", "def f("))
+    (statement,) = ast.parse(signature + ": ...").body
     assert isinstance(statement, ast.FunctionDef)
     return types_of(statement)
 

@@ -66,11 +66,11 @@ def told_by_all(group: Group, mine: Told) -> list[Told]:
 
 
 def first_failure(told: list[Told]) -> str | None:
-    """The sentence of the first rank that failed by itself, with its number unless all failed."""
-    failed = [rank for rank, each in enumerate(told) if each.failed is not None]
+    """The sentence of the first rank that failed by itself, with its number unless all did."""
+    stopped = [rank for rank, each in enumerate(told) if each.failed is not None]
+    failed = [rank for rank in stopped if told[rank].code != INTERRUPTED] or stopped
     if not failed:
         return None
-    failed.sort(key=lambda rank: told[rank].code == INTERRUPTED)
     said = str(told[failed[0]].failed)
     return said if len(failed) == len(told) else f"rank {failed[0]}: {said}"
 

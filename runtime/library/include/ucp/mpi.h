@@ -3,6 +3,7 @@
 #pragma once
 
 #include <mpi.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -93,6 +94,18 @@ class MpiRanks : public Ranks {
   static constexpr std::size_t kMostBytes = std::size_t{1} << 30;
   static constexpr int kDelivery = 1;  // 0 asks to stop.
 
+  // Linux may let a thread sleep for 50 microseconds more than it asked for, unless it says otherwise.
+  class ExactSleeps {
+   public:
+    ExactSleeps() : slack_(::prctl(PR_GET_TIMERSLACK)) { ::prctl(PR_SET_TIMERSLACK, 1000UL); }
+    ExactSleeps(const ExactSleeps&) = delete;
+    ExactSleeps& operator=(const ExactSleeps&) = delete;
+    ~ExactSleeps() { ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack_)); }
+
+   private:
+    int slack_;
+  };
+
   // Starts one for each GiB: MPI counts in ints.
   template <typename Bytes, typename Begin>
   static void Start(std::vector<MPI_Request>& requests, Bytes bytes, int rank, MPI_Comm communicator, Begin begin) {
@@ -108,12 +121,13 @@ class MpiRanks : public Ranks {
   static std::vector<MPI_Status> Wait(std::vector<MPI_Request>& requests) {
     constexpr int kLooks = 200;
     constexpr int kShortSleeps = 2000;
+    const ExactSleeps exact;
     std::vector<MPI_Status> statuses(requests.size());
     for (int looks = 0, is_done = 0;; ++looks) {
       Check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &is_done, statuses.data()), "wait");
       if (is_done != 0) return statuses;
       if (looks < kLooks) continue;
-      std::this_thread::sleep_for(std::chrono::microseconds(looks < kLooks + kShortSleeps ? 1 : 500));
+      std::this_thread::sleep_for(std::chrono::microseconds(looks < kLooks + kShortSleeps ? 10 : 500));
     }
   }
 

@@ -129,9 +129,9 @@ TEST(ToDeviceTest, ManySmallTensorsAreFewTransfers) {
 
 // What real checkpoints become on a device is what an ordinary conversion of them writes.
 void ExpectAsConverted(const std::string& fixture, const std::string& target) {
-  CompileRequest request;
-  request.source.path = testing::FixtureRoot(fixture);
-  request.target = target;
+  LoadRequest request;
+  request.compile.source.path = testing::FixtureRoot(fixture);
+  request.compile.target = target;
   Compilation compilation;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, SingleProcess(), compilation);
   ASSERT_TRUE(static_cast<bool>(load)) << fixture << " to " << target << ": " << Describe(load.takeError()).message;
@@ -158,9 +158,9 @@ TEST(ToDeviceTest, RealCheckpointsAreLoadedAsTheyAreConverted) {
 }
 
 std::uint64_t BytesOverTheBus(const std::string& target) {
-  CompileRequest request;
-  request.source.path = testing::FixtureRoot("bf16_masters_zero2");
-  request.target = target;
+  LoadRequest request;
+  request.compile.source.path = testing::FixtureRoot("bf16_masters_zero2");
+  request.compile.target = target;
   Compilation compilation;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, SingleProcess(), compilation);
   if (!load) ADD_FAILURE() << Describe(load.takeError()).message;

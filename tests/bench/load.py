@@ -1,11 +1,16 @@
-"""load.py FOLDER --work FOLDER2: `ucprun load` of a safetensors folder beside what others load with, from page cache.
+"""load.py FOLDER --work FOLDER2: loading a safetensors folder beside what others load with, from page cache.
 
-All fill memory that is there and touched. Every round runs each of them once, in an order that moves on; what is
-printed are medians of the rounds' own ratios to `ucprun load`, and of the part of the reading rate that it reached,
-measured in the same run with the same threads. FOLDER2 gets the same tensors as one file of torch.save and as a folder
-of torch.distributed.checkpoint, once.
+Under three conditions: into memory that is there and touched; into fresh memory, whose pages come with the load; and
+with a cast of every tensor (bfloat16 to float32, all else to bfloat16), which DCP does not do. `ucprun load` is the
+program's own memory and clock; `ucp` is the Python package, as the others are. Those with --check (verify=True) compare
+checksums, where the files have some, and copies.
 
-FOLDER can be made by `ucprun convert … --to safetensors`, or by `ucprun synth SPEC FOLDER --to safetensors …`.
+Every round runs each of them once, in an order that moves on; what is printed are medians of the rounds' own ratios to
+`ucp`, and of the part of the reading rate that `ucprun load` reached, measured in the same run with the same threads.
+FOLDER2 gets the same tensors as one file of torch.save and as a folder of torch.distributed.checkpoint, once.
+
+FOLDER can be made by `ucprun convert … --to safetensors`, or by `ucprun synth SPEC FOLDER --to safetensors …`. The
+package is that of the build, or the one of --package.
 """
 
 from __future__ import annotations
@@ -40,11 +45,64 @@ def make_peers(folder: Path, work: Path) -> None:
     dcp.save(tensors, storage_writer=dcp.FileSystemWriter(work / "dcp"), no_dist=True)
 
 
-def output_of(command: list[str]) -> str:
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+def output_of(command: list[str], package: Path) -> str:
+    environment = os.environ | {"PYTHONPATH": str(package)}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if result.returncode != 0:
         sys.exit(f"{' '.join(command)}: ended with status {result.returncode}\n{result.stderr[-2000:]}")
     return result.stdout
+
+
+def other_dtype(folder: Path) -> str:
+    """What the tensors are cast to."""
+    from safetensors import safe_open
+
+    with safe_open(min(folder.glob("*.safetensors")), framework="pt") as file:
+        names = list(file.keys())
+        stored = file.get_slice(names[0]).get_dtype()
+    return "float32" if stored == "BF16" else "bfloat16"
+
+
+def commands_of(options: argparse.Namespace) -> dict[str, dict[str, list[str]]]:
+    """By condition and name."""
+    ours = [options.ucprun, "load", str(options.folder), "--to", "safetensors", "--json", "--threads",
+            str(options.threads)]  # fmt: skip
+    python = [sys.executable, str(HERE / "load_peer.py")]
+    ways = {
+        "ucp": [*python, "ucp", str(options.folder)],
+        "ucp, verify=True": [*python, "ucp-verify", str(options.folder)],
+        "safetensors, safe_open": [*python, "safetensors", str(options.folder)],
+        "torch.load(mmap=True)": [*python, "torch", str(options.work / "model.pt")],
+        "torch.distributed.checkpoint": [*python, "dcp", str(options.work / "dcp")],
+    }
+    cast = ["--dtype", other_dtype(options.folder)]
+    return {
+        "touched": {"ucprun load": [*ours, "--ceiling"], "ucprun load --check": [*ours, "--check"], **ways},
+        "fresh": {name: [*command, "--fresh"] for name, command in ways.items()},
+        f"cast to {cast[1]}": {name: [*command, *cast] for name, command in ways.items() if "dcp" not in command},
+    }
+
+
+def race(commands: dict[str, list[str]], options: argparse.Namespace) -> None:
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    of_ceiling = []
+    for number in range(options.rounds):
+        names = list(commands)
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            text = output_of(commands[name], options.package)
+            if not name.startswith("ucprun"):
+                seconds[name].append(float(text))
+                continue
+            rank = json.loads(text)["ranks"][0]
+            seconds[name].append(rank["seconds"])
+            if "--ceiling" in commands[name]:
+                of_ceiling.append(rank["of_ceiling"])
+    for name, times in seconds.items():
+        ratios = [one / own for one, own in zip(times, seconds["ucp"], strict=True)]
+        print(f"  {name:<30} {statistics.median(times):>8.3f} s   {statistics.median(ratios):>6.2f} x")
+    if of_ceiling:
+        low, high = min(of_ceiling), max(of_ceiling)
+        print(f"  ucprun load, of reading alone: {statistics.median(of_ceiling):.0%} ({low:.0%} to {high:.0%})")
 
 
 def main() -> None:
@@ -54,37 +112,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--ucprun", default=str(ROOT / "build" / "release" / "bin" / "ucprun"))
+    parser.add_argument("--package", type=Path, default=ROOT / "build" / "release" / "python")
     options = parser.parse_args()
     make_peers(options.folder, options.work)
-
-    threads = ["--threads", str(options.threads)]
-    ours = [options.ucprun, "load", str(options.folder), "--to", "safetensors", "--ceiling", "--json", *threads]
-    peer = [sys.executable, str(HERE / "load_peer.py")]
-    commands = {
-        "ucprun load": ours,
-        "ucprun load --check": [*ours, "--check"],
-        "safetensors, safe_open": [*peer, "safetensors", str(options.folder)],
-        "torch.load(mmap=True)": [*peer, "torch", str(options.work / "model.pt")],
-        "torch.distributed.checkpoint": [*peer, "dcp", str(options.work / "dcp")],
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in commands}
-    of_ceiling = []
-    for number in range(options.rounds):
-        names = list(commands)
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            text = output_of(commands[name])
-            if not name.startswith("ucprun"):
-                seconds[name].append(float(text))
-                continue
-            rank = json.loads(text)["ranks"][0]
-            seconds[name].append(rank["seconds"])
-            if name == "ucprun load":
-                of_ceiling.append(rank["of_ceiling"])
-    for name, times in seconds.items():
-        ratios = [one / own for one, own in zip(times, seconds["ucprun load"], strict=True)]
-        print(f"{name:<30} {statistics.median(times):>8.3f} s   {statistics.median(ratios):>6.2f} x")
-    low, high = min(of_ceiling), max(of_ceiling)
-    print(f"of reading alone: {statistics.median(of_ceiling):.0%} ({low:.0%} to {high:.0%}), {options.threads} threads")
+    for condition, commands in commands_of(options).items():
+        print(f"{condition}, {options.threads} threads:", flush=True)
+        race(commands, options)
 
 
 if __name__ == "__main__":

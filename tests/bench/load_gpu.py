@@ -81,7 +81,7 @@ def main() -> None:
           f"{compared['transfers']:,} transfers, with {compared['launches']:,} kernels")  # fmt: skip
     commands = {"ucprun load": [*load, "--ceiling"], "ucprun load --check": [*load, "--ceiling", "--check"]}
     if not options.no_peers:
-        peer = [sys.executable, str(HERE / "load_peer.py"), "safetensors-gpu", str(folder), options.device]
+        peer = [sys.executable, str(HERE / "load_gpu_peer.py"), str(folder), options.device]
         commands["safetensors, safe_open"] = peer
     rates: dict[str, list[float]] = {name: [] for name in commands}
     ceilings: dict[str, list[float]] = {name: [] for name in commands}

@@ -79,7 +79,7 @@ class Ranks(ProgramTest):
     def test_help_and_a_wrong_command_line_are_told_once(self) -> None:
         """All ranks have the same words; who has others than rank 0 says so."""
         shown = self.mpirun("-n", 3, PROGRAMS / "ucprun", "convert", "--help")
-        self.assertEqual((shown.returncode, shown.stdout.count("DeepSpeed resumes from OUT")), (0, 1), shown.stdout)
+        self.assertEqual((shown.returncode, shown.stdout.count("Usage: ucprun convert")), (0, 1), shown.stdout)
         self.assertEqual(self.mpirun("-n", 3, PROGRAMS / "ucprun", "--version").stdout.count("ucprun "), 1)
         wrong = self.mpirun("-n", 3, PROGRAMS / "ucprun", "convret")
         self.assertEqual(wrong.returncode, 1)

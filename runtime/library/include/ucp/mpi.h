@@ -103,14 +103,17 @@ class MpiRanks : public Ranks {
     }
   }
 
-  // MPI's own waiting takes a processor, which threads that read need.
+  // MPI's own waiting takes a processor, which threads that read need. What comes soon comes in many parts, each of
+  // which waits for both sides to look; what does not is the work of another rank.
   static std::vector<MPI_Status> Wait(std::vector<MPI_Request>& requests) {
-    constexpr int kLooks = 50;
+    constexpr int kLooks = 200;
+    constexpr int kShortSleeps = 2000;
     std::vector<MPI_Status> statuses(requests.size());
     for (int looks = 0, is_done = 0;; ++looks) {
       Check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &is_done, statuses.data()), "wait");
       if (is_done != 0) return statuses;
-      if (looks >= kLooks) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (looks < kLooks) continue;
+      std::this_thread::sleep_for(std::chrono::microseconds(looks < kLooks + kShortSleeps ? 1 : 500));
     }
   }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "compiler/support/error.h"
-#include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -14,36 +13,6 @@ std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::form
 
 bool IsOf(const AutoEpLayer& layer, const std::string& name) {
   return name.size() > layer.prefix.size() + 1 && name.starts_with(layer.prefix) && name[layer.prefix.size()] == '.';
-}
-
-// What `folding` in a tensor-parallel rank's file must say of the run that the other files are of.
-llvm::Error CheckFolding(SourceArchives& archives, const ModelStates& states, std::int64_t tp, std::int64_t tensor_rank,
-                         std::int64_t ep, std::int64_t partitions) {
-  UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(states.path));
-  pytorch::ValuePtr folding = pytorch::Find(archive.root(), "folding");
-  if (!folding || folding->is_none()) {
-    if (tp == 1) return llvm::Error::success();
-    return Fail(
-        ErrorCode::kUnsupported,
-        "`{}` is of one of {} tensor-parallel ranks beside AutoEP, and has no `folding` that says how they share "
-        "the experts out",
-        states.path, tp);
-  }
-  const std::pair<const char*, std::int64_t> expected[] = {{"version", 1},
-                                                           {"tp_size", tp},
-                                                           {"tp_rank", tensor_rank},
-                                                           {"ep_size", ep},
-                                                           {"etp_size", 1},
-                                                           {"etp_rank", 0},
-                                                           {"zero_partition_count", partitions}};
-  for (const auto& [key, value] : expected) {
-    pytorch::ValuePtr found = pytorch::Find(*folding, key);
-    if (found && pytorch::AsInteger(*found) == value) continue;
-    return Fail(ErrorCode::kUnsupported,
-                "`{}`: `{}` in `folding` is {}, and this version reads {}, as other files have it", states.path, key,
-                found ? pytorch::Print(*found) : "missing", value);
-  }
-  return llvm::Error::success();
 }
 
 }  // namespace
@@ -60,11 +29,12 @@ llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const 
   const ModelStates& first = states.front();
   experts.layers_ = first.autoep_layers;
   if (!experts.any()) return experts;
-  if (degrees.pp > 1) {
-    return Fail(ErrorCode::kUnsupported,
-                "`{}`: AutoEP spreads the experts, and there are {} pipeline stages, which this version does not read "
-                "together",
-                folder, degrees.pp);
+  if (degrees.mp() > 1) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`{}`: AutoEP spreads the experts, and there are {} pipeline stages and {} tensor-parallel ranks, which "
+        "this version does not read together",
+        folder, degrees.pp, degrees.tp);
   }
   experts.ep_ = experts.layers_.front().ep();
   experts.data_first_ = IsDataFirst(first);
@@ -83,11 +53,7 @@ llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const 
                 folder, experts.ep_, partitions * degrees.tp);
   }
   UCP_RETURN_IF_ERROR(experts.ListTensors(folder, first));
-  for (std::int64_t t = 0; t < degrees.tp; ++t) {
-    const ModelStates& rank = states[static_cast<std::size_t>(t)];
-    UCP_RETURN_IF_ERROR(CheckFolding(archives, rank, degrees.tp, t, experts.ep_, partitions));
-    UCP_RETURN_IF_ERROR(experts.CheckPartition(first, rank, t, 0));
-  }
+  UCP_RETURN_IF_ERROR(experts.CheckPartition(first, first, 0, 0));
   if (files.partitioned_model_states.empty()) {
     UCP_RETURN_IF_ERROR(experts.ReadFiles(archives, files, folder, first));
   }

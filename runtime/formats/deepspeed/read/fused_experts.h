@@ -5,10 +5,6 @@
 //   tensor `<prefix>.w1` [4, a, b]     expert 0 | expert 1 | expert 2 | expert 3
 //   placement [[0, 1], [2, 3]]         rank 0: [2, a, b]   | rank 1: [2, a, b]
 //
-// Beside AutoTP experts stay whole, and tensor-parallel ranks share them out with the data-parallel ones, counted as in
-// expert_ranks.h; the entry `folding` of each file says so. A tensor-parallel rank has files of the experts of all its
-// ranks, so that two of them can have files of the same expert.
-//
 // Below stage 3 each expert's weights are in a file of their own, `<prefix>.w1.<expert>` [a, b]; at stage 3 there are
 // the masters alone.
 #pragma once
@@ -37,7 +33,7 @@ bool IsFusedExpertName(const ModelStates& states, const std::string& name);
 class FusedExperts {
  public:
   // Reads the experts' files. Fails if a file or a tensor is missing or of another shape, for layers that are spread
-  // over different numbers of ranks, and beside pipeline parallelism (kUnsupported).
+  // over different numbers of ranks, and beside tensor or pipeline parallelism (kUnsupported).
   static llvm::Expected<FusedExperts> Read(SourceArchives& archives, const CheckpointFiles& files,
                                            const std::string& folder, const Degrees& degrees,
                                            const std::vector<ModelStates>& states, std::int64_t partitions);

@@ -7,6 +7,7 @@
 #include "compiler/plan/state_feeds.h"
 #include "compiler/plan/verify_coverage.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -93,6 +94,7 @@ llvm::Error VerifyElements(const Plan& plan) {
   UCP_RETURN_IF_ERROR(VerifyStates(plan, written));
   ElementChecker checker(plan);
   for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     for (const LogicalTensor::State& state : plan.tensors[t].logical.states) {
       StateKey key(TensorId(t), state.name);
       for (std::int64_t term = 0; term < plan.tensors[t].arithmetic.terms; ++term) {

@@ -18,6 +18,7 @@
 #include "compiler/plan/step_signature.h"
 #include "compiler/plan/steps.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -45,6 +46,7 @@ class StepWalk {
 
   llvm::Error Run() {
     for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
+      UCP_RETURN_IF_ERROR(CheckInterrupted());
       for (const StateBuffer& entry : plan_.target.buffer_set(plan_.writes[w].states)) {
         UCP_RETURN_IF_ERROR(VerifyState(w, entry));
       }
@@ -186,6 +188,7 @@ class StepWalk {
     std::vector<std::vector<const PlanWrite*>> writes_of_tensor(plan_.tensors.size());
     for (const PlanWrite& write : plan_.writes) writes_of_tensor[write.tensor.index()].push_back(&write);
     for (std::size_t r = 0; r < plan_.reads.size(); ++r) {
+      UCP_RETURN_IF_ERROR(CheckInterrupted());
       const PlanRead& read = plan_.reads[r];
       if (read.role == ReadRole::kUnused) continue;
       for (const auto& [state, expected] : ExpectedOf(read, writes_of_tensor[read.tensor.index()])) {

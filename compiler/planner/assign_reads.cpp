@@ -17,6 +17,7 @@
 #include "compiler/layout/take_apart.h"
 #include "compiler/planner/draft.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -34,7 +35,10 @@ class Assigner {
   }
 
   llvm::Error Run() {
-    for (const Shard* shard : order_) UCP_RETURN_IF_ERROR(Assign(*shard));
+    for (const Shard* shard : order_) {
+      UCP_RETURN_IF_ERROR(CheckInterrupted());
+      UCP_RETURN_IF_ERROR(Assign(*shard));
+    }
     UCP_RETURN_IF_ERROR(CheckComplete());
     std::stable_sort(draft_.plan.reads.begin(), draft_.plan.reads.end(), [](const PlanRead& a, const PlanRead& b) {
       return std::tuple(a.tensor, a.term, a.role) < std::tuple(b.tensor, b.term, b.role);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -70,6 +71,7 @@ llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, con
   const Storage& storage = inventory.storage;
   std::map<const TensorLayout*, Gathered> found;
   for (const Shard& shard : storage.shards) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     if (std::find(layout.dropped.begin(), layout.dropped.end(), shard.tensor) != layout.dropped.end()) continue;
     const TensorLayout* tensor = layout.Find(shard.tensor);
     if (tensor == nullptr) {

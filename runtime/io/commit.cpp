@@ -249,7 +249,7 @@ llvm::Error Staging::CleanUpAfterDead() {
 
 llvm::Error Staging::Commit(const ParallelOptions& options) {
   UCP_RETURN_IF_ERROR(SyncContents(options));
-  if (options.cancelled != nullptr && options.cancelled->load()) return Fail(ErrorCode::kCancelled, "cancelled");
+  if (options.cancelled != nullptr && options.cancelled->load()) return Fail(ErrorCode::kCancelled, "interrupted");
   if (replaces_) {
     UCP_RETURN_IF_ERROR(Replace());
   } else {

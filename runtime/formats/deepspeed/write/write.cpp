@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/deepspeed/write/adagrad.h"
@@ -180,6 +181,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   UCP_RETURN_IF_ERROR(AddCompanions(request, options, target));
   for (std::int64_t pp = 0; pp < options.pp; ++pp) {
     for (std::int64_t tp = 0; tp < options.tp; ++tp) {
+      UCP_RETURN_IF_ERROR(CheckInterrupted());
       const Coordinate coordinate{{{"pp", pp}, {"tp", tp}}};
       std::vector<std::vector<FlatGroupToWrite>> flat;  // By expert rank.
       for (std::int64_t ep = 0; ep < options.ep; ++ep) {

@@ -138,6 +138,7 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
       ->check(CLI::Range(0.0, 86400.0))
       ->type_name("SECONDS");
   AddWorkOptions(command, options);
+  AddIoOption(command, options.io);
   AddWatchOptions(command, options.watch);
 }
 
@@ -187,10 +188,12 @@ llvm::Error Conclude(Staging& staging, llvm::Error error) {
 struct BegunRun {
   RunIdentity identity;
   Staging staging;
+  MeansOfRun means;
 };
 
 llvm::Expected<BegunRun> BeginRun(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                  const ConversionOptions& options, ExecutionOptions& execution) {
+                                  const ConversionOptions& options, ExecutionOptions& execution,
+                                  const RunWatch& watch) {
   UCP_RETURN_IF_ERROR(CheckDestination(files, source_folder, options));
   UCP_ASSIGN_OR_RETURN(std::string plan_hash, HashOf(plan));
   RunIdentity identity{ToolName(), SourceIdentity(plan), plan_hash, execution.verify_source_crc};
@@ -202,7 +205,12 @@ llvm::Expected<BegunRun> BeginRun(FileSystem& files, const Plan& plan, const std
     UCP_ASSIGN_OR_RETURN(std::string progress, ProgressOf(entry, identity, options.destination));
     execution.progress_before.push_back(std::move(progress));
   }
-  return BegunRun{std::move(identity), std::move(staging)};
+  MeansOfRun means;
+  if (!staging.is_complete()) {
+    UCP_ASSIGN_OR_RETURN(means, ChooseMeans(files, plan, source_folder, staging.folder(), options.io,
+                                            watch.has_bandwidth_limit(), execution));
+  }
+  return BegunRun{std::move(identity), std::move(staging), std::move(means)};
 }
 
 llvm::Error CommitRun(FileSystem& files, const Plan& plan, BegunRun& run, const ExecutionReport& report,
@@ -216,17 +224,25 @@ llvm::Error CommitRun(FileSystem& files, const Plan& plan, BegunRun& run, const 
   return run.staging.Commit(parallel);
 }
 
+// Each machine may allow another number of open files.
+llvm::Error WorkBy(Means means, ExecutionOptions& execution, RunWatch& watch) {
+  UCP_ASSIGN_OR_RETURN(execution.open_files, OpenFilesBy(means, execution.threads));
+  watch.Use(means);
+  return llvm::Error::success();
+}
+
 llvm::Expected<ConversionOutcome> ConvertAsFirst(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                                  const ConversionOptions& options, ExecutionOptions execution,
                                                  RunWatch& watch) {
   Communicator& ranks = *execution.ranks;
-  llvm::Expected<BegunRun> run = BeginRun(files, plan, source_folder, options, execution);
+  llvm::Expected<BegunRun> run = BeginRun(files, plan, source_folder, options, execution, watch);
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, run ? llvm::Error::success() : run.takeError()));
   Staging& staging = run->staging;
-  StagedRun staged{staging.ForOtherRanks(), ComposeEntry(run->identity, "")};
+  StagedRun staged{staging.ForOtherRanks(), ComposeEntry(run->identity, ""), run->means.means()};
   if (staging.is_complete()) staged.where.folder.clear();
   UCP_RETURN_IF_ERROR(ShareStaged(ranks, staged).takeError());
-  if (staging.is_complete()) return ConversionOutcome{{}, true, {}, 0};
+  if (staging.is_complete()) return ConversionOutcome{{}, true, {}, {}, 0};
+  UCP_RETURN_IF_ERROR(Agree(ranks, WorkBy(staged.means, execution, watch)));
   execution.keep = [&](const std::string& progress) { return staging.Keep(staged.entry_head + progress); };
   watch.Attach(execution);
   llvm::Expected<ExecutionReport> report = ExecutionReport();
@@ -241,14 +257,13 @@ llvm::Expected<ConversionOutcome> ConvertAsFirst(FileSystem& files, const Plan& 
     return Conclude(staging, std::move(error));
   }
   watch.EndPhases();
-  std::vector<std::string> choices = {
-      fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
-                  Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory),
-      "files are read and written by positioned calls through the page cache: mapping was not faster, and direct input "
-      "and output would need elements to begin at blocks of a disk",
-      staging.sync_choice()};
+  std::vector<std::string> choices = {fmt::format("{} at a time for each of {}; buffers {} of {}",
+                                                  HumanBytes(report->chunk_bytes), Counted(report->threads, "thread"),
+                                                  HumanBytes(report->buffer_bytes), options.memory)};
+  for (std::string& sentence : run->means.Sentences()) choices.push_back(std::move(sentence));
+  choices.push_back(staging.sync_choice());
   for (const std::string& choice : choices) watch.Note(choice);
-  return ConversionOutcome{std::move(*report), false, std::move(choices), BytesFromStorage()};
+  return ConversionOutcome{std::move(*report), false, std::move(run->means), std::move(choices), BytesFromStorage()};
 }
 
 // Has a part in the folder until it returns.
@@ -262,11 +277,12 @@ llvm::Error FillAsOther(FileSystem& files, const Plan& plan, const std::string& 
 }
 
 llvm::Error ConvertAsOther(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                           ExecutionOptions execution) {
+                           ExecutionOptions execution, RunWatch& watch) {
   Communicator& ranks = *execution.ranks;
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, llvm::Error::success()));
   UCP_ASSIGN_OR_RETURN(StagedRun staged, ShareStaged(ranks, {}));
   if (staged.where.folder.empty()) return llvm::Error::success();
+  UCP_RETURN_IF_ERROR(Agree(ranks, WorkBy(staged.means, execution, watch)));
   llvm::Error error = FillAsOther(files, plan, source_folder, staged, std::move(execution));
   UCP_RETURN_IF_ERROR(ranks.AllGather("").takeError());
   if (error) return error;
@@ -277,11 +293,12 @@ llvm::Error ConvertAsOther(FileSystem& files, const Plan& plan, const std::strin
 
 llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                           const ConversionOptions& options, RunWatch& watch, Communicator& ranks,
-                                          FilesOfAllRanks* nodes) {
+                                          FilesOfAllRanks* nodes, std::vector<FileVersion> source_versions) {
   watch.clock().Begin("prepare");
   llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(options);  // Machines may allow different things.
   UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
   execution->ranks = &ranks;
+  execution->source_versions = std::move(source_versions);
   execution->journal_seconds = options.journal_seconds;
   UCP_ASSIGN_OR_RETURN(execution->node_of_rank, NodesOfRanks(ranks));
   if (nodes != nullptr) {
@@ -290,7 +307,7 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, c
     execution->memory_bytes -= std::min(execution->memory_bytes, nodes->MemoryBytes());
   }
   if (ranks.rank() == 0) return ConvertAsFirst(files, plan, source_folder, options, std::move(*execution), watch);
-  UCP_RETURN_IF_ERROR(ConvertAsOther(files, plan, source_folder, std::move(*execution)));
+  UCP_RETURN_IF_ERROR(ConvertAsOther(files, plan, source_folder, std::move(*execution), watch));
   return ConversionOutcome{};
 }
 
@@ -308,6 +325,7 @@ llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(FileSystem& files
 
 int RunWatched(FileSystem& files, const ConversionOptions& options,
                llvm::function_ref<llvm::Error(RunWatch&, Communicator&)> work) {
+  (void)WatchForInterrupts();
   llvm::Expected<Communicator*> ranks = RanksOfThisRun();
   if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
   if (!options.watch.ceilings.empty() && (*ranks)->size() > 1) {

@@ -10,6 +10,7 @@
 
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/driver/means_of_run.h"
 #include "runtime/driver/run_watch.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
@@ -33,6 +34,7 @@ struct ConversionOptions : WorkOptions {
   bool force = false;
   bool resume = false;
   double journal_seconds = 5;
+  WantedMeans io = WantedMeans::kAuto;
   std::string node_local;  // What each node sees a part of: "source", or nothing.
   WatchOptions watch;
 };
@@ -40,17 +42,19 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options);
 
 struct ConversionOutcome {
   ExecutionReport report;
-  bool was_complete = false;             // With `resume`: nothing was left to do.
+  bool was_complete = false;  // With `resume`: nothing was left to do.
+  MeansOfRun means;
   std::vector<std::string> choices;      // What was chosen, and why, a sentence each.
   std::uint64_t bytes_from_storage = 0;  // Of what this process read until it was done.
 };
 
 // Executes `plan` on the files in `source_folder`, over all `ranks`: each calls this with the same plan, and rank 0 has
 // the outcome. After an error nothing is under the destination's name that was not there before. `nodes`: the source,
-// if each node sees only a part of it.
+// if each node sees only a part of it. `source_versions`: what the headers were read of, by FileId.
 llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                           const ConversionOptions& options, RunWatch& watch, Communicator& ranks,
-                                          FilesOfAllRanks* nodes = nullptr);
+                                          FilesOfAllRanks* nodes = nullptr,
+                                          std::vector<FileVersion> source_versions = {});
 
 // The source of all ranks together, if --node-local asks for it; else null. All ranks call it.
 llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(FileSystem& files, const ConversionOptions& options,

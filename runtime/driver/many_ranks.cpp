@@ -58,9 +58,13 @@ llvm::Expected<StagedRun> ShareStaged(Communicator& ranks, const StagedRun& of_f
   writer.Add(of_first_rank.where.inode);
   writer.Add(of_first_rank.where.run);
   writer.Add(of_first_rank.entry_head);
+  writer.Add(std::uint64_t{of_first_rank.means.reads_directly});
+  writer.Add(std::uint64_t{of_first_rank.means.writes_directly});
   UCP_ASSIGN_OR_RETURN(std::string encoded, FromFirstRank(ranks, writer.bytes()));
   ProgressReader reader(encoded);
-  return StagedRun{{reader.Text(), reader.Text(), reader.Number(), reader.Number()}, reader.Text()};
+  return StagedRun{{reader.Text(), reader.Text(), reader.Number(), reader.Number()},
+                   reader.Text(),
+                   {reader.Number() != 0, reader.Number() != 0}};
 }
 
 llvm::Expected<std::unique_ptr<RunWatch>> BeginWatch(FileSystem& files, const WatchOptions& options,

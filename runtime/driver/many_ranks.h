@@ -10,6 +10,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/driver/run_watch.h"
+#include "runtime/io/files_by_means.h"
 #include "runtime/io/ranks_folder.h"
 #include "runtime/manifest/find_manifest.h"
 
@@ -30,6 +31,7 @@ llvm::Expected<std::vector<std::string>> GatherTexts(Communicator& ranks, const 
 struct StagedRun {
   StagedFolder where;
   std::string entry_head;
+  Means means = {};
 };
 
 // Rank 0 gives it.

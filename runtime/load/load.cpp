@@ -81,8 +81,8 @@ class Loading {
         steps_(plan_, ComparedWrites::kEach),
         stored_(plan_),
         sizes_(sizes),
-        source_(plan_, load.source_folder, files, options.check_source, sizes.ledger_pieces,
-                options.open_files.reading),
+        source_(plan_, load.source_folder, files, options.check_source, sizes.ledger_pieces, options.open_files.reading,
+                nullptr, load.source_versions),
         comparison_(plan_, steps_, source_),
         maker_(plan_, steps_, source_, options.check_source ? &comparison_ : nullptr, nullptr),
         progress_(options.progress, BytesOf(ranges_), 0) {}

@@ -19,10 +19,12 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
 
 llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const CompileRequest& request, int ranks,
                                       Compilation& compilation) {
-  UCP_RETURN_IF_ERROR(Compile(files, request, compilation));
+  SeenFiles seen(files);
+  UCP_RETURN_IF_ERROR(Compile(seen, request, compilation));
   LoadPlan load;
   load.plan = std::move(compilation.plan);
   load.source_folder = compilation.source.folder;
+  load.source_versions = VersionsOf(seen, load.plan, load.source_folder);
   load.readers = std::move(compilation.readers);
   UCP_RETURN_IF_ERROR(CheckRanks(ranks, load.readers.ranks, request.target));
   return load;
@@ -91,9 +93,9 @@ llvm::Expected<LoadPlan> CompileLoad(FileSystem& files, const CompileRequest& re
 llvm::Expected<LoadPlan> ShareLoad(Communicator& ranks, LoadPlan load) {
   if (ranks.size() == 1) return load;
   UCP_ASSIGN_OR_RETURN(std::string readers, FromFirstRank(ranks, Encode(load.readers)));
-  UCP_ASSIGN_OR_RETURN(PlannedRun run,
-                       ShareRun(ranks, PlannedRun{std::move(load.plan), std::move(load.source_folder)}));
-  return LoadPlan{std::move(run.plan), Decode(readers), std::move(run.source_folder)};
+  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareRun(ranks, PlannedRun{std::move(load.plan), std::move(load.source_folder),
+                                                                  std::move(load.source_versions)}));
+  return LoadPlan{std::move(run.plan), Decode(readers), std::move(run.source_folder), std::move(run.source_versions)};
 }
 
 }  // namespace ucp

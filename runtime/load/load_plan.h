@@ -12,13 +12,15 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/formats/file_readers.h"
 #include "runtime/io/file_system.h"
+#include "runtime/io/seen_files.h"
 
 namespace ucp {
 
 struct LoadPlan {
   Plan plan;
-  FileReaders readers;        // Of the target's files.
-  std::string source_folder;  // What the paths of the source's files are relative to.
+  FileReaders readers;                       // Of the target's files.
+  std::string source_folder;                 // What the paths of the source's files are relative to.
+  std::vector<FileVersion> source_versions;  // By FileId of the source; what the headers were read of.
 
   std::vector<FileId> FilesOf(int rank) const;      // That the rank opens, in order.
   std::vector<RecordId> RecordsOf(int rank) const;  // Of these files, in order.

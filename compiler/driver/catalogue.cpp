@@ -1,14 +1,13 @@
 #include "compiler/driver/catalogue.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <link.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "compiler/support/error.h"
+#include "compiler/support/own_file.h"
 #include "compiler/support/spelling.h"
 
 namespace ucp {
@@ -16,24 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The program, or the library that holds this code: the Python package's module is no part of a program of ours.
-fs::path OwnFile() {
-  Dl_info ignored{};
-  link_map* object = nullptr;
-  bool found = dladdr1(reinterpret_cast<const void*>(&CatalogueNames), &ignored, reinterpret_cast<void**>(&object),
-                       RTLD_DL_LINKMAP) != 0;
-  if (found && object->l_name[0] != '\0') return object->l_name;  // The program itself has no name there.
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error);
-}
-
-// Beside an installed program, `<prefix>/share/ucp/specs`; beside one in a build tree, the source's `specs`; in the
-// Python package, `specs`.
+// Beside an installed program, `<prefix>/share/ucp/specs`, and so for the library, whose folder may be one deeper;
+// beside one in a build tree, the source's `specs`; in the Python package, `specs`.
 fs::path CatalogueFolder() {
   std::error_code error;
   fs::path own = OwnFile();
   if (own.empty()) return {};
-  for (const char* relative : {"../share/ucp/specs", "../../../specs", "specs", "../specs"}) {
+  for (const char* relative : {"../share/ucp/specs", "../../share/ucp/specs", "../../../specs", "specs", "../specs"}) {
     fs::path folder = (own.parent_path() / relative).lexically_normal();
     if (fs::is_directory(folder, error)) return folder;
   }

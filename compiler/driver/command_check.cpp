@@ -66,6 +66,9 @@ llvm::Error Check(const CheckOptions& options) {
 void AddCheckCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<CheckOptions>();
   CLI::App* command = app.add_subcommand("check", "Say what is wrong in a spec, alone or on a checkpoint");
+  command->footer(
+      "  ucpc check gpt.ucp\n"
+      "  ucpc check gpt.ucp --from checkpoints/");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue")->required();
   command
       ->add_option("--from", options->source.path, "Check it on this checkpoint too, and warn of what matches nothing")

@@ -26,6 +26,7 @@ llvm::Error Dump(const std::string& path) {
 void AddDumpCommand(CLI::App& app, int& exit_code) {
   auto path = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("dump", "Verify a plan and print it: its tables, and then one line a step");
+  command->footer("  ucpc dump run.plan | less");
   command->add_option("PLAN", *path, "A file that `ucpc plan` wrote")->required();
   command->callback([path, &exit_code] {
     if (llvm::Error error = Dump(*path)) exit_code = ShowError("ucpc", std::move(error));

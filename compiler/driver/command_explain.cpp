@@ -151,8 +151,8 @@ void AddExplainCommand(CLI::App& app, int& exit_code) {
                                          "each tensor its pattern, its shape, and who holds which part.");
   command->footer(
       "  ucpc explain gpt.ucp --from checkpoints/ --tensor '*.query_key_value.weight'\n"
-      "  ucpc explain gpt.ucp --from deepspeed:tp=4,pp=2 --set layers=2 --set hidden=64 …\n"
-      "  ucpc explain gpt.ucp --from checkpoints/ --to deepspeed:tp=8 --html gpt.html    (source beside target)");
+      "  ucpc explain gpt.ucp --from deepspeed:tp=4,pp=2 --set layers=2 …\n"
+      "  ucpc explain gpt.ucp --from checkpoints/ --to deepspeed:tp=8 --html gpt.html");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue");
   command
       ->add_option("--from", options->source.path,

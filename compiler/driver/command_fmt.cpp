@@ -118,8 +118,8 @@ void AddFmtCommand(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("fmt", "Write specs in their one true form: other blanks and line breaks, the same words");
   command->footer(
-      "  ucpc fmt gpt.ucp              rewrites the file, if it is not in the form already\n"
-      "  ucpc fmt --check specs/*.ucp  lists those that are not, and exits with 1 if there are some\n"
+      "  ucpc fmt gpt.ucp              rewrites the file, if it is not in the form\n"
+      "  ucpc fmt --check specs/*.ucp  lists those that are not; if any, exit code 1\n"
       "  ucpc fmt - < gpt.ucp          from standard input to standard output\n\n"
       "A spec with syntax errors is left alone. There are no options of style.");
   command->add_option("FILE", options->specs, ".ucp files, names of the catalogue, or - for standard input")

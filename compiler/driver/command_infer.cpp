@@ -106,7 +106,9 @@ void AddInferCommand(CLI::App& app, int& exit_code) {
       "place in the draft.");
   command->footer(
       "  ucpc infer checkpoints/ -o my_model.ucp\n"
-      "  ucpc infer run_tp2/ --other run_tp4/ -o my_model.ucp     (two degrees of one model decide most cuts)");
+      "  ucpc infer run_tp2/ --other run_tp4/ -o my_model.ucp\n"
+      "\n"
+      "Two tensor-parallel degrees of one model decide most cuts.");
   command->add_option("DIR", options->checkpoint, "The checkpoint")->required();
   command->add_option("--other", options->elsewhere, "The same model at another tensor-parallel degree")
       ->type_name("DIR");

@@ -1,37 +1,28 @@
 #include "compiler/driver/command_line.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 
 #include <algorithm>
-#include <map>
+#include <chrono>
 #include <new>
 #include <string_view>
+#include <thread>
 
 #include "compiler/driver/completion.h"
+#include "compiler/driver/help_page.h"
 #include "compiler/driver/terminal.h"
+#include "compiler/driver/usage_message.h"
+#include "compiler/driver/value_checks.h"
 #include "compiler/support/error.h"
-#include "compiler/support/spelling.h"
 
 namespace ucp {
 namespace {
 
-// What is wrong with the command line, in our words where the library's would not help.
-std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  std::string word = argc > 1 ? argv[1] : "";
-  if (word.empty()) return fmt::format("name what to do: {}", fmt::join(names, ", "));
-  bool is_known = std::find(names.begin(), names.end(), word) != names.end();
-  if (is_known || word.starts_with("-")) return error.what();
-  std::optional<std::string> nearest = NearestWord(word, names);
-  std::string rest =
-      nearest ? fmt::format("did you mean `{}`?", *nearest) : fmt::format("there are {}", fmt::join(names, ", "));
-  return fmt::format("there is no subcommand `{}`; {}", word, rest);
-}
+// When one of its ranks has failed.
+constexpr std::chrono::seconds kUntilLauncherEndsRanks{2};
 
 // Asked before the command line is understood, so that those who read JSON get it for a wrong one, too.
 bool WantsJson(int argc, char** argv) {
@@ -41,18 +32,27 @@ bool WantsJson(int argc, char** argv) {
 
 }  // namespace
 
-int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code) {
+int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
+                   bool is_later_rank) {
+  app.name(program);  // And not by which path it was started.
+  app.formatter(std::make_shared<HelpPage>());
+  for (CLI::App* command : app.get_subcommands({})) command->formatter(app.get_formatter());
   if (AnswerCompletion(app, argc, argv)) return 0;
   const bool json = WantsJson(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version
-    return app.exit(success);
+    if (is_later_rank) return 0;
+    const bool is_help = success.get_name() == "CallForHelp";
+    PrintVerbatim(is_help ? app.help() : success.what() + std::string("\n"));
   } catch (const std::bad_alloc&) {
     return ShowError(program, Fail(ErrorCode::kIo, "there is not enough memory"), json);
   } catch (const CLI::ParseError& error) {
-    int code = ShowError(program, Fail(ErrorCode::kUsage, "{}", UsageMessage(app, error, argc, argv)), json);
-    ShowMessage(fmt::format("See `{} --help`.", program));
+    if (is_later_rank) std::this_thread::sleep_for(kUntilLauncherEndsRanks);
+    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    const UsageMessage message = ExplainUsage(app, program, error, words);
+    int code = ShowError(program, Fail(ErrorCode::kUsage, "{}", message.sentence), json);
+    if (!message.command.empty()) ShowMessage(fmt::format("See `{} --help`.", message.command));
     return code;
   }
   if (llvm::Error error = FlushOutput()) return ShowError(program, std::move(error), json);
@@ -70,7 +70,8 @@ void AddSpecOptions(CLI::App& command, SourceOptions& options) {
   command
       .add_option("--set", options.set,
                   "Give a dim or a fact of the spec a value: 4, true, swiglu or [moe,dense]; may be repeated")
-      ->type_name("NAME=VALUE");
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
   command
       .add_option("--config", options.config,
                   "A model's config.json, for dims and facts `from config.…`; default: the one in the checkpoint")
@@ -83,7 +84,8 @@ void AddSourceOptions(CLI::App& command, SourceOptions& options) {
       .add_option(
           "--unused", options.unused,
           "Without a spec: a tensor's copy on this pipeline stage is carried and not trained, so do not compare it")
-      ->type_name("NAME=last");
+      ->type_name("NAME=last")
+      ->allow_extra_args(false);
   command
       .add_option("--prefer-rank", options.prefer_rank,
                   "Where ranks contradict each other in the value of a copy or in a single number, believe this one, "
@@ -96,7 +98,8 @@ void AddDropStateOption(CLI::App& command, SourceOptions& options) {
       .add_option("--drop-state", options.drop_states,
                   "Leave a state of the optimizer out, such as one that is not one number for each element; may be "
                   "repeated")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->allow_extra_args(false);
 }
 
 void TargetOptions::ApplyTo(CompileRequest& request) const {
@@ -107,12 +110,14 @@ void TargetOptions::ApplyTo(CompileRequest& request) const {
 
 void AddTargetOptions(CLI::App& command, TargetOptions& options) {
   command.add_option("--tag", options.tag, "The target's own name, and its folder in OUT (default: the source's)")
+      ->check(FolderName())
       ->type_name("NAME");
   command
       .add_option("--keep-opaque", options.keep_opaque,
                   "For `deepspeed`: write objects of this class again, which are left out otherwise, since loading "
                   "them runs the code of its module; may be repeated")
-      ->type_name("MODULE.CLASS");
+      ->type_name("MODULE.CLASS")
+      ->allow_extra_args(false);
   command
       .add_option("--ds-config", options.ds_config,
                   "For `deepspeed`: the JSON configuration of the job that will load the target; what the strategy "
@@ -121,12 +126,15 @@ void AddTargetOptions(CLI::App& command, TargetOptions& options) {
 }
 
 void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas) {
-  static const std::map<std::string, ReplicaPolicy> kPolicies = {{"compare", ReplicaPolicy::kCompare},
-                                                                 {"trust", ReplicaPolicy::kTrust}};
+  const auto policy = [](std::string& text) -> std::string {
+    if (text != "compare" && text != "trust") return fmt::format("takes compare or trust, not `{}`", text);
+    text = std::to_string(static_cast<int>(text == "compare" ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust));
+    return "";
+  };
   command
       .add_option("--replicas", replicas,
                   "compare (default): read every copy once, and refuse copies that differ; trust: read one copy only")
-      ->transform(CLI::CheckedTransformer(kPolicies).description(""))
+      ->transform(CLI::Validator(policy, ""))
       ->type_name("compare|trust");
 }
 

@@ -10,7 +10,12 @@ namespace ucp {
 
 // Parses and runs. Help and version print and return 0; a wrong command line prints one sentence, names the nearest
 // subcommand, and returns 1.
-int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code);
+//
+// Of several processes that a launcher started with the same words, only the first one says this. A later one that is
+// still there a while after a wrong command line was given other words than the first, and says what is wrong with
+// them.
+int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
+                   bool is_later_rank = false);
 
 // The options that say what a source is, as they are typed: --spec, --config, --set, --unused, --prefer-rank.
 struct SourceOptions {

@@ -8,6 +8,7 @@
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/planned_source.h"
 #include "compiler/driver/terminal.h"
+#include "compiler/driver/value_checks.h"
 #include "compiler/driver/write_file.h"
 #include "compiler/plan/codec.h"
 #include "compiler/support/error.h"
@@ -94,9 +95,12 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       "plan", "Compile a conversion into a verified plan, from headers alone, and say what it will cost.");
   command->footer(
       "  ucpc plan gpt.ucp --from checkpoints/ --to universal -o run.plan\n"
-      "  ucpc plan --from checkpoints/ --to universal        (no tensor parallelism: no spec)\n"
-      "  ucpc plan gpt.ucp --from deepspeed:tp=8,pp=16,dp=8,zero=1 --to deepspeed:tp=4,pp=32,dp=16,zero=1 \\\n"
-      "      --set layers=128 --set hidden=25600 … --bandwidth 2GB/s --nodes 16    (what it would cost, no files)");
+      "  ucpc plan --from checkpoints/ --to universal    no tensor parallelism: no spec\n"
+      "\n"
+      "What a conversion would cost, without a checkpoint:\n"
+      "  ucpc plan gpt.ucp --from deepspeed:tp=8,pp=16,dp=8,zero=1 \\\n"
+      "      --to deepspeed:tp=4,pp=32,dp=16,zero=1 --set layers=128 … \\\n"
+      "      --bandwidth 2GB/s --nodes 16");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue");
   command->add_option("--from", options->source.path, "The source checkpoint, or with a spec the strategy of one")
       ->type_name("DIR|STRATEGY")
@@ -119,7 +123,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       ->type_name("RATE");
   command
       ->add_option("--nodes", options->nodes, "With a strategy as the source: over how many nodes the work is spread")
-      ->check(CLI::Range(std::int64_t{1}, kMostRanks))
+      ->check(WholeNumber(1, kMostRanks))
       ->type_name("N");
   command->add_flag("--json", options->json, "The numbers as JSON");
   command->callback([options, &exit_code] {

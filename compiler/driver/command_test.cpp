@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <limits>
 #include <memory>
 
 #include "compiler/check/fact_value.h"
@@ -9,6 +10,7 @@
 #include "compiler/driver/commands.h"
 #include "compiler/driver/spec_phase.h"
 #include "compiler/driver/terminal.h"
+#include "compiler/driver/value_checks.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "compiler/trial/trial.h"
@@ -68,21 +70,6 @@ llvm::Error Test(const TestOptions& options) {
   return llvm::Error::success();
 }
 
-// The command line's library takes -1 for the largest number, and nan for one.
-std::string IsSeed(const std::string& text) {
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  return digits ? "" : fmt::format("--seed takes a whole number from 0 on, not `{}`", text);
-}
-
-std::string IsSeconds(const std::string& text) {
-  constexpr double kDay = 86400;
-  double seconds = -1;
-  const bool number = CLI::detail::lexical_cast(text, seconds);
-  return number && seconds >= 0 && seconds <= kDay
-             ? ""
-             : fmt::format("--seconds takes a number from 0 to {}, not `{}`", kDay, text);
-}
-
 }  // namespace
 
 void AddTestCommand(CLI::App& app, int& exit_code) {
@@ -100,8 +87,11 @@ void AddTestCommand(CLI::App& app, int& exit_code) {
                    "Give a dim or a fact a value, which is chosen otherwise; may be repeated")
       ->type_name("NAME=VALUE");
   command->add_option("--seed", options->seed, "Another seed tries other meshes and values; 1 if not given")
-      ->check(IsSeed);
-  command->add_option("--seconds", options->seconds, "How long to try random meshes; 2 if not given")->check(IsSeconds);
+      ->check(WholeNumber(0, std::numeric_limits<std::int64_t>::max()))
+      ->type_name("N");
+  command->add_option("--seconds", options->seconds, "How long to try random meshes; 2 if not given")
+      ->check(SomeSeconds())
+      ->type_name("SECONDS");
   command->callback([options, &exit_code] {
     if (llvm::Error error = Test(*options)) exit_code = ShowError("ucpc", std::move(error));
   });

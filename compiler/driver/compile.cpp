@@ -34,6 +34,16 @@ llvm::Expected<SourceRequest> WithTargetRanks(const CompileRequest& request) {
   return source;
 }
 
+// An option that a format would ignore was not meant.
+llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
+  const char* option = !request.ds_config.empty()     ? "--ds-config"
+                       : !request.keep_opaque.empty() ? "--keep-opaque"
+                                                      : nullptr;
+  if (option == nullptr || format.TakesJobConfig()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "{} goes with the native files of a job; `{}` does not depend on it", option,
+              format.name());
+}
+
 }  // namespace
 
 llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
@@ -49,12 +59,9 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   const Clock::time_point start = Clock::now();
   const Format* format = FindFormat(strategy.format);
   UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
+  UCP_RETURN_IF_ERROR(CheckOptions(request, *format));
   std::optional<JobConfig> job_config;
   if (!request.ds_config.empty()) {
-    if (!format->TakesJobConfig()) {
-      return Fail(ErrorCode::kUsage, "--ds-config goes with the native files of a job; `{}` does not depend on it",
-                  strategy.format);
-    }
     UCP_ASSIGN_OR_RETURN(job_config, ReadJobConfig(files, request.ds_config));
   }
   SourcePhase& source = compilation.source;

@@ -1,5 +1,4 @@
-// Walks along the words as the parser would: a subcommand descends, an option takes the word behind it, and everything
-// else is the next positional argument. What the last word can be follows from where the walk ends.
+// What the last word can be follows from where the words before it end.
 #include "compiler/driver/completion.h"
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 
 #include "compiler/diagnostics/diagnostics.h"
 #include "compiler/driver/catalogue.h"
+#include "compiler/driver/command_words.h"
 #include "compiler/driver/completion_scripts.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
@@ -19,25 +19,6 @@
 
 namespace ucp {
 namespace {
-
-bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
-
-// The names of an option as they are typed.
-std::vector<std::string> NamesOf(const CLI::Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  return names;
-}
-
-const CLI::Option* FindOption(const CLI::App& app, std::string_view word) {
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : NamesOf(*option)) {
-      if (word == name || (word.starts_with(name) && word.substr(name.size()).starts_with('='))) return option;
-    }
-  }
-  return nullptr;
-}
 
 // What a value is called says what it is; a word in small letters stands for itself.
 void AddValues(const std::string& name, Completions& values) {
@@ -70,43 +51,7 @@ Completions ValuesOf(const CLI::Option& option) {
   return values;
 }
 
-std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
-const CLI::App* FindCommand(const CLI::App& app, const std::string& word) {
-  for (const CLI::App* command : CommandsOf(app)) {
-    if (command->get_name() == word) return command;
-  }
-  return nullptr;
-}
-
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-// Where a walk along the words has come to.
-struct Position {
-  const CLI::App* app = nullptr;
-  const CLI::Option* awaits_value = nullptr;  // The option that the next word belongs to.
-  std::size_t positionals = 0;                // How many have been given.
-};
-
-Position Walk(const CLI::App& app, std::span<const std::string> words) {
-  Position position{.app = &app};
-  for (const std::string& word : words) {
-    if (position.awaits_value != nullptr) {
-      position.awaits_value = nullptr;
-    } else if (word.starts_with('-') && word != "-") {
-      const CLI::Option* option = FindOption(*position.app, word);
-      bool has_value = word.find('=') != std::string::npos;
-      if (option != nullptr && TakesValue(*option) && !has_value) position.awaits_value = option;
-    } else if (const CLI::App* command = FindCommand(*position.app, word)) {
-      position = {.app = command};
-    } else {
-      ++position.positionals;
-    }
-  }
-  return position;
-}
 
 Completions OptionsOf(const CLI::App& app) {
   Completions completions;
@@ -119,7 +64,7 @@ Completions OptionsOf(const CLI::App& app) {
 }
 
 // Subcommands, or the values of the next positional argument; of several (SPEC…), the last one is never used up.
-Completions ArgumentsOf(const Position& position) {
+Completions ArgumentsOf(const WordPosition& position) {
   Completions completions;
   for (const CLI::App* command : CommandsOf(*position.app)) {
     completions.candidates.push_back({command->get_name(), FirstLine(command->get_description())});
@@ -138,7 +83,7 @@ Completions ArgumentsOf(const Position& position) {
 
 Completions CompleteWords(const CLI::App& app, std::span<const std::string> words) {
   std::string last = words.empty() ? "" : words.back();
-  Position position = Walk(app, words.subspan(0, words.empty() ? 0 : words.size() - 1));
+  WordPosition position = WalkWords(app, words.subspan(0, words.empty() ? 0 : words.size() - 1));
   Completions completions;
   if (position.awaits_value != nullptr) {
     completions = ValuesOf(*position.awaits_value);
@@ -167,9 +112,9 @@ void AddCompletionCommand(CLI::App& app, const std::string& program, int& exit_c
   auto shell = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("completion", "Print a script that completes command lines in a shell");
   command->footer(
-      fmt::format("  bash:  source <({0} completion bash)                     in ~/.bashrc\n"
-                  "  zsh:   source <({0} completion zsh)                      in ~/.zshrc, behind compinit\n"
-                  "  fish:  {0} completion fish | source                      in ~/.config/fish/config.fish",
+      fmt::format("  bash:  source <({0} completion bash)    in ~/.bashrc\n"
+                  "  zsh:   source <({0} completion zsh)     in ~/.zshrc, behind compinit\n"
+                  "  fish:  {0} completion fish | source     in ~/.config/fish/config.fish",
                   program));
   command->add_option("SHELL", *shell, "The shell")->type_name("bash|zsh|fish")->required();
   command->callback([shell, program, &exit_code] {

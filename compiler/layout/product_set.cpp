@@ -43,6 +43,7 @@ bool ProductSet::IsIncreasing() const {
 }
 
 std::vector<ProductSet> IncreasingPieces(const ProductSet& set) {
+  if (set.IsIncreasing()) return {set};
   std::vector<ProductSet> pieces = {{}};
   for (const Selection& dim : set.dims) {
     std::vector<ProductSet> longer;

@@ -3,9 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 #include <string_view>
 #include <tuple>
+#include <unordered_set>
 
 #include "compiler/plan/fitting.h"
 #include "compiler/plan/verify_coverage.h"
@@ -40,7 +40,8 @@ llvm::Error VerifyBuffer(const StorageTables& tables, const Buffer& buffer, std:
 }
 
 llvm::Error VerifyTables(const StorageTables& tables) {
-  std::set<std::string_view> paths;
+  std::unordered_set<std::string_view> paths;
+  paths.reserve(tables.files.size());
   for (const StoredFile& file : tables.files) {
     if (!StaysInFolder(file.path)) return Unsound("the path `{}` leaves its folder", file.path);
     if (!paths.insert(file.path).second) return Unsound("the path `{}` stands twice", file.path);
@@ -232,6 +233,10 @@ llvm::Error VerifyShards(const Plan& plan) {
   };
   if (!std::is_sorted(plan.reads.begin(), plan.reads.end(), in_order)) {
     return Unsound("its reads are not sorted by tensor, term and role");
+  }
+  auto by_tensor = [](const PlanWrite& a, const PlanWrite& b) { return a.tensor < b.tensor; };
+  if (!std::is_sorted(plan.writes.begin(), plan.writes.end(), by_tensor)) {
+    return Unsound("its writes are not sorted by tensor");
   }
   for (const PlanRead& read : plan.reads) UCP_RETURN_IF_ERROR(VerifyRead(plan, read));
   UCP_RETURN_IF_ERROR(VerifyTerms(plan));

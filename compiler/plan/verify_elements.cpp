@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler/plan/multiplicity.h"
+#include "compiler/plan/shards_of_tensors.h"
 #include "compiler/plan/state_feeds.h"
 #include "compiler/plan/verify_coverage.h"
 #include "compiler/support/error.h"
@@ -34,54 +35,55 @@ class ElementChecker {
   }
 
  private:
-  // Many tensors are cut alike, so each distinct question is answered once.
+  using Question = std::pair<std::vector<SetId>, std::vector<std::int64_t>>;  // Sets, and the shape of their tensor.
+
+  // Many tensors are cut alike, and the states of one nearly always are; so each distinct question is answered once.
   std::optional<Multiplicity> HeldBy(const std::vector<SetId>& ids, const std::vector<std::int64_t>& shape) {
+    if (last_ != nullptr && last_->first.first == ids && last_->first.second == shape) return last_->second;
     auto [known, added] = known_.try_emplace({ids, shape});
     if (added) {
       std::vector<ProductSet> sets;
       for (SetId id : ids) sets.push_back(plan_.set(id));
       known->second = MultiplicityOf(sets, shape);
     }
+    last_ = &*known;
     return known->second;
   }
 
   const Plan& plan_;
-  std::map<std::pair<std::vector<SetId>, std::vector<std::int64_t>>, std::optional<Multiplicity>> known_;
+  std::map<Question, std::optional<Multiplicity>> known_;
+  const std::pair<const Question, std::optional<Multiplicity>>* last_ = nullptr;
 };
 
-using StateKey = std::pair<TensorId, std::string>;
-
-// What feeds each state of the target, by term.
-std::map<StateKey, std::map<std::int64_t, std::vector<SetId>>> CopiedSets(const Plan& plan) {
-  StateFeeds feeds(plan);
-  std::map<StateKey, std::map<std::int64_t, std::vector<SetId>>> copied;
-  for (const PlanRead& read : plan.reads) {
-    if (read.role != ReadRole::kCopy) continue;
-    for (const LogicalTensor::State& state : plan.tensor(read.tensor).logical.states) {
-      if (feeds.Find(read, state.name)) copied[{read.tensor, state.name}][read.term].push_back(read.set);
-    }
+// What feeds a state of the target.
+std::vector<SetId> CopiedSets(const StateFeeds& feeds, llvm::ArrayRef<PlanRead> reads, const std::string& state) {
+  std::vector<SetId> sets;
+  for (const PlanRead& read : reads) {
+    if (read.role == ReadRole::kCopy && feeds.Find(read, state)) sets.push_back(read.set);
   }
-  return copied;
+  return sets;
 }
 
-std::map<StateKey, std::set<SetId>> WrittenSets(const Plan& plan) {
-  std::map<StateKey, std::set<SetId>> written;
-  for (const PlanWrite& write : plan.writes) {
+std::vector<SetId> WrittenSets(const Plan& plan, llvm::ArrayRef<PlanWrite> writes, const std::string& state) {
+  std::vector<SetId> sets;
+  for (const PlanWrite& write : writes) {
+    if (!FindState(plan.target.buffer_set(write.states), state)) continue;
+    sets.insert(sets.end(), write.pieces.begin(), write.pieces.end());
+  }
+  std::sort(sets.begin(), sets.end());
+  sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
+  return sets;
+}
+
+llvm::Error VerifyStates(const Plan& plan, const LogicalTensor& tensor, llvm::ArrayRef<PlanWrite> writes) {
+  for (const PlanWrite& write : writes) {
     for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
-      written[{write.tensor, entry.state}].insert(write.pieces.begin(), write.pieces.end());
+      bool known = std::any_of(tensor.states.begin(), tensor.states.end(),
+                               [&](const LogicalTensor::State& state) { return state.name == entry.state; });
+      if (known) continue;
+      return Fail(ErrorCode::kBadData, "the plan is not sound: tensor `{}` is written in state {}, which it lacks",
+                  tensor.name, entry.state);
     }
-  }
-  return written;
-}
-
-llvm::Error VerifyStates(const Plan& plan, const std::map<StateKey, std::set<SetId>>& written) {
-  for (const auto& [key, sets] : written) {
-    const LogicalTensor& tensor = plan.tensor(key.first).logical;
-    bool known = std::any_of(tensor.states.begin(), tensor.states.end(),
-                             [&](const LogicalTensor::State& state) { return state.name == key.second; });
-    if (known) continue;
-    return Fail(ErrorCode::kBadData, "the plan is not sound: tensor `{}` is written in state {}, which it lacks",
-                tensor.name, key.second);
   }
   return llvm::Error::success();
 }
@@ -89,20 +91,23 @@ llvm::Error VerifyStates(const Plan& plan, const std::map<StateKey, std::set<Set
 }  // namespace
 
 llvm::Error VerifyElements(const Plan& plan) {
-  auto copied = CopiedSets(plan);
-  std::map<StateKey, std::set<SetId>> written = WrittenSets(plan);
-  UCP_RETURN_IF_ERROR(VerifyStates(plan, written));
+  const StateFeeds feeds(plan);
+  const ShardsOfTensors shards(plan);
   ElementChecker checker(plan);
   for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
+    const TensorId id(t);
+    UCP_RETURN_IF_ERROR(VerifyStates(plan, plan.tensors[t].logical, shards.WritesOf(id)));
     for (const LogicalTensor::State& state : plan.tensors[t].logical.states) {
-      StateKey key(TensorId(t), state.name);
+      llvm::ArrayRef<PlanRead> reads = shards.ReadsOf(id);  // Sorted by term.
       for (std::int64_t term = 0; term < plan.tensors[t].arithmetic.terms; ++term) {
-        UCP_RETURN_IF_ERROR(checker.Check(TensorId(t), state.name, copied[key][term], Wanted::kOnce, "source"));
+        const auto of_term = reads.take_while([&](const PlanRead& read) { return read.term == term; });
+        reads = reads.drop_front(of_term.size());
+        UCP_RETURN_IF_ERROR(
+            checker.Check(id, state.name, CopiedSets(feeds, of_term, state.name), Wanted::kOnce, "source"));
       }
-      const std::set<SetId>& sets = written[key];
-      UCP_RETURN_IF_ERROR(
-          checker.Check(TensorId(t), state.name, {sets.begin(), sets.end()}, Wanted::kOnceAtLeast, "target"));
+      UCP_RETURN_IF_ERROR(checker.Check(id, state.name, WrittenSets(plan, shards.WritesOf(id), state.name),
+                                        Wanted::kOnceAtLeast, "target"));
     }
   }
   return llvm::Error::success();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/plan/shards_of_tensors.h"
 #include "compiler/plan/verify_steps.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
@@ -84,13 +85,12 @@ bool HaveCommon(const ProductSet& a, const ProductSet& b) {
 llvm::Error VerifyNoneIsMissing(const Plan& plan) {
   std::set<std::pair<SetId, SetId>> known;
   for (const Geometry& geometry : plan.geometries) known.emplace(geometry.source, geometry.target);
-  std::vector<std::vector<const PlanWrite*>> writes_of_tensor(plan.tensors.size());
-  for (const PlanWrite& write : plan.writes) writes_of_tensor[write.tensor.index()].push_back(&write);
+  const ShardsOfTensors shards(plan);
   for (const PlanRead& read : plan.reads) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
     if (read.role == ReadRole::kUnused) continue;
-    for (const PlanWrite* write : writes_of_tensor[read.tensor.index()]) {
-      for (SetId piece : write->pieces) {
+    for (const PlanWrite& write : shards.WritesOf(read.tensor)) {
+      for (SetId piece : write.pieces) {
         if (!known.emplace(read.set, piece).second || !HaveCommon(plan.set(read.set), plan.set(piece))) continue;
         return Unsound("tensor `{}`: what {} and {} have in common has no geometry",
                        plan.tensor(read.tensor).logical.name, ToString(plan.set(read.set)), ToString(plan.set(piece)));

@@ -12,8 +12,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
 
+#include "compiler/plan/shards_of_tensors.h"
 #include "compiler/plan/step_geometry.h"
 #include "compiler/plan/step_signature.h"
 #include "compiler/plan/steps.h"
@@ -40,23 +42,36 @@ std::int64_t Elements(const Geometry& geometry) {
 
 class StepWalk {
  public:
-  explicit StepWalk(const Plan& plan) : plan_(plan), steps_(plan), feeds_(plan), signatures_(plan, steps_) {
+  explicit StepWalk(const Plan& plan)
+      : plan_(plan), steps_(plan), feeds_(plan), signatures_(plan, steps_), shards_(plan) {
     for (const Geometry& geometry : plan.geometries) geometries_[{geometry.source, geometry.target}] = &geometry;
   }
 
   llvm::Error Run() {
-    for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
-      UCP_RETURN_IF_ERROR(CheckInterrupted());
-      for (const StateBuffer& entry : plan_.target.buffer_set(plan_.writes[w].states)) {
-        UCP_RETURN_IF_ERROR(VerifyState(w, entry));
+    std::size_t w = 0;
+    for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
+      tallies_.clear();
+      for (const PlanWrite& write : shards_.WritesOf(TensorId(t))) {
+        UCP_RETURN_IF_ERROR(CheckInterrupted());
+        for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) {
+          UCP_RETURN_IF_ERROR(VerifyState(w, entry));
+        }
+        ++w;
       }
+      UCP_RETURN_IF_ERROR(VerifyReadsAreUsed(TensorId(t)));
     }
-    return VerifyReadsAreUsed();
+    return llvm::Error::success();
   }
 
  private:
   // How many elements of each read of a tensor the steps use.
   using Tally = std::vector<std::int64_t>;
+
+  struct TallyOfState {
+    std::string_view state;
+    Tally used;
+    Tally expected;
+  };
 
   llvm::Error VerifyState(std::size_t w, const StateBuffer& entry) {
     const auto [first, last] = signatures_.ReadsOf(plan_.writes[w].tensor);
@@ -73,10 +88,17 @@ class StepWalk {
       if (signature) known_.emplace(std::move(*signature), walked);
     }
     const Tally& tally = known == known_.end() ? walked : known->second;
-    for (std::size_t i = 0; i < tally.size(); ++i) {
-      if (tally[i] > 0) used_[{first + i, entry.state}] += tally[i];
-    }
+    Tally& used = TallyOf(entry.state, tally.size()).used;
+    for (std::size_t i = 0; i < tally.size(); ++i) used[i] += tally[i];
     return llvm::Error::success();
+  }
+
+  // Of the tensor that is looked at. It has few states.
+  TallyOfState& TallyOf(std::string_view state, std::size_t reads) {
+    for (TallyOfState& tally : tallies_) {
+      if (tally.state == state) return tally;
+    }
+    return tallies_.emplace_back(state, Tally(reads, 0), Tally(reads, 0));
   }
 
   llvm::Error VerifyRange(const TargetRange& range, std::size_t first_read, Tally& tally) const {
@@ -184,43 +206,43 @@ class StepWalk {
 
   // Every element of every read is used in every state and for every shard that the target has: nothing that should be
   // compared is left out.
-  llvm::Error VerifyReadsAreUsed() const {
-    std::vector<std::vector<const PlanWrite*>> writes_of_tensor(plan_.tensors.size());
-    for (const PlanWrite& write : plan_.writes) writes_of_tensor[write.tensor.index()].push_back(&write);
-    for (std::size_t r = 0; r < plan_.reads.size(); ++r) {
-      UCP_RETURN_IF_ERROR(CheckInterrupted());
-      const PlanRead& read = plan_.reads[r];
-      if (read.role == ReadRole::kUnused) continue;
-      for (const auto& [state, expected] : ExpectedOf(read, writes_of_tensor[read.tensor.index()])) {
-        auto used = used_.find({r, state});
-        std::int64_t elements = used == used_.end() ? 0 : used->second;
-        if (elements == expected) continue;
+  llvm::Error VerifyReadsAreUsed(TensorId tensor) {
+    const llvm::ArrayRef<PlanRead> reads = shards_.ReadsOf(tensor);
+    AddExpected(reads, shards_.WritesOf(tensor));
+    for (const TallyOfState& tally : tallies_) {
+      for (std::size_t r = 0; r < reads.size(); ++r) {
+        if (tally.used[r] == tally.expected[r]) continue;
         return Unsound("tensor `{}`, state {} at {}: {} of {} source elements would be used",
-                       plan_.tensor(read.tensor).logical.name, state, ToString(read.coordinate), elements, expected);
+                       plan_.tensor(tensor).logical.name, tally.state, ToString(reads[r].coordinate), tally.used[r],
+                       tally.expected[r]);
       }
     }
     return llvm::Error::success();
   }
 
-  // For each state of the target that the read serves: how many elements it has in common with all that is written.
+  // For each state of the target: how many elements each read that serves it has in common with all that is written.
   // What is compared is compared with one of those that hold the same.
-  std::map<std::string, std::int64_t> ExpectedOf(const PlanRead& read,
-                                                 const std::vector<const PlanWrite*>& writes) const {
-    std::map<std::string, std::int64_t> expected;
-    std::set<std::pair<std::vector<SetId>, std::string>> compared;
-    for (const PlanWrite* write : writes) {
-      std::int64_t common = 0;
-      for (SetId piece : write->pieces) {
-        auto geometry = geometries_.find({read.set, piece});
-        if (geometry != geometries_.end()) common += Elements(*geometry->second);
-      }
-      for (const StateBuffer& entry : plan_.target.buffer_set(write->states)) {
-        if (!feeds_.Find(read, entry.state)) continue;
-        const bool is_first = read.role == ReadRole::kCopy || compared.emplace(write->pieces, entry.state).second;
-        if (is_first) expected[entry.state] += common;
+  void AddExpected(llvm::ArrayRef<PlanRead> reads, llvm::ArrayRef<PlanWrite> writes) {
+    std::set<std::pair<std::vector<SetId>, std::string_view>> written;
+    for (const PlanWrite& write : writes) {
+      for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) {
+        const bool is_first = writes.size() == 1 || written.emplace(write.pieces, entry.state).second;
+        Tally& expected = TallyOf(entry.state, reads.size()).expected;
+        for (std::size_t r = 0; r < reads.size(); ++r) {
+          if (reads[r].role != ReadRole::kCopy && !is_first) continue;
+          if (feeds_.Find(reads[r], entry.state)) expected[r] += CommonElements(reads[r], write);
+        }
       }
     }
-    return expected;
+  }
+
+  std::int64_t CommonElements(const PlanRead& read, const PlanWrite& write) const {
+    std::int64_t common = 0;
+    for (SetId piece : write.pieces) {
+      auto geometry = geometries_.find({read.set, piece});
+      if (geometry != geometries_.end()) common += Elements(*geometry->second);
+    }
+    return common;
   }
 
   const Plan& plan_;
@@ -229,7 +251,8 @@ class StepWalk {
   StepSignatures signatures_;
   std::map<StepSignature, Tally> known_;
   std::map<std::pair<SetId, SetId>, const Geometry*> geometries_;
-  std::map<std::pair<std::size_t, std::string>, std::int64_t> used_;
+  const ShardsOfTensors shards_;
+  std::vector<TallyOfState> tallies_;  // Of the tensor that is looked at.
 };
 
 }  // namespace

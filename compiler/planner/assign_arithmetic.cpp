@@ -49,8 +49,8 @@ llvm::Error CheckStates(const LogicalTensor& tensor, const TensorLayout& source,
 
 llvm::Error AssignArithmetic(const PlanRequest& request, PlanDraft& draft) {
   for (PlanTensor& tensor : draft.plan.tensors) {
-    const TensorLayout* source = request.source_layout.Find(tensor.logical.name);
-    const TensorLayout* target = request.target_layout.Find(tensor.logical.name);
+    const TensorLayout* source = draft.source_tensors.Find(tensor.logical.name);
+    const TensorLayout* target = draft.target_tensors.Find(tensor.logical.name);
     if (source == nullptr || target == nullptr) continue;
     for (const TensorLayout* layout : {source, target}) {
       if (IsPositive(layout->scale)) continue;

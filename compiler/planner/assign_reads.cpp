@@ -11,8 +11,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
+#include <numeric>
+#include <string_view>
 #include <tuple>
+#include <unordered_set>
 
 #include "compiler/layout/take_apart.h"
 #include "compiler/planner/draft.h"
@@ -22,33 +25,74 @@
 namespace ucp {
 namespace {
 
+// What one rank has, in the order in which the format listed it.
+struct ShardsOfRank {
+  bool is_believed = false;
+  std::vector<const Shard*> shards;
+};
+
+// In mesh order, so that the lowest rank is the first to give an element; those that the user believes before others.
+std::vector<ShardsOfRank> ShardsByRank(const Inventory& inventory) {
+  std::map<Coordinate, ShardsOfRank> by_coordinate;
+  auto rank = by_coordinate.end();
+  for (const Shard& shard : inventory.storage.shards) {
+    const bool is_as_before = rank != by_coordinate.end() && rank->first == shard.coordinate;
+    if (!is_as_before) rank = by_coordinate.try_emplace(shard.coordinate).first;
+    rank->second.shards.push_back(&shard);
+  }
+  std::vector<ShardsOfRank> ranks;
+  for (auto& [coordinate, of_rank] : by_coordinate) {
+    of_rank.is_believed = inventory.preference.Prefers(coordinate);
+    ranks.push_back(std::move(of_rank));
+  }
+  std::stable_partition(ranks.begin(), ranks.end(), [](const ShardsOfRank& of_rank) { return of_rank.is_believed; });
+  return ranks;
+}
+
+// They are large: each is moved once.
+void SortReads(std::vector<PlanRead>& reads) {
+  std::vector<std::uint32_t> order(reads.size());
+  std::iota(order.begin(), order.end(), 0U);
+  auto key = [&](std::uint32_t r) { return std::tuple(reads[r].tensor, reads[r].term, reads[r].role); };
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+  std::vector<PlanRead> sorted;
+  sorted.reserve(reads.size());
+  for (std::uint32_t r : order) sorted.push_back(std::move(reads[r]));
+  reads = std::move(sorted);
+}
+
 class Assigner {
  public:
-  Assigner(const PlanRequest& request, PlanDraft& draft) : request_(request), draft_(draft) {
-    const Inventory& inventory = request.inventory;
-    first_stage_counts_.insert(inventory.first_stage_counts.begin(), inventory.first_stage_counts.end());
-    for (const Shard& shard : inventory.storage.shards) order_.push_back(&shard);
-    std::stable_sort(order_.begin(), order_.end(), [&](const Shard* a, const Shard* b) {
-      return std::tuple(!IsBelieved(a->coordinate), a->coordinate) <
-             std::tuple(!IsBelieved(b->coordinate), b->coordinate);
-    });
+  Assigner(const PlanRequest& request, PlanDraft& draft)
+      : request_(request),
+        draft_(draft),
+        first_stage_counts_(request.inventory.first_stage_counts.begin(), request.inventory.first_stage_counts.end()) {
+    for (const PlanTensor& tensor : draft.plan.tensors) {
+      copied_.emplace_back(static_cast<std::size_t>(tensor.arithmetic.terms));
+    }
   }
 
   llvm::Error Run() {
-    for (const Shard* shard : order_) {
-      UCP_RETURN_IF_ERROR(CheckInterrupted());
-      UCP_RETURN_IF_ERROR(Assign(*shard));
+    for (const ShardsOfRank& rank : ShardsByRank(request_.inventory)) {
+      for (const Shard* shard : rank.shards) {
+        UCP_RETURN_IF_ERROR(CheckInterrupted());
+        UCP_RETURN_IF_ERROR(Assign(*shard, rank.is_believed));
+      }
     }
     UCP_RETURN_IF_ERROR(CheckComplete());
-    std::stable_sort(draft_.plan.reads.begin(), draft_.plan.reads.end(), [](const PlanRead& a, const PlanRead& b) {
-      return std::tuple(a.tensor, a.term, a.role) < std::tuple(b.tensor, b.term, b.role);
-    });
+    SortReads(draft_.plan.reads);
     return llvm::Error::success();
   }
 
  private:
-  llvm::Error Assign(const Shard& shard) {
-    const TensorLayout* layout = request_.source_layout.Find(shard.tensor);
+  // What is copied from the ranks that the user believes, and from the others.
+  struct Copied {
+    std::vector<ProductSet> believed;
+    std::vector<ProductSet> others;
+  };
+
+  llvm::Error Assign(const Shard& shard, bool is_believed) {
+    const TensorLayout* layout = draft_.source_tensors.Find(shard.tensor);
     if (layout == nullptr) return AssignDropped(shard);
     TensorId id = draft_.tensor_of_name.at(layout->name);
     UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*layout, request_.source_layout.mesh, shard.coordinate));
@@ -64,16 +108,15 @@ class Assigner {
     read.term = TermOf(*layout, shard.coordinate);
     bool is_weight = draft_.plan.source.buffer_set(shard.states).front().state == kWeightState;
     bool master_is_there = request_.tensors[id.index()].states.front().name != kWeightState;
-    if (is_weight && master_is_there) return AssignWeight(read, set);
-    return AssignStates(read, set);
+    if (is_weight && master_is_there) return AssignWeight(read, set, is_believed);
+    return AssignStates(read, set, is_believed);
   }
 
-  bool IsBelieved(const Coordinate& place) const { return request_.inventory.preference.Prefers(place); }
+  Copied& CopiedOf(const PlanRead& read) { return copied_[read.tensor.index()][static_cast<std::size_t>(read.term)]; }
 
-  llvm::Error AssignStates(const PlanRead& read, const ProductSet& set) {
-    const bool is_believed = IsBelieved(read.coordinate);
+  llvm::Error AssignStates(PlanRead& read, const ProductSet& set, bool is_believed) {
+    Copied& copied = CopiedOf(read);
     for (const ProductSet& piece : IncreasingPieces(set)) {
-      Copied& copied = copied_[{read.tensor, read.term}];
       SetParts believed = is_believed ? SetParts{{piece}, {}} : TakeApart(piece, copied.believed);
       UCP_RETURN_IF_ERROR(AddReplicas(read, believed.replicas, true));
       for (const ProductSet& rest : believed.fresh) {
@@ -89,11 +132,12 @@ class Assigner {
     return llvm::Error::success();
   }
 
-  llvm::Error AddReplicas(PlanRead read, const std::vector<ProductSet>& replicas, bool are_overruled) {
-    read.is_overruled = are_overruled;
+  llvm::Error AddReplicas(PlanRead& read, const std::vector<ProductSet>& replicas, bool are_overruled) {
     for (const ProductSet& replica : replicas) {
+      read.is_overruled = are_overruled;
       UCP_RETURN_IF_ERROR(AddIfCompared(read, ReadRole::kCompare, replica, "a replica, and replicas are trusted"));
     }
+    read.is_overruled = false;
     return llvm::Error::success();
   }
 
@@ -112,15 +156,14 @@ class Assigner {
     return term;
   }
 
-  llvm::Error AssignWeight(PlanRead read, const ProductSet& set) {
+  llvm::Error AssignWeight(PlanRead& read, const ProductSet& set, bool is_believed) {
     if (std::int64_t terms = draft_.plan.tensor(read.tensor).arithmetic.terms; terms > 1) {
       read.reason = fmt::format("its tensor is the mean of {} ranks, of which no weight is the rounding", terms);
       return AddUnused(read, set);
     }
     const std::vector<ProductSet> nobody;
-    const bool is_believed = IsBelieved(read.coordinate);
     for (const ProductSet& piece : IncreasingPieces(set)) {
-      const SetParts parts = TakeApart(piece, is_believed ? nobody : copied_[{read.tensor, read.term}].believed);
+      const SetParts parts = TakeApart(piece, is_believed ? nobody : CopiedOf(read).believed);
       for (const auto& [sets, are_overruled] : {std::pair(&parts.fresh, false), std::pair(&parts.replicas, true)}) {
         read.is_overruled = are_overruled;
         for (const ProductSet& part : *sets) {
@@ -137,16 +180,17 @@ class Assigner {
     return llvm::Error::success();
   }
 
-  llvm::Error AddIfCompared(PlanRead read, ReadRole role, const ProductSet& set, const char* why_not) {
+  llvm::Error AddIfCompared(const PlanRead& read, ReadRole role, const ProductSet& set, const char* why_not) {
     if (request_.replicas == ReplicaPolicy::kCompare) return Add(read, role, set);
-    read.reason = why_not;
-    return Add(read, ReadRole::kUnused, set);
+    UCP_RETURN_IF_ERROR(Add(read, ReadRole::kUnused, set));
+    draft_.plan.reads.back().reason = why_not;
+    return llvm::Error::success();
   }
 
-  llvm::Error Add(PlanRead read, ReadRole role, const ProductSet& set) {
-    read.role = role;
-    read.set = draft_.Intern(set);
-    draft_.plan.reads.push_back(std::move(read));
+  llvm::Error Add(const PlanRead& read, ReadRole role, const ProductSet& set) {
+    PlanRead& added = draft_.plan.reads.emplace_back(read);
+    added.role = role;
+    added.set = draft_.Intern(set);
     return llvm::Error::success();
   }
 
@@ -190,10 +234,9 @@ class Assigner {
     std::int64_t elements = 1;
     for (std::int64_t length : tensor.logical.shape) elements *= length;
     std::int64_t held = 0;
-    if (auto sets = copied_.find({id, term}); sets != copied_.end()) {
-      for (const auto* list : {&sets->second.believed, &sets->second.others}) {
-        for (const ProductSet& set : *list) held += set.real_elements();
-      }
+    const Copied& copied = copied_[id.index()][static_cast<std::size_t>(term)];
+    for (const auto* list : {&copied.believed, &copied.others}) {
+      for (const ProductSet& set : *list) held += set.real_elements();
     }
     if (held == elements) return llvm::Error::success();
     std::int64_t terms = tensor.arithmetic.terms;
@@ -212,14 +255,8 @@ class Assigner {
 
   const PlanRequest& request_;
   PlanDraft& draft_;
-  std::vector<const Shard*> order_;  // In mesh order, so that the lowest rank is the first to give an element.
-  std::set<std::string> first_stage_counts_;
-  // What is copied from the ranks that the user believes, and from the others.
-  struct Copied {
-    std::vector<ProductSet> believed;
-    std::vector<ProductSet> others;
-  };
-  std::map<std::pair<TensorId, std::int64_t>, Copied> copied_;  // By tensor and term.
+  std::unordered_set<std::string_view> first_stage_counts_;
+  std::vector<std::vector<Copied>> copied_;  // By tensor and term.
 };
 
 }  // namespace

@@ -2,8 +2,8 @@
 // it that none is forgotten; one that says so holds weights alone. Either may hold the weight of a tensor that has a
 // master in the source, and then it is made from that.
 #include <algorithm>
-#include <set>
 #include <string_view>
+#include <unordered_set>
 
 #include "compiler/planner/draft.h"
 #include "compiler/support/error.h"
@@ -11,8 +11,8 @@
 namespace ucp {
 namespace {
 
-std::set<std::string_view> TensorsWithWeight(const Storage& storage) {
-  std::set<std::string_view> names;
+std::unordered_set<std::string_view> TensorsWithWeight(const Storage& storage) {
+  std::unordered_set<std::string_view> names;
   for (const Shard& shard : storage.shards) {
     if (FindState(storage.buffer_set(shard.states), kWeightState)) names.insert(shard.tensor);
   }
@@ -22,7 +22,7 @@ std::set<std::string_view> TensorsWithWeight(const Storage& storage) {
 }  // namespace
 
 llvm::Error AssignStates(const PlanRequest& request, PlanDraft& draft) {
-  const std::set<std::string_view> with_weight = TensorsWithWeight(request.target_files.storage);
+  const std::unordered_set<std::string_view> with_weight = TensorsWithWeight(request.target_files.storage);
   for (PlanTensor& tensor : draft.plan.tensors) {
     std::vector<LogicalTensor::State>& states = tensor.logical.states;
     auto has = [&](std::string_view name) {

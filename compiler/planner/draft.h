@@ -3,24 +3,30 @@
 
 #include <llvm/Support/Error.h>
 
-#include <map>
-#include <string>
+#include <cstddef>
+#include <string_view>
 #include <unordered_map>
 
+#include "compiler/layout/layout_index.h"
 #include "compiler/plan/plan.h"
 #include "compiler/planner/planner.h"
 
 namespace ucp {
 
 struct PlanDraft {
+  explicit PlanDraft(const PlanRequest& request)
+      : source_tensors(request.source_layout), target_tensors(request.target_layout) {}
+
   Plan plan;
-  std::map<std::string, TensorId> tensor_of_name;
+  LayoutIndex source_tensors;
+  LayoutIndex target_tensors;
+  std::unordered_map<std::string_view, TensorId> tensor_of_name;  // Names are those of the request.
 
   // The id of this set in the plan; equal sets share one.
   SetId Intern(const ProductSet& set);
 
  private:
-  std::unordered_map<std::string, SetId> set_of_text_;
+  std::unordered_multimap<std::size_t, SetId> sets_of_hash_;
 };
 
 // Makes the states of every tensor those that the target's files hold of it.

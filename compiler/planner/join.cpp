@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <optional>
+#include <string_view>
+#include <unordered_set>
 
+#include "compiler/layout/layout_index.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 
@@ -59,8 +62,11 @@ llvm::Error Gather(const Storage& storage, const Shard& shard, Gathered& gathere
   for (bool weight : {false, true}) {
     if (StatesOf(storage, shard, weight).empty()) continue;
     const Shard*& first = weight ? gathered.weight : gathered.trained;
-    if (first == nullptr) first = &shard;
-    UCP_RETURN_IF_ERROR(Compare(storage, shard.tensor, *first, shard, weight));
+    if (first == nullptr) {
+      first = &shard;
+    } else {
+      UCP_RETURN_IF_ERROR(Compare(storage, shard.tensor, *first, shard, weight));
+    }
   }
   return llvm::Error::success();
 }
@@ -69,26 +75,33 @@ llvm::Error Gather(const Storage& storage, const Shard& shard, Gathered& gathere
 
 llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, const Inventory& inventory) {
   const Storage& storage = inventory.storage;
-  std::map<const TensorLayout*, Gathered> found;
+  const LayoutIndex index(layout);
+  const std::unordered_set<std::string_view> dropped(layout.dropped.begin(), layout.dropped.end());
+  std::vector<std::optional<Gathered>> found(layout.tensors.size());  // As the layout's tensors.
   for (const Shard& shard : storage.shards) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
-    if (std::find(layout.dropped.begin(), layout.dropped.end(), shard.tensor) != layout.dropped.end()) continue;
-    const TensorLayout* tensor = layout.Find(shard.tensor);
+    if (dropped.contains(shard.tensor)) continue;
+    const TensorLayout* tensor = index.Find(shard.tensor);
     if (tensor == nullptr) {
       return Fail(ErrorCode::kBadData, "tensor `{}` of `{}` is not in the layout", shard.tensor,
                   FileOf(storage, shard));
     }
-    auto [entry, is_new] = found.try_emplace(tensor);
-    UCP_RETURN_IF_ERROR(Gather(storage, shard, entry->second, is_new));
+    std::optional<Gathered>& gathered = found[static_cast<std::size_t>(tensor - layout.tensors.data())];
+    const bool is_new = !gathered.has_value();
+    if (is_new) gathered.emplace();
+    UCP_RETURN_IF_ERROR(Gather(storage, shard, *gathered, is_new));
   }
   std::vector<LogicalTensor> tensors;
-  for (const auto& [tensor, gathered] : found) {
+  for (std::size_t t = 0; t < found.size(); ++t) {
+    if (!found[t]) continue;
+    const TensorLayout& tensor = layout.tensors[t];
+    const Gathered& gathered = *found[t];
     const Shard* shard = gathered.trained != nullptr ? gathered.trained : gathered.weight;
     LogicalTensor logical;
-    logical.name = tensor->name;
+    logical.name = tensor.name;
     logical.kind = gathered.kind;
-    UCP_ASSIGN_OR_RETURN(logical.shape, LogicalShape(*tensor));
-    logical.dims = tensor->dims;
+    UCP_ASSIGN_OR_RETURN(logical.shape, LogicalShape(tensor));
+    logical.dims = tensor.dims;
     logical.states = StatesOf(storage, *shard, gathered.trained == nullptr);
     if (gathered.weight != nullptr) logical.weight = StatesOf(storage, *gathered.weight, true).front().dtype;
     tensors.push_back(std::move(logical));

@@ -11,7 +11,7 @@ namespace {
 
 // The tables that both formats have filled are the plan's own: ids stay what they are.
 PlanDraft StartDraft(const PlanRequest& request) {
-  PlanDraft draft;
+  PlanDraft draft(request);
   Plan& plan = draft.plan;
   plan.tool_version = kVersion;
   plan.spec_hash = request.spec_hash;
@@ -30,7 +30,7 @@ PlanDraft StartDraft(const PlanRequest& request) {
   plan.remarks = request.inventory.remarks;
   plan.remarks.insert(plan.remarks.end(), request.target_files.remarks.begin(), request.target_files.remarks.end());
   for (const LogicalTensor& tensor : request.tensors) {
-    const TensorLayout* layout = request.source_layout.Find(tensor.name);
+    const TensorLayout* layout = draft.source_tensors.Find(tensor.name);
     draft.tensor_of_name[tensor.name] = TensorId(plan.tensors.size());
     plan.tensors.push_back({tensor, layout == nullptr ? "" : layout->declared_at});
   }

@@ -59,4 +59,15 @@ std::string Printable(std::string_view text) {
   return printable;
 }
 
+std::string PrintableLines(std::string_view text) {
+  std::string lines;
+  while (true) {
+    std::size_t end = text.find('\n');
+    lines += Printable(text.substr(0, end));
+    if (end == std::string_view::npos) return lines;
+    lines += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
 }  // namespace ucp

@@ -10,4 +10,7 @@ namespace ucp {
 // (`\xff`), and code points that reorder or hide text (`\u{202e}`). All else stays.
 std::string Printable(std::string_view text);
 
+// The same line by line, for text that has several: the diagnostics of a spec.
+std::string PrintableLines(std::string_view text);
+
 }  // namespace ucp

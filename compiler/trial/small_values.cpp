@@ -10,6 +10,10 @@
 #include <set>
 #include <tuple>
 
+#include "compiler/check/evaluate.h"
+#include "compiler/check/inventory_index.h"
+#include "compiler/check/solve_dims.h"
+#include "compiler/check/variant.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 
@@ -21,6 +25,7 @@ constexpr std::array<std::int64_t, 10> kValues = {1, 2, 3, 4, 6, 8, 12, 16, 24, 
 constexpr std::int64_t kFirstValue = 12;
 constexpr std::int64_t kMostElements = 150'000;
 constexpr std::size_t kMostTensors = 1'000;
+constexpr std::int64_t kFarTooMany = 20'000;  // Names.
 constexpr std::int64_t kPriceOfOne = 30'000;  // In elements.
 constexpr std::int64_t kPriceOfEqual = 5'000;
 constexpr int kMostTries = 3000;  // Until a layout exists.
@@ -60,6 +65,7 @@ class Search {
   }
 
   std::optional<SmallModel> Run() {
+    if (HasFarTooManyNames()) return std::nullopt;
     Settings best = given_;
     for (const std::string& name : open_) best[name] = {kFirstValue};
     Score score = Try(best);
@@ -83,6 +89,39 @@ class Search {
   std::string why;
 
  private:
+  // Seen without making the names, since there may be a million: those behind no guard, with 1 for what is not given.
+  // How many there are exactly, binding will say.
+  bool HasFarTooManyNames() {
+    Settings set = given_;
+    for (const std::string& name : open_) set[name] = {std::int64_t{1}};
+    DiagnosticSink sink;
+    const Inventory inventory;
+    InventoryIndex nothing(inventory);
+    const Mesh mesh;
+    const auto solved = SolveDims(spec_, nothing, set, sink);
+    if (!solved) return false;  // Binding will say what is wrong.
+    const Values values{spec_, solved->dims, mesh, solved->facts};
+    std::int64_t names = 0;
+    for (const TensorDeclaration& tensor : spec_.tensors) {
+      if (!tensor.guards.empty()) continue;
+      auto of_pattern = static_cast<std::int64_t>(CountVariants(tensor.name));
+      for (const Counter& counter : tensor.name.counters) {
+        const bool is_known = values.Knows(counter.count) && !HasCounter(counter.count);
+        const auto count = is_known ? Evaluate(counter.count, values, {}, sink) : std::nullopt;
+        of_pattern = CheckedMultiply(of_pattern, count.value_or(0)).value_or(INT64_MAX);
+      }
+      names = CheckedAdd(names, of_pattern).value_or(INT64_MAX);
+    }
+    if (names <= kFarTooMany) return false;
+    why = TooMany(names);
+    return true;
+  }
+
+  static std::string TooMany(std::int64_t names) {
+    return fmt::format("{} tensors are more than the {} that a trial follows; --set smaller values", names,
+                       kMostTensors);
+  }
+
   std::int64_t AnyValue() { return kValues[static_cast<std::size_t>(Pick(random_, 0, std::ssize(kValues) - 1))]; }
 
   // Leaves the model in model_, if there is one.
@@ -96,8 +135,7 @@ class Search {
     }
     has_too_many_tensors_ = bound->tensors.size() > kMostTensors;
     if (has_too_many_tensors_) {
-      why = fmt::format("{} tensors are more than the {} that a trial follows; --set smaller values",
-                        bound->tensors.size(), kMostTensors);
+      why = TooMany(std::ssize(bound->tensors));
       return {-1, 0, 0};
     }
     SmallModel model{set, std::move(*bound), {}, {}, 0};

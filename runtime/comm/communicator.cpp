@@ -1,6 +1,10 @@
 #include "runtime/comm/communicator.h"
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
@@ -32,7 +36,66 @@ llvm::Error Decode(const std::string& outcome) {
   return outcome.empty() ? llvm::Error::success() : MakeError(CodeOf(outcome), outcome.substr(1));
 }
 
+std::string EncodeSize(std::uint64_t bytes) { return {reinterpret_cast<const char*>(&bytes), sizeof(bytes)}; }
+
+llvm::Expected<std::uint64_t> DecodeSize(std::string_view text, std::size_t of_rank) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  std::uint64_t bytes = 0;
+  if (text.size() >= sizeof(bytes)) {
+    std::memcpy(&bytes, text.data(), sizeof(bytes));
+    if (bytes <= kMost) return bytes;
+  }
+  return Fail(ErrorCode::kIo, "rank {} says nothing sensible of how much it sends; all ranks must run the same ucp",
+              of_rank);
+}
+
+// One behind the other: to whom, how many bytes, and these. Numbers are 64 bits wide.
+std::string Encode(std::span<const Outgoing> sending) {
+  std::string all;
+  for (const Outgoing& one : sending) {
+    const std::array<std::uint64_t, 2> head = {static_cast<std::uint64_t>(one.to), one.bytes.size()};
+    all.append(reinterpret_cast<const char*>(head.data()), sizeof(head));
+    all.append(reinterpret_cast<const char*>(one.bytes.data()), one.bytes.size());
+  }
+  return all;
+}
+
+// What of it is for `rank`.
+std::vector<std::string_view> DecodeSent(std::string_view all, int rank) {
+  std::vector<std::string_view> found;
+  std::array<std::uint64_t, 2> head;
+  while (all.size() >= sizeof(head)) {
+    std::memcpy(head.data(), all.data(), sizeof(head));
+    all.remove_prefix(sizeof(head));
+    const std::string_view bytes = all.substr(0, head[1]);
+    all.remove_prefix(bytes.size());
+    if (head[0] == static_cast<std::uint64_t>(rank)) found.push_back(bytes);
+  }
+  return found;
+}
+
 }  // namespace
+
+llvm::Error Communicator::Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, AllGather(Encode(sending)));
+  std::vector<std::vector<std::string_view>> from(all.size());
+  for (std::size_t sender = 0; sender < all.size(); ++sender) from[sender] = DecodeSent(all[sender], rank());
+  std::vector<std::size_t> taken(all.size());
+  for (const Incoming& one : receiving) {
+    const auto sender = static_cast<std::size_t>(one.from);
+    const bool is_there = taken[sender] < from[sender].size();
+    const std::string_view bytes = is_there ? from[sender][taken[sender]++] : std::string_view();
+    UCP_RETURN_IF_ERROR(CheckDelivered(one, bytes.size()));
+    std::ranges::copy(std::as_bytes(std::span(bytes)), one.bytes.begin());
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CheckDelivered(const Incoming& expected, std::uint64_t bytes) {
+  if (bytes == expected.bytes.size()) return llvm::Error::success();
+  return Fail(ErrorCode::kIo, "rank {} gives {} bytes where {} are expected of it; all ranks must run the same ucp",
+              expected.from, bytes, expected.bytes.size());
+}
 
 llvm::Error Communicator::Send(int to, int, std::span<const std::byte>) {
   UCP_CHECK(false, "a message to rank {} of {}, which have none", to, size());
@@ -52,6 +115,49 @@ Communicator& SingleProcess() {
 llvm::Expected<std::string> FromFirstRank(Communicator& ranks, const std::string& mine) {
   UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks.AllGather(ranks.rank() == 0 ? mine : ""));
   return std::move(all.front());
+}
+
+llvm::Expected<std::vector<std::string>> ToFirstRank(Communicator& ranks, const std::string& mine) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> sizes, ranks.AllGather(EncodeSize(mine.size())));
+  std::vector<Outgoing> sending;
+  std::vector<Incoming> receiving;
+  std::vector<std::string> all;
+  if (ranks.rank() != 0) {
+    if (!mine.empty()) sending.push_back({0, std::as_bytes(std::span(mine))});
+  } else {
+    for (const std::string& size : sizes) {
+      UCP_ASSIGN_OR_RETURN(const std::uint64_t bytes, DecodeSize(size, all.size()));
+      all.emplace_back(all.empty() ? mine : std::string(bytes, '\0'));
+    }
+    for (int from = 1; from < ranks.size(); ++from) {
+      std::string& bytes = all[static_cast<std::size_t>(from)];
+      if (!bytes.empty()) receiving.push_back({from, std::as_writable_bytes(std::span(bytes))});
+    }
+  }
+  UCP_RETURN_IF_ERROR(ranks.Deliver(sending, receiving));
+  return all;
+}
+
+llvm::Expected<std::string> FromFirstRankToEach(Communicator& ranks, std::span<const std::string* const> of_ranks) {
+  std::string sizes;
+  for (const std::string* one : of_ranks) sizes += EncodeSize(one->size());
+  UCP_ASSIGN_OR_RETURN(sizes, FromFirstRank(ranks, sizes));
+  if (ranks.rank() == 0) {
+    std::vector<Outgoing> sending;
+    for (std::size_t to = 1; to < of_ranks.size(); ++to) {
+      if (!of_ranks[to]->empty()) sending.push_back({static_cast<int>(to), std::as_bytes(std::span(*of_ranks[to]))});
+    }
+    UCP_RETURN_IF_ERROR(ranks.Deliver(sending, {}));
+    return *of_ranks.front();
+  }
+  const std::size_t place = sizeof(std::uint64_t) * static_cast<std::size_t>(ranks.rank());
+  UCP_ASSIGN_OR_RETURN(const std::uint64_t bytes,
+                       DecodeSize(std::string_view(sizes).substr(std::min(place, sizes.size())), 0));
+  std::string mine(bytes, '\0');
+  std::vector<Incoming> receiving;
+  if (!mine.empty()) receiving.push_back({0, std::as_writable_bytes(std::span(mine))});
+  UCP_RETURN_IF_ERROR(ranks.Deliver({}, receiving));
+  return mine;
 }
 
 llvm::Error OutcomeOfFirstRank(Communicator& ranks, llvm::Error mine) {

@@ -5,6 +5,7 @@
 #include <llvm/Support/Error.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,16 @@ namespace ucp {
 struct Message {
   int from = 0;
   std::string bytes;
+};
+
+// What one rank gives to another one, and where it is taken. None is empty.
+struct Outgoing {
+  int to = 0;
+  std::span<const std::byte> bytes;
+};
+struct Incoming {
+  int from = 0;
+  std::span<std::byte> bytes;
 };
 
 // Every rank makes the same calls in the same order, from one thread at a time; messages go beside them, whenever one
@@ -28,6 +39,12 @@ class Communicator {
 
   // What each rank gives, by rank; a rank may give nothing. Nobody goes on before all have given theirs.
   virtual llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) = 0;
+
+  // Each rank gives bytes to some others and takes what it expects of some. What goes from one rank to another comes in
+  // order, and has as many bytes as are expected there, else it is an error (kIo). Bytes that were given may change
+  // when this returns. Ranks without anything for one another need not wait for one another. Made of AllGather(),
+  // through which everything goes to all, unless an implementation knows better.
+  [[nodiscard]] virtual llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving);
 
   // Asks all other ranks to come to their next AllGather() soon, because this one has failed or was cancelled.
   virtual void AskToStop() = 0;
@@ -45,11 +62,20 @@ class Communicator {
   virtual llvm::Expected<std::optional<Message>> TakeAny(int tag);
 };
 
+// Whether what came has the size that is expected.
+[[nodiscard]] llvm::Error CheckDelivered(const Incoming& expected, std::uint64_t bytes);
+
 // A run of this process alone.
 Communicator& SingleProcess();
 
 // What rank 0 gives.
 llvm::Expected<std::string> FromFirstRank(Communicator& ranks, const std::string& mine);
+
+// What each rank gives, by rank, at rank 0; nothing elsewhere.
+llvm::Expected<std::vector<std::string>> ToFirstRank(Communicator& ranks, const std::string& mine);
+
+// What rank 0 has for each rank, by rank.
+llvm::Expected<std::string> FromFirstRankToEach(Communicator& ranks, std::span<const std::string* const> of_ranks);
 
 // What came of something that rank 0 alone does, on every rank.
 [[nodiscard]] llvm::Error OutcomeOfFirstRank(Communicator& ranks, llvm::Error mine);

@@ -1,17 +1,18 @@
 #include "runtime/comm/launcher.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
-#include <system_error>
+#include <thread>
 
 #include "compiler/support/error.h"
+#include "runtime/comm/find_plugin.h"
 #include "runtime/comm/mpi_plugin.h"
 
 namespace ucp {
@@ -33,16 +34,7 @@ int NumberIn(std::span<const char* const> variables) {
   return 1;
 }
 
-// The plugin lies beside the program, or in the library folder of the same installation.
-std::string FindPlugin() {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const fs::path& place : {program / "ucp_mpi.so", program / ".." / UCP_PLUGIN_FOLDER / "ucp_mpi.so"}) {
-    if (fs::exists(place, ignored)) return place.string();
-  }
-  return "";
-}
+constexpr const char* kPlugin = "ucp_mpi.so";
 
 class MpiRanks : public Communicator {
  public:
@@ -57,7 +49,8 @@ class MpiRanks : public Communicator {
         ranks->Load(library, "UcpMpiAskToStop", ranks->ask_to_stop_) &&
         ranks->Load(library, "UcpMpiIsAskedToStop", ranks->is_asked_to_stop_) &&
         ranks->Load(library, "UcpMpiSend", ranks->send_) && ranks->Load(library, "UcpMpiReceive", ranks->receive_) &&
-        ranks->Load(library, "UcpMpiTakeAny", ranks->take_any_) && ranks->Load(library, "UcpMpiClose", ranks->close_);
+        ranks->Load(library, "UcpMpiTakeAny", ranks->take_any_) &&
+        ranks->Load(library, "UcpMpiDeliver", ranks->deliver_) && ranks->Load(library, "UcpMpiClose", ranks->close_);
     if (!complete) return Fail(ErrorCode::kIo, "`{}` is not of this version of ucp", path);
     UCP_RETURN_IF_ERROR(Check(ranks->open_(&ranks->rank_, &ranks->size_, &ranks->has_messages_), "join the ranks"));
     return ranks;
@@ -76,6 +69,20 @@ class MpiRanks : public Communicator {
       UCP_RETURN_IF_ERROR(Check(broadcast_(bytes.data(), bytes.size(), from), "gather"));
     }
     return all;
+  }
+
+  llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) override {
+    std::vector<UcpMpiPart> sent;
+    std::vector<UcpMpiPart> received;
+    for (const Outgoing& one : sending) {
+      sent.push_back({one.to, const_cast<std::byte*>(one.bytes.data()), one.bytes.size(), 0});
+    }
+    for (const Incoming& one : receiving) received.push_back({one.from, one.bytes.data(), one.bytes.size(), 0});
+    UCP_RETURN_IF_ERROR(Check(deliver_(sent.data(), sent.size(), received.data(), received.size()), "exchange"));
+    for (std::size_t i = 0; i < received.size(); ++i) {
+      UCP_RETURN_IF_ERROR(CheckDelivered(receiving[i], received[i].received));
+    }
+    return llvm::Error::success();
   }
 
   // Should they fail, others only go on for longer.
@@ -128,6 +135,7 @@ class MpiRanks : public Communicator {
   decltype(&UcpMpiSend) send_ = nullptr;
   decltype(&UcpMpiReceive) receive_ = nullptr;
   decltype(&UcpMpiTakeAny) take_any_ = nullptr;
+  decltype(&UcpMpiDeliver) deliver_ = nullptr;
   decltype(&UcpMpiClose) close_ = nullptr;
   int has_messages_ = 0;
   int rank_ = 0;
@@ -147,7 +155,7 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
   int ranks = NumberIn(kSizeVariables);
   if (ranks == 1) return &SingleProcess();
   if (OpenRanks() == nullptr) {
-    std::string plugin = FindPlugin();
+    std::string plugin = FindPlugin(kPlugin);
     if (plugin.empty()) {
       return Fail(
           ErrorCode::kUsage,
@@ -162,13 +170,25 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
 
 unsigned RanksOnThisMachine() { return works_alone ? 1 : static_cast<unsigned>(NumberIn(kLocalSizeVariables)); }
 
-bool LeavesWorkToFirstRank() {
-  works_alone = true;
+unsigned ProcessorsOfThisRank() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  auto usable = static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+  bool is_bound = usable < std::thread::hardware_concurrency();
+  return is_bound ? usable : std::max(1U, usable / RanksOnThisMachine());
+}
+
+bool IsLaterRank() {
   if (NumberIn(kSizeVariables) == 1) return false;
   return std::any_of(kRankVariables.begin(), kRankVariables.end(), [](const char* name) {
     const char* value = std::getenv(name);
     return value != nullptr && std::atoi(value) > 0;
   });
+}
+
+bool LeavesWorkToFirstRank() {
+  works_alone = true;
+  return IsLaterRank();
 }
 
 bool SpeaksForAllRanks() { return OpenRanks() == nullptr || OpenRanks()->rank() == 0; }
@@ -178,6 +198,6 @@ void LeaveRanks() {
   OpenRanks().reset();
 }
 
-const char* MpiSupport() { return FindPlugin().empty() ? "no MPI" : "MPI"; }
+const char* MpiSupport() { return FindPlugin(kPlugin).empty() ? "no MPI" : "MPI"; }
 
 }  // namespace ucp

@@ -15,11 +15,18 @@ llvm::Expected<Communicator*> RanksOfThisRun();
 // How many ranks the launcher started on this machine, as far as it says so.
 unsigned RanksOnThisMachine();
 
+// The processors this process may run on, which in a container are fewer than the machine has. Ranks that a launcher
+// did not bind to processors of their own share them.
+unsigned ProcessorsOfThisRank();
+
 // Whether this process prints what concerns all ranks: rank 0 does.
 bool SpeaksForAllRanks();
 
-// Whether a launcher started several ranks and this is not the first. For a command that is the work of one process:
-// the others have nothing to do, and rank 0 may use their processors.
+// Whether a launcher started several ranks and this is not the first, as far as it says so.
+bool IsLaterRank();
+
+// The same, for a command that is the work of one process: the others have nothing to do, and rank 0 may use their
+// processors.
 bool LeavesWorkToFirstRank();
 
 // Leaves MPI, if it was opened. Call at the end of the program, whatever came before.

@@ -5,12 +5,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <thread>
+#include <vector>
 
 namespace {
 
 // Messages have nothing to do with what ranks do together.
 MPI_Comm messages = MPI_COMM_NULL;
+MPI_Comm deliveries = MPI_COMM_NULL;
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // Counts are ints.
 
 // Linux may let a thread sleep for 50 microseconds more than it asked for, unless it says otherwise.
 void SleepExactly() { [[maybe_unused]] thread_local const int done = ::prctl(PR_SET_TIMERSLACK, 1000UL); }
@@ -22,14 +27,14 @@ enum class WaitsFor {
 
 // MPI's own waiting takes a processor, which other ranks and threads need. Whoever yields it instead of sleeping goes
 // behind all who have work, which on a busy machine takes a thousand times as long.
-int Wait(MPI_Request* request, WaitsFor what) {
+int Wait(std::span<MPI_Request> requests, WaitsFor what, MPI_Status* statuses = MPI_STATUSES_IGNORE) {
   constexpr int kSpins = 50;
   constexpr int kShortSleeps = 1000;
   constexpr auto kShort = std::chrono::microseconds(10);
   constexpr auto kLong = std::chrono::microseconds(500);
   for (int tries = 0;; ++tries) {
     int is_done = 0;
-    int code = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
+    int code = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &is_done, statuses);
     if (code != MPI_SUCCESS || is_done != 0) return code;
     if (tries < kSpins) continue;
     SleepExactly();
@@ -38,6 +43,8 @@ int Wait(MPI_Request* request, WaitsFor what) {
   }
 }
 
+int Wait(MPI_Request* request, WaitsFor what) { return Wait(std::span(request, 1), what); }
+
 }  // namespace
 
 int UcpMpiOpen(int* rank, int* size, int* has_messages) {
@@ -45,6 +52,7 @@ int UcpMpiOpen(int* rank, int* size, int* has_messages) {
   if (int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); code != MPI_SUCCESS) return code;
   *has_messages = provided == MPI_THREAD_MULTIPLE ? 1 : 0;
   if (int code = MPI_Comm_dup(MPI_COMM_WORLD, &messages); code != MPI_SUCCESS) return code;
+  if (int code = MPI_Comm_dup(MPI_COMM_WORLD, &deliveries); code != MPI_SUCCESS) return code;
   if (int code = MPI_Comm_rank(MPI_COMM_WORLD, rank); code != MPI_SUCCESS) return code;
   return MPI_Comm_size(MPI_COMM_WORLD, size);
 }
@@ -56,7 +64,6 @@ int UcpMpiGatherSizes(uint64_t mine, uint64_t* all) {
 }
 
 int UcpMpiBroadcast(void* data, uint64_t bytes, int from) {
-  constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // Counts are ints.
   for (uint64_t done = 0; done < bytes; done += kMostBytes) {
     auto count = static_cast<int>(std::min(kMostBytes, bytes - done));
     MPI_Request request = MPI_REQUEST_NULL;
@@ -112,6 +119,37 @@ int UcpMpiTakeAny(int tag, void* data, uint64_t room, int* from, uint64_t* bytes
   *from = status.MPI_SOURCE;
   *bytes = static_cast<uint64_t>(count);
   return code;
+}
+
+int UcpMpiDeliver(const UcpMpiPart* sending, uint64_t sent, UcpMpiPart* receiving, uint64_t received) {
+  std::vector<MPI_Request> requests;
+  std::vector<UcpMpiPart*> receivers;  // Of the first requests.
+  auto start = [&](const UcpMpiPart& part, auto begin) {
+    for (uint64_t done = 0; done < part.bytes; done += kMostBytes) {
+      const auto count = static_cast<int>(std::min(kMostBytes, part.bytes - done));
+      requests.push_back(MPI_REQUEST_NULL);
+      int code =
+          begin(static_cast<char*>(part.data) + done, count, MPI_BYTE, part.rank, 0, deliveries, &requests.back());
+      if (code != MPI_SUCCESS) return code;
+    }
+    return MPI_SUCCESS;
+  };
+  for (UcpMpiPart& part : std::span(receiving, received)) {
+    part.received = 0;
+    if (int code = start(part, MPI_Irecv); code != MPI_SUCCESS) return code;
+    receivers.resize(requests.size(), &part);
+  }
+  for (const UcpMpiPart& part : std::span(sending, sent)) {
+    if (int code = start(part, MPI_Isend); code != MPI_SUCCESS) return code;
+  }
+  std::vector<MPI_Status> statuses(requests.size());
+  if (int code = Wait(requests, WaitsFor::kAllRanks, statuses.data()); code != MPI_SUCCESS) return code;
+  for (std::size_t i = 0; i < receivers.size(); ++i) {
+    int count = 0;
+    if (int code = MPI_Get_count(&statuses[i], MPI_BYTE, &count); code != MPI_SUCCESS) return code;
+    receivers[i]->received += static_cast<uint64_t>(count);
+  }
+  return MPI_SUCCESS;
 }
 
 int UcpMpiClose(void) { return MPI_Finalize(); }

@@ -32,6 +32,18 @@ int UcpMpiReceive(void* data, uint64_t bytes, int from, int tag);
 // The next message of any rank, of `room` bytes at most, if one has come; else `from` is -1.
 int UcpMpiTakeAny(int tag, void* data, uint64_t room, int* from, uint64_t* bytes);
 
+// Bytes for or from another rank.
+typedef struct UcpMpiPart {
+  int rank;
+  void* data;  // Not written to if it is sent.
+  uint64_t bytes;
+  uint64_t received;  // How many came.
+} UcpMpiPart;
+
+// Sends and receives all of these; returns when all are done. Parts that are too long for where they are received end
+// the run, as any error of MPI's does.
+int UcpMpiDeliver(const UcpMpiPart* sending, uint64_t sent, UcpMpiPart* receiving, uint64_t received);
+
 // Leaves. Last, and not after an error.
 int UcpMpiClose(void);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "compiler/layout/take_apart.h"
@@ -24,6 +25,15 @@ void ForEachRunOfLoops(llvm::ArrayRef<StepLoop> inner_first, CountedRun run,
   }
 }
 
+// What a write holds of a tensor's states, as one text.
+std::string StatesOf(const Plan& plan, const PlanWrite& write) {
+  std::string states;
+  for (const StateBuffer& entry : plan.target.buffer_set(write.states)) states += entry.state + "\n";
+  return states;
+}
+
+using StatesAndPieces = std::pair<std::string, std::vector<SetId>>;
+
 }  // namespace
 
 CountedElements::Parts CountedElements::FirstHeld(const Plan& plan, const PlanWrite& write,
@@ -44,18 +54,18 @@ CountedElements::Parts CountedElements::FirstHeld(const Plan& plan, const PlanWr
 
 CountedElements::CountedElements(const Plan& plan) : plan_(plan), parts_(1), of_write_(plan.writes.size(), 0) {
   // Most tensors are cut as another one is: what their writes count is found once.
-  std::map<std::vector<std::vector<SetId>>, std::vector<std::uint32_t>> known;
+  std::map<std::vector<StatesAndPieces>, std::vector<std::uint32_t>> known;
   for (std::size_t first = 0; first < plan.writes.size();) {
     std::size_t last = first;
-    std::vector<std::vector<SetId>> pieces;
+    std::vector<StatesAndPieces> pieces;
     for (; last < plan.writes.size() && plan.writes[last].tensor == plan.writes[first].tensor; ++last) {
-      pieces.push_back(plan.writes[last].pieces);
+      pieces.emplace_back(StatesOf(plan, plan.writes[last]), plan.writes[last].pieces);
     }
     auto [entry, is_new] = known.try_emplace(std::move(pieces));
     if (is_new) {
-      std::vector<ProductSet> earlier;
+      std::map<std::string, std::vector<ProductSet>> earlier;  // A weight does not hold its master.
       for (std::size_t w = first; w < last; ++w) {
-        Parts parts = FirstHeld(plan, plan.writes[w], earlier);
+        Parts parts = FirstHeld(plan, plan.writes[w], earlier[entry->first[w - first].first]);
         entry->second.push_back(parts.empty() ? 0 : static_cast<std::uint32_t>(parts_.size()));
         if (!parts.empty()) parts_.push_back(std::move(parts));
       }

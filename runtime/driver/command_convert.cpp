@@ -33,7 +33,8 @@ void PrintPlanReport(const Plan& plan, bool json) {
   for (const std::string& line : PlanReport(plan)) PrintLine(line);
 }
 
-llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, FileSystem& source) {
+llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, FileSystem& source,
+                                   FileReaders& readers) {
   Compilation compilation;
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
@@ -45,15 +46,19 @@ llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watc
   llvm::Error error = Compile(seen, request, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
   if (error) return error;
+  readers = std::move(compilation.readers);
   std::vector<FileVersion> versions = VersionsOf(seen, compilation.plan, compilation.source.folder);
   return PlannedRun{std::move(compilation.plan), std::move(compilation.source.folder), std::move(versions)};
 }
 
 llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communicator& ranks) {
-  UCP_ASSIGN_OR_RETURN(std::unique_ptr<FilesOfAllRanks> nodes, NodesOfSource(watch.files(), options.conversion, ranks));
+  UCP_ASSIGN_OR_RETURN(
+      std::unique_ptr<FilesOfAllRanks> nodes,
+      NodesOfSource(watch.files(), options.conversion.node_local, NodeLocalUse::kWrites, options.source.path, ranks));
   FileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
+  FileReaders readers;
   UCP_ASSIGN_OR_RETURN(PlannedRun run,
-                       ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source) : PlannedRun{}));
+                       ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source, readers) : PlannedRun{}));
   if (options.dry_run) {
     watch.EndPhases();
     if (ranks.rank() == 0 && !watch.TellReport(PlanReportJson(run.plan))) {
@@ -63,7 +68,7 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
   }
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
                        Convert(watch.files(), run.plan, run.source_folder, options.conversion, watch, ranks,
-                               nodes.get(), std::move(run.source_versions)));
+                               nodes.get(), readers, std::move(run.source_versions)));
   if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
@@ -76,13 +81,13 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
       app.add_subcommand("convert", "Plan and run a conversion in one go. OUT appears complete, or not at all.");
   command->footer(
       "  ucprun convert checkpoints/ out/ --to universal\n"
-      "  ucprun convert checkpoints/global_step500 out/ --to universal:mp=8 --spec megatron_deepspeed_gpt\n"
-      "  ucprun convert checkpoints/ model/ --to safetensors:dtype=bf16        weights for from_pretrained()\n"
+      "  ucprun convert checkpoints/global_step500 out/ --to universal:mp=8 \\\n"
+      "      --spec megatron_deepspeed_gpt\n"
+      "  ucprun convert checkpoints/ model/ --to safetensors:dtype=bf16\n"
       "  ucprun convert checkpoints/ out/ --to deepspeed:tp=2,pp=2,dp=4,zero=1\n"
       "\n"
-      "DeepSpeed resumes from OUT: engine.load_checkpoint(OUT), with {\"checkpoint\": {\"load_universal\": true}} if "
-      "it is\n"
-      "universal.");
+      "from_pretrained() loads OUT if it is safetensors. DeepSpeed resumes from it otherwise: "
+      "engine.load_checkpoint(OUT), with {\"checkpoint\": {\"load_universal\": true}} if it is universal.");
   command
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
       ->required();
@@ -113,7 +118,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
   AddConversionOptions(*command, options->conversion);
   AddCeilingsOption(*command, options->conversion.watch);
-  AddNodeLocalOption(*command, options->conversion);
+  AddNodeLocalOption(*command, options->conversion.node_local, NodeLocalUse::kWrites);
   command->callback([options, &exit_code] {
     exit_code = RunWatched(RealFileSystem(), options->conversion,
                            [&](RunWatch& watch, Communicator& ranks) { return RunConvert(*options, watch, ranks); });

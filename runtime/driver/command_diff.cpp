@@ -15,6 +15,7 @@
 #include "runtime/driver/progress.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/driver/stored_digests.h"
+#include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
 namespace {
@@ -50,6 +51,7 @@ llvm::Expected<SourceRequest> RequestFor(FileSystem& files, const SourceOptions&
 
 llvm::Expected<Side> Open(FileSystem& files, const DiffOptions& options, const std::string& path,
                           const llvm::GlobPattern& names) {
+  UCP_RETURN_IF_ERROR(CheckIsWhole(files, path));
   UCP_ASSIGN_OR_RETURN(SourceRequest request, RequestFor(files, options.source, path));
   SourcePhase phase;
   llvm::Expected<Plan> plan = PlanWholeStates(files, request, phase, ReplicaPolicy::kTrust);

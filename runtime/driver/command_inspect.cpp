@@ -12,6 +12,8 @@
 #include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/inspection.h"
+#include "runtime/driver/many_ranks.h"
+#include "runtime/driver/node_local.h"
 
 namespace ucp {
 namespace {
@@ -19,6 +21,7 @@ namespace {
 struct InspectOptions {
   SourceOptions source;
   std::string tensor = "*";
+  NodeLocal node_local;
   bool json = false;
 };
 
@@ -59,9 +62,9 @@ void PrintText(const Inventory& inventory, const TrainingState& training, const 
   PrintLine(Counted(rows.size(), "tensor"));
 }
 
-llvm::Error Inspect(const InspectOptions& options) {
+llvm::Error Inspect(FileSystem& files, const InspectOptions& options) {
   Inspection inspection;
-  llvm::Error error = Inspect(RealFileSystem(), options.source, options.tensor, inspection);
+  llvm::Error error = Inspect(files, options.source, options.tensor, inspection);
   if (inspection.source.spec != nullptr) ShowDiagnostics(*inspection.source.spec, options.json);
   if (error) return error;
   if (options.json) {
@@ -71,6 +74,21 @@ llvm::Error Inspect(const InspectOptions& options) {
     PrintText(checkpoint.inventory, checkpoint.training, inspection.tensors);
   }
   return llvm::Error::success();
+}
+
+// Rank 0 looks at all nodes' files, and the others serve theirs.
+int InspectNodes(const InspectOptions& options) {
+  llvm::Expected<Communicator*> ranks = RanksOfThisRun();
+  if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
+  auto inspect = [&]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(
+        const std::unique_ptr<FilesOfAllRanks> nodes,
+        NodesOfSource(RealFileSystem(), options.node_local, NodeLocalUse::kReads, options.source.path, **ranks));
+    return OutcomeOfFirstRank(**ranks,
+                              (*ranks)->rank() == 0 ? Inspect(nodes->files(), options) : llvm::Error::success());
+  };
+  llvm::Error error = inspect();
+  return error ? EndWith(std::move(error), options.json) : 0;
 }
 
 }  // namespace
@@ -91,10 +109,16 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
       ->type_name("SPEC");
   command->add_option("--tensor", options->tensor, "Only tensors whose name fits")->type_name("GLOB");
   AddSourceOptions(*command, options->source);
+  AddNodeLocalOption(*command, options->node_local, NodeLocalUse::kReads);
   command->add_flag("--json", options->json, "As JSON");
   command->callback([options, &exit_code] {
+    if (!options->node_local.words.empty()) {
+      exit_code = InspectNodes(*options);
+      return;
+    }
     if (LeavesWorkToFirstRank()) return;
-    if (llvm::Error error = Inspect(*options)) exit_code = ShowError("ucprun", std::move(error), options->json);
+    if (llvm::Error error = Inspect(RealFileSystem(), *options))
+      exit_code = ShowError("ucprun", std::move(error), options->json);
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "compiler/driver/command_line.h"
 #include "compiler/driver/terminal.h"
+#include "compiler/driver/value_checks.h"
 #include "compiler/support/error.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
@@ -32,10 +33,11 @@ struct LoadCommandOptions {
 
 llvm::Expected<LoadPlan> Plan(const LoadCommandOptions& options, Communicator& ranks, SourceRequest& source) {
   UCP_ASSIGN_OR_RETURN(source, options.source.Request());
-  CompileRequest request;
-  request.source = source;
-  request.target = options.target;
-  options.target_options.ApplyTo(request);
+  LoadRequest request;
+  request.compile.source = source;
+  request.compile.target = options.target;
+  request.is_checked = options.check;
+  options.target_options.ApplyTo(request.compile);
   Compilation compilation;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.work.json);
@@ -123,7 +125,7 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
       "  mpirun -n 8 ucprun load checkpoints/ --to deepspeed:tp=2,dp=4,zero=2\n"
       "  ucprun load model/ --to safetensors --ceiling\n"
       "\n"
-      "Several ranks are the job: each loads its own files, and what several need one of them reads. Exit code 3 if\n"
+      "Several ranks are the job: each loads its own files, and what several need one of them reads. Exit code 3 if "
       "--compare finds a difference.");
   command
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
@@ -132,7 +134,7 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
       ->type_name("STRATEGY")
       ->required();
   command->add_option("--rank", options->rank, "Whose files; not under mpirun, where each rank loads its own")
-      ->check(CLI::Range(0, 1 << 24))
+      ->check(WholeNumber(0, 1 << 24))
       ->type_name("N");
   command->add_option("--spec", options->source.spec, "How tensors are cut, as for `convert`")->type_name("SPEC");
   AddTargetOptions(*command, options->target_options);

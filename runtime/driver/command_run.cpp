@@ -31,13 +31,15 @@ llvm::Expected<PlannedRun> Prepare(const RunOptions& options, RunWatch& watch, F
 }
 
 llvm::Error RunPlan(const RunOptions& options, RunWatch& watch, Communicator& ranks) {
-  UCP_ASSIGN_OR_RETURN(std::unique_ptr<FilesOfAllRanks> nodes, NodesOfSource(watch.files(), options.conversion, ranks));
+  UCP_ASSIGN_OR_RETURN(
+      std::unique_ptr<FilesOfAllRanks> nodes,
+      NodesOfSource(watch.files(), options.conversion.node_local, NodeLocalUse::kWrites, options.source, ranks));
   FileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
   UCP_ASSIGN_OR_RETURN(PlannedRun run,
                        ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source) : PlannedRun{}));
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
                        Convert(watch.files(), run.plan, run.source_folder, options.conversion, watch, ranks,
-                               nodes.get(), std::move(run.source_versions)));
+                               nodes.get(), {}, std::move(run.source_versions)));
   if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
@@ -56,7 +58,7 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
       ->required();
   AddConversionOptions(*command, options->conversion);
   AddCeilingsOption(*command, options->conversion.watch);
-  AddNodeLocalOption(*command, options->conversion);
+  AddNodeLocalOption(*command, options->conversion.node_local, NodeLocalUse::kWrites);
   command->callback([options, &exit_code] {
     exit_code = RunWatched(RealFileSystem(), options->conversion,
                            [&](RunWatch& watch, Communicator& ranks) { return RunPlan(*options, watch, ranks); });

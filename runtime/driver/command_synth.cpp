@@ -9,6 +9,7 @@
 #include "compiler/driver/find_strategy.h"
 #include "compiler/driver/synthetic_source.h"
 #include "compiler/driver/terminal.h"
+#include "compiler/driver/value_checks.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/driver/commands.h"
@@ -82,8 +83,11 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "synth", "Write a checkpoint of any size whose every element can be computed, for tests and benchmarks.");
   command->footer(
-      "  ucprun synth gpt.ucp out/ --to deepspeed:tp=2,pp=2,dp=2,zero=1 --set layers=4 --set hidden=64 …\n"
-      "  ucprun verify out/ --synth --spec gpt.ucp      every element of it, or of what it was converted to");
+      "  ucprun synth gpt.ucp out/ --to deepspeed:tp=2,pp=2,dp=2,zero=1 \\\n"
+      "      --set layers=4 --set hidden=64 …\n"
+      "  ucprun verify out/ --synth --spec gpt.ucp\n"
+      "\n"
+      "`verify` looks at every element of it, or of what it was converted to.");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue")->required();
   command->add_option("OUT", options->conversion.destination, "The folder to make; it must not exist")->required();
   command
@@ -100,8 +104,10 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
   command
       ->add_option("--tied-layer", options->tied,
                    "Which layer of a pipeline the tied module KEY first is (default: 1, as in Megatron-DeepSpeed)")
-      ->type_name("KEY=N");
+      ->type_name("KEY=N")
+      ->allow_extra_args(false);
   command->add_option("--tag", options->tag, "The checkpoint's own name, and its folder in OUT (default: global_step1)")
+      ->check(FolderName())
       ->type_name("NAME");
   command
       ->add_option("--ds-config", options->ds_config,

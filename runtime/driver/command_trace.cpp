@@ -14,6 +14,7 @@
 #include "runtime/driver/plan_file.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/driver/trace_report.h"
+#include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
 namespace {
@@ -94,6 +95,7 @@ llvm::Error KeepState(const std::string& tensor, const std::string& state, Eleme
 llvm::Expected<int> Trace(const TraceOptions& options) {
   FileSystem& files = RealFileSystem();
   UCP_ASSIGN_OR_RETURN(ElementName name, ParseElementName(options.element));
+  UCP_RETURN_IF_ERROR(CheckIsWhole(files, options.source.path));
   Traced traced;
   UCP_RETURN_IF_ERROR(options.plan.empty() ? PlanHere(files, options, traced) : TakePlanFile(files, options, traced));
   UCP_ASSIGN_OR_RETURN(TensorId tensor, FindTensor(traced, name.tensor));
@@ -117,8 +119,8 @@ void AddTraceCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "trace", "Where one element lies: file, byte and rank of every copy, and where a conversion takes it.");
   command->footer(
-      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]'             every state, every copy\n"
-      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204].exp_avg'     one state\n"
+      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]'           every copy\n"
+      "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204].exp_avg'   one state\n"
       "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]' --to universal\n"
       "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]' --plan run.plan\n"
       "\n"

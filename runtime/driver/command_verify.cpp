@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,11 +15,14 @@
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
 #include "runtime/driver/many_ranks.h"
+#include "runtime/driver/node_local.h"
+#include "runtime/driver/parts_of_source.h"
 #include "runtime/driver/progress.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/driver/verify_synthetic.h"
 #include "runtime/manifest/check_files.h"
 #include "runtime/manifest/find_manifest.h"
+#include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
 namespace {
@@ -29,6 +33,7 @@ struct VerifyOptions {
   SourceOptions source;
   std::string same;
   bool synth = false;
+  NodeLocal node_local;
   WorkOptions work;
 };
 
@@ -73,11 +78,20 @@ llvm::Expected<ExecutionOptions> SharedExecution(const WorkOptions& work, Commun
 }
 
 // At rank 0. With `wrong`, every element is held against what `synth` writes, too.
-llvm::Expected<std::vector<StateDigest>> DigestsOf(FileSystem& files, const SourceOptions& options,
-                                                   const WorkOptions& work, Communicator& ranks,
-                                                   std::vector<std::string>* wrong = nullptr) {
+llvm::Expected<std::vector<StateDigest>> DigestsOf(const VerifyOptions& all_options, const std::string& path,
+                                                   Communicator& ranks, std::vector<std::string>* wrong = nullptr) {
+  const WorkOptions& work = all_options.work;
+  SourceOptions options = all_options.source;
+  options.path = path;
   UCP_ASSIGN_OR_RETURN(SourceRequest request, options.Request());
   UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, SharedExecution(work, ranks));
+  UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes,
+                       NodesOfSource(RealFileSystem(), all_options.node_local, NodeLocalUse::kReads, path, ranks));
+  FileSystem& files = nodes == nullptr ? RealFileSystem() : nodes->files();
+  if (nodes != nullptr) {
+    execution.nodes = nodes.get();
+    execution.memory_bytes -= std::min(execution.memory_bytes, nodes->MemoryBytes());
+  }
   const bool is_first = ranks.rank() == 0;
   ProgressLine progress;
   if (is_first) {
@@ -88,8 +102,8 @@ llvm::Expected<std::vector<StateDigest>> DigestsOf(FileSystem& files, const Sour
   SourcePhase phase;
   llvm::Expected<ExecutionReport> report = ExecutionReport();
   if (wrong == nullptr) {
-    report = DigestSource(files, request, execution, phase);
-  } else if (auto check = CheckSynthetic(files, request, execution, phase)) {
+    report = DigestSource(files, request, execution, phase, nodes.get());
+  } else if (auto check = CheckSynthetic(files, request, execution, phase, nodes.get())) {
     *wrong = std::move(check->wrong);
     report = std::move(check->report);
   } else {
@@ -114,34 +128,125 @@ struct Findings {
   std::vector<StateDigest> digests;
 };
 
-llvm::Error CheckManifest(FileSystem& files, const VerifyOptions& options, const FoundManifest& found,
-                          Communicator& ranks, Findings& findings) {
-  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, SharedExecution(options.work, ranks));
+// What is known of a checkpoint's files before they are read.
+struct Promised {
+  std::optional<FoundManifest> found;
+  std::optional<PartsOfSource> parts;  // If each node has one.
+  bool is_part_alone = false;          // Other parts' files are not here.
+};
+
+llvm::Expected<Promised> FindPromised(const VerifyOptions& options, Communicator& ranks) {
+  FileSystem& files = RealFileSystem();
+  const bool is_first = ranks.rank() == 0;
+  Promised promised;
+  UCP_RETURN_IF_ERROR(CheckNodeLocal(options.node_local, NodeLocalUse::kReads, ranks));
+  auto find = [&](FileSystem& seen) -> llvm::Expected<std::optional<FoundManifest>> {
+    if (!is_first) return std::nullopt;
+    return FindManifest(seen, options.source.path);
+  };
+  if (!options.node_local.source()) {
+    UCP_ASSIGN_OR_RETURN(promised.found, ShareManifest(ranks, find(files)));
+    if (!promised.found || promised.found->manifest.part.number == 0) return promised;
+    llvm::Expected<std::vector<ManifestFile>> elsewhere = FilesElsewhere(files, *promised.found);
+    UCP_RETURN_IF_ERROR(Agree(ranks, elsewhere ? llvm::Error::success() : elsewhere.takeError()));
+    promised.is_part_alone = std::ranges::any_of(
+        *elsewhere, [&](const ManifestFile& file) { return !IsIn(file, promised.found->manifest.part.number); });
+    return promised;
+  }
+  UCP_ASSIGN_OR_RETURN(promised.parts, FindPartsOfSource(files, options.source.path, ranks));
+  if (promised.parts) {
+    promised.found = promised.parts->found;
+    return promised;
+  }
+  UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes, FilesOfAllRanks::Start(ranks, files));
+  UCP_ASSIGN_OR_RETURN(promised.found, ShareManifest(ranks, find(nodes->files())));
+  return promised;
+}
+
+// The files that this rank is to check: of a part, those of its node.
+std::vector<ManifestFile> MyFiles(const Promised& promised, Communicator& ranks) {
+  std::vector<ManifestFile> files = promised.found->manifest.files;
+  const int alone = promised.found->manifest.part.number;
+  if (promised.is_part_alone) std::erase_if(files, [&](const ManifestFile& file) { return !IsIn(file, alone); });
+  if (!promised.parts) return FilesToCheck(files, ranks.rank(), ranks.size());
+  const int part = promised.parts->part_of_rank[static_cast<std::size_t>(ranks.rank())];
+  if (part == 0) return {};
+  std::erase_if(files, [&](const ManifestFile& file) { return !IsIn(file, part); });
+  const std::vector<int> of_part = promised.parts->RanksWith(part);
+  const auto place = std::ranges::find(of_part, ranks.rank()) - of_part.begin();
+  return FilesToCheck(files, static_cast<int>(place), static_cast<int>(of_part.size()));
+}
+
+// Each node's own disk, or the one that all see, or, where files lie anywhere, whoever has them.
+llvm::Expected<std::vector<std::string>> FaultsOfFiles(const VerifyOptions& options, const Promised& promised,
+                                                       Communicator& ranks, std::vector<ManifestFile>& checked) {
+  UCP_ASSIGN_OR_RETURN(const ExecutionOptions execution, SharedExecution(options.work, ranks));
   ParallelOptions parallel;
   parallel.threads = execution.threads;
   parallel.cancelled = execution.cancelled;
+  std::unique_ptr<FilesOfAllRanks> nodes;
+  if (options.node_local.source() && !promised.parts) {
+    UCP_ASSIGN_OR_RETURN(nodes, FilesOfAllRanks::Start(ranks, RealFileSystem()));
+  }
   Manifest mine;
-  mine.files = FilesToCheck(found.manifest.files, ranks);
-  llvm::Expected<std::vector<std::string>> faults = CheckFiles(files, found.root, mine, kWindowBytes, parallel);
+  mine.files = MyFiles(promised, ranks);
+  checked = mine.files;
+  llvm::Expected<std::vector<std::string>> faults = CheckFiles(nodes == nullptr ? RealFileSystem() : nodes->files(),
+                                                               promised.found->root, mine, kWindowBytes, parallel);
   UCP_RETURN_IF_ERROR(Agree(ranks, faults ? llvm::Error::success() : faults.takeError()));
-  UCP_ASSIGN_OR_RETURN(findings.differences, GatherTexts(ranks, *faults));
+  if (promised.parts) {
+    const int part = promised.parts->part_of_rank[static_cast<std::size_t>(ranks.rank())];
+    for (std::string& fault : *faults) fault = fmt::format("part {}: {}", part, fault);
+  }
+  return faults;
+}
+
+llvm::Error CheckManifest(const VerifyOptions& options, const Promised& promised, Communicator& ranks,
+                          Findings& findings) {
+  std::vector<ManifestFile> mine;
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> faults, FaultsOfFiles(options, promised, ranks, mine));
+  UCP_ASSIGN_OR_RETURN(findings.differences, GatherTexts(ranks, faults));
+  std::vector<std::string> sizes;
+  for (const ManifestFile& file : mine) sizes.push_back(std::to_string(file.bytes));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, GatherTexts(ranks, sizes));
   std::uint64_t bytes = 0;
-  for (const ManifestFile& file : found.manifest.files) bytes += file.bytes;
+  for (const std::string& size : all) bytes += std::stoull(size);
+  const ManifestPart& part = promised.found->manifest.part;
+  if (promised.parts) {
+    for (int number = 1; number <= part.count; ++number) {
+      if (!promised.parts->RanksWith(number).empty()) continue;
+      findings.differences.push_back(fmt::format("part {} of {} is at none of the ranks", number, part.count));
+    }
+  }
   findings.lines.push_back(
-      fmt::format("files     {}, {}: {}", found.manifest.files.size(), HumanBytes(bytes),
+      fmt::format("files     {}, {}{}: {}", all.size(), HumanBytes(bytes),
+                  promised.parts ? fmt::format(" in {} parts", part.count) : "",
                   findings.differences.empty() ? "as they were written" : "not as they were written"));
   return llvm::Error::success();
 }
 
+// Of one part nothing can be said but that its files are what was written.
+llvm::Expected<Findings> OfPartAlone(const VerifyOptions& options, const ManifestPart& part, Findings findings) {
+  if (options.synth || !options.same.empty()) {
+    return Fail(ErrorCode::kBadData,
+                "`{}` is {} (run {}), and {} needs all parts; read them together under mpirun with "
+                "--node-local source",
+                options.source.path, Name(part), part.run, options.synth ? "--synth" : "--same");
+  }
+  findings.lines.push_back(
+      fmt::format("part      {} (run {}): its files alone; under mpirun, --node-local source reads the tensors of all",
+                  Name(part), part.run));
+  return findings;
+}
+
 // Rank 0 has all of them.
 llvm::Expected<Findings> Verify(const VerifyOptions& options, Communicator& ranks) {
-  FileSystem& files = RealFileSystem();
   Findings findings;
-  UCP_ASSIGN_OR_RETURN(std::optional<FoundManifest> found,
-                       ShareManifest(ranks, ranks.rank() == 0 ? FindManifest(files, options.source.path)
-                                                              : std::optional<FoundManifest>()));
+  UCP_ASSIGN_OR_RETURN(const Promised promised, FindPromised(options, ranks));
+  const std::optional<FoundManifest>& found = promised.found;
   if (found) {
-    UCP_RETURN_IF_ERROR(CheckManifest(files, options, *found, ranks, findings));
+    UCP_RETURN_IF_ERROR(CheckManifest(options, promised, ranks, findings));
+    if (promised.is_part_alone) return OfPartAlone(options, found->manifest.part, std::move(findings));
     if (!findings.differences.empty() && !options.synth) return findings;  // What differs can be said more exactly.
   } else {
     findings.lines.push_back(
@@ -149,7 +254,7 @@ llvm::Expected<Findings> Verify(const VerifyOptions& options, Communicator& rank
   }
   std::vector<std::string> wrong;
   UCP_ASSIGN_OR_RETURN(findings.digests,
-                       DigestsOf(files, options.source, options.work, ranks, options.synth ? &wrong : nullptr));
+                       DigestsOf(options, options.source.path, ranks, options.synth ? &wrong : nullptr));
   std::vector<std::string> unlike_manifest;
   if (found) {
     unlike_manifest = Differences(findings.digests, "the files", found->manifest.states, "the manifest", true);
@@ -166,9 +271,7 @@ llvm::Expected<Findings> Verify(const VerifyOptions& options, Communicator& rank
     llvm::append_range(findings.differences, wrong);
   }
   if (options.same.empty()) return findings;
-  SourceOptions other = options.source;
-  other.path = options.same;
-  UCP_ASSIGN_OR_RETURN(std::vector<StateDigest> others, DigestsOf(files, other, options.work, ranks));
+  UCP_ASSIGN_OR_RETURN(std::vector<StateDigest> others, DigestsOf(options, options.same, ranks));
   std::vector<std::string> differences =
       Differences(findings.digests, options.source.path, others, options.same, false);
   findings.lines.push_back(fmt::format("same      {} in {}: {}", Counted(others.size(), "state"), options.same,
@@ -212,11 +315,11 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "verify", "Is a checkpoint what was written, and are two the same whichever way they are cut?");
   command->footer(
-      "  ucprun verify out/                            its files and tensors against ucp_manifest.json\n"
-      "  ucprun verify checkpoints/ --same out/        every tensor and state of both, bit by bit\n"
-      "  ucprun verify out/ --synth                    every element of what `ucprun synth` wrote\n"
+      "  ucprun verify out/                      against its ucp_manifest.json\n"
+      "  ucprun verify checkpoints/ --same out/  every tensor and state, bit by bit\n"
+      "  ucprun verify out/ --synth              what `ucprun synth` wrote\n"
       "\n"
-      "A checkpoint without a manifest is read all the same: checksums, and copies on other ranks. Exit code 3 if\n"
+      "A checkpoint without a manifest is read all the same: checksums, and copies on other ranks. Exit code 3 if "
       "anything differs.");
   command->add_option("CHECKPOINT", options->source.path, "A folder that a conversion or a training wrote")->required();
   command->add_option("--same", options->same, "Another checkpoint, of any format, that must hold the same")
@@ -227,6 +330,7 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
       ->type_name("SPEC");
   AddSourceOptions(*command, options->source);
   AddDropStateOption(*command, options->source);
+  AddNodeLocalOption(*command, options->node_local, NodeLocalUse::kReads);
   AddWorkOptions(*command, options->work);
   command->callback([options, &exit_code] { exit_code = RunVerify(*options); });
 }

@@ -49,6 +49,17 @@ std::optional<Nearness> NearnessOf(const ConversionOutcome& outcome, RunWatch& w
   return Nearness{watch.ceilings()->folder, at_best, at_best / seconds, std::min(moved.read, moved.read_from_storage)};
 }
 
+llvm::json::Array PartsJson(const Plan& plan, const TargetParts& parts) {
+  llvm::json::Array all;
+  for (int part = 0; part < parts.count; ++part) {
+    all.push_back(llvm::json::Object{{"rank", parts.LeaderOf(part)},
+                                     {"files", parts.FilesOf(part).size()},
+                                     {"bytes", parts.BytesOf(part, plan.target.files)},
+                                     {"was_complete", parts.IsDone(part)}});
+  }
+  return all;
+}
+
 llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options,
                               RunWatch& watch) {
   const ExecutionReport& report = outcome.report;
@@ -61,6 +72,7 @@ llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome
   llvm::json::Array notes;
   for (const std::string& note : report.notes) notes.push_back(note);
   json["destination"] = options.destination;
+  if (outcome.parts) json["parts"] = PartsJson(plan, *outcome.parts);
   json["was_complete"] = outcome.was_complete;
   json["bytes_copied"] = report.bytes_copied;
   json["bytes_compared"] = report.bytes_compared;
@@ -134,7 +146,8 @@ void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const Conve
   if (report.bytes_exchanged > 0) {
     PrintLine(fmt::format("{} of what was read went from one rank to another", HumanBytes(report.bytes_exchanged)));
   }
-  PrintLine(fmt::format("wrote {}", options.destination));
+  PrintLine(fmt::format("wrote {}{}", options.destination,
+                        outcome.parts ? fmt::format(" in {} parts, one on each node", outcome.parts->count) : ""));
 }
 
 }  // namespace ucp

@@ -7,7 +7,7 @@ namespace ucp {
 
 std::string ComposeEntry(const RunIdentity& identity, const std::string& progress) {
   ProgressWriter writer;
-  for (const std::string* text : {&identity.tool, &identity.source, &identity.plan}) writer.Add(*text);
+  for (const std::string* text : {&identity.tool, &identity.source, &identity.plan, &identity.part}) writer.Add(*text);
   writer.Add(std::uint64_t{identity.verifies_crc});
   return writer.bytes() + progress;
 }
@@ -16,7 +16,9 @@ llvm::Expected<std::string> ProgressOf(const std::string& entry, const RunIdenti
                                        const std::string& destination) {
   constexpr const char* kBeginAgain = "or leave out --resume to begin again";
   ProgressReader reader(entry);
-  RunIdentity before{reader.Text(), reader.Text(), reader.Text(), reader.Number() != 0};
+  RunIdentity before;
+  for (std::string* text : {&before.tool, &before.source, &before.plan, &before.part}) *text = reader.Text();
+  before.verifies_crc = reader.Number() != 0;
   if (reader.has_failed()) {
     return Fail(ErrorCode::kUsage, "the journal beside `{}` is not one of ucprun; leave out --resume to begin again",
                 destination);
@@ -37,6 +39,13 @@ llvm::Expected<std::string> ProgressOf(const std::string& entry, const RunIdenti
                 "the interrupted run to `{}` followed a plan with the hash {}, and this command's plan has {}; repeat "
                 "its command, {}",
                 destination, before.plan, identity.plan, kBeginAgain);
+  }
+  if (before.part != identity.part) {
+    auto name = [](const std::string& part) { return part.empty() ? "all of it" : part; };
+    return Fail(ErrorCode::kUsage,
+                "the interrupted run to `{}` wrote {} here, and this one would write {}; start the ranks on the same "
+                "nodes in the same order, {}",
+                destination, name(before.part), name(identity.part), kBeginAgain);
   }
   if (before.verifies_crc != identity.verifies_crc) {
     return Fail(ErrorCode::kUsage,

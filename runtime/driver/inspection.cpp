@@ -6,6 +6,7 @@
 
 #include "compiler/driver/plan_report.h"
 #include "compiler/support/error.h"
+#include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
 namespace {
@@ -75,6 +76,7 @@ std::uint64_t FileBytes(const Storage& storage) {
 
 llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::string& name_glob,
                     Inspection& inspection) {
+  UCP_RETURN_IF_ERROR(CheckIsWhole(files, source.path));
   SourcePhase& phase = inspection.source;
   if (source.spec.empty()) {
     if (!source.set.empty() || !source.config.empty() || !source.unused.empty()) {

@@ -129,7 +129,8 @@ void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vecto
   }
   const bool is_as_stored =
       std::all_of(ranks.begin(), ranks.end(), [](const RankLoad& load) { return load.report.is_as_stored; });
-  if (is_as_stored) PrintLine(fmt::format("nothing had to be converted: the source is `{}` already", target));
+  if (is_as_stored)
+    PrintLine(fmt::format("nothing had to be converted: the elements lie in the source as in `{}`", target));
 }
 
 void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks) {

@@ -21,11 +21,12 @@ llvm::Expected<std::optional<FoundManifest>> ShareManifest(Communicator& ranks,
   if (encoded.empty()) return std::nullopt;
   ProgressReader reader(encoded);
   const std::string root = reader.Text();
-  UCP_ASSIGN_OR_RETURN(Manifest manifest, ParseManifest(reader.Text()));
-  return FoundManifest{root, std::move(manifest)};
+  llvm::Expected<Manifest> manifest = ParseManifest(reader.Text());
+  UCP_RETURN_IF_ERROR(Agree(ranks, manifest ? llvm::Error::success() : manifest.takeError()));
+  return FoundManifest{root, std::move(*manifest)};
 }
 
-std::vector<ManifestFile> FilesToCheck(const std::vector<ManifestFile>& files, const Communicator& ranks) {
+std::vector<ManifestFile> FilesToCheck(const std::vector<ManifestFile>& files, int rank, int ranks) {
   constexpr std::uint64_t kBytesOfAFile = 64 << 10;  // A file costs something, however small it is.
   double all = 0;
   for (const ManifestFile& file : files) all += static_cast<double>(file.bytes + kBytesOfAFile);
@@ -33,8 +34,7 @@ std::vector<ManifestFile> FilesToCheck(const std::vector<ManifestFile>& files, c
   double before = 0;
   for (const ManifestFile& file : files) {
     const auto bytes = static_cast<double>(file.bytes + kBytesOfAFile);
-    const int rank = static_cast<int>((before + bytes / 2) / all * ranks.size());
-    if (rank == ranks.rank()) mine.push_back(file);
+    if (static_cast<int>((before + bytes / 2) / all * ranks) == rank) mine.push_back(file);
     before += bytes;
   }
   return mine;
@@ -51,20 +51,20 @@ llvm::Expected<std::vector<std::string>> GatherTexts(Communicator& ranks, const 
   return all;
 }
 
-llvm::Expected<StagedRun> ShareStaged(Communicator& ranks, const StagedRun& of_first_rank) {
+llvm::Expected<std::vector<StagedRun>> ShareStaged(Communicator& ranks, const StagedRun& mine) {
   ProgressWriter writer;
-  writer.Add(of_first_rank.where.folder);
-  writer.Add(of_first_rank.where.ranks_folder);
-  writer.Add(of_first_rank.where.inode);
-  writer.Add(of_first_rank.where.run);
-  writer.Add(of_first_rank.entry_head);
-  writer.Add(std::uint64_t{of_first_rank.means.reads_directly});
-  writer.Add(std::uint64_t{of_first_rank.means.writes_directly});
-  UCP_ASSIGN_OR_RETURN(std::string encoded, FromFirstRank(ranks, writer.bytes()));
-  ProgressReader reader(encoded);
-  return StagedRun{{reader.Text(), reader.Text(), reader.Number(), reader.Number()},
-                   reader.Text(),
-                   {reader.Number() != 0, reader.Number() != 0}};
+  writer.Add(mine.where.folder);
+  writer.Add(mine.where.ranks_folder);
+  writer.Add(mine.where.inode);
+  writer.Add(mine.where.run);
+  writer.Add(mine.entry_head);
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> encoded, ranks.AllGather(writer.bytes()));
+  std::vector<StagedRun> all;
+  for (const std::string& of_rank : encoded) {
+    ProgressReader reader(of_rank);
+    all.push_back({{reader.Text(), reader.Text(), reader.Number(), reader.Number()}, reader.Text()});
+  }
+  return all;
 }
 
 llvm::Expected<std::unique_ptr<RunWatch>> BeginWatch(FileSystem& files, const WatchOptions& options,

@@ -10,7 +10,6 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/driver/run_watch.h"
-#include "runtime/io/files_by_means.h"
 #include "runtime/io/ranks_folder.h"
 #include "runtime/manifest/find_manifest.h"
 
@@ -20,9 +19,9 @@ namespace ucp {
 llvm::Expected<std::optional<FoundManifest>> ShareManifest(Communicator& ranks,
                                                            llvm::Expected<std::optional<FoundManifest>> of_first_rank);
 
-// The files that this rank is to check, of about as many bytes as any other's: those of all ranks, one after the other,
-// are the list.
-std::vector<ManifestFile> FilesToCheck(const std::vector<ManifestFile>& files, const Communicator& ranks);
+// The files that one of several ranks is to check, of about as many bytes as any other's: those of all, one after the
+// other, are the list.
+std::vector<ManifestFile> FilesToCheck(const std::vector<ManifestFile>& files, int rank, int ranks);
 
 // Those of rank 0, then those of rank 1, and so on, on every rank.
 llvm::Expected<std::vector<std::string>> GatherTexts(Communicator& ranks, const std::vector<std::string>& mine);
@@ -31,11 +30,10 @@ llvm::Expected<std::vector<std::string>> GatherTexts(Communicator& ranks, const 
 struct StagedRun {
   StagedFolder where;
   std::string entry_head;
-  Means means = {};
 };
 
-// Rank 0 gives it.
-llvm::Expected<StagedRun> ShareStaged(Communicator& ranks, const StagedRun& of_first_rank);
+// By rank; those of a destination that all see, or of one part, go by the one that its first rank gives.
+llvm::Expected<std::vector<StagedRun>> ShareStaged(Communicator& ranks, const StagedRun& mine);
 
 // Rank 0 tells for all; the others keep to the bound on bandwidth, which is each rank's own.
 llvm::Expected<std::unique_ptr<RunWatch>> BeginWatch(FileSystem& files, const WatchOptions& options,

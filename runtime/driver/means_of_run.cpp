@@ -30,7 +30,10 @@ llvm::Expected<MeansOfRun> ByTrial(FileSystem& files, const Plan& plan, const st
   trial.memory_bytes = execution.memory_bytes;
   trial.cancelled = execution.cancelled;
   MeansOfRun chosen;
-  UCP_ASSIGN_OR_RETURN(chosen.writing, ChooseWriting(files, target_folder, Totals(plan).bytes_to_write, trial));
+  chosen.writing.reason = "this rank writes nothing";
+  if (!target_folder.empty()) {
+    UCP_ASSIGN_OR_RETURN(chosen.writing, ChooseWriting(files, target_folder, Totals(plan).bytes_to_write, trial));
+  }
   chosen.reading = ChooseReading(files, FilesOf(plan, source_folder), trial);
   return chosen;
 }
@@ -85,8 +88,6 @@ llvm::Expected<OpenFileShares> OpenFilesBy(Means means, unsigned threads) {
 llvm::Expected<MeansOfRun> ChooseMeans(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                        const std::string& target_folder, WantedMeans wanted, bool is_bounded,
                                        const ExecutionOptions& execution) {
-  // Also where a run that was stopped at its trial is gone on with, and there is none now.
-  UCP_RETURN_IF_ERROR(RemoveTrial(files, target_folder));
   if (wanted == WantedMeans::kBuffered) return Both(false, "so --io says");
   llvm::Expected<OpenFileShares> shares = OpenFilesBy({true, true}, execution.threads);
   if (wanted == WantedMeans::kDirect) {

@@ -29,9 +29,9 @@ struct MeansOfRun {
   llvm::json::Object Json() const;
 };
 
-// `is_bounded`: a bound on the bandwidth is to be kept, which a trial would not. Files that are opened are twice as
-// many past the page cache; kUsage if this process may not have so many and the user wants it. kIo: see
-// ChooseWriting().
+// `target_folder` is empty if this rank commits none. `is_bounded`: a bound on the bandwidth is to be kept, which a
+// trial would not. Files that are opened are twice as many past the page cache; kUsage if this process may not have so
+// many and the user wants it. kIo: see ChooseWriting().
 llvm::Expected<MeansOfRun> ChooseMeans(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                        const std::string& target_folder, WantedMeans wanted, bool is_bounded,
                                        const ExecutionOptions& execution);

@@ -23,18 +23,22 @@ llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& req
 }
 
 llvm::Expected<PlannedRun> ShareWholeStates(FileSystem& files, const SourceRequest& request,
-                                            const ExecutionOptions& options, SourcePhase& phase) {
+                                            const ExecutionOptions& options, SourcePhase& phase,
+                                            FilesOfAllRanks* nodes) {
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   auto make = [&]() -> llvm::Expected<PlannedRun> {
     UCP_ASSIGN_OR_RETURN(Plan plan, PlanWholeStates(files, request, phase));
     return PlannedRun{std::move(plan), phase.folder};
   };
-  return ShareRun(ranks, ranks.rank() == 0 ? make() : PlannedRun{});
+  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareRun(ranks, ranks.rank() == 0 ? make() : PlannedRun{}));
+  if (nodes != nullptr) UCP_RETURN_IF_ERROR(nodes->Locate(run.source_folder, run.plan.source.files));
+  return run;
 }
 
 llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,
-                                             const ExecutionOptions& options, SourcePhase& phase) {
-  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareWholeStates(files, request, options, phase));
+                                             const ExecutionOptions& options, SourcePhase& phase,
+                                             FilesOfAllRanks* nodes) {
+  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareWholeStates(files, request, options, phase, nodes));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
   return Execute(run.plan, run.source_folder, "", *nowhere, options);
 }

@@ -6,6 +6,7 @@
 
 #include "compiler/driver/source_phase.h"
 #include "compiler/planner/planner.h"
+#include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
 #include "runtime/executor/share_run.h"
 #include "runtime/io/file_system.h"
@@ -17,12 +18,15 @@ namespace ucp {
 llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& request, SourcePhase& phase,
                                      ReplicaPolicy replicas = ReplicaPolicy::kCompare);
 
-// The same for all ranks of `options`, made by rank 0; its `phase` alone is filled.
+// The same for all ranks of `options`, made by rank 0; its `phase` alone is filled. If each node sees only a part of
+// the source, `files` are those of all.
 llvm::Expected<PlannedRun> ShareWholeStates(FileSystem& files, const SourceRequest& request,
-                                            const ExecutionOptions& options, SourcePhase& phase);
+                                            const ExecutionOptions& options, SourcePhase& phase,
+                                            FilesOfAllRanks* nodes = nullptr);
 
 // ExecutionReport::digests, of rank 0, are those of the logical tensors; `phase` as above.
 llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,
-                                             const ExecutionOptions& options, SourcePhase& phase);
+                                             const ExecutionOptions& options, SourcePhase& phase,
+                                             FilesOfAllRanks* nodes = nullptr);
 
 }  // namespace ucp

@@ -17,14 +17,15 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app{
       "ucprun converts checkpoints: in one pass, in bounded memory, all or nothing.\n\n"
-      "  ucprun inspect checkpoints/                                      what is there\n"
-      "  ucprun convert checkpoints/ out/ --to universal                  no tensor parallelism: no spec\n"
-      "  ucprun convert checkpoints/ out/ --to universal --spec gpt.ucp   tensor parallelism: a spec says the cuts\n"
-      "  ucprun run run.plan out/ --from checkpoints/                     a plan of `ucpc plan`\n"
-      "  ucprun load checkpoints/ --to deepspeed:dp=8 --rank 3             into memory, as a rank of a job would\n"
-      "  ucprun verify out/ --same checkpoints/                           are they the same, bit by bit\n"
-      "  ucprun diff out/ other/                                          by how much, tensor by tensor\n"
-      "  ucprun trace out/ 'wte.weight[17,204]'                           where one element lies\n\n"
+      "  ucprun inspect checkpoints/                      what is there\n"
+      "  ucprun convert checkpoints/ out/ --to universal\n"
+      "  ucprun convert checkpoints/ out/ --to universal --spec gpt.ucp\n"
+      "  ucprun run run.plan out/ --from checkpoints/     a plan of `ucpc plan`\n"
+      "  ucprun load checkpoints/ --to deepspeed:dp=8 --rank 3\n"
+      "  ucprun verify out/ --same checkpoints/           the same, bit by bit?\n"
+      "  ucprun diff out/ other/                          by how much not\n"
+      "  ucprun trace out/ 'wte.weight[17,204]'           where one element lies\n\n"
+      "A spec says how tensor parallelism cuts; without that, none is needed.\n\n"
       "Exit codes: 0 done, 1 wrong spec or usage, 2 the source or the system is at fault, 3 a comparison found "
       "a difference, 130 interrupted."};
   app.set_version_flag("--version", fmt::format("ucprun {} ({})", ucp::kVersion, ucp::MpiSupport()));
@@ -40,7 +41,7 @@ int main(int argc, char** argv) {
   ucp::AddSynthCommand(app, exit_code);
   ucp::AddBenchCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucprun", exit_code);
-  exit_code = ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code);
+  exit_code = ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code, ucp::IsLaterRank());
   ucp::LeaveRanks();
   return exit_code;
 }

@@ -90,9 +90,10 @@ class Findings {
 }  // namespace
 
 llvm::Expected<SyntheticCheck> CheckSynthetic(FileSystem& files, const SourceRequest& request,
-                                              const ExecutionOptions& options, SourcePhase& phase) {
+                                              const ExecutionOptions& options, SourcePhase& phase,
+                                              FilesOfAllRanks* nodes) {
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
-  UCP_ASSIGN_OR_RETURN(const PlannedRun run, ShareWholeStates(files, request, options, phase));
+  UCP_ASSIGN_OR_RETURN(const PlannedRun run, ShareWholeStates(files, request, options, phase, nodes));
   UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> expected, FilesToWrite(run.plan));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
   SyntheticFileSystem compared(*nowhere, std::move(expected));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/driver/source_phase.h"
+#include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
 #include "runtime/io/file_system.h"
 
@@ -24,6 +25,7 @@ struct SyntheticCheck {
 // diagnostics. Fails where the checkpoint cannot be read, or has numbers that
 // no synthetic one has.
 llvm::Expected<SyntheticCheck> CheckSynthetic(FileSystem& files, const SourceRequest& request,
-                                              const ExecutionOptions& options, SourcePhase& phase);
+                                              const ExecutionOptions& options, SourcePhase& phase,
+                                              FilesOfAllRanks* nodes = nullptr);
 
 }  // namespace ucp

@@ -61,4 +61,18 @@ std::vector<bool> FilesOfRank(const std::vector<StoredFile>& files, int rank, in
   return is_mine;
 }
 
+std::vector<bool> FilesOfRank(const std::vector<StoredFile>& files, int rank, const TargetParts& parts) {
+  std::vector<bool> is_mine(files.size(), false);
+  const int part = parts.PartOf(rank);
+  if (parts.IsDone(part)) return is_mine;
+  const std::vector<FileId> of_part = parts.FilesOf(part);
+  std::vector<StoredFile> stored;
+  for (FileId file : of_part) stored.push_back(files[file.index()]);
+  const auto ranks = static_cast<std::size_t>(std::ranges::count(parts.part_of_rank, part));
+  const auto before = std::ranges::count(parts.part_of_rank.begin(), parts.part_of_rank.begin() + rank, part);
+  const std::vector<int> owners = ShareOutFiles(stored, std::vector<int>(ranks, 0));
+  for (std::size_t i = 0; i < of_part.size(); ++i) is_mine[of_part[i].index()] = owners[i] == before;
+  return is_mine;
+}
+
 }  // namespace ucp

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/layout/storage.h"
+#include "runtime/executor/target_parts.h"
 
 namespace ucp {
 
@@ -18,5 +19,8 @@ std::vector<int> ShareOutFiles(const std::vector<StoredFile>& files, const std::
 // ranks are on one node.
 std::vector<bool> FilesOfRank(const std::vector<StoredFile>& files, int rank, int ranks,
                               std::vector<int> node_of_rank = {});
+
+// The same where a target is in parts: each is shared out over its own ranks, and one that is done over none.
+std::vector<bool> FilesOfRank(const std::vector<StoredFile>& files, int rank, const TargetParts& parts);
 
 }  // namespace ucp

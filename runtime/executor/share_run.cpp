@@ -50,9 +50,10 @@ llvm::Expected<PlannedRun> ShareRun(Communicator& ranks, llvm::Expected<PlannedR
   UCP_ASSIGN_OR_RETURN(encoded, FromFirstRank(ranks, encoded));
   UCP_ASSIGN_OR_RETURN(std::string folder, FromFirstRank(ranks, of_first_rank->source_folder));
   UCP_ASSIGN_OR_RETURN(const std::string versions, FromFirstRank(ranks, Encode(of_first_rank->source_versions)));
+  llvm::Expected<Plan> plan = is_first ? Plan() : DecodePlan(encoded);
+  UCP_RETURN_IF_ERROR(Agree(ranks, plan ? llvm::Error::success() : plan.takeError()));
   if (is_first) return of_first_rank;
-  UCP_ASSIGN_OR_RETURN(Plan plan, DecodePlan(encoded));
-  return PlannedRun{std::move(plan), std::move(folder), Decode(versions)};
+  return PlannedRun{std::move(*plan), std::move(folder), Decode(versions)};
 }
 
 }  // namespace ucp

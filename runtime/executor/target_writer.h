@@ -54,6 +54,10 @@ class TargetWriter {
   void Save(ProgressWriter& writer) const;  // The sums of files, which add up over ranks.
   void Restore(ProgressReader& reader);
 
+  // What another rank wrote of a file.
+  void AddSum(FileId file, const KeyedSum& sum) { sums_[file.index()].Add(sum); }
+  KeyedSum Sum(FileId file) const { return sums_[file.index()].Get(); }
+
   std::uint64_t bytes_written() const { return bytes_written_; }
   std::uint64_t files_finished() const { return files_finished_; }
   std::vector<std::string> FileDigests() const;  // Of all bytes of each file, by FileId. Call when all is written.

@@ -41,6 +41,8 @@ llvm::Error Collect(FileSystem& files, const Syncer& syncer, const std::string& 
 
 }  // namespace
 
+std::string ParentOf(const std::string& destination) { return Split(destination).parent; }
+
 Staging::Staging(FileSystem& files, std::string destination)
     : files_(&files), destination_(std::move(destination)), journal_(files, "", ""), ranks_(files, "") {
   auto [parent, name] = Split(destination_);
@@ -248,19 +250,44 @@ llvm::Error Staging::CleanUpAfterDead() {
 }
 
 llvm::Error Staging::Commit(const ParallelOptions& options) {
-  UCP_RETURN_IF_ERROR(SyncContents(options));
+  UCP_RETURN_IF_ERROR(MakeDurable(options));
+  UCP_RETURN_IF_ERROR(Appear());
+  return Finish();
+}
+
+llvm::Error Staging::MakeDurable(const ParallelOptions& options) {
+  PathsToSync contents;
+  UCP_RETURN_IF_ERROR(Collect(*files_, *syncer_, folder_, contents));
+  UCP_RETURN_IF_ERROR(syncer_->Sync(contents, options));
   if (options.cancelled != nullptr && options.cancelled->load()) return Fail(ErrorCode::kCancelled, "interrupted");
+  return llvm::Error::success();
+}
+
+llvm::Error Staging::Appear() {
   if (replaces_) {
     UCP_RETURN_IF_ERROR(Replace());
   } else {
     UCP_RETURN_IF_ERROR(files_->Rename(folder_, destination_));
   }
   if (llvm::Error error = files_->SyncDirectory(parent_)) {
-    PutBack();
+    if (!PutBack()) made_folder_ = false;
     return error;
   }
   made_folder_ = false;
   is_committed_ = true;
+  return llvm::Error::success();
+}
+
+// If it fails, the new folder stays where it is, and nothing is removed.
+bool Staging::Vanish() {
+  if (!PutBack()) return false;
+  llvm::consumeError(files_->SyncDirectory(parent_));
+  made_folder_ = true;
+  is_committed_ = false;
+  return true;
+}
+
+llvm::Error Staging::Finish() {
   UCP_RETURN_IF_ERROR(AddContext(RemoveOld(), "`" + destination_ +
                                                   "` is complete, but what stood there before, or the journal, could "
                                                   "not be removed"));
@@ -271,12 +298,6 @@ llvm::Error Staging::Commit(const ParallelOptions& options) {
 llvm::Error Staging::RemoveOld() {
   if (journal_.has_entry() || has_ranks_) UCP_RETURN_IF_ERROR(RemoveJournals());
   return replaces_ ? files_->RemoveTree(exchanged_ ? folder_ : old_folder_) : llvm::Error::success();
-}
-
-llvm::Error Staging::SyncContents(const ParallelOptions& options) {
-  PathsToSync contents;
-  UCP_RETURN_IF_ERROR(Collect(*files_, *syncer_, folder_, contents));
-  return syncer_->Sync(contents, options);
 }
 
 llvm::Error Staging::Replace() {
@@ -300,11 +321,12 @@ llvm::Error Staging::SetAsideAndRename() {
 
 // Undoes S5. It is the answer to one failure; if it fails too, everything stays as it is, and S2 of the next run finds
 // it: what has the hidden name now may be the old folder (I4).
-void Staging::PutBack() {
+bool Staging::PutBack() {
   llvm::Error error = exchanged_ ? files_->Exchange(folder_, destination_) : files_->Rename(destination_, folder_);
   if (!error && replaces_ && !exchanged_) error = files_->Rename(old_folder_, destination_);
-  if (error) made_folder_ = false;
+  const bool is_back = !error;
   llvm::consumeError(std::move(error));
+  return is_back;
 }
 
 llvm::Error Staging::Abandon() {

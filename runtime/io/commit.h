@@ -58,6 +58,9 @@ struct StagingOptions {
   int ranks = 1;  // How many fill the folder. One of them stages it; the others hold a part in it (ranks_folder.h).
 };
 
+// The folder in which a destination has its name; "." for a bare name.
+std::string ParentOf(const std::string& destination);
+
 class Staging {
  public:
   // S1 to S3. `files` must outlive the result. Codes: kUsage if the destination cannot be accepted, else kIo.
@@ -90,6 +93,12 @@ class Staging {
   // not be removed leaves the new folder in place.
   [[nodiscard]] llvm::Error Commit(const ParallelOptions& options);
 
+  // Its steps, one by one, where several folders are to appear together (P2 of run_destination.h).
+  [[nodiscard]] llvm::Error MakeDurable(const ParallelOptions& options);  // S4
+  [[nodiscard]] llvm::Error Appear();                                     // S5 and S6, undone if S6 fails.
+  bool Vanish();                                                          // Undoes Appear(), if it can.
+  [[nodiscard]] llvm::Error Finish();                                     // S7
+
   // Removes the journal and the hidden folder.
   [[nodiscard]] llvm::Error Abandon();
 
@@ -105,10 +114,9 @@ class Staging {
   llvm::Error CheckSourceSurvives(const FileStatus& destination, const std::string& source);
   llvm::Error CleanUpAfterDead();
   llvm::Error RemoveOld();
-  llvm::Error SyncContents(const ParallelOptions& options);
   llvm::Error Replace();
   llvm::Error SetAsideAndRename();
-  void PutBack();
+  bool PutBack();
 
   FileSystem* files_;
   std::string destination_;

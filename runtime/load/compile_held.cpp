@@ -7,12 +7,14 @@
 
 #include "compiler/plan/verifier.h"
 #include "compiler/planner/join.h"
-#include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/share_run.h"
 #include "runtime/load/match_held.h"
+#include "runtime/load/share_load.h"
+#include "runtime/load/shared_headers.h"
+#include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
 namespace {
@@ -31,23 +33,19 @@ std::string TextOf(const HeldRequest& request) {
   return text;
 }
 
+// At rank 0.
 llvm::Expected<std::vector<HeldByRank>> GatherHeld(const HeldRequest& request, const HeldByRank& mine,
                                                    Communicator& ranks) {
-  ProgressWriter message;
-  message.Add(TextOf(request));
-  message.Add(Encode(mine));
-  UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks.AllGather(message.bytes()));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> texts, ranks.AllGather(TextOf(request)));
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank] == texts.front()) continue;
+    return Fail(ErrorCode::kUsage, "rank 0 loads {}, and rank {} loads {}; all ranks load the same", texts.front(),
+                rank, texts[rank]);
+  }
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ToFirstRank(ranks, Encode(mine)));
   std::vector<HeldByRank> held(all.size());
-  std::string first;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    ProgressReader reader(all[rank]);
-    std::string text = reader.Text();
-    if (rank == 0) first = text;
-    if (text != first) {
-      return Fail(ErrorCode::kUsage, "rank 0 loads {}, and rank {} loads {}; all ranks load the same", first, rank,
-                  text);
-    }
-    UCP_ASSIGN_OR_RETURN(held[rank], DecodeHeld(reader.Text()));
+    UCP_ASSIGN_OR_RETURN(held[rank], DecodeHeld(all[rank]));
   }
   return held;
 }
@@ -86,6 +84,7 @@ std::optional<double> CommonStep(const TrainingState& training) {
 
 llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& request, std::vector<HeldByRank> held,
                                       SourcePhase& source) {
+  UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
   SeenFiles seen(files);
   UCP_RETURN_IF_ERROR(DescribeAndBind(seen, request.source, source));
   const Inventory& inventory = source.checkpoint.inventory;
@@ -109,13 +108,32 @@ llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& requ
   return compiled;
 }
 
+// For one rank: by the names that all ranks have for them.
+std::string EncodeRecords(const std::vector<std::optional<RecordId>>& records) {
+  ProgressWriter writer;
+  writer.Add(records.size());
+  for (const std::optional<RecordId>& record : records) writer.Add(record ? record->index() + 1 : std::uint64_t{0});
+  return writer.bytes();
+}
+
+llvm::Expected<std::vector<std::optional<RecordId>>> DecodeRecords(std::string_view bytes, const LoadPlan& load,
+                                                                   std::size_t wanted) {
+  ProgressReader reader(bytes);
+  std::vector<std::optional<RecordId>> records(reader.Count());
+  for (std::optional<RecordId>& record : records) {
+    const std::uint64_t number = reader.Number();
+    if (number == 0) continue;
+    record = load.Find(RecordId(number - 1));
+    if (!record || record->index() >= load.plan.target.records.size()) reader.Fail();
+  }
+  if (!reader.has_failed() && reader.left().empty() && records.size() == wanted) return records;
+  return Fail(ErrorCode::kIo, "rank 0 sent {} bytes about {} tensors; all ranks must run the same ucp", bytes.size(),
+              wanted);
+}
+
+// For all ranks.
 std::string EncodeRest(const Compiled& compiled) {
   ProgressWriter writer;
-  writer.Add(compiled.records.size());
-  for (const auto& records : compiled.records) {
-    writer.Add(records.size());
-    for (const std::optional<RecordId>& record : records) writer.Add(record ? record->index() + 1 : std::uint64_t{0});
-  }
   writer.Add(compiled.not_loaded.size());
   for (const NotLoaded& entry : compiled.not_loaded) {
     writer.Add(entry.tensor);
@@ -127,26 +145,31 @@ std::string EncodeRest(const Compiled& compiled) {
   return writer.bytes();
 }
 
-void DecodeRest(std::string_view bytes, Compiled& compiled) {
+llvm::Error DecodeRest(std::string_view bytes, HeldPlan& plan) {
   ProgressReader reader(bytes);
-  compiled.records.resize(reader.Count());
-  for (auto& records : compiled.records) {
-    records.resize(reader.Count());
-    for (std::optional<RecordId>& record : records) {
-      std::uint64_t number = reader.Number();
-      if (number > 0) record = RecordId(number - 1);
-    }
-  }
-  compiled.not_loaded.resize(reader.Count());
-  for (NotLoaded& entry : compiled.not_loaded) {
+  plan.not_loaded.resize(reader.Count());
+  for (NotLoaded& entry : plan.not_loaded) {
     entry.tensor = reader.Text();
     entry.states.resize(reader.Count());
     for (std::string& state : entry.states) state = reader.Text();
   }
   const bool has_step = reader.Number() == 1;
   const auto step = std::bit_cast<double>(reader.Number());
-  if (has_step) compiled.step = step;
-  UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank 0 sent {} bytes about tensors", bytes.size());
+  if (has_step) plan.step = step;
+  if (!reader.has_failed() && reader.left().empty()) return llvm::Error::success();
+  return Fail(ErrorCode::kIo, "rank 0 sent {} bytes about tensors that cannot be read; all ranks must run the same ucp",
+              bytes.size());
+}
+
+std::vector<LoadedPart> PartsOf(const Compiled& compiled) {
+  std::vector<LoadedPart> parts;
+  for (const auto& records : compiled.records) {
+    LoadedPart& part = parts.emplace_back(LoadedPart{static_cast<int>(parts.size()), {}, {}, EncodeRecords(records)});
+    for (const std::optional<RecordId>& record : records) {
+      if (record) part.records.push_back(*record);
+    }
+  }
+  return parts;
 }
 
 }  // namespace
@@ -155,18 +178,20 @@ llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& reque
                                      Communicator& ranks, SourcePhase& source) {
   UCP_ASSIGN_OR_RETURN(std::vector<HeldByRank> held, GatherHeld(request, mine, ranks));
   Compiled compiled;
-  llvm::Error error = llvm::Error::success();
-  if (ranks.rank() == 0) {
-    llvm::Expected<Compiled> at_first_rank = CompileAlone(files, request, std::move(held), source);
-    if (at_first_rank) compiled = std::move(*at_first_rank);
-    error = at_first_rank.takeError();
-  }
-  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, std::move(error)));
-  UCP_ASSIGN_OR_RETURN(std::string rest, FromFirstRank(ranks, EncodeRest(compiled)));
-  DecodeRest(rest, compiled);
-  UCP_ASSIGN_OR_RETURN(compiled.load, ShareLoad(ranks, std::move(compiled.load)));
-  return HeldPlan{std::move(compiled.load), std::move(compiled.records[static_cast<std::size_t>(ranks.rank())]),
-                  std::move(compiled.not_loaded), compiled.step};
+  auto compile = [&](FileSystem& shared) -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(compiled, CompileAlone(shared, request, std::move(held), source));
+    return llvm::Error::success();
+  };
+  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, WithSharedHeaders(files, ranks, compile)));
+  const std::vector<LoadedPart> parts = PartsOf(compiled);
+  UCP_ASSIGN_OR_RETURN(const std::string rest, FromFirstRank(ranks, EncodeRest(compiled)));
+  UCP_ASSIGN_OR_RETURN(SharedLoad shared,
+                       ShareLoad(ranks, std::move(compiled.load), parts, request.replicas == ReplicaPolicy::kCompare));
+  HeldPlan plan;
+  UCP_ASSIGN_OR_RETURN(plan.records, DecodeRecords(shared.note, shared.load, mine.size()));
+  UCP_RETURN_IF_ERROR(DecodeRest(rest, plan));
+  plan.load = std::move(shared.load);
+  return plan;
 }
 
 }  // namespace ucp

@@ -56,7 +56,7 @@ std::span<std::byte> PlaceOf(const Places& places, RecordId record, std::int64_t
 
 }  // namespace
 
-std::vector<SharedContents> FindContents(const Plan& plan, const RanksOfRecords& wanted_by, int rank) {
+std::vector<SharedContents> FindContents(const Plan& plan, const RanksOfRecords& wanted_by, int rank, int ranks) {
   std::map<Kind, std::vector<TargetRange>> ranges_of_kind;
   auto is_mine = [&](RecordId record) {
     return std::binary_search(wanted_by[record.index()].begin(), wanted_by[record.index()].end(), rank);
@@ -79,7 +79,13 @@ std::vector<SharedContents> FindContents(const Plan& plan, const RanksOfRecords&
     }
   }
   std::vector<SharedContents> list;
-  for (auto& [ranks, contents] : found) list.push_back({ranks, std::move(contents)});
+  for (auto& [members, contents] : found) {
+    if (members.size() == 1) {
+      const auto first = std::ssize(contents) * rank / ranks;
+      std::rotate(contents.begin(), contents.begin() + first, contents.end());
+    }
+    list.push_back({members, std::move(contents)});
+  }
   return list;
 }
 

@@ -32,8 +32,9 @@ struct SharedContents {
 // By RecordId: who wants it, ascending.
 using RanksOfRecords = std::vector<std::vector<int>>;
 
-// All that `rank` wants, by who shares it; on all ranks of a list in the same order, cut at the same elements.
-std::vector<SharedContents> FindContents(const Plan& plan, const RanksOfRecords& wanted_by, int rank);
+// All that `rank` of so many wants, by who shares it; on all ranks of a list in the same order, cut at the same
+// elements. What it wants alone begins somewhere else on each rank, so that not all read the same file first.
+std::vector<SharedContents> FindContents(const Plan& plan, const RanksOfRecords& wanted_by, int rank, int ranks);
 
 // A part of a content, no larger than a chunk.
 struct Piece {

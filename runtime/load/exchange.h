@@ -1,6 +1,5 @@
-// What several ranks want is read by one of them and given to the others, round by round: while the ranks give each
-// other one round, their threads read the next one. Each content is dealt in pieces to the ranks that want it, each to
-// the one that has the fewest bytes so far.
+// What several ranks want is read by one of them and given to those others, and to nobody else. Each of them reads a
+// stretch of its own, so that files are read in order and not all ranks begin with the same one.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -8,14 +7,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "compiler/support/error.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/io/parallel.h"
 #include "runtime/load/contents.h"
+#include "runtime/load/exchange_schedule.h"
 
 namespace ucp {
 
@@ -27,8 +28,8 @@ struct ExchangeOptions {
 
 class Exchange {
  public:
-  // The least that is worth it.
-  static std::uint64_t LeastMemory(int ranks) { return static_cast<std::uint64_t>(ranks + 2) << 16; }
+  // The least that is worth it: a megabyte, and room for a number from each rank.
+  static std::uint64_t LeastMemory(int ranks) { return (static_cast<std::uint64_t>(ranks) + 4096) << 8; }
 
   // Fills `bytes` with the elements of a range.
   using Read = llvm::function_ref<llvm::Error(unsigned thread, const TargetRange&, std::span<std::byte> bytes)>;
@@ -41,36 +42,54 @@ class Exchange {
   // All ranks call it. What fails on one ends it for all: that rank has its error, and the others are cancelled.
   [[nodiscard]] llvm::Error Run(Read read);
 
-  std::uint64_t bytes_received() const { return bytes_received_; }  // From others, and wanted.
+  std::uint64_t bytes_received() const { return bytes_received_; }
+  std::uint64_t buffer_bytes() const { return own_[0].size() + own_[1].size() + taken_.size(); }
 
  private:
-  // What one rank reads for some: which of the sets of ranks, and which of their pieces.
-  struct Task {
-    std::uint64_t set = 0;
-    std::uint64_t piece = 0;
+  // What one rank reads of one set in one turn: pieces [first, end).
+  struct Part {
+    std::size_t set = 0;
+    int reader = 0;
+    std::size_t first = 0;
+    std::size_t end = 0;
+    std::span<std::byte> bytes;  // Where it is while it is on its way.
   };
   struct Set {
-    const SharedContents* shared = nullptr;  // Null: not this rank's.
-    std::vector<Piece> pieces;
+    std::vector<int> ranks;
+    const std::vector<Content>* contents = nullptr;
+    std::vector<Piece> pieces;  // In the order in which they are dealt.
   };
+  enum class Side { kReads, kTakes };
 
   [[nodiscard]] llvm::Error AgreeOnSizes();
-  [[nodiscard]] llvm::Error NumberSets();
-  void Deal(std::uint64_t set);
-  std::string NextRound(Read read);
-  llvm::Expected<bool> Place(const std::vector<std::string>& rounds);  // Whether there are more.
-  std::uint64_t BytesOf(const Task& task) const;
+  llvm::Expected<std::vector<SharedBytes>> GatherSets(std::vector<std::uint64_t>& alone);
+  void Deal(const std::vector<SharedBytes>& sets, const std::vector<std::uint64_t>& alone);
+  void DealSet(std::size_t set, const std::vector<std::uint64_t>& quotas, const std::vector<std::uint32_t>& rounds);
+  void AddTurns(const Part& stretch, const std::vector<std::uint32_t>& rounds);
+  std::string EncodeSets() const;
+  std::uint64_t BytesOf(const Set& set, const Piece& piece) const;
+  std::uint64_t BytesOf(const Part& part) const;
+  void MakeRoom();
+  std::vector<Part> PartsOf(std::size_t round, Side side, std::vector<std::byte>& room) const;
+  llvm::Error ReadParts(const std::vector<Part>& parts, Read read) const;
+  llvm::Expected<std::vector<Part>> RunRound(std::size_t number, const std::vector<Part>& own, Read read);
+  llvm::Error Deliver(const std::vector<Part>& own, const std::vector<Part>& taken);
+  void Place(const std::vector<Part>& parts);
+  void Note(llvm::Error error);
+  llvm::Expected<bool> HasAnyFailed();
 
   const Plan& plan_;
   const Places& places_;
   const std::vector<SharedContents>& contents_;
   Communicator& ranks_;
   const ExchangeOptions options_;
-  std::uint64_t piece_bytes_ = 0;
-  std::uint64_t round_bytes_ = 0;  // Of one rank.
-  std::vector<Set> sets_;          // As all ranks number them.
-  std::vector<Task> mine_;
-  std::size_t done_ = 0;  // Of mine_.
+  std::uint64_t round_bytes_ = 0;
+  std::uint64_t chunk_bytes_ = 0;
+  std::vector<Set> sets_;                  // This rank's.
+  std::vector<std::vector<Part>> rounds_;  // What this rank reads or takes in each.
+  std::vector<std::byte> own_[2];          // What is given, and what is read for the next round, by turns.
+  std::vector<std::byte> taken_;
+  std::optional<FailureText> failure_;  // This rank's.
   std::uint64_t bytes_received_ = 0;
 };
 

@@ -47,21 +47,30 @@ llvm::Error CheckedAlike(Communicator& ranks, bool is_checked) {
               other->empty() ? 0 : rank, other->empty() ? rank : 0);
 }
 
-// Every rank says what it wants.
-llvm::Expected<RanksOfRecords> WantedBy(const Plan& plan, const Places& places, Communicator& ranks) {
+// Every rank says what it wants, as stretches of neighbouring records. What is not in this rank's plan concerns others.
+llvm::Expected<RanksOfRecords> WantedBy(const LoadPlan& load, const Places& places, Communicator& ranks) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> stretches;
+  for (std::size_t record = 0; record < load.plan.target.records.size(); ++record) {
+    if (!places.Holds(RecordId(record))) continue;
+    const std::uint64_t name = load.NameOf(RecordId(record)).index();
+    if (stretches.empty() || stretches.back().second != name) stretches.emplace_back(name, name);
+    ++stretches.back().second;
+  }
   ProgressWriter mine;
-  for (std::size_t record = 0; record < plan.target.records.size(); ++record) {
-    if (places.Holds(RecordId(record))) mine.Add(std::uint64_t{record});
+  for (const auto& [first, end] : stretches) {
+    mine.Add(first);
+    mine.Add(end);
   }
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(mine.bytes()));
-  RanksOfRecords wanted_by(plan.target.records.size());
+  RanksOfRecords wanted_by(load.plan.target.records.size());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     ProgressReader reader(all[rank]);
-    while (!reader.left().empty()) {
-      const std::uint64_t record = reader.Number();
-      UCP_CHECK(!reader.has_failed() && record < wanted_by.size(), "rank {} has another plan", rank);
-      wanted_by[record].push_back(static_cast<int>(rank));
+    while (!reader.left().empty() && !reader.has_failed()) {
+      const std::uint64_t first = reader.Number();
+      const std::uint64_t end = reader.Number();
+      for (RecordId record : load.Between(first, end)) wanted_by[record.index()].push_back(static_cast<int>(rank));
     }
+    if (reader.has_failed()) return Fail(ErrorCode::kIo, "rank {} runs another ucp", rank);
   }
   return wanted_by;
 }
@@ -71,7 +80,8 @@ class Loading {
  public:
   Loading(const LoadPlan& load, FileSystem& files, const Places& places, const LoadOptions& options,
           const BufferSizes& sizes)
-      : plan_(load.plan),
+      : load_(load),
+        plan_(load.plan),
         options_(options),
         ranks_(options.ranks == nullptr ? SingleProcess() : *options.ranks),
         places_(places),
@@ -93,8 +103,8 @@ class Loading {
     const bool looks = ranks_.rank() == 0 || options_.check_source;
     UCP_RETURN_IF_ERROR(Agree(ranks_, looks ? source_.CheckSizes(parallel_) : llvm::Error::success()));
     UCP_ASSIGN_OR_RETURN(is_as_stored_, IsSoForAll(ranks_, stored_.HasAll(ranges_)));
-    UCP_ASSIGN_OR_RETURN(const RanksOfRecords wanted_by, WantedBy(plan_, places_, ranks_));
-    llvm::Error error = Fill(FindContents(plan_, wanted_by, ranks_.rank()));
+    UCP_ASSIGN_OR_RETURN(const RanksOfRecords wanted_by, WantedBy(load_, places_, ranks_));
+    llvm::Error error = Fill(FindContents(plan_, wanted_by, ranks_.rank(), ranks_.size()));
     if (error) ranks_.AskToStop();
     UCP_RETURN_IF_ERROR(Agree(ranks_, std::move(error)));
     UCP_RETURN_IF_ERROR(Gather());
@@ -110,7 +120,7 @@ class Loading {
     report.bytes_received = bytes_received_;
     report.is_as_stored = is_as_stored_;
     report.threads = parallel_.threads;
-    report.buffer_bytes = buffers_.bytes();
+    report.buffer_bytes = buffers_.bytes() + exchange_bytes_;
     if (options_.check_source) {
       report.rounding_mismatches = comparison_.rounding_mismatches();
       report.decisions = comparison_.decisions();
@@ -127,6 +137,7 @@ class Loading {
         return Read(thread, range, place);
       }));
       bytes_received_ = exchange.bytes_received();
+      exchange_bytes_ = exchange.buffer_bytes();
     }
     for (const SharedContents& shared : contents) {
       if (shared.ranks.size() == 1) UCP_RETURN_IF_ERROR(ReadAlone(shared.contents));
@@ -166,7 +177,7 @@ class Loading {
     const std::vector<Piece> pieces = CutIntoPieces(plan_, contents, sizes_.chunk_bytes);
     return ForEachInParallel(pieces.size(), parallel_, [&](unsigned thread, std::uint64_t number) -> llvm::Error {
       // One thread speaks with the other ranks.
-      if (thread == 0 && ranks_.IsAskedToStop()) return Fail(ErrorCode::kCancelled, "cancelled");
+      if (thread == 0 && ranks_.IsAskedToStop()) return Fail(ErrorCode::kCancelled, "interrupted");
       const Piece& piece = pieces[InStretches(number, pieces.size(), parallel_.threads)];
       const TargetRange range = RangeOf(contents[piece.content], piece);
       UCP_RETURN_IF_ERROR(Read(thread, range, places_.Of(range)));
@@ -200,6 +211,7 @@ class Loading {
     return source_.CheckUnchanged(parallel_);
   }
 
+  const LoadPlan& load_;
   const Plan& plan_;
   const LoadOptions& options_;
   Communicator& ranks_;
@@ -216,6 +228,7 @@ class Loading {
   ChunkMaker maker_;
   ProgressTeller progress_;
   std::uint64_t bytes_received_ = 0;
+  std::uint64_t exchange_bytes_ = 0;
   std::uint64_t bytes_read_by_all_ = 0;
 };
 

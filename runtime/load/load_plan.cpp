@@ -1,11 +1,15 @@
 #include "runtime/load/load_plan.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
-#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/share_run.h"
+#include "runtime/load/share_load.h"
+#include "runtime/load/shared_headers.h"
+#include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
 namespace {
@@ -19,6 +23,7 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
 
 llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const CompileRequest& request, int ranks,
                                       Compilation& compilation) {
+  UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
   SeenFiles seen(files);
   UCP_RETURN_IF_ERROR(Compile(seen, request, compilation));
   LoadPlan load;
@@ -30,72 +35,100 @@ llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const CompileRequest& r
   return load;
 }
 
-std::string Encode(const FileReaders& readers) {
-  ProgressWriter writer;
-  writer.Add(static_cast<std::uint64_t>(readers.ranks));
-  writer.Add(readers.sets.size());
-  for (const std::vector<int>& set : readers.sets) {
-    writer.Add(set.size());
-    for (int rank : set) writer.Add(static_cast<std::uint64_t>(rank));
+std::set<std::string, std::less<>> NamesOf(const LoadPlan& load, int rank) {
+  std::set<std::string, std::less<>> names;
+  for (FileId file : load.FilesOf(rank)) {
+    const std::string& path = load.plan.target.files[file.index()].path;
+    names.insert(path.substr(path.rfind('/') + 1));
   }
-  writer.Add(readers.set_of_file.size());
-  for (std::uint32_t set : readers.set_of_file) writer.Add(std::uint64_t{set});
-  return writer.bytes();
+  return names;
 }
 
-FileReaders Decode(const std::string& bytes) {
-  ProgressReader reader(bytes);
-  FileReaders readers;
-  readers.ranks = static_cast<int>(reader.Number());
-  readers.sets.resize(reader.Count());
-  for (std::vector<int>& set : readers.sets) {
-    set.resize(reader.Count());
-    for (int& rank : set) rank = static_cast<int>(reader.Number());
+// Which rank of the target each rank is: itself, if that one opens what this one does, else the first that does.
+llvm::Expected<std::vector<int>> RolesOf(const LoadPlan& load, const std::vector<std::vector<std::string>>& opens) {
+  std::vector<int> roles;
+  std::vector<std::set<std::string, std::less<>>> names;
+  for (int rank = 0; rank < load.readers.ranks; ++rank) names.push_back(NamesOf(load, rank));
+  for (std::size_t rank = 0; rank < opens.size(); ++rank) {
+    auto opens_all = [&](const auto& of_role) {
+      return std::ranges::all_of(opens[rank], [&](const std::string& name) { return of_role.contains(name); });
+    };
+    roles.push_back(static_cast<int>(rank));
+    if (opens[rank].empty() || rank >= names.size() || opens_all(names[rank])) continue;
+    if (auto role = std::ranges::find_if(names, opens_all); role != names.end()) {
+      roles.back() = static_cast<int>(role - names.begin());
+    }
   }
-  readers.set_of_file.resize(reader.Count());
-  for (std::uint32_t& set : readers.set_of_file) set = static_cast<std::uint32_t>(reader.Number());
-  UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank 0 sent {} bytes of readers", bytes.size());
-  return readers;
+  return roles;
+}
+
+llvm::Expected<std::vector<std::vector<std::string>>> GatherOpens(Communicator& ranks,
+                                                                  const std::vector<std::string>& mine) {
+  ProgressWriter writer;
+  for (const std::string& name : mine) writer.Add(std::string_view(name));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(writer.bytes()));
+  std::vector<std::vector<std::string>> opens(all.size());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    ProgressReader reader(all[rank]);
+    while (!reader.left().empty() && !reader.has_failed()) opens[rank].push_back(reader.Text());
+  }
+  return opens;
 }
 
 }  // namespace
 
-std::vector<FileId> LoadPlan::FilesOf(int rank) const {
+std::vector<FileId> LoadPlan::FilesOf(int of_rank) const {
   std::vector<FileId> files;
   for (std::size_t file = 0; file < plan.target.files.size(); ++file) {
-    if (readers.IsReadBy(FileId(file), rank)) files.push_back(FileId(file));
+    if (readers.IsReadBy(FileId(file), of_rank)) files.push_back(FileId(file));
   }
   return files;
 }
 
-std::vector<RecordId> LoadPlan::RecordsOf(int rank) const {
-  std::vector<RecordId> records;
+std::vector<RecordId> LoadPlan::RecordsOf(int of_rank) const {
+  std::vector<RecordId> found;
   for (std::size_t record = 0; record < plan.target.records.size(); ++record) {
-    if (readers.IsReadBy(plan.target.records[record].file, rank)) records.push_back(RecordId(record));
+    if (readers.IsReadBy(plan.target.records[record].file, of_rank)) found.emplace_back(record);
   }
-  return records;
+  return found;
 }
 
-llvm::Expected<LoadPlan> CompileLoad(FileSystem& files, const CompileRequest& request, Communicator& ranks,
+std::optional<RecordId> LoadPlan::Find(RecordId name) const {
+  if (records.empty()) return name;
+  auto found = std::lower_bound(records.begin(), records.end(), name);
+  if (found == records.end() || *found != name) return std::nullopt;
+  return RecordId(static_cast<std::size_t>(found - records.begin()));
+}
+
+std::vector<RecordId> LoadPlan::Between(std::uint64_t first, std::uint64_t end) const {
+  std::vector<RecordId> found;
+  const std::uint64_t count = plan.target.records.size();
+  auto is_before = [](RecordId name, std::uint64_t bound) { return name.index() < bound; };
+  const auto begin = records.empty()
+                         ? std::min(first, count)
+                         : static_cast<std::uint64_t>(
+                               std::lower_bound(records.begin(), records.end(), first, is_before) - records.begin());
+  for (std::uint64_t record = begin; record < count && NameOf(RecordId(record)).index() < end; ++record) {
+    found.emplace_back(record);
+  }
+  return found;
+}
+
+llvm::Expected<LoadPlan> CompileLoad(FileSystem& files, const LoadRequest& request, Communicator& ranks,
                                      Compilation& compilation) {
-  if (ranks.size() == 1) return CompileAlone(files, request, 1, compilation);
+  if (ranks.size() == 1) return CompileAlone(files, request.compile, 1, compilation);
+  UCP_ASSIGN_OR_RETURN(const auto opens, GatherOpens(ranks, request.opens));
   LoadPlan load;
-  llvm::Error error = llvm::Error::success();
-  if (ranks.rank() == 0) {
-    llvm::Expected<LoadPlan> compiled = CompileAlone(files, request, ranks.size(), compilation);
-    if (compiled) load = std::move(*compiled);
-    error = compiled.takeError();
-  }
-  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, std::move(error)));
-  return ShareLoad(ranks, std::move(load));
-}
-
-llvm::Expected<LoadPlan> ShareLoad(Communicator& ranks, LoadPlan load) {
-  if (ranks.size() == 1) return load;
-  UCP_ASSIGN_OR_RETURN(std::string readers, FromFirstRank(ranks, Encode(load.readers)));
-  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareRun(ranks, PlannedRun{std::move(load.plan), std::move(load.source_folder),
-                                                                  std::move(load.source_versions)}));
-  return LoadPlan{std::move(run.plan), Decode(readers), std::move(run.source_folder), std::move(run.source_versions)};
+  std::vector<LoadedPart> parts;
+  auto compile = [&](FileSystem& shared) -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(load, CompileAlone(shared, request.compile, ranks.size(), compilation));
+    UCP_ASSIGN_OR_RETURN(const std::vector<int> roles, RolesOf(load, opens));
+    for (int role : roles) parts.push_back({role, load.RecordsOf(role), load.FilesOf(role)});
+    return llvm::Error::success();
+  };
+  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, WithSharedHeaders(files, ranks, compile)));
+  UCP_ASSIGN_OR_RETURN(SharedLoad shared, ShareLoad(ranks, std::move(load), parts, request.is_checked));
+  return std::move(shared.load);
 }
 
 }  // namespace ucp

@@ -4,6 +4,8 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,23 +19,37 @@
 namespace ucp {
 
 struct LoadPlan {
-  Plan plan;
-  FileReaders readers;                       // Of the target's files.
-  std::string source_folder;                 // What the paths of the source's files are relative to.
-  std::vector<FileVersion> source_versions;  // By FileId of the source; what the headers were read of.
+  Plan plan;                  // Of a rank among several: what it needs of it.
+  FileReaders readers;        // Of the target's files.
+  std::string source_folder;  // What the paths of the source's files are relative to.
+  int rank = 0;               // Which rank of the target's job this process is, if it is one of several.
+  // By RecordId of the target: what all ranks call the record; ascending. Empty: the same.
+  std::vector<RecordId> records = {};
+  // By FileId of the source: what the headers were read of, at the rank that planned.
+  std::vector<FileVersion> source_versions = {};
 
-  std::vector<FileId> FilesOf(int rank) const;      // That the rank opens, in order.
-  std::vector<RecordId> RecordsOf(int rank) const;  // Of these files, in order.
+  std::vector<FileId> FilesOf(int of_rank) const;      // That the rank opens, in order.
+  std::vector<RecordId> RecordsOf(int of_rank) const;  // Of these files, in order.
+  RecordId NameOf(RecordId record) const { return records.empty() ? record : records[record.index()]; }
+  std::optional<RecordId> Find(RecordId name) const;  // The record that all ranks call so, if it is here.
+  // The records here whose names are in [first, end), ascending.
+  std::vector<RecordId> Between(std::uint64_t first, std::uint64_t end) const;
 };
 
-// Describes, binds, lays out, plans and verifies at rank 0, and gives the result to all ranks; so headers are read once
-// a job. All call this with the same request. A job of several ranks has as many as the target has, else it is refused
-// before anything is read (kUsage). `compilation` is filled at rank 0 as far as it comes, but for the plan, so that a
-// spec's diagnostics can be shown.
-llvm::Expected<LoadPlan> CompileLoad(FileSystem& files, const CompileRequest& request, Communicator& ranks,
-                                     Compilation& compilation);
+// What a job asks for.
+struct LoadRequest {
+  CompileRequest compile;
+  // File names, without folders, that this rank opens: of jobs that may count their ranks otherwise than the target
+  // does. It is then the rank of the target that opens them all. Empty: the ranks are those of the target.
+  std::vector<std::string> opens = {};
+  bool is_checked = false;  // The source will be checked, for which every rank needs the whole plan.
+};
 
-// Rank 0 gives its verified plan to all.
-llvm::Expected<LoadPlan> ShareLoad(Communicator& ranks, LoadPlan load);
+// Describes, binds, lays out, plans and verifies at rank 0, where ranks help to read the headers, and gives every rank
+// its part of the result. All call this with the same request. A job of several ranks has as many as the target has,
+// else it is refused before anything is read (kUsage). `compilation` is filled at rank 0 as far as it comes, but for
+// the plan, so that a spec's diagnostics can be shown.
+llvm::Expected<LoadPlan> CompileLoad(FileSystem& files, const LoadRequest& request, Communicator& ranks,
+                                     Compilation& compilation);
 
 }  // namespace ucp

@@ -6,8 +6,12 @@
 
 namespace ucp {
 
+std::vector<std::string> RootsOf(const std::string& path) {
+  return {path, std::filesystem::path(path).lexically_normal().parent_path().string()};
+}
+
 llvm::Expected<std::optional<FoundManifest>> FindManifest(FileSystem& files, const std::string& path) {
-  for (const std::string& root : {path, std::filesystem::path(path).lexically_normal().parent_path().string()}) {
+  for (const std::string& root : RootsOf(path)) {
     UCP_ASSIGN_OR_RETURN(std::optional<Manifest> manifest, ReadManifest(files, root));
     if (manifest) return FoundManifest{root, std::move(*manifest)};
   }

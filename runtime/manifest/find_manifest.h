@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/io/file_system.h"
 #include "runtime/manifest/manifest.h"
@@ -15,6 +16,9 @@ struct FoundManifest {
   std::string root;  // The folder that it stands in.
   Manifest manifest;
 };
+
+// Where the manifest of what was named may stand, in this order.
+std::vector<std::string> RootsOf(const std::string& path);
 
 // In the folder that was named, or in the one above it: a tag's folder may be named as well.
 llvm::Expected<std::optional<FoundManifest>> FindManifest(FileSystem& files, const std::string& path);

@@ -1,6 +1,7 @@
 #include "runtime/manifest/manifest.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <llvm/Support/JSON.h>
 
 #include <algorithm>
@@ -18,6 +19,8 @@ namespace ucp {
 namespace {
 
 constexpr std::uint64_t kManifestVersion = 1;
+constexpr std::uint64_t kVersionOfParts = 2;  // A program that does not know of parts does not take one for the whole.
+constexpr std::uint64_t kMostParts = std::uint64_t{1} << 20;
 constexpr std::uint64_t kLargestManifest = std::uint64_t{1} << 30;
 constexpr int kMostDepth = 16;  // Of values under keys that this version does not know.
 
@@ -32,7 +35,16 @@ void ComposeList(std::string& json, const char* key, const std::vector<Item>& it
 }
 
 std::string ComposeFile(const ManifestFile& file) {
-  return fmt::format(R"({{"path": {}, "bytes": {}, "digest": "{}"}})", Quoted(file.path), file.bytes, file.digest);
+  const std::string parts = file.parts.empty() ? "" : fmt::format(R"(, "parts": [{}])", fmt::join(file.parts, ", "));
+  return fmt::format(R"({{"path": {}, "bytes": {}, "digest": "{}"{}}})", Quoted(file.path), file.bytes, file.digest,
+                     parts);
+}
+
+// The number is as wide as the largest: copies of a file must have one size.
+std::string ComposePart(const ManifestPart& part) {
+  if (part.number == 0) return "";
+  return fmt::format("  \"part\": {:>{}},\n  \"parts\": {},\n  \"run\": {},\n", part.number,
+                     std::to_string(part.count).size(), part.count, Quoted(part.run));
 }
 
 std::string ComposeState(const StateDigest& state) {
@@ -77,11 +89,25 @@ auto SizeInto(JsonReader& json, std::uint64_t& size) {
   };
 }
 
+auto NumberInto(JsonReader& json, int& number) {
+  return [&json, &number]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(const std::uint64_t size, json.ReadSize());
+    if (size == 0 || size > kMostParts) return Fail(ErrorCode::kBadData, "{} is no number of a part", size);
+    number = static_cast<int>(size);
+    return llvm::Error::success();
+  };
+}
+
+auto NumbersInto(JsonReader& json, std::vector<int>& numbers) {
+  return [&json, &numbers] { return json.ReadArray([&] { return NumberInto(json, numbers.emplace_back())(); }); };
+}
+
 llvm::Error ReadFile(JsonReader& json, Manifest& manifest) {
   ManifestFile file;
   UCP_RETURN_IF_ERROR(ReadKnown(json, {{"path", TextInto(json, file.path)},
                                        {"bytes", SizeInto(json, file.bytes)},
-                                       {"digest", TextInto(json, file.digest)}}));
+                                       {"digest", TextInto(json, file.digest)},
+                                       {"parts", NumbersInto(json, file.parts)}}));
   if (!StaysInFolder(file.path)) {
     return Fail(ErrorCode::kBadData, "`{}` is no path inside the checkpoint", file.path);
   }
@@ -102,6 +128,32 @@ llvm::Error ReadState(JsonReader& json, Manifest& manifest) {
   return llvm::Error::success();
 }
 
+// A part is one of several, and so is each that a file is in.
+llvm::Error CheckParts(const Manifest& manifest, std::uint64_t version) {
+  const ManifestPart& part = manifest.part;
+  const bool is_part = version == kVersionOfParts;
+  if (is_part != (part.number > 0) || part.number > part.count || (is_part ? part.count < 2 : part.count > 0) ||
+      is_part == part.run.empty()) {
+    return Fail(ErrorCode::kBadData, "it is of version {}, of part {} of {}, and of the run `{}`", version, part.number,
+                part.count, part.run);
+  }
+  for (const ManifestFile& file : manifest.files) {
+    int last = 0;
+    for (int number : file.parts) {
+      if (number <= last || number > part.count) {
+        return Fail(ErrorCode::kBadData, "`{}` is in part {}, behind {}, of {}", file.path, number, last, part.count);
+      }
+      last = number;
+    }
+  }
+  return llvm::Error::success();
+}
+
+std::vector<int> FromOneOn(std::vector<int> parts) {
+  for (int& part : parts) ++part;
+  return parts;
+}
+
 }  // namespace
 
 std::string ToolName() { return std::string("ucp ") + kVersion; }
@@ -117,7 +169,12 @@ std::string SourceIdentity(const Plan& plan) {
   return ContentHash(text);
 }
 
-Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const ExecutionReport& report) {
+std::string RunOfParts(const std::string& plan_hash, int parts) {
+  return ContentHash(fmt::format("{} {} in {} parts", ToolName(), plan_hash, parts));
+}
+
+Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const ExecutionReport& report,
+                      const TargetParts* parts) {
   Manifest manifest;
   manifest.tool = ToolName();
   manifest.format = plan.target_format;
@@ -125,8 +182,10 @@ Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const Exec
   manifest.source_format = plan.source_format;
   manifest.source = SourceIdentity(plan);
   for (std::size_t i = 0; i < plan.target.files.size(); ++i) {
-    manifest.files.push_back({plan.target.files[i].path, plan.target.files[i].bytes, report.file_digests[i]});
+    manifest.files.push_back({plan.target.files[i].path, plan.target.files[i].bytes, report.file_digests[i], {}});
+    if (parts != nullptr) manifest.files.back().parts = FromOneOn(parts->PartsWith(FileId(i)));
   }
+  if (parts != nullptr) manifest.part = {1, parts->count, RunOfParts(plan_hash, parts->count)};
   std::sort(manifest.files.begin(), manifest.files.end(),
             [](const ManifestFile& a, const ManifestFile& b) { return a.path < b.path; });
   manifest.states = report.digests;
@@ -134,12 +193,14 @@ Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const Exec
 }
 
 std::string ComposeManifest(const Manifest& manifest) {
-  std::string json = fmt::format("{{\n  \"ucp_manifest\": {},\n", kManifestVersion);
+  std::string json =
+      fmt::format("{{\n  \"ucp_manifest\": {},\n", manifest.part.number == 0 ? kManifestVersion : kVersionOfParts);
   for (const auto& [key, text] :
        {std::pair("tool", &manifest.tool), std::pair("format", &manifest.format), std::pair("plan", &manifest.plan),
         std::pair("source_format", &manifest.source_format), std::pair("source", &manifest.source)}) {
     json += fmt::format("  \"{}\": {},\n", key, Quoted(*text));
   }
+  json += ComposePart(manifest.part);
   ComposeList(json, "files", manifest.files, &ComposeFile);
   json += ",\n";
   ComposeList(json, "states", manifest.states, &ComposeState);
@@ -160,13 +221,17 @@ llvm::Expected<Manifest> ParseManifest(std::string_view text) {
                                        {"plan", TextInto(json, manifest.plan)},
                                        {"source_format", TextInto(json, manifest.source_format)},
                                        {"source", TextInto(json, manifest.source)},
+                                       {"part", NumberInto(json, manifest.part.number)},
+                                       {"parts", NumberInto(json, manifest.part.count)},
+                                       {"run", TextInto(json, manifest.part.run)},
                                        {"files", list(&ReadFile)},
                                        {"states", list(&ReadState)}}));
   UCP_RETURN_IF_ERROR(json.ReadEnd());
-  if (version != kManifestVersion) {
-    return Fail(ErrorCode::kBadData, "it is a manifest of version {}, and this program knows version {}", version,
-                kManifestVersion);
+  if (version != kManifestVersion && version != kVersionOfParts) {
+    return Fail(ErrorCode::kBadData, "it is a manifest of version {}, and this program knows versions {} and {}",
+                version, kManifestVersion, kVersionOfParts);
   }
+  UCP_RETURN_IF_ERROR(CheckParts(manifest, version));
   return manifest;
 }
 

@@ -13,6 +13,7 @@
 
 #include "compiler/plan/plan.h"
 #include "runtime/executor/execute.h"
+#include "runtime/executor/target_parts.h"
 #include "runtime/io/file_system.h"
 
 namespace ucp {
@@ -22,8 +23,18 @@ inline constexpr const char* kManifestName = "ucp_manifest.json";  // In the roo
 struct ManifestFile {
   std::string path;  // Relative to the root.
   std::uint64_t bytes = 0;
-  std::string digest;  // FileDigest()
+  std::string digest;           // FileDigest()
+  std::vector<int> parts = {};  // That have it, from 1 on, ascending; empty: all.
   bool operator==(const ManifestFile&) const = default;
+};
+
+// Which part of a checkpoint stands beside it, where each node keeps its own. The manifests of all parts say the same
+// but for `number`, and have the same size.
+struct ManifestPart {
+  int number = 0;  // From 1 on; 0: the checkpoint is in one piece.
+  int count = 0;
+  std::string run;  // Parts belong together if this is the same.
+  bool operator==(const ManifestPart&) const = default;
 };
 
 struct Manifest {
@@ -31,7 +42,8 @@ struct Manifest {
   std::string format;  // Of the checkpoint: "universal"
   std::string plan;    // ContentHash of the encoded plan.
   std::string source_format;
-  std::string source;               // SourceIdentity()
+  std::string source;  // SourceIdentity()
+  ManifestPart part;
   std::vector<ManifestFile> files;  // Sorted by path; all but the manifest itself.
   std::vector<StateDigest> states;  // Sorted by tensor and state.
   bool operator==(const Manifest&) const = default;
@@ -42,8 +54,13 @@ std::string ToolName();  // "ucp 0.1.0"
 // What tells this plan's source from another one: ContentHash of its files' paths, sizes and header hashes.
 std::string SourceIdentity(const Plan& plan);
 
-// Of what a plan wrote. `plan_hash` is ContentHash of EncodePlan().
-Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const ExecutionReport& report);
+// Of what a plan wrote. `plan_hash` is ContentHash of EncodePlan(). `parts`: those of the target, if it is in several;
+// the manifest is then that of the first.
+Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const ExecutionReport& report,
+                      const TargetParts* parts = nullptr);
+
+// What the parts of one run have in common and no other run's have: it follows from the plan and their number.
+std::string RunOfParts(const std::string& plan_hash, int parts);
 
 // One line for each file and for each state.
 std::string ComposeManifest(const Manifest& manifest);

@@ -6,14 +6,16 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <map>
-
 #include "compiler/driver/command_line.h"
+#include "compiler/driver/with_diagnostics.h"
+#include "compiler/support/printable.h"
 #include "runtime/io/open_file_limit.h"
 #include "runtime/load/compile_held.h"
 #include "runtime/load/load.h"
 #include "runtime/load/load_plan.h"
+#include "runtime/load/rank_states.h"
 #include "runtime/python/interruptible.h"
+#include "runtime/python/paths.h"
 #include "runtime/python/raise.h"
 #include "runtime/python/ranks.h"
 
@@ -30,12 +32,14 @@ Communicator& RanksOrOne(PythonRanks* ranks) {
 ReplicaPolicy PolicyOf(bool compare) { return compare ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust; }
 
 LoadPlan CompileForPython(const SourceOptions& source, const std::string& target, const TargetOptions& options,
-                          bool compare, PythonRanks* ranks) {
-  CompileRequest request;
-  request.source = Take(source.Request());
-  request.target = target;
-  request.replicas = PolicyOf(compare);
-  options.ApplyTo(request);
+                          bool compare, PythonRanks* ranks, const std::vector<std::string>& opens, bool check) {
+  LoadRequest request;
+  request.compile.source = Take(source.Request());
+  request.compile.target = target;
+  request.compile.replicas = PolicyOf(compare);
+  request.opens = opens;
+  request.is_checked = check;
+  options.ApplyTo(request.compile);
   LoadPlan load;
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
     Compilation compilation;
@@ -114,46 +118,6 @@ nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>
   return told;
 }
 
-// The part of a state of a tensor that lies in one record: local elements [begin, end), from `place` of the record on.
-struct Piece {
-  std::string state;
-  std::size_t record = 0;
-  std::int64_t place = 0;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::string dtype;
-  std::int64_t item_bytes = 0;
-};
-
-struct ShardOfRank {
-  std::string tensor;
-  std::vector<std::int64_t> shape;
-  std::map<std::string, std::int64_t, std::less<>> coordinate;
-  std::vector<Piece> pieces;
-};
-
-std::vector<ShardOfRank> ShardsOf(const LoadPlan& load, int rank) {
-  const Plan& plan = load.plan;
-  std::vector<bool> is_read(plan.target.records.size(), false);
-  for (RecordId record : load.RecordsOf(rank)) is_read[record.index()] = true;
-  std::vector<ShardOfRank> shards;
-  for (const PlanWrite& write : plan.writes) {
-    ShardOfRank shard{plan.tensor(write.tensor).logical.name, plan.LocalShape(write), write.coordinate.at, {}};
-    for (const StateBuffer& state : plan.target.buffer_set(write.states)) {
-      const Buffer& buffer = plan.target.buffer(state.buffer);
-      std::int64_t elements = plan.LocalElements(write);
-      for (const Fragment& fragment : FragmentsOf(write.spread, write.base, elements, buffer, 0, elements)) {
-        const BufferPart& part = buffer.parts[fragment.part];
-        if (!is_read[part.record.index()]) continue;
-        shard.pieces.push_back({state.state, part.record.index(), part.first_element + fragment.place, fragment.begin,
-                                fragment.end, std::string(Name(buffer.dtype)), ItemBytes(buffer.dtype)});
-      }
-    }
-    if (!shard.pieces.empty()) shards.push_back(std::move(shard));
-  }
-  return shards;
-}
-
 std::vector<std::tuple<std::size_t, std::size_t, std::uint64_t, std::uint64_t>> RecordsOf(const LoadPlan& load,
                                                                                           int rank) {
   std::vector<std::tuple<std::size_t, std::size_t, std::uint64_t, std::uint64_t>> records;
@@ -173,42 +137,53 @@ std::vector<std::tuple<std::size_t, std::string, std::uint64_t>> FilesOf(const L
   return files;
 }
 
-nb::list BlobsOf(const LoadPlan& load, std::size_t file) {
-  nb::list blobs;
+std::vector<std::tuple<std::uint64_t, nb::bytes>> BlobsOf(const LoadPlan& load, std::size_t file) {
+  std::vector<std::tuple<std::uint64_t, nb::bytes>> blobs;
   for (const BlobPlacement& placement : load.plan.placements) {
     if (placement.file.index() != file) continue;
     const std::string& content = load.plan.blobs[placement.blob.index()];
-    blobs.append(nb::make_tuple(placement.offset, nb::bytes(content.data(), content.size())));
+    blobs.emplace_back(placement.offset, nb::bytes(content.data(), content.size()));
   }
   return blobs;
 }
 
 void AddPlanClasses(nb::module_& module) {
-  nb::class_<Piece>(module, "Piece")
-      .def_ro("state", &Piece::state)
-      .def_ro("record", &Piece::record)
-      .def_ro("place", &Piece::place)
-      .def_ro("begin", &Piece::begin)
-      .def_ro("end", &Piece::end)
-      .def_ro("dtype", &Piece::dtype)
-      .def_ro("item_bytes", &Piece::item_bytes);
-  nb::class_<ShardOfRank>(module, "Shard")
-      .def_ro("tensor", &ShardOfRank::tensor)
-      .def_ro("shape", &ShardOfRank::shape)
+  nb::class_<StatePiece>(module, "Piece")
+      .def_prop_ro("record", [](const StatePiece& piece) { return piece.record.index(); })
+      .def_ro("place", &StatePiece::place)
+      .def_ro("begin", &StatePiece::begin)
+      .def_ro("end", &StatePiece::end);
+  nb::class_<PlacedState>(module, "State")
+      .def_ro("tensor", &PlacedState::tensor)
+      .def_ro("state", &PlacedState::state)
+      .def_prop_ro("dtype", [](const PlacedState& state) { return std::string(Name(state.dtype)); })
+      .def_prop_ro("item_bytes", [](const PlacedState& state) { return ItemBytes(state.dtype); })
+      .def_ro("shape", &PlacedState::shape)
       .def_prop_ro("coordinate",
-                   [](const ShardOfRank& shard) {
+                   [](const PlacedState& state) {
                      nb::dict coordinate;
-                     for (const auto& [axis, place] : shard.coordinate) coordinate[axis.c_str()] = place;
+                     for (const auto& [axis, place] : state.coordinate.at) coordinate[axis.c_str()] = place;
                      return coordinate;
                    })
-      .def_ro("pieces", &ShardOfRank::pieces);
+      .def_ro("pieces", &PlacedState::pieces);
   nb::class_<LoadPlan>(module, "LoadPlan")
       .def_prop_ro("ranks", [](const LoadPlan& load) { return load.readers.ranks; })
-      .def_prop_ro("remarks", [](const LoadPlan& load) { return load.plan.remarks; })
-      .def_ro("source_folder", &LoadPlan::source_folder)
+      .def_ro("rank", &LoadPlan::rank)
+      .def_prop_ro("remarks",
+                   [](const LoadPlan& load) {
+                     std::vector<std::string> remarks;
+                     for (const std::string& remark : load.plan.remarks) remarks.push_back(Printable(remark));
+                     return remarks;
+                   })
+      .def_prop_ro("source_folder",
+                   [](const LoadPlan& load) {
+                     const std::string& path = load.source_folder;
+                     const auto bytes = static_cast<Py_ssize_t>(path.size());
+                     return nb::steal<nb::str>(PyUnicode_DecodeFSDefaultAndSize(path.data(), bytes));
+                   })
       .def("files_of", &FilesOf)
       .def("records_of", &RecordsOf)
-      .def("shards_of", &ShardsOf)
+      .def("states_of", &StatesOf)
       .def("blobs_of", &BlobsOf);
   nb::class_<HeldPlan>(module, "HeldPlan")
       .def_prop_ro(
@@ -236,10 +211,10 @@ void AddLoad(nb::module_& module) {
       .def(nb::init<>())
       .def_rw("tag", &TargetOptions::tag)
       .def_rw("keep_opaque", &TargetOptions::keep_opaque)
-      .def_rw("ds_config", &TargetOptions::ds_config);
+      .def_prop_rw("ds_config", PathText<&TargetOptions::ds_config>, SetPath<&TargetOptions::ds_config>);
   AddPlanClasses(module);
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
-             nb::arg("ranks").none());
+             nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"));
   module.def("compile_held", &CompileHeldForPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
              nb::arg("compare"), nb::arg("ranks").none());
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),

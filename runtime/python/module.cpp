@@ -7,10 +7,12 @@
 #include <nanobind/stl/vector.h>
 
 #include "compiler/driver/command_line.h"
+#include "compiler/driver/with_diagnostics.h"
 #include "compiler/support/version.h"
 #include "runtime/driver/inspection.h"
 #include "runtime/python/interruptible.h"
 #include "runtime/python/load.h"
+#include "runtime/python/paths.h"
 #include "runtime/python/raise.h"
 #include "runtime/python/ranks.h"
 
@@ -36,9 +38,9 @@ NB_MODULE(_ucp, module) {
   ucp::AddErrorClass(module);
   nb::class_<SourceOptions>(module, "Source")
       .def(nb::init<>())
-      .def_rw("path", &SourceOptions::path)
-      .def_rw("spec", &SourceOptions::spec)
-      .def_rw("config", &SourceOptions::config)
+      .def_prop_rw("path", ucp::PathText<&SourceOptions::path>, ucp::SetPath<&SourceOptions::path>)
+      .def_prop_rw("spec", ucp::PathText<&SourceOptions::spec>, ucp::SetPath<&SourceOptions::spec>)
+      .def_prop_rw("config", ucp::PathText<&SourceOptions::config>, ucp::SetPath<&SourceOptions::config>)
       .def_rw("set", &SourceOptions::set)
       .def_rw("unused", &SourceOptions::unused)
       .def_rw("drop_states", &SourceOptions::drop_states)

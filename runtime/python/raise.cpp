@@ -1,10 +1,8 @@
 #include "runtime/python/raise.h"
 
-#include <string_view>
-
-#include "compiler/diagnostics/render.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/printable.h"
+#include "runtime/python/words.h"
 
 namespace nb = nanobind;
 
@@ -17,20 +15,9 @@ constexpr const char* kDocumentation =
 
 PyObject* error_class = nullptr;  // Lives as long as the process.
 
-// Line by line: the diagnostics of a spec have many.
-std::string PrintableLines(std::string_view text) {
-  std::string lines;
-  while (true) {
-    std::size_t end = text.find('\n');
-    lines += Printable(text.substr(0, end));
-    if (end == std::string_view::npos) return lines;
-    lines += '\n';
-    text.remove_prefix(end + 1);
-  }
-}
-
 void SetPythonError(const RaisedFailure& failure) {
-  nb::object error = nb::steal(PyObject_CallFunction(error_class, "s", PrintableLines(failure.message).c_str()));
+  nb::object error =
+      nb::steal(PyObject_CallFunction(error_class, "s", InPython(PrintableLines(failure.message)).c_str()));
   if (!error.is_valid()) return;  // Python has raised something else.
   error.attr("code") = CodeName(failure.code);
   PyErr_SetObject(error_class, error.ptr());
@@ -42,12 +29,6 @@ void Raise(llvm::Error error) {
   if (!error) return;
   FailureText failure = Describe(std::move(error));
   throw RaisedFailure{failure.code, std::move(failure.message)};
-}
-
-llvm::Error WithDiagnostics(llvm::Error error, const SourcePhase& source) {
-  if (!error || source.spec == nullptr || !source.spec->sink.has_errors()) return error;
-  FailureText failure = Describe(std::move(error));
-  return MakeError(failure.code, failure.message + "\n" + RenderText(*source.spec->source, source.spec->sink));
 }
 
 void AddErrorClass(nb::module_& module) {

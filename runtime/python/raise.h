@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "compiler/driver/source_phase.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -26,9 +25,6 @@ T Take(llvm::Expected<T> value) {
   if (!value) Raise(value.takeError());
   return std::move(*value);
 }
-
-// A spec that is wrong brings its diagnostics along, since nobody prints them.
-[[nodiscard]] llvm::Error WithDiagnostics(llvm::Error error, const SourcePhase& source);
 
 // Makes the class, and tells nanobind what becomes of a RaisedFailure.
 void AddErrorClass(nanobind::module_& module);

@@ -24,6 +24,7 @@ from fixtures.hooked import (
     refusal,
     reports,
     scheduled,
+    waits_in_loader,
 )
 from fixtures.jobs import Job
 from fixtures.serve import Call, EngineError, Engines
@@ -189,6 +190,20 @@ def test_a_rank_that_ends(engines: Engines, tmp_path: Path) -> None:
         seconds, said = (tmp_path / str(rank)).read_text().split(" ", 1)
         assert float(seconds) < 10
         assert "rank 1 of 4 is gone" in said
+
+
+def test_a_loader_that_fails_while_others_wait_for_it(engines: Engines, tmp_path: Path) -> None:
+    """In a collective of DeepSpeed's own: they do not wait for the end of gloo's patience."""
+    case = case_of("zero1_dp4", mesh=Mesh(dp=3))
+    with pytest.raises(EngineError):
+        engines.ask(Call(3, waits_in_loader, {"case": case, "source": SOURCE, "told": tmp_path}))
+    for rank in range(3):
+        seconds, code, said = (tmp_path / str(rank)).read_text().split(" ", 2)
+        assert float(seconds) < 10
+        assert code == "internal"
+        assert said.startswith("rank 1: OSError: the device is gone; overwritten on this rank: ")
+        assert said.endswith("Load again before training, in a new job: others waited for that rank in a collective, "
+                             "which cannot be taken back")  # fmt: skip
 
 
 def test_a_loader_that_fails(engines: Engines) -> None:

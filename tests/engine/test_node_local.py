@@ -45,12 +45,21 @@ def save_on_two_nodes(name: str, folder: Path) -> dict[str, Any]:
     return json.loads((folder / "answer.json").read_text())
 
 
-def convert_on_two_nodes(ucprun: Path, folder: Path, to: str) -> subprocess.CompletedProcess[str]:
-    """Each rank works on its node, and the result is where both see it."""
+def load_on_two_nodes(name: str, folder: Path, what: str, ranks: int) -> dict[str, Any]:
+    """What the engine holds, each rank of which sees its own node alone, and the losses of two more steps."""
+    command = [sys.executable, "-m", "fixtures.node_local", name, str(folder), what, str(ranks)]
+    subprocess.run(command, cwd=TESTS, check=True, capture_output=True, timeout=240)
+    return json.loads((folder / "answer.json").read_text())
+
+
+def convert_on_two_nodes(
+    ucprun: Path, folder: Path, to: str, out: str = "../ours", local: str = "source"
+) -> subprocess.CompletedProcess[str]:
+    """Each rank works on its node; the result is where both see it, or with another name a part on each."""
     command = ["mpirun"]
     for node in range(2):
         command += [*([":"] if node else []), "-n", "1", "--wdir", str(folder / f"node-{node}"), str(ucprun)]
-        command += ["convert", "checkpoints", str(folder / "ours"), "--to", to, "--node-local", "source"]
+        command += ["convert", "checkpoints", out, "--to", to, "--node-local", local]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=ENVIRONMENT)
 
 
@@ -74,6 +83,20 @@ def test_the_engine_goes_on(ucprun: Path, engines: Engines, tmp_path: Path) -> N
     job = Job(replace(case, mesh=Mesh(dp=2)), seed=OTHER_SEED, load=tmp_path / "ours", native=True, first_step=STEPS,
               further_steps=2)  # fmt: skip
     resumed = engines.ask(job)
+    assert differences(answer["saved"], resumed["loaded"], ["parameter"]) == []
+    assert resumed["losses"] == pytest.approx(answer["further_losses"], abs=NOISE[case.dtype])
+
+
+def test_the_engine_loads_each_part_on_its_node(ucprun: Path, tmp_path: Path) -> None:
+    """From four ranks on two nodes to two, of which each finds on its own disk all that it opens."""
+    case = CASES["zero2_dp4"]
+    answer = save_on_two_nodes(case.name, tmp_path)
+    result = convert_on_two_nodes(ucprun, tmp_path, "deepspeed:dp=2", "ours", "source,destination")
+    assert result.returncode == 0, result.stderr
+    partitions = [sorted(path.name for path in tmp_path.glob(f"node-{node}/ours/*/*optim*")) for node in range(2)]
+    assert [len(names) for names in partitions] == [1, 1]
+    assert partitions[0] != partitions[1]
+    resumed = load_on_two_nodes(case.name, tmp_path, "ours", 2)
     assert differences(answer["saved"], resumed["loaded"], ["parameter"]) == []
     assert resumed["losses"] == pytest.approx(answer["further_losses"], abs=NOISE[case.dtype])
 

@@ -105,6 +105,16 @@ class Damage(ProgramTest):
         self.optimizer.unlink()
         self.assert_refused(self.convert(self.source), 2, self.optimizer.name)
 
+    def test_a_folder_in_place_of_a_file(self) -> None:
+        """It is not taken for a file that is missing."""
+        for file in (self.optimizer, self.model):
+            content = file.read_bytes()
+            file.unlink()
+            file.mkdir()
+            self.assert_refused(self.convert(self.source), 2, f"`{file.name}` is a folder, where DeepSpeed has a file")
+            file.rmdir()
+            file.write_bytes(content)
+
     def test_a_rank_of_another_run(self) -> None:
         """Masters that do not belong to the weights are found by the weights."""
         other = self.tag / "zero_pp_rank_0_mp_rank_00_optim_states.pt"

@@ -1,5 +1,5 @@
-"""Checkpoints of which each node has a part, on a disk of its own. Each rank works in a folder of its own, so that
-`checkpoints` is another folder for each; one test gives each rank a mount of its own instead."""
+"""Checkpoints of which each node has a part, on a disk of its own: a folder of its own (nodes.py), or in one test a
+mount."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 import shutil
 import subprocess
 import unittest
-from collections.abc import Callable
 from pathlib import Path
 
+from nodes import NodeTest
 from ranks import CAN_RUN, ENVIRONMENT, WHY_NOT, run_with_one_killed
 
-from programs import PROGRAMS, ProgramTest, all_files
+from programs import PROGRAMS, all_files
 
 TARGET = ("--to", "deepspeed:dp=3,zero=1")
 
@@ -23,33 +23,8 @@ def can_mount() -> bool:
 
 
 @unittest.skipUnless(CAN_RUN, WHY_NOT)
-class SourceOfNodes(ProgramTest):
-    """Each test starts mpirun, which takes half a second."""
-
-    def spread(self, whole: Path, nodes: int, nodes_of: Callable[[int, str], list[int]]) -> None:
-        """Gives each file of a checkpoint to the nodes that `nodes_of` says for its number and name."""
-        for node in range(nodes):
-            (self.folder / f"node-{node}").mkdir()
-        files = sorted(path for path in whole.rglob("*") if path.is_file())
-        for number, path in enumerate(files):
-            for node in nodes_of(number, path.name):
-                copy = self.folder / f"node-{node}" / "checkpoints" / path.relative_to(whole)
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(path, copy)
-
-    def command(self, ranks_of_node: list[int], *words: object) -> list[str]:
-        """Of mpirun: so many ranks in each node's folder."""
-        command = ["mpirun"]
-        for node, ranks in enumerate(ranks_of_node):
-            command += [":"] if node else []
-            command += ["-n", str(ranks), "--wdir", str(self.folder / f"node-{node}"), str(PROGRAMS / "ucprun")]
-            command += [*map(str, words)]
-        return command
-
-    def mpirun(self, ranks_of_node: list[int], *words: object) -> subprocess.CompletedProcess[str]:
-        """Runs ucprun on all nodes."""
-        return subprocess.run(self.command(ranks_of_node, *words), cwd=self.folder, capture_output=True, text=True,
-                              timeout=120, check=False, env=ENVIRONMENT)
+class SourceOfNodes(NodeTest):
+    """Is read as one."""
 
     def convert_on(self, ranks_of_node: list[int], *options: object) -> subprocess.CompletedProcess[str]:
         """To a folder that all nodes see."""
@@ -126,14 +101,6 @@ class SourceOfNodes(ProgramTest):
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("of memory is too little", result.stderr)
 
-    def assert_all_refused(self, result: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
-        """Once for all ranks, and nothing is left."""
-        self.assertEqual(result.returncode, code, result.stderr)
-        self.assertEqual(result.stderr.count("ucprun: error: "), 1, result.stderr)
-        for word in words:
-            self.assertIn(word, result.stderr)
-        self.assert_nothing_left()
-
     def test_a_file_that_no_node_has(self) -> None:
         """Named like any missing file."""
         whole = self.checkpoint("zero2_dp4")
@@ -168,13 +135,6 @@ class SourceOfNodes(ProgramTest):
         result = self.run_program("ucprun", "convert", source, self.out, *TARGET, "--node-local", "source")
         self.assert_refused(result, 1, "--node-local is for several ranks, and here is one")
 
-    def test_a_destination_in_parts(self) -> None:
-        """Is refused."""
-        source = self.checkpoint("zero1_dp2")
-        (self.folder / "node-0").mkdir()
-        result = self.mpirun([2], "convert", source, self.out, *TARGET, "--node-local", "destination")
-        self.assert_all_refused(result, 1, "--node-local takes `source`, not `destination`")
-
     def test_a_killed_node_ends_the_run(self) -> None:
         """Even one whose files others wait for. Other ranks go on from what is kept."""
         sizes = ("layers=4", "hidden=512", "heads=8", "kv_heads=8", "ffn=2048", "vocab=32000")
@@ -185,7 +145,7 @@ class SourceOfNodes(ProgramTest):
         words = ("convert", "checkpoints", self.out, "--to", "universal", "--node-local", "source", "--threads", "1",
                  "--journal-every", "0.05")
         for _ in range(20):  # A run may end before it is seen to have begun.
-            status, seconds = run_with_one_killed(self.command([1, 1, 1], *words), self.folder)
+            status, seconds = run_with_one_killed(self.command_on([1, 1, 1], *words), self.folder)
             if status != 0:
                 self.assertLess(seconds, 15)
                 break

@@ -76,6 +76,21 @@ class Ranks(ProgramTest):
         self.assertEqual(result.returncode, 1)
         self.assertEqual(result.stderr.count("ucprun: error: `out` exists"), 1, result.stderr)
 
+    def test_help_and_a_wrong_command_line_are_told_once(self) -> None:
+        """All ranks have the same words; who has others than rank 0 says so."""
+        shown = self.mpirun("-n", 3, PROGRAMS / "ucprun", "convert", "--help")
+        self.assertEqual((shown.returncode, shown.stdout.count("DeepSpeed resumes from OUT")), (0, 1), shown.stdout)
+        self.assertEqual(self.mpirun("-n", 3, PROGRAMS / "ucprun", "--version").stdout.count("ucprun "), 1)
+        wrong = self.mpirun("-n", 3, PROGRAMS / "ucprun", "convret")
+        self.assertEqual(wrong.returncode, 1)
+        self.assertEqual(wrong.stderr.count("ucprun: error: "), 1, wrong.stderr)
+        source = self.checkpoint("zero1_dp2")
+        words = (PROGRAMS / "ucprun", "convert", source, "out", "--to", "universal")
+        other = self.mpirun("-n", 1, *words, ":", "-n", 1, *words, "--colour")
+        self.assertEqual(other.returncode, 1, other.stderr)
+        self.assertEqual(other.stderr.count("ucprun: error: "), 1, other.stderr)
+        self.assertIn("--colour", other.stderr)
+
     def test_one_ranks_error_is_everybodys_and_names_it(self) -> None:
         """A rank that may not write files of that size."""
         source = self.checkpoint("zero2_dp4")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import unittest
 
@@ -102,6 +103,16 @@ class Trials(ProgramTest):
         result = self.run_program("ucpc", "test", "spec.ucp", "--set", "layers=1001")
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         self.assertIn("1001 tensors are more than the 1000 that a trial follows; --set smaller values", result.stderr)
+
+    def test_a_million_names_are_refused_without_being_made(self) -> None:
+        """They are counted; making them takes seconds, and ten times as many are more than a spec may have at all."""
+        (self.folder / "spec.ucp").write_text('ucp 1\ndim layers\nlayout l {\n  "layers.{i: layers}.{a|b}" [4]\n}\n')
+        for layers in (400_000, 4_000_000, 2**61):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            result = self.run_program("ucpc", "test", "spec.ucp", "--set", f"layers={layers}")
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.assert_refused(result, 1, f"{2 * layers} tensors are more than the 1000 that a trial follows")
+            self.assertLess(after.ru_utime - before.ru_utime, 0.5)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,15 @@ class Verify(ProgramTest):
         self.assertIn(": as they were written", result.stdout)
         self.assertIn(": as in the manifest", result.stdout)
 
+    def test_masters_and_weights_of_a_native_checkpoint(self) -> None:
+        """Both are cut alike, and each state has a digest of its own numbers."""
+        source = self.checkpoint("zero2_dp4")
+        result = self.run_program("ucprun", "convert", source, self.out, "--to", "deepspeed:dp=2,zero=1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.run_program("ucprun", "verify", self.out)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(": as in the manifest", result.stdout)
+
     def test_the_folder_of_a_tag_will_do(self) -> None:
         self.universal()
         (tag,) = (path for path in self.out.iterdir() if path.is_dir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import nn
 
 import ucp
 from fixtures.models import Plain
+from ucp._target import Target
 
 UP, UP_BIAS, NORM = "blocks.0.up.weight", "blocks.0.up.bias", "blocks.0.norm.weight"
 
@@ -116,3 +118,30 @@ def test_autograd_notices(source: Path) -> None:
     ucp.load_into({UP_BIAS: weight}, source, strict=False)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         squares.backward()
+
+
+def test_an_optimizer_is_as_it_was_after_any_error(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of one that is none of ours, while the target is looked at."""
+    model = Plain()
+    optimizer = torch.optim.AdamW(model.parameters())
+    own = Target.check
+
+    def check(target: Target) -> None:
+        own(target)
+        assert optimizer.state
+        raise ArithmeticError("today")
+
+    monkeypatch.setattr(Target, "check", check)
+    with pytest.raises(ArithmeticError, match="today"):
+        ucp.load_into(model, source, optimizer=optimizer)
+    assert not optimizer.state
+
+
+def test_every_local_part_is_computed_once(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a collective of its own for some tensors."""
+    asked: Counter[int] = Counter()
+    detach = torch.Tensor.detach
+    monkeypatch.setattr(torch.Tensor, "detach", lambda tensor: asked.update([id(tensor)]) or detach(tensor))
+    target = {UP: torch.zeros(50, 33), UP_BIAS: torch.zeros(50)}
+    ucp.load_into(target, source, strict=False)
+    assert [asked[id(tensor)] for tensor in target.values()] == [1, 1]

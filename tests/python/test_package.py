@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,52 @@ def test_the_stubs_say_what_the_module_has() -> None:
         value = getattr(ucp._ucp, name)
         if isinstance(value, type):
             assert members == {member for member in vars(value) if not member.startswith("_")}, name
+
+
+def plain(annotation: str) -> str:
+    """A type without its module; what is a list in the stubs is any sequence on the way in, and any callable one."""
+    annotation = re.sub(r"\b(ucp\._ucp|collections\.abc)\.", "", annotation).replace("list[", "Sequence[")
+    return re.sub(r"\b(dict|Callable)\[.*\]", r"\1", annotation)
+
+
+def types_of(function: ast.FunctionDef) -> list[str]:
+    """Of its arguments but `self`, and of what it returns."""
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    annotations = [argument.annotation for argument in arguments if argument.arg != "self"]
+    return [plain(ast.unparse(annotation)) for annotation in [*annotations, function.returns] if annotation]
+
+
+def types_in_the_module(function: Any) -> list[str]:
+    """As nanobind knows them; a property has no name there."""
+    ((signature, *_),) = function.__nb_signature__
+    (statement,) = ast.parse(signature.replace("def (", "def f(") + ": ...").body
+    assert isinstance(statement, ast.FunctionDef)
+    return types_of(statement)
+
+
+def test_the_stubs_have_the_modules_types() -> None:
+    """Of every function, method and property, its setter, too."""
+    text = (SOURCE / "runtime" / "python" / "ucp" / "_ucp.pyi").read_text()
+    (alias,) = re.findall(r"^Held: TypeAlias = (.*)$", text, re.MULTILINE)
+    compared = 0
+
+    def compare(stub: ast.FunctionDef, owner: Any) -> None:
+        nonlocal compared
+        decorators = [ast.unparse(decorator) for decorator in stub.decorator_list]
+        value = vars(owner)[stub.name]
+        if decorators:
+            value = value.fset if decorators[0].endswith(".setter") else value.fget
+        assert types_of(stub) == types_in_the_module(value), (owner, stub.name)
+        compared += 1
+
+    for statement in ast.parse(text.replace("list[Held]", f"list[{alias}]")).body:
+        if isinstance(statement, ast.FunctionDef):
+            compare(statement, ucp._ucp)
+        elif isinstance(statement, ast.ClassDef):
+            for part in statement.body:
+                if isinstance(part, ast.FunctionDef):
+                    compare(part, getattr(ucp._ucp, statement.name))
+    assert compared > 30
 
 
 def test_the_module_is_the_program(ucprun: Path, tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ TRACE = "runtime/trace"
 SYNTH = "runtime/synth"
 RUNTIME_DRIVER = "runtime/driver"
 PYTHON = "runtime/python"
+LIBRARY = "runtime/library"
+LIBRARY_HEADERS = "runtime/library/include/ucp"
 
 # In the order of the data. A row names what the folder looks at, besides itself.
 ALLOWED: dict[str, set[str]] = {
@@ -74,9 +76,9 @@ ALLOWED: dict[str, set[str]] = {
     COMM: {SUPPORT},
     DIGEST: {PLAN, LAYOUT, SUPPORT},
     EXECUTOR: {COMM, DIGEST, IO, PLAN, LAYOUT, SUPPORT},
-    LOAD: {COMM, EXECUTOR, FORMATS, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
-    EXCHANGE: {COMM, EXECUTOR, IO, LAYOUT, SUPPORT},
     MANIFEST: {DIGEST, EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
+    LOAD: {COMM, EXECUTOR, MANIFEST, FORMATS, PYTORCH, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
+    EXCHANGE: {COMM, EXECUTOR, IO, LAYOUT, SUPPORT},
     REPORT: {IO, SUPPORT},
     DIFFERENCE: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
     SYNTH: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
@@ -85,7 +87,9 @@ ALLOWED: dict[str, set[str]] = {
         COMM, DIFFERENCE, EXCHANGE, LOAD, REPORT, SYNTH, TRACE, MANIFEST, EXECUTOR, FORMATS, IO,
         COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT,
     },
-    PYTHON: {RUNTIME_DRIVER, LOAD, COMM, IO, COMPILER_DRIVER, DIAGNOSTICS, PLAN, LAYOUT, SUPPORT},
+    PYTHON: {RUNTIME_DRIVER, LOAD, COMM, IO, COMPILER_DRIVER, PLAN, LAYOUT, SUPPORT},
+    LIBRARY_HEADERS: set(),
+    LIBRARY: {LIBRARY_HEADERS, RUNTIME_DRIVER, LOAD, COMM, IO, COMPILER_DRIVER, PLAN, LAYOUT, SUPPORT},
 }
 
 # The file that lists the formats knows them all, and that of DeepSpeed its two sides.
@@ -106,7 +110,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "xxhash": {SUPPORT},
     "hwy/": {DIGEST, EXECUTOR},
     "zlib": {SUPPORT},
-    "mpi.h": {COMM},
+    "mpi.h": {COMM, LIBRARY_HEADERS},
+    "nccl.h": {COMM},
     "nanobind/": {PYTHON},
     "CLI/": {COMPILER_DRIVER, RUNTIME_DRIVER},
 }

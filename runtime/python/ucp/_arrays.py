@@ -42,23 +42,34 @@ class Framework(Protocol):
 class Torch:
     """Tensors of PyTorch on a device."""
 
-    def __init__(self, device: object) -> None:
+    def __init__(self, device: Any) -> None:
         import torch
 
         self._torch = torch
         try:
             self._device = torch.device(device)
-        except (RuntimeError, TypeError) as error:
+        except TypeError:
+            raise failure("usage", f'device is a name such as "cpu" or "cuda:1", not {device!a}') from None
+        except RuntimeError as error:
             raise failure("usage", f"`{device}` is no device: {str(error).splitlines()[0]}") from None
         if self._device.type == "cuda" and not torch.cuda.is_available():
             why = "no GPU that it can use" if torch.version.cuda else "no CUDA in it"
             raise failure("unsupported", f'device="{device}": PyTorch {torch.__version__} finds {why}')
+        if self._device.type == "meta":
+            raise failure("usage", 'device="meta": tensors there have no memory to load into')
+        try:
+            torch.empty(1, device=self._device)
+        except Exception as error:  # Whatever a backend raises that is not there.
+            why = str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__
+            raise failure(
+                "unsupported", f'device="{device}": PyTorch {torch.__version__} cannot use it: {why}'
+            ) from None
 
     def memory(self, size: int) -> Any:
         return self._torch.empty(size, dtype=self._torch.uint8, pin_memory=self._device.type == "cuda" and size > 0)
 
     def address(self, memory: Any) -> int:
-        return memory.data_ptr()
+        return int(memory.data_ptr())
 
     def check(self, dtype: str, tensor: str) -> None:
         if not hasattr(self._torch, dtype):
@@ -99,7 +110,7 @@ class Numpy:
         return self._numpy.empty(size, dtype=self._numpy.uint8)
 
     def address(self, memory: Any) -> int:
-        return memory.ctypes.data
+        return int(memory.ctypes.data)
 
     def check(self, dtype: str, tensor: str) -> None:
         if dtype in _BEYOND_NUMPY and importlib.util.find_spec("ml_dtypes") is None:

@@ -17,10 +17,13 @@ def failure(code: str, message: str) -> Error:
     return error
 
 
-def agree(group: Group | None, problem: Error | None) -> None:
-    """Raises on every rank what went wrong on one of them, with its number."""
+def agree(group: Group | None, problem: Exception | None) -> None:
+    """Raises on every rank what went wrong on one of them, with its number; whatever it is, the others wait for it."""
     if group is not None:
-        said = f"{problem.code}\n{problem}".encode() if problem is not None else b""
+        said = b""
+        if problem is not None:
+            words = str(problem) if isinstance(problem, Error) else f"{type(problem).__name__}: {problem}"
+            said = f"{getattr(problem, 'code', 'unsupported')}\n{words}".encode(errors="replace")
         for rank, text in enumerate(group.all_gather(said)):
             if text:
                 code, message = text.decode().split("\n", 1)

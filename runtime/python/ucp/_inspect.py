@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ucp import _ucp
+from ucp import _arguments, _ucp
 from ucp._source import Path, Settings, source_from
 
 
@@ -27,4 +27,5 @@ def inspect(
     import json
 
     source = source_from(path, spec=spec, sets=sets, config=config, unused=unused, prefer_rank=prefer_rank)
-    return json.loads(_ucp.inspect(source, tensor))
+    found: dict[str, Any] = json.loads(_ucp.inspect(source, _arguments.text("tensor", tensor, "a pattern")))
+    return found

@@ -10,11 +10,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ucp import _ucp
+from ucp import _arguments, _ucp
 from ucp._failure import agree, failure
 from ucp._optimizer import OptimizerStates, add_optimizer
 from ucp._source import Path, Settings, source_from
-from ucp._target import Place, Target
+from ucp._target import Place, Target, is_distributed
 from ucp._work import byte_count, thread_count
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _named(target: object) -> Mapping[str, object]:
     if isinstance(target, torch.nn.Module):
         return _own_tensors(target)
     if isinstance(target, Mapping):
-        return target
+        return _arguments.mapping("target", target)
     raise failure("usage", f"the target is a module or a mapping from names to tensors, not a {type(target).__name__}")
 
 
@@ -119,22 +119,32 @@ def load_into(
     Nothing is read before all ranks know that everything fits. After an error later than that, the tensors hold
     anything.
     """
-    places = Target([keep] if isinstance(keep, str) else list(keep))
     made: OptimizerStates | None = None
-    problem = None
+    problem: Exception | None = None
+    places = Target()
     try:
-        source = source_from(
-            path, spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states, prefer_rank=prefer_rank
-        )
-        memory_bytes, thread_number = byte_count(memory), thread_count(threads)
-        for name, value in _named(target).items():
-            places.add(name, name, "weight", value)
-        if optimizer is not None:
-            made = add_optimizer(places, target, optimizer)
-        places.check()
-    except _ucp.Error as error:
-        problem = error
-    try:
+        try:
+            named = _named(target)
+            places.is_distributed = any(is_distributed(value) for value in named.values())
+            source = source_from(
+                path,
+                spec=spec,
+                sets=sets,
+                config=config,
+                unused=unused,
+                drop_states=drop_states,
+                prefer_rank=prefer_rank,
+            )
+            memory_bytes, thread_number = byte_count(memory), thread_count(threads)
+            strict, verify = _arguments.flag("strict", strict), _arguments.flag("verify", verify)
+            places.keep(_arguments.texts("keep", keep, "a name or several"))
+            for name, value in named.items():
+                places.add(name, name, "weight", value)
+            if optimizer is not None:
+                made = add_optimizer(places, target, optimizer)
+            places.check()
+        except Exception as error:
+            problem = error
         ranks = _group_of(places, group)
         agree(ranks, problem)
         return _fill(places, made, source, strict, verify, thread_number, memory_bytes, ranks)

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ucp import _ucp
+from ucp import _arguments, _ucp
 from ucp._arrays import Framework, framework_of
 from ucp._failure import agree, failure
 from ucp._source import Path, Settings, source_from
@@ -65,36 +65,17 @@ class Loaded(Mapping[str, dict[str, Any]]):
         return f"<ucp.Loaded: {len(self._states)} tensors, {self.report.get('bytes_placed', 0)} bytes>"
 
 
-@dataclass
-class _Wanted:
-    """One state of one tensor, in the pieces in which the rank's records have it."""
-
-    shape: tuple[int, ...]
-    coordinate: Mapping[str, int]
-    pieces: list[_ucp.Piece]
-
-
-def _patterns(given: str | Iterable[str] | None) -> list[str]:
+def _patterns(name: str, given: str | Iterable[str] | None) -> list[str]:
     if given is None:
         return ["*"]
-    return [given] if isinstance(given, str) else list(given)
+    patterns = _arguments.texts(name, given, "a pattern or several")
+    if not patterns:
+        raise failure("usage", f"{name} has no pattern, and so asks for nothing; leave it out to load all")
+    return patterns
 
 
 def _fits(name: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _distinct(shards: list[_ucp.Shard]) -> dict[tuple[str, str], _Wanted]:
-    """Every state of every tensor; where a rank's files hold the same piece twice, the first one counts."""
-    wanted: dict[tuple[str, str], _Wanted] = {}
-    for shard in shards:
-        for piece in shard.pieces:
-            key = (shard.tensor, piece.state)
-            entry = wanted.setdefault(key, _Wanted(tuple(shard.shape), shard.coordinate, []))
-            is_again = any(piece.begin < other.end and other.begin < piece.end for other in entry.pieces)
-            if entry.coordinate == shard.coordinate and not is_again:
-                entry.pieces.append(piece)
-    return wanted
 
 
 def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None, group: Group | None) -> int:
@@ -102,7 +83,7 @@ def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None, group: Group | None) -
         if rank is not None and rank != group.rank:
             raise failure("usage", f"rank={rank}: this process is rank {group.rank} of its group")
         rank = group.rank
-    if plan.ranks == 0:
+    if plan.ranks == 0:  # Any number of them, which all read the same.
         return rank or 0
     if rank is None:
         if plan.ranks > 1:
@@ -113,24 +94,25 @@ def _rank(plan: _ucp.LoadPlan, to: str, rank: int | None, group: Group | None) -
     return rank
 
 
-def _tensors(found: Loaded, wanted: dict[tuple[str, str], _Wanted], memory: dict[int, Any], arrays: Framework) -> None:
+def _tensors(
+    found: Loaded, wanted: dict[tuple[str, str], _ucp.State], memory: dict[int, Any], arrays: Framework
+) -> None:
     # A view of a record that holds more than what was asked for would keep all of it alive.
     asked: dict[int, int] = dict.fromkeys(memory, 0)
     views: dict[tuple[str, str], list[tuple[_ucp.Piece, Any]]] = {}
     for key, entry in wanted.items():
-        entry.pieces.sort(key=lambda piece: piece.begin)
         if any(a.end != b.begin for a, b in pairwise(entry.pieces)):
             raise failure("unsupported", f"the rank holds separate parts of `{key[1]}` of tensor `{key[0]}`")
         for piece in entry.pieces:
             elements = piece.end - piece.begin
-            begin = piece.place * piece.item_bytes
-            view = arrays.piece(memory[piece.record], begin, elements, piece.dtype)
-            asked[piece.record] += elements * piece.item_bytes
+            begin = piece.place * entry.item_bytes
+            view = arrays.piece(memory[piece.record], begin, elements, entry.dtype)
+            asked[piece.record] += elements * entry.item_bytes
             views.setdefault(key, []).append((piece, view))
     for key, pieces in views.items():
         entry = wanted[key]
         first, last = pieces[0][0], pieces[-1][0]
-        part = Part(entry.shape, first.begin, last.end, entry.coordinate)
+        part = Part(tuple(entry.shape), first.begin, last.end, entry.coordinate)
         row = pieces[0][1] if len(pieces) == 1 else arrays.join([view for _, view in pieces])
         own = len(pieces) == 1 and 2 * asked[first.record] < len(memory[first.record])
         tensor, state = key
@@ -173,22 +155,28 @@ def load(
         from ucp._ranks import Group as RanksOfGroup
 
         ranks = RanksOfGroup(group)
-    problem = None
+    problem: Exception | None = None
     try:
         arrays = framework_of(framework, device)
         source = source_from(
             path, spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states, prefer_rank=prefer_rank
         )
         memory_bytes, thread_number = byte_count(memory), thread_count(threads)
-    except _ucp.Error as error:
+        to = _arguments.text("to", to, 'a strategy such as "deepspeed:tp=2,dp=4,zero=1"')
+        rank = _arguments.whole("rank", rank, 0, 2**31 - 1) if rank is not None else None
+        verify = _arguments.flag("verify", verify)
+        names, kinds = _patterns("tensors", tensors), _patterns("states", states)
+        target = _ucp.Target()
+        target.ds_config = _arguments.path("ds_config", ds_config) if ds_config is not None else b""
+    except Exception as error:
         problem = error
     agree(ranks, problem)
-    target = _ucp.Target()
-    target.ds_config = str(ds_config) if ds_config is not None else ""
     if ranks is not None:
-        ranks.check_alike(f"`{source.path}` as `{to}`, with {_text_of(source)}, verify={verify}, ds_config={ds_config}")
+        ranks.check_alike(
+            f"`{source.path}` as `{to}`, with {_text_of(source)}, verify={verify}, ds_config={target.ds_config}"
+        )
     with ranks or nullcontext():
-        return _load(source, to, target, rank, tensors, states, arrays, verify, thread_number, memory_bytes, ranks)
+        return _load(source, to, target, rank, names, kinds, arrays, verify, thread_number, memory_bytes, ranks)
 
 
 def _text_of(source: _ucp.Source) -> str:
@@ -202,8 +190,8 @@ def _load(
     to: str,
     target: _ucp.Target,
     rank: int | None,
-    tensors: str | Iterable[str] | None,
-    states: str | Iterable[str] | None,
+    names: list[str],
+    kinds: list[str],
     arrays: Framework,
     verify: bool,
     threads: int,
@@ -211,20 +199,18 @@ def _load(
     group: Group | None,
 ) -> Loaded:
     in_group = group.ranks if group is not None else None
-    plan = _ucp.compile_load(source, to, target, verify, in_group)
+    plan = _ucp.compile_load(source, to, target, verify, in_group, [], verify)
 
     found = Loaded()
     found.remarks = list(plan.remarks)
-    names, kinds = _patterns(tensors), _patterns(states)
     problem = None
     try:
         this_rank = _rank(plan, to, rank, group)
-        all_of_rank = _distinct(plan.shards_of(this_rank))
+        all_of_rank = {(entry.tensor, entry.state): entry for entry in plan.states_of(this_rank)}
         wanted = {key: entry for key, entry in all_of_rank.items() if _fits(key[0], names) and _fits(key[1], kinds)}
         _check_patterns(all_of_rank, names, kinds, this_rank)
         for (tensor, _), entry in wanted.items():
-            for piece in entry.pieces:
-                arrays.check(piece.dtype, tensor)
+            arrays.check(entry.dtype, tensor)
         records = {piece.record for entry in wanted.values() for piece in entry.pieces}
         sizes = {record: size for record, _, _, size in plan.records_of(this_rank)}
         buffers = {record: arrays.memory(sizes[record]) for record in sorted(records)}

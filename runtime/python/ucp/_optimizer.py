@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ucp._failure import failure
 
@@ -47,14 +47,17 @@ def add_optimizer(places: Target, model: object, optimizer: torch.optim.Optimize
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise failure("usage", f"optimizer= is a {type(optimizer).__name__} and no torch.optim.Optimizer")
     made = OptimizerStates(optimizer, was_fresh=not optimizer.state)
+    named: Any  # Nested dicts, whose declared type cannot say which level is what.
     # PyTorch makes no states while there are gradients.
     gradients = [(parameter, parameter.grad) for group in optimizer.param_groups for parameter in group["params"]]
     try:
         for parameter, _ in gradients:
             parameter.grad = None
         named = get_optimizer_state_dict(model, optimizer)
-    except Exception as error:
+    except BaseException as error:
         made.forget()
+        if not isinstance(error, Exception):  # Ctrl-C.
+            raise
         raise failure(
             "unsupported",
             f"PyTorch does not give the states of this optimizer names ({type(error).__name__}: {error}); is it the "

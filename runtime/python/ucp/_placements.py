@@ -16,8 +16,9 @@ from ucp._failure import failure
 Runs = list[tuple[int, int]]
 
 
-def positions_of(name: str, tensor: Any) -> list[Runs]:
-    """Of a DTensor of whose mesh this rank is. Raises where its local tensor cannot be told from its placements."""
+def positions_of(name: str, tensor: Any, local: tuple[int, ...]) -> list[Runs]:
+    """Of a DTensor of whose mesh this rank is. Raises where the shape of its local tensor is not that of its
+    placements."""
     from torch.distributed.tensor.placement_types import _StridedShard
 
     coordinate = tensor.device_mesh.get_coordinate()
@@ -33,9 +34,9 @@ def positions_of(name: str, tensor: Any) -> list[Runs]:
             )
         pieces = placement.split_factor if isinstance(placement, _StridedShard) else 1
         shards[placement.dim].append((pieces, tensor.device_mesh.size(axis), coordinate[axis]))
-    local = tuple(tensor.to_local().shape)
-    held = [_held(length, parts, size) for length, parts, size in zip(tensor.shape, shards, local, strict=True)]
-    if any(runs is None for runs in held):
+    found = [_held(length, parts, size) for length, parts, size in zip(tensor.shape, shards, local, strict=True)]
+    held = [runs for runs in found if runs is not None]
+    if len(held) < len(found):
         raise failure(
             "usage",
             f"tensor `{name}` of shape {list(tensor.shape)} is {list(local)} on this rank, where its placements "

@@ -15,8 +15,9 @@ import re
 import threading
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -28,6 +29,7 @@ _TAG = 20_240_000  # Of messages; another one for the ring. Others use small num
 _RING_TAG = _TAG + 1
 _FINE, _FAILED = 0, 1
 _SECONDS_BETWEEN_LOOKS = 0.5
+T = TypeVar("T")
 _made: Counter[str] = Counter()  # How often Messages were made for each group, by its name.
 
 
@@ -44,6 +46,11 @@ def _reason(error: RuntimeError) -> str:
     return re.sub(r"^\[.*?\] ", "", str(error)).split(". ")[0]
 
 
+def _tensor(content: bytes | memoryview) -> torch.Tensor:
+    """A copy."""
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+
+
 class Messages:
     """What the ranks of a group tell one another. All ranks make and use it alike, each from one thread at a time."""
 
@@ -57,7 +64,7 @@ class Messages:
         self.group = _on_host(group)
         self._failure = ""
         self._others = [rank for rank in range(self.size) if rank != self.rank]
-        self._unfinished: list[Any] = []  # What is still being sent, with its memory.
+        self._unfinished: list[tuple[int, Any, torch.Tensor]] = []  # What is being sent: to whom, and its memory.
         self._store = dist.distributed_c10d._get_default_store()
         # Of the word that somebody has failed; for the first message one that all ranks know without being told.
         _made[self.group.group_name] += 1
@@ -66,52 +73,95 @@ class Messages:
 
     def all_gather(self, mine: bytes) -> list[bytes]:
         """What each rank gives, by rank."""
+        return self._or_tell(lambda: self._exchange(mine))
+
+    def deliver(self, sending: list[tuple[int, memoryview]], receiving: list[tuple[int, memoryview]]) -> None:
+        """What this rank has for some others, and what it takes of some, into this memory."""
+        self._or_tell(lambda: self._deliver(sending, receiving))
+
+    def _or_tell(self, work: Callable[[], T]) -> T:
+        """A failure is told to all, now, in place of what they expect next of this rank."""
         if not self._failure:
             try:
-                return self._exchange(mine)
+                return work()
             except RuntimeError as error:
                 self._failure = self.first_failure(str(error))
                 self._tell_failure()
         raise failure("io", self._failure)
 
     def _exchange(self, mine: bytes) -> list[bytes]:
+        payload = _tensor(mine)
         for rank in self._others:
-            self._send(rank, _FINE, mine)
+            self._send(rank, _FINE, payload)
         all_bytes = [mine] * self.size
         gone: dict[int, str] = {}
         told = ""
         for rank in self._others:
             try:
-                status, all_bytes[rank] = self._receive(rank)
+                status, size = self._receive_header(rank)
+                all_bytes[rank] = self._receive(rank, size)
                 if status == _FAILED:
                     told = told or all_bytes[rank].decode()
             except RuntimeError as error:
                 gone[rank] = _reason(error)
         if told or gone:
             raise RuntimeError(told or self._gone(gone))
-        for work, _ in self._unfinished:
-            work.wait()
-        self._unfinished.clear()
+        self._finish()
         return all_bytes
 
-    def _send(self, rank: int, status: int, payload: bytes) -> None:
+    def _deliver(self, sending: list[tuple[int, memoryview]], receiving: list[tuple[int, memoryview]]) -> None:
+        # Copies: after a failure they may be on their way when the caller's memory is gone.
+        payloads = {id(view): _tensor(view) for view in {id(view): view for _, view in sending}.values()}
+        for rank, view in sending:
+            self._send(rank, _FINE, payloads[id(view)])
+        for rank, view in receiving:
+            try:
+                status, size = self._receive_header(rank)
+                if status == _FAILED:
+                    told = self._receive(rank, size).decode()
+                elif size != len(view):
+                    told = f"rank {rank} gives {size} bytes where {len(view)} are expected of it; "
+                    told += "all ranks must run the same ucp"
+                else:
+                    told = ""
+                    self._receive_into(rank, torch.frombuffer(view, dtype=torch.uint8))
+            except RuntimeError as error:
+                raise RuntimeError(self._gone({rank: _reason(error)})) from None
+            if told:
+                raise RuntimeError(told)
+        self._finish()
+
+    def _send(self, rank: int, status: int, payload: torch.Tensor) -> None:
         try:
-            for message in (
-                torch.tensor([status, len(payload)]),
-                torch.frombuffer(bytearray(payload or b"0"), dtype=torch.uint8),
-            ):
-                work = dist.isend(message, group=self.group, group_dst=rank, tag=_TAG)
-                self._unfinished.append((work, message))
+            for message in (torch.tensor([status, payload.numel()]), payload):
+                if message.numel() > 0:
+                    work = dist.isend(message, group=self.group, group_dst=rank, tag=_TAG)
+                    self._unfinished.append((rank, work, message))
         except RuntimeError:
             pass  # It is dead, which receiving from it will say.
 
-    def _receive(self, rank: int) -> tuple[int, bytes]:
+    def _finish(self) -> None:
+        for rank, work, _ in self._unfinished:
+            try:
+                work.wait()
+            except RuntimeError as error:
+                raise RuntimeError(self._gone({rank: _reason(error)})) from None
+        self._unfinished.clear()
+
+    def _receive_header(self, rank: int) -> tuple[int, int]:
         header = torch.empty(2, dtype=torch.int64)
-        dist.irecv(header, group=self.group, group_src=rank, tag=_TAG).wait()
+        self._receive_into(rank, header)
         status, size = header.tolist()
-        payload = torch.empty(max(size, 1), dtype=torch.uint8)
-        dist.irecv(payload, group=self.group, group_src=rank, tag=_TAG).wait()
-        return status, payload.numpy().tobytes()[:size]
+        return status, size
+
+    def _receive(self, rank: int, size: int) -> bytes:
+        payload = torch.empty(size, dtype=torch.uint8)
+        self._receive_into(rank, payload)
+        return payload.numpy().tobytes()
+
+    def _receive_into(self, rank: int, payload: torch.Tensor) -> None:
+        if payload.numel() > 0:
+            dist.irecv(payload, group=self.group, group_src=rank, tag=_TAG).wait()
 
     def _gone(self, gone: dict[int, str]) -> str:
         """Some of several may have left because of the first one, where the store does not say which that was."""
@@ -128,7 +178,7 @@ class Messages:
     def _tell_failure(self) -> None:
         self.ask_to_stop()
         for rank in self._others:
-            self._send(rank, _FAILED, self._failure.encode())
+            self._send(rank, _FAILED, _tensor(self._failure.encode()))
 
     def ask_to_stop(self) -> None:
         """All others come to their next message soon."""
@@ -169,7 +219,10 @@ class Group:
     def __init__(self, group: Any) -> None:
         self._messages = Messages(group)
         self.rank, self.size, self.all_gather = self._messages.rank, self._messages.size, self._messages.all_gather
-        self.ranks = _ucp.Ranks(self.rank, self.size, self.all_gather, self._messages.ask_to_stop)
+        self.ask_to_stop = self._messages.ask_to_stop
+        self.ranks = _ucp.Ranks(
+            self.rank, self.size, self.all_gather, self._messages.deliver, self._messages.ask_to_stop
+        )
         self._done = threading.Event()
         self._threads: list[threading.Thread] = []
         self._sent: list[Any] = []

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+from ucp import _arguments
 from ucp._ucp import Source
 
-Path: TypeAlias = "str | os.PathLike[str]"
+Path: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
 # {"layers": 4, "tied": True}, or as on the command line: ["layers=4", "tied=true"].
 Settings: TypeAlias = "Mapping[str, object] | Iterable[str]"
 
@@ -25,22 +26,20 @@ def source_from(
 ) -> Source:
     """The options of the programs of the same names."""
     source = Source()
-    source.path = os.fspath(path)
-    source.spec = os.fspath(spec) if spec is not None else ""
-    source.config = os.fspath(config) if config is not None else ""
-    source.set = _words(sets)
-    source.unused = _words(unused or {})
-    source.drop_states = [drop_states] if isinstance(drop_states, str) else list(drop_states)
-    source.prefer_rank = prefer_rank
+    source.path = _arguments.path("path", path)
+    source.spec = _arguments.path("spec", spec) if spec is not None else b""
+    source.config = _arguments.path("config", config) if config is not None else b""
+    source.set = _words("sets", sets)
+    source.unused = _words("unused", _arguments.mapping("unused", unused or {}))
+    source.drop_states = _arguments.texts("drop_states", drop_states)
+    source.prefer_rank = _arguments.text("prefer_rank", prefer_rank, 'a text such as "tp=1"')
     return source
 
 
-def _words(settings: Settings) -> list[str]:
-    if isinstance(settings, str):
-        return [settings]
+def _words(name: str, settings: object) -> list[str]:
     if isinstance(settings, Mapping):
-        return [f"{name}={_word(value)}" for name, value in settings.items()]
-    return list(settings)
+        settings = [f"{key}={_word(value)}" for key, value in _arguments.mapping(name, settings).items()]
+    return _arguments.texts(name, settings, 'a mapping such as {"layers": 4}')
 
 
 def _word(value: object) -> str:

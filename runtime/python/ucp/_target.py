@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ucp import _ucp
 from ucp._failure import failure
@@ -35,14 +35,18 @@ class Place:
 class Target:
     """All tensors to be filled, and what is left out."""
 
-    def __init__(self, keep: list[str]) -> None:
-        self._keep = keep
-        self._unused = set(keep)
+    def __init__(self) -> None:
+        self._keep: list[str] = []
+        self._unused: set[str] = set()
         self.places: list[Place] = []
         self.steps: list[tuple[str, torch.Tensor]] = []
         self.kept: list[str] = []
         self.second_names: dict[str, str] = {}  # Of shared parameters, and the labels under which they are filled.
-        self.is_distributed = False
+        self.is_distributed = False  # Whether there are tensors of which each rank has a part.
+
+    def keep(self, patterns: list[str]) -> None:
+        """What stays as it is. Said before anything is added."""
+        self._keep, self._unused = patterns, set(patterns)
 
     def is_kept(self, label: str) -> bool:
         fitting = {pattern for pattern in self._keep if fnmatchcase(label, pattern)}
@@ -60,7 +64,6 @@ class Target:
             raise failure(
                 "usage", f"`{label}` is a {type(value).__name__} and no tensor; name it in keep= to leave it as it is"
             )
-        self.is_distributed = self.is_distributed or _is_distributed(value)
         self.places.append(Place(label, tensor, state, value))
 
     def check(self) -> None:
@@ -71,7 +74,7 @@ class Target:
         if not self.places:
             raise failure("usage", "there is nothing to fill")
         for place in self.places:
-            _refuse_odd(place)
+            place.local = _local(place)
         self._drop_second_names()
         for place in self.places:
             _look_at(place)
@@ -83,7 +86,8 @@ class Target:
         first_of: dict[tuple[object, ...], Place] = {}
         distinct = []
         for place in self.places:
-            local = _local(place.value)
+            local = place.local
+            assert local is not None
             key = (local.device, local.data_ptr(), tuple(local.shape), tuple(place.value.shape), place.state)
             if local.numel() == 0 or key not in first_of:
                 distinct.append(place)
@@ -112,51 +116,51 @@ class Target:
             )
 
 
-def _is_distributed(value: object) -> bool:
+def is_distributed(value: object) -> bool:
     """There is no DTensor where nobody has imported their module, which takes seconds."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(value, module.DTensor)
 
 
-def _local(value: torch.Tensor) -> torch.Tensor:
-    return value.detach().to_local() if _is_distributed(value) else value.detach()
-
-
-def _refuse_odd(place: Place) -> None:
-    """Tensors without memory of their own numbers, which other questions cannot be asked of."""
+def _local(place: Place) -> torch.Tensor:
+    """What this rank has of it; refuses tensors without memory of their own numbers, which other questions cannot be
+    asked of."""
     import torch
     from torch.nn.parameter import is_lazy
 
-    value = place.value
+    value: Any = place.value  # Perhaps a DTensor, whose module may not be there.
     if is_lazy(value):
         raise failure("usage", f"`{place.label}` has no shape before the module's first forward()")
     if value.is_nested or value.layout is not torch.strided:
         layout = "a nested one" if value.is_nested else value.layout
         raise failure("unsupported", f"`{place.label}` has the layout {layout}; only dense tensors are filled")
-    local = _local(value)
+    local: torch.Tensor = value.detach().to_local() if is_distributed(value) else value.detach()
     if local.device.type == "meta":
         raise failure("usage", f"`{place.label}` is on the meta device and has no memory; give it some with to_empty()")
     if local.is_neg() or local.is_conj():
         raise failure("unsupported", f"`{place.label}` is a view that negates or conjugates what its memory holds")
+    return local
 
 
 def _look_at(place: Place) -> None:
-    value = place.value
-    local = _local(value)
+    """Which part of the tensor that is; nothing is left of it on a rank that holds none."""
+    value: Any = place.value
+    local = place.local
+    assert local is not None
     if not local.is_contiguous():
         raise failure(
             "usage",
             f"`{place.label}` of shape {list(local.shape)} has the strides {list(local.stride())}; only contiguous "
             "tensors are filled",
         )
-    if _is_distributed(value):
-        from ucp._placements import are_increasing, positions_of
-
-        if value.device_mesh.get_coordinate() is None:
-            return  # Other ranks hold it.
-        place.holds = positions_of(place.label, value)
-        if not all(are_increasing(runs) for runs in place.holds):
-            raise failure("unsupported", f"the parts of `{place.label}`, {value.placements}, are not in order")
-    else:
+    if not is_distributed(value):
         place.holds = [[(0, length)] if length > 0 else [] for length in value.shape]
-    place.local = local
+        return
+    from ucp._placements import are_increasing, positions_of
+
+    if value.device_mesh.get_coordinate() is None:
+        place.local = None  # Other ranks hold it.
+        return
+    place.holds = positions_of(place.label, value, tuple(local.shape))
+    if not all(are_increasing(runs) for runs in place.holds):
+        raise failure("unsupported", f"the parts of `{place.label}`, {value.placements}, are not in order")

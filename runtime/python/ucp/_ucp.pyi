@@ -16,9 +16,18 @@ class Error(Exception):
 class Source:
     """What a source is, as the programs' options say it."""
 
-    path: str
-    spec: str
-    config: str
+    @property
+    def path(self) -> str: ...
+    @path.setter
+    def path(self, value: bytes) -> None: ...
+    @property
+    def spec(self) -> str: ...
+    @spec.setter
+    def spec(self, value: bytes) -> None: ...
+    @property
+    def config(self) -> str: ...
+    @config.setter
+    def config(self, value: bytes) -> None: ...
     set: list[str]
     unused: list[str]
     drop_states: list[str]
@@ -33,14 +42,23 @@ class Target:
 
     tag: str
     keep_opaque: list[str]
-    ds_config: str
+    @property
+    def ds_config(self) -> str: ...
+    @ds_config.setter
+    def ds_config(self, value: bytes) -> None: ...
     def __init__(self) -> None: ...
 
 class Ranks:
-    """The ranks of a job; `all_gather` takes this rank's bytes and returns those of all, by rank."""
+    """The ranks of a job; `all_gather` takes this rank's bytes and returns those of all, by rank. `deliver` takes what
+    goes to some ranks, and memory for what comes from some."""
 
     def __init__(
-        self, rank: int, size: int, all_gather: Callable[[bytes], Sequence[bytes]], ask_to_stop: Callable[[], None]
+        self,
+        rank: int,
+        size: int,
+        all_gather: Callable[[bytes], Sequence[bytes]],
+        deliver: Callable[[list[tuple[int, memoryview]], list[tuple[int, memoryview]]], None],
+        ask_to_stop: Callable[[], None],
     ) -> None: ...
     @property
     def rank(self) -> int: ...
@@ -52,10 +70,8 @@ class Ranks:
         """Another rank has asked to stop. From any thread."""
 
 class Piece:
-    """Local elements [begin, end) of a state of a tensor, in a record from its element `place` on."""
+    """Local elements [begin, end) of a state, in a record from its element `place` on."""
 
-    @property
-    def state(self) -> str: ...
     @property
     def record(self) -> int: ...
     @property
@@ -64,22 +80,25 @@ class Piece:
     def begin(self) -> int: ...
     @property
     def end(self) -> int: ...
+
+class State:
+    """What a rank has of one state of a tensor, whose local tensor has this shape."""
+
+    @property
+    def tensor(self) -> str: ...
+    @property
+    def state(self) -> str: ...
     @property
     def dtype(self) -> str: ...
     @property
     def item_bytes(self) -> int: ...
-
-class Shard:
-    """A rank's local tensor of this shape, as far as one rank has it."""
-
-    @property
-    def tensor(self) -> str: ...
     @property
     def shape(self) -> list[int]: ...
     @property
     def coordinate(self) -> dict[str, int]: ...
     @property
-    def pieces(self) -> list[Piece]: ...
+    def pieces(self) -> list[Piece]:
+        """By `begin`."""
 
 class LoadPlan:
     """What a load will do: files of a target that are memory."""
@@ -88,6 +107,9 @@ class LoadPlan:
     def ranks(self) -> int:
         """Of the target's job; 0: any number."""
     @property
+    def rank(self) -> int:
+        """Which of them this process is, if it is one of several that load."""
+    @property
     def remarks(self) -> list[str]: ...
     @property
     def source_folder(self) -> str: ...
@@ -95,7 +117,7 @@ class LoadPlan:
         """(file, path, bytes) of each file that the rank opens."""
     def records_of(self, rank: int) -> list[tuple[int, int, int, int]]:
         """(record, file, begin in the file, bytes) of each record in these files."""
-    def shards_of(self, rank: int) -> list[Shard]: ...
+    def states_of(self, rank: int) -> list[State]: ...
     def blobs_of(self, file: int) -> list[tuple[int, bytes]]:
         """(offset, content) of all ready-made bytes of a file."""
 
@@ -116,7 +138,12 @@ class HeldPlan:
 # (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that the rank holds)
 Held: TypeAlias = tuple[str, str, str, list[int], list[list[tuple[int, int]]]]
 
-def compile_load(source: Source, to: str, target: Target, compare: bool, ranks: Ranks | None) -> LoadPlan: ...
+def compile_load(
+    source: Source, to: str, target: Target, compare: bool, ranks: Ranks | None, opens: list[str], check: bool
+) -> LoadPlan:
+    """`opens`: names of files that this rank opens, where that decides which of the target's ranks it is. `check`:
+    whether the source will be checked."""
+    ...
 def compile_held(
     source: Source, held: list[Held], all_tensors: bool, compare: bool, ranks: Ranks | None
 ) -> HeldPlan: ...

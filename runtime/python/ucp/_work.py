@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from ucp import _arguments
 from ucp._failure import failure
 
 _UNITS = {"": 1, "b": 1}
@@ -14,12 +15,16 @@ for _power, _letter in enumerate("kmgt", 1):
 
 def byte_count(memory: int | str) -> int:
     """A number of bytes, or a text such as "256MiB" or "4GB"."""
-    if isinstance(memory, int) and memory > 0:
-        return memory
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", str(memory).lower())
-    if match is None or match[2] not in _UNITS or int(match[1]) == 0:
-        raise failure("usage", f'memory takes a number of bytes or a size such as "256MiB" or "4GB", not `{memory}`')
-    return int(match[1]) * _UNITS[match[2]]
+    number = memory if isinstance(memory, int) and not isinstance(memory, bool) else 0
+    if isinstance(memory, str):
+        match = re.fullmatch(r"(\d{1,19})\s*([a-z]*)", memory.lower())
+        number = int(match[1]) * _UNITS.get(match[2], 0) if match is not None else 0
+    if not 0 < number < 2**63:
+        raise failure(
+            "usage",
+            f'memory takes a number of bytes or a size such as "256MiB" or "4GB", not {_arguments.shown(memory)}',
+        )
+    return number
 
 
 def thread_count(threads: int | None) -> int:
@@ -28,6 +33,4 @@ def thread_count(threads: int | None) -> int:
         processors = len(os.sched_getaffinity(0))
         here = os.environ.get("LOCAL_WORLD_SIZE", "1")
         return max(1, processors // max(1, int(here) if here.isdigit() else 1))
-    if not 1 <= threads <= 256:
-        raise failure("usage", f"threads is a number from 1 to 256, not {threads}")
-    return threads
+    return _arguments.whole("threads", threads, 1, 256)

@@ -30,6 +30,10 @@ llvm::Error CheckServed(const CheckpointFiles& files, const std::string& folder)
   if (!files.experts.empty() && !files.partitioned_model_states.empty()) {
     return refuse(files.experts.begin()->second, "experts at ZeRO stage 3");
   }
+  for (const std::string& name : files.folders) {
+    if (!IsCheckpointFileName(name)) continue;
+    return Fail(ErrorCode::kBadData, "`{}`: `{}` is a folder, where DeepSpeed has a file of that name", folder, name);
+  }
   bool is_offloaded = std::find(files.folders.begin(), files.folders.end(), "offloaded_tensors") != files.folders.end();
   if (is_offloaded) return refuse("offloaded_tensors", "an optimizer that is offloaded to NVMe");
   if (files.optimizer_states.empty() && !files.partitioned_model_states.empty()) {

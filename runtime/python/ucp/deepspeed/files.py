@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,12 @@ class PlannedFiles:
     """Opened first, so that their form can be compared; then tensors of the engine are put in the places of theirs;
     then everything is read."""
 
-    def __init__(self, plan: _ucp.LoadPlan, rank: int, needed: Set[str]) -> None:
-        """`needed` are the names of the files that the engine's rank loads. Jobs may count their ranks otherwise than
-        the plan does."""
+    def __init__(self, plan: _ucp.LoadPlan) -> None:
         self.plan = plan
-        if not needed <= names_of(plan, rank):
-            rank = next((other for other in range(plan.ranks) if needed <= names_of(plan, other)), rank)
-        self.files = {Path(path).name: (index, size) for index, path, size in plan.files_of(rank)}
+        self.files = {Path(path).name: (index, size) for index, path, size in plan.files_of(plan.rank)}
         self.records: dict[int, dict[int, int]] = {}  # By file, by where they begin.
         self.bytes: dict[int, int] = {}  # By record.
-        for record, file, begin, size in plan.records_of(rank):
+        for record, file, begin, size in plan.records_of(plan.rank):
             self.records.setdefault(file, {})[begin] = record
             self.bytes[record] = size
         self.of_storage: dict[int, int] = {}  # Records, by the storage that stands for them.
@@ -81,11 +77,6 @@ class PlannedFiles:
         return [
             (record, address, self.bytes[record]) for record, address in sorted(wanted.items()) if self.bytes[record]
         ]
-
-
-def names_of(plan: _ucp.LoadPlan, rank: int) -> set[str]:
-    """The files of a rank of the plan's job."""
-    return {Path(path).name for _, path, _ in plan.files_of(rank)}
 
 
 def is_room_for(own: torch.Tensor, served: torch.Tensor) -> bool:

@@ -31,6 +31,7 @@ from .held import State, held_by, model_file
 from .ranks import Outcome, phase
 from .serving import TAG, served
 from .strategy import strategy_of
+from .waiting import impatient
 from .weights import fill_partitions, kept_counters, masters_alone, refresh_masters
 
 # The fields that are read and written here are DeepSpeed's own affair, and others in other versions.
@@ -76,7 +77,7 @@ def load_checkpoint(
         with phase(group):
             held = held_by(engine)
         with phase(group):
-            planned = plan_for(engine, source, strategy, group, held.keys())
+            planned = plan_for(engine, source, strategy, group, held.keys(), verify)
         with phase(group):
             opened = checked(engine, planned, held, wanted)
             placed = [] if verify else in_place(planned, opened, held)
@@ -87,7 +88,8 @@ def load_checkpoint(
             is_changing = True
             with phase(group) as outcome:
                 outcome.overwritten = [name for name, _ in engine.module.named_parameters()]
-                client = take(engine, opened.files, wanted, opened.weights_alone, custom_load_fn)
+                with impatient(group):
+                    client = take(engine, opened.files, wanted, opened.weights_alone, custom_load_fn)
         except LoadError as error:
             if error.is_engine_changed:
                 make_unusable(engine, error.overwritten)
@@ -113,18 +115,19 @@ def check_version() -> None:
 
 
 def plan_for(
-    engine: Any, source: _ucp.Source, strategy: str, group: Group, needed: Set[str]
+    engine: Any, source: _ucp.Source, strategy: str, group: Group, needed: Set[str], verify: bool
 ) -> PlannedFiles:
-    """Made by the first rank, for all."""
+    """Made by the first rank, which gives each its part. Engines may count their ranks otherwise than the plan does:
+    `needed` are the files that this rank loads."""
     target = _ucp.Target()
     target.tag = TAG
     with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="ucp-") as settings:
         json.dump(engine.config, settings, default=str)
         settings.flush()
-        target.ds_config = settings.name
+        target.ds_config = os.fsencode(settings.name)
         # Copies belong to the plan; whether they are compared is the load's affair.
-        plan = _ucp.compile_load(source, strategy, target, True, group.ranks)
-        return PlannedFiles(plan, group.rank, needed)
+        plan = _ucp.compile_load(source, strategy, target, True, group.ranks, sorted(needed), verify)
+        return PlannedFiles(plan)
 
 
 def in_place(planned: PlannedFiles, opened: Opened, held: dict[str, State]) -> list[str]:

@@ -11,6 +11,7 @@ from .. import Error
 from .._ranks import Group
 from .errors import LoadError
 
+INTERRUPTED = "interrupted"  # The code of a rank that stopped waiting because another one had failed.
 NAMED = 5  # So many tensors are listed in a message.
 
 
@@ -41,14 +42,17 @@ def phase(group: Group) -> Iterator[Outcome]:
         yield outcome
     except Exception as error:  # Whatever it is, the other ranks wait for this one.
         failure = error
+        group.ask_to_stop()
     said = None if failure is None else sentence(failure)
     told = told_by_all(group, Told(said, code_of(failure), outcome.asked, bool(outcome.overwritten)))
     message = first_failure(told) or first_difference(told)
     if message is None:
         return
-    code = next((each.code for each in told if each.failed is not None), "usage")
+    code = next((each.code for each in told if each.failed is not None and each.code != INTERRUPTED), "usage")
     if outcome.overwritten:
         message += f"; overwritten on this rank: {shortened(outcome.overwritten)}. Load again before training"
+    if any(each.code == INTERRUPTED for each in told):
+        message += ", in a new job: others waited for that rank in a collective, which cannot be taken back"
     raise LoadError(message, outcome.overwritten, code, any(each.has_written for each in told)) from failure
 
 
@@ -62,10 +66,11 @@ def told_by_all(group: Group, mine: Told) -> list[Told]:
 
 
 def first_failure(told: list[Told]) -> str | None:
-    """The sentence of the first rank that failed, with its number unless all failed."""
+    """The sentence of the first rank that failed by itself, with its number unless all failed."""
     failed = [rank for rank, each in enumerate(told) if each.failed is not None]
     if not failed:
         return None
+    failed.sort(key=lambda rank: told[rank].code == INTERRUPTED)
     said = str(told[failed[0]].failed)
     return said if len(failed) == len(told) else f"rank {failed[0]}: {said}"
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "compiler/layout/layout_index.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -46,6 +47,15 @@ TEST(LayoutTest, FindsByNameAndByAlias) {
   EXPECT_EQ(layout.Find("b"), &layout.tensors[1]);
   EXPECT_EQ(layout.Find("z"), &layout.tensors[1]);
   EXPECT_EQ(layout.Find("c"), nullptr);
+}
+
+TEST(LayoutTest, AnIndexFindsTheSame) {
+  Layout layout;
+  layout.tensors = {Tensor("a", {}), Tensor("b", {}), Tensor("c", {})};
+  layout.tensors[0].aliases = {"c", "z"};  // A name counts before an alias, and the first of two equal ones.
+  layout.tensors[1].aliases = {"y", "z"};
+  const LayoutIndex index(layout);
+  for (const char* name : {"a", "b", "c", "y", "z", "", "aa"}) EXPECT_EQ(index.Find(name), layout.Find(name)) << name;
 }
 
 TEST(LayoutTest, CoordinatesAreThoseOfTheAxesThatCut) {

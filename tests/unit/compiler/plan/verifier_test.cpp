@@ -126,6 +126,7 @@ TEST(VerifierTest, ReadsHoldEveryElementOnce) {
       {"an unknown tensor", [](Plan& p) { p.reads.back().tensor = TensorId(9); }, "a shard names tensor 9"},
       {"unknown states", [](Plan& p) { p.reads[0].states = BufferSetId(9); }, "tensor `t0` names states 9"},
       {"not sorted", [](Plan& p) { std::swap(p.reads.front(), p.reads.back()); }, "its reads are not sorted"},
+      {"writes too", [](Plan& p) { std::swap(p.writes.front(), p.writes.back()); }, "its writes are not sorted"},
       {"base of a neighbour", [](Plan& p) { p.reads[0].base += 3; }, "would be read from one place of the source"},
       {"base behind the end", [](Plan& p) { ReadOf(p, 1, ReadRole::kCopy).base += 3; }, "leave a buffer of 3 parts"},
       {"the other spread", [](Plan& p) { p.reads[0].spread = Spread::kEachTensor; },

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <barrier>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -11,35 +10,52 @@
 #include <tuple>
 
 #include "compiler/support/check.h"
+#include "compiler/support/error.h"
 
 namespace ucp {
 namespace {
 
+// What all ranks see. Whoever has ended its work is gone: it will not send any more.
 struct Board {
-  explicit Board(int size) : notes(static_cast<std::size_t>(size)), all_are_here(size) {}
-  std::vector<std::string> notes;
-  std::barrier<> all_are_here;
+  explicit Board(int size) : is_gone(static_cast<std::size_t>(size), false) {}
   std::atomic<bool> is_asked_to_stop = false;
 
   using Address = std::tuple<int, int, int>;  // Receiver, tag, sender.
-  std::mutex mutex;                           // Protects the messages.
+  std::mutex mutex;                           // Protects the rest.
   std::condition_variable has_come;
   std::map<Address, std::deque<std::string>> messages;
+  std::vector<bool> is_gone;  // By rank.
 };
 
 class ThreadRank : public Communicator {
  public:
   ThreadRank(Board& board, int rank) : board_(board), rank_(rank) {}
+  ~ThreadRank() override {
+    std::lock_guard lock(board_.mutex);
+    board_.is_gone[static_cast<std::size_t>(rank_)] = true;
+    board_.has_come.notify_all();
+  }
 
   int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(board_.notes.size()); }
+  int size() const override { return static_cast<int>(board_.is_gone.size()); }
 
   llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) override {
-    board_.notes[static_cast<std::size_t>(rank_)] = mine;
-    board_.all_are_here.arrive_and_wait();
-    std::vector<std::string> all = board_.notes;
-    board_.all_are_here.arrive_and_wait();
+    for (int to = 0; to < size(); ++to) Post(to, kGatherTag, mine);
+    std::vector<std::string> all;
+    for (int from = 0; from < size(); ++from) {
+      UCP_ASSIGN_OR_RETURN(all.emplace_back(), Take(from, kGatherTag));
+    }
     return all;
+  }
+
+  llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) override {
+    for (const Outgoing& one : sending) Post(one.to, kDeliveryTag, TextOf(one.bytes));
+    for (const Incoming& one : receiving) {
+      UCP_ASSIGN_OR_RETURN(const std::string bytes, Take(one.from, kDeliveryTag));
+      UCP_RETURN_IF_ERROR(CheckDelivered(one, bytes.size()));
+      std::ranges::copy(std::as_bytes(std::span(bytes)), one.bytes.begin());
+    }
+    return llvm::Error::success();
   }
 
   void AskToStop() override { board_.is_asked_to_stop = true; }
@@ -48,18 +64,12 @@ class ThreadRank : public Communicator {
   bool has_messages() const override { return true; }
 
   llvm::Error Send(int to, int tag, std::span<const std::byte> bytes) override {
-    std::lock_guard lock(board_.mutex);
-    board_.messages[{to, tag, rank_}].emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    board_.has_come.notify_all();
+    Post(to, tag, TextOf(bytes));
     return llvm::Error::success();
   }
 
   llvm::Error Receive(int from, int tag, std::span<std::byte> buffer) override {
-    std::unique_lock lock(board_.mutex);
-    std::deque<std::string>& messages = board_.messages[{rank_, tag, from}];
-    board_.has_come.wait(lock, [&] { return !messages.empty(); });
-    std::string bytes = std::move(messages.front());
-    messages.pop_front();
+    UCP_ASSIGN_OR_RETURN(const std::string bytes, Take(from, tag));
     UCP_CHECK(bytes.size() == buffer.size(), "a message of {} bytes for a buffer of {}", bytes.size(), buffer.size());
     std::ranges::copy(std::as_bytes(std::span(bytes)), buffer.begin());
     return llvm::Error::success();
@@ -78,6 +88,29 @@ class ThreadRank : public Communicator {
   }
 
  private:
+  static constexpr int kGatherTag = kTags;
+  static constexpr int kDeliveryTag = kTags + 1;
+
+  static std::string TextOf(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+
+  void Post(int to, int tag, std::string bytes) {
+    std::lock_guard lock(board_.mutex);
+    board_.messages[{to, tag, rank_}].push_back(std::move(bytes));
+    board_.has_come.notify_all();
+  }
+
+  llvm::Expected<std::string> Take(int from, int tag) {
+    std::unique_lock lock(board_.mutex);
+    std::deque<std::string>& messages = board_.messages[{rank_, tag, from}];
+    board_.has_come.wait(lock, [&] { return !messages.empty() || board_.is_gone[static_cast<std::size_t>(from)]; });
+    if (messages.empty()) return Fail(ErrorCode::kIo, "rank {} of {} is gone", from, size());
+    std::string bytes = std::move(messages.front());
+    messages.pop_front();
+    return bytes;
+  }
+
   Board& board_;
   int rank_;
 };

@@ -150,9 +150,9 @@ TEST(LoadTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
 
 // A real checkpoint, and what the ordinary conversion of it writes.
 void ExpectAsConverted(const std::string& fixture, const std::string& target) {
-  CompileRequest request;
-  request.source.path = testing::FixtureRoot(fixture);
-  request.target = target;
+  LoadRequest request;
+  request.compile.source.path = testing::FixtureRoot(fixture);
+  request.compile.target = target;
   Compilation compilation;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, SingleProcess(), compilation);
   ASSERT_TRUE(static_cast<bool>(load)) << fixture << " to " << target << ": " << Describe(load.takeError()).message;

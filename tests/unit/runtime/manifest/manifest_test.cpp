@@ -47,8 +47,9 @@ TEST(ManifestTest, KeysOfLaterVersionsArePassedOver) {
 }
 
 TEST(ManifestTest, WhatIsNoManifestIsRefused) {
-  EXPECT_EQ(ErrorOf("{}"), "it is a manifest of version 0, and this program knows version 1");
-  EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 2})"), "it is a manifest of version 2, and this program knows version 1");
+  EXPECT_EQ(ErrorOf("{}"), "it is a manifest of version 0, and this program knows versions 1 and 2");
+  EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 3})"),
+            "it is a manifest of version 3, and this program knows versions 1 and 2");
   EXPECT_EQ(ErrorOf("\xff"), "it is not UTF-8");
   EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 1, "states": [{"dtype": "float33"}]})"), "`float33` is no dtype");
   for (const char* path : {"", "/etc/passwd", "../a", "a/../../b", "..", "a\\u0000b"}) {
@@ -60,6 +61,39 @@ TEST(ManifestTest, WhatIsNoManifestIsRefused) {
   for (std::size_t bytes = 0; bytes + 2 < whole.size(); ++bytes) {
     EXPECT_NE(ErrorOf(whole.substr(0, bytes)), "no error") << bytes;
   }
+}
+
+Manifest SomePart(int number, int count) {
+  Manifest manifest = Some();
+  manifest.part = {number, count, "0123"};
+  manifest.files[0].parts = {1, count};
+  return manifest;
+}
+
+TEST(ManifestTest, PartsAreReadAsTheyWereWrittenAndEquallyLong) {
+  for (int number : {1, 9, 10, 12}) {
+    auto read = ParseManifest(ComposeManifest(SomePart(number, 12)));
+    ASSERT_TRUE(static_cast<bool>(read)) << Describe(read.takeError()).message;
+    EXPECT_EQ(*read, SomePart(number, 12));
+    EXPECT_EQ(ComposeManifest(*read).size(), ComposeManifest(SomePart(1, 12)).size());
+  }
+}
+
+TEST(ManifestTest, PartsThatCannotBeAreRefused) {
+  const std::string text = ComposeManifest(SomePart(2, 3));
+  auto with = [&](const std::string& old, const std::string& wrong) {
+    std::string changed = text;
+    const std::size_t at = changed.find(old);
+    EXPECT_NE(at, std::string::npos) << old;
+    return ErrorOf(changed.replace(at, old.size(), wrong));
+  };
+  EXPECT_EQ(with("\"part\": 2", "\"part\": 0"), "0 is no number of a part");
+  EXPECT_EQ(with("\"part\": 2", "\"part\": 4"), "it is of version 2, of part 4 of 3, and of the run `0123`");
+  EXPECT_EQ(with("\"part\": 2", "\"past\": 2"), "it is of version 2, of part 0 of 3, and of the run `0123`");
+  EXPECT_EQ(with("0123", ""), "it is of version 2, of part 2 of 3, and of the run ``");
+  EXPECT_EQ(with("manifest\": 2", "manifest\": 1"), "it is of version 1, of part 2 of 3, and of the run `0123`");
+  EXPECT_EQ(with("[1, 3]", "[1, 4]"), "`a/b.pt` is in part 4, behind 1, of 3");
+  EXPECT_EQ(with("[1, 3]", "[3, 3]"), "`a/b.pt` is in part 3, behind 3, of 3");
 }
 
 TEST(ManifestTest, WhatIsNoTextIsReplaced) {

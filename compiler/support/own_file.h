@@ -1,0 +1,12 @@
+// Where this code is on disk: what is installed with it lies at known places from there.
+#pragma once
+
+#include <filesystem>
+
+namespace ucp {
+
+// The program, or the library that holds this code: the Python package's module is no part of a program of ours. Empty
+// if the system does not say it.
+std::filesystem::path OwnFile();
+
+}  // namespace ucp

@@ -1,0 +1,23 @@
+#include "runtime/comm/find_plugin.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "compiler/support/own_file.h"
+
+namespace ucp {
+
+// Beside the program; in the Python package beside the programs; in an installation in the library folder, seen from
+// the program and from the library; in a build tree, from the library, beside the programs.
+std::string FindPlugin(const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path own = OwnFile().parent_path();
+  for (const char* relative : {".", "bin", "../" UCP_PLUGIN_FOLDER, "ucp", "../bin"}) {
+    const fs::path place = (own / relative / name).lexically_normal();
+    if (!own.empty() && fs::exists(place, ignored)) return place.string();
+  }
+  return "";
+}
+
+}  // namespace ucp

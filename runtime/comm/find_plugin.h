@@ -1,0 +1,11 @@
+// Libraries that are opened when they are needed, and installed beside what opens them.
+#pragma once
+
+#include <string>
+
+namespace ucp {
+
+// The path of "ucp_mpi.so"; empty if it is not there, which means that this was built without it.
+std::string FindPlugin(const std::string& name);
+
+}  // namespace ucp

@@ -1,0 +1,44 @@
+// What ucp_nccl.so offers: NCCL behind plain C, since this is built without NCCL and CUDA and opens the plugin only if
+// somebody asks for such ranks. Every function returns 0, or another number after which last_error() says in words what
+// went wrong in this thread. One thread at a time calls for one UcpNccl.
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { kUcpNcclCallsVersion = 1, kUcpNcclIdBytes = 128 };
+
+struct UcpNccl;  // One rank.
+
+struct UcpNcclCalls {
+  int version;
+  const char* (*last_error)(void);
+
+  // Opens NCCL itself, once in a process: a file, or null for the libnccl.so.2 that the process has or the system
+  // finds. Before all below.
+  int (*open)(const char* library);
+
+  // Bytes by which the ranks of one job find each other. One of them makes them, and all have to be told.
+  int (*make_id)(void* id);
+
+  // Joins the others on a GPU, for which they have so many seconds; as many as for every later call.
+  int (*join)(int device, int rank, int size, const void* id, double seconds, struct UcpNccl** joined);
+
+  // How many bytes each rank gives; `all` has room for one number for each.
+  int (*gather_sizes)(struct UcpNccl* joined, uint64_t mine, uint64_t* all);
+
+  // Then the bytes: this rank's at `mine`, and those of each other rank to `all[rank]`.
+  int (*gather)(struct UcpNccl* joined, const void* mine, const uint64_t* sizes, void* const* all);
+
+  // Whatever came before. Frees `joined`.
+  void (*leave)(struct UcpNccl* joined);
+};
+
+const struct UcpNcclCalls* UcpNcclPlugin(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,17 @@
+// What a conversion may replace, and where it may write.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+// --force is for the result of an earlier run: it does not delete folders of another kind. And a source must not get a
+// folder inside it that was not there. Fails with kUsage, and with kIo where it cannot be told.
+[[nodiscard]] llvm::Error CheckDestination(FileSystem& files, const std::string& source_folder,
+                                           const std::string& destination, bool force);
+
+}  // namespace ucp

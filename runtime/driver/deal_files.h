@@ -1,0 +1,22 @@
+// Which node's part gets which file of a target.
+//
+// A job's ranks are dealt to nodes as launchers do it: consecutive ones to each, and where they cannot be dealt evenly,
+// one more to each of the first nodes. A file is in the part of every node whose ranks open it, and in all parts if all
+// ranks open it.
+#pragma once
+
+#include <vector>
+
+#include "runtime/executor/target_parts.h"
+#include "runtime/formats/file_readers.h"
+
+namespace ucp {
+
+// The node of a rank of a job of `ranks` that runs on so many nodes.
+int NodeOfJobRank(int rank, int ranks, int nodes);
+
+// `part_of_rank`, of this run's ranks, are numbers from 0 on, in the order of their lowest ranks. Where `readers` say
+// nothing of files, every rank opens them.
+TargetParts DealFiles(const FileReaders& readers, std::size_t files, std::vector<int> part_of_rank);
+
+}  // namespace ucp

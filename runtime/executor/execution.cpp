@@ -1,0 +1,183 @@
+// The run itself: make the files, go through the chunks with all threads, and pause now and then to keep what is done.
+#include "runtime/executor/execution.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "compiler/support/error.h"
+#include "runtime/executor/element_counts.h"
+#include "runtime/executor/share_out.h"
+
+namespace ucp {
+namespace {
+
+constexpr double kSecondsWorthKeeping = 1;  // Of work.
+
+Communicator& RanksOf(const ExecutionOptions& options) {
+  return options.ranks == nullptr ? SingleProcess() : *options.ranks;
+}
+
+std::vector<bool> WrittenBy(const Plan& plan, const ExecutionOptions& options, const TargetParts* parts,
+                            const Communicator& ranks) {
+  return parts != nullptr ? FilesOfRank(plan.target.files, ranks.rank(), *parts)
+                          : FilesOfRank(plan.target.files, ranks.rank(), ranks.size(), options.node_of_rank);
+}
+
+std::vector<bool> CopiesOf(int rank, const TargetParts* parts) {
+  std::vector<bool> is_copy;
+  if (parts == nullptr) return is_copy;
+  for (std::size_t file = 0; file < parts->set_of_file.size(); ++file) {
+    is_copy.push_back(parts->CountingPart(FileId(file)) != parts->PartOf(rank));
+  }
+  return is_copy;
+}
+
+}  // namespace
+
+Execution::Execution(const Plan& plan, const std::string& source_root, const std::string& target_folder,
+                     FileSystem& files, const ExecutionOptions& options, const TargetParts* parts,
+                     const BufferSizes& sizes, const std::vector<ElementInterval>& done_before)
+    : plan_(plan),
+      options_(options),
+      parts_(parts),
+      ranks_(RanksOf(options)),
+      leader_(parts == nullptr ? 0 : parts->LeaderOf(parts->PartOf(ranks_.rank()))),
+      is_mine_(WrittenBy(plan, options, parts, ranks_)),
+      is_copy_(CopiesOf(ranks_.rank(), parts)),
+      parallel_{std::max(options.threads, 1U), options.cancelled},
+      buffers_(sizes, parallel_.threads),
+      steps_(plan),
+      done_before_(done_before),
+      work_(plan, sizes.chunk_bytes, done_before, is_mine_),
+      source_(plan, source_root, options.nodes == nullptr ? files : options.nodes->files(), options.verify_source_crc,
+              sizes.ledger_pieces, options.open_files.reading, options.nodes, options.source_versions),
+      target_(plan, target_folder, files, work_.WorkOfFiles(), options.open_files.writing, is_mine_),
+      comparison_(plan, steps_, source_),
+      digests_(plan),
+      maker_(plan, steps_, source_, &comparison_, &digests_),
+      copy_maker_(plan, steps_, source_, nullptr, nullptr),
+      bytes_before_(BytesOfElements(plan, is_mine_) - work_.element_bytes()),
+      progress_(options.progress, BytesOfElements(plan, is_mine_), FilesToWrite()),
+      kept_at_(Clock::now()) {
+  progress_.BeginWith(bytes_before_);
+}
+
+llvm::Error Execution::Run() {
+  BeginPhase(options_.clock, "create");
+  UCP_RETURN_IF_ERROR(Agree(ranks_, Prepare()));
+  if (llvm::Error error = Agree(ranks_, WriteFiles())) {
+    auto [code, message] = Describe(std::move(error));
+    if (code == ErrorCode::kCancelled) UCP_RETURN_IF_ERROR(Agree(ranks_, KeepLast()));
+    return MakeError(code, message);
+  }
+  BeginPhase(options_.clock, "check");
+  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, Gather()));
+  if (options_.nodes != nullptr) {
+    UCP_RETURN_IF_ERROR(CheckSourceOfNodes());
+  } else {
+    UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? CheckSource() : llvm::Error::success()));
+  }
+  progress_.TellEnd();
+  return llvm::Error::success();
+}
+
+std::uint64_t Execution::FilesToWrite() const {
+  return is_mine_.empty() ? plan_.target.files.size()
+                          : static_cast<std::uint64_t>(std::count(is_mine_.begin(), is_mine_.end(), true));
+}
+
+llvm::Error Execution::Prepare() {
+  UCP_RETURN_IF_ERROR(source_.CheckSizes(parallel_));
+  const bool is_done = parts_ != nullptr && parts_->IsDone(parts_->PartOf(ranks_.rank()));
+  return is_leader() && !is_done ? target_.CreateFolders() : llvm::Error::success();
+}
+
+llvm::Error Execution::WriteFiles() {
+  llvm::Error error = target_.CreateFiles(parallel_, buffers_.scratch());
+  if (!error) {
+    BeginPhase(options_.clock, "move");
+    error = RunChunks();
+  }
+  // The leader syncs all that is kept before it appears (I2), which need not reach what another node has not written
+  // yet.
+  if (!error && options_.keep && !is_leader()) error = target_.MakeDurable(parallel_);
+  if (error) ranks_.AskToStop();
+  return error;
+}
+
+llvm::Error Execution::RunChunks() {
+  auto run = [&](unsigned thread, std::uint64_t number) -> llvm::Error {
+    UCP_RETURN_IF_ERROR(RunChunk(thread, work_.chunk(InStretches(number, work_.chunks(), parallel_.threads))));
+    if (HasPassed(options_.journal_seconds) || IsAskedToStop(thread)) pause_ = true;
+    return llvm::Error::success();
+  };
+  while (done_ < work_.chunks()) {
+    pause_ = false;
+    UCP_ASSIGN_OR_RETURN(done_, ForEachUntilPaused(done_, work_.chunks(), parallel_, pause_, run));
+    const bool is_cancelled = parallel_.cancelled != nullptr && *parallel_.cancelled;
+    if (is_cancelled || is_asked_to_stop_) return Fail(ErrorCode::kCancelled, "interrupted");
+    // What is synced at the end need not be synced by the commit, which can take long, too.
+    const double seconds =
+        done_ < work_.chunks() ? options_.journal_seconds : std::min(options_.journal_seconds, kSecondsWorthKeeping);
+    if (HasPassed(seconds)) UCP_RETURN_IF_ERROR(Keep());
+  }
+  return llvm::Error::success();
+}
+
+// One thread speaks with the other ranks.
+bool Execution::IsAskedToStop(unsigned thread) {
+  if (thread != 0 || !ranks_.IsAskedToStop()) return false;
+  is_asked_to_stop_ = true;
+  return true;
+}
+
+// Since something was kept.
+bool Execution::HasPassed(double seconds) const {
+  return options_.keep && std::chrono::duration<double>(Clock::now() - kept_at_).count() >= seconds;
+}
+
+llvm::Error Execution::Keep() {
+  if (!options_.keep) return llvm::Error::success();
+  UCP_RETURN_IF_ERROR(target_.MakeDurable(parallel_));
+  UCP_RETURN_IF_ERROR(options_.keep(Save()));
+  kept_ = done_;
+  kept_at_ = Clock::now();
+  return llvm::Error::success();
+}
+
+// Who interrupts one rank stops all, and all keep what they have.
+llvm::Error Execution::KeepLast() { return done_ > kept_ ? Keep() : llvm::Error::success(); }
+
+// Each thread's stretch is done from its beginning. What earlier runs did is in the leader's entry.
+std::vector<ElementInterval> Execution::Done() const {
+  std::vector<ElementInterval> done = is_leader() ? done_before_ : std::vector<ElementInterval>();
+  const std::uint64_t stretches = parallel_.threads;
+  for (std::uint64_t stretch = 0; stretch < std::min(stretches, done_); ++stretch) {
+    const std::uint64_t first = InStretches(stretch, work_.chunks(), stretches);
+    work_.AddElements(first, first + (done_ - stretch + stretches - 1) / stretches, done);
+  }
+  Unite(done);
+  return done;
+}
+
+llvm::Error Execution::RunChunk(unsigned thread, const TargetRange& range) {
+  const Clock::time_point begin = options_.after_chunk ? Clock::now() : Clock::time_point();
+  const Record& record = plan_.target.record(range.record);
+  const auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
+  const ChunkMemory memory{buffers_.chunk(thread, record.begin + offset), buffers_.term(thread),
+                           buffers_.scratch()[thread]};
+  const bool is_copy = !is_copy_.empty() && is_copy_[record.file.index()];
+  UCP_ASSIGN_OR_RETURN(std::optional<std::uint32_t> crc32, (is_copy ? copy_maker_ : maker_).Make(range, memory));
+  const std::span<std::byte> chunk =
+      memory.chunk.first(static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.dtype)));
+  UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, memory.scratch));
+  progress_.Add(chunk.size(), target_.files_finished());
+  if (options_.after_chunk) {
+    const std::string& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical.name;
+    options_.after_chunk({tensor, range.state, chunk.size(), begin, Clock::now()});
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace ucp

@@ -1,0 +1,178 @@
+// What an execution adds up while chunks go by: it is kept with what is done, comes together at rank 0 at the end, and
+// says then whether the source was what it promised to be.
+//
+// Where a target is in parts, what several of them have is written in each, and enters the sums in one. Of the others,
+// rank 0 compares what was written with that: a source that changed between two copies of a file is noticed.
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "compiler/support/check.h"
+#include "compiler/support/error.h"
+#include "compiler/support/peak_memory.h"
+#include "runtime/executor/execution.h"
+
+namespace ucp {
+
+void Execution::Restore(ProgressReader& reader) {
+  source_.RestoreTimes(reader);
+  target_.RestoreFiles(reader);
+  if (is_leader()) RestoreSums(reader);
+}
+
+std::string Execution::Save() const {
+  ProgressWriter writer;
+  ucp::Save(Done(), writer);
+  source_.SaveTimes(writer);
+  target_.SaveFiles(writer);
+  SaveSums(writer);
+  return writer.bytes();
+}
+
+void Execution::SaveSums(ProgressWriter& writer) const {
+  source_.Save(writer);
+  comparison_.Save(writer);
+  digests_.Save(writer);
+  target_.Save(writer);
+}
+
+void Execution::RestoreSums(ProgressReader& reader) {
+  source_.Restore(reader);
+  comparison_.Restore(reader);
+  digests_.Restore(reader);
+  target_.Restore(reader);
+}
+
+ExecutionReport Execution::Report() const {
+  ExecutionReport report;
+  report.bytes_copied = source_.bytes_read(ReadReason::kCopy) + others_.bytes_copied;
+  report.bytes_compared = source_.bytes_read(ReadReason::kCompare) + others_.bytes_compared;
+  report.bytes_checksummed = source_.bytes_read(ReadReason::kChecksum) + others_.bytes_checksummed;
+  report.bytes_written = target_.bytes_written() + others_.bytes_written;
+  report.bytes_done_before = bytes_before_ + others_.bytes_done_before;
+  report.bytes_exchanged = others_.bytes_exchanged;
+  report.buffer_bytes = buffers_.bytes() + others_.buffer_bytes;
+  report.peak_memory_bytes = std::max(PeakMemoryBytes(), others_.peak_memory_bytes);
+  report.rounding_mismatches = comparison_.rounding_mismatches();
+  report.decisions = comparison_.decisions();
+  if (comparison_.skipped_checks()) {
+    report.notes.push_back(
+        "some model weights were not compared with their masters: only float32, float16 and bfloat16 weights of "
+        "float32 masters are");
+  }
+  report.digests = digests_.Get();
+  report.file_digests = target_.FileDigests();
+  for (std::size_t file = 0; parts_ != nullptr && file < report.file_digests.size(); ++file) {
+    if (!parts_->CountingPart(FileId(file))) report.file_digests[file].clear();
+  }
+  return report;
+}
+
+// What the other ranks added up is as if rank 0 had done it.
+llvm::Error Execution::Gather() {
+  if (ranks_.size() == 1) return llvm::Error::success();
+  ProgressWriter writer;
+  if (ranks_.rank() != 0) {
+    for (ReadReason reason : {ReadReason::kCopy, ReadReason::kCompare, ReadReason::kChecksum}) {
+      writer.Add(source_.bytes_read(reason));
+    }
+    writer.Add(target_.bytes_written());
+    writer.Add(buffers_.bytes());
+    writer.Add(bytes_before_);
+    writer.Add(PeakMemoryBytes());
+    source_.SaveTimes(writer);
+    SaveSums(writer);
+  }
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(writer.bytes()));
+  return ranks_.rank() == 0 ? TakeAll(all) : llvm::Error::success();
+}
+
+// Part by part: what one copies was counted by an earlier one.
+llvm::Error Execution::TakeAll(const std::vector<std::string>& all) {
+  auto part_of = [&](int rank) { return parts_ == nullptr ? 0 : parts_->PartOf(rank); };
+  std::vector<int> order(all.size() - 1);
+  std::iota(order.begin(), order.end(), 1);
+  std::ranges::stable_sort(order, {}, part_of);
+  std::vector<KeyedSum> copies(plan_.target.files.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    TakeOne(order[i], all[static_cast<std::size_t>(order[i])], copies);
+    const int part = part_of(order[i]);
+    if (part == 0 || (i + 1 < order.size() && part_of(order[i + 1]) == part)) continue;
+    UCP_RETURN_IF_ERROR(CheckCopies(part, copies));
+    std::ranges::fill(copies, KeyedSum());
+  }
+  return llvm::Error::success();
+}
+
+void Execution::TakeOne(int rank, const std::string& given, std::vector<KeyedSum>& copies) {
+  ProgressReader reader(given);
+  for (std::uint64_t* bytes : {&others_.bytes_copied, &others_.bytes_compared, &others_.bytes_checksummed,
+                               &others_.bytes_written, &others_.buffer_bytes, &others_.bytes_done_before}) {
+    *bytes += reader.Number();
+  }
+  others_.peak_memory_bytes = std::max(others_.peak_memory_bytes, reader.Number());
+  source_.RestoreTimes(reader);
+  source_.Restore(reader);
+  comparison_.Restore(reader);
+  digests_.Restore(reader);
+  for (std::size_t file = 0; file < copies.size(); ++file) {
+    const KeyedSum sum = reader.Sum();
+    const bool counts = parts_ == nullptr || parts_->CountingPart(FileId(file)) == parts_->PartOf(rank);
+    if (counts) {
+      target_.AddSum(FileId(file), sum);
+    } else {
+      copies[file].Add(sum);
+    }
+  }
+  UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank {} has another plan", rank);
+}
+
+llvm::Error Execution::CheckCopies(int part, const std::vector<KeyedSum>& copies) const {
+  if (parts_->IsDone(part)) return llvm::Error::success();
+  for (FileId file : parts_->FilesOf(part)) {
+    const int counting = *parts_->CountingPart(file);
+    if (counting == part || copies[file.index()] == target_.Sum(file)) continue;
+    return Fail(
+        ErrorCode::kBadData,
+        "`{}` came out otherwise in part {} than in part {} of {}, so the source was changed while it was read; "
+        "convert again when nothing writes to it",
+        plan_.target.files[file.index()].path, part + 1, counting + 1, parts_->count);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Execution::CheckSource() {
+  UCP_RETURN_IF_ERROR(source_.CheckChecksums(parallel_, buffers_.scratch()));
+  return source_.CheckUnchanged(parallel_);
+}
+
+// Each rank checks the files that it answers for, by what all of them read.
+llvm::Error Execution::CheckSourceOfNodes() {
+  ProgressWriter read;
+  if (ranks_.rank() == 0) {
+    source_.SaveTimes(read);
+    source_.Save(read);
+  }
+  UCP_ASSIGN_OR_RETURN(std::string by_all, FromFirstRank(ranks_, read.bytes()));
+  if (ranks_.rank() != 0) {
+    ProgressReader reader(by_all);
+    source_.RestoreTimes(reader);
+    source_.Restore(reader);
+    UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank 0 has another plan");
+  }
+  const std::uint64_t checksummed_before = source_.bytes_read(ReadReason::kChecksum);
+  UCP_RETURN_IF_ERROR(Agree(ranks_, CheckSource()));
+  ProgressWriter counted;
+  counted.Add(ranks_.rank() == 0 ? 0 : source_.bytes_read(ReadReason::kChecksum) - checksummed_before);
+  counted.Add(options_.nodes->bytes_received());
+  UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks_.AllGather(counted.bytes()));
+  for (const std::string& of_rank : all) {
+    ProgressReader reader(of_rank);
+    others_.bytes_checksummed += reader.Number();
+    others_.bytes_exchanged += reader.Number();
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace ucp

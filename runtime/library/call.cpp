@@ -1,0 +1,94 @@
+#include "runtime/library/call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/support/error.h"
+#include "compiler/support/printable.h"
+#include "runtime/comm/launcher.h"
+
+namespace ucp {
+namespace {
+
+constexpr unsigned kMostThreads = 256;
+
+ErrorKind KindOf(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage:
+      return ErrorKind::kUsage;
+    case ErrorCode::kSpec:
+      return ErrorKind::kSpec;
+    case ErrorCode::kBadData:
+      return ErrorKind::kBadData;
+    case ErrorCode::kUnsupported:
+      return ErrorKind::kUnsupported;
+    case ErrorCode::kIo:
+      return ErrorKind::kIo;
+    case ErrorCode::kCancelled:
+      return ErrorKind::kCancelled;
+  }
+  return ErrorKind::kIo;
+}
+
+llvm::Expected<LoadOptions> OwnOptions(const LoadSettings& settings) {
+  if (settings.threads > kMostThreads) {
+    return Fail(ErrorCode::kUsage, "threads is a number from 1 to {}, or 0 for all processors, not {}", kMostThreads,
+                settings.threads);
+  }
+  LoadOptions options;
+  options.threads = settings.threads == 0 ? std::min(ProcessorsOfThisRank(), kMostThreads) : settings.threads;
+  options.memory_bytes = settings.memory_bytes;
+  options.check_source = settings.verify;
+  options.cancelled = settings.cancelled;
+  UCP_ASSIGN_OR_RETURN(options.open_files, DivideOpenFiles(OpenFileLimit(), options.threads));
+  return options;
+}
+
+}  // namespace
+
+Error::Error(ErrorKind kind, const std::string& sentence) : std::runtime_error(sentence), kind_(kind) {}
+Error::~Error() = default;
+
+void ThrowIf(llvm::Error error) {
+  if (!error) return;
+  const FailureText failure = Describe(std::move(error));
+  throw Error(KindOf(failure.code), PrintableLines(failure.message));
+}
+
+ErrorCode CodeOf(ErrorKind kind) {
+  for (ErrorCode code :
+       {ErrorCode::kUsage, ErrorCode::kSpec, ErrorCode::kBadData, ErrorCode::kUnsupported, ErrorCode::kCancelled}) {
+    if (KindOf(code) == kind) return code;
+  }
+  return ErrorCode::kIo;
+}
+
+llvm::Error CheckAlike(Communicator& ranks, const std::string& text) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(text));
+  const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& one) { return one != all.front(); });
+  if (other == all.end()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "rank 0 loads {}, and rank {} loads {}; all ranks load the same", all.front(),
+              other - all.begin(), *other);
+}
+
+llvm::Expected<LoadOptions> LoadOptionsOf(const LoadSettings& settings, Communicator& ranks) {
+  llvm::Expected<LoadOptions> options = OwnOptions(settings);
+  UCP_RETURN_IF_ERROR(Agree(ranks, options ? llvm::Error::success() : options.takeError()));
+  options->ranks = &ranks;
+  return options;
+}
+
+LoadTotals TotalsOf(const LoadReport& report) {
+  LoadTotals totals;
+  totals.bytes_placed = report.bytes_placed;
+  totals.bytes_read = report.bytes_read;
+  totals.bytes_received = report.bytes_received;
+  totals.bytes_read_by_all = report.bytes_read_by_all;
+  totals.is_as_stored = report.is_as_stored;
+  totals.seconds = report.seconds;
+  totals.threads = report.threads;
+  return totals;
+}
+
+}  // namespace ucp

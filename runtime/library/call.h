@@ -1,0 +1,42 @@
+// What the functions of this library have in common: from the public types to those of the runtime, and from its errors
+// to what is thrown.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "compiler/driver/source_phase.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/load/load.h"
+#include "ucp/error.h"
+#include "ucp/settings.h"
+#include "ucp/source.h"
+
+namespace ucp {
+
+// Throws the error as Error, if it is set.
+void ThrowIf(llvm::Error error);
+
+template <typename T>
+T Take(llvm::Expected<T> value) {
+  if (!value) ThrowIf(value.takeError());
+  return std::move(*value);
+}
+
+ErrorCode CodeOf(ErrorKind kind);
+
+llvm::Expected<SourceRequest> RequestOf(const LoadSource& source);
+
+// Who loads what, as one text that must be the same on all ranks.
+std::string TextOf(const LoadSource& source);
+
+// Fails (kUsage) on every rank, naming one that says something else than rank 0.
+[[nodiscard]] llvm::Error CheckAlike(Communicator& ranks, const std::string& text);
+
+// Fails (kUsage) for settings that nobody can load with. All ranks call it, and all have the outcome.
+llvm::Expected<LoadOptions> LoadOptionsOf(const LoadSettings& settings, Communicator& ranks);
+
+LoadTotals TotalsOf(const LoadReport& report);
+
+}  // namespace ucp

@@ -1,0 +1,50 @@
+// Fills tensors that a job has already, whichever way it has cut them, from a checkpoint of any format and topology.
+// Each is filled or refused; nothing is read before all ranks know that everything fits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ucp/error.h"
+#include "ucp/settings.h"
+#include "ucp/source.h"
+
+namespace ucp {
+inline namespace [[gnu::visibility("default")]] v0 {
+
+struct HeldSpan {  // Positions [begin, end) of a dimension.
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// One row-major local tensor: what this rank holds of one state of a tensor.
+struct TensorToFill {
+  std::string tensor;  // As the checkpoint names it.
+  std::string state = "weight";
+  std::string dtype = "float32";    // Floating-point numbers are cast to it, with one rounding.
+  std::vector<std::int64_t> shape;  // Of the whole tensor.
+  // By dimension, the positions that are held, increasing. Empty: all of the tensor.
+  std::vector<std::vector<HeldSpan>> holds = {};
+  std::span<std::byte> memory;  // As many bytes as the elements held have.
+};
+
+struct FillOutcome {
+  LoadTotals totals;
+  std::map<std::string, std::vector<std::string>> not_loaded;  // States of the checkpoint that no rank holds.
+  std::optional<double> step;                                  // The optimizer's, if all its groups count the same.
+  std::vector<std::string> remarks;
+};
+
+// All ranks call it, each with what it holds; what several hold alike is read by one of them. With `all_tensors`, a
+// checkpoint that has a tensor which nobody holds is refused. A `weight` of a tensor with an fp32 master is made from
+// that. Throws Error, on all ranks if on one; after one of reading, the memory holds anything.
+FillOutcome LoadInto(const LoadSource& source, std::span<const TensorToFill> tensors, const LoadSettings& settings = {},
+                     bool all_tensors = true);
+
+}  // namespace v0
+}  // namespace ucp

@@ -1,0 +1,95 @@
+// The ranks of an MPI communicator, for LoadSettings::ranks. Compiled with the MPI of the program that includes it, so
+// that the library needs none.
+#pragma once
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ucp/error.h"
+#include "ucp/ranks.h"
+
+namespace ucp {
+inline namespace v0 {
+
+// Between MPI_Init() and MPI_Finalize(), on the thread that called MPI_Init(), or on any one if MPI allows several.
+class MpiRanks : public Ranks {
+ public:
+  // All ranks of `job` make one. What they say is kept apart from what the job says itself.
+  explicit MpiRanks(MPI_Comm job = MPI_COMM_WORLD) {
+    Check(MPI_Comm_dup(job, &communicator_), "copy a communicator");
+    Check(MPI_Comm_rank(communicator_, &rank_), "find a rank");
+    Check(MPI_Comm_size(communicator_, &size_), "count the ranks");
+  }
+  ~MpiRanks() override { MPI_Comm_free(&communicator_); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  std::vector<std::string> AllGather(const std::string& mine) override {
+    const std::uint64_t bytes = mine.size();
+    std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size_));
+    MPI_Request request = MPI_REQUEST_NULL;
+    Check(MPI_Iallgather(&bytes, 1, MPI_UINT64_T, sizes.data(), 1, MPI_UINT64_T, communicator_, &request), "gather");
+    Wait(&request);
+    std::vector<std::string> all(sizes.size());
+    for (int from = 0; from < size_; ++from) {
+      std::string& text = all[static_cast<std::size_t>(from)];
+      text = from == rank_ ? mine : std::string(sizes[static_cast<std::size_t>(from)], '\0');
+      for (std::size_t done = 0; done < text.size(); done += kMostBytes) {
+        const auto count = static_cast<int>(std::min(kMostBytes, text.size() - done));
+        Check(MPI_Ibcast(text.data() + done, count, MPI_BYTE, from, communicator_, &request), "gather");
+        Wait(&request);
+      }
+    }
+    return all;
+  }
+
+  // Messages that are never received: after one, a load ends.
+  void AskToStop() override {
+    for (int other = 0; other < size_; ++other) {
+      if (other == rank_) continue;
+      MPI_Request request = MPI_REQUEST_NULL;
+      Check(MPI_Isend(nullptr, 0, MPI_BYTE, other, 0, communicator_, &request), "send");
+      Check(MPI_Request_free(&request), "send");
+    }
+  }
+
+  bool IsAskedToStop() override {
+    int asked = 0;
+    Check(MPI_Iprobe(MPI_ANY_SOURCE, 0, communicator_, &asked, MPI_STATUS_IGNORE), "look for messages");
+    return asked != 0;
+  }
+
+ private:
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // MPI counts in ints.
+
+  // MPI's own waiting takes a processor, which threads that read need.
+  static void Wait(MPI_Request* request) {
+    constexpr int kLooks = 50;
+    for (int looks = 0, is_done = 0;; ++looks) {
+      Check(MPI_Test(request, &is_done, MPI_STATUS_IGNORE), "gather");
+      if (is_done != 0) return;
+      if (looks >= kLooks) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  // MPI ends all ranks by itself, unless the job has told it otherwise.
+  static void Check(int code, const char* action) {
+    if (code == MPI_SUCCESS) return;
+    throw Error(ErrorKind::kIo, std::string("cannot ") + action + " through MPI: error " + std::to_string(code));
+  }
+
+  MPI_Comm communicator_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace v0
+}  // namespace ucp

@@ -1,0 +1,33 @@
+// How a load works, and what it says when it is done.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "ucp/ranks.h"
+
+namespace ucp {
+inline namespace [[gnu::visibility("default")]] v0 {
+
+struct LoadSettings {
+  // Who loads at the same time: headers are read by rank 0 alone, each byte by one rank, and what is wrong on one
+  // rank is thrown by all. Null: this process alone. It must outlive the load.
+  Ranks* ranks = nullptr;
+  bool verify = false;   // Check the archives' checksums, and copies in the checkpoint against each other: slower.
+  unsigned threads = 0;  // From 1 to 256; 0: one for each processor that this rank may use.
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  // The most beyond the memory that is filled.
+  const std::atomic<bool>* cancelled = nullptr;         // Raise it, from any thread, to end a load with kCancelled.
+};
+
+struct LoadTotals {
+  std::uint64_t bytes_placed = 0;    // In the memory that was filled.
+  std::uint64_t bytes_read = 0;      // From storage, by this rank.
+  std::uint64_t bytes_received = 0;  // From other ranks.
+  std::uint64_t bytes_read_by_all = 0;
+  bool is_as_stored = false;  // The checkpoint has all of it as it is wanted; nothing had to be converted.
+  double seconds = 0;
+  unsigned threads = 0;
+};
+
+}  // namespace v0
+}  // namespace ucp

@@ -1,0 +1,25 @@
+// Which checkpoint, and what cannot be read from it: the arguments and options that the programs have, too.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ucp {
+inline namespace [[gnu::visibility("default")]] v0 {
+
+struct LoadSource {
+  std::string path;                           // The folder that training saved to, or one tag's folder in it.
+  std::string spec = {};                      // --spec: a file or a name of the catalogue; empty: none.
+  std::string config = {};                    // --config: a file; empty: the one in the checkpoint, if it has one.
+  std::vector<std::string> sets = {};         // --set: "layers=4", "tied=true"
+  std::vector<std::string> unused = {};       // --unused: "NAME=last"
+  std::vector<std::string> drop_states = {};  // --drop-state: "exp_avg"
+  std::string prefer_rank = {};               // --prefer-rank: "tp=1"
+};
+
+// What the checkpoint holds, as the JSON text that `ucprun inspect --json` prints. Headers alone are read. `tensors`
+// is a pattern for the names of the tensors that are listed. Throws Error.
+std::string InspectAsJson(const LoadSource& source, const std::string& tensors = "*");
+
+}  // namespace v0
+}  // namespace ucp

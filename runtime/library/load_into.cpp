@@ -1,0 +1,102 @@
+#include "ucp/load_into.h"
+
+#include <fmt/format.h>
+
+#include "compiler/driver/with_diagnostics.h"
+#include "compiler/support/error.h"
+#include "runtime/library/call.h"
+#include "runtime/library/given_ranks.h"
+#include "runtime/load/compile_held.h"
+
+namespace ucp {
+namespace {
+
+std::uint64_t BytesOf(const HeldTensor& held) {
+  auto bytes = static_cast<std::uint64_t>(ItemBytes(held.dtype));
+  for (const HeldPositions& positions : held.holds) {
+    std::uint64_t length = 0;
+    for (const HeldRange& range : positions) length += static_cast<std::uint64_t>(range.end - range.begin);
+    bytes *= length;
+  }
+  return bytes;
+}
+
+llvm::Expected<HeldTensor> HeldOf(const TensorToFill& tensor) {
+  const std::optional<DType> dtype = DTypeFromName(tensor.dtype);
+  if (!dtype) {
+    return Fail(ErrorCode::kUsage, "tensor `{}` has numbers of the unknown kind `{}`; kinds are named as PyTorch's",
+                tensor.tensor, tensor.dtype);
+  }
+  HeldTensor held{tensor.tensor, tensor.state, *dtype, tensor.shape, {}};
+  for (const std::vector<HeldSpan>& spans : tensor.holds) {
+    HeldPositions& positions = held.holds.emplace_back();
+    for (const HeldSpan& span : spans) positions.push_back({span.begin, span.end});
+  }
+  if (tensor.holds.empty()) {
+    for (std::int64_t length : tensor.shape) {
+      held.holds.emplace_back();
+      if (length != 0) held.holds.back().push_back({0, length});
+    }
+  }
+  return held;
+}
+
+llvm::Expected<HeldByRank> HeldByThis(std::span<const TensorToFill> tensors) {
+  HeldByRank held;
+  for (const TensorToFill& tensor : tensors) {
+    UCP_ASSIGN_OR_RETURN(held.emplace_back(), HeldOf(tensor));
+  }
+  return held;
+}
+
+// After the plan is made, when positions are known to lie in their tensors.
+llvm::Expected<std::vector<WantedRecord>> Wanted(std::span<const TensorToFill> tensors, const HeldByRank& held,
+                                                 const HeldPlan& plan) {
+  std::vector<WantedRecord> wanted;
+  for (std::size_t number = 0; number < tensors.size(); ++number) {
+    const TensorToFill& tensor = tensors[number];
+    const std::uint64_t bytes = plan.records[number] ? BytesOf(held[number]) : 0;
+    if (tensor.memory.size() != bytes) {
+      return Fail(ErrorCode::kUsage, "what is held of `{}` of tensor `{}` has {} bytes, and its memory {}",
+                  tensor.state, tensor.tensor, bytes, tensor.memory.size());
+    }
+    if (plan.records[number]) wanted.push_back({*plan.records[number], tensor.memory});
+  }
+  return wanted;
+}
+
+HeldPlan PlanInto(const LoadSource& source, const HeldByRank& held, bool verify, bool all_tensors,
+                  Communicator& ranks) {
+  HeldRequest request{{}, verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust, all_tensors};
+  llvm::Expected<SourceRequest> asked = RequestOf(source);
+  ThrowIf(Agree(ranks, asked ? llvm::Error::success() : asked.takeError()));
+  request.source = std::move(*asked);
+  SourcePhase phase;
+  llvm::Expected<HeldPlan> plan = CompileHeld(RealFileSystem(), request, held, ranks, phase);
+  if (!plan) ThrowIf(WithDiagnostics(plan.takeError(), phase));
+  return std::move(*plan);
+}
+
+}  // namespace
+
+inline namespace v0 {
+
+FillOutcome LoadInto(const LoadSource& source, std::span<const TensorToFill> tensors, const LoadSettings& settings,
+                     bool all_tensors) {
+  GivenRanks ranks(settings.ranks);
+  const LoadOptions options = Take(LoadOptionsOf(settings, ranks));
+  llvm::Expected<HeldByRank> held = HeldByThis(tensors);
+  ThrowIf(Agree(ranks, held ? llvm::Error::success() : held.takeError()));
+  const HeldPlan plan = PlanInto(source, *held, settings.verify, all_tensors, ranks);
+  llvm::Expected<std::vector<WantedRecord>> wanted = Wanted(tensors, *held, plan);
+  ThrowIf(Agree(ranks, wanted ? llvm::Error::success() : wanted.takeError()));
+  FillOutcome outcome;
+  outcome.totals = TotalsOf(Take(Load(plan.load, RealFileSystem(), *wanted, options)));
+  for (const NotLoaded& entry : plan.not_loaded) outcome.not_loaded[entry.tensor] = entry.states;
+  outcome.step = plan.step;
+  outcome.remarks = plan.load.plan.remarks;
+  return outcome;
+}
+
+}  // namespace v0
+}  // namespace ucp

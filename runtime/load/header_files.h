@@ -1,0 +1,42 @@
+// The headers of files as bytes that can be sent: what was read of a file to describe it, and a file that answers from
+// that.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/executor/saved_progress.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+struct HeaderOfFile {
+  struct Piece {
+    std::uint64_t offset = 0;
+    std::string bytes;
+  };
+  std::string path;
+  std::uint64_t file_bytes = 0;
+  std::vector<Piece> pieces;
+
+  std::uint64_t bytes() const;
+};
+
+// Whether this is a file of which ReadHeader() knows what describing it takes.
+bool HasHeader(std::string_view path);
+
+// What describing the file reads. Fails where it cannot be described; whoever describes it says why.
+llvm::Expected<HeaderOfFile> ReadHeader(FileSystem& files, const std::string& path);
+
+void Add(const HeaderOfFile& header, ProgressWriter& writer);
+HeaderOfFile TakeHeader(ProgressReader& reader);
+
+// Answers from the header, which must outlive it, and reads what that has not from the file.
+std::unique_ptr<ReadableFile> OpenHeader(FileSystem& files, const HeaderOfFile& header);
+
+}  // namespace ucp

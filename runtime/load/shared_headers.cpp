@@ -1,0 +1,173 @@
+// Rank 0 asks when it opens the first file of a folder: for all files of that kind there, or, in a universal
+// checkpoint, where each tensor has a folder, in all folders beside it. A wrong guess costs a header that nobody looks
+// at.
+#include "runtime/load/shared_headers.h"
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/support/error.h"
+#include "runtime/load/header_files.h"
+
+namespace ucp {
+namespace {
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{512} << 20;  // Of all headers, at rank 0.
+
+std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
+
+std::string ExtensionOf(const std::string& path) { return path.substr(path.rfind('.')); }
+
+// A part of the work: a file, or all files of a folder with this extension.
+struct Asked {
+  std::string path;
+  std::string extension;  // Empty: a file.
+};
+
+std::string Encode(const std::vector<Asked>& asked) {
+  ProgressWriter writer;
+  for (const Asked& one : asked) {
+    writer.Add(std::string_view(one.path));
+    writer.Add(std::string_view(one.extension));
+  }
+  return writer.bytes();
+}
+
+std::vector<std::string> FilesOf(FileSystem& files, const Asked& asked) {
+  if (asked.extension.empty()) return {asked.path};
+  std::vector<std::string> paths;
+  llvm::Expected<std::vector<DirectoryEntry>> entries = files.List(asked.path);
+  if (!entries) {
+    llvm::consumeError(entries.takeError());  // Rank 0 will find out.
+    return paths;
+  }
+  for (const DirectoryEntry& entry : *entries) {
+    if (!entry.is_directory && entry.name.ends_with(asked.extension)) paths.push_back(JoinPath(asked.path, entry.name));
+  }
+  return paths;
+}
+
+// This rank's share of what rank 0 asks for.
+std::string ReadShare(FileSystem& files, const Communicator& ranks, std::string_view asked) {
+  ProgressReader reader(asked);
+  ProgressWriter share;
+  std::uint64_t room = kMostBytes / static_cast<std::uint64_t>(ranks.size());
+  for (int number = 0; !reader.left().empty() && !reader.has_failed(); ++number) {
+    const Asked one{reader.Text(), reader.Text()};
+    if (number % ranks.size() != ranks.rank()) continue;
+    for (const std::string& path : FilesOf(files, one)) {
+      llvm::Expected<HeaderOfFile> header = ReadHeader(files, path);
+      if (!header) {
+        llvm::consumeError(header.takeError());  // Rank 0 will find out.
+      } else if (header->bytes() <= room) {
+        room -= header->bytes();
+        Add(*header, share);
+      }
+    }
+  }
+  return share.bytes();
+}
+
+// Rank 0's.
+class SharedFiles : public FileSystem {
+ public:
+  SharedFiles(FileSystem& files, Communicator& ranks) : files_(files), ranks_(ranks) {}
+
+  llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
+    {
+      std::lock_guard lock(mutex_);
+      if (HasHeader(path) && !headers_.contains(path)) UCP_RETURN_IF_ERROR(AskAround(path));
+      if (auto header = headers_.find(path); header != headers_.end()) return OpenHeader(files_, header->second);
+    }
+    return files_.OpenForReading(path);
+  }
+  llvm::Expected<PathKind> Kind(const std::string& path) override { return files_.Kind(path); }
+  llvm::Expected<FileStatus> Status(const std::string& path) override { return files_.Status(path); }
+  llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override { return files_.List(path); }
+
+  // A source is not written to.
+  llvm::Expected<std::unique_ptr<WritableFile>> CreateForWriting(const std::string& path, std::uint64_t) override {
+    return Refuse(path);
+  }
+  llvm::Expected<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path) override {
+    return Refuse(path);
+  }
+  llvm::Error MakeDirectory(const std::string& path) override { return Refuse(path); }
+  llvm::Error SyncDirectory(const std::string& path) override { return Refuse(path); }
+  llvm::Error Rename(const std::string& from, const std::string&) override { return Refuse(from); }
+  llvm::Error Exchange(const std::string& a, const std::string&) override { return Refuse(a); }
+  llvm::Error RemoveTree(const std::string& path) override { return Refuse(path); }
+  llvm::Expected<std::uint64_t> FreeBytes(const std::string& folder) override { return files_.FreeBytes(folder); }
+  llvm::Expected<bool> IsWritable(const std::string&) override { return false; }
+  llvm::Expected<std::unique_ptr<FileLock>> TryLock(const std::string& path) override { return Refuse(path); }
+
+ private:
+  static llvm::Error Refuse(const std::string& path) {
+    return Fail(ErrorCode::kUnsupported, "`{}` is of a source, and is not written to", path);
+  }
+
+  llvm::Error AskAround(const std::string& path) {
+    const std::string folder = FolderOf(path);
+    const std::string around = folder.empty() ? "" : FolderOf(folder.substr(0, folder.size() - 1));
+    const bool is_of_tensor = around.ends_with("/zero/");
+    if (!asked_.insert(is_of_tensor ? around : folder).second) return llvm::Error::success();
+    std::vector<Asked> asked;
+    if (is_of_tensor) {
+      UCP_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries, files_.List(around));
+      for (const DirectoryEntry& entry : entries) {
+        if (entry.is_directory) asked.push_back({around + entry.name, ExtensionOf(path)});
+      }
+    } else {
+      for (std::string& beside : FilesOf(files_, {folder, ExtensionOf(path)})) asked.push_back({std::move(beside), ""});
+    }
+    return asked.size() < 2 ? llvm::Error::success() : Ask(asked);
+  }
+
+  llvm::Error Ask(const std::vector<Asked>& asked) {
+    const std::string question = Encode(asked);
+    UCP_RETURN_IF_ERROR(FromFirstRank(ranks_, question).takeError());
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ToFirstRank(ranks_, ReadShare(files_, ranks_, question)));
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      ProgressReader reader(all[rank]);
+      while (!reader.left().empty() && !reader.has_failed()) {
+        HeaderOfFile header = TakeHeader(reader);
+        if (!reader.has_failed()) headers_.emplace(header.path, std::move(header));
+      }
+    }
+    return llvm::Error::success();
+  }
+
+  FileSystem& files_;
+  Communicator& ranks_;
+  std::mutex mutex_;  // Protects what follows, and the talking with other ranks.
+  std::set<std::string> asked_;
+  std::map<std::string, HeaderOfFile> headers_;  // By path.
+};
+
+llvm::Error Serve(FileSystem& files, Communicator& ranks) {
+  while (true) {
+    UCP_ASSIGN_OR_RETURN(const std::string asked, FromFirstRank(ranks, ""));
+    if (asked.empty()) return llvm::Error::success();
+    UCP_RETURN_IF_ERROR(ToFirstRank(ranks, ReadShare(files, ranks, asked)).takeError());
+  }
+}
+
+}  // namespace
+
+llvm::Error WithSharedHeaders(FileSystem& files, Communicator& ranks,
+                              llvm::function_ref<llvm::Error(FileSystem&)> work) {
+  if (ranks.size() == 1) return work(files);
+  if (ranks.rank() != 0) return Serve(files, ranks);
+  SharedFiles shared(files, ranks);
+  llvm::Error error = work(shared);
+  llvm::Error ended = FromFirstRank(ranks, "").takeError();
+  if (!error) return ended;
+  llvm::consumeError(std::move(ended));  // Of the same failure, if ranks are gone.
+  return error;
+}
+
+}  // namespace ucp

@@ -1,0 +1,19 @@
+// Headers that all ranks read together: rank 0 describes the source alone, and where it opens one file of many the
+// others read their shares of these files' headers for it. So of a checkpoint of thousands of files each is opened by
+// one rank.
+#pragma once
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/Support/Error.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+// All ranks call it. Rank 0 runs `work` with files that others help to read, and has its outcome; the others serve it
+// until it is done. What nobody has read before, rank 0 reads itself, so that an error is what it would be alone.
+[[nodiscard]] llvm::Error WithSharedHeaders(FileSystem& files, Communicator& ranks,
+                                            llvm::function_ref<llvm::Error(FileSystem&)> work);
+
+}  // namespace ucp

@@ -1,0 +1,71 @@
+#include "runtime/manifest/part_of_checkpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "compiler/support/error.h"
+#include "compiler/support/units.h"
+
+namespace ucp {
+namespace {
+
+// What a part's manifest begins with, this program being the only one that writes it, is in these bytes.
+constexpr std::uint64_t kHeadBytes = 4096;
+
+llvm::Expected<bool> IsOfPart(FileSystem& files, const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files.OpenForReading(path));
+  std::string head(std::min(file->bytes(), kHeadBytes), '\0');
+  UCP_RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(head))));
+  const std::string_view before_files = std::string_view(head).substr(0, head.find("\"files\""));
+  return before_files.find("\"parts\"") != std::string_view::npos;
+}
+
+}  // namespace
+
+llvm::Expected<std::optional<FoundManifest>> FindPart(FileSystem& files, const std::string& path) {
+  for (const std::string& root : RootsOf(path)) {
+    const std::string manifest = JoinPath(root, kManifestName);
+    UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(manifest));
+    if (kind != PathKind::kFile) continue;
+    UCP_ASSIGN_OR_RETURN(bool is_of_part, IsOfPart(files, manifest));
+    if (!is_of_part) break;
+    return FindManifest(files, path);
+  }
+  return std::nullopt;
+}
+
+llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(FileSystem& files, const FoundManifest& found) {
+  std::vector<ManifestFile> elsewhere;
+  for (const ManifestFile& file : found.manifest.files) {
+    UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(JoinPath(found.root, file.path)));
+    if (kind == PathKind::kMissing) elsewhere.push_back(file);
+  }
+  return elsewhere;
+}
+
+bool IsIn(const ManifestFile& file, int part) {
+  return file.parts.empty() || std::ranges::binary_search(file.parts, part);
+}
+
+std::string Name(const ManifestPart& part) { return fmt::format("part {} of {}", part.number, part.count); }
+
+llvm::Error CheckIsWhole(FileSystem& files, const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(std::optional<FoundManifest> found, FindPart(files, path));
+  if (!found) return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(std::vector<ManifestFile> elsewhere, FilesElsewhere(files, *found));
+  const int mine = found->manifest.part.number;
+  // What this part itself lacks is missed by who reads it, like any missing file.
+  std::erase_if(elsewhere, [&](const ManifestFile& file) { return IsIn(file, mine); });
+  if (elsewhere.empty()) return llvm::Error::success();
+  const ManifestFile& first = elsewhere.front();
+  return Fail(
+      ErrorCode::kBadData,
+      "`{}` is {} of a checkpoint (run {}), and {} of it {} in the other parts, as `{}` is in part {}; read all "
+      "parts together under mpirun with --node-local source, or copy them into one folder",
+      found->root, Name(found->manifest.part), found->manifest.part.run, Counted(elsewhere.size(), "file"),
+      elsewhere.size() == 1 ? "is" : "are", first.path, fmt::join(first.parts, ", "));
+}
+
+}  // namespace ucp

@@ -1,0 +1,31 @@
+// One part of a checkpoint whose other parts may be on other nodes: it is never taken for the whole.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/io/file_system.h"
+#include "runtime/manifest/find_manifest.h"
+
+namespace ucp {
+
+// The manifest at `path`, as FindManifest() finds it, if it is one of a part. Of any other its first bytes are read.
+llvm::Expected<std::optional<FoundManifest>> FindPart(FileSystem& files, const std::string& path);
+
+// The files of the whole checkpoint that are not in the folder beside the manifest. None, if what stands there is all
+// of it: because every part has every file, or because somebody has put the parts together.
+llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(FileSystem& files, const FoundManifest& found);
+
+// Whether the file is in this part.
+bool IsIn(const ManifestFile& file, int part);
+
+// "part 2 of 3"
+std::string Name(const ManifestPart& part);
+
+// Fails (kBadData) if `path` is a part of a checkpoint and files of it are elsewhere.
+[[nodiscard]] llvm::Error CheckIsWhole(FileSystem& files, const std::string& path);
+
+}  // namespace ucp

@@ -1,0 +1,131 @@
+"""Command lines that are wrong, one sentence each, and `--help` on a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import unittest
+
+from programs import PROGRAMS, ProgramTest
+
+SUBCOMMAND = re.compile(r"^  ([a-z][a-z-]*)", re.MULTILINE)
+
+
+class Usage(ProgramTest):
+    """Of both programs."""
+
+    def subcommands(self, program: str) -> list[str]:
+        """As the program's own help lists them."""
+        return SUBCOMMAND.findall(self.run_program(program, "--help").stdout.split("Subcommands:")[1].split("\n\n")[0])
+
+    def refused(self, *words: str) -> str:
+        """The sentence, behind the program's name."""
+        result = self.run_program(*words)
+        self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+        lines = result.stderr.splitlines()
+        self.assertLessEqual(len(lines), 2, lines)
+        program, _, sentence = lines[0].partition(": error: ")
+        self.assertEqual(program, words[0])
+        for line in lines[1:]:
+            self.assertRegex(line, rf"^See `{words[0]}( [a-z-]+)? --help`\.$")
+        return sentence
+
+    def test_every_help_fits_into_80_columns(self) -> None:
+        """And has what the command is for, its options and an example."""
+        for program in ("ucpc", "ucprun"):
+            commands = self.subcommands(program)
+            self.assertGreater(len(commands), 8)
+            for words in ([], *([command] for command in commands)):
+                shown = self.run_program(program, *words, "--help").stdout
+                wide = [line for line in shown.splitlines() if len(line) > 80]
+                self.assertEqual(wide, [], words)
+                self.assertIn(f"Usage: {' '.join([program, *words])} ", shown)
+                self.assertIn(" ".join([program, *words]), shown.split("\nOptions:")[1])  # In an example.
+                self.assertNotIn(" \n", shown)
+
+    def test_an_option_that_is_misspelt(self) -> None:
+        """The nearest one is named, of every command of both programs, whatever else is missing then."""
+        for program in ("ucpc", "ucprun"):
+            for command in self.subcommands(program):
+                options = re.findall(r"^  (?:-\w,)?(--[a-z-]+)", self.run_program(program, command, "--help").stdout,
+                                     re.MULTILINE)
+                for option in options:
+                    misspelt = f"{option}{option[-1]}"
+                    if misspelt in options:
+                        continue
+                    sentence = self.refused(program, command, misspelt)
+                    self.assertRegex(sentence, rf"^`{program} {command}` has no option `{misspelt}`; did you mean `--")
+                self.assertEqual(self.refused(program, command, "--quite-another=3"),
+                                 f"`{program} {command}` has no option `--quite-another`")
+        self.assertEqual(self.refused("ucprun", "load", "in", "--too", "universal"),
+                         "`ucprun load` has no option `--too`; did you mean `--to`?")
+        self.assertEqual(self.refused("ucprun", "load", "in", "-to", "universal"),
+                         "`ucprun load` has no option `-to`; did you mean `--to`?")
+
+    def test_what_is_missing_and_what_is_too_much(self) -> None:
+        """Named as it is typed."""
+        for words, sentence in (
+            ("", "name what to do: convert, run, load, inspect, verify, diff, trace, synth, bench, completion"),
+            ("inspekt in", "there is no subcommand `inspekt`; did you mean `inspect`?"),
+            ("--force inspect in", "`--force` is an option of a subcommand, and stands behind it: "
+                                  "`ucprun SUBCOMMAND --force`"),
+            ("convert", "`ucprun convert` needs CHECKPOINT and OUT and --to STRATEGY"),
+            ("convert in out", "`ucprun convert` needs --to STRATEGY"),
+            ("inspect in out", "`ucprun inspect` has no place for `out`; it takes CHECKPOINT"),
+            ("convert in out --to", "a value is missing: --to STRATEGY"),
+            ("load in --to universal --rank 1 --rank 2", "--rank is given 2 times, and takes one value"),
+        ):
+            self.assertEqual(self.refused("ucprun", *words.split()), sentence)
+
+    def test_values(self) -> None:
+        """The option, what it takes, and what was given."""
+        run = "convert in out --to universal"
+        for words, sentence in (
+            ("load in --to universal --rank abc", "--rank takes a whole number from 0 to 16777216, not `abc`"),
+            ("load in --to universal --rank -1", "--rank takes a whole number from 0 to 16777216, not `-1`"),
+            ("load in --to universal --rank 1.5", "--rank takes a whole number from 0 to 16777216, not `1.5`"),
+            (f"{run} --threads 0", "--threads takes a whole number from 1 to 256, not `0`"),
+            (f"{run} --threads 99999999999999999999",
+             "--threads takes a whole number from 1 to 256, not `99999999999999999999`"),
+            (f"{run} --journal-every nan", "--journal-every takes a number from 0 to 86400, not `nan`"),
+            (f"{run} --replicas both", "--replicas takes compare or trust, not `both`"),
+            (f"{run} --tag ../x",
+             "--tag takes the name of a folder, without `/` and of at most 245 bytes, not `../x`"),
+            ("load in --to universal --tag ..",
+             "--tag takes the name of a folder, without `/` and of at most 245 bytes, not `..`"),
+        ):
+            self.assertEqual(self.refused("ucprun", *words.split()), sentence)
+        self.assertEqual(self.refused("ucpc", "test", "gpt.ucp", "--seed", "-1"),
+                         f"--seed takes a whole number from 0 to {2**63 - 1}, not `-1`")
+
+    def test_an_option_takes_one_word(self) -> None:
+        """What stands behind its value is an argument of the command, of those that may be repeated, too."""
+        source = self.checkpoint("zero1_dp2")
+        self.assert_done(self.run_program("ucprun", "convert", "--drop-state", "exp_avg", source, self.out, "--to",
+                                          "universal"))
+        self.assertEqual(list(self.out.rglob("exp_avg.pt")), [])
+
+    def test_options_of_other_targets(self) -> None:
+        """Those that would do nothing are refused."""
+        source = self.checkpoint("zero1_dp2")
+        for target in ("universal", "safetensors"):
+            for option in (("--keep-opaque", "some.Class"), ("--ds-config", "ds_config.json")):
+                for command in (("convert", source, self.out), ("load", source)):
+                    result = self.run_program("ucprun", *command, "--to", target, *option)
+                    self.assert_refused(result, 1, f"{option[0]} goes with the native files of a job; `{target}`")
+
+    def test_help_that_cannot_be_printed(self) -> None:
+        """A full disk is told; a reader that has seen enough is none."""
+        for words in (["--help"], ["load", "--help"], ["--version"]):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([PROGRAMS / "ucprun", *words], stdout=full, stderr=subprocess.PIPE, text=True,
+                                        timeout=60, check=False)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("cannot write to standard output: No space left on device", result.stderr)
+        piped = subprocess.run(f"{PROGRAMS}/ucprun load --help | true; exit ${{PIPESTATUS[0]}}", shell=True,
+                               executable="/bin/bash", capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((piped.returncode, piped.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,41 @@
+"""What the ranks of tests/python/test_communicator.py do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import torch.distributed as dist
+
+import ucp
+from ucp import _ranks
+
+sys.path.append(str(Path(os.environ["PYTHONPATH"]) / "tests"))
+
+
+def suite(rank: int) -> list[str]:
+    """What is not as it must be of the ranks of a group."""
+    import _ucp_suite
+
+    group = _ranks.Group(dist.group.WORLD)
+    messages = group._messages
+    group.ranks = _ucp_suite.Ranks(rank, group.size, messages.all_gather, messages.deliver, messages.ask_to_stop)
+    with group:
+        return list(_ucp_suite.run(group.ranks))
+
+
+def sizes_that_differ(rank: int) -> str:
+    """Rank 0 expects more of rank 1 than it gives: what each of the ranks is told."""
+    messages = _ranks.Messages(dist.group.WORLD)
+    buffer = bytearray(10)
+    try:
+        if rank == 0:
+            messages.deliver([], [(1, memoryview(buffer))])
+        elif rank == 1:
+            messages.deliver([(0, memoryview(b"123456789"))], [])
+        messages.all_gather(b"")
+    except ucp.Error as error:
+        return str(error)
+    return "delivered"
+

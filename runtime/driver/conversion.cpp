@@ -73,7 +73,7 @@ llvm::Expected<MeansOfRun> AgreeOnMeans(FileSystem& files, const Plan& plan, con
                                         const RunDestination& destination, const ConversionOptions& options,
                                         ExecutionOptions& execution, RunWatch& watch) {
   Communicator& ranks = *execution.ranks;
-  const std::string folder = destination.StagedFolder();
+  const std::string folder = destination.FolderToCommit();
   MeansOfRun chosen;
   auto choose = [&]() -> llvm::Error {
     if (!folder.empty()) UCP_RETURN_IF_ERROR(RemoveTrial(files, folder));

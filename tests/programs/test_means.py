@@ -68,7 +68,7 @@ class Means(ProgramTest):
         """However large they are."""
         self.parent_folder = "/dev/shm"
         super().setUp()
-        source = self.synthetic(SIZES | {"layers": 4, "hidden": 640, "ffn": 2560})
+        source = self.synthetic(SIZES | {"layers": 6, "hidden": 640, "ffn": 2560})
         result = self.run_by("auto", source, "--to", "universal", "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
         for part in json.loads(result.stdout)["io"].values():

@@ -7,6 +7,7 @@
 
 #include "compiler/infer/embedded_reading.h"
 #include "compiler/infer/observed.h"
+#include "compiler/layout/expert_cut.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -31,6 +32,18 @@ bool IsBufferBesideMaps(const EmbeddedLayout& embedded, const ObservedTensor& te
          std::all_of(shapes.begin(), shapes.end(), [&](const LocalShape& shape) { return shape == shapes.front(); });
 }
 
+// Which experts a rank has is AutoEP's word; the patterns of AutoTP beside it call them replicated.
+std::optional<TensorLayout> LayoutOfExperts(const Inventory& inventory, const ObservedTensor& observed) {
+  const auto places = inventory.expert_places.find(observed.name);
+  if (places == inventory.expert_places.end()) return std::nullopt;
+  TensorLayout tensor;
+  tensor.name = observed.name;
+  for (std::int64_t length : observed.by_rank.front()) tensor.dims.push_back(ShapeExpr::Length(length));
+  tensor.dims.front() = CutByExperts(places->second);
+  tensor.declared_at = "the checkpoint's own `ds_autoep_layers`";
+  return tensor;
+}
+
 void AddAliases(const Inventory& inventory, Layout& layout) {
   std::map<std::string, std::vector<std::string>> aliases;
   for (const auto& [second, first] : inventory.aliases) aliases[first].push_back(second);
@@ -47,6 +60,10 @@ llvm::Expected<EmbeddedCuts> ReadEmbeddedCuts(const Inventory& inventory) {
   EmbeddedCuts cuts;
   cuts.layout.mesh = inventory.mesh;
   for (const ObservedTensor& tensor : observation.tensors) {
+    if (std::optional<TensorLayout> experts = LayoutOfExperts(inventory, tensor)) {
+      cuts.layout.tensors.push_back(std::move(*experts));
+      continue;
+    }
     UCP_ASSIGN_OR_RETURN(std::optional<Decision> decision, reader->Read(tensor));
     if (!decision && IsBufferBesideMaps(embedded, tensor)) {
       decision = Decision{&tensor, {WholeReading(tensor.by_rank.front())}, ""};

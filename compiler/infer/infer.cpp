@@ -93,6 +93,12 @@ class Drafter {
 }  // namespace
 
 llvm::Expected<DraftSpec> InferSpec(const Inventory& inventory, const Inventory* elsewhere) {
+  if (const std::int64_t ep = inventory.mesh.Size("ep"); ep > 1 && !inventory.expert_places.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                "AutoEP spreads the experts of `{}` over {} ranks, which no spec is drafted of; without a spec the "
+                "checkpoint's own metadata says it",
+                inventory.root, ep);
+  }
   UCP_ASSIGN_OR_RETURN(Observation observation, Observe(inventory, elsewhere));
   UCP_ASSIGN_OR_RETURN(std::vector<Decision> decisions,
                        Decide(observation, inventory.embedded ? &*inventory.embedded : nullptr));

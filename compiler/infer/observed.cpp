@@ -12,7 +12,7 @@ namespace {
 
 llvm::Error CheckAxes(const Inventory& inventory) {
   for (const char* axis : {"ep", "etp"}) {
-    if (inventory.mesh.Size(axis) == 1) continue;
+    if (inventory.mesh.Size(axis) == 1 || !inventory.expert_places.empty()) continue;  // Those are AutoEP's word.
     return Fail(ErrorCode::kUnsupported,
                 "`{}` is spread over {} ranks of `{}`; a spec is drafted from pipeline and tensor parallelism only, so "
                 "write the experts' part by hand (docs/language.md)",
@@ -44,6 +44,10 @@ llvm::Expected<Shapes> ShapesByRank(const Inventory& inventory) {
   for (const Shard& shard : inventory.storage.shards) {
     std::size_t rank = static_cast<std::size_t>(shard.coordinate.At("tp"));
     std::vector<const Shard*>& ranks = shards.try_emplace(shard.tensor, tp, nullptr).first->second;
+    if (inventory.expert_places.contains(shard.tensor) || !shard.coordinate.at.contains("tp")) {
+      if (ranks[0] == nullptr) ranks.assign(tp, &shard);  // Whole experts are on no place of tp.
+      continue;
+    }
     if (rank >= tp) continue;
     if (ranks[rank] == nullptr) {
       ranks[rank] = &shard;

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "compiler/layout/expert_cut.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -104,7 +105,8 @@ namespace {
 
 std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-// Which of the first dimension's places each rank of `ep` has.
+}  // namespace
+
 ShapeExpr CutByExperts(const ExpertPlaces& places) {
   std::set<std::int64_t> experts;
   for (const std::vector<std::int64_t>& own : places) experts.insert(own.begin(), own.end());
@@ -121,8 +123,6 @@ ShapeExpr CutByExperts(const ExpertPlaces& places) {
   if (cut.rule == CutRule::kList) cut.lists = places;
   return cut;
 }
-
-}  // namespace
 
 llvm::Expected<Layout> WholeLayout(const Inventory& inventory) {
   std::map<std::string, const Shard*> first;

@@ -58,10 +58,14 @@ void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t
   const std::int64_t elements = plan.LocalElements(shard);
   const Buffer& buffer = plan.target.buffer(state.buffer);
   const DType source_dtype = feeds.SourceDType(shard.tensor, state.state).value_or(buffer.dtype);
-  for (const Fragment& fragment : FragmentsOf(shard.spread, shard.base, elements, buffer, 0, elements)) {
+  auto visit_fragment = [&](const Fragment& fragment) {
     const BufferPart& part = buffer.parts[fragment.part];
     visit({write, state.state, part.record, part.first_element + fragment.place, fragment.begin, fragment.end,
            buffer.dtype, source_dtype});
+  };
+  if (elements > 0 && buffer.parts.size() == 1) return visit_fragment({0, shard.base, 0, elements});  // Most are.
+  for (const Fragment& fragment : FragmentsOf(shard.spread, shard.base, elements, buffer, 0, elements)) {
+    visit_fragment(fragment);
   }
 }
 

@@ -28,6 +28,8 @@ std::uint32_t Crc32OfZeros(std::uint64_t bytes) {
 }
 
 std::uint32_t CombineCrc32(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
+  // Of nothing, for one, it is 0; and what is moved by any number of bytes is 0 again.
+  if (first == 0) return second;
   return static_cast<std::uint32_t>(crc32_combine(first, second, static_cast<z_off_t>(second_bytes)));
 }
 

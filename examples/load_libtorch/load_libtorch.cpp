@@ -64,15 +64,19 @@ int Run(int argc, char** argv) {
   }
   ucp::MpiRanks ranks;
   try {
-    std::ostringstream lines;  // Written at once: ranks share their standard output.
+    std::ostringstream lines;
     for (const Shard& shard : Load({.path = argv[1], .spec = argc == 4 ? argv[3] : ""}, argv[2], ranks)) {
       const ucp::ShardPart& part = shard.part;
-      lines << "rank " << ranks.rank() << " " << part.tensor << " " << part.state << " " << shard.values.dtype() << " "
+      lines << "rank " << ranks.rank() << " " << part.tensor << " " << part.state << " " << part.dtype << " "
             << shard.values.sizes() << " " << part.begin << ".." << part.end << " " << Checksum(shard.values) << "\n";
     }
-    std::cout << lines.str() << std::flush;
+    // A launcher may mix what several ranks write.
+    for (const std::string& of_rank : ranks.AllGather(lines.str())) {
+      if (ranks.rank() == 0) std::cout << of_rank;
+    }
+    std::cout << std::flush;
     return 0;
-  } catch (const ucp::Error& error) {
+  } catch (const std::exception& error) {
     if (ranks.rank() == 0) std::cerr << "load_libtorch: " << error.what() << "\n";  // All ranks have the same.
     return 1;
   }

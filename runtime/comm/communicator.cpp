@@ -1,7 +1,6 @@
 #include "runtime/comm/communicator.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -49,13 +48,32 @@ llvm::Expected<std::uint64_t> DecodeSize(std::string_view text, std::size_t of_r
               of_rank);
 }
 
-// One behind the other: to whom, how many bytes, and these. Numbers are 64 bits wide.
+void AddNumber(std::uint64_t number, std::string& text) {
+  text.append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+std::uint64_t TakeNumber(std::string_view& text) {
+  std::uint64_t number = 0;
+  const std::size_t bytes = std::min(text.size(), sizeof(number));
+  std::memcpy(&number, text.data(), bytes);
+  text.remove_prefix(bytes);
+  return number;
+}
+
+// One behind the other: for how many ranks, for which, how many bytes, and these. What goes to several ranks is there
+// once.
 std::string Encode(std::span<const Outgoing> sending) {
   std::string all;
-  for (const Outgoing& one : sending) {
-    const std::array<std::uint64_t, 2> head = {static_cast<std::uint64_t>(one.to), one.bytes.size()};
-    all.append(reinterpret_cast<const char*>(head.data()), sizeof(head));
-    all.append(reinterpret_cast<const char*>(one.bytes.data()), one.bytes.size());
+  for (std::size_t first = 0, end = 0; first < sending.size(); first = end) {
+    const std::span<const std::byte> bytes = sending[first].bytes;
+    while (end < sending.size() && sending[end].bytes.data() == bytes.data() &&
+           sending[end].bytes.size() == bytes.size()) {
+      ++end;
+    }
+    AddNumber(end - first, all);
+    for (std::size_t i = first; i < end; ++i) AddNumber(static_cast<std::uint64_t>(sending[i].to), all);
+    AddNumber(bytes.size(), all);
+    all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   return all;
 }
@@ -63,13 +81,15 @@ std::string Encode(std::span<const Outgoing> sending) {
 // What of it is for `rank`.
 std::vector<std::string_view> DecodeSent(std::string_view all, int rank) {
   std::vector<std::string_view> found;
-  std::array<std::uint64_t, 2> head;
-  while (all.size() >= sizeof(head)) {
-    std::memcpy(head.data(), all.data(), sizeof(head));
-    all.remove_prefix(sizeof(head));
-    const std::string_view bytes = all.substr(0, head[1]);
+  while (!all.empty()) {
+    std::size_t times = 0;
+    for (std::uint64_t left = TakeNumber(all); left > 0 && !all.empty(); --left) {
+      if (TakeNumber(all) == static_cast<std::uint64_t>(rank)) ++times;
+    }
+    const std::uint64_t size = TakeNumber(all);
+    const std::string_view bytes = all.substr(0, size);
     all.remove_prefix(bytes.size());
-    if (head[0] == static_cast<std::uint64_t>(rank)) found.push_back(bytes);
+    found.insert(found.end(), times, bytes);
   }
   return found;
 }

@@ -25,6 +25,8 @@ constexpr std::array kRankVariables = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX
 
 constexpr std::array kLocalSizeVariables = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
 
+constexpr std::array kLocalRankVariables = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
+
 // 1 if none of the variables holds a number above it.
 int NumberIn(std::span<const char* const> variables) {
   for (const char* name : variables) {
@@ -176,6 +178,13 @@ unsigned ProcessorsOfThisRank() {
   auto usable = static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
   bool is_bound = usable < std::thread::hardware_concurrency();
   return is_bound ? usable : std::max(1U, usable / RanksOnThisMachine());
+}
+
+int RankOnThisMachine() {
+  for (const char* name : kLocalRankVariables) {
+    if (const char* value = std::getenv(name); value != nullptr) return std::max(0, std::atoi(value));
+  }
+  return 0;
 }
 
 bool IsLaterRank() {

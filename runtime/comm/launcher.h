@@ -19,6 +19,9 @@ unsigned RanksOnThisMachine();
 // did not bind to processors of their own share them.
 unsigned ProcessorsOfThisRank();
 
+// Which of them this process is, likewise; 0 if it does not say.
+int RankOnThisMachine();
+
 // Whether this process prints what concerns all ranks: rank 0 does.
 bool SpeaksForAllRanks();
 

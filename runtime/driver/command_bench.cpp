@@ -1,6 +1,7 @@
 // `ucprun bench`: what this machine's storage and memory can do, to hold a conversion's rate against.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "compiler/driver/terminal.h"
@@ -9,6 +10,8 @@
 #include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
+#include "runtime/gpu/bus_speed.h"
+#include "runtime/gpu/open_device.h"
 #include "runtime/io/storage_speed.h"
 
 namespace ucp {
@@ -17,8 +20,25 @@ namespace {
 struct BenchOptions {
   std::string folder;
   std::string size = "512MiB";
+  std::string device = "cpu";
   WorkOptions work;
 };
+
+// Both directions of a device's bus; nothing for the host.
+llvm::Error AddBus(const std::string& name, std::uint64_t bytes, std::vector<Speed>& speeds) {
+  UCP_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, OpenDevice(name));
+  if (device == nullptr) return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(const DeviceFacts facts, device->Facts());
+  UCP_ASSIGN_OR_RETURN(const DeviceMemory memory, DeviceMemory::Make(*device, std::min(bytes, facts.free_bytes / 2)));
+  for (const BusDirection direction : {BusDirection::kIn, BusDirection::kOut}) {
+    UCP_ASSIGN_OR_RETURN(const BusSpeed speed, MeasureBus(*device, memory.bytes(), direction));
+    Speed& line = speeds.emplace_back();
+    line.of = fmt::format("copy, pinned memory {} {}", direction == BusDirection::kIn ? "to" : "from", device->name());
+    line.bytes = speed.bytes;
+    line.seconds = speed.seconds;
+  }
+  return llvm::Error::success();
+}
 
 llvm::Error RunBench(const BenchOptions& options) {
   UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, ExecutionOptionsFrom(options.work));
@@ -30,6 +50,7 @@ llvm::Error RunBench(const BenchOptions& options) {
   speed.cancelled = execution.cancelled;
   UCP_ASSIGN_OR_RETURN(std::vector<Speed> speeds, MeasureStorage(options.folder, speed));
   speeds.push_back(MeasureMemory(speed));
+  UCP_RETURN_IF_ERROR(AddBus(options.device, *bytes, speeds));
   llvm::json::Array measured;
   for (const Speed& one : speeds) {
     if (options.work.json) {
@@ -66,6 +87,10 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
                    "Of the file; default 512MiB. More than the cache of the storage says "
                    "what lasts")
       ->type_name("SIZE");
+  command
+      ->add_option("--device", options->device,
+                   "A GPU, cuda or cuda:N, to measure copies between it and pinned memory, too")
+      ->type_name("DEVICE");
   AddThreadsOption(*command, options->work);
   command->add_flag("--json", options->work.json, "The numbers as JSON");
   command->callback([options, &exit_code] {

@@ -102,7 +102,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
           "optimizer "
           "too), names=memory (names that Hugging Face has otherwise on disk, as they are); deepspeed:KEY=VALUE,… for "
           "native files: pp, tp, dp, sp, ep, zero, dtype, optimizer, round_robin, alignment, elastic, "
-          "data_before_experts, sub_group_size, exclude_frozen, partition")
+          "data_before_experts, expert_tp, sub_group_size, exclude_frozen, partition")
       ->type_name("STRATEGY")
       ->required();
   command

@@ -8,6 +8,7 @@
 #include "compiler/driver/terminal.h"
 #include "compiler/driver/value_checks.h"
 #include "compiler/support/error.h"
+#include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/compare_loaded.h"
@@ -15,6 +16,7 @@
 #include "runtime/driver/load_report.h"
 #include "runtime/driver/loaded_memory.h"
 #include "runtime/driver/many_ranks.h"
+#include "runtime/gpu/open_device.h"
 #include "runtime/load/load.h"
 
 namespace ucp {
@@ -28,8 +30,26 @@ struct LoadCommandOptions {
   bool compare = false;
   bool check = false;
   bool ceiling = false;
+  std::string device = "cpu";
+  std::string device_memory = "512MiB";
   WorkOptions work;
 };
+
+// Where the records go; a null device is the host.
+struct Destination {
+  std::unique_ptr<Device> device;
+  std::uint64_t memory_bytes = 0;
+};
+
+llvm::Expected<Destination> DestinationFrom(const LoadCommandOptions& options) {
+  const std::optional<std::uint64_t> bytes = ParseByteCount(options.device_memory);
+  if (!bytes) {
+    return Fail(ErrorCode::kUsage, "--device-memory takes a size such as 512MiB or 4GB, not `{}`",
+                options.device_memory);
+  }
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenDevice(options.device, RankOnThisMachine()));
+  return Destination{std::move(device), *bytes};
+}
 
 llvm::Expected<LoadPlan> Plan(const LoadCommandOptions& options, Communicator& ranks, SourceRequest& source) {
   UCP_ASSIGN_OR_RETURN(source, options.source.Request());
@@ -65,23 +85,25 @@ llvm::Expected<int> WhichRank(const LoadCommandOptions& options, const LoadPlan&
 }
 
 llvm::Expected<RankLoad> LoadAsRank(const LoadCommandOptions& options, const SourceRequest& source,
-                                    const LoadPlan& load, int rank, Communicator& ranks,
+                                    const LoadPlan& load, int rank, const Destination& to, Communicator& ranks,
                                     const ExecutionOptions& execution) {
   FileSystem& files = RealFileSystem();
   const ParallelOptions parallel{execution.threads, execution.cancelled};
   RankLoad done;
   done.rank = rank;
   done.files = load.FilesOf(rank).size();
-  llvm::Expected<LoadedMemory> memory = LoadedMemory::Make(load.plan, load.RecordsOf(rank), parallel);
+  if (to.device != nullptr) done.device = to.device->name();
+  llvm::Expected<LoadedMemory> memory = LoadedMemory::Make(load.plan, load.RecordsOf(rank), to.device.get(), parallel);
   UCP_RETURN_IF_ERROR(Agree(ranks, memory ? llvm::Error::success() : memory.takeError()));
   if (options.ceiling) {
-    llvm::Expected<double> rate = memory->ReadingRate(load, files, parallel);
+    llvm::Expected<double> rate = memory->Ceiling(load, files, parallel);
     UCP_RETURN_IF_ERROR(Agree(ranks, rate ? llvm::Error::success() : rate.takeError()));
     done.ceiling_bytes_per_second = *rate;
   }
   LoadOptions load_options;
   load_options.threads = execution.threads;
   load_options.memory_bytes = execution.memory_bytes;
+  load_options.device_memory_bytes = to.memory_bytes;
   load_options.open_files = execution.open_files;
   load_options.check_source = options.check;
   load_options.cancelled = execution.cancelled;
@@ -99,10 +121,12 @@ llvm::Expected<RankLoad> LoadAsRank(const LoadCommandOptions& options, const Sou
 llvm::Expected<int> RunLoad(const LoadCommandOptions& options, Communicator& ranks) {
   llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(options.work);
   UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
+  llvm::Expected<Destination> to = DestinationFrom(options);
+  UCP_RETURN_IF_ERROR(Agree(ranks, to ? llvm::Error::success() : to.takeError()));
   SourceRequest source;
   UCP_ASSIGN_OR_RETURN(const LoadPlan load, Plan(options, ranks, source));
   UCP_ASSIGN_OR_RETURN(const int rank, WhichRank(options, load, ranks));
-  UCP_ASSIGN_OR_RETURN(const RankLoad mine, LoadAsRank(options, source, load, rank, ranks, *execution));
+  UCP_ASSIGN_OR_RETURN(const RankLoad mine, LoadAsRank(options, source, load, rank, *to, ranks, *execution));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(Encode(mine)));
   std::vector<RankLoad> loads;
   bool differs = false;
@@ -123,7 +147,7 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "  ucprun load checkpoints/ --to deepspeed:tp=2,dp=4,zero=2 --rank 3 --compare\n"
       "  mpirun -n 8 ucprun load checkpoints/ --to deepspeed:tp=2,dp=4,zero=2\n"
-      "  ucprun load model/ --to safetensors --ceiling\n"
+      "  ucprun load model/ --to safetensors --device cuda --ceiling\n"
       "\n"
       "Several ranks are the job: each loads its own files, and what several need one of them reads. Exit code 3 if "
       "--compare finds a difference.");
@@ -145,7 +169,16 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--compare", options->compare,
                     "Read every element again, by its place in the whole tensor, and compare it with memory");
   command->add_flag("--ceiling", options->ceiling,
-                    "Measure before how fast as many bytes of the same files are read with nothing else done");
+                    "Measure before how fast as many bytes of the same files are read with nothing else done; for a "
+                    "GPU, how fast they get there from pinned memory");
+  command
+      ->add_option("--device", options->device,
+                   "Whose memory: cpu, cuda:N or cuda, which under mpirun is each rank's own; default cpu")
+      ->type_name("DEVICE");
+  command
+      ->add_option("--device-memory", options->device_memory,
+                   "The most memory of the GPU to use beyond what is loaded; default 512MiB")
+      ->type_name("SIZE");
   AddThreadsOption(*command, options->work);
   command->add_option("--memory", options->work.memory, "The most memory to use beyond what is loaded; default 1GiB")
       ->type_name("SIZE");

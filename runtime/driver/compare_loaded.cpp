@@ -11,6 +11,7 @@
 #include "compiler/support/error.h"
 #include "runtime/difference/element_reader.h"
 #include "runtime/difference/pair_states.h"
+#include "runtime/driver/loaded_view.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/cast.h"
@@ -60,8 +61,8 @@ class LogicalNumbers {
 class Comparing {
  public:
   // `most_run`: elements that are read at a time.
-  Comparing(const Plan& loaded, const Places& places, const Plan& whole, ElementReader& reader, std::int64_t most_run)
-      : loaded_(loaded), places_(places), reader_(reader), most_run_(most_run) {
+  Comparing(const Plan& loaded, LoadedView& view, const Plan& whole, ElementReader& reader, std::int64_t most_run)
+      : loaded_(loaded), view_(view), reader_(reader), most_run_(most_run) {
     for (const WholeTensor& tensor : WholeTensors(whole)) {
       for (const WholeState& state : tensor.states) whole_.emplace(std::pair(tensor.name, state.name), state.range);
     }
@@ -117,7 +118,10 @@ class Comparing {
     rest.divisor = {};
     if (rest != Arithmetic{}) FinishSum(rest, whole.dtype, std::span(wanted).first(read.size()));
     if (whole.dtype != range.dtype) Cast(wanted, count, whole.dtype, range.dtype);
-    const std::byte* held = places_.Of(range).data() + static_cast<std::size_t>(local - range.begin) * item;
+    const std::uint64_t begin = static_cast<std::size_t>(range.record_element + local - range.begin) * item;
+    const std::uint64_t end = static_cast<std::size_t>(range.record_element + range.end - range.begin) * item;
+    UCP_ASSIGN_OR_RETURN(const std::byte* held,
+                         view_.At(thread, range.record, begin, static_cast<std::size_t>(count) * item, end));
     LoadedComparison found{static_cast<std::uint64_t>(count), 0, ""};
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       if (std::memcmp(held + i * item, wanted.data() + i * item, item) == 0) continue;
@@ -145,7 +149,7 @@ class Comparing {
   }
 
   const Plan& loaded_;
-  const Places& places_;
+  LoadedView& view_;
   ElementReader& reader_;
   const std::int64_t most_run_;
   std::map<std::pair<std::string, std::string>, TargetRange> whole_;
@@ -161,14 +165,16 @@ llvm::Expected<LoadedComparison> CompareLoaded(FileSystem& files, const LoadPlan
   SourcePhase phase;
   UCP_ASSIGN_OR_RETURN(const Plan whole, PlanWholeStates(files, source, phase, ReplicaPolicy::kTrust));
   const unsigned threads = std::max(options.threads, 1U);
+  UCP_ASSIGN_OR_RETURN(const Places places, Places::Make(load.plan, records));
+  const std::uint64_t windows = places.Devices().empty() ? 0 : threads * options.most_chunk_bytes;
   UCP_ASSIGN_OR_RETURN(const BufferSizes sizes,
-                       DivideMemory(whole, threads, options.memory_bytes, options.most_chunk_bytes));
+                       DivideMemory(whole, threads, options.memory_bytes, options.most_chunk_bytes, windows));
   ElementReader reader(whole, phase.folder, files, sizes, threads, false);
   const ParallelOptions parallel{threads, options.cancelled};
-  UCP_ASSIGN_OR_RETURN(const Places places, Places::Make(load.plan, records));
   UCP_RETURN_IF_ERROR(reader.Begin(parallel));
   constexpr std::int64_t kMostItemBytes = 16;
-  Comparing comparing(load.plan, places, whole, reader, static_cast<std::int64_t>(sizes.chunk_bytes) / kMostItemBytes);
+  LoadedView view(places, threads, sizes.chunk_bytes);
+  Comparing comparing(load.plan, view, whole, reader, static_cast<std::int64_t>(sizes.chunk_bytes) / kMostItemBytes);
   const std::vector<TargetRange> ranges = places.Ranges();
   UCP_RETURN_IF_ERROR(ForEachInParallel(ranges.size(), parallel, [&](unsigned thread, std::uint64_t number) {
     return comparing.Compare(thread, ranges[number]);

@@ -36,9 +36,15 @@ std::string FilesText(const RankLoad& load) {
 std::string RateText(const RankLoad& load) {
   std::string text = fmt::format("{:.2f} GB/s", Rate(load.report) / 1e9);
   if (load.ceiling_bytes_per_second <= 0) return text;
-  return text + fmt::format(", {:.0f} % of the {:.2f} GB/s of reading alone",
+  return text + fmt::format(", {:.0f} % of the {:.2f} GB/s of {}",
                             100 * Rate(load.report) / load.ceiling_bytes_per_second,
-                            load.ceiling_bytes_per_second / 1e9);
+                            load.ceiling_bytes_per_second / 1e9,
+                            load.device.empty() ? "reading alone" : "copying from pinned memory alone");
+}
+
+std::string DeviceText(const RankLoad& load) {
+  return fmt::format("rank {}: {} came to {} in {}, with {}", load.rank, HumanBytes(load.report.bytes_to_devices),
+                     load.device, Counted(load.report.transfers, "transfer"), Counted(load.report.launches, "kernel"));
 }
 
 std::string ComparedText(const RankLoad& load) {
@@ -64,6 +70,12 @@ llvm::json::Object RankJson(const LoadPlan& plan, const RankLoad& load) {
                           {"threads", report.threads},
                           {"buffer_bytes", report.buffer_bytes},
                           {"nothing_converted", report.is_as_stored}};
+  if (!load.device.empty()) {
+    json["device"] = load.device;
+    json["bytes_to_device"] = report.bytes_to_devices;
+    json["transfers"] = report.transfers;
+    json["launches"] = report.launches;
+  }
   if (load.ceiling_bytes_per_second > 0) {
     json["ceiling_bytes_per_second"] = load.ceiling_bytes_per_second;
     json["of_ceiling"] = Rate(report) / load.ceiling_bytes_per_second;
@@ -84,10 +96,12 @@ std::string Encode(const RankLoad& load) {
   for (std::uint64_t number :
        {static_cast<std::uint64_t>(load.rank), load.files, report.bytes_placed, report.bytes_read,
         report.bytes_received, report.bytes_read_by_all, std::uint64_t{report.is_as_stored},
-        InNanoseconds(report.seconds), std::uint64_t{report.threads}, report.buffer_bytes,
-        static_cast<std::uint64_t>(load.ceiling_bytes_per_second), std::uint64_t{load.comparison.has_value()}}) {
+        InNanoseconds(report.seconds), std::uint64_t{report.threads}, report.buffer_bytes, report.bytes_to_devices,
+        report.transfers, report.launches, static_cast<std::uint64_t>(load.ceiling_bytes_per_second),
+        std::uint64_t{load.comparison.has_value()}}) {
     writer.Add(number);
   }
+  writer.Add(std::string_view(load.device));
   if (load.comparison) {
     writer.Add(load.comparison->elements);
     writer.Add(load.comparison->differ);
@@ -109,8 +123,13 @@ RankLoad DecodeRankLoad(const std::string& bytes) {
   report.seconds = Seconds(reader.Number());
   report.threads = static_cast<unsigned>(reader.Number());
   report.buffer_bytes = reader.Number();
+  report.bytes_to_devices = reader.Number();
+  report.transfers = reader.Number();
+  report.launches = reader.Number();
   load.ceiling_bytes_per_second = static_cast<double>(reader.Number());
-  if (reader.Number() != 0) {
+  const bool is_compared = reader.Number() != 0;
+  load.device = reader.Text();
+  if (is_compared) {
     load.comparison.emplace();
     load.comparison->elements = reader.Number();
     load.comparison->differ = reader.Number();
@@ -125,6 +144,7 @@ void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vecto
   for (const RankLoad& load : ranks) {
     PrintLine(fmt::format("{} in {:.2f} s ({}); read {}, received {}", FilesText(load), load.report.seconds,
                           RateText(load), HumanBytes(load.report.bytes_read), HumanBytes(load.report.bytes_received)));
+    if (!load.device.empty()) PrintLine(DeviceText(load));
     if (load.comparison) PrintLine(ComparedText(load));
   }
   const bool is_as_stored =

@@ -15,6 +15,7 @@ namespace ucp {
 struct RankLoad {
   int rank = 0;
   std::uint64_t files = 0;
+  std::string device;  // Empty: the host.
   LoadReport report;
   double ceiling_bytes_per_second = 0;  // 0: not measured.
   std::optional<LoadedComparison> comparison;

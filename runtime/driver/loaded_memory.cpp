@@ -7,6 +7,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/gpu/bus_speed.h"
 
 namespace ucp {
 namespace {
@@ -40,27 +41,43 @@ std::vector<Block> BlocksOf(const Plan& plan, std::span<std::byte> memory) {
 }  // namespace
 
 llvm::Expected<LoadedMemory> LoadedMemory::Make(const Plan& plan, const std::vector<RecordId>& records,
-                                                const ParallelOptions& parallel) {
+                                                const Device* device, const ParallelOptions& parallel) {
   LoadedMemory loaded;
+  loaded.device_ = device;
   for (RecordId record : records) loaded.bytes_ += Aligned(plan.target.record(record).bytes);
-  loaded.memory_.reset(new (std::nothrow) std::byte[loaded.bytes_]);
-  if (loaded.memory_ == nullptr) {
-    return Fail(ErrorCode::kIo, "there is no memory for the {} that are to be loaded", HumanBytes(loaded.bytes_));
+  std::byte* next = nullptr;
+  if (device != nullptr) {
+    UCP_ASSIGN_OR_RETURN(loaded.on_device_, DeviceMemory::Make(*device, loaded.bytes_));
+    next = loaded.on_device_.bytes().data();
+  } else {
+    UCP_RETURN_IF_ERROR(loaded.MakeOnHost(parallel));
+    next = loaded.memory_.get();
   }
-  std::byte* next = loaded.memory_.get();
   for (RecordId record : records) {
     const std::uint64_t bytes = plan.target.record(record).bytes;
-    loaded.records_.push_back({record, {next, bytes}});
+    loaded.records_.push_back({record, {next, bytes}, device});
     next += Aligned(bytes);
   }
-  const std::span<std::byte> all(loaded.memory_.get(), loaded.bytes_);
-  UCP_RETURN_IF_ERROR(
-      ForEachInParallel((all.size() + kBlockBytes - 1) / kBlockBytes, parallel, [&](unsigned, std::uint64_t block) {
-        const std::uint64_t begin = block * kBlockBytes;
-        std::memset(all.data() + begin, 0, std::min(kBlockBytes, all.size() - begin));
-        return llvm::Error::success();
-      }));
   return loaded;
+}
+
+llvm::Error LoadedMemory::MakeOnHost(const ParallelOptions& parallel) {
+  memory_.reset(new (std::nothrow) std::byte[bytes_]);
+  if (memory_ == nullptr) {
+    return Fail(ErrorCode::kIo, "there is no memory for the {} that are to be loaded", HumanBytes(bytes_));
+  }
+  const std::span<std::byte> all(memory_.get(), bytes_);
+  return ForEachInParallel((all.size() + kBlockBytes - 1) / kBlockBytes, parallel, [&](unsigned, std::uint64_t block) {
+    const std::uint64_t begin = block * kBlockBytes;
+    std::memset(all.data() + begin, 0, std::min(kBlockBytes, all.size() - begin));
+    return llvm::Error::success();
+  });
+}
+
+llvm::Expected<double> LoadedMemory::Ceiling(const LoadPlan& load, FileSystem& files, const ParallelOptions& parallel) {
+  if (device_ == nullptr) return ReadingRate(load, files, parallel);
+  UCP_ASSIGN_OR_RETURN(const BusSpeed speed, MeasureBus(*device_, on_device_.bytes(), BusDirection::kIn));
+  return speed.bytes_per_second();
 }
 
 llvm::Expected<double> LoadedMemory::ReadingRate(const LoadPlan& load, FileSystem& files,

@@ -1,4 +1,4 @@
-// The memory that `ucprun load` fills: one stretch for all records of a rank.
+// The memory that `ucprun load` fills: one stretch for all records of a rank, of the host or of a device.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/gpu/device.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/parallel.h"
 #include "runtime/load/load.h"
@@ -16,20 +17,26 @@ namespace ucp {
 
 class LoadedMemory {
  public:
-  // Every byte of it is touched, so that the system has it at hand.
-  static llvm::Expected<LoadedMemory> Make(const Plan& plan, const std::vector<RecordId>& records,
+  // Every byte of the host's is touched, so that the system has it at hand. `device` may be null; it must outlive this.
+  static llvm::Expected<LoadedMemory> Make(const Plan& plan, const std::vector<RecordId>& records, const Device* device,
                                            const ParallelOptions& parallel);
 
   const std::vector<WantedRecord>& records() const { return records_; }
   std::uint64_t bytes() const { return bytes_; }
 
+  // What a load can at best reach, in bytes a second: for a device, what the bus to it does; else what reading does.
+  llvm::Expected<double> Ceiling(const LoadPlan& load, FileSystem& files, const ParallelOptions& parallel);
+
+ private:
   // How many bytes a second all threads read of the plan's source when they do nothing else: as many bytes as there is
   // memory, into the memory. Twice, and the second time counts, when what the machine can keep is in its page cache.
   llvm::Expected<double> ReadingRate(const LoadPlan& load, FileSystem& files, const ParallelOptions& parallel);
+  llvm::Error MakeOnHost(const ParallelOptions& parallel);
 
- private:
+  const Device* device_ = nullptr;
   std::uint64_t bytes_ = 0;
   std::unique_ptr<std::byte[]> memory_;
+  DeviceMemory on_device_;
   std::vector<WantedRecord> records_;
 };
 

@@ -10,6 +10,7 @@
 #include "compiler/support/version.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
+#include "runtime/gpu/open_device.h"
 
 int main(int argc, char** argv) {
   // A closed pipe and a file-size limit are errors of the next write, not the end of a conversion.
@@ -28,7 +29,8 @@ int main(int argc, char** argv) {
       "A spec says how tensor parallelism cuts; without that, none is needed.\n\n"
       "Exit codes: 0 done, 1 wrong spec or usage, 2 the source or the system is at fault, 3 a comparison found "
       "a difference, 130 interrupted."};
-  app.set_version_flag("--version", fmt::format("ucprun {} ({})", ucp::kVersion, ucp::MpiSupport()));
+  app.set_version_flag("--version",
+                       fmt::format("ucprun {} ({}, {})", ucp::kVersion, ucp::MpiSupport(), ucp::CudaSupport()));
   app.require_subcommand(1);
   int exit_code = 0;
   ucp::AddConvertCommand(app, exit_code);

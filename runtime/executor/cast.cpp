@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <type_traits>
 
 #include "runtime/executor/cast.h"
 #include "runtime/executor/number_types.h"
@@ -26,26 +25,12 @@ namespace {
 constexpr std::int64_t kBlockElements = 256;
 
 template <typename From, typename To>
-typename To::Stored CastOne(typename From::Stored stored) {
-  auto value = From::Load(stored);
-  using Computed = decltype(To::Load({}));
-  auto converted = static_cast<Computed>(
-      static_cast<std::conditional_t<std::is_same_v<decltype(value), double> && !std::is_same_v<To, Float64>, float,
-                                     decltype(value)>>(value));
-  typename To::Stored result = To::Store(converted);
-  if constexpr (std::is_floating_point_v<typename To::Stored>) {
-    return value != value ? std::numeric_limits<typename To::Stored>::quiet_NaN() : result;
-  }
-  return result;
-}
-
-template <typename From, typename To>
 void CastBlock(std::byte* bytes, std::int64_t begin, std::int64_t elements) {
   std::array<typename From::Stored, kBlockElements> in{};
   std::array<typename To::Stored, kBlockElements> out;
   auto count = static_cast<std::size_t>(elements);
   std::memcpy(in.data(), bytes + begin * static_cast<std::int64_t>(sizeof in[0]), count * sizeof in[0]);
-  for (std::size_t i = 0; i < in.size(); ++i) out[i] = CastOne<From, To>(in[i]);
+  for (std::size_t i = 0; i < in.size(); ++i) out[i] = CastNumber<From, To>(in[i]);
   std::memcpy(bytes + begin * static_cast<std::int64_t>(sizeof out[0]), out.data(), count * sizeof out[0]);
 }
 

@@ -39,10 +39,7 @@ WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vecto
   ForEachTargetRange(plan, [&](const TargetRange& range) {
     if (range.begin != range.end) Add(range);
   });
-  std::sort(ranges_.begin(), ranges_.end(), [&](const Range& a, const Range& b) {
-    return std::tuple(plan_.target.record(a.record).file, FileOffset(a)) <
-           std::tuple(plan_.target.record(b.record).file, FileOffset(b));
-  });
+  SortByPlace();
   std::uint64_t elements = 0;
   for (Range& range : ranges_) {
     range.first_element = elements;
@@ -66,6 +63,29 @@ WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vecto
 void WorkList::Add(const TargetRange& range) {
   ranges_.push_back({static_cast<std::uint32_t>(range.write), StateNumber(range.state), range.record, range.dtype,
                      range.source_dtype, range.record_element, range.begin, range.end, 0, 0});
+}
+
+// Formats list shards in the order of their files, or nearly. What is compared lies together, and each range is moved
+// once.
+void WorkList::SortByPlace() {
+  struct Place {
+    FileId file;
+    std::uint32_t range = 0;
+    std::uint64_t offset = 0;
+    bool operator<(const Place& other) const { return std::tie(file, offset) < std::tie(other.file, other.offset); }
+  };
+  std::vector<Place> places;
+  places.reserve(ranges_.size());
+  for (const Range& range : ranges_) {
+    const auto number = static_cast<std::uint32_t>(places.size());
+    places.push_back({plan_.target.record(range.record).file, number, FileOffset(range)});
+  }
+  if (std::is_sorted(places.begin(), places.end())) return;
+  std::sort(places.begin(), places.end());
+  std::vector<Range> sorted;
+  sorted.reserve(ranges_.size());
+  for (const Place& place : places) sorted.push_back(ranges_[place.range]);
+  ranges_ = std::move(sorted);
 }
 
 void WorkList::NumberChunks() {

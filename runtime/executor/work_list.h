@@ -63,6 +63,7 @@ class WorkList {
   };
 
   void Add(const TargetRange& range);
+  void SortByPlace();
   void NumberChunks();
   std::uint64_t FileOffset(const Range& range) const;
   void LeaveOut(const std::vector<ElementInterval>& done);

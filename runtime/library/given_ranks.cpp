@@ -1,11 +1,29 @@
 #include "runtime/library/given_ranks.h"
 
+#include <llvm/ADT/STLFunctionalExtras.h>
+
 #include "compiler/support/error.h"
 #include "runtime/library/call.h"
 
 namespace ucp {
+namespace {
+
+// What the caller's code throws, as an error.
+llvm::Error Caught(llvm::function_ref<void()> work) {
+  try {
+    work();
+    return llvm::Error::success();
+  } catch (const Error& error) {
+    return MakeError(CodeOf(error.kind()), error.what());
+  } catch (const std::exception& error) {
+    return MakeError(ErrorCode::kIo, error.what());
+  }
+}
+
+}  // namespace
 
 Ranks::~Ranks() = default;
+bool Ranks::Deliver(std::span<const BytesToRank>, std::span<const BytesFromRank>) { return false; }
 void Ranks::AskToStop() {}
 bool Ranks::IsAskedToStop() { return false; }
 
@@ -20,15 +38,20 @@ GivenRanks::GivenRanks(Ranks* given) : given_(given) {
 
 llvm::Expected<std::vector<std::string>> GivenRanks::AllGather(const std::string& mine) {
   if (size_ == 1) return std::vector<std::string>{mine};
-  try {
-    std::vector<std::string> all = given_->AllGather(mine);
-    if (all.size() == static_cast<std::size_t>(size_)) return all;
-    return Fail(ErrorCode::kUsage, "the given ranks' AllGather() returned {} values for {} ranks", all.size(), size_);
-  } catch (const Error& error) {
-    return MakeError(CodeOf(error.kind()), error.what());
-  } catch (const std::exception& error) {
-    return MakeError(ErrorCode::kIo, error.what());
-  }
+  std::vector<std::string> all;
+  UCP_RETURN_IF_ERROR(Caught([&] { all = given_->AllGather(mine); }));
+  if (all.size() == static_cast<std::size_t>(size_)) return all;
+  return Fail(ErrorCode::kUsage, "the given ranks' AllGather() returned {} values for {} ranks", all.size(), size_);
+}
+
+llvm::Error GivenRanks::Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) {
+  std::vector<BytesToRank> gives;
+  std::vector<BytesFromRank> takes;
+  for (const Outgoing& one : sending) gives.push_back({one.to, one.bytes});
+  for (const Incoming& one : receiving) takes.push_back({one.from, one.bytes});
+  bool is_done = false;
+  UCP_RETURN_IF_ERROR(Caught([&] { is_done = size_ > 1 && given_->Deliver(gives, takes); }));
+  return is_done ? llvm::Error::success() : Communicator::Deliver(sending, receiving);
 }
 
 // Should it fail, others only go on for longer.

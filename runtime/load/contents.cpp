@@ -4,7 +4,6 @@
 #include "runtime/load/contents.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 #include <string>
@@ -46,12 +45,6 @@ void AddStretch(const std::vector<TargetRange>& ranges, std::int64_t begin, std:
   Content content{mine.front(), {}};
   for (std::size_t i = 1; i < mine.size(); ++i) content.copies.push_back({mine[i].record, mine[i].record_element});
   found[std::vector<int>(ranks.begin(), ranks.end())].push_back(std::move(content));
-}
-
-std::span<std::byte> PlaceOf(const Places& places, RecordId record, std::int64_t element, std::int64_t elements,
-                             DType dtype) {
-  const std::int64_t item = ItemBytes(dtype);
-  return places.Of(record).subspan(static_cast<std::size_t>(element * item), static_cast<std::size_t>(elements * item));
 }
 
 }  // namespace
@@ -112,9 +105,8 @@ void PlaceCopies(const Places& places, const Content& content, const Piece& piec
 void PlaceAll(const Places& places, const Content& content, const Piece& piece, std::span<const std::byte> bytes) {
   const TargetRange& range = content.range;
   auto place = [&](RecordId record, std::int64_t record_element) {
-    const std::span<std::byte> to =
-        PlaceOf(places, record, record_element + piece.begin - range.begin, piece.end - piece.begin, range.dtype);
-    if (to.data() != bytes.data()) std::memcpy(to.data(), bytes.data(), to.size());
+    const std::int64_t begin = (record_element + piece.begin - range.begin) * ItemBytes(range.dtype);
+    places.Put(record, static_cast<std::uint64_t>(begin), bytes);
   };
   place(range.record, range.record_element);
   for (const CopyInMemory& copy : content.copies) place(copy.record, copy.record_element);

@@ -46,7 +46,8 @@ std::vector<Piece> CutIntoPieces(const Plan& plan, const std::vector<Content>& c
 
 TargetRange RangeOf(const Content& content, const Piece& piece);
 
-// Puts the elements of a piece, which lie in the place of its range, or in `bytes`, where its content is held.
+// Puts the elements of a piece, which lie in the place of its range (the host's), or in `bytes`, where its content is
+// held. What goes to a device is there after Places::Finish().
 void PlaceCopies(const Places& places, const Content& content, const Piece& piece);
 void PlaceAll(const Places& places, const Content& content, const Piece& piece, std::span<const std::byte> bytes);
 

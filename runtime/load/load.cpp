@@ -17,6 +17,7 @@
 #include "runtime/load/contents.h"
 #include "runtime/load/exchange.h"
 #include "runtime/load/places.h"
+#include "runtime/load/to_device.h"
 
 namespace ucp {
 namespace {
@@ -78,13 +79,14 @@ llvm::Expected<RanksOfRecords> WantedBy(const LoadPlan& load, const Places& plac
 // One load.
 class Loading {
  public:
-  Loading(const LoadPlan& load, FileSystem& files, const Places& places, const LoadOptions& options,
-          const BufferSizes& sizes)
+  Loading(const LoadPlan& load, FileSystem& files, const Places& places, const DeviceWays& ways,
+          const LoadOptions& options, const BufferSizes& sizes)
       : load_(load),
         plan_(load.plan),
         options_(options),
         ranks_(options.ranks == nullptr ? SingleProcess() : *options.ranks),
         places_(places),
+        ways_(ways),
         parallel_{std::max(options.threads, 1U), options.cancelled},
         buffers_(sizes, parallel_.threads),
         ranges_(places.Ranges()),
@@ -120,7 +122,11 @@ class Loading {
     report.bytes_received = bytes_received_;
     report.is_as_stored = is_as_stored_;
     report.threads = parallel_.threads;
-    report.buffer_bytes = buffers_.bytes() + exchange_bytes_;
+    report.buffer_bytes = buffers_.bytes() + exchange_bytes_ + ways_.host_bytes();
+    const SlotCounts counts = ways_.counts();
+    report.bytes_to_devices = counts.bytes;
+    report.transfers = counts.transfers;
+    report.launches = counts.launches;
     if (options_.check_source) {
       report.rounding_mismatches = comparison_.rounding_mismatches();
       report.decisions = comparison_.decisions();
@@ -130,8 +136,9 @@ class Loading {
 
  private:
   llvm::Error Fill(const std::vector<SharedContents>& contents) {
-    places_.FillBetween(ranges_);
-    Exchange exchange(plan_, places_, contents, ranks_, {parallel_, sizes_.chunk_bytes, sizes_.left_bytes});
+    UCP_RETURN_IF_ERROR(Agree(ranks_, places_.FillBetween(ranges_)));  // All come to the exchange, or nobody.
+    const std::uint64_t left_bytes = sizes_.left_bytes - ways_.host_bytes();
+    Exchange exchange(plan_, places_, contents, ranks_, {parallel_, sizes_.chunk_bytes, left_bytes});
     if (ranks_.size() > 1) {
       UCP_RETURN_IF_ERROR(exchange.Run([&](unsigned thread, const TargetRange& range, std::span<std::byte> place) {
         return Read(thread, range, place);
@@ -142,8 +149,26 @@ class Loading {
     for (const SharedContents& shared : contents) {
       if (shared.ranks.size() == 1) UCP_RETURN_IF_ERROR(ReadAlone(shared.contents));
     }
+    return places_.Finish();
+  }
+
+  // What nobody else wants.
+  llvm::Error ReadAlone(const std::vector<Content>& contents) {
+    UCP_RETURN_IF_ERROR(ReadToHost(ContentsOn(nullptr, places_, contents)));
+    for (const std::unique_ptr<SlotRing>& ring : ways_.rings()) {
+      UCP_RETURN_IF_ERROR(ReadToDevice(
+          plan_, places_, ContentsOn(&ring->device(), places_, contents), *ring, sizes_.chunk_bytes, parallel_,
+          [&](unsigned thread, const TargetRange& range, std::span<std::byte> slot, std::uint64_t wanted_bytes) {
+            if (IsToStop(thread)) return Fail(ErrorCode::kCancelled, "interrupted");
+            progress_.Add(wanted_bytes, 0);
+            return ReadInto(thread, range, slot);
+          }));
+    }
     return llvm::Error::success();
   }
+
+  // One thread speaks with the other ranks.
+  bool IsToStop(unsigned thread) const { return thread == 0 && ranks_.IsAskedToStop(); }
 
   std::uint64_t BytesRead() const {
     std::uint64_t bytes = 0;
@@ -173,11 +198,10 @@ class Loading {
     return llvm::Error::success();
   }
 
-  llvm::Error ReadAlone(const std::vector<Content>& contents) {
+  llvm::Error ReadToHost(const std::vector<Content>& contents) {
     const std::vector<Piece> pieces = CutIntoPieces(plan_, contents, sizes_.chunk_bytes);
     return ForEachInParallel(pieces.size(), parallel_, [&](unsigned thread, std::uint64_t number) -> llvm::Error {
-      // One thread speaks with the other ranks.
-      if (thread == 0 && ranks_.IsAskedToStop()) return Fail(ErrorCode::kCancelled, "interrupted");
+      if (IsToStop(thread)) return Fail(ErrorCode::kCancelled, "interrupted");
       const Piece& piece = pieces[InStretches(number, pieces.size(), parallel_.threads)];
       const TargetRange range = RangeOf(contents[piece.content], piece);
       UCP_RETURN_IF_ERROR(Read(thread, range, places_.Of(range)));
@@ -187,13 +211,17 @@ class Loading {
   }
 
   llvm::Error Read(unsigned thread, const TargetRange& range, std::span<std::byte> place) {
+    progress_.Add(place.size(), 0);
+    return ReadInto(thread, range, place);
+  }
+
+  llvm::Error ReadInto(unsigned thread, const TargetRange& range, std::span<std::byte> place) {
     if (is_as_stored_ && !options_.check_source) return ReadAsStored(range, place);
     const bool is_as_wanted =
         range.source_dtype == range.dtype && plan_.tensor(plan_.writes[range.write].tensor).arithmetic == Arithmetic{};
     const std::span<std::byte> chunk = is_as_wanted ? place : buffers_.chunk(thread);
     UCP_RETURN_IF_ERROR(maker_.Make(range, {chunk, buffers_.term(thread), buffers_.scratch()[thread]}).takeError());
     if (!is_as_wanted) std::memcpy(place.data(), chunk.data(), place.size());
-    progress_.Add(place.size(), 0);
     return llvm::Error::success();
   }
 
@@ -201,9 +229,7 @@ class Loading {
     const StoredRange stored = *stored_.Find(range);
     const auto offset = static_cast<std::uint64_t>(stored.record_element * ItemBytes(range.dtype));
     SourceReader reader(source_);
-    UCP_RETURN_IF_ERROR(reader.Read(stored.record, offset, place, place.size(), ReadReason::kCopy));
-    progress_.Add(place.size(), 0);
-    return llvm::Error::success();
+    return reader.Read(stored.record, offset, place, place.size(), ReadReason::kCopy);
   }
 
   llvm::Error CheckSource() {
@@ -216,6 +242,7 @@ class Loading {
   const LoadOptions& options_;
   Communicator& ranks_;
   const Places& places_;
+  const DeviceWays& ways_;
   const ParallelOptions parallel_;
   Buffers buffers_;
   const std::vector<TargetRange> ranges_;
@@ -240,11 +267,16 @@ llvm::Expected<LoadReport> Load(const LoadPlan& load, FileSystem& files, std::sp
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   llvm::Expected<Places> places = Places::Make(load.plan, wanted);
   UCP_RETURN_IF_ERROR(Agree(ranks, places ? llvm::Error::success() : places.takeError()));
+  const unsigned threads = std::max(options.threads, 1U);
+  const std::uint64_t to_ranks = ranks.size() > 1 ? Exchange::LeastMemory(ranks.size()) : 0;
+  const std::uint64_t to_devices = DeviceWays::LeastMemory(threads, places->Devices().size());
   llvm::Expected<BufferSizes> sizes =
-      DivideMemory(load.plan, std::max(options.threads, 1U), options.memory_bytes, options.most_chunk_bytes,
-                   ranks.size() > 1 ? Exchange::LeastMemory(ranks.size()) : 0);
+      DivideMemory(load.plan, threads, options.memory_bytes, options.most_chunk_bytes, to_ranks + to_devices);
   UCP_RETURN_IF_ERROR(Agree(ranks, sizes ? llvm::Error::success() : sizes.takeError()));
-  Loading loading(load, files, *places, options, *sizes);
+  const std::uint64_t spare = (sizes->left_bytes - to_ranks - to_devices) / (to_ranks > 0 ? 2 : 1);
+  llvm::Expected<DeviceWays> ways = DeviceWays::Make(*places, threads, to_devices + spare, options.device_memory_bytes);
+  UCP_RETURN_IF_ERROR(Agree(ranks, ways ? llvm::Error::success() : ways.takeError()));
+  Loading loading(load, files, *places, *ways, options, *sizes);
   UCP_RETURN_IF_ERROR(loading.Run());
   LoadReport report = loading.Report();
   for (const WantedRecord& record : wanted) report.bytes_placed += record.memory.size();

@@ -5,6 +5,7 @@
 //   L3  What several ranks want is read by one of them, and given to the others.
 //   L4  Chunk by chunk and over all threads: what is stored as it is wanted is read straight into its place; what is
 //       cut smaller than that, added or cast goes through a buffer.
+//   L4' What goes to a device is read straight into a slot of a ring instead, and the slot is sent off (to_device.h).
 //   L5  No source file was changed meanwhile; and if it was asked for, what was read is what its archive's checksum
 //       says, and equal to its copies.
 #pragma once
@@ -21,21 +22,25 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/executor/execute.h"
+#include "runtime/gpu/device.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/open_file_limit.h"
 #include "runtime/load/load_plan.h"
 
 namespace ucp {
 
-// All of a target's record, in memory that the caller owns.
+// All of a target's record, in memory that the caller owns: the host's, or that of a device, which nobody else uses
+// meanwhile.
 struct WantedRecord {
   RecordId record;
   std::span<std::byte> memory;
+  const Device* device = nullptr;
 };
 
 struct LoadOptions {
   unsigned threads = 1;
-  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  // Beyond the wanted memory.
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;           // Of the host, beyond the wanted memory.
+  std::uint64_t device_memory_bytes = std::uint64_t{512} << 20;  // Likewise of each device.
   std::uint64_t most_chunk_bytes = std::uint64_t{1} << 21;
   OpenFileShares open_files;
   bool check_source = false;  // The archives' checksums, and the copies in the source against each other.
@@ -51,7 +56,10 @@ struct LoadReport {
   std::uint64_t bytes_read = 0;      // From storage, by this rank, whatever for.
   std::uint64_t bytes_received = 0;  // From other ranks.
   std::uint64_t bytes_read_by_all = 0;
-  bool is_as_stored = false;  // Nothing had to be converted: AsStored of as_stored.h has all of it.
+  std::uint64_t bytes_to_devices = 0;
+  std::uint64_t transfers = 0;  // To devices.
+  std::uint64_t launches = 0;   // Of kernels that put what arrived in its places, and of fills.
+  bool is_as_stored = false;    // Nothing had to be converted: AsStored of as_stored.h has all of it.
   double seconds = 0;
   unsigned threads = 0;
   std::uint64_t buffer_bytes = 0;

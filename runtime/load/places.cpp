@@ -37,12 +37,40 @@ llvm::Expected<Places> Places::Make(const Plan& plan, std::span<const WantedReco
     }
     places.is_wanted_[record.record.index()] = true;
     places.memory_[record.record.index()] = record.memory;
+    places.device_[record.record.index()] = record.device;
   }
   return places;
 }
 
 std::span<std::byte> Places::Of(const TargetRange& range) const {
   return Of(range.record).subspan(OffsetOf(range), BytesOf(range));
+}
+
+std::vector<const Device*> Places::Devices() const {
+  std::vector<const Device*> devices;
+  for (const Device* device : device_) {
+    if (device != nullptr && std::find(devices.begin(), devices.end(), device) == devices.end()) {
+      devices.push_back(device);
+    }
+  }
+  return devices;
+}
+
+void Places::Put(RecordId record, std::uint64_t begin, std::span<const std::byte> bytes) const {
+  std::byte* to = Of(record).data() + begin;
+  if (const Device* device = DeviceOf(record); device != nullptr) return ways_.at(device)->Put(to, bytes);
+  if (to != bytes.data()) std::memcpy(to, bytes.data(), bytes.size());
+}
+
+void Places::Zero(RecordId record, std::uint64_t begin, std::uint64_t end) const {
+  const std::span<std::byte> memory = Of(record).subspan(begin, end - begin);
+  if (const Device* device = DeviceOf(record); device != nullptr) return ways_.at(device)->Zero(memory);
+  std::memset(memory.data(), 0, memory.size());
+}
+
+llvm::Error Places::Finish() const {
+  for (const auto& [device, way] : ways_) UCP_RETURN_IF_ERROR(way->Finish());
+  return llvm::Error::success();
 }
 
 std::vector<TargetRange> Places::Ranges() const {
@@ -59,11 +87,11 @@ std::vector<TargetRange> Places::Ranges() const {
   return ranges;
 }
 
-void Places::FillBetween(const std::vector<TargetRange>& ranges) const {
+llvm::Error Places::FillBetween(const std::vector<TargetRange>& ranges) const {
   std::vector<std::uint64_t> filled(memory_.size(), 0);  // By RecordId: from the beginning.
   auto zero_to = [&](RecordId record, std::uint64_t end) {
-    std::uint64_t& begin = filled[record.index()];
-    if (begin < end) std::memset(Of(record).data() + begin, 0, end - begin);
+    const std::uint64_t begin = filled[record.index()];
+    if (begin < end) Zero(record, begin, end);
   };
   for (const TargetRange& range : ranges) {
     zero_to(range.record, OffsetOf(range));
@@ -72,7 +100,9 @@ void Places::FillBetween(const std::vector<TargetRange>& ranges) const {
   for (std::size_t record = 0; record < memory_.size(); ++record) {
     if (is_wanted_[record]) zero_to(RecordId(record), memory_[record].size());
   }
+  UCP_RETURN_IF_ERROR(Finish());  // Some of the ready-made bytes come over zeros.
   PlaceBlobs();
+  return Finish();
 }
 
 // A header stands between records, but single numbers that were known when the files were laid out are records, too.
@@ -98,7 +128,7 @@ void Places::PlaceBlobs() const {
       if (record.file != placement.file || record.begin >= blob_end) break;
       const std::uint64_t from = std::max(record.begin, placement.offset);
       const std::uint64_t to = std::min(record.begin + record.bytes, blob_end);
-      std::memcpy(Of(*next).data() + (from - record.begin), blob.data() + (from - placement.offset), to - from);
+      Put(*next, from - record.begin, std::as_bytes(std::span(blob)).subspan(from - placement.offset, to - from));
     }
   }
 }

@@ -1,15 +1,18 @@
-// Where in memory the records of a load go.
+// Where in memory the records of a load go: the host's, or a device's, which what is put there reaches through a ring
+// of slots.
 #pragma once
 
 #include <llvm/Support/Error.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
 #include "compiler/plan/plan.h"
 #include "compiler/plan/steps.h"
+#include "runtime/gpu/packing.h"
 #include "runtime/load/load.h"
 
 namespace ucp {
@@ -21,24 +24,41 @@ class Places {
   static llvm::Expected<Places> Make(const Plan& plan, std::span<const WantedRecord> wanted);
 
   bool Holds(RecordId record) const { return is_wanted_[record.index()]; }
+  // The memory, and whose it is: null: the host's.
   std::span<std::byte> Of(RecordId record) const { return memory_[record.index()]; }
+  const Device* DeviceOf(RecordId record) const { return device_[record.index()]; }
   // Of a range of a record that is wanted.
   std::span<std::byte> Of(const TargetRange& range) const;
 
+  // All devices that have a record. Each needs a way to it before anything is put there; this keeps it.
+  std::vector<const Device*> Devices() const;
+  void ReachBy(const Device& device, Packing& packing) { ways_[&device] = &packing; }
+
+  // From byte `begin` of a record on. What comes to a device is there after Finish(), and so are errors. By one thread
+  // at a time.
+  void Put(RecordId record, std::uint64_t begin, std::span<const std::byte> bytes) const;
+  [[nodiscard]] llvm::Error Finish() const;
+
   // What the plan writes to the wanted records, by file and place.
   std::vector<TargetRange> Ranges() const;
-  // Everything else in them: ready-made bytes, and zeros.
-  void FillBetween(const std::vector<TargetRange>& ranges) const;
+  // Everything else in them: ready-made bytes, and zeros. It is there when this returns.
+  [[nodiscard]] llvm::Error FillBetween(const std::vector<TargetRange>& ranges) const;
 
  private:
   explicit Places(const Plan& plan)
-      : plan_(&plan), is_wanted_(plan.target.records.size(), false), memory_(plan.target.records.size()) {}
+      : plan_(&plan),
+        is_wanted_(plan.target.records.size(), false),
+        memory_(plan.target.records.size()),
+        device_(plan.target.records.size(), nullptr) {}
 
+  void Zero(RecordId record, std::uint64_t begin, std::uint64_t end) const;
   void PlaceBlobs() const;
 
   const Plan* plan_;
   std::vector<bool> is_wanted_;               // By RecordId.
   std::vector<std::span<std::byte>> memory_;  // By RecordId.
+  std::vector<const Device*> device_;         // By RecordId.
+  std::map<const Device*, Packing*> ways_;
 };
 
 }  // namespace ucp

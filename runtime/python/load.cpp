@@ -1,14 +1,19 @@
 #include "runtime/python/load.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <map>
+#include <memory>
+
 #include "compiler/driver/command_line.h"
 #include "compiler/driver/with_diagnostics.h"
 #include "compiler/support/printable.h"
+#include "runtime/gpu/open_device.h"
 #include "runtime/io/open_file_limit.h"
 #include "runtime/load/compile_held.h"
 #include "runtime/load/load.h"
@@ -84,13 +89,36 @@ HeldPlan CompileHeldForPython(const SourceOptions& source, const std::vector<Hel
 // (record, address, bytes)
 using WantedFromPython = std::tuple<std::size_t, std::uintptr_t, std::size_t>;
 
+// The devices of some records, each opened once.
+class OpenedDevices {
+ public:
+  llvm::Error OpenFor(std::vector<WantedRecord>& wanted, const std::map<std::size_t, std::string>& names) {
+    for (WantedRecord& record : wanted) {
+      const auto name = names.find(record.record.index());
+      if (name == names.end()) continue;
+      std::unique_ptr<Device>& device = devices_[name->second];
+      if (device == nullptr) {
+        UCP_ASSIGN_OR_RETURN(device, OpenDevice(name->second));
+      }
+      record.device = device.get();
+    }
+    return llvm::Error::success();
+  }
+
+ private:
+  std::map<std::string, std::unique_ptr<Device>> devices_;
+};
+
 nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>& memory, unsigned threads,
-                       std::uint64_t memory_bytes, bool check, PythonRanks* ranks) {
+                       std::uint64_t memory_bytes, bool check, PythonRanks* ranks,
+                       const std::map<std::size_t, std::string>& devices, std::uint64_t device_memory_bytes) {
   std::vector<WantedRecord> wanted;
   for (const auto& [record, address, bytes] : memory) {
     wanted.push_back({RecordId(record), {reinterpret_cast<std::byte*>(address), bytes}});
   }
+  OpenedDevices opened;
   LoadOptions options;
+  options.device_memory_bytes = device_memory_bytes;
   options.threads = threads;
   options.memory_bytes = memory_bytes;
   options.check_source = check;
@@ -99,6 +127,7 @@ nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>
   LoadReport report;
   RunInterruptibly([&](const std::atomic<bool>& cancelled) -> llvm::Error {
     options.cancelled = &cancelled;
+    UCP_RETURN_IF_ERROR(Agree(RanksOrOne(ranks), opened.OpenFor(wanted, devices)));
     UCP_ASSIGN_OR_RETURN(report, Load(plan, RealFileSystem(), wanted, options));
     return llvm::Error::success();
   });
@@ -110,6 +139,8 @@ nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>
   told["as_stored"] = report.is_as_stored;
   told["seconds"] = report.seconds;
   told["threads"] = report.threads;
+  told["bytes_to_devices"] = report.bytes_to_devices;
+  told["transfers"] = report.transfers;
   nb::dict mismatches;
   for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
     mismatches[mismatch.tensor.c_str()] = mismatch.first;
@@ -218,7 +249,8 @@ void AddLoad(nb::module_& module) {
   module.def("compile_held", &CompileHeldForPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
              nb::arg("compare"), nb::arg("ranks").none());
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),
-             nb::arg("check"), nb::arg("ranks").none());
+             nb::arg("check"), nb::arg("ranks").none(), nb::arg("devices") = std::map<std::size_t, std::string>(),
+             nb::arg("device_memory_bytes") = LoadOptions().device_memory_bytes);
 }
 
 }  // namespace ucp

@@ -2,7 +2,7 @@
 
 #include "compiler/driver/terminal.h"
 #include "compiler/support/printable.h"
-#include "runtime/python/words.h"
+#include "runtime/python/in_python.h"
 
 namespace nb = nanobind;
 

@@ -1,6 +1,7 @@
 """load_peer.py WAY PATH: how others load, followed by a copy of every tensor into memory that is there and touched.
 
-WAY is `safetensors` (safe_open on each file of a folder), `torch` (torch.load(mmap=True) of a file) or `dcp`
+WAY is `safetensors` (safe_open on each file of a folder), `safetensors-gpu` (the same onto a device, which is a third
+argument, and which makes the tensors itself), `torch` (torch.load(mmap=True) of a file) or `dcp`
 (torch.distributed.checkpoint.load, which fills the tensors that it is given). Prints how many seconds loading took.
 """
 
@@ -64,7 +65,24 @@ def with_dcp(folder: Path) -> tuple[Tensors, Callable[[Tensors], None]]:
     return wanted, load
 
 
-WAYS = {"safetensors": with_safetensors, "torch": with_torch, "dcp": with_dcp}
+def onto_gpu(folder: Path) -> tuple[Tensors, Callable[[Tensors], None]]:
+    from safetensors import safe_open
+
+    device = sys.argv[3]
+    torch.empty(1, device=device)  # What is slow once only.
+
+    def load(into: Tensors) -> None:
+        for path in sorted(folder.glob("*.safetensors")):
+            with safe_open(path, framework="pt", device=device) as file:
+                names = file.keys()
+                for name in names:
+                    into[name] = file.get_tensor(name)
+        torch.cuda.synchronize(device)
+
+    return {}, load
+
+
+WAYS = {"safetensors": with_safetensors, "safetensors-gpu": onto_gpu, "torch": with_torch, "dcp": with_dcp}
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ FIXTURES = TESTS / "fixtures"
 SPECS = TESTS.parent / "specs"
 SPEC_OF = {kind: SPECS / f"megatron_deepspeed_{kind}.ucp" for kind in ("gpt", "llama", "gpt_no_pipeline")}
 # Of a model that is nobody's but the fixtures' own.
-OWN_SPEC_OF = {"mixture_tensor": FIXTURES / "mixture_tensor.ucp"}
+OWN_SPEC_OF = {model: FIXTURES / f"{model}.ucp" for model in ("mixture_tensor", "mixture_whole")}
 # A native target of a Hugging Face model is cut by a spec; the fixtures have no `config.json` beside them.
 LLAMA_SIZES = ["layers=2", "heads=8", "kv_heads=4", "ffn=26"]
 LLAMA = ["--spec", SPECS / "llama.ucp", *(word for size in LLAMA_SIZES for word in ("--set", size))]

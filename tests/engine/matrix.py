@@ -47,7 +47,7 @@ def reason(form: str, source: Case, column: str) -> str | None:
         }[column]
     if column in ("stage 2", "stage 3") and source.model in CUT_OVER["pp"]:
         return "DeepSpeed's pipelines know stages 0 and 1 alone"
-    if column == "stage 3" and source.model in CUT_OVER["ep"] and source.model != "autoep":
+    if column == "stage 3" and source.model in CUT_OVER["ep"] and not source.model.startswith("autoep"):
         return "DeepSpeed's experts know no stage 3"
     if column == "stage 3" and source.optimizer == "muon":
         return "DeepSpeed's Muon wants another configuration at stage 3 (no reduce_scatter)"
@@ -58,7 +58,7 @@ def reason(form: str, source: Case, column: str) -> str | None:
 
 def unwritten(source: Case, column: str) -> str | None:
     """What native files cannot be yet."""
-    if source.model == "autoep":
+    if source.model.startswith("autoep"):
         return "AutoEP's native checkpoints are not written"
     if column == "stage 0" and source.name.startswith(("bf16_masters", "fp16_masters")):
         return "DeepSpeed has low-precision masters with ZeRO alone"
@@ -75,7 +75,8 @@ def unwritten(source: Case, column: str) -> str | None:
 
 def meshes(form: str, source: Case) -> Iterator[Mesh]:
     """Those of every_mesh() that experts divide over."""
-    return (mesh for mesh in every_mesh(form, source) if (mesh.dp * mesh.sp) % mesh.ep == 0)
+    tensor_ranks = source.mesh.tp if source.model in ("mixture_whole", "autoep_autotp") else 1
+    return (mesh for mesh in every_mesh(form, source) if (mesh.dp * mesh.sp * tensor_ranks) % mesh.ep == 0)
 
 
 def every_mesh(form: str, source: Case) -> Iterator[Mesh]:
@@ -93,7 +94,7 @@ def every_mesh(form: str, source: Case) -> Iterator[Mesh]:
         yield replace(own, dp=own.dp * 2 if own.dp < max(4, own.ep + 1) and own.ranks <= 4 else own.dp // 2)
     for axis in ("tp", "pp", "ep"):
         if source.model in CUT_OVER[axis] and own == source.mesh:
-            yield replace(own, **{axis: 2 if getattr(own, axis) == 1 else 1})
+            yield replace(own, **{axis: 2 if getattr(own, axis) in (1, 4) else 1})
 
 
 def targets(form: str, source: Case) -> Iterator[dict[str, Any]]:

@@ -102,6 +102,9 @@ CHANGED: list[Resume] = [
     Resume("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=8, ep=4)}, to="universal:ep=4"),
     Resume("moe_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 1, "fp32_accumulation": True}, to="universal:ep=2"),
     Resume("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=2, ep=2)}, to="universal:ep=2"),
+    # Whole experts that tensor-parallel ranks share out, too.
+    Resume("moe_tp2_ep4_dp4_whole", to="universal:ep=4,mp=2"),
+    Resume("moe_tp2_ep4_dp4_whole", {"mesh": Mesh(tp=1, dp=2)}, to="universal:mp=1"),
     # Experts that AutoEP spreads: over any number of ranks, in either order of them.
     Resume("autoep_ep2_dp4", {"mesh": Mesh(dp=4, ep=4)}),
     Resume("autoep_ep2_dp4", {"mesh": Mesh(dp=2, ep=1)}),
@@ -175,7 +178,7 @@ def further(name: str) -> list[Resume]:
 
 def expert_ranks(target: Case) -> str:
     """The strategy says them where a rank's own experts are counted from 0: not with AutoEP."""
-    return f",ep={target.mesh.ep}" if target.mesh.ep > 1 and target.model != "autoep" else ""
+    return f",ep={target.mesh.ep}" if target.mesh.ep > 1 and not target.model.startswith("autoep") else ""
 
 
 def resume(engines: Engines, folder: Path, plan: Resume) -> dict[str, Any]:

@@ -128,14 +128,61 @@ def test_every_tensor_parallel_rank_has_its_part_of_an_expert(ucprun: Path, tmp_
     assert not (tmp_path / "out").exists()
 
 
-def test_experts_that_tensor_parallel_ranks_share_out_are_refused(ucprun: Path, tmp_path: Path) -> None:
-    """Without `enable_expert_tensor_parallelism`, DeepSpeed counts these ranks among those that share the experts."""
+def test_parts_of_experts_are_not_taken_for_whole_ones(ucprun: Path, tmp_path: Path) -> None:
+    """One file of each expert is what a run without `enable_expert_tensor_parallelism` has; the optimizer differs."""
     copy = without_experts(tmp_path, lambda rank, expert: expert // 2 != rank)
     result = run_convert(ucprun, copy, tmp_path / "out", "--spec", str(OWN_SPEC_OF["mixture_tensor"]))
     assert result.returncode == 2
-    assert "no expert has files of two of them" in result.stderr
-    assert "enable_expert_tensor_parallelism is off" in result.stderr
+    assert "is cut over 1 partitions" in result.stderr
+    assert "one file of each expert" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_ranks_that_are_counted_otherwise(ucprun: Path, tmp_path: Path) -> None:
+    """The file of an expert is the first rank's that has it: were ranks in another order, it would be another's."""
+    copy = tmp_path / "copy"
+    shutil.copytree(FIXTURES / "moe_tp2_ep4_dp4_whole" / "checkpoint", copy)
+    tag = copy / (copy / "latest").read_text()
+    name = "layer_1_expert_2_mp_rank_0{}_model_states.pt"
+    (tag / name.format(0)).rename(tag / name.format(1))
+    result = run_convert(ucprun, copy, tmp_path / "out", "--spec", str(OWN_SPEC_OF["mixture_whole"]))
+    assert result.returncode == 2
+    assert f"`{name.format(1)}` is of tensor-parallel rank 1" in result.stderr
+    assert "rank 0 saves" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_whole_experts_that_are_lost_to_their_own_engine(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
+    """If `ep_size` is no multiple of the tensor-parallel ranks, a rank looks for files that another one has saved."""
+    case = replace(CASES["moe_tp2_ep4_dp4_whole"], mesh=Mesh(tp=2, dp=2), steps=2)
+    saved = tmp_path / "saved"
+    truth = engines.ask(Job(case, steps=2, save=saved))["saved"]
+    with pytest.raises(EngineError, match=r"layer_0_expert_0_mp_rank_01_model_states\.pt"):
+        engines.ask(Job(case, seed=OTHER_SEED, load=saved, native=True))
+    spec = ["--spec", str(OWN_SPEC_OF["mixture_whole"])]
+    result = run_convert(ucprun, saved, tmp_path / "out", *spec)
+    assert result.returncode == 0, result.stderr
+    ours = describe_states(read_states(tag_folder(tmp_path / "out")))
+    assert differences(truth, ours, ["parameter"]) == []
+    result = run_convert(ucprun, saved, tmp_path / "native", *spec, to="deepspeed:tp=2,dp=2,ep=1")
+    assert result.returncode == 2
+    assert "lost to DeepSpeed itself" in result.stderr
+
+
+def test_whole_experts_or_parts_of_them(ucprun: Path, tmp_path: Path) -> None:
+    """What the spec cuts has a part on every rank; what it does not can be whole on each rank, if the job says so."""
+    for model, setting, words in (
+        ("mixture_tensor", "false", ["expert_tp=false", "cuts `blocks."]),
+        ("mixture_whole", "true", ["layer_0_expert_3_mp_rank_00", "layer_0_expert_3_mp_rank_01"]),
+    ):
+        source = next(case.name for case in CASES.values() if case.model == model)
+        spec = ["--spec", str(OWN_SPEC_OF[model])]
+        output = tmp_path / model
+        to = f"deepspeed:tp=2,dp=2,ep=2,expert_tp={setting}"
+        result = run_convert(ucprun, FIXTURES / source / "checkpoint", output, *spec, to=to)
+        files = " ".join(sorted(file.name for file in output.glob("*/*")))
+        assert all(word in result.stderr + files for word in words), result.stderr
+        assert result.returncode == (1 if setting == "false" else 0)
 
 
 def test_other_owners_than_the_engines_are_seen(ucprun: Path, tmp_path: Path) -> None:

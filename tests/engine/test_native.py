@@ -173,6 +173,13 @@ RECUTS = [
         stages="2,partition=parameters",
     ),
     Recut("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=4, ep=4), "fp32_accumulation": True}, via_universal=True),
+    # Whole experts that tensor-parallel ranks share out, too.
+    Recut("moe_tp2_ep4_dp4_whole"),
+    Recut("moe_tp2_ep4_dp4_whole", {"mesh": Mesh(tp=2, dp=2, ep=2), "stage": 1}),
+    Recut("moe_tp2_ep4_dp4_whole", {"mesh": Mesh(tp=2, dp=2, ep=4), "data_before_experts": True}),
+    Recut("moe_tp2_ep4_dp4_whole", {"mesh": Mesh(tp=1, dp=4, ep=2)}),
+    Recut("moe_tp2_ep4_dp4_whole", {"mesh": Mesh(tp=2, dp=2, ep=2)}, via_universal=True),
+    Recut("moe_tp2_ep4_dp4_whole", {"stage": 0, "dtype": "fp32"}),
     Recut("moe_zero0_fp32"),
     Recut("moe_zero0_fp32", {"mesh": Mesh(dp=4, ep=4)}),
     Recut("moe_zero0_fp32", {"mesh": Mesh(dp=2)}, via_universal=True),

@@ -44,6 +44,7 @@ DEEPSPEED = {
     "moe_ep2_ep4_dp4": "RuntimeError: shape '[",
     "moe_pp2_ep2_dp4": "RuntimeError: shape '[",
     "moe_tp2_ep2_dp2": "RuntimeError: shape '[",
+    "moe_tp2_ep4_dp4_whole": "RuntimeError: shape '[",
     "moe_zero0_fp32": "KeyError: 'optimizer_state_dict'",
     "autoep_ep2_dp4": IDENTICAL,
     "autoep_ep2_dp4_data_first": IDENTICAL,

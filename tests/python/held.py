@@ -13,7 +13,7 @@ __all__ = ["FIXTURES", "checkpoint", "describe", "spec_of", "states_of", "truth_
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SPEC_OF = {kind: f"megatron_deepspeed_{kind}" for kind in ("gpt", "llama", "gpt_no_pipeline")}
-SPEC_OF["mixture_tensor"] = str(FIXTURES / "mixture_tensor.ucp")
+SPEC_OF |= {model: str(FIXTURES / f"{model}.ucp") for model in ("mixture_tensor", "mixture_whole")}
 
 
 def checkpoint(name: str) -> Path:

@@ -18,10 +18,7 @@ def suite(rank: int) -> list[str]:
     """What is not as it must be of the ranks of a group."""
     import _ucp_suite
 
-    group = _ranks.Group(dist.group.WORLD)
-    messages = group._messages
-    group.ranks = _ucp_suite.Ranks(rank, group.size, messages.all_gather, messages.deliver, messages.ask_to_stop)
-    with group:
+    with _ranks.Group(dist.group.WORLD) as group:
         return list(_ucp_suite.run(group.ranks))
 
 

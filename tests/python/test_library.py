@@ -120,7 +120,7 @@ def checksum(values: torch.Tensor) -> int:
     return int((row * torch.arange(1, len(row) + 1)).sum())
 
 
-# rank 0 head.weight fp32 float [5, 33] 0..165 1234
+# rank 0 head.weight fp32 float32 [5, 33] 0..165 1234
 LINE = re.compile(r"rank (\d+) (\S+) (\S+) (\S+) \[([\d, ]*)\] (\d+)\.\.(\d+) (-?\d+)")
 
 

@@ -35,6 +35,7 @@ UNIVERSAL = "runtime/formats/universal"
 COMM = "runtime/comm"
 DIGEST = "runtime/digest"
 EXECUTOR = "runtime/executor"
+GPU = "runtime/gpu"
 LOAD = "runtime/load"
 EXCHANGE = "runtime/exchange"
 MANIFEST = "runtime/manifest"
@@ -76,18 +77,19 @@ ALLOWED: dict[str, set[str]] = {
     COMM: {SUPPORT},
     DIGEST: {PLAN, LAYOUT, SUPPORT},
     EXECUTOR: {COMM, DIGEST, IO, PLAN, LAYOUT, SUPPORT},
+    GPU: {COMM, SUPPORT},
     MANIFEST: {DIGEST, EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
-    LOAD: {COMM, EXECUTOR, MANIFEST, FORMATS, PYTORCH, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
+    LOAD: {COMM, EXECUTOR, GPU, MANIFEST, FORMATS, PYTORCH, IO, COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT},
     EXCHANGE: {COMM, EXECUTOR, IO, LAYOUT, SUPPORT},
     REPORT: {IO, SUPPORT},
     DIFFERENCE: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
     SYNTH: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
     TRACE: {EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
     RUNTIME_DRIVER: {
-        COMM, DIFFERENCE, EXCHANGE, LOAD, REPORT, SYNTH, TRACE, MANIFEST, EXECUTOR, FORMATS, IO,
+        COMM, DIFFERENCE, EXCHANGE, LOAD, REPORT, SYNTH, TRACE, MANIFEST, EXECUTOR, FORMATS, GPU, IO,
         COMPILER_DRIVER, PLANNER, PLAN, LAYOUT, SUPPORT,
     },
-    PYTHON: {RUNTIME_DRIVER, LOAD, COMM, IO, COMPILER_DRIVER, PLAN, LAYOUT, SUPPORT},
+    PYTHON: {RUNTIME_DRIVER, LOAD, COMM, GPU, IO, COMPILER_DRIVER, PLAN, LAYOUT, SUPPORT},
     LIBRARY_HEADERS: set(),
     LIBRARY: {LIBRARY_HEADERS, RUNTIME_DRIVER, LOAD, COMM, IO, COMPILER_DRIVER, PLAN, LAYOUT, SUPPORT},
 }
@@ -112,6 +114,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "zlib": {SUPPORT},
     "mpi.h": {COMM, LIBRARY_HEADERS},
     "nccl.h": {COMM},
+    "cuda": {COMM, GPU},
     "nanobind/": {PYTHON},
     "CLI/": {COMPILER_DRIVER, RUNTIME_DRIVER},
 }
@@ -123,7 +126,7 @@ def sources(root: Path) -> Iterator[Path]:
     """All sources of the two trees, as paths below the root."""
     for tree in ("compiler", "runtime"):
         for path in sorted((root / tree).rglob("*")):
-            if path.suffix in (".h", ".cpp", ".def"):
+            if path.suffix in (".h", ".cpp", ".cu", ".def"):
                 yield path.relative_to(root)
 
 

@@ -35,7 +35,7 @@ def problems_of(source: Path, root: Path) -> Iterator[str]:
     lines = text.count("\n")
     if lines > MOST_LINES:
         yield f"{name}: {lines} lines; a file over {MOST_LINES} holds two ideas: name them, and make two files"
-    if source.suffix == ".cpp" and not is_built(source, root):
+    if source.suffix in (".cpp", ".cu") and not is_built(source, root):
         yield f"{name}: stands in no CMakeLists.txt, so it is never compiled"
     if source.suffix == ".h":
         if not text.startswith("//"):
@@ -47,7 +47,7 @@ def problems_of(source: Path, root: Path) -> Iterator[str]:
 def problems(root: Path) -> Iterator[str]:
     for tree in TREES:
         for source in sorted((root / tree).rglob("*")):
-            if source.suffix in (".h", ".cpp"):
+            if source.suffix in (".h", ".cpp", ".cu"):
                 yield from problems_of(source, root)
 
 

@@ -30,12 +30,13 @@ class DeepSpeedFormat : public Format {
   StrategyRules strategy_rules() const override {
     return {
         .has_degrees = true,
-        .settings = {
-            TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
-            TakesWord("optimizer", {"bf16", "zero", "fused", "unfused"}), TakesWord("round_robin", {"true", "false"}),
-            TakesWord("data_before_experts", {"true", "false"}), TakesWord("alignment", {"true", "false"}),
-            TakesWord("elastic", {"true", "false"}), TakesNumber("sub_group_size", 1, deepspeed::kMostElements),
-            TakesWord("exclude_frozen", {"true", "false"}), TakesWord("partition", {"parameters", "uniform"})}};
+        .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
+                     TakesWord("optimizer", {"bf16", "zero", "fused", "unfused"}),
+                     TakesWord("round_robin", {"true", "false"}), TakesWord("data_before_experts", {"true", "false"}),
+                     TakesWord("alignment", {"true", "false"}), TakesWord("elastic", {"true", "false"}),
+                     TakesNumber("sub_group_size", 1, deepspeed::kMostElements),
+                     TakesWord("exclude_frozen", {"true", "false"}), TakesWord("partition", {"parameters", "uniform"}),
+                     TakesWord("expert_tp", {"true", "false"})}};
   }
 
   llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {

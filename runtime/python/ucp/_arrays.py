@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ucp._failure import failure
+
+if TYPE_CHECKING:
+    import torch
 
 # What numpy itself has no name for; the package ml_dtypes has some of them.
 _BEYOND_NUMPY = {
@@ -20,8 +24,15 @@ _BEYOND_NUMPY = {
 class Framework(Protocol):
     """Makes memory, and shows pieces of it as tensors."""
 
+    @property
+    def device(self) -> str | None:
+        """Whose memory it is, "cuda:0"; None: the host's."""
+
     def memory(self, size: int) -> Any:
-        """So many bytes of the host, uninitialised."""
+        """So many bytes, uninitialised."""
+
+    def settle(self) -> None:
+        """Until nobody works on them any more."""
 
     def address(self, memory: Any) -> int:
         """Where they are."""
@@ -36,11 +47,38 @@ class Framework(Protocol):
         """One behind the other; a copy."""
 
     def finish(self, piece: Any, shape: list[int] | None, own: bool) -> Any:
-        """The tensor on its device, as a copy if it has to own its memory."""
+        """The tensor, as a copy if it has to own its memory."""
+
+
+def device_name(device: torch.device) -> str | None:
+    """As `_ucp.load` has it; None: the host."""
+    import torch
+
+    if device.type == "cpu":
+        return None
+    if device.type != "cuda":
+        raise failure("unsupported", f'device="{device}": only memory of cpu or cuda devices is filled')
+    index = device.index
+    if index is None:
+        index = torch.cuda.current_device() if torch.cuda.is_available() else 0
+    return f"cuda:{index}"
+
+
+def settle(devices: Iterable[str]) -> None:
+    """Until nobody works on the memory of these devices any more."""
+    import torch
+
+    for device in sorted(set(devices)):
+        try:
+            torch.cuda.synchronize(device)
+        except RuntimeError as error:
+            raise failure("io", f"{device} does not finish what it works on: {str(error).splitlines()[0]}") from None
 
 
 class Torch:
     """Tensors of PyTorch on a device."""
+
+    device: str | None
 
     def __init__(self, device: Any) -> None:
         import torch
@@ -64,9 +102,13 @@ class Torch:
             raise failure(
                 "unsupported", f'device="{device}": PyTorch {torch.__version__} cannot use it: {why}'
             ) from None
+        self.device = device_name(self._device)
 
     def memory(self, size: int) -> Any:
-        return self._torch.empty(size, dtype=self._torch.uint8, pin_memory=self._device.type == "cuda" and size > 0)
+        return self._torch.empty(size, dtype=self._torch.uint8, device=self._device)
+
+    def settle(self) -> None:
+        settle([self.device] if self.device is not None else [])
 
     def address(self, memory: Any) -> int:
         return int(memory.data_ptr())
@@ -84,8 +126,6 @@ class Torch:
 
     def finish(self, piece: Any, shape: list[int] | None, own: bool) -> Any:
         shaped = piece if shape is None else piece.view(shape)
-        if self._device.type != "cpu":
-            return shaped.to(self._device)
         return shaped.clone() if own else shaped
 
 
@@ -95,6 +135,7 @@ class Numpy:
     def __init__(self, device: object) -> None:
         import numpy
 
+        self.device: str | None = None
         if str(device) != "cpu":
             raise failure("usage", f'device="{device}": arrays of numpy are in the host\'s memory')
         self._numpy = numpy
@@ -108,6 +149,9 @@ class Numpy:
 
     def memory(self, size: int) -> Any:
         return self._numpy.empty(size, dtype=self._numpy.uint8)
+
+    def settle(self) -> None:
+        pass
 
     def address(self, memory: Any) -> int:
         return int(memory.ctypes.data)

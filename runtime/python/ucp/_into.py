@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ucp import _arguments, _ucp
+from ucp._arrays import device_name, settle
 from ucp._failure import agree, failure
 from ucp._optimizer import OptimizerStates, add_optimizer
 from ucp._source import Path, Settings, source_from
 from ucp._target import Place, Target, is_distributed
-from ucp._work import byte_count, thread_count
+from ucp._work import Work, byte_count, thread_count
 
 if TYPE_CHECKING:
     import torch
@@ -107,6 +108,7 @@ def load_into(
     verify: bool = False,
     threads: int | None = None,
     memory: int | str = "1GiB",
+    device_memory: int | str = "512MiB",
 ) -> Filled:
     """Fills tensors of a running job from a checkpoint of any format and topology.
 
@@ -135,7 +137,7 @@ def load_into(
                 drop_states=drop_states,
                 prefer_rank=prefer_rank,
             )
-            memory_bytes, thread_number = byte_count(memory), thread_count(threads)
+            work = Work(thread_count(threads), byte_count(memory), byte_count(device_memory, "device_memory"))
             strict, verify = _arguments.flag("strict", strict), _arguments.flag("verify", verify)
             places.keep(_arguments.texts("keep", keep, "a name or several"))
             for name, value in named.items():
@@ -147,7 +149,7 @@ def load_into(
             problem = error
         ranks = _group_of(places, group)
         agree(ranks, problem)
-        return _fill(places, made, source, strict, verify, thread_number, memory_bytes, ranks)
+        return _fill(places, made, source, strict, verify, work, ranks)
     except BaseException:
         if made is not None:
             made.forget()
@@ -160,8 +162,7 @@ def _fill(
     source: _ucp.Source,
     strict: bool,
     verify: bool,
-    thread_number: int,
-    memory_bytes: int,
+    work: Work,
     ranks: Group | None,
 ) -> Filled:
     problem = None
@@ -169,7 +170,7 @@ def _fill(
     held = [place.described() for place in places.places]
     with ranks or nullcontext():
         plan = _ucp.compile_held(source, held, strict, verify, in_group)
-        wanted, staged = [], []
+        wanted, devices = [], {}
         try:
             places.refuse_untied(plan.not_loaded)
             if made is not None:
@@ -182,19 +183,14 @@ def _fill(
             for place, record in zip(places.places, plan.records, strict=True):
                 if record is None:
                     continue
-                buffer = place.local
-                if buffer.device.type != "cpu":
-                    buffer = buffer.new_empty(buffer.shape, device="cpu")
-                    staged.append((place.local, buffer))
-                wanted.append((record, buffer.data_ptr(), buffer.nbytes))
+                if (device := device_name(place.local.device)) is not None:
+                    devices[record] = device
+                wanted.append((record, place.local.data_ptr(), place.local.nbytes))
+            settle(devices.values())
         except _ucp.Error as error:
             problem = error
-        except (MemoryError, RuntimeError) as error:
-            problem = failure("io", f"there is no memory on the host for what is loaded: {error}")
         agree(ranks, problem)
-        report = _ucp.load(plan.load, wanted, thread_number, memory_bytes, verify, in_group)
-        for local, buffer in staged:
-            local.copy_(buffer)
+        report = work.load(plan.load, wanted, verify, in_group, devices)
         _tell_autograd(places.places)
     for _, step in places.steps:
         step.fill_(plan.step)

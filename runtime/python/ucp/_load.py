@@ -13,7 +13,7 @@ from ucp import _arguments, _ucp
 from ucp._arrays import Framework, framework_of
 from ucp._failure import agree, failure
 from ucp._source import Path, Settings, source_from
-from ucp._work import byte_count, thread_count
+from ucp._work import Work, byte_count, thread_count
 
 if TYPE_CHECKING:
     from ucp._ranks import Group
@@ -139,6 +139,7 @@ def load(
     verify: bool = False,
     threads: int | None = None,
     memory: int | str = "1GiB",
+    device_memory: int | str = "512MiB",
     group: object = None,
 ) -> Loaded:
     """What one rank of the job `to` would read of a checkpoint of any topology, as tensors.
@@ -146,7 +147,8 @@ def load(
     `to` is a strategy as `ucprun convert --to` has it, "deepspeed:tp=2,dp=4,zero=1" or "universal", and `rank` a rank
     of that job. `tensors` and `states` are patterns for names; what they leave out is listed in the result. `device` is
     where PyTorch's tensors go; `framework` is "torch" or "numpy". With `verify`, the archives' checksums are checked,
-    and copies are compared with one another. `memory` bounds what is needed besides the tensors. All ranks of a `group`
+    and copies are compared with one another. `memory` bounds what is needed besides the tensors, and
+    `device_memory` what is needed of a GPU besides them. All ranks of a `group`
     of torch.distributed load together, each its own part; then headers are read by one of them alone. The other
     arguments say what the source is, as the programs' options of the same names.
     """
@@ -162,6 +164,7 @@ def load(
             path, spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states, prefer_rank=prefer_rank
         )
         memory_bytes, thread_number = byte_count(memory), thread_count(threads)
+        device_bytes = byte_count(device_memory, "device_memory")
         to = _arguments.text("to", to, 'a strategy such as "deepspeed:tp=2,dp=4,zero=1"')
         rank = _arguments.whole("rank", rank, 0, 2**31 - 1) if rank is not None else None
         verify = _arguments.flag("verify", verify)
@@ -176,7 +179,8 @@ def load(
             f"`{source.path}` as `{to}`, with {_text_of(source)}, verify={verify}, ds_config={target.ds_config}"
         )
     with ranks or nullcontext():
-        return _load(source, to, target, rank, names, kinds, arrays, verify, thread_number, memory_bytes, ranks)
+        work = Work(thread_number, memory_bytes, device_bytes)
+        return _load(source, to, target, rank, names, kinds, arrays, verify, work, ranks)
 
 
 def _text_of(source: _ucp.Source) -> str:
@@ -194,8 +198,7 @@ def _load(
     kinds: list[str],
     arrays: Framework,
     verify: bool,
-    threads: int,
-    memory_bytes: int,
+    work: Work,
     group: Group | None,
 ) -> Loaded:
     in_group = group.ranks if group is not None else None
@@ -214,6 +217,7 @@ def _load(
         records = {piece.record for entry in wanted.values() for piece in entry.pieces}
         sizes = {record: size for record, _, _, size in plan.records_of(this_rank)}
         buffers = {record: arrays.memory(sizes[record]) for record in sorted(records)}
+        arrays.settle()
     except _ucp.Error as error:
         problem = error
     except (MemoryError, RuntimeError) as error:
@@ -222,7 +226,8 @@ def _load(
     found.not_loaded = sorted(all_of_rank.keys() - wanted.keys())
 
     places = [(record, arrays.address(buffer), sizes[record]) for record, buffer in buffers.items()]
-    found.report = _ucp.load(plan, places, threads, memory_bytes, verify, in_group)
+    devices = dict.fromkeys(buffers, arrays.device) if arrays.device is not None else {}
+    found.report = work.load(plan, places, verify, in_group, devices)
     _tensors(found, wanted, buffers, arrays)
     return found
 

@@ -1,6 +1,6 @@
 """The extension module: what needs C++."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 version: str
@@ -154,5 +154,10 @@ def load(
     memory_bytes: int,
     check: bool,
     ranks: Ranks | None,
+    devices: Mapping[int, str] = ...,
+    device_memory_bytes: int = ...,
 ) -> dict[str, Any]:
-    """Fills `memory`: (record, address, bytes), which the caller keeps alive."""
+    """Fills `memory`: (record, address, bytes), which the caller keeps alive.
+
+    It is of the host, but for the records in `devices`: "cuda:0". Those are at rest before, and filled afterwards.
+    """

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from ucp import _arguments
+from ucp import _arguments, _ucp
 from ucp._failure import failure
 
 _UNITS = {"": 1, "b": 1}
@@ -13,7 +16,28 @@ for _power, _letter in enumerate("kmgt", 1):
     _UNITS |= {f"{_letter}b": 1000**_power, f"{_letter}ib": 1024**_power}
 
 
-def byte_count(memory: int | str) -> int:
+@dataclass(frozen=True)
+class Work:
+    """What a load may use."""
+
+    threads: int
+    memory_bytes: int
+    device_memory_bytes: int
+
+    def load(
+        self,
+        plan: _ucp.LoadPlan,
+        memory: list[tuple[int, int, int]],
+        verify: bool,
+        ranks: _ucp.Ranks | None,
+        devices: Mapping[int, str],
+    ) -> dict[str, Any]:
+        """As `_ucp.load`."""
+        how = (self.threads, self.memory_bytes, verify, ranks)
+        return _ucp.load(plan, memory, *how, devices, self.device_memory_bytes)
+
+
+def byte_count(memory: int | str, name: str = "memory") -> int:
     """A number of bytes, or a text such as "256MiB" or "4GB"."""
     number = memory if isinstance(memory, int) and not isinstance(memory, bool) else 0
     if isinstance(memory, str):
@@ -22,7 +46,7 @@ def byte_count(memory: int | str) -> int:
     if not 0 < number < 2**63:
         raise failure(
             "usage",
-            f'memory takes a number of bytes or a size such as "256MiB" or "4GB", not {_arguments.shown(memory)}',
+            f'{name} takes a number of bytes or a size such as "256MiB" or "4GB", not {_arguments.shown(memory)}',
         )
     return number
 

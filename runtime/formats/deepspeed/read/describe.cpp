@@ -54,7 +54,7 @@ class Description {
                                    fused_experts_, partitions_, states_, checkpoint_};
     if (!names_.partitioned_model_states.empty()) UCP_RETURN_IF_ERROR(AddPartitionedModule(context, states_));
     UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
-    experts_.AddShards(archives_, degrees_, inventory().storage);
+    experts_.AddShards(archives_, inventory().storage);
     fused_experts_.AddTo(inventory(), checkpoint_.training);
     UCP_ASSIGN_OR_RETURN(rank_groups_, AddOptimizer(context));
     NoteLayers();
@@ -134,22 +134,23 @@ class Description {
                          FusedExperts::Read(archives_, names_, folder_, degrees_, states_, partitions_));
     if (fused_experts_.any()) {
       const std::int64_t ep = fused_experts_.ep();
-      inventory().mesh.axes.push_back({"edp", partitions_ / ep});
+      inventory().mesh.axes.push_back({"edp", partitions_ * fused_experts_.tensor_ranks() / ep});
       inventory().mesh.axes.push_back({"ep", ep});
       return llvm::Error::success();
     }
-    UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_));
+    UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_, partitions_));
     if (!experts_.any()) return llvm::Error::success();
     inventory().remarks.insert(inventory().remarks.end(), experts_.remarks().begin(), experts_.remarks().end());
     if (HasWholeExperts()) {
       UCP_ASSIGN_OR_RETURN(whole_experts_, ReadWholeExperts(archives_, names_, folder_, experts_, states_));
       UCP_RETURN_IF_ERROR(experts_.CheckListed(folder_, states_));
-    } else if (partitions_ % experts_.ep() != 0) {
+    } else if (partitions_ * experts_.tensor_ranks() % experts_.ep() != 0) {
       return Fail(ErrorCode::kBadData,
                   "`{}`: the experts are spread over {} ranks, and there are files of {} partitions", folder_,
-                  experts_.ep(), partitions_);
+                  experts_.ep(), partitions_ * experts_.tensor_ranks());
     }
-    inventory().mesh.axes.push_back({"edp", std::max<std::int64_t>(1, partitions_ / experts_.ep())});
+    const std::int64_t copies = partitions_ * experts_.tensor_ranks() / experts_.ep();
+    inventory().mesh.axes.push_back({"edp", std::max<std::int64_t>(1, copies)});
     inventory().mesh.axes.push_back({"ep", experts_.ep()});
     checkpoint_.training.expert_layers = experts_.Layers();
     if (names_.layers.empty() && IsPipeline()) checkpoint_.training.pipeline = PipelineLayers{};

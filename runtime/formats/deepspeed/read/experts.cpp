@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/expert_ranks.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -29,19 +30,14 @@ std::vector<Listed> ListedExperts(const ModelStates& states) {
   return listed;
 }
 
-// With expert tensor parallelism each tensor-parallel rank spreads its part of all experts over its data-parallel
-// ranks. Without it, tensor-parallel ranks are counted among the expert ranks, and an expert has one file.
-llvm::Error CheckEveryTensorRankHasFiles(const CheckpointFiles& files, const std::string& folder, std::int64_t tp) {
+// Whether an expert has files of two tensor-parallel ranks of its stage, as every one has with expert tensor
+// parallelism.
+bool HasFilesOfTwoTensorRanks(const CheckpointFiles& files, std::int64_t tp) {
   std::set<ExpertOf> seen;  // With the number of the stage in place of the rank's.
-  for (const auto& [place, path] : files.experts) {
-    if (!seen.insert({place.mp / tp, place.layer, place.expert}).second) return llvm::Error::success();
-  }
-  if (files.experts.empty() || tp == 1) return llvm::Error::success();
-  return Fail(ErrorCode::kUnsupported,
-              "`{}`: there are {} tensor-parallel ranks, and no expert has files of two of them, such as `{}`: the "
-              "experts are spread over tensor-parallel ranks, too (enable_expert_tensor_parallelism is off), which "
-              "this version does not read",
-              folder, tp, files.experts.begin()->second);
+  return std::any_of(files.experts.begin(), files.experts.end(), [&](const auto& entry) {
+    const ExpertOf& place = entry.first;
+    return !seen.insert({place.mp / tp, place.layer, place.expert}).second;
+  });
 }
 
 }  // namespace
@@ -55,14 +51,31 @@ bool IsDataFirst(const ModelStates& states) {
 }
 
 llvm::Expected<Experts> Experts::Read(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
-                                      const Degrees& degrees, const std::vector<ModelStates>& states) {
+                                      const Degrees& degrees, const std::vector<ModelStates>& states,
+                                      std::int64_t partitions) {
   Experts experts;
   experts.tp_ = degrees.tp;
-  UCP_RETURN_IF_ERROR(CheckEveryTensorRankHasFiles(files, folder, degrees.tp));
+  if (!files.experts.empty() && !HasFilesOfTwoTensorRanks(files, degrees.tp)) experts.tensor_ranks_ = degrees.tp;
   UCP_RETURN_IF_ERROR(experts.ReadFiles(archives, files, folder, states));
   UCP_RETURN_IF_ERROR(experts.FindDegrees(files, folder, states));
+  UCP_RETURN_IF_ERROR(experts.CheckSavingRanks(files, folder, states, partitions));
   UCP_RETURN_IF_ERROR(experts.CheckListed(folder, states));
   return experts;
+}
+
+std::optional<std::int64_t> Experts::SaverOfOptimizer(const CheckpointFiles& files, std::int64_t mp,
+                                                      std::int64_t expert_rank) const {
+  for (std::int64_t rank = FirstOf(mp); rank < FirstOf(mp) + tensor_ranks_; ++rank) {
+    if (files.expert_optimizers.contains({rank, expert_rank})) return rank;
+  }
+  return std::nullopt;
+}
+
+ExpertOf Experts::FileOf(const CheckpointFiles& files, std::int64_t mp, std::int64_t layer, std::int64_t expert) const {
+  for (std::int64_t rank = FirstOf(mp); rank < FirstOf(mp) + tensor_ranks_; ++rank) {
+    if (files.experts.contains({rank, layer, expert})) return {rank, layer, expert};
+  }
+  return {mp, layer, expert};
 }
 
 llvm::Error Experts::ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
@@ -76,36 +89,43 @@ llvm::Error Experts::ReadFiles(SourceArchives& archives, const CheckpointFiles& 
     return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and `num_experts` of that rank is [{}]", folder, path,
                 mp < states.size() ? fmt::format("{}", fmt::join(states[mp].num_experts, ", ")) : std::string());
   }
-  for (std::size_t mp = 0; mp < states.size(); ++mp) {
+  for (std::size_t mp = 0; mp < states.size(); mp += static_cast<std::size_t>(tensor_ranks_)) {
     for (std::size_t l = 0; l < states[mp].num_experts.size(); ++l) {
       for (std::int64_t expert = 0; expert < states[mp].num_experts[l]; ++expert) {
-        const ExpertOf place{static_cast<std::int64_t>(mp), static_cast<std::int64_t>(l), expert};
+        const ExpertOf place = FileOf(files, static_cast<std::int64_t>(mp), static_cast<std::int64_t>(l), expert);
         const auto file = files.experts.find(place);
         if (file == files.experts.end()) {
           return Fail(ErrorCode::kBadData,
-                      "`{}`: `{}` is missing; layer {} has {} experts, as `num_experts` in `{}` says", folder,
-                      ExpertFileName(place), l, states[mp].num_experts[l], states[mp].path);
+                      "`{}`: `{}` is missing{}; layer {} has {} experts, as `num_experts` in `{}` says", folder,
+                      ExpertFileName(place),
+                      tensor_ranks_ > 1 ? ", and so are those of the other tensor-parallel ranks" : "", l,
+                      states[mp].num_experts[l], states[mp].path);
         }
-        UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(file->second));
-        UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, archive.archive.root(), ""));
-        for (const auto& extra : entries.extras) {
-          remarks_.push_back(
-              fmt::format("{} in `{}` is no tensor and is not carried", pytorch::Print(*extra.key), file->second));
-        }
-        for (auto& [name, tensor] : entries.tensors) {
-          const auto parsed = ParseExpertName(name);
-          if (!parsed || parsed->expert != expert) {
-            return Fail(ErrorCode::kBadData, "`{}`: `{}` holds `{}`, which is not a tensor of expert {}", folder,
-                        file->second, name, expert);
-          }
-          Layer& known = layers_[{place.mp, parsed->layer}];
-          known.number = place.layer;
-          known.experts = states[mp].num_experts[l];
-          known.order.push_back(name);
-          known.tensors.emplace(name, std::pair(std::move(tensor), file->second));
-        }
+        UCP_RETURN_IF_ERROR(ReadFile(archives, file->second, folder, place, states[mp].num_experts[l]));
       }
     }
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Experts::ReadFile(SourceArchives& archives, const std::string& path, const std::string& folder,
+                              ExpertOf place, std::int64_t experts) {
+  UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
+  UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, archive.archive.root(), ""));
+  for (const auto& extra : entries.extras) {
+    remarks_.push_back(fmt::format("{} in `{}` is no tensor and is not carried", pytorch::Print(*extra.key), path));
+  }
+  for (auto& [name, tensor] : entries.tensors) {
+    const auto parsed = ParseExpertName(name);
+    if (!parsed || parsed->expert != place.expert) {
+      return Fail(ErrorCode::kBadData, "`{}`: `{}` holds `{}`, which is not a tensor of expert {}", folder, path, name,
+                  place.expert);
+    }
+    Layer& known = layers_[{FirstOf(place.mp), parsed->layer}];
+    known.number = place.layer;
+    known.experts = experts;
+    known.order.push_back(name);
+    known.tensors.emplace(name, std::pair(std::move(tensor), path));
   }
   return llvm::Error::success();
 }
@@ -113,7 +133,7 @@ llvm::Error Experts::ReadFiles(SourceArchives& archives, const CheckpointFiles& 
 llvm::Error Experts::FindDegrees(const CheckpointFiles& files, const std::string& folder,
                                  const std::vector<ModelStates>& states) {
   for (auto& [place, layer] : layers_) {
-    while (files.optimizer_states.empty() && files.expert_optimizers.contains({place.first, layer.ep})) ++layer.ep;
+    while (files.optimizer_states.empty() && SaverOfOptimizer(files, place.first, layer.ep)) ++layer.ep;
     if (layer.experts % layer.ep == 0) continue;
     return Fail(ErrorCode::kUnsupported,
                 "`{}`: the {} experts `{}*` do not divide over the {} ranks of which there is a file such as `{}`",
@@ -123,7 +143,7 @@ llvm::Error Experts::FindDegrees(const CheckpointFiles& files, const std::string
   for (std::size_t mp = 0; mp < states.size(); ++mp) {
     for (const Listed& listed : ListedExperts(states[mp])) {
       const auto parsed = ParseExpertName(listed.tensor.name);
-      std::int64_t& count = local[{static_cast<std::int64_t>(mp), parsed->layer}];
+      std::int64_t& count = local[{FirstOf(static_cast<std::int64_t>(mp)), parsed->layer}];
       count = std::max(count, parsed->expert + 1);
     }
   }
@@ -138,6 +158,37 @@ llvm::Error Experts::FindDegrees(const CheckpointFiles& files, const std::string
     found->second.ep = experts / count;
   }
   return llvm::Error::success();
+}
+
+// Of those that have the same experts the first one saves their files. A file of another rank says that ranks are
+// counted otherwise than here, and then the optimizer's parts would be put together wrongly.
+llvm::Error Experts::CheckSavingRanks(const CheckpointFiles& files, const std::string& folder,
+                                      const std::vector<ModelStates>& states, std::int64_t partitions) const {
+  if (tensor_ranks_ == 1) return llvm::Error::success();
+  const bool data_first = IsDataFirst(states.front());
+  if (data_first && files.optimizer_states.empty()) return llvm::Error::success();  // How many ranks is not known.
+  for (const auto& [place, layer] : layers_) {
+    const std::int64_t ranks = std::max(layer.ep, partitions * tensor_ranks_);
+    for (std::int64_t expert = 0; expert < layer.experts; ++expert) {
+      const std::int64_t expert_rank = expert / layer.local();
+      const std::int64_t first = RanksWithExperts(expert_rank, layer.ep, ranks, data_first).front();
+      const std::int64_t saving = PlaceOfRank(first, tensor_ranks_).tensor_rank;
+      const ExpertOf found = FileOf(files, place.first, layer.number, expert);
+      if (found.mp == place.first + saving) continue;
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}`: `{}` is of tensor-parallel rank {}, and as DeepSpeed counts the {} ranks that share whole "
+                  "experts out, rank {} saves expert {}; this run counts them otherwise, and how its optimizer is cut "
+                  "is not known",
+                  folder, files.experts.at(found), found.mp - place.first, ranks, saving, expert);
+    }
+  }
+  return llvm::Error::success();
+}
+
+Coordinate Experts::PlaceOf(std::int64_t mp, std::int64_t expert_rank) const {
+  Coordinate place{{{"pp", mp / tp_}, {"ep", expert_rank}}};
+  if (tensor_ranks_ == 1) place.at["tp"] = mp % tp_;
+  return place;
 }
 
 std::int64_t Experts::ep() const {
@@ -160,7 +211,7 @@ llvm::Expected<std::int64_t> Experts::DegreeOf(std::int64_t mp, const std::vecto
   const NamedShape* first = nullptr;
   std::int64_t degree = 1;
   for (const NamedShape& parameter : group) {
-    const Layer& layer = layers_.at({mp, ParseExpertName(parameter.name)->layer});
+    const Layer& layer = layers_.at({FirstOf(mp), ParseExpertName(parameter.name)->layer});
     if (first == nullptr) {
       first = &parameter;
       degree = layer.ep;
@@ -178,7 +229,7 @@ llvm::Expected<std::int64_t> Experts::DegreeOf(std::int64_t mp, const std::vecto
 llvm::Error Experts::CheckListed(const std::string& folder, const std::vector<ModelStates>& states) {
   for (std::size_t mp = 0; mp < states.size(); ++mp) {
     for (const Listed& listed : ListedExperts(states[mp])) {
-      const auto number = static_cast<std::int64_t>(mp);
+      const std::int64_t number = FirstOf(static_cast<std::int64_t>(mp));
       const Layer& layer = layers_.at({number, ParseExpertName(listed.tensor.name)->layer});
       for (std::int64_t rank = 0; rank < layer.ep; ++rank) {
         const std::string name = NameInModel(number, listed.tensor.name, rank);
@@ -212,7 +263,7 @@ llvm::Error Experts::CheckListed(const std::string& folder, const std::vector<Mo
 
 std::string Experts::NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const {
   const auto parsed = ParseExpertName(local);
-  const auto layer = parsed ? layers_.find({mp, parsed->layer}) : layers_.end();
+  const auto layer = parsed ? layers_.find({FirstOf(mp), parsed->layer}) : layers_.end();
   if (layer == layers_.end()) return local;
   return parsed->With(expert_rank * layer->second.local() + parsed->expert);
 }
@@ -220,7 +271,7 @@ std::string Experts::NameInModel(std::int64_t mp, const std::string& local, std:
 std::vector<std::pair<std::string, TensorPlace>> Experts::TensorsOf(std::int64_t mp, std::int64_t expert_rank) const {
   std::map<std::int64_t, const Layer*> sorted;
   for (const auto& [place, layer] : layers_) {
-    if (place.first == mp) sorted.emplace(layer.number, &layer);
+    if (place.first == FirstOf(mp)) sorted.emplace(layer.number, &layer);
   }
   std::vector<std::pair<std::string, TensorPlace>> tensors;
   for (const auto& [number, layer] : sorted) {
@@ -233,7 +284,7 @@ std::vector<std::pair<std::string, TensorPlace>> Experts::TensorsOf(std::int64_t
   return tensors;
 }
 
-void Experts::AddShards(SourceArchives& archives, const Degrees& degrees, Storage& storage) const {
+void Experts::AddShards(SourceArchives& archives, Storage& storage) const {
   for (const auto& [place, layer] : layers_) {
     for (const auto& [name, tensor] : layer.tensors) {
       const auto& [mp, prefix] = place;
@@ -241,8 +292,7 @@ void Experts::AddShards(SourceArchives& archives, const Degrees& degrees, Storag
       Shard shard;
       shard.tensor = name;
       shard.kind = kind == kinds_.end() ? TensorKind::kFrozen : kind->second;
-      shard.coordinate.at = {{"pp", mp / degrees.tp}, {"tp", mp % degrees.tp}};
-      shard.coordinate.at["ep"] = ParseExpertName(name)->expert / layer.local();
+      shard.coordinate = PlaceOf(mp, ParseExpertName(name)->expert / layer.local());
       shard.shape = tensor.first.sizes;
       shard.strides = tensor.first.strides;
       shard.base = tensor.first.offset;

@@ -28,26 +28,33 @@ class FlatOptimizer {
  public:
   explicit FlatOptimizer(const OptimizerContext& context) : context_(context) {}
 
-  // All partitions of one model-parallel rank. They are held together only here; what remains is the storage.
-  llvm::Expected<RankGroups> AddRank(std::int64_t mp) {
-    std::vector<OptimizerStates> partitions;
-    for (std::int64_t p = 0; p < context_.partitions; ++p) {
-      UCP_ASSIGN_OR_RETURN(OptimizerStates states,
-                           ReadOptimizerStates(context_.archives, context_.files.optimizer_states.at({mp, p})));
-      states.rank = context_.degrees.RankOf(mp, p);
-      UCP_RETURN_IF_ERROR(CheckGroups(mp, context_.states[static_cast<std::size_t>(mp)], states));
-      partitions.push_back(std::move(states));
+  // All partitions of the model-parallel ranks from `first` on that share experts out together: one, unless whole
+  // experts are shared out by tensor-parallel ranks, too. They are held together only here; what remains is the
+  // storage.
+  llvm::Expected<std::vector<RankGroups>> AddRanks(std::int64_t first) {
+    Together ranks;
+    for (std::int64_t mp = first; mp < first + context_.tensor_ranks(); ++mp) {
+      UCP_ASSIGN_OR_RETURN(ranks.emplace_back(), ReadRank(mp));
     }
-    believed_ = BelievedOf(context_, {partitions.begin(), partitions.end()});
-    OptimizerStates& believed = partitions[believed_];
-    for (const OptimizerStates& states : partitions) UCP_RETURN_IF_ERROR(CheckAgrees(believed, states));
-    RankGroups rank{believed, {}, {}};
-    for (std::size_t g = 0; g < believed.groups.size(); ++g) {
-      UCP_ASSIGN_OR_RETURN(OptimizerGroup group, AddGroup(mp, g, partitions));
-      rank.groups.push_back(std::move(group));
+    std::vector<RankGroups> all;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      believed_ = BelievedOf(context_, {ranks[r].begin(), ranks[r].end()});
+      OptimizerStates& believed = ranks[r][believed_];
+      RankGroups rank{believed, {}, {}};
+      for (std::size_t g = 0; g < believed.groups.size(); ++g) {
+        const bool is_added = r > 0 && believed.groups[g].is_of_experts;  // With those of the first rank.
+        if (is_added) {
+          rank.groups.push_back(
+              {believed.groups[g].hyper_parameters, believed.groups[g].step, all.front().groups[g].parameters});
+          continue;
+        }
+        UCP_ASSIGN_OR_RETURN(OptimizerGroup group, AddGroup(first + static_cast<std::int64_t>(r), g, ranks));
+        rank.groups.push_back(std::move(group));
+      }
+      rank.others = std::move(believed.others);
+      all.push_back(std::move(rank));
     }
-    rank.others = std::move(believed.others);
-    return rank;
+    return all;
   }
 
   void RemarkOnAddresses() {
@@ -65,6 +72,22 @@ class FlatOptimizer {
   }
 
  private:
+  using Together = std::vector<std::vector<OptimizerStates>>;  // By model-parallel rank and partition.
+
+  llvm::Expected<std::vector<OptimizerStates>> ReadRank(std::int64_t mp) const {
+    std::vector<OptimizerStates> partitions;
+    for (std::int64_t p = 0; p < context_.partitions; ++p) {
+      UCP_ASSIGN_OR_RETURN(OptimizerStates states,
+                           ReadOptimizerStates(context_.archives, context_.files.optimizer_states.at({mp, p})));
+      states.rank = context_.degrees.RankOf(mp, p);
+      UCP_RETURN_IF_ERROR(CheckGroups(mp, context_.states[static_cast<std::size_t>(mp)], states));
+      partitions.push_back(std::move(states));
+    }
+    const OptimizerStates& believed = partitions[BelievedOf(context_, {partitions.begin(), partitions.end()})];
+    for (const OptimizerStates& states : partitions) UCP_RETURN_IF_ERROR(CheckAgrees(believed, states));
+    return partitions;
+  }
+
   // What one file must have in common with the model-states file of its rank.
   llvm::Error CheckGroups(std::int64_t mp, const ModelStates& model, const OptimizerStates& states) const {
     const std::string& folder = context_.folder;
@@ -75,8 +98,16 @@ class FlatOptimizer {
     for (std::size_t g = 0; g < states.groups.size(); ++g) {
       UCP_RETURN_IF_ERROR(CheckKindOfGroup(model, g, states));
       UCP_ASSIGN_OR_RETURN(const std::int64_t ep, DegreeOf(mp, g, states));
-      const std::int64_t expected = context_.partitions / ep;
+      const std::int64_t sharing = states.groups[g].is_of_experts ? context_.tensor_ranks() : 1;
+      const std::int64_t expected = context_.partitions * sharing / ep;
       const std::int64_t count = states.groups[g].partition_count.value_or(expected);
+      if (count != expected && sharing > 1) {
+        return Fail(ErrorCode::kBadData,
+                    "`{}`: group {} in `{}` is cut over {} partitions, and of {} tensor-parallel ranks with {} "
+                    "partitions that share whole experts out {} have the same ones; that experts are whole is seen by "
+                    "one file of each expert, and others may be missing",
+                    folder, g, states.path, count, sharing, context_.partitions, expected);
+      }
       if (count != expected) {
         return Fail(ErrorCode::kBadData,
                     "`{}`: group {} in `{}` is cut over {} partitions, and there are files of {}; {}", folder, g,
@@ -118,22 +149,53 @@ class FlatOptimizer {
   }
 
   // A group of experts is as many vectors as there are expert ranks, with the same parameters by other names.
-  llvm::Expected<OptimizerGroup> AddGroup(std::int64_t mp, std::size_t g, std::vector<OptimizerStates>& partitions) {
-    const GroupPartition& first = partitions[believed_].groups[g];
+  llvm::Expected<OptimizerGroup> AddGroup(std::int64_t mp, std::size_t g, Together& ranks) {
+    std::vector<OptimizerStates>& own = ranks[static_cast<std::size_t>(mp % context_.tensor_ranks())];
+    const GroupPartition& first = own[believed_].groups[g];
     OptimizerGroup group{first.hyper_parameters, first.step, {}};
-    UCP_ASSIGN_OR_RETURN(const std::int64_t ep, DegreeOf(mp, g, partitions.front()));
+    if (!first.is_of_experts) {
+      std::vector<OptimizerStates*> all;
+      for (OptimizerStates& partition : own) all.push_back(&partition);
+      UCP_ASSIGN_OR_RETURN(group.parameters, AddVector(mp, g, 0, all));
+      return group;
+    }
+    UCP_RETURN_IF_ERROR(CheckSameExperts(mp, g, ranks));
+    UCP_ASSIGN_OR_RETURN(const std::int64_t ep, DegreeOf(mp, g, own.front()));
     const bool data_first = IsDataFirst(context_.states.front());
+    const std::int64_t tensor_ranks = context_.tensor_ranks();
     std::vector<std::vector<std::string>> names;
     for (std::int64_t rank = 0; rank < ep; ++rank) {
       std::vector<OptimizerStates*> sharing;
-      for (std::int64_t p : RanksWithExperts(rank, ep, context_.partitions, data_first)) {
-        sharing.push_back(&partitions[static_cast<std::size_t>(p)]);
+      for (std::int64_t i : RanksWithExperts(rank, ep, context_.partitions * tensor_ranks, data_first)) {
+        const RankInFiles place = PlaceOfRank(i, tensor_ranks);
+        sharing.push_back(
+            &ranks[static_cast<std::size_t>(place.tensor_rank)][static_cast<std::size_t>(place.partition)]);
       }
       UCP_ASSIGN_OR_RETURN(names.emplace_back(), AddVector(mp, g, rank, sharing));
     }
     if (context_.fused_experts.any()) names.resize(1);  // The others are the same tensors.
     group.parameters = JoinExpertRanks(names);
     return group;
+  }
+
+  // Each tensor-parallel rank lists experts of its own, and all by the same names.
+  llvm::Error CheckSameExperts(std::int64_t mp, std::size_t g, const Together& ranks) const {
+    auto text = [&](const ModelStates& states) {
+      std::vector<std::string> listed;
+      if (g < states.param_shapes.size()) {
+        for (const NamedShape& parameter : states.param_shapes[g]) {
+          listed.push_back(fmt::format("{} [{}]", parameter.name, fmt::join(parameter.shape, ", ")));
+        }
+      }
+      return fmt::format("{}", fmt::join(listed, ", "));
+    };
+    const ModelStates& a = context_.states[static_cast<std::size_t>(mp)];
+    for (std::size_t r = 1; r < ranks.size(); ++r) {
+      const ModelStates& b = context_.states[static_cast<std::size_t>(mp) + r];
+      UCP_RETURN_IF_ERROR(CheckSameText(context_.folder, fmt::format("group {} of `param_shapes`", g), text(a), a.path,
+                                        text(b), b.path));
+    }
+    return llvm::Error::success();
   }
 
   llvm::Error CheckKindOfGroup(const ModelStates& model, std::size_t g, const OptimizerStates& states) const {
@@ -176,7 +238,7 @@ class FlatOptimizer {
       stepped.push_back({context_.storage().shards.size(), {}, {}, 0, parameter.elements, parameter.offset});
       const std::string name = context_.experts.NameInModel(mp, parameter.name, expert_rank);
       Shard shard = LocalShard(context_.degrees, mp, TensorKind::kParameter, {name, parameter.shape});
-      if (context_.IsExpert(name)) shard.coordinate.at["ep"] = expert_rank;
+      if (context_.IsExpert(name)) shard.coordinate = context_.PlaceOfExperts(mp, expert_rank);
       shard.base = parameter.offset;
       shard.states = states;
       context_.storage().shards.push_back(std::move(shard));
@@ -223,9 +285,9 @@ class FlatOptimizer {
 llvm::Expected<std::vector<RankGroups>> AddFlatOptimizer(const OptimizerContext& context) {
   FlatOptimizer optimizer(context);
   std::vector<RankGroups> ranks;
-  for (std::int64_t mp = 0; mp < context.degrees.mp(); ++mp) {
-    UCP_ASSIGN_OR_RETURN(RankGroups rank, optimizer.AddRank(mp));
-    ranks.push_back(std::move(rank));
+  for (std::int64_t mp = 0; mp < context.degrees.mp(); mp += context.tensor_ranks()) {
+    UCP_ASSIGN_OR_RETURN(std::vector<RankGroups> together, optimizer.AddRanks(mp));
+    for (RankGroups& rank : together) ranks.push_back(std::move(rank));
   }
   optimizer.RemarkOnAddresses();
   return ranks;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "compiler/support/error.h"
-#include "runtime/formats/deepspeed/expert_ranks.h"
+#include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -14,6 +14,36 @@ std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::form
 
 bool IsOf(const AutoEpLayer& layer, const std::string& name) {
   return name.size() > layer.prefix.size() + 1 && name.starts_with(layer.prefix) && name[layer.prefix.size()] == '.';
+}
+
+// What `folding` in a tensor-parallel rank's file must say of the run that the other files are of.
+llvm::Error CheckFolding(SourceArchives& archives, const ModelStates& states, std::int64_t tp, std::int64_t tensor_rank,
+                         std::int64_t ep, std::int64_t partitions) {
+  UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(states.path));
+  pytorch::ValuePtr folding = pytorch::Find(archive.root(), "folding");
+  if (!folding || folding->is_none()) {
+    if (tp == 1) return llvm::Error::success();
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`{}` is of one of {} tensor-parallel ranks beside AutoEP, and has no `folding` that says how they share "
+        "the experts out",
+        states.path, tp);
+  }
+  const std::pair<const char*, std::int64_t> expected[] = {{"version", 1},
+                                                           {"tp_size", tp},
+                                                           {"tp_rank", tensor_rank},
+                                                           {"ep_size", ep},
+                                                           {"etp_size", 1},
+                                                           {"etp_rank", 0},
+                                                           {"zero_partition_count", partitions}};
+  for (const auto& [key, value] : expected) {
+    pytorch::ValuePtr found = pytorch::Find(*folding, key);
+    if (found && pytorch::AsInteger(*found) == value) continue;
+    return Fail(ErrorCode::kUnsupported,
+                "`{}`: `{}` in `folding` is {}, and this version reads {}, as other files have it", states.path, key,
+                found ? pytorch::Print(*found) : "missing", value);
+  }
+  return llvm::Error::success();
 }
 
 }  // namespace
@@ -30,15 +60,16 @@ llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const 
   const ModelStates& first = states.front();
   experts.layers_ = first.autoep_layers;
   if (!experts.any()) return experts;
-  if (degrees.mp() > 1) {
-    return Fail(
-        ErrorCode::kUnsupported,
-        "`{}`: AutoEP spreads the experts, and there are {} pipeline stages and {} tensor-parallel ranks, which "
-        "this version does not read together",
-        folder, degrees.pp, degrees.tp);
+  if (degrees.pp > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "`{}`: AutoEP spreads the experts, and there are {} pipeline stages, which this version does not read "
+                "together",
+                folder, degrees.pp);
   }
   experts.ep_ = experts.layers_.front().ep();
   experts.data_first_ = IsDataFirst(first);
+  experts.tensor_ranks_ = degrees.tp;
+  experts.partitions_ = partitions;
   for (const AutoEpLayer& layer : experts.layers_) {
     if (layer.ep() == experts.ep_) continue;
     return Fail(
@@ -47,12 +78,16 @@ llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const 
         "does not read",
         folder, first.path, experts.ep_, layer.ep(), layer.prefix);
   }
-  if (partitions % experts.ep_ != 0) {
+  if (partitions * degrees.tp % experts.ep_ != 0) {
     return Fail(ErrorCode::kBadData, "`{}`: the experts are spread over {} ranks, and there are files of {} partitions",
-                folder, experts.ep_, partitions);
+                folder, experts.ep_, partitions * degrees.tp);
   }
   UCP_RETURN_IF_ERROR(experts.ListTensors(folder, first));
-  UCP_RETURN_IF_ERROR(experts.CheckPartition(first, first, 0, partitions));
+  for (std::int64_t t = 0; t < degrees.tp; ++t) {
+    const ModelStates& rank = states[static_cast<std::size_t>(t)];
+    UCP_RETURN_IF_ERROR(CheckFolding(archives, rank, degrees.tp, t, experts.ep_, partitions));
+    UCP_RETURN_IF_ERROR(experts.CheckPartition(first, rank, t, 0));
+  }
   if (files.partitioned_model_states.empty()) {
     UCP_RETURN_IF_ERROR(experts.ReadFiles(archives, files, folder, first));
   }
@@ -93,28 +128,48 @@ llvm::Error FusedExperts::ListTensors(const std::string& folder, const ModelStat
   return llvm::Error::success();
 }
 
+std::int64_t FusedExperts::ExpertRankAt(std::int64_t tensor_rank, std::int64_t partition) const {
+  return ExpertRankOf(partition * tensor_ranks_ + tensor_rank, ep_, partitions_ * tensor_ranks_, data_first_);
+}
+
+std::vector<RankInFiles> FusedExperts::RanksOf(std::int64_t expert_rank) const {
+  std::vector<RankInFiles> ranks;
+  for (std::int64_t rank : RanksWithExperts(expert_rank, ep_, partitions_ * tensor_ranks_, data_first_)) {
+    ranks.push_back(PlaceOfRank(rank, tensor_ranks_));
+  }
+  return ranks;
+}
+
+std::set<std::int64_t> FusedExperts::ExpertRanksIn(std::int64_t tensor_rank) const {
+  std::set<std::int64_t> ranks;
+  for (std::int64_t partition = 0; partition < partitions_; ++partition) {
+    ranks.insert(ExpertRankAt(tensor_rank, partition));
+  }
+  return ranks;
+}
+
 llvm::Error FusedExperts::ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                                     const ModelStates& states) {
-  std::size_t known = 0;
+  std::set<ExpertOf> known;
   for (const AutoEpLayer& layer : layers_) {
-    for (std::int64_t expert = 0; expert < layer.experts; ++expert) {
-      const ExpertOf place{0, layer.number, expert};
-      const auto file = files.experts.find(place);
-      if (file == files.experts.end()) {
-        return Fail(ErrorCode::kBadData,
-                    "`{}`: `{}` is missing; `{}` has {} experts, as `ds_autoep_layers` in `{}` says", folder,
-                    ExpertFileName(place), layer.prefix, layer.experts, states.path);
+    for (std::int64_t t = 0; t < tensor_ranks_; ++t) {
+      for (std::int64_t rank : ExpertRanksIn(t)) {
+        for (std::int64_t expert : layer.places[static_cast<std::size_t>(rank)]) {
+          const ExpertOf place{t, layer.number, expert};
+          if (!known.insert(place).second) continue;
+          const auto file = files.experts.find(place);
+          if (file == files.experts.end()) {
+            return Fail(ErrorCode::kBadData,
+                        "`{}`: `{}` is missing; `{}` has {} experts, as `ds_autoep_layers` in `{}` says", folder,
+                        ExpertFileName(place), layer.prefix, layer.experts, states.path);
+          }
+          UCP_RETURN_IF_ERROR(ReadFile(archives, folder, file->second, layer, {t, expert}));
+        }
       }
-      ++known;
-      UCP_RETURN_IF_ERROR(ReadFile(archives, folder, file->second, layer, expert));
     }
   }
-  if (known == files.experts.size()) return llvm::Error::success();
   for (const auto& [place, path] : files.experts) {
-    const bool is_known = place.mp == 0 && std::any_of(layers_.begin(), layers_.end(), [&](const AutoEpLayer& layer) {
-                            return layer.number == place.layer && place.expert < layer.experts;
-                          });
-    if (is_known) continue;
+    if (known.contains(place)) continue;
     return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and `ds_autoep_layers` in `{}` has no such expert", folder,
                 path, states.path);
   }
@@ -122,16 +177,16 @@ llvm::Error FusedExperts::ReadFiles(SourceArchives& archives, const CheckpointFi
 }
 
 llvm::Error FusedExperts::ReadFile(SourceArchives& archives, const std::string& folder, const std::string& path,
-                                   const AutoEpLayer& layer, std::int64_t expert) {
+                                   const AutoEpLayer& layer, ExpertCopy copy) {
   UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
   UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, archive.archive.root(), ""));
-  const std::string suffix = fmt::format(".{}", expert);
+  const std::string suffix = fmt::format(".{}", copy.expert);
   std::map<std::string, TensorPlace> found;
   for (auto& [name, place] : entries.tensors) {
     const std::string fused = name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : "";
     if (!IsOf(layer, fused)) {
       return Fail(ErrorCode::kBadData, "`{}`: `{}` holds `{}`, which is not a tensor of expert {} of `{}`", folder,
-                  path, name, expert, layer.prefix);
+                  path, name, copy.expert, layer.prefix);
     }
     found.emplace(fused, std::move(place));
   }
@@ -146,13 +201,13 @@ llvm::Error FusedExperts::ReadFile(SourceArchives& archives, const std::string& 
       return Fail(ErrorCode::kBadData, "`{}`: `{}{}` has the shape {} in `{}`, and an expert has {}", folder, name,
                   suffix, ShapeText(place->second.sizes), path, ShapeText(shape));
     }
-    const bool is_alike = tensor.experts.empty() || tensor.experts.front().dtype == place->second.dtype;
+    const bool is_alike = tensor.experts.empty() || tensor.experts.begin()->second.dtype == place->second.dtype;
     if (!is_alike || !place->second.strides.empty()) {
       return Fail(ErrorCode::kUnsupported,
                   "`{}`: `{}{}` in `{}` is of {}{}, which this version does not join with the other experts", folder,
                   name, suffix, path, Name(place->second.dtype), is_alike ? ", with strides" : "");
     }
-    tensor.experts.push_back(std::move(place->second));
+    tensor.experts.emplace(copy, std::move(place->second));
   }
   return llvm::Error::success();
 }
@@ -172,8 +227,8 @@ std::vector<std::vector<NamedShape>> FusedExperts::ShapesAt(std::int64_t expert_
   return groups;
 }
 
-llvm::Error FusedExperts::CheckPartition(const ModelStates& first, const ModelStates& other, std::int64_t partition,
-                                         std::int64_t partitions) const {
+llvm::Error FusedExperts::CheckPartition(const ModelStates& first, const ModelStates& other, std::int64_t tensor_rank,
+                                         std::int64_t partition) const {
   auto disagree = [&](const std::string& what) {
     return Fail(ErrorCode::kBadData, "`{}` and `{}`: {}", first.path, other.path, what);
   };
@@ -181,7 +236,7 @@ llvm::Error FusedExperts::CheckPartition(const ModelStates& first, const ModelSt
     return disagree(fmt::format("`ds_autoep_layers` has {} layers in the first and {} in the second", layers_.size(),
                                 other.autoep_layers.size()));
   }
-  const std::int64_t rank = ExpertRankOf(partition, ep_, partitions, data_first_);
+  const std::int64_t rank = ExpertRankAt(tensor_rank, partition);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const AutoEpLayer& layer = other.autoep_layers[i];
     if (layer.prefix != layers_[i].prefix || layer.number != layers_[i].number || layer.places != layers_[i].places) {
@@ -191,37 +246,43 @@ llvm::Error FusedExperts::CheckPartition(const ModelStates& first, const ModelSt
     return Fail(ErrorCode::kBadData,
                 "`{}`: `ep_rank` of `{}` is {}, and partition {} of {} is of expert rank {}, as "
                 "`use_data_before_expert_parallelism` in `ds_config` says",
-                other.path, layer.prefix, *layer.rank, partition, partitions, rank);
+                other.path, layer.prefix, *layer.rank, partition, partitions_, rank);
   }
   return llvm::Error::success();
 }
 
 void FusedExperts::AddTo(Inventory& inventory, TrainingState& training) const {
-  Storage& storage = inventory.storage;
   for (const auto& [name, tensor] : tensors_) {
-    const AutoEpLayer& layer = layers_[layer_of_.at(name)];
-    inventory.expert_places.emplace(name, layer.places);
+    inventory.expert_places.emplace(name, layers_[layer_of_.at(name)].places);
     training.fused_experts.insert(name);
     if (tensor.experts.empty()) continue;
-    for (std::int64_t rank = 0; rank < ep_; ++rank) {
-      const std::vector<std::int64_t>& own = layer.places[static_cast<std::size_t>(rank)];
-      Shard shard;
-      shard.tensor = name;
-      shard.kind = tensor.kind;
-      shard.coordinate.at = {{"pp", 0}, {"tp", 0}, {"ep", rank}};
-      shard.shape = ShapesAt(rank, {tensor.listed}).front().shape;
-      Buffer buffer;
-      buffer.dtype = tensor.experts.front().dtype;
-      buffer.part_elements = std::max<std::int64_t>(1, tensor.experts.front().elements);
-      for (std::int64_t expert : own) {
-        const TensorPlace& place = tensor.experts[static_cast<std::size_t>(expert)];
-        buffer.parts.push_back({place.record, place.offset, place.elements});
-      }
-      if (own.empty()) buffer.parts.push_back({tensor.experts.front().record, 0, 0});
-      shard.states = storage.Add(BufferSet{{kWeightState, storage.Add(std::move(buffer))}});
-      storage.shards.push_back(std::move(shard));
+    for (std::int64_t t = 0; t < tensor_ranks_; ++t) {
+      for (std::int64_t rank : ExpertRanksIn(t)) AddShard(inventory.storage, name, t, rank);
     }
   }
+}
+
+void FusedExperts::AddShard(Storage& storage, const std::string& name, std::int64_t tensor_rank,
+                            std::int64_t expert_rank) const {
+  const FusedTensor& tensor = tensors_.at(name);
+  const TensorPlace& any = tensor.experts.begin()->second;
+  const std::vector<std::int64_t>& own = layers_[layer_of_.at(name)].places[static_cast<std::size_t>(expert_rank)];
+  Shard shard;
+  shard.tensor = name;
+  shard.kind = tensor.kind;
+  shard.coordinate = PlaceOf(expert_rank);
+  shard.coordinate.at["tp"] = tensor_rank;
+  shard.shape = ShapesAt(expert_rank, {tensor.listed}).front().shape;
+  Buffer buffer;
+  buffer.dtype = any.dtype;
+  buffer.part_elements = std::max<std::int64_t>(1, any.elements);
+  for (std::int64_t expert : own) {
+    const TensorPlace& place = tensor.experts.at({tensor_rank, expert});
+    buffer.parts.push_back({place.record, place.offset, place.elements});
+  }
+  if (own.empty()) buffer.parts.push_back({any.record, 0, 0});
+  shard.states = storage.Add(BufferSet{{kWeightState, storage.Add(std::move(buffer))}});
+  storage.shards.push_back(std::move(shard));
 }
 
 }  // namespace ucp::deepspeed

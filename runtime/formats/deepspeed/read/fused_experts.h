@@ -5,6 +5,10 @@
 //   tensor `<prefix>.w1` [4, a, b]     expert 0 | expert 1 | expert 2 | expert 3
 //   placement [[0, 1], [2, 3]]         rank 0: [2, a, b]   | rank 1: [2, a, b]
 //
+// Beside AutoTP experts stay whole, and tensor-parallel ranks share them out with the data-parallel ones, counted as in
+// expert_ranks.h; the entry `folding` of each file says so. A tensor-parallel rank has files of the experts of all its
+// ranks, so that two of them can have files of the same expert.
+//
 // Below stage 3 each expert's weights are in a file of their own, `<prefix>.w1.<expert>` [a, b]; at stage 3 there are
 // the masters alone.
 #pragma once
@@ -13,10 +17,12 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/formats/deepspeed/expert_ranks.h"
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/read/degrees.h"
 #include "runtime/formats/deepspeed/read/experts.h"
@@ -31,7 +37,7 @@ bool IsFusedExpertName(const ModelStates& states, const std::string& name);
 class FusedExperts {
  public:
   // Reads the experts' files. Fails if a file or a tensor is missing or of another shape, for layers that are spread
-  // over different numbers of ranks, and beside tensor or pipeline parallelism (kUnsupported).
+  // over different numbers of ranks, and beside pipeline parallelism (kUnsupported).
   static llvm::Expected<FusedExperts> Read(SourceArchives& archives, const CheckpointFiles& files,
                                            const std::string& folder, const Degrees& degrees,
                                            const std::vector<ModelStates>& states, std::int64_t partitions);
@@ -39,6 +45,12 @@ class FusedExperts {
   bool any() const { return !layers_.empty(); }
   std::int64_t ep() const { return ep_; }
   bool data_first() const { return data_first_; }
+  // How many tensor-parallel ranks share experts out together: all. Where an expert rank stands, which is on no `tp`.
+  std::int64_t tensor_ranks() const { return tensor_ranks_; }
+  Coordinate PlaceOf(std::int64_t expert_rank) const { return {{{"pp", 0}, {"ep", expert_rank}}}; }
+  // The expert rank of a partition of a tensor-parallel rank, and of each expert rank those that share what it has.
+  std::int64_t ExpertRankAt(std::int64_t tensor_rank, std::int64_t partition) const;
+  std::vector<RankInFiles> RanksOf(std::int64_t expert_rank) const;
   bool Holds(const std::string& name) const { return layer_of_.contains(name); }
 
   // The shapes that an expert rank has, from those of another one.
@@ -47,28 +59,40 @@ class FusedExperts {
   std::vector<std::vector<NamedShape>> ShapesAt(std::int64_t expert_rank,
                                                 std::vector<std::vector<NamedShape>> groups) const;
 
-  // At stage 3 every partition's file says which expert rank it is of, and how experts are placed.
-  [[nodiscard]] llvm::Error CheckPartition(const ModelStates& first, const ModelStates& other, std::int64_t partition,
-                                           std::int64_t partitions) const;
+  // The file of every tensor-parallel rank, and at stage 3 of every partition, says which expert rank it is of, and how
+  // experts are placed.
+  [[nodiscard]] llvm::Error CheckPartition(const ModelStates& first, const ModelStates& other, std::int64_t tensor_rank,
+                                           std::int64_t partition) const;
 
   // The weights that the model computes with, and who has which expert.
   void AddTo(Inventory& inventory, TrainingState& training) const;
 
  private:
+  // A file of an expert's weights.
+  struct ExpertCopy {
+    std::int64_t tensor_rank = 0;
+    std::int64_t expert = 0;
+    auto operator<=>(const ExpertCopy&) const = default;
+  };
   struct FusedTensor {
     NamedShape listed;
     TensorKind kind = TensorKind::kParameter;
-    std::vector<TensorPlace> experts;  // The weights by expert; none at stage 3.
+    std::map<ExpertCopy, TensorPlace> experts;  // The weights; none at stage 3.
   };
 
   llvm::Error ListTensors(const std::string& folder, const ModelStates& states);
   llvm::Error ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                         const ModelStates& states);
   llvm::Error ReadFile(SourceArchives& archives, const std::string& folder, const std::string& path,
-                       const AutoEpLayer& layer, std::int64_t expert);
+                       const AutoEpLayer& layer, ExpertCopy copy);
+  // The expert ranks of which a tensor-parallel rank has ranks.
+  std::set<std::int64_t> ExpertRanksIn(std::int64_t tensor_rank) const;
+  void AddShard(Storage& storage, const std::string& name, std::int64_t tensor_rank, std::int64_t expert_rank) const;
 
   std::vector<AutoEpLayer> layers_;
   std::int64_t ep_ = 1;
+  std::int64_t tensor_ranks_ = 1;
+  std::int64_t partitions_ = 1;
   bool data_first_ = false;
   std::map<std::string, std::size_t> layer_of_;  // By name of the tensor.
   std::map<std::string, FusedTensor> tensors_;   // By name.

@@ -34,6 +34,14 @@ struct OptimizerContext {
 
   Storage& storage() const { return checkpoint.inventory.storage; }
 
+  // How many tensor-parallel ranks share experts out together, and where an expert rank stands (experts.h).
+  std::int64_t tensor_ranks() const {
+    return fused_experts.any() ? fused_experts.tensor_ranks() : experts.tensor_ranks();
+  }
+  Coordinate PlaceOfExperts(std::int64_t mp, std::int64_t expert_rank) const {
+    return fused_experts.any() ? fused_experts.PlaceOf(expert_rank) : experts.PlaceOf(mp, expert_rank);
+  }
+
   bool IsExpert(const std::string& name) const { return fused_experts.Holds(name) || IsExpertName(name); }
 };
 

@@ -78,9 +78,8 @@ class PartitionedModule {
     };
     auto shapes = states_.param_shapes;
     if (const FusedExperts& experts = context_.fused_experts; experts.any()) {
-      UCP_RETURN_IF_ERROR(experts.CheckPartition(states_, other, partition, context_.partitions));
-      shapes = experts.ShapesAt(ExpertRankOf(partition, experts.ep(), context_.partitions, experts.data_first()),
-                                std::move(shapes));
+      UCP_RETURN_IF_ERROR(experts.CheckPartition(states_, other, mp_, partition));
+      shapes = experts.ShapesAt(experts.ExpertRankAt(mp_, partition), std::move(shapes));
     }
     if (other.param_shapes != shapes) return disagree("param_shapes");
     if (other.frozen_shapes != states_.frozen_shapes) return disagree("frozen_param_shapes");

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
@@ -18,12 +17,13 @@
 namespace ucp::deepspeed {
 namespace {
 
+// One model-parallel rank.
 class PartitionedOptimizer {
  public:
   PartitionedOptimizer(const OptimizerContext& context, std::int64_t mp)
       : context_(context), mp_(mp), model_(context.states[static_cast<std::size_t>(mp)]) {}
 
-  llvm::Expected<RankGroups> Add() {
+  llvm::Error Read() {
     for (std::int64_t p = 0; p < context_.partitions; ++p) {
       UCP_ASSIGN_OR_RETURN(PartitionedStates states,
                            ReadPartitionedStates(context_.archives, context_.files.optimizer_states.at({mp_, p})));
@@ -31,9 +31,15 @@ class PartitionedOptimizer {
       UCP_RETURN_IF_ERROR(CheckGroups(states));
       partitions_.push_back(std::move(states));
     }
-    PartitionedStates& believed = partitions_[BelievedOf(context_, {partitions_.begin(), partitions_.end()})];
+    const PartitionedStates& believed = partitions_[BelievedOf(context_, {partitions_.begin(), partitions_.end()})];
     for (const PartitionedStates& states : partitions_) UCP_RETURN_IF_ERROR(CheckAgrees(believed, states));
-    for (std::size_t s = 0; s < model_.param_shapes.size(); ++s) UCP_RETURN_IF_ERROR(AddSubGroup(s));
+    return llvm::Error::success();
+  }
+
+  // `together` are the ranks that share experts out, by tensor-parallel rank; the first one adds what all have of them.
+  llvm::Expected<RankGroups> Add(std::vector<PartitionedOptimizer>& together) {
+    for (std::size_t s = 0; s < model_.param_shapes.size(); ++s) UCP_RETURN_IF_ERROR(AddSubGroup(s, together));
+    PartitionedStates& believed = partitions_[BelievedOf(context_, {partitions_.begin(), partitions_.end()})];
     RankGroups rank{believed, {}, {}};
     for (const SubGroups& group : believed.groups) {
       UCP_ASSIGN_OR_RETURN(OptimizerGroup joined, JoinGroup(believed, group));
@@ -44,6 +50,13 @@ class PartitionedOptimizer {
   }
 
  private:
+  // A partition of a rank, and which of its sub-groups is meant.
+  struct Sharing {
+    PartitionedOptimizer* of = nullptr;
+    std::size_t index = 0;
+    RankInFiles place;
+  };
+
   llvm::Error CheckGroups(const PartitionedStates& states) const {
     if (states.sub_groups.size() != model_.param_shapes.size()) {
       return Fail(ErrorCode::kBadData, "`{}`: `{}` has {} sub-groups and `param_shapes` in `{}` has {}",
@@ -79,7 +92,7 @@ class PartitionedOptimizer {
   }
 
   // A sub-group of experts is as many vectors as there are expert ranks.
-  llvm::Error AddSubGroup(std::size_t index) {
+  llvm::Error AddSubGroup(std::size_t index, std::vector<PartitionedOptimizer>& together) {
     const std::vector<NamedShape>& shapes = model_.param_shapes[index];
     std::vector<PartitionPart> parts;
     for (const PartitionedStates& partition : partitions_) {
@@ -90,44 +103,69 @@ class PartitionedOptimizer {
       return context_.fused_experts.Holds(shape.name);
     });
     if (experts == 0) {
-      std::vector<std::int64_t> all(partitions_.size());
-      std::iota(all.begin(), all.end(), 0);
+      std::vector<Sharing> all;
+      for (std::int64_t p = 0; p < context_.partitions; ++p) all.push_back({this, index, {mp_, p}});
       return AddVector(index, shapes, std::nullopt, all);
     }
     if (experts != std::ssize(shapes)) {
       return Fail(ErrorCode::kBadData, "`{}`: {} of `param_shapes` in `{}` has {} tensors of experts, and {} others",
                   context_.folder, NameOf(index), model_.path, experts, std::ssize(shapes) - experts);
     }
+    if (this != &together.front()) return llvm::Error::success();
     const FusedExperts& fused = context_.fused_experts;
+    std::vector<std::size_t> indices;
+    for (const PartitionedOptimizer& other : together) {
+      UCP_ASSIGN_OR_RETURN(indices.emplace_back(), other.IndexOf(index, model_));
+    }
     for (std::int64_t rank = 0; rank < fused.ep(); ++rank) {
-      UCP_RETURN_IF_ERROR(AddVector(index, fused.ShapesAt(rank, shapes), rank,
-                                    RanksWithExperts(rank, fused.ep(), context_.partitions, fused.data_first())));
+      std::vector<Sharing> sharing;
+      for (const RankInFiles& place : fused.RanksOf(rank)) {
+        const auto t = static_cast<std::size_t>(place.tensor_rank);
+        sharing.push_back({&together[t], indices[t], place});
+      }
+      UCP_RETURN_IF_ERROR(AddVector(index, fused.ShapesAt(rank, shapes), rank, sharing));
     }
     return llvm::Error::success();
   }
 
+  // Where this rank has the sub-group of experts that another one lists at `index`. Ranks can have other numbers of
+  // sub-groups before it, of what they cut unevenly.
+  llvm::Expected<std::size_t> IndexOf(std::size_t index, const ModelStates& of) const {
+    auto names = [](const std::vector<NamedShape>& shapes) {
+      std::vector<std::string> all;
+      for (const NamedShape& shape : shapes) all.push_back(shape.name);
+      return all;
+    };
+    for (std::size_t s = 0; s < model_.param_shapes.size(); ++s) {
+      if (names(model_.param_shapes[s]) == names(of.param_shapes[index])) return s;
+    }
+    return Fail(ErrorCode::kBadData,
+                "`{}`: {} of `param_shapes` in `{}` has experts, and `{}` has no sub-group of these", context_.folder,
+                NameOf(index), of.path, model_.path);
+  }
+
   // What `sharing` partitions hold together; of one expert rank, if it is given.
   llvm::Error AddVector(std::size_t index, const std::vector<NamedShape>& shapes,
-                        std::optional<std::int64_t> expert_rank, const std::vector<std::int64_t>& sharing) {
+                        std::optional<std::int64_t> expert_rank, const std::vector<Sharing>& sharing) {
     auto flat = LayOutGroup(shapes, {});
     if (!flat) return AddContext(flat.takeError(), fmt::format("`{}`: `{}`", context_.folder, model_.path));
     std::vector<Shard> shards;
     std::int64_t length = 0;
     for (const FlatParameter& parameter : flat->parameters) {
       Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kParameter, {parameter.name, parameter.shape});
-      if (expert_rank) shard.coordinate.at["ep"] = *expert_rank;
+      if (expert_rank) shard.coordinate = context_.PlaceOfExperts(mp_, *expert_rank);
       shard.base = length;
       shard.spread = Spread::kEachTensor;
       shards.push_back(std::move(shard));
       length += CeilDivide(parameter.elements, std::ssize(sharing));
     }
     std::vector<PartitionPart> parts;
-    for (std::int64_t p : sharing) {
-      PartitionedStates& partition = partitions_[static_cast<std::size_t>(p)];
-      SteppedTensor& held = partition.sub_groups[index];
-      UCP_RETURN_IF_ERROR(CheckSharing(partition, index, sharing));
-      UCP_RETURN_IF_ERROR(CheckLength(partition.path, index, held.master, length, std::ssize(sharing)));
-      SetAsideOthers({length}, partition.path, NameOf(index), held);
+    for (const Sharing& one : sharing) {
+      PartitionedStates& partition = one.of->partitions_[static_cast<std::size_t>(one.place.partition)];
+      SteppedTensor& held = partition.sub_groups[one.index];
+      UCP_RETURN_IF_ERROR(CheckSharing(partition, one.index, sharing));
+      UCP_RETURN_IF_ERROR(CheckLength(partition.path, one.index, held.master, length, std::ssize(sharing)));
+      SetAsideOthers({length}, partition.path, NameOf(one.index), held);
       parts.push_back({&held, &partition});
     }
     UCP_RETURN_IF_ERROR(CheckParts(context_, NameOf(index), parts));
@@ -150,13 +188,16 @@ class PartitionedOptimizer {
 
   // What the file itself says of who shares the sub-group.
   llvm::Error CheckSharing(const PartitionedStates& partition, std::size_t index,
-                           const std::vector<std::int64_t>& sharing) const {
-    if (partition.partition_ranks.empty() || partition.partition_ranks[index] == sharing) return llvm::Error::success();
+                           const std::vector<Sharing>& sharing) const {
+    std::vector<std::int64_t> ranks;  // As all are counted; experts and stages are not together.
+    for (const Sharing& one : sharing)
+      ranks.push_back(one.place.partition * context_.degrees.tp + one.place.tensor_rank);
+    if (partition.partition_ranks.empty() || partition.partition_ranks[index] == ranks) return llvm::Error::success();
     return Fail(ErrorCode::kBadData,
                 "`{}`: {} is cut over the ranks {}, as `ds_zero_partition_groups` in `{}` says, and by `ep_size` and "
                 "`use_data_before_expert_parallelism` over {}",
                 context_.folder, NameOf(index), fmt::join(partition.partition_ranks[index], ", "), partition.path,
-                fmt::join(sharing, ", "));
+                fmt::join(ranks, ", "));
   }
 
   llvm::Error CheckLength(const std::string& path, std::size_t index, const TensorPlace& master, std::int64_t length,
@@ -193,9 +234,14 @@ class PartitionedOptimizer {
 
 llvm::Expected<std::vector<RankGroups>> AddPartitionedOptimizer(const OptimizerContext& context) {
   std::vector<RankGroups> ranks;
-  for (std::int64_t mp = 0; mp < context.degrees.mp(); ++mp) {
-    UCP_ASSIGN_OR_RETURN(RankGroups rank, PartitionedOptimizer(context, mp).Add());
-    ranks.push_back(std::move(rank));
+  for (std::int64_t first = 0; first < context.degrees.mp(); first += context.tensor_ranks()) {
+    std::vector<PartitionedOptimizer> together;
+    for (std::int64_t mp = first; mp < first + context.tensor_ranks(); ++mp) {
+      UCP_RETURN_IF_ERROR(together.emplace_back(context, mp).Read());
+    }
+    for (PartitionedOptimizer& rank : together) {
+      UCP_ASSIGN_OR_RETURN(ranks.emplace_back(), rank.Add(together));
+    }
   }
   return ranks;
 }

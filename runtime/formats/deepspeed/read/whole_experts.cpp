@@ -1,5 +1,8 @@
 #include "runtime/formats/deepspeed/read/whole_experts.h"
 
+#include <algorithm>
+#include <set>
+
 #include "compiler/support/error.h"
 #include "runtime/formats/agreement.h"
 #include "runtime/formats/deepspeed/read/partition_buffers.h"
@@ -62,7 +65,7 @@ llvm::Expected<WholeExpertRank> ReadRank(SourceArchives& archives, const std::st
   return rank;
 }
 
-// The groups of all expert ranks of one model-parallel rank, as one rank with all experts has them.
+// The groups of all expert ranks, as one rank with all experts has them.
 llvm::Expected<RankGroups> JoinRanks(const OptimizerContext& context, std::vector<RankGroups>& ranks) {
   RankGroups joined{ranks.front().speaker, {}, std::move(ranks.front().others)};
   const Speaker& a = ranks.front().speaker;
@@ -93,20 +96,31 @@ llvm::Expected<std::vector<WholeExpertRank>> ReadWholeExperts(SourceArchives& ar
                                                               const std::string& folder, const Experts& experts,
                                                               std::vector<ModelStates>& states) {
   std::vector<WholeExpertRank> ranks;
-  for (std::size_t mp = 0; mp < states.size(); ++mp) {
-    const auto number = static_cast<std::int64_t>(mp);
+  for (std::int64_t mp = 0; mp < std::ssize(states); mp += experts.tensor_ranks()) {
     for (std::int64_t e = 0; e < experts.ep(); ++e) {
-      auto file = files.expert_optimizers.find({number, e});
-      if (file == files.expert_optimizers.end()) {
+      const std::optional<std::int64_t> saver = experts.SaverOfOptimizer(files, mp, e);
+      if (!saver) {
         return Fail(ErrorCode::kBadData,
                     "`{}`: `{}` is missing; there are the optimizers of {} ranks that share experts", folder,
-                    ExpertOptimizerName(number, e), experts.ep());
+                    ExpertOptimizerName(mp, e), experts.ep());
       }
       UCP_ASSIGN_OR_RETURN(WholeExpertRank rank,
-                           ReadRank(archives, file->second, folder, experts, states[mp], number, e));
+                           ReadRank(archives, files.expert_optimizers.at({*saver, e}), folder, experts,
+                                    states[static_cast<std::size_t>(*saver)], *saver, e));
       ranks.push_back(std::move(rank));
     }
-    states[mp].param_shapes = ranks[ranks.size() - static_cast<std::size_t>(experts.ep())].states.param_shapes;
+  }
+  for (std::size_t mp = 0; mp < states.size(); ++mp) {
+    const auto own = std::find_if(ranks.begin(), ranks.end(), [&](const WholeExpertRank& rank) {
+      return rank.mp == static_cast<std::int64_t>(mp);
+    });
+    if (own == ranks.end()) {
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}`: no `expp_rank_*` file is of model-parallel rank {}: {} tensor-parallel ranks share whole "
+                  "experts out, and fewer saved their optimizers, which DeepSpeed itself does not load either",
+                  folder, mp, experts.tensor_ranks());
+    }
+    states[mp].param_shapes = own->states.param_shapes;
   }
   if (files.expert_optimizers.size() == ranks.size()) return ranks;
   return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and the experts are shared out over {} ranks", folder,
@@ -116,7 +130,8 @@ llvm::Expected<std::vector<WholeExpertRank>> ReadWholeExperts(SourceArchives& ar
 llvm::Expected<std::vector<RankGroups>> AddWholeExperts(const OptimizerContext& context,
                                                         std::vector<WholeExpertRank>& ranks) {
   std::vector<RankGroups> all;
-  std::vector<RankGroups> of_mp;
+  std::vector<RankGroups>
+      together;  // Of the expert ranks of one model-parallel rank, or of those that share whole ones.
   for (WholeExpertRank& rank : ranks) {
     const std::size_t before = context.storage().shards.size();
     UCP_ASSIGN_OR_RETURN(RankGroups groups, AddWholeRank(context, rank.mp, rank.states, rank.optimizer));
@@ -124,15 +139,23 @@ llvm::Expected<std::vector<RankGroups>> AddWholeExperts(const OptimizerContext& 
     for (std::size_t i = before; i < context.storage().shards.size(); ++i) {
       Shard& shard = context.storage().shards[i];
       in_model(shard.tensor);
+      const bool is_expert = IsExpertName(shard.tensor);
       shard.coordinate.at["ep"] = rank.expert_rank;
+      if (is_expert) shard.coordinate = context.experts.PlaceOf(rank.mp, rank.expert_rank);
     }
     for (OptimizerGroup& group : groups.groups) {
       for (std::string& name : group.parameters) in_model(name);
     }
-    of_mp.push_back(std::move(groups));
+    together.push_back(std::move(groups));
     if (rank.expert_rank + 1 < context.experts.ep()) continue;
-    UCP_ASSIGN_OR_RETURN(all.emplace_back(), JoinRanks(context, of_mp));
-    of_mp.clear();
+    UCP_ASSIGN_OR_RETURN(const RankGroups joined, JoinRanks(context, together));
+    std::set<Coordinate> seen;
+    for (const RankGroups& of_rank : together) {
+      if (!seen.insert(of_rank.speaker.rank).second) continue;
+      all.push_back(joined);
+      all.back().speaker = of_rank.speaker;
+    }
+    together.clear();
   }
   return all;
 }

@@ -40,21 +40,70 @@ llvm::Expected<ExpertsToWrite> ExpertsToWrite::Find(const TargetRequest& request
       if (auto parsed = ParseExpertName(tensor->name)) experts.layers_.at(parsed->layer).tensors.push_back(tensor);
     }
   }
+  UCP_RETURN_IF_ERROR(experts.FindTensorRanks());
   UCP_RETURN_IF_ERROR(experts.CheckDegrees());
   UCP_RETURN_IF_ERROR(experts.CheckPlaces());
   return experts;
 }
 
+llvm::Error ExpertsToWrite::FindTensorRanks() {
+  if (!any()) {
+    if (!options_->expert_tp) return llvm::Error::success();
+    return Fail(ErrorCode::kUsage, "expert_tp={}: the model has no experts of DeepSpeed's MoE layer",
+                *options_->expert_tp);
+  }
+  const LogicalTensor* cut = nullptr;
+  for (const auto& [prefix, layer] : layers_) {
+    for (const LogicalTensor* tensor : layer.tensors) {
+      const auto places = CoordinatesOf(*request_->layout.Find(tensor->name), request_->layout.mesh);
+      if (options_->tp > 1 && places.front().at.contains("tp")) cut = tensor;
+    }
+  }
+  const bool has_parts = options_->expert_tp.value_or(cut != nullptr);
+  tensor_ranks_ = has_parts ? 1 : options_->tp;
+  if (has_parts || cut == nullptr) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "expert_tp=false: {} cuts `{}` over the tensor-parallel ranks",
+              request_->layout.Find(cut->name)->declared_at, cut->name);
+}
+
+std::string_view ExpertsToWrite::KindOfRanks() const {
+  return tensor_ranks_ > 1 ? "tensor-parallel and data-parallel" : "data-parallel";
+}
+
+llvm::Error ExpertsToWrite::CheckCopies() const {
+  if (options_->edp.value_or(sharing() / ep()) == sharing() / ep()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "`edp={}`: of {} {} ranks, {} have the same experts with ep={}", *options_->edp,
+              sharing(), KindOfRanks(), sharing() / ep(), ep());
+}
+
+// Every rank looks for the files of its experts under its own tensor-parallel rank, and only the first of those that
+// have the same experts saves them.
+llvm::Error ExpertsToWrite::CheckSharing() const {
+  for (std::int64_t rank = 0; rank < sharing(); ++rank) {
+    const std::int64_t tensor_rank = PlaceOfRank(rank, tensor_ranks_).tensor_rank;
+    if (IsSavedBy(tensor_rank, ExpertRankOf(rank))) continue;
+    return Fail(ErrorCode::kUnsupported,
+                "ep={}: whole experts, shared out by {} tensor-parallel and {} data-parallel ranks{}, are lost to "
+                "DeepSpeed itself: the first rank that has an expert saves it under its own tensor-parallel rank, and "
+                "ranks with another one do not find it; take a multiple of tp{}, or convert to `universal`",
+                ep(), options_->tp, options_->dp, options_->data_before_experts ? " (data_before_experts=true)" : "",
+                options_->data_before_experts ? " and data_before_experts=false" : "");
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error ExpertsToWrite::CheckDegrees() const {
   if (!any()) {
-    if (ep() == 1) return llvm::Error::success();
+    if (ep() == 1) return CheckCopies();
     return Fail(ErrorCode::kUsage, "ep={}: the model has no experts of DeepSpeed's MoE layer to spread over ranks",
                 ep());
   }
-  if (options_->dp % ep() != 0) {
-    return Fail(ErrorCode::kUsage, "ep={}: {} data-parallel ranks do not divide into groups that share the experts out",
-                ep(), options_->dp);
+  if (sharing() % ep() != 0) {
+    return Fail(ErrorCode::kUsage, "ep={}: {} {} ranks do not divide into groups that share the experts out", ep(),
+                sharing(), KindOfRanks());
   }
+  UCP_RETURN_IF_ERROR(CheckCopies());
+  UCP_RETURN_IF_ERROR(CheckSharing());
   for (const auto& [prefix, layer] : layers_) {
     const bool is_known =
         std::any_of(request_->training.expert_layers.begin(), request_->training.expert_layers.end(),
@@ -109,11 +158,19 @@ std::string ExpertsToWrite::LocalName(const std::string& name) const {
 }
 
 std::vector<std::int64_t> ExpertsToWrite::RanksOf(std::int64_t expert_rank) const {
-  return RanksWithExperts(expert_rank, ep(), options_->dp, options_->data_before_experts);
+  return RanksWithExperts(expert_rank, ep(), sharing(), options_->data_before_experts);
 }
 
-std::int64_t ExpertsToWrite::ExpertRankOf(std::int64_t partition) const {
-  return options_->data_before_experts ? partition / (options_->dp / ep()) : partition % ep();
+std::int64_t ExpertsToWrite::ExpertRankOf(std::int64_t rank) const {
+  return deepspeed::ExpertRankOf(rank, ep(), sharing(), options_->data_before_experts);
+}
+
+std::int64_t ExpertsToWrite::NumberOf(std::int64_t tensor_rank, std::int64_t partition) const {
+  return partition * tensor_ranks_ + tensor_rank % tensor_ranks_;
+}
+
+bool ExpertsToWrite::IsSavedBy(std::int64_t tensor_rank, std::int64_t expert_rank) const {
+  return PlaceOfRank(RanksOf(expert_rank).front(), tensor_ranks_).tensor_rank == tensor_rank % tensor_ranks_;
 }
 
 std::vector<const ExpertLayer*> ExpertsToWrite::LayersOf(std::int64_t stage) const {
@@ -145,6 +202,7 @@ llvm::Error ExpertsToWrite::AddFiles(const std::string& folder, const Coordinate
       ModuleToWrite module(*request_, *options_, composer);
       Coordinate holder = coordinate;
       holder.at["ep"] = place.expert / (layer.experts / ep());
+      if (!IsSavedBy(coordinate.At("tp"), holder.At("ep"))) continue;
       std::vector<pytorch::Entry> entries;
       for (const LogicalTensor* tensor : layer.tensors) {
         if (ParseExpertName(tensor->name)->expert != place.expert) continue;

@@ -1,6 +1,8 @@
-// What a target has of experts: who holds which, under which name, and the files of their weights (experts.h has the
-// picture). The layout of a target does not cut experts, unless a spec says so; DeepSpeed gives each of `ep` ranks
-// equally many in the order of their numbers, and a spec that says otherwise is refused.
+// What a target has of experts: who holds which, under which name, and the files of their weights (read/experts.h and
+// expert_ranks.h have the pictures). The layout of a target does not cut experts, unless a spec says so; DeepSpeed
+// gives each of `ep` ranks equally many in the order of their numbers, and a spec that says otherwise is refused.
+// Experts that the layout cuts over `tp` have a part on every tensor-parallel rank; whole ones are shared out by these
+// ranks, too.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -8,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/layout/target.h"
@@ -25,14 +28,22 @@ class ExpertsToWrite {
 
   bool any() const { return !layers_.empty(); }
   std::int64_t ep() const { return options_->ep; }
+  // How many tensor-parallel ranks share experts out together: all, if experts are whole, else 1.
+  std::int64_t tensor_ranks() const { return tensor_ranks_; }
   bool IsExpert(const std::string& name) const { return any() && ParseExpertName(name).has_value(); }
   // Whether this expert rank has the parameter; all of them have one that is no expert's.
   bool IsHeldAt(const std::string& name, std::int64_t expert_rank) const;
   // What the rank that has it calls it.
   std::string LocalName(const std::string& name) const;
-  // The ZeRO ranks that share what is held by this expert rank, in order.
+  // Of the ranks that share experts out, those that have what is held by this expert rank, in order.
   std::vector<std::int64_t> RanksOf(std::int64_t expert_rank) const;
-  std::int64_t ExpertRankOf(std::int64_t partition) const;
+  // By the number among these ranks.
+  std::int64_t ExpertRankOf(std::int64_t rank) const;
+  // The number among them of one partition of a tensor-parallel rank, and the expert rank of its first one.
+  std::int64_t NumberOf(std::int64_t tensor_rank, std::int64_t partition) const;
+  std::int64_t FirstExpertRank(std::int64_t tensor_rank) const { return ExpertRankOf(NumberOf(tensor_rank, 0)); }
+  // Whether this tensor-parallel rank saves the files of the expert rank.
+  bool IsSavedBy(std::int64_t tensor_rank, std::int64_t expert_rank) const;
 
   // How many experts the layers of one stage have, in order.
   std::vector<std::int64_t> CountsOf(std::int64_t stage) const;
@@ -47,11 +58,17 @@ class ExpertsToWrite {
     std::vector<const LogicalTensor*> tensors;
   };
   std::vector<const ExpertLayer*> LayersOf(std::int64_t stage) const;
+  [[nodiscard]] llvm::Error FindTensorRanks();
+  std::int64_t sharing() const { return options_->dp * tensor_ranks_; }  // Ranks.
   llvm::Error CheckDegrees() const;
+  llvm::Error CheckCopies() const;
+  llvm::Error CheckSharing() const;
+  std::string_view KindOfRanks() const;
   llvm::Error CheckPlaces() const;
 
   const TargetRequest* request_;
   const WriteOptions* options_;
+  std::int64_t tensor_ranks_ = 1;
   std::map<std::string, Layer> layers_;  // By what their names begin with.
 };
 

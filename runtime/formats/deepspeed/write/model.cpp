@@ -51,7 +51,7 @@ class StatesComposer {
     }
     for (const std::vector<RecordId>& records : AddFiles(target, paths, archive)) {
       module_.AddShards(records, target);
-      optimizer_.AddShards(records, coordinate_, 0, target);
+      optimizer_.AddShards(records, coordinate_, expert_rank(), target);
       frozen_parts_.AddRecords(records);
     }
     return llvm::Error::success();
@@ -59,6 +59,8 @@ class StatesComposer {
 
  private:
   std::int64_t mp() const { return coordinate_.At("pp") * options_.tp + coordinate_.At("tp"); }
+  // Of the first rank, which saves the file.
+  std::int64_t expert_rank() const { return experts_.FirstExpertRank(coordinate_.At("tp")); }
   bool IsCut() const { return options_.stage == 3; }  // Over the partitions.
 
   // Without ZeRO, the order of a module says which parameter of a group is which (whole_names.h).
@@ -71,7 +73,7 @@ class StatesComposer {
     for (const LogicalTensor& tensor : request_.tensors) {
       const bool is_listed = options_.stage == 0 && tensor.kind == TensorKind::kParameter;
       const bool is_held =
-          IsHeldAt(*request_.layout.Find(tensor.name), coordinate_) && experts_.IsHeldAt(tensor.name, 0);
+          IsHeldAt(*request_.layout.Find(tensor.name), coordinate_) && experts_.IsHeldAt(tensor.name, expert_rank());
       if (is_listed || !is_held) continue;
       held_.push_back(&tensor);
       if (IsFrozenExpert(tensor) && experts_.ep() > 1) has_fragments_ = false;
@@ -103,7 +105,7 @@ class StatesComposer {
     add("param_shapes", is_whole ? MakeNone() : ParamShapes());
     for (const LogicalTensor* tensor : held_) {
       if (IsFrozenExpert(*tensor) && !has_fragments_)
-        frozen_shapes.push_back({MakeText(tensor->name), Shape(tensor->shape)});
+        frozen_shapes.push_back({MakeText(experts_.LocalName(tensor->name)), Shape(tensor->shape)});
     }
     const bool lists_frozen = options_.stage >= 2 && !options_.exclude_frozen;
     add("frozen_param_shapes", lists_frozen ? MakeOrderedDict(std::move(frozen_shapes)) : MakeNone());
@@ -136,7 +138,7 @@ class StatesComposer {
       const bool is_listed = options_.stage == 2 && IsFrozenExpert(*tensor) && has_fragments_;
       if (!is_in_module && !is_listed) continue;
       UCP_ASSIGN_OR_RETURN(ValuePtr value, module_.Add(*tensor, coordinate_));
-      if (tensor->kind == TensorKind::kFrozen) frozen.push_back({MakeText(tensor->name), value});
+      if (tensor->kind == TensorKind::kFrozen) frozen.push_back({MakeText(experts_.LocalName(tensor->name)), value});
       if (is_in_module) AddNames(*tensor, value, module);
     }
     return WithExtras(std::move(module));
@@ -176,7 +178,7 @@ class StatesComposer {
   ValuePtr BufferNames() const {
     std::vector<ValuePtr> names;
     for (const LogicalTensor* tensor : held_) {
-      if (tensor->kind == TensorKind::kBuffer) names.push_back(MakeText(tensor->name));
+      if (tensor->kind == TensorKind::kBuffer) names.push_back(MakeText(experts_.LocalName(tensor->name)));
     }
     return MakeList(std::move(names));
   }

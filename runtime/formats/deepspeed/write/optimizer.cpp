@@ -29,47 +29,55 @@ ValuePtr FragmentAddress(std::int64_t start, std::int64_t elements) {
   return pytorch::MakeCall(std::move(call));
 }
 
-class RankWriter {
+class RanksWriter {
  public:
-  RankWriter(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-             const ExpertsToWrite& experts, const std::vector<std::vector<FlatGroupToWrite>>& groups,
-             TargetFiles& target)
+  RanksWriter(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+              const std::vector<RankToWrite>& ranks, const ExpertsToWrite& experts, TargetFiles& target)
       : training_(request.training),
         options_(options),
         carried_(carried),
+        ranks_(ranks),
         experts_(experts),
-        groups_(groups),
         target_(target) {}
 
-  void AddFiles(const std::string& folder, const Coordinate& coordinate) {
-    const std::int64_t mp = coordinate.At("pp") * options_.tp + coordinate.At("tp");
-    for (std::int64_t rank = 0; rank < options_.dp; ++rank) {
-      ArchiveComposer composer(training_);
-      LooseStatesOfFile loose;
-      ComposedArchive archive = composer.Compose(FileOf(rank, composer, loose));
-      records_.push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, {mp, rank}), archive));
-      loose.AddShards(records_.back(), coordinate, target_);
+  void AddFiles(const std::string& folder) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const Coordinate& coordinate = ranks_[r].coordinate;
+      const std::int64_t mp = coordinate.At("pp") * options_.tp + coordinate.At("tp");
+      records_.emplace_back();
+      for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
+        ArchiveComposer composer(training_);
+        LooseStatesOfFile loose;
+        ComposedArchive archive = composer.Compose(FileOf(r, partition, composer, loose));
+        records_[r].push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, {mp, partition}), archive));
+        loose.AddShards(records_[r].back(), coordinate, target_);
+      }
     }
   }
 
-  void AddShards(const Coordinate& coordinate) {
-    for (std::size_t rank = 0; rank < groups_.size(); ++rank) {
-      Coordinate holder = coordinate;
-      if (experts_.any()) holder.at["ep"] = static_cast<std::int64_t>(rank);
-      std::size_t next = 0;  // Of each file's records.
-      for (const FlatGroupToWrite& group : groups_[rank]) {
-        const std::size_t first = next;
-        next += StatesOf(group).size();
-        if (rank == 0 || group.of_experts) AddShardsOf(group, first, group.of_experts ? holder : coordinate);
+  // What all ranks have of the same experts is entered with the first one.
+  void AddShards() {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      for (std::size_t expert_rank = 0; expert_rank < ranks_[r].groups.size(); ++expert_rank) {
+        Coordinate holder = ranks_[r].coordinate;
+        if (experts_.any()) holder.at["ep"] = static_cast<std::int64_t>(expert_rank);
+        std::size_t next = 0;  // Of each file's records.
+        for (const FlatGroupToWrite& group : ranks_[r].groups[expert_rank]) {
+          const std::size_t first = next;
+          next += StatesOf(group).size();
+          const bool is_first = group.of_experts ? r == 0 : expert_rank == 0;
+          if (is_first) AddShardsOf(r, group, first, group.of_experts ? holder : ranks_[r].coordinate);
+        }
       }
     }
   }
 
  private:
-  void AddShardsOf(const FlatGroupToWrite& group, std::size_t first_record, const Coordinate& coordinate) {
+  void AddShardsOf(std::size_t rank, const FlatGroupToWrite& group, std::size_t first_record,
+                   const Coordinate& coordinate) {
     BufferSet set;
     for (const LogicalTensor::State& state : StatesOf(group)) {
-      set.push_back({state.name, AddBuffer(group, state, first_record++)});
+      set.push_back({state.name, AddBuffer(rank, group, state, first_record++)});
     }
     const BufferSetId states = target_.storage.Add(std::move(set));
     for (const PlacedParameter& parameter : group.parameters) {
@@ -94,18 +102,22 @@ class RankWriter {
     return is_short ? RealElements(group, partition) : group.partition_elements;
   }
 
-  static std::int64_t PartitionOf(const FlatGroupToWrite& group, std::int64_t rank) {
-    return std::find(group.ranks.begin(), group.ranks.end(), rank) - group.ranks.begin();
+  // What a partition of a tensor-parallel rank has of a group.
+  std::int64_t PartitionOf(const FlatGroupToWrite& group, std::size_t rank, std::int64_t partition) const {
+    if (!group.of_experts) return partition;
+    const std::int64_t number = experts_.NumberOf(static_cast<std::int64_t>(rank), partition);
+    return std::find(group.ranks.begin(), group.ranks.end(), number) - group.ranks.begin();
   }
 
-  // Partitions are counted in each group; a rank has one of each.
-  ValuePtr FileOf(std::int64_t rank, ArchiveComposer& composer, LooseStatesOfFile& loose) const {
-    const std::vector<FlatGroupToWrite>& groups = groups_[static_cast<std::size_t>(experts_.ExpertRankOf(rank))];
+  // Partitions are counted in each group; a file has one of each.
+  ValuePtr FileOf(std::size_t rank, std::int64_t of_rank, ArchiveComposer& composer, LooseStatesOfFile& loose) const {
+    const std::int64_t expert_rank = experts_.ExpertRankOf(experts_.NumberOf(static_cast<std::int64_t>(rank), of_rank));
+    const std::vector<FlatGroupToWrite>& groups = ranks_[rank].groups[static_cast<std::size_t>(expert_rank)];
     std::vector<ValuePtr> masters, listed, param_groups, paddings, alignment, counts, mappings;
     std::vector<std::vector<Entry>> states_of_group;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const FlatGroupToWrite& group = groups[g];
-      const std::int64_t partition = PartitionOf(group, rank);
+      const std::int64_t partition = PartitionOf(group, rank, of_rank);
       const OptimizerGroup& carried = training_.groups[group.group];
       std::vector<Entry>& states = states_of_group.emplace_back();
       if (carried.step) states.push_back({MakeText("step"), composer.AddValue(carried.step)});
@@ -128,7 +140,7 @@ class RankWriter {
     for (std::size_t g = 0; g < groups.size(); ++g) {
       std::vector<Entry>& states = states_of_group[g];
       if (!groups[g].loose.empty()) {
-        const auto partition = static_cast<std::size_t>(PartitionOf(groups[g], rank));
+        const auto partition = static_cast<std::size_t>(PartitionOf(groups[g], rank, of_rank));
         for (Entry& entry : loose.Add(groups[g].loose[partition], composer)) states.push_back(std::move(entry));
       }
       if (options_.lists_states) {
@@ -186,14 +198,18 @@ class RankWriter {
     return pytorch::MakeOrderedDict(std::move(mapping));
   }
 
-  BufferId AddBuffer(const FlatGroupToWrite& group, const LogicalTensor::State& state, std::size_t record) {
+  BufferId AddBuffer(std::size_t rank, const FlatGroupToWrite& group, const LogicalTensor::State& state,
+                     std::size_t record) {
     Buffer buffer;
     buffer.dtype = state.dtype;
     buffer.part_elements = group.partition_elements;
     for (std::int64_t partition = 0; partition < std::ssize(group.ranks); ++partition) {
-      const std::int64_t rank = group.ranks[static_cast<std::size_t>(partition)];
+      const std::int64_t number = group.ranks[static_cast<std::size_t>(partition)];
+      RankInFiles place = PlaceOfRank(number, group.of_experts ? experts_.tensor_ranks() : 1);
+      place.tensor_rank += static_cast<std::int64_t>(rank);
+      const std::vector<std::vector<RecordId>>& files = records_[static_cast<std::size_t>(place.tensor_rank)];
       const std::int64_t stored = StoredElements(group, state.name, partition);
-      buffer.parts.push_back({records_[static_cast<std::size_t>(rank)][record], 0, stored});
+      buffer.parts.push_back({files[static_cast<std::size_t>(place.partition)][record], 0, stored});
       AddPadding(group, state.dtype, partition, buffer.parts.back());
     }
     return target_.storage.Add(std::move(buffer));
@@ -216,20 +232,21 @@ class RankWriter {
   const TrainingState& training_;
   const WriteOptions& options_;
   const Carried& carried_;
+  const std::vector<RankToWrite>& ranks_;
   const ExpertsToWrite& experts_;
-  const std::vector<std::vector<FlatGroupToWrite>>& groups_;  // By expert rank.
   TargetFiles& target_;
-  std::vector<std::vector<RecordId>> records_;  // By ZeRO rank, in the order of groups and their states.
+  // By rank and partition, in the order of groups and their states.
+  std::vector<std::vector<std::vector<RecordId>>> records_;
 };
 
 }  // namespace
 
 void AddOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-                       const std::string& folder, const Coordinate& coordinate, const ExpertsToWrite& experts,
-                       const std::vector<std::vector<FlatGroupToWrite>>& groups, TargetFiles& target) {
-  RankWriter writer(request, options, carried, experts, groups, target);
-  writer.AddFiles(folder, coordinate);
-  writer.AddShards(coordinate);
+                       const std::string& folder, const std::vector<RankToWrite>& ranks, const ExpertsToWrite& experts,
+                       TargetFiles& target) {
+  RanksWriter writer(request, options, carried, ranks, experts, target);
+  writer.AddFiles(folder);
+  writer.AddShards();
 }
 
 }  // namespace ucp::deepspeed

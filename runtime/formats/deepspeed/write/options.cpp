@@ -188,12 +188,7 @@ llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy) {
     const bool is_known =
         axis.name == "pp" || axis.name == "tp" || axis.name == "dp" || axis.name == "sp" || axis.name == "ep";
     if (axis.size == 1 || is_known) continue;
-    if (axis.name == "edp" && CheckedMultiply(axis.size, degrees.mesh.Size("ep")) == degrees.mesh.Size("dp")) continue;
-    if (axis.name == "edp") {
-      return Fail(ErrorCode::kUsage, "`edp={}`: of {} data-parallel ranks, {} have the same experts with ep={}",
-                  axis.size, degrees.mesh.Size("dp"), degrees.mesh.Size("dp") / degrees.mesh.Size("ep"),
-                  degrees.mesh.Size("ep"));
-    }
+    if (axis.name == "edp") continue;  // A consequence of the others (ExpertsToWrite).
     return Fail(ErrorCode::kUnsupported,
                 "`{}={}`: a `deepspeed` target is cut over pp, tp, dp, sp and ep in this version", axis.name,
                 axis.size);
@@ -219,12 +214,14 @@ llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const Tr
   options.sp = degrees.mesh.Size("sp");
   options.dp = degrees.mesh.Size("dp") * options.sp;
   options.ep = degrees.mesh.Size("ep");
+  if (Setting(strategy, "edp") != nullptr) options.edp = degrees.mesh.Size("edp");
   UCP_RETURN_IF_ERROR(SetDType(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetStage(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetOptimizer(strategy, training, options));
   UCP_RETURN_IF_ERROR(CheckOffload(training, options));
   options.data_before_experts =
       Switch(strategy, "data_before_experts", IsOn(training, {"use_data_before_expert_parallelism"}));
+  if (Setting(strategy, "expert_tp") != nullptr) options.expert_tp = Switch(strategy, "expert_tp", false);
   options.exclude_frozen = Switch(strategy, "exclude_frozen", training.excludes_frozen);
   UCP_RETURN_IF_ERROR(SetSubGroupSize(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetFlattening(strategy, training, options));

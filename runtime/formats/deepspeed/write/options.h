@@ -5,6 +5,7 @@
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "compiler/layout/dtype.h"
 #include "runtime/formats/strategy.h"
@@ -24,7 +25,8 @@ struct WriteOptions {
   std::int64_t tp = 1;
   std::int64_t dp = 1;  // Of the partitions: data-parallel times sequence-parallel ranks.
   std::int64_t sp = 1;
-  std::int64_t ep = 1;  // Of the data-parallel ranks, how many share the experts out.
+  std::int64_t ep = 1;              // Over how many ranks the experts are shared out.
+  std::optional<std::int64_t> edp;  // How many have the same ones, if the strategy says it.
   std::int64_t stage = 1;
   DType dtype = DType::kFloat32;                // What the model computes with.
   bool bf16_optimizer = false;                  // BF16_Optimizer's form, not that of stages 1 and 2.
@@ -33,10 +35,13 @@ struct WriteOptions {
   bool sub_group_size_is_chosen = false;        // By the strategy.
   bool round_robin = false;  // round_robin_gradients: parameters are dealt out to the partitions before flattening.
   bool data_before_experts = false;  // use_data_before_expert_parallelism: neighbours have the same experts.
-  bool alignment = false;            // parameter_alignment: every parameter begins at a multiple of 16 bytes.
-  bool elastic = false;              // elastic_checkpoint of the job. Stages 1 and 2.
-  bool lists_states = false;         // Its form (elastic.h), which other jobs load, too.
-  bool exclude_frozen = false;       // As save_checkpoint(exclude_frozen_parameters=True) has it.
+  // enable_expert_tensor_parallelism: every tensor-parallel rank has its part of each expert. Without a value the
+  // layout decides (experts.h).
+  std::optional<bool> expert_tp;
+  bool alignment = false;       // parameter_alignment: every parameter begins at a multiple of 16 bytes.
+  bool elastic = false;         // elastic_checkpoint of the job. Stages 1 and 2.
+  bool lists_states = false;    // Its form (elastic.h), which other jobs load, too.
+  bool exclude_frozen = false;  // As save_checkpoint(exclude_frozen_parameters=True) has it.
 
   // Model-parallel ranks count stages first: mp = stage * tp + tensor rank.
   std::int64_t mp() const { return pp * tp; }

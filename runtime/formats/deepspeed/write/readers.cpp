@@ -11,6 +11,7 @@
 #include "runtime/formats/deepspeed/expert_ranks.h"
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/write/adapt_config.h"
+#include "runtime/formats/deepspeed/write/experts.h"
 #include "runtime/formats/deepspeed/write/job_config.h"
 #include "runtime/formats/deepspeed/write/options.h"
 
@@ -21,8 +22,13 @@ using Partitions = std::vector<std::int64_t>;
 
 class ReadersByName {
  public:
-  ReadersByName(const TargetRequest& request, const TargetFiles& target, const WriteOptions& options)
-      : request_(request), target_(target), options_(options), of_files_(target.storage.files.size()) {}
+  ReadersByName(const TargetRequest& request, const TargetFiles& target, const WriteOptions& options,
+                const ExpertsToWrite& experts)
+      : request_(request),
+        target_(target),
+        options_(options),
+        experts_(experts),
+        of_files_(target.storage.files.size()) {}
 
   llvm::Expected<FileReaders> Find() {
     UCP_ASSIGN_OR_RETURN(const CheckpointFiles files, ListFiles());
@@ -33,8 +39,10 @@ class ReadersByName {
     for (const auto& [place, name] : files.optimizer_states) {
       Add(name, place.mp, options_.elastic ? all : Partitions{place.partition});
     }
-    for (const auto& [place, name] : files.experts) Add(name, place.mp, WithExpertsOf(ExpertRankOfFile(name)));
-    for (const auto& [place, name] : files.expert_optimizers) Add(name, place.first, WithExpertsOf(place.second));
+    for (const auto& [place, name] : files.experts)
+      Add(name, place.mp, WithExpertsOf(place.mp, ExpertRankOfFile(name)));
+    for (const auto& [place, name] : files.expert_optimizers)
+      Add(name, place.first, WithExpertsOf(place.first, place.second));
     for (const auto& [layer, stages] : StagesOfLayers(files)) {
       for (std::int64_t stage : stages) Add(files.layers.at(layer), stage * options_.tp + layer.tp, all);
     }
@@ -72,8 +80,13 @@ class ReadersByName {
     }
   }
 
-  Partitions WithExpertsOf(std::int64_t expert_rank) const {
-    return RanksWithExperts(expert_rank, options_.ep, options_.dp, options_.data_before_experts);
+  Partitions WithExpertsOf(std::int64_t mp, std::int64_t expert_rank) const {
+    Partitions partitions;
+    for (const std::int64_t number : experts_.RanksOf(expert_rank)) {
+      const RankInFiles place = PlaceOfRank(number, experts_.tensor_ranks());
+      if (place.tensor_rank == mp % experts_.tensor_ranks()) partitions.push_back(place.partition);
+    }
+    return partitions;
   }
 
   std::int64_t ExpertRankOfFile(const std::string& name) const {
@@ -119,6 +132,7 @@ class ReadersByName {
   const TargetRequest& request_;
   const TargetFiles& target_;
   const WriteOptions& options_;
+  const ExpertsToWrite& experts_;
   std::vector<std::vector<int>> of_files_;  // By FileId; none: every rank.
   std::map<std::string, FileId> file_of_name_;
   std::map<FileId, std::vector<const Shard*>> shards_of_file_;
@@ -133,7 +147,8 @@ llvm::Expected<FileReaders> ReadersOf(const TargetRequest& asked, const TargetFi
     SetEntry(configured.engine, "ds_config", job);
   }
   UCP_ASSIGN_OR_RETURN(const WriteOptions options, ReadWriteOptions(asked.strategy, configured));
-  return ReadersByName(asked, target, options).Find();
+  UCP_ASSIGN_OR_RETURN(const ExpertsToWrite experts, ExpertsToWrite::Find(asked, options));
+  return ReadersByName(asked, target, options, experts).Find();
 }
 
 }  // namespace ucp::deepspeed

@@ -107,11 +107,12 @@ void WholeOptimizerToWrite::AddShards(const std::vector<RecordId>& records, cons
 }
 
 void AddExpertOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-                             const std::string& folder, const Coordinate& coordinate,
+                             const std::string& folder, const Coordinate& coordinate, const ExpertsToWrite& experts,
                              const std::vector<std::vector<FlatGroupToWrite>>& groups, TargetFiles& target) {
   const std::int64_t mp = coordinate.At("pp") * options.tp + coordinate.At("tp");
   for (std::size_t rank = 0; rank < groups.size(); ++rank) {
     const auto number = static_cast<std::int64_t>(rank);
+    if (!experts.IsSavedBy(coordinate.At("tp"), number)) continue;
     ArchiveComposer composer(request.training);
     WholeOptimizerToWrite optimizer(request.training, options, carried, groups[rank], composer);
     const ComposedArchive archive = composer.Compose(MakeDict({{MakeText("optimizer"), optimizer.Add()}}));

@@ -51,9 +51,9 @@ class WholeOptimizerToWrite {
   LooseStatesOfFile loose_;
 };
 
-// Adds `expp_rank_E_mp_rank_XX_optim_states.pt` of each expert rank E. `groups` by expert rank.
+// Adds `expp_rank_E_mp_rank_XX_optim_states.pt` of each expert rank E that this rank saves. `groups` by expert rank.
 void AddExpertOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-                             const std::string& folder, const Coordinate& coordinate,
+                             const std::string& folder, const Coordinate& coordinate, const ExpertsToWrite& experts,
                              const std::vector<std::vector<FlatGroupToWrite>>& groups, TargetFiles& target);
 
 }  // namespace ucp::deepspeed

@@ -122,6 +122,55 @@ std::string RemarkOnFlatMasters(const TrainingState& training, const WriteOption
       std::ssize(training.groups), has_experts ? "beside experts" : "of a pipeline");
 }
 
+// Whether tensor-parallel ranks of the source shared whole experts out with the data-parallel ones: then more ranks do
+// than are data-parallel. Without ZeRO the files do not say how many those are, and the answer is no.
+bool HasWholeExperts(const Mesh& source) {
+  const std::int64_t dp = source.Size("dp");
+  return dp > 1 && source.Size("edp") * source.Size("ep") > dp;
+}
+
+// What is asked for, as all that writes it wants it.
+struct Wanted {
+  const TargetRequest& request;
+  const WriteOptions& options;
+  const Carried& carried;
+  const ExpertsToWrite& experts;
+  const std::string& folder;
+};
+
+// The files of the tensor-parallel ranks from `mp` on that share experts out together: one, if none are whole.
+llvm::Error AddRanks(const Wanted& wanted, std::int64_t mp, const GroupsToWrite& groups, LooseStatesToWrite& loose,
+                     TargetFiles& target) {
+  const auto& [request, options, carried, experts, folder] = wanted;
+  std::vector<RankToWrite> ranks;
+  for (std::int64_t i = mp; i < mp + experts.tensor_ranks(); ++i) {
+    const std::int64_t tp = i % options.tp;
+    RankToWrite rank{Coordinate{{{"pp", i / options.tp}, {"tp", tp}}}, {}};
+    for (std::int64_t ep = 0; ep < options.ep; ++ep) {
+      Coordinate holder = rank.coordinate;
+      holder.at["ep"] = ep;
+      UCP_ASSIGN_OR_RETURN(rank.groups.emplace_back(), groups.OfRank(holder));
+      loose.GiveTo(rank.groups.back());
+    }
+    ranks.push_back(std::move(rank));
+  }
+  for (const RankToWrite& rank : ranks) {
+    const auto expert_rank = static_cast<std::size_t>(experts.FirstExpertRank(rank.coordinate.At("tp")));
+    const std::vector<FlatGroupToWrite>& first = rank.groups[expert_rank];
+    UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, rank.coordinate, first, target));
+    UCP_RETURN_IF_ERROR(experts.AddFiles(folder, rank.coordinate, target));
+    if (options.stage == 3) {
+      AddPartitionedOptimizerFiles(request, options, carried, folder, rank.coordinate, first, target);
+    } else if (options.stage == 0 && experts.any()) {
+      AddExpertOptimizerFiles(request, options, carried, folder, rank.coordinate, experts, rank.groups, target);
+    }
+  }
+  if (options.stage == 1 || options.stage == 2) {
+    AddOptimizerFiles(request, options, carried, folder, ranks, experts, target);
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error CheckStageOfExperts(const WriteOptions& options) {
   if (options.stage < 3) return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported, "zero=3: DeepSpeed's experts run below stage 3 only");
@@ -155,8 +204,9 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
   if (experts.any()) {
     UCP_RETURN_IF_ERROR(CheckStageOfExperts(options));
-    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep,
-                                                               {request.source_mesh.Size("tp"), options.tp}));
+    const TensorRanks cut_over{HasWholeExperts(request.source_mesh) ? 1 : request.source_mesh.Size("tp"),
+                               experts.tensor_ranks() > 1 ? 1 : options.tp};
+    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep, cut_over));
   }
   GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());
@@ -179,26 +229,10 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   target.remarks.insert(target.remarks.end(), carried.remarks.begin(), carried.remarks.end());
   AddFile(target, "latest", folder);
   UCP_RETURN_IF_ERROR(AddCompanions(request, options, target));
-  for (std::int64_t pp = 0; pp < options.pp; ++pp) {
-    for (std::int64_t tp = 0; tp < options.tp; ++tp) {
-      UCP_RETURN_IF_ERROR(CheckInterrupted());
-      const Coordinate coordinate{{{"pp", pp}, {"tp", tp}}};
-      std::vector<std::vector<FlatGroupToWrite>> flat;  // By expert rank.
-      for (std::int64_t ep = 0; ep < options.ep; ++ep) {
-        const Coordinate holder{{{"pp", pp}, {"tp", tp}, {"ep", ep}}};
-        UCP_ASSIGN_OR_RETURN(flat.emplace_back(), groups.OfRank(holder));
-        loose.GiveTo(flat.back());
-      }
-      UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, coordinate, flat.front(), target));
-      UCP_RETURN_IF_ERROR(experts.AddFiles(folder, coordinate, target));
-      if (options.stage == 3) {
-        AddPartitionedOptimizerFiles(request, options, carried, folder, coordinate, flat.front(), target);
-      } else if (options.stage > 0) {
-        AddOptimizerFiles(request, options, carried, folder, coordinate, experts, flat, target);
-      } else if (experts.any()) {
-        AddExpertOptimizerFiles(request, options, carried, folder, coordinate, flat, target);
-      }
-    }
+  const Wanted wanted{request, options, carried, experts, folder};
+  for (std::int64_t mp = 0; mp < options.mp(); mp += experts.tensor_ranks()) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
+    UCP_RETURN_IF_ERROR(AddRanks(wanted, mp, groups, loose, target));
   }
   UCP_RETURN_IF_ERROR(loose.CheckAllGiven());
   if (HasLayerFiles(request, experts)) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,20 +36,41 @@ class MpiRanks : public Ranks {
   std::vector<std::string> AllGather(const std::string& mine) override {
     const std::uint64_t bytes = mine.size();
     std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size_));
-    MPI_Request request = MPI_REQUEST_NULL;
-    Check(MPI_Iallgather(&bytes, 1, MPI_UINT64_T, sizes.data(), 1, MPI_UINT64_T, communicator_, &request), "gather");
-    Wait(&request);
+    std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);
+    Check(MPI_Iallgather(&bytes, 1, MPI_UINT64_T, sizes.data(), 1, MPI_UINT64_T, communicator_, request.data()),
+          "gather");
+    Wait(request);
     std::vector<std::string> all(sizes.size());
     for (int from = 0; from < size_; ++from) {
       std::string& text = all[static_cast<std::size_t>(from)];
       text = from == rank_ ? mine : std::string(sizes[static_cast<std::size_t>(from)], '\0');
       for (std::size_t done = 0; done < text.size(); done += kMostBytes) {
         const auto count = static_cast<int>(std::min(kMostBytes, text.size() - done));
-        Check(MPI_Ibcast(text.data() + done, count, MPI_BYTE, from, communicator_, &request), "gather");
-        Wait(&request);
+        Check(MPI_Ibcast(text.data() + done, count, MPI_BYTE, from, communicator_, request.data()), "gather");
+        Wait(request);
       }
     }
     return all;
+  }
+
+  bool Deliver(std::span<const BytesToRank> sending, std::span<const BytesFromRank> receiving) override {
+    std::vector<MPI_Request> requests;
+    std::uint64_t expected = 0;
+    for (const BytesFromRank& one : receiving) {
+      Start(requests, one.bytes, one.from, communicator_, MPI_Irecv);
+      expected += one.bytes.size();
+    }
+    const std::size_t receives = requests.size();
+    for (const BytesToRank& one : sending) Start(requests, one.bytes, one.to, communicator_, MPI_Isend);
+    const std::vector<MPI_Status> statuses = Wait(requests);
+    for (std::size_t request = 0; request < receives; ++request) {
+      int count = 0;
+      Check(MPI_Get_count(&statuses[request], MPI_BYTE, &count), "deliver");
+      expected -= static_cast<std::uint64_t>(count);
+    }
+    if (expected == 0) return true;  // MPI itself refuses more than that.
+    throw Error(ErrorKind::kIo,
+                "other ranks give " + std::to_string(expected) + " bytes less than are expected of them");
   }
 
   // Messages that are never received: after one, a load ends.
@@ -68,15 +90,30 @@ class MpiRanks : public Ranks {
   }
 
  private:
-  static constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // MPI counts in ints.
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+  static constexpr int kDelivery = 1;  // 0 asks to stop.
 
-  // MPI's own waiting takes a processor, which threads that read need.
-  static void Wait(MPI_Request* request) {
-    constexpr int kLooks = 50;
+  // Starts one for each GiB: MPI counts in ints.
+  template <typename Bytes, typename Begin>
+  static void Start(std::vector<MPI_Request>& requests, Bytes bytes, int rank, MPI_Comm communicator, Begin begin) {
+    for (std::size_t done = 0; done < bytes.size(); done += kMostBytes) {
+      const auto count = static_cast<int>(std::min(kMostBytes, bytes.size() - done));
+      requests.push_back(MPI_REQUEST_NULL);
+      Check(begin(bytes.data() + done, count, MPI_BYTE, rank, kDelivery, communicator, &requests.back()), "deliver");
+    }
+  }
+
+  // MPI's own waiting takes a processor, which threads that read need. What comes soon comes in many parts, each of
+  // which waits for both sides to look; what does not is the work of another rank.
+  static std::vector<MPI_Status> Wait(std::vector<MPI_Request>& requests) {
+    constexpr int kLooks = 200;
+    constexpr int kShortSleeps = 2000;
+    std::vector<MPI_Status> statuses(requests.size());
     for (int looks = 0, is_done = 0;; ++looks) {
-      Check(MPI_Test(request, &is_done, MPI_STATUS_IGNORE), "gather");
-      if (is_done != 0) return;
-      if (looks >= kLooks) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      Check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &is_done, statuses.data()), "wait");
+      if (is_done != 0) return statuses;
+      if (looks < kLooks) continue;
+      std::this_thread::sleep_for(std::chrono::microseconds(looks < kLooks + kShortSleeps ? 1 : 500));
     }
   }
 

@@ -2,11 +2,23 @@
 // <ucp/mpi.h> does so for MPI.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace ucp {
 inline namespace [[gnu::visibility("default")]] v0 {
+
+// What a rank gives to another one, and where it takes what that one gives. None is empty.
+struct BytesToRank {
+  int to = 0;
+  std::span<const std::byte> bytes;
+};
+struct BytesFromRank {
+  int from = 0;
+  std::span<std::byte> bytes;
+};
 
 // All ranks make the same calls of this library in the same order, and in each the library makes the same calls of
 // this class, from the thread that called it. What an implementation throws is what the library's call throws on that
@@ -24,6 +36,12 @@ class Ranks {
   // What each rank gives, by rank; a rank may give nothing, or some 16 MiB. Nobody goes on before all have given
   // theirs. Throws when a rank is gone.
   virtual std::vector<std::string> AllGather(const std::string& mine) = 0;
+
+  // Gives bytes to some ranks, which may change when this returns, and takes what is expected of some; ranks without
+  // anything for one another need not wait for one another. What goes from one rank to another comes in order, with as
+  // many bytes as are expected there, or this throws. Returns whether it has done so, on all ranks alike: where it has
+  // not, as here, everything goes through AllGather() to all.
+  virtual bool Deliver(std::span<const BytesToRank> sending, std::span<const BytesFromRank> receiving);
 
   // Asks all others to come to their next AllGather() soon, because this rank has failed. Where it does nothing, as
   // here, they come when they have read their parts.

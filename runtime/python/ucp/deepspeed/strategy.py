@@ -50,10 +50,12 @@ def dtype(engine: Any) -> str:
 
 
 def experts(engine: Any) -> dict[str, Any]:
-    """Over how many ranks experts are spread, and which of these are neighbours."""
+    """Over how many ranks experts are spread, which of these are neighbours, and whether each tensor-parallel rank has
+    a part of every expert."""
     if not engine.has_moe_layers:
         return {}
-    sizes = {module.ep_size for module in engine.module.modules() if isinstance(module, MoE)}
+    layers = [module for module in engine.module.modules() if isinstance(module, MoE)]
+    sizes = {layer.ep_size for layer in layers}
     if not sizes:
         raise LoadError("the engine's experts are AutoEP's, whose native files are not written yet; convert the "
                         "checkpoint with `--to universal`, and let the engine load that")  # fmt: skip
@@ -61,7 +63,8 @@ def experts(engine: Any) -> dict[str, Any]:
         raise LoadError(f"layers of the engine spread their experts over {join(sizes)} ranks; a target has one number "
                         "for all layers")  # fmt: skip
     is_data_first = bool(engine.config.get("use_data_before_expert_parallelism", False))
-    return {"ep": sizes.pop(), "data_before_experts": is_data_first}
+    is_cut = any(layer.enable_expert_tensor_parallelism for layer in layers)
+    return {"ep": sizes.pop(), "data_before_experts": is_data_first, "expert_tp": is_cut}
 
 
 def join(numbers: set[int]) -> str:

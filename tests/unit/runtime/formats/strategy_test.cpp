@@ -74,7 +74,7 @@ TEST(Strategy, TakesWhatItsFormatTakes) {
   EXPECT_EQ(testing::FailureOf(ParseStrategy("deepspeed:zerro=1")).message,
             "a strategy of the format `deepspeed` has no setting `zerro` (did you mean `zero`?); it has " + degrees +
                 ", zero, dtype, optimizer, round_robin, data_before_experts, alignment, elastic, sub_group_size, "
-                "exclude_frozen, partition");
+                "exclude_frozen, partition, expert_tp");
   EXPECT_EQ(
       testing::FailureOf(ParseStrategy("universal:tp=2")).message,
       "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp, ep, zero, engine");

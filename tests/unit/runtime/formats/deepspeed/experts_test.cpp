@@ -60,6 +60,34 @@ TEST(Experts, LayersOfDifferentDegrees) {
   EXPECT_EQ(cut_over.at("embed.weight"), 4u);
 }
 
+// Whole experts that tensor-parallel ranks share out, too: rank r of the stage has expert r mod 4.
+TEST(Experts, WholeOnesAreOnNoTensorRank) {
+  const Checkpoint checkpoint =
+      testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot("moe_tp2_ep4_dp4_whole"));
+  EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=4 tp=2 edp=2 ep=4");
+  const Storage& storage = checkpoint.inventory.storage;
+  std::set<std::string> files;
+  for (const Shard& shard : storage.shards) {
+    EXPECT_EQ(shard.coordinate.at.contains("tp"), !IsExpertName(shard.tensor)) << shard.tensor;
+    if (shard.tensor != kLayer + "3.up.weight") continue;
+    EXPECT_EQ(shard.coordinate.At("ep"), 3);
+    for (const BufferPart& part : storage.buffer(storage.buffer_set(shard.states).front().buffer).parts) {
+      files.insert(storage.files[storage.record(part.record).file.index()].path);
+    }
+  }
+  EXPECT_THAT(files, ::testing::ElementsAre("bf16_zero_pp_rank_1_mp_rank_01_optim_states.pt",
+                                            "bf16_zero_pp_rank_3_mp_rank_01_optim_states.pt",
+                                            "layer_0_expert_3_mp_rank_01_model_states.pt"));
+}
+
+TEST(Experts, WholeOnesWithoutAFile) {
+  CheckpointCopy copy("moe_tp2_ep4_dp4_whole");
+  copy.Remove("layer_1_expert_2_mp_rank_00_model_states.pt");
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"`layer_1_expert_2_mp_rank_00_model_states.pt` is missing, and so are those of the other tensor-parallel "
+                 "ranks; layer 1 has 4 experts"});
+}
+
 TEST(Experts, FileThatIsMissing) {
   CheckpointCopy copy("moe_ep2_dp4");
   copy.Remove("layer_1_expert_2_mp_rank_00_model_states.pt");

@@ -1,4 +1,4 @@
-#include "runtime/python/words.h"
+#include "runtime/python/in_python.h"
 
 #include <fmt/format.h>
 

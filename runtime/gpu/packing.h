@@ -1,0 +1,37 @@
+// Bytes that the host has already, on their way to a device: one thread puts them one after the other, and they leave
+// slot by slot. The first error is kept until Finish(), so that whoever puts something need not look.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "runtime/gpu/slots.h"
+
+namespace ucp {
+
+class Packing {
+ public:
+  explicit Packing(SlotRing& ring) : ring_(ring) {}
+  ~Packing();
+
+  // What is put to one place twice without Finish() between may come in either order.
+  void Put(std::byte* to, std::span<const std::byte> bytes);
+  void Zero(std::span<std::byte> memory);
+
+  // Sends off what is left, and waits until all is there.
+  [[nodiscard]] llvm::Error Finish();
+
+ private:
+  llvm::Error PutPart(std::byte* to, std::span<const std::byte> bytes);
+  void Keep(llvm::Error error);
+
+  SlotRing& ring_;
+  std::optional<Shipment> shipment_;
+  llvm::Error error_ = llvm::Error::success();
+  bool has_failed_ = false;
+};
+
+}  // namespace ucp

@@ -1,0 +1,124 @@
+"""GPU memory, where there is a GPU; elsewhere with a stand-in for the plugin, to which the host's memory is a GPU's.
+
+PyTorch without CUDA makes no tensors of a GPU, so with the stand-in tensors are the host's and said to be elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import ucp
+from conftest import BIN, PACKAGE
+from held import checkpoint
+from ucp._arrays import device_name
+
+STAND_IN = BIN.parent / "lib" / "ucp_host_device.so"
+
+PRETENDING = """
+import sys
+import torch
+import ucp, ucp._arrays, ucp._into, ucp._load
+
+class Pretending(ucp._arrays.Torch):
+    def __init__(self, device):
+        super().__init__("cpu")
+        self.device = str(device)
+    def settle(self):
+        settled.append(self.device)
+
+settled = []
+path = sys.argv[1]
+plain = ucp.load(path, to="deepspeed:dp=4,zero=1", rank=1)
+ucp._load.framework_of = lambda name, device: Pretending(device)
+found = ucp.load(path, to="deepspeed:dp=4,zero=1", rank=1, device="cuda:1", memory="64MiB", device_memory="4MiB")
+assert settled == ["cuda:1"], settled
+assert found.keys() == plain.keys()
+for tensor, states in plain.items():
+    for state, value in states.items():
+        assert torch.equal(found[tensor][state].view(torch.uint8), value.view(torch.uint8)), (tensor, state)
+assert found.report["bytes_to_devices"] >= found.report["bytes_placed"] > 0, found.report
+assert 0 < found.report["transfers"] < 20, found.report
+assert plain.report["bytes_to_devices"] == plain.report["transfers"] == 0
+
+ucp._into.device_name = lambda device: "cuda:0"
+ucp._into.settle = lambda devices: settled.extend(devices)
+into = {name: torch.full(shape, 7.0, dtype=torch.float32) for name, shape in {
+    "blocks.0.up.bias": [50], "blocks.0.norm.weight": [33], "blocks.0.up.weight": [50, 33]}.items()}
+ucp.load_into(into, path, strict=False)
+assert "cuda:0" in settled
+ucp._into.device_name = lambda device: None
+again = {name: torch.zeros_like(value) for name, value in into.items()}
+ucp.load_into(again, path, strict=False)
+for name, value in into.items():
+    assert torch.equal(value, again[name]), name
+try:
+    ucp.load(path, to="universal", device="cuda:7")
+except ucp.Error as error:
+    assert (error.code, str(error)) == ("usage", "`cuda:7`: this process sees 2 GPUs, counted from 0"), error
+else:
+    raise AssertionError("there was a GPU of that number")
+print("done")
+"""
+
+
+@pytest.fixture
+def pretending(tmp_path: Path) -> dict[str, str]:
+    """An environment whose package has the stand-in as its plugin."""
+    if not STAND_IN.exists():
+        pytest.skip("the stand-in for a GPU is not built")
+    package = tmp_path / "ucp"
+    package.mkdir()
+    for source in (PACKAGE / "ucp").iterdir():
+        if source.name.startswith("_ucp.") and source.suffix == ".so":
+            os.link(source, package / source.name)  # What a link leads to would look for plugins there.
+        elif source.name != "bin":
+            (package / source.name).symlink_to(source.resolve())
+    (package / "bin").mkdir()
+    (package / "bin" / "ucp_cuda.so").symlink_to(STAND_IN)
+    return os.environ | {"PYTHONPATH": str(tmp_path), "UCP_HOST_DEVICE": "checks=0,delay=300"}
+
+
+def test_memory_of_a_device_is_filled_by_its_address(pretending: dict[str, str]) -> None:
+    """The same bits as in the host's memory, in few transfers, after whoever used the memory is done."""
+    result = subprocess.run([sys.executable, "-c", PRETENDING, checkpoint("zero1_dp4")], env=pretending, check=False,
+                            capture_output=True, text=True, timeout=120)  # fmt: skip
+    assert result.stdout == "done\n", result.stderr
+
+
+def test_devices_that_are_not_served() -> None:
+    """PyTorch knows more kinds than there is a way to."""
+    with pytest.raises(ucp.Error, match="only memory of cpu or cuda devices is filled") as failure:
+        device_name(torch.device("xpu:0"))
+    assert failure.value.code == "unsupported"
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no GPU here")
+
+
+@needs_gpu
+def test_a_gpu_gets_what_the_host_gets() -> None:
+    """Bit for bit, with casts and without."""
+    for to in ("universal", "safetensors:dtype=bf16", "safetensors:dtype=fp32"):
+        on_host = ucp.load(checkpoint("bf16_masters_zero2"), to=to)
+        on_gpu = ucp.load(checkpoint("bf16_masters_zero2"), to=to, device="cuda")
+        for tensor, states in on_host.items():
+            for state, value in states.items():
+                assert on_gpu[tensor][state].is_cuda
+                assert torch.equal(on_gpu[tensor][state].cpu().view(torch.uint8), value.view(torch.uint8))
+
+
+@needs_gpu
+def test_tensors_of_a_gpu_and_of_the_host_are_filled() -> None:
+    """In one call, each where it is."""
+    into = {"blocks.0.up.bias": torch.zeros(50, device="cuda"), "blocks.0.norm.weight": torch.zeros(33)}
+    plain = {name: torch.zeros_like(value, device="cpu") for name, value in into.items()}
+    for target in (into, plain):
+        ucp.load_into(target, checkpoint("zero1_dp2"), strict=False)
+    for name, value in into.items():
+        assert torch.equal(value.cpu(), plain[name])

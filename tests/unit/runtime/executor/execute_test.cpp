@@ -320,48 +320,6 @@ TEST(ExecuteTest, E5ASourceThatChangesMeanwhileIsRefused) {
   EXPECT_THAT(conversion.ErrorOf(options), HasSubstr("was changed while it was read"));
 }
 
-// Another file of the same name, size and time.
-void ExchangeFile(const std::string& path) {
-  const auto time = std::filesystem::last_write_time(path);
-  WriteTestFile(path + ".new", ReadTestFile(path));
-  std::filesystem::last_write_time(path + ".new", time);
-  std::filesystem::rename(path + ".new", path);
-}
-
-std::vector<FileVersion> VersionsNow(const Plan& plan, const std::string& folder) {
-  std::vector<FileVersion> versions;
-  for (const StoredFile& file : plan.source.files) {
-    versions.push_back(VersionOf(llvm::cantFail(RealFileSystem().Status(JoinPath(folder, file.path)))));
-  }
-  return versions;
-}
-
-TEST(ExecuteTest, E5AFileThatIsExchangedMeanwhileIsRefused) {
-  SmallConversion small = Plain();
-  Conversion conversion(small);
-  ExecutionOptions options = Options(1, 64);
-  options.progress = [&, is_first = true](const ExecutionProgress&) mutable {
-    if (std::exchange(is_first, false)) ExchangeFile(conversion.source() + "/source_tp0_dp0");
-  };
-  EXPECT_THAT(conversion.ErrorOf(options), HasSubstr("was changed while it was read"));
-}
-
-TEST(ExecuteTest, E1AFileThatIsNotTheOneWhoseHeaderWasReadIsRefused) {
-  SmallConversion small = Plain();
-  Conversion conversion(small);
-  ExecutionOptions options = Options(1, 64);
-  options.source_versions = VersionsNow(small.plan(), conversion.source());
-  EXPECT_EQ(conversion.ErrorOf(options), "no error");
-  ExchangeFile(conversion.source() + "/source_tp0_dp0");
-  EXPECT_EQ(conversion.ErrorOf(options),
-            "`" + conversion.source() +
-                "/source_tp0_dp0` was changed between the reading of its header and the reading of its data, so the "
-                "result may mix two checkpoints and is discarded; begin again when nothing writes to `" +
-                conversion.source() + "`");
-  options.source_versions.clear();
-  EXPECT_EQ(conversion.ErrorOf(options), "no error");
-}
-
 TEST(ExecuteTest, CancelledBetweenChunks) {
   SmallConversion small = Plain();
   Conversion conversion(small);

@@ -32,7 +32,7 @@ class ChangedSourceTest : public testing::Test {
     std::filesystem::rename(file_ + ".new", file_);
   }
 
-  std::vector<FileVersion> Versions() const {
+  std::vector<FileVersion> Versions() {
     std::vector<FileVersion> versions;
     for (const StoredFile& file : small_.plan().source.files) {
       versions.push_back(VersionOf(llvm::cantFail(RealFileSystem().Status(JoinPath(source_, file.path)))));
@@ -40,7 +40,7 @@ class ChangedSourceTest : public testing::Test {
     return versions;
   }
 
-  std::string Run() const {
+  std::string Run() {
     std::filesystem::remove_all(target_);
     std::filesystem::create_directory(target_);
     llvm::Expected<ExecutionReport> report = Execute(small_.plan(), source_, target_, RealFileSystem(), options_);

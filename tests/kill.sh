@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# The long form of the tests that let a conversion go wrong: every system call of it fails in every way, it is killed
-# before every call that changes a file, and at random moments; then the same of several ranks under mpirun, which
-# takes most of the time: a second or two for each call. In all an hour or two.
+# The long form of the tests that let a conversion go wrong: system calls of it fail in every way, it is killed before
+# calls that change a file, and at random moments; then the same of several ranks under mpirun, which see the whole
+# source or a part each, and take most of the time: a second or two for each call.
 #
-#   KILLS  how many random kills (default 300)
+#   tests/kill.sh [KILLS [CALLS]]
 #
-# It takes the build in build/release.
+#   KILLS  how many random kills of each kind (default 300)
+#   CALLS  how many calls go wrong in each way, or `all` (the default)
+#
+# It takes the build in build/release, and tells every ten seconds how far it is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export UCP_EVERY_CALL=1 UCP_KILLS=${1:-300} UCP_BIN="$PWD/build/release/bin" UCP_SOURCE_DIR="$PWD"
+export UCP_KILLS=${1:-300} UCP_CALLS=${2:-all} UCP_PROGRESS=1 UCP_BIN="$PWD/build/release/bin" UCP_SOURCE_DIR="$PWD"
 cd tests/programs
-time python3 -B -m unittest test_failing_calls test_resume test_killed test_ranks_failing test_ranks_killed
+time python3 -B -m unittest -v test_failing_calls test_resume test_killed test_ranks_failing test_ranks_killed

@@ -7,6 +7,7 @@
 #include "compiler/plan/multiplicity.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -107,7 +108,10 @@ class SourceExtents {
 
 llvm::Error VerifySourceExtents(const Plan& plan) {
   SourceExtents extents(plan);
-  for (std::size_t r = 0; r < plan.reads.size(); ++r) extents.Add(r);
+  for (std::size_t r = 0; r < plan.reads.size(); ++r) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
+    extents.Add(r);
+  }
   return extents.Check();
 }
 

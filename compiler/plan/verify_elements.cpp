@@ -8,6 +8,7 @@
 #include "compiler/plan/state_feeds.h"
 #include "compiler/plan/verify_coverage.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -94,6 +95,7 @@ llvm::Error VerifyElements(const Plan& plan) {
   const ShardsOfTensors shards(plan);
   ElementChecker checker(plan);
   for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     const TensorId id(t);
     UCP_RETURN_IF_ERROR(VerifyStates(plan, plan.tensors[t].logical, shards.WritesOf(id)));
     for (const LogicalTensor::State& state : plan.tensors[t].logical.states) {

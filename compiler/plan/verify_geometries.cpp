@@ -7,6 +7,7 @@
 #include "compiler/plan/shards_of_tensors.h"
 #include "compiler/plan/verify_steps.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -86,6 +87,7 @@ llvm::Error VerifyNoneIsMissing(const Plan& plan) {
   for (const Geometry& geometry : plan.geometries) known.emplace(geometry.source, geometry.target);
   const ShardsOfTensors shards(plan);
   for (const PlanRead& read : plan.reads) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     if (read.role == ReadRole::kUnused) continue;
     for (const PlanWrite& write : shards.WritesOf(read.tensor)) {
       for (SetId piece : write.pieces) {
@@ -102,6 +104,7 @@ llvm::Error VerifyNoneIsMissing(const Plan& plan) {
 
 llvm::Error VerifyGeometries(const Plan& plan) {
   for (std::size_t g = 0; g < plan.geometries.size(); ++g) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     const Geometry& geometry = plan.geometries[g];
     if (geometry.source.index() >= plan.sets.size() || geometry.target.index() >= plan.sets.size()) {
       return Unsound("geometry {} names product sets {} and {}", g, geometry.source, geometry.target);

@@ -20,6 +20,7 @@
 #include "compiler/plan/step_signature.h"
 #include "compiler/plan/steps.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -51,6 +52,7 @@ class StepWalk {
     for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
       tallies_.clear();
       for (const PlanWrite& write : shards_.WritesOf(TensorId(t))) {
+        UCP_RETURN_IF_ERROR(CheckInterrupted());
         for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) {
           UCP_RETURN_IF_ERROR(VerifyState(w, entry));
         }

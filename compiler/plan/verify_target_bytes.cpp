@@ -15,6 +15,7 @@
 #include "compiler/plan/verify_coverage.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -62,6 +63,7 @@ class TargetTiling {
 
   llvm::Error Check() {
     for (std::size_t f = 0; f < plan_.target.files.size(); ++f) {
+      UCP_RETURN_IF_ERROR(CheckInterrupted());
       Gather(FileId(f));
       UCP_RETURN_IF_ERROR(CheckTiling(plan_.target.files[f]));
       UCP_RETURN_IF_ERROR(CheckCrcFields(FileId(f)));

@@ -20,6 +20,7 @@
 #include "compiler/layout/take_apart.h"
 #include "compiler/planner/draft.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -73,7 +74,10 @@ class Assigner {
 
   llvm::Error Run() {
     for (const ShardsOfRank& rank : ShardsByRank(request_.inventory)) {
-      for (const Shard* shard : rank.shards) UCP_RETURN_IF_ERROR(Assign(*shard, rank.is_believed));
+      for (const Shard* shard : rank.shards) {
+        UCP_RETURN_IF_ERROR(CheckInterrupted());
+        UCP_RETURN_IF_ERROR(Assign(*shard, rank.is_believed));
+      }
     }
     UCP_RETURN_IF_ERROR(CheckComplete());
     SortReads(draft_.plan.reads);

@@ -5,11 +5,13 @@
 #include "compiler/planner/draft.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 
 llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft) {
   for (const Shard& shard : request.target_files.storage.shards) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     const TensorLayout* layout = draft.target_tensors.Find(shard.tensor);
     auto id = draft.tensor_of_name.find(shard.tensor);
     UCP_CHECK(layout != nullptr && id != draft.tensor_of_name.end(), "the target format wants an unknown tensor `{}`",

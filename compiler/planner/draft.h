@@ -43,6 +43,6 @@ struct PlanDraft {
 [[nodiscard]] llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft);
 
 // Fills Plan::geometries for every read and write of one tensor whose sets have elements in common.
-void MeetSets(PlanDraft& draft);
+[[nodiscard]] llvm::Error MeetSets(PlanDraft& draft);
 
 }  // namespace ucp

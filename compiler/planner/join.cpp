@@ -9,6 +9,7 @@
 
 #include "compiler/layout/layout_index.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -78,6 +79,7 @@ llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, con
   const std::unordered_set<std::string_view> dropped(layout.dropped.begin(), layout.dropped.end());
   std::vector<std::optional<Gathered>> found(layout.tensors.size());  // As the layout's tensors.
   for (const Shard& shard : storage.shards) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     if (dropped.contains(shard.tensor)) continue;
     const TensorLayout* tensor = index.Find(shard.tensor);
     if (tensor == nullptr) {

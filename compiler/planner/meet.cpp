@@ -2,6 +2,8 @@
 #include <set>
 
 #include "compiler/planner/draft.h"
+#include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -18,11 +20,12 @@ std::optional<std::vector<std::vector<Progression>>> Meet(const ProductSet& sour
 
 }  // namespace
 
-void MeetSets(PlanDraft& draft) {
+llvm::Error MeetSets(PlanDraft& draft) {
   Plan& plan = draft.plan;
   std::set<std::pair<SetId, SetId>> met;
   auto write = plan.writes.begin();
   for (const PlanRead& read : plan.reads) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     if (read.role == ReadRole::kUnused) continue;
     while (write != plan.writes.end() && write->tensor < read.tensor) ++write;
     for (auto other = write; other != plan.writes.end() && other->tensor == read.tensor; ++other) {
@@ -37,6 +40,7 @@ void MeetSets(PlanDraft& draft) {
   std::sort(plan.geometries.begin(), plan.geometries.end(), [](const Geometry& a, const Geometry& b) {
     return std::pair(a.source, a.target) < std::pair(b.source, b.target);
   });
+  return llvm::Error::success();
 }
 
 }  // namespace ucp

@@ -49,7 +49,7 @@ llvm::Expected<Plan> DraftPlan(const PlanRequest& request) {
   UCP_RETURN_IF_ERROR(AssignReads(request, draft));
   UCP_RETURN_IF_ERROR(AssignWrites(request, draft));
   // What each pair of sets has in common; it needs all reads and writes.
-  MeetSets(draft);
+  UCP_RETURN_IF_ERROR(MeetSets(draft));
   return std::move(draft.plan);
 }
 

@@ -67,7 +67,7 @@ class Comparing {
     DifferenceSum sum(range_a.dtype, range_b.dtype);
     for (std::int64_t begin = stretch.begin; begin < stretch.end; begin += step) {
       if (parallel.cancelled != nullptr && parallel.cancelled->load(std::memory_order_relaxed)) {
-        return Fail(ErrorCode::kCancelled, "cancelled");
+        return Fail(ErrorCode::kCancelled, "interrupted");
       }
       const std::int64_t end = std::min(begin + step, stretch.end);
       UCP_ASSIGN_OR_RETURN(std::span<const std::byte> a, a_.Read(thread, PartOf(range_a, begin, end)));

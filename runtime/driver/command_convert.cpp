@@ -42,11 +42,13 @@ llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watc
   request.target = options.target;
   options.target_options.ApplyTo(request);
   request.replicas = options.replicas;
-  llvm::Error error = Compile(source, request, compilation);
+  SeenFiles seen(source);
+  llvm::Error error = Compile(seen, request, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
   if (error) return error;
   readers = std::move(compilation.readers);
-  return PlannedRun{std::move(compilation.plan), std::move(compilation.source.folder)};
+  std::vector<FileVersion> versions = VersionsOf(seen, compilation.plan, compilation.source.folder);
+  return PlannedRun{std::move(compilation.plan), std::move(compilation.source.folder), std::move(versions)};
 }
 
 llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communicator& ranks) {
@@ -64,8 +66,9 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
     }
     return llvm::Error::success();
   }
-  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(watch.files(), run.plan, run.source_folder,
-                                                          options.conversion, watch, ranks, nodes.get(), readers));
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
+                       Convert(watch.files(), run.plan, run.source_folder, options.conversion, watch, ranks,
+                               nodes.get(), readers, std::move(run.source_versions)));
   if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }

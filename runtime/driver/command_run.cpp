@@ -23,9 +23,11 @@ llvm::Expected<PlannedRun> Prepare(const RunOptions& options, RunWatch& watch, F
   watch.clock().Begin("load");
   UCP_ASSIGN_OR_RETURN(Plan plan, LoadPlan(watch.files(), options.plan));
   watch.clock().Begin("describe");
-  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(source, options.source, plan.preference));
+  SeenFiles seen(source);
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(seen, options.source, plan.preference));
   UCP_RETURN_IF_ERROR(CheckIdentity(plan, checkpoint.inventory));
-  return PlannedRun{std::move(plan), checkpoint.inventory.root};
+  std::vector<FileVersion> versions = VersionsOf(seen, plan, checkpoint.inventory.root);
+  return PlannedRun{std::move(plan), checkpoint.inventory.root, std::move(versions)};
 }
 
 llvm::Error RunPlan(const RunOptions& options, RunWatch& watch, Communicator& ranks) {
@@ -35,8 +37,9 @@ llvm::Error RunPlan(const RunOptions& options, RunWatch& watch, Communicator& ra
   FileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
   UCP_ASSIGN_OR_RETURN(PlannedRun run,
                        ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source) : PlannedRun{}));
-  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(watch.files(), run.plan, run.source_folder,
-                                                          options.conversion, watch, ranks, nodes.get()));
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
+                       Convert(watch.files(), run.plan, run.source_folder, options.conversion, watch, ranks,
+                               nodes.get(), {}, std::move(run.source_versions)));
   if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }

@@ -13,7 +13,9 @@
 #include "runtime/comm/nodes.h"
 #include "runtime/driver/interrupt.h"
 #include "runtime/driver/many_ranks.h"
+#include "runtime/driver/means_of_run.h"
 #include "runtime/driver/run_destination.h"
+#include "runtime/io/choose_means.h"
 
 namespace ucp {
 namespace {
@@ -60,16 +62,48 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
       ->check(SomeSeconds())
       ->type_name("SECONDS");
   AddWorkOptions(command, options);
+  AddIoOption(command, options.io);
   AddWatchOptions(command, options.watch);
 }
 
+namespace {
+
+// Rank 0 tries for all. Every folder may have what an earlier run's trial left.
+llvm::Expected<MeansOfRun> AgreeOnMeans(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                        const RunDestination& destination, const ConversionOptions& options,
+                                        ExecutionOptions& execution, RunWatch& watch) {
+  Communicator& ranks = *execution.ranks;
+  const std::string folder = destination.FolderToCommit();
+  MeansOfRun chosen;
+  auto choose = [&]() -> llvm::Error {
+    if (!folder.empty()) UCP_RETURN_IF_ERROR(RemoveTrial(files, folder));
+    if (ranks.rank() != 0) return llvm::Error::success();
+    UCP_ASSIGN_OR_RETURN(
+        chosen, ChooseMeans(files, plan, source_folder, folder, options.io, watch.has_bandwidth_limit(), execution));
+    return llvm::Error::success();
+  };
+  UCP_RETURN_IF_ERROR(Agree(ranks, choose()));
+  const std::string mine{chosen.reading.directly ? 'd' : 'b', chosen.writing.directly ? 'd' : 'b'};
+  UCP_ASSIGN_OR_RETURN(const std::string all, FromFirstRank(ranks, mine));
+  const Means means{all.starts_with('d'), all.ends_with('d')};
+  llvm::Expected<OpenFileShares> shares = OpenFilesBy(means, execution.threads);  // Machines differ.
+  UCP_RETURN_IF_ERROR(Agree(ranks, shares ? llvm::Error::success() : shares.takeError()));
+  execution.open_files = *shares;
+  watch.Use(means);
+  return chosen;
+}
+
+}  // namespace
+
 llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                           const ConversionOptions& options, RunWatch& watch, Communicator& ranks,
-                                          FilesOfAllRanks* nodes, const FileReaders& readers) {
+                                          FilesOfAllRanks* nodes, const FileReaders& readers,
+                                          std::vector<FileVersion> source_versions) {
   watch.clock().Begin("prepare");
   llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(options);  // Machines may allow different things.
   UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
   execution->ranks = &ranks;
+  execution->source_versions = std::move(source_versions);
   execution->journal_seconds = options.journal_seconds;
   UCP_ASSIGN_OR_RETURN(execution->node_of_rank, NodesOfRanks(ranks));
   if (nodes != nullptr) {
@@ -83,6 +117,8 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, c
   outcome.parts = destination->parts();
   outcome.was_complete = destination->is_complete();
   if (outcome.was_complete) return outcome;
+  llvm::Expected<MeansOfRun> means = AgreeOnMeans(files, plan, source_folder, *destination, options, *execution, watch);
+  if (!means) return destination->Conclude(means.takeError());
   if (ranks.rank() == 0) watch.Attach(*execution);
   llvm::Expected<ExecutionReport> report = destination->Fill(source_folder, *execution);
   if (!report) return destination->Conclude(report.takeError());
@@ -91,12 +127,11 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, c
   }
   if (ranks.rank() != 0) return outcome;
   watch.EndPhases();
-  outcome.choices = {
-      fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
-                  Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory),
-      "files are read and written by positioned calls through the page cache: mapping was not faster, and direct input "
-      "and output would need elements to begin at blocks of a disk",
-      destination->sync_choice()};
+  outcome.choices = {fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
+                                 Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory)};
+  for (std::string& sentence : means->Sentences()) outcome.choices.push_back(std::move(sentence));
+  outcome.choices.push_back(destination->sync_choice());
+  outcome.means = std::move(*means);
   for (const std::string& choice : outcome.choices) watch.Note(choice);
   outcome.report = std::move(*report);
   outcome.bytes_from_storage = BytesFromStorage();
@@ -105,6 +140,7 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, c
 
 int RunWatched(FileSystem& files, const ConversionOptions& options,
                llvm::function_ref<llvm::Error(RunWatch&, Communicator&)> work) {
+  (void)WatchForInterrupts();
   llvm::Expected<Communicator*> ranks = RanksOfThisRun();
   if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
   if (!options.watch.ceilings.empty() && (*ranks)->size() > 1) {

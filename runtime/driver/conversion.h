@@ -11,6 +11,7 @@
 
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/driver/means_of_run.h"
 #include "runtime/driver/node_local.h"
 #include "runtime/driver/run_watch.h"
 #include "runtime/exchange/files_of_all_ranks.h"
@@ -37,6 +38,7 @@ struct ConversionOptions : WorkOptions {
   bool force = false;
   bool resume = false;
   double journal_seconds = 5;
+  WantedMeans io = WantedMeans::kAuto;
   NodeLocal node_local;  // What each node sees a part of.
   WatchOptions watch;
 };
@@ -44,8 +46,9 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options);
 
 struct ConversionOutcome {
   ExecutionReport report;
-  bool was_complete = false;             // With `resume`: nothing was left to do.
-  std::optional<TargetParts> parts;      // Of the destination, if each node has one.
+  bool was_complete = false;         // With `resume`: nothing was left to do.
+  std::optional<TargetParts> parts;  // Of the destination, if each node has one.
+  MeansOfRun means;
   std::vector<std::string> choices;      // What was chosen, and why, a sentence each.
   std::uint64_t bytes_from_storage = 0;  // Of what this process read until it was done.
 };
@@ -53,10 +56,11 @@ struct ConversionOutcome {
 // Executes `plan` on the files in `source_folder`, over all `ranks`: each calls this with the same plan, and rank 0 has
 // the outcome. After an error nothing is under the destination's name that was not there before. `nodes`: the source,
 // if each node sees only a part of it. `readers`: who opens which file of the target, at rank 0; by them a destination
-// is put into parts.
+// is put into parts. `source_versions`: what the source's headers were read of, by FileId.
 llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                           const ConversionOptions& options, RunWatch& watch, Communicator& ranks,
-                                          FilesOfAllRanks* nodes = nullptr, const FileReaders& readers = {});
+                                          FilesOfAllRanks* nodes = nullptr, const FileReaders& readers = {},
+                                          std::vector<FileVersion> source_versions = {});
 
 // The whole of a command that converts: `work` between a watch's beginning and its end. Shows the error, once for all
 // ranks; the exit code.

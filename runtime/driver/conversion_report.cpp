@@ -91,6 +91,7 @@ llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome
                                           {"share", nearness->share},
                                           {"bytes_from_storage", nearness->bytes_from_storage}};
   }
+  if (!outcome.was_complete) json["io"] = outcome.means.Json();
   json["choices"] = llvm::json::Array(outcome.choices);
   json["phases"] = PhasesJson(watch.clock());
   json["rounding_mismatches"] = std::move(roundings);

@@ -4,6 +4,8 @@
 
 #include <csignal>
 
+#include "compiler/support/interruption.h"
+
 namespace ucp {
 namespace {
 
@@ -22,6 +24,7 @@ const std::atomic<bool>& WatchForInterrupts() {
   struct sigaction action{};
   action.sa_handler = OnSignal;
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  HeedInterrupts(&interrupted);
   return interrupted;
 }
 

@@ -46,6 +46,8 @@ class RunDestination {
                                                                const ConversionOptions& options,
                                                                const FileReaders& readers, ExecutionOptions& execution);
 
+  // The hidden folder that this rank commits; empty: another rank does, or nothing is left to do.
+  std::string FolderToCommit() const { return Commits() ? where_.folder : std::string(); }
   // An earlier run has done all.
   bool is_complete() const;
   const std::optional<TargetParts>& parts() const { return parts_; }

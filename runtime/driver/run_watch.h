@@ -16,6 +16,7 @@
 #include "runtime/executor/execute.h"
 #include "runtime/io/bandwidth_limit.h"
 #include "runtime/io/file_system.h"
+#include "runtime/io/files_by_means.h"
 #include "runtime/report/ceilings.h"
 #include "runtime/report/event_log.h"
 #include "runtime/report/timeline.h"
@@ -39,8 +40,11 @@ class RunWatch {
   RunWatch(const RunWatch&) = delete;
   RunWatch& operator=(const RunWatch&) = delete;
 
-  FileSystem& files() { return watched_ ? *watched_ : files_; }
+  FileSystem& files() { return watched_ ? *watched_ : by_means_; }
+  // How files() reads and writes files from now on; to begin with, through the page cache.
+  void Use(Means means) { by_means_.Use(means); }
   PhaseClock& clock() { return clock_; }
+  bool has_bandwidth_limit() const { return limit_.has_value(); }
   const std::optional<Ceilings>& ceilings() const { return ceilings_; }
 
   // What the executor tells.
@@ -65,6 +69,7 @@ class RunWatch {
   void Show(const ExecutionProgress& progress);
 
   FileSystem& files_;
+  FilesByMeans by_means_;
   const WatchOptions options_;
   PhaseClock clock_;
   std::optional<ProgressLine> progress_;

@@ -7,13 +7,14 @@
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/state_digests.h"
 #include "runtime/executor/work_list.h"
+#include "runtime/io/direct_file.h"
 
 namespace ucp {
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kProgramBytes = 20 * kKiB * kKiB;  // Code, libraries, and what the allocator keeps.
-constexpr std::uint64_t kThreadBytes = 256 * kKiB;         // Stack, and the allocator's arena.
+constexpr std::uint64_t kThreadBytes = 256 * kKiB;         // Stack, the allocator's arena, and a block (chunk()).
 constexpr std::uint64_t kMostScratchBytes = 1024 * kKiB;
 constexpr std::uint64_t kLeastChunkBytes = 64 * kKiB;
 constexpr std::uint64_t kLeastBytesOfThread = kLeastChunkBytes + 32 * kKiB;  // The rest is scratch.
@@ -73,15 +74,25 @@ llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std
 }
 
 Buffers::Buffers(const BufferSizes& sizes, unsigned threads)
-    : bytes_(threads * (sizes.chunk_bytes + sizes.scratch_bytes + sizes.term_bytes)),
+    : bytes_(threads * (sizes.chunk_bytes + kDirectBlockBytes + sizes.scratch_bytes + sizes.term_bytes)),
       memory_(std::make_unique_for_overwrite<std::byte[]>(bytes_)) {
   std::byte* next = memory_.get();
   for (unsigned thread = 0; thread < threads; ++thread) {
-    chunks_.emplace_back(next, sizes.chunk_bytes);
-    scratch_.emplace_back(next + sizes.chunk_bytes, sizes.scratch_bytes);
-    terms_.emplace_back(next + sizes.chunk_bytes + sizes.scratch_bytes, sizes.term_bytes);
-    next += sizes.chunk_bytes + sizes.scratch_bytes + sizes.term_bytes;
+    chunks_.emplace_back(next, sizes.chunk_bytes + kDirectBlockBytes);
+    next += chunks_.back().size();
+    scratch_.emplace_back(next, sizes.scratch_bytes);
+    next += sizes.scratch_bytes;
+    terms_.emplace_back(next, sizes.term_bytes);
+    next += sizes.term_bytes;
   }
+}
+
+std::span<std::byte> Buffers::chunk(unsigned thread, std::uint64_t file_offset) const {
+  const std::span<std::byte> all = chunks_[thread];
+  const std::uint64_t shift = (file_offset - reinterpret_cast<std::uintptr_t>(all.data())) % kDirectBlockBytes;
+  // Elements are taken where they lie, so they must not begin in the middle of a number.
+  constexpr std::uint64_t kNumberBytes = 8;
+  return all.subspan(shift % kNumberBytes == 0 ? shift : 0, all.size() - kDirectBlockBytes);
 }
 
 }  // namespace ucp

@@ -32,7 +32,9 @@ class Buffers {
  public:
   Buffers(const BufferSizes& sizes, unsigned threads);
 
-  std::span<std::byte> chunk(unsigned thread) const { return chunks_[thread]; }
+  // For what goes to `file_offset` of a file, and if it can be it begins in memory as there, modulo a block: what is
+  // written past the page cache has to (direct_file.h).
+  std::span<std::byte> chunk(unsigned thread, std::uint64_t file_offset = 0) const;
   std::span<std::byte> term(unsigned thread) const { return terms_[thread]; }
   std::span<const std::span<std::byte>> scratch() const { return scratch_; }
   std::uint64_t bytes() const { return bytes_; }
@@ -40,7 +42,7 @@ class Buffers {
  private:
   std::uint64_t bytes_;
   std::unique_ptr<std::byte[]> memory_;
-  std::vector<std::span<std::byte>> chunks_;
+  std::vector<std::span<std::byte>> chunks_;  // With a block besides.
   std::vector<std::span<std::byte>> scratch_;
   std::vector<std::span<std::byte>> terms_;
 };

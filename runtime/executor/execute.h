@@ -1,6 +1,6 @@
 // Executing a plan: the one place where elements move.
 //
-//   E1  Every source file is what the plan was made from: same size.
+//   E1  Every source file is what the plan was made from: same size, and the same file as the headers were read of.
 //   E2  Folders and files of the target are made at their final size.
 //   E3  Chunk by chunk, in the order of the target's files and over all threads: read what belongs there, read what
 //       must equal it and compare, do the arithmetic and the cast, write it.
@@ -38,6 +38,7 @@
 #include "runtime/executor/state_digests.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/open_file_limit.h"
+#include "runtime/io/seen_files.h"
 
 namespace ucp {
 
@@ -77,8 +78,9 @@ struct ExecutionOptions {
   std::vector<std::string> progress_before;
   // Who shares the work, each with the same plan; null: this process alone.
   Communicator* ranks = nullptr;
-  std::vector<int> node_of_rank;   // NodesOfRanks(); empty: all are on one node.
-  SourceOfNodes* nodes = nullptr;  // Where the source is read; null: every rank sees all of it.
+  std::vector<int> node_of_rank;             // NodesOfRanks(); empty: all are on one node.
+  SourceOfNodes* nodes = nullptr;            // Where the source is read; null: every rank sees all of it.
+  std::vector<FileVersion> source_versions;  // What the headers were read of, by FileId; empty: nobody looked.
 };
 
 // A tensor whose model weight is not the rounding of its master.

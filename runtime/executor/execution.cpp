@@ -51,7 +51,7 @@ Execution::Execution(const Plan& plan, const std::string& source_root, const std
       done_before_(done_before),
       work_(plan, sizes.chunk_bytes, done_before, is_mine_),
       source_(plan, source_root, options.nodes == nullptr ? files : options.nodes->files(), options.verify_source_crc,
-              sizes.ledger_pieces, options.open_files.reading, options.nodes),
+              sizes.ledger_pieces, options.open_files.reading, options.nodes, options.source_versions),
       target_(plan, target_folder, files, work_.WorkOfFiles(), options.open_files.writing, is_mine_),
       comparison_(plan, steps_, source_),
       digests_(plan),
@@ -116,7 +116,7 @@ llvm::Error Execution::RunChunks() {
     pause_ = false;
     UCP_ASSIGN_OR_RETURN(done_, ForEachUntilPaused(done_, work_.chunks(), parallel_, pause_, run));
     const bool is_cancelled = parallel_.cancelled != nullptr && *parallel_.cancelled;
-    if (is_cancelled || is_asked_to_stop_) return Fail(ErrorCode::kCancelled, "cancelled");
+    if (is_cancelled || is_asked_to_stop_) return Fail(ErrorCode::kCancelled, "interrupted");
     // What is synced at the end need not be synced by the commit, which can take long, too.
     const double seconds =
         done_ < work_.chunks() ? options_.journal_seconds : std::min(options_.journal_seconds, kSecondsWorthKeeping);
@@ -163,12 +163,14 @@ std::vector<ElementInterval> Execution::Done() const {
 
 llvm::Error Execution::RunChunk(unsigned thread, const TargetRange& range) {
   const Clock::time_point begin = options_.after_chunk ? Clock::now() : Clock::time_point();
-  const ChunkMemory memory{buffers_.chunk(thread), buffers_.term(thread), buffers_.scratch()[thread]};
-  const bool is_copy = !is_copy_.empty() && is_copy_[plan_.target.record(range.record).file.index()];
+  const Record& record = plan_.target.record(range.record);
+  const auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
+  const ChunkMemory memory{buffers_.chunk(thread, record.begin + offset), buffers_.term(thread),
+                           buffers_.scratch()[thread]};
+  const bool is_copy = !is_copy_.empty() && is_copy_[record.file.index()];
   UCP_ASSIGN_OR_RETURN(std::optional<std::uint32_t> crc32, (is_copy ? copy_maker_ : maker_).Make(range, memory));
   const std::span<std::byte> chunk =
       memory.chunk.first(static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.dtype)));
-  auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
   UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, memory.scratch));
   progress_.Add(chunk.size(), target_.files_finished());
   if (options_.after_chunk) {

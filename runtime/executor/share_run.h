@@ -4,16 +4,22 @@
 #include <llvm/Support/Error.h>
 
 #include <string>
+#include <vector>
 
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/io/seen_files.h"
 
 namespace ucp {
 
 struct PlannedRun {
   Plan plan;
   std::string source_folder;
+  std::vector<FileVersion> source_versions;  // By FileId of the source; what the headers were read of.
 };
+
+// Of all files that the plan reads.
+std::vector<FileVersion> VersionsOf(const SeenFiles& seen, const Plan& plan, const std::string& source_folder);
 
 // Rank 0 gives what it made, or why it could not; the others give anything. The plan was verified by rank 0.
 llvm::Expected<PlannedRun> ShareRun(Communicator& ranks, llvm::Expected<PlannedRun> of_first_rank);

@@ -25,7 +25,8 @@ llvm::Error CloseReadable(ReadableFile&) { return llvm::Error::success(); }  // 
 }  // namespace
 
 SourceFiles::SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums,
-                         std::uint64_t most_pieces, std::size_t most_open, SourceOfNodes* nodes)
+                         std::uint64_t most_pieces, std::size_t most_open, SourceOfNodes* nodes,
+                         std::vector<FileVersion> versions)
     : plan_(plan),
       root_(std::move(root)),
       files_(files),
@@ -33,7 +34,10 @@ SourceFiles::SourceFiles(const Plan& plan, std::string root, FileSystem& files, 
       nodes_(nodes),
       open_(most_open, &CloseReadable),
       ledger_(most_pieces),
-      modified_nanoseconds_(plan.source.files.size(), 0) {}
+      versions_(std::move(versions)),
+      modified_nanoseconds_(plan.source.files.size(), 0) {
+  versions_.resize(plan.source.files.size());
+}
 
 std::string SourceFiles::Path(FileId file) const { return JoinPath(root_, plan_.source.files[file.index()].path); }
 
@@ -49,6 +53,9 @@ llvm::Error SourceFiles::CheckSizes(const ParallelOptions& options) {
       return Fail(ErrorCode::kBadData, "`{}` has {} bytes, and had {} when the plan was made; plan again", path,
                   status.bytes, file.bytes);
     }
+    if (versions_[number].is_known() && versions_[number] != VersionOf(status)) {
+      return ChangedMeanwhile(path, "between the reading of its header and the reading of its data");
+    }
     if (is_restored_ && status.modified_nanoseconds != modified_nanoseconds_[number]) {
       return Fail(ErrorCode::kUsage,
                   "`{}` was changed since the interrupted run read it: it was modified {}, and {} then; leave out "
@@ -56,6 +63,7 @@ llvm::Error SourceFiles::CheckSizes(const ParallelOptions& options) {
                   path, TimeText(status.modified_nanoseconds), TimeText(modified_nanoseconds_[number]));
     }
     modified_nanoseconds_[number] = status.modified_nanoseconds;
+    versions_[number] = VersionOf(status);
     return llvm::Error::success();
   });
 }
@@ -80,15 +88,19 @@ llvm::Error SourceFiles::CheckUnchanged(const ParallelOptions& options) {
     if (!AnswersFor(FileId(number))) return llvm::Error::success();
     std::string path = Path(FileId(number));
     UCP_ASSIGN_OR_RETURN(FileStatus status, files_.Status(path));
-    if (status.kind == PathKind::kFile && status.bytes == plan_.source.files[number].bytes &&
+    if (status.kind == PathKind::kFile && VersionOf(status) == versions_[number] &&
         status.modified_nanoseconds == modified_nanoseconds_[number]) {
       return llvm::Error::success();
     }
-    return Fail(ErrorCode::kBadData,
-                "`{}` was changed while it was read, so the result may mix two checkpoints and is discarded; convert "
-                "again when nothing writes to `{}`",
-                path, root_);
+    return ChangedMeanwhile(path, "while it was read");
   });
+}
+
+llvm::Error SourceFiles::ChangedMeanwhile(const std::string& path, const char* when) const {
+  return Fail(ErrorCode::kBadData,
+              "`{}` was changed {}, so the result may mix two checkpoints and is discarded; begin again when nothing "
+              "writes to `{}`",
+              path, when, root_);
 }
 
 llvm::Error SourceFiles::ReadRecord(RecordId record, std::uint64_t offset, std::span<std::byte> buffer) {

@@ -18,6 +18,7 @@
 #include "runtime/io/file_system.h"
 #include "runtime/io/open_file_limit.h"
 #include "runtime/io/parallel.h"
+#include "runtime/io/seen_files.h"
 
 namespace ucp {
 
@@ -32,12 +33,14 @@ enum class ReadReason {
 class SourceFiles {
  public:
   // `most_pieces` bounds the ledger of checksums; with `verify_checksums` false there is none. `most_open`: files.
-  // `nodes`: who reads what this rank does not see; `files` is then theirs together.
+  // `nodes`: who reads what this rank does not see; `files` is then theirs together. `versions`: what the headers were
+  // read of, by FileId; empty: nobody looked.
   SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums, std::uint64_t most_pieces,
-              std::size_t most_open = OpenFileShares().reading, SourceOfNodes* nodes = nullptr);
+              std::size_t most_open = OpenFileShares().reading, SourceOfNodes* nodes = nullptr,
+              std::vector<FileVersion> versions = {});
 
-  // All files are there and have the size that the plan says; and, if RestoreTimes() was called, none was changed since
-  // the run that saved them.
+  // All files are there and have the size that the plan says, and are those that the headers were read of; and, if
+  // RestoreTimes() was called, none was changed since the run that saved them.
   [[nodiscard]] llvm::Error CheckSizes(const ParallelOptions& options);
   // None has changed since. This and what follows are about the files that this rank answers for.
   [[nodiscard]] llvm::Error CheckUnchanged(const ParallelOptions& options);
@@ -63,6 +66,7 @@ class SourceFiles {
   [[nodiscard]] llvm::Error CheckChecksum(RecordId record, std::span<std::byte> scratch);
   [[nodiscard]] llvm::Error ExtendTo(RecordId record, std::uint64_t end, ChecksumPiece& piece,
                                      std::span<std::byte> scratch);
+  [[nodiscard]] llvm::Error ChangedMeanwhile(const std::string& path, const char* when) const;
   std::string TensorsOf(RecordId record) const;
   bool AnswersFor(FileId file) const { return nodes_ == nullptr || nodes_->AnswersFor(file); }
   bool IsChecked(RecordId record) const { return verify_checksums_ && plan_.source.record(record).crc32.has_value(); }
@@ -75,6 +79,7 @@ class SourceFiles {
   OpenFiles<ReadableFile> open_;
   ChecksumLedger ledger_;
   std::atomic<std::uint64_t> bytes_[3] = {};
+  std::vector<FileVersion> versions_;               // By FileId; those that are known.
   std::vector<std::int64_t> modified_nanoseconds_;  // By FileId.
   bool is_restored_ = false;
 };

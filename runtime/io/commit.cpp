@@ -259,7 +259,7 @@ llvm::Error Staging::MakeDurable(const ParallelOptions& options) {
   PathsToSync contents;
   UCP_RETURN_IF_ERROR(Collect(*files_, *syncer_, folder_, contents));
   UCP_RETURN_IF_ERROR(syncer_->Sync(contents, options));
-  if (options.cancelled != nullptr && options.cancelled->load()) return Fail(ErrorCode::kCancelled, "cancelled");
+  if (options.cancelled != nullptr && options.cancelled->load()) return Fail(ErrorCode::kCancelled, "interrupted");
   return llvm::Error::success();
 }
 

@@ -97,7 +97,7 @@ llvm::Error ForEachInParallel(std::uint64_t items, const ParallelOptions& option
   Crew crew(0, items, options, nullptr, work);
   crew.Run();
   UCP_RETURN_IF_ERROR(crew.Failure());
-  return crew.done() < items ? Fail(ErrorCode::kCancelled, "cancelled") : llvm::Error::success();
+  return crew.done() < items ? Fail(ErrorCode::kCancelled, "interrupted") : llvm::Error::success();
 }
 
 llvm::Expected<std::uint64_t> ForEachUntilPaused(std::uint64_t first, std::uint64_t items,

@@ -7,13 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
-#include <system_error>
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "runtime/io/descriptor.h"
 #include "runtime/io/file_system.h"
 
 namespace ucp {
@@ -22,51 +21,6 @@ namespace {
 // What is less than this is cheaper for the system to write when it likes: it is a file of its own, or seldom. Nor are
 // blocks reserved for such a file.
 constexpr std::uint64_t kLeastWriteback = std::uint64_t{64} << 10;
-
-// "no space left on device"
-std::string Reason(int error_number) {
-  std::string text = std::generic_category().message(error_number);
-  if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0) {
-    text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
-  }
-  return text;
-}
-
-// "cannot open `/x/y.pt`: no such file or directory"
-llvm::Error SystemError(std::string_view action, const std::string& path, int error_number) {
-  return Fail(ErrorCode::kIo, "cannot {} `{}`: {}", action, path, Reason(error_number));
-}
-
-// Repeats a system call that a signal interrupted.
-template <typename Call>
-auto Uninterrupted(Call call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
-// Closes what it holds when it goes out of scope; for what was only read or was closed before.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-
-  int number() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-  int Release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
-
-Descriptor Open(const std::string& path, int flags) {
-  return Descriptor(Uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); }));
-}
 
 class RealReadableFile : public ReadableFile {
  public:
@@ -80,9 +34,7 @@ class RealReadableFile : public ReadableFile {
     while (!buffer.empty()) {
       ssize_t count = Uninterrupted(
           [&] { return ::pread(descriptor_.number(), buffer.data(), buffer.size(), static_cast<off_t>(offset)); });
-      if (count < 0) {
-        return Fail(ErrorCode::kIo, "cannot read `{}` at byte {}: {}", path_, offset, Reason(errno));
-      }
+      if (count < 0) return ReadingError(path_, offset, errno);
       if (count == 0) {
         return Fail(ErrorCode::kBadData, "`{}` ends at byte {}, and {} more bytes were expected there", path_, offset,
                     buffer.size());
@@ -203,7 +155,7 @@ class OperatingSystemFiles : public FileSystem {
  public:
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
     // Without O_NONBLOCK, opening a pipe that a hostile checkpoint holds would wait for ever.
-    Descriptor descriptor = Open(path, O_RDONLY | O_NONBLOCK);
+    Descriptor descriptor = OpenDescriptor(path, O_RDONLY | O_NONBLOCK);
     if (!descriptor.is_open()) return SystemError("open", path, errno);
     struct stat status{};
     if (::fstat(descriptor.number(), &status) < 0) return SystemError("examine", path, errno);
@@ -213,7 +165,7 @@ class OperatingSystemFiles : public FileSystem {
 
   llvm::Expected<std::unique_ptr<WritableFile>> CreateForWriting(const std::string& path,
                                                                  std::uint64_t bytes) override {
-    Descriptor descriptor = Open(path, O_WRONLY | O_CREAT | O_EXCL);
+    Descriptor descriptor = OpenDescriptor(path, O_WRONLY | O_CREAT | O_EXCL);
     if (!descriptor.is_open()) return SystemError("create", path, errno);
     if (int error_number = Reserve(descriptor, bytes); error_number != 0) {
       return Fail(ErrorCode::kIo, "cannot reserve {} bytes for `{}`: {}", bytes, path, Reason(error_number));
@@ -222,7 +174,7 @@ class OperatingSystemFiles : public FileSystem {
   }
 
   llvm::Expected<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path) override {
-    Descriptor descriptor = Open(path, O_WRONLY | O_NOFOLLOW);
+    Descriptor descriptor = OpenDescriptor(path, O_WRONLY | O_NOFOLLOW);
     if (!descriptor.is_open()) return SystemError("open", path, errno);
     return std::make_unique<RealWritableFile>(path, std::move(descriptor));
   }
@@ -285,7 +237,7 @@ class OperatingSystemFiles : public FileSystem {
   }
 
   llvm::Error SyncDirectory(const std::string& path) override {
-    Descriptor descriptor = Open(path, O_RDONLY | O_DIRECTORY);
+    Descriptor descriptor = OpenDescriptor(path, O_RDONLY | O_DIRECTORY);
     if (!descriptor.is_open()) return SystemError("open", path, errno);
     if (Uninterrupted([&] { return ::fsync(descriptor.number()); }) < 0) {
       // Some network file systems have nothing to sync in a folder and say so.
@@ -332,7 +284,7 @@ class OperatingSystemFiles : public FileSystem {
 
   llvm::Expected<std::unique_ptr<FileLock>> TryLock(const std::string& path) override {
     while (true) {
-      Descriptor descriptor = Open(path, O_RDWR | O_CREAT | O_NOFOLLOW);
+      Descriptor descriptor = OpenDescriptor(path, O_RDWR | O_CREAT | O_NOFOLLOW);
       if (!descriptor.is_open()) return SystemError("create lock file", path, errno);
       if (Uninterrupted([&] { return ::flock(descriptor.number(), LOCK_EX | LOCK_NB); }) < 0) {
         if (errno == EWOULDBLOCK) return std::unique_ptr<FileLock>();

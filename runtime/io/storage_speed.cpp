@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <system_error>
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/io/descriptor.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/parallel.h"
 
@@ -25,22 +25,6 @@ constexpr std::size_t kAlignment = 4096;  // What direct input and output ask fo
 using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-std::string Reason(int error_number) { return std::generic_category().message(error_number); }
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-
- private:
-  const int number_;
-};
 
 struct Free {
   void operator()(std::byte* memory) const { std::free(memory); }

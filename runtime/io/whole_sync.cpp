@@ -7,17 +7,16 @@
 #include <fcntl.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <system_error>
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "runtime/io/descriptor.h"
 
 namespace ucp {
 namespace {
@@ -41,22 +40,18 @@ bool TellsErrors() {
 
 class RealWholeSync : public WholeSync {
  public:
-  RealWholeSync(std::string folder, int descriptor) : folder_(std::move(folder)), descriptor_(descriptor) {}
-  ~RealWholeSync() override { ::close(descriptor_); }
-  RealWholeSync(const RealWholeSync&) = delete;
-  RealWholeSync& operator=(const RealWholeSync&) = delete;
+  RealWholeSync(std::string folder, Descriptor descriptor)
+      : folder_(std::move(folder)), descriptor_(std::move(descriptor)) {}
 
   llvm::Error Sync() override {
-    int result = ::syncfs(descriptor_);
-    while (result < 0 && errno == EINTR) result = ::syncfs(descriptor_);
-    if (result == 0) return llvm::Error::success();
+    if (Uninterrupted([&] { return ::syncfs(descriptor_.number()); }) == 0) return llvm::Error::success();
     return Fail(ErrorCode::kIo, "cannot sync the file system of `{}`, or a write to it was lost: {}", folder_,
-                std::generic_category().message(errno));
+                Reason(errno));
   }
 
  private:
   const std::string folder_;
-  const int descriptor_;
+  const Descriptor descriptor_;
 };
 
 }  // namespace
@@ -65,15 +60,14 @@ llvm::Expected<std::unique_ptr<WholeSync>> OpenRealWholeSync(const std::string& 
   if (!TellsErrors()) {
     return Fail(ErrorCode::kUnsupported, "this system syncs a whole file system without a word about errors");
   }
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) {
-    return Fail(ErrorCode::kUnsupported, "`{}` cannot be opened: {}", folder, std::generic_category().message(errno));
+  Descriptor descriptor = OpenDescriptor(folder, O_RDONLY | O_DIRECTORY);
+  if (!descriptor.is_open()) {
+    return Fail(ErrorCode::kUnsupported, "`{}` cannot be opened: {}", folder, Reason(errno));
   }
-  auto whole = std::make_unique<RealWholeSync>(folder, descriptor);
   struct statfs status{};
-  const bool is_reliable = ::fstatfs(descriptor, &status) == 0 &&
+  const bool is_reliable = ::fstatfs(descriptor.number(), &status) == 0 &&
                            std::find(kReliable.begin(), kReliable.end(), status.f_type) != kReliable.end();
-  if (is_reliable) return whole;
+  if (is_reliable) return std::make_unique<RealWholeSync>(folder, std::move(descriptor));
   return Fail(ErrorCode::kUnsupported,
               "of a file system of this kind (statfs type {:#x}) it is not known that one call does it",
               static_cast<std::uint64_t>(status.f_type));

@@ -10,6 +10,7 @@
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "runtime/executor/saved_progress.h"
+#include "runtime/executor/share_run.h"
 #include "runtime/load/match_held.h"
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"
@@ -84,7 +85,8 @@ std::optional<double> CommonStep(const TrainingState& training) {
 llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& request, std::vector<HeldByRank> held,
                                       SourcePhase& source) {
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
-  UCP_RETURN_IF_ERROR(DescribeAndBind(files, request.source, source));
+  SeenFiles seen(files);
+  UCP_RETURN_IF_ERROR(DescribeAndBind(seen, request.source, source));
   const Inventory& inventory = source.checkpoint.inventory;
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, inventory));
   UCP_RETURN_IF_ERROR(MatchHeld(source.layout, tensors, held));
@@ -101,6 +103,7 @@ llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& requ
   UCP_ASSIGN_OR_RETURN(compiled.load.plan, MakePlan(plan_request));
   compiled.load.readers = std::move(target.readers);
   compiled.load.source_folder = source.folder;
+  compiled.load.source_versions = VersionsOf(seen, compiled.load.plan, source.folder);
   compiled.records = std::move(target.records);
   return compiled;
 }

@@ -266,7 +266,7 @@ llvm::Expected<bool> Exchange::HasAnyFailed() {
 // Returns what was read for the next round.
 llvm::Expected<std::vector<Exchange::Part>> Exchange::RunRound(std::size_t number, const std::vector<Part>& own,
                                                                Read read) {
-  if (ranks_.IsAskedToStop()) Note(Fail(ErrorCode::kCancelled, "cancelled"));
+  if (ranks_.IsAskedToStop()) Note(Fail(ErrorCode::kCancelled, "interrupted"));
   std::vector<Part> next = PartsOf(number + 1, Side::kReads, own_[(number + 1) % 2]);
   const std::vector<Part> taken = PartsOf(number, Side::kTakes, taken_);
   std::future<llvm::Error> reading =

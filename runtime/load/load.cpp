@@ -93,8 +93,8 @@ class Loading {
         steps_(plan_, ComparedWrites::kEach),
         stored_(plan_),
         sizes_(sizes),
-        source_(plan_, load.source_folder, files, options.check_source, sizes.ledger_pieces,
-                options.open_files.reading),
+        source_(plan_, load.source_folder, files, options.check_source, sizes.ledger_pieces, options.open_files.reading,
+                nullptr, load.source_versions),
         comparison_(plan_, steps_, source_),
         maker_(plan_, steps_, source_, options.check_source ? &comparison_ : nullptr, nullptr),
         progress_(options.progress, BytesOf(ranges_), 0) {}
@@ -159,7 +159,7 @@ class Loading {
       UCP_RETURN_IF_ERROR(ReadToDevice(
           plan_, places_, ContentsOn(&ring->device(), places_, contents), *ring, sizes_.chunk_bytes, parallel_,
           [&](unsigned thread, const TargetRange& range, std::span<std::byte> slot, std::uint64_t wanted_bytes) {
-            if (IsToStop(thread)) return Fail(ErrorCode::kCancelled, "cancelled");
+            if (IsToStop(thread)) return Fail(ErrorCode::kCancelled, "interrupted");
             progress_.Add(wanted_bytes, 0);
             return ReadInto(thread, range, slot);
           }));
@@ -201,7 +201,7 @@ class Loading {
   llvm::Error ReadToHost(const std::vector<Content>& contents) {
     const std::vector<Piece> pieces = CutIntoPieces(plan_, contents, sizes_.chunk_bytes);
     return ForEachInParallel(pieces.size(), parallel_, [&](unsigned thread, std::uint64_t number) -> llvm::Error {
-      if (IsToStop(thread)) return Fail(ErrorCode::kCancelled, "cancelled");
+      if (IsToStop(thread)) return Fail(ErrorCode::kCancelled, "interrupted");
       const Piece& piece = pieces[InStretches(number, pieces.size(), parallel_.threads)];
       const TargetRange range = RangeOf(contents[piece.content], piece);
       UCP_RETURN_IF_ERROR(Read(thread, range, places_.Of(range)));

@@ -6,6 +6,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/executor/saved_progress.h"
+#include "runtime/executor/share_run.h"
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"
 #include "runtime/manifest/part_of_checkpoint.h"
@@ -23,10 +24,12 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
 llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const CompileRequest& request, int ranks,
                                       Compilation& compilation) {
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
-  UCP_RETURN_IF_ERROR(Compile(files, request, compilation));
+  SeenFiles seen(files);
+  UCP_RETURN_IF_ERROR(Compile(seen, request, compilation));
   LoadPlan load;
   load.plan = std::move(compilation.plan);
   load.source_folder = compilation.source.folder;
+  load.source_versions = VersionsOf(seen, load.plan, load.source_folder);
   load.readers = std::move(compilation.readers);
   UCP_RETURN_IF_ERROR(CheckRanks(ranks, load.readers.ranks, request.target));
   return load;

@@ -14,6 +14,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/formats/file_readers.h"
 #include "runtime/io/file_system.h"
+#include "runtime/io/seen_files.h"
 
 namespace ucp {
 
@@ -24,6 +25,8 @@ struct LoadPlan {
   int rank = 0;               // Which rank of the target's job this process is, if it is one of several.
   // By RecordId of the target: what all ranks call the record; ascending. Empty: the same.
   std::vector<RecordId> records = {};
+  // By FileId of the source: what the headers were read of, at the rank that planned.
+  std::vector<FileVersion> source_versions = {};
 
   std::vector<FileId> FilesOf(int of_rank) const;      // That the rank opens, in order.
   std::vector<RecordId> RecordsOf(int of_rank) const;  // Of these files, in order.

@@ -1,29 +1,56 @@
 #include "runtime/python/interruptible.h"
 
 #include <chrono>
+#include <csignal>
 #include <future>
+#include <optional>
 
+#include "compiler/support/interruption.h"
 #include "runtime/python/raise.h"
 
 namespace nb = nanobind;
 
 namespace ucp {
+namespace {
+
+// While it lives, Ctrl-C ends the process, as it does with a program that has no handler.
+class EndingByInterrupt {
+ public:
+  EndingByInterrupt() {
+    struct sigaction ending{};
+    ending.sa_handler = SIG_DFL;
+    sigaction(SIGINT, &ending, &before_);
+  }
+  ~EndingByInterrupt() { sigaction(SIGINT, &before_, nullptr); }
+  EndingByInterrupt(const EndingByInterrupt&) = delete;
+  EndingByInterrupt& operator=(const EndingByInterrupt&) = delete;
+
+ private:
+  struct sigaction before_{};
+};
+
+}  // namespace
 
 void RunInterruptibly(llvm::function_ref<llvm::Error(const std::atomic<bool>& cancelled)> work) {
   constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
   std::atomic<bool> cancelled = false;
-  std::future<llvm::Error> outcome = std::async(std::launch::async, [&] { return work(cancelled); });
-  bool was_interrupted = false;
+  std::future<llvm::Error> outcome = std::async(std::launch::async, [&] {
+    HeedInterrupts(&cancelled);
+    return work(cancelled);
+  });
   auto ends_within = [&](std::chrono::milliseconds time) {
     nb::gil_scoped_release release;
     return outcome.wait_for(time) == std::future_status::ready;
   };
   while (!ends_within(kBetweenLooks)) {
-    if (was_interrupted || PyErr_CheckSignals() == 0) continue;
-    was_interrupted = true;
+    if (PyErr_CheckSignals() == 0) continue;
     // The exception waits in Python's own state, which the work below must not see.
     nb::python_error interruption;
     cancelled = true;
+    // The work fills memory that is the caller's, so it cannot be left alone. It ends soon, unless the system keeps it
+    // waiting for storage that does not answer.
+    std::optional<EndingByInterrupt> again;
+    if (interruption.matches(PyExc_KeyboardInterrupt)) again.emplace();
     {
       nb::gil_scoped_release release;
       llvm::consumeError(outcome.get());

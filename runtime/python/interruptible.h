@@ -1,5 +1,5 @@
 // Long work that Ctrl-C stops. The work runs on a thread of its own without Python's lock, while the caller's thread
-// looks for signals: Python tells of them on its main thread alone.
+// looks for signals: Python tells of them on its main thread alone. A second Ctrl-C ends the process.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -9,7 +9,8 @@
 
 namespace ucp {
 
-// Call with Python's lock held. `work` ends soon after `cancelled` is set. Throws what Python raised in a signal's
+// Call with Python's lock held. `work` ends soon after `cancelled` is set; planning on its thread heeds it too
+// (interruption.h). Throws what Python raised in a signal's
 // handler (KeyboardInterrupt), or else RaisedFailure for the error of `work`.
 void RunInterruptibly(llvm::function_ref<llvm::Error(const std::atomic<bool>& cancelled)> work);
 

@@ -1,4 +1,4 @@
-"""load_gpu_peer.py FOLDER DEVICE: safetensors' own way of loading a folder onto a GPU; prints how many seconds it took."""
+"""load_gpu_peer.py FOLDER DEVICE: safetensors' way of loading a folder onto a GPU; prints how many seconds it took."""
 
 from __future__ import annotations
 

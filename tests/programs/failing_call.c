@@ -26,6 +26,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -144,6 +145,15 @@ DEFINE_MOVE(ssize_t, write, (int descriptor, const void* from, size_t bytes), (d
             (descriptor, from, 1), INTERRUPTIBLE | MOVES | CHANGES, bytes)
 DEFINE_MOVE(ssize_t, pwrite, (int descriptor, const void* from, size_t bytes, off_t offset),
             (descriptor, from, bytes, offset), (descriptor, from, 1, offset), INTERRUPTIBLE | MOVES | CHANGES, bytes)
+
+/* The one byte of a short read is the first of the first place. */
+ssize_t preadv(int descriptor, const struct iovec* places, int count, off_t offset) {
+  if (is_now(INTERRUPTIBLE | MOVES, "preadv", NULL, descriptor)) {
+    if (is_short) return NEXT(pread)(descriptor, places->iov_base, 1, offset);
+    return -1;
+  }
+  return NEXT(preadv)(descriptor, places, count, offset);
+}
 
 int open(const char* path, int flags, ...) {
   va_list list;

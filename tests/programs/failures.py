@@ -1,16 +1,55 @@
-"""Runs that go wrong on purpose: failing_call.c lets a system call fail, or sends a signal there."""
+"""Runs that go wrong on purpose: failing_call.c lets a system call fail, or sends a signal there.
+
+UCP_CALLS says how many calls of each kind go wrong, or `all`; UCP_PROGRESS=1 tells on standard error how far a test is.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 import subprocess
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from programs import PROGRAMS, ProgramTest, all_files
 
 LIBRARY = PROGRAMS.parent / "lib" / "libucp_failing_call.so"
 INTERNAL_WORDS = ("std::", "llvm", "0x7f", "Traceback", "terminate called")
+
+
+CALLS = os.environ.get("UCP_CALLS", "")
+TELLS = os.environ.get("UCP_PROGRESS") == "1"
+SECONDS_BETWEEN = 10
+
+
+def some_of(calls: range, seed: object, sample: int) -> list[int]:
+    """Those that go wrong: all, so many as are asked for, or a sample. The same ones every time."""
+    if CALLS == "all":
+        return list(calls)
+    return sorted(random.Random(str(seed)).sample(calls, min(len(calls), int(CALLS or sample))))
+
+
+class Progress:
+    """A line about a long test, now and then."""
+
+    last = time.monotonic()
+
+    @classmethod
+    def tell(cls, what: str, number: int, of: int) -> None:
+        """That so many are done."""
+        if not TELLS or time.monotonic() - cls.last < SECONDS_BETWEEN:
+            return
+        cls.last = time.monotonic()
+        print(f"  {what}: {number} of {of}", file=sys.stderr, flush=True)
+
+
+def told(what: str, items: list[int]) -> Iterator[int]:
+    """The items, with their progress."""
+    for number, item in enumerate(items):
+        Progress.tell(what, number, len(items))
+        yield item
 
 
 class Wrong:

@@ -9,7 +9,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from programs import GPT_SPEC, SOURCE, ProgramTest
+from programs import GPT_SPEC, PROGRAMS, SOURCE, ProgramTest
 
 SIZES = ["layers=2", "hidden=64", "heads=4", "ffn=256", "vocab=128", "grain=16", "seq=16"]
 
@@ -57,6 +57,16 @@ class Benchmarks(ProgramTest):
         shown = [line for line in lines if re.search(r"( +\d+\.\d{3}){2} +\d+\.\d\d( +-?\d+\.\d){2}$", line)]
         self.assertEqual(len(shown), 7, lines)
         self.assertEqual(list(Path(self.folder).iterdir()), [])
+
+    def test_means(self) -> None:
+        """A line for each way, and what was chosen."""
+        lines = self.bench("means.py", self.checkpoint("zero1_dp2"), "--work", self.folder, "--rounds", 1)
+        self.assertEqual([line.split(" ")[0] for line in lines[1:]], ["buffered", "direct", "auto", "cp", "auto:"])
+        self.assertEqual(lines[-1], "auto: reading buffered, writing buffered, 1 of 1")
+        result = subprocess.run([str(PROGRAMS / "bare_means"), str(self.folder / "bare"), "16", "1"],
+                                capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
+        if result.returncode == 0:  # Else io_uring, or direct input and output, is not there.
+            self.assertEqual(len(result.stdout.splitlines()), 8)
 
     def test_growth(self) -> None:
         """Three rows of two."""

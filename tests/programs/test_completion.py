@@ -96,6 +96,7 @@ class Completion(ProgramTest):
     def test_values(self) -> None:
         """What an option's value is called says what it is."""
         self.assertEqual(self.words("ucprun", "convert", "in", "out", "--replicas", ""), ["compare", "trust"])
+        self.assertEqual(self.words("ucprun", "convert", "in", "out", "--io", ""), ["auto", "buffered", "direct"])
         self.assertEqual(self.words("ucprun", "convert", "in", "out", "--to", "u"), ["universal"])
         self.assertEqual(self.words("ucprun", "convert", "in", "out", "--set", ""), [])
         self.assertEqual(self.words("ucprun", "convert", "in", ""), [":folders"])

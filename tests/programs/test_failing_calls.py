@@ -1,18 +1,15 @@
-"""Every system call of a conversion goes wrong once. A test run takes a sample of them, UCP_EVERY_CALL=1 takes all."""
+"""Every system call of a conversion goes wrong once. A test run takes a sample of them, UCP_CALLS=all takes all."""
 
 from __future__ import annotations
 
 import errno
-import os
-import random
 import unittest
 
-from failures import FailureTest
+from failures import FailureTest, some_of, told
 
 from programs import all_files
 
-EVERY_CALL = os.environ.get("UCP_EVERY_CALL") == "1"
-SAMPLE = 12  # Calls for each way to go wrong.
+SAMPLE = 8  # Calls for each way to go wrong, and the last ones.
 FATAL = (errno.EIO, errno.ENOSPC, errno.ENOENT, errno.EACCES)
 
 
@@ -24,15 +21,12 @@ class FailingCalls(FailureTest):
         self.replace_out(None)
         count = self.wrong(1 << 40, what, *more).calls
         self.assertGreater(count, 20, what)
-        if EVERY_CALL:
-            return list(range(1, count + 1))
         # The last calls are those of the commit.
-        sample = random.Random(what).sample(range(1, count - 8), SAMPLE - 4)
-        return [*sorted(sample), count - 6, count - 4, count - 2, count]
+        return sorted({*some_of(range(1, count + 1), what, SAMPLE), count - 6, count - 4, count - 2, count})
 
     def goes_wrong(self, what: str, *more: object, old: dict[str, bytes] | None = None) -> None:
         """Each of the calls, and a run after each: a plain one, or one that goes on."""
-        for call in self.calls(what, *more):
+        for call in told(f"{self.id()}, {what}", self.calls(what, *more)):
             self.replace_out(old)
             wrong = self.wrong(call, what, *more)
             self.assertTrue(wrong.happened, call)
@@ -61,6 +55,26 @@ class FailingCalls(FailureTest):
         self.prepare(source, "--to", "safetensors:states=all", "--threads", 1)
         self.goes_wrong(str(errno.EIO), "--force", old=old)
 
+    def test_past_the_page_cache(self) -> None:
+        """Pieces that are large enough for it, beside small ones."""
+        source = self.folder / "large"
+        sizes = {"layers": 1, "hidden": 192, "heads": 4, "ffn": 768, "vocab": 1000, "seq": 8}
+        made = self.run_program("ucprun", "synth", "megatron_deepspeed_gpt", source, "--to", "deepspeed:dp=2,zero=1",
+                                *(f"--set={name}={value}" for name, value in sizes.items()))  # fmt: skip
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.prepare(source, "--to", "universal", "--threads", 1, "--io", "direct")
+        self.goes_wrong(str(errno.EIO))
+        called = {self.ordinary(call, what) for call in range(40, 200, 7) for what in (str(errno.EINTR), "SHORT")}
+        self.assertIn("preadv", called)
+
+    def ordinary(self, call: int, what: str) -> str:
+        """The call that was gone on from."""
+        self.replace_out(None)
+        wrong = self.wrong(call, what)
+        self.assertEqual((wrong.result.returncode, wrong.result.stderr), (0, ""), f"{what}: {wrong.where}")
+        self.assert_complete(f"{what}: {wrong.where}")
+        return wrong.call
+
     def test_many_files(self) -> None:
         """So many that their file system is synced as a whole, where it can be; on tmpfs it is."""
         source = self.folder / "many"
@@ -77,12 +91,8 @@ class FailingCalls(FailureTest):
         """A signal in a call, and a read or write that moves one byte only, are gone on from."""
         self.prepare(self.checkpoint("zero1_dp2"), "--to", "safetensors:states=all", "--threads", 1)
         for what in (str(errno.EINTR), "SHORT"):
-            for call in self.calls(what):
-                self.replace_out(None)
-                wrong = self.wrong(call, what)
-                self.assertTrue(wrong.happened, call)
-                self.assertEqual((wrong.result.returncode, wrong.result.stderr), (0, ""), f"{what}: {wrong.where}")
-                self.assert_complete(f"{what}: {wrong.where}")
+            for call in told(f"{self.id()}, {what}", self.calls(what)):
+                self.assertNotEqual(self.ordinary(call, what), "none", call)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from failures import FailureTest
+from failures import FailureTest, Progress, told
 
 from programs import GPT_SPEC, PROGRAMS, files_of
 
@@ -54,6 +54,7 @@ class Killed(FailureTest):
         kills = 0
         went_on = 0
         while kills < KILLS:
+            Progress.tell(self.id(), kills, KILLS)
             with self.start("--resume", *self.random_ways(generator)) as run:
                 time.sleep(generator.uniform(0, 1.2 * seconds))
                 run.send_signal(signal.SIGKILL)
@@ -77,7 +78,7 @@ class Killed(FailureTest):
         old = self.folder / "old"
         result = self.run_program("ucprun", "convert", self.source, old, "--to", "universal", *self.arguments[2:])
         self.assertEqual(result.returncode, 0, result.stderr)
-        for kill in range(max(1, KILLS // 4)):
+        for kill in told(self.id(), list(range(max(1, KILLS // 4)))):
             self.replace_out(None)
             subprocess.run(["cp", "-r", str(old), str(self.out)], check=True)
             with self.start("--force", *self.random_ways(generator)) as run:
@@ -93,7 +94,7 @@ class Killed(FailureTest):
 
     def test_interrupted_twice(self) -> None:
         """The second Ctrl-C ends at once, and what the journal has is kept."""
-        for _ in range(max(1, KILLS // 6)):
+        for _ in told(self.id(), list(range(max(1, KILLS // 6)))):
             self.replace_out(None)
             with self.start() as run:
                 while run.poll() is None and not any(self.folder.glob(".out.ucp-journal-*")):

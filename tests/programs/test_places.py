@@ -91,6 +91,15 @@ class Places(ProgramTest):
         self.assertFalse(lock.exists())
 
 
+class PlacesPastThePageCache(Places):
+    """The same with files that are opened once more."""
+
+    def run_program(self, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Conversions are told to."""
+        more = ["--io", "direct"] if arguments[0] == "convert" else []
+        return super().run_program(program, *arguments, *more)
+
+
 class Limits(ProgramTest):
     """What a process may do."""
 

@@ -1,25 +1,22 @@
 """Every system call of one rank of several goes wrong once, or the rank is killed there.
 
-A test run takes a sample of them, UCP_EVERY_CALL=1 takes all.
+A test run takes a sample of them, UCP_CALLS=all takes all.
 """
 
 from __future__ import annotations
 
 import errno
-import os
-import random
 import signal
 import time
 import unittest
 
-from failures import FailureTest, Wrong
+from failures import CALLS, FailureTest, Wrong, some_of, told
 from ranks import CAN_RUN, ENVIRONMENT, WHY_NOT
 
-EVERY_CALL = os.environ.get("UCP_EVERY_CALL") == "1"
 RANKS = 3
 SAMPLE = {0: 4, 1: 3, 2: 2}  # Calls of each rank.
 SECONDS = 20  # A run takes one or two.
-FATAL = (errno.EIO, errno.ENOSPC, errno.ENOENT, errno.EACCES) if EVERY_CALL else (errno.EIO,)
+FATAL = (errno.EIO, errno.ENOSPC, errno.ENOENT, errno.EACCES) if CALLS else (errno.EIO,)
 
 
 @unittest.skipUnless(CAN_RUN, WHY_NOT)
@@ -53,9 +50,7 @@ class FailingRanks(FailureTest):
         self.assertEqual(whole.result.returncode, 0, whole.result.stderr)
         self.assert_complete(f"rank {rank}")
         self.assertGreater(whole.calls, 10, f"rank {rank}, {what}")
-        if EVERY_CALL:
-            return list(range(1, whole.calls + 1))
-        return sorted(random.Random(rank).sample(range(1, whole.calls + 1), SAMPLE[rank]))
+        return some_of(range(1, whole.calls + 1), rank, SAMPLE[rank])
 
     def assert_as_before_or_complete(self, where: str) -> None:
         """Nothing partial is at the destination, and one more run, of one rank, brings all."""
@@ -67,7 +62,7 @@ class FailingRanks(FailureTest):
         """A device that fails, for one of them."""
         for rank in range(RANKS):
             for error in FATAL:
-                for call in self.calls(rank, str(error)):
+                for call in told(f"{self.id()}, rank {rank}, {error}", self.calls(rank, str(error))):
                     self.replace_out(None)
                     wrong = self.wrong_on(rank, call, str(error))
                     where = f"rank {rank}, call {call}, error {error}: {wrong.where}"
@@ -82,7 +77,7 @@ class FailingRanks(FailureTest):
         """Before a call that changes a file; the launcher ends the others."""
         what = f"C{signal.SIGKILL}"
         for rank in range(RANKS):
-            for call in self.calls(rank, what)[:: 1 if EVERY_CALL else 2]:
+            for call in told(f"{self.id()}, rank {rank}", self.calls(rank, what)[:: 1 if CALLS else 2]):
                 self.replace_out(None)
                 wrong = self.wrong_on(rank, call, what)
                 where = f"rank {rank} killed at call {call}: {wrong.where}"

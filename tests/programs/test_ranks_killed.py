@@ -9,13 +9,14 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
 import unittest
 from pathlib import Path
 
-from failures import FailureTest
+from failures import FailureTest, Progress
 from ranks import CAN_RUN, ENVIRONMENT, WHY_NOT, ranks_of, seconds_until_ended
 
 from programs import GPT_SPEC, PROGRAMS
@@ -84,6 +85,7 @@ class KilledRanks(FailureTest):
         kills = 0
         of_several = 0
         while kills < KILLS:
+            Progress.tell(self.id(), kills, KILLS)
             ranks = generator.choice((1, 2, 3, 4))
             what = f"seed {SEED}, kill {kills}, {ranks} ranks"
             more = ["--threads", generator.choice((1, 2)), "--memory", generator.choice(("32MiB", "1GiB")),
@@ -165,6 +167,34 @@ class KilledRanks(FailureTest):
         self.assertIn(f"it holds `{self.folder}/.out.ucp-ranks/lock-1`: a rank of a run whose first rank is gone",
                       result.stderr)
         self.assert_finished_on(1, "a rank that lived on")
+
+
+class KilledNodes(KilledRanks):
+    """Each rank sees a part of the source, in a folder of its own. One rank alone is where all of it is seen."""
+
+    def setUp(self) -> None:
+        """Two nodes, which have every second file each, and some both."""
+        super().setUp()
+        for number, path in enumerate(sorted(path for path in self.source.rglob("*") if path.is_file())):
+            for node in (0, 1) if number % 5 == 0 else (number % 2,):
+                copy = self.folder / f"node-{node}" / "source" / path.relative_to(self.source)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, copy)
+
+    def command(self, ranks: int, *more: object) -> list[str]:
+        """Ranks by turns on the two nodes."""
+        if ranks == 1:
+            return super().command(ranks, *more)
+        command = ["mpirun"]
+        for rank in range(ranks):
+            command += [":"] if rank else []
+            command += ["-n", "1", "--wdir", str(self.folder / f"node-{rank % 2}"), str(PROGRAMS / "ucprun"), "convert",
+                        "source", str(self.out), *map(str, self.arguments), *map(str, more), "--node-local", "source"]
+        return command
+
+    # What they are about is no other where the source is in parts.
+    test_what_is_refused = None
+    test_a_rank_that_lives_holds_the_folder = None
 
 
 if __name__ == "__main__":

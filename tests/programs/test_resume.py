@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import unittest
 
-from failures import FailureTest
+from failures import FailureTest, some_of, told
 
-EVERY_CALL = os.environ.get("UCP_EVERY_CALL") == "1"
+from programs import PROGRAMS
+
 PARTIAL = ".out.ucp-partial"
 
 
@@ -46,8 +46,7 @@ class Resume(FailureTest):
     def test_killed_at_any_call(self) -> None:
         """SIGKILL before every call that changes a file (a sample of them in a test run), then --resume."""
         count = self.changes()
-        calls = range(1, count + 1)
-        for call in calls if EVERY_CALL else [*sorted(random.Random(6).sample(calls, 14)), count - 1, count]:
+        for call in told(self.id(), sorted({*some_of(range(1, count + 1), 6, 14), count - 1, count})):
             self.replace_out(None)
             wrong = self.wrong(call, f"C{signal.SIGKILL}")
             self.assertEqual(wrong.result.returncode, -signal.SIGKILL)
@@ -75,6 +74,24 @@ class Resume(FailureTest):
             self.assertFalse(self.out.exists())
             self.assertTrue((self.folder / PARTIAL).is_dir())
             self.assert_finished_by("interrupt", *(["--resume"] if number == signal.SIGINT else []))
+
+    def test_an_interrupt_while_planning(self) -> None:
+        """There is nothing to keep yet, and no folder was made."""
+        load = [str(PROGRAMS / "ucprun"), "load", str(self.source), "--to", "universal", *map(str, self.arguments[2:])]
+        for call in (20, 30, 45):
+            wrongs = [self.wrong(call, f"S{signal.SIGINT}"),
+                      self.run_wrong(load, os.environ, self.going_wrong(call, f"S{signal.SIGINT}"))]
+            for wrong in wrongs:
+                self.assertTrue(wrong.happened)
+                self.assertEqual((wrong.result.returncode, wrong.result.stderr), (130, "ucprun: error: interrupted\n"),
+                                 wrong.where)
+            self.assertEqual([path.name for path in self.folder.iterdir() if "out" in path.name], [], wrongs[0].where)
+
+    def test_what_a_trial_left_is_removed(self) -> None:
+        """It is in the folder that is gone on with, and must not be in the one that appears."""
+        self.stop_at(0.6)
+        (self.folder / PARTIAL / ".ucp-trial").write_bytes(b"pieces")
+        self.assertIn("went on", self.resume("--io", "buffered"))
 
     def test_a_finished_run_is_finished(self) -> None:
         """So a job script may say --resume always."""

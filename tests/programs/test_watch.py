@@ -31,7 +31,7 @@ class Watch(ProgramTest):
         self.assertTrue(all(phase["seconds"] >= 0 for phase in report["phases"]))
         self.assertGreater(report["threads"] * report["chunk_bytes"], 0)
         self.assertGreater(report["peak_memory_bytes"], report["buffer_bytes"] // 100)
-        self.assertEqual(len(report["choices"]), 3)
+        self.assertEqual(len(report["choices"]), 4)
 
     def test_verbose_is_for_people(self) -> None:
         result = self.convert(self.checkpoint(CASE), "--verbose", "--threads", "3")
@@ -39,9 +39,11 @@ class Watch(ProgramTest):
         lines = result.stderr.splitlines()
         for line, phase in zip(lines, PHASES, strict=False):
             self.assertRegex(line, rf"^{phase} +\d+\.\d{{3}} s$")
-        self.assertRegex(lines[-3], r"^\S+ \S+ at a time for each of 3 threads; buffers \S+ \S+ of 1GiB$")
+        self.assertRegex(lines[-4], r"^\S+ \S+ at a time for each of 3 threads; buffers \S+ \S+ of 1GiB$")
         self.assertRegex(lines[-1], r"^\d+ files and \d+ folders, each synced by itself: ")
-        self.assertEqual(len(lines), len(PHASES) + 3)
+        self.assertEqual([line.split(":")[0] for line in lines[-3:-1]],
+                         [f"large files are {what} through the page cache" for what in ("read", "written")])
+        self.assertEqual(len(lines), len(PHASES) + 4)
 
     def events_of(self, text: str) -> list[dict[str, object]]:
         """One object a line, in the order of their times."""

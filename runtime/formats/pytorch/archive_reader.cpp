@@ -5,6 +5,7 @@
 
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 #include "runtime/formats/pytorch/stream_reader.h"
 
 namespace ucp::pytorch {
@@ -108,6 +109,7 @@ llvm::Expected<Archive> ReadArchive(const ReadableFile& file, const ArchiveOptio
 }
 
 llvm::Expected<Archive> ReadArchive(const ReadableFile& file, FileRange archive, const ArchiveOptions& options) {
+  UCP_RETURN_IF_ERROR(CheckInterrupted());
   const std::string phrase = fmt::format("`{}`", file.path());
   if (archive.offset <= file.bytes() && archive.bytes <= file.bytes() - archive.offset && archive.bytes > 0) {
     auto form = FormOf(file, archive);

@@ -11,6 +11,7 @@
 
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 #include "runtime/formats/safetensors/file_names.h"
 #include "runtime/formats/safetensors/header.h"
 #include "runtime/formats/safetensors/index.h"
@@ -118,6 +119,7 @@ class Description {
   }
 
   llvm::Expected<Places> ReadFile(const std::string& name) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     const std::string path = JoinPath(root_, name);
     UCP_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files_.OpenForReading(path));
     auto context = [&](llvm::Error error) { return AddContext(std::move(error), fmt::format("header of `{}`", path)); };

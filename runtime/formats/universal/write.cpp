@@ -16,6 +16,7 @@
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/universal/cut_rules.h"
 #include "runtime/formats/universal/expert_files.h"
@@ -68,6 +69,7 @@ class Writer {
     AddFile(target_, "latest_universal", folder_);
     IndexGroups();
     for (const LogicalTensor& tensor : tensors_) {
+      UCP_RETURN_IF_ERROR(CheckInterrupted());
       UCP_RETURN_IF_ERROR(CheckTensor(tensor));
       if (IsTrained(tensor)) UCP_RETURN_IF_ERROR(AddParameter(tensor));
     }

@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/deepspeed/write/adagrad.h"
@@ -230,6 +231,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   UCP_RETURN_IF_ERROR(AddCompanions(request, options, target));
   const Wanted wanted{request, options, carried, experts, folder};
   for (std::int64_t mp = 0; mp < options.mp(); mp += experts.tensor_ranks()) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     UCP_RETURN_IF_ERROR(AddRanks(wanted, mp, groups, loose, target));
   }
   UCP_RETURN_IF_ERROR(loose.CheckAllGiven());

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "compiler/support/error.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 
@@ -43,6 +45,29 @@ TEST(BuffersTest, TheNumberInTheMessageWouldDo) {
   llvm::Expected<BufferSizes> less = DivideMemory(Plan{}, 2, needed - 1, 2 * kMiB);
   EXPECT_FALSE(static_cast<bool>(less));
   llvm::consumeError(less.takeError());
+}
+
+TEST(BuffersTest, AChunkStandsInMemoryAsInItsFile) {
+  const BufferSizes sizes{100'000, 5'000, 3'000, 0, 0};
+  const Buffers buffers(sizes, 3);
+  for (unsigned thread = 0; thread < 3; ++thread) {
+    const std::span<std::byte> scratch = buffers.scratch()[thread];
+    std::ranges::fill(scratch, std::byte{1});
+    std::ranges::fill(buffers.term(thread), std::byte{2});
+    for (std::uint64_t offset = 0; offset < 10'000; offset += 8) {
+      const std::span<std::byte> chunk = buffers.chunk(thread, offset);
+      ASSERT_EQ(reinterpret_cast<std::uintptr_t>(chunk.data()) % 4096, offset % 4096);
+      ASSERT_EQ(chunk.size(), sizes.chunk_bytes);
+      chunk.front() = chunk.back() = std::byte{3};
+    }
+    // Where numbers would not stand as they have to, it is anywhere.
+    const std::span<std::byte> other = buffers.chunk(thread, 4099);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(other.data()) % 8, 0U);
+    EXPECT_EQ(other.size(), sizes.chunk_bytes);
+    other.back() = std::byte{3};
+    EXPECT_EQ(std::ranges::count(scratch, std::byte{1}), 5'000);
+    EXPECT_EQ(std::ranges::count(buffers.term(thread), std::byte{2}), 3'000);
+  }
 }
 
 }  // namespace

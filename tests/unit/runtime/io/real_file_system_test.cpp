@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,6 +53,19 @@ TEST_F(RealFileSystemTest, AFileThatEndsTooEarlyIsBadDataWithThePlace) {
   FailureText failure = Describe(file->ReadAt(1, buffer));
   EXPECT_EQ(failure.code, ErrorCode::kBadData);
   EXPECT_EQ(failure.message, "`" + folder_.Path("a") + "` ends at byte 3, and 2 more bytes were expected there");
+}
+
+TEST_F(RealFileSystemTest, MemoryThatCannotBeWrittenIsNotTheFilesFault) {
+  WriteTestFile(folder_.Path("a"), "abc");
+  auto file = llvm::cantFail(files_.OpenForReading(folder_.Path("a")));
+  void* memory = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  FailureText failure = Describe(file->ReadAt(1, {static_cast<std::byte*>(memory), 2}));
+  ::munmap(memory, 4096);
+  EXPECT_EQ(failure.code, ErrorCode::kUsage);
+  EXPECT_EQ(failure.message, "the memory that was given for what `" + folder_.Path("a") +
+                                 "` holds from byte 1 on cannot be written: it is read-only, or is not there any more; "
+                                 "nothing is wrong with the file");
 }
 
 TEST_F(RealFileSystemTest, ErrorsNameTheActionThePathAndTheReason) {

@@ -83,9 +83,10 @@ TEST(Experts, WholeOnesAreOnNoTensorRank) {
 TEST(Experts, WholeOnesWithoutAFile) {
   CheckpointCopy copy("moe_tp2_ep4_dp4_whole");
   copy.Remove("layer_1_expert_2_mp_rank_00_model_states.pt");
-  ExpectFailure(copy, ErrorCode::kBadData,
-                {"`layer_1_expert_2_mp_rank_00_model_states.pt` is missing, and so are those of the other tensor-parallel "
-                 "ranks; layer 1 has 4 experts"});
+  ExpectFailure(
+      copy, ErrorCode::kBadData,
+      {"`layer_1_expert_2_mp_rank_00_model_states.pt` is missing, and so are those of the other tensor-parallel "
+       "ranks; layer 1 has 4 experts"});
 }
 
 TEST(Experts, FileThatIsMissing) {

@@ -1,0 +1,102 @@
+#include "runtime/driver/means_of_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "compiler/driver/plan_report.h"
+#include "compiler/support/error.h"
+#include "compiler/support/units.h"
+#include "runtime/io/open_file_limit.h"
+
+namespace ucp {
+namespace {
+
+std::vector<FileToRead> FilesOf(const Plan& plan, const std::string& source_folder) {
+  std::vector<FileToRead> files;
+  for (const StoredFile& file : plan.source.files) files.push_back({JoinPath(source_folder, file.path), file.bytes});
+  return files;
+}
+
+MeansOfRun Both(bool directly, const std::string& reason) {
+  return {{directly, reason, 0, 0}, {directly, reason, 0, 0}};
+}
+
+llvm::Expected<MeansOfRun> ByTrial(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                   const std::string& target_folder, const ExecutionOptions& execution) {
+  TrialOptions trial;
+  trial.threads = execution.threads;
+  trial.memory_bytes = execution.memory_bytes;
+  trial.cancelled = execution.cancelled;
+  MeansOfRun chosen;
+  chosen.writing.reason = "this rank writes nothing";
+  if (!target_folder.empty()) {
+    UCP_ASSIGN_OR_RETURN(chosen.writing, ChooseWriting(files, target_folder, Totals(plan).bytes_to_write, trial));
+  }
+  chosen.reading = ChooseReading(files, FilesOf(plan, source_folder), trial);
+  return chosen;
+}
+
+std::string Sentence(const char* what, const ChosenWay& way) {
+  return fmt::format("large files are {} {} the page cache: {}", what, way.directly ? "past" : "through", way.reason);
+}
+
+llvm::json::Object WayJson(const ChosenWay& way) {
+  llvm::json::Object json{{"means", way.directly ? "direct" : "buffered"}, {"reason", way.reason}};
+  if (way.buffered_bytes_per_second > 0) {
+    json["buffered_bytes_per_second"] = way.buffered_bytes_per_second;
+    json["direct_bytes_per_second"] = way.direct_bytes_per_second;
+  }
+  return json;
+}
+
+}  // namespace
+
+void AddIoOption(CLI::App& command, WantedMeans& wanted) {
+  static const std::map<std::string, WantedMeans> kWanted = {
+      {"auto", WantedMeans::kAuto}, {"buffered", WantedMeans::kBuffered}, {"direct", WantedMeans::kDirect}};
+  command
+      .add_option("--io", wanted,
+                  "buffered: read and write through the system's page cache; direct: large files past it, where the "
+                  "file system can; auto (default): as a moment's trial shows")
+      ->transform(CLI::CheckedTransformer(kWanted).description(""))
+      ->type_name("auto|buffered|direct");
+}
+
+std::vector<std::string> MeansOfRun::Sentences() const {
+  return {Sentence("read", reading), Sentence("written", writing)};
+}
+
+llvm::json::Object MeansOfRun::Json() const {
+  return llvm::json::Object{{"reading", WayJson(reading)}, {"writing", WayJson(writing)}};
+}
+
+llvm::Expected<OpenFileShares> OpenFilesBy(Means means, unsigned threads) {
+  const std::uint64_t limit = OpenFileLimit();
+  if (!means.reads_directly && !means.writes_directly) return DivideOpenFiles(limit, threads);
+  llvm::Expected<OpenFileShares> shares = DivideOpenFiles(limit / 2, threads);
+  if (shares) return shares;
+  llvm::consumeError(shares.takeError());
+  return Fail(
+      ErrorCode::kUsage,
+      "past the page cache every file is opened twice, and this process may have {} open at once (`ulimit -n`), "
+      "too few for {} so; raise the limit, lower --threads, or pass --io=buffered",
+      limit, Counted(threads, "thread"));
+}
+
+llvm::Expected<MeansOfRun> ChooseMeans(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                       const std::string& target_folder, WantedMeans wanted, bool is_bounded,
+                                       const ExecutionOptions& execution) {
+  if (wanted == WantedMeans::kBuffered) return Both(false, "so --io says");
+  llvm::Expected<OpenFileShares> shares = OpenFilesBy({true, true}, execution.threads);
+  if (wanted == WantedMeans::kDirect) {
+    if (!shares) return shares.takeError();
+    return Both(true, "so --io says");
+  }
+  if (!shares) return Both(false, Describe(shares.takeError()).message);
+  if (is_bounded) return Both(false, "a trial would not keep to --max-bandwidth");
+  return ByTrial(files, plan, source_folder, target_folder, execution);
+}
+
+}  // namespace ucp

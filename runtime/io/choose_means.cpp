@@ -1,0 +1,254 @@
+// In each round every thread moves a piece in the one way and then a piece in the other, at places that alternate over
+// all there is; which way is first alternates too. So whatever changes meanwhile, and whatever part of the source is in
+// the page cache, is the same for both.
+#include "runtime/io/choose_means.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "compiler/support/error.h"
+#include "compiler/support/units.h"
+#include "runtime/io/direct_file.h"
+#include "runtime/io/parallel.h"
+
+namespace ucp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr unsigned kMostThreads = 4;
+constexpr std::uint64_t kRounds = 4;  // At most.
+constexpr const char* kTrialName = ".ucp-trial";
+
+enum Way : std::size_t { kBuffered, kDirect };
+
+struct AlignedDelete {
+  void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t(kDirectBlockBytes)); }
+};
+
+// What both trials have in common.
+class Trial {
+ public:
+  explicit Trial(const TrialOptions& options)
+      : options_(options),
+        threads_(std::clamp<unsigned>(static_cast<unsigned>(options.memory_bytes / 4 / options.piece_bytes), 1,
+                                      std::clamp(options.threads, 1U, kMostThreads))),
+        memory_(static_cast<std::byte*>(
+            ::operator new[](threads_* options.piece_bytes, std::align_val_t(kDirectBlockBytes)))) {
+    // Nothing that a disk can leave out or make small.
+    std::uint64_t state = 0x9E3779B97F4A7C15;
+    for (std::uint64_t at = 0; at + sizeof(state) <= threads_ * options.piece_bytes; at += sizeof(state)) {
+      state ^= state << 13;
+      state ^= state >> 7;
+      state ^= state << 17;
+      std::memcpy(memory_.get() + at, &state, sizeof(state));
+    }
+  }
+  virtual ~Trial() = default;
+
+  // Of all rounds of both ways.
+  std::uint64_t most_pieces() const { return 2 * kRounds * threads_; }
+
+  llvm::Expected<ChosenWay> Run() {
+    const Clock::time_point start = Clock::now();
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      for (const Way way : {round % 2 == 0 ? kBuffered : kDirect, round % 2 == 0 ? kDirect : kBuffered}) {
+        UCP_RETURN_IF_ERROR(Move(way, round));
+      }
+      if (Seconds(start) > options_.seconds) break;
+    }
+    return Choice();
+  }
+
+ protected:
+  std::uint64_t piece_bytes() const { return options_.piece_bytes; }
+  // Piece `number` of most_pieces().
+  virtual llvm::Error MovePiece(Way way, std::uint64_t number, std::span<std::byte> memory) = 0;
+  // Until it is where it is to be.
+  virtual llvm::Error End(Way) { return llvm::Error::success(); }
+
+ private:
+  static double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
+
+  llvm::Error Move(Way way, std::uint64_t round) {
+    const Clock::time_point start = Clock::now();
+    auto move = [&](unsigned thread, std::uint64_t item) {
+      return MovePiece(way, 2 * (round * threads_ + item) + way,
+                       {memory_.get() + thread * piece_bytes(), static_cast<std::size_t>(piece_bytes())});
+    };
+    UCP_RETURN_IF_ERROR(ForEachInParallel(threads_, {threads_, options_.cancelled}, move));
+    UCP_RETURN_IF_ERROR(End(way));
+    seconds_[way] += Seconds(start);
+    bytes_[way] += threads_ * piece_bytes();
+    return llvm::Error::success();
+  }
+
+  ChosenWay Choice() const {
+    ChosenWay choice;
+    choice.buffered_bytes_per_second = static_cast<double>(bytes_[kBuffered]) / seconds_[kBuffered];
+    choice.direct_bytes_per_second = static_cast<double>(bytes_[kDirect]) / seconds_[kDirect];
+    choice.directly = choice.direct_bytes_per_second >= kLeastDirectGain * choice.buffered_bytes_per_second;
+    auto rate = [](double bytes_per_second) { return HumanBytes(static_cast<std::uint64_t>(bytes_per_second)) + "/s"; };
+    const std::string past = rate(choice.direct_bytes_per_second) + " past the page cache";
+    const std::string through = rate(choice.buffered_bytes_per_second) + " through it";
+    choice.reason =
+        fmt::format("a trial of {} gave {} and {}", HumanBytes(bytes_[kBuffered] + bytes_[kDirect]), past, through);
+    return choice;
+  }
+
+  const TrialOptions& options_;
+  const unsigned threads_;
+  const std::unique_ptr<std::byte[], AlignedDelete> memory_;
+  std::array<double, 2> seconds_ = {};
+  std::array<std::uint64_t, 2> bytes_ = {};
+};
+
+// Past the page cache there is nothing, or no way.
+std::optional<std::string> WhyNot(const DirectDescriptor& direct) {
+  if (const std::optional<std::string> refusal = direct.refusal()) {
+    return "past the page cache the system refuses (" + *refusal + ")";
+  }
+  if (direct.is_in_memory()) return "they are in memory";
+  return std::nullopt;
+}
+
+struct Place {
+  std::size_t file = 0;
+  std::uint64_t offset = 0;
+};
+
+// `count` of them, evenly over all bytes; none if no file is larger than a piece.
+std::vector<Place> SpreadOver(const std::vector<FileToRead>& files, std::uint64_t count, std::uint64_t piece_bytes) {
+  std::uint64_t all = 0;
+  for (const FileToRead& file : files) all += file.bytes < piece_bytes ? 0 : file.bytes;
+  std::vector<Place> places;
+  std::uint64_t before = 0;
+  for (std::size_t number = 0; number < files.size(); ++number) {
+    const std::uint64_t bytes = files[number].bytes;
+    if (bytes < piece_bytes) continue;
+    while (places.size() < count) {
+      const std::uint64_t at = all / count * places.size();
+      if (at >= before + bytes) break;
+      places.push_back({number, std::min(at - before, bytes - piece_bytes)});
+    }
+    before += bytes;
+  }
+  return places;
+}
+
+class ReadingTrial : public Trial {
+ public:
+  ReadingTrial(FileSystem& files, const std::vector<FileToRead>& to_read, const TrialOptions& options)
+      : Trial(options),
+        files_(files),
+        to_read_(to_read),
+        places_(SpreadOver(to_read, most_pieces(), options.piece_bytes)) {}
+
+  bool is_possible() const { return places_.size() == most_pieces(); }
+
+  llvm::Expected<std::optional<std::string>> WhyNotDirectly() const {
+    UCP_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files_.OpenForReading(PathOf(0)));
+    const DirectReadableFile direct(std::move(file));
+    (void)direct.direct().Number();
+    return WhyNot(direct.direct());
+  }
+
+ private:
+  const std::string& PathOf(std::uint64_t place) const { return to_read_[places_[place].file].path; }
+
+  llvm::Error MovePiece(Way way, std::uint64_t number, std::span<std::byte> memory) override {
+    UCP_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files_.OpenForReading(PathOf(number)));
+    if (way == kDirect) file = std::make_unique<DirectReadableFile>(std::move(file));
+    return file->ReadAt(places_[number].offset, memory);
+  }
+
+  FileSystem& files_;
+  const std::vector<FileToRead>& to_read_;
+  const std::vector<Place> places_;
+};
+
+class WritingTrial : public Trial {
+ public:
+  WritingTrial(FileSystem& files, std::string path, const TrialOptions& options)
+      : Trial(options), files_(files), path_(std::move(path)) {}
+
+  // Afterwards the file is there.
+  llvm::Expected<std::optional<std::string>> Begin() {
+    UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> made,
+                         files_.CreateForWriting(path_, most_pieces() * piece_bytes()));
+    UCP_RETURN_IF_ERROR(made->Close());
+    UCP_ASSIGN_OR_RETURN(buffered_, files_.OpenForWriting(path_));
+    UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> below, files_.OpenForWriting(path_));
+    direct_ = std::make_unique<DirectWritableFile>(std::move(below), path_);
+    (void)direct_->direct().Number();
+    return WhyNot(direct_->direct());
+  }
+
+ private:
+  llvm::Error MovePiece(Way way, std::uint64_t number, std::span<std::byte> memory) override {
+    WritableFile& file = way == kDirect ? *direct_ : *buffered_;
+    UCP_RETURN_IF_ERROR(file.WriteAt(number * piece_bytes(), memory));
+    file.StartWriteback(number * piece_bytes(), memory.size());
+    return llvm::Error::success();
+  }
+  llvm::Error End(Way way) override { return way == kDirect ? direct_->Sync() : buffered_->Sync(); }
+
+  FileSystem& files_;
+  const std::string path_;
+  std::unique_ptr<WritableFile> buffered_;
+  std::unique_ptr<DirectWritableFile> direct_;
+};
+
+ChosenWay Buffered(std::string reason) { return {false, std::move(reason), 0, 0}; }
+
+template <typename SomeTrial>
+ChosenWay Outcome(SomeTrial& trial, llvm::Expected<std::optional<std::string>> why_not) {
+  llvm::Error error = why_not.takeError();
+  if (!error && *why_not) return Buffered(**why_not);
+  if (!error) {
+    llvm::Expected<ChosenWay> choice = trial.Run();
+    if (choice) return *choice;
+    error = choice.takeError();
+  }
+  return Buffered("it could not be tried: " + Describe(std::move(error)).message);
+}
+
+std::string TooFew(std::uint64_t bytes) { return fmt::format("{} are too few for a trial to pay", HumanBytes(bytes)); }
+
+}  // namespace
+
+ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, const TrialOptions& options) {
+  std::uint64_t bytes = 0;
+  for (const FileToRead& file : to_read) bytes += file.bytes;
+  if (bytes < options.least_bytes) return Buffered(TooFew(bytes));
+  ReadingTrial trial(files, to_read, options);
+  if (!trial.is_possible()) return Buffered("they are small");
+  return Outcome(trial, trial.WhyNotDirectly());
+}
+
+llvm::Expected<ChosenWay> ChooseWriting(FileSystem& files, const std::string& folder, std::uint64_t bytes,
+                                        const TrialOptions& options) {
+  if (bytes < options.least_bytes) return Buffered(TooFew(bytes));
+  ChosenWay choice;
+  {
+    WritingTrial trial(files, JoinPath(folder, kTrialName), options);
+    choice = Outcome(trial, trial.Begin());
+  }
+  UCP_RETURN_IF_ERROR(RemoveTrial(files, folder));
+  return choice;
+}
+
+llvm::Error RemoveTrial(FileSystem& files, const std::string& folder) {
+  return files.RemoveTree(JoinPath(folder, kTrialName));
+}
+
+}  // namespace ucp

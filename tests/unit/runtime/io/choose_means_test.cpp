@@ -1,0 +1,151 @@
+#include "runtime/io/choose_means.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "compiler/support/error.h"
+#include "runtime/io/forwarding_file_system.h"
+#include "tests/unit/runtime/io/failing_files.h"
+#include "tests/unit/runtime/io/scratch_folder.h"
+
+namespace ucp {
+namespace {
+
+using testing::HasSubstr;
+
+// The real file system, with a page cache that takes its time. What goes past it does not come through here.
+class SlowFiles : public ForwardingFileSystem {
+ public:
+  SlowFiles() : ForwardingFileSystem(RealFileSystem()) {}
+
+  llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
+    UCP_ASSIGN_OR_RETURN(auto file, files().OpenForReading(path));
+    return std::make_unique<Reading>(std::move(file));
+  }
+  llvm::Expected<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path) override {
+    UCP_ASSIGN_OR_RETURN(auto file, files().OpenForWriting(path));
+    return std::make_unique<Writing>(std::move(file));
+  }
+
+ private:
+  static void TakeTime() { std::this_thread::sleep_for(std::chrono::milliseconds(200)); }
+
+  struct Reading : ReadableFile {
+    explicit Reading(std::unique_ptr<ReadableFile> real) : file(std::move(real)) {}
+    const std::string& path() const override { return file->path(); }
+    std::uint64_t bytes() const override { return file->bytes(); }
+    llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
+      TakeTime();
+      return file->ReadAt(offset, buffer);
+    }
+    std::unique_ptr<ReadableFile> file;
+  };
+  struct Writing : WritableFile {
+    explicit Writing(std::unique_ptr<WritableFile> real) : file(std::move(real)) {}
+    llvm::Error WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) override {
+      TakeTime();
+      return file->WriteAt(offset, bytes);
+    }
+    llvm::Error Sync() override { return file->Sync(); }
+    llvm::Error Close() override { return file->Close(); }
+    std::unique_ptr<WritableFile> file;
+  };
+};
+
+TrialOptions Small() {
+  TrialOptions options;
+  options.threads = 2;
+  options.least_bytes = 1;
+  options.piece_bytes = 256 << 10;
+  return options;
+}
+
+class ChooseMeansTest : public testing::Test {
+ protected:
+  // Some of these have no direct way, or nothing to go past; then both sentences say so and there is nothing to choose.
+  static bool IsTried(const ChosenWay& way) { return way.buffered_bytes_per_second > 0; }
+
+  std::vector<FileToRead> Source() {
+    std::vector<FileToRead> files;
+    for (const char* name : {"a", "b", "c"}) {
+      files.push_back({folder_.Path(name), std::uint64_t{3} << 20});
+      WriteTestFile(files.back().path, std::string(files.back().bytes, name[0]));
+    }
+    return files;
+  }
+
+  ScratchFolder folder_;
+};
+
+TEST_F(ChooseMeansTest, WhatIsSlowThroughThePageCacheGoesPastIt) {
+  SlowFiles files;
+  const ChosenWay reading = ChooseReading(files, Source(), Small());
+  if (!IsTried(reading)) GTEST_SKIP() << reading.reason;
+  EXPECT_TRUE(reading.directly) << reading.reason;
+  EXPECT_GE(reading.direct_bytes_per_second, kLeastDirectGain * reading.buffered_bytes_per_second);
+  EXPECT_THAT(reading.reason, HasSubstr("/s past the page cache and "));
+  const ChosenWay writing = llvm::cantFail(ChooseWriting(files, folder_.path(), 1 << 30, Small()));
+  EXPECT_TRUE(writing.directly) << writing.reason;
+  EXPECT_EQ(std::filesystem::exists(folder_.Path(".ucp-trial")), false);
+}
+
+TEST_F(ChooseMeansTest, TheChoiceIsWhatTheTrialSays) {
+  for (const ChosenWay& way : {ChooseReading(RealFileSystem(), Source(), Small()),
+                               llvm::cantFail(ChooseWriting(RealFileSystem(), folder_.path(), 1 << 30, Small()))}) {
+    EXPECT_EQ(way.directly,
+              IsTried(way) && way.direct_bytes_per_second >= kLeastDirectGain * way.buffered_bytes_per_second)
+        << way.reason;
+  }
+}
+
+TEST_F(ChooseMeansTest, WhereNoTrialPaysThereIsNone) {
+  TrialOptions options = Small();
+  options.least_bytes = 1 << 30;
+  const ChosenWay reading = ChooseReading(RealFileSystem(), Source(), options);
+  EXPECT_FALSE(reading.directly || IsTried(reading));
+  EXPECT_EQ(reading.reason, "9.44 MB are too few for a trial to pay");
+  const ChosenWay writing = llvm::cantFail(ChooseWriting(RealFileSystem(), folder_.path(), 1 << 20, options));
+  EXPECT_EQ(writing.reason, "1.05 MB are too few for a trial to pay");
+  options.least_bytes = 1;
+  options.piece_bytes = 4 << 20;
+  EXPECT_EQ(ChooseReading(RealFileSystem(), Source(), options).reason, "they are small");
+}
+
+TEST_F(ChooseMeansTest, WhatLiesInMemoryHasNothingToGoPast) {
+  const std::string path = "/dev/shm/ucp_choose_means_test_" + std::to_string(getpid());
+  WriteTestFile(path, std::string(3 << 20, 'a'));
+  const ChosenWay reading = ChooseReading(RealFileSystem(), {{path, 3 << 20}}, Small());
+  std::filesystem::remove(path);
+  EXPECT_EQ(reading.reason, "they are in memory");
+}
+
+// Whichever call fails, the trial's file is gone or its name is told, and the conversion may go on.
+TEST_F(ChooseMeansTest, FailureLoop) {
+  const std::vector<FileToRead> source = Source();
+  int call = 1;
+  for (;; ++call) {
+    FailingFiles files(call);
+    const ChosenWay reading = ChooseReading(files, source, Small());
+    llvm::Expected<ChosenWay> writing = ChooseWriting(files, folder_.path(), 1 << 30, Small());
+    if (!files.has_failed()) {
+      EXPECT_TRUE(static_cast<bool>(writing));
+      break;
+    }
+    const bool is_left = std::filesystem::exists(folder_.Path(".ucp-trial"));
+    EXPECT_EQ(is_left, !writing) << files.failed_call();
+    if (!writing) {
+      EXPECT_THAT(Describe(writing.takeError()).message, HasSubstr("remove " + folder_.Path(".ucp-trial")));
+      files.Heal();
+      EXPECT_FALSE(static_cast<bool>(RemoveTrial(files, folder_.path())));
+    } else if (!reading.directly && !writing->directly) {
+      EXPECT_THAT(reading.reason + writing->reason, HasSubstr("it could not be tried: injected failure: "));
+    }
+  }
+  EXPECT_GT(call, 5);
+}
+
+}  // namespace
+}  // namespace ucp

@@ -45,6 +45,8 @@ class Communicator {
   // when this returns. Ranks without anything for one another need not wait for one another. Made of AllGather(),
   // through which everything goes to all, unless an implementation knows better.
   [[nodiscard]] virtual llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving);
+  // Whether each rank holds for a moment what all ranks give in a Deliver(), and not only what it takes.
+  virtual bool DeliversAllToAll() const { return true; }
 
   // Asks all other ranks to come to their next AllGather() soon, because this one has failed or was cancelled.
   virtual void AskToStop() = 0;

@@ -87,6 +87,8 @@ class MpiRanks : public Communicator {
     return llvm::Error::success();
   }
 
+  bool DeliversAllToAll() const override { return false; }
+
   // Should they fail, others only go on for longer.
   void AskToStop() override { (void)ask_to_stop_(); }
   bool IsAskedToStop() override {

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -60,10 +61,12 @@ bool Find(void* library, const char* name, Function& function) {
 }
 
 int Open(const char* path) {
+  static std::mutex mutex;  // A process may have a thread for each GPU.
+  const std::lock_guard lock(mutex);
   static bool is_open = false;
   if (is_open) return 0;
   if (path == nullptr) path = "libnccl.so.2";
-  void* library = ::dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  void* library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return Failed(std::string("cannot open NCCL: ") + ::dlerror());
   is_open = Find(library, "ncclGetUniqueId", nccl.get_unique_id) &&
             Find(library, "ncclCommInitRankConfig", nccl.init) &&

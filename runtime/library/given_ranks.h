@@ -15,6 +15,7 @@ class GivenRanks : public Communicator {
   int size() const override { return size_; }
   llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) override;
   llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) override;
+  bool DeliversAllToAll() const override { return !delivers_; }
   void AskToStop() override;
   bool IsAskedToStop() override;
 
@@ -22,6 +23,7 @@ class GivenRanks : public Communicator {
   Ranks* given_;
   int rank_ = 0;
   int size_ = 1;
+  bool delivers_ = false;  // To one rank alone.
 };
 
 }  // namespace ucp

@@ -71,6 +71,7 @@ HeldPlan PlanInto(const LoadSource& source, const HeldByRank& held, bool verify,
   llvm::Expected<SourceRequest> asked = RequestOf(source);
   ThrowIf(Agree(ranks, asked ? llvm::Error::success() : asked.takeError()));
   request.source = std::move(*asked);
+  ThrowIf(CheckAlike(ranks, TextOf(source)));
   SourcePhase phase;
   llvm::Expected<HeldPlan> plan = CompileHeld(RealFileSystem(), request, held, ranks, phase);
   if (!plan) ThrowIf(WithDiagnostics(plan.takeError(), phase));

@@ -166,11 +166,12 @@ class ShardLoad::State {
   }
 
   llvm::Error MakeBlocks(std::vector<std::span<std::byte>>& blocks) {
-    own_.clear();
-    for (std::uint64_t bytes : block_bytes) {
-      own_.emplace_back(new (std::nothrow) std::byte[bytes]);
-      if (own_.back() == nullptr) return Fail(ErrorCode::kIo, "there is no memory for a block of {} bytes", bytes);
-      blocks.emplace_back(own_.back().get(), bytes);
+    own_.resize(block_bytes.size());  // They stay where they are when they are filled again.
+    for (std::size_t block = 0; block < own_.size(); ++block) {
+      const std::uint64_t bytes = block_bytes[block];
+      if (own_[block] == nullptr) own_[block].reset(new (std::nothrow) std::byte[bytes]);
+      if (own_[block] == nullptr) return Fail(ErrorCode::kIo, "there is no memory for a block of {} bytes", bytes);
+      blocks.emplace_back(own_[block].get(), bytes);
     }
     return llvm::Error::success();
   }

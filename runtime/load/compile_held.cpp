@@ -188,8 +188,11 @@ llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& reque
   UCP_ASSIGN_OR_RETURN(SharedLoad shared,
                        ShareLoad(ranks, std::move(compiled.load), parts, request.replicas == ReplicaPolicy::kCompare));
   HeldPlan plan;
-  UCP_ASSIGN_OR_RETURN(plan.records, DecodeRecords(shared.note, shared.load, mine.size()));
-  UCP_RETURN_IF_ERROR(DecodeRest(rest, plan));
+  auto decode = [&]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(plan.records, DecodeRecords(shared.note, shared.load, mine.size()));
+    return DecodeRest(rest, plan);
+  };
+  UCP_RETURN_IF_ERROR(Agree(ranks, decode()));
   plan.load = std::move(shared.load);
   return plan;
 }

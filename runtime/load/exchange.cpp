@@ -62,7 +62,9 @@ std::string Exchange::EncodeSets() const {
 llvm::Error Exchange::AgreeOnSizes() {
   ProgressWriter writer;
   writer.Add(options_.chunk_bytes);
-  writer.Add(std::min(options_.memory_bytes / kHeldAtOnce, kMostRoundBytes));
+  const std::uint64_t of_others = ranks_.DeliversAllToAll() ? static_cast<std::uint64_t>(ranks_.size()) : 0;
+  const std::uint64_t round_bytes = options_.memory_bytes / (kHeldAtOnce + of_others);
+  writer.Add(std::clamp(round_bytes, LeastMemory(ranks_.size()) / kHeldAtOnce, kMostRoundBytes));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(writer.bytes()));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     ProgressReader reader(all[rank]);

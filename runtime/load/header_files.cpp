@@ -9,6 +9,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/archive_reader.h"
+#include "runtime/formats/safetensors/header.h"
 
 namespace ucp {
 namespace {
@@ -95,7 +96,9 @@ llvm::Error ReadSafetensorsHeader(const ReadableFile& file) {
   std::uint64_t length = 0;
   for (std::size_t i = length_bytes.size(); i-- > 0;)
     length = length << 8 | std::to_integer<std::uint64_t>(length_bytes[i]);
-  if (length > file.bytes() - length_bytes.size()) return Fail(ErrorCode::kBadData, "its header is longer than it");
+  if (length > std::min(safetensors::kMostHeaderBytes, file.bytes() - length_bytes.size())) {
+    return Fail(ErrorCode::kBadData, "its header is too long");
+  }
   std::string json(length, '\0');
   return file.ReadAt(length_bytes.size(), std::as_writable_bytes(std::span(json)));
 }
@@ -111,8 +114,9 @@ std::uint64_t HeaderOfFile::bytes() const {
 bool HasHeader(std::string_view path) { return path.ends_with(".pt") || path.ends_with(".safetensors"); }
 
 llvm::Expected<HeaderOfFile> ReadHeader(FileSystem& files, const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(const FileStatus status, files.Status(path));
   UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, files.OpenForReading(path));
-  HeaderOfFile header{path, file->bytes(), {}};
+  HeaderOfFile header{path, file->bytes(), {}, VersionOf(status)};
   const NotingFile noting(*file, header);
   UCP_RETURN_IF_ERROR(path.ends_with(".pt") ? ReadArchiveHeader(noting) : ReadSafetensorsHeader(noting));
   return header;
@@ -121,6 +125,9 @@ llvm::Expected<HeaderOfFile> ReadHeader(FileSystem& files, const std::string& pa
 void Add(const HeaderOfFile& header, ProgressWriter& writer) {
   writer.Add(std::string_view(header.path));
   writer.Add(header.file_bytes);
+  writer.Add(header.version.inode);
+  writer.Add(header.version.bytes);
+  writer.Add(static_cast<std::uint64_t>(header.version.modified_nanoseconds));
   writer.Add(header.pieces.size());
   for (const HeaderOfFile::Piece& piece : header.pieces) {
     writer.Add(piece.offset);
@@ -132,6 +139,9 @@ HeaderOfFile TakeHeader(ProgressReader& reader) {
   HeaderOfFile header;
   header.path = reader.Text();
   header.file_bytes = reader.Number();
+  header.version.inode = reader.Number();
+  header.version.bytes = reader.Number();
+  header.version.modified_nanoseconds = static_cast<std::int64_t>(reader.Number());
   header.pieces.resize(reader.Count());
   for (HeaderOfFile::Piece& piece : header.pieces) {
     piece.offset = reader.Number();

@@ -12,6 +12,7 @@
 
 #include "runtime/executor/saved_progress.h"
 #include "runtime/io/file_system.h"
+#include "runtime/io/seen_files.h"
 
 namespace ucp {
 
@@ -23,6 +24,7 @@ struct HeaderOfFile {
   std::string path;
   std::uint64_t file_bytes = 0;
   std::vector<Piece> pieces;
+  FileVersion version = {};  // From before it was opened.
 
   std::uint64_t bytes() const;
 };

@@ -185,12 +185,16 @@ llvm::Expected<SharedLoad> ShareLoad(Communicator& ranks, LoadPlan load, std::sp
   UCP_ASSIGN_OR_RETURN(const std::string my_tables, FromFirstRankToEach(ranks, shared));
   UCP_ASSIGN_OR_RETURN(const std::string my_own, FromFirstRankToEach(ranks, own));
   SharedLoad mine;
-  if (ranks.rank() == 0) {
-    load.rank = parts.front().rank;
-    return SharedLoad{std::move(load), parts.front().note};
-  }
-  UCP_ASSIGN_OR_RETURN(mine.load, DecodeTables(my_tables));
-  UCP_RETURN_IF_ERROR(DecodeOwn(my_own, mine));
+  auto take = [&]() -> llvm::Error {
+    if (ranks.rank() == 0) {
+      load.rank = parts.front().rank;
+      mine = {std::move(load), parts.front().note};
+      return llvm::Error::success();
+    }
+    UCP_ASSIGN_OR_RETURN(mine.load, DecodeTables(my_tables));
+    return DecodeOwn(my_own, mine);
+  };
+  UCP_RETURN_IF_ERROR(Agree(ranks, take()));
   return mine;
 }
 

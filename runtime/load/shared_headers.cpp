@@ -16,7 +16,7 @@
 namespace ucp {
 namespace {
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{512} << 20;  // Of all headers, at rank 0.
+constexpr std::uint64_t kMostBytes = std::uint64_t{512} << 20;  // Of the headers of one question, at rank 0.
 
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
 
@@ -81,7 +81,10 @@ class SharedFiles : public FileSystem {
     {
       std::lock_guard lock(mutex_);
       if (HasHeader(path) && !headers_.contains(path)) UCP_RETURN_IF_ERROR(AskAround(path));
-      if (auto header = headers_.find(path); header != headers_.end()) return OpenHeader(files_, header->second);
+      if (auto header = headers_.find(path); header != headers_.end()) {
+        UCP_ASSIGN_OR_RETURN(const FileStatus now, files_.Status(path));
+        if (VersionOf(now) == header->second.version) return OpenHeader(files_, header->second);
+      }
     }
     return files_.OpenForReading(path);
   }

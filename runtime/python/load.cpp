@@ -59,10 +59,12 @@ LoadPlan CompileForPython(const SourceOptions& source, const std::string& target
 using HeldFromPython = std::tuple<std::string, std::string, std::string, std::vector<std::int64_t>,
                                   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>>;
 
-HeldTensor FromPython(const HeldFromPython& from) {
+llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
   const auto& [tensor, state, dtype_name, shape, holds] = from;
   std::optional<DType> dtype = DTypeFromName(dtype_name);
-  if (!dtype) Raise(Fail(ErrorCode::kUsage, "tensor `{}` has numbers of the unknown kind {}", tensor, dtype_name));
+  if (!dtype) {
+    return Fail(ErrorCode::kUsage, "tensor `{}` has numbers of the unknown kind {}", tensor, dtype_name);
+  }
   HeldTensor held{tensor, state, *dtype, shape, {}};
   for (const auto& positions : holds) {
     HeldPositions& of_dim = held.holds.emplace_back();
@@ -75,9 +77,16 @@ HeldPlan CompileHeldForPython(const SourceOptions& source, const std::vector<Hel
                               bool compare, PythonRanks* ranks) {
   HeldRequest request{Take(source.Request()), PolicyOf(compare), all_tensors};
   HeldByRank mine;
-  for (const HeldFromPython& from : held) mine.push_back(FromPython(from));
+  auto convert = [&]() -> llvm::Error {
+    for (const HeldFromPython& from : held) {
+      UCP_ASSIGN_OR_RETURN(HeldTensor tensor, FromPython(from));
+      mine.push_back(std::move(tensor));
+    }
+    return llvm::Error::success();
+  };
   HeldPlan plan;
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
+    UCP_RETURN_IF_ERROR(Agree(RanksOrOne(ranks), convert()));
     SourcePhase phase;
     llvm::Expected<HeldPlan> made = CompileHeld(RealFileSystem(), request, mine, RanksOrOne(ranks), phase);
     if (made) plan = std::move(*made);
@@ -122,12 +131,15 @@ nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>
   options.threads = threads;
   options.memory_bytes = memory_bytes;
   options.check_source = check;
-  options.open_files = Take(DivideOpenFiles(OpenFileLimit(), threads));
   options.ranks = ranks;
   LoadReport report;
   RunInterruptibly([&](const std::atomic<bool>& cancelled) -> llvm::Error {
     options.cancelled = &cancelled;
-    UCP_RETURN_IF_ERROR(Agree(RanksOrOne(ranks), opened.OpenFor(wanted, devices)));
+    auto prepare = [&]() -> llvm::Error {
+      UCP_ASSIGN_OR_RETURN(options.open_files, DivideOpenFiles(OpenFileLimit(), threads));
+      return opened.OpenFor(wanted, devices);
+    };
+    UCP_RETURN_IF_ERROR(Agree(RanksOrOne(ranks), prepare()));
     UCP_ASSIGN_OR_RETURN(report, Load(plan, RealFileSystem(), wanted, options));
     return llvm::Error::success();
   });

@@ -27,6 +27,7 @@ class PythonRanks : public Communicator {
   int size() const override { return size_; }
   llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) override;
   llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) override;
+  bool DeliversAllToAll() const override { return false; }
   void AskToStop() override;
   bool IsAskedToStop() override { return is_asked_to_stop_; }
 

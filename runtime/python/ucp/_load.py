@@ -149,7 +149,7 @@ def load(
     where PyTorch's tensors go; `framework` is "torch" or "numpy". With `verify`, the archives' checksums are checked,
     and copies are compared with one another. `memory` bounds what is needed besides the tensors, and
     `device_memory` what is needed of a GPU besides them. All ranks of a `group`
-    of torch.distributed load together, each its own part; then headers are read by one of them alone. The other
+    of torch.distributed load together, each its own part; then each header is read by one of them. The other
     arguments say what the source is, as the programs' options of the same names.
     """
     ranks: Group | None = None

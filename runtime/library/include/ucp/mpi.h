@@ -51,6 +51,7 @@ class MpiRanks : public Ranks {
         Wait(request);
       }
     }
+    ++gathers_;
     return all;
   }
 
@@ -74,25 +75,27 @@ class MpiRanks : public Ranks {
                 "other ranks give " + std::to_string(expected) + " bytes less than are expected of them");
   }
 
-  // Messages that are never received: after one, a load ends.
+  // Messages that are never received. Each holds until the next AllGather(), and later loads do not see it.
   void AskToStop() override {
     for (int other = 0; other < size_; ++other) {
       if (other == rank_) continue;
       MPI_Request request = MPI_REQUEST_NULL;
-      Check(MPI_Isend(nullptr, 0, MPI_BYTE, other, 0, communicator_, &request), "send");
+      Check(MPI_Isend(nullptr, 0, MPI_BYTE, other, StopTag(), communicator_, &request), "send");
       Check(MPI_Request_free(&request), "send");
     }
   }
 
   bool IsAskedToStop() override {
     int asked = 0;
-    Check(MPI_Iprobe(MPI_ANY_SOURCE, 0, communicator_, &asked, MPI_STATUS_IGNORE), "look for messages");
+    Check(MPI_Iprobe(MPI_ANY_SOURCE, StopTag(), communicator_, &asked, MPI_STATUS_IGNORE), "look for messages");
     return asked != 0;
   }
 
  private:
   static constexpr std::size_t kMostBytes = std::size_t{1} << 30;
-  static constexpr int kDelivery = 1;  // 0 asks to stop.
+  static constexpr int kDelivery = 1;  // Greater ones ask to stop.
+
+  int StopTag() const { return kDelivery + 1 + static_cast<int>(gathers_ % 32'000); }  // MPI has 32,767 at least.
 
   // Linux may let a thread sleep for 50 microseconds more than it asked for, unless it says otherwise.
   class ExactSleeps {
@@ -137,6 +140,7 @@ class MpiRanks : public Ranks {
     throw Error(ErrorKind::kIo, std::string("cannot ") + action + " through MPI: error " + std::to_string(code));
   }
 
+  std::uint64_t gathers_ = 0;  // All ranks count the same.
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;

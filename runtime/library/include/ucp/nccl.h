@@ -13,9 +13,11 @@ namespace ucp {
 inline namespace [[gnu::visibility("default")]] v0 {
 
 struct NcclSettings {
-  int device = 0;  // As CUDA counts the GPUs that this process sees.
+  // As CUDA counts the GPUs that this process sees. It is the calling thread's current device after every call.
+  int device = 0;
   // How long to wait for other ranks, in each call, before the communicator is aborted. Then this call fails (kIo), and
-  // so do all later ones; the other ranks are told by NCCL.
+  // so do all later ones; the other ranks find out through NCCL where it can tell them, or
+  // after as long.
   double timeout_seconds = 600;
   // NCCL's file. Empty: libnccl.so.2, as the process has it already or the system finds it; in the Python package of
   // NCCL it is nvidia/nccl/lib/libnccl.so.2.

@@ -10,7 +10,7 @@ namespace ucp {
 inline namespace [[gnu::visibility("default")]] v0 {
 
 struct LoadSettings {
-  // Who loads at the same time: headers are read by rank 0 alone, each byte by one rank, and what is wrong on one
+  // Who loads at the same time: each header and each byte is read by one rank, and what is wrong on one
   // rank is thrown by all. Null: this process alone. It must outlive the load.
   Ranks* ranks = nullptr;
   bool verify = false;   // Check the archives' checksums, and copies in the checkpoint against each other: slower.

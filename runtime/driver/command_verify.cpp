@@ -147,10 +147,16 @@ llvm::Expected<Promised> FindPromised(const VerifyOptions& options, Communicator
   if (!options.node_local.source()) {
     UCP_ASSIGN_OR_RETURN(promised.found, ShareManifest(ranks, find(files)));
     if (!promised.found || promised.found->manifest.part.number == 0) return promised;
-    llvm::Expected<std::vector<ManifestFile>> elsewhere = FilesElsewhere(files, *promised.found);
-    UCP_RETURN_IF_ERROR(Agree(ranks, elsewhere ? llvm::Error::success() : elsewhere.takeError()));
-    promised.is_part_alone = std::ranges::any_of(
-        *elsewhere, [&](const ManifestFile& file) { return !IsIn(file, promised.found->manifest.part.number); });
+    bool is_alone = false;  // As rank 0 sees it: others may see another disk, and all must go the same way.
+    auto look = [&]() -> llvm::Error {
+      UCP_ASSIGN_OR_RETURN(const std::vector<ManifestFile> elsewhere, FilesElsewhere(files, *promised.found));
+      is_alone = std::ranges::any_of(
+          elsewhere, [&](const ManifestFile& file) { return !IsIn(file, promised.found->manifest.part.number); });
+      return llvm::Error::success();
+    };
+    UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, is_first ? look() : llvm::Error::success()));
+    UCP_ASSIGN_OR_RETURN(const std::string alone, FromFirstRank(ranks, is_alone ? "alone" : ""));
+    promised.is_part_alone = !alone.empty();
     return promised;
   }
   UCP_ASSIGN_OR_RETURN(promised.parts, FindPartsOfSource(files, options.source.path, ranks));

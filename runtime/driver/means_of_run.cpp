@@ -13,9 +13,14 @@
 namespace ucp {
 namespace {
 
-std::vector<FileToRead> FilesOf(const Plan& plan, const std::string& source_folder) {
+// Those that this rank sees.
+std::vector<FileToRead> FilesOf(const Plan& plan, const std::string& source_folder, const SourceOfNodes* nodes) {
   std::vector<FileToRead> files;
-  for (const StoredFile& file : plan.source.files) files.push_back({JoinPath(source_folder, file.path), file.bytes});
+  for (std::size_t number = 0; number < plan.source.files.size(); ++number) {
+    if (nodes != nullptr && nodes->IsElsewhere(FileId(number))) continue;
+    const StoredFile& file = plan.source.files[number];
+    files.push_back({JoinPath(source_folder, file.path), file.bytes});
+  }
   return files;
 }
 
@@ -34,7 +39,7 @@ llvm::Expected<MeansOfRun> ByTrial(FileSystem& files, const Plan& plan, const st
   if (!target_folder.empty()) {
     UCP_ASSIGN_OR_RETURN(chosen.writing, ChooseWriting(files, target_folder, Totals(plan).bytes_to_write, trial));
   }
-  chosen.reading = ChooseReading(files, FilesOf(plan, source_folder), trial);
+  chosen.reading = ChooseReading(files, FilesOf(plan, source_folder, execution.nodes), trial);
   return chosen;
 }
 

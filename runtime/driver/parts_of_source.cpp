@@ -17,6 +17,7 @@ namespace {
 struct Sight {
   bool has_folder = false;
   ManifestPart part;  // Number 0: there is no manifest of a part.
+  std::string hash;   // HashOfAll().
 };
 
 std::string Encode(const Sight& sight) {
@@ -25,6 +26,7 @@ std::string Encode(const Sight& sight) {
   writer.Add(static_cast<std::uint64_t>(sight.part.number));
   writer.Add(static_cast<std::uint64_t>(sight.part.count));
   writer.Add(sight.part.run);
+  writer.Add(sight.hash);
   return writer.bytes();
 }
 
@@ -33,7 +35,8 @@ Sight DecodeSight(const std::string& bytes) {
   const bool has_folder = reader.Number() != 0;
   const int number = static_cast<int>(reader.Number());
   const int count = static_cast<int>(reader.Number());
-  return {has_folder, {number, count, reader.Text()}};
+  std::string run = reader.Text();
+  return {has_folder, {number, count, std::move(run)}, reader.Text()};
 }
 
 std::string Describe(const ManifestPart& part) {
@@ -46,7 +49,14 @@ llvm::Error CheckTogether(const std::string& path, const std::vector<Sight>& sig
     const Sight& sight = sights[rank];
     const bool fits =
         sight.part.number == 0 ? !sight.has_folder : sight.part.run == known.run && sight.part.count == known.count;
-    if (fits) continue;
+    if (fits && (sight.part.number == 0 || sight.hash == sights[first].hash)) continue;
+    if (fits) {
+      return Fail(
+          ErrorCode::kBadData,
+          "rank {} sees {} in `{}`, and rank {} {}: the source was changed between them, so they hold different "
+          "data; convert all of it again with --force",
+          first, Describe(known), path, rank, Describe(sight.part));
+    }
     return Fail(
         ErrorCode::kBadData,
         "rank {} sees {} in `{}`, and rank {} {}: these do not belong together; if a conversion was interrupted "
@@ -91,7 +101,10 @@ llvm::Expected<std::optional<PartsOfSource>> FindPartsOfSource(FileSystem& files
   Sight sight;
   auto look = [&]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(mine, FindPart(files, path));
-    if (mine) sight.part = mine->manifest.part;
+    if (mine) {
+      sight.part = mine->manifest.part;
+      sight.hash = HashOfAll(mine->manifest);
+    }
     UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(path));
     sight.has_folder = kind != PathKind::kMissing;
     return llvm::Error::success();

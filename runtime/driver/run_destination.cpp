@@ -175,17 +175,28 @@ llvm::Error RunDestination::TellOthers() {
   StagedRun staged;
   if (is_leader()) {
     staged = {staging_->ForOtherRanks(), ComposeEntry(identity_, "")};
-    if (staging_->is_complete()) staged.where.folder.clear();
+    if (staging_->is_complete()) {
+      staged.where.folder.clear();
+      if (parts_) staged.entry_head = HashOfAll(*complete_);  // Nothing is kept of what is complete.
+    }
   }
   UCP_ASSIGN_OR_RETURN(const std::vector<StagedRun> all, ShareStaged(ranks_, staged));
   const StagedRun& mine = all[static_cast<std::size_t>(leader())];
   where_ = mine.where;
   entry_head_ = mine.entry_head;
   was_complete_ = where_.folder.empty();
+  std::string made_of;  // What the parts that are complete say alike.
   for (int part = 0; parts_ && part < parts_->count; ++part) {
     const StagedRun& of_part = all[static_cast<std::size_t>(parts_->LeaderOf(part))];
     parts_->is_done.push_back(of_part.where.folder.empty());
     was_complete_ = was_complete_ && parts_->is_done.back();
+    if (!parts_->is_done.back()) continue;
+    if (made_of.empty()) made_of = of_part.entry_head;
+    if (of_part.entry_head == made_of) continue;
+    return Fail(ErrorCode::kBadData,
+                "the parts of `{}` that are complete were made of different data, so the source was changed between "
+                "them; convert all of it again with --force",
+                options_.destination);
   }
   return llvm::Error::success();
 }
@@ -273,8 +284,9 @@ llvm::Error RunDestination::Commit(const ExecutionReport& report, const Executio
 // P3. Who cannot go back says so.
 llvm::Error RunDestination::AppearTogether() {
   llvm::Error mine = Commits() ? staging_->Appear() : llvm::Error::success();
-  const bool has_appeared = Commits() && !mine;
+  const bool has_appeared = Commits() && staging_->has_appeared();
   llvm::Error error = Settle(std::move(mine));
+  have_appeared_ = !error;
   if (!error) return error;
   const std::string stays = has_appeared && !staging_->Vanish() ? PartText(parts_, part()) : "";
   FailureText failure = Describe(std::move(error));
@@ -311,7 +323,7 @@ llvm::Error RunDestination::Conclude(llvm::Error error) {
         parts_ ? fmt::format("beside `{}` on its nodes", options_.destination) : fmt::format("in `{}`", where_.folder);
     failure.message +=
         fmt::format("; what is done is kept {}: {} goes on with it, and without removes it", where, kGoOn);
-  } else if (parts_ && !is_refused && std::ranges::count(parts_->is_done, true) > 0) {
+  } else if (parts_ && !have_appeared_ && !is_refused && std::ranges::count(parts_->is_done, true) > 0) {
     failure.message +=
         fmt::format("; some parts of `{}` are there, and others not: {} finishes it", options_.destination, kGoOn);
   }

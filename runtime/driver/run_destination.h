@@ -90,6 +90,7 @@ class RunDestination {
   StagedFolder where_;                // Of this rank's part; no folder if it is done.
   std::string entry_head_;
   bool was_complete_ = false;
+  bool have_appeared_ = false;  // All parts.
 };
 
 }  // namespace ucp

@@ -270,7 +270,10 @@ llvm::Error Staging::Appear() {
     UCP_RETURN_IF_ERROR(files_->Rename(folder_, destination_));
   }
   if (llvm::Error error = files_->SyncDirectory(parent_)) {
-    if (!PutBack()) made_folder_ = false;
+    if (!PutBack()) {
+      made_folder_ = false;
+      is_committed_ = true;
+    }
     return error;
   }
   made_folder_ = false;

@@ -96,8 +96,9 @@ class Staging {
   // Its steps, one by one, where several folders are to appear together (P2 of run_destination.h).
   [[nodiscard]] llvm::Error MakeDurable(const ParallelOptions& options);  // S4
   [[nodiscard]] llvm::Error Appear();                                     // S5 and S6, undone if S6 fails.
-  bool Vanish();                                                          // Undoes Appear(), if it can.
-  [[nodiscard]] llvm::Error Finish();                                     // S7
+  bool has_appeared() const { return is_committed_; }  // Also if S6 failed, and S5 could not be undone.
+  bool Vanish();                                       // Undoes Appear(), if it can.
+  [[nodiscard]] llvm::Error Finish();                  // S7
 
   // Removes the journal and the hidden folder.
   [[nodiscard]] llvm::Error Abandon();
@@ -133,7 +134,7 @@ class Staging {
   bool has_ranks_ = false;       // The folder of the other ranks may be there.
   bool unites_entries_ = false;  // Nothing was kept yet since entries of other ranks were found.
   bool is_complete_ = false;
-  bool is_committed_ = false;  // S6 is done.
+  bool is_committed_ = false;  // S6 is done, or failed and could not be undone.
   bool replaces_ = false;      // There is a folder at the destination, and it may go.
   bool exchanged_ = false;     // The old folder has the hidden name.
   bool made_folder_ = false;

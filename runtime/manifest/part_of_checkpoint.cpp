@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 
@@ -47,6 +48,11 @@ llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(FileSystem& files, cons
 
 bool IsIn(const ManifestFile& file, int part) {
   return file.parts.empty() || std::ranges::binary_search(file.parts, part);
+}
+
+std::string HashOfAll(Manifest manifest) {
+  manifest.part.number = 1;
+  return ContentHash(ComposeManifest(manifest));
 }
 
 std::string Name(const ManifestPart& part) { return fmt::format("part {} of {}", part.number, part.count); }

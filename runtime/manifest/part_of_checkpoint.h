@@ -22,6 +22,10 @@ llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(FileSystem& files, cons
 // Whether the file is in this part.
 bool IsIn(const ManifestFile& file, int part);
 
+// Of what all parts of one run say alike, which is everything but their number: the digests of all files are in it, so
+// it differs if a part was made of other data.
+std::string HashOfAll(Manifest manifest);
+
 // "part 2 of 3"
 std::string Name(const ManifestPart& part);
 

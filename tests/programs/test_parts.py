@@ -239,6 +239,41 @@ class DestinationOfNodes(NodeTest):
         self.assert_one_error(result, 2, "the source was changed since; convert all of it again with --force")
         self.assertFalse((self.folder / "node-1" / "out").exists())
 
+    def test_parts_made_of_different_data(self) -> None:
+        """As a crash between two renames of a second run leaves them: neither finished nor read together."""
+        source = self.checkpoint("zero2_dp4")
+        self.make_nodes(2)
+        words = ("convert", source, "out", *TO_DP4, *IN_PARTS, "--ignore-crc", "--replicas=trust")
+        self.assertEqual(self.mpirun([1, 1], *words).returncode, 0)
+        (self.folder / "node-1" / "out").rename(self.folder / "first")
+        for path in source.glob("*/*optim_states.pt"):
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 1
+            path.write_bytes(bytes(data))
+        (self.folder / "node-0" / "out").rename(self.folder / "of-first")
+        self.assertEqual(self.mpirun([1, 1], *words).returncode, 0)
+        shutil.rmtree(self.folder / "node-1" / "out")
+        (self.folder / "first").rename(self.folder / "node-1" / "out")
+        result = self.mpirun([1, 1], *words, "--resume")
+        self.assert_one_error(result, 2, "that are complete were made of different data")
+        read = ("convert", "out", self.out, "--to", "universal", *FROM_PARTS)
+        self.assert_all_refused(self.mpirun([1, 1], *read), 2, "the source was changed between them")
+
+    def test_verify_of_a_part_by_several_ranks(self) -> None:
+        """Without --node-local: what rank 0 sees is what all of them go by."""
+        self.made([1, 1], *TO_DP4)
+        for folder in ("node-0", "node-1"):
+            self.assertTrue((self.folder / folder / "out").is_dir())
+        kept = self.folder / "node-1" / "out"
+        for name in [path for path in (self.folder / "node-0" / "out").rglob("*") if path.is_file()]:
+            other = kept / name.relative_to(self.folder / "node-0" / "out")
+            if not other.exists():
+                shutil.copyfile(name, other)  # Rank 1 has all files, and rank 0 has not.
+        result = self.mpirun([1, 1], "verify", "out", "--synth")
+        self.assert_one_error(result, 2, "is part 1 of 2")
+        result = self.mpirun([1, 1], "verify", "out")
+        self.assertEqual((result.returncode, result.stdout.count("its files alone")), (0, 1), result.stderr)
+
     def test_words(self) -> None:
         """What the option takes, and where a node has no folder for its part."""
         source = self.checkpoint("zero1_dp2")

@@ -141,7 +141,7 @@ def optimizer_states(root: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("eight_bits", RUNS, ids=lambda run: run.name)
 def test_bitsandbytes_resumes(eight_bits: EightBits, run: Run, tmp_path: Path) -> None:
-    """Real eight-bit states. An engine that had loaded our files saved them again, in a dict, and otherwise the same."""
+    """Real eight-bit states: an engine that had loaded our files saved them again, in a dict, and else the same."""
     source, theirs, ours = eight_bits.place / "checkpoint", eight_bits.place / "resumed", tmp_path / "ours"
     run("convert", source, ours, "--to", eight_bits.strategy)
     run("verify", source, "--same", theirs)

@@ -6,6 +6,7 @@
  *       an S and a number     the process gets this signal, and the call is made if it lives
  *       a C and a number      the same, but only calls that change files are counted
  *   UCP_FAILING_CALL_UNDER=FOLDER   only calls on what lies in this folder are counted
+ *   UCP_FAILING_CALL_NAME=NAME      only calls of this function are counted
  *   UCP_FAILING_CALL_LOG=FILE   gets one line when it happens, "pwrite /x/y"; or at the end, if it never does, how many
  *                               calls there were: "none 123"
  *
@@ -35,12 +36,13 @@ enum { CHANGES = 1, INTERRUPTIBLE = 2, MOVES = 4 }; /* What kind of call it is. 
 static atomic_long calls;
 static long failing_call;
 static int error_number, signal_number, is_short, only_changes;
-static const char* under;
+static const char *under, *only_name;
 
 __attribute__((constructor)) static void read_request(void) {
   const char* request = getenv("UCP_FAILING_CALL");
   if (request == NULL) return;
   under = getenv("UCP_FAILING_CALL_UNDER");
+  only_name = getenv("UCP_FAILING_CALL_NAME");
   char* what = NULL;
   failing_call = strtol(request, &what, 10);
   ++what;
@@ -105,6 +107,7 @@ static int is_now(int kind, const char* call, const char* path, int descriptor) 
   if (is_short && (kind & MOVES) == 0) return 0;
   if (error_number == EINTR && (kind & INTERRUPTIBLE) == 0) return 0;
   if (only_changes && (kind & CHANGES) == 0) return 0;
+  if (only_name != NULL && strcmp(call, only_name) != 0) return 0;
   if (!is_under(path, descriptor)) return 0;
   if (atomic_fetch_add(&calls, 1) + 1 != failing_call) return 0;
   write_log(call, path, descriptor);

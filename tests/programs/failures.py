@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from programs import PROGRAMS, ProgramTest, all_files
 
@@ -78,6 +79,7 @@ class FailureTest(ProgramTest):
 
     source: Path
     arguments: tuple[object, ...] = ()
+    counted: Mapping[str, str] = MappingProxyType({})
 
     def prepare(self, source: Path, *arguments: object) -> None:
         """What is converted, and what comes out when nothing goes wrong."""
@@ -96,10 +98,14 @@ class FailureTest(ProgramTest):
         return [str(PROGRAMS / "ucprun"), "convert", str(self.source), str(self.out), *map(str, self.arguments),
                 "--journal-every", "0", *map(str, more)]
 
+    def only(self, name: str) -> None:
+        """From here on only calls of this function are counted."""
+        self.counted = {"UCP_FAILING_CALL_NAME": name}
+
     def going_wrong(self, call: int, what: str) -> dict[str, str]:
         """The environment that lets a process go wrong."""
         return {"LD_PRELOAD": str(LIBRARY), "UCP_FAILING_CALL": f"{call}:{what}",
-                "UCP_FAILING_CALL_LOG": str(self.folder / "call.log")}
+                "UCP_FAILING_CALL_LOG": str(self.folder / "call.log"), **self.counted}
 
     def run_wrong(self, command: list[str], *environments: Mapping[str, str]) -> Wrong:
         """Runs it, and reads what was logged."""

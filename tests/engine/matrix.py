@@ -49,8 +49,6 @@ def reason(form: str, source: Case, column: str) -> str | None:
         return "DeepSpeed's pipelines know stages 0 and 1 alone"
     if column == "stage 3" and source.model in CUT_OVER["ep"] and not source.model.startswith("autoep"):
         return "DeepSpeed's experts know no stage 3"
-    if column == "stage 3" and source.optimizer == "muon":
-        return "DeepSpeed's Muon wants another configuration at stage 3 (no reduce_scatter)"
     if source.optimizer in ("cpu_adam", "cpu_lion") and not EVERY_CELL:
         return "DeepSpeed compiles its optimizer for minutes"
     return unwritten(source, column) if form == "native" else None
@@ -64,8 +62,6 @@ def unwritten(source: Case, column: str) -> str | None:
         return "DeepSpeed has low-precision masters with ZeRO alone"
     if column == "stage 3" and source.optimizer == "adagrad":
         return "DeepSpeed does not load its own checkpoints of Adagrad at stage 3"
-    if source.optimizer == "muon":
-        return "Muon's momentum of whole matrices is not written yet"
     if column == "stage 0" and source.model in CUT_OVER["pp"] and source.dtype == "bf16":
         return "DeepSpeed cannot load a bfloat16 pipeline that it saved without ZeRO"
     if column in ("stage 0", "stage 3") and source.zero.get("elastic_checkpoint") and source.groups != "one":
@@ -109,6 +105,8 @@ def targets(form: str, source: Case) -> Iterator[dict[str, Any]]:
                 kept = {key: value for key, value in source.zero.items() if key == "offload_optimizer"}
                 changes |= {"zero": kept} if source.zero != kept else {}
                 changes |= {"fp32_accumulation": False} if source.fp32_accumulation else {}
+            if stage == 3 and source.optimizer == "muon":  # Which DeepSpeed asks for.
+                changes |= {"zero": {"reduce_scatter": False}}
             if not any(reason(form, source, column) for column in columns(source, replace(source, **changes))):
                 yield changes
 

@@ -149,6 +149,15 @@ RECUTS = [
     Recut("fused_adam_zero2", {"mesh": Mesh(dp=4), "stage": 1, "zero": {"elastic_checkpoint": True}}),
     Recut("sgd_momentum_zero1", {"mesh": Mesh(dp=4), "zero": {"elastic_checkpoint": True}}),
     Recut("zero2_dp2", {"mesh": Mesh(dp=4), "zero": {"elastic_checkpoint": True}}, every_key=False),
+    # Muon, of whose matrices partitions keep the momentum whole.
+    Recut("muon_zero1"),
+    Recut("muon_zero1", {"mesh": Mesh(dp=4)}),
+    Recut("muon_zero1", {"mesh": Mesh(dp=4), "fp32_accumulation": True}),
+    Recut("muon_zero2"),
+    Recut("muon_zero2", {"mesh": Mesh(dp=4), "stage": 1}),
+    Recut("muon_zero2", {"mesh": Mesh(dp=4), "zero": {"parameter_alignment": True}}),
+    Recut("muon_zero2", {"mesh": Mesh(dp=1), "stage": 0}),
+    Recut("muon_zero2", {"mesh": Mesh(dp=4), "stage": 3, "zero": {"reduce_scatter": False}}, by_file=True),
     # Experts: the same ranks, and others that share them out, in both orders.
     Recut("moe_ep2_dp4"),
     Recut("moe_ep2_dp4_data_first"),
@@ -296,6 +305,8 @@ def test_engine_resumes(
     found = differences_of_files(ours, theirs)
     if case.zero.get("round_robin_gradients"):  # DeepSpeed records the addresses of another order; ours are right.
         found = [difference for difference in found if "param_slice_mappings" not in difference]
+    if fault is not None and fault.in_files is not None:
+        found = [difference for difference in found if fault.in_files not in difference]
     if not recut.every_key:
         found = [difference for difference in found if "only in" in difference or ".param_shapes" in difference]
     assert found == []

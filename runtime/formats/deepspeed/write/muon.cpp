@@ -1,22 +1,81 @@
 #include "runtime/formats/deepspeed/write/muon.h"
 
+#include <algorithm>
+
 #include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/write/optimizer_file.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
+namespace {
+
+bool IsMuons(const OptimizerGroup& group) {
+  pytorch::ValuePtr use_muon = pytorch::Find(*group.hyper_parameters, "use_muon");
+  return use_muon && pytorch::AsBool(*use_muon).value_or(false);
+}
+
+bool KeepsWholeMatrices(const WriteOptions& options) {
+  return (options.stage == 1 || options.stage == 2) && !options.bf16_optimizer && !options.offloads_to_cpu;
+}
+
+}  // namespace
 
 llvm::Error CheckMuonIsWritten(const TrainingState& training, const WriteOptions& options) {
-  const bool keeps_parts = options.bf16_optimizer || (options.stage != 1 && options.stage != 2);
-  for (std::size_t g = 0; g < training.groups.size() && !keeps_parts; ++g) {
-    pytorch::ValuePtr use_muon = pytorch::Find(*training.groups[g].hyper_parameters, "use_muon");
-    if (!use_muon || !pytorch::AsBool(*use_muon).value_or(false)) continue;
+  if (!KeepsWholeMatrices(options)) return llvm::Error::success();
+  for (std::size_t g = 0; g < training.groups.size(); ++g) {
+    if (!IsMuons(training.groups[g])) continue;
+    const char* setting = options.elastic ? "elastic=true" : options.ep > 1 ? "ep" : nullptr;
+    if (setting == nullptr) continue;
     return Fail(ErrorCode::kUnsupported,
-                "group {} of the source's optimizer is Muon's, and at ZeRO stage {} every partition keeps its momentum "
-                "for whole matrices, which this version does not write yet; convert to `universal`, or to "
-                "optimizer=bf16",
-                g, options.stage);
+                "group {} of the source's optimizer is Muon's, which no engine was seen to load at zero={} with {}; "
+                "leave that out, or convert to `universal`",
+                g, options.stage, setting);
   }
   return llvm::Error::success();
+}
+
+const LogicalTensor::State* StateOfWholeMatrices(const FlatGroupToWrite& group, const TrainingState& training,
+                                                 const WriteOptions& options) {
+  if (!KeepsWholeMatrices(options) || !IsMuons(training.groups[group.group])) return nullptr;
+  const std::vector<LogicalTensor::State>& states = StatesOf(group);
+  auto state = std::find_if(states.begin(), states.end(),
+                            [](const LogicalTensor::State& other) { return other.name == "momentum_buffer"; });
+  return state == states.end() ? nullptr : &*state;
+}
+
+std::optional<pytorch::Entry> WholeMatricesOfFile::Add(const FlatGroupToWrite& group, std::int64_t partition,
+                                                       const LogicalTensor::State& state, ArchiveComposer& composer) {
+  const std::int64_t begin = partition * group.partition_elements;
+  const std::int64_t end = begin + group.partition_elements;
+  Added added{composer.tensors_to_come(), state, {}, 0};
+  for (const PlacedParameter& parameter : group.parameters) {
+    if (parameter.elements == 0 || parameter.offset >= end || parameter.offset + parameter.elements <= begin) continue;
+    added.matrices.push_back(&parameter);
+    added.elements += parameter.elements;
+  }
+  if (added.matrices.empty()) return std::nullopt;
+  pytorch::Entry entry{pytorch::MakeText(state.name), composer.AddTensor(state.dtype, {added.elements})};
+  added_.push_back(std::move(added));
+  return entry;
+}
+
+void WholeMatricesOfFile::AddShards(const std::vector<RecordId>& records, const Coordinate& coordinate,
+                                    TargetFiles& target) const {
+  for (const Added& added : added_) {
+    Buffer buffer{added.state.dtype, added.elements, {{records[added.record], 0, added.elements}}};
+    const BufferSetId states = target.storage.Add(BufferSet{{added.state.name, target.storage.Add(std::move(buffer))}});
+    std::int64_t place = 0;
+    for (const PlacedParameter* matrix : added.matrices) {
+      Shard shard;
+      shard.tensor = matrix->tensor->name;
+      shard.coordinate = coordinate;
+      shard.shape = matrix->shape;
+      shard.base = place;
+      shard.states = states;
+      place += matrix->elements;
+      target.storage.shards.push_back(std::move(shard));
+    }
+  }
 }
 
 }  // namespace ucp::deepspeed

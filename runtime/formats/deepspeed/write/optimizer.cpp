@@ -6,6 +6,7 @@
 #include "runtime/formats/deepspeed/expert_ranks.h"
 #include "runtime/formats/deepspeed/write/elastic.h"
 #include "runtime/formats/deepspeed/write/loose_states.h"
+#include "runtime/formats/deepspeed/write/muon.h"
 #include "runtime/formats/deepspeed/write/optimizer_file.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -48,9 +49,11 @@ class RanksWriter {
       for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
         ArchiveComposer composer(training_);
         LooseStatesOfFile loose;
-        ComposedArchive archive = composer.Compose(FileOf(r, partition, composer, loose));
+        WholeMatricesOfFile matrices;
+        ComposedArchive archive = composer.Compose(FileOf(r, partition, composer, loose, matrices));
         records_[r].push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, {mp, partition}), archive));
         loose.AddShards(records_[r].back(), coordinate, target_);
+        matrices.AddShards(records_[r].back(), coordinate, target_);
       }
     }
   }
@@ -64,7 +67,7 @@ class RanksWriter {
         std::size_t next = 0;  // Of each file's records.
         for (const FlatGroupToWrite& group : ranks_[r].groups[expert_rank]) {
           const std::size_t first = next;
-          next += StatesOf(group).size();
+          next += FlatStatesOf(group).size();
           const bool is_first = group.of_experts ? r == 0 : expert_rank == 0;
           if (is_first) AddShardsOf(r, group, first, group.of_experts ? holder : ranks_[r].coordinate);
         }
@@ -76,7 +79,7 @@ class RanksWriter {
   void AddShardsOf(std::size_t rank, const FlatGroupToWrite& group, std::size_t first_record,
                    const Coordinate& coordinate) {
     BufferSet set;
-    for (const LogicalTensor::State& state : StatesOf(group)) {
+    for (const LogicalTensor::State& state : FlatStatesOf(group)) {
       set.push_back({state.name, AddBuffer(rank, group, state, first_record++)});
     }
     const BufferSetId states = target_.storage.Add(std::move(set));
@@ -89,6 +92,14 @@ class RanksWriter {
       shard.states = states;
       target_.storage.shards.push_back(std::move(shard));
     }
+  }
+
+  // The states that lie as the flat vector does.
+  std::vector<LogicalTensor::State> FlatStatesOf(const FlatGroupToWrite& group) const {
+    std::vector<LogicalTensor::State> states = StatesOf(group);
+    const LogicalTensor::State* other = StateOfWholeMatrices(group, training_, options_);
+    if (other != nullptr) std::erase(states, *other);
+    return states;
   }
 
   // How many elements of a partition are not padding at the end of the group.
@@ -110,7 +121,8 @@ class RanksWriter {
   }
 
   // Partitions are counted in each group; a file has one of each.
-  ValuePtr FileOf(std::size_t rank, std::int64_t of_rank, ArchiveComposer& composer, LooseStatesOfFile& loose) const {
+  ValuePtr FileOf(std::size_t rank, std::int64_t of_rank, ArchiveComposer& composer, LooseStatesOfFile& loose,
+                  WholeMatricesOfFile& matrices) const {
     const std::int64_t expert_rank = experts_.ExpertRankOf(experts_.NumberOf(static_cast<std::int64_t>(rank), of_rank));
     const std::vector<FlatGroupToWrite>& groups = ranks_[rank].groups[static_cast<std::size_t>(expert_rank)];
     std::vector<ValuePtr> masters, listed, param_groups, paddings, alignment, counts, mappings;
@@ -121,7 +133,7 @@ class RanksWriter {
       const OptimizerGroup& carried = training_.groups[group.group];
       std::vector<Entry>& states = states_of_group.emplace_back();
       if (carried.step) states.push_back({MakeText("step"), composer.AddValue(carried.step)});
-      for (const LogicalTensor::State& tensor : StatesOf(group)) {
+      for (const LogicalTensor::State& tensor : FlatStatesOf(group)) {
         ValuePtr value = composer.AddTensor(tensor.dtype, {StoredElements(group, tensor.name, partition)});
         if (tensor.name == kMasterState) {
           masters.push_back(std::move(value));
@@ -135,13 +147,15 @@ class RanksWriter {
       counts.push_back(MakeInteger(std::ssize(group.ranks)));
       mappings.push_back(MappingOf(group, partition));
     }
-    // Their records come behind those of the states that every rank has.
+    // The records of what follows come behind those of the states that every rank has.
     std::vector<Entry> state;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       std::vector<Entry>& states = states_of_group[g];
+      const std::int64_t partition = PartitionOf(groups[g], rank, of_rank);
+      AddWholeMatrices(groups[g], partition, composer, matrices, states);
       if (!groups[g].loose.empty()) {
-        const auto partition = static_cast<std::size_t>(PartitionOf(groups[g], rank, of_rank));
-        for (Entry& entry : loose.Add(groups[g].loose[partition], composer)) states.push_back(std::move(entry));
+        const std::vector<const LooseState*>& held = groups[g].loose[static_cast<std::size_t>(partition)];
+        for (Entry& entry : loose.Add(held, composer)) states.push_back(std::move(entry));
       }
       if (options_.lists_states) {
         listed.push_back(MakeDict(std::move(states)));
@@ -170,6 +184,15 @@ class RanksWriter {
     entries.push_back({MakeText("ds_version"), VersionOf(training_)});
     entries.push_back({MakeText("param_slice_mappings"), MakeList(std::move(mappings))});
     return OptimizerFileRoot(std::move(entries), training_, carried_, composer);
+  }
+
+  void AddWholeMatrices(const FlatGroupToWrite& group, std::int64_t partition, ArchiveComposer& composer,
+                        WholeMatricesOfFile& matrices, std::vector<Entry>& states) const {
+    const LogicalTensor::State* state = StateOfWholeMatrices(group, training_, options_);
+    if (state == nullptr) return;
+    if (std::optional<Entry> entry = matrices.Add(group, partition, *state, composer)) {
+      states.push_back(std::move(*entry));
+    }
   }
 
   // What each class writes there: BF16_Optimizer tells the last partition of all the padding, and the others of none.

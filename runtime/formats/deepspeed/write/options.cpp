@@ -129,14 +129,14 @@ llvm::Error SetOptimizer(const Strategy& strategy, const TrainingState& training
     return Fail(ErrorCode::kUsage, "`optimizer=bf16` goes with zero=1 and dtype=bf16 only, as DeepSpeed has it");
   }
   const std::string_view accumulation = TextOf(Configured(training, {"data_types", "grad_accum_dtype"}));
-  const std::string_view device = TextOf(Configured(training, {"zero_optimization", "offload_optimizer", "device"}));
-  options.bf16_optimizer = may_be && accumulation == "fp32" && device != "cpu";
+  options.bf16_optimizer = may_be && accumulation == "fp32" && !options.offloads_to_cpu;
   return llvm::Error::success();
 }
 
 // With an optimizer on NVMe the engine also loads copies of its swap files, which a run on other ranks has not.
-llvm::Error CheckOffload(const TrainingState& training, const WriteOptions& options) {
+llvm::Error SetOffload(const TrainingState& training, WriteOptions& options) {
   const std::string_view device = TextOf(Configured(training, {"zero_optimization", "offload_optimizer", "device"}));
+  options.offloads_to_cpu = device == "cpu";
   if (options.stage == 0 || device != "nvme") return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported,
               "`zero_optimization.offload_optimizer.device` of the job is nvme: its engine would take the optimizer "
@@ -217,8 +217,8 @@ llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const Tr
   if (Setting(strategy, "edp") != nullptr) options.edp = degrees.mesh.Size("edp");
   UCP_RETURN_IF_ERROR(SetDType(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetStage(strategy, training, options));
+  UCP_RETURN_IF_ERROR(SetOffload(training, options));
   UCP_RETURN_IF_ERROR(SetOptimizer(strategy, training, options));
-  UCP_RETURN_IF_ERROR(CheckOffload(training, options));
   options.data_before_experts =
       Switch(strategy, "data_before_experts", IsOn(training, {"use_data_before_expert_parallelism"}));
   if (Setting(strategy, "expert_tp") != nullptr) options.expert_tp = Switch(strategy, "expert_tp", false);

@@ -15,7 +15,7 @@ namespace {
 // Whether the strategy says how DeepSpeed deals layers over stages.
 bool DealsLayers(const Strategy& strategy) { return strategy.options.contains("partition"); }
 
-// Experts have tensors of their own, and the format knows which ranks get which.
+// Experts have tensors of their own, and the format knows which ranks get which; or AutoEP's are spread below.
 bool CutsNoTensor(std::string_view axis) {
   return axis == "pp" || axis == "dp" || axis == "edp" || axis == "sp" || axis == "cp" || axis == "ep";
 }
@@ -47,6 +47,15 @@ void KeepCuts(const SourcePhase& source, Layout& layout) {
   }
 }
 
+// An engine with AutoEP gives every rank of `ep` equally many neighbours.
+void SpreadFusedExperts(const TrainingState& training, Layout& layout) {
+  if (layout.mesh.Size("ep") == 1) return;
+  for (TensorLayout& tensor : layout.tensors) {
+    if (!training.fused_experts.contains(tensor.name) || tensor.dims.empty()) continue;
+    tensor.dims.front() = ShapeExpr::Cut(tensor.dims.front(), {"ep"});
+  }
+}
+
 llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
                                          std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   const std::int64_t pp = degrees.mesh.Size("pp");
@@ -70,6 +79,7 @@ llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees
   UCP_ASSIGN_OR_RETURN(Layout layout, AtomicLayout(source.layout));
   layout.mesh = degrees.mesh;
   KeepCuts(source, layout);
+  SpreadFusedExperts(source.checkpoint.training, layout);
   if (pp == 1) return layout;
   if (has_other_stages) {
     UCP_RETURN_IF_ERROR(PlacePipeline(strategy, degrees, source, stages, tensors, layout, remarks));

@@ -15,6 +15,8 @@ using pytorch::Entry;
 
 // Elements of a group on one rank; the function's default.
 constexpr std::int64_t kMostElements = 178'956'971;
+constexpr const char* kOtherSplit =
+    "was not split as DeepSpeed splits groups of more than 178956971 elements on a rank";
 
 using Names = std::vector<std::string>;
 
@@ -100,6 +102,7 @@ class Regrouper {
         UCP_RETURN_IF_ERROR(Adapt(
             {groups.begin() + static_cast<std::ptrdiff_t>(begin), groups.begin() + static_cast<std::ptrdiff_t>(end)}));
       } else {
+        UCP_RETURN_IF_ERROR(CheckNoneFused(groups[begin]));
         regrouped_.push_back(groups[begin]);
       }
       begin = end;
@@ -132,8 +135,9 @@ class Regrouper {
       joined.insert(joined.end(), names.begin(), names.end());
       begin = end;
     }
-    UCP_RETURN_IF_ERROR(SortLayers(joined));
+    if (!are_fused()) UCP_RETURN_IF_ERROR(SortLayers(joined));
     const std::size_t before = regrouped_.size();
+    if (are_fused()) return SplitFused(parts.front(), joined);
     AddSplit(parts.front(), joined);
     // Each stage splits what it has.
     if (training_.pipeline && (parts.size() > 1 || regrouped_.size() > before + 1)) {
@@ -166,6 +170,7 @@ class Regrouper {
   llvm::Expected<Names> Join(std::span<const OptimizerGroup> parts) const {
     const std::int64_t degree = DegreeOf(parts.front());
     if (degree == 0) return Refuse(parts.front().parameters, "does not name the number of its ranks (`ep_size_2`)");
+    if (are_fused()) return JoinFused(parts, degree);
     std::vector<Names> ranks(static_cast<std::size_t>(degree));
     std::vector<std::size_t> ends;  // Of each part on a rank.
     for (const OptimizerGroup& part : parts) {
@@ -176,11 +181,49 @@ class Regrouper {
       }
       ends.push_back(ranks.front().size());
     }
-    if (EndsOfSplit(ranks.front()) != ends) {
-      return Refuse(parts.front().parameters,
-                    "was not split as DeepSpeed splits groups of more than 178956971 elements on a rank");
-    }
+    if (EndsOfSplit(ranks.front()) != ends) return Refuse(parts.front().parameters, kOtherSplit);
     return JoinExpertRanks(ranks);
+  }
+
+  // Of AutoEP's tensors every rank has a part, so that its list is the group's own.
+  bool are_fused() const { return !training_.fused_experts.empty(); }
+
+  llvm::Error CheckNoneFused(const OptimizerGroup& group) const {
+    const bool has_one = std::any_of(group.parameters.begin(), group.parameters.end(),
+                                     [&](const std::string& name) { return training_.fused_experts.contains(name); });
+    if (!has_one) return llvm::Error::success();
+    return Refuse(group.parameters, "is not marked as one of experts (`moe`)");
+  }
+
+  llvm::Expected<Names> JoinFused(std::span<const OptimizerGroup> parts, std::int64_t degree) const {
+    Names joined;
+    std::vector<std::size_t> ends;
+    for (const OptimizerGroup& part : parts) {
+      for (const std::string& name : part.parameters) {
+        if (!training_.fused_experts.contains(name)) {
+          return Refuse(part.parameters, fmt::format("has `{}`, which is no expert's", name));
+        }
+        joined.push_back(name);
+      }
+      ends.push_back(joined.size());
+    }
+    if (EndsOfSplit(joined, degree) != ends) return Refuse(joined, kOtherSplit);
+    return joined;
+  }
+
+  llvm::Error SplitFused(const OptimizerGroup& like, const Names& names) {
+    for (const std::string& name : names) {
+      if (ElementsOf(name) / ep_ <= kMostElements) continue;
+      return Refuse(names, fmt::format("has `{}`, which alone is more on a rank than DeepSpeed leaves in one", name));
+    }
+    std::size_t begin = 0;
+    for (std::size_t end : EndsOfSplit(names, ep_)) {
+      regrouped_.push_back({WithName(like.hyper_parameters, fmt::format("ep_size_{}", ep_)), like.step,
+                            Names(names.begin() + static_cast<std::ptrdiff_t>(begin),
+                                  names.begin() + static_cast<std::ptrdiff_t>(end))});
+      begin = end;
+    }
+    return llvm::Error::success();
   }
 
   static llvm::Error Refuse(const Names& names, const std::string& why) {
@@ -225,12 +268,12 @@ class Regrouper {
     }
   }
 
-  // Where the parts of one rank's list end.
-  std::vector<std::size_t> EndsOfSplit(const Names& names) const {
+  // Where the parts of one rank's list end. `ranks` of them share each tensor out.
+  std::vector<std::size_t> EndsOfSplit(const Names& names, std::int64_t ranks = 1) const {
     std::vector<std::size_t> ends;
     std::int64_t elements = 0;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      const std::int64_t more = ElementsOf(names[i]);
+      const std::int64_t more = ElementsOf(names[i]) / ranks;
       if (i > 0 && elements + more > kMostElements) {
         ends.push_back(i);
         elements = 0;

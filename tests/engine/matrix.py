@@ -56,8 +56,6 @@ def reason(form: str, source: Case, column: str) -> str | None:
 
 def unwritten(source: Case, column: str) -> str | None:
     """What native files cannot be yet."""
-    if source.model.startswith("autoep"):
-        return "AutoEP's native checkpoints are not written"
     if column == "stage 0" and source.name.startswith(("bf16_masters", "fp16_masters")):
         return "DeepSpeed has low-precision masters with ZeRO alone"
     if column == "stage 3" and source.optimizer == "adagrad":

@@ -68,4 +68,7 @@ def differences_of_files(ours: Path, theirs: Path) -> list[str]:
     found += [f"only in {theirs}: {name}" for name in other.keys() - mine.keys()]
     for name in sorted(mine.keys() & other.keys()):
         found += unlike(mine[name], other[name], name)
+        if "ds_autoep_layers" in other[name] and other[name]["ds_autoep_layers"]:  # Then it is the engine's own.
+            key = "universal_checkpoint_info"
+            found += unlike(mine[name].get(key), other[name].get(key), f"{name}.{key}")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -124,13 +125,71 @@ def test_a_placement_against_its_maps_is_refused(ucprun: Path, tmp_path: Path) -
     assert "of `model.layers.2.mlp.experts` places experts otherwise than its affine map" in message
 
 
-@pytest.mark.parametrize("name", NAMES[:1])
-def test_what_has_no_autoep_is_no_target(name: str, ucprun: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_native_files_have_the_engines_placement(name: str, placement: str, run: Run, tmp_path: Path) -> None:
+    """Wherever the experts were, each of the ranks gets equally many neighbours, and the model is the same."""
+    place_otherwise(FIXTURES / name / "checkpoint", tmp_path / "placed", PLACEMENTS[placement])
+    run("convert", tmp_path / "placed", tmp_path / "native", "--to", "deepspeed:dp=4,ep=4")
+    for file in tag_folder(tmp_path / "native").glob("*mp_rank_00_model_states.pt"):
+        for layer in torch.load(file, weights_only=True).get("ds_autoep_layers", []):
+            ranks = layer["expert_placement"]["ranks"]
+            assert [rank["experts"] for rank in ranks] == [[0], [1], [2], [3]]
+    run("convert", tmp_path / "native", tmp_path / "back", "--to", "universal")
+    states = read_states(tag_folder(tmp_path / "back"))
+    assert differences(truth_of(name), describe_states(states), ["parameter"]) == []
+
+
+REFUSED = {
+    "deepspeed:dp=4,ep=3": "4 data-parallel ranks do not divide into groups that share the experts out",
+    "deepspeed:dp=8,ep=8": "the 4 experts of `model.layers.1.mlp.experts*` do not divide over so many ranks",
+    "deepspeed:dp=4,ep=2,edp=1": "of 4 data-parallel ranks, 2 have the same experts with ep=2",
+    "deepspeed:dp=2,sp=2": "sp=2 beside it is not written yet",
+}
+
+
+@pytest.mark.parametrize("strategy", REFUSED)
+def test_degrees_that_autoep_has_not(strategy: str, ucprun: Path, tmp_path: Path) -> None:
+    source = FIXTURES / "autoep_ep2_dp4" / "checkpoint"
+    assert REFUSED[strategy] in refused(ucprun, source, tmp_path / "out", "--to", strategy)
+
+
+@pytest.mark.parametrize(
+    ("name", "has_autoep", "words"),
+    [
+        ("autoep_ep2_dp4", False, "a job without AutoEP has other tensors"),
+        ("zero1_dp2", True, "the source is of a run without it, whose tensors have other names"),
+        ("moe_ep2_dp4", True, "the source is of a run without it, whose tensors have other names"),
+    ],
+)
+def test_a_job_without_autoep_is_another(name: str, has_autoep: bool, words: str, ucprun: Path, tmp_path: Path) -> None:
+    job = {"zero_optimization": {"stage": 1}, "expert_parallel": {"enabled": has_autoep, "autoep_size": 2}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
     source = FIXTURES / name / "checkpoint"
-    message = refused(ucprun, source, tmp_path / "out", "--to", "deepspeed:dp=2")
-    assert "`model.layers.1.mlp.experts.w1` has experts that DeepSpeed's AutoEP spreads" in message
-    message = refused(ucprun, source, tmp_path / "out", "--to", "safetensors")
-    assert "`names=memory`" in message
+    options = ["--to", "deepspeed:dp=2,ep=2", "--ds-config", str(tmp_path / "job.json")]
+    assert words in refused(ucprun, source, tmp_path / "out", *options)
+
+
+def test_a_degree_of_the_job_that_the_strategy_leaves_out(ucprun: Path, tmp_path: Path) -> None:
+    job = {"zero_optimization": {"stage": 1}, "expert_parallel": {"enabled": True, "autoep_size": 2}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    options = ["--to", "deepspeed:dp=2", "--ds-config", str(tmp_path / "job.json")]
+    message = refused(ucprun, FIXTURES / "autoep_ep2_dp4" / "checkpoint", tmp_path / "out", *options)
+    assert "expert_parallel.autoep_size=2, and the strategy says nothing of `ep`; say ep=2 there" in message
+
+
+def test_the_order_of_layers_is_not_guessed(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
+    """DeepSpeed's own universal folder does not number the layers of experts."""
+    source = FIXTURES / "autoep_ep2_dp4" / "checkpoint"
+    tag = (source / "latest").read_text()
+    engines.ask(Conversion(source / tag, tmp_path / "theirs" / f"{tag}_universal", inject=True))
+    message = refused(ucprun, tmp_path / "theirs", tmp_path / "out", "--to", "deepspeed:dp=4,ep=2,zero=1")
+    assert "the source does not say the order of its layers with experts" in message
+
+
+def test_hub_folders_have_other_names(ucprun: Path, tmp_path: Path) -> None:
+    source = FIXTURES / "autoep_ep2_dp4" / "checkpoint"
+    assert "`names=memory`" in refused(ucprun, source, tmp_path / "out", "--to", "safetensors")
 
 
 def test_a_folder_of_safetensors_keeps_the_experts(run: Run, tmp_path: Path) -> None:

@@ -65,10 +65,10 @@ class Recut:
         mesh = case.mesh
         kind = "bf16" if case.fp32_accumulation and case.stage == 1 and case.dtype == "bf16" else "zero"
         if self.by_file:
-            return f"deepspeed:pp={self.stages or mesh.pp},tp={mesh.tp},dp={mesh.dp},sp={mesh.sp}"
+            return f"deepspeed:pp={self.stages or mesh.pp},tp={mesh.tp},dp={mesh.dp},sp={mesh.sp},ep={mesh.ep}"
         options = f"pp={self.stages or mesh.pp},tp={mesh.tp},dp={mesh.dp},sp={mesh.sp}"
         options += f",zero={case.stage},dtype={case.dtype}"
-        if case.model.startswith("mixture"):
+        if case.model.startswith(("mixture", "autoep")):
             options += f",ep={mesh.ep},data_before_experts={str(case.data_before_experts).lower()}"
         if case.stage in (1, 2):
             for option, key in SWITCHES:
@@ -196,6 +196,23 @@ RECUTS = [
     Recut("moe_ep2_dp4", {"mesh": Mesh(dp=4, ep=2), "stage": 0, "dtype": "fp32"}),
     Recut("moe_ep2_dp4_data_first", {"stage": 0}),
     Recut("moe_pp2_ep2_dp4", {"stage": 0, "dtype": "fp32"}),
+    # Experts that AutoEP spreads: the same ranks, and others, at every stage.
+    Recut("autoep_ep2_dp4"),
+    Recut("autoep_ep2_dp4", {"mesh": Mesh(dp=4, ep=4)}),
+    Recut("autoep_ep2_dp4", {"mesh": Mesh(dp=2, ep=1), "stage": 1}),
+    Recut("autoep_ep2_dp4", {"mesh": Mesh(dp=8, ep=4), "stage": 1, "data_before_experts": True}),
+    Recut("autoep_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 1, "fp32_accumulation": True}),
+    Recut("autoep_ep2_dp4", {"mesh": Mesh(dp=4, ep=4), "stage": 3, "zero": {"sub_group_size": 200}}),
+    Recut("autoep_ep2_dp4", {"zero": {"round_robin_gradients": True}}, via_universal=True),
+    Recut("autoep_ep2_dp4", {"mesh": Mesh(dp=4, ep=4)}, by_file=True),
+    Recut("autoep_ep2_dp4_data_first"),
+    Recut("autoep_ep2_dp4_data_first", {"mesh": Mesh(dp=8, ep=2), "stage": 3, "fp32_accumulation": False}),
+    Recut("autoep_ep2_dp4_data_first", {"data_before_experts": False, "mesh": Mesh(dp=8, ep=4)}, via_universal=True),
+    Recut("autoep_ep2_dp4_zero3"),
+    Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4)}),
+    Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=8, ep=2)}, via_universal=True),
+    Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=2, ep=1), "zero": {}}),
+    Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4), "stage": 2, "zero": {}}),
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),

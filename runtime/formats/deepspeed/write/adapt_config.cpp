@@ -85,6 +85,14 @@ class Adapter {
     if (section && pytorch::Find(*section, "autotp_size")) SetIn("tensor_parallel", "autotp_size", MakeInteger(tp));
   }
 
+  // Over how many it spreads experts, where that is switched on; one is what it takes without a word.
+  void SetAutoEP(std::int64_t ep) {
+    ValuePtr section = pytorch::Find(*Config(), "expert_parallel");
+    ValuePtr enabled = section ? pytorch::Find(*section, "enabled") : nullptr;
+    if (!enabled || !pytorch::AsBool(*enabled).value_or(false)) return;
+    if (ep > 1 || pytorch::Find(*section, "autoep_size")) SetIn("expert_parallel", "autoep_size", MakeInteger(ep));
+  }
+
   void SetIn(std::string_view section, std::string_view key, ValuePtr value) {
     std::vector<Entry> entries = Section(section);
     SetEntry(entries, key, std::move(value));
@@ -167,6 +175,7 @@ ValuePtr AdaptConfig(const ValuePtr& config, std::int64_t source_dp, const Write
     adapter.SetIn("zero_optimization", "sub_group_size", MakeInteger(options.sub_group_size));
   }
   adapter.SetAutoTP(options.tp);
+  adapter.SetAutoEP(options.ep);
   adapter.SwitchIn("zero_optimization", "round_robin_gradients", options.round_robin);
   adapter.SwitchIn("zero_optimization", "parameter_alignment", options.alignment);
   adapter.SwitchIn("zero_optimization", "elastic_checkpoint", options.elastic);

@@ -7,6 +7,7 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/write/fused_experts.h"
 #include "runtime/formats/deepspeed/write/module.h"
 #include "runtime/formats/expert_groups.h"
 
@@ -34,16 +35,34 @@ std::vector<const LogicalTensor*> InOrderOfGroups(const TargetRequest& request) 
 
 llvm::Expected<ExpertsToWrite> ExpertsToWrite::Find(const TargetRequest& request, const WriteOptions& options) {
   ExpertsToWrite experts(request, options);
-  for (const auto& [prefix, count] : ExpertCounts(request.tensors)) experts.layers_[prefix].experts = count;
-  if (experts.any()) {
-    for (const LogicalTensor* tensor : InOrderOfGroups(request)) {
-      if (auto parsed = ParseExpertName(tensor->name)) experts.layers_.at(parsed->layer).tensors.push_back(tensor);
-    }
-  }
+  UCP_RETURN_IF_ERROR(experts.FindLayers());
   UCP_RETURN_IF_ERROR(experts.FindTensorRanks());
   UCP_RETURN_IF_ERROR(experts.CheckDegrees());
   UCP_RETURN_IF_ERROR(experts.CheckPlaces());
   return experts;
+}
+
+llvm::Error ExpertsToWrite::FindLayers() {
+  for (const auto& [prefix, count] : ExpertCounts(request_->tensors)) layers_[prefix] = {prefix, 0, count, {}};
+  if (are_fused()) {
+    if (any()) {
+      return Fail(
+          ErrorCode::kUnsupported,
+          "`{}*` are experts of DeepSpeed's MoE layer, and `{}` has those that AutoEP spreads: models with both "
+          "are not written",
+          layers_.begin()->first, *request_->training.fused_experts.begin());
+    }
+    UCP_ASSIGN_OR_RETURN(layers_, FindFusedLayers(*request_));
+  } else if (any()) {
+    for (const LogicalTensor* tensor : InOrderOfGroups(*request_)) {
+      if (auto parsed = ParseExpertName(tensor->name)) layers_.at(parsed->layer).tensors.push_back(tensor);
+    }
+  }
+  return llvm::Error::success();
+}
+
+bool ExpertsToWrite::IsExpert(const std::string& name) const {
+  return are_fused() ? request_->training.fused_experts.contains(name) : any() && ParseExpertName(name).has_value();
 }
 
 llvm::Error ExpertsToWrite::FindTensorRanks() {
@@ -131,6 +150,7 @@ llvm::Error ExpertsToWrite::CheckDegrees() const {
 
 llvm::Error ExpertsToWrite::CheckPlaces() const {
   for (const auto& [prefix, layer] : layers_) {
+    if (are_fused()) UCP_RETURN_IF_ERROR(CheckFusedPlaces(*request_, ep(), layer));
     for (const LogicalTensor* tensor : layer.tensors) {
       const TensorLayout& layout = *request_->layout.Find(tensor->name);
       if (!layout.only_at.contains("ep")) continue;
@@ -173,14 +193,15 @@ bool ExpertsToWrite::IsSavedBy(std::int64_t tensor_rank, std::int64_t expert_ran
   return PlaceOfRank(RanksOf(expert_rank).front(), tensor_ranks_).tensor_rank == tensor_rank % tensor_ranks_;
 }
 
-std::vector<const ExpertLayer*> ExpertsToWrite::LayersOf(std::int64_t stage) const {
-  std::vector<const ExpertLayer*> held;
-  for (const ExpertLayer& layer : request_->training.expert_layers) {
-    const auto found = layers_.find(layer.prefix);
+std::vector<ExpertsOfLayer> ExpertsToWrite::LayersOf(std::int64_t stage) const {
+  std::vector<ExpertsOfLayer> held;
+  for (const ExpertLayer& known : request_->training.expert_layers) {
+    const auto found = layers_.find(known.prefix);
     if (found == layers_.end()) continue;
     const TensorLayout& layout = *request_->layout.Find(found->second.tensors.front()->name);
     if (!layout.stages || std::find(layout.stages->begin(), layout.stages->end(), stage) != layout.stages->end()) {
-      held.push_back(&layer);
+      held.push_back(found->second);
+      held.back().number = std::ssize(held) - 1;
     }
   }
   return held;
@@ -188,31 +209,39 @@ std::vector<const ExpertLayer*> ExpertsToWrite::LayersOf(std::int64_t stage) con
 
 std::vector<std::int64_t> ExpertsToWrite::CountsOf(std::int64_t stage) const {
   std::vector<std::int64_t> counts;
-  for (const ExpertLayer* layer : LayersOf(stage)) counts.push_back(layer->experts);
+  for (const ExpertsOfLayer& layer : LayersOf(stage)) counts.push_back(layer.experts);
   return counts;
 }
 
 llvm::Error ExpertsToWrite::AddFiles(const std::string& folder, const Coordinate& coordinate,
                                      TargetFiles& target) const {
-  ExpertOf place{coordinate.At("pp") * options_->tp + coordinate.At("tp"), 0, 0};
-  for (const ExpertLayer* known : LayersOf(coordinate.At("pp"))) {
-    const Layer& layer = layers_.at(known->prefix);
-    for (place.expert = 0; place.expert < layer.experts; ++place.expert) {
-      ArchiveComposer composer(request_->training);
-      ModuleToWrite module(*request_, *options_, composer);
-      Coordinate holder = coordinate;
-      holder.at["ep"] = place.expert / (layer.experts / ep());
-      if (!IsSavedBy(coordinate.At("tp"), holder.At("ep"))) continue;
-      std::vector<pytorch::Entry> entries;
-      for (const LogicalTensor* tensor : layer.tensors) {
-        if (ParseExpertName(tensor->name)->expert != place.expert) continue;
-        UCP_ASSIGN_OR_RETURN(pytorch::ValuePtr value, module.Add(*tensor, holder));
-        entries.push_back({pytorch::MakeText(tensor->name), std::move(value)});
-      }
-      ComposedArchive archive = composer.Compose(pytorch::MakeDict(std::move(entries)));
-      module.AddShards(AddFile(target, folder + "/" + ExpertFileName(place), archive), target);
+  for (const ExpertsOfLayer& layer : LayersOf(coordinate.At("pp"))) {
+    if (!are_fused()) {
+      UCP_RETURN_IF_ERROR(AddFilesOf(layer, folder, coordinate, target));
+    } else if (options_->stage < 3) {
+      AddFusedExpertFiles(*request_, *options_, layer, folder, target);
     }
-    ++place.layer;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error ExpertsToWrite::AddFilesOf(const ExpertsOfLayer& layer, const std::string& folder,
+                                       const Coordinate& coordinate, TargetFiles& target) const {
+  ExpertOf place{coordinate.At("pp") * options_->tp + coordinate.At("tp"), layer.number, 0};
+  for (place.expert = 0; place.expert < layer.experts; ++place.expert) {
+    ArchiveComposer composer(request_->training);
+    ModuleToWrite module(*request_, *options_, composer);
+    Coordinate holder = coordinate;
+    holder.at["ep"] = place.expert / (layer.experts / ep());
+    if (!IsSavedBy(coordinate.At("tp"), holder.At("ep"))) continue;
+    std::vector<pytorch::Entry> entries;
+    for (const LogicalTensor* tensor : layer.tensors) {
+      if (ParseExpertName(tensor->name)->expert != place.expert) continue;
+      UCP_ASSIGN_OR_RETURN(pytorch::ValuePtr value, module.Add(*tensor, holder));
+      entries.push_back({pytorch::MakeText(tensor->name), std::move(value)});
+    }
+    ComposedArchive archive = composer.Compose(pytorch::MakeDict(std::move(entries)));
+    module.AddShards(AddFile(target, folder + "/" + ExpertFileName(place), archive), target);
   }
   return llvm::Error::success();
 }

@@ -20,6 +20,14 @@
 
 namespace ucp::deepspeed {
 
+// A layer with experts.
+struct ExpertsOfLayer {
+  std::string prefix;       // What the names of its tensors begin with.
+  std::int64_t number = 0;  // In the names of its experts' files: the place among those of its stage.
+  std::int64_t experts = 0;
+  std::vector<const LogicalTensor*> tensors;
+};
+
 class ExpertsToWrite {
  public:
   // The arguments must outlive this object. Fails for degrees that the experts do not divide over, for experts that
@@ -30,7 +38,9 @@ class ExpertsToWrite {
   std::int64_t ep() const { return options_->ep; }
   // How many tensor-parallel ranks share experts out together: all, if experts are whole, else 1.
   std::int64_t tensor_ranks() const { return tensor_ranks_; }
-  bool IsExpert(const std::string& name) const { return any() && ParseExpertName(name).has_value(); }
+  // Whether AutoEP keeps the experts of a layer in three tensors, of which every expert rank has a part.
+  bool are_fused() const { return !request_->training.fused_experts.empty(); }
+  bool IsExpert(const std::string& name) const;
   // Whether this expert rank has the parameter; all of them have one that is no expert's.
   bool IsHeldAt(const std::string& name, std::int64_t expert_rank) const;
   // What the rank that has it calls it.
@@ -45,20 +55,19 @@ class ExpertsToWrite {
   // Whether this tensor-parallel rank saves the files of the expert rank.
   bool IsSavedBy(std::int64_t tensor_rank, std::int64_t expert_rank) const;
 
-  // How many experts the layers of one stage have, in order.
+  // The layers of one stage that have experts, in order; and how many each has.
+  std::vector<ExpertsOfLayer> LayersOf(std::int64_t stage) const;
   std::vector<std::int64_t> CountsOf(std::int64_t stage) const;
-  // `layer_L_expert_G_mp_rank_XX_model_states.pt` of one stage and tensor rank.
+  // `layer_L_expert_G_mp_rank_XX_model_states.pt` of one stage and tensor rank. AutoEP has none at stage 3.
   [[nodiscard]] llvm::Error AddFiles(const std::string& folder, const Coordinate& coordinate,
                                      TargetFiles& target) const;
 
  private:
   ExpertsToWrite(const TargetRequest& request, const WriteOptions& options) : request_(&request), options_(&options) {}
-  struct Layer {
-    std::int64_t experts = 0;
-    std::vector<const LogicalTensor*> tensors;
-  };
-  std::vector<const ExpertLayer*> LayersOf(std::int64_t stage) const;
+  [[nodiscard]] llvm::Error FindLayers();
   [[nodiscard]] llvm::Error FindTensorRanks();
+  llvm::Error AddFilesOf(const ExpertsOfLayer& layer, const std::string& folder, const Coordinate& coordinate,
+                         TargetFiles& target) const;
   std::int64_t sharing() const { return options_->dp * tensor_ranks_; }  // Ranks.
   llvm::Error CheckDegrees() const;
   llvm::Error CheckCopies() const;
@@ -69,7 +78,7 @@ class ExpertsToWrite {
   const TargetRequest* request_;
   const WriteOptions* options_;
   std::int64_t tensor_ranks_ = 1;
-  std::map<std::string, Layer> layers_;  // By what their names begin with.
+  std::map<std::string, ExpertsOfLayer> layers_;  // By what their names begin with.
 };
 
 }  // namespace ucp::deepspeed

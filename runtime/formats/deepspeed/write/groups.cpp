@@ -178,7 +178,7 @@ std::vector<FlatGroupToWrite> GroupsToWrite::CutIntoSubGroups(FlatGroupToWrite g
     FlatGroupToWrite& last = sub_groups.back();
     parameter.offset = last.partition_elements;
     last.elements += parameter.elements;
-    last.partition_elements += CeilDivide(parameter.elements, options_.dp);
+    last.partition_elements += CeilDivide(parameter.elements, std::ssize(last.ranks));
     last.parameters.push_back(std::move(parameter));
   }
   return sub_groups;

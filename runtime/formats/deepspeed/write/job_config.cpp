@@ -66,6 +66,7 @@ llvm::Error CheckSections(const JobConfig& job) {
                                           "fp16",
                                           "data_types",
                                           "tensor_parallel",
+                                          "expert_parallel",
                                           "train_batch_size",
                                           "train_micro_batch_size_per_gpu",
                                           "gradient_accumulation_steps"};
@@ -76,7 +77,8 @@ llvm::Error CheckSections(const JobConfig& job) {
     return Fail(ErrorCode::kUsage, "`{}` has `{}`, which DeepSpeed does not read; did you mean `{}`?", job.path, key,
                 *nearest);
   }
-  for (std::string_view section : {"zero_optimization", "bf16", "bfloat16", "fp16", "data_types", "tensor_parallel"}) {
+  for (std::string_view section :
+       {"zero_optimization", "bf16", "bfloat16", "fp16", "data_types", "tensor_parallel", "expert_parallel"}) {
     ValuePtr found = pytorch::Find(*job.value, section);
     if (!found || pytorch::Entries(*found) != nullptr) continue;
     return Fail(ErrorCode::kUsage, "`{}` in `{}` is {}, and not a section with settings", section, job.path,
@@ -114,6 +116,10 @@ std::vector<Degree> DegreesOf(const JobConfig& job) {
     if (size) degrees.push_back({axis, std::move(name), *size});
   };
   add("tp", "tensor_parallel.autotp_size", FindIn(job.value, "tensor_parallel", "autotp_size"));
+  if (ValuePtr enabled = FindIn(job.value, "expert_parallel", "enabled");
+      enabled && pytorch::AsBool(*enabled).value_or(false)) {
+    add("ep", "expert_parallel.autoep_size", FindIn(job.value, "expert_parallel", "autoep_size"));
+  }
   add("sp", "sequence_parallel_size", pytorch::Find(*job.value, "sequence_parallel_size"));
   return degrees;
 }

@@ -4,7 +4,10 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/file_names.h"
+#include "runtime/formats/deepspeed/write/adapt_config.h"
+#include "runtime/formats/deepspeed/write/cut_metadata.h"
 #include "runtime/formats/deepspeed/write/frozen_parts.h"
+#include "runtime/formats/deepspeed/write/fused_experts.h"
 #include "runtime/formats/deepspeed/write/module.h"
 #include "runtime/formats/deepspeed/write/nested_module.h"
 #include "runtime/formats/deepspeed/write/whole.h"
@@ -41,7 +44,7 @@ class StatesComposer {
   // The files of partitions [first, end), which are all the same. Below stage 3 there is one file for all partitions.
   llvm::Error AddTo(const std::string& folder, std::int64_t first, std::int64_t end, TargetFiles& target) {
     FindHeld();
-    UCP_ASSIGN_OR_RETURN(ValuePtr root, Root(mp() == 0 && first == 0));
+    UCP_ASSIGN_OR_RETURN(ValuePtr root, Root(first));
     const ComposedArchive archive = composer_.Compose(root);
     std::vector<std::string> paths;
     for (std::int64_t partition = first; partition < end; ++partition) {
@@ -80,7 +83,7 @@ class StatesComposer {
     }
   }
 
-  llvm::Expected<ValuePtr> Root(bool is_first) {
+  llvm::Expected<ValuePtr> Root(std::int64_t partition) {
     std::vector<Entry> root;
     auto add = [&](const char* key, ValuePtr value) { root.push_back({MakeText(key), std::move(value)}); };
     std::vector<Entry> frozen, frozen_shapes;
@@ -109,7 +112,7 @@ class StatesComposer {
     }
     const bool lists_frozen = options_.stage >= 2 && !options_.exclude_frozen;
     add("frozen_param_shapes", lists_frozen ? MakeOrderedDict(std::move(frozen_shapes)) : MakeNone());
-    add("shared_params", is_whole ? MakeNone() : SharedParams(is_first));
+    add("shared_params", is_whole ? MakeNone() : SharedParams(mp() == 0 && partition == 0));
     add("frozen_param_fragments", lists_frozen && has_fragments_ ? MakeOrderedDict(std::move(frozen)) : MakeNone());
     for (Entry& entry : composer_.AddEntries(carried_.engine)) root.push_back(std::move(entry));
     add("dp_world_size", MakeInteger(options_.dp));
@@ -118,16 +121,26 @@ class StatesComposer {
     const std::int64_t tp_degree = options_.tp > 1 ? options_.tp : options_.sp;
     add("checkpoint_parallel_dimensions",
         MakeDict({{MakeText("pp_degree"), MakeInteger(options_.pp)}, {MakeText("tp_degree"), MakeInteger(tp_degree)}}));
+    std::vector<Entry> client = carried_.client[static_cast<std::size_t>(mp())];
     if (experts_.any()) {
-      std::vector<ValuePtr> counts;
-      for (std::int64_t count : experts_.CountsOf(coordinate_.At("pp"))) counts.push_back(MakeInteger(count));
-      add("num_experts", MakeList(std::move(counts)));
-      add("ds_autoep_layers", MakeNone());
+      UCP_ASSIGN_OR_RETURN(std::vector<Entry> of_experts, OfExperts(partition, client));
+      for (Entry& entry : of_experts) root.push_back(std::move(entry));
     }
-    for (Entry& entry : composer_.AddEntries(carried_.client[static_cast<std::size_t>(mp())])) {
-      root.push_back(std::move(entry));
-    }
+    for (Entry& entry : composer_.AddEntries(client)) root.push_back(std::move(entry));
     return MakeDict(std::move(root));
+  }
+
+  // AutoEP's layers stand among what is said of cuts, too; the other entries there stay as `client` has them.
+  llvm::Expected<std::vector<Entry>> OfExperts(std::int64_t partition, std::vector<Entry>& client) const {
+    std::vector<ValuePtr> counts;
+    for (std::int64_t count : experts_.CountsOf(coordinate_.At("pp"))) counts.push_back(MakeInteger(count));
+    ValuePtr layers = MakeNone();
+    if (experts_.are_fused()) {
+      UCP_ASSIGN_OR_RETURN(layers, AutoEpLayers(request_, options_, experts_, partition));
+      SetEntry(client, kCutMetadata, WithAutoEpLayers(FindEntry(client, kCutMetadata), layers));
+    }
+    return std::vector<Entry>{{MakeText("num_experts"), MakeList(std::move(counts))},
+                              {MakeText("ds_autoep_layers"), std::move(layers)}};
   }
 
   // Second names share the tensor, as they do in a module. `frozen` receives the frozen parameters among them.
@@ -148,6 +161,7 @@ class StatesComposer {
   llvm::Expected<ValuePtr> CutModule() {
     std::vector<Entry> module;
     for (const LogicalTensor* tensor : held_) {
+      if (experts_.IsExpert(tensor->name)) continue;  // In the optimizer alone.
       ValuePtr value;
       if (tensor->kind == TensorKind::kBuffer) {
         UCP_ASSIGN_OR_RETURN(value, module_.Add(*tensor, coordinate_));
@@ -247,7 +261,13 @@ llvm::Error AddModelStates(const TargetRequest& request, const WriteOptions& opt
         .AddTo(folder, first, end, target);
   };
   UCP_RETURN_IF_ERROR(add(0, 1));
-  if (options.stage == 3 && options.dp > 1) UCP_RETURN_IF_ERROR(add(1, options.dp));
+  if (options.stage == 3 && experts.are_fused()) {  // Each partition names its own experts.
+    for (std::int64_t partition = 1; partition < options.dp; ++partition) {
+      UCP_RETURN_IF_ERROR(add(partition, partition + 1));
+    }
+  } else if (options.stage == 3 && options.dp > 1) {
+    UCP_RETURN_IF_ERROR(add(1, options.dp));
+  }
   frozen.AddShards(target);
   return llvm::Error::success();
 }

@@ -5,11 +5,11 @@
 
 namespace ucp::deepspeed {
 
-LogicalTensor::State ModuleToWrite::StateOf(const LogicalTensor& tensor) const {
+LogicalTensor::State ModuleState(const LogicalTensor& tensor, const WriteOptions& options) {
   // Frozen parameters and buffers keep their type, which can be another than that of the trained ones.
   if (tensor.kind != TensorKind::kParameter) return tensor.states.front();
-  const bool is_master = options_.stage == 0 && options_.wrapper == WholeWrapper::kNone;
-  return {is_master ? kMasterState : kWeightState, options_.dtype};
+  const bool is_master = options.stage == 0 && options.wrapper == WholeWrapper::kNone;
+  return {is_master ? kMasterState : kWeightState, options.dtype};
 }
 
 void ModuleToWrite::AddVector(const FlatGroupToWrite& group) {
@@ -27,7 +27,7 @@ void ModuleToWrite::AddVector(const FlatGroupToWrite& group) {
 llvm::Expected<pytorch::ValuePtr> ModuleToWrite::Add(const LogicalTensor& tensor, const Coordinate& coordinate) {
   const TensorLayout& layout = *request_.layout.Find(tensor.name);
   UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(layout, request_.layout.mesh, coordinate));
-  Added added{&tensor, StateOf(tensor), coordinate, set.LocalShape(), 0, set.local_elements(), 0};
+  Added added{&tensor, ModuleState(tensor, options_), coordinate, set.LocalShape(), 0, set.local_elements(), 0};
   auto in_vector = in_vectors_.find(&tensor);
   if (in_vector != in_vectors_.end()) {
     added.base = in_vector->second.base;
@@ -42,8 +42,8 @@ llvm::Expected<pytorch::ValuePtr> ModuleToWrite::Add(const LogicalTensor& tensor
 }
 
 pytorch::ValuePtr ModuleToWrite::AddPlaceholder(const LogicalTensor& tensor) {
-  pytorch::ValuePtr& placeholder = placeholders_[StateOf(tensor).dtype];
-  if (!placeholder) placeholder = composer_.AddTensor(StateOf(tensor).dtype, {0});
+  pytorch::ValuePtr& placeholder = placeholders_[ModuleState(tensor, options_).dtype];
+  if (!placeholder) placeholder = composer_.AddTensor(ModuleState(tensor, options_).dtype, {0});
   return placeholder;
 }
 

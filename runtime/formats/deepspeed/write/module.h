@@ -15,6 +15,9 @@
 
 namespace ucp::deepspeed {
 
+// What a module has of a tensor.
+LogicalTensor::State ModuleState(const LogicalTensor& tensor, const WriteOptions& options);
+
 // The part of each tensor that one coordinate holds, in one state: what the model computes with. Without ZeRO and in
 // float32, that of a trained parameter is its master.
 class ModuleToWrite {
@@ -51,7 +54,6 @@ class ModuleToWrite {
     std::int64_t elements = 0;  // Of the vector.
     std::size_t record = 0;
   };
-  LogicalTensor::State StateOf(const LogicalTensor& tensor) const;
 
   const TargetRequest& request_;
   const WriteOptions& options_;

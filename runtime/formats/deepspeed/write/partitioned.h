@@ -1,19 +1,21 @@
 // The optimizer's files of one model-parallel rank at stage 3: of every parameter, each partition has its part
-// (partitioned_states.h).
+// (partitioned_states.h). Of experts that AutoEP spreads, those partitions that have the same ones.
 #pragma once
 
 #include <vector>
 
 #include "compiler/layout/target.h"
 #include "runtime/formats/deepspeed/write/carried.h"
+#include "runtime/formats/deepspeed/write/experts.h"
 #include "runtime/formats/deepspeed/write/groups.h"
+#include "runtime/formats/deepspeed/write/optimizer.h"
 
 namespace ucp::deepspeed {
 
 // Adds the files, the shards of the parameters' states and the zeros of the padding. Paths are below `folder`.
 void AddPartitionedOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-                                  const std::string& folder, const Coordinate& coordinate,
-                                  const std::vector<FlatGroupToWrite>& sub_groups, TargetFiles& target);
+                                  const std::string& folder, const RankToWrite& rank, const ExpertsToWrite& experts,
+                                  TargetFiles& target);
 
 // One part for each partition, of a record of theirs that holds parts of `parameters` behind each other. Zeros where a
 // part is short.

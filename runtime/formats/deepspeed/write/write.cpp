@@ -22,6 +22,7 @@
 #include "runtime/formats/deepspeed/write/elastic.h"
 #include "runtime/formats/deepspeed/write/experts.h"
 #include "runtime/formats/deepspeed/write/foreign_objects.h"
+#include "runtime/formats/deepspeed/write/fused_experts.h"
 #include "runtime/formats/deepspeed/write/groups.h"
 #include "runtime/formats/deepspeed/write/job_config.h"
 #include "runtime/formats/deepspeed/write/loose_states.h"
@@ -58,13 +59,6 @@ bool LooksLikePipeline(const TrainingState& training) {
 // Whether the model's module is one that this version can write the files of.
 llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& options) {
   const TrainingState& training = request.training;
-  if (!training.fused_experts.empty()) {
-    return Fail(
-        ErrorCode::kUnsupported,
-        "`{}` has experts that DeepSpeed's AutoEP spreads, and its native checkpoints are not written; a job "
-        "without AutoEP has other tensors. Convert to `universal`, which an engine loads with any `autoep_size`",
-        *training.fused_experts.begin());
-  }
   if (training.pipeline) return llvm::Error::success();
   if (options.pp > 1) {
     return Fail(ErrorCode::kUnsupported,
@@ -160,7 +154,7 @@ llvm::Error AddRanks(const Wanted& wanted, std::int64_t mp, const GroupsToWrite&
     UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, rank.coordinate, first, target));
     UCP_RETURN_IF_ERROR(experts.AddFiles(folder, rank.coordinate, target));
     if (options.stage == 3) {
-      AddPartitionedOptimizerFiles(request, options, carried, folder, rank.coordinate, first, target);
+      AddPartitionedOptimizerFiles(request, options, carried, folder, rank, experts, target);
     } else if (options.stage == 0 && experts.any()) {
       AddExpertOptimizerFiles(request, options, carried, folder, rank.coordinate, experts, rank.groups, target);
     }
@@ -171,9 +165,9 @@ llvm::Error AddRanks(const Wanted& wanted, std::int64_t mp, const GroupsToWrite&
   return llvm::Error::success();
 }
 
-llvm::Error CheckStageOfExperts(const WriteOptions& options) {
-  if (options.stage < 3) return llvm::Error::success();
-  return Fail(ErrorCode::kUnsupported, "zero=3: DeepSpeed's experts run below stage 3 only");
+llvm::Error CheckStageOfExperts(const WriteOptions& options, const ExpertsToWrite& experts) {
+  if (options.stage < 3 || experts.are_fused()) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported, "zero=3: DeepSpeed's own layer of experts runs below stage 3 only");
 }
 
 }  // namespace
@@ -193,6 +187,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, configured));
   const std::string& folder = request.training.tag;
   UCP_RETURN_IF_ERROR(CheckTag(folder));
+  UCP_RETURN_IF_ERROR(CheckAutoEp(asked, options));
   UCP_RETURN_IF_ERROR(CheckModule(request, options));
   UCP_RETURN_IF_ERROR(CheckMuonIsWritten(request.training, options));
   UCP_RETURN_IF_ERROR(CheckAdagradRuns(request.training, options));
@@ -203,7 +198,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   }
   UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
   if (experts.any()) {
-    UCP_RETURN_IF_ERROR(CheckStageOfExperts(options));
+    UCP_RETURN_IF_ERROR(CheckStageOfExperts(options, experts));
     const TensorRanks cut_over{HasWholeExperts(request.source_mesh) ? 1 : request.source_mesh.Size("tp"),
                                experts.tensor_ranks() > 1 ? 1 : options.tp};
     UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep, cut_over));

@@ -133,5 +133,62 @@ TEST(ExpertGroups, TheSameDegreeLeavesThemAlone) {
   EXPECT_EQ(Names(groups->front()), training.groups.front().parameters);
 }
 
+// AutoEP's tensors: a layer has w1 and w2, each with eight experts of so many elements.
+struct Fused {
+  TrainingState training;
+  std::vector<LogicalTensor> tensors;
+};
+
+Fused FusedGroups(std::int64_t elements, const std::vector<std::vector<std::string>>& groups, std::int64_t ep) {
+  Fused fused;
+  for (const char* name : {"1.experts.w1", "1.experts.w2", "2.experts.w1", "2.experts.w2"}) {
+    fused.training.fused_experts.insert(name);
+    LogicalTensor tensor;
+    tensor.name = name;
+    tensor.shape = {8, elements, 1};
+    fused.tensors.push_back(tensor);
+  }
+  for (const auto& names : groups) {
+    fused.training.groups.push_back(Group("ep_size_" + std::to_string(ep), {}));
+    fused.training.groups.back().parameters = names;
+  }
+  return fused;
+}
+
+const std::vector<std::string> kFused = {"1.experts.w1", "1.experts.w2", "2.experts.w1", "2.experts.w2"};
+
+TEST(ExpertGroups, OfAutoEpAreSplitByWhatARankHas) {
+  // 50 million elements of each expert. Of eight ranks each has one expert, and three tensors of it fit in a group; of
+  // four it has two, and one tensor fits; of two not even that.
+  const Fused fused =
+      FusedGroups(50'000'000, {{"1.experts.w1"}, {"1.experts.w2"}, {"2.experts.w1"}, {"2.experts.w2"}}, 4);
+  auto groups = GroupsForExpertRanks(fused.training, fused.tensors, 8);
+  ASSERT_TRUE(static_cast<bool>(groups)) << llvm::toString(groups.takeError());
+  ASSERT_EQ(groups->size(), 2u);
+  EXPECT_THAT(Names(groups->at(0)), ElementsAre("1.experts.w1", "1.experts.w2", "2.experts.w1"));
+  EXPECT_THAT(Names(groups->at(1)), ElementsAre("2.experts.w2"));
+  EXPECT_EQ(NameOf(groups->at(1)), "ep_size_8");
+  auto refused = GroupsForExpertRanks(fused.training, fused.tensors, 2);
+  ASSERT_FALSE(static_cast<bool>(refused));
+  EXPECT_THAT(llvm::toString(refused.takeError()),
+              HasSubstr("has `1.experts.w1`, which alone is more on a rank than DeepSpeed leaves in one"));
+}
+
+TEST(ExpertGroups, OfAutoEpThatNobodyCouldHaveMade) {
+  Fused fused = FusedGroups(10, {{"1.experts.w1", "1.experts.w2"}, {"2.experts.w1", "2.experts.w2"}}, 4);
+  auto groups = GroupsForExpertRanks(fused.training, fused.tensors, 2);
+  ASSERT_FALSE(static_cast<bool>(groups));
+  EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr("was not split as DeepSpeed"));
+  fused = FusedGroups(10, {{"1.experts.w1", "norm"}}, 4);
+  groups = GroupsForExpertRanks(fused.training, fused.tensors, 2);
+  ASSERT_FALSE(static_cast<bool>(groups));
+  EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr("has `norm`, which is no expert's"));
+  fused = FusedGroups(10, {kFused}, 4);
+  fused.training.groups.front().hyper_parameters = pytorch::MakeDict({});
+  groups = GroupsForExpertRanks(fused.training, fused.tensors, 2);
+  ASSERT_FALSE(static_cast<bool>(groups));
+  EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr("is not marked as one of experts (`moe`)"));
+}
+
 }  // namespace
 }  // namespace ucp

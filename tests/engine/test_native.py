@@ -211,8 +211,8 @@ RECUTS = [
     Recut("autoep_ep2_dp4_zero3"),
     Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4)}),
     Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=8, ep=2)}, via_universal=True),
-    Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=2, ep=1), "zero": {}}),
-    Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4), "stage": 2, "zero": {}}),
+    Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=2, ep=1)}),
+    Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4), "stage": 2}),
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),

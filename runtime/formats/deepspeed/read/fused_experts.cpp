@@ -227,7 +227,7 @@ std::vector<ExpertLayer> FusedExperts::LayersInOrder() const {
 }
 
 void FusedExperts::AddTo(Inventory& inventory, TrainingState& training) const {
-  training.expert_layers = LayersInOrder();
+  if (any()) training.expert_layers = LayersInOrder();
   for (const auto& [name, tensor] : tensors_) {
     inventory.expert_places.emplace(name, layers_[layer_of_.at(name)].places);
     training.fused_experts.insert(name);

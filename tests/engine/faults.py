@@ -168,7 +168,10 @@ FAULTS = [
     Fault(
         "BF16_Optimizer looks for a group of expert ranks that AutoEP over one rank does not make",
         lambda form, source, target: (
-            target.model == "autoep" and target.mesh.ep == 1 and target.stage == 1 and target.fp32_accumulation
+            is_universal(form, 1)(target)
+            and target.model == "autoep"
+            and target.mesh.ep == 1
+            and target.fp32_accumulation
         ),
         error="expert parallel group is not initialized",
     ),

@@ -183,12 +183,23 @@ def test_a_degree_of_the_job_that_the_strategy_leaves_out(ucprun: Path, tmp_path
 
 
 def test_the_order_of_layers_is_not_guessed(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
-    """DeepSpeed's own universal folder does not number the layers of experts."""
+    """Experts' files are numbered by it; what DeepSpeed's own universal folder says of it is not read."""
     source = FIXTURES / "autoep_ep2_dp4" / "checkpoint"
     tag = (source / "latest").read_text()
     engines.ask(Conversion(source / tag, tmp_path / "theirs" / f"{tag}_universal", inject=True))
     message = refused(ucprun, tmp_path / "theirs", tmp_path / "out", "--to", "deepspeed:dp=4,ep=2,zero=1")
     assert "the source does not say the order of its layers with experts" in message
+
+
+def test_files_without_zero_are_for_the_engine_alone(ucprun: Path, tmp_path: Path) -> None:
+    """It resumes from them (test_native.py), and says so before somebody drops the source."""
+    source = FIXTURES / "autoep_ep2_dp4" / "checkpoint"
+    command = [str(ucprun), "convert", str(source), str(tmp_path / "whole"), "--to", "deepspeed:dp=4,ep=2,zero=0"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "this program does not read AutoEP's files without ZeRO" in result.stderr
+    assert "the experts are spread over 2 ranks" in refused(
+        ucprun, tmp_path / "whole", tmp_path / "out", "--to", "universal"
+    )
 
 
 def test_hub_folders_have_other_names(ucprun: Path, tmp_path: Path) -> None:

@@ -206,6 +206,7 @@ RECUTS = [
     Recut("autoep_ep2_dp4", {"zero": {"round_robin_gradients": True}}, via_universal=True),
     Recut("autoep_ep2_dp4", {"mesh": Mesh(dp=4, ep=4)}, by_file=True),
     Recut("autoep_ep2_dp4_data_first"),
+    Recut("autoep_ep2_dp4_data_first", {"mesh": Mesh(dp=2, ep=1)}),
     Recut("autoep_ep2_dp4_data_first", {"mesh": Mesh(dp=8, ep=2), "stage": 3, "fp32_accumulation": False}),
     Recut("autoep_ep2_dp4_data_first", {"data_before_experts": False, "mesh": Mesh(dp=8, ep=4)}, via_universal=True),
     Recut("autoep_ep2_dp4_zero3"),

@@ -215,6 +215,11 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   if (std::string remark = RemarkOnFlatMasters(training, options, experts.any()); !remark.empty()) {
     remarks.push_back(std::move(remark));
   }
+  if (options.stage == 0 && experts.are_fused()) {
+    remarks.emplace_back(
+        "this program does not read AutoEP's files without ZeRO: DeepSpeed loads the target, and no conversion can "
+        "start from it; keep the source, or take zero=1");
+  }
   const Carried carried = CarryOver(request, options, job);
   TargetFiles target;
   target.format = "deepspeed";

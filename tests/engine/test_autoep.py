@@ -202,6 +202,67 @@ def test_files_without_zero_are_for_the_engine_alone(ucprun: Path, tmp_path: Pat
     )
 
 
+SPEC = """ucp 1
+mesh pp, dp, tp, edp, ep
+layout deepseek {
+  "lm_head.weight"            [101, 16]
+  "model.embed_tokens.weight" [101, 16]
+  "model.norm.weight"         [16]
+  block "model.layers.{i: 3}" {
+    "input_layernorm.weight"              [16]
+    "post_attention_layernorm.weight"     [16]
+    "self_attn.kv_a_layernorm.weight"     [6]
+    "self_attn.kv_a_proj_with_mqa.weight" [10, 16]
+    "self_attn.kv_b_proj.weight"          [22, 6]
+    "self_attn.o_proj.weight"             [16, 10]
+    "self_attn.q_a_layernorm.weight"      [5]
+    "self_attn.q_a_proj.weight"           [5, 16]
+    "self_attn.q_b_proj.weight"           [20, 5]
+    when i == 0 {
+      "mlp.down_proj.weight" [16, 20]
+      "mlp.gate_proj.weight" [20, 16]
+      "mlp.up_proj.weight"   [20, 16]
+    }
+    when i >= 1 {
+      "mlp.experts.w1"                            [EXPERTS, 6, 16]
+      "mlp.experts.w2"                            [EXPERTS, 16, 6]
+      "mlp.experts.w3"                            [EXPERTS, 6, 16]
+      buffer "mlp.router.e_score_correction_bias" [4]
+      "mlp.router.gate.weight"                    [4, 16]
+      "mlp.shared_experts.down_proj.weight"       [16, 6]
+      "mlp.shared_experts.gate_proj.weight"       [6, 16]
+      "mlp.shared_experts.up_proj.weight"         [6, 16]
+    }
+  }
+}
+"""
+
+
+def test_a_spec_that_places_them_otherwise_is_refused(convert: Convert, ucprun: Path, tmp_path: Path) -> None:
+    place_otherwise(FIXTURES / NAMES[0] / "checkpoint", tmp_path / "placed", [[2, 3], [0, 1]])
+    for source, experts, places in (
+        (convert(NAMES[0]), "4", "0..4"),
+        (tmp_path / "placed", "4@ep(list [[2, 3], [0, 1]])", "2..4"),
+    ):
+        (tmp_path / "deepseek.ucp").write_text(SPEC.replace("EXPERTS", experts))
+        options = ["--to", "deepspeed:dp=2,ep=2,zero=2", "--spec", str(tmp_path / "deepseek.ucp")]
+        message = refused(ucprun, source, tmp_path / "out", *options)
+        assert f"expert rank 0 of 2 has [{places}, 0..6, 0..16] of `model.layers.1.mlp.experts.w1`" in message
+        assert "and DeepSpeed gives it [0..2, 0..6, 0..16]" in message
+
+
+def test_a_spec_that_cuts_them_evenly(convert: Convert, run: Run, ucprun: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "deepseek.ucp"
+    spec.write_text(SPEC.replace("EXPERTS", "4@ep"))
+    source = FIXTURES / "autoep_ep2_dp4" / "checkpoint"
+    run("convert", source, tmp_path / "native", "--to", "deepspeed:dp=4,ep=4", "--spec", spec)
+    run("convert", source, tmp_path / "without", "--to", "deepspeed:dp=4,ep=4")
+    for file in sorted((tmp_path / "without").glob("*/*.pt")):
+        assert file.read_bytes() == (tmp_path / "native" / file.parent.name / file.name).read_bytes(), file.name
+    options = ["--to", "deepspeed:tp=2,dp=4,ep=4", "--spec", str(spec)]
+    assert "tp=2 beside it (`folding`) is not written yet" in refused(ucprun, source, tmp_path / "out", *options)
+
+
 def test_hub_folders_have_other_names(ucprun: Path, tmp_path: Path) -> None:
     source = FIXTURES / "autoep_ep2_dp4" / "checkpoint"
     assert "`names=memory`" in refused(ucprun, source, tmp_path / "out", "--to", "safetensors")

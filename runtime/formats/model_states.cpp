@@ -67,9 +67,6 @@ llvm::Error CheckServed(const SourceArchive& archive, ModelStatesOf of, bool has
     return Fail(ErrorCode::kBadData, "`{}` does not hold a dict, as a model-states file does",
                 archive.readable->path());
   }
-  if (IsPresent(Find(root, "folding"))) {
-    return Unsupported(archive, "has `folding`: the model's experts are spread by AutoEP beside tensor parallelism");
-  }
   const bool has_optimizer = IsPresent(Find(root, "optimizer"));
   if (has_optimizer && !has_visitor) {
     return Unsupported(archive, "holds an optimizer beside the one in other files, as a pipeline without ZeRO does");
@@ -238,6 +235,7 @@ llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std:
     if (!IsPresent(layers) || !states.autoep_layers.empty()) continue;
     UCP_ASSIGN_OR_RETURN(states.autoep_layers, ReadAutoEpLayers(*layers, path));
   }
+  UCP_ASSIGN_OR_RETURN(states.folding, ReadFolding(root, path));
   states.has_module = IsPresent(Find(root, "module"));
   UCP_ASSIGN_OR_RETURN(states.module, ReadModule(archives, archive, Find(root, "module"), ""));
   UCP_ASSIGN_OR_RETURN(states.frozen_fragments,

@@ -16,6 +16,7 @@
 #include "compiler/layout/inventory.h"
 #include "runtime/formats/agreement.h"
 #include "runtime/formats/autoep_layers.h"
+#include "runtime/formats/folding.h"
 #include "runtime/formats/source_archives.h"
 
 namespace ucp {
@@ -47,6 +48,7 @@ struct ModelStates : Speaker {
   std::map<std::string, std::string> shared_params;
   std::vector<std::int64_t> num_experts;   // Of each layer that has experts.
   std::vector<AutoEpLayer> autoep_layers;  // Those whose experts AutoEP spreads.
+  std::optional<Folding> folding;          // Beside them, if tensor-parallel ranks share experts out.
   std::optional<std::int64_t> mp_world_size;
   std::optional<std::int64_t> pp_degree;
   std::optional<std::int64_t> tp_degree;

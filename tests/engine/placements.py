@@ -29,15 +29,15 @@ class Checkpoint:
     """All files of a checkpoint whose experts are placed as the engine does it."""
 
     folder: Path
-    models: dict[int, dict[str, Any]]  # By partition; below stage 3 the first one's only.
-    optimizers: dict[int, dict[str, Any]]
+    models: dict[int, dict[str, Any]]  # By rank; below stage 3 the first ones' only, by tensor-parallel rank.
+    optimizers: dict[int, dict[str, Any]]  # By rank, of which tensor-parallel ones are neighbours.
 
     @property
     def layers(self) -> list[dict[str, Any]]:
         return self.models[0]["ds_autoep_layers"]
 
     def sharing(self, rank: int) -> list[int]:
-        """The partitions of an expert rank."""
+        """The ranks that are one expert rank."""
         ranks, ep = len(self.optimizers), self.layers[0]["ep_size"]
         if self.models[0]["ds_config"].get("use_data_before_expert_parallelism"):
             return list(range(rank * ranks // ep, (rank + 1) * ranks // ep))
@@ -59,9 +59,9 @@ def load(folder: Path) -> Checkpoint:
 
 
 def save(checkpoint: Checkpoint) -> None:
-    names = sorted(file.name for file in checkpoint.folder.glob("zero_pp_rank_*_model_states.pt"))
-    for index, name in enumerate(names or ["mp_rank_00_model_states.pt"]):
-        torch.save(checkpoint.models[index], checkpoint.folder / name)
+    names = sorted(checkpoint.folder.glob("zero_pp_rank_*_model_states.pt"))
+    for index, file in enumerate(names or sorted(checkpoint.folder.glob("mp_rank_*_model_states.pt"))):
+        torch.save(checkpoint.models[index], file)
     for index, file in enumerate(sorted(checkpoint.folder.glob("*_optim_states.pt"))):
         torch.save(checkpoint.optimizers[index], file)
 
@@ -163,12 +163,32 @@ def describe(checkpoint: Checkpoint, placement: Placement) -> None:
         model["universal_checkpoint_info"]["ds_autoep_layers"] = model["ds_autoep_layers"]
 
 
+def move_weights(checkpoint: Checkpoint, placement: Placement) -> None:
+    """Each tensor-parallel rank saves the weights of its own experts, one file each, and what it is in them."""
+    tp = checkpoint.models[0]["mp_world_size"]
+    for layer, entry in enumerate(checkpoint.layers):
+        files = {e: next(checkpoint.folder.glob(f"layer_{layer}_expert_{e}_*")) for e in range(entry["num_experts"])}
+        weights = {expert: torch.load(file, weights_only=False) for expert, file in files.items()}
+        for file in checkpoint.folder.glob(f"layer_{layer}_expert_*"):
+            file.unlink()
+        for rank in range(len(checkpoint.optimizers)):
+            ep_rank = next(r for r in range(len(placement)) if rank in checkpoint.sharing(r))
+            for expert in placement[ep_rank]:
+                saved = dict(weights[expert])
+                if tp > 1:
+                    saved["folding"] = {**saved["folding"], "tp_rank": rank % tp, "ep_rank": ep_rank}
+                name = f"layer_{layer}_expert_{expert}_mp_rank_{rank % tp:02d}_model_states.pt"
+                torch.save(saved, checkpoint.folder / name)
+
+
 def place_otherwise(source: Path, target: Path, placement: Placement) -> None:
-    """A copy of the checkpoint with its experts placed so. Files of weights stay: they are named for their experts."""
+    """A copy of the checkpoint with its experts placed so."""
     shutil.copytree(source, target)
     checkpoint = load(target / (target / "latest").read_text())
     for group in checkpoint.expert_groups():
         for state in ("fp32", "exp_avg", "exp_avg_sq"):
             scatter(checkpoint, group, state, gather(checkpoint, group, state), placement)
     describe(checkpoint, placement)
+    if not any(checkpoint.folder.glob("zero_pp_rank_*_model_states.pt")):
+        move_weights(checkpoint, placement)
     save(checkpoint)

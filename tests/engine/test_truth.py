@@ -49,6 +49,9 @@ DEEPSPEED = {
     "autoep_ep2_dp4": IDENTICAL,
     "autoep_ep2_dp4_data_first": IDENTICAL,
     "autoep_ep2_dp4_zero3": FLAT,
+    "autoep_tp2_ep4_dp4": "AssertionError: Unused patterns=",
+    "autoep_tp4_ep2": "AssertionError: Unused patterns=",
+    "autoep_tp4_ep2_dp2_zero3": "NotImplementedError: Universal checkpoint conversion of an AutoEP + AutoTP folded",
     "autotp_tp2_dp2": IDENTICAL,
     "autotp_tp3_zero2": IDENTICAL,
     "autotp_tp2_zero3": IDENTICAL,
@@ -181,7 +184,7 @@ def test_optimizer_state_has_the_source_groups(name: str, convert: Convert) -> N
     assert state["ds_version"] == truth_of(name)["engine"]["deepspeed"]
     count = {"one": 1, "decay": 2, "tiny": 3}[CASES[name].groups]
     if CASES[name].mesh.ep > 1:  # The experts have groups of their own; AutoEP's have no vectors.
-        count += 1 if CASES[name].model == "autoep" else count
+        count += 1 if CASES[name].model.startswith("autoep") else count
     if CASES[name].optimizer == "muon":
         count += 1  # Matrices that are embeddings go to Adam.
     assert len(state["param_groups"]) == count

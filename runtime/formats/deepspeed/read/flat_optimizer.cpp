@@ -80,6 +80,7 @@ class FlatOptimizer {
       UCP_ASSIGN_OR_RETURN(OptimizerStates states,
                            ReadOptimizerStates(context_.archives, context_.files.optimizer_states.at({mp, p})));
       states.rank = context_.degrees.RankOf(mp, p);
+      UCP_RETURN_IF_ERROR(context_.fused_experts.CheckOptimizerFile(states.folding, states.path, mp, p));
       UCP_RETURN_IF_ERROR(CheckGroups(mp, context_.states[static_cast<std::size_t>(mp)], states));
       partitions.push_back(std::move(states));
     }
@@ -183,7 +184,7 @@ class FlatOptimizer {
     auto text = [&](const ModelStates& states) {
       std::vector<std::string> listed;
       if (g < states.param_shapes.size()) {
-        for (const NamedShape& parameter : states.param_shapes[g]) {
+        for (const NamedShape& parameter : context_.fused_experts.ShapesAt(0, states.param_shapes[g])) {
           listed.push_back(fmt::format("{} [{}]", parameter.name, fmt::join(parameter.shape, ", ")));
         }
       }

@@ -5,14 +5,32 @@
 #include <algorithm>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
 namespace {
 
 std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
+// What the file of an expert's weights has beside `folding`.
+pytorch::ValuePtr TensorsIn(const SourceArchive& archive) {
+  if (!pytorch::Find(archive.root(), "folding")) return archive.archive.root();
+  std::vector<pytorch::Entry> others = *pytorch::Entries(archive.root());
+  std::erase_if(others, [](const pytorch::Entry& entry) { return pytorch::AsText(*entry.key) == "folding"; });
+  return pytorch::MakeDict(std::move(others));
+}
+
 bool IsOf(const AutoEpLayer& layer, const std::string& name) {
   return name.size() > layer.prefix.size() + 1 && name.starts_with(layer.prefix) && name[layer.prefix.size()] == '.';
+}
+
+llvm::Error CheckNoFolding(const std::optional<Folding>& folding, const std::string& path) {
+  if (!folding) return llvm::Error::success();
+  return Fail(
+      ErrorCode::kBadData,
+      "`{}` has an entry `folding`, as files of experts that AutoEP spreads have beside tensor parallelism, and "
+      "no model-states file has `ds_autoep_layers`",
+      path);
 }
 
 }  // namespace
@@ -28,14 +46,24 @@ llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const 
   FusedExperts experts;
   const ModelStates& first = states.front();
   experts.layers_ = first.autoep_layers;
-  if (!experts.any()) return experts;
-  if (degrees.mp() > 1) {
+  if (!experts.any()) {
+    for (const ModelStates& rank : states) UCP_RETURN_IF_ERROR(CheckNoFolding(rank.folding, rank.path));
+    return experts;
+  }
+  if (degrees.pp > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "`{}`: AutoEP spreads the experts, and there are {} pipeline stages, which this version does not read "
+                "together",
+                folder, degrees.pp);
+  }
+  if (degrees.tp > 1 && !first.folding) {
     return Fail(
         ErrorCode::kUnsupported,
-        "`{}`: AutoEP spreads the experts, and there are {} pipeline stages and {} tensor-parallel ranks, which "
-        "this version does not read together",
-        folder, degrees.pp, degrees.tp);
+        "`{}`: AutoEP spreads the experts, there are {} tensor-parallel ranks, and `{}` has no entry `folding`; "
+        "how such ranks share experts out is then not known",
+        folder, degrees.tp, first.path);
   }
+  experts.layers_from_ = first.path;
   experts.ep_ = experts.layers_.front().ep();
   experts.data_first_ = IsDataFirst(first);
   experts.tensor_ranks_ = degrees.tp;
@@ -52,15 +80,25 @@ llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const 
     return Fail(ErrorCode::kBadData, "`{}`: the experts are spread over {} ranks, and there are files of {} partitions",
                 folder, experts.ep_, partitions * degrees.tp);
   }
-  UCP_RETURN_IF_ERROR(experts.ListTensors(folder, first));
-  UCP_RETURN_IF_ERROR(experts.CheckPartition(first, first, 0, 0));
+  UCP_ASSIGN_OR_RETURN(experts.tensors_, experts.ListTensors(folder, first, experts.ExpertRankAt(0, 0)));
+  for (const auto& [name, tensor] : experts.tensors_) {
+    const auto layer = std::find_if(experts.layers_.begin(), experts.layers_.end(),
+                                    [&](const AutoEpLayer& candidate) { return IsOf(candidate, name); });
+    experts.layer_of_.emplace(name, layer - experts.layers_.begin());
+  }
+  for (std::int64_t t = 0; t < degrees.tp; ++t) {
+    const ModelStates& rank = states[static_cast<std::size_t>(t)];
+    UCP_RETURN_IF_ERROR(experts.CheckPartition(first, rank, t, 0));
+    UCP_RETURN_IF_ERROR(experts.CheckTensorRank(folder, rank, t));
+  }
   if (files.partitioned_model_states.empty()) {
     UCP_RETURN_IF_ERROR(experts.ReadFiles(archives, files, folder, first));
   }
   return experts;
 }
 
-llvm::Error FusedExperts::ListTensors(const std::string& folder, const ModelStates& states) {
+llvm::Expected<std::map<std::string, FusedExperts::FusedTensor>> FusedExperts::ListTensors(
+    const std::string& folder, const ModelStates& states, std::int64_t expert_rank) const {
   std::vector<std::pair<NamedShape, TensorKind>> listed;
   for (const auto& group : states.param_shapes) {
     for (const NamedShape& shape : group) listed.emplace_back(shape, TensorKind::kParameter);
@@ -68,30 +106,66 @@ llvm::Error FusedExperts::ListTensors(const std::string& folder, const ModelStat
   for (const auto& [name, shape] : states.frozen_shapes) {
     listed.emplace_back(NamedShape{name, shape}, TensorKind::kFrozen);
   }
+  std::map<std::string, FusedTensor> tensors;
   for (auto& [tensor, kind] : listed) {
     const auto layer = std::find_if(layers_.begin(), layers_.end(),
                                     [&](const AutoEpLayer& candidate) { return IsOf(candidate, tensor.name); });
     if (layer == layers_.end()) continue;
-    const std::int64_t rank = layer->rank.value_or(0);
-    const auto local = std::ssize(layer->places[static_cast<std::size_t>(rank)]);
+    const auto local = std::ssize(layer->places[static_cast<std::size_t>(expert_rank)]);
     if (tensor.shape.empty() || tensor.shape.front() != local) {
       return Fail(ErrorCode::kBadData,
                   "`{}`: `{}` in `{}` has the shape {}, and by `ds_autoep_layers` there are {} experts of expert rank "
                   "{} in it",
-                  folder, tensor.name, states.path, ShapeText(tensor.shape), local, rank);
+                  folder, tensor.name, states.path, ShapeText(tensor.shape), local, expert_rank);
     }
-    layer_of_.emplace(tensor.name, layer - layers_.begin());
     const std::string name = tensor.name;
-    tensors_.emplace(name, FusedTensor{std::move(tensor), kind, {}});
+    tensors.emplace(name, FusedTensor{std::move(tensor), kind, {}});
   }
   for (const AutoEpLayer& layer : layers_) {
-    if (std::any_of(tensors_.begin(), tensors_.end(), [&](const auto& entry) { return IsOf(layer, entry.first); })) {
+    if (std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) { return IsOf(layer, entry.first); })) {
       continue;
     }
     return Fail(ErrorCode::kBadData, "`{}`: `ds_autoep_layers` in `{}` has `{}`, and no list of shapes has its tensors",
                 folder, states.path, layer.prefix);
   }
+  return tensors;
+}
+
+// Of the experts' tensors, every tensor-parallel rank lists its own part, as the first one does.
+llvm::Error FusedExperts::CheckTensorRank(const std::string& folder, const ModelStates& states,
+                                          std::int64_t tensor_rank) const {
+  const std::int64_t rank = ExpertRankAt(tensor_rank, 0);
+  UCP_ASSIGN_OR_RETURN(const auto own, ListTensors(folder, states, rank));
+  auto text = [](const NamedShape& shape, TensorKind kind) {
+    return fmt::format("{}{}", ShapeText(shape.shape), kind == TensorKind::kFrozen ? ", frozen" : "");
+  };
+  for (const auto* names : {&tensors_, &own}) {
+    for (const auto& [name, tensor] : *names) {
+      const auto here = own.find(name);
+      const auto there = tensors_.find(name);
+      const std::string expected =
+          there == tensors_.end() ? "not there"
+                                  : text(ShapesAt(rank, std::vector{there->second.listed}).front(), there->second.kind);
+      const std::string found = here == own.end() ? "not there" : text(here->second.listed, here->second.kind);
+      if (expected == found) continue;
+      return Fail(ErrorCode::kBadData, "`{}`: by `{}`, `{}` of expert rank {} is {}, and by `{}` it is {}", folder,
+                  layers_from_, name, rank, expected, states.path, found);
+    }
+  }
   return llvm::Error::success();
+}
+
+Folding FusedExperts::FoldingOf(std::int64_t tensor_rank, std::int64_t expert_rank, const std::string& group,
+                                std::int64_t count) const {
+  return {tensor_ranks_, tensor_rank, ep_, expert_rank, group, count, std::nullopt};
+}
+
+llvm::Error FusedExperts::CheckOptimizerFile(const std::optional<Folding>& folding, const std::string& path,
+                                             std::int64_t tensor_rank, std::int64_t partition) const {
+  if (!any()) return CheckNoFolding(folding, path);
+  Folding expected = FoldingOf(tensor_rank, ExpertRankAt(tensor_rank, partition), "per_family", partitions_);
+  expected.partition_rank = partition;
+  return CheckFolding(folding, path, expected, layers_from_);
 }
 
 std::int64_t FusedExperts::ExpertRankAt(std::int64_t tensor_rank, std::int64_t partition) const {
@@ -129,7 +203,7 @@ llvm::Error FusedExperts::ReadFiles(SourceArchives& archives, const CheckpointFi
                         "`{}`: `{}` is missing; `{}` has {} experts, as `ds_autoep_layers` in `{}` says", folder,
                         ExpertFileName(place), layer.prefix, layer.experts, states.path);
           }
-          UCP_RETURN_IF_ERROR(ReadFile(archives, folder, file->second, layer, {t, expert}));
+          UCP_RETURN_IF_ERROR(ReadFile(archives, folder, file->second, layer, {t, expert}, rank));
         }
       }
     }
@@ -143,9 +217,13 @@ llvm::Error FusedExperts::ReadFiles(SourceArchives& archives, const CheckpointFi
 }
 
 llvm::Error FusedExperts::ReadFile(SourceArchives& archives, const std::string& folder, const std::string& path,
-                                   const AutoEpLayer& layer, ExpertCopy copy) {
+                                   const AutoEpLayer& layer, ExpertCopy copy, std::int64_t expert_rank) {
   UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
-  UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, archive.archive.root(), ""));
+  UCP_ASSIGN_OR_RETURN(const std::optional<Folding> folding, ReadFolding(archive.root(), path));
+  const std::int64_t sharing = partitions_ * tensor_ranks_ / ep_;
+  UCP_RETURN_IF_ERROR(
+      CheckFolding(folding, path, FoldingOf(copy.tensor_rank, expert_rank, "edp", sharing), layers_from_));
+  UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, TensorsIn(archive), ""));
   const std::string suffix = fmt::format(".{}", copy.expert);
   std::map<std::string, TensorPlace> found;
   for (auto& [name, place] : entries.tensors) {
@@ -210,11 +288,14 @@ llvm::Error FusedExperts::CheckPartition(const ModelStates& first, const ModelSt
     }
     if (layer.rank.value_or(rank) == rank) continue;
     return Fail(ErrorCode::kBadData,
-                "`{}`: `ep_rank` of `{}` is {}, and partition {} of {} is of expert rank {}, as "
+                "`{}`: `ep_rank` of `{}` is {}, and partition {} of {}{} is of expert rank {}, as "
                 "`use_data_before_expert_parallelism` in `ds_config` says",
-                other.path, layer.prefix, *layer.rank, partition, partitions_, rank);
+                other.path, layer.prefix, *layer.rank, partition, partitions_,
+                tensor_ranks_ > 1 ? fmt::format(" of tensor-parallel rank {}", tensor_rank) : "", rank);
   }
-  return llvm::Error::success();
+  Folding expected = FoldingOf(tensor_rank, rank, "dense_dp", partitions_);
+  expected.partition_rank = partition;
+  return CheckFolding(other.folding, other.path, expected, first.path);
 }
 
 std::vector<ExpertLayer> FusedExperts::LayersInOrder() const {

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -32,8 +33,9 @@ bool IsFusedExpertName(const ModelStates& states, const std::string& name);
 
 class FusedExperts {
  public:
-  // Reads the experts' files. Fails if a file or a tensor is missing or of another shape, for layers that are spread
-  // over different numbers of ranks, and beside tensor or pipeline parallelism (kUnsupported).
+  // Reads the experts' files. Fails if a file or a tensor is missing or of another shape, where tensor-parallel ranks
+  // contradict each other, for layers that are spread over different numbers of ranks, beside pipeline parallelism, and
+  // beside tensor parallelism if no file says that its ranks share the experts out (kUnsupported).
   static llvm::Expected<FusedExperts> Read(SourceArchives& archives, const CheckpointFiles& files,
                                            const std::string& folder, const Degrees& degrees,
                                            const std::vector<ModelStates>& states, std::int64_t partitions);
@@ -55,10 +57,13 @@ class FusedExperts {
   std::vector<std::vector<NamedShape>> ShapesAt(std::int64_t expert_rank,
                                                 std::vector<std::vector<NamedShape>> groups) const;
 
-  // The file of every tensor-parallel rank, and at stage 3 of every partition, says which expert rank it is of, and how
-  // experts are placed.
+  // The file of every tensor-parallel rank, and at stage 3 of every partition, says which expert rank it is of, how
+  // experts are placed, and whose it is (`folding`).
   [[nodiscard]] llvm::Error CheckPartition(const ModelStates& first, const ModelStates& other, std::int64_t tensor_rank,
                                            std::int64_t partition) const;
+  // The same of what an optimizer's file says in `folding`.
+  [[nodiscard]] llvm::Error CheckOptimizerFile(const std::optional<Folding>& folding, const std::string& path,
+                                               std::int64_t tensor_rank, std::int64_t partition) const;
 
   // The weights that the model computes with, and who has which expert.
   void AddTo(Inventory& inventory, TrainingState& training) const;
@@ -76,11 +81,16 @@ class FusedExperts {
     std::map<ExpertCopy, TensorPlace> experts;  // The weights; none at stage 3.
   };
 
-  llvm::Error ListTensors(const std::string& folder, const ModelStates& states);
+  // What `states`, of an expert rank, lists of the layers' tensors.
+  llvm::Expected<std::map<std::string, FusedTensor>> ListTensors(const std::string& folder, const ModelStates& states,
+                                                                 std::int64_t expert_rank) const;
+  llvm::Error CheckTensorRank(const std::string& folder, const ModelStates& states, std::int64_t tensor_rank) const;
+  Folding FoldingOf(std::int64_t tensor_rank, std::int64_t expert_rank, const std::string& group,
+                    std::int64_t count) const;
   llvm::Error ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                         const ModelStates& states);
   llvm::Error ReadFile(SourceArchives& archives, const std::string& folder, const std::string& path,
-                       const AutoEpLayer& layer, ExpertCopy copy);
+                       const AutoEpLayer& layer, ExpertCopy copy, std::int64_t expert_rank);
   // The expert ranks of which a tensor-parallel rank has ranks.
   std::set<std::int64_t> ExpertRanksIn(std::int64_t tensor_rank) const;
   // Empty if their numbers do not follow one another.
@@ -88,6 +98,7 @@ class FusedExperts {
   void AddShard(Storage& storage, const std::string& name, std::int64_t tensor_rank, std::int64_t expert_rank) const;
 
   std::vector<AutoEpLayer> layers_;
+  std::string layers_from_;  // The file that says it.
   std::int64_t ep_ = 1;
   std::int64_t tensor_ranks_ = 1;
   std::int64_t partitions_ = 1;

@@ -38,6 +38,7 @@ class Reader {
                                     : CheckLength(param_groups_, "param_groups", groups));
     OptimizerStates states;
     states.path = archive_.path;
+    UCP_ASSIGN_OR_RETURN(states.folding, ReadFolding(archive_.root(), archive_.path));
     states.is_bf16_optimizer = !Find(root, "zero_stage");
     states.kind = stage_ == 0 ? "BF16_Optimizer" : fmt::format("stage {}", stage_);
     if (is_elastic_) states.kind += ", elastic";

@@ -12,6 +12,7 @@
 
 #include "runtime/formats/agreement.h"
 #include "runtime/formats/deepspeed/read/torch_optimizer.h"
+#include "runtime/formats/folding.h"
 
 namespace ucp::deepspeed {
 
@@ -37,6 +38,7 @@ struct OptimizerStates : Speaker {
   bool is_bf16_optimizer = false;  // The one class that does not say its stage.
   std::string kind;                // "stage 1", "stage 2, elastic", "BF16_Optimizer".
   std::vector<GroupPartition> groups;
+  std::optional<Folding> folding;
   std::vector<pytorch::Entry> others;  // loss_scaler, overflow, clip_grad, …: carried on.
 };
 

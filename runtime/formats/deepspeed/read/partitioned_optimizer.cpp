@@ -28,6 +28,7 @@ class PartitionedOptimizer {
       UCP_ASSIGN_OR_RETURN(PartitionedStates states,
                            ReadPartitionedStates(context_.archives, context_.files.optimizer_states.at({mp_, p})));
       states.rank = context_.degrees.RankOf(mp_, p);
+      UCP_RETURN_IF_ERROR(context_.fused_experts.CheckOptimizerFile(states.folding, states.path, mp_, p));
       UCP_RETURN_IF_ERROR(CheckGroups(states));
       partitions_.push_back(std::move(states));
     }
@@ -111,7 +112,7 @@ class PartitionedOptimizer {
       return Fail(ErrorCode::kBadData, "`{}`: {} of `param_shapes` in `{}` has {} tensors of experts, and {} others",
                   context_.folder, NameOf(index), model_.path, experts, std::ssize(shapes) - experts);
     }
-    if (this != &together.front()) return llvm::Error::success();
+    if (this != &together.front()) return together.front().IndexOf(index, model_).takeError();
     const FusedExperts& fused = context_.fused_experts;
     std::vector<std::size_t> indices;
     for (const PartitionedOptimizer& other : together) {

@@ -25,6 +25,7 @@ class Reader {
     UCP_RETURN_IF_ERROR(FindParts());
     PartitionedStates states;
     states.path = archive_.path;
+    UCP_ASSIGN_OR_RETURN(states.folding, ReadFolding(archive_.root(), archive_.path));
     if (ValuePtr count = Find(*state_dict_, "partition_count")) states.partition_count = pytorch::AsInteger(*count);
     UCP_RETURN_IF_ERROR(ReadPartitionGroups(states));
     std::vector<ValuePtr*> kept;

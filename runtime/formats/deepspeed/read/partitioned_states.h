@@ -14,6 +14,7 @@
 
 #include "runtime/formats/agreement.h"
 #include "runtime/formats/deepspeed/read/torch_optimizer.h"
+#include "runtime/formats/folding.h"
 
 namespace ucp::deepspeed {
 
@@ -29,6 +30,7 @@ struct PartitionedStates : Speaker {
   std::optional<std::int64_t> partition_count;
   // With AutoEP: which partitions share each sub-group, in order; empty: all of them share all.
   std::vector<std::vector<std::int64_t>> partition_ranks;
+  std::optional<Folding> folding;
   std::vector<pytorch::Entry> others;  // loss_scaler, overflow, …: carried on.
 };
 

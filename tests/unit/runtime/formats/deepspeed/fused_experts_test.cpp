@@ -132,13 +132,6 @@ TEST(FusedExperts, DegreesThatDiffer) {
   ExpectFailure(copy, ErrorCode::kUnsupported, {"spreads experts over 2 ranks in one layer and over 4 in another"});
 }
 
-TEST(FusedExperts, BesideTensorParallelism) {
-  CheckpointCopy copy("autoep_ep2_dp4");
-  copy.Set(kModel, {"folding"}, pytorch::MakeDict({{pytorch::MakeText("version"), MakeInteger(1)}}));
-  ExpectFailure(copy, ErrorCode::kUnsupported,
-                {"has `folding`: the model's experts are spread by AutoEP beside tensor"});
-}
-
 // At stage 3 each partition speaks for its own expert rank.
 TEST(FusedExperts, PartitionOfAnotherExpertRank) {
   const std::string file = "zero_pp_rank_2_mp_rank_00_model_states.pt";

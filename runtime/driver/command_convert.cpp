@@ -96,8 +96,9 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
       ->add_option(
           "--to", options->target,
           "universal, universal:mp=N for a target with N model-parallel ranks (default: as many as the source), "
-          "universal:ep=N for one whose experts are spread over N ranks, universal:zero=3,engine=VERSION for stage 3 "
-          "of a DeepSpeed before 0.19.3; safetensors for weights alone, "
+          "universal:ep=N for one whose experts are spread over N ranks, universal:mp=N,ep=N,dp=N for AutoEP beside "
+          "tensor parallelism, universal:zero=3,engine=VERSION for stage 3 of a DeepSpeed before 0.19.3; safetensors "
+          "for weights alone, "
           "with dtype=bf16|fp16|fp32 (default: the model's own), max_shard=SIZE (5GB), states=all (masters and "
           "optimizer "
           "too), names=memory (names that Hugging Face has otherwise on disk, as they are); deepspeed:KEY=VALUE,… for "

@@ -88,7 +88,12 @@ def every_mesh(form: str, source: Case) -> Iterator[Mesh]:
         yield replace(own, dp=own.dp * 2 if own.dp < max(4, own.ep + 1) and own.ranks <= 4 else own.dp // 2)
     for axis in ("tp", "pp", "ep"):
         if source.model in CUT_OVER[axis] and own == source.mesh:
-            yield replace(own, **{axis: 2 if getattr(own, axis) in (1, 4) else 1})
+            yield replace(own, **{axis: 2 if getattr(own, axis) in (1, 4) else least(source, axis)})
+
+
+def least(source: Case, axis: str) -> int:
+    """The other size of an axis of two places. Beside AutoTP, AutoEP wants its experts spread."""
+    return 4 if axis == "ep" and source.model == "autoep_autotp" else 1
 
 
 def targets(form: str, source: Case) -> Iterator[dict[str, Any]]:

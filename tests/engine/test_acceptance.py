@@ -110,6 +110,12 @@ CHANGED: list[Resume] = [
     Resume("autoep_ep2_dp4_data_first", {"stage": 2, "mesh": Mesh(dp=2, ep=2), "fp32_accumulation": False}),
     Resume("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4)}),
     Resume("autoep_ep2_dp4_zero3", {"stage": 2, "zero": {}, "mesh": Mesh(dp=2, ep=2)}),
+    # The same beside AutoTP, which a folder is made for; and without it.
+    Resume("autoep_tp2_ep4_dp4", to="universal:mp=2,ep=4,dp=4"),
+    Resume("autoep_tp2_ep4_dp4", {"mesh": Mesh(dp=4, ep=2)}, to="universal:mp=1"),
+    Resume("autoep_tp2_ep4_dp4", {"mesh": Mesh(tp=4, dp=1, ep=2), "stage": 1}, to="universal:mp=4,ep=2,dp=1"),
+    Resume("autoep_tp4_ep2_dp2_zero3", to="universal:mp=4,ep=2,dp=2"),
+    Resume("autoep_tp4_ep2_dp2_zero3", {"stage": 2, "zero": {}, "mesh": Mesh(dp=2, ep=2)}, to="universal:mp=1"),
     # Another stage or another optimizer class, or an option of the source that the target does not have.
     Resume("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 2}),
     Resume("bf16_optimizer_dp2", {"mesh": Mesh(dp=4), "fp32_accumulation": False}),
@@ -175,8 +181,11 @@ def further(name: str) -> list[Resume]:
 
 
 def expert_ranks(target: Case) -> str:
-    """The strategy says them where a rank's own experts are counted from 0: not with AutoEP."""
-    return f",ep={target.mesh.ep}" if target.mesh.ep > 1 and not target.model.startswith("autoep") else ""
+    """The strategy says them where a rank's own experts are counted from 0, not with AutoEP; but beside AutoTP it says
+    all degrees."""
+    if target.model.startswith("autoep"):
+        return f",ep={target.mesh.ep},dp={target.mesh.dp}" if target.mesh.tp > 1 else ""
+    return f",ep={target.mesh.ep}" if target.mesh.ep > 1 else ""
 
 
 def resume(engines: Engines, folder: Path, plan: Resume) -> dict[str, Any]:

@@ -13,12 +13,15 @@ import pytest
 import torch
 
 from conftest import Convert, Run
+from fixtures.cases import CASES
 from fixtures.fingerprints import describe, differences
+from fixtures.jobs import Job
 from fixtures.serve import Conversion, EngineError, Engines
 from placements import Placement, place_otherwise
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
 NAMES = ["autoep_ep2_dp4", "autoep_ep2_dp4_data_first", "autoep_ep2_dp4_zero3"]
+FOLDED = ["autoep_tp4_ep2", "autoep_tp4_ep2_dp2_zero3"]  # Beside tensor parallelism, with two expert ranks, too.
 
 PLACEMENTS: dict[str, Placement] = {
     "as it was": [[0, 1], [2, 3]],
@@ -30,7 +33,7 @@ PLACEMENTS: dict[str, Placement] = {
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *FOLDED])
 def test_any_placement_is_the_same_model(name: str, placement: str, run: Run, tmp_path: Path) -> None:
     place_otherwise(FIXTURES / name / "checkpoint", tmp_path / "placed", PLACEMENTS[placement])
     run("convert", tmp_path / "placed", tmp_path / "ours", "--to", "universal")
@@ -80,6 +83,14 @@ def refused(ucprun: Path, source: Path, output: Path, *options: str) -> str:
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode in (1, 2, 3), result
     assert not output.exists()
+    return result.stderr
+
+
+def told(ucprun: Path, source: Path, output: Path, *options: str) -> str:
+    """What a conversion that succeeds remarks on."""
+    command = [str(ucprun), "convert", str(source), str(output), *options]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result
     return result.stderr
 
 
@@ -268,9 +279,9 @@ def test_hub_folders_have_other_names(ucprun: Path, tmp_path: Path) -> None:
     assert "`names=memory`" in refused(ucprun, source, tmp_path / "out", "--to", "safetensors")
 
 
-def test_a_folder_of_safetensors_keeps_the_experts(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [NAMES[0], "autoep_tp2_ep4_dp4", *FOLDED])
+def test_a_folder_of_safetensors_keeps_the_experts(name: str, run: Run, tmp_path: Path) -> None:
     """With all states it is as good a source as the checkpoint was."""
-    name = NAMES[0]
     there = tmp_path / "there"
     run("convert", FIXTURES / name / "checkpoint", there, "--to", "safetensors:states=all,names=memory")
     run("convert", there, tmp_path / "back", "--to", "universal")

@@ -27,16 +27,45 @@ std::optional<Version> ParseVersion(std::string_view text) {
   return version;
 }
 
+// AutoEP beside tensor-parallel ranks: an engine compares the degrees with its own before it loads anything.
+llvm::Error FindFolding(std::optional<std::int64_t> dp, const std::string& example, Loader& loader,
+                        std::vector<std::string>& remarks) {
+  if (loader.ranks == 1) {
+    if (loader.ep == 1 && !dp) return llvm::Error::success();
+    return Fail(ErrorCode::kUsage,
+                "`{}` has experts that AutoEP spreads: a folder for 1 model-parallel rank serves any `autoep_size` and "
+                "any number of replicas, so leave out `ep` and `dp`",
+                example);
+  }
+  if (loader.ep == 1 && !dp) {
+    remarks.push_back(fmt::format(
+        "`{}` has experts that AutoEP spreads, and an engine of {} tensor-parallel ranks with AutoEP wants to be told "
+        "its degrees: no engine loads this folder; say `mp={},ep=E,dp=D` for one, or `mp=1`",
+        example, loader.ranks, loader.ranks));
+    return llvm::Error::success();
+  }
+  if (loader.ep == 1 || !dp || loader.ranks * *dp % loader.ep != 0) {
+    return Fail(ErrorCode::kUsage,
+                "`{}` has experts that AutoEP spreads: for an engine of {} tensor-parallel ranks say `ep` of 2 or more "
+                "and `dp`, so that `ep` divides all {} * dp ranks",
+                example, loader.ranks, loader.ranks);
+  }
+  loader.folding = Folding{loader.ranks, 0, loader.ep, 0, "dense_dp", *dp, 0};
+  loader.ep = 1;  // Nothing of DeepSpeed's own layer is spread.
+  return llvm::Error::success();
+}
+
 }  // namespace
 
 StrategyRules LoaderRules() {
   SettingRule engine{"engine", "a version of DeepSpeed, such as 0.18.9",
                      [](std::string_view text) { return ParseVersion(text).has_value(); }};
-  return {.settings = {TakesNumber("mp", 1, kMaxRanks), TakesNumber("ep", 1, kMaxRanks), TakesNumber("zero", 1, 3),
-                       std::move(engine)}};
+  return {.settings = {TakesNumber("mp", 1, kMaxRanks), TakesNumber("ep", 1, kMaxRanks),
+                       TakesNumber("dp", 1, kMaxRanks), TakesNumber("zero", 1, 3), std::move(engine)}};
 }
 
-llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training) {
+llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training,
+                                  std::vector<std::string>& remarks) {
   const auto said = [&](const char* key) -> std::optional<std::string_view> {
     auto option = strategy.options.find(key);
     if (option == strategy.options.end()) return std::nullopt;
@@ -46,10 +75,21 @@ llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState&
   loader.ranks = std::ssize(training.ranks);
   std::optional<std::int64_t> stage;
   std::optional<Version> version;
+  std::optional<std::int64_t> dp;
   if (auto text = said("mp")) loader.ranks = ParseCount(*text, 1, kMaxRanks).value();
   if (auto text = said("ep")) loader.ep = ParseCount(*text, 1, kMaxRanks).value();
+  if (auto text = said("dp")) dp = ParseCount(*text, 1, kMaxRanks).value();
   if (auto text = said("zero")) stage = ParseCount(*text, 1, 3).value();
   if (auto text = said("engine")) version = ParseVersion(*text).value();
+  if (!training.fused_experts.empty()) {
+    UCP_RETURN_IF_ERROR(FindFolding(dp, *training.fused_experts.begin(), loader, remarks));
+  } else if (dp) {
+    return Fail(
+        ErrorCode::kUsage,
+        "dp={}: a folder serves any number of replicas, but where AutoEP spreads experts beside tensor-parallel "
+        "ranks; leave it out",
+        *dp);
+  }
   if (!version || *version >= kReadsDicts) return loader;
   if (!stage) {
     return Fail(ErrorCode::kUsage,

@@ -25,8 +25,8 @@ bool IsDynamic(const pytorch::Value& loss_scaler) {
 
 class ModelStatesComposer {
  public:
-  ModelStatesComposer(std::span<const LogicalTensor> tensors, const TrainingState& training, std::int64_t ranks)
-      : tensors_(tensors), training_(training), ranks_(ranks) {}
+  ModelStatesComposer(std::span<const LogicalTensor> tensors, const TrainingState& training, const Loader& loader)
+      : tensors_(tensors), training_(training), folding_(loader.folding), ranks_(loader.ranks) {}
 
   // `held` receives the tensors that the file holds; null: none.
   ValuePtr Value(std::int64_t rank, ArchiveComposer& composer, std::vector<const LogicalTensor*>* held) const {
@@ -38,6 +38,7 @@ class ModelStatesComposer {
     }
     std::vector<Entry> entries = composer.AddEntries(training_.engine);
     entries.push_back({MakeText("mp_world_size"), MakeInteger(ranks_)});
+    if (folding_) entries.push_back({MakeText("folding"), FoldingOf(rank)});
     for (Entry& entry : composer.AddEntries(SourceRank(rank).client)) entries.push_back(std::move(entry));
     for (Entry& entry : composer.AddEntries(ModuleExtras(rank))) module.push_back(std::move(entry));
     std::vector<Entry> all = {{MakeText("module"), pytorch::MakeOrderedDict(std::move(module))}};
@@ -51,6 +52,14 @@ class ModelStatesComposer {
   }
 
  private:
+  // Of the first replica, whose ranks are counted first.
+  ValuePtr FoldingOf(std::int64_t rank) const {
+    Folding folding = *folding_;
+    folding.tp_rank = rank;
+    folding.ep_rank = rank % folding.ep_size;
+    return ComposeFolding(folding);
+  }
+
   // If the number of ranks changes, the state of one counts for all: of rank 0 as DeepSpeed has it, or whom the user
   // believes.
   const RankState& SourceRank(std::int64_t rank) const {
@@ -104,6 +113,7 @@ class ModelStatesComposer {
 
   std::span<const LogicalTensor> tensors_;
   const TrainingState& training_;
+  const std::optional<Folding>& folding_;
   const std::int64_t ranks_;
 };
 
@@ -140,8 +150,8 @@ ComposedArchive ComposeOptimizerState(const TrainingState& training) {
 }
 
 ComposedModelStates ComposeModelStates(std::span<const LogicalTensor> tensors, const TrainingState& training,
-                                       std::int64_t ranks, std::int64_t rank) {
-  const ModelStatesComposer states(tensors, training, ranks);
+                                       const Loader& loader, std::int64_t rank) {
+  const ModelStatesComposer states(tensors, training, loader);
   ComposedModelStates composed;
   ArchiveComposer composer(training);
   composed.archive = composer.Compose(states.Value(rank, composer, rank == 0 ? &composed.held : nullptr));

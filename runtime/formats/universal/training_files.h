@@ -7,6 +7,7 @@
 #include "compiler/layout/target.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/training_state.h"
+#include "runtime/formats/universal/loader.h"
 
 namespace ucp::universal {
 
@@ -20,8 +21,8 @@ struct ComposedModelStates {
   ComposedArchive without_tensors;         // For stage 3.
 };
 
-// The model-states files of model-parallel rank `rank` of `ranks`. Only rank 0 holds tensors.
+// The model-states files of one of the loader's model-parallel ranks. Only rank 0 holds tensors.
 ComposedModelStates ComposeModelStates(std::span<const LogicalTensor> tensors, const TrainingState& training,
-                                       std::int64_t ranks, std::int64_t rank);
+                                       const Loader& loader, std::int64_t rank);
 
 }  // namespace ucp::universal

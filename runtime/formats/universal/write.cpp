@@ -186,7 +186,7 @@ class Writer {
   void AddModelStates() {
     for (std::int64_t rank = 0; rank < loader_.ranks; ++rank) {
       const std::string name = fmt::format("mp_rank_{:02}_model_states.pt", rank);
-      ComposedModelStates states = ComposeModelStates(tensors_, training_, loader_.ranks, rank);
+      ComposedModelStates states = ComposeModelStates(tensors_, training_, loader_, rank);
       std::vector<RecordId> records = AddFile(target_, folder_ + "/" + name, states.archive);
       for (std::size_t i = 0; i < states.held.size(); ++i) {
         const LogicalTensor& tensor = *states.held[i];
@@ -227,8 +227,8 @@ class Writer {
 
 llvm::Expected<TargetFiles> LayOutFolder(std::span<const LogicalTensor> tensors, const TrainingState& training,
                                          const Strategy& strategy) {
-  UCP_ASSIGN_OR_RETURN(Loader loader, FindLoader(strategy, training));
   std::vector<std::string> remarks;
+  UCP_ASSIGN_OR_RETURN(Loader loader, FindLoader(strategy, training, remarks));
   UCP_ASSIGN_OR_RETURN(const TrainingState adapted, WithExpertRanks(training, tensors, loader.ep, remarks));
   UCP_ASSIGN_OR_RETURN(TargetFiles target, Writer(tensors, adapted, loader).Run());
   target.remarks.insert(target.remarks.begin(), remarks.begin(), remarks.end());

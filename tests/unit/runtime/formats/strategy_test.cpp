@@ -77,7 +77,7 @@ TEST(Strategy, TakesWhatItsFormatTakes) {
                 "exclude_frozen, partition, expert_tp");
   EXPECT_EQ(
       testing::FailureOf(ParseStrategy("universal:tp=2")).message,
-      "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp, ep, zero, engine");
+      "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp, ep, dp, zero, engine");
   EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:zero=4")).message,
             "`zero` in a strategy of the format `universal` takes a whole number from 1 to 3, not `4`");
   EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:engine=new")).message,

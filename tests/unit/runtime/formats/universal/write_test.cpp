@@ -119,6 +119,54 @@ TEST(UniversalWrite, OneFileForEachRankOfTheTarget) {
   }
 }
 
+// Which engine saves what of this, the files of a real one say; it also says of each tensor of its module what it is.
+TEST(UniversalWrite, SaysWhoSharesExpertsOutBesideTensorParallelism) {
+  Folder folder("autoep_ep2_dp4", {{"mp", "2"}, {"ep", "4"}, {"dp", "4"}});
+  for (const char* rank : {"00", "01"}) {
+    auto file = RealFileSystem().OpenForReading(testing::FixtureRoot("autoep_tp2_ep4_dp4") + "/global_step4/mp_rank_" +
+                                                rank + "_model_states.pt");
+    ASSERT_TRUE(static_cast<bool>(file));
+    auto theirs = pytorch::ReadArchive(**file);
+    ASSERT_TRUE(static_cast<bool>(theirs));
+    std::map<std::string, std::string> expected;
+    for (const pytorch::Entry& entry : *pytorch::Entries(*pytorch::Find(*theirs->root(), "folding"))) {
+      expected.emplace(*pytorch::AsText(*entry.key), pytorch::Print(*entry.value));
+    }
+    expected.erase("param_families");
+    for (const std::string prefix : {"", "zero_pp_rank_0_"}) {
+      pytorch::Archive ours = folder.Read("global_step4_universal/" + prefix + "mp_rank_" + rank + "_model_states.pt");
+      std::map<std::string, std::string> found;
+      for (const pytorch::Entry& entry : *pytorch::Entries(*pytorch::Find(*ours.root(), "folding"))) {
+        found.emplace(*pytorch::AsText(*entry.key), pytorch::Print(*entry.value));
+      }
+      EXPECT_EQ(found, expected);
+    }
+  }
+  Folder whole("autoep_ep2_dp4");
+  EXPECT_THAT(Keys(*whole.Read("global_step4_universal/mp_rank_00_model_states.pt").root()), Not(Contains("folding")));
+}
+
+TEST(UniversalWrite, DegreesThatNoEngineHasBesideAutoEp) {
+  auto refusal = [](const std::string& fixture, std::map<std::string, std::string> options) {
+    Checkpoint checkpoint = DescribeFixture(fixture);
+    return testing::FailureOf(LayOutFolder(testing::WholeTensors(checkpoint.inventory), checkpoint.training,
+                                           {"universal", std::move(options)}));
+  };
+  for (const auto& [options, words] : {
+           std::pair(std::map<std::string, std::string>{{"ep", "2"}}, "so leave out `ep` and `dp`"),
+           std::pair(std::map<std::string, std::string>{{"dp", "2"}}, "so leave out `ep` and `dp`"),
+           std::pair(std::map<std::string, std::string>{{"mp", "2"}, {"ep", "2"}},
+                     "for an engine of 2 tensor-parallel"),
+           std::pair(std::map<std::string, std::string>{{"mp", "2"}, {"dp", "2"}}, "say `ep` of 2 or more and `dp`"),
+           std::pair(std::map<std::string, std::string>{{"mp", "2"}, {"dp", "2"}, {"ep", "3"}}, "divides all 2 * dp"),
+       }) {
+    const FailureText failure = refusal("autoep_ep2_dp4", options);
+    EXPECT_EQ(failure.code, ErrorCode::kUsage);
+    EXPECT_THAT(failure.message, HasSubstr(words));
+  }
+  EXPECT_THAT(refusal("zero1_dp2", {{"dp", "2"}}).message, HasSubstr("a folder serves any number of replicas"));
+}
+
 TEST(UniversalWrite, FrozenTensorsAndBuffersStandOnce) {
   Folder folder("frozen_buffers_zero2");
   pytorch::Archive with = folder.Read("global_step4_universal/mp_rank_00_model_states.pt");

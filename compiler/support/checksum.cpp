@@ -1,6 +1,5 @@
 #include "compiler/support/checksum.h"
 
-#include <fmt/format.h>
 #include <libdeflate.h>
 #include <xxhash.h>
 #include <zlib.h>
@@ -34,8 +33,14 @@ std::uint32_t CombineCrc32(std::uint32_t first, std::uint32_t second, std::uint6
 }
 
 std::string ContentHash(std::string_view bytes) {
-  XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  std::string text(32, '0');
+  std::uint64_t number = hash.low64;
+  for (std::size_t digit = text.size(); digit-- > 0; number >>= 4) {
+    if (digit == 15) number = hash.high64;
+    text[digit] = "0123456789abcdef"[number & 15];
+  }
+  return text;
 }
 
 std::uint64_t ContentHash64(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }

@@ -4,6 +4,7 @@
 #include <llvm/Support/JSON.h>
 
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <set>
 
@@ -13,38 +14,39 @@ namespace ucp {
 
 bool IsUtf8(std::string_view text) { return llvm::json::isUTF8(text); }
 
-std::string QuoteJson(std::string_view text) {
-  std::string quoted = "\"";
-  for (char c : text) {
-    switch (c) {
-      case '"':
-      case '\\':
-        quoted += {'\\', c};
-        break;
-      case '\b':
-        quoted += "\\b";
-        break;
-      case '\f':
-        quoted += "\\f";
-        break;
-      case '\n':
-        quoted += "\\n";
-        break;
-      case '\r':
-        quoted += "\\r";
-        break;
-      case '\t':
-        quoted += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-        } else {
-          quoted += c;
-        }
-    }
+namespace {
+
+// What stands in a text as it is. Everything behind the first 32 characters does, but for two.
+bool IsPlain(char c) { return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\'; }
+
+void AppendEscaped(std::string& json, char c) {
+  constexpr std::string_view kMeanings = "\"\\\b\f\n\r\t";
+  constexpr std::string_view kEscapes = "\"\\bfnrt";
+  if (std::size_t which = kMeanings.find(c); which != std::string_view::npos) {
+    json += {'\\', kEscapes[which]};
+  } else {
+    fmt::format_to(std::back_inserter(json), "\\u{:04x}", static_cast<unsigned>(c));
   }
-  return quoted + '"';
+}
+
+}  // namespace
+
+void AppendJson(std::string& json, std::string_view text) {
+  json += '"';
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at;
+    while (end < text.size() && IsPlain(text[end])) ++end;
+    json.append(text, at, end - at);
+    if (end < text.size()) AppendEscaped(json, text[end++]);
+    at = end;
+  }
+  json += '"';
+}
+
+std::string QuoteJson(std::string_view text) {
+  std::string quoted;
+  AppendJson(quoted, text);
+  return quoted;
 }
 
 llvm::Error JsonReader::Unexpected(std::string_view wanted) const {
@@ -53,7 +55,8 @@ llvm::Error JsonReader::Unexpected(std::string_view wanted) const {
 }
 
 void JsonReader::SkipBlanks() {
-  while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos) ++at_;
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
+  while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
 }
 
 char JsonReader::Next() {
@@ -95,14 +98,13 @@ llvm::Expected<std::string> JsonReader::ReadText() {
   if (!Take('"')) return Unexpected("a text");
   std::string text;
   while (at_ < text_.size() && text_[at_] != '"') {
-    char c = text_[at_];
-    if (static_cast<unsigned char>(c) < 0x20) return Unexpected("no control character");
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && IsPlain(text_[at_])) ++at_;
+    text.append(text_, begin, at_ - begin);
+    if (at_ >= text_.size() || text_[at_] == '"') break;
+    if (text_[at_] != '\\') return Unexpected("no control character");
     ++at_;
-    if (c == '\\') {
-      UCP_RETURN_IF_ERROR(ReadEscape(text));
-    } else {
-      text += c;
-    }
+    UCP_RETURN_IF_ERROR(ReadEscape(text));
   }
   if (at_ >= text_.size()) return Unexpected("the end of a text");
   ++at_;

@@ -13,6 +13,7 @@ namespace ucp {
 
 // "\"a\\nb\"": as the reference writer quotes it. The text must be UTF-8.
 std::string QuoteJson(std::string_view text);
+void AppendJson(std::string& json, std::string_view text);  // The same, at the end of `json`.
 bool IsUtf8(std::string_view text);
 
 class JsonReader {

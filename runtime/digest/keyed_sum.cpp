@@ -64,7 +64,7 @@ std::string FileDigest(const KeyedSum& sum, std::uint64_t bytes) {
 }
 
 std::string ElementsDigest(const KeyedSum& sum, std::string_view dtype, std::uint64_t elements) {
-  return DigestOf(sum, fmt::format("{} {}", dtype, elements));
+  return DigestOf(sum, std::string(dtype) + ' ' + std::to_string(elements));
 }
 
 }  // namespace ucp

@@ -24,20 +24,56 @@ constexpr std::uint64_t kMostParts = std::uint64_t{1} << 20;
 constexpr std::uint64_t kLargestManifest = std::uint64_t{1} << 30;
 constexpr int kMostDepth = 16;  // Of values under keys that this version does not know.
 
-std::string Quoted(const std::string& text) { return QuoteJson(llvm::json::fixUTF8(text)); }
+// What is not UTF-8 is replaced: most texts are, and finding that out is quick.
+void AppendText(std::string& json, const std::string& text) {
+  if (IsUtf8(text)) return AppendJson(json, text);
+  AppendJson(json, llvm::json::fixUTF8(text));
+}
 
+// `, "key": "word"`, of words that need no escapes.
+void AppendWord(std::string& json, std::string_view key, std::string_view word) {
+  json.append(", \"").append(key).append("\": \"").append(word).append("\"");
+}
+
+// A manifest has a line for each file and each state, and they are appended piece by piece: there are many.
 template <typename Item>
 void ComposeList(std::string& json, const char* key, const std::vector<Item>& items,
-                 std::string (*compose)(const Item&)) {
+                 void (*compose)(std::string&, const Item&)) {
   json += fmt::format("  \"{}\": [", key);
-  for (std::size_t i = 0; i < items.size(); ++i) json += (i == 0 ? "\n    " : ",\n    ") + compose(items[i]);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    json += i == 0 ? "\n    " : ",\n    ";
+    compose(json, items[i]);
+  }
   json += items.empty() ? "]" : "\n  ]";
 }
 
-std::string ComposeFile(const ManifestFile& file) {
-  const std::string parts = file.parts.empty() ? "" : fmt::format(R"(, "parts": [{}])", fmt::join(file.parts, ", "));
-  return fmt::format(R"({{"path": {}, "bytes": {}, "digest": "{}"{}}})", Quoted(file.path), file.bytes, file.digest,
-                     parts);
+void ComposeFile(std::string& json, const ManifestFile& file) {
+  json += R"({"path": )";
+  AppendText(json, file.path);
+  json.append(R"(, "bytes": )").append(std::to_string(file.bytes));
+  AppendWord(json, "digest", file.digest);
+  if (!file.parts.empty()) json += fmt::format(R"(, "parts": [{}])", fmt::join(file.parts, ", "));
+  json += '}';
+}
+
+void ComposeState(std::string& json, const StateDigest& state) {
+  json += R"({"tensor": )";
+  AppendText(json, state.tensor);
+  json += R"(, "state": )";
+  AppendText(json, state.state);
+  AppendWord(json, "dtype", Name(state.dtype));
+  AppendWord(json, "digest", state.digest);
+  if (!state.source_digest.empty()) {
+    AppendWord(json, "source_dtype", Name(state.source_dtype));
+    AppendWord(json, "source_digest", state.source_digest);
+  }
+  json += '}';
+}
+
+std::string Quoted(const std::string& text) {
+  std::string json;
+  AppendText(json, text);
+  return json;
 }
 
 // The number is as wide as the largest: copies of a file must have one size.
@@ -45,16 +81,6 @@ std::string ComposePart(const ManifestPart& part) {
   if (part.number == 0) return "";
   return fmt::format("  \"part\": {:>{}},\n  \"parts\": {},\n  \"run\": {},\n", part.number,
                      std::to_string(part.count).size(), part.count, Quoted(part.run));
-}
-
-std::string ComposeState(const StateDigest& state) {
-  std::string json = fmt::format(R"({{"tensor": {}, "state": {}, "dtype": "{}", "digest": "{}")", Quoted(state.tensor),
-                                 Quoted(state.state), Name(state.dtype), state.digest);
-  if (!state.source_digest.empty()) {
-    json +=
-        fmt::format(R"(, "source_dtype": "{}", "source_digest": "{}")", Name(state.source_dtype), state.source_digest);
-  }
-  return json + "}";
 }
 
 // Reads an object whose keys are known or passed over.

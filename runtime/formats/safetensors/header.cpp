@@ -91,6 +91,12 @@ llvm::Error CheckEntries(const Header& header, std::uint64_t data_bytes) {
               covered, data_bytes);
 }
 
+template <typename Number>
+void AppendNumber(std::string& json, std::string_view before, Number number) {
+  const fmt::format_int digits(number);
+  json.append(before).append(digits.data(), digits.size());
+}
+
 }  // namespace
 
 llvm::Expected<Header> ParseHeader(std::string_view json, std::uint64_t data_bytes) {
@@ -115,11 +121,14 @@ llvm::Expected<Header> ParseHeader(std::string_view json, std::uint64_t data_byt
 }
 
 void Arrange(Header& header) {
-  std::sort(header.entries.begin(), header.entries.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
+  const auto before = [](const HeaderEntry& a, const HeaderEntry& b) {
     int rank_a = RankOf(a.dtype);
     int rank_b = RankOf(b.dtype);
     return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
-  });
+  };
+  if (!std::is_sorted(header.entries.begin(), header.entries.end(), before)) {
+    std::sort(header.entries.begin(), header.entries.end(), before);
+  }
   std::uint64_t end = 0;
   for (HeaderEntry& entry : header.entries) {
     entry.begin = end;
@@ -138,9 +147,13 @@ std::string ComposeHeader(const Header& header) {
     json += "}";
   }
   for (const HeaderEntry& entry : header.entries) {
-    json +=
-        fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", json.size() == 1 ? "" : ",",
-                    QuoteJson(entry.name), *CodeOf(entry.dtype), fmt::join(entry.shape, ","), entry.begin, entry.end);
+    if (json.size() > 1) json += ',';
+    AppendJson(json, entry.name);
+    json.append(":{\"dtype\":\"").append(*CodeOf(entry.dtype)).append("\",\"shape\":[");
+    for (std::size_t d = 0; d < entry.shape.size(); ++d) AppendNumber(json, d == 0 ? "" : ",", entry.shape[d]);
+    AppendNumber(json, "],\"data_offsets\":[", entry.begin);
+    AppendNumber(json, ",", entry.end);
+    json += "]}";
   }
   json += "}";
   json.append((8 - json.size() % 8) % 8, ' ');

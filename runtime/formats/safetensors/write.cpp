@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -151,7 +153,9 @@ class Writer {
     }
     for (std::size_t f = 0; f < files.size(); ++f) {
       const std::string path = ShardFile(stem, f + 1, files.size());
-      for (const Entry& entry : files[f]) index.file_of_tensor.emplace(entry.header.name, path);
+      if (files.size() > 1) {
+        for (const Entry& entry : files[f]) index.file_of_tensor.emplace(entry.header.name, path);
+      }
       UCP_RETURN_IF_ERROR(AddTensorFile(path, files[f]));
     }
     if (files.size() > 1) AddFile(target_, IndexFile(stem), ComposeIndex(index));
@@ -161,7 +165,8 @@ class Writer {
   llvm::Error AddTensorFile(const std::string& path, const std::vector<Entry>& entries) {
     Header header;
     header.metadata = {{"format", "pt"}};
-    std::map<std::string_view, const Entry*> by_name;
+    std::unordered_map<std::string_view, const Entry*> by_name;
+    header.entries.reserve(entries.size());
     for (const Entry& entry : entries) {
       header.entries.push_back(entry.header);
       by_name.emplace(entry.header.name, &entry);

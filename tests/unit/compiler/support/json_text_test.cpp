@@ -29,5 +29,21 @@ TEST(JsonTextTest, WhatIsQuotedComesBack) {
   EXPECT_EQ(QuoteJson("\x01\b\f"), "\"\\u0001\\b\\f\"");
 }
 
+// As the reference writer has it, one character after the other.
+TEST(JsonTextTest, OnlyWhatMustBeIsEscaped) {
+  const std::string plain = " !#$%&'()*+,-./09:;<=>?@AZ[]^_`az{|}~\x7F\xC3\xA4\xE2\x82\xAC";
+  EXPECT_EQ(QuoteJson(plain), '"' + plain + '"');
+  EXPECT_EQ(QuoteJson("\"a\\\"\tb\n\r\x1F"), R"("\"a\\\"\tb\n\r\u001f")");
+  EXPECT_EQ(QuoteJson(""), "\"\"");
+  std::string json = "[";
+  AppendJson(json, "\\");
+  EXPECT_EQ(json, R"(["\\")");
+}
+
+TEST(JsonTextTest, ATextHasNoBareControlCharacters) {
+  EXPECT_EQ(Read("\"ab\nc\""), "at byte 3 of it no control character should stand");
+  EXPECT_EQ(Read("\"ab\\tc"), "it ends where the end of a text should stand");
+}
+
 }  // namespace
 }  // namespace ucp

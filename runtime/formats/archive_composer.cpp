@@ -71,28 +71,34 @@ ComposedArchive ArchiveComposer::Compose(const pytorch::ValuePtr& root) const {
   return composed;
 }
 
+SharedArchive Share(TargetFiles& target, ComposedArchive archive) {
+  SharedArchive shared{archive.bytes, {}, std::move(archive.slots)};
+  for (pytorch::Blob& blob : archive.blobs) {
+    shared.blobs.push_back({blob.offset, target.AddBlob(std::move(blob.bytes))});
+  }
+  return shared;
+}
+
+std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const SharedArchive& archive) {
+  const FileId file = target.storage.Add(StoredFile{path, archive.bytes, ""});
+  for (const auto& [offset, blob] : archive.blobs) target.placements.push_back({file, offset, blob});
+  std::vector<RecordId> records;
+  for (const pytorch::StorageSlot& slot : archive.slots) {
+    records.push_back(target.storage.Add(Record{file, slot.offset, slot.bytes, std::nullopt}));
+    for (std::uint64_t offset : slot.crc32_offsets) target.crc_fields.push_back({file, offset, records.back()});
+  }
+  return records;
+}
+
 std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const ComposedArchive& archive) {
-  return AddFiles(target, {&path, 1}, archive).front();
+  return AddFile(target, path, Share(target, archive));
 }
 
 std::vector<std::vector<RecordId>> AddFiles(TargetFiles& target, std::span<const std::string> paths,
                                             const ComposedArchive& archive) {
-  std::vector<BlobId> blobs;  // Looking one up takes as long as it is large.
-  for (const pytorch::Blob& blob : archive.blobs) blobs.push_back(target.AddBlob(blob.bytes));
+  const SharedArchive shared = Share(target, archive);
   std::vector<std::vector<RecordId>> records;
-  for (const std::string& path : paths) {
-    const FileId file = target.storage.Add(StoredFile{path, archive.bytes, ""});
-    for (std::size_t i = 0; i < blobs.size(); ++i) {
-      target.placements.push_back({file, archive.blobs[i].offset, blobs[i]});
-    }
-    records.emplace_back();
-    for (const pytorch::StorageSlot& slot : archive.slots) {
-      records.back().push_back(target.storage.Add(Record{file, slot.offset, slot.bytes, std::nullopt}));
-      for (std::uint64_t offset : slot.crc32_offsets) {
-        target.crc_fields.push_back({file, offset, records.back().back()});
-      }
-    }
-  }
+  for (const std::string& path : paths) records.push_back(AddFile(target, path, shared));
   return records;
 }
 

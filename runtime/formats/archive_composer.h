@@ -45,6 +45,20 @@ class ArchiveComposer {
   std::size_t tensors_to_come_ = 0;
 };
 
+// An archive whose ready-made bytes a target has got, to stand at any number of its paths: looking bytes up takes as
+// long as they are large.
+struct SharedArchive {
+  struct PlacedBlob {
+    std::uint64_t offset = 0;
+    BlobId blob;
+  };
+  std::uint64_t bytes = 0;
+  std::vector<PlacedBlob> blobs;
+  std::vector<pytorch::StorageSlot> slots;  // As those of the composed archive.
+};
+SharedArchive Share(TargetFiles& target, ComposedArchive archive);
+std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const SharedArchive& archive);
+
 // Adds the file, its ready-made bytes and its checksums to a target. Returns the records of the tensors to come.
 std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const ComposedArchive& archive);
 // The same archive at each of several paths; the records by path.

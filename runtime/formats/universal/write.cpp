@@ -9,6 +9,7 @@
 #include "runtime/formats/universal/write.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "runtime/formats/archive_composer.h"
+#include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/universal/cut_rules.h"
 #include "runtime/formats/universal/expert_files.h"
 #include "runtime/formats/universal/loader.h"
@@ -116,6 +118,9 @@ class Writer {
     if (stack.tensors.empty()) return llvm::Error::success();  // Beside that of the first expert rank.
     const std::string folder = folder_ + "/zero/" + stack.name;
     target_.directories.push_back(folder);
+    const std::int64_t elements = ElementsOf(tensor) * std::ssize(stack.tensors);
+    const std::vector<std::int64_t> shape = loader_.bare_states ? std::vector{elements} : stack.Shape();
+    const std::vector<Entry> entries = EntriesBeside(stack);
     BufferSet set;
     for (const LogicalTensor::State& state : tensor.states) {
       UCP_RETURN_IF_ERROR(CheckFileName(state.name, "optimizer state"));
@@ -124,7 +129,9 @@ class Writer {
                     "`{}` has a state `{}`, which a universal folder does not hold as a tensor", tensor.name,
                     state.name);
       }
-      set.push_back({state.name, AddStateFile(folder + "/" + state.name + ".pt", stack, state)});
+      const SharedArchive& file = StateFile(state.dtype, shape, entries);
+      const RecordId record = AddFile(target_, folder + "/" + state.name + ".pt", file).front();
+      set.push_back({state.name, AddBuffer(elements, state, record)});
     }
     const BufferSetId states = target_.storage.Add(std::move(set));
     for (std::size_t i = 0; i < stack.tensors.size(); ++i) AddShard(*stack.tensors[i], i, states);
@@ -134,23 +141,36 @@ class Writer {
     return llvm::Error::success();
   }
 
-  BufferId AddStateFile(const std::string& path, const StackedExperts& stack, const LogicalTensor::State& state) {
+  // What stands beside the parameter in each of its states' files.
+  std::vector<Entry> EntriesBeside(const StackedExperts& stack) const {
     const LogicalTensor& tensor = *stack.tensors.front();
-    const std::int64_t elements = ElementsOf(tensor) * std::ssize(stack.tensors);
-    ArchiveComposer composer(training_);
-    ValuePtr content;
-    if (loader_.bare_states) {
-      content = composer.AddTensor(state.dtype, {elements});
-    } else {
-      std::vector<Entry> entries = {{MakeText("param"), composer.AddTensor(state.dtype, stack.Shape())}};
-      for (Entry& entry : CutEntries(tensor)) entries.push_back(std::move(entry));
-      const bool is_fused = training_.fused_experts.contains(tensor.name);
-      for (Entry& entry : is_fused ? FusedExpertEntries(tensor) : ExpertEntries(stack)) {
-        entries.push_back(std::move(entry));
-      }
-      content = MakeDict(std::move(entries));
+    std::vector<Entry> entries;
+    if (loader_.bare_states) return entries;
+    for (Entry& entry : CutEntries(tensor)) entries.push_back(std::move(entry));
+    const bool is_fused = training_.fused_experts.contains(tensor.name);
+    for (Entry& entry : is_fused ? FusedExpertEntries(tensor) : ExpertEntries(stack)) {
+      entries.push_back(std::move(entry));
     }
-    return AddBuffer(elements, state, AddFile(target_, path, composer.Compose(content)).front());
+    return entries;
+  }
+
+  // A model has thousands of parameters of few shapes. The files of one shape with the same entries are one file, but
+  // for the elements, which come later.
+  const SharedArchive& StateFile(DType dtype, const std::vector<std::int64_t>& shape,
+                                 const std::vector<Entry>& entries) {
+    const std::string what = entries.empty() ? "" : pytorch::Print(*MakeDict(entries));
+    auto [known, is_new] =
+        state_files_.try_emplace(fmt::format("{} [{}] {}", Name(dtype), fmt::join(shape, ","), what));
+    if (!is_new) return known->second;
+    ArchiveComposer composer(training_);
+    ValuePtr content = composer.AddTensor(dtype, shape);
+    if (!loader_.bare_states) {
+      std::vector<Entry> all = {{MakeText("param"), std::move(content)}};
+      all.insert(all.end(), entries.begin(), entries.end());
+      content = MakeDict(std::move(all));
+    }
+    known->second = Share(target_, composer.Compose(content));
+    return known->second;
   }
 
   BufferId AddBuffer(std::int64_t elements, const LogicalTensor::State& state, RecordId record) {
@@ -174,11 +194,11 @@ class Writer {
   }
 
   // All parameters of a group have the same file.
-  const ComposedArchive& StepFile(std::size_t group, const ValuePtr& step) {
+  const SharedArchive& StepFile(std::size_t group, const ValuePtr& step) {
     auto [entry, added] = step_files_.try_emplace(group);
     if (added) {
       ArchiveComposer composer(training_);
-      entry->second = composer.Compose(composer.AddValue(step));
+      entry->second = Share(target_, composer.Compose(composer.AddValue(step)));
     }
     return entry->second;
   }
@@ -220,7 +240,8 @@ class Writer {
   const std::string folder_;
   TargetFiles target_;
   std::unordered_map<std::string, std::size_t> group_of_;
-  std::unordered_map<std::size_t, ComposedArchive> step_files_;
+  std::unordered_map<std::string, SharedArchive> state_files_;
+  std::unordered_map<std::size_t, SharedArchive> step_files_;
 };
 
 }  // namespace

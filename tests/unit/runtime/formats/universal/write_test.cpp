@@ -7,6 +7,7 @@
 
 #include "runtime/formats/pytorch/archive_reader.h"
 #include "runtime/formats/pytorch/value_access.h"
+#include "runtime/formats/universal/cut_rules.h"
 #include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
 
@@ -26,15 +27,10 @@ class Folder {
  public:
   Folder(const std::string& fixture, std::map<std::string, std::string> options = {}) {
     Checkpoint checkpoint = DescribeFixture(fixture);
-    auto target = LayOutFolder(testing::WholeTensors(checkpoint.inventory), checkpoint.training,
-                               {"universal", std::move(options)});
-    if (!target) {
-      ADD_FAILURE() << ucp::Describe(target.takeError()).message;
-      return;
-    }
-    testing::WriteTarget(*target, temporary_.path());
-    for (const StoredFile& file : target->storage.files) paths_.push_back(file.path);
+    Write(LayOutFolder(testing::WholeTensors(checkpoint.inventory), checkpoint.training,
+                       {"universal", std::move(options)}));
   }
+  explicit Folder(llvm::Expected<TargetFiles> target) { Write(std::move(target)); }
 
   const std::vector<std::string>& paths() const { return paths_; }
 
@@ -52,6 +48,15 @@ class Folder {
   }
 
  private:
+  void Write(llvm::Expected<TargetFiles> target) {
+    if (!target) {
+      ADD_FAILURE() << ucp::Describe(target.takeError()).message;
+      return;
+    }
+    testing::WriteTarget(*target, temporary_.path());
+    for (const StoredFile& file : target->storage.files) paths_.push_back(file.path);
+  }
+
   testing::TemporaryFolder temporary_;
   std::vector<std::string> paths_;
 };
@@ -205,6 +210,39 @@ TEST(UniversalWrite, EqualHeadersAreOneBlob) {
   auto target = LayOutFolder(testing::WholeTensors(checkpoint.inventory), checkpoint.training, {"universal", {}});
   ASSERT_TRUE(static_cast<bool>(target));
   EXPECT_LT(target->blobs.size() * 5, target->placements.size());
+}
+
+// Files of one shape are made once, and the elements differ: what else differs must not be lost.
+TEST(UniversalWrite, TensorsOfOneShapeKeepTheirOwnEntries) {
+  const ShapeExpr whole = ShapeExpr::Length(6);
+  const ShapeExpr cut = ShapeExpr::Cut(ShapeExpr::Length(6), {"tp"});
+  const ShapeExpr parts =
+      ShapeExpr::Sum({ShapeExpr::Cut(ShapeExpr::Length(4), {"tp"}), ShapeExpr::Cut(ShapeExpr::Length(2), {"tp"})});
+  std::vector<LogicalTensor> tensors;
+  TrainingState training;
+  training.tag = "t";
+  training.ranks.resize(1);
+  training.groups.push_back({pytorch::MakeDict({}), nullptr, {}});
+  for (const auto& dims : std::vector<std::vector<ShapeExpr>>{
+           {whole, whole}, {cut, whole}, {whole, cut}, {cut, whole}, {parts, whole}, {parts, whole}, {whole, whole}}) {
+    LogicalTensor& tensor = tensors.emplace_back();
+    tensor.name = "w" + std::to_string(tensors.size());
+    tensor.shape = {6, 6};
+    tensor.dims = dims;
+    tensor.states = {{"exp_avg", DType::kBFloat16}, {"fp32", DType::kFloat32}};
+    training.groups[0].parameters.push_back(tensor.name);
+  }
+  const Folder folder(LayOutFolder(tensors, training, {"universal", {}}));
+  for (const LogicalTensor& tensor : tensors) {
+    for (const LogicalTensor::State& state : tensor.states) {
+      const pytorch::ValuePtr root = folder.Read("t_universal/zero/" + tensor.name + "/" + state.name + ".pt").root();
+      std::vector<pytorch::Entry> entries = *pytorch::Entries(*root);
+      EXPECT_EQ(entries.front().value->As<pytorch::Tensor>()->dtype, state.dtype) << tensor.name;
+      EXPECT_EQ(entries.front().value->As<pytorch::Tensor>()->sizes, tensor.shape) << tensor.name;
+      entries.erase(entries.begin());
+      EXPECT_EQ(pytorch::Print(*pytorch::MakeDict(entries)), pytorch::Print(*pytorch::MakeDict(CutEntries(tensor))));
+    }
+  }
 }
 
 // One parameter `name` with these states, in one group.

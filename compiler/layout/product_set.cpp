@@ -1,6 +1,7 @@
 #include "compiler/layout/product_set.h"
 
 #include <fmt/format.h>
+#include <llvm/ADT/SmallVector.h>
 
 #include <algorithm>
 
@@ -22,6 +23,7 @@ ProductSet ProductSet::Whole(const std::vector<std::int64_t>& shape) {
 
 std::vector<std::int64_t> ProductSet::LocalShape() const {
   std::vector<std::int64_t> shape;
+  shape.reserve(dims.size());
   for (const Selection& dim : dims) shape.push_back(dim.local_length());
   return shape;
 }
@@ -80,6 +82,8 @@ struct Member {
   std::int64_t logical = 0;
 };
 
+using Members = llvm::SmallVector<Member, 6>;  // One for each dimension.
+
 Member FirstFromLocal(const Selection& dim, std::int64_t local) {
   auto run = RunAtOrBehindLocal(dim, local);
   if (run == dim.runs().end()) return {};
@@ -99,7 +103,7 @@ Member FirstFromLogical(const Selection& dim, std::int64_t logical) {
 // the next member there and the first members in all dimensions to the right; where there is no next member, carry: go
 // left to the nearest dimension that has a member strictly behind its coordinate.
 template <typename FirstMember, typename NextMember>
-bool FirstAtOrBehind(const ProductSet& set, FirstMember first, NextMember next, std::vector<Member>& members) {
+bool FirstAtOrBehind(const ProductSet& set, FirstMember first, NextMember next, Members& members) {
   if (set.real_elements() == 0) return false;
   std::size_t rank = set.dims.size();
   members.assign(rank, {});
@@ -124,17 +128,18 @@ bool FirstAtOrBehind(const ProductSet& set, FirstMember first, NextMember next, 
 LexBound LogicalBound(const ProductSet& set, std::int64_t flat) {
   UCP_CHECK(flat >= 0, "a local place cannot be {}", flat);
   if (flat >= set.local_elements()) return LexBound::End();
-  std::vector<std::int64_t> place(set.dims.size());
+  llvm::SmallVector<std::int64_t, 6> place(set.dims.size());
   for (std::size_t d = set.dims.size(); d-- > 0;) {
     place[d] = flat % set.dims[d].local_length();
     flat /= set.dims[d].local_length();
   }
-  std::vector<Member> members;
+  Members members;
   bool found = FirstAtOrBehind(
       set, [&](std::size_t d) { return FirstFromLocal(set.dims[d], place[d]); },
       [&](std::size_t d) { return FirstFromLocal(set.dims[d], place[d] + 1); }, members);
   if (!found) return LexBound::End();
   Index index;
+  index.reserve(members.size());
   for (const Member& member : members) index.push_back(member.logical);
   return LexBound::At(std::move(index));
 }
@@ -143,7 +148,7 @@ std::int64_t LocalPlace(const ProductSet& set, const LexBound& bound) {
   if (bound.place == LexBound::Place::kEnd) return set.local_elements();
   UCP_CHECK(bound.index.size() == set.dims.size(), "an index of {} dimensions in a set of {}", bound.index.size(),
             set.dims.size());
-  std::vector<Member> members;
+  Members members;
   bool found = FirstAtOrBehind(
       set, [&](std::size_t d) { return FirstFromLogical(set.dims[d], bound.index[d]); },
       [&](std::size_t d) { return FirstFromLogical(set.dims[d], bound.index[d] + 1); }, members);

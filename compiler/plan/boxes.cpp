@@ -29,6 +29,7 @@ class BoxWalk {
   void Walk(std::size_t dim, bool low_tight, bool high_tight) {
     if (low_tight && NothingBelowLow(dim)) low_tight = false;
     if (!low_tight && !high_tight) {
+      if (dim == 0) return emit_(geometry_);  // All of it: what most chunks are.
       std::vector<Progressions> box = prefix_;
       box.insert(box.end(), geometry_.begin() + static_cast<std::ptrdiff_t>(dim), geometry_.end());
       emit_(box);
@@ -108,9 +109,15 @@ void LoopNest::AddOuter(StepLoop loop) {
   inner_first_.push_back(loop);
 }
 
-std::vector<std::int64_t> RowMajorStrides(const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> strides(shape.size(), 1);
+ElementStrides RowMajorStrides(llvm::ArrayRef<std::int64_t> shape) {
+  ElementStrides strides(shape.size(), 1);
   for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  return strides;
+}
+
+ElementStrides RowMajorStrides(const ProductSet& set) {
+  ElementStrides strides(set.dims.size(), 1);
+  for (std::size_t d = set.dims.size(); d-- > 1;) strides[d - 1] = strides[d] * set.dims[d].local_length();
   return strides;
 }
 

@@ -38,7 +38,9 @@ class LoopNest {
   llvm::SmallVector<StepLoop, 8> inner_first_;
 };
 
-// In elements; padding counts.
-std::vector<std::int64_t> RowMajorStrides(const std::vector<std::int64_t>& shape);
+// In elements; padding counts. Of a shape, and of the local tensor of a set.
+using ElementStrides = llvm::SmallVector<std::int64_t, 6>;
+ElementStrides RowMajorStrides(llvm::ArrayRef<std::int64_t> shape);
+ElementStrides RowMajorStrides(const ProductSet& set);
 
 }  // namespace ucp

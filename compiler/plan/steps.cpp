@@ -9,7 +9,7 @@ namespace {
 
 // Local tensor -> place in its fragment's record.
 struct Addressing {
-  std::vector<std::int64_t> strides;
+  ElementStrides strides;
   std::int64_t offset = 0;  // Place in the record of the local element 0, which may lie before the fragment.
 };
 
@@ -63,7 +63,15 @@ void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t
     visit({write, state.state, part.record, part.first_element + fragment.place, fragment.begin, fragment.end,
            buffer.dtype, source_dtype});
   };
-  if (elements > 0 && buffer.parts.size() == 1) return visit_fragment({0, shard.base, 0, elements});  // Most are.
+  // Most lie in one part.
+  if (elements > 0 && buffer.parts.size() == 1) return visit_fragment({0, shard.base, 0, elements});
+  if (elements > 0 && shard.spread == Spread::kAcrossBuffer) {
+    const std::int64_t part = shard.base / buffer.part_elements;
+    const std::int64_t place = shard.base % buffer.part_elements;
+    if (place + elements <= buffer.part_elements) {
+      return visit_fragment({static_cast<std::size_t>(part), place, 0, elements});
+    }
+  }
   for (const Fragment& fragment : FragmentsOf(shard.spread, shard.base, elements, buffer, 0, elements)) {
     visit_fragment(fragment);
   }
@@ -125,18 +133,20 @@ void StepEnumerator::ForEachStepOfPair(const TargetRange& range, std::size_t r, 
   if (!buffer_id) return;
   const Buffer& buffer = plan_.source.buffer(*buffer_id);
   const ProductSet& source_set = plan_.set(read.set);
-  Addressing target{RowMajorStrides(plan_.set(piece.set).LocalShape()), range.record_element - range.begin};
+  Addressing target{RowMajorStrides(plan_.set(piece.set)), range.record_element - range.begin};
   bool row_major = read.strides.empty();
   std::int64_t begin = LocalPlace(source_set, piece.low);
   std::int64_t end = LocalPlace(source_set, piece.high);
   for (const Fragment& fragment :
        FragmentsOf(read.spread, read.base, source_set.local_elements(), buffer, begin, end)) {
-    LexBound low = std::max(piece.low, LogicalBound(source_set, fragment.begin));
-    LexBound high = std::min(piece.high, LogicalBound(source_set, fragment.end));
+    const LexBound source_low = LogicalBound(source_set, fragment.begin);
+    const LexBound source_high = LogicalBound(source_set, fragment.end);
+    const LexBound& low = std::max(piece.low, source_low);
+    const LexBound& high = std::min(piece.high, source_high);
     if (low >= high) continue;
     const BufferPart& part = buffer.parts[fragment.part];
     Addressing source;
-    source.strides = row_major ? RowMajorStrides(source_set.LocalShape()) : read.strides;
+    source.strides = row_major ? RowMajorStrides(source_set) : ElementStrides(read.strides.begin(), read.strides.end());
     source.offset = part.first_element + (row_major ? fragment.place - fragment.begin : read.base);
     ForEachBox(plan_.geometries[geometry->second].dims, low, high, [&](llvm::ArrayRef<const Progression*> box) {
       Step step = StepOfBox(box, source, target);

@@ -76,13 +76,12 @@ CountedElements::CountedElements(const Plan& plan) : plan_(plan), parts_(1), of_
 }
 
 void CountedElements::ForEachRun(const TargetRange& range, llvm::function_ref<void(const CountedRun&)> visit) const {
-  std::vector<std::int64_t> logical_strides =
-      RowMajorStrides(plan_.tensor(plan_.writes[range.write].tensor).logical.shape);
+  const ElementStrides logical_strides = RowMajorStrides(plan_.tensor(plan_.writes[range.write].tensor).logical.shape);
   for (const Part& part : parts_[of_write_[range.write]]) {
     LexBound low = LogicalBound(part.set, range.begin);
     LexBound high = LogicalBound(part.set, range.end);
     if (low >= high) continue;
-    std::vector<std::int64_t> local_strides = RowMajorStrides(part.set.LocalShape());
+    const ElementStrides local_strides = RowMajorStrides(part.set);
     ForEachBox(part.geometry, low, high, [&](llvm::ArrayRef<const Progression*> box) {
       CountedRun run{0, 0, 1};
       LoopNest nest;

@@ -37,7 +37,7 @@ std::vector<std::int64_t> LogicalOf(const Selection& dim) {
 class LogicalNumbers {
  public:
   LogicalNumbers(const ProductSet& set, const std::vector<std::int64_t>& shape)
-      : strides_(RowMajorStrides(shape)), local_strides_(RowMajorStrides(set.LocalShape())) {
+      : strides_(RowMajorStrides(shape)), local_strides_(RowMajorStrides(set)) {
     for (const Selection& dim : set.dims) of_local_.push_back(LogicalOf(dim));
   }
 
@@ -53,8 +53,8 @@ class LogicalNumbers {
   }
 
  private:
-  std::vector<std::int64_t> strides_;
-  std::vector<std::int64_t> local_strides_;
+  ElementStrides strides_;
+  ElementStrides local_strides_;
   std::vector<std::vector<std::int64_t>> of_local_;  // By dimension.
 };
 

@@ -32,17 +32,16 @@ void ChecksumLedger::AddTo(Entry& entry, ChecksumPiece piece) {
   pieces_ -= static_cast<std::uint64_t>(std::distance(next, behind));  // The new piece holds all of them.
   next = entry.pieces.erase(next, behind);
 
-  if (previous != entry.pieces.end() && previous->second.end == piece.begin) {
-    piece = Join(previous->second, piece);
-    entry.pieces.erase(previous);
-    --pieces_;
-  }
   if (next != entry.pieces.end() && next->second.begin == piece.end) {
     piece = Join(piece, next->second);
-    entry.pieces.erase(next);
+    next = entry.pieces.erase(next);
     --pieces_;
   }
-  entry.pieces.emplace(piece.begin, piece);
+  if (previous != entry.pieces.end() && previous->second.end == piece.begin) {
+    previous->second = Join(previous->second, piece);  // Most pieces come in order: one grows.
+    return;
+  }
+  entry.pieces.emplace_hint(next, piece.begin, piece);
   if (++pieces_ > most_pieces_) Forget(entry);
 }
 

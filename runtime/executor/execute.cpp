@@ -30,7 +30,7 @@ struct Job {
 
 // An execution that goes on from these.
 llvm::Expected<std::unique_ptr<Execution>> ExecutionAfter(const Job& job, const std::vector<std::string>& before) {
-  const std::uint64_t elements = Elements(job.plan);
+  const std::uint64_t elements = before.empty() ? 0 : Elements(job.plan);
   std::vector<ProgressReader> readers(before.begin(), before.end());
   std::vector<ElementInterval> done;
   for (ProgressReader& reader : readers) {

@@ -58,7 +58,7 @@ Execution::Execution(const Plan& plan, const std::string& source_root, const std
       maker_(plan, steps_, source_, &comparison_, &digests_),
       copy_maker_(plan, steps_, source_, nullptr, nullptr),
       bytes_before_(BytesOfElements(plan, is_mine_) - work_.element_bytes()),
-      progress_(options.progress, BytesOfElements(plan, is_mine_), FilesToWrite()),
+      progress_(options.progress, bytes_before_ + work_.element_bytes(), FilesToWrite()),
       kept_at_(Clock::now()) {
   progress_.BeginWith(bytes_before_);
 }

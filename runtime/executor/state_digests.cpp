@@ -1,26 +1,45 @@
 #include "runtime/executor/state_digests.h"
 
+#include <algorithm>
+
 namespace ucp {
 
 StateDigests::StateDigests(const Plan& plan) : plan_(plan), counted_(plan) {
+  first_of_tensor_.reserve(plan.tensors.size() + 1);
   ForEachTargetRange(plan, [&](const TargetRange& range) {
-    TensorId id = plan.writes[range.write].tensor;
-    Sums& sums = sums_[{id, range.state}];
+    const TensorId id = plan.writes[range.write].tensor;
+    // Writes are sorted by tensor.
+    if (first_of_tensor_.size() <= id.index()) first_of_tensor_.resize(id.index() + 1, states_.size());
+    const std::size_t known = IndexOf(range);
+    State& state = known < states_.size() ? states_[known] : states_.emplace_back();
     const Arithmetic& arithmetic = plan.tensor(id).arithmetic;
-    bool is_changed = range.dtype != range.source_dtype || arithmetic != Arithmetic{};
-    sums.has_source = is_changed && arithmetic.terms == 1;
-    sums.dtype = range.dtype;
-    sums.source_dtype = range.source_dtype;
+    const bool is_changed = range.dtype != range.source_dtype || arithmetic != Arithmetic{};
+    state = {id, range.state, is_changed && arithmetic.terms == 1, range.dtype, range.source_dtype};
   });
+  first_of_tensor_.resize(plan.tensors.size() + 1, states_.size());
+  const auto by_name = [](const State& a, const State& b) { return a.name < b.name; };
+  for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
+    const auto begin = states_.begin();
+    std::sort(begin + static_cast<std::ptrdiff_t>(first_of_tensor_[t]),
+              begin + static_cast<std::ptrdiff_t>(first_of_tensor_[t + 1]), by_name);
+  }
+  sums_ = std::vector<Sums>(states_.size());
+}
+
+// Of a range's tensor and state; behind the last one if there is none yet.
+std::size_t StateDigests::IndexOf(const TargetRange& range) const {
+  std::size_t index = first_of_tensor_[plan_.writes[range.write].tensor.index()];
+  while (index < states_.size() && states_[index].name != range.state) ++index;
+  return index;
 }
 
 void StateDigests::AddSource(const TargetRange& range, std::span<const std::byte> chunk) {
-  Sums& sums = sums_.at({plan_.writes[range.write].tensor, range.state});
-  if (sums.has_source) Add(range, range.source_dtype, chunk, sums.source);
+  const std::size_t index = IndexOf(range);
+  if (states_[index].has_source) Add(range, range.source_dtype, chunk, sums_[index].source);
 }
 
 void StateDigests::AddTarget(const TargetRange& range, std::span<const std::byte> chunk) {
-  Add(range, range.dtype, chunk, sums_.at({plan_.writes[range.write].tensor, range.state}).target);
+  Add(range, range.dtype, chunk, sums_[IndexOf(range)].target);
 }
 
 void StateDigests::Add(const TargetRange& range, DType dtype, std::span<const std::byte> chunk,
@@ -37,28 +56,31 @@ void StateDigests::Add(const TargetRange& range, DType dtype, std::span<const st
 
 std::vector<StateDigest> StateDigests::Get() const {
   std::vector<StateDigest> digests;
-  for (const auto& [key, sums] : sums_) {
-    const LogicalTensor& tensor = plan_.tensor(key.first).logical;
-    auto elements = static_cast<std::uint64_t>(ProductSet::Whole(tensor.shape).local_elements());
+  digests.reserve(states_.size());
+  for (std::size_t s = 0; s < states_.size(); ++s) {
+    const State& state = states_[s];
+    const LogicalTensor& tensor = plan_.tensor(state.tensor).logical;
+    std::uint64_t elements = 1;
+    for (std::int64_t length : tensor.shape) elements *= static_cast<std::uint64_t>(length);
     auto digest = [&](const SharedKeyedSum& sum, DType dtype) {
       return ElementsDigest(sum.Get(), Name(dtype), elements);
     };
-    StateDigest entry{tensor.name, key.second, sums.dtype, digest(sums.target, sums.dtype), sums.source_dtype, ""};
-    if (sums.has_source) entry.source_digest = digest(sums.source, sums.source_dtype);
-    digests.push_back(std::move(entry));
+    StateDigest& entry = digests.emplace_back(StateDigest{
+        tensor.name, state.name, state.dtype, digest(sums_[s].target, state.dtype), state.source_dtype, ""});
+    if (state.has_source) entry.source_digest = digest(sums_[s].source, state.source_dtype);
   }
   return digests;
 }
 
 void StateDigests::Save(ProgressWriter& writer) const {
-  for (const auto& [key, sums] : sums_) {
+  for (const Sums& sums : sums_) {
     writer.Add(sums.target.Get());
     writer.Add(sums.source.Get());
   }
 }
 
 void StateDigests::Restore(ProgressReader& reader) {
-  for (auto& [key, sums] : sums_) {
+  for (Sums& sums : sums_) {
     sums.target.Add(reader.Sum());
     sums.source.Add(reader.Sum());
   }
@@ -68,7 +90,7 @@ std::uint64_t StateDigests::Bytes(const Plan& plan) {
   constexpr std::uint64_t kCopiesInEntry = 3;  // While a journal's entry is made.
   std::uint64_t states = 0;
   for (const PlanTensor& tensor : plan.tensors) states += tensor.logical.states.size() + 1;
-  return states * (sizeof(Sums) + 128 + kCopiesInEntry * 2 * sizeof(KeyedSum)) + plan.writes.size() * 64;
+  return states * (sizeof(State) + sizeof(Sums) + 96 + kCopiesInEntry * 2 * sizeof(KeyedSum)) + plan.writes.size() * 64;
 }
 
 }  // namespace ucp

@@ -1,8 +1,8 @@
 // The digest of each tensor in each state, added up while chunks go by.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,19 +44,26 @@ class StateDigests {
   static std::uint64_t Bytes(const Plan& plan);  // Memory that this takes, about.
 
  private:
-  struct Sums {
+  struct State {
+    TensorId tensor;
+    std::string name;
     bool has_source = false;
     DType dtype = DType::kFloat32;
     DType source_dtype = DType::kFloat32;
+  };
+  struct Sums {
     SharedKeyedSum target;
     SharedKeyedSum source;
   };
 
+  std::size_t IndexOf(const TargetRange& range) const;
   void Add(const TargetRange& range, DType dtype, std::span<const std::byte> chunk, SharedKeyedSum& sum) const;
 
   const Plan& plan_;
   CountedElements counted_;
-  std::map<std::pair<TensorId, std::string>, Sums> sums_;  // No entry is added after construction.
+  std::vector<State> states_;                 // By tensor and name. None is added after construction.
+  std::vector<std::size_t> first_of_tensor_;  // In it, by TensorId: a tensor has few.
+  std::vector<Sums> sums_;                    // As the states.
 };
 
 }  // namespace ucp

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "compiler/support/error.h"
 
@@ -60,6 +62,7 @@ llvm::Expected<Shapes> ShapesByRank(const Inventory& inventory) {
   Shapes shapes;
   for (const auto& [name, ranks] : shards) {
     UCP_RETURN_IF_ERROR(CheckName(name));
+    std::vector<LocalShape>& by_rank = shapes.try_emplace(shapes.end(), name)->second;
     for (std::size_t rank = 0; rank < tp; ++rank) {
       if (ranks[rank] == nullptr) {
         return Fail(ErrorCode::kBadData, "the checkpoint `{}` has no part of tensor `{}` at tp={}", inventory.root,
@@ -69,7 +72,7 @@ llvm::Expected<Shapes> ShapesByRank(const Inventory& inventory) {
         return Fail(ErrorCode::kBadData, "tensor `{}` has {} dimensions at tp=0 and {} at tp={}", name,
                     ranks[0]->shape.size(), ranks[rank]->shape.size(), rank);
       }
-      shapes[name].push_back(ranks[rank]->shape);
+      by_rank.push_back(ranks[rank]->shape);
     }
   }
   return shapes;
@@ -112,10 +115,11 @@ llvm::Expected<Observation> Observe(const Inventory& inventory, const Inventory*
     UCP_RETURN_IF_ERROR(CompareNames(shapes, inventory, others, *elsewhere));
     observation.elsewhere_tp = elsewhere->mesh.Size("tp");
   }
-  std::map<std::string, std::size_t> places;
+  std::unordered_map<std::string_view, std::size_t> places;
+  places.reserve(shapes.size());
   for (auto& [name, by_rank] : shapes) {
     if (observation.aliases.contains(name)) continue;
-    places[name] = observation.tensors.size();
+    places.emplace(name, observation.tensors.size());
     ObservedTensor tensor;
     tensor.name = name;
     tensor.by_rank = std::move(by_rank);

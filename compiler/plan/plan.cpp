@@ -1,6 +1,7 @@
 #include "compiler/plan/plan.h"
 
-#include <set>
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/SmallVector.h>
 
 #include "compiler/plan/state_feeds.h"
 
@@ -26,9 +27,10 @@ PlanTotals Totals(const Plan& plan) {
   StateFeeds feeds(plan);
   for (const PlanRead& read : plan.reads) {
     if (read.role == ReadRole::kUnused) continue;
-    std::set<BufferId> used;  // A master can feed itself and the weight.
+    llvm::SmallVector<BufferId, 8> used;  // A master can feed itself and the weight.
     for (const LogicalTensor::State& state : plan.tensor(read.tensor).logical.states) {
-      if (std::optional<BufferId> buffer = feeds.Find(read, state.name)) used.insert(*buffer);
+      std::optional<BufferId> buffer = feeds.Find(read, state.name);
+      if (buffer && !llvm::is_contained(used, *buffer)) used.push_back(*buffer);
     }
     for (BufferId buffer : used) {
       auto bytes =

@@ -1,11 +1,18 @@
 #include "compiler/plan/state_feeds.h"
 
 namespace ucp {
+namespace {
+
+// Asked for once for each read and state.
+const std::string kMaster = kMasterState;
+const std::string kWeight = kWeightState;
+
+}  // namespace
 
 StateFeeds::StateFeeds(const Plan& plan)
     : plan_(plan), master_is_written_(plan.tensors.size(), false), first_copy_(plan.tensors.size(), nullptr) {
   for (const PlanWrite& write : plan.writes) {
-    if (FindState(plan.target.buffer_set(write.states), kMasterState)) master_is_written_[write.tensor.index()] = true;
+    if (FindState(plan.target.buffer_set(write.states), kMaster)) master_is_written_[write.tensor.index()] = true;
   }
   for (const PlanRead& read : plan.reads) {
     const PlanRead*& first = first_copy_[read.tensor.index()];
@@ -18,8 +25,8 @@ std::optional<BufferId> StateFeeds::Find(const PlanRead& read, const std::string
   switch (read.role) {
     case ReadRole::kCopy:
     case ReadRole::kCompare:
-      if (state == kWeightState) {
-        if (std::optional<BufferId> master = FindState(source, kMasterState)) {
+      if (state == kWeight) {
+        if (std::optional<BufferId> master = FindState(source, kMaster)) {
           // A replica of the master is compared with the master where that is written, and once is enough.
           const bool is_compared = read.role == ReadRole::kCompare && master_is_written_[read.tensor.index()];
           return is_compared ? std::nullopt : master;
@@ -27,8 +34,8 @@ std::optional<BufferId> StateFeeds::Find(const PlanRead& read, const std::string
       }
       return FindState(source, state);
     case ReadRole::kCheckRounding: {
-      const char* compared = master_is_written_[read.tensor.index()] ? kMasterState : kWeightState;
-      return state == compared ? FindState(source, kWeightState) : std::nullopt;
+      const std::string& compared = master_is_written_[read.tensor.index()] ? kMaster : kWeight;
+      return state == compared ? FindState(source, kWeight) : std::nullopt;
     }
     case ReadRole::kUnused:
       break;

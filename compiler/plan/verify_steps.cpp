@@ -224,13 +224,15 @@ class StepWalk {
   // What is compared is compared with one of those that hold the same.
   void AddExpected(llvm::ArrayRef<PlanRead> reads, llvm::ArrayRef<PlanWrite> writes) {
     std::set<std::pair<std::vector<SetId>, std::string_view>> written;
+    Tally common(reads.size());  // Of what is written, with each read: the same in all states.
     for (const PlanWrite& write : writes) {
+      for (std::size_t r = 0; r < reads.size(); ++r) common[r] = CommonElements(reads[r], write);
       for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) {
         const bool is_first = writes.size() == 1 || written.emplace(write.pieces, entry.state).second;
         Tally& expected = TallyOf(entry.state, reads.size()).expected;
         for (std::size_t r = 0; r < reads.size(); ++r) {
           if (reads[r].role != ReadRole::kCopy && !is_first) continue;
-          if (feeds_.Find(reads[r], entry.state)) expected[r] += CommonElements(reads[r], write);
+          if (feeds_.Find(reads[r], entry.state)) expected[r] += common[r];
         }
       }
     }

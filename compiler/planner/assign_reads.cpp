@@ -67,6 +67,8 @@ class Assigner {
       : request_(request),
         draft_(draft),
         first_stage_counts_(request.inventory.first_stage_counts.begin(), request.inventory.first_stage_counts.end()) {
+    draft.plan.reads.reserve(request.inventory.storage.shards.size());
+    copied_.reserve(draft.plan.tensors.size());
     for (const PlanTensor& tensor : draft.plan.tensors) {
       copied_.emplace_back(static_cast<std::size_t>(tensor.arithmetic.terms));
     }
@@ -143,6 +145,7 @@ class Assigner {
 
   // Which of the drifted copies a rank holds: its place on the axes of the mean, in the order of its mesh.
   std::int64_t TermOf(const TensorLayout& layout, const Coordinate& coordinate) const {
+    if (layout.mean_axes.empty()) return 0;
     const Mesh& mesh = request_.source_layout.mesh;
     std::vector<std::string> axes = layout.axes;
     if (axes.empty()) {

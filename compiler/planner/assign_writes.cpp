@@ -10,6 +10,7 @@
 namespace ucp {
 
 llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft) {
+  draft.plan.writes.reserve(request.target_files.storage.shards.size());
   for (const Shard& shard : request.target_files.storage.shards) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
     const TensorLayout* layout = draft.target_tensors.Find(shard.tensor);

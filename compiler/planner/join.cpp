@@ -1,6 +1,7 @@
 #include "compiler/planner/join.h"
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include <algorithm>
 #include <optional>
@@ -29,6 +30,12 @@ std::vector<LogicalTensor::State> StatesOf(const Storage& storage, const Shard& 
     if ((entry.state == kWeightState) == weight) states.push_back({entry.state, storage.buffer(entry.buffer).dtype});
   }
   return states;
+}
+
+// Whether StatesOf() would be some.
+bool HasStates(const Storage& storage, const Shard& shard, bool weight) {
+  return llvm::any_of(storage.buffer_set(shard.states),
+                      [&](const StateBuffer& entry) { return (entry.state == kWeightState) == weight; });
 }
 
 std::string FileOf(const Storage& storage, const Shard& shard) {
@@ -60,7 +67,7 @@ llvm::Error Gather(const Storage& storage, const Shard& shard, Gathered& gathere
   if (is_new) gathered.kind = shard.kind;
   if (!is_new && shard.kind == TensorKind::kParameter) gathered.kind = shard.kind;
   for (bool weight : {false, true}) {
-    if (StatesOf(storage, shard, weight).empty()) continue;
+    if (!HasStates(storage, shard, weight)) continue;
     const Shard*& first = weight ? gathered.weight : gathered.trained;
     if (first == nullptr) {
       first = &shard;

@@ -29,6 +29,8 @@ PlanDraft StartDraft(const PlanRequest& request) {
   plan.decisions = request.inventory.decisions;
   plan.remarks = request.inventory.remarks;
   plan.remarks.insert(plan.remarks.end(), request.target_files.remarks.begin(), request.target_files.remarks.end());
+  plan.tensors.reserve(request.tensors.size());
+  draft.tensor_of_name.reserve(request.tensors.size());
   for (const LogicalTensor& tensor : request.tensors) {
     const TensorLayout* layout = draft.source_tensors.Find(tensor.name);
     draft.tensor_of_name[tensor.name] = TensorId(plan.tensors.size());

@@ -1,5 +1,6 @@
 // The instructions that make and fill tuples, lists, dicts and sets.
 #include <algorithm>
+#include <iterator>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/pickle_machine.h"
@@ -18,10 +19,10 @@ llvm::Error PickleMachine::PushEmptyTuple() {
 llvm::Error PickleMachine::PushEmptySet() { return Push(NewCall("builtins", "set", {builder_.New(List{})})); }
 
 llvm::Error PickleMachine::MakeTupleOf(std::size_t count) {
-  std::vector<ValuePtr> items(count);
-  for (std::size_t i = count; i-- > 0;) {
-    UCP_ASSIGN_OR_RETURN(items[i], Pop());
-  }
+  UCP_RETURN_IF_ERROR(CheckHolds(count));
+  const auto begin = stack_.end() - static_cast<std::ptrdiff_t>(count);
+  std::vector<ValuePtr> items(std::make_move_iterator(begin), std::make_move_iterator(stack_.end()));
+  stack_.erase(begin, stack_.end());
   return PushNew(Tuple{std::move(items)});
 }
 

@@ -138,14 +138,20 @@ llvm::Error PickleMachine::Push(ValuePtr value) {
   return llvm::Error::success();
 }
 
-llvm::Expected<ValuePtr> PickleMachine::Top() {
+llvm::Error PickleMachine::CheckHolds(std::size_t values) const {
   const std::size_t floor = marks_.empty() ? 0 : marks_.back();
-  if (stack_.size() <= floor) return Fail(ErrorCode::kBadData, "a value is taken from an empty stack");
+  if (stack_.size() >= floor + values) return llvm::Error::success();
+  return Fail(ErrorCode::kBadData, "a value is taken from an empty stack");
+}
+
+llvm::Expected<ValuePtr> PickleMachine::Top() {
+  UCP_RETURN_IF_ERROR(CheckHolds(1));
   return stack_.back();
 }
 
 llvm::Expected<ValuePtr> PickleMachine::Pop() {
-  UCP_ASSIGN_OR_RETURN(ValuePtr value, Top());
+  UCP_RETURN_IF_ERROR(CheckHolds(1));
+  ValuePtr value = std::move(stack_.back());
   stack_.pop_back();
   return value;
 }
@@ -208,14 +214,14 @@ llvm::Error PickleMachine::Duplicate() {
 
 // Picklers number densely, so a number is never larger than the count of bytes so far; this bounds the memo.
 llvm::Error PickleMachine::Memoize(std::uint64_t number) {
-  UCP_ASSIGN_OR_RETURN(ValuePtr value, Top());
+  UCP_RETURN_IF_ERROR(CheckHolds(1));
   if (number > offset_) {
     return Fail(ErrorCode::kBadData, "an object is given the number {}, beyond the {} bytes before it", number,
                 offset_);
   }
   if (number >= memo_.size()) memo_.resize(number + 1);
   if (!memo_[number]) ++memoized_;
-  memo_[number] = std::move(value);
+  memo_[number] = stack_.back();
   return llvm::Error::success();
 }
 

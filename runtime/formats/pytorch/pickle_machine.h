@@ -44,7 +44,8 @@ class PickleMachine {
   llvm::Expected<std::uint64_t> TakeUnsigned(int width);    // Little-endian, 1 to 8 bytes.
   llvm::Expected<std::string_view> TakeCounted(int width);  // A count of that width, then as many bytes.
 
-  // The stack. Pop stops at the last mark.
+  // The stack. It is empty at the last mark.
+  llvm::Error CheckHolds(std::size_t values) const;
   llvm::Error Push(ValuePtr value);
   llvm::Error PushNew(Value::Content content) { return Push(builder_.New(std::move(content))); }
   llvm::Expected<ValuePtr> Pop();

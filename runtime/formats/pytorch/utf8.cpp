@@ -30,6 +30,8 @@ std::optional<std::uint32_t> TakeCharacter(std::string_view& text) {
 }  // namespace
 
 bool IsPickleUtf8(std::string_view text) {
+  // Names are ASCII, nearly all.
+  while (!text.empty() && static_cast<std::uint8_t>(text.front()) < 0x80) text.remove_prefix(1);
   while (!text.empty()) {
     if (!TakeCharacter(text)) return false;
   }

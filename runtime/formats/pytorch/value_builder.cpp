@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value_walk.h"
 
@@ -66,8 +70,8 @@ llvm::Error TwiceError(const std::string& key) {
   return Fail(ErrorCode::kBadData, "the pickle holds a dict that has the key `{:.80}` twice", key);
 }
 
-// The first key that stands twice. Texts are few bytes each and differ in identity, so that comparing them costs no
-// more than reading them did.
+// A key that stands twice, if one does. Texts are few bytes each and differ in identity, so that looking at them costs
+// no more than reading them did. Names of tensors begin alike: what is sorted is their hashes.
 llvm::Error CheckTextsDiffer(std::vector<std::string_view>& texts) {
   constexpr std::size_t kLongest = 4096;
   for (const std::string_view text : texts) {
@@ -76,9 +80,12 @@ llvm::Error CheckTextsDiffer(std::vector<std::string_view>& texts) {
   std::ranges::sort(texts, {}, &std::string_view::data);
   const auto same = std::ranges::adjacent_find(texts, {}, &std::string_view::data);
   if (same != texts.end()) return TwiceError(std::string(*same));
-  std::ranges::sort(texts);
-  const auto equal = std::ranges::adjacent_find(texts);
-  if (equal != texts.end()) return TwiceError(std::string(*equal));
+  std::vector<std::pair<std::uint64_t, std::string_view>> hashed;
+  hashed.reserve(texts.size());
+  for (const std::string_view text : texts) hashed.emplace_back(ContentHash64(text), text);
+  std::ranges::sort(hashed);
+  const auto equal = std::ranges::adjacent_find(hashed);
+  if (equal != hashed.end()) return TwiceError(std::string(equal->second));
   return llvm::Error::success();
 }
 

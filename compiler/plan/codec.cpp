@@ -1,6 +1,7 @@
 // Encoding: every table in its order, so that equal plans have equal bytes. decode.cpp is the way back.
 #include "compiler/plan/codec.h"
 
+#include <llvm/ADT/StringMap.h>
 #include <plan_generated.h>
 
 #include <cstring>
@@ -81,10 +82,10 @@ class Encoder {
   Offset<flat::Decision> EncodeDecision(const RankDecision& decision) {
     auto what = b_.CreateString(decision.what);
     auto believed = b_.CreateString(decision.believed);
-    auto believed_file = b_.CreateSharedString(decision.believed_file);
+    auto believed_file = Shared(decision.believed_file);
     auto overruled = b_.CreateString(decision.overruled);
-    return flat::CreateDecision(b_, what, believed, believed_file, overruled,
-                                b_.CreateSharedString(decision.overruled_file), decision.elements);
+    return flat::CreateDecision(b_, what, believed, believed_file, overruled, Shared(decision.overruled_file),
+                                decision.elements);
   }
 
   Offset<flat::Mesh> EncodeMesh(const Mesh& mesh) {
@@ -110,8 +111,7 @@ class Encoder {
     });
     auto sets = EncodeAll(b_, tables.buffer_sets, [&](const BufferSet& set) {
       return flat::CreateBufferSet(b_, EncodeAll(b_, set, [&](const StateBuffer& entry) {
-                                     return flat::CreateStateBuffer(b_, b_.CreateSharedString(entry.state),
-                                                                    entry.buffer.value());
+                                     return flat::CreateStateBuffer(b_, Shared(entry.state), entry.buffer.value());
                                    }));
     });
     return flat::CreateTables(b_, files, records, buffers, sets);
@@ -121,12 +121,12 @@ class Encoder {
     auto name = b_.CreateString(tensor.logical.name);
     auto shape = b_.CreateVector(tensor.logical.shape);
     auto states = EncodeAll(b_, tensor.logical.states, [&](const LogicalTensor::State& state) {
-      return flat::CreateState(b_, b_.CreateSharedString(state.name), static_cast<std::uint8_t>(state.dtype));
+      return flat::CreateState(b_, Shared(state.name), static_cast<std::uint8_t>(state.dtype));
     });
     const Arithmetic& a = tensor.arithmetic;
     return flat::CreateTensor(b_, name, static_cast<std::uint8_t>(tensor.logical.kind), shape, states,
-                              b_.CreateSharedString(tensor.declared_at), a.terms, a.divisor.numerator,
-                              a.divisor.denominator, a.factor.numerator, a.factor.denominator);
+                              Shared(tensor.declared_at), a.terms, a.divisor.numerator, a.divisor.denominator,
+                              a.factor.numerator, a.factor.denominator);
   }
 
   Offset<flat::ProductSet> EncodeSet(const ProductSet& set) {
@@ -152,7 +152,7 @@ class Encoder {
   Offset<flatbuffers::Vector<Offset<flat::Place>>> EncodeCoordinate(const Coordinate& coordinate) {
     std::vector<Offset<flat::Place>> places;
     for (const auto& [axis, index] : coordinate.at) {
-      places.push_back(flat::CreatePlace(b_, b_.CreateSharedString(axis), index));
+      places.push_back(flat::CreatePlace(b_, Shared(axis), index));
     }
     return b_.CreateVector(places);
   }
@@ -162,7 +162,7 @@ class Encoder {
     auto strides = b_.CreateVector(read.strides);
     return flat::CreateRead(b_, read.tensor.value(), static_cast<std::uint8_t>(read.role), read.set.value(), coordinate,
                             strides, read.base, static_cast<std::uint8_t>(read.spread), read.states.value(),
-                            b_.CreateSharedString(read.reason), read.term, read.is_overruled);
+                            Shared(read.reason), read.term, read.is_overruled);
   }
 
   Offset<flat::Write> EncodeWrite(const PlanWrite& write) {
@@ -174,7 +174,15 @@ class Encoder {
                              static_cast<std::uint8_t>(write.spread), write.states.value(), more_pieces);
   }
 
+  // What stands once however often it is said, at its first place.
+  Offset<flatbuffers::String> Shared(const std::string& text) {
+    auto [known, is_new] = shared_.try_emplace(text);
+    if (is_new) known->second = b_.CreateString(text);
+    return known->second;
+  }
+
   FlatBufferBuilder b_;
+  llvm::StringMap<Offset<flatbuffers::String>> shared_;
 };
 
 // At least this many bytes will be needed; blobs and steps' tables are what can be large.

@@ -62,6 +62,14 @@ TEST(CodecTest, RoundTripsToTheSameBytes) {
   }
 }
 
+// A manifest names a plan by its hash: the next version of this program has the same name for the same plan.
+TEST(CodecTest, BytesStayWhatTheyAre) {
+  Plan plan = SmallPlan();
+  plan.tool_version = "0";
+  plan.decisions = {{"`lr`", "0.5", "a.pt", "0.25", "b.pt", 0}, {"`step`", "1", "a.pt", "2", "b.pt", 7}};
+  EXPECT_EQ(ContentHash(Encoded(plan)), "f4592bbf527aa4b716abc943718ea0d7");
+}
+
 TEST(CodecTest, KeepsEveryField) {
   Plan plan = SmallPlan();
   plan.tensors[0].arithmetic = {4, {1, 3}, {5, 7}};

@@ -4,6 +4,7 @@
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
+#include "runtime/io/lasting_inodes.h"
 
 namespace ucp {
 namespace {
@@ -45,8 +46,8 @@ llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<Sig
                   "`{}` has {} bytes at rank {} and {} at rank {}; their parts are not of one checkpoint", path,
                   place.status.bytes, *first, status.bytes, rank);
     }
-    const bool is_same =
-        node_of(rank) == node_of(*first) && status.device == place.status.device && status.inode == place.status.inode;
+    const bool is_same = rank == *first || (node_of(rank) == node_of(*first) && status.inode != kFleetingInode &&
+                                            status.device == place.status.device && status.inode == place.status.inode);
     if (is_same) place.holders.push_back(rank);
   }
   return place;

@@ -8,6 +8,7 @@
 
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
+#include "runtime/io/lasting_inodes.h"
 
 namespace ucp {
 namespace {
@@ -53,7 +54,7 @@ llvm::Error SourceFiles::CheckSizes(const ParallelOptions& options) {
       return Fail(ErrorCode::kBadData, "`{}` has {} bytes, and had {} when the plan was made; plan again", path,
                   status.bytes, file.bytes);
     }
-    if (versions_[number].is_known() && versions_[number] != VersionOf(status)) {
+    if (versions_[number].is_known() && !MayBeSame(versions_[number], VersionOf(status))) {
       return ChangedMeanwhile(path, "between the reading of its header and the reading of its data");
     }
     if (is_restored_ && status.modified_nanoseconds != modified_nanoseconds_[number]) {
@@ -88,7 +89,7 @@ llvm::Error SourceFiles::CheckUnchanged(const ParallelOptions& options) {
     if (!AnswersFor(FileId(number))) return llvm::Error::success();
     std::string path = Path(FileId(number));
     UCP_ASSIGN_OR_RETURN(FileStatus status, files_.Status(path));
-    if (status.kind == PathKind::kFile && VersionOf(status) == versions_[number] &&
+    if (status.kind == PathKind::kFile && MayBeSame(versions_[number], VersionOf(status)) &&
         status.modified_nanoseconds == modified_nanoseconds_[number]) {
       return llvm::Error::success();
     }

@@ -14,6 +14,7 @@
 #include "compiler/support/error.h"
 #include "runtime/io/descriptor.h"
 #include "runtime/io/file_system.h"
+#include "runtime/io/lasting_inodes.h"
 
 namespace ucp {
 namespace {
@@ -202,6 +203,8 @@ class OperatingSystemFiles : public FileSystem {
     result.bytes = result.kind == PathKind::kFile ? static_cast<std::uint64_t>(status.st_size) : 0;
     result.device = status.st_dev;
     result.inode = status.st_ino;
+    // Folders are told apart while they are in use, which keeps their numbers.
+    if (result.kind == PathKind::kFile && !lasting_inodes_.On(status.st_dev, path)) result.inode = kFleetingInode;
     result.modified_nanoseconds =
         static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
     return result;
@@ -304,6 +307,8 @@ class OperatingSystemFiles : public FileSystem {
   static llvm::Error RenameError(const std::string& from, const std::string& to, int error_number) {
     return Fail(ErrorCode::kIo, "cannot rename `{}` to `{}`: {}", from, to, Reason(error_number));
   }
+
+  LastingInodes lasting_inodes_;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compiler/support/error.h"
+#include "runtime/io/lasting_inodes.h"
 #include "runtime/load/header_files.h"
 
 namespace ucp {
@@ -83,7 +84,7 @@ class SharedFiles : public FileSystem {
       if (HasHeader(path) && !headers_.contains(path)) UCP_RETURN_IF_ERROR(AskAround(path));
       if (auto header = headers_.find(path); header != headers_.end()) {
         UCP_ASSIGN_OR_RETURN(const FileStatus now, files_.Status(path));
-        if (VersionOf(now) == header->second.version) return OpenHeader(files_, header->second);
+        if (MayBeSame(VersionOf(now), header->second.version)) return OpenHeader(files_, header->second);
       }
     }
     return files_.OpenForReading(path);

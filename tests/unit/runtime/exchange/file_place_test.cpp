@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/support/error.h"
+#include "runtime/io/lasting_inodes.h"
 
 namespace ucp {
 namespace {
@@ -47,6 +48,11 @@ TEST(FilePlaceTest, OfCopiesTheLowestRanksCounts) {
   const FilePlace place = llvm::cantFail(Place({{0, File(7)}, {1, File(8)}}));
   EXPECT_THAT(place.holders, ElementsAre(0));
   EXPECT_EQ(place.status.inode, 7U);
+}
+
+TEST(FilePlaceTest, WhereInodesDoNotLastEachFileIsOfItsOwn) {
+  const FileStatus file = File(kFleetingInode);
+  EXPECT_THAT(llvm::cantFail(Place({{0, file}, {1, file}, {2, file}})).holders, ElementsAre(0));
 }
 
 TEST(FilePlaceTest, FoldersAreTogetherOne) {

@@ -7,6 +7,8 @@
 
 #include "compiler/support/error.h"
 #include "runtime/executor/execute.h"
+#include "runtime/io/forwarding_file_system.h"
+#include "runtime/io/lasting_inodes.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 #include "tests/unit/runtime/io/scratch_folder.h"
 
@@ -14,6 +16,18 @@ namespace ucp {
 namespace {
 
 using testing::HasSubstr;
+
+// As it is where files have no lasting inodes.
+class FleetingFiles : public ForwardingFileSystem {
+ public:
+  FleetingFiles() : ForwardingFileSystem(RealFileSystem()) {}
+
+  llvm::Expected<FileStatus> Status(const std::string& path) override {
+    UCP_ASSIGN_OR_RETURN(FileStatus status, files().Status(path));
+    status.inode = kFleetingInode;
+    return status;
+  }
+};
 
 class ChangedSourceTest : public testing::Test {
  protected:
@@ -32,18 +46,24 @@ class ChangedSourceTest : public testing::Test {
     std::filesystem::rename(file_ + ".new", file_);
   }
 
-  std::vector<FileVersion> Versions() {
+  // The same bytes, a second later.
+  void Touch() const {
+    const auto time = std::filesystem::last_write_time(file_);
+    std::filesystem::last_write_time(file_, time + std::chrono::seconds(1));
+  }
+
+  std::vector<FileVersion> Versions(FileSystem& files = RealFileSystem()) {
     std::vector<FileVersion> versions;
     for (const StoredFile& file : small_.plan().source.files) {
-      versions.push_back(VersionOf(llvm::cantFail(RealFileSystem().Status(JoinPath(source_, file.path)))));
+      versions.push_back(VersionOf(llvm::cantFail(files.Status(JoinPath(source_, file.path)))));
     }
     return versions;
   }
 
-  std::string Run() {
+  std::string Run(FileSystem& files = RealFileSystem()) {
     std::filesystem::remove_all(target_);
     std::filesystem::create_directory(target_);
-    llvm::Expected<ExecutionReport> report = Execute(small_.plan(), source_, target_, RealFileSystem(), options_);
+    llvm::Expected<ExecutionReport> report = Execute(small_.plan(), source_, target_, files, options_);
     return report ? "no error" : Describe(report.takeError()).message;
   }
 
@@ -72,6 +92,23 @@ TEST_F(ChangedSourceTest, E1SinceItsHeaderWasRead) {
                        source_ + "`");
   options_.source_versions.clear();
   EXPECT_EQ(Run(), "no error");
+}
+
+// What one node sees through such a file system, another one may see through a better one.
+TEST_F(ChangedSourceTest, AnInodeThatDoesNotLastIsNoChange) {
+  FleetingFiles fleeting;
+  options_.source_versions = Versions(fleeting);
+  EXPECT_EQ(Run(fleeting), "no error");
+  EXPECT_EQ(Run(), "no error");
+  options_.source_versions = Versions();
+  EXPECT_EQ(Run(fleeting), "no error");
+  Touch();
+  EXPECT_THAT(Run(fleeting), HasSubstr("was changed between the reading of its header and the reading of its data"));
+  options_.source_versions = Versions(fleeting);
+  options_.progress = [&, is_first = true](const ExecutionProgress&) mutable {
+    if (std::exchange(is_first, false)) Touch();
+  };
+  EXPECT_THAT(Run(fleeting), HasSubstr("was changed while it was read"));
 }
 
 }  // namespace

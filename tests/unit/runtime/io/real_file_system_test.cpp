@@ -7,6 +7,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/io/file_system.h"
+#include "runtime/io/lasting_inodes.h"
 #include "tests/unit/runtime/io/scratch_folder.h"
 
 namespace ucp {
@@ -144,6 +145,19 @@ TEST_F(RealFileSystemTest, ALockIsHeldOnceAndGoesWithItsHolder) {
   first.reset();
   EXPECT_FALSE(std::filesystem::exists(folder_.Path("lock")));
   EXPECT_NE(llvm::cantFail(files_.TryLock(folder_.Path("lock"))), nullptr);
+}
+
+TEST_F(RealFileSystemTest, InodesLastWhereTheFileSystemStoresThem) {
+  WriteTestFile(folder_.Path("a"), "");
+  struct stat status{};
+  ASSERT_EQ(::stat(folder_.Path("a").c_str(), &status), 0);
+  EXPECT_EQ(llvm::cantFail(files_.Status(folder_.Path("a"))).inode, status.st_ino);
+  EXPECT_TRUE(LastingInodes().On(1, "/proc"));
+  EXPECT_FALSE(LastingInodes().On(1, folder_.Path("nothing")));
+  constexpr std::int64_t kNfs = 0x6969;
+  constexpr std::int64_t kFuse = 0x65735546;
+  EXPECT_TRUE(HasLastingInodes(kNfs));
+  EXPECT_FALSE(HasLastingInodes(kFuse));
 }
 
 TEST(JoinPathTest, OneSlash) {

@@ -13,6 +13,7 @@
 #include "compiler/support/error.h"
 #include "runtime/comm/nodes.h"
 #include "runtime/driver/check_destination.h"
+#include "runtime/driver/check_folders_differ.h"
 #include "runtime/driver/deal_files.h"
 #include "runtime/driver/many_ranks.h"
 #include "runtime/executor/execute_parts.h"
@@ -116,7 +117,7 @@ llvm::Error RunDestination::FindParts(const FileReaders& readers, const Executio
   parts_ = DecodeTables(tables);
   parts_->count = 1 + *std::ranges::max_element(part_of_rank);
   parts_->part_of_rank = std::move(part_of_rank);
-  return llvm::Error::success();
+  return CheckFoldersDiffer(files_, options_.destination, *parts_, ranks_);
 }
 
 llvm::Expected<std::unique_ptr<RunDestination>> RunDestination::Begin(FileSystem& files, const Plan& plan,

@@ -1,5 +1,7 @@
 #include "runtime/io/commit.h"
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <utility>
 #include <vector>
@@ -43,15 +45,19 @@ llvm::Error Collect(FileSystem& files, const Syncer& syncer, const std::string& 
 
 std::string ParentOf(const std::string& destination) { return Split(destination).parent; }
 
+std::string BesideDestination(const std::string& destination, std::string_view what) {
+  const auto [parent, name] = Split(destination);
+  return JoinPath(parent, fmt::format(".{}.ucp-{}", name, what));
+}
+
 Staging::Staging(FileSystem& files, std::string destination)
     : files_(&files), destination_(std::move(destination)), journal_(files, "", ""), ranks_(files, "") {
-  auto [parent, name] = Split(destination_);
-  parent_ = parent;
-  folder_ = JoinPath(parent, "." + name + ".ucp-partial");
-  old_folder_ = JoinPath(parent, "." + name + ".ucp-old");
-  lock_path_ = JoinPath(parent, "." + name + ".ucp-lock");
-  journal_ = Journal(files, parent, JoinPath(parent, "." + name + ".ucp-journal"));
-  ranks_ = RanksFolder(files, JoinPath(parent, "." + name + ".ucp-ranks"));
+  parent_ = ParentOf(destination_);
+  folder_ = BesideDestination(destination_, "partial");
+  old_folder_ = BesideDestination(destination_, "old");
+  lock_path_ = BesideDestination(destination_, "lock");
+  journal_ = Journal(files, parent_, BesideDestination(destination_, "journal"));
+  ranks_ = RanksFolder(files, BesideDestination(destination_, "ranks"));
 }
 
 Staging::Staging(Staging&& other) noexcept

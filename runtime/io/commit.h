@@ -37,6 +37,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/io/file_system.h"
@@ -60,6 +61,8 @@ struct StagingOptions {
 
 // The folder in which a destination has its name; "." for a bare name.
 std::string ParentOf(const std::string& destination);
+// The hidden path beside it for `what`: `parent/.NAME.ucp-WHAT`.
+std::string BesideDestination(const std::string& destination, std::string_view what);
 
 class Staging {
  public:

@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import unittest
 from pathlib import Path
 
 from nodes import NodeTest
-from ranks import CAN_RUN, WHY_NOT
+from ranks import CAN_RUN, ENVIRONMENT, WHY_NOT
 
-from programs import GPT_SPEC, MANIFEST, all_files
+from programs import GPT_SPEC, MANIFEST, PROGRAMS, all_files
 
 TO_DP4 = ("--to", "deepspeed:dp=4,zero=1")
 TO_DP3 = ("--to", "deepspeed:dp=3,zero=1")
@@ -86,6 +87,25 @@ class DestinationOfNodes(NodeTest):
             self.assertLessEqual(self.report["bytes_written"], sum(bytes_of_parts))
             for folder in ("alone", *(f"node-{node}" for node in range(len(ranks)))):
                 shutil.rmtree(self.folder / folder)
+
+    def test_nodes_that_see_one_folder(self) -> None:
+        """On another system, so that neither device nor inode says it is the same."""
+        other = self.folder / "other-system"
+        other.write_text("00000000-0000-0000-0000-000000000000\n")
+        as_other = ("unshare", "-m", "sh", "-c", f"mount --bind {other} /proc/sys/kernel/random/boot_id && exec \"$@\"",
+                    "sh")
+        if shutil.which("unshare") is None or subprocess.run([*as_other, "true"], check=False,
+                                                             capture_output=True).returncode != 0:
+            self.skipTest("this process may not mount")
+        source = self.checkpoint("zero1_dp2")
+        program = (PROGRAMS / "ucprun", "convert", source, "out", *TO_DP3, *IN_PARTS)
+        words = ("mpirun", "-n", "2", *program, ":", "-n", "1", *as_other, *program)
+        (self.folder / ".out.ucp-node").write_text("of a run that was killed")
+        result = subprocess.run([*map(str, words)], cwd=self.folder, capture_output=True, text=True, timeout=120,
+                                check=False, env=ENVIRONMENT)
+        self.assert_all_refused(result, 1, "are on different nodes and see the same folder `.`; leave out --node-local "
+                                "destination, or name a folder on a disk that each node has for itself")
+        self.assertRegex(result.stderr, "rank 0 and rank 2|rank 2 and rank 0")
 
     def test_stages(self) -> None:
         """The second node has the second stage, and none of the first one's layers."""

@@ -68,18 +68,32 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
 
 namespace {
 
+// Why no rank goes past the page cache unless the user wants it; empty if all may.
+llvm::Expected<std::string> WhyBuffered(const ExecutionOptions& execution, const RunWatch& watch) {
+  Communicator& ranks = *execution.ranks;
+  llvm::Expected<OpenFileShares> shares = OpenFilesBy({true, true}, execution.threads);
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                       ranks.AllGather(shares ? "" : Describe(shares.takeError()).message));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    return ranks.size() == 1 ? all[rank] : fmt::format("rank {} of {}: {}", rank, ranks.size(), all[rank]);
+  }
+  return watch.has_bandwidth_limit() ? "a trial would not keep to --max-bandwidth" : "";
+}
+
 // Rank 0 tries for all. Every folder may have what an earlier run's trial left.
 llvm::Expected<MeansOfRun> AgreeOnMeans(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                         const RunDestination& destination, const ConversionOptions& options,
                                         ExecutionOptions& execution, RunWatch& watch) {
   Communicator& ranks = *execution.ranks;
   const std::string folder = destination.FolderToCommit();
+  UCP_ASSIGN_OR_RETURN(const std::string why_buffered, WhyBuffered(execution, watch));
   MeansOfRun chosen;
   auto choose = [&]() -> llvm::Error {
     if (!folder.empty()) UCP_RETURN_IF_ERROR(RemoveTrial(files, folder));
     if (ranks.rank() != 0) return llvm::Error::success();
-    UCP_ASSIGN_OR_RETURN(
-        chosen, ChooseMeans(files, plan, source_folder, folder, options.io, watch.has_bandwidth_limit(), execution));
+    const TargetToFill target{folder, destination.Left(execution)};
+    UCP_ASSIGN_OR_RETURN(chosen, ChooseMeans(files, plan, source_folder, target, options.io, why_buffered, execution));
     return llvm::Error::success();
   };
   UCP_RETURN_IF_ERROR(Agree(ranks, choose()));

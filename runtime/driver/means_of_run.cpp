@@ -24,22 +24,31 @@ std::vector<FileToRead> FilesOf(const Plan& plan, const std::string& source_fold
   return files;
 }
 
+// Of what is written already, nothing is read again; about the same part of both is left.
+std::uint64_t BytesToRead(const std::vector<FileToRead>& files, const BytesToDo& to_write) {
+  double bytes = 0;
+  for (const FileToRead& file : files) bytes += static_cast<double>(file.bytes);
+  if (to_write.left < to_write.all) bytes *= static_cast<double>(to_write.left) / static_cast<double>(to_write.all);
+  return static_cast<std::uint64_t>(bytes);
+}
+
 MeansOfRun Both(bool directly, const std::string& reason) {
   return {{directly, reason, 0, 0}, {directly, reason, 0, 0}};
 }
 
 llvm::Expected<MeansOfRun> ByTrial(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                   const std::string& target_folder, const ExecutionOptions& execution) {
+                                   const TargetToFill& target, const ExecutionOptions& execution) {
   TrialOptions trial;
   trial.threads = execution.threads;
   trial.memory_bytes = execution.memory_bytes;
   trial.cancelled = execution.cancelled;
   MeansOfRun chosen;
   chosen.writing.reason = "this rank writes nothing";
-  if (!target_folder.empty()) {
-    UCP_ASSIGN_OR_RETURN(chosen.writing, ChooseWriting(files, target_folder, Totals(plan).bytes_to_write, trial));
+  if (!target.folder.empty()) {
+    UCP_ASSIGN_OR_RETURN(chosen.writing, ChooseWriting(files, target.folder, target.bytes.left, trial));
   }
-  chosen.reading = ChooseReading(files, FilesOf(plan, source_folder, execution.nodes), trial);
+  const std::vector<FileToRead> to_read = FilesOf(plan, source_folder, execution.nodes);
+  chosen.reading = ChooseReading(files, to_read, BytesToRead(to_read, target.bytes), trial);
   return chosen;
 }
 
@@ -91,17 +100,11 @@ llvm::Expected<OpenFileShares> OpenFilesBy(Means means, unsigned threads) {
 }
 
 llvm::Expected<MeansOfRun> ChooseMeans(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                       const std::string& target_folder, WantedMeans wanted, bool is_bounded,
+                                       const TargetToFill& target, WantedMeans wanted, const std::string& why_buffered,
                                        const ExecutionOptions& execution) {
-  if (wanted == WantedMeans::kBuffered) return Both(false, "so --io says");
-  llvm::Expected<OpenFileShares> shares = OpenFilesBy({true, true}, execution.threads);
-  if (wanted == WantedMeans::kDirect) {
-    if (!shares) return shares.takeError();
-    return Both(true, "so --io says");
-  }
-  if (!shares) return Both(false, Describe(shares.takeError()).message);
-  if (is_bounded) return Both(false, "a trial would not keep to --max-bandwidth");
-  return ByTrial(files, plan, source_folder, target_folder, execution);
+  if (wanted != WantedMeans::kAuto) return Both(wanted == WantedMeans::kDirect, "so --io says");
+  if (!why_buffered.empty()) return Both(false, why_buffered);
+  return ByTrial(files, plan, source_folder, target, execution);
 }
 
 }  // namespace ucp

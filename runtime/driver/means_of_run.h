@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "runtime/executor/element_counts.h"
 #include "runtime/executor/execute.h"
 #include "runtime/io/choose_means.h"
 #include "runtime/io/file_system.h"
@@ -29,14 +30,18 @@ struct MeansOfRun {
   llvm::json::Object Json() const;
 };
 
-// `target_folder` is empty if this rank commits none. `is_bounded`: a bound on the bandwidth is to be kept, which a
-// trial would not. Files that are opened are twice as many past the page cache; kUsage if this process may not have so
-// many and the user wants it. kIo: see ChooseWriting().
+struct TargetToFill {
+  std::string folder;  // Empty if this rank commits none.
+  BytesToDo bytes;
+};
+
+// If `why_buffered` says why there can be no trial, kAuto is through the page cache. kIo: see ChooseWriting().
 llvm::Expected<MeansOfRun> ChooseMeans(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                       const std::string& target_folder, WantedMeans wanted, bool is_bounded,
+                                       const TargetToFill& target, WantedMeans wanted, const std::string& why_buffered,
                                        const ExecutionOptions& execution);
 
-// What an execution by these means may have open.
+// What an execution by these means may have open: past the page cache every file is opened twice. kUsage if this
+// process may not have so many.
 llvm::Expected<OpenFileShares> OpenFilesBy(Means means, unsigned threads);
 
 }  // namespace ucp

@@ -232,6 +232,14 @@ llvm::Expected<ExecutionReport> RunDestination::Fill(const std::string& source_f
 
 bool RunDestination::is_complete() const { return was_complete_; }
 
+BytesToDo RunDestination::Left(const ExecutionOptions& execution) const {
+  std::vector<bool> is_mine;
+  for (std::size_t file = 0; parts_ && file < plan_.target.files.size(); ++file) {
+    is_mine.push_back(parts_->Has(part(), FileId(file)));
+  }
+  return BytesLeft(plan_, is_mine, execution.progress_before);
+}
+
 // Rank 0's, or that of the first part that was complete before; then what was written now must fit it.
 llvm::Expected<Manifest> RunDestination::ManifestOfAll(const ExecutionReport& report) {
   const bool is_first = ranks_.rank() == 0;

@@ -27,6 +27,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/driver/conversion.h"
 #include "runtime/driver/earlier_run.h"
+#include "runtime/executor/element_counts.h"
 #include "runtime/executor/execute.h"
 #include "runtime/executor/target_parts.h"
 #include "runtime/formats/file_readers.h"
@@ -51,6 +52,8 @@ class RunDestination {
   // An earlier run has done all.
   bool is_complete() const;
   const std::optional<TargetParts>& parts() const { return parts_; }
+  // Of this rank's part, which it commits.
+  BytesToDo Left(const ExecutionOptions& execution) const;
   std::string sync_choice() const { return Commits() ? staging_->sync_choice() : "every file of this part was there"; }
 
   llvm::Expected<ExecutionReport> Fill(const std::string& source_folder, ExecutionOptions& execution);

@@ -1,6 +1,9 @@
 #include "runtime/executor/element_counts.h"
 
 #include "compiler/plan/steps.h"
+#include "runtime/executor/element_intervals.h"
+#include "runtime/executor/saved_progress.h"
+#include "runtime/executor/work_list.h"
 
 namespace ucp {
 
@@ -18,6 +21,20 @@ std::uint64_t Elements(const Plan& plan) {
   ForEachTargetRange(
       plan, [&](const TargetRange& range) { elements += static_cast<std::uint64_t>(range.end - range.begin); });
   return elements;
+}
+
+BytesToDo BytesLeft(const Plan& plan, const std::vector<bool>& is_mine,
+                    const std::vector<std::string>& progress_before) {
+  const std::uint64_t all = BytesOfElements(plan, is_mine);
+  std::vector<ElementInterval> done;
+  for (const std::string& progress : progress_before) {
+    ProgressReader reader(progress);
+    for (const ElementInterval& interval : RestoreIntervals(reader, Elements(plan))) done.push_back(interval);
+  }
+  if (done.empty()) return {all, all};
+  Unite(done);
+  constexpr std::uint64_t kAnyChunk = 1 << 20;
+  return {all, WorkList(plan, kAnyChunk, done, is_mine).element_bytes()};
 }
 
 }  // namespace ucp

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "compiler/plan/plan.h"
@@ -12,5 +13,14 @@ namespace ucp {
 std::uint64_t BytesOfElements(const Plan& plan, const std::vector<bool>& is_mine);
 
 std::uint64_t Elements(const Plan& plan);  // Of all files.
+
+struct BytesToDo {
+  std::uint64_t all = 0;
+  std::uint64_t left = 0;
+};
+
+// Of elements, and what is left of them after ExecutionOptions::progress_before; all, if that does not fit the plan.
+BytesToDo BytesLeft(const Plan& plan, const std::vector<bool>& is_mine,
+                    const std::vector<std::string>& progress_before);
 
 }  // namespace ucp

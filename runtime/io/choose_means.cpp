@@ -226,9 +226,8 @@ std::string TooFew(std::uint64_t bytes) { return fmt::format("{} are too few for
 
 }  // namespace
 
-ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, const TrialOptions& options) {
-  std::uint64_t bytes = 0;
-  for (const FileToRead& file : to_read) bytes += file.bytes;
+ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, std::uint64_t bytes,
+                        const TrialOptions& options) {
   if (bytes < options.least_bytes) return Buffered(TooFew(bytes));
   ReadingTrial trial(files, to_read, options);
   if (!trial.is_possible()) return Buffered("they are small");

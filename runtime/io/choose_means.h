@@ -38,10 +38,12 @@ struct FileToRead {
   std::uint64_t bytes = 0;
 };
 
-// What cannot be tried is read through the page cache; whatever is wrong with the files shows when they are read.
-ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, const TrialOptions& options);
+// `bytes` of these files are to be read. What cannot be tried is read through the page cache; whatever is wrong with
+// the files shows when they are read.
+ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, std::uint64_t bytes,
+                        const TrialOptions& options);
 
-// A file is made in `folder` for a moment. Fails with kIo if it is left there.
+// `bytes` are to be written. A file is made in `folder` for a moment. Fails with kIo if it is left there.
 llvm::Expected<ChosenWay> ChooseWriting(FileSystem& files, const std::string& folder, std::uint64_t bytes,
                                         const TrialOptions& options);
 // What is left of a trial during which a run was stopped.

@@ -7,6 +7,7 @@
  *       a C and a number      the same, but only calls that change files are counted
  *   UCP_FAILING_CALL_UNDER=FOLDER   only calls on what lies in this folder are counted
  *   UCP_FAILING_CALL_NAME=NAME      only calls of this function are counted
+ *   UCP_FAILING_CALL_DIRECT=1       only calls on files that were opened past the page cache are counted
  *   UCP_FAILING_CALL_LOG=FILE   gets one line when it happens, "pwrite /x/y"; or at the end, if it never does, how many
  *                               calls there were: "none 123"
  *
@@ -35,7 +36,7 @@ enum { CHANGES = 1, INTERRUPTIBLE = 2, MOVES = 4 }; /* What kind of call it is. 
 
 static atomic_long calls;
 static long failing_call;
-static int error_number, signal_number, is_short, only_changes;
+static int error_number, signal_number, is_short, only_changes, only_direct;
 static const char *under, *only_name;
 
 __attribute__((constructor)) static void read_request(void) {
@@ -43,6 +44,7 @@ __attribute__((constructor)) static void read_request(void) {
   if (request == NULL) return;
   under = getenv("UCP_FAILING_CALL_UNDER");
   only_name = getenv("UCP_FAILING_CALL_NAME");
+  only_direct = getenv("UCP_FAILING_CALL_DIRECT") != NULL;
   char* what = NULL;
   failing_call = strtol(request, &what, 10);
   ++what;
@@ -108,6 +110,7 @@ static int is_now(int kind, const char* call, const char* path, int descriptor) 
   if (error_number == EINTR && (kind & INTERRUPTIBLE) == 0) return 0;
   if (only_changes && (kind & CHANGES) == 0) return 0;
   if (only_name != NULL && strcmp(call, only_name) != 0) return 0;
+  if (only_direct && (descriptor < 0 || (fcntl(descriptor, F_GETFL) & O_DIRECT) == 0)) return 0;
   if (!is_under(path, descriptor)) return 0;
   if (atomic_fetch_add(&calls, 1) + 1 != failing_call) return 0;
   write_log(call, path, descriptor);
@@ -193,6 +196,7 @@ void* mmap(void* address, size_t bytes, int protection, int flags, int descripto
 DEFINE(int, fsync, (int descriptor), (descriptor), CHANGES | INTERRUPTIBLE, NULL, descriptor, -1)
 DEFINE(int, syncfs, (int descriptor), (descriptor), CHANGES | INTERRUPTIBLE, NULL, descriptor, -1)
 DEFINE(int, fstatfs, (int descriptor, struct statfs* status), (descriptor, status), INTERRUPTIBLE, NULL, descriptor, -1)
+DEFINE(int, statfs, (const char* path, struct statfs* status), (path, status), INTERRUPTIBLE, path, -1, -1)
 DEFINE(int, ftruncate, (int descriptor, off_t bytes), (descriptor, bytes), CHANGES | INTERRUPTIBLE, NULL, descriptor,
        -1)
 DEFINE(int, fallocate, (int descriptor, int mode, off_t offset, off_t bytes), (descriptor, mode, offset, bytes),

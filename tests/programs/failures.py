@@ -98,9 +98,9 @@ class FailureTest(ProgramTest):
         return [str(PROGRAMS / "ucprun"), "convert", str(self.source), str(self.out), *map(str, self.arguments),
                 "--journal-every", "0", *map(str, more)]
 
-    def only(self, name: str) -> None:
-        """From here on only calls of this function are counted."""
-        self.counted = {"UCP_FAILING_CALL_NAME": name}
+    def only_direct(self, name: str) -> None:
+        """From here on only calls of this function are counted, on files past the page cache."""
+        self.counted = {"UCP_FAILING_CALL_NAME": name, "UCP_FAILING_CALL_DIRECT": "1"}
 
     def going_wrong(self, call: int, what: str) -> dict[str, str]:
         """The environment that lets a process go wrong."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import subprocess
 import unittest
 from pathlib import Path
@@ -73,6 +74,27 @@ class Means(ProgramTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         for part in json.loads(result.stdout)["io"].values():
             self.assertEqual(part, {"means": "buffered", "reason": "they are in memory"})
+
+    @unittest.skipUnless(os.access("/dev/shm", os.W_OK), "needs files in memory")
+    def test_what_is_left_counts(self) -> None:
+        """A run that goes on has too little left for a trial, though the whole is large enough for one."""
+        self.parent_folder = "/dev/shm"
+        super().setUp()
+        source = self.synthetic(SIZES | {"layers": 6, "hidden": 640, "ffn": 2560})
+        command = [str(PROGRAMS / "ucprun"), "convert", str(source), str(self.folder / "auto"), "--to", "universal",
+                   "--spec", str(GPT_SPEC), *self.words, "--journal-every", "0", "--max-bandwidth", "300MB",
+                   "--events", "-"]  # fmt: skip
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+            for event in map(json.loads, run.stdout or ()):
+                if event["event"] == "progress" and event["bytes_done"] > event["bytes_total"] / 2:
+                    run.send_signal(signal.SIGINT)
+            self.assertEqual(run.wait(), 130)
+        result = self.run_by("auto", source, "--to", "universal", "--json", "--resume")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        report = json.loads(result.stdout)
+        self.assertGreater(report["bytes_done_before"], 0)
+        for part in report["io"].values():
+            self.assertRegex(part["reason"], r"^[\d.]+ MB are too few for a trial to pay$")
 
     def test_few_open_files(self) -> None:
         """Each is open twice: it works with few, and with fewer the user is told."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -113,6 +114,24 @@ class Ranks(ProgramTest):
             self.assertEqual(result.stderr.count("ucprun: error: rank 2 of 3: "), 1, result.stderr)
             self.assertIn(reason, result.stderr)
             self.assert_nothing_left()
+
+    def test_a_rank_that_may_open_few_files(self) -> None:
+        """Past the page cache every file is opened twice: by default all ranks do without then."""
+        source = self.checkpoint("zero2_dp4")
+        words = f"{PROGRAMS}/ucprun convert {source} out --to deepspeed:dp=4,zero=1 --threads 2 --json"
+        few = ("sh", "-c", f"ulimit -n 40; exec {words}")
+        reason = (r"rank 1 of 2: past the page cache every file is opened twice, and this process may have 40 open at "
+                  r"once \(`ulimit -n`\), too few for 2 threads so; raise the limit, lower --threads, or pass "
+                  r"--io=buffered")
+        result = self.mpirun("-n", 1, *words.split(), ":", "-n", 1, *few)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for way in json.loads(result.stdout)["io"].values():
+            self.assertEqual(way["means"], "buffered")
+            self.assertRegex(way["reason"], f"^{reason}$")
+        shutil.rmtree(self.out)
+        result = self.mpirun("-n", 1, *words.split(), "--io=direct", ":", "-n", 1, *few[:2], few[2] + " --io=direct")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(json.loads(result.stdout)["error"]["message"], f"^{reason}$")
 
     def test_damage_is_found_whichever_rank_read_it(self) -> None:
         """What was read by different ranks is joined."""

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "compiler/support/error.h"
+#include "runtime/executor/element_counts.h"
 #include "runtime/executor/execute.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
@@ -135,6 +136,9 @@ TEST_F(ResumeTest, StoppedAnywhereAndGoneOnWith) {
       if (report) {
         last = std::move(*report);
         written = last->bytes_written + last->bytes_done_before;
+        const BytesToDo to_do =
+            BytesLeft(small_.plan(), {}, before ? std::vector<std::string>{*before} : std::vector<std::string>());
+        ASSERT_EQ(to_do.all - to_do.left, last->bytes_done_before);
       } else {
         FailureText failure = Describe(report.takeError());
         ASSERT_EQ(failure.code, ErrorCode::kCancelled) << failure.message;

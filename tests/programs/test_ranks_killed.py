@@ -68,8 +68,16 @@ class KilledRanks(FailureTest):
         victim = generator.choice(ranks) if way == "rank" else run.pid
         with contextlib.suppress(ProcessLookupError):  # It has come to its end.
             os.kill(victim, signal.SIGINT if way == "interrupt" else signal.SIGKILL)
-        run.communicate(timeout=60)
-        self.assertLess(seconds_until_ended(ranks), SECONDS_TO_END, f"{what}: {way}")
+        self.assertLess(seconds_until_ended([rank for rank in ranks if rank != run.pid]), SECONDS_TO_END,
+                        f"{what}: {way}")
+        try:
+            run.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            # Open MPI's launcher has been seen to wait for itself for ever, in PMIx_server_finalize(), after all its
+            # ranks had ended. What is alone without a launcher is ours.
+            run.kill()
+            run.communicate()
+            self.assertNotEqual(ranks, [run.pid], f"{what}: {way}")
 
     def assert_finished_on(self, ranks: int, what: str) -> None:
         """One more run, and all is there and nothing besides."""

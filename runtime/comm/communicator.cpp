@@ -29,7 +29,12 @@ std::string Encode(llvm::Error error) {
   return static_cast<char>('A' + static_cast<int>(failure.code)) + failure.message;
 }
 
-ErrorCode CodeOf(const std::string& outcome) { return static_cast<ErrorCode>(outcome.front() - 'A'); }
+// kIo, if it is none that there is.
+ErrorCode CodeOf(const std::string& outcome) {
+  const int code = outcome.front() - 'A';
+  const bool is_one = code >= 0 && code <= static_cast<int>(ErrorCode::kCancelled);
+  return is_one ? static_cast<ErrorCode>(code) : ErrorCode::kIo;
+}
 
 llvm::Error Decode(const std::string& outcome) {
   return outcome.empty() ? llvm::Error::success() : MakeError(CodeOf(outcome), outcome.substr(1));
@@ -37,13 +42,14 @@ llvm::Error Decode(const std::string& outcome) {
 
 std::string EncodeSize(std::uint64_t bytes) { return {reinterpret_cast<const char*>(&bytes), sizeof(bytes)}; }
 
-llvm::Expected<std::uint64_t> DecodeSize(std::string_view text, std::size_t of_rank) {
+// So many sizes, one behind the other, as a rank tells them to all.
+llvm::Expected<std::vector<std::uint64_t>> DecodeSizes(const std::string& text, std::size_t count,
+                                                       std::size_t of_rank) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
-  std::uint64_t bytes = 0;
-  if (text.size() >= sizeof(bytes)) {
-    std::memcpy(&bytes, text.data(), sizeof(bytes));
-    if (bytes <= kMost) return bytes;
-  }
+  std::vector<std::uint64_t> sizes(count);
+  const bool has_all = text.size() == count * sizeof(std::uint64_t);
+  if (has_all) std::memcpy(sizes.data(), text.data(), text.size());
+  if (has_all && std::ranges::all_of(sizes, [](std::uint64_t size) { return size <= kMost; })) return sizes;
   return Fail(ErrorCode::kIo, "rank {} says nothing sensible of how much it sends; all ranks must run the same ucp",
               of_rank);
 }
@@ -137,46 +143,50 @@ llvm::Expected<std::string> FromFirstRank(Communicator& ranks, const std::string
   return std::move(all.front());
 }
 
+// Sizes are told to all, so that all see the same ones that make no sense; what comes of the delivery may differ from
+// rank to rank, and so they agree on it. Then no rank goes on alone.
 llvm::Expected<std::vector<std::string>> ToFirstRank(Communicator& ranks, const std::string& mine) {
-  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> sizes, ranks.AllGather(EncodeSize(mine.size())));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> told, ranks.AllGather(EncodeSize(mine.size())));
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t from = 0; from < told.size(); ++from) {
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> size, DecodeSizes(told[from], 1, from));
+    sizes.push_back(size.front());
+  }
   std::vector<Outgoing> sending;
   std::vector<Incoming> receiving;
   std::vector<std::string> all;
   if (ranks.rank() != 0) {
     if (!mine.empty()) sending.push_back({0, std::as_bytes(std::span(mine))});
   } else {
-    for (const std::string& size : sizes) {
-      UCP_ASSIGN_OR_RETURN(const std::uint64_t bytes, DecodeSize(size, all.size()));
-      all.emplace_back(all.empty() ? mine : std::string(bytes, '\0'));
-    }
+    for (std::uint64_t size : sizes) all.emplace_back(all.empty() ? mine : std::string(size, '\0'));
     for (int from = 1; from < ranks.size(); ++from) {
       std::string& bytes = all[static_cast<std::size_t>(from)];
       if (!bytes.empty()) receiving.push_back({from, std::as_writable_bytes(std::span(bytes))});
     }
   }
-  UCP_RETURN_IF_ERROR(ranks.Deliver(sending, receiving));
+  UCP_RETURN_IF_ERROR(Agree(ranks, ranks.Deliver(sending, receiving)));
   return all;
 }
 
 llvm::Expected<std::string> FromFirstRankToEach(Communicator& ranks, std::span<const std::string* const> of_ranks) {
-  std::string sizes;
-  for (const std::string* one : of_ranks) sizes += EncodeSize(one->size());
-  UCP_ASSIGN_OR_RETURN(sizes, FromFirstRank(ranks, sizes));
+  std::string told;
+  for (const std::string* one : of_ranks) told += EncodeSize(one->size());
+  UCP_ASSIGN_OR_RETURN(told, FromFirstRank(ranks, told));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> sizes,
+                       DecodeSizes(told, static_cast<std::size_t>(ranks.size()), 0));
+  std::vector<Outgoing> sending;
+  std::vector<Incoming> receiving;
+  std::string mine;
   if (ranks.rank() == 0) {
-    std::vector<Outgoing> sending;
+    mine = *of_ranks.front();
     for (std::size_t to = 1; to < of_ranks.size(); ++to) {
       if (!of_ranks[to]->empty()) sending.push_back({static_cast<int>(to), std::as_bytes(std::span(*of_ranks[to]))});
     }
-    UCP_RETURN_IF_ERROR(ranks.Deliver(sending, {}));
-    return *of_ranks.front();
+  } else {
+    mine.resize(sizes[static_cast<std::size_t>(ranks.rank())]);
+    if (!mine.empty()) receiving.push_back({0, std::as_writable_bytes(std::span(mine))});
   }
-  const std::size_t place = sizeof(std::uint64_t) * static_cast<std::size_t>(ranks.rank());
-  UCP_ASSIGN_OR_RETURN(const std::uint64_t bytes,
-                       DecodeSize(std::string_view(sizes).substr(std::min(place, sizes.size())), 0));
-  std::string mine(bytes, '\0');
-  std::vector<Incoming> receiving;
-  if (!mine.empty()) receiving.push_back({0, std::as_writable_bytes(std::span(mine))});
-  UCP_RETURN_IF_ERROR(ranks.Deliver({}, receiving));
+  UCP_RETURN_IF_ERROR(Agree(ranks, ranks.Deliver(sending, receiving)));
   return mine;
 }
 

@@ -64,14 +64,6 @@ ErrorCode CodeOf(ErrorKind kind) {
   return ErrorCode::kIo;
 }
 
-llvm::Error CheckAlike(Communicator& ranks, const std::string& text) {
-  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(text));
-  const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& one) { return one != all.front(); });
-  if (other == all.end()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "rank 0 loads {}, and rank {} loads {}; all ranks load the same", all.front(),
-              other - all.begin(), *other);
-}
-
 llvm::Expected<LoadOptions> LoadOptionsOf(const LoadSettings& settings, Communicator& ranks) {
   llvm::Expected<LoadOptions> options = OwnOptions(settings);
   UCP_RETURN_IF_ERROR(Agree(ranks, options ? llvm::Error::success() : options.takeError()));

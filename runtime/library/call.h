@@ -26,13 +26,8 @@ T Take(llvm::Expected<T> value) {
 
 ErrorCode CodeOf(ErrorKind kind);
 
-llvm::Expected<SourceRequest> RequestOf(const LoadSource& source);
-
-// Who loads what, as one text that must be the same on all ranks.
-std::string TextOf(const LoadSource& source);
-
-// Fails (kUsage) on every rank, naming one that says something else than rank 0.
-[[nodiscard]] llvm::Error CheckAlike(Communicator& ranks, const std::string& text);
+// All ranks call it, and all have the outcome.
+llvm::Expected<SourceRequest> RequestOf(const LoadSource& source, Communicator& ranks);
 
 // Fails (kUsage) for settings that nobody can load with. All ranks call it, and all have the outcome.
 llvm::Expected<LoadOptions> LoadOptionsOf(const LoadSettings& settings, Communicator& ranks);

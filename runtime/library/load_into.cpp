@@ -67,11 +67,8 @@ llvm::Expected<std::vector<WantedRecord>> Wanted(std::span<const TensorToFill> t
 
 HeldPlan PlanInto(const LoadSource& source, const HeldByRank& held, bool verify, bool all_tensors,
                   Communicator& ranks) {
-  HeldRequest request{{}, verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust, all_tensors};
-  llvm::Expected<SourceRequest> asked = RequestOf(source);
-  ThrowIf(Agree(ranks, asked ? llvm::Error::success() : asked.takeError()));
-  request.source = std::move(*asked);
-  ThrowIf(CheckAlike(ranks, TextOf(source)));
+  const HeldRequest request{Take(RequestOf(source, ranks)), verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust,
+                            all_tensors};
   SourcePhase phase;
   llvm::Expected<HeldPlan> plan = CompileHeld(RealFileSystem(), request, held, ranks, phase);
   if (!plan) ThrowIf(WithDiagnostics(plan.takeError(), phase));

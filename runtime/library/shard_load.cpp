@@ -1,6 +1,5 @@
 // A plan whose target's files are memory, and the records of one rank of it. What was chosen of the rank's parts says
 // which records are needed; these are the blocks.
-#include <fmt/format.h>
 #include <llvm/Support/GlobPattern.h>
 
 #include <algorithm>
@@ -74,12 +73,9 @@ llvm::Expected<int> RankOf(const ShardChoice& choice, const std::string& to, int
 
 llvm::Expected<LoadPlan> PlanLoad(const LoadSource& source, const std::string& to, const ShardChoice& choice,
                                   const LoadSettings& settings, Communicator& ranks) {
-  UCP_RETURN_IF_ERROR(
-      CheckAlike(ranks, fmt::format("{} as `{}`{}{}", TextOf(source), to, settings.verify ? ", verified" : "",
-                                    choice.ds_config.empty() ? "" : ", ds_config " + choice.ds_config)));
   LoadRequest request;
   request.is_checked = settings.verify;
-  UCP_ASSIGN_OR_RETURN(request.compile.source, RequestOf(source));
+  UCP_ASSIGN_OR_RETURN(request.compile.source, RequestOf(source, ranks));
   request.compile.target = to;
   request.compile.ds_config = choice.ds_config;
   request.compile.replicas = settings.verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust;

@@ -1,9 +1,9 @@
 #include "ucp/source.h"
 
-#include <fmt/ranges.h>
 #include <llvm/Support/FormatVariadic.h>
 
 #include "compiler/driver/with_diagnostics.h"
+#include "compiler/support/error.h"
 #include "runtime/driver/inspection.h"
 #include "runtime/library/call.h"
 
@@ -16,17 +16,10 @@ SourceOptions OptionsOf(const LoadSource& source) {
 
 }  // namespace
 
-llvm::Expected<SourceRequest> RequestOf(const LoadSource& source) { return OptionsOf(source).Request(); }
-
-std::string TextOf(const LoadSource& source) {
-  std::string text = fmt::format("`{}`", source.path);
-  if (!source.spec.empty()) text += fmt::format(", spec {}", source.spec);
-  if (!source.config.empty()) text += fmt::format(", config {}", source.config);
-  if (!source.sets.empty()) text += fmt::format(", sets {}", source.sets);
-  if (!source.unused.empty()) text += fmt::format(", unused {}", source.unused);
-  if (!source.drop_states.empty()) text += fmt::format(", drop_states {}", source.drop_states);
-  if (!source.prefer_rank.empty()) text += fmt::format(", prefer_rank {}", source.prefer_rank);
-  return text;
+llvm::Expected<SourceRequest> RequestOf(const LoadSource& source, Communicator& ranks) {
+  llvm::Expected<SourceRequest> request = OptionsOf(source).Request();
+  UCP_RETURN_IF_ERROR(Agree(ranks, request ? llvm::Error::success() : request.takeError()));
+  return request;
 }
 
 inline namespace v0 {

@@ -9,9 +9,11 @@
 #include "compiler/planner/join.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
+#include "runtime/comm/agree_on_request.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/share_run.h"
 #include "runtime/load/match_held.h"
+#include "runtime/load/request_text.h"
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"
 #include "runtime/manifest/part_of_checkpoint.h"
@@ -19,33 +21,17 @@
 namespace ucp {
 namespace {
 
-// What all ranks have to ask for alike, as one text.
 std::string TextOf(const HeldRequest& request) {
-  const SourceRequest& source = request.source;
-  std::string text = fmt::format("`{}`", source.path);
-  if (!source.spec.empty()) text += fmt::format(" with the spec `{}`", source.spec);
-  if (!source.config.empty()) text += fmt::format(" and the configuration `{}`", source.config);
-  for (const auto& [name, value] : source.set) text += fmt::format(" and a value for `{}`", name);
-  for (const std::string& name : source.unused) text += fmt::format(" and `{}` unused", name);
-  for (const std::string& name : source.drop_states) text += fmt::format(" without the state `{}`", name);
-  if (request.replicas == ReplicaPolicy::kTrust) text += ", trusting replicas";
-  if (!request.all_tensors) text += ", or a part of it";
-  return text;
+  std::vector<std::string> more;
+  if (request.replicas == ReplicaPolicy::kCompare) more.emplace_back("copies compared");
+  if (!request.all_tensors) more.emplace_back("a part of it being enough");
+  return RequestText(request.source, "", more);
 }
 
-// At rank 0.
-llvm::Expected<std::vector<HeldByRank>> GatherHeld(const HeldRequest& request, const HeldByRank& mine,
-                                                   Communicator& ranks) {
-  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> texts, ranks.AllGather(TextOf(request)));
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank] == texts.front()) continue;
-    return Fail(ErrorCode::kUsage, "rank 0 loads {}, and rank {} loads {}; all ranks load the same", texts.front(),
-                rank, texts[rank]);
-  }
-  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ToFirstRank(ranks, Encode(mine)));
-  std::vector<HeldByRank> held(all.size());
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    UCP_ASSIGN_OR_RETURN(held[rank], DecodeHeld(all[rank]));
+llvm::Expected<std::vector<HeldByRank>> DecodeAllHeld(const std::vector<std::string>& encoded) {
+  std::vector<HeldByRank> held(encoded.size());
+  for (std::size_t rank = 0; rank < encoded.size(); ++rank) {
+    UCP_ASSIGN_OR_RETURN(held[rank], DecodeHeld(encoded[rank]));
   }
   return held;
 }
@@ -176,9 +162,11 @@ std::vector<LoadedPart> PartsOf(const Compiled& compiled) {
 
 llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& request, const HeldByRank& mine,
                                      Communicator& ranks, SourcePhase& source) {
-  UCP_ASSIGN_OR_RETURN(std::vector<HeldByRank> held, GatherHeld(request, mine, ranks));
+  UCP_RETURN_IF_ERROR(AgreeOnRequest(ranks, TextOf(request)));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> encoded, ToFirstRank(ranks, Encode(mine)));
   Compiled compiled;
   auto compile = [&](FileSystem& shared) -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(std::vector<HeldByRank> held, DecodeAllHeld(encoded));
     UCP_ASSIGN_OR_RETURN(compiled, CompileAlone(shared, request, std::move(held), source));
     return llvm::Error::success();
   };

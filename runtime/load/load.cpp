@@ -106,6 +106,7 @@ class Loading {
     UCP_RETURN_IF_ERROR(Agree(ranks_, looks ? source_.CheckSizes(parallel_) : llvm::Error::success()));
     UCP_ASSIGN_OR_RETURN(is_as_stored_, IsSoForAll(ranks_, stored_.HasAll(ranges_)));
     UCP_ASSIGN_OR_RETURN(const RanksOfRecords wanted_by, WantedBy(load_, places_, ranks_));
+    UCP_RETURN_IF_ERROR(Agree(ranks_, places_.FillBetween(ranges_)));  // All come to the exchange, or nobody.
     llvm::Error error = Fill(FindContents(plan_, wanted_by, ranks_.rank(), ranks_.size()));
     if (error) ranks_.AskToStop();
     UCP_RETURN_IF_ERROR(Agree(ranks_, std::move(error)));
@@ -136,7 +137,6 @@ class Loading {
 
  private:
   llvm::Error Fill(const std::vector<SharedContents>& contents) {
-    UCP_RETURN_IF_ERROR(Agree(ranks_, places_.FillBetween(ranges_)));  // All come to the exchange, or nobody.
     const std::uint64_t left_bytes = sizes_.left_bytes - ways_.host_bytes();
     Exchange exchange(plan_, places_, contents, ranks_, {parallel_, sizes_.chunk_bytes, left_bytes});
     if (ranks_.size() > 1) {

@@ -1,18 +1,33 @@
 #include "runtime/load/load_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "runtime/comm/agree_on_request.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/share_run.h"
+#include "runtime/load/request_text.h"
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
 namespace {
+
+std::string TextOf(const LoadRequest& request) {
+  const CompileRequest& compile = request.compile;
+  std::vector<std::string> more;
+  if (!compile.tag.empty()) more.push_back(fmt::format("tag `{}`", compile.tag));
+  for (const std::string& name : compile.keep_opaque) more.push_back(fmt::format("objects of `{}` kept", name));
+  if (!compile.ds_config.empty()) more.push_back(fmt::format("ds_config `{}`", compile.ds_config));
+  if (compile.replicas == ReplicaPolicy::kCompare) more.emplace_back("copies compared");
+  if (request.is_checked) more.emplace_back("checksums checked");
+  return RequestText(compile.source, compile.target, more);
+}
 
 llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target) {
   if (ranks == 1 || ranks_of_target == 0 || ranks == ranks_of_target) return llvm::Error::success();
@@ -71,6 +86,12 @@ llvm::Expected<std::vector<std::vector<std::string>>> GatherOpens(Communicator& 
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     ProgressReader reader(all[rank]);
     while (!reader.left().empty() && !reader.has_failed()) opens[rank].push_back(reader.Text());
+    if (reader.has_failed()) {
+      return Fail(ErrorCode::kIo,
+                  "rank {} sent {} bytes that do not say which files it opens; all ranks must run the "
+                  "same ucp",
+                  rank, all[rank].size());
+    }
   }
   return opens;
 }
@@ -117,6 +138,7 @@ std::vector<RecordId> LoadPlan::Between(std::uint64_t first, std::uint64_t end) 
 llvm::Expected<LoadPlan> CompileLoad(FileSystem& files, const LoadRequest& request, Communicator& ranks,
                                      Compilation& compilation) {
   if (ranks.size() == 1) return CompileAlone(files, request.compile, 1, compilation);
+  UCP_RETURN_IF_ERROR(AgreeOnRequest(ranks, TextOf(request)));
   UCP_ASSIGN_OR_RETURN(const auto opens, GatherOpens(ranks, request.opens));
   LoadPlan load;
   std::vector<LoadedPart> parts;

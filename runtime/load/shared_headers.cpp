@@ -5,6 +5,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -81,6 +82,7 @@ class SharedFiles : public FileSystem {
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
     {
       std::lock_guard lock(mutex_);
+      UCP_RETURN_IF_ERROR(FailureOfTalk());
       if (HasHeader(path) && !headers_.contains(path)) UCP_RETURN_IF_ERROR(AskAround(path));
       if (auto header = headers_.find(path); header != headers_.end()) {
         UCP_ASSIGN_OR_RETURN(const FileStatus now, files_.Status(path));
@@ -109,6 +111,10 @@ class SharedFiles : public FileSystem {
   llvm::Expected<bool> IsWritable(const std::string&) override { return false; }
   llvm::Expected<std::unique_ptr<FileLock>> TryLock(const std::string& path) override { return Refuse(path); }
 
+  llvm::Error FailureOfTalk() const {
+    return failure_ ? MakeError(failure_->code, failure_->message) : llvm::Error::success();
+  }
+
  private:
   static llvm::Error Refuse(const std::string& path) {
     return Fail(ErrorCode::kUnsupported, "`{}` is of a source, and is not written to", path);
@@ -131,12 +137,15 @@ class SharedFiles : public FileSystem {
     return asked.size() < 2 ? llvm::Error::success() : Ask(asked);
   }
 
+  // Where this fails, it does so on all ranks, and they serve no more.
   llvm::Error Ask(const std::vector<Asked>& asked) {
-    const std::string question = Encode(asked);
-    UCP_RETURN_IF_ERROR(FromFirstRank(ranks_, question).takeError());
-    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ToFirstRank(ranks_, ReadShare(files_, ranks_, question)));
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      ProgressReader reader(all[rank]);
+    llvm::Expected<std::vector<std::string>> all = Shares(Encode(asked));
+    if (!all) {
+      failure_ = Describe(all.takeError());
+      return FailureOfTalk();
+    }
+    for (const std::string& share : *all) {
+      ProgressReader reader(share);
       while (!reader.left().empty() && !reader.has_failed()) {
         HeaderOfFile header = TakeHeader(reader);
         if (!reader.has_failed()) headers_.emplace(header.path, std::move(header));
@@ -145,9 +154,15 @@ class SharedFiles : public FileSystem {
     return llvm::Error::success();
   }
 
+  llvm::Expected<std::vector<std::string>> Shares(const std::string& question) {
+    UCP_RETURN_IF_ERROR(FromFirstRank(ranks_, question).takeError());
+    return ToFirstRank(ranks_, ReadShare(files_, ranks_, question));
+  }
+
   FileSystem& files_;
   Communicator& ranks_;
-  std::mutex mutex_;  // Protects what follows, and the talking with other ranks.
+  std::mutex mutex_;                    // Protects what follows, and the talking with other ranks.
+  std::optional<FailureText> failure_;  // Of that talking.
   std::set<std::string> asked_;
   std::map<std::string, HeaderOfFile> headers_;  // By path.
 };
@@ -168,6 +183,10 @@ llvm::Error WithSharedHeaders(FileSystem& files, Communicator& ranks,
   if (ranks.rank() != 0) return Serve(files, ranks);
   SharedFiles shared(files, ranks);
   llvm::Error error = work(shared);
+  if (llvm::Error failure = shared.FailureOfTalk()) {
+    llvm::consumeError(std::move(error));
+    return failure;
+  }
   llvm::Error ended = FromFirstRank(ranks, "").takeError();
   if (!error) return ended;
   llvm::consumeError(std::move(ended));  // Of the same failure, if ranks are gone.

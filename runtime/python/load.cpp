@@ -34,12 +34,17 @@ Communicator& RanksOrOne(PythonRanks* ranks) {
   return *ranks;
 }
 
+llvm::Expected<SourceRequest> RequestOfAll(const SourceOptions& source, Communicator& ranks) {
+  llvm::Expected<SourceRequest> request = source.Request();
+  UCP_RETURN_IF_ERROR(Agree(ranks, request ? llvm::Error::success() : request.takeError()));
+  return request;
+}
+
 ReplicaPolicy PolicyOf(bool compare) { return compare ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust; }
 
 LoadPlan CompileForPython(const SourceOptions& source, const std::string& target, const TargetOptions& options,
                           bool compare, PythonRanks* ranks, const std::vector<std::string>& opens, bool check) {
   LoadRequest request;
-  request.compile.source = Take(source.Request());
   request.compile.target = target;
   request.compile.replicas = PolicyOf(compare);
   request.opens = opens;
@@ -48,6 +53,7 @@ LoadPlan CompileForPython(const SourceOptions& source, const std::string& target
   LoadPlan load;
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
     Compilation compilation;
+    UCP_ASSIGN_OR_RETURN(request.compile.source, RequestOfAll(source, RanksOrOne(ranks)));
     llvm::Expected<LoadPlan> made = CompileLoad(RealFileSystem(), request, RanksOrOne(ranks), compilation);
     if (made) load = std::move(*made);
     return WithDiagnostics(made.takeError(), compilation.source);
@@ -75,7 +81,7 @@ llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
 
 HeldPlan CompileHeldForPython(const SourceOptions& source, const std::vector<HeldFromPython>& held, bool all_tensors,
                               bool compare, PythonRanks* ranks) {
-  HeldRequest request{Take(source.Request()), PolicyOf(compare), all_tensors};
+  HeldRequest request{{}, PolicyOf(compare), all_tensors};
   HeldByRank mine;
   auto convert = [&]() -> llvm::Error {
     for (const HeldFromPython& from : held) {
@@ -87,6 +93,7 @@ HeldPlan CompileHeldForPython(const SourceOptions& source, const std::vector<Hel
   HeldPlan plan;
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
     UCP_RETURN_IF_ERROR(Agree(RanksOrOne(ranks), convert()));
+    UCP_ASSIGN_OR_RETURN(request.source, RequestOfAll(source, RanksOrOne(ranks)));
     SourcePhase phase;
     llvm::Expected<HeldPlan> made = CompileHeld(RealFileSystem(), request, mine, RanksOrOne(ranks), phase);
     if (made) plan = std::move(*made);

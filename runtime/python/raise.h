@@ -20,12 +20,6 @@ struct RaisedFailure {
 // Throws a RaisedFailure if the error is set.
 void Raise(llvm::Error error);
 
-template <typename T>
-T Take(llvm::Expected<T> value) {
-  if (!value) Raise(value.takeError());
-  return std::move(*value);
-}
-
 // Makes the class, and tells nanobind what becomes of a RaisedFailure.
 void AddErrorClass(nanobind::module_& module);
 

@@ -174,19 +174,9 @@ def load(
     except Exception as error:
         problem = error
     agree(ranks, problem)
-    if ranks is not None:
-        ranks.check_alike(
-            f"`{source.path}` as `{to}`, with {_text_of(source)}, verify={verify}, ds_config={target.ds_config}"
-        )
     with ranks or nullcontext():
         work = Work(thread_number, memory_bytes, device_bytes)
         return _load(source, to, target, rank, names, kinds, arrays, verify, work, ranks)
-
-
-def _text_of(source: _ucp.Source) -> str:
-    names = ("spec", "config", "set", "unused", "drop_states", "prefer_rank")
-    given = [f"{name} {getattr(source, name)}" for name in names if getattr(source, name)]
-    return ", ".join(given) or "no options"
 
 
 def _load(

@@ -227,15 +227,6 @@ class Group:
         self._threads: list[threading.Thread] = []
         self._sent: list[Any] = []
 
-    def check_alike(self, request: str) -> None:
-        """Raises on every rank if they ask for different things."""
-        asked = [text.decode() for text in self.all_gather(request.encode())]
-        for rank, text in enumerate(asked):
-            if text != asked[0]:
-                raise failure(
-                    "usage", f"rank 0 loads {asked[0]}, and rank {rank} loads {text}; all ranks load the same"
-                )
-
     def __enter__(self) -> Group:
         self._done.clear()
         if self.size > 1:

@@ -10,8 +10,8 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Mapping, Set
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Set
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,8 @@ def load_checkpoint(
     wanted = Wanted(load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only)
     folder = str(Path(load_dir) / tag) if tag else str(load_dir)
     told = report if report is not None else {}
-    with Group(torch.distributed.group.WORLD) as group:
+    with ExitStack() as during:
+        group = during.enter_context(Group(torch.distributed.group.WORLD))
         with phase(group) as outcome:
             check_version()
             strategy = strategy_of(engine)
@@ -76,8 +77,9 @@ def load_checkpoint(
             how = thread_count(threads), byte_count(memory), verify
         with phase(group):
             held = held_by(engine)
+            settings = during.enter_context(settings_file(engine))
         with phase(group):
-            planned = plan_for(engine, source, strategy, group, held.keys(), verify)
+            planned = plan_for(settings, source, strategy, group, held.keys(), verify)
         with phase(group):
             opened = checked(engine, planned, held, wanted)
             placed = [] if verify else in_place(planned, opened, held)
@@ -114,20 +116,25 @@ def check_version() -> None:
                         "checkpoint with `ucprun convert`, and load that")  # fmt: skip
 
 
+@contextmanager
+def settings_file(engine: Any) -> Iterator[str]:
+    """The engine's own settings as a file, while this lasts; its name."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="ucp-") as file:
+        json.dump(engine.config, file, default=str)
+        file.flush()
+        yield file.name
+
+
 def plan_for(
-    engine: Any, source: _ucp.Source, strategy: str, group: Group, needed: Set[str], verify: bool
+    settings: str, source: _ucp.Source, strategy: str, group: Group, needed: Set[str], verify: bool
 ) -> PlannedFiles:
     """Made by the first rank, which gives each its part. Engines may count their ranks otherwise than the plan does:
     `needed` are the files that this rank loads."""
     target = _ucp.Target()
     target.tag = TAG
-    with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="ucp-") as settings:
-        json.dump(engine.config, settings, default=str)
-        settings.flush()
-        target.ds_config = os.fsencode(settings.name)
-        # Copies belong to the plan; whether they are compared is the load's affair.
-        plan = _ucp.compile_load(source, strategy, target, True, group.ranks, sorted(needed), verify)
-        return PlannedFiles(plan)
+    target.ds_config = group.all_gather(os.fsencode(settings))[0]  # The first rank's is read.
+    # Copies belong to the plan; whether they are compared is the load's affair.
+    return PlannedFiles(_ucp.compile_load(source, strategy, target, True, group.ranks, sorted(needed), verify))
 
 
 def in_place(planned: PlannedFiles, opened: Opened, held: dict[str, State]) -> list[str]:
@@ -168,7 +175,7 @@ def take(engine: Any, files: dict[str, State], wanted: Wanted, weights_alone: bo
             if wanted.module_only:
                 during.enter_context(kept_counters(engine))
                 scheduler = False
-        _, client = engine.load_checkpoint(
+        client: dict[str, Any] = engine.load_checkpoint(
             place,
             tag=TAG,
             load_module_strict=wanted.strict,
@@ -176,7 +183,7 @@ def take(engine: Any, files: dict[str, State], wanted: Wanted, weights_alone: bo
             load_lr_scheduler_states=scheduler,
             load_module_only=module_only,
             custom_load_fn=custom,
-        )
+        )[1]
     if stage == 0 and (weights_alone or not wanted.optimizer):
         refresh_masters(engine)
     return client

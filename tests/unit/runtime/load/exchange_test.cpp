@@ -10,11 +10,10 @@
 #include "runtime/load/contents.h"
 #include "runtime/load/load.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
-#include "tests/unit/runtime/executor/small_conversion.h"
-#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 #include "tests/unit/runtime/formats/testing/counting_file_system.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
 #include "tests/unit/runtime/load/loaded_records.h"
+#include "tests/unit/runtime/load/small_load.h"
 
 namespace ucp {
 namespace {
@@ -95,10 +94,6 @@ SmallConversion Replicated() {
   return small;
 }
 
-LoadPlan PlanOf(SmallConversion& small, const std::string& source) {
-  return {small.plan(), ReadByAll(small.plan().target.files.size()), source};
-}
-
 // Padding inside of them, too.
 std::uint64_t BytesOfShards(const Plan& plan) {
   std::uint64_t bytes = 0;
@@ -109,16 +104,14 @@ std::uint64_t BytesOfShards(const Plan& plan) {
 }
 
 TEST(ExchangeTest, L3EachByteIsReadOnceForAllRanks) {
-  SmallConversion small = Replicated();
-  testing::TemporaryFolder folder;
-  small.WriteSource(folder.path() + "/source");
-  const LoadPlan load = PlanOf(small, folder.path() + "/source");
-  const std::vector<RecordId> all = AllRecords(small.plan());
-  const auto expected = RecordsOfFiles(small.plan(), all, small.ExpectedFiles());
+  const SmallLoad small(Replicated());
+  const std::vector<RecordId>& all = small.records;
+  const auto expected = small.Expected();
   std::uint64_t of_one = 0;
   for (std::size_t ranks : {1U, 2U, 3U, 8U}) {
     for (bool check : {false, true}) {
-      const auto outcomes = LoadOnRanks(load, std::vector<std::vector<RecordId>>(ranks, all), Options(2, 256, check));
+      const auto outcomes =
+          LoadOnRanks(small.load, std::vector<std::vector<RecordId>>(ranks, all), Options(2, 256, check));
       std::uint64_t read = 0;
       std::uint64_t received = 0;
       std::uint64_t most = 0;
@@ -136,29 +129,26 @@ TEST(ExchangeTest, L3EachByteIsReadOnceForAllRanks) {
       EXPECT_EQ(outcomes.front().report.bytes_read_by_all, read);
       // Shares are even by what is wanted; how much lies between that and is read with it, differs.
       EXPECT_LE(most, read / ranks * 5 / 4 + 600) << ranks << " ranks";
-      EXPECT_EQ(received, (ranks - 1) * BytesOfShards(small.plan())) << ranks << " ranks";
+      EXPECT_EQ(received, (ranks - 1) * BytesOfShards(small.load.plan)) << ranks << " ranks";
     }
   }
 }
 
 TEST(ExchangeTest, RanksThatWantDifferentThings) {
   std::mt19937 random(11);
-  SmallConversion small = Replicated();
-  testing::TemporaryFolder folder;
-  small.WriteSource(folder.path() + "/source");
-  const LoadPlan load = PlanOf(small, folder.path() + "/source");
+  const SmallLoad small(Replicated());
   for (int round = 0; round < 20; ++round) {
     std::vector<std::vector<RecordId>> records(2 + random() % 4);
     for (std::vector<RecordId>& own : records) {
-      for (RecordId record : AllRecords(small.plan())) {
+      for (RecordId record : small.records) {
         if (random() % 2 == 0) own.push_back(record);
       }
     }
     const auto outcomes =
-        LoadOnRanks(load, records, Options(static_cast<unsigned>(1 + random() % 3), 64U << random() % 4, false));
+        LoadOnRanks(small.load, records, Options(static_cast<unsigned>(1 + random() % 3), 64U << random() % 4, false));
     for (std::size_t rank = 0; rank < records.size(); ++rank) {
       ASSERT_EQ(outcomes[rank].error, "");
-      ASSERT_EQ(outcomes[rank].contents, RecordsOfFiles(small.plan(), records[rank], small.ExpectedFiles()));
+      ASSERT_EQ(outcomes[rank].contents, small.Expected(records[rank]));
     }
   }
 }
@@ -217,19 +207,16 @@ class CountingRanks : public Communicator {
 
 // Two of six ranks want everything, three want half, one wants nothing: what nobody asked for goes to nobody.
 TEST(ExchangeTest, NothingIsSentToWhoDoesNotWantIt) {
-  SmallConversion small = Replicated();
-  testing::TemporaryFolder folder;
-  small.WriteSource(folder.path() + "/source");
-  const LoadPlan load = PlanOf(small, folder.path() + "/source");
-  const std::vector<RecordId> all = AllRecords(small.plan());
+  const SmallLoad small(Replicated());
+  const std::vector<RecordId>& all = small.records;
   const std::vector<RecordId> half(all.begin(), all.begin() + std::ssize(all) / 2);
   const std::vector<std::vector<RecordId>> records = {all, half, {}, half, all, half};
   OnRanks(6, [&](Communicator& ranks) {
     CountingRanks counting(ranks);
-    LoadedRecords loaded(load.plan, records[static_cast<std::size_t>(ranks.rank())]);
+    LoadedRecords loaded(small.load.plan, records[static_cast<std::size_t>(ranks.rank())]);
     LoadOptions options = Options(1, 256, false);
     options.ranks = &counting;
-    const LoadReport report = llvm::cantFail(Load(load, RealFileSystem(), loaded.wanted(), options));
+    const LoadReport report = llvm::cantFail(Load(small.load, RealFileSystem(), loaded.wanted(), options));
     EXPECT_EQ(counting.received, report.bytes_received);
     std::uint64_t wanted = 0;
     for (const auto& [record, content] : loaded.contents) wanted += content.size();
@@ -237,31 +224,24 @@ TEST(ExchangeTest, NothingIsSentToWhoDoesNotWantIt) {
     if (ranks.rank() == 2) {
       EXPECT_EQ(report.bytes_read, 0U);
     }
-    EXPECT_EQ(loaded.contents,
-              RecordsOfFiles(small.plan(), records[static_cast<std::size_t>(ranks.rank())], small.ExpectedFiles()));
+    EXPECT_EQ(loaded.contents, small.Expected(records[static_cast<std::size_t>(ranks.rank())]));
   });
 }
 
 // As much as is left for it, and not more for more ranks.
 TEST(ExchangeTest, WhatIsOnItsWayIsWithinTheMemoryForAnyNumberOfRanks) {
-  SmallConversion small({{"a", {300, 4000}}});
-  small.AddSource({.tp = 1, .cut_dim = 0, .dp = 2});
-  small.SetTarget({.tp = 1, .cut_dim = 0, .dp = 2});
-  small.Finish();
-  testing::TemporaryFolder folder;
-  small.WriteSource(folder.path() + "/source");
-  const LoadPlan load = PlanOf(small, folder.path() + "/source");
-  const std::vector<RecordId> all = AllRecords(small.plan());
-  const auto expected = RecordsOfFiles(small.plan(), all, small.ExpectedFiles());
+  const SmallLoad small(OneLargeTensor());
+  const std::vector<RecordId>& all = small.records;
+  const auto expected = small.Expected();
   for (int size : {2, 5, 20}) {
     LoadOptions options = Options(1, 1 << 16, false);
     options.memory_bytes = std::uint64_t{24} << 20;  // All but a few megabytes are for the program itself.
     OnRanks(size, [&](Communicator& ranks) {
       CountingRanks counting(ranks);
-      LoadedRecords loaded(load.plan, all);
+      LoadedRecords loaded(small.load.plan, all);
       LoadOptions own = options;
       own.ranks = &counting;
-      const LoadReport report = llvm::cantFail(Load(load, RealFileSystem(), loaded.wanted(), own));
+      const LoadReport report = llvm::cantFail(Load(small.load, RealFileSystem(), loaded.wanted(), own));
       EXPECT_TRUE(loaded.contents == expected) << ranks.rank();
       EXPECT_LE(report.buffer_bytes, std::uint64_t{4} << 20);
       EXPECT_LE(counting.most, std::uint64_t{1} << 20);
@@ -287,24 +267,18 @@ class LeavingRanks : public CountingRanks {
 };
 
 TEST(ExchangeTest, ARankThatIsGoneIsNamedByAllOthers) {
-  SmallConversion small({{"a", {300, 4000}}});
-  small.AddSource({.tp = 1, .cut_dim = 0, .dp = 2});
-  small.SetTarget({.tp = 1, .cut_dim = 0, .dp = 2});
-  small.Finish();
-  testing::TemporaryFolder folder;
-  small.WriteSource(folder.path() + "/source");
-  const LoadPlan load = PlanOf(small, folder.path() + "/source");
-  const std::vector<RecordId> all = AllRecords(small.plan());
+  const SmallLoad small(OneLargeTensor());
+  const std::vector<RecordId>& all = small.records;
   for (int deliveries : {0, 1, 3}) {
     std::vector<std::string> errors(3);
     OnRanks(3, [&](Communicator& ranks) {
       CountingRanks stays(ranks);
       LeavingRanks leaves(ranks, deliveries);
-      LoadedRecords loaded(load.plan, all);
+      LoadedRecords loaded(small.load.plan, all);
       LoadOptions options = Options(1, 1 << 16, false);
       options.memory_bytes = std::uint64_t{24} << 20;
       options.ranks = ranks.rank() == 1 ? &leaves : &stays;
-      llvm::Expected<LoadReport> report = Load(load, RealFileSystem(), loaded.wanted(), options);
+      llvm::Expected<LoadReport> report = Load(small.load, RealFileSystem(), loaded.wanted(), options);
       ASSERT_FALSE(static_cast<bool>(report));
       errors[static_cast<std::size_t>(ranks.rank())] = Describe(report.takeError()).message;
     });
@@ -350,36 +324,30 @@ TEST(ExchangeTest, AJobOfAnotherSizeIsRefused) {
 
 // The sentence says what was given, and what it names is enough: what is on its way between ranks is within it.
 TEST(ExchangeTest, TooLittleMemoryIsRefusedWithANumberThatWouldDo) {
-  SmallConversion small = Replicated();
-  testing::TemporaryFolder folder;
-  small.WriteSource(folder.path() + "/source");
-  const LoadPlan load = PlanOf(small, folder.path() + "/source");
-  const std::vector<RecordId> all = AllRecords(small.plan());
+  const SmallLoad small(Replicated());
+  const std::vector<RecordId>& all = small.records;
   LoadOptions options = Options(2, 256, false);
   options.memory_bytes = 16;
-  const std::string error = LoadOnRanks(load, {all, all, all}, options).back().error;
+  const std::string error = LoadOnRanks(small.load, {all, all, all}, options).back().error;
   EXPECT_THAT(error, HasSubstr("16 B of memory is too little"));
   const std::size_t number = error.find('(') + 1;
   options.memory_bytes = std::stoull(error.substr(number));
-  for (const RankOutcome& outcome : LoadOnRanks(load, {all, all, all}, options)) {
+  for (const RankOutcome& outcome : LoadOnRanks(small.load, {all, all, all}, options)) {
     EXPECT_EQ(outcome.error, "");
-    EXPECT_EQ(outcome.contents, RecordsOfFiles(small.plan(), all, small.ExpectedFiles()));
+    EXPECT_EQ(outcome.contents, small.Expected());
   }
   --options.memory_bytes;
-  EXPECT_THAT(LoadOnRanks(load, {all, all, all}, options).back().error, HasSubstr("of memory is too little"));
+  EXPECT_THAT(LoadOnRanks(small.load, {all, all, all}, options).back().error, HasSubstr("of memory is too little"));
 }
 
 // Rank 1 cannot read after its first few reads; the others can.
 TEST(ExchangeTest, OneRanksErrorIsEverybodysAndNamesIt) {
-  SmallConversion small = Replicated();
-  testing::TemporaryFolder folder;
-  small.WriteSource(folder.path() + "/source");
-  const LoadPlan load = PlanOf(small, folder.path() + "/source");
-  const std::vector<RecordId> all = AllRecords(small.plan());
+  const SmallLoad small(Replicated());
+  const std::vector<RecordId>& all = small.records;
   for (int good_reads : {0, 1, 3}) {
     BrokenFileSystem broken(good_reads);
     std::vector<std::string> errors;
-    for (const RankOutcome& outcome : LoadOnRanks(load, {all, all, all}, Options(2, 256, false), &broken)) {
+    for (const RankOutcome& outcome : LoadOnRanks(small.load, {all, all, all}, Options(2, 256, false), &broken)) {
       errors.push_back(outcome.error);
     }
     EXPECT_THAT(errors, Each(AllOf(StartsWith("rank 1 of 3: "), HasSubstr("the disk is gone")))) << good_reads;

@@ -2,6 +2,8 @@
 
 #include <llvm/ADT/STLFunctionalExtras.h>
 
+#include <algorithm>
+
 #include "compiler/support/error.h"
 #include "runtime/library/call.h"
 
@@ -34,7 +36,16 @@ GivenRanks::GivenRanks(Ranks* given) : given_(given) {
   if (rank_ < 0 || rank_ >= size_) {
     ThrowIf(Fail(ErrorCode::kUsage, "the given ranks say that this is rank {} of {}, counted from 0", rank_, size_));
   }
-  delivers_ = size_ > 1 && given->Deliver({}, {});
+  if (size_ > 1) ThrowIf(FindWhetherTheyDeliver());
+}
+
+llvm::Error GivenRanks::FindWhetherTheyDeliver() {
+  UCP_RETURN_IF_ERROR(Caught([&] { delivers_ = given_->Deliver({}, {}); }));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, AllGather(delivers_ ? "delivers" : ""));
+  const auto other = std::ranges::find_if(all, [&](const std::string& one) { return one != all.front(); });
+  if (other == all.end()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "the given ranks' Deliver() returns {} on rank 0 and {} on rank {}; all must be alike",
+              !all.front().empty(), !other->empty(), other - all.begin());
 }
 
 llvm::Expected<std::vector<std::string>> GivenRanks::AllGather(const std::string& mine) {
@@ -51,7 +62,13 @@ llvm::Error GivenRanks::Deliver(std::span<const Outgoing> sending, std::span<con
   std::vector<BytesFromRank> takes;
   for (const Outgoing& one : sending) gives.push_back({one.to, one.bytes});
   for (const Incoming& one : receiving) takes.push_back({one.from, one.bytes});
-  return Caught([&] { given_->Deliver(gives, takes); });
+  bool is_done = false;
+  UCP_RETURN_IF_ERROR(Caught([&] { is_done = given_->Deliver(gives, takes); }));
+  if (is_done) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage,
+              "the given ranks' Deliver() returned true where there was nothing to deliver, and false for {} things to "
+              "send and {} to receive, which are lost; it must return the same each time",
+              sending.size(), receiving.size());
 }
 
 // Should it fail, others only go on for longer.

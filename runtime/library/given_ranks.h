@@ -8,7 +8,7 @@ namespace ucp {
 
 class GivenRanks : public Communicator {
  public:
-  // Null: this process alone. Throws Error if they say that this is rank 3 of 2.
+  // Null: this process alone. Throws Error if they say that this is rank 3 of 2, or do not all deliver, or all not.
   explicit GivenRanks(Ranks* given);
 
   int rank() const override { return rank_; }
@@ -20,6 +20,8 @@ class GivenRanks : public Communicator {
   bool IsAskedToStop() override;
 
  private:
+  [[nodiscard]] llvm::Error FindWhetherTheyDeliver();
+
   Ranks* given_;
   int rank_ = 0;
   int size_ = 1;

@@ -33,14 +33,17 @@ class Ranks {
   virtual int rank() const = 0;  // From 0 on.
   virtual int size() const = 0;
 
-  // What each rank gives, by rank; a rank may give nothing, or some 16 MiB. Nobody goes on before all have given
-  // theirs. Throws when a rank is gone.
+  // What each rank gives, by rank; one may give nothing, and another one any number of bytes. Nobody goes on before all
+  // have given theirs. Throws when a rank is gone.
   virtual std::vector<std::string> AllGather(const std::string& mine) = 0;
 
   // Gives bytes to some ranks, which may change when this returns, and takes what is expected of some; ranks without
   // anything for one another need not wait for one another. What goes from one rank to another comes in order, with as
-  // many bytes as are expected there, or this throws. Returns whether it has done so, on all ranks alike: where it has
-  // not, as here, everything goes through AllGather() to all.
+  // many bytes as are expected there, or this throws. Returns whether it has done so, on all ranks alike.
+  //
+  // Each call of this library begins with one that has nothing to give and nothing to take. Where it returns false, as
+  // here, everything goes through AllGather() to all, and this is not called again; where it returns true, a false
+  // later is an error, since what was given is lost.
   virtual bool Deliver(std::span<const BytesToRank> sending, std::span<const BytesFromRank> receiving);
 
   // Asks all others to come to their next AllGather() soon, because this rank has failed. Where it does nothing, as

@@ -100,6 +100,29 @@ TEST(LibraryTest, TheCallersMemoryIsFilled) {
   EXPECT_EQ(KindOf([&] { load.Fill(std::span(blocks).first(1)); }, sentence), ErrorKind::kUsage);
 }
 
+// Into its own memory and into the caller's, each more than once; BytesOf() is where it was filled last.
+TEST(LibraryTest, ALoadMayBeFilledAgain) {
+  const LoadSource source = Fixture("zero1_dp4");
+  const std::map<StateName, Bytes> whole = Whole(source);
+  ShardLoad load(source, "deepspeed:dp=2,zero=1", {.rank = 1, .states = {"fp32"}});
+  std::vector<Bytes> memory;
+  for (std::uint64_t bytes : load.block_bytes()) memory.emplace_back(bytes);
+  const std::vector<std::span<std::byte>> blocks(memory.begin(), memory.end());
+  const std::byte* own = nullptr;
+  for (bool is_own : {true, true, false, false, true}) {
+    const LoadTotals totals = is_own ? load.Fill() : load.Fill(blocks);
+    EXPECT_GT(totals.bytes_read, 0u);
+    for (const ShardPart& part : load.parts()) {
+      const std::span<std::byte> bytes = load.BytesOf(part);
+      EXPECT_TRUE(IsPartOf(whole, part, bytes)) << part.tensor;
+      std::fill(bytes.begin(), bytes.end(), std::byte{0xff});  // The next one has to fill it anew.
+    }
+    const ShardPart& first = load.parts().at(0);
+    if (own == nullptr) own = load.BytesOf(first).data();
+    EXPECT_EQ(load.BytesOf(first).data(), is_own ? own : blocks[first.block].data() + first.offset);
+  }
+}
+
 TEST(LibraryTest, OnlyWhatIsChosen) {
   const LoadSource source = Fixture("zero1_dp2");
   ShardLoad all(source, "universal");
@@ -157,18 +180,19 @@ TEST(LibraryTest, RanksOfAJobReadEachByteOnce) {
   EXPECT_GT(totals[0].bytes_received, 0u);
 }
 
+// By rank. It must be kUsage everywhere.
+std::vector<std::string> ThrownOnRanks(int size, const std::function<void(Ranks&)>& work) {
+  std::vector<std::string> sentences(static_cast<std::size_t>(size));
+  RunJob(size, [&](Ranks& ranks) {
+    std::string& sentence = sentences[static_cast<std::size_t>(ranks.rank())];
+    EXPECT_EQ(KindOf([&] { work(ranks); }, sentence), ErrorKind::kUsage);
+  });
+  return sentences;
+}
+
 TEST(LibraryTest, WhatIsWrongOnOneRankIsThrownByAll) {
-  std::mutex mutex;
   std::vector<std::string> sentences;
-  auto on_ranks = [&](const std::function<void(Ranks&)>& work) {
-    sentences.clear();
-    RunJob(2, [&](Ranks& ranks) {
-      std::string sentence;
-      EXPECT_EQ(KindOf([&] { work(ranks); }, sentence), ErrorKind::kUsage);
-      std::lock_guard lock(mutex);
-      sentences.push_back(sentence);
-    });
-  };
+  auto on_ranks = [&](const std::function<void(Ranks&)>& work) { sentences = ThrownOnRanks(2, work); };
   on_ranks([](Ranks& ranks) {
     ShardLoad load(Fixture(ranks.rank() == 0 ? "zero1_dp2" : "zero1_dp4"), "universal", {}, {.ranks = &ranks});
   });
@@ -200,6 +224,43 @@ TEST(LibraryTest, WhatTheCallersRanksThrowIsThrown) {
   EXPECT_EQ(KindOf([&] { ShardLoad load(Fixture("zero1_dp2"), "universal", {}, {.ranks = &ranks}); }, sentence),
             ErrorKind::kIo);
   EXPECT_EQ(sentence, "rank 1 is gone");
+}
+
+// Ranks of a job with a Deliver() that does nothing, and what it returns.
+class RanksThatDeliverNothing : public Ranks {
+ public:
+  RanksThatDeliverNothing(Ranks& ranks, std::vector<bool> answers) : ranks_(ranks), answers_(std::move(answers)) {}
+  int rank() const override { return ranks_.rank(); }
+  int size() const override { return ranks_.size(); }
+  std::vector<std::string> AllGather(const std::string& mine) override { return ranks_.AllGather(mine); }
+  bool Deliver(std::span<const BytesToRank>, std::span<const BytesFromRank>) override {
+    return answers_[std::min(calls_++, answers_.size() - 1)];
+  }
+
+ private:
+  Ranks& ranks_;
+  std::vector<bool> answers_;
+  std::size_t calls_ = 0;
+};
+
+TEST(LibraryTest, ADeliveryThatIsNotDoneAfterAllIsAnErrorOfAll) {
+  const std::vector<std::string> sentences = ThrownOnRanks(2, [](Ranks& job) {
+    RanksThatDeliverNothing ranks(job, {true, false});
+    ShardLoad load(Fixture("zero1_dp2"), "universal", {}, {.ranks = &ranks});
+    load.Fill();
+  });
+  EXPECT_THAT(sentences, testing::Each(HasSubstr("the given ranks' Deliver() returned true where there was nothing to "
+                                                 "deliver, and false for ")));
+}
+
+TEST(LibraryTest, RanksDeliverAllOrNone) {
+  const std::vector<std::string> sentences = ThrownOnRanks(3, [](Ranks& job) {
+    RanksThatDeliverNothing ranks(job, {job.rank() != 2});
+    ShardLoad load(Fixture("zero1_dp2"), "universal", {}, {.ranks = &ranks});
+  });
+  EXPECT_THAT(sentences,
+              testing::Each("the given ranks' Deliver() returns true on rank 0 and false on rank 2; all must "
+                            "be alike"));
 }
 
 TEST(LibraryTest, RequestsThatMakeNoSense) {

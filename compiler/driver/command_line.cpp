@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 
+#include "compiler/driver/command_words.h"
 #include "compiler/driver/completion.h"
 #include "compiler/driver/help_page.h"
 #include "compiler/driver/terminal.h"
@@ -30,13 +31,32 @@ bool WantsJson(int argc, char** argv) {
   return std::find(argv, end, std::string_view("--json")) != end;
 }
 
+// The parser gives an option the next word, whatever that is: in `--to --json` the strategy was forgotten.
+void RefuseOptionsAsValues(CLI::App& command) {
+  auto is_an_option = [&command](const std::string& word) {
+    return std::ranges::any_of(command.get_options(), [&](const CLI::Option* option) {
+      const std::vector<std::string> names = NamesOf(*option);
+      return std::ranges::find(names, word) != names.end();
+    });
+  };
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_positional() || option->get_items_expected_max() == 0) continue;
+    option->check([is_an_option](const std::string& value) {
+      return is_an_option(value) ? fmt::format("takes a value, and `{}` is another option", value) : "";
+    });
+  }
+}
+
 }  // namespace
 
 int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
                    bool is_later_rank) {
   app.name(program);  // And not by which path it was started.
   app.formatter(std::make_shared<HelpPage>());
-  for (CLI::App* command : app.get_subcommands({})) command->formatter(app.get_formatter());
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->formatter(app.get_formatter());
+    RefuseOptionsAsValues(*command);
+  }
   if (AnswerCompletion(app, argc, argv)) return 0;
   const bool json = WantsJson(argc, argv);
   try {

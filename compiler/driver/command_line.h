@@ -8,8 +8,8 @@
 
 namespace ucp {
 
-// Parses and runs. Help and version print and return 0; a wrong command line prints one sentence, names the nearest
-// subcommand, and returns 1.
+// Parses and runs. Help and version print and return 0; a wrong command line prints one sentence (usage_message.h) and
+// where to read more, and returns 1.
 //
 // Of several processes that a launcher started with the same words, only the first one says this. A later one that is
 // still there a while after a wrong command line was given other words than the first, and says what is wrong with

@@ -58,7 +58,7 @@ llvm::Expected<std::unique_ptr<Device>> OpenDevice(std::string_view name, int pl
   if (calls->count(&devices) != 0) {
     return Fail(ErrorCode::kUnsupported, "`{}`: there is no GPU that can be used: {}", name, calls->last_error());
   }
-  if (devices == 0) return Fail(ErrorCode::kUnsupported, "`{}`: there is no GPU in this machine", name);
+  if (devices == 0) return Fail(ErrorCode::kUnsupported, "`{}`: this process sees no GPU", name);
   if (*index >= devices) {
     return Fail(ErrorCode::kUsage, "`{}`: this process sees {} {}, counted from 0", name, devices,
                 devices == 1 ? "GPU" : "GPUs");

@@ -69,7 +69,7 @@ def main() -> None:
     device = ["--device", options.device]
     probe = [options.ucprun, "load", str(SPEC.parent), "--to", "safetensors", *device]
     refused = subprocess.run(probe, capture_output=True, text=True, check=False).stderr
-    if any(words in refused for words in ("there is no GPU", "built without CUDA")):
+    if any(words in refused for words in ("there is no GPU", "sees no GPU", "built without CUDA")):
         sys.exit(f"load_gpu.py needs a GPU: {refused.strip()}")
     make(options.ucprun, folder, {**dims, "layers": layers})
 

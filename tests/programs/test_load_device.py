@@ -144,7 +144,7 @@ class WithStandIn(DeviceTest):
         """No GPU, too few of them, too little memory, and a call that fails in the middle."""
         source = FIXTURES / "zero1_dp4" / "checkpoint"
         for stand_in, options, code, words in (
-            ("devices=0", (), 2, ("there is no GPU in this machine",)),
+            ("devices=0", (), 2, ("this process sees no GPU",)),
             ("fail_at=1", (), 2, ("there is no GPU that can be used: count: told to fail",)),
             ("devices=2", ("--device", "cuda:2"), 1, ("`cuda:2`: this process sees 2 GPUs, counted from 0",)),
             ("memory=1000", (), 2, ("cuda:0: ", "out of memory")),

@@ -89,6 +89,7 @@ class Usage(ProgramTest):
             (f"{run} --threads 99999999999999999999",
              "--threads takes a whole number from 1 to 256, not `99999999999999999999`"),
             (f"{run} --journal-every nan", "--journal-every takes a number from 0 to 86400, not `nan`"),
+            ("load in --to --compare", "--to takes a value, and `--compare` is another option"),
             (f"{run} --replicas both", "--replicas takes compare or trust, not `both`"),
             (f"{run} --tag ../x",
              "--tag takes the name of a folder, without `/` and of at most 245 bytes, not `../x`"),

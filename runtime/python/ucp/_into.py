@@ -183,6 +183,7 @@ def _fill(
             for place, record in zip(places.places, plan.records, strict=True):
                 if record is None:
                     continue
+                assert place.local is not None  # Else it holds no elements, and has no record.
                 if (device := device_name(place.local.device)) is not None:
                     devices[record] = device
                 wanted.append((record, place.local.data_ptr(), place.local.nbytes))
@@ -192,8 +193,9 @@ def _fill(
         agree(ranks, problem)
         report = work.load(plan.load, wanted, verify, in_group, devices)
         _tell_autograd(places.places)
-    for _, step in places.steps:
-        step.fill_(plan.step)
+    if plan.step is not None:
+        for _, step in places.steps:
+            step.fill_(plan.step)
 
     filled = Filled([place.label for place in places.places] + [label for label, _ in places.steps], places.kept)
     filled.not_loaded = plan.not_loaded

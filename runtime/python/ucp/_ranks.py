@@ -46,6 +46,12 @@ def _reason(error: RuntimeError) -> str:
     return re.sub(r"^\[.*?\] ", "", str(error)).split(". ")[0]
 
 
+def _wait(work: dist.Work | None) -> None:
+    """PyTorch has nothing to wait for where a process is no rank of the group, which Messages has looked at."""
+    assert work is not None
+    work.wait()
+
+
 def _tensor(content: bytes | memoryview) -> torch.Tensor:
     """A copy."""
     return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
@@ -161,7 +167,7 @@ class Messages:
 
     def _receive_into(self, rank: int, payload: torch.Tensor) -> None:
         if payload.numel() > 0:
-            dist.irecv(payload, group=self.group, group_src=rank, tag=_TAG).wait()
+            _wait(dist.irecv(payload, group=self.group, group_src=rank, tag=_TAG))
 
     def _gone(self, gone: dict[int, str]) -> str:
         """Some of several may have left because of the first one, where the store does not say which that was."""
@@ -204,7 +210,7 @@ class Messages:
         message = torch.empty(1, dtype=torch.uint8)
         after = (self.rank + 1) % self.size
         try:
-            dist.irecv(message, group=self.group, group_src=after, tag=_RING_TAG).wait()
+            _wait(dist.irecv(message, group=self.group, group_src=after, tag=_RING_TAG))
         except RuntimeError as error:
             self.first_failure(self._gone({after: _reason(error)}))
             raise

@@ -88,7 +88,7 @@ class Archive:
         """Where the bytes of an entry begin."""
         self.ready.seek(entry.header_offset)
         name, extra = LOCAL_HEADER.unpack(self.ready.read(LOCAL_HEADER.size))
-        return entry.header_offset + LOCAL_HEADER.size + name + extra
+        return entry.header_offset + LOCAL_HEADER.size + int(name) + int(extra)
 
 
 class _Unpickler(pickle.Unpickler):

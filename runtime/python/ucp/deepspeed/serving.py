@@ -44,7 +44,7 @@ def names_beside(engine: Any, files: dict[str, State]) -> set[str]:
 
 def tensor_ranks(engine: Any) -> int:
     """Over how many ranks each stage is cut."""
-    return engine.mp_world_size // getattr(engine.module, "num_stages", 1)
+    return int(engine.mp_world_size) // int(getattr(engine.module, "num_stages", 1))
 
 
 @contextmanager

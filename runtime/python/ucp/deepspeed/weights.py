@@ -25,7 +25,7 @@ def has_weights_alone(model: State, engine: Any) -> bool:
     """Such a source trains nothing: it has no parameters of an optimizer."""
     if engine.zero_optimization_stage() > 0:
         return not any(model.get("param_shapes") or [])
-    optimizer = model.get("optimizer") or {}
+    optimizer: State = model.get("optimizer") or {}
     return not optimizer.get("optimizer_state_dict", optimizer).get("param_groups")
 
 

@@ -293,7 +293,8 @@ llvm::Error Exchange::Run(Read read) {
     UCP_ASSIGN_OR_RETURN(own, RunRound(number, own, read));
     if ((number + 1) % kRoundsBetweenLooks != 0 && number + 1 < rounds_.size()) continue;
     UCP_ASSIGN_OR_RETURN(const bool has_failed, HasAnyFailed());
-    if (has_failed && !failure_) return Fail(ErrorCode::kCancelled, "another rank failed");
+    if (has_failed && !failure_)
+      return Fail(ErrorCode::kCancelled, "interrupted");  // Agree() prefers what the other one says.
     if (has_failed) break;
   }
   return failure_ ? MakeError(failure_->code, failure_->message) : llvm::Error::success();

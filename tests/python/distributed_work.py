@@ -152,6 +152,7 @@ def failing(rank: int, root: str) -> dict[str, str]:
         "missing": (target(lambda tensors: tensors.update(hed=torch.full((2,), 7.0))), path, {}),
         "extra": (target(lambda tensors: tensors.pop("norm.bias")), path, {}),
         "path": (target(), path if rank != 1 else checkpoint("zero1_dp4"), {}),
+        "sets": (target(), path, {"sets": {"layers": 4 if rank != 2 else 5}}),
         "keep": (target(), path, {"keep": "tune"}),
         "nowhere": (target(), Path("/nowhere"), {}),
         "damaged": (target(), damaged, {"verify": True}),
@@ -214,12 +215,6 @@ def together(rank: int) -> dict[str, Any]:
     return told
 
 
-def everything(rank: int, root: str) -> dict[str, Any]:
-    """All of it in one job: starting one takes longer than its work."""
-    return {
-        "layouts": layouts(rank),
-        "fsdp": fsdp(rank),
-        "failing": failing(rank, root),
-        "frozen": frozen(rank),
-        "together": together(rank),
-    }
+def others(rank: int, root: str) -> dict[str, Any]:
+    """All but the layouts."""
+    return {"fsdp": fsdp(rank), "failing": failing(rank, root), "frozen": frozen(rank), "together": together(rank)}

@@ -14,23 +14,31 @@ from held import checkpoint, states_of
 NAMES = sorted({tensor for tensor, _ in states_of("zero1_dp2")})
 
 
+Told = list[dict[str, Any]]  # By rank.
+
+
+# Two jobs: starting one takes about as long as its work.
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of four ranks says."""
-    folder = tmp_path_factory.mktemp("job")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    return job.run(distributed_work.layouts, 4, tmp_path_factory.mktemp("layouts"))
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    folder = tmp_path_factory.mktemp("others")
     shutil.copytree(checkpoint("zero1_dp2"), folder / "damaged")
     (file,) = (folder / "damaged").rglob("zero_pp_rank_1_mp_rank_00_optim_states.pt")
     content = bytearray(file.read_bytes())
     for sixth in (1, 3, 5):
         content[sixth * len(content) // 6] ^= 1  # Inside the elements of each of three states.
     file.write_bytes(content)
-    return job.run(distributed_work.everything, 4, folder, root=str(folder))
+    return job.run(distributed_work.others, 4, folder, root=str(folder))
 
 
 @pytest.mark.parametrize("layout", [f"{sizes} {texts}" for sizes, texts in distributed_work.LAYOUTS])
-def test_as_distribute_tensor(layout: str, told: list[dict[str, Any]]) -> None:
+def test_as_distribute_tensor(layout: str, layouts: Told) -> None:
     """Every rank's shard of every tensor, bit for bit."""
-    found = [rank["layouts"][layout] for rank in told]
+    found = [rank[layout] for rank in layouts]
     members = 3 if layout.startswith("[3]") else 4
     for rank, entry in enumerate(found):
         assert entry["wrong"] == [], f"rank {rank}"
@@ -40,9 +48,9 @@ def test_as_distribute_tensor(layout: str, told: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["alone", "over tp"])
-def test_fsdp2_and_its_optimizer(kind: str, told: list[dict[str, Any]]) -> None:
+def test_fsdp2_and_its_optimizer(kind: str, others: Told) -> None:
     """Weights, both moments and the step of a model that has not made one, gathered by PyTorch."""
-    for rank in told:
+    for rank in others:
         found = rank["fsdp"][kind]
         assert (found["fp32"], found["exp_avg"], found["exp_avg_sq"]) == ([], [], [])
         assert found["steps"] == [4.0]
@@ -58,6 +66,7 @@ REFUSED = {
     "missing": "usage: the checkpoint has no tensor `hed`, which rank 0 wants to fill",
     "extra": "usage: the checkpoint holds tensor `norm.bias`, and no rank has a place for it",
     "path": "usage: rank 0 loads `",
+    "sets": "usage: rank 0 loads `",
     "keep": "usage: rank 0 of 4: keep names `tune`",
     "nowhere": "io: `/nowhere` does not exist",
     "damaged": "bad-data: ",
@@ -65,29 +74,31 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_every_rank_refuses_with_one_sentence(kind: str, told: list[dict[str, Any]]) -> None:
+def test_every_rank_refuses_with_one_sentence(kind: str, others: Told) -> None:
     """And nothing has changed, but where damage was found while reading."""
-    sentences = {rank["failing"][kind] for rank in told}
+    sentences = {rank["failing"][kind] for rank in others}
     assert len(sentences) == 1, sentences
     (sentence,) = sentences
     assert sentence.startswith(REFUSED[kind])
     assert not sentence.endswith("changed")
+    if kind == "sets":
+        assert sentence.endswith("with layers = 5; all ranks load the same"), sentence
     if kind == "damaged":
         assert "zero_pp_rank_1_mp_rank_00_optim_states.pt" in sentence
 
 
-def test_plain_tensors_of_every_kind(told: list[dict[str, Any]]) -> None:
+def test_plain_tensors_of_every_kind(others: Told) -> None:
     """Frozen ones, buffers, a tied head; and that the optimizer's groups kept their numbers is said."""
-    for rank in told:
+    for rank in others:
         found = rank["frozen"]
         assert found["wrong"] == []
         assert found["not_loaded"] == {}
         assert any("hyper-parameters" in remark for remark in found["remarks"])
 
 
-def test_a_group_loads_together(told: list[dict[str, Any]]) -> None:
+def test_a_group_loads_together(others: Told) -> None:
     """Each rank has what it would have had alone, plain tensors are filled on every rank, and requests must agree."""
-    for entry in told:
+    for entry in others:
         found = entry["together"]
         assert found["same"]
         assert found["parts"] > 0

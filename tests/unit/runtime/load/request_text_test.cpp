@@ -50,13 +50,13 @@ TEST(RequestTextTest, AnyDifferenceIsOne) {
   for (int i = 0; i < 40; ++i) list += ",x";
   sources.push_back(Source({list + ",y]"}));
   sources.push_back(Source({list + ",z]"}));
-  for (auto change : {std::function([](SourceRequest& one) { one.path = "/other"; }),
-                      std::function([](SourceRequest& one) { one.spec = "x"; }),
-                      std::function([](SourceRequest& one) { one.config = "x"; }),
-                      std::function([](SourceRequest& one) { one.unused = {"x"}; }),
-                      std::function([](SourceRequest& one) { one.drop_states = {"x"}; }),
-                      std::function([](SourceRequest& one) { one.preference.named.at = {{"tp", 0}}; }),
-                      std::function([](SourceRequest& one) { one.preference.named.at = {{"tp", 1}}; })}) {
+  for (const auto& change : {std::function([](SourceRequest& one) { one.path = "/other"; }),
+                             std::function([](SourceRequest& one) { one.spec = "x"; }),
+                             std::function([](SourceRequest& one) { one.config = "x"; }),
+                             std::function([](SourceRequest& one) { one.unused = {"x"}; }),
+                             std::function([](SourceRequest& one) { one.drop_states = {"x"}; }),
+                             std::function([](SourceRequest& one) { one.preference.named.at = {{"tp", 0}}; }),
+                             std::function([](SourceRequest& one) { one.preference.named.at = {{"tp", 1}}; })}) {
     change(sources.emplace_back(Source()));
   }
   std::set<std::string> texts;

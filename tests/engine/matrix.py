@@ -69,15 +69,15 @@ def unwritten(source: Case, column: str) -> str | None:
 
 def meshes(form: str, source: Case) -> Iterator[Mesh]:
     """Those of every_mesh() that experts divide over."""
-    tensor_ranks = source.mesh.tp if source.model in ("mixture_whole", "autoep_autotp") else 1
-    return (mesh for mesh in every_mesh(form, source) if (mesh.dp * mesh.sp * tensor_ranks) % mesh.ep == 0)
+    shares = source.model in ("mixture_whole", "autoep_autotp")
+    return (mesh for mesh in every_mesh(form, source) if mesh.dp * mesh.sp * (mesh.tp if shares else 1) % mesh.ep == 0)
 
 
 def every_mesh(form: str, source: Case) -> Iterator[Mesh]:
     """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files, and experts
     with frozen parts in universal ones."""
     own = source.mesh
-    if form == "native" and source.model == "autotp":
+    if form == "native" and source.model in ("autotp", "autoep_autotp"):
         own = replace(own, tp=1)
     if form == "universal" and source.model == "mixture_residual":
         own = replace(own, ep=1)

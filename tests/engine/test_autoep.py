@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -134,6 +135,37 @@ def test_a_placement_against_its_maps_is_refused(ucprun: Path, tmp_path: Path) -
     copy = damage(FIXTURES / "autoep_ep2_dp4" / "checkpoint", tmp_path / "copy", change)
     message = refused(ucprun, copy, tmp_path / "out", "--to", "universal")
     assert "of `model.layers.2.mlp.experts` places experts otherwise than its affine map" in message
+
+
+def test_copies_of_experts_are_compared(ucprun: Path, tmp_path: Path) -> None:
+    """Tensor-parallel ranks 0 and 2 of four are the first of two expert ranks, and each saved its weights."""
+    shutil.copytree(FIXTURES / "autoep_tp4_ep2" / "checkpoint", tmp_path / "copy")
+    tag = tmp_path / "copy" / (tmp_path / "copy" / "latest").read_text()
+    name = "layer_0_expert_1_mp_rank_02_model_states.pt"
+    weights = torch.load(tag / name, weights_only=False)
+    weights["model.layers.1.mlp.experts.w2.1"][3, 2] += 1
+    torch.save(weights, tag / name)
+    said = told(ucprun, tmp_path / "copy", tmp_path / "out", "--to", "universal:mp=1")
+    assert "`model.layers.1.mlp.experts.w2` are not the rounding of their masters in 1 element" in said
+    changed = float(weights["model.layers.1.mlp.experts.w2.1"][3, 2])
+    assert re.search(rf"element \[1, 3, 2\] is {changed} \(0x\w+\) in `{tag / name}`", said)
+
+
+def test_a_folded_engine_wants_its_degrees(engines: Engines, convert: Convert) -> None:
+    """It loads no folder that does not say them, or says others."""
+    case = CASES["autoep_tp2_ep4_dp4"]
+    with pytest.raises(EngineError, match=r"Missing AutoEP\+AutoTP folding metadata"):
+        engines.ask(Job(case, load=convert(case.name, "universal:mp=2")))
+    with pytest.raises(EngineError, match="mismatch for zero_partition_count: saved=2 runtime=4"):
+        engines.ask(Job(case, load=convert(case.name, "universal:mp=2,ep=4,dp=2")))
+
+
+def test_no_engine_loads_a_folder_without_degrees(ucprun: Path, tmp_path: Path) -> None:
+    """The source had two tensor-parallel ranks, and so has the folder, unless something else is said."""
+    source = FIXTURES / "autoep_tp2_ep4_dp4" / "checkpoint"
+    said = told(ucprun, source, tmp_path / "two", "--to", "universal")
+    assert "no engine loads this folder; say `mp=2,ep=E,dp=D` for one, or `mp=1`" in said
+    assert "no engine loads" not in told(ucprun, source, tmp_path / "one", "--to", "universal:mp=1")
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)

@@ -49,19 +49,27 @@ llvm::Error CheckFoldersDiffer(FileSystem& files, const std::string& destination
   const bool is_leader = parts.LeaderOf(parts.PartOf(ranks.rank())) == ranks.rank();
   const std::string path = BesideDestination(destination, "node");
   if (is_leader) llvm::consumeError(files.RemoveTree(path));  // Of a run that was killed here.
-  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> names, ranks.AllGather(NewName()));
-  const std::string run = names.front() + " ";
-  const bool is_mine = is_leader && Make(files, path, run + std::to_string(ranks.rank()));
-  UCP_RETURN_IF_ERROR(ranks.AllGather("").takeError());  // Nobody looks before all have made theirs.
-  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> makers,
-                       ranks.AllGather(is_leader && !is_mine ? MakerOf(files, path, run) : ""));
-  UCP_RETURN_IF_ERROR(Agree(ranks, is_mine ? files.RemoveTree(path) : llvm::Error::success()));
-  for (std::size_t rank = 0; rank < makers.size(); ++rank) {
-    if (makers[rank].empty()) continue;
+  bool is_mine = false;
+  auto look = [&]() -> llvm::Expected<std::vector<std::string>> {
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> names, ranks.AllGather(NewName()));
+    const std::string run = names.front() + " ";
+    is_mine = is_leader && Make(files, path, run + std::to_string(ranks.rank()));
+    UCP_RETURN_IF_ERROR(ranks.AllGather("").takeError());  // Nobody looks before all have made theirs.
+    // Who made it looks, too: not every file system lets one alone make a file.
+    std::string maker = is_leader ? MakerOf(files, path, run) : "";
+    if (maker == std::to_string(ranks.rank())) maker.clear();
+    return ranks.AllGather(maker);
+  };
+  llvm::Expected<std::vector<std::string>> makers = look();
+  llvm::Error removed = is_mine ? files.RemoveTree(path) : llvm::Error::success();
+  if (!makers) return llvm::joinErrors(makers.takeError(), std::move(removed));
+  UCP_RETURN_IF_ERROR(Agree(ranks, std::move(removed)));
+  for (std::size_t rank = 0; rank < makers->size(); ++rank) {
+    if ((*makers)[rank].empty()) continue;
     return Fail(ErrorCode::kUsage,
                 "rank {} and rank {} are on different nodes and see the same folder `{}`; leave out --node-local "
                 "destination, or name a folder on a disk that each node has for itself",
-                makers[rank], rank, ParentOf(destination));
+                (*makers)[rank], rank, ParentOf(destination));
   }
   return llvm::Error::success();
 }

@@ -92,7 +92,8 @@ llvm::Expected<MeansOfRun> AgreeOnMeans(FileSystem& files, const Plan& plan, con
   auto choose = [&]() -> llvm::Error {
     if (!folder.empty()) UCP_RETURN_IF_ERROR(RemoveTrial(files, folder));
     if (ranks.rank() != 0) return llvm::Error::success();
-    const TargetToFill target{folder, destination.Left(execution)};
+    const bool is_tried = options.io == WantedMeans::kAuto && why_buffered.empty();
+    const TargetToFill target{folder, is_tried ? destination.Left(execution) : BytesToDo()};
     UCP_ASSIGN_OR_RETURN(chosen, ChooseMeans(files, plan, source_folder, target, options.io, why_buffered, execution));
     return llvm::Error::success();
   };

@@ -23,6 +23,12 @@ const char* NameOf(PathKind kind) {
   UCP_UNREACHABLE();
 }
 
+// On one node, two of the same path and size. Where inodes do not last, the time tells.
+bool AreOneFile(const FileStatus& a, const FileStatus& b) {
+  if (a.device != b.device || a.inode != b.inode) return false;
+  return a.inode != kFleetingInode || a.modified_nanoseconds == b.modified_nanoseconds;
+}
+
 }  // namespace
 
 llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<Sight>& seen,
@@ -46,9 +52,8 @@ llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<Sig
                   "`{}` has {} bytes at rank {} and {} at rank {}; their parts are not of one checkpoint", path,
                   place.status.bytes, *first, status.bytes, rank);
     }
-    const bool is_same = rank == *first || (node_of(rank) == node_of(*first) && status.inode != kFleetingInode &&
-                                            status.device == place.status.device && status.inode == place.status.inode);
-    if (is_same) place.holders.push_back(rank);
+    const bool is_same = node_of(rank) == node_of(*first) && AreOneFile(status, place.status);
+    if (rank == *first || is_same) place.holders.push_back(rank);
   }
   return place;
 }

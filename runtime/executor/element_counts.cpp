@@ -27,9 +27,10 @@ BytesToDo BytesLeft(const Plan& plan, const std::vector<bool>& is_mine,
                     const std::vector<std::string>& progress_before) {
   const std::uint64_t all = BytesOfElements(plan, is_mine);
   std::vector<ElementInterval> done;
+  const std::uint64_t elements = progress_before.empty() ? 0 : Elements(plan);
   for (const std::string& progress : progress_before) {
     ProgressReader reader(progress);
-    for (const ElementInterval& interval : RestoreIntervals(reader, Elements(plan))) done.push_back(interval);
+    for (const ElementInterval& interval : RestoreIntervals(reader, elements)) done.push_back(interval);
   }
   if (done.empty()) return {all, all};
   Unite(done);

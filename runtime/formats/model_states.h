@@ -63,8 +63,7 @@ enum class ModelStatesOf { kNativeCheckpoint, kFurtherPartition, kUniversalFolde
 // What reads the entry `optimizer` while the file is open: without ZeRO the optimizer stands there.
 using OptimizerVisitor = std::function<llvm::Error(const SourceArchive&, const pytorch::ValuePtr& optimizer)>;
 
-// AutoEP folded into tensor parallelism and what else this version does not read are kUnsupported, and named; an
-// optimizer too, if nobody visits it.
+// What this version does not read is kUnsupported, and named; an optimizer too, if nobody visits it.
 llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of,
                                             const OptimizerVisitor& visit_optimizer = nullptr);
 

@@ -169,6 +169,7 @@ class OperatingSystemFiles : public FileSystem {
     Descriptor descriptor = OpenDescriptor(path, O_WRONLY | O_CREAT | O_EXCL);
     if (!descriptor.is_open()) return SystemError("create", path, errno);
     if (int error_number = Reserve(descriptor, bytes); error_number != 0) {
+      ::unlink(path.c_str());
       return Fail(ErrorCode::kIo, "cannot reserve {} bytes for `{}`: {}", bytes, path, Reason(error_number));
     }
     return std::make_unique<RealWritableFile>(path, std::move(descriptor));
@@ -203,7 +204,7 @@ class OperatingSystemFiles : public FileSystem {
     result.bytes = result.kind == PathKind::kFile ? static_cast<std::uint64_t>(status.st_size) : 0;
     result.device = status.st_dev;
     result.inode = status.st_ino;
-    // Folders are told apart while they are in use, which keeps their numbers.
+    // A folder that a journal knows by another number is begun again (commit.h).
     if (result.kind == PathKind::kFile && !lasting_inodes_.On(status.st_dev, path)) result.inode = kFleetingInode;
     result.modified_nanoseconds =
         static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;

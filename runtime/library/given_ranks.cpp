@@ -40,7 +40,7 @@ GivenRanks::GivenRanks(Ranks* given) : given_(given) {
 }
 
 llvm::Error GivenRanks::FindWhetherTheyDeliver() {
-  UCP_RETURN_IF_ERROR(Caught([&] { delivers_ = given_->Deliver({}, {}); }));
+  UCP_RETURN_IF_ERROR(Agree(*this, Caught([&] { delivers_ = given_->Deliver({}, {}); })));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, AllGather(delivers_ ? "delivers" : ""));
   const auto other = std::ranges::find_if(all, [&](const std::string& one) { return one != all.front(); });
   if (other == all.end()) return llvm::Error::success();

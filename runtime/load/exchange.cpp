@@ -275,7 +275,10 @@ llvm::Expected<std::vector<Exchange::Part>> Exchange::RunRound(std::size_t numbe
       std::async(std::launch::async, [&] { return failure_ ? llvm::Error::success() : ReadParts(next, read); });
   llvm::Error delivered = Deliver(own, taken);
   Note(reading.get());
-  if (delivered) return delivered;
+  if (delivered) {  // Others may have had no such error: this rank goes on with them until all look (HasAnyFailed()).
+    Note(std::move(delivered));
+    return next;
+  }
   Place(own);
   Place(taken);
   return next;
@@ -292,10 +295,14 @@ llvm::Error Exchange::Run(Read read) {
   for (std::size_t number = 0; number < rounds_.size(); ++number) {
     UCP_ASSIGN_OR_RETURN(own, RunRound(number, own, read));
     if ((number + 1) % kRoundsBetweenLooks != 0 && number + 1 < rounds_.size()) continue;
-    UCP_ASSIGN_OR_RETURN(const bool has_failed, HasAnyFailed());
-    if (has_failed && !failure_)
-      return Fail(ErrorCode::kCancelled, "interrupted");  // Agree() prefers what the other one says.
-    if (has_failed) break;
+    llvm::Expected<bool> has_failed = HasAnyFailed();
+    if (!has_failed) {
+      Note(has_failed.takeError());
+      break;
+    }
+    // Agree() prefers what the other one says.
+    if (*has_failed && !failure_) return Fail(ErrorCode::kCancelled, "interrupted");
+    if (*has_failed) break;
   }
   return failure_ ? MakeError(failure_->code, failure_->message) : llvm::Error::success();
 }

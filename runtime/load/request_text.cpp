@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <variant>
 
 namespace ucp {
@@ -16,11 +17,18 @@ struct ValueText {
     for (const FactValue& entry : list) texts.push_back(std::visit(*this, entry.value));
     return fmt::format("[{}]", fmt::join(texts, ", "));
   }
+  std::string operator()(double number) const { return fmt::format("{:#}", number); }  // 4.0, which is not 4.
   template <typename T>
   std::string operator()(const T& number) const {
     return fmt::format("{}", number);
   }
 };
+
+// Their order says nothing; callers may have sets.
+std::vector<std::string> Sorted(std::vector<std::string> names) {
+  std::ranges::sort(names);
+  return names;
+}
 
 }  // namespace
 
@@ -31,8 +39,8 @@ std::string RequestText(const SourceRequest& source, const std::string& target, 
   for (const auto& [name, value] : source.set) {
     with.push_back(fmt::format("{} = {}", name, std::visit(ValueText(), value.value)));
   }
-  for (const std::string& name : source.unused) with.push_back(fmt::format("`{}` unused", name));
-  for (const std::string& name : source.drop_states) with.push_back(fmt::format("state `{}` dropped", name));
+  for (const std::string& name : Sorted(source.unused)) with.push_back(fmt::format("`{}` unused", name));
+  for (const std::string& name : Sorted(source.drop_states)) with.push_back(fmt::format("state `{}` dropped", name));
   if (!source.preference.empty()) {
     with.push_back(fmt::format("rank {} preferred", ToString(source.preference.named)));
   }

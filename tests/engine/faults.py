@@ -22,7 +22,7 @@ class Fault:
     applies: Callable[[str, Case, Case], bool]  # Form, source, target.
     error: str | None = None
     check: Callable[[Case, dict[str, Any], dict[str, Any]], None] | None = None
-    in_files: str | None = None  # What native files show of it when the engine has loaded them and saves.
+    widens: str | None = None  # The state that the engine holds as float32 whatever it has loaded.
 
 
 def is_universal(form: str, *stages: int) -> Callable[[Case], bool]:
@@ -138,7 +138,7 @@ FAULTS = [
             form == "native" and target.optimizer == "muon" and (target.stage == 0 or target.fp32_accumulation)
         ),
         check=clipped_before_muon,
-        in_files=".momentum_buffer: torch.bfloat16",
+        widens=".momentum_buffer",
     ),
     Fault(
         "Muon's momentum is loaded in float32 and rounded at the next step",
@@ -146,7 +146,7 @@ FAULTS = [
             (form == "native" or target.stage in (1, 2)) and target.optimizer == "muon" and target.dtype != "fp32"
         ),
         check=values_in_other_types,
-        in_files=".momentum_buffer: torch.bfloat16",
+        widens=".momentum_buffer",
     ),
     Fault(
         "round robin mixes up the parameters of a universal folder",

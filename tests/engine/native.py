@@ -30,10 +30,13 @@ def plain(value: Any) -> Any:
     return {"class": kind, **vars(value)} if kind.startswith("deepspeed.") else value
 
 
-def unlike(ours: Any, theirs: Any, place: str) -> Iterator[str]:
-    """Every place where two values differ. Dicts have no order, but for those of shapes and addresses."""
+def unlike(ours: Any, theirs: Any, place: str, widened: str | None = None) -> Iterator[str]:
+    """Every place where two values differ. Dicts have no order, but for those of shapes and addresses. Tensors called
+    `widened` are float32 in theirs."""
     ours, theirs = plain(ours), plain(theirs)
     if isinstance(theirs, torch.Tensor):
+        if widened is not None and place.endswith(widened) and isinstance(ours, torch.Tensor):
+            ours = ours.float()
         same = isinstance(ours, torch.Tensor) and ours.dtype == theirs.dtype and ours.shape == theirs.shape
         if not same or not torch.equal(ours, theirs):
             yield f"{place}: {describe(ours)} against {describe(theirs)}"
@@ -44,12 +47,12 @@ def unlike(ours: Any, theirs: Any, place: str) -> Iterator[str]:
             yield f"{place}: the keys {mine} against {others}"
         for key in ours.keys() & theirs.keys():
             if key not in CLIENT:
-                yield from unlike(ours[key], theirs[key], f"{place}.{key}")
+                yield from unlike(ours[key], theirs[key], f"{place}.{key}", widened)
     elif place.endswith(".buffer_names"):  # A set: everything of a module is found by its name.
-        yield from unlike(set(ours), set(theirs), f"{place} as a set")
+        yield from unlike(set(ours), set(theirs), f"{place} as a set", widened)
     elif isinstance(theirs, list) and isinstance(ours, list) and len(ours) == len(theirs):
         for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
-            yield from unlike(mine, other, f"{place}[{index}]")
+            yield from unlike(mine, other, f"{place}[{index}]", widened)
     elif ours != theirs or type(ours) is not type(theirs):
         yield f"{place}: {ours!r} against {theirs!r}"
 
@@ -61,13 +64,13 @@ def describe(value: Any) -> str:
     return f"{value.dtype} {list(value.shape)} {value.flatten()[:4].tolist()}"
 
 
-def differences_of_files(ours: Path, theirs: Path) -> list[str]:
-    """Files that only one has, and everything that differs inside the others."""
+def differences_of_files(ours: Path, theirs: Path, widened: str | None = None) -> list[str]:
+    """Files that only one has, and everything that differs inside the others (`widened`: see unlike())."""
     mine, other = read_files(ours), read_files(theirs)
     found = [f"only in {root}: {name}" for root, name in [(ours, n) for n in mine.keys() - other.keys()]]
     found += [f"only in {theirs}: {name}" for name in other.keys() - mine.keys()]
     for name in sorted(mine.keys() & other.keys()):
-        found += unlike(mine[name], other[name], name)
+        found += unlike(mine[name], other[name], name, widened)
         if "ds_autoep_layers" in other[name] and other[name]["ds_autoep_layers"]:  # Then it is the engine's own.
             key = "universal_checkpoint_info"
             found += unlike(mine[name].get(key), other[name].get(key), f"{name}.{key}")

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,16 @@ def test_copies_of_experts_are_compared(ucprun: Path, tmp_path: Path) -> None:
     assert "`model.layers.1.mlp.experts.w2` are not the rounding of their masters in 1 element" in said
     changed = float(weights["model.layers.1.mlp.experts.w2.1"][3, 2])
     assert re.search(rf"element \[1, 3, 2\] is {changed} \(0x\w+\) in `{tag / name}`", said)
+
+
+def test_a_file_of_experts_that_is_an_object_is_refused(ucprun: Path, tmp_path: Path) -> None:
+    """Its attributes are found as a dict's entries are, and it has no entries."""
+    shutil.copytree(FIXTURES / "autoep_tp4_ep2" / "checkpoint", tmp_path / "copy")
+    (file,) = (tmp_path / "copy").glob("*/layer_0_expert_0_mp_rank_00_model_states.pt")
+    torch.save(Namespace(folding=torch.load(file, weights_only=False)["folding"]), file)
+    message = refused(ucprun, tmp_path / "copy", tmp_path / "out", "--to", "universal:mp=1")
+    assert "layer_0_expert_0_mp_rank_00_model_states.pt" in message
+    assert "is not a dict of tensors" in message
 
 
 def test_a_folded_engine_wants_its_degrees(engines: Engines, convert: Convert) -> None:

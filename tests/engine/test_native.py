@@ -320,11 +320,9 @@ def test_engine_resumes(
     assert fault is not None or differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
     assert answer["loaded"]["step"] == truth["step"]
     assert answer["loaded"]["step_counter"] == truth["step_counter"]
-    found = differences_of_files(ours, theirs)
+    found = differences_of_files(ours, theirs, fault.widens if fault is not None else None)
     if case.zero.get("round_robin_gradients"):  # DeepSpeed records the addresses of another order; ours are right.
         found = [difference for difference in found if "param_slice_mappings" not in difference]
-    if fault is not None and fault.in_files is not None:
-        found = [difference for difference in found if fault.in_files not in difference]
     if not recut.every_key:
         found = [difference for difference in found if "only in" in difference or ".param_shapes" in difference]
     assert found == []

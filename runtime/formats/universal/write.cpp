@@ -19,6 +19,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "runtime/formats/archive_composer.h"
+#include "runtime/formats/expert_names.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/universal/cut_rules.h"
 #include "runtime/formats/universal/expert_files.h"
@@ -244,12 +245,31 @@ class Writer {
   std::unordered_map<std::size_t, SharedArchive> step_files_;
 };
 
+// What only the tensors say of an engine with AutoEP beside tensor parallelism.
+llvm::Error CheckFolding(std::span<const LogicalTensor> tensors, const TrainingState& training, const Loader& loader) {
+  if (!loader.folding) return llvm::Error::success();
+  for (const LogicalTensor& tensor : tensors) {
+    if (ParseExpertName(tensor.name)) {
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}` is of an expert of DeepSpeed's MoE layer, and `{}` has experts that AutoEP spreads: no folder "
+                  "spreads both over the ranks that `ep` names",
+                  tensor.name, *training.fused_experts.begin());
+    }
+    if (!training.fused_experts.contains(tensor.name) || tensor.shape.empty()) continue;
+    if (tensor.shape.front() % loader.folding->ep_size == 0) continue;
+    return Fail(ErrorCode::kUsage, "ep={}: the {} experts of `{}` do not divide over so many ranks",
+                loader.folding->ep_size, tensor.shape.front(), tensor.name);
+  }
+  return llvm::Error::success();
+}
+
 }  // namespace
 
 llvm::Expected<TargetFiles> LayOutFolder(std::span<const LogicalTensor> tensors, const TrainingState& training,
                                          const Strategy& strategy) {
   std::vector<std::string> remarks;
   UCP_ASSIGN_OR_RETURN(Loader loader, FindLoader(strategy, training, remarks));
+  UCP_RETURN_IF_ERROR(CheckFolding(tensors, training, loader));
   UCP_ASSIGN_OR_RETURN(const TrainingState adapted, WithExpertRanks(training, tensors, loader.ep, remarks));
   UCP_ASSIGN_OR_RETURN(TargetFiles target, Writer(tensors, adapted, loader).Run());
   target.remarks.insert(target.remarks.begin(), remarks.begin(), remarks.end());

@@ -14,8 +14,9 @@ std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::form
 
 // What the file of an expert's weights has beside `folding`.
 pytorch::ValuePtr TensorsIn(const SourceArchive& archive) {
-  if (!pytorch::Find(archive.root(), "folding")) return archive.archive.root();
-  std::vector<pytorch::Entry> others = *pytorch::Entries(archive.root());
+  const std::vector<pytorch::Entry>* entries = pytorch::Entries(archive.root());  // None of what is no dict.
+  if (entries == nullptr || !pytorch::Find(archive.root(), "folding")) return archive.archive.root();
+  std::vector<pytorch::Entry> others = *entries;
   std::erase_if(others, [](const pytorch::Entry& entry) { return pytorch::AsText(*entry.key) == "folding"; });
   return pytorch::MakeDict(std::move(others));
 }

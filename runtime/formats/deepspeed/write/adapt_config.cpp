@@ -87,10 +87,9 @@ class Adapter {
 
   // Over how many it spreads experts, where that is switched on; one is what it takes without a word.
   void SetAutoEP(std::int64_t ep) {
-    ValuePtr section = pytorch::Find(*Config(), "expert_parallel");
-    ValuePtr enabled = section ? pytorch::Find(*section, "enabled") : nullptr;
-    if (!enabled || !pytorch::AsBool(*enabled).value_or(false)) return;
-    if (ep > 1 || pytorch::Find(*section, "autoep_size")) SetIn("expert_parallel", "autoep_size", MakeInteger(ep));
+    if (!SwitchesAutoEpOn(*Config())) return;
+    const bool is_said = pytorch::Find(*pytorch::Find(*Config(), "expert_parallel"), "autoep_size") != nullptr;
+    if (ep > 1 || is_said) SetIn("expert_parallel", "autoep_size", MakeInteger(ep));
   }
 
   void SetIn(std::string_view section, std::string_view key, ValuePtr value) {
@@ -162,6 +161,12 @@ void SetEntry(std::vector<Entry>& entries, std::string_view key, ValuePtr value)
     return;
   }
   entries.push_back({MakeText(std::string(key)), std::move(value)});
+}
+
+bool SwitchesAutoEpOn(const pytorch::Value& config) {
+  ValuePtr section = pytorch::Find(config, "expert_parallel");
+  ValuePtr enabled = section ? pytorch::Find(*section, "enabled") : nullptr;
+  return enabled && pytorch::AsBool(*enabled).value_or(false);
 }
 
 ValuePtr AdaptConfig(const ValuePtr& config, std::int64_t source_dp, const WriteOptions& options,

@@ -66,16 +66,10 @@ llvm::Expected<ValuePtr> Maps(const TargetRequest& request, const ExpertsOfLayer
       {{MakeText("version"), MakeInteger(kDescriptionVersion)}, {MakeText("params"), MakeDict(std::move(maps))}});
 }
 
-bool HasAutoEp(const JobConfig& job) {
-  ValuePtr section = pytorch::Find(*job.value, "expert_parallel");
-  ValuePtr enabled = section ? pytorch::Find(*section, "enabled") : nullptr;
-  return enabled && pytorch::AsBool(*enabled).value_or(false);
-}
-
 llvm::Error CheckJob(const TargetRequest& request) {
   if (request.job_config == nullptr) return llvm::Error::success();
   const auto& fused = request.training.fused_experts;
-  const bool has_autoep = HasAutoEp(*request.job_config);
+  const bool has_autoep = SwitchesAutoEpOn(*request.job_config->value);
   if (has_autoep == !fused.empty()) return llvm::Error::success();
   if (has_autoep) {
     return Fail(ErrorCode::kUnsupported,

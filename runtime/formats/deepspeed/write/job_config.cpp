@@ -116,9 +116,9 @@ std::vector<Degree> DegreesOf(const JobConfig& job) {
     if (size) degrees.push_back({axis, std::move(name), *size});
   };
   add("tp", "tensor_parallel.autotp_size", FindIn(job.value, "tensor_parallel", "autotp_size"));
-  if (ValuePtr enabled = FindIn(job.value, "expert_parallel", "enabled");
-      enabled && pytorch::AsBool(*enabled).value_or(false)) {
-    add("ep", "expert_parallel.autoep_size", FindIn(job.value, "expert_parallel", "autoep_size"));
+  if (SwitchesAutoEpOn(*job.value)) {
+    ValuePtr size = FindIn(job.value, "expert_parallel", "autoep_size");
+    add("ep", "expert_parallel.autoep_size", size ? size : pytorch::MakeInteger(1));  // What DeepSpeed takes.
   }
   add("sp", "sequence_parallel_size", pytorch::Find(*job.value, "sequence_parallel_size"));
   return degrees;

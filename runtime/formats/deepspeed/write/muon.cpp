@@ -34,6 +34,13 @@ llvm::Error CheckMuonIsWritten(const TrainingState& training, const WriteOptions
   return llvm::Error::success();
 }
 
+std::string RemarkOnMuon(const TrainingState& training, const WriteOptions& options) {
+  const bool has_gaps = KeepsWholeMatrices(options) && options.alignment;
+  if (!has_gaps || std::none_of(training.groups.begin(), training.groups.end(), IsMuons)) return "";
+  return "this program does not read Muon's momentum where `alignment` puts zeros between matrices: DeepSpeed loads "
+         "the target, and no conversion can start from it; keep the source, or take alignment=false";
+}
+
 const LogicalTensor::State* StateOfWholeMatrices(const FlatGroupToWrite& group, const TrainingState& training,
                                                  const WriteOptions& options) {
   if (!KeepsWholeMatrices(options) || !IsMuons(training.groups[group.group])) return nullptr;

@@ -215,6 +215,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   if (std::string remark = RemarkOnFlatMasters(training, options, experts.any()); !remark.empty()) {
     remarks.push_back(std::move(remark));
   }
+  if (std::string remark = RemarkOnMuon(training, options); !remark.empty()) remarks.push_back(std::move(remark));
   if (options.stage == 0 && experts.are_fused()) {
     remarks.emplace_back(
         "this program does not read AutoEP's files without ZeRO: DeepSpeed loads the target, and no conversion can "

@@ -57,8 +57,8 @@ def experts(engine: Any) -> dict[str, Any]:
     layers = [module for module in engine.module.modules() if isinstance(module, MoE)]
     sizes = {layer.ep_size for layer in layers}
     if not sizes:
-        raise LoadError("the engine's experts are AutoEP's, whose native files are not written yet; convert the "
-                        "checkpoint with `--to universal`, and let the engine load that")  # fmt: skip
+        raise LoadError("the engine's experts are AutoEP's, which this function does not serve yet; convert the "
+                        "checkpoint with `ucprun convert`, and let the engine load that")  # fmt: skip
     if len(sizes) > 1:
         raise LoadError(f"layers of the engine spread their experts over {join(sizes)} ranks; a target has one number "
                         "for all layers")  # fmt: skip

@@ -41,7 +41,7 @@ class Impatient:
                 if self._group.ranks.is_asked_to_stop:
                     since = since or time.monotonic()
                     if time.monotonic() - since > PATIENCE:
-                        raise LoadError("another rank failed", code=INTERRUPTED)
+                        raise LoadError("interrupted", code=INTERRUPTED)
             work.wait()
             return None
 

@@ -50,9 +50,12 @@ TEST(FilePlaceTest, OfCopiesTheLowestRanksCounts) {
   EXPECT_EQ(place.status.inode, 7U);
 }
 
-TEST(FilePlaceTest, WhereInodesDoNotLastEachFileIsOfItsOwn) {
+TEST(FilePlaceTest, WhereInodesDoNotLastTheTimeTellsFilesApart) {
   const FileStatus file = File(kFleetingInode);
-  EXPECT_THAT(llvm::cantFail(Place({{0, file}, {1, file}, {2, file}})).holders, ElementsAre(0));
+  FileStatus other = file;
+  other.modified_nanoseconds += 1;
+  EXPECT_THAT(llvm::cantFail(Place({{0, file}, {1, file}})).holders, ElementsAre(0, 1));
+  EXPECT_THAT(llvm::cantFail(Place({{0, file}, {1, other}})).holders, ElementsAre(0));
 }
 
 TEST(FilePlaceTest, FoldersAreTogetherOne) {

@@ -1,5 +1,5 @@
-// What one rank says arrives as something else, once: then all ranks come to the same end, and none waits for ever. A
-// load has dozens of things to say, and each of them is damaged in turn.
+// What one rank says arrives as something else, once: then all ranks come to the same end, and none waits for ever. To
+// plan a load ranks have dozens of things to say, and each of them is damaged in turn.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

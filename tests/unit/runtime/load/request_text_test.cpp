@@ -44,8 +44,8 @@ TEST(RequestTextTest, SaysAll) {
 
 // Also at the end of a list that no message would show.
 TEST(RequestTextTest, AnyDifferenceIsOne) {
-  std::vector<SourceRequest> sources = {Source(), Source({"a=1"}), Source({"a=2"}), Source({"b=1"}),
-                                        Source({"a=\"1\""})};
+  std::vector<SourceRequest> sources = {Source(),        Source({"a=1"}),     Source({"a=2"}),
+                                        Source({"b=1"}), Source({"a=\"1\""}), Source({"a=1.0"})};
   std::string list = "a=[x";
   for (int i = 0; i < 40; ++i) list += ",x";
   sources.push_back(Source({list + ",y]"}));
@@ -62,6 +62,16 @@ TEST(RequestTextTest, AnyDifferenceIsOne) {
   std::set<std::string> texts;
   for (const SourceRequest& source : sources) texts.insert(RequestText(source, "", {}));
   EXPECT_EQ(texts.size(), sources.size());
+}
+
+TEST(RequestTextTest, TheOrderOfNamesIsNone) {
+  SourceRequest one = Source();
+  one.drop_states = {"a", "b"};
+  one.unused = {"c", "d"};
+  SourceRequest other = Source();
+  other.drop_states = {"b", "a"};
+  other.unused = {"d", "c"};
+  EXPECT_EQ(RequestText(one, "", {}), RequestText(other, "", {}));
 }
 
 // Of three ranks, the last one asks for something else.

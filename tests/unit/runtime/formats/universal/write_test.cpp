@@ -164,6 +164,8 @@ TEST(UniversalWrite, DegreesThatNoEngineHasBesideAutoEp) {
                      "for an engine of 2 tensor-parallel"),
            std::pair(std::map<std::string, std::string>{{"mp", "2"}, {"dp", "2"}}, "say `ep` of 2 or more and `dp`"),
            std::pair(std::map<std::string, std::string>{{"mp", "2"}, {"dp", "2"}, {"ep", "3"}}, "divides all 2 * dp"),
+           std::pair(std::map<std::string, std::string>{{"mp", "2"}, {"dp", "3"}, {"ep", "3"}},
+                     "ep=3: the 4 experts of `model.layers.1.mlp.experts.w1` do not divide"),
        }) {
     const FailureText failure = refusal("autoep_ep2_dp4", options);
     EXPECT_EQ(failure.code, ErrorCode::kUsage);

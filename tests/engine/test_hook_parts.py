@@ -178,7 +178,7 @@ def test_memory(engines: Engines, tmp_path: Path) -> None:
     checked = engines.ask(Call(1, memory_of_load, {"folder": tmp_path / "b", "verify": True}))
     print(f"{in_place['placed']} bytes: {in_place['peak']} more in place, {checked['peak']} with verify")
     assert in_place["peak"] < in_place["placed"] / 4
-    assert checked["peak"] > checked["placed"] * 3 / 4
+    assert checked["peak"] > checked["placed"] / 2  # The system may take back what is not in use meanwhile.
 
 
 def test_a_rank_that_ends(engines: Engines, tmp_path: Path) -> None:

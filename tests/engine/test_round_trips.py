@@ -39,11 +39,14 @@ STAGE_COUNTS = {"gpt": ("1", "2", "4"), "llama": ("1", "2+1"), "pipeline": ("1",
 
 def stages_of(case: Case) -> list[int]:
     """Of the native files that can be written for it and read again: without ZeRO, DeepSpeed's files need not say which
-    parameter of a pipeline is which, nor which of several is frozen. Of what is elastic, other stages want settings."""
+    parameter of a pipeline is which, nor which of several is frozen, nor (of equal shapes) which is Muon's, and AutoEP's
+    are not read. Of what is elastic, other stages want settings."""
     if case.zero.get("elastic_checkpoint"):
         return [1, 2]
     has_frozen = any(entry["kind"] == "frozen" for entry in truth_of(case.name)["tensors"].values())
-    readable = STAGES["native"][1:] if case.model in CUT_OVER["pp"] or has_frozen else STAGES["native"]
+    is_told_by_zero = case.model.startswith("autoep") or case.optimizer == "muon"
+    wants_zero = has_frozen or case.model in CUT_OVER["pp"] or is_told_by_zero
+    readable = STAGES["native"][1:] if wants_zero else STAGES["native"]
     return [stage for stage in readable if reason("native", case, f"stage {stage}") is None]
 
 
@@ -70,7 +73,8 @@ def native(case: Case, choose: random.Random, dtype: str | None = None) -> str:
         options["optimizer"] = choose.choice(["zero", "bf16"]) if is_free else "zero"
         can_shift = (pp, tp) == ("1", 1) and options["optimizer"] == "zero"
         options["round_robin"] = choose.choice(["true", "false"]) if can_shift else "false"
-        options["alignment"] = choose.choice(["true", "false"]) if can_shift else "false"
+        can_align = can_shift and case.optimizer != "muon"  # Whose momentum is not read then.
+        options["alignment"] = choose.choice(["true", "false"]) if can_align else "false"
     return "deepspeed:" + ",".join(f"{key}={value}" for key, value in options.items())
 
 

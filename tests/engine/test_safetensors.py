@@ -35,7 +35,7 @@ def module_weights(name: str) -> dict[str, torch.Tensor]:
 
 def form(name: str, option: str) -> str:
     """A safetensors folder. AutoEP's names in memory are no hub folder's, so that they have to be asked for."""
-    return f"safetensors:{option}" + (",names=memory" if CASES[name].model == "autoep" else "")
+    return f"safetensors:{option}" + (",names=memory" if CASES[name].model.startswith("autoep") else "")
 
 
 def held_in(name: str) -> dict[str, dict[str, Any]]:

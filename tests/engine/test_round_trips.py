@@ -39,8 +39,8 @@ STAGE_COUNTS = {"gpt": ("1", "2", "4"), "llama": ("1", "2+1"), "pipeline": ("1",
 
 def stages_of(case: Case) -> list[int]:
     """Of the native files that can be written for it and read again: without ZeRO, DeepSpeed's files need not say which
-    parameter of a pipeline is which, nor which of several is frozen, nor (of equal shapes) which is Muon's, and those of
-    AutoEP are not read. Of what is elastic, other stages want settings."""
+    parameter of a pipeline is which, nor which of several is frozen, nor (of equal shapes) which is Muon's; AutoEP's
+    are not read. Of what is elastic, other stages want settings."""
     if case.zero.get("elastic_checkpoint"):
         return [1, 2]
     has_frozen = any(entry["kind"] == "frozen" for entry in truth_of(case.name)["tensors"].values())

@@ -29,6 +29,11 @@ def is_universal(form: str, *stages: int) -> Callable[[Case], bool]:
     return lambda target: form == "universal" and target.stage in stages
 
 
+def losses_off(truth: dict[str, Any], answer: dict[str, Any]) -> list[float]:
+    """How far each loss of the resumed run is from the uninterrupted one's."""
+    return [abs(mine - other) for mine, other in zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)]
+
+
 def first_group_for_all(target: Case, truth: dict[str, Any], answer: dict[str, Any]) -> None:
     """Tensors are right, and so is the first loss; what steps follow are of the first group's settings, and counted
     once for each sub-group if the counter is a tensor."""
@@ -53,15 +58,14 @@ def values_in_other_types(target: Case, truth: dict[str, Any], answer: dict[str,
     held = {name: entry["states"]["momentum_buffer"]["dtype"] for name, entry in answer["loaded"]["tensors"].items()
             if "momentum_buffer" in entry["states"]}  # fmt: skip
     assert set(held.values()) == {"float32"}
-    losses = zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)
-    assert max(abs(mine - other) for mine, other in losses) < 5e-3
+    assert max(losses_off(truth, answer)) < 5e-3
 
 
 def clipped_before_muon(target: Case, truth: dict[str, Any], answer: dict[str, Any]) -> None:
     """Everything is right but the type of the momentum, and so is the first loss; the steps that follow are others."""
     wrong = differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"])
     assert all(difference.endswith("momentum_buffer differs") for difference in wrong)
-    off = [abs(mine - other) for mine, other in zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)]
+    off = losses_off(truth, answer)
     assert off[0] < 5e-3 < 0.05 < max(off) < 1, off
 
 
@@ -69,8 +73,7 @@ def moments_without_the_scale(target: Case, truth: dict[str, Any], answer: dict[
     """Everything is right, and so is the first loss; the moments are of gradients of another size than those to come,
     so that the next steps are too large or too small."""
     assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
-    losses = zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)
-    off = [abs(mine - other) for mine, other in losses]
+    off = losses_off(truth, answer)
     assert off[0] < 1e-3 < 0.01 < max(off) < 1, off
 
 
@@ -81,7 +84,7 @@ def moments_in_the_type_of_masters(target: Case, truth: dict[str, Any], answer: 
     assert all(difference.split()[-2] in ("exp_avg", "exp_avg_sq") for difference in wrong)
     held = {states["exp_avg"]["dtype"] for entry in answer["loaded"]["tensors"].values() if (states := entry["states"])}
     assert held == {"float16"}
-    off = [abs(mine - other) for mine, other in zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)]
+    off = losses_off(truth, answer)
     assert off[0] < 1e-3, off
 
 
@@ -91,8 +94,7 @@ ADAM = ("adamw", "fused", "cpu_adam", "cpu_lion")  # States of the names that Ad
 def clipped_by_another_norm(target: Case, truth: dict[str, Any], answer: dict[str, Any]) -> None:
     """Everything is right, and so is the first loss; the steps that follow are clipped otherwise."""
     assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
-    losses = zip(answer["losses"], truth["losses"][truth["step"] :], strict=True)
-    off = [abs(mine - other) for mine, other in losses]
+    off = losses_off(truth, answer)
     assert off[0] < (5e-3 if target.dtype == "bf16" else 1e-3), off
     assert max(off) < 0.05, off
 

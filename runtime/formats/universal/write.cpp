@@ -246,7 +246,8 @@ class Writer {
 };
 
 // What only the tensors say of an engine with AutoEP beside tensor parallelism.
-llvm::Error CheckFolding(std::span<const LogicalTensor> tensors, const TrainingState& training, const Loader& loader) {
+llvm::Error CheckSpreadExperts(std::span<const LogicalTensor> tensors, const TrainingState& training,
+                               const Loader& loader) {
   if (!loader.folding) return llvm::Error::success();
   for (const LogicalTensor& tensor : tensors) {
     if (ParseExpertName(tensor.name)) {
@@ -269,7 +270,7 @@ llvm::Expected<TargetFiles> LayOutFolder(std::span<const LogicalTensor> tensors,
                                          const Strategy& strategy) {
   std::vector<std::string> remarks;
   UCP_ASSIGN_OR_RETURN(Loader loader, FindLoader(strategy, training, remarks));
-  UCP_RETURN_IF_ERROR(CheckFolding(tensors, training, loader));
+  UCP_RETURN_IF_ERROR(CheckSpreadExperts(tensors, training, loader));
   UCP_ASSIGN_OR_RETURN(const TrainingState adapted, WithExpertRanks(training, tensors, loader.ep, remarks));
   UCP_ASSIGN_OR_RETURN(TargetFiles target, Writer(tensors, adapted, loader).Run());
   target.remarks.insert(target.remarks.begin(), remarks.begin(), remarks.end());

@@ -1,9 +1,9 @@
-"""means.py CHECKPOINT --work FOLDER: a conversion through the page cache, past it, and as its own trial chooses.
+"""means.py --work FOLDER CHECKPOINT [-- MORE]: a conversion through the page cache, past it, and as a trial chooses.
 
 CHECKPOINT and FOLDER are on the disk in question. In each round the source is put out of the page cache (or, with
 --warm, read into it), for each of the three and for `cp -r` with a sync in turn. What is printed is the median of the
-rounds' times, as a part of the one through the page cache in the same round, and what the trials chose. What stands
-behind `--` goes to `ucprun convert`, such as `--spec NAME --set layers=14`. UCP_BIN names the folder of the programs.
+rounds' times, as a part of the one through the page cache in the same round, and what the trials chose. MORE, such as
+`--spec NAME --set layers=14`, goes to `ucprun convert`. UCP_BIN names the folder of the programs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -41,7 +43,9 @@ def prepare(folder: Path, warm: bool) -> None:
 def seconds(command: list[str]) -> tuple[float, str]:
     """How long it takes, and what it prints."""
     begin = time.monotonic()
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{shlex.join(command)}: ended with status {result.returncode}")
     return time.monotonic() - begin, result.stdout
 
 
@@ -54,6 +58,7 @@ def main() -> None:
     parser.add_argument("--warm", action="store_true")
     parser.add_argument("more", nargs="*")
     options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
     out = options.work / "means-out"
     parts: dict[str, list[float]] = {way: [] for way in (*WAYS, "cp -r, sync")}
     chosen: Counter[str] = Counter()

@@ -52,6 +52,14 @@ CHANGED = [
     Hooked("frozen_buffers_zero2", {"mesh": Mesh(dp=4), "stage": 3}),
     Hooked("moe_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 1}),
     Hooked("zero1_dp4", {"mesh": Mesh(dp=2)}, via="universal"),
+    # Experts that AutoEP spreads, at every stage: over more ranks, over fewer, over one, with other neighbours.
+    Hooked("autoep_ep2_dp4", {"mesh": Mesh(dp=4, ep=4), "stage": 1, "data_before_experts": True}),
+    Hooked("autoep_ep2_dp4", {"mesh": Mesh(dp=2, ep=1), "stage": 0}),
+    Hooked("autoep_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 3, "zero": {"sub_group_size": 200}}, via="universal"),
+    Hooked("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4), "stage": 2, "zero": {}}),
+    Hooked("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4)}, via="safetensors:states=all,names=memory"),
+    Hooked("autoep_ep2_dp4_data_first", {"mesh": Mesh(dp=2, ep=1)}),
+    Hooked("autoep_tp4_ep2", {"mesh": Mesh(dp=4, ep=2)}),
 ]
 
 

@@ -70,6 +70,18 @@ def described(entry: tuple[str, Any] | None) -> str:
     return "none" if entry is None else f"`{entry[0]}` {list(entry[1])}"
 
 
+def check_placements(served: list[State], held: list[State]) -> None:
+    """AutoEP's layers are the same in the same order, and every rank has the same experts of each. DeepSpeed looks at
+    none of it below stage 3."""
+    if len(served) != len(held):
+        raise LoadError(f"AutoEP has {len(served)} layers in the checkpoint and {len(held)} in the engine")
+    for mine, other in zip(served, held, strict=True):
+        for key, value in other.items():
+            if mine[key] != value:
+                raise LoadError(f"`{key}` of AutoEP's layer `{other['module_path']}` is {mine[key]} in the checkpoint "
+                                f"and {value} in the engine")  # fmt: skip
+
+
 def check_model(served: State, held: State, name: str, strict: bool, is_partitioned: bool) -> None:
     """The file of the module. Where parameters are cut over the partitions, it has empty ones."""
     module, own = flat(served.get("module")), flat(held.get("module"))
@@ -80,6 +92,8 @@ def check_model(served: State, held: State, name: str, strict: bool, is_partitio
             check_shapes(module, own, "")
     if served.get("param_shapes") is not None and held.get("param_shapes") is not None:
         check_groups(served["param_shapes"], held["param_shapes"])
+    if served.get("ds_autoep_layers") is not None and held.get("ds_autoep_layers") is not None:
+        check_placements(served["ds_autoep_layers"], held["ds_autoep_layers"])
     frozen = (held.get("frozen_param_shapes") or {}).keys()
     if served.get("frozen_param_shapes") is not None and (missing := frozen - served["frozen_param_shapes"].keys()):
         raise LoadError(f"{shortened(sorted(missing))} is frozen in the engine, and not in the checkpoint")
@@ -97,7 +111,8 @@ def base_of(optimizer: State) -> Any:
 def check_optimizer(served: State, held: State, name: str) -> None:
     """Masters and states, their number and lengths, zeros between them, and whose settings they are."""
     for key, what in (("zero_stage", "the ZeRO stage"), ("partition_count", "the number of partitions"),
-                      ("param_alignment_paddings", "the zeros between parameters")):  # fmt: skip
+                      ("param_alignment_paddings", "the zeros between parameters"),
+                      ("ds_zero_partition_groups", "which ranks share a sub-group out")):  # fmt: skip
         if key in served and key in held and served[key] != held[key]:
             raise LoadError(f"{what} in `{name}` is {served[key]}, and {held[key]} in the engine")
     check_shapes(served, held, "")

@@ -8,12 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deepspeed.moe.layer import MoE
 from deepspeed.runtime.pipe.module import PipelineModule
 from deepspeed.utils import groups
 
-EXPERTS = ".deepspeed_moe.experts.deepspeed_experts."
-State = dict[str, Any]
+from .experts import State, files_of_experts, layers_of
 
 
 def model_file(engine: Any) -> str:
@@ -48,9 +46,11 @@ def held_by(engine: Any) -> dict[str, State]:
                 files[Path(engine.module.ckpt_layer_path("", index)).name] = layer.state_dict()
     else:
         module = engine.module.state_dict()
-        files |= experts(engine, module)
+        files |= files_of_experts(engine, module)
     stage = engine.zero_optimization_stage()
     model: State = {"module": module}
+    if fused := [layer.placement() for layer in layers_of(engine) if layer.is_fused]:
+        model["ds_autoep_layers"] = fused
     if stage > 0 and engine.optimizer is not None:
         model["param_shapes"] = engine._get_zero_param_shapes()
     if stage > 1:
@@ -64,24 +64,4 @@ def held_by(engine: Any) -> dict[str, State]:
         if name := optimizer_file(engine):
             files[name] = {"optimizer": optimizer}
     files[model_file(engine)] = model
-    return files
-
-
-def experts(engine: Any, module: State) -> dict[str, State]:
-    """Takes the experts out of the module's state; each has a file of its own, with its number in the whole model."""
-    files: dict[str, State] = {}
-    layer = 0
-    for prefix, part in engine.module.named_modules():
-        if not isinstance(part, MoE):
-            continue
-        first = groups._get_expert_parallel_rank(part.expert_group_name) * part.num_local_experts
-        for local in range(part.num_local_experts):
-            name = engine._get_expert_ckpt_name("", layer, first + local, "", engine.mpu)
-            mine = f"{prefix}{EXPERTS}{local}."
-            files[Path(name).name] = {
-                f"{prefix}{EXPERTS}{first + local}.{key.removeprefix(mine)}": module.pop(key)
-                for key in list(module)
-                if key.startswith(mine)
-            }
-        layer += 1
     return files

@@ -133,8 +133,12 @@ def plan_for(
     target = _ucp.Target()
     target.tag = TAG
     target.ds_config = group.all_gather(os.fsencode(settings))[0]  # The first rank's is read.
-    # Copies belong to the plan; whether they are compared is the load's affair.
-    return PlannedFiles(_ucp.compile_load(source, strategy, target, True, group.ranks, sorted(needed), verify))
+    try:
+        # Copies belong to the plan; whether they are compared is the load's affair.
+        return PlannedFiles(_ucp.compile_load(source, strategy, target, True, group.ranks, sorted(needed), verify))
+    except Error as error:  # Nobody but this function knows of the file.
+        said = str(error).replace(f"`{os.fsdecode(target.ds_config)}`", "the engine's configuration")
+        raise LoadError(said, code=error.code) from None
 
 
 def in_place(planned: PlannedFiles, opened: Opened, held: dict[str, State]) -> list[str]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepspeed.moe.layer import MoE
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from deepspeed.runtime.pipe.module import PipelineModule
 
-from .errors import LoadError
+from .experts import strategy_of_experts
 
 
 def strategy_of(engine: Any) -> str:
     """`deepspeed:tp=2,…`: all that decides what stands where in this engine's files."""
     stage = engine.zero_optimization_stage()
-    settings: dict[str, Any] = {**degrees(engine), "zero": stage, "dtype": dtype(engine), **experts(engine)}
+    settings: dict[str, Any] = {**degrees(engine), "zero": stage, "dtype": dtype(engine), **strategy_of_experts(engine)}
     optimizer = engine.optimizer
     if stage == 0 and settings["dtype"] != "fp32":
         settings["optimizer"] = "fused" if hasattr(optimizer, "fp32_groups_flat") else "unfused"
@@ -47,26 +46,3 @@ def degrees(engine: Any) -> dict[str, Any]:
 def dtype(engine: Any) -> str:
     """What the model computes with."""
     return "bf16" if engine.bfloat16_enabled() else "fp16" if engine.fp16_enabled() else "fp32"
-
-
-def experts(engine: Any) -> dict[str, Any]:
-    """Over how many ranks experts are spread, which of these are neighbours, and whether each tensor-parallel rank has
-    a part of every expert."""
-    if not engine.has_moe_layers:
-        return {}
-    layers = [module for module in engine.module.modules() if isinstance(module, MoE)]
-    sizes = {layer.ep_size for layer in layers}
-    if not sizes:
-        raise LoadError("the engine's experts are AutoEP's, which this function does not serve yet; convert the "
-                        "checkpoint with `ucprun convert`, and let the engine load that")  # fmt: skip
-    if len(sizes) > 1:
-        raise LoadError(f"layers of the engine spread their experts over {join(sizes)} ranks; a target has one number "
-                        "for all layers")  # fmt: skip
-    is_data_first = bool(engine.config.get("use_data_before_expert_parallelism", False))
-    is_cut = any(layer.enable_expert_tensor_parallelism for layer in layers)
-    return {"ep": sizes.pop(), "data_before_experts": is_data_first, "expert_tp": is_cut}
-
-
-def join(numbers: set[int]) -> str:
-    """`2 and 4`."""
-    return " and ".join(str(number) for number in sorted(numbers))

@@ -67,8 +67,8 @@ struct LoadReport {
   std::vector<RankDecision> decisions;                // Likewise.
 };
 
-// Fills the memory of `wanted`; no record is wanted twice, and each has its record's size (kUsage). After an error the
-// memory holds anything. Codes: as Execute().
+// Fills the memory of `wanted`; no record is wanted twice, and each has its record's size and can be written (kUsage).
+// After an error the memory holds anything. Codes: as Execute().
 llvm::Expected<LoadReport> Load(const LoadPlan& load, FileSystem& files, std::span<const WantedRecord> wanted,
                                 const LoadOptions& options);
 

@@ -19,8 +19,8 @@ namespace ucp {
 
 class Places {
  public:
-  // Refuses memory of another size than its record's, and a record that is wanted twice (kUsage). The plan must outlive
-  // this.
+  // Refuses memory of another size than its record's or that cannot be written, and a record that is wanted twice
+  // (kUsage). The plan must outlive this.
   static llvm::Expected<Places> Make(const Plan& plan, std::span<const WantedRecord> wanted);
 
   bool Holds(RecordId record) const { return is_wanted_[record.index()]; }
@@ -51,6 +51,7 @@ class Places {
         memory_(plan.target.records.size()),
         device_(plan.target.records.size(), nullptr) {}
 
+  llvm::Error CheckWritable() const;
   void Zero(RecordId record, std::uint64_t begin, std::uint64_t end) const;
   void PlaceBlobs() const;
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -145,3 +146,15 @@ def test_every_local_part_is_computed_once(source: Path, monkeypatch: pytest.Mon
     target = {UP: torch.zeros(50, 33), UP_BIAS: torch.zeros(50)}
     ucp.load_into(target, source, strict=False)
     assert [asked[id(tensor)] for tensor in target.values()] == [1, 1]
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_memory_that_cannot_be_written(source: Path, tmp_path: Path) -> None:
+    """A file that is mapped for reading alone: without a word the process would end."""
+    (tmp_path / "weights").write_bytes(bytes(200))
+    mapped = torch.from_numpy(numpy.memmap(tmp_path / "weights", dtype=numpy.float32, mode="r"))
+    norm = torch.zeros(33)
+    with pytest.raises(ucp.Error, match=f"the memory for tensor `{UP_BIAS}` cannot be written: ") as failure:
+        ucp.load_into({NORM: norm, UP_BIAS: mapped}, source, strict=False)
+    assert failure.value.code == "usage"
+    assert not norm.any()

@@ -205,4 +205,13 @@ llvm::Expected<std::vector<AutoEpLayer>> ReadAutoEpLayers(const Value& value, co
   return layers;
 }
 
+std::vector<ExpertLayer> LayersInOrder(std::span<const AutoEpLayer> layers) {
+  std::vector<ExpertLayer> in_order(layers.size());
+  for (const AutoEpLayer& layer : layers) {
+    if (layer.number >= std::ssize(layers)) return {};  // Others are between them that AutoEP does not spread.
+    in_order[static_cast<std::size_t>(layer.number)] = {layer.prefix, layer.experts};
+  }
+  return in_order;
+}
+
 }  // namespace ucp

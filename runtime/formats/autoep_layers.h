@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "compiler/layout/inventory.h"
+#include "runtime/formats/expert_names.h"
 #include "runtime/formats/pytorch/value.h"
 
 namespace ucp {
@@ -30,5 +32,8 @@ struct AutoEpLayer {
 // experts, as many on each rank. Placements and affine maps of a version above 1 are kUnsupported; a placement that
 // leaves out an expert, names one twice on a rank, or contradicts the counts or the maps beside it, is an error.
 llvm::Expected<std::vector<AutoEpLayer>> ReadAutoEpLayers(const pytorch::Value& value, const std::string& where);
+
+// The model's order of these layers; empty if their numbers do not follow one another.
+std::vector<ExpertLayer> LayersInOrder(std::span<const AutoEpLayer> layers);
 
 }  // namespace ucp

@@ -237,10 +237,14 @@ def test_a_degree_of_the_job_that_the_strategy_leaves_out(ucprun: Path, tmp_path
 
 
 def test_the_order_of_layers_is_not_guessed(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
-    """Experts' files are numbered by it; what DeepSpeed's own universal folder says of it is not read."""
+    """Experts' files are numbered by it. DeepSpeed's own universal folder says it, unless a layer is left out."""
     source = FIXTURES / "autoep_ep2_dp4" / "checkpoint"
     tag = (source / "latest").read_text()
-    engines.ask(Conversion(source / tag, tmp_path / "theirs" / f"{tag}_universal", inject=True))
+    theirs = tmp_path / "theirs" / f"{tag}_universal"
+    engines.ask(Conversion(source / tag, theirs, inject=True))
+    states = torch.load(theirs / "mp_rank_00_model_states.pt", weights_only=False)
+    del states["ds_autoep_layers"][0]
+    torch.save(states, theirs / "mp_rank_00_model_states.pt")
     message = refused(ucprun, tmp_path / "theirs", tmp_path / "out", "--to", "deepspeed:dp=4,ep=2,zero=1")
     assert "the source does not say the order of its layers with experts" in message
 

@@ -205,6 +205,7 @@ RECUTS = [
     Recut("autoep_ep2_dp4", {"mesh": Mesh(dp=4, ep=4), "stage": 3, "zero": {"sub_group_size": 200}}),
     Recut("autoep_ep2_dp4", {"zero": {"round_robin_gradients": True}}, via_universal=True),
     Recut("autoep_ep2_dp4", {"mesh": Mesh(dp=4, ep=4)}, by_file=True),
+    Recut("autoep_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 1}, via_theirs=True),
     Recut("autoep_ep2_dp4_data_first"),
     Recut("autoep_ep2_dp4_data_first", {"mesh": Mesh(dp=2, ep=1)}),
     Recut("autoep_ep2_dp4_data_first", {"mesh": Mesh(dp=8, ep=2), "stage": 3, "fp32_accumulation": False}),
@@ -213,6 +214,7 @@ RECUTS = [
     Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4)}),
     Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=8, ep=2)}, via_universal=True),
     Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=2, ep=1)}),
+    Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=2, ep=2)}, via_theirs=True),
     Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4), "stage": 2}),
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),

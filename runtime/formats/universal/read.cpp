@@ -197,6 +197,7 @@ class Description {
     training().pipeline = TakePipelineEntry(states_.front().client);
     if (!training().pipeline) training().pipeline = LayersFromNames(states_);
     training().expert_layers = TakeExpertLayersEntry(states_.front().client);
+    if (training().expert_layers.empty()) training().expert_layers = LayersInOrder(states_.front().autoep_layers);
     training().aliases = states_.front().shared_params;
     training().excludes_frozen = ExcludesFrozen(states_.front());
     inventory().aliases = training().aliases;

@@ -299,17 +299,8 @@ llvm::Error FusedExperts::CheckPartition(const ModelStates& first, const ModelSt
   return CheckFolding(other.folding, other.path, expected, first.path);
 }
 
-std::vector<ExpertLayer> FusedExperts::LayersInOrder() const {
-  std::vector<ExpertLayer> in_order(layers_.size());
-  for (const AutoEpLayer& layer : layers_) {
-    if (layer.number >= std::ssize(layers_)) return {};  // Others are between them that AutoEP does not spread.
-    in_order[static_cast<std::size_t>(layer.number)] = {layer.prefix, layer.experts};
-  }
-  return in_order;
-}
-
 void FusedExperts::AddTo(Inventory& inventory, TrainingState& training) const {
-  if (any()) training.expert_layers = LayersInOrder();
+  if (any()) training.expert_layers = LayersInOrder(layers_);
   for (const auto& [name, tensor] : tensors_) {
     inventory.expert_places.emplace(name, layers_[layer_of_.at(name)].places);
     training.fused_experts.insert(name);

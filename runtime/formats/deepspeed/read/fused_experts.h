@@ -93,8 +93,6 @@ class FusedExperts {
                        const AutoEpLayer& layer, ExpertCopy copy, std::int64_t expert_rank);
   // The expert ranks of which a tensor-parallel rank has ranks.
   std::set<std::int64_t> ExpertRanksIn(std::int64_t tensor_rank) const;
-  // Empty if their numbers do not follow one another.
-  std::vector<ExpertLayer> LayersInOrder() const;
   void AddShard(Storage& storage, const std::string& name, std::int64_t tensor_rank, std::int64_t expert_rank) const;
 
   std::vector<AutoEpLayer> layers_;

@@ -34,6 +34,12 @@ llvm::Error CheckServed(const Value& folding, const std::string& where) {
               where, etp);
 }
 
+// DeepSpeed's word for the kind of file, which follows from who shares what is in it.
+std::string FamilyOf(const std::string& partition_group) {
+  if (partition_group == "edp") return "routed_expert";
+  return partition_group == "per_family" ? "zero_optimizer_state" : "dense";
+}
+
 }  // namespace
 
 llvm::Expected<std::optional<Folding>> ReadFolding(const Value& root, const std::string& where) {
@@ -52,7 +58,7 @@ llvm::Expected<std::optional<Folding>> ReadFolding(const Value& root, const std:
   return folding;
 }
 
-pytorch::ValuePtr ComposeFolding(const Folding& folding) {
+pytorch::ValuePtr ComposeFolding(const Folding& folding, const pytorch::ValuePtr& param_families) {
   const std::pair<const char*, std::int64_t> numbers[] = {{"version", kVersion},
                                                           {"tp_size", folding.tp_size},
                                                           {"tp_rank", folding.tp_rank},
@@ -65,10 +71,11 @@ pytorch::ValuePtr ComposeFolding(const Folding& folding) {
   const std::pair<const char*, std::string> texts[] = {{"zero_partition_group", folding.partition_group},
                                                        {"dispatch_strategy", "route_full_partition_dispatch"},
                                                        {"shared_expert_placement", "tp_sharded"},
-                                                       {"family", "dense"}};
+                                                       {"family", FamilyOf(folding.partition_group)}};
   std::vector<pytorch::Entry> entries;
   for (const auto& [key, number] : numbers) entries.push_back({pytorch::MakeText(key), pytorch::MakeInteger(number)});
   for (const auto& [key, text] : texts) entries.push_back({pytorch::MakeText(key), pytorch::MakeText(text)});
+  if (param_families) entries.push_back({pytorch::MakeText("param_families"), param_families});
   return pytorch::MakeDict(std::move(entries));
 }
 

@@ -29,8 +29,8 @@ struct Folding {
 // that are cut themselves (`etp_size`), are kUnsupported.
 llvm::Expected<std::optional<Folding>> ReadFolding(const pytorch::Value& root, const std::string& where);
 
-// The value of such an entry, as DeepSpeed's loaders want it of a model-states file.
-pytorch::ValuePtr ComposeFolding(const Folding& folding);
+// The value of such an entry. `param_families`, what DeepSpeed says of each tensor, stands in it unless it is null.
+pytorch::ValuePtr ComposeFolding(const Folding& folding, const pytorch::ValuePtr& param_families = nullptr);
 
 // What the file `where` says is what it must be, by its name and `ds_autoep_layers` in `layers`. Fails with both
 // values, and where there is no such entry while ranks are counted so. An expected `partition_rank` of nothing is not

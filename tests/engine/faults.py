@@ -99,6 +99,13 @@ def clipped_by_another_norm(target: Case, truth: dict[str, Any], answer: dict[st
     assert max(off) < 0.05, off
 
 
+def corrected_once(target: Case, truth: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Everything is right, and so is the first loss; the steps that follow have gradients that are too large."""
+    assert differences(truth, answer["loaded"], ["parameter", "frozen", "buffer"]) == []
+    off = losses_off(truth, answer)
+    assert off[0] < 1e-3 < 0.01 < max(off) < 0.1, off
+
+
 FAULTS = [
     Fault(
         "moments are loaded in the type of the masters",
@@ -176,6 +183,16 @@ FAULTS = [
             and target.fp32_accumulation
         ),
         error="expert parallel group is not initialized",
+    ),
+    Fault(
+        "beside AutoTP, BF16_Optimizer corrects the gradients of AutoEP for the first micro-batch alone",
+        lambda form, source, target: (
+            target.model == "autoep_autotp"
+            and target.mesh.tp > 1
+            and target.fp32_accumulation
+            and not target.config.get("bf16", {}).get("immediate_grad_update", False)
+        ),
+        check=corrected_once,
     ),
 ]
 

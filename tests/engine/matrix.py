@@ -74,10 +74,10 @@ def meshes(form: str, source: Case) -> Iterator[Mesh]:
 
 
 def every_mesh(form: str, source: Case) -> Iterator[Mesh]:
-    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files, and experts
-    with frozen parts in universal ones."""
+    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files, but beside AutoEP,
+    and so do experts with frozen parts in universal ones."""
     own = source.mesh
-    if form == "native" and source.model in ("autotp", "autoep_autotp"):
+    if form == "native" and source.model == "autotp":
         own = replace(own, tp=1)
     if form == "universal" and source.model == "mixture_residual":
         own = replace(own, ep=1)

@@ -64,12 +64,27 @@ def describe(value: Any) -> str:
     return f"{value.dtype} {list(value.shape)} {value.flatten()[:4].tolist()}"
 
 
+def written_by_any(ours: Any, theirs: Any) -> bool:
+    """Whether several ranks save this file of an expert, at the same time and each with its own number, of which ours
+    has one. Those with a data-parallel rank below the number of expert ranks save it."""
+    folding = theirs.get("folding", {})
+    if folding.get("zero_partition_group") != "edp" or "folding" not in ours:
+        return False
+    tp, ep = folding["tp_size"], folding["ep_size"]
+    dp = folding["zero_partition_count"] * ep // tp
+    ranks = [p * tp + folding["tp_rank"] for p in range(min(dp, ep))]
+    numbers = [rank // ep for rank in ranks if rank % ep == folding["ep_rank"]]
+    return len(numbers) > 1 and ours["folding"].get("zero_partition_rank") in numbers
+
+
 def differences_of_files(ours: Path, theirs: Path, widened: str | None = None) -> list[str]:
     """Files that only one has, and everything that differs inside the others (`widened`: see unlike())."""
     mine, other = read_files(ours), read_files(theirs)
     found = [f"only in {root}: {name}" for root, name in [(ours, n) for n in mine.keys() - other.keys()]]
     found += [f"only in {theirs}: {name}" for name in other.keys() - mine.keys()]
     for name in sorted(mine.keys() & other.keys()):
+        if written_by_any(mine[name], other[name]):
+            mine[name]["folding"]["zero_partition_rank"] = other[name]["folding"]["zero_partition_rank"]
         found += unlike(mine[name], other[name], name, widened)
         if "ds_autoep_layers" in other[name] and other[name]["ds_autoep_layers"]:  # Then it is the engine's own.
             key = "universal_checkpoint_info"

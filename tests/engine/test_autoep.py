@@ -180,11 +180,12 @@ def test_no_engine_loads_a_folder_without_degrees(ucprun: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *FOLDED])
 def test_native_files_have_the_engines_placement(name: str, placement: str, run: Run, tmp_path: Path) -> None:
     """Wherever the experts were, each of the ranks gets equally many neighbours, and the model is the same."""
     place_otherwise(FIXTURES / name / "checkpoint", tmp_path / "placed", PLACEMENTS[placement])
-    run("convert", tmp_path / "placed", tmp_path / "native", "--to", "deepspeed:dp=4,ep=4")
+    strategy = f"deepspeed:tp={CASES[name].mesh.tp},dp=4,ep=4"
+    run("convert", tmp_path / "placed", tmp_path / "native", "--to", strategy)
     layers = [
         layer
         for file in (tmp_path / "native").glob("*/*mp_rank_00_model_states.pt")
@@ -193,7 +194,7 @@ def test_native_files_have_the_engines_placement(name: str, placement: str, run:
     assert len(layers) == (8 if name.endswith("zero3") else 2)
     for layer in layers:
         assert [rank["experts"] for rank in layer["expert_placement"]["ranks"]] == [[0], [1], [2], [3]]
-    run("convert", tmp_path / "native", tmp_path / "back", "--to", "universal")
+    run("convert", tmp_path / "native", tmp_path / "back", "--to", "universal:mp=1")
     states = read_states(tag_folder(tmp_path / "back"))
     assert differences(truth_of(name), describe_states(states), ["parameter"]) == []
 
@@ -206,10 +207,29 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("strategy", REFUSED)
+REFUSED_BESIDE_AUTOTP = {
+    "deepspeed:tp=2,dp=4": "beside tp=2 it runs with `ep` of 2 or more",
+    "deepspeed:tp=2,dp=1,ep=4": "2 tensor-parallel and data-parallel ranks do not divide into groups that share",
+    "deepspeed:tp=2,dp=4,ep=4,edp=1": "of 8 tensor-parallel and data-parallel ranks, 2 have the same experts",
+    "deepspeed:tp=2,dp=4,ep=4,expert_tp=true": "AutoEP keeps every expert whole",
+    "deepspeed:tp=2,dp=4,ep=4,data_before_experts=true": "beside tp=2 it runs with data_before_experts=false only",
+    "deepspeed:tp=4,dp=2,ep=4": "says how for these ranks, and not for other numbers of them",
+}
+
+
+@pytest.mark.parametrize("strategy", [*REFUSED, *REFUSED_BESIDE_AUTOTP])
 def test_degrees_that_autoep_has_not(strategy: str, ucprun: Path, tmp_path: Path) -> None:
-    source = FIXTURES / "autoep_ep2_dp4" / "checkpoint"
-    assert REFUSED[strategy] in refused(ucprun, source, tmp_path / "out", "--to", strategy)
+    source = FIXTURES / ("autoep_tp2_ep4_dp4" if strategy in REFUSED_BESIDE_AUTOTP else "autoep_ep2_dp4") / "checkpoint"
+    assert (REFUSED | REFUSED_BESIDE_AUTOTP)[strategy] in refused(ucprun, source, tmp_path / "out", "--to", strategy)
+
+
+def test_an_optimizer_that_autoep_beside_autotp_does_not_offload(ucprun: Path, tmp_path: Path) -> None:
+    job = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": True}}
+    job |= {"expert_parallel": {"enabled": True, "autoep_size": 4}, "tensor_parallel": {"autotp_size": 2}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    options = ["--to", "deepspeed:tp=2,dp=4,ep=4", "--ds-config", str(tmp_path / "job.json")]
+    message = refused(ucprun, FIXTURES / "autoep_tp2_ep4_dp4" / "checkpoint", tmp_path / "out", *options)
+    assert "beside tp=2 it runs with no optimizer that is offloaded (`offload_optimizer`)" in message
 
 
 @pytest.mark.parametrize(
@@ -317,8 +337,6 @@ def test_a_spec_that_cuts_them_evenly(convert: Convert, run: Run, ucprun: Path, 
     run("convert", source, tmp_path / "without", "--to", "deepspeed:dp=4,ep=4")
     for file in sorted((tmp_path / "without").glob("*/*.pt")):
         assert file.read_bytes() == (tmp_path / "native" / file.parent.name / file.name).read_bytes(), file.name
-    options = ["--to", "deepspeed:tp=2,dp=4,ep=4", "--spec", str(spec)]
-    assert "tp=2 beside it (`folding`) is not written yet" in refused(ucprun, source, tmp_path / "out", *options)
 
 
 def test_hub_folders_have_other_names(ucprun: Path, tmp_path: Path) -> None:

@@ -78,6 +78,14 @@ class Recut:
             options += f",sub_group_size={case.zero['sub_group_size']}"
         return f"deepspeed:{options}"
 
+    @property
+    def spec(self) -> list[str | Path]:
+        """How AutoTP cuts tensors for other numbers of ranks than the source's, where it is beside AutoEP."""
+        case = self.case
+        is_as_before = CASES[self.name].mesh.tp == case.mesh.tp and not self.via_universal
+        is_cut = case.model == "autoep_autotp" and case.mesh.tp > 1 and not is_as_before
+        return ["--spec", FIXTURES / "autoep_autotp.ucp"] if is_cut else []
+
     def __str__(self) -> str:
         mesh = self.case.mesh
         words = [f"{axis}{size}" for axis, size in vars(mesh).items() if size > 1 or axis == "dp"]
@@ -91,6 +99,9 @@ class Recut:
 
 # The model of a pipeline that deals its layers by their parameters.
 BALANCED = {"model": "pipeline_by_parameters"}
+
+# BF16_Optimizer adds gradients up when they are there, and not once for all parameters.
+AT_ONCE = {"bf16": {"immediate_grad_update": True}}
 
 RECUTS = [
     # The same ranks, each dtype and each class of optimizer.
@@ -216,6 +227,28 @@ RECUTS = [
     Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=2, ep=1)}),
     Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=2, ep=2)}, via_theirs=True),
     Recut("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4), "stage": 2}),
+    # The same beside AutoTP: every stage, other ranks on each axis, and from runs without it.
+    Recut("autoep_tp2_ep4_dp4"),
+    Recut("autoep_tp2_ep4_dp4", {"stage": 0}),
+    Recut("autoep_tp2_ep4_dp4", {"mesh": Mesh(tp=2, dp=4, ep=2), "stage": 1, "fp32_accumulation": True}),
+    Recut("autoep_tp2_ep4_dp4", {"stage": 1, "fp32_accumulation": True, "config": AT_ONCE}, by_file=True),
+    Recut("autoep_tp2_ep4_dp4", {"mesh": Mesh(tp=2, dp=2, ep=4), "stage": 3, "zero": {"sub_group_size": 500}}),
+    Recut("autoep_tp2_ep4_dp4", {"mesh": Mesh(tp=4, dp=1, ep=4), "zero": {"round_robin_gradients": True}}),
+    Recut("autoep_tp2_ep4_dp4", {"mesh": Mesh(tp=4, dp=2, ep=2), "stage": 1}, via_universal=True),
+    Recut("autoep_tp2_ep4_dp4", {"mesh": Mesh(dp=4, ep=4)}, every_key=False),
+    Recut("autoep_tp4_ep2"),
+    Recut("autoep_tp4_ep2", {"mesh": Mesh(tp=4, dp=2, ep=4), "stage": 2}),
+    Recut("autoep_tp4_ep2", {"mesh": Mesh(tp=2, dp=2, ep=4)}, by_file=True),
+    Recut("autoep_tp4_ep2_dp2_zero3"),
+    Recut("autoep_tp4_ep2_dp2_zero3", {"mesh": Mesh(tp=4, dp=1, ep=4), "zero": {"sub_group_size": 300}}),
+    Recut("autoep_tp4_ep2_dp2_zero3", {"mesh": Mesh(tp=2, dp=4, ep=2), "stage": 2}),
+    Recut("autoep_ep2_dp4", {"model": "autoep_autotp", "mesh": Mesh(tp=2, dp=2, ep=4)}, by_file=True),
+    Recut(
+        "autoep_ep2_dp4_zero3",
+        {"model": "autoep_autotp", "mesh": Mesh(tp=4, dp=2, ep=2)},
+        by_file=True,
+        via_universal=True,
+    ),
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),
@@ -306,7 +339,7 @@ def test_engine_resumes(
         source = convert_with_deepspeed(recut.name)
         assert isinstance(source, Path), source
     configured = write_configuration(case, tmp_path / "job.json") if recut.by_file else []
-    ours = convert(recut.name, recut.strategy, source, configured)
+    ours = convert(recut.name, recut.strategy, source, [*configured, *recut.spec])
     theirs = tmp_path / "saved"
     job = Job(
         replace(case, tag=(ours / "latest").read_text()),

@@ -30,7 +30,8 @@ SECONDS = 5 * float(os.environ.get("UCP_TEST_SECONDS", "0"))
 WAYS = 100  # At least.
 
 # Of tensor parallelism, by a spec.
-DEGREES = {"gpt": (1, 2, 4), "llama": (1, 2, 4), "mixture_tensor": (1, 2, 4)}
+DEGREES = {"gpt": (1, 2, 4), "llama": (1, 2, 4), "mixture_tensor": (1, 2, 4), "autoep_autotp": (1, 2, 4)}
+SPECS = SPEC_OF | OWN_SPEC_OF | {"autoep_autotp": FIXTURES / "autoep_autotp.ucp"}
 # A number of stages alone is not one target: straight from a pipeline of as many they stay, and through other folders,
 # which do not know how the model deals its layers, they are what DeepSpeed deals by default. (Of `gpt` and `llama`, the
 # specs know.)
@@ -67,7 +68,10 @@ def native(case: Case, choose: random.Random, dtype: str | None = None) -> str:
     dtype = dtype or choose.choice(
         ["bf16", "fp16"] if stage == 0 and narrow_masters(case) else ["fp32", "bf16", "fp16"]
     )
-    options = {"pp": pp, "tp": tp, "dp": choose.choice([1, 2, 3, 4, 8]), "zero": stage, "dtype": dtype}
+    dp = choose.choice([1, 2, 3, 4, 8])
+    options = {"pp": pp, "tp": tp, "dp": dp, "zero": stage, "dtype": dtype}
+    if case.model.startswith("autoep"):  # Which is spread where there are tensor-parallel ranks.
+        options["ep"] = choose.choice([ep for ep in (1, 2, 4) if tp * dp % ep == 0 and (tp == 1 or ep > 1)])
     if stage in (1, 2):
         is_free = (stage, dtype) == (1, "bf16") and not case.zero.get("elastic_checkpoint")
         options["optimizer"] = choose.choice(["zero", "bf16"]) if is_free else "zero"
@@ -145,8 +149,7 @@ def go(name: str, seed: int, run: Callable[..., str], place: Path) -> None:
     hops = [hop(case, choose) for _ in range(choose.randint(1, 3))]
     last = native(case, choose, case.dtype)
     told = f"seed {seed}: {name} to {', '.join(hops)}, and {last}"
-    specs = SPEC_OF | OWN_SPEC_OF
-    spec = ["--spec", specs[case.model]] if case.model in specs else []
+    spec = ["--spec", SPECS[case.model]] if case.model in SPECS else []
 
     def convert(source: Path, to: str, output: str) -> Path:
         try:

@@ -61,7 +61,7 @@ class Describer {
         source_(FindEntry(request.training.ranks[request.training.counting_rank].client, kCutMetadata)) {
     if (source_ && pytorch::Entries(*source_) == nullptr) source_ = nullptr;
     ValuePtr maps = source_ ? pytorch::Find(*source_, "affine_map") : nullptr;
-    is_autotp_ = maps && !maps->is_none();
+    is_autotp_ = (maps && !maps->is_none()) || (options.tp > 1 && !request.training.fused_experts.empty());
     layout_knows_cuts_ = std::any_of(request.layout.tensors.begin(), request.layout.tensors.end(),
                                      [](const TensorLayout& tensor) { return IsCutOverTensorRanks(tensor.dims); });
   }
@@ -93,14 +93,25 @@ class Describer {
     return layout_knows_cuts_ ? held.dims : tensor.dims;
   }
 
+  // AutoTP looks at what a rank has of AutoEP's experts, and takes it for the same on every rank.
+  void DescribeExperts(const LogicalTensor& tensor, TensorLayout held) {
+    held.dims.front() = ShapeExpr::Length(tensor.shape.front() / options_.ep);
+    replicated_.push_back(MakeText(PatternFor(tensor.name)));
+    AddMap(tensor, held, true);
+  }
+
   void Describe(const LogicalTensor& tensor) {
     const TensorLayout& held = *request_.layout.Find(tensor.name);
+    if (options_.tp > 1 && request_.training.fused_experts.contains(tensor.name)) return DescribeExperts(tensor, held);
     const std::vector<ShapeExpr>& dims = DimsOf(tensor, held);
     const bool is_trained = tensor.kind == TensorKind::kParameter;
     if (tensor.kind == TensorKind::kBuffer && !IsCutOverTensorRanks(dims)) return;  // The same on every rank.
     // A list's pattern must match something trained, or DeepSpeed's converter stops.
     const bool is_listed = is_trained && ListIt(tensor, held, dims);
-    if (options_.tp == 1 || (is_listed && !is_autotp_)) return;
+    if (options_.tp > 1 && (!is_listed || is_autotp_)) AddMap(tensor, held, is_listed);
+  }
+
+  void AddMap(const LogicalTensor& tensor, const TensorLayout& held, bool is_listed) {
     auto map = AffineMapOf(held, request_.layout.mesh, "tp");
     if (map) {
       maps_.push_back({MakeText(PatternFor(tensor.name)), MakeAffineMap(*map)});
@@ -179,6 +190,13 @@ class Describer {
     widths_.push_back({pattern, MakeList(std::move(of_runs))});
   }
 
+  // As AutoTP lists them: by their patterns, whose escapes put names in another order.
+  static ValuePtr Sorted(std::vector<ValuePtr> patterns) {
+    std::sort(patterns.begin(), patterns.end(),
+              [](const ValuePtr& a, const ValuePtr& b) { return *pytorch::AsText(*a) < *pytorch::AsText(*b); });
+    return MakeList(std::move(patterns));
+  }
+
   ValuePtr Value() {
     std::vector<Entry> info;
     if (source_) {
@@ -190,9 +208,9 @@ class Describer {
     }
     auto set = [&](const char* key, ValuePtr value) { SetEntry(info, key, std::move(value)); };
     set("universal_checkpoint_version", MakeDouble(kVersion));
-    set("tp_replicated_parameter_patterns", MakeList(std::move(replicated_)));
-    set("parameter_with_row_parallelism_patterns", MakeList(std::move(row_parallel_)));
-    set("vocabulary_parameter_patterns", MakeList(std::move(vocabulary_)));
+    set("tp_replicated_parameter_patterns", Sorted(std::move(replicated_)));
+    set("parameter_with_row_parallelism_patterns", Sorted(std::move(row_parallel_)));
+    set("vocabulary_parameter_patterns", Sorted(std::move(vocabulary_)));
     set("parameter_with_sub_params", MakeList(std::move(parts_)));
     if (!widths_.empty()) set("sub_param_shard_widths", MakeDict(std::move(widths_)));
     if (!halves_.empty()) set("parameter_with_2_sub_params_cat_dim_0", MakeList(std::move(halves_)));
@@ -223,7 +241,7 @@ class Describer {
   const TargetRequest& request_;
   const WriteOptions& options_;
   ValuePtr source_;         // Null: it has none.
-  bool is_autotp_ = false;  // Its maps say so.
+  bool is_autotp_ = false;  // Its maps say so, or there is AutoEP, which knows no other.
   bool layout_knows_cuts_ = false;
   std::vector<ValuePtr> replicated_, averaged_, row_parallel_, halves_, vocabulary_, parts_;
   std::vector<Entry> widths_, maps_, unsupported_;

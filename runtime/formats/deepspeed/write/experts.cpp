@@ -71,6 +71,11 @@ llvm::Error ExpertsToWrite::FindTensorRanks() {
     return Fail(ErrorCode::kUsage, "expert_tp={}: the model has no experts of DeepSpeed's MoE layer",
                 *options_->expert_tp);
   }
+  if (are_fused()) {
+    tensor_ranks_ = options_->tp;
+    if (!options_->expert_tp.value_or(false)) return llvm::Error::success();
+    return Fail(ErrorCode::kUsage, "expert_tp=true: DeepSpeed's AutoEP keeps every expert whole");
+  }
   const LogicalTensor* cut = nullptr;
   for (const auto& [prefix, layer] : layers_) {
     for (const LogicalTensor* tensor : layer.tensors) {
@@ -96,8 +101,9 @@ llvm::Error ExpertsToWrite::CheckCopies() const {
 }
 
 // Every rank looks for the files of its experts under its own tensor-parallel rank, and only the first of those that
-// have the same experts saves them.
+// have the same experts saves them. With AutoEP each saves its own.
 llvm::Error ExpertsToWrite::CheckSharing() const {
+  if (are_fused()) return llvm::Error::success();
   for (std::int64_t rank = 0; rank < sharing(); ++rank) {
     const std::int64_t tensor_rank = PlaceOfRank(rank, tensor_ranks_).tensor_rank;
     if (IsSavedBy(tensor_rank, ExpertRankOf(rank))) continue;
@@ -190,7 +196,11 @@ std::int64_t ExpertsToWrite::NumberOf(std::int64_t tensor_rank, std::int64_t par
 }
 
 bool ExpertsToWrite::IsSavedBy(std::int64_t tensor_rank, std::int64_t expert_rank) const {
-  return PlaceOfRank(RanksOf(expert_rank).front(), tensor_ranks_).tensor_rank == tensor_rank % tensor_ranks_;
+  const std::vector<std::int64_t> ranks = RanksOf(expert_rank);
+  const auto end = are_fused() ? ranks.end() : std::next(ranks.begin());
+  return std::any_of(ranks.begin(), end, [&](std::int64_t rank) {
+    return PlaceOfRank(rank, tensor_ranks_).tensor_rank == tensor_rank % tensor_ranks_;
+  });
 }
 
 std::vector<ExpertsOfLayer> ExpertsToWrite::LayersOf(std::int64_t stage) const {
@@ -219,7 +229,7 @@ llvm::Error ExpertsToWrite::AddFiles(const std::string& folder, const Coordinate
     if (!are_fused()) {
       UCP_RETURN_IF_ERROR(AddFilesOf(layer, folder, coordinate, target));
     } else if (options_->stage < 3) {
-      AddFusedExpertFiles(*request_, *options_, layer, folder, target);
+      AddFusedExpertFiles(*request_, *options_, *this, layer, folder, coordinate.At("tp"), target);
     }
   }
   return llvm::Error::success();

@@ -40,6 +40,9 @@ class ExpertsToWrite {
   std::int64_t tensor_ranks() const { return tensor_ranks_; }
   // Whether AutoEP keeps the experts of a layer in three tensors, of which every expert rank has a part.
   bool are_fused() const { return !request_->training.fused_experts.empty(); }
+  // Whether tensor-parallel ranks, which cut the rest of the model, have parts of these, too
+  // (runtime/formats/folding.h).
+  bool is_folded() const { return are_fused() && tensor_ranks_ > 1; }
   bool IsExpert(const std::string& name) const;
   // Whether this expert rank has the parameter; all of them have one that is no expert's.
   bool IsHeldAt(const std::string& name, std::int64_t expert_rank) const;
@@ -52,7 +55,7 @@ class ExpertsToWrite {
   // The number among them of one partition of a tensor-parallel rank, and the expert rank of its first one.
   std::int64_t NumberOf(std::int64_t tensor_rank, std::int64_t partition) const;
   std::int64_t FirstExpertRank(std::int64_t tensor_rank) const { return ExpertRankOf(NumberOf(tensor_rank, 0)); }
-  // Whether this tensor-parallel rank saves the files of the expert rank.
+  // Whether this tensor-parallel rank saves the files of the expert rank: the first that has it, and of AutoEP's all.
   bool IsSavedBy(std::int64_t tensor_rank, std::int64_t expert_rank) const;
 
   // The layers of one stage that have experts, in order; and how many each has.

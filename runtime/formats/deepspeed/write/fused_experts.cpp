@@ -9,6 +9,7 @@
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/write/adapt_config.h"
+#include "runtime/formats/deepspeed/write/folded_files.h"
 #include "runtime/formats/deepspeed/write/module.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -84,6 +85,23 @@ llvm::Error CheckJob(const TargetRequest& request) {
       *fused.begin(), request.job_config->path);
 }
 
+// What DeepSpeed does not start beside tensor parallelism.
+llvm::Error CheckBesideAutoTP(const std::string& name, const WriteOptions& options) {
+  if (options.tp == 1) return llvm::Error::success();
+  const std::string beside =
+      fmt::format("`{}` has experts that DeepSpeed's AutoEP spreads: beside tp={} it runs", name, options.tp);
+  if (options.ep == 1) return Fail(ErrorCode::kUsage, "{} with `ep` of 2 or more", beside);
+  if (options.data_before_experts) {
+    return Fail(ErrorCode::kUnsupported,
+                "{} with data_before_experts=false only (`use_data_before_expert_parallelism`)", beside);
+  }
+  if (!options.offloads_to_cpu) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported,
+              "{} with no optimizer that is offloaded (`offload_optimizer`); let the job keep its own on the device, "
+              "and say so in --ds-config",
+              beside);
+}
+
 }  // namespace
 
 llvm::Error CheckAutoEp(const TargetRequest& request, const WriteOptions& options) {
@@ -94,9 +112,6 @@ llvm::Error CheckAutoEp(const TargetRequest& request, const WriteOptions& option
     return Fail(ErrorCode::kUnsupported, "`{}` has experts that DeepSpeed's AutoEP spreads: {}", name, what);
   };
   if (options.pp > 1 || request.training.pipeline) return refuse("it runs in no pipeline");
-  if (options.tp > 1) {
-    return refuse(fmt::format("tp={} beside it (`folding`) is not written yet; convert to `universal`", options.tp));
-  }
   if (options.sp > 1) {
     return refuse(fmt::format("sp={} beside it is not written yet; convert to `universal`", options.sp));
   }
@@ -105,7 +120,7 @@ llvm::Error CheckAutoEp(const TargetRequest& request, const WriteOptions& option
     return refuse(
         fmt::format("`{}` is not trained, and DeepSpeed gives all ranks the first rank's frozen experts", tensor.name));
   }
-  return llvm::Error::success();
+  return CheckBesideAutoTP(name, options);
 }
 
 llvm::Expected<std::map<std::string, ExpertsOfLayer>> FindFusedLayers(const TargetRequest& request) {
@@ -160,11 +175,11 @@ llvm::Error CheckFusedPlaces(const TargetRequest& request, std::int64_t ep, cons
 }
 
 llvm::Expected<ValuePtr> AutoEpLayers(const TargetRequest& request, const WriteOptions& options,
-                                      const ExpertsToWrite& experts, std::int64_t partition) {
+                                      const ExpertsToWrite& experts, std::int64_t number) {
   const std::int64_t ep = options.ep;
-  const std::int64_t rank = experts.ExpertRankOf(partition);
+  const std::int64_t rank = experts.ExpertRankOf(number);
   const std::vector<std::int64_t> sharing = experts.RanksOf(rank);
-  const std::int64_t copy = std::find(sharing.begin(), sharing.end(), partition) - sharing.begin();
+  const std::int64_t copy = std::find(sharing.begin(), sharing.end(), number) - sharing.begin();
   const bool is_cut = options.stage == 3;
   std::vector<ValuePtr> layers;
   for (const ExpertsOfLayer& layer : experts.LayersOf(0)) {
@@ -202,54 +217,75 @@ ValuePtr WithAutoEpLayers(const ValuePtr& info, const ValuePtr& layers) {
   return MakeDict(std::move(entries));
 }
 
-ValuePtr PartitionGroups(const std::vector<FlatGroupToWrite>& sub_groups, std::int64_t partition, std::int64_t ep) {
+ValuePtr PartitionGroups(const std::vector<FlatGroupToWrite>& sub_groups, const ExpertsToWrite& experts,
+                         RankInFiles place) {
   std::vector<ValuePtr> groups;
   for (std::size_t s = 0; s < sub_groups.size(); ++s) {
     const FlatGroupToWrite& group = sub_groups[s];
-    const auto rank = std::find(group.ranks.begin(), group.ranks.end(), partition) - group.ranks.begin();
-    std::vector<ValuePtr> ranks;
-    for (std::int64_t other : group.ranks) ranks.push_back(MakeInteger(other));
+    const std::int64_t own = group.of_experts ? experts.NumberOf(place.tensor_rank, place.partition) : place.partition;
+    const auto rank = std::find(group.ranks.begin(), group.ranks.end(), own) - group.ranks.begin();
+    std::vector<ValuePtr> ranks;  // As all are counted, tensor-parallel ones first.
+    for (std::int64_t other : group.ranks) {
+      ranks.push_back(MakeInteger(group.of_experts ? other : experts.NumberOf(place.tensor_rank, other)));
+    }
+    const std::string name = group.of_experts ? GroupName(experts.ep()) : "replicated";
     groups.push_back(
         MakeDict({{MakeText("sub_group"), MakeInteger(static_cast<std::int64_t>(s))},
                   {MakeText("partition_count"), MakeInteger(std::ssize(group.ranks))},
                   {MakeText("partition_rank"), MakeInteger(rank)},
                   {MakeText("partition_ranks"), MakeList(std::move(ranks))},
                   {MakeText("families"), MakeList({MakeText(group.of_experts ? "autoep_expert" : "replicated")})},
-                  {MakeText("group_names"), MakeList({MakeText(group.of_experts ? GroupName(ep) : "replicated")})}}));
+                  {MakeText("group_names"), MakeList({MakeText(name)})}}));
   }
   return MakeList(std::move(groups));
 }
 
-void AddFusedExpertFiles(const TargetRequest& request, const WriteOptions& options, const ExpertsOfLayer& layer,
-                         const std::string& folder, TargetFiles& target) {
-  std::vector<std::vector<RecordId>> records;  // By expert and matrix.
-  for (std::int64_t expert = 0; expert < layer.experts; ++expert) {
+namespace {
+
+// The weights of the experts of one expert rank, a file for each; the records by expert and matrix.
+std::vector<std::vector<RecordId>> AddFilesOfRank(const TargetRequest& request, const WriteOptions& options,
+                                                  const ExpertsToWrite& experts, const ExpertsOfLayer& layer,
+                                                  const std::string& folder, std::int64_t tensor_rank,
+                                                  std::int64_t expert_rank, TargetFiles& target) {
+  std::vector<std::vector<RecordId>> records;
+  const std::int64_t own = layer.experts / options.ep;
+  for (std::int64_t expert = expert_rank * own; expert < (expert_rank + 1) * own; ++expert) {
     ArchiveComposer composer(request.training);
     std::vector<Entry> entries;
     for (const LogicalTensor* tensor : layer.tensors) {
       ValuePtr value = composer.AddTensor(ModuleState(*tensor, options).dtype, {tensor->shape[1], tensor->shape[2]});
       entries.push_back({MakeText(fmt::format("{}.{}", tensor->name, expert)), std::move(value)});
     }
+    AddFoldingOfExperts(options, experts, tensor_rank, expert_rank, entries);
     const ComposedArchive archive = composer.Compose(MakeDict(std::move(entries)));
-    records.push_back(AddFile(target, folder + "/" + ExpertFileName({0, layer.number, expert}), archive));
+    const ExpertOf place{tensor_rank, layer.number, expert};
+    records.push_back(AddFile(target, folder + "/" + ExpertFileName(place), archive));
   }
-  const std::int64_t own = layer.experts / options.ep;
-  for (std::size_t matrix = 0; matrix < layer.tensors.size(); ++matrix) {
-    const LogicalTensor& tensor = *layer.tensors[matrix];
-    const LogicalTensor::State state = ModuleState(tensor, options);
-    for (std::int64_t rank = 0; rank < options.ep; ++rank) {
+  return records;
+}
+
+}  // namespace
+
+void AddFusedExpertFiles(const TargetRequest& request, const WriteOptions& options, const ExpertsToWrite& experts,
+                         const ExpertsOfLayer& layer, const std::string& folder, std::int64_t tensor_rank,
+                         TargetFiles& target) {
+  for (std::int64_t rank = 0; rank < options.ep; ++rank) {
+    if (!experts.IsSavedBy(tensor_rank, rank)) continue;
+    const std::vector<std::vector<RecordId>> records =
+        AddFilesOfRank(request, options, experts, layer, folder, tensor_rank, rank, target);
+    for (std::size_t matrix = 0; matrix < layer.tensors.size(); ++matrix) {
+      const LogicalTensor& tensor = *layer.tensors[matrix];
+      const LogicalTensor::State state = ModuleState(tensor, options);
+      const std::int64_t elements = tensor.shape[1] * tensor.shape[2];
       Shard shard;
       shard.tensor = tensor.name;
       shard.kind = tensor.kind;
-      shard.coordinate = Coordinate{{{"pp", 0}, {"tp", 0}, {"ep", rank}}};
-      shard.shape = {own, tensor.shape[1], tensor.shape[2]};
+      shard.coordinate = Coordinate{{{"pp", 0}, {"tp", tensor_rank}, {"ep", rank}}};
+      shard.shape = {layer.experts / options.ep, tensor.shape[1], tensor.shape[2]};
       Buffer buffer;
       buffer.dtype = state.dtype;
-      buffer.part_elements = std::max<std::int64_t>(1, tensor.shape[1] * tensor.shape[2]);
-      for (std::int64_t expert = rank * own; expert < (rank + 1) * own; ++expert) {
-        buffer.parts.push_back(
-            {records[static_cast<std::size_t>(expert)][matrix], 0, tensor.shape[1] * tensor.shape[2]});
-      }
+      buffer.part_elements = std::max<std::int64_t>(1, elements);
+      for (const std::vector<RecordId>& of_expert : records) buffer.parts.push_back({of_expert[matrix], 0, elements});
       shard.states = target.storage.Add(BufferSet{{state.name, target.storage.Add(std::move(buffer))}});
       target.storage.shards.push_back(std::move(shard));
     }

@@ -28,19 +28,21 @@ llvm::Expected<std::map<std::string, ExpertsOfLayer>> FindFusedLayers(const Targ
 // Fails if the layout gives a rank other experts than the engine does.
 [[nodiscard]] llvm::Error CheckFusedPlaces(const TargetRequest& request, std::int64_t ep, const ExpertsOfLayer& layer);
 
-// The entry `ds_autoep_layers` of one partition's file.
+// The entry `ds_autoep_layers` of the file of one of the ranks that share the experts out.
 llvm::Expected<pytorch::ValuePtr> AutoEpLayers(const TargetRequest& request, const WriteOptions& options,
-                                               const ExpertsToWrite& experts, std::int64_t partition);
+                                               const ExpertsToWrite& experts, std::int64_t number);
 
 // `universal_checkpoint_info` with these layers; `info` is the source's, null if it has none.
 pytorch::ValuePtr WithAutoEpLayers(const pytorch::ValuePtr& info, const pytorch::ValuePtr& layers);
 
 // The entry `ds_zero_partition_groups` of one partition's optimizer at stage 3: over which ranks each sub-group is cut.
-pytorch::ValuePtr PartitionGroups(const std::vector<FlatGroupToWrite>& sub_groups, std::int64_t partition,
-                                  std::int64_t ep);
+pytorch::ValuePtr PartitionGroups(const std::vector<FlatGroupToWrite>& sub_groups, const ExpertsToWrite& experts,
+                                  RankInFiles place);
 
-// `layer_L_expert_G_mp_rank_00_model_states.pt` of one layer's experts.
-void AddFusedExpertFiles(const TargetRequest& request, const WriteOptions& options, const ExpertsOfLayer& layer,
-                         const std::string& folder, TargetFiles& target);
+// `layer_L_expert_G_mp_rank_XX_model_states.pt` of those of one layer's experts that some rank of the tensor-parallel
+// rank XX has.
+void AddFusedExpertFiles(const TargetRequest& request, const WriteOptions& options, const ExpertsToWrite& experts,
+                         const ExpertsOfLayer& layer, const std::string& folder, std::int64_t tensor_rank,
+                         TargetFiles& target);
 
 }  // namespace ucp::deepspeed

@@ -6,6 +6,7 @@
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/write/adapt_config.h"
 #include "runtime/formats/deepspeed/write/cut_metadata.h"
+#include "runtime/formats/deepspeed/write/folded_files.h"
 #include "runtime/formats/deepspeed/write/frozen_parts.h"
 #include "runtime/formats/deepspeed/write/fused_experts.h"
 #include "runtime/formats/deepspeed/write/module.h"
@@ -135,12 +136,16 @@ class StatesComposer {
     std::vector<ValuePtr> counts;
     for (std::int64_t count : experts_.CountsOf(coordinate_.At("pp"))) counts.push_back(MakeInteger(count));
     ValuePtr layers = MakeNone();
+    const RankInFiles place{coordinate_.At("tp"), partition};
     if (experts_.are_fused()) {
-      UCP_ASSIGN_OR_RETURN(layers, AutoEpLayers(request_, options_, experts_, partition));
+      const std::int64_t number = experts_.NumberOf(place.tensor_rank, place.partition);
+      UCP_ASSIGN_OR_RETURN(layers, AutoEpLayers(request_, options_, experts_, number));
       SetEntry(client, kCutMetadata, WithAutoEpLayers(FindEntry(client, kCutMetadata), layers));
     }
-    return std::vector<Entry>{{MakeText("num_experts"), MakeList(std::move(counts))},
-                              {MakeText("ds_autoep_layers"), std::move(layers)}};
+    std::vector<Entry> entries{{MakeText("num_experts"), MakeList(std::move(counts))},
+                               {MakeText("ds_autoep_layers"), std::move(layers)}};
+    AddFoldingOfModel(options_, experts_, place, module_names_, entries);
+    return entries;
   }
 
   // Second names share the tensor, as they do in a module. `frozen` receives the frozen parameters among them.
@@ -185,6 +190,7 @@ class StatesComposer {
     for (Entry& entry : composer_.AddEntries(ModuleExtras(request_.training, options_, mp()))) {
       module.push_back(std::move(entry));
     }
+    for (const Entry& entry : module) module_names_.emplace_back(pytorch::AsText(*entry.key).value_or(""));
     if (HasNestedModule(request_.training, request_.tensors)) return NestModule(module);
     return MakeOrderedDict(std::move(module));
   }
@@ -241,6 +247,7 @@ class StatesComposer {
   ModuleToWrite module_;
   WholeOptimizerToWrite optimizer_;
   std::vector<const LogicalTensor*> held_;
+  std::vector<std::string> module_names_;  // Of all that is in the module.
   // Every rank loads the frozen parameters of the list, by its own names: those of experts would be the first rank's on
   // all. Without the list they come from the module and the experts' files.
   bool has_fragments_ = true;

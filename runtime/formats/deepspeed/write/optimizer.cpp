@@ -5,6 +5,7 @@
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/expert_ranks.h"
 #include "runtime/formats/deepspeed/write/elastic.h"
+#include "runtime/formats/deepspeed/write/folded_files.h"
 #include "runtime/formats/deepspeed/write/loose_states.h"
 #include "runtime/formats/deepspeed/write/muon.h"
 #include "runtime/formats/deepspeed/write/optimizer_file.h"
@@ -183,7 +184,9 @@ class RanksWriter {
     entries.push_back({MakeText("partition_count"), MakeList(std::move(counts))});
     entries.push_back({MakeText("ds_version"), VersionOf(training_)});
     entries.push_back({MakeText("param_slice_mappings"), MakeList(std::move(mappings))});
-    return OptimizerFileRoot(std::move(entries), training_, carried_, composer);
+    std::vector<Entry> file = OptimizerFileEntries(std::move(entries), training_, carried_, composer);
+    AddFoldingOfOptimizer(options_, experts_, {static_cast<std::int64_t>(rank), of_rank}, groups, file);
+    return MakeDict(std::move(file));
   }
 
   void AddWholeMatrices(const FlatGroupToWrite& group, std::int64_t partition, ArchiveComposer& composer,

@@ -35,14 +35,14 @@ ValuePtr ParamGroup(const OptimizerGroup& group, const std::vector<std::int64_t>
   return MakeDict(std::move(entries));
 }
 
-ValuePtr OptimizerFileRoot(std::vector<Entry> optimizer, const TrainingState& training, const Carried& carried,
-                           ArchiveComposer& composer) {
+std::vector<Entry> OptimizerFileEntries(std::vector<Entry> optimizer, const TrainingState& training,
+                                        const Carried& carried, ArchiveComposer& composer) {
   std::vector<Entry> file = {{MakeText("optimizer_state_dict"), MakeDict(std::move(optimizer))}};
   if (ValuePtr config = FindEntry(carried.engine, "ds_config")) {
     file.push_back({MakeText("ds_config"), composer.AddValue(config)});
   }
   file.push_back({MakeText("ds_version"), VersionOf(training)});
-  return MakeDict(std::move(file));
+  return file;
 }
 
 const std::vector<LogicalTensor::State>& StatesOf(const FlatGroupToWrite& group) {

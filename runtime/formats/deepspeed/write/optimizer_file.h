@@ -24,9 +24,9 @@ std::vector<pytorch::Entry> LossScaleEntries(const Carried& carried, ArchiveComp
 pytorch::ValuePtr ParamGroup(const OptimizerGroup& group, const std::vector<std::int64_t>& numbers,
                              ArchiveComposer& composer);
 
-// The file's root.
-pytorch::ValuePtr OptimizerFileRoot(std::vector<pytorch::Entry> optimizer, const TrainingState& training,
-                                    const Carried& carried, ArchiveComposer& composer);
+// The entries of the file's root.
+std::vector<pytorch::Entry> OptimizerFileEntries(std::vector<pytorch::Entry> optimizer, const TrainingState& training,
+                                                 const Carried& carried, ArchiveComposer& composer);
 
 // The states that every parameter of the group has.
 const std::vector<LogicalTensor::State>& StatesOf(const FlatGroupToWrite& group);

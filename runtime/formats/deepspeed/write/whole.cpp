@@ -2,6 +2,7 @@
 
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/loss_scale.h"
+#include "runtime/formats/deepspeed/write/folded_files.h"
 #include "runtime/formats/deepspeed/write/optimizer_file.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -115,7 +116,9 @@ void AddExpertOptimizerFiles(const TargetRequest& request, const WriteOptions& o
     if (!experts.IsSavedBy(coordinate.At("tp"), number)) continue;
     ArchiveComposer composer(request.training);
     WholeOptimizerToWrite optimizer(request.training, options, carried, groups[rank], composer);
-    const ComposedArchive archive = composer.Compose(MakeDict({{MakeText("optimizer"), optimizer.Add()}}));
+    std::vector<Entry> entries = {{MakeText("optimizer"), optimizer.Add()}};
+    AddFoldingOfExperts(options, experts, coordinate.At("tp"), number, entries);
+    const ComposedArchive archive = composer.Compose(MakeDict(std::move(entries)));
     const std::vector<RecordId> records = AddFile(target, folder + "/" + ExpertOptimizerName(mp, number), archive);
     optimizer.AddShards(records, coordinate, number, target);
   }

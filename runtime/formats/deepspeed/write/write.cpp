@@ -153,14 +153,14 @@ llvm::Error AddRanks(const Wanted& wanted, std::int64_t mp, const GroupsToWrite&
     const std::vector<FlatGroupToWrite>& first = rank.groups[expert_rank];
     UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, rank.coordinate, first, target));
     UCP_RETURN_IF_ERROR(experts.AddFiles(folder, rank.coordinate, target));
-    if (options.stage == 3) {
-      AddPartitionedOptimizerFiles(request, options, carried, folder, rank, experts, target);
-    } else if (options.stage == 0 && experts.any()) {
+    if (options.stage == 0 && experts.any()) {
       AddExpertOptimizerFiles(request, options, carried, folder, rank.coordinate, experts, rank.groups, target);
     }
   }
   if (options.stage == 1 || options.stage == 2) {
     AddOptimizerFiles(request, options, carried, folder, ranks, experts, target);
+  } else if (options.stage == 3) {
+    AddPartitionedOptimizerFiles(request, options, carried, folder, ranks, experts, target);
   }
   return llvm::Error::success();
 }
@@ -199,8 +199,9 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
   if (experts.any()) {
     UCP_RETURN_IF_ERROR(CheckStageOfExperts(options, experts));
-    const TensorRanks cut_over{HasWholeExperts(request.source_mesh) ? 1 : request.source_mesh.Size("tp"),
-                               experts.tensor_ranks() > 1 ? 1 : options.tp};
+    const bool were_whole = experts.are_fused() || HasWholeExperts(request.source_mesh);
+    const bool are_whole = experts.are_fused() || experts.tensor_ranks() > 1;
+    const TensorRanks cut_over{were_whole ? 1 : request.source_mesh.Size("tp"), are_whole ? 1 : options.tp};
     UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep, cut_over));
   }
   GroupsToWrite groups(request, options, experts);

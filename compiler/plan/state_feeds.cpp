@@ -1,5 +1,7 @@
 #include "compiler/plan/state_feeds.h"
 
+#include <llvm/ADT/STLExtras.h>
+
 namespace ucp {
 namespace {
 
@@ -10,13 +12,18 @@ const std::string kWeight = kWeightState;
 }  // namespace
 
 StateFeeds::StateFeeds(const Plan& plan)
-    : plan_(plan), master_is_written_(plan.tensors.size(), false), first_copy_(plan.tensors.size(), nullptr) {
+    : plan_(plan), master_is_written_(plan.tensors.size(), false), first_copies_(plan.tensors.size()) {
   for (const PlanWrite& write : plan.writes) {
     if (FindState(plan.target.buffer_set(write.states), kMaster)) master_is_written_[write.tensor.index()] = true;
   }
   for (const PlanRead& read : plan.reads) {
-    const PlanRead*& first = first_copy_[read.tensor.index()];
-    if (read.role == ReadRole::kCopy && first == nullptr) first = &read;
+    const BufferSet& states = plan.source.buffer_set(read.states);
+    if (read.role != ReadRole::kCopy || states.empty()) continue;
+    llvm::SmallVectorImpl<const PlanRead*>& firsts = first_copies_[read.tensor.index()];
+    const bool is_known = llvm::any_of(firsts, [&](const PlanRead* first) {
+      return FindState(plan.source.buffer_set(first->states), states.front().state).has_value();
+    });
+    if (!is_known) firsts.push_back(&read);
   }
 }
 
@@ -44,10 +51,10 @@ std::optional<BufferId> StateFeeds::Find(const PlanRead& read, const std::string
 }
 
 std::optional<DType> StateFeeds::SourceDType(TensorId tensor, const std::string& state) const {
-  const PlanRead* read = first_copy_[tensor.index()];
-  std::optional<BufferId> buffer = read == nullptr ? std::nullopt : Find(*read, state);
-  if (!buffer) return std::nullopt;
-  return plan_.source.buffer(*buffer).dtype;
+  for (const PlanRead* read : first_copies_[tensor.index()]) {
+    if (std::optional<BufferId> buffer = Find(*read, state)) return plan_.source.buffer(*buffer).dtype;
+  }
+  return std::nullopt;
 }
 
 }  // namespace ucp

@@ -4,6 +4,8 @@
 // and else with the weight that the target gets.
 #pragma once
 
+#include <llvm/ADT/SmallVector.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,8 +26,9 @@ class StateFeeds {
 
  private:
   const Plan& plan_;
-  std::vector<bool> master_is_written_;      // By TensorId.
-  std::vector<const PlanRead*> first_copy_;  // By TensorId; nullptr: there is none.
+  std::vector<bool> master_is_written_;  // By TensorId.
+  // By TensorId: the first that is copied of each set of states that are held together.
+  std::vector<llvm::SmallVector<const PlanRead*, 1>> first_copies_;
 };
 
 }  // namespace ucp

@@ -30,8 +30,12 @@ llvm::Error VerifyWeights(const Plan& plan) {
   auto has_master = [&](const PlanRead& read) {
     return FindState(plan.source.buffer_set(read.states), kMasterState).has_value();
   };
+  auto has_weight = [&](const PlanRead& read) {
+    return FindState(plan.source.buffer_set(read.states), kWeightState).has_value();
+  };
   for (const PlanRead& read : plan.reads) {
-    if (read.role != ReadRole::kCopy && read.role != ReadRole::kCompare) continue;
+    const bool is_fed = read.role == ReadRole::kCopy || read.role == ReadRole::kCompare;
+    if (!is_fed || !(has_master(read) || has_weight(read))) continue;
     const LogicalTensor& tensor = plan.tensor(read.tensor).logical;
     const PlanRead*& other = first[read.tensor.index()];
     if (other == nullptr) other = &read;

@@ -6,9 +6,13 @@
 //     shard of tp=1   [ q q q | . . . . ]   copied       '.' is padding in the set: same places, not read
 //                     [ . . . | k k v v ]   compared
 //
+// States that lie elsewhere than the others of their tensor are in shards of their own (join.h), and each set of
+// states is given out by itself.
+//
 // Where the user believes a rank over others (--prefer-rank), its shards are taken first. What another rank holds of
 // their elements is overruled: compared, too, but a difference is told and not refused.
 #include <fmt/format.h>
+#include <llvm/ADT/SmallVector.h>
 
 #include <algorithm>
 #include <map>
@@ -87,11 +91,13 @@ class Assigner {
   }
 
  private:
-  // What is copied from the ranks that the user believes, and from the others.
+  // What is copied from the ranks that the user believes, and from the others, of states that are held together.
   struct Copied {
+    BufferSetId states;  // Of the first shard.
     std::vector<ProductSet> believed;
     std::vector<ProductSet> others;
   };
+  using CopiedOfStates = llvm::SmallVector<Copied, 1>;
 
   llvm::Error Assign(const Shard& shard, bool is_believed) {
     const TensorLayout* layout = draft_.source_tensors.Find(shard.tensor);
@@ -114,7 +120,22 @@ class Assigner {
     return AssignStates(read, set, is_believed);
   }
 
-  Copied& CopiedOf(const PlanRead& read) { return copied_[read.tensor.index()][static_cast<std::size_t>(read.term)]; }
+  CopiedOfStates& AllCopiedOf(const PlanRead& read) {
+    return copied_[read.tensor.index()][static_cast<std::size_t>(read.term)];
+  }
+
+  // Of those that hold `state`; null if there is none yet.
+  Copied* FindCopied(const PlanRead& read, const std::string& state) {
+    for (Copied& copied : AllCopiedOf(read)) {
+      if (FindState(draft_.plan.source.buffer_set(copied.states), state)) return &copied;
+    }
+    return nullptr;
+  }
+
+  Copied& CopiedOf(const PlanRead& read) {
+    Copied* known = FindCopied(read, draft_.plan.source.buffer_set(read.states).front().state);
+    return known != nullptr ? *known : AllCopiedOf(read).emplace_back(Copied{read.states, {}, {}});
+  }
 
   llvm::Error AssignStates(PlanRead& read, const ProductSet& set, bool is_believed) {
     Copied& copied = CopiedOf(read);
@@ -165,8 +186,9 @@ class Assigner {
       return AddUnused(read, set);
     }
     const std::vector<ProductSet> nobody;
+    const Copied* masters = FindCopied(read, kMasterState);
     for (const ProductSet& piece : IncreasingPieces(set)) {
-      const SetParts parts = TakeApart(piece, is_believed ? nobody : CopiedOf(read).believed);
+      const SetParts parts = TakeApart(piece, is_believed || masters == nullptr ? nobody : masters->believed);
       for (const auto& [sets, are_overruled] : {std::pair(&parts.fresh, false), std::pair(&parts.replicas, true)}) {
         read.is_overruled = are_overruled;
         for (const ProductSet& part : *sets) {
@@ -237,11 +259,16 @@ class Assigner {
     std::int64_t elements = 1;
     for (std::int64_t length : tensor.logical.shape) elements *= length;
     std::int64_t held = 0;
-    const Copied& copied = copied_[id.index()][static_cast<std::size_t>(term)];
-    for (const auto* list : {&copied.believed, &copied.others}) {
-      for (const ProductSet& set : *list) held += set.real_elements();
+    bool is_complete = false;
+    for (const Copied& copied : copied_[id.index()][static_cast<std::size_t>(term)]) {
+      held = 0;
+      for (const auto* list : {&copied.believed, &copied.others}) {
+        for (const ProductSet& set : *list) held += set.real_elements();
+      }
+      is_complete = held == elements;
+      if (!is_complete) break;
     }
-    if (held == elements) return llvm::Error::success();
+    if (is_complete || elements == 0) return llvm::Error::success();
     std::int64_t terms = tensor.arithmetic.terms;
     if (held == 0 && term > 0) {
       return Fail(ErrorCode::kBadData,
@@ -259,7 +286,7 @@ class Assigner {
   const PlanRequest& request_;
   PlanDraft& draft_;
   std::unordered_set<std::string_view> first_stage_counts_;
-  std::vector<std::vector<Copied>> copied_;  // By tensor and term.
+  std::vector<std::vector<CopiedOfStates>> copied_;  // By tensor and term.
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/SmallVector.h>
 
 #include <algorithm>
 #include <optional>
@@ -46,17 +47,39 @@ std::string FileOf(const Storage& storage, const Shard& shard) {
 // What the shards of one tensor say together: the trained states if there are any, and else the weight.
 struct Gathered {
   TensorKind kind = TensorKind::kParameter;
-  const Shard* trained = nullptr;
-  const Shard* weight = nullptr;
+  llvm::SmallVector<const Shard*, 1> trained;  // The first of those with the same states.
+  llvm::SmallVector<const Shard*, 1> weight;
 };
 
-llvm::Error Compare(const Storage& storage, const std::string& name, const Shard& first, const Shard& other,
-                    bool weight) {
-  std::vector<LogicalTensor::State> a = StatesOf(storage, first, weight);
-  std::vector<LogicalTensor::State> b = StatesOf(storage, other, weight);
-  if (a == b) return llvm::Error::success();
-  return Fail(ErrorCode::kBadData, "tensor `{}` has the states {} in `{}` and {} in `{}`", name, StatesText(a),
-              FileOf(storage, first), StatesText(b), FileOf(storage, other));
+bool HaveOneInCommon(const std::vector<LogicalTensor::State>& a, const std::vector<LogicalTensor::State>& b) {
+  return llvm::any_of(a, [&](const LogicalTensor::State& state) {
+    return llvm::any_of(b, [&](const LogicalTensor::State& other) { return state.name == other.name; });
+  });
+}
+
+// The states are those of some shard before, or none of them is.
+llvm::Error AddStates(const Storage& storage, const Shard& shard, bool weight,
+                      llvm::SmallVectorImpl<const Shard*>& firsts) {
+  const std::vector<LogicalTensor::State> states = StatesOf(storage, shard, weight);
+  for (const Shard* first : firsts) {
+    const std::vector<LogicalTensor::State> before = StatesOf(storage, *first, weight);
+    if (states == before) return llvm::Error::success();
+    if (!HaveOneInCommon(before, states)) continue;
+    return Fail(ErrorCode::kBadData, "tensor `{}` has the states {} in `{}` and {} in `{}`", shard.tensor,
+                StatesText(before), FileOf(storage, *first), StatesText(states), FileOf(storage, shard));
+  }
+  firsts.push_back(&shard);
+  return llvm::Error::success();
+}
+
+// Sorted by name.
+std::vector<LogicalTensor::State> AllStates(const Storage& storage, llvm::ArrayRef<const Shard*> firsts, bool weight) {
+  std::vector<LogicalTensor::State> all;
+  for (const Shard* shard : firsts) {
+    for (LogicalTensor::State& state : StatesOf(storage, *shard, weight)) all.push_back(std::move(state));
+  }
+  llvm::sort(all, [](const auto& a, const auto& b) { return a.name < b.name; });
+  return all;
 }
 
 llvm::Error Gather(const Storage& storage, const Shard& shard, Gathered& gathered, bool is_new) {
@@ -68,12 +91,7 @@ llvm::Error Gather(const Storage& storage, const Shard& shard, Gathered& gathere
   if (!is_new && shard.kind == TensorKind::kParameter) gathered.kind = shard.kind;
   for (bool weight : {false, true}) {
     if (!HasStates(storage, shard, weight)) continue;
-    const Shard*& first = weight ? gathered.weight : gathered.trained;
-    if (first == nullptr) {
-      first = &shard;
-    } else {
-      UCP_RETURN_IF_ERROR(Compare(storage, shard.tensor, *first, shard, weight));
-    }
+    UCP_RETURN_IF_ERROR(AddStates(storage, shard, weight, weight ? gathered.weight : gathered.trained));
   }
   return llvm::Error::success();
 }
@@ -103,14 +121,14 @@ llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, con
     if (!found[t]) continue;
     const TensorLayout& tensor = layout.tensors[t];
     const Gathered& gathered = *found[t];
-    const Shard* shard = gathered.trained != nullptr ? gathered.trained : gathered.weight;
     LogicalTensor logical;
     logical.name = tensor.name;
     logical.kind = gathered.kind;
     UCP_ASSIGN_OR_RETURN(logical.shape, LogicalShape(tensor));
     logical.dims = tensor.dims;
-    logical.states = StatesOf(storage, *shard, gathered.trained == nullptr);
-    if (gathered.weight != nullptr) logical.weight = StatesOf(storage, *gathered.weight, true).front().dtype;
+    const bool is_weight = gathered.trained.empty();
+    logical.states = AllStates(storage, is_weight ? gathered.weight : gathered.trained, is_weight);
+    if (!gathered.weight.empty()) logical.weight = StatesOf(storage, *gathered.weight.front(), true).front().dtype;
     tensors.push_back(std::move(logical));
   }
   std::sort(tensors.begin(), tensors.end(),

@@ -26,7 +26,7 @@ std::string SideText(const std::vector<TensorCut>& tensors, const Strategy& stra
   return fmt::format("{}{} {}/{} gap {} lead {}{}{}", text, ucp::ToString(strategy.mesh),
                      kStyles[static_cast<int>(strategy.style)], strategy.ranks, strategy.gap, strategy.lead,
                      strategy.stripped ? " stripped" : "", strategy.weights ? " weights" : "") +
-         rounded + (strategy.trained ? "" : " only");
+         (strategy.apart ? " apart" : "") + rounded + (strategy.trained ? "" : " only");
 }
 
 }  // namespace
@@ -231,6 +231,7 @@ Strategy RandomStrategy(Random& random, bool is_source) {
   strategy.lead = Pick(random, 0, 2);
   strategy.stripped = is_source && Pick(random, 0, 1) == 0;
   strategy.weights = is_source && Pick(random, 0, 3) == 0;
+  strategy.apart = is_source && Pick(random, 0, 3) == 0;
   return strategy;
 }
 

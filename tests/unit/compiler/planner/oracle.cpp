@@ -272,10 +272,13 @@ Side Build(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
     }
     std::string stem = Stem(coordinate);
     bool together = strategy.style == Style::kFlat || strategy.style == Style::kEachTensor;
-    if (together && strategy.trained) builder.Add(Place(held, coordinate, strategy), stem, trained);
+    const bool is_apart = strategy.apart && trained.size() > 1;
+    const std::span<const State> beside = is_apart ? trained.subspan(1) : trained;
+    if (together && strategy.trained) builder.Add(Place(held, coordinate, strategy), stem, beside);
     for (const LocalTensor& tensor : held) {
       Placed alone = PlaceSingle(tensor, coordinate, strategy);
-      if (!together && strategy.trained) builder.Add(alone, stem + "_" + tensor.name, trained);
+      if (!together && strategy.trained) builder.Add(alone, stem + "_" + tensor.name, beside);
+      if (is_apart && strategy.trained) builder.Add(alone, stem + "_" + tensor.name, trained.first(1));
       if (strategy.weights) builder.Add(alone, stem + "_" + tensor.name, kWeight);
       if (strategy.rounded) builder.Add(alone, stem + "_" + tensor.name, {{{1, "weight", *strategy.rounded}}});
     }

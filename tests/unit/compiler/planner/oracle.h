@@ -51,6 +51,7 @@ struct Strategy {
   bool stripped = false;   // The last parts end with their last element. Sources only.
   bool weights = false;    // A second shard of every tensor holds the state "weight". Sources only.
   bool moments = true;     // Otherwise there is no state "exp_avg".
+  bool apart = false;      // "exp_avg" is in shards of its own, each in a record of its own. Sources only.
   // A second shard of every tensor holds the "weight" that is made from its master, in a type. Targets only.
   std::optional<DType> rounded = std::nullopt;
   bool trained = true;  // Otherwise there are weights alone.

@@ -338,6 +338,22 @@ TEST(PlannerTest, MomentsDoNotFollowAChangeOfScale) {
             "source's numbers; only a tensor without moments can change its scale");
 }
 
+// As Muon's momentum is of whole matrices, where masters are cut.
+TEST(PlannerTest, StatesThatLieElsewhereAreReadFromShardsOfTheirOwn) {
+  Strategy from = OverTp(2);
+  from.apart = true;
+  from.weights = true;
+  Compiled compiled = Compiles({{{{N(4)}, {}}}, {{{N(4)}, {}}}, from, OverTp(1)});
+  EXPECT_THAT(Reads(compiled.plan), ElementsAre("copy tp=0 [0..4]", "copy tp=0 [0..4]", "compare tp=1 [0..4]",
+                                                "compare tp=1 [0..4]", "check tp=0 [0..4]", "check tp=1 [0..4]"));
+  Side source = Build({{{Tp(N(4))}, {}}}, from);
+  std::erase_if(source.files.storage.shards, [&](const Shard& shard) {
+    return source.files.storage.buffer_set(shard.states).front().state == "exp_avg" && shard.coordinate.At("tp") == 1;
+  });
+  EXPECT_THAT(Refusal(source, Build({{{N(4)}, {}}}, OverTp(1))),
+              testing::StartsWith("the shards of tensor `t0` hold 2 of its 4 elements"));
+}
+
 TEST(JoinTest, NamesBothFilesWhenStatesDiffer) {
   Side source = Build({{{N(4)}, {}}}, OverTp(2));
   Storage& storage = source.files.storage;
@@ -347,6 +363,19 @@ TEST(JoinTest, NamesBothFilesWhenStatesDiffer) {
   EXPECT_EQ(Describe(tensors.takeError()).message,
             "tensor `t0` has the states exp_avg bfloat16, fp32 float32 in `data/at_tp0_rank0_exp_avg.bin` and exp_avg "
             "bfloat16, fp32 float64 in `data/at_tp1_rank0_exp_avg.bin`");
+}
+
+TEST(JoinTest, ShardsHaveTheSameStatesOrNoneInCommon) {
+  Strategy from = OverTp(2);
+  from.apart = true;
+  Side source = Build({{{N(4)}, {}}}, from);
+  auto tensors = JoinTensors(source.layout, AsInventory(source));
+  ASSERT_TRUE(static_cast<bool>(tensors));
+  EXPECT_EQ((*tensors)[0].states.size(), 2u);
+  EXPECT_EQ((*tensors)[0].states.front().name, "exp_avg");
+  Storage& storage = source.files.storage;
+  storage.buffer_sets.back().push_back(storage.buffer_sets.front().front());
+  EXPECT_FALSE(static_cast<bool>(JoinTensors(source.layout, AsInventory(source)))) << "two share one of their states";
 }
 
 TEST(JoinTest, RefusesTensorsThatTheLayoutLacksAndShardsWithoutStates) {

@@ -31,13 +31,12 @@ llvm::Expected<std::string> HashOf(const Plan& plan) {
 }
 
 // Single weights that are no rounding of their masters are reported. When most of a tensor's are not, these are not the
-// masters of this model, and a conversion would carry wrong values on.
+// masters of this model, and a conversion would carry wrong values on. Of copies that several ranks hold, each counts.
 llvm::Error CheckMastersBelong(const Plan& plan, const ExecutionReport& report) {
   std::map<std::string, std::uint64_t> elements;
-  for (const PlanTensor& tensor : plan.tensors) {
-    std::uint64_t count = 1;
-    for (std::int64_t length : tensor.logical.shape) count *= static_cast<std::uint64_t>(length);
-    elements[tensor.logical.name] = count;
+  for (const PlanRead& read : plan.reads) {
+    if (read.role != ReadRole::kCheckRounding || read.is_overruled) continue;
+    elements[plan.tensor(read.tensor).logical.name] += static_cast<std::uint64_t>(plan.set(read.set).real_elements());
   }
   for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
     if (mismatch.elements <= elements[mismatch.tensor] / 2) continue;

@@ -5,6 +5,7 @@ The files keep the source's type. After loading, before any step, the engine sav
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -84,3 +85,17 @@ def test_the_engine_copies_them(plan: Held, engines: Engines, ucprun: Path, tmp_
         assert value.dtype != plan.dtype, place
         assert held[place].dtype == plan.dtype, place
         assert torch.equal(held[place], value.to(plan.dtype)), place
+
+
+def test_weights_that_are_of_other_masters_are_counted(ucprun: Path, tmp_path: Path) -> None:
+    """Two tensor-parallel ranks have a copy of the norm's weights each, and each copy counts."""
+    shutil.copytree(FIXTURES / "autotp_tp2_dp2" / "checkpoint", tmp_path / "copy")
+    for file in (tmp_path / "copy").glob("*/mp_rank_*_model_states.pt"):
+        states = torch.load(file, weights_only=False)
+        states["module"]["model.norm.weight"] += 1
+        torch.save(states, file)
+    command = [ucprun, "convert", tmp_path / "copy", tmp_path / "out", "--to", "universal"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2, result
+    elements = truth_of("autotp_tp2_dp2")["tensors"]["model.norm.weight"]["shape"][0]
+    assert f"{2 * elements} of the {2 * elements} weights of `model.norm.weight` are not the rounding" in result.stderr

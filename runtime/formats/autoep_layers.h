@@ -26,6 +26,10 @@ struct AutoEpLayer {
   std::int64_t local_experts = 0;    // How many that rank has.
 
   std::int64_t ep() const { return static_cast<std::int64_t>(places.size()); }
+  // Whether a tensor of this name is one of the layer's.
+  bool Holds(const std::string& name) const {
+    return name.size() > prefix.size() + 1 && name.starts_with(prefix) && name[prefix.size()] == '.';
+  }
 };
 
 // `value` is the entry's, `where` the file it was read from. Older checkpoints describe no placement: neighbouring

@@ -115,6 +115,18 @@ TensorPlace SourceArchives::PlaceOf(const SourceArchive& archive, const pytorch:
   return place;
 }
 
+llvm::Expected<std::vector<std::byte>> SourceArchives::ReadElements(const TensorPlace& place, std::int64_t first,
+                                                                    std::int64_t count) const {
+  const std::int64_t bytes = ItemBytes(place.dtype);
+  const std::uint64_t begin =
+      storage_.record(place.record).begin + static_cast<std::uint64_t>((place.offset + first) * bytes);
+  std::vector<std::byte> read(static_cast<std::size_t>(count * bytes));
+  UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
+                       files_.OpenForReading(JoinPath(folder_, storage_.file(place.record).path)));
+  UCP_RETURN_IF_ERROR(file->ReadAt(begin, read));
+  return read;
+}
+
 BufferSetId SourceArchives::BuffersOf(const TensorPlace& place, const std::string& state) {
   auto [entry, added] = buffer_sets_.try_emplace({place.record, place.dtype, state});
   if (added) {

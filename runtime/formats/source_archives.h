@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "compiler/layout/storage.h"
 #include "runtime/formats/pytorch/archive_reader.h"
@@ -53,6 +54,10 @@ class SourceArchives {
 
   // Enters the tensor's record into the storage, once.
   TensorPlace PlaceOf(const SourceArchive& archive, const pytorch::Tensor& tensor);
+
+  // `count` elements of a tensor from `first` on, as the file has them; the tensor is row-major.
+  llvm::Expected<std::vector<std::byte>> ReadElements(const TensorPlace& place, std::int64_t first,
+                                                      std::int64_t count) const;
 
   // A set of buffers that holds the tensor as this one state, once for each record and dtype. The tensor's shard begins
   // at its offset.

@@ -269,15 +269,26 @@ def test_the_order_of_layers_is_not_guessed(engines: Engines, ucprun: Path, tmp_
     assert "the source does not say the order of its layers with experts" in message
 
 
-def test_files_without_zero_are_for_the_engine_alone(ucprun: Path, tmp_path: Path) -> None:
-    """It resumes from them (test_native.py), and says so before somebody drops the source."""
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", [NAMES[0], "autoep_ep2_dp4_zero3"])
+def test_files_without_zero_are_read_again(name: str, dtype: str, run: Run, tmp_path: Path) -> None:
+    """In float32 the files of weights are the masters; of the second, FusedAdam's, masters are flat in bfloat16."""
+    strategy = f"deepspeed:dp=2,ep=2,zero=0,dtype={dtype}"
+    run("convert", FIXTURES / name / "checkpoint", tmp_path / "whole", "--to", strategy)
+    run("convert", tmp_path / "whole", tmp_path / "back", "--to", "universal")
+    assert differences(truth_of(name), describe_states(read_states(tag_folder(tmp_path / "back"))), ["parameter"]) == []
+
+
+def test_an_optimizer_without_zero_that_is_missing(run: Run, ucprun: Path, tmp_path: Path) -> None:
     source = FIXTURES / "autoep_ep2_dp4" / "checkpoint"
-    command = [str(ucprun), "convert", str(source), str(tmp_path / "whole"), "--to", "deepspeed:dp=4,ep=2,zero=0"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert "this program does not read AutoEP's files without ZeRO" in result.stderr
-    assert "the experts are spread over 2 ranks" in refused(
-        ucprun, tmp_path / "whole", tmp_path / "out", "--to", "universal"
-    )
+    run("convert", source, tmp_path / "whole", "--to", "deepspeed:dp=2,ep=2,zero=0,dtype=fp32")
+    (file,) = (tmp_path / "whole").glob("*/expp_rank_1_*")
+    shutil.copy(file, file.with_name("expp_rank_2_mp_rank_00_optim_states.pt"))
+    message = refused(ucprun, tmp_path / "whole", tmp_path / "out", "--to", "universal")
+    assert "the experts are shared out over 2 ranks" in message
+    file.unlink()
+    message = refused(ucprun, tmp_path / "whole", tmp_path / "out", "--to", "universal")
+    assert "`expp_rank_1_mp_rank_00_optim_states.pt` is missing" in message
 
 
 SPEC = """ucp 1

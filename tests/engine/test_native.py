@@ -249,6 +249,8 @@ RECUTS = [
         by_file=True,
         via_universal=True,
     ),
+    Recut("autoep_zero0_fp32"),
+    Recut("autoep_zero0_fp32", {"mesh": Mesh(dp=4, ep=4), "dtype": "bf16"}),
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),

@@ -39,19 +39,22 @@ STAGE_COUNTS = {"gpt": ("1", "2", "4"), "llama": ("1", "2+1"), "pipeline": ("1",
 
 
 def stages_of(case: Case) -> list[int]:
-    """Of the native files that can be written for it and read again: without ZeRO, DeepSpeed's files need not say which
-    parameter of a pipeline is which, nor which of several is frozen, nor (of equal shapes) which is Muon's; AutoEP's
-    are not read. Of what is elastic, other stages want settings."""
+    """Of the native files that can be written for it and read again: without ZeRO, DeepSpeed's files do not name a
+    pipeline's tied modules. Of what is elastic, other stages want settings."""
     if case.zero.get("elastic_checkpoint"):
         return [1, 2]
-    has_frozen = any(entry["kind"] == "frozen" for entry in truth_of(case.name)["tensors"].values())
-    is_told_by_zero = case.model.startswith("autoep") or case.optimizer == "muon"
-    wants_zero = has_frozen or case.model in CUT_OVER["pp"] or is_told_by_zero
-    readable = STAGES["native"][1:] if wants_zero else STAGES["native"]
+    readable = STAGES["native"][1:] if case.model in CUT_OVER["pp"] else STAGES["native"]
     return [stage for stage in readable if reason("native", case, f"stage {stage}") is None]
 
 
 WAYS_FROM = [case.name for case in CASES.values() if stages_of(case)]
+
+
+def told_by_values(case: Case) -> bool:
+    """Whether, without ZeRO, only the masters' values say which parameter is which: some are frozen that have shapes of
+    others, or are Muon's. In float32 the model itself is the masters, and nothing says it."""
+    has_frozen = any(entry["kind"] == "frozen" for entry in truth_of(case.name)["tensors"].values())
+    return has_frozen or case.optimizer == "muon"
 
 
 def narrow_masters(case: Case) -> bool:
@@ -63,10 +66,13 @@ def narrow_masters(case: Case) -> bool:
 
 def native(case: Case, choose: random.Random, dtype: str | None = None) -> str:
     """Any strategy that the model can have."""
-    stage = choose.choice(stages_of(case))
+    stages = stages_of(case)
+    if dtype == "fp32" and told_by_values(case):
+        stages = [stage for stage in stages if stage > 0]
+    stage = choose.choice(stages)
     pp, tp = choose.choice(STAGE_COUNTS.get(case.model, ("1",))), choose.choice(DEGREES.get(case.model, (1,)))
     dtype = dtype or choose.choice(
-        ["bf16", "fp16"] if stage == 0 and narrow_masters(case) else ["fp32", "bf16", "fp16"]
+        ["bf16", "fp16"] if stage == 0 and (narrow_masters(case) or told_by_values(case)) else ["fp32", "bf16", "fp16"]
     )
     dp = choose.choice([1, 2, 3, 4, 8])
     options = {"pp": pp, "tp": tp, "dp": dp, "zero": stage, "dtype": dtype}
@@ -77,8 +83,7 @@ def native(case: Case, choose: random.Random, dtype: str | None = None) -> str:
         options["optimizer"] = choose.choice(["zero", "bf16"]) if is_free else "zero"
         can_shift = (pp, tp) == ("1", 1) and options["optimizer"] == "zero"
         options["round_robin"] = choose.choice(["true", "false"]) if can_shift else "false"
-        can_align = can_shift and case.optimizer != "muon"  # Whose momentum is not read then.
-        options["alignment"] = choose.choice(["true", "false"]) if can_align else "false"
+        options["alignment"] = choose.choice(["true", "false"]) if can_shift else "false"
     return "deepspeed:" + ",".join(f"{key}={value}" for key, value in options.items())
 
 

@@ -121,7 +121,7 @@ class Description {
     const bool is_pipeline = std::none_of(states_.begin(), states_.end(), [](auto& rank) { return rank.has_module; });
     if (is_pipeline) UCP_RETURN_IF_ERROR(FindStagesOfLayers(whole_optimizers_, folder_, degrees_, states_));
     for (std::size_t mp = 0; mp < states_.size(); ++mp) {
-      UCP_RETURN_IF_ERROR(NameParameters(whole_optimizers_[mp], folder_, states_[mp]));
+      UCP_RETURN_IF_ERROR(NameParameters(archives_, whole_optimizers_[mp], folder_, states_[mp]));
     }
     return llvm::Error::success();
   }
@@ -134,15 +134,19 @@ class Description {
                          FusedExperts::Read(archives_, names_, folder_, degrees_, states_, partitions_));
     if (fused_experts_.any()) {
       const std::int64_t ep = fused_experts_.ep();
-      inventory().mesh.axes.push_back({"edp", partitions_ * fused_experts_.tensor_ranks() / ep});
+      inventory().mesh.axes.push_back(
+          {"edp", std::max<std::int64_t>(1, partitions_ * fused_experts_.tensor_ranks() / ep)});
       inventory().mesh.axes.push_back({"ep", ep});
+      if (!HasWholeExperts()) return llvm::Error::success();
+      UCP_RETURN_IF_ERROR(ReadWholeExpertsOfRanks());
+      fused_experts_.FindFrozen(states_.front().param_shapes);
       return llvm::Error::success();
     }
     UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_, partitions_));
     if (!experts_.any()) return llvm::Error::success();
     inventory().remarks.insert(inventory().remarks.end(), experts_.remarks().begin(), experts_.remarks().end());
     if (HasWholeExperts()) {
-      UCP_ASSIGN_OR_RETURN(whole_experts_, ReadWholeExperts(archives_, names_, folder_, experts_, states_));
+      UCP_RETURN_IF_ERROR(ReadWholeExpertsOfRanks());
       UCP_RETURN_IF_ERROR(experts_.CheckListed(folder_, states_));
     } else if (partitions_ * experts_.tensor_ranks() % experts_.ep() != 0) {
       return Fail(ErrorCode::kBadData,
@@ -154,6 +158,12 @@ class Description {
     inventory().mesh.axes.push_back({"ep", experts_.ep()});
     checkpoint_.training.expert_layers = experts_.Layers();
     if (names_.layers.empty() && IsPipeline()) checkpoint_.training.pipeline = PipelineLayers{};
+    return llvm::Error::success();
+  }
+
+  llvm::Error ReadWholeExpertsOfRanks() {
+    UCP_ASSIGN_OR_RETURN(whole_experts_,
+                         ReadWholeExperts(archives_, names_, folder_, experts_, fused_experts_, states_));
     return llvm::Error::success();
   }
 

@@ -2,6 +2,7 @@
 // buffer, with a part in the file of each partition, and every parameter begins somewhere in it.
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/expert_ranks.h"
+#include "runtime/formats/deepspeed/muon_groups.h"
 #include "runtime/formats/deepspeed/read/flat_groups.h"
 #include "runtime/formats/deepspeed/read/loose_states.h"
 #include "runtime/formats/deepspeed/read/muon_momentum.h"
@@ -226,6 +227,7 @@ class FlatOptimizer {
     std::vector<GroupPartition*> held_by;
     for (OptimizerStates* partition : partitions) held_by.push_back(&partition->groups[g]);
     CutMuonMomentum(*flat, *length, held_by);
+    const std::vector<WholeMatrix> matrices = TakeMuonMomentum(*flat, *length, IsOnCpu(), held_by);
     for (OptimizerStates* partition : partitions) {
       GroupPartition& held = partition->groups[g];
       SetAsideOthers({held.is_lean ? held.master.elements : *length}, partition->path, owner, held);
@@ -245,6 +247,7 @@ class FlatOptimizer {
       context_.storage().shards.push_back(std::move(shard));
       names.push_back(name);
     }
+    AddMomentum(matrices, context_.storage().shards.size() - flat->parameters.size());
     for (std::size_t p = 0; p < partitions.size(); ++p) {
       const GroupPartition& held = partitions[p]->groups[g];
       if (held.others.empty()) continue;
@@ -256,11 +259,32 @@ class FlatOptimizer {
     return names;
   }
 
-  // The files have the flattened order; the optimizer was given another one.
-  bool IsDealtRoundRobin(const OptimizerStates& states) const {
+  // The shards of the parameters begin with this one. Copies of a matrix's momentum are compared.
+  void AddMomentum(const std::vector<WholeMatrix>& matrices, std::size_t first_shard) {
+    for (const WholeMatrix& matrix : matrices) {
+      Shard shard = context_.storage().shards[first_shard + matrix.parameter];
+      shard.base = matrix.momentum.offset;
+      shard.states = context_.archives.BuffersOf(matrix.momentum, kMomentumState);
+      context_.storage().shards.push_back(std::move(shard));
+    }
+  }
+
+  // Of `zero_optimization` in the job's configuration; null if it is not there.
+  pytorch::ValuePtr ZeroSetting(std::string_view key) const {
     pytorch::ValuePtr config = FindEntry(context_.states.front().engine, "ds_config");
     pytorch::ValuePtr zero = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
-    pytorch::ValuePtr dealt = zero ? pytorch::Find(*zero, "round_robin_gradients") : nullptr;
+    return zero ? pytorch::Find(*zero, key) : nullptr;
+  }
+
+  bool IsOnCpu() const {
+    pytorch::ValuePtr offload = ZeroSetting("offload_optimizer");
+    pytorch::ValuePtr device = offload ? pytorch::Find(*offload, "device") : nullptr;
+    return device && pytorch::AsText(*device).value_or("none") != "none";
+  }
+
+  // The files have the flattened order; the optimizer was given another one.
+  bool IsDealtRoundRobin(const OptimizerStates& states) const {
+    pytorch::ValuePtr dealt = ZeroSetting("round_robin_gradients");
     return !states.is_bf16_optimizer && dealt && pytorch::AsBool(*dealt).value_or(false);
   }
 

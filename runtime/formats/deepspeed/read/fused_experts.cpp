@@ -4,26 +4,15 @@
 
 #include <algorithm>
 
+#include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value_access.h"
+#include "runtime/formats/strategy_rules.h"
 
 namespace ucp::deepspeed {
 namespace {
 
 std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-// What the file of an expert's weights has beside `folding`.
-pytorch::ValuePtr TensorsIn(const SourceArchive& archive) {
-  const std::vector<pytorch::Entry>* entries = pytorch::Entries(archive.root());  // None of what is no dict.
-  if (entries == nullptr || !pytorch::Find(archive.root(), "folding")) return archive.archive.root();
-  std::vector<pytorch::Entry> others = *entries;
-  std::erase_if(others, [](const pytorch::Entry& entry) { return pytorch::AsText(*entry.key) == "folding"; });
-  return pytorch::MakeDict(std::move(others));
-}
-
-bool IsOf(const AutoEpLayer& layer, const std::string& name) {
-  return name.size() > layer.prefix.size() + 1 && name.starts_with(layer.prefix) && name[layer.prefix.size()] == '.';
-}
 
 llvm::Error CheckNoFolding(const std::optional<Folding>& folding, const std::string& path) {
   if (!folding) return llvm::Error::success();
@@ -38,7 +27,7 @@ llvm::Error CheckNoFolding(const std::optional<Folding>& folding, const std::str
 
 bool IsFusedExpertName(const ModelStates& states, const std::string& name) {
   return std::any_of(states.autoep_layers.begin(), states.autoep_layers.end(),
-                     [&](const AutoEpLayer& layer) { return IsOf(layer, name); });
+                     [&](const AutoEpLayer& layer) { return layer.Holds(name); });
 }
 
 llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const CheckpointFiles& files,
@@ -68,7 +57,9 @@ llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const 
   experts.ep_ = experts.layers_.front().ep();
   experts.data_first_ = IsDataFirst(first);
   experts.tensor_ranks_ = degrees.tp;
-  experts.partitions_ = partitions;
+  experts.is_whole_ = files.optimizer_states.empty();  // Then `folding` alone says how many ranks there were.
+  experts.partitions_ =
+      experts.is_whole_ ? (degrees.tp > 1 ? first.folding->partition_count : experts.ep_) : partitions;
   for (const AutoEpLayer& layer : experts.layers_) {
     if (layer.ep() == experts.ep_) continue;
     return Fail(
@@ -77,25 +68,33 @@ llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const 
         "does not read",
         folder, first.path, experts.ep_, layer.ep(), layer.prefix);
   }
-  if (partitions * degrees.tp % experts.ep_ != 0) {
+  const auto ranks = CheckedMultiply(experts.partitions_, degrees.tp);
+  if (!ranks || *ranks < 1 || *ranks > kMostRanks || *ranks % experts.ep_ != 0) {
     return Fail(ErrorCode::kBadData, "`{}`: the experts are spread over {} ranks, and there are files of {} partitions",
-                folder, experts.ep_, partitions * degrees.tp);
+                folder, experts.ep_, experts.partitions_ * degrees.tp);
   }
-  UCP_ASSIGN_OR_RETURN(experts.tensors_, experts.ListTensors(folder, first, experts.ExpertRankAt(0, 0)));
-  for (const auto& [name, tensor] : experts.tensors_) {
-    const auto layer = std::find_if(experts.layers_.begin(), experts.layers_.end(),
-                                    [&](const AutoEpLayer& candidate) { return IsOf(candidate, name); });
-    experts.layer_of_.emplace(name, layer - experts.layers_.begin());
+  if (!experts.is_whole_) {
+    UCP_ASSIGN_OR_RETURN(experts.tensors_, experts.ListTensors(folder, first, experts.ExpertRankAt(0, 0)));
   }
+  experts.FindLayersOfTensors();
   for (std::int64_t t = 0; t < degrees.tp; ++t) {
     const ModelStates& rank = states[static_cast<std::size_t>(t)];
     UCP_RETURN_IF_ERROR(experts.CheckPartition(first, rank, t, 0));
-    UCP_RETURN_IF_ERROR(experts.CheckTensorRank(folder, rank, t));
+    if (!experts.is_whole_) UCP_RETURN_IF_ERROR(experts.CheckTensorRank(folder, rank, t));
   }
   if (files.partitioned_model_states.empty()) {
     UCP_RETURN_IF_ERROR(experts.ReadFiles(archives, files, folder, first));
   }
+  experts.FindLayersOfTensors();
   return experts;
+}
+
+void FusedExperts::FindLayersOfTensors() {
+  for (const auto& [name, tensor] : tensors_) {
+    const auto layer = std::find_if(layers_.begin(), layers_.end(),
+                                    [&](const AutoEpLayer& candidate) { return candidate.Holds(name); });
+    layer_of_.emplace(name, layer - layers_.begin());
+  }
 }
 
 llvm::Expected<std::map<std::string, FusedExperts::FusedTensor>> FusedExperts::ListTensors(
@@ -110,7 +109,7 @@ llvm::Expected<std::map<std::string, FusedExperts::FusedTensor>> FusedExperts::L
   std::map<std::string, FusedTensor> tensors;
   for (auto& [tensor, kind] : listed) {
     const auto layer = std::find_if(layers_.begin(), layers_.end(),
-                                    [&](const AutoEpLayer& candidate) { return IsOf(candidate, tensor.name); });
+                                    [&](const AutoEpLayer& candidate) { return candidate.Holds(tensor.name); });
     if (layer == layers_.end()) continue;
     const auto local = std::ssize(layer->places[static_cast<std::size_t>(expert_rank)]);
     if (tensor.shape.empty() || tensor.shape.front() != local) {
@@ -123,7 +122,7 @@ llvm::Expected<std::map<std::string, FusedExperts::FusedTensor>> FusedExperts::L
     tensors.emplace(name, FusedTensor{std::move(tensor), kind, {}});
   }
   for (const AutoEpLayer& layer : layers_) {
-    if (std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) { return IsOf(layer, entry.first); })) {
+    if (std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) { return layer.Holds(entry.first); })) {
       continue;
     }
     return Fail(ErrorCode::kBadData, "`{}`: `ds_autoep_layers` in `{}` has `{}`, and no list of shapes has its tensors",
@@ -169,6 +168,12 @@ llvm::Error FusedExperts::CheckOptimizerFile(const std::optional<Folding>& foldi
   return CheckFolding(folding, path, expected, layers_from_);
 }
 
+llvm::Error FusedExperts::CheckExpertFile(const std::optional<Folding>& folding, const std::string& path,
+                                          std::int64_t tensor_rank, std::int64_t expert_rank) const {
+  const std::int64_t sharing = partitions_ * tensor_ranks_ / ep_;
+  return CheckFolding(folding, path, FoldingOf(tensor_rank, expert_rank, "edp", sharing), layers_from_);
+}
+
 std::int64_t FusedExperts::ExpertRankAt(std::int64_t tensor_rank, std::int64_t partition) const {
   return ExpertRankOf(partition * tensor_ranks_ + tensor_rank, ep_, partitions_ * tensor_ranks_, data_first_);
 }
@@ -187,74 +192,6 @@ std::set<std::int64_t> FusedExperts::ExpertRanksIn(std::int64_t tensor_rank) con
     ranks.insert(ExpertRankAt(tensor_rank, partition));
   }
   return ranks;
-}
-
-llvm::Error FusedExperts::ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
-                                    const ModelStates& states) {
-  std::set<ExpertOf> known;
-  for (const AutoEpLayer& layer : layers_) {
-    for (std::int64_t t = 0; t < tensor_ranks_; ++t) {
-      for (std::int64_t rank : ExpertRanksIn(t)) {
-        for (std::int64_t expert : layer.places[static_cast<std::size_t>(rank)]) {
-          const ExpertOf place{t, layer.number, expert};
-          if (!known.insert(place).second) continue;
-          const auto file = files.experts.find(place);
-          if (file == files.experts.end()) {
-            return Fail(ErrorCode::kBadData,
-                        "`{}`: `{}` is missing; `{}` has {} experts, as `ds_autoep_layers` in `{}` says", folder,
-                        ExpertFileName(place), layer.prefix, layer.experts, states.path);
-          }
-          UCP_RETURN_IF_ERROR(ReadFile(archives, folder, file->second, layer, {t, expert}, rank));
-        }
-      }
-    }
-  }
-  for (const auto& [place, path] : files.experts) {
-    if (known.contains(place)) continue;
-    return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and `ds_autoep_layers` in `{}` has no such expert", folder,
-                path, states.path);
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error FusedExperts::ReadFile(SourceArchives& archives, const std::string& folder, const std::string& path,
-                                   const AutoEpLayer& layer, ExpertCopy copy, std::int64_t expert_rank) {
-  UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
-  UCP_ASSIGN_OR_RETURN(const std::optional<Folding> folding, ReadFolding(archive.root(), path));
-  const std::int64_t sharing = partitions_ * tensor_ranks_ / ep_;
-  UCP_RETURN_IF_ERROR(
-      CheckFolding(folding, path, FoldingOf(copy.tensor_rank, expert_rank, "edp", sharing), layers_from_));
-  UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, TensorsIn(archive), ""));
-  const std::string suffix = fmt::format(".{}", copy.expert);
-  std::map<std::string, TensorPlace> found;
-  for (auto& [name, place] : entries.tensors) {
-    const std::string fused = name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : "";
-    if (!IsOf(layer, fused)) {
-      return Fail(ErrorCode::kBadData, "`{}`: `{}` holds `{}`, which is not a tensor of expert {} of `{}`", folder,
-                  path, name, copy.expert, layer.prefix);
-    }
-    found.emplace(fused, std::move(place));
-  }
-  for (auto& [name, tensor] : tensors_) {
-    if (!IsOf(layer, name)) continue;
-    const auto place = found.find(name);
-    if (place == found.end()) {
-      return Fail(ErrorCode::kBadData, "`{}`: `{}` has no tensor `{}{}`", folder, path, name, suffix);
-    }
-    const std::vector<std::int64_t> shape(tensor.listed.shape.begin() + 1, tensor.listed.shape.end());
-    if (place->second.sizes != shape) {
-      return Fail(ErrorCode::kBadData, "`{}`: `{}{}` has the shape {} in `{}`, and an expert has {}", folder, name,
-                  suffix, ShapeText(place->second.sizes), path, ShapeText(shape));
-    }
-    const bool is_alike = tensor.experts.empty() || tensor.experts.begin()->second.dtype == place->second.dtype;
-    if (!is_alike || !place->second.strides.empty()) {
-      return Fail(ErrorCode::kUnsupported,
-                  "`{}`: `{}{}` in `{}` is of {}{}, which this version does not join with the other experts", folder,
-                  name, suffix, path, Name(place->second.dtype), is_alike ? ", with strides" : "");
-    }
-    tensor.experts.emplace(copy, std::move(place->second));
-  }
-  return llvm::Error::success();
 }
 
 std::vector<NamedShape> FusedExperts::ShapesAt(std::int64_t expert_rank, std::vector<NamedShape> shapes) const {
@@ -314,24 +251,24 @@ void FusedExperts::AddTo(Inventory& inventory, TrainingState& training) const {
 void FusedExperts::AddShard(Storage& storage, const std::string& name, std::int64_t tensor_rank,
                             std::int64_t expert_rank) const {
   const FusedTensor& tensor = tensors_.at(name);
-  const TensorPlace& any = tensor.experts.begin()->second;
-  const std::vector<std::int64_t>& own = layers_[layer_of_.at(name)].places[static_cast<std::size_t>(expert_rank)];
   Shard shard;
   shard.tensor = name;
   shard.kind = tensor.kind;
   shard.coordinate = PlaceOf(expert_rank);
   shard.coordinate.at["tp"] = tensor_rank;
   shard.shape = ShapesAt(expert_rank, {tensor.listed}).front().shape;
-  Buffer buffer;
-  buffer.dtype = any.dtype;
-  buffer.part_elements = std::max<std::int64_t>(1, any.elements);
-  for (std::int64_t expert : own) {
-    const TensorPlace& place = tensor.experts.at({tensor_rank, expert});
-    buffer.parts.push_back({place.record, place.offset, place.elements});
-  }
-  if (own.empty()) buffer.parts.push_back({any.record, 0, 0});
-  shard.states = storage.Add(BufferSet{{kWeightState, storage.Add(std::move(buffer))}});
+  shard.states = storage.Add(BufferSet{{kWeightState, storage.Add(WeightsOf(name, tensor_rank, expert_rank))}});
   storage.shards.push_back(std::move(shard));
+}
+
+void FusedExperts::FindFrozen(const std::vector<std::vector<NamedShape>>& param_shapes) {
+  std::set<std::string> trained;
+  for (const auto& group : param_shapes) {
+    for (const NamedShape& parameter : group) trained.insert(parameter.name);
+  }
+  for (auto& [name, tensor] : tensors_) {
+    tensor.kind = trained.contains(name) ? TensorKind::kParameter : TensorKind::kFrozen;
+  }
 }
 
 }  // namespace ucp::deepspeed

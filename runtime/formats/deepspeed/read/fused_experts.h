@@ -6,7 +6,7 @@
 //   placement [[0, 1], [2, 3]]         rank 0: [2, a, b]   | rank 1: [2, a, b]
 //
 // Below stage 3 each expert's weights are in a file of their own, `<prefix>.w1.<expert>` [a, b]; at stage 3 there are
-// the masters alone.
+// the masters alone. Without ZeRO no list has the tensors, and the files of weights say which there are.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -35,7 +35,8 @@ class FusedExperts {
  public:
   // Reads the experts' files. Fails if a file or a tensor is missing or of another shape, where tensor-parallel ranks
   // contradict each other, for layers that are spread over different numbers of ranks, beside pipeline parallelism, and
-  // beside tensor parallelism if no file says that its ranks share the experts out (kUnsupported).
+  // beside tensor parallelism if no file says that its ranks share the experts out (kUnsupported). `partitions` is not
+  // used without ZeRO, which has none.
   static llvm::Expected<FusedExperts> Read(SourceArchives& archives, const CheckpointFiles& files,
                                            const std::string& folder, const Degrees& degrees,
                                            const std::vector<ModelStates>& states, std::int64_t partitions);
@@ -50,6 +51,8 @@ class FusedExperts {
   std::int64_t ExpertRankAt(std::int64_t tensor_rank, std::int64_t partition) const;
   std::vector<RankInFiles> RanksOf(std::int64_t expert_rank) const;
   bool Holds(const std::string& name) const { return layer_of_.contains(name); }
+  // The expert ranks of which a tensor-parallel rank has ranks.
+  std::set<std::int64_t> ExpertRanksIn(std::int64_t tensor_rank) const;
 
   // The shapes that an expert rank has, from those of another one.
   std::vector<NamedShape> ShapesAt(std::int64_t expert_rank, std::vector<NamedShape> shapes) const;
@@ -64,6 +67,17 @@ class FusedExperts {
   // The same of what an optimizer's file says in `folding`.
   [[nodiscard]] llvm::Error CheckOptimizerFile(const std::optional<Folding>& folding, const std::string& path,
                                                std::int64_t tensor_rank, std::int64_t partition) const;
+
+  // Without ZeRO: what a rank's module has of experts, in its order. A tensor whose experts are in several files has
+  // the place of the first one's, and its own shape; WeightsOf() has all of it.
+  std::vector<std::pair<std::string, TensorPlace>> TensorsOf(std::int64_t tensor_rank, std::int64_t expert_rank) const;
+  Buffer WeightsOf(const std::string& name, std::int64_t tensor_rank, std::int64_t expert_rank) const;
+  // The same as CheckOptimizerFile() of what an expert rank has in a file of its own: an expert's weights, and without
+  // ZeRO the optimizer.
+  [[nodiscard]] llvm::Error CheckExpertFile(const std::optional<Folding>& folding, const std::string& path,
+                                            std::int64_t tensor_rank, std::int64_t expert_rank) const;
+  // What no group of `param_shapes` has is frozen; call it when the optimizer's parameters are known.
+  void FindFrozen(const std::vector<std::vector<NamedShape>>& param_shapes);
 
   // The weights that the model computes with, and who has which expert.
   void AddTo(Inventory& inventory, TrainingState& training) const;
@@ -84,6 +98,9 @@ class FusedExperts {
   // What `states`, of an expert rank, lists of the layers' tensors.
   llvm::Expected<std::map<std::string, FusedTensor>> ListTensors(const std::string& folder, const ModelStates& states,
                                                                  std::int64_t expert_rank) const;
+  // The same from a file of an expert's weights, the first of the layer.
+  void ListTensorsOfFile(const AutoEpLayer& layer, const ModuleEntries& entries, std::int64_t expert);
+  void FindLayersOfTensors();
   llvm::Error CheckTensorRank(const std::string& folder, const ModelStates& states, std::int64_t tensor_rank) const;
   Folding FoldingOf(std::int64_t tensor_rank, std::int64_t expert_rank, const std::string& group,
                     std::int64_t count) const;
@@ -91,16 +108,15 @@ class FusedExperts {
                         const ModelStates& states);
   llvm::Error ReadFile(SourceArchives& archives, const std::string& folder, const std::string& path,
                        const AutoEpLayer& layer, ExpertCopy copy, std::int64_t expert_rank);
-  // The expert ranks of which a tensor-parallel rank has ranks.
-  std::set<std::int64_t> ExpertRanksIn(std::int64_t tensor_rank) const;
   void AddShard(Storage& storage, const std::string& name, std::int64_t tensor_rank, std::int64_t expert_rank) const;
 
   std::vector<AutoEpLayer> layers_;
   std::string layers_from_;  // The file that says it.
   std::int64_t ep_ = 1;
   std::int64_t tensor_ranks_ = 1;
-  std::int64_t partitions_ = 1;
+  std::int64_t partitions_ = 1;  // Data-parallel ranks.
   bool data_first_ = false;
+  bool is_whole_ = false;                        // Without ZeRO.
   std::map<std::string, std::size_t> layer_of_;  // By name of the tensor.
   std::map<std::string, FusedTensor> tensors_;   // By name.
 };

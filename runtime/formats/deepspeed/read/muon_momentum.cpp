@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include "runtime/formats/pytorch/value_access.h"
+#include "runtime/formats/deepspeed/muon_groups.h"
 
 namespace ucp::deepspeed {
 namespace {
-
-constexpr const char* kMomentum = "momentum_buffer";
 
 struct Range {
   std::int64_t begin = 0;
@@ -38,23 +36,31 @@ bool HasGaps(const FlatGroup& group) {
   return false;
 }
 
-bool IsMuonGroup(const GroupPartition& partition) {
-  pytorch::ValuePtr use_muon = pytorch::Find(*partition.hyper_parameters, "use_muon");
-  return use_muon && pytorch::AsBool(*use_muon).value_or(false);
+// The matrices that this partition has parts of, by their numbers.
+std::vector<std::size_t> MatricesIn(const FlatGroup& group, std::size_t partition, std::int64_t partition_elements) {
+  const std::int64_t begin = static_cast<std::int64_t>(partition) * partition_elements;
+  std::vector<std::size_t> matrices;
+  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+    const FlatParameter& parameter = group.parameters[i];
+    const bool is_before = parameter.offset + parameter.elements <= begin;
+    if (parameter.elements == 0 || is_before || parameter.offset >= begin + partition_elements) continue;
+    matrices.push_back(i);
+  }
+  return matrices;
 }
 
 }  // namespace
 
 void CutMuonMomentum(const FlatGroup& group, std::int64_t partition_elements,
                      const std::vector<GroupPartition*>& partitions) {
-  if (!IsMuonGroup(*partitions.front()) || HasGaps(group)) return;
+  if (!IsMuonGroup(*partitions.front()->hyper_parameters) || HasGaps(group)) return;
   const TensorPlace* example = nullptr;
   bool is_in_parts = true;
   bool is_whole = true;
   bool is_everywhere = true;
   for (std::size_t p = 0; p < partitions.size(); ++p) {
     const Range whole = WholeParameters(group, p, partition_elements);
-    auto found = partitions[p]->states.find(kMomentum);
+    auto found = partitions[p]->states.find(kMomentumState);
     if (found == partitions[p]->states.end()) {
       if (whole.elements() > 0) return;  // A partition of padding alone has none.
       is_everywhere = false;
@@ -69,13 +75,40 @@ void CutMuonMomentum(const FlatGroup& group, std::int64_t partition_elements,
   const TensorPlace nothing = *example;
   for (std::size_t p = 0; p < partitions.size(); ++p) {
     const Range whole = WholeParameters(group, p, partition_elements);
-    auto [state, added] = partitions[p]->states.try_emplace(kMomentum, nothing);
+    auto [state, added] = partitions[p]->states.try_emplace(kMomentumState, nothing);
     TensorPlace& place = state->second;
     const std::int64_t before = static_cast<std::int64_t>(p) * partition_elements - whole.begin;
     if (!added) place.offset += before;
     place.elements = added ? 0 : std::min(partition_elements, whole.elements() - before);
     place.sizes = {partition_elements};
   }
+}
+
+std::vector<WholeMatrix> TakeMuonMomentum(const FlatGroup& group, std::int64_t partition_elements, bool is_on_cpu,
+                                          const std::vector<GroupPartition*>& partitions) {
+  if (!IsMuonGroup(*partitions.front()->hyper_parameters) || !HasGaps(group)) return {};
+  std::vector<WholeMatrix> taken;
+  bool is_in_parts = true;
+  for (std::size_t p = 0; p < partitions.size(); ++p) {
+    const auto found = partitions[p]->states.find(kMomentumState);
+    const bool is_there = found != partitions[p]->states.end();
+    is_in_parts = is_in_parts && is_there && found->second.elements == partition_elements;
+    if (is_there && (found->second.sizes.size() != 1 || !found->second.strides.empty())) return {};
+    std::int64_t next = 0;
+    for (std::size_t i : MatricesIn(group, p, partition_elements)) {
+      if (!is_there) return {};  // Only a partition of padding alone has none.
+      WholeMatrix matrix{i, found->second};
+      matrix.momentum.offset += next;
+      matrix.momentum.elements = group.parameters[i].elements;
+      matrix.momentum.sizes = group.parameters[i].shape;
+      next += matrix.momentum.elements;
+      taken.push_back(std::move(matrix));
+    }
+    if (is_there && next != found->second.elements) return {};
+  }
+  if (is_in_parts && is_on_cpu) return {};
+  for (GroupPartition* partition : partitions) partition->states.erase(kMomentumState);
+  return taken;
 }
 
 }  // namespace ucp::deepspeed

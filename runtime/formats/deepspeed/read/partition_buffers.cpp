@@ -47,10 +47,11 @@ llvm::Error CheckParts(const OptimizerContext& context, const std::string& owner
   return llvm::Error::success();
 }
 
-BufferSetId AddBuffers(Storage& storage, std::int64_t part_elements, const std::vector<PartitionPart>& parts) {
+BufferSetId AddBuffers(Storage& storage, std::int64_t part_elements, const std::vector<PartitionPart>& parts,
+                       std::optional<Buffer> master) {
+  auto master_of = [](const SteppedTensor& tensor) -> const TensorPlace& { return tensor.master; };
   BufferSet set = {
-      {kMasterState, AddBuffer(storage, part_elements, parts,
-                               [](const SteppedTensor& tensor) -> const TensorPlace& { return tensor.master; })}};
+      {kMasterState, master ? storage.Add(std::move(*master)) : AddBuffer(storage, part_elements, parts, master_of)}};
   for (const auto& [state, place] : parts.front().tensor->states) {
     set.push_back(
         {state, AddBuffer(storage, part_elements, parts,

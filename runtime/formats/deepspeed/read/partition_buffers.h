@@ -3,6 +3,7 @@
 
 #include <llvm/Support/Error.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,9 @@ std::size_t BelievedOf(const OptimizerContext& context, const std::vector<Speake
 [[nodiscard]] llvm::Error CheckParts(const OptimizerContext& context, const std::string& owner,
                                      const std::vector<PartitionPart>& parts);
 
-// A buffer for the master and one for each state, with one part for each partition.
-BufferSetId AddBuffers(Storage& storage, std::int64_t part_elements, const std::vector<PartitionPart>& parts);
+// A buffer for the master and one for each state, with one part for each partition; or this buffer for the master.
+BufferSetId AddBuffers(Storage& storage, std::int64_t part_elements, const std::vector<PartitionPart>& parts,
+                       std::optional<Buffer> master = std::nullopt);
 
 // A shard at one model-parallel rank; where it lies is still to be said.
 Shard LocalShard(const Degrees& degrees, std::int64_t mp, TensorKind kind, const NamedShape& tensor);

@@ -4,7 +4,9 @@
 #include <optional>
 #include <set>
 
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/read/whole_values.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -13,17 +15,21 @@ using Sizes = std::vector<std::int64_t>;
 
 class Namer {
  public:
-  Namer(const WholeOptimizer& optimizer, const std::string& folder, ModelStates& states)
-      : optimizer_(optimizer), folder_(folder), states_(states) {}
+  Namer(const SourceArchives& archives, const WholeOptimizer& optimizer, const std::string& folder, ModelStates& states)
+      : archives_(archives), optimizer_(optimizer), folder_(folder), states_(states) {}
 
   llvm::Error Run() {
     FindCandidates();
-    switch (optimizer_.form) {
-      case WholeForm::kFlatGroups:
-        return states_.has_module ? ByViews() : AsOneGroup();
-      case WholeForm::kParameters:
-      case WholeForm::kModule:
-        return ByShapes();
+    const std::string why = InEitherOrder();
+    if (why.empty()) return llvm::Error::success();
+    if (optimizer_.form == WholeForm::kModule) return FailWithoutNames(folder_, states_, why);
+    std::vector<std::pair<std::string, TensorPlace>> candidates;
+    for (const Candidate& candidate : candidates_) candidates.emplace_back(candidate.name, candidate.place);
+    UCP_ASSIGN_OR_RETURN(NamedByValues named, NameByValues(archives_, optimizer_, candidates));
+    if (named.why_not.empty()) {
+      states_.param_shapes = std::move(named.groups);
+    } else if (!AllInOneGroup()) {
+      return FailWithoutNames(folder_, states_, fmt::format("{}, and by values {}", why, named.why_not));
     }
     return llvm::Error::success();
   }
@@ -34,7 +40,41 @@ class Namer {
     TensorPlace place;
   };
 
-  llvm::Error Unknown(const std::string& why) const { return FailWithoutNames(folder_, states_, why); }
+  // AutoEP makes routers anew; in a group that the job had made before, they come behind the others.
+  bool IsLate(const std::string& name) const {
+    return std::any_of(states_.autoep_layers.begin(), states_.autoep_layers.end(), [&](const AutoEpLayer& layer) {
+      const std::string module = layer.prefix.substr(0, layer.prefix.rfind('.') + 1);
+      return name.starts_with(module + "router.");
+    });
+  }
+
+  std::string InEitherOrder() {
+    const std::string why = ByHeaders();
+    const auto is_early = [&](const Candidate& candidate) { return !IsLate(candidate.name); };
+    if (std::all_of(candidates_.begin(), candidates_.end(), is_early)) return why;
+    const std::vector<std::vector<NamedShape>> as_module = std::move(states_.param_shapes);
+    std::stable_partition(candidates_.begin(), candidates_.end(), is_early);
+    states_.param_shapes.clear();
+    const std::string why_late = ByHeaders();
+    if (!why.empty()) return why_late.empty() ? "" : why;
+    if (!why_late.empty() || states_.param_shapes == as_module) {
+      states_.param_shapes = as_module;
+      return "";
+    }
+    return "routers of AutoEP have the shapes of other parameters, and can stand before or behind these";
+  }
+
+  // Each way says why it does not lead anywhere; empty if it does.
+  std::string ByHeaders() {
+    switch (optimizer_.form) {
+      case WholeForm::kFlatGroups:
+        return states_.has_module ? ByViews() : AsOneGroup();
+      case WholeForm::kParameters:
+      case WholeForm::kModule:
+        return ByShapes();
+    }
+    UCP_UNREACHABLE();
+  }
 
   // Tensors of the module that can be trained. Second names of the same memory come later in the module, and are left
   // out.
@@ -48,7 +88,7 @@ class Namer {
     }
   }
 
-  llvm::Error ByViews() {
+  std::string ByViews() {
     std::map<RecordId, std::vector<Candidate>> views;
     for (const Candidate& candidate : candidates_) views[candidate.place.record].push_back(candidate);
     for (std::size_t g = 0; g < optimizer_.groups.size(); ++g) {
@@ -57,28 +97,28 @@ class Namer {
       for (auto& [record, members] : views) {
         if (auto tiles = TilesOf(members, elements)) fits.push_back(std::move(*tiles));
       }
-      // Copied one by one, as beside experts, they say nothing; all of them in one group need not.
-      if (fits.empty() && optimizer_.groups.size() == 1) fits = AllIfSoMany(elements);
       if (fits.size() != 1) {
-        return Unknown(
-            fmt::format("the master of group {} has {} elements, and {} vectors of the module have parameters "
-                        "for exactly as many",
-                        g, elements, fits.size()));
+        return fmt::format(
+            "the master of group {} has {} elements, and {} vectors of the module have parameters "
+            "for exactly as many",
+            g, elements, fits.size());
       }
       states_.param_shapes.push_back(std::move(fits.front()));
     }
-    return llvm::Error::success();
+    return "";
   }
 
-  std::vector<std::vector<NamedShape>> AllIfSoMany(std::int64_t elements) const {
+  // Copied one by one, as beside experts, tensors need not say where they are if one flat group has all of them.
+  bool AllInOneGroup() {
+    if (optimizer_.form != WholeForm::kFlatGroups || optimizer_.groups.size() != 1) return false;
     std::vector<NamedShape> all;
     std::int64_t end = 0;
     for (const Candidate& candidate : candidates_) {
       end += candidate.place.elements;
       all.push_back({candidate.name, candidate.place.sizes});
     }
-    if (end != elements) return {};
-    return {all};
+    states_.param_shapes = {std::move(all)};
+    return end == optimizer_.groups.front().tensors.front().master.elements;
   }
 
   // The views in their order, if they lie behind each other without a gap and have so many elements.
@@ -95,18 +135,18 @@ class Namer {
     return end == elements ? std::optional(std::move(tiles)) : std::nullopt;
   }
 
-  llvm::Error AsOneGroup() {
+  std::string AsOneGroup() {
     if (optimizer_.groups.size() != 1) {
-      return Unknown(fmt::format(
+      return fmt::format(
           "the parameters of its {} groups are one vector each, and the weights of a pipeline are saved layer by layer",
-          optimizer_.groups.size()));
+          optimizer_.groups.size());
     }
     std::vector<NamedShape>& shapes = states_.param_shapes.emplace_back();
     for (const Candidate& candidate : candidates_) shapes.push_back({candidate.name, candidate.place.sizes});
-    return llvm::Error::success();
+    return "";
   }
 
-  llvm::Error ByShapes() {
+  std::string ByShapes() {
     std::map<Sizes, std::vector<std::size_t>> places;  // Of the candidates, by shape.
     for (std::size_t i = 0; i < candidates_.size(); ++i) places[candidates_[i].place.sizes].push_back(i);
     std::map<Sizes, std::size_t> asked_by;
@@ -117,25 +157,24 @@ class Namer {
       for (std::size_t i = 0; i < optimizer_.groups[g].tensors.size(); ++i) {
         const TensorPlace* likeness = LikenessOf(optimizer_.form, optimizer_.groups[g].tensors[i]);
         if (likeness == nullptr) {
-          return Unknown(fmt::format("there is no state of parameter {} of group {} that would have its shape", i, g));
+          return fmt::format("there is no state of parameter {} of group {} that would have its shape", i, g);
         }
         const Sizes& sizes = likeness->sizes;
         auto [asked, first] = asked_by.emplace(sizes, g);
         if (asked->second != g) {
-          return Unknown(
-              fmt::format("groups {} and {} both have parameters of [{}]", asked->second, g, fmt::join(sizes, ", ")));
+          return fmt::format("groups {} and {} both have parameters of [{}]", asked->second, g, fmt::join(sizes, ", "));
         }
         const std::vector<std::size_t>& of_shape = places[sizes];
         const std::size_t number = taken[sizes]++;
         if (number >= of_shape.size()) {
-          return Unknown(fmt::format("group {} has {} parameters of [{}] or more, and the module {}", g, number + 1,
-                                     fmt::join(sizes, ", "), of_shape.size()));
+          return fmt::format("group {} has {} parameters of [{}] or more, and the module {}", g, number + 1,
+                             fmt::join(sizes, ", "), of_shape.size());
         }
         if (of_shape[number] < next) {
-          return Unknown(
-              fmt::format("group {} does not have its parameters in the module's order, in which [{}] of "
-                          "parameter {} comes before",
-                          g, fmt::join(sizes, ", "), i));
+          return fmt::format(
+              "group {} does not have its parameters in the module's order, in which [{}] of "
+              "parameter {} comes before",
+              g, fmt::join(sizes, ", "), i);
         }
         next = of_shape[number] + 1;
         shapes.push_back({candidates_[of_shape[number]].name, sizes});
@@ -143,12 +182,13 @@ class Namer {
     }
     for (const auto& [sizes, count] : taken) {
       if (count == places[sizes].size()) continue;
-      return Unknown(
-          fmt::format("it steps {} of the {} parameters of [{}]", count, places[sizes].size(), fmt::join(sizes, ", ")));
+      return fmt::format("it steps {} of the {} parameters of [{}]", count, places[sizes].size(),
+                         fmt::join(sizes, ", "));
     }
-    return llvm::Error::success();
+    return "";
   }
 
+  const SourceArchives& archives_;
   const WholeOptimizer& optimizer_;
   const std::string& folder_;
   ModelStates& states_;
@@ -164,8 +204,9 @@ llvm::Error FailWithoutNames(const std::string& folder, const ModelStates& state
               folder, states.path, why);
 }
 
-llvm::Error NameParameters(const WholeOptimizer& optimizer, const std::string& folder, ModelStates& states) {
-  return Namer(optimizer, folder, states).Run();
+llvm::Error NameParameters(const SourceArchives& archives, const WholeOptimizer& optimizer, const std::string& folder,
+                           ModelStates& states) {
+  return Namer(archives, optimizer, folder, states).Run();
 }
 
 }  // namespace ucp::deepspeed

@@ -5,8 +5,9 @@
 // the views say which parameters are in a group, and where. In the other forms a tensor of the optimizer has the shape
 // of its parameter, and in a group parameters come in the module's order; that decides if no shape is asked for by two
 // groups, or had by more parameters than the optimizer steps (some are then frozen). A pipeline's layers are saved one
-// by one, so there FP16_Optimizer's views are gone, and only a single group is known to have all of a stage's
-// parameters.
+// by one, and beside experts a module is copied, so there FP16_Optimizer's views are gone, and only a single group is
+// known to have all parameters. Where masters are of another type than the module, values decide what is left
+// (whole_values.h). Routers that AutoEP made anew can come behind the other parameters of their group.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -23,7 +24,7 @@ namespace ucp::deepspeed {
                                            const std::string& why);
 
 // Fills `states.param_shapes`, by group. Of a pipeline, call after FindStagesOfLayers().
-[[nodiscard]] llvm::Error NameParameters(const WholeOptimizer& optimizer, const std::string& folder,
-                                         ModelStates& states);
+[[nodiscard]] llvm::Error NameParameters(const SourceArchives& archives, const WholeOptimizer& optimizer,
+                                         const std::string& folder, ModelStates& states);
 
 }  // namespace ucp::deepspeed

@@ -15,8 +15,9 @@ namespace {
 
 class WholeSource {
  public:
-  WholeSource(const OptimizerContext& context, std::int64_t mp, const ModelStates& model, WholeOptimizer& optimizer)
-      : context_(context), mp_(mp), model_(model), optimizer_(optimizer) {
+  WholeSource(const OptimizerContext& context, std::int64_t mp, const ModelStates& model, WholeOptimizer& optimizer,
+              std::int64_t expert_rank)
+      : context_(context), mp_(mp), model_(model), optimizer_(optimizer), expert_rank_(expert_rank) {
     optimizer_.rank = model_.rank;
   }
 
@@ -68,13 +69,20 @@ class WholeSource {
       UCP_RETURN_IF_ERROR(CheckStrides(parameter, tensor));
       Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kParameter, parameter);
       shard.strides = tensor.master.strides;
-      shard.states = AddBuffers(context_.storage(), tensor.master.elements, {{&tensor, &optimizer_}});
+      shard.states = AddBuffers(context_.storage(), tensor.master.elements, {{&tensor, &optimizer_}},
+                                MasterInParts(parameter.name));
       AddLooseStates(context_, tensor,
                      {parameter.shape, {{context_.storage().shards.size(), {}, {}, 0, tensor.master.elements, 0}}},
                      tensor.master.strides.empty() ? "" : "its parameter is transposed");
       context_.storage().shards.push_back(std::move(shard));
     }
     return llvm::Error::success();
+  }
+
+  // The weights of AutoEP's experts are in a file each.
+  std::optional<Buffer> MasterInParts(const std::string& name) const {
+    if (optimizer_.form != WholeForm::kModule || !context_.fused_experts.Holds(name)) return std::nullopt;
+    return context_.fused_experts.WeightsOf(name, mp_, expert_rank_);
   }
 
   llvm::Error CheckOne(const std::string& owner, const std::vector<std::int64_t>& sizes, SteppedTensor& tensor) const {
@@ -109,13 +117,14 @@ class WholeSource {
   const std::int64_t mp_;
   const ModelStates& model_;
   WholeOptimizer& optimizer_;
+  const std::int64_t expert_rank_;
 };
 
 }  // namespace
 
 llvm::Expected<RankGroups> AddWholeRank(const OptimizerContext& context, std::int64_t mp, const ModelStates& states,
-                                        WholeOptimizer& optimizer) {
-  return WholeSource(context, mp, states, optimizer).Add();
+                                        WholeOptimizer& optimizer, std::int64_t expert_rank) {
+  return WholeSource(context, mp, states, optimizer, expert_rank).Add();
 }
 
 llvm::Expected<std::vector<RankGroups>> AddWholeOptimizer(const OptimizerContext& context,

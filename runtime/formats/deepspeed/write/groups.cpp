@@ -46,6 +46,16 @@ std::string StatesText(const LogicalTensor& tensor) {
 
 }  // namespace
 
+Shard ShardOf(const PlacedParameter& parameter, const Coordinate& coordinate, std::int64_t base, BufferSetId states) {
+  Shard shard;
+  shard.tensor = parameter.tensor->name;
+  shard.coordinate = coordinate;
+  shard.shape = parameter.shape;
+  shard.base = base;
+  shard.states = states;
+  return shard;
+}
+
 llvm::Expected<GroupsToWrite::Ordered> GroupsToWrite::Find(const std::string& name) const {
   Ordered found{name, nullptr, request_.layout.Find(name)};
   if (found.layout != nullptr) {

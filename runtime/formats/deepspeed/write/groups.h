@@ -32,6 +32,9 @@ struct PlacedParameter {
   std::string held = {};     // SteppedPiece::held, if there are loose states.
 };
 
+// The part of a file in which this rank has it, from element `base` of the states' buffers on.
+Shard ShardOf(const PlacedParameter& parameter, const Coordinate& coordinate, std::int64_t base, BufferSetId states);
+
 // A vector that the optimizer steps: a group, or at stage 3 one of its sub-groups.
 struct FlatGroupToWrite {
   std::size_t group = 0;  // Of TrainingState::groups. A rank has only those of which it holds a parameter.

@@ -3,16 +3,12 @@
 #include <algorithm>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/muon_groups.h"
 #include "runtime/formats/deepspeed/write/optimizer_file.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
 namespace {
-
-bool IsMuons(const OptimizerGroup& group) {
-  pytorch::ValuePtr use_muon = pytorch::Find(*group.hyper_parameters, "use_muon");
-  return use_muon && pytorch::AsBool(*use_muon).value_or(false);
-}
 
 bool KeepsWholeMatrices(const WriteOptions& options) {
   return (options.stage == 1 || options.stage == 2) && !options.bf16_optimizer && !options.offloads_to_cpu;
@@ -23,7 +19,7 @@ bool KeepsWholeMatrices(const WriteOptions& options) {
 llvm::Error CheckMuonIsWritten(const TrainingState& training, const WriteOptions& options) {
   if (!KeepsWholeMatrices(options)) return llvm::Error::success();
   for (std::size_t g = 0; g < training.groups.size(); ++g) {
-    if (!IsMuons(training.groups[g])) continue;
+    if (!IsMuonGroup(*training.groups[g].hyper_parameters)) continue;
     const char* setting = options.elastic ? "elastic=true" : options.ep > 1 ? "ep" : nullptr;
     if (setting == nullptr) continue;
     return Fail(ErrorCode::kUnsupported,
@@ -34,19 +30,12 @@ llvm::Error CheckMuonIsWritten(const TrainingState& training, const WriteOptions
   return llvm::Error::success();
 }
 
-std::string RemarkOnMuon(const TrainingState& training, const WriteOptions& options) {
-  const bool has_gaps = KeepsWholeMatrices(options) && options.alignment;
-  if (!has_gaps || std::none_of(training.groups.begin(), training.groups.end(), IsMuons)) return "";
-  return "this program does not read Muon's momentum where `alignment` puts zeros between matrices: DeepSpeed loads "
-         "the target, and no conversion can start from it; keep the source, or take alignment=false";
-}
-
 const LogicalTensor::State* StateOfWholeMatrices(const FlatGroupToWrite& group, const TrainingState& training,
                                                  const WriteOptions& options) {
-  if (!KeepsWholeMatrices(options) || !IsMuons(training.groups[group.group])) return nullptr;
+  if (!KeepsWholeMatrices(options) || !IsMuonGroup(*training.groups[group.group].hyper_parameters)) return nullptr;
   const std::vector<LogicalTensor::State>& states = StatesOf(group);
   auto state = std::find_if(states.begin(), states.end(),
-                            [](const LogicalTensor::State& other) { return other.name == "momentum_buffer"; });
+                            [](const LogicalTensor::State& other) { return other.name == kMomentumState; });
   return state == states.end() ? nullptr : &*state;
 }
 
@@ -73,14 +62,8 @@ void WholeMatricesOfFile::AddShards(const std::vector<RecordId>& records, const 
     const BufferSetId states = target.storage.Add(BufferSet{{added.state.name, target.storage.Add(std::move(buffer))}});
     std::int64_t place = 0;
     for (const PlacedParameter* matrix : added.matrices) {
-      Shard shard;
-      shard.tensor = matrix->tensor->name;
-      shard.coordinate = coordinate;
-      shard.shape = matrix->shape;
-      shard.base = place;
-      shard.states = states;
+      target.storage.shards.push_back(ShardOf(*matrix, coordinate, place, states));
       place += matrix->elements;
-      target.storage.shards.push_back(std::move(shard));
     }
   }
 }

@@ -16,9 +16,6 @@ namespace ucp::deepspeed {
 // Fails with kUnsupported where Muon's groups are such as no engine was seen to load.
 [[nodiscard]] llvm::Error CheckMuonIsWritten(const TrainingState& training, const WriteOptions& options);
 
-// Says it if no conversion can start from the target; else empty.
-std::string RemarkOnMuon(const TrainingState& training, const WriteOptions& options);
-
 // The state that partitions of this group keep of whole matrices, if any.
 const LogicalTensor::State* StateOfWholeMatrices(const FlatGroupToWrite& group, const TrainingState& training,
                                                  const WriteOptions& options);

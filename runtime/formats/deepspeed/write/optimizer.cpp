@@ -85,13 +85,7 @@ class RanksWriter {
     }
     const BufferSetId states = target_.storage.Add(std::move(set));
     for (const PlacedParameter& parameter : group.parameters) {
-      Shard shard;
-      shard.tensor = parameter.tensor->name;
-      shard.coordinate = coordinate;
-      shard.shape = parameter.shape;
-      shard.base = parameter.offset;
-      shard.states = states;
-      target_.storage.shards.push_back(std::move(shard));
+      target_.storage.shards.push_back(ShardOf(parameter, coordinate, parameter.offset, states));
     }
   }
 

@@ -130,13 +130,8 @@ class RanksWriter {
     }
     const BufferSetId states = target_.storage.Add(std::move(set));
     for (const PlacedParameter& parameter : sub_group.parameters) {
-      Shard shard;
-      shard.tensor = parameter.tensor->name;
-      shard.coordinate = coordinate;
-      shard.shape = parameter.shape;
-      shard.base = parameter.offset;
+      Shard shard = ShardOf(parameter, coordinate, parameter.offset, states);
       shard.spread = Spread::kEachTensor;
-      shard.states = states;
       target_.storage.shards.push_back(std::move(shard));
     }
   }

@@ -96,13 +96,8 @@ void WholeOptimizerToWrite::AddShards(const std::vector<RecordId>& records, cons
     }
     const BufferSetId states = target.storage.Add(std::move(set));
     for (const PlacedParameter& parameter : stepped.parameters) {
-      Shard shard;
-      shard.tensor = parameter.tensor->name;
-      shard.coordinate = stepped.of_experts ? holder : coordinate;
-      shard.shape = parameter.shape;
-      shard.base = parameter.offset - stepped.parameters.front().offset;
-      shard.states = states;
-      target.storage.shards.push_back(std::move(shard));
+      const std::int64_t base = parameter.offset - stepped.parameters.front().offset;
+      target.storage.shards.push_back(ShardOf(parameter, stepped.of_experts ? holder : coordinate, base, states));
     }
   }
 }

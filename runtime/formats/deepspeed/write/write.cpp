@@ -99,23 +99,6 @@ llvm::Error CheckMasters(const TargetRequest& request, const WriteOptions& optio
   return llvm::Error::success();
 }
 
-// The views in FP16_Optimizer's module say which parameters a flat master is of. Beside experts a module is saved as
-// copies, and of a pipeline layer by layer; then only a group that has all parameters of its kind is known.
-std::string RemarkOnFlatMasters(const TrainingState& training, const WriteOptions& options, bool has_experts) {
-  if (options.stage != 0 || options.wrapper != WholeWrapper::kFused) return "";
-  if (!has_experts && !training.pipeline) return "";
-  const auto of_experts = std::count_if(training.groups.begin(), training.groups.end(), [](const auto& group) {
-    pytorch::ValuePtr moe = pytorch::Find(*group.hyper_parameters, "moe");
-    return moe && pytorch::AsBool(*moe).value_or(false);
-  });
-  const auto others = std::ssize(training.groups) - of_experts;
-  if (of_experts <= 1 && others <= 1) return "";
-  return fmt::format(
-      "nothing in files of FP16_Optimizer at zero=0 says which parameter is in which of its {} groups, {}: DeepSpeed "
-      "loads them, and no conversion can read them again; keep the source, or take zero=1",
-      std::ssize(training.groups), has_experts ? "beside experts" : "of a pipeline");
-}
-
 // Whether tensor-parallel ranks of the source shared whole experts out with the data-parallel ones: then more ranks do
 // than are data-parallel. Without ZeRO the files do not say how many those are, and the answer is no.
 bool HasWholeExperts(const Mesh& source) {
@@ -213,15 +196,6 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
     }
   }
   UCP_RETURN_IF_ERROR(ChooseForm(training, request.tensors, options, remarks));
-  if (std::string remark = RemarkOnFlatMasters(training, options, experts.any()); !remark.empty()) {
-    remarks.push_back(std::move(remark));
-  }
-  if (std::string remark = RemarkOnMuon(training, options); !remark.empty()) remarks.push_back(std::move(remark));
-  if (options.stage == 0 && experts.are_fused()) {
-    remarks.emplace_back(
-        "this program does not read AutoEP's files without ZeRO: DeepSpeed loads the target, and no conversion can "
-        "start from it; keep the source, or take zero=1");
-  }
   const Carried carried = CarryOver(request, options, job);
   TargetFiles target;
   target.format = "deepspeed";

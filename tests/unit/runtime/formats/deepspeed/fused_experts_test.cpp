@@ -150,5 +150,36 @@ TEST(FusedExperts, PartitionsThatShareAnotherSubGroup) {
       {"sub-group 0 is cut over the ranks 1, 3, as `ds_zero_partition_groups` in `" + file + "`", "over 0, 1, 2, 3"});
 }
 
+TEST(FusedExperts, OptimizersWithoutZero) {
+  const std::string second = "expp_rank_1_mp_rank_00_optim_states.pt";
+  const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot("autoep_zero0_fp32"));
+  EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=1 tp=1 edp=1 ep=2");
+  EXPECT_TRUE(checkpoint.training.fused_experts.contains(kTensor));
+  {
+    CheckpointCopy copy("autoep_zero0_fp32");
+    copy.Copy(second, "expp_rank_2_mp_rank_00_optim_states.pt");
+    ExpectFailure(copy, ErrorCode::kBadData,
+                  {"there is `expp_rank_2_mp_rank_00_optim_states.pt`, and the experts are shared out over 2 ranks"});
+    copy.Remove("expp_rank_2_mp_rank_00_optim_states.pt");
+    copy.Remove(second);
+    ExpectFailure(copy, ErrorCode::kBadData, {"`" + second + "` is missing"});
+  }
+  {
+    CheckpointCopy copy("autoep_zero0_fp32");
+    copy.Remove("layer_0_expert_0_mp_rank_00_model_states.pt");
+    ExpectFailure(copy, ErrorCode::kBadData, {"`layer_0_expert_0_mp_rank_00_model_states.pt` is missing"});
+  }
+  {
+    CheckpointCopy copy("autoep_zero0_fp32");
+    copy.Set("layer_0_expert_0_mp_rank_00_model_states.pt", {kTensor + ".0"}, nullptr);
+    ExpectFailure(copy, ErrorCode::kUnsupported, {"does not say which parameter is which", "the module"});
+  }
+  {
+    CheckpointCopy copy("autoep_zero0_fp32");
+    copy.Set(second, {"optimizer", "param_groups", "2", "lr"}, pytorch::MakeDouble(0.5));
+    ExpectFailure(copy, ErrorCode::kBadData, {"`param_groups` of group 2 is", second});
+  }
+}
+
 }  // namespace
 }  // namespace ucp::deepspeed

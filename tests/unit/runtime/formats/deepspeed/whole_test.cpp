@@ -31,6 +31,28 @@ void Move(CheckpointCopy& copy, const std::vector<std::string>& from, const std:
   });
 }
 
+// Adds a tensor to the module that lies where another one does, from its element `first` on.
+void AddView(CheckpointCopy& copy, const std::string& of, const std::string& name,
+             const std::vector<std::int64_t>& sizes, std::int64_t first) {
+  copy.Edit(kModel, [&](const pytorch::ValuePtr& root) {
+    const pytorch::Value& module = *pytorch::Find(*root, "module");
+    pytorch::Tensor tensor = *pytorch::Find(module, of)->As<pytorch::Tensor>();
+    tensor.sizes = sizes;
+    tensor.strides = {1};
+    tensor.offset += first;
+    return testing::Replaced(root, std::vector<std::string>{"module", name}, pytorch::MakeTensor(std::move(tensor)));
+  });
+}
+
+// Of a tensor that there is.
+TensorKind KindOf(const Checkpoint& checkpoint, const std::string& tensor) {
+  for (const Shard& shard : checkpoint.inventory.storage.shards) {
+    if (shard.tensor == tensor) return shard.kind;
+  }
+  ADD_FAILURE() << tensor;
+  return TensorKind::kBuffer;
+}
+
 TEST(Whole, ShapesThatTwoGroupsAskFor) {
   CheckpointCopy copy(kPlain);
   std::vector<pytorch::ValuePtr> without_last;
@@ -48,17 +70,17 @@ TEST(Whole, ParametersInAnotherOrder) {
   ExpectFailure(copy, ErrorCode::kUnsupported, {"group 0 does not have its parameters in the module's order"});
 }
 
+// A view of the first elements of another parameter, which shapes do not tell from two that are trained.
 TEST(Whole, FrozenParametersOfATrainedShape) {
   CheckpointCopy copy(kUnfused);
-  copy.Edit(kModel, [](const pytorch::ValuePtr& root) {
-    const pytorch::Value& module = *pytorch::Find(*root, "module");
-    pytorch::Tensor tensor = *pytorch::Find(module, "stem.weight")->As<pytorch::Tensor>();
-    tensor.sizes = {47};
-    tensor.strides = {1};
-    return testing::Replaced(root, std::vector<std::string>{"module", "another.bias"},
-                             pytorch::MakeTensor(std::move(tensor)));
-  });
-  ExpectFailure(copy, ErrorCode::kUnsupported, {"it steps 2 of the 3 parameters of [47]"});
+  AddView(copy, "stem.weight", "another.bias", {47}, 0);
+  auto checkpoint = Read(copy);
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  EXPECT_EQ(KindOf(*checkpoint, "another.bias"), TensorKind::kFrozen);
+  EXPECT_EQ(KindOf(*checkpoint, "blocks.1.up.bias"), TensorKind::kParameter);
+  copy.Set(kModel, {"module", "blocks.1.up.bias"}, nullptr);
+  ExpectFailure(copy, ErrorCode::kUnsupported,
+                {"and by values no parameter has the values of a master of group 1, of [47]"});
 }
 
 TEST(Whole, MoreParametersThanTheModuleHas) {
@@ -77,6 +99,27 @@ TEST(Whole, ViewsThatDoNotMakeUpAGroup) {
   CheckpointCopy copy(kFused);
   copy.Set(kModel, {"module", "blocks.1.up.bias"}, nullptr);
   ExpectFailure(copy, ErrorCode::kUnsupported, {"the master of group 1 has 364 elements, and 0 vectors of the module"});
+}
+
+// With another view before or among them, those of a vector do not make it up, and values tell.
+TEST(Whole, ViewsThatOthersLieAmong) {
+  CheckpointCopy copy(kFused);
+  AddView(copy, "embed.weight", "another.bias", {47}, 1);
+  auto checkpoint = Read(copy);
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  EXPECT_EQ(KindOf(*checkpoint, "another.bias"), TensorKind::kFrozen);
+  EXPECT_EQ(KindOf(*checkpoint, "embed.weight"), TensorKind::kParameter);
+}
+
+TEST(Whole, ValuesThatTwoParametersHave) {
+  CheckpointCopy prefix(kFused);
+  AddView(prefix, "embed.weight", "another.bias", {47}, 0);
+  ExpectFailure(prefix, ErrorCode::kUnsupported,
+                {"the master of group 0", "and by values", "begin with the same values"});
+  CheckpointCopy whole(kFused);
+  AddView(whole, "embed.weight", "another.bias", {101 * 33}, 0);
+  ExpectFailure(whole, ErrorCode::kUnsupported,
+                {"`embed.weight` and `another.bias` have the same values, and group 0 has one of them"});
 }
 
 TEST(Whole, SecondNamesAreAliases) {

@@ -1,0 +1,32 @@
+// Which parameter is which by values: what a model computes with is the rounding of its masters, so that a master
+// begins with the numbers that round to those of its parameter. The last resort of whole_names.h, since it reads data:
+// where a module of half precision is saved without ZeRO, and neither views nor shapes decide.
+//
+//   master of a group  | 0.2501 0.7502 | 1.333 2.111 … |    rounds to the module's `a`, and behind it to its `c`
+//
+// Only the first elements are looked at. A conversion compares all of them.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/formats/deepspeed/read/whole_states.h"
+#include "runtime/formats/model_states.h"
+#include "runtime/formats/source_archives.h"
+
+namespace ucp::deepspeed {
+
+// The parameters of each group, of `candidates` in the module's order; in that order, too, those of one group that have
+// the same values. Where a master's values are those of no parameter, or of several that are not in one group, the
+// sentence in `why_not` says so, and there are no groups. Not of WholeForm::kModule, which has no masters.
+struct NamedByValues {
+  std::vector<std::vector<NamedShape>> groups;
+  std::string why_not;
+};
+llvm::Expected<NamedByValues> NameByValues(const SourceArchives& archives, const WholeOptimizer& optimizer,
+                                           const std::vector<std::pair<std::string, TensorPlace>>& candidates);
+
+}  // namespace ucp::deepspeed

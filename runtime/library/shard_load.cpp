@@ -78,7 +78,6 @@ llvm::Expected<LoadPlan> PlanLoad(const LoadSource& source, const std::string& t
   UCP_ASSIGN_OR_RETURN(request.compile.source, RequestOf(source, ranks));
   request.compile.target = to;
   request.compile.ds_config = choice.ds_config;
-  request.compile.replicas = settings.verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust;
   Compilation compilation;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks, compilation);
   if (!load) return WithDiagnostics(load.takeError(), compilation.source);

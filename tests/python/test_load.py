@@ -65,6 +65,25 @@ def test_parts_of_ranks(stage: int) -> None:
     assert max(sizes) <= -(-sum(sizes) // 3) + 100
 
 
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize(
+    ("name", "to", "is_own"),
+    [
+        ("zero1_dp4", "deepspeed:dp=4,zero=1", True),
+        ("zero1_dp4", "deepspeed:dp=2,zero=1", False),
+        ("zero3_dp4", "deepspeed:dp=4,zero=3", True),
+        ("autoep_ep2_dp4", "deepspeed:dp=4,ep=2", True),
+        ("autoep_ep2_dp4", "deepspeed:dp=4,ep=4", False),
+    ],
+)
+def test_nothing_is_converted_for_the_checkpoints_own_topology(name: str, to: str, is_own: bool, verify: bool) -> None:
+    """It is said; and the weights are those in the file, and not made of their masters."""
+    found = ucp.load(checkpoint(name), to=to, rank=1, verify=verify)
+    assert found.report["as_stored"] == is_own
+    if is_own and not verify:
+        assert found.report["bytes_read"] <= found.report["bytes_placed"]
+
+
 def test_shards_of_tensor_parallel_ranks() -> None:
     """A matrix that is cut by rows and those that are cut by columns, against torch.chunk of the whole."""
     name = "llama_pp2_tp2_dp2"

@@ -192,7 +192,8 @@ def _load(
     group: Group | None,
 ) -> Loaded:
     in_group = group.ranks if group is not None else None
-    plan = _ucp.compile_load(source, to, target, verify, in_group, [], verify)
+    # Copies belong to the plan: what lies in the source as it is wanted may be one. The load compares them or does not.
+    plan = _ucp.compile_load(source, to, target, True, in_group, [], verify)
 
     found = Loaded()
     found.remarks = list(plan.remarks)

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.serialization import StorageType
 
+State = dict[str, Any]  # What a file holds.
+
 LOCAL_HEADER = struct.Struct("<26xHH")  # Of an entry in a zip: lengths of its name and of what stands behind it.
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .archive import State
 from .compare import check_model, check_names, check_optimizer, check_shapes
 from .errors import LoadError
 from .files import PlannedFiles
-from .held import State, model_file, optimizer_file
+from .held import model_file, optimizer_file
 from .weights import add_second_names, check_partitions, has_weights_alone
 
 

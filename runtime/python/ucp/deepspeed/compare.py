@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from .archive import State
 from .errors import LoadError
-from .held import State
 from .ranks import shortened
 
 Pair = tuple[str, torch.Tensor, torch.Tensor]  # Where, what is served, what the engine holds.

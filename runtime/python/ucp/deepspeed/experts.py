@@ -9,6 +9,7 @@ from typing import Any
 from deepspeed.moe.layer import MoE
 from deepspeed.utils import groups
 
+from .archive import State
 from .errors import LoadError
 
 try:
@@ -18,8 +19,6 @@ except ImportError:  # A version that load_checkpoint() refuses, in words.
 
 EXPERTS = ".deepspeed_moe.experts.deepspeed_experts."  # Of DeepSpeed's own layer, before an expert's number.
 MATRICES = ("w1", "w2", "w3")  # Of AutoEP's, with an expert for each place of the first dimension.
-
-State = dict[str, Any]
 
 
 @dataclass(frozen=True)

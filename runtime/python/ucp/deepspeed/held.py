@@ -11,7 +11,8 @@ from typing import Any
 from deepspeed.runtime.pipe.module import PipelineModule
 from deepspeed.utils import groups
 
-from .experts import State, files_of_experts, layers_of
+from .archive import State
+from .experts import files_of_experts, layers_of
 
 
 def model_file(engine: Any) -> str:

@@ -23,11 +23,12 @@ from .. import Error, _ucp
 from .._ranks import Group
 from .._source import Settings, source_from
 from .._work import byte_count, thread_count
+from .archive import State
 from .checks import Opened, Wanted, checked
 from .errors import LoadError
 from .failing import make_unusable, make_usable
 from .files import PlannedFiles
-from .held import State, held_by, model_file
+from .held import held_by, model_file
 from .ranks import Outcome, phase
 from .serving import TAG, served
 from .strategy import strategy_of

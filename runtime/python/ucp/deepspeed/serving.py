@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .archive import State
 from .errors import LoadError
-from .held import State
 
 TAG = "loaded"
 TENSOR_RANK = re.compile(r"(?<=-model_)\d+(?=-model_states\.pt$)")  # In the name of a pipeline's layer.

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from deepspeed import comm as dist
 
+from .archive import State
 from .errors import LoadError
-from .held import State
 from .ranks import shortened
 
 SCALER = ("loss_scaler", "dynamic_loss_scale", "overflow")

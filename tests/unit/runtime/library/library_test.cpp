@@ -63,6 +63,16 @@ TEST(LibraryTest, PartsOfAllRanksAreTheWhole) {
   for (const auto& [name, bytes] : loaded) EXPECT_EQ(bytes, whole.at(name).size()) << name.first;
 }
 
+TEST(LibraryTest, NothingIsConvertedForTheCheckpointsOwnTopology) {
+  for (const auto& [to, is_own] : {std::pair("deepspeed:dp=4,zero=1", true), {"deepspeed:dp=3,zero=1", false}}) {
+    ShardLoad load(Fixture("zero1_dp4"), to, {.rank = 1});
+    const LoadTotals totals = load.Fill();
+    EXPECT_EQ(totals.is_as_stored, is_own) << to;
+    // Masters are not read once more for the weights.
+    EXPECT_EQ(totals.bytes_read <= totals.bytes_placed, is_own) << to;
+  }
+}
+
 TEST(LibraryTest, TheCallersMemoryIsFilled) {
   const LoadSource source = Fixture("zero1_dp4");
   const std::map<StateName, Bytes> whole = Whole(source);

@@ -1,0 +1,19 @@
+"""The package says that it is typed (`py.typed`), so its types are checked as strictly as a user's checker may."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2]
+
+
+def test_types(tmp_path: Path) -> None:
+    """As pyproject.toml says how."""
+    checker = [sys.executable, "-m", "mypy", "--config-file", SOURCE / "pyproject.toml", "--cache-dir", tmp_path]
+    checked = subprocess.run(
+        [*map(str, checker), "-p", "ucp"], cwd=SOURCE / "runtime" / "python", capture_output=True, text=True,
+        timeout=900, check=False,
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout + checked.stderr

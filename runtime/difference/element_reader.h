@@ -9,11 +9,11 @@
 #include <string>
 
 #include "compiler/plan/steps.h"
+#include "compiler/support/parallel.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/io/file_system.h"
-#include "runtime/io/parallel.h"
 
 namespace ucp {
 

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "compiler/support/parallel.h"
 #include "runtime/gpu/device.h"
 #include "runtime/io/file_system.h"
-#include "runtime/io/parallel.h"
 #include "runtime/load/load.h"
 
 namespace ucp {

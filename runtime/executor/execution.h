@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "compiler/support/parallel.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/chunk_maker.h"
@@ -22,7 +23,6 @@
 #include "runtime/executor/state_digests.h"
 #include "runtime/executor/target_writer.h"
 #include "runtime/executor/work_list.h"
-#include "runtime/io/parallel.h"
 
 namespace ucp {
 

@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "compiler/support/parallel.h"
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/open_files.h"
 #include "runtime/executor/source_of_nodes.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/open_file_limit.h"
-#include "runtime/io/parallel.h"
 #include "runtime/io/seen_files.h"
 
 namespace ucp {

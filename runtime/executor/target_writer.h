@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "compiler/support/parallel.h"
 #include "runtime/digest/keyed_sum.h"
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/open_files.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/work_list.h"
 #include "runtime/io/file_system.h"
-#include "runtime/io/parallel.h"
 #include "runtime/io/sync.h"
 
 namespace ucp {

@@ -16,9 +16,9 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/parallel.h"
 #include "compiler/support/units.h"
 #include "runtime/io/direct_file.h"
-#include "runtime/io/parallel.h"
 
 namespace ucp {
 namespace {

@@ -40,9 +40,9 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/support/parallel.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/journal.h"
-#include "runtime/io/parallel.h"
 #include "runtime/io/ranks_folder.h"
 #include "runtime/io/sync.h"
 

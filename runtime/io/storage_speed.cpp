@@ -11,10 +11,10 @@
 #include <memory>
 
 #include "compiler/support/error.h"
+#include "compiler/support/parallel.h"
 #include "compiler/support/units.h"
 #include "runtime/io/descriptor.h"
 #include "runtime/io/file_system.h"
-#include "runtime/io/parallel.h"
 
 namespace ucp {
 namespace {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "compiler/support/error.h"
+#include "compiler/support/parallel.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/io/parallel.h"
 #include "runtime/load/contents.h"
 #include "runtime/load/exchange_schedule.h"
 

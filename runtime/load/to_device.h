@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
+#include "compiler/support/parallel.h"
 #include "runtime/gpu/packing.h"
 #include "runtime/gpu/slots.h"
-#include "runtime/io/parallel.h"
 #include "runtime/load/contents.h"
 
 namespace ucp {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/support/parallel.h"
 #include "runtime/io/file_system.h"
-#include "runtime/io/parallel.h"
 #include "runtime/manifest/manifest.h"
 
 namespace ucp {

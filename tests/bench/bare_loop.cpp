@@ -13,9 +13,9 @@
 
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
+#include "compiler/support/parallel.h"
 #include "runtime/digest/keyed_sum.h"
 #include "runtime/io/file_system.h"
-#include "runtime/io/parallel.h"
 
 namespace ucp {
 namespace {

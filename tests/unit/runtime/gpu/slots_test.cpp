@@ -8,9 +8,9 @@
 #include <cstring>
 #include <random>
 
+#include "compiler/support/parallel.h"
 #include "runtime/executor/cast.h"
 #include "runtime/gpu/packing.h"
-#include "runtime/io/parallel.h"
 #include "tests/unit/runtime/gpu/devices.h"
 
 namespace ucp {

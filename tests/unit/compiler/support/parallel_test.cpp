@@ -1,4 +1,4 @@
-#include "runtime/io/parallel.h"
+#include "compiler/support/parallel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,25 @@
 #include <vector>
 
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
+
+TEST(ParallelTest, AllThreadsHeedWhatTheCallerHeeds) {
+  std::atomic<bool> interrupted = true;
+  HeedInterrupts(&interrupted);
+  std::atomic<int> heeded = 0;
+  llvm::Error error = ForEachInParallel(2, {2, nullptr}, [&](unsigned, std::uint64_t) {
+    ++heeded;
+    while (heeded < 2) std::this_thread::yield();  // Each thread has one.
+    llvm::Error interruption = CheckInterrupted();
+    EXPECT_TRUE(static_cast<bool>(interruption));
+    return interruption;
+  });
+  HeedInterrupts(nullptr);
+  EXPECT_EQ(Describe(std::move(error)).code, ErrorCode::kCancelled);
+}
 
 TEST(ParallelTest, EveryItemOnceForAnyNumberOfThreads) {
   for (unsigned threads : {0U, 1U, 2U, 7U}) {

@@ -1,4 +1,4 @@
-#include "runtime/io/parallel.h"
+#include "compiler/support/parallel.h"
 
 #include <algorithm>
 #include <mutex>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
@@ -27,7 +28,10 @@ class Crew {
     std::uint64_t threads = std::min<std::uint64_t>(std::max(options_.threads, 1U), items_ - next_.load());
     for (unsigned thread = 1; thread < threads; ++thread) {
       try {
-        others.emplace_back([this, thread] { WorkUntilDone(thread); });
+        others.emplace_back([this, thread, interrupted = HeededInterrupts()] {
+          HeedInterrupts(interrupted);
+          WorkUntilDone(thread);
+        });
       } catch (const std::system_error&) {
         break;  // The system has no more threads to give; those that are there do the work.
       }

@@ -17,7 +17,8 @@ struct ParallelOptions {
 // Calls `work(thread, item)` once for each item in [0, items); `thread` is below options.threads, and one thread makes
 // one call at a time. Items are handed out in order. After an error no further items are handed out, and those in
 // progress are finished; because all items before a failed one were handed out before it, the error that is returned is
-// always that of the first item that fails, however the threads ran. A raised `cancelled` is the error kCancelled.
+// always that of the first item that fails, however the threads ran. A raised `cancelled` is the error kCancelled. All
+// threads heed the interrupts that the caller's does (interruption.h).
 [[nodiscard]] llvm::Error ForEachInParallel(std::uint64_t items, const ParallelOptions& options,
                                             llvm::function_ref<llvm::Error(unsigned thread, std::uint64_t item)> work);
 

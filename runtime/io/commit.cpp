@@ -8,6 +8,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/io/lasting_inodes.h"
 
 namespace ucp {
 namespace {
@@ -40,6 +41,9 @@ llvm::Error Collect(FileSystem& files, const Syncer& syncer, const std::string& 
   contents.folders.push_back(folder);
   return llvm::Error::success();
 }
+
+// What a journal calls the folder (J3).
+std::uint64_t NumberOf(const FileStatus& folder) { return folder.inode_lasts ? folder.inode : kFleetingInode; }
 
 }  // namespace
 
@@ -140,13 +144,13 @@ llvm::Error Staging::CheckOthersAreGone() {
 llvm::Error Staging::FindEntries() {
   UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(folder_));
   if (status.kind != PathKind::kDirectory || status.is_link) return llvm::Error::success();
-  folder_inode_ = status.inode;
-  if (std::optional<JournalEntry> entry = journal_.Find(status.inode)) {
+  folder_inode_ = NumberOf(status);
+  if (std::optional<JournalEntry> entry = journal_.Find(folder_inode_)) {
     run_ = entry->run;
     entries_before_.push_back(std::move(entry->text));
   }
   if (has_ranks_) {
-    UCP_ASSIGN_OR_RETURN(std::vector<std::string> others, ranks_.FindEntries(status.inode, run_));
+    UCP_ASSIGN_OR_RETURN(std::vector<std::string> others, ranks_.FindEntries(folder_inode_, run_));
     for (std::string& entry : others) entries_before_.push_back(std::move(entry));
   }
   if (entries_before_.empty()) return llvm::Error::success();
@@ -183,7 +187,7 @@ llvm::Error Staging::MakeFolder(const StagingOptions& options) {
   made_folder_ = true;  // Even a failing call may have made it.
   UCP_RETURN_IF_ERROR(files_->MakeDirectory(folder_));
   UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(folder_));
-  folder_inode_ = status.inode;
+  folder_inode_ = NumberOf(status);
   return llvm::Error::success();
 }
 
@@ -310,6 +314,11 @@ llvm::Error Staging::RemoveOld() {
 }
 
 llvm::Error Staging::Replace() {
+  if (folder_inode_ == kFleetingInode) {
+    made_folder_ = true;  // Nothing vouches for it from here on, so an error removes it.
+    UCP_RETURN_IF_ERROR(RemoveJournals());
+    UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));
+  }
   llvm::Error error = files_->Exchange(folder_, destination_);
   if (!error) {
     exchanged_ = true;

@@ -25,7 +25,8 @@
 //   S3  Check the free space, and make the hidden folder; or find the earlier one. The caller fills it.
 //   S4  Sync all files, then all folders, the hidden one last: names are durable only with their folder (I2). Where
 //       they are many, and the file system can be relied on for it, it is synced as a whole instead (whole_sync.h).
-//   S5  Rename the hidden folder to the destination; with --force, exchange the two (I1).
+//   S5  Rename the hidden folder to the destination; with --force, exchange the two (I1). Where inodes do not last, the
+//       journal goes before the exchange (J3).
 //   S6  Sync the parent. If that fails, S5 is undone, so that an error always means "not there".
 //   S7  Remove the journal; with --force, remove the old folder, which now has the hidden name (I4). Release the lock.
 #pragma once

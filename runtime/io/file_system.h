@@ -53,6 +53,7 @@ struct FileStatus {
   std::uint64_t device = 0;            // Differs between a folder and its parent where something is mounted.
   std::uint64_t inode = 0;             // With the device: which file or folder this is, whatever its path.
   std::int64_t modified_nanoseconds = 0;
+  bool inode_lasts = true;  // Otherwise another one may be made up for it later, and this one for another.
 };
 
 // An exclusive lock on a file, held until destroyed or until the process ends. Destroying it removes the file.

@@ -6,7 +6,9 @@
 //   J2  An entry is whole or does not count: it ends with a hash of itself.
 //   J3  An entry names the folder that it speaks of by its inode, and not by its name: a commit that exchanges two
 //       folders leaves the old one under the hidden name, and no entry vouches for that. That the folder has its name
-//       is durable before the first entry is written: an earlier folder may have had the same inode.
+//       is durable before the first entry is written: an earlier folder may have had the same inode. Where the file
+//       system makes inodes up, an entry speaks of what has the hidden name, and goes, durably, before two folders are
+//       exchanged: a run that is killed between the two is begun again.
 //
 // J4, of several ranks, is in ranks_folder.h; for it an entry names its run.
 #pragma once

@@ -204,8 +204,8 @@ class OperatingSystemFiles : public FileSystem {
     result.bytes = result.kind == PathKind::kFile ? static_cast<std::uint64_t>(status.st_size) : 0;
     result.device = status.st_dev;
     result.inode = status.st_ino;
-    // A folder that a journal knows by another number is begun again (commit.h).
-    if (result.kind == PathKind::kFile && !lasting_inodes_.On(status.st_dev, path)) result.inode = kFleetingInode;
+    result.inode_lasts = lasting_inodes_.On(status.st_dev, path);
+    if (result.kind == PathKind::kFile && !result.inode_lasts) result.inode = kFleetingInode;
     result.modified_nanoseconds =
         static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
     return result;

@@ -110,6 +110,13 @@ class PowerCutTest : public testing::Test {
   struct Abilities {
     bool exchange = true;
     bool sync_whole = false;
+    bool inodes_last = true;
+
+    void GiveTo(RecordedFiles& files) const {
+      files.can_exchange = exchange;
+      files.can_sync_whole = sync_whole;
+      files.inodes_last = inodes_last;
+    }
   };
   void CutEverywhere(bool force, Abilities abilities);
   void KillAndCut(bool force, Abilities abilities);
@@ -132,8 +139,7 @@ class PowerCutOfSmallFilesTest : public PowerCutTest {
 // After each change, and with several fates of what was not synced.
 void PowerCutTest::CutEverywhere(bool force, Abilities abilities) {
   RecordedFiles files;
-  files.can_exchange = abilities.exchange;
-  files.can_sync_whole = abilities.sync_whole;
+  abilities.GiveTo(files);
   const Files complete = Convert(files, force);
   ASSERT_EQ(complete.size(), small_.plan().target.files.size() + 1);
   for (const auto& [path, content] : small_.ExpectedFiles()) ASSERT_EQ(complete.at(path), content) << path;
@@ -153,14 +159,12 @@ void PowerCutTest::CutEverywhere(bool force, Abilities abilities) {
 // A process is killed, another one begins with what it left, none of which is durable, and then the power goes.
 void PowerCutTest::KillAndCut(bool force, Abilities abilities) {
   RecordedFiles whole;
-  whole.can_exchange = abilities.exchange;
-  whole.can_sync_whole = abilities.sync_whole;
+  abilities.GiveTo(whole);
   const Files complete = Convert(whole, force);
   int went_on = 0;
   for (int round = 0; round < rounds_; ++round) {
     RecordedFiles files;
-    files.can_exchange = abilities.exchange;
-    files.can_sync_whole = abilities.sync_whole;
+    abilities.GiveTo(files);
     Prepare(files, force);
     // The commit has few changes of many, and every second kill.
     const int last = static_cast<int>(whole.changes());
@@ -187,12 +191,12 @@ void PowerCutTest::KillAndCut(bool force, Abilities abilities) {
 // The same, and the power goes after each of the changes by which the second process puts in order what it found.
 void PowerCutTest::CutCleanUp(bool force, Abilities abilities) {
   RecordedFiles whole;
-  whole.can_exchange = abilities.exchange;
+  abilities.GiveTo(whole);
   const Files complete = Convert(whole, force);
   int went_on = 0;
   for (std::size_t kill = 0; kill < whole.changes(); kill += std::size_t{kill + 16 < whole.changes() ? 7U : 1U}) {
     RecordedFiles files;
-    files.can_exchange = abilities.exchange;
+    abilities.GiveTo(files);
     Prepare(files, force);
     files.KillAfter(kill);
     (void)Run(files, force, false);
@@ -219,6 +223,8 @@ TEST_F(PowerCutTest, WithAnOldDestinationWhereNothingCanBeExchanged) { CutEveryw
 TEST_F(PowerCutTest, WithoutADestinationSyncedAsAWhole) { CutEverywhere(false, {.sync_whole = true}); }
 TEST_F(PowerCutTest, WithAnOldDestinationSyncedAsAWhole) { CutEverywhere(true, {.sync_whole = true}); }
 
+TEST_F(PowerCutTest, WithAnOldDestinationWhereInodesDoNotLast) { CutEverywhere(true, {.inodes_last = false}); }
+
 TEST_F(PowerCutOfSmallFilesTest, WithAnOldDestination) { CutEverywhere(true, {}); }
 TEST_F(PowerCutOfSmallFilesTest, KilledBefore) { KillAndCut(true, {}); }
 TEST_F(PowerCutOfSmallFilesTest, KilledBeforeAndSyncedAsAWhole) { KillAndCut(true, {.sync_whole = true}); }
@@ -227,6 +233,11 @@ TEST_F(PowerCutTest, KilledBeforeWithoutADestination) { KillAndCut(false, {}); }
 TEST_F(PowerCutTest, KilledBeforeWithAnOldDestination) { KillAndCut(true, {}); }
 TEST_F(PowerCutTest, KilledBeforeWhereNothingCanBeExchanged) { KillAndCut(true, {.exchange = false}); }
 TEST_F(PowerCutTest, KilledBeforeAndSyncedAsAWhole) { KillAndCut(true, {.sync_whole = true}); }
+
+TEST_F(PowerCutTest, KilledBeforeWhereInodesDoNotLast) { KillAndCut(true, {.inodes_last = false}); }
+TEST_F(PowerCutTest, KilledBeforeWhereNeitherInodesLastNorFoldersAreExchanged) {
+  KillAndCut(true, {.exchange = false, .inodes_last = false});
+}
 
 TEST_F(PowerCutTest, CutWhileItCleansUpWithoutADestination) { CutCleanUp(false, {}); }
 TEST_F(PowerCutTest, CutWhileItCleansUpWithAnOldDestination) { CutCleanUp(true, {}); }

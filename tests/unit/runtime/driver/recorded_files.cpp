@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "runtime/io/lasting_inodes.h"
 
 namespace ucp {
 namespace {
@@ -148,6 +149,7 @@ std::unique_ptr<RecordedFiles> RecordedFiles::AfterPowerCut(std::size_t changes,
   auto result = std::make_unique<RecordedFiles>();
   result->can_exchange = can_exchange;
   result->can_sync_whole = can_sync_whole;
+  result->inodes_last = inodes_last;
   result->nodes_ = before_;
   result->nodes_.resize(nodes_.size());
   for (NodeId node = 0; node < nodes_.size(); ++node) {
@@ -207,7 +209,8 @@ llvm::Expected<FileStatus> RecordedFiles::Status(const std::string& path) {
   if (node == 0) return status;
   status.kind = nodes_[node].is_directory ? PathKind::kDirectory : PathKind::kFile;
   status.bytes = nodes_[node].content.size();
-  status.inode = nodes_[node].inode;
+  status.inode = nodes_[node].is_directory || inodes_last ? nodes_[node].inode : kFleetingInode;
+  status.inode_lasts = inodes_last;
   return status;
 }
 

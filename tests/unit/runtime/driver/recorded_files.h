@@ -38,6 +38,7 @@ class RecordedFiles : public FileSystem {
 
   bool can_exchange = true;
   bool can_sync_whole = false;  // True: even a few files are.
+  bool inodes_last = true;      // False: like a file system that makes them up.
 
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override;
   llvm::Expected<std::unique_ptr<WritableFile>> CreateForWriting(const std::string& path, std::uint64_t bytes) override;

@@ -1,6 +1,7 @@
 // `ucprun load`: what a rank of a job would read, into memory, and how fast.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -129,11 +130,15 @@ llvm::Expected<int> RunLoad(const LoadCommandOptions& options, Communicator& ran
   UCP_ASSIGN_OR_RETURN(const RankLoad mine, LoadAsRank(options, source, load, rank, *to, ranks, *execution));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(Encode(mine)));
   std::vector<RankLoad> loads;
-  bool differs = false;
-  for (const std::string& one : all) {
-    loads.push_back(DecodeRankLoad(one));
-    differs = differs || (loads.back().comparison && loads.back().comparison->differ > 0);
-  }
+  auto decode = [&]() -> llvm::Error {
+    for (const std::string& one : all) {
+      UCP_ASSIGN_OR_RETURN(loads.emplace_back(), DecodeRankLoad(one));
+    }
+    return llvm::Error::success();
+  };
+  UCP_RETURN_IF_ERROR(Agree(ranks, decode()));
+  const bool differs =
+      std::ranges::any_of(loads, [](const RankLoad& one) { return one.comparison && one.comparison->differ > 0; });
   if (ranks.rank() == 0) (options.work.json ? PrintLoadJson : PrintLoad)(load, options.target, loads);
   return differs ? kFoundDifference : 0;
 }

@@ -7,7 +7,7 @@
 
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
-#include "compiler/support/check.h"
+#include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/executor/saved_progress.h"
 
@@ -110,7 +110,7 @@ std::string Encode(const RankLoad& load) {
   return writer.bytes();
 }
 
-RankLoad DecodeRankLoad(const std::string& bytes) {
+llvm::Expected<RankLoad> DecodeRankLoad(const std::string& bytes) {
   ProgressReader reader(bytes);
   RankLoad load;
   LoadReport& report = load.report;
@@ -135,8 +135,9 @@ RankLoad DecodeRankLoad(const std::string& bytes) {
     load.comparison->differ = reader.Number();
     load.comparison->first = reader.Text();
   }
-  UCP_CHECK(!reader.has_failed() && reader.left().empty(), "a rank's report has {} bytes", bytes.size());
-  return load;
+  if (!reader.has_failed() && reader.left().empty()) return load;
+  return Fail(ErrorCode::kIo, "a rank sent a report of {} bytes that cannot be read; all ranks must run the same ucp",
+              bytes.size());
 }
 
 void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks) {

@@ -1,6 +1,8 @@
 // What `ucprun load` says.
 #pragma once
 
+#include <llvm/Support/Error.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,7 +24,7 @@ struct RankLoad {
 };
 
 std::string Encode(const RankLoad& load);  // To be sent to rank 0: what is printed of it.
-RankLoad DecodeRankLoad(const std::string& bytes);
+llvm::Expected<RankLoad> DecodeRankLoad(const std::string& bytes);
 
 void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks);
 void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks);

@@ -8,12 +8,22 @@
 #include <optional>
 #include <utility>
 
-#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
 #include "runtime/executor/execution.h"
 
 namespace ucp {
+namespace {
+
+// What a rank sent was read to its end.
+llvm::Error CheckFits(int rank, const ProgressReader& reader, std::size_t bytes) {
+  if (!reader.has_failed() && reader.left().empty()) return llvm::Error::success();
+  return Fail(ErrorCode::kIo,
+              "rank {} sent {} bytes about what it has done that do not fit this plan; all ranks must run the same ucp",
+              rank, bytes);
+}
+
+}  // namespace
 
 void Execution::Restore(ProgressReader& reader) {
   source_.RestoreTimes(reader);
@@ -96,7 +106,7 @@ llvm::Error Execution::TakeAll(const std::vector<std::string>& all) {
   std::ranges::stable_sort(order, {}, part_of);
   std::vector<KeyedSum> copies(plan_.target.files.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
-    TakeOne(order[i], all[static_cast<std::size_t>(order[i])], copies);
+    UCP_RETURN_IF_ERROR(TakeOne(order[i], all[static_cast<std::size_t>(order[i])], copies));
     const int part = part_of(order[i]);
     if (part == 0 || (i + 1 < order.size() && part_of(order[i + 1]) == part)) continue;
     UCP_RETURN_IF_ERROR(CheckCopies(part, copies));
@@ -105,7 +115,7 @@ llvm::Error Execution::TakeAll(const std::vector<std::string>& all) {
   return llvm::Error::success();
 }
 
-void Execution::TakeOne(int rank, const std::string& given, std::vector<KeyedSum>& copies) {
+llvm::Error Execution::TakeOne(int rank, const std::string& given, std::vector<KeyedSum>& copies) {
   ProgressReader reader(given);
   for (std::uint64_t* bytes : {&others_.bytes_copied, &others_.bytes_compared, &others_.bytes_checksummed,
                                &others_.bytes_written, &others_.buffer_bytes, &others_.bytes_done_before}) {
@@ -125,7 +135,7 @@ void Execution::TakeOne(int rank, const std::string& given, std::vector<KeyedSum
       copies[file].Add(sum);
     }
   }
-  UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank {} has another plan", rank);
+  return CheckFits(rank, reader, given.size());
 }
 
 llvm::Error Execution::CheckCopies(int part, const std::vector<KeyedSum>& copies) const {
@@ -155,12 +165,13 @@ llvm::Error Execution::CheckSourceOfNodes() {
     source_.Save(read);
   }
   UCP_ASSIGN_OR_RETURN(std::string by_all, FromFirstRank(ranks_, read.bytes()));
-  if (ranks_.rank() != 0) {
+  auto take = [&]() -> llvm::Error {
     ProgressReader reader(by_all);
     source_.RestoreTimes(reader);
     source_.Restore(reader);
-    UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank 0 has another plan");
-  }
+    return CheckFits(0, reader, by_all.size());
+  };
+  UCP_RETURN_IF_ERROR(Agree(ranks_, ranks_.rank() == 0 ? llvm::Error::success() : take()));
   const std::uint64_t checksummed_before = source_.bytes_read(ReadReason::kChecksum);
   UCP_RETURN_IF_ERROR(Agree(ranks_, CheckSource()));
   ProgressWriter counted;

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstring>
 
-#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
 #include "runtime/executor/buffers.h"
@@ -187,13 +186,24 @@ class Loading {
       comparison_.Save(writer);
     }
     UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(writer.bytes()));
+    return Agree(ranks_, TakeAll(all));
+  }
+
+  llvm::Error TakeAll(const std::vector<std::string>& all) {
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       ProgressReader reader(all[rank]);
       bytes_read_by_all_ += reader.Number();
-      if (ranks_.rank() != 0 || rank == 0 || !options_.check_source) continue;
-      source_.Restore(reader);
-      comparison_.Restore(reader);
-      UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank {} has another plan", rank);
+      const bool is_for_others = options_.check_source && rank != 0;
+      if (is_for_others && ranks_.rank() == 0) {
+        source_.Restore(reader);
+        comparison_.Restore(reader);
+      }
+      const bool is_read = ranks_.rank() == 0 || !is_for_others;
+      if (!reader.has_failed() && (!is_read || reader.left().empty())) continue;
+      return Fail(ErrorCode::kIo,
+                  "rank {} sent {} bytes about what it has read that do not fit this plan; all ranks must run the same "
+                  "ucp",
+                  rank, all[rank].size());
     }
     return llvm::Error::success();
   }

@@ -9,9 +9,12 @@
 #include "compiler/plan/codec.h"
 #include "compiler/support/error.h"
 #include "runtime/load/compile_held.h"
+#include "runtime/load/load.h"
 #include "runtime/load/load_plan.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
+#include "tests/unit/runtime/load/loaded_records.h"
+#include "tests/unit/runtime/load/small_load.h"
 
 namespace ucp {
 namespace {
@@ -140,6 +143,27 @@ TEST(DamagedTalkTest, WhilePlanningALoadIntoTensors) {
         return EncodePlan(plan.load.plan);
       },
       10);
+}
+
+// What ranks have read and checked comes together at the first one. Nobody sees whether elements are right that one
+// rank read for another.
+TEST(DamagedTalkTest, WhileLoading) {
+  SmallConversion conversion({{"a", {6, 4}}, {"b", {8}}});
+  conversion.AddSource({});
+  conversion.AddSource({}, ReadRole::kCheckRounding, "weight_");
+  conversion.SetTarget({});
+  conversion.Finish();
+  const SmallLoad small(std::move(conversion));
+  ExpectOneEnd(
+      [&](Communicator& ranks) -> llvm::Expected<std::string> {
+        LoadedRecords loaded(small.load.plan, small.records);
+        LoadOptions options;
+        options.check_source = true;
+        options.ranks = &ranks;
+        UCP_RETURN_IF_ERROR(Load(small.load, RealFileSystem(), loaded.wanted(), options).takeError());
+        return "";
+      },
+      4);
 }
 
 }  // namespace

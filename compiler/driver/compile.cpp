@@ -7,11 +7,13 @@
 #include "compiler/driver/find_strategy.h"
 #include "compiler/driver/loose_states.h"
 #include "compiler/driver/target_layout.h"
+#include "compiler/plan/codec.h"
 #include "compiler/plan/verifier.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
+#include "compiler/support/parallel.h"
 
 namespace ucp {
 namespace {
@@ -79,32 +81,48 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   const TargetRequest target_request{
       compilation.tensors, target_layout,       source.checkpoint.training,         inventory.mesh, strategy,
       companions.files,    request.keep_opaque, job_config ? &*job_config : nullptr};
-  UCP_ASSIGN_OR_RETURN(TargetFiles target_files, format->LayOut(target_request));
-  UCP_ASSIGN_OR_RETURN(compilation.readers, format->Readers(target_request, target_files));
-  if (!format->CarriesLooseStates() && !target_files.weights_only) {
-    UCP_RETURN_IF_ERROR(CheckNoLooseStates(source.checkpoint.training, strategy.format));
-  }
-  if (format->CarriesLooseStates() && !source.checkpoint.training.loose_states.empty()) {
+  TargetFiles target_files;
+  const bool has_loose = format->CarriesLooseStates() && !source.checkpoint.training.loose_states.empty();
+  auto lay_out = [&]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(target_files, format->LayOut(target_request));
+    UCP_ASSIGN_OR_RETURN(target_files.readers, format->Readers(target_request, target_files));
+    if (!format->CarriesLooseStates() && !target_files.weights_only) {
+      UCP_RETURN_IF_ERROR(CheckNoLooseStates(source.checkpoint.training, strategy.format));
+    }
+    if (!has_loose) return llvm::Error::success();
     AddLooseShards(source.checkpoint);
     for (Layout* layout : {&source.layout, &source.held, &target_layout}) {
       AddLooseTensors(source.checkpoint.training, *layout);
     }
     UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
-  }
+    return llvm::Error::success();
+  };
+  const std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
+  const PlanRequest plan_request{source.held,  inventory, target_layout,   compilation.tensors,
+                                 target_files, spec_hash, request.replicas};
+  PlanDrafting drafting(plan_request);
+  // Loose states are tensors of the plan only once the files are laid out.
+  const unsigned threads = has_loose ? 1 : request.threads;
+  UCP_RETURN_IF_ERROR(ForEachInParallel(2, {threads, nullptr}, [&](unsigned, std::uint64_t number) {
+    return number == 0 ? lay_out() : drafting.DraftReads();
+  }));
   target_files.remarks.insert(target_files.remarks.end(), remarks.begin(), remarks.end());
   if (!companions.left_behind.empty()) {
     target_files.remarks.push_back(
         fmt::format("not copied from beside the checkpoint: {}", fmt::join(companions.left_behind, ", ")));
   }
 
-  std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
   BeginPhase(request.source.clock, "plan");
-  PlanRequest plan_request{source.held,  inventory, target_layout,   compilation.tensors,
-                           target_files, spec_hash, request.replicas};
-  UCP_ASSIGN_OR_RETURN(compilation.plan, DraftPlan(plan_request));
+  UCP_ASSIGN_OR_RETURN(compilation.plan, drafting.Finish());
   const Clock::time_point drafted = Clock::now();
   BeginPhase(request.source.clock, "verify");
-  UCP_RETURN_IF_ERROR(VerifyPlan(compilation.plan));
+  const std::uint64_t tasks = request.hashes_plan ? 2 : 1;
+  UCP_RETURN_IF_ERROR(
+      ForEachInParallel(tasks, {request.threads, nullptr}, [&](unsigned, std::uint64_t number) -> llvm::Error {
+        if (number == 0) return VerifyPlan(compilation.plan, request.threads);
+        UCP_ASSIGN_OR_RETURN(compilation.plan_hash, HashOfPlan(compilation.plan));
+        return llvm::Error::success();
+      }));
   compilation.planning_seconds = Seconds(drafted - start);
   compilation.verifying_seconds = Seconds(Clock::now() - drafted);
   return llvm::Error::success();

@@ -10,7 +10,6 @@
 #include "compiler/driver/source_phase.h"
 #include "compiler/plan/plan.h"
 #include "compiler/planner/planner.h"
-#include "runtime/formats/file_readers.h"
 #include "runtime/formats/strategy.h"
 
 namespace ucp {
@@ -22,6 +21,8 @@ struct CompileRequest {
   std::vector<std::string> keep_opaque;  // TargetRequest::keep_opaque.
   std::string ds_config;                 // --ds-config FILE; empty: the source's own `ds_config` counts.
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
+  unsigned threads = 1;
+  bool hashes_plan = false;  // Compilation::plan_hash is wanted.
 };
 
 struct Compilation {
@@ -30,7 +31,7 @@ struct Compilation {
   SourcePhase source;
   std::vector<LogicalTensor> tensors;
   Plan plan;
-  FileReaders readers;  // Of the plan's target.
+  std::string plan_hash;  // HashOfPlan(); empty unless it is wanted.
 };
 
 // Fills `compilation` as far as it comes, so that a spec's diagnostics can be shown when it fails.

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compiler/layout/file_readers.h"
 #include "compiler/layout/mesh.h"
 #include "compiler/layout/shape.h"
 #include "compiler/layout/storage.h"
@@ -43,6 +44,7 @@ struct TargetFiles {
   std::vector<BlobPlacement> placements;
   std::vector<CrcField> crc_fields;
   std::vector<std::string> remarks;  // Sentences for the report: what was adapted or left out, and what to do.
+  FileReaders readers;               // By the format's own rules; empty: not asked for.
   bool weights_only = false;         // The files hold kWeightState alone: masters and optimizer states are left out.
 
   BlobId AddBlob(std::string content);  // Equal contents are shared.

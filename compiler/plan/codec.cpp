@@ -76,7 +76,17 @@ class Encoder {
     return flat::CreatePlan(b_, tool_version, spec_hash, source_format, target_format, source_mesh, target_mesh, source,
                             target, directories, blobs, placements, crc_fields, tensors, sets, geometries, reads,
                             writes, remarks, EncodeCoordinate(plan.preference.named),
-                            EncodeAll(b_, plan.decisions, [&](const RankDecision& d) { return EncodeDecision(d); }));
+                            EncodeAll(b_, plan.decisions, [&](const RankDecision& d) { return EncodeDecision(d); }),
+                            EncodeReaders(plan.readers));
+  }
+
+  // Nothing of files that any job opens: plans of those are what they were before plans said who opens what.
+  Offset<flat::FileReaders> EncodeReaders(const FileReaders& readers) {
+    if (readers.ranks == 0) return 0;
+    auto sets = EncodeAll(b_, readers.sets, [&](const std::vector<int>& ranks) {
+      return flat::CreateRankSet(b_, b_.CreateVector(ranks));
+    });
+    return flat::CreateFileReaders(b_, readers.ranks, sets, b_.CreateVector(readers.set_of_file));
   }
 
   Offset<flat::Decision> EncodeDecision(const RankDecision& decision) {
@@ -207,6 +217,11 @@ llvm::Expected<std::string> EncodePlan(const Plan& plan) {
                 kMaxBytes);
   }
   return Encoder().Encode(plan);
+}
+
+llvm::Expected<std::string> HashOfPlan(const Plan& plan) {
+  UCP_ASSIGN_OR_RETURN(const std::string encoded, EncodePlan(plan));
+  return ContentHash(encoded);
 }
 
 }  // namespace ucp

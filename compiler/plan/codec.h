@@ -13,6 +13,8 @@
 namespace ucp {
 
 llvm::Expected<std::string> EncodePlan(const Plan& plan);
+// ContentHash of these bytes: the name of a plan, in manifests and journals.
+llvm::Expected<std::string> HashOfPlan(const Plan& plan);
 llvm::Expected<Plan> DecodePlan(std::string_view bytes);
 
 }  // namespace ucp

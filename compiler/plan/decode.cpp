@@ -70,6 +70,7 @@ class Decoder {
       plan.decisions.push_back({Text(d->what()), Text(d->believed()), Text(d->believed_file()), Text(d->overruled()),
                                 Text(d->overruled_file()), d->elements()});
     });
+    plan.readers = DecodeReaders(f.readers());
     return plan;
   }
 
@@ -194,6 +195,18 @@ class Decoder {
     Coordinate coordinate;
     Each(places, [&](const flat::Place* place) { coordinate.at[Text(place->axis())] = place->index(); });
     return coordinate;
+  }
+
+  FileReaders DecodeReaders(const flat::FileReaders* f) {
+    FileReaders readers;
+    if (f == nullptr) return readers;
+    readers.ranks = f->ranks();
+    Each(f->sets(), [&](const flat::RankSet* set) {
+      std::vector<int>& ranks = readers.sets.emplace_back();
+      Each(set->ranks(), [&](int rank) { ranks.push_back(rank); });
+    });
+    Each(f->set_of_file(), [&](std::uint32_t set) { readers.set_of_file.push_back(set); });
+    return readers;
   }
 
   PlanRead DecodeRead(const flat::Read& f) {

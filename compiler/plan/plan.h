@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/layout/file_readers.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/product_set.h"
 #include "compiler/layout/rank_preference.h"
@@ -102,6 +103,10 @@ struct Plan {
   std::vector<PlanRead> reads;       // Sorted by (tensor, term, role); kUnused ones too, so that all is accounted for.
   std::vector<PlanWrite> writes;     // Sorted by tensor.
   std::vector<std::string> remarks;  // Sentences for the report.
+
+  // Who will open which of the target's files: what nodes need on disks of their own. Left out of a plan file, and
+  // empty then, if a job of any size opens all of them.
+  FileReaders readers;
 
   RankPreference preference;            // Whom the user believes where copies differ.
   std::vector<RankDecision> decisions;  // What that decided when the plan was made.

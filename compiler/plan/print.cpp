@@ -59,6 +59,13 @@ std::string StepLine(const Plan& plan, const Step& step, const std::string& stat
                      PlaceText(plan.target, step.target, step.target_element, step, false));
 }
 
+// ", for ranks 0, 2 of 4"; nothing if all open it.
+std::string ReadersText(const Plan& plan, FileId file) {
+  if (plan.readers.set_of_file.empty() || plan.readers.Of(file).empty()) return "";
+  const std::vector<int>& ranks = plan.readers.Of(file);
+  return fmt::format(", for rank{} {} of {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), plan.readers.ranks);
+}
+
 }  // namespace
 
 std::string_view Name(ReadRole role) {
@@ -85,7 +92,10 @@ void PrintPlan(const Plan& plan, llvm::function_ref<void(const std::string&)> li
   for (const StoredFile& file : plan.source.files) {
     line(fmt::format("read {} {} bytes, header {}", file.path, file.bytes, file.header_hash));
   }
-  for (const StoredFile& file : plan.target.files) line(fmt::format("write {} {} bytes", file.path, file.bytes));
+  for (std::size_t f = 0; f < plan.target.files.size(); ++f) {
+    const StoredFile& file = plan.target.files[f];
+    line(fmt::format("write {} {} bytes{}", file.path, file.bytes, ReadersText(plan, FileId(f))));
+  }
   for (const BlobPlacement& placement : plan.placements) {
     line(fmt::format("blob {}+{} {} bytes", plan.target.files[placement.file.index()].path, placement.offset,
                      plan.blobs[placement.blob.index()].size()));

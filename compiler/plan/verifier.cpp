@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <tuple>
 #include <unordered_set>
@@ -12,6 +13,7 @@
 #include "compiler/plan/verify_steps.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/support/parallel.h"
 #include "compiler/support/paths.h"
 
 namespace ucp {
@@ -175,6 +177,28 @@ llvm::Error VerifyRead(const Plan& plan, const PlanRead& read) {
   return llvm::Error::success();
 }
 
+// Every file has a set of ranks of the job.
+llvm::Error VerifyReaders(const Plan& plan) {
+  const FileReaders& readers = plan.readers;
+  if (readers.set_of_file.empty() && readers.sets.empty()) return llvm::Error::success();
+  if (readers.set_of_file.size() != plan.target.files.size()) {
+    return Unsound("it says who opens {} files, and writes {}", readers.set_of_file.size(), plan.target.files.size());
+  }
+  for (std::uint32_t set : readers.set_of_file) {
+    if (set >= readers.sets.size()) return Unsound("a file is opened by the set {} of ranks", set);
+  }
+  for (const std::vector<int>& set : readers.sets) {
+    int least = 0;
+    for (int rank : set) {
+      if (rank < least || rank >= readers.ranks) {
+        return Unsound("of {} ranks, those that open a file are {}", readers.ranks, fmt::join(set, ", "));
+      }
+      least = rank + 1;
+    }
+  }
+  return llvm::Error::success();
+}
+
 constexpr std::size_t kMaxRank = 64;  // PyTorch's own limit. The walk over the steps recurses once for each dimension.
 
 bool IsPositive(const Scale& scale) { return scale.numerator > 0 && scale.denominator > 0; }
@@ -262,21 +286,28 @@ llvm::Error VerifyPlacements(const Plan& plan) {
   return llvm::Error::success();
 }
 
+llvm::Error VerifyElementsAndPlaces(const Plan& plan) {
+  UCP_RETURN_IF_ERROR(VerifyPlaces(plan));
+  UCP_RETURN_IF_ERROR(VerifyElements(plan));
+  UCP_RETURN_IF_ERROR(VerifySourceExtents(plan));
+  return VerifyCasts(plan);
+}
+
 }  // namespace
 
-llvm::Error VerifyPlan(const Plan& plan) {
+llvm::Error VerifyPlan(const Plan& plan, unsigned threads) {
   UCP_RETURN_IF_ERROR(VerifyTables(plan.source));
   UCP_RETURN_IF_ERROR(VerifyTables(plan.target));
   UCP_RETURN_IF_ERROR(VerifySets(plan));
   UCP_RETURN_IF_ERROR(VerifyShards(plan));
   UCP_RETURN_IF_ERROR(VerifyPlacements(plan));
+  UCP_RETURN_IF_ERROR(VerifyReaders(plan));
   UCP_RETURN_IF_ERROR(VerifyGeometries(plan));
-  UCP_RETURN_IF_ERROR(VerifyPlaces(plan));
-  UCP_RETURN_IF_ERROR(VerifyElements(plan));
-  UCP_RETURN_IF_ERROR(VerifySourceExtents(plan));
-  UCP_RETURN_IF_ERROR(VerifyCasts(plan));
-  UCP_RETURN_IF_ERROR(VerifySteps(plan));
-  return VerifyTargetBytes(plan);
+  // None of these relies on another one; in a plan that is not sound, the first one's word counts.
+  using Proof = llvm::Error (*)(const Plan&);
+  constexpr std::array<Proof, 3> kProofs = {&VerifyElementsAndPlaces, &VerifySteps, &VerifyTargetBytes};
+  return ForEachInParallel(kProofs.size(), {threads, nullptr},
+                           [&](unsigned, std::uint64_t number) { return kProofs[number](plan); });
 }
 
 }  // namespace ucp

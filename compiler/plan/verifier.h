@@ -2,7 +2,8 @@
 // and repeats none of its reasoning:
 //
 //   V1  tables: every id, path, size and range is sane; no path leaves its folder; no record leaves its file; records
-//       that hold different elements do not overlap; arithmetic is in floating point, and scales no moments
+//       that hold different elements do not overlap; arithmetic is in floating point, and scales no moments; every file
+//       is opened by ranks of the target's job
 //   V2  every byte of every target file is written exactly once: by one blob or as one element of one written shard
 //   V3  every geometry holds exactly the positions that its two sets have in common, and pairs equal positions; none is
 //       missing
@@ -22,6 +23,7 @@
 namespace ucp {
 
 // The message names the tensor, the file and the element. Time is linear in the enumerated pairs; memory in the tables.
-[[nodiscard]] llvm::Error VerifyPlan(const Plan& plan);
+// The same with any number of threads.
+[[nodiscard]] llvm::Error VerifyPlan(const Plan& plan, unsigned threads = 1);
 
 }  // namespace ucp

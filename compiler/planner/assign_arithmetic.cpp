@@ -47,7 +47,15 @@ llvm::Error CheckStates(const LogicalTensor& tensor, const TensorLayout& source,
 
 }  // namespace
 
-llvm::Error AssignArithmetic(const PlanRequest& request, PlanDraft& draft) {
+void AssignTerms(const PlanRequest& request, PlanDraft& draft) {
+  for (PlanTensor& tensor : draft.plan.tensors) {
+    const TensorLayout* source = draft.source_tensors.Find(tensor.logical.name);
+    const bool is_in_both = source != nullptr && draft.target_tensors.Find(tensor.logical.name) != nullptr;
+    if (is_in_both) tensor.arithmetic.terms = TermsOf(*source, request.source_layout.mesh);
+  }
+}
+
+llvm::Error AssignArithmetic(PlanDraft& draft) {
   for (PlanTensor& tensor : draft.plan.tensors) {
     const TensorLayout* source = draft.source_tensors.Find(tensor.logical.name);
     const TensorLayout* target = draft.target_tensors.Find(tensor.logical.name);
@@ -59,7 +67,6 @@ llvm::Error AssignArithmetic(const PlanRequest& request, PlanDraft& draft) {
                   ToString(layout->scale), layout->declared_at);
     }
     bool scaled = !AreEqual(source->scale, target->scale);
-    tensor.arithmetic.terms = TermsOf(*source, request.source_layout.mesh);
     if (scaled) tensor.arithmetic.divisor = source->scale;
     if (scaled) tensor.arithmetic.factor = target->scale;
     if (tensor.arithmetic == Arithmetic{}) continue;

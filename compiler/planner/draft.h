@@ -29,15 +29,19 @@ struct PlanDraft {
   std::unordered_multimap<std::size_t, SetId> sets_of_hash_;
 };
 
+// Fills Arithmetic::terms: how many copies a `mean` of the source's layout is made of.
+void AssignTerms(const PlanRequest& request, PlanDraft& draft);
+
+// Fills Plan::reads: one or more for each source shard, sorted by tensor, term and role. Relies on the tensors' table
+// and their terms. Guarantees that the kCopy reads of each term of a tensor are a partition of it.
+[[nodiscard]] llvm::Error AssignReads(const PlanRequest& request, PlanDraft& draft);
+
 // Makes the states of every tensor those that the target's files hold of it.
 [[nodiscard]] llvm::Error AssignStates(const PlanRequest& request, PlanDraft& draft);
 
-// Fills PlanTensor::arithmetic: what `mean` and `scale` of both layouts ask for. Fails where numbers cannot follow it.
-[[nodiscard]] llvm::Error AssignArithmetic(const PlanRequest& request, PlanDraft& draft);
-
-// Fills Plan::reads: one or more for each source shard, sorted by tensor, term and role. Relies on the tensors' table
-// and their arithmetic. Guarantees that the kCopy reads of each term of a tensor are a partition of it.
-[[nodiscard]] llvm::Error AssignReads(const PlanRequest& request, PlanDraft& draft);
+// Fills the rest of PlanTensor::arithmetic: what `scale` of both layouts asks for. Fails where numbers cannot follow
+// it, or the terms.
+[[nodiscard]] llvm::Error AssignArithmetic(PlanDraft& draft);
 
 // Fills Plan::writes: one for each shard that the target format laid out.
 [[nodiscard]] llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft);

@@ -10,25 +10,16 @@ namespace ucp {
 namespace {
 
 // The tables that both formats have filled are the plan's own: ids stay what they are.
-PlanDraft StartDraft(const PlanRequest& request) {
-  PlanDraft draft(request);
+void TakeSource(const PlanRequest& request, PlanDraft& draft) {
   Plan& plan = draft.plan;
   plan.tool_version = kVersion;
   plan.spec_hash = request.spec_hash;
   plan.source_format = request.inventory.format;
-  plan.target_format = request.target_files.format;
   plan.source_mesh = request.inventory.mesh;
-  plan.target_mesh = request.target_files.mesh;
   plan.source = request.inventory.storage;
-  plan.target = request.target_files.storage;
-  plan.directories = request.target_files.directories;
-  plan.blobs = request.target_files.blobs;
-  plan.placements = request.target_files.placements;
-  plan.crc_fields = request.target_files.crc_fields;
   plan.preference = request.inventory.preference;
   plan.decisions = request.inventory.decisions;
   plan.remarks = request.inventory.remarks;
-  plan.remarks.insert(plan.remarks.end(), request.target_files.remarks.begin(), request.target_files.remarks.end());
   plan.tensors.reserve(request.tensors.size());
   draft.tensor_of_name.reserve(request.tensors.size());
   for (const LogicalTensor& tensor : request.tensors) {
@@ -36,23 +27,50 @@ PlanDraft StartDraft(const PlanRequest& request) {
     draft.tensor_of_name[tensor.name] = TensorId(plan.tensors.size());
     plan.tensors.push_back({tensor, layout == nullptr ? "" : layout->declared_at});
   }
-  return draft;
+}
+
+void TakeTarget(const TargetFiles& target, Plan& plan) {
+  plan.target_format = target.format;
+  plan.target_mesh = target.mesh;
+  plan.target = target.storage;
+  plan.directories = target.directories;
+  plan.blobs = target.blobs;
+  plan.placements = target.placements;
+  plan.crc_fields = target.crc_fields;
+  plan.readers = target.readers;
+  plan.remarks.insert(plan.remarks.end(), target.remarks.begin(), target.remarks.end());
 }
 
 }  // namespace
 
-llvm::Expected<Plan> DraftPlan(const PlanRequest& request) {
-  PlanDraft draft = StartDraft(request);
-  // Which states the target holds; the passes behind it are about those alone.
-  UCP_RETURN_IF_ERROR(AssignStates(request, draft));
-  // What is added and scaled; who gives which term depends on it.
-  UCP_RETURN_IF_ERROR(AssignArithmetic(request, draft));
-  // Who gives each element, who is compared with it, and who is not read; then who gets it.
-  UCP_RETURN_IF_ERROR(AssignReads(request, draft));
-  UCP_RETURN_IF_ERROR(AssignWrites(request, draft));
+PlanDrafting::PlanDrafting(const PlanRequest& request) : request_(request) {}
+PlanDrafting::~PlanDrafting() = default;
+
+llvm::Error PlanDrafting::DraftReads() {
+  draft_ = std::make_unique<PlanDraft>(request_);
+  TakeSource(request_, *draft_);
+  // Of how many terms a tensor is; who gives which depends on it.
+  AssignTerms(request_, *draft_);
+  // Who gives each element, who is compared with it, and who is not read.
+  return AssignReads(request_, *draft_);
+}
+
+llvm::Expected<Plan> PlanDrafting::Finish() {
+  TakeTarget(request_.target_files, draft_->plan);
+  // Which states the target holds; what is scaled is checked for those alone.
+  UCP_RETURN_IF_ERROR(AssignStates(request_, *draft_));
+  UCP_RETURN_IF_ERROR(AssignArithmetic(*draft_));
+  // Who gets each element.
+  UCP_RETURN_IF_ERROR(AssignWrites(request_, *draft_));
   // What each pair of sets has in common; it needs all reads and writes.
-  UCP_RETURN_IF_ERROR(MeetSets(draft));
-  return std::move(draft.plan);
+  UCP_RETURN_IF_ERROR(MeetSets(*draft_));
+  return std::move(draft_->plan);
+}
+
+llvm::Expected<Plan> DraftPlan(const PlanRequest& request) {
+  PlanDrafting drafting(request);
+  UCP_RETURN_IF_ERROR(drafting.DraftReads());
+  return drafting.Finish();
 }
 
 llvm::Expected<Plan> MakePlan(const PlanRequest& request) {

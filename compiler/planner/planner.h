@@ -3,6 +3,7 @@
 
 #include <llvm/Support/Error.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,29 @@ struct PlanRequest {
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
 };
 
-// Errors name the tensor and say what is missing or twice. The plan is not verified yet.
+struct PlanDraft;
+
+// A plan in two halves, so that the target's files can be laid out while the first one is made. Errors name the tensor
+// and say what is missing or twice.
+class PlanDrafting {
+ public:
+  // Must outlive this.
+  explicit PlanDrafting(const PlanRequest& request);
+  ~PlanDrafting();
+  PlanDrafting(const PlanDrafting&) = delete;
+  PlanDrafting& operator=(const PlanDrafting&) = delete;
+
+  // Who gives each element. Does not look at the target's files.
+  [[nodiscard]] llvm::Error DraftReads();
+  // Once, after DraftReads(). The plan is not verified yet.
+  llvm::Expected<Plan> Finish();
+
+ private:
+  const PlanRequest& request_;
+  std::unique_ptr<PlanDraft> draft_;
+};
+
+// Both halves.
 llvm::Expected<Plan> DraftPlan(const PlanRequest& request);
 
 // The same, and the plan has passed VerifyPlan().

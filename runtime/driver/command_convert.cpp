@@ -33,8 +33,7 @@ void PrintPlanReport(const Plan& plan, bool json) {
   for (const std::string& line : PlanReport(plan)) PrintLine(line);
 }
 
-llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, FileSystem& source,
-                                   FileReaders& readers) {
+llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, FileSystem& source) {
   Compilation compilation;
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
@@ -42,13 +41,15 @@ llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watc
   request.target = options.target;
   options.target_options.ApplyTo(request);
   request.replicas = options.replicas;
+  request.threads = ThreadsOf(options.conversion);
+  request.hashes_plan = !options.dry_run;
   SeenFiles seen(source);
   llvm::Error error = Compile(seen, request, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
   if (error) return error;
-  readers = std::move(compilation.readers);
   std::vector<FileVersion> versions = VersionsOf(seen, compilation.plan, compilation.source.folder);
-  return PlannedRun{std::move(compilation.plan), std::move(compilation.source.folder), std::move(versions)};
+  return PlannedRun{std::move(compilation.plan), std::move(compilation.source.folder), std::move(versions),
+                    std::move(compilation.plan_hash)};
 }
 
 llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communicator& ranks) {
@@ -56,9 +57,8 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
       std::unique_ptr<FilesOfAllRanks> nodes,
       NodesOfSource(watch.files(), options.conversion.node_local, NodeLocalUse::kWrites, options.source.path, ranks));
   FileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
-  FileReaders readers;
-  UCP_ASSIGN_OR_RETURN(PlannedRun run,
-                       ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source, readers) : PlannedRun{}));
+  UCP_ASSIGN_OR_RETURN(const PlannedRun run,
+                       ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source) : PlannedRun{}));
   if (options.dry_run) {
     watch.EndPhases();
     if (ranks.rank() == 0 && !watch.TellReport(PlanReportJson(run.plan))) {
@@ -67,8 +67,7 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
     return llvm::Error::success();
   }
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
-                       Convert(watch.files(), run.plan, run.source_folder, options.conversion, watch, ranks,
-                               nodes.get(), readers, std::move(run.source_versions)));
+                       Convert(watch.files(), run, options.conversion, watch, ranks, nodes.get()));
   if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }

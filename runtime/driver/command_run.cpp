@@ -35,11 +35,10 @@ llvm::Error RunPlan(const RunOptions& options, RunWatch& watch, Communicator& ra
       std::unique_ptr<FilesOfAllRanks> nodes,
       NodesOfSource(watch.files(), options.conversion.node_local, NodeLocalUse::kWrites, options.source, ranks));
   FileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
-  UCP_ASSIGN_OR_RETURN(PlannedRun run,
+  UCP_ASSIGN_OR_RETURN(const PlannedRun run,
                        ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source) : PlannedRun{}));
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
-                       Convert(watch.files(), run.plan, run.source_folder, options.conversion, watch, ranks,
-                               nodes.get(), {}, std::move(run.source_versions)));
+                       Convert(watch.files(), run, options.conversion, watch, ranks, nodes.get()));
   if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }

@@ -70,9 +70,9 @@ llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch, Communicator&
   if (error) return error;
   UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> made_up, FilesToRead(compilation.plan));
   SyntheticFileSystem with_made_up(files, std::move(made_up));
-  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
-                       Convert(with_made_up, compilation.plan, kSyntheticFolder, options.conversion, watch, ranks));
-  Print(compilation.plan, outcome, options.conversion, watch);
+  const PlannedRun run{std::move(compilation.plan), kSyntheticFolder};
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(with_made_up, run, options.conversion, watch, ranks));
+  Print(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
 

@@ -24,9 +24,13 @@ constexpr unsigned kMostThreads = 256;
 
 }  // namespace
 
+unsigned ThreadsOf(const WorkOptions& options) {
+  return options.threads == 0 ? std::min(ProcessorsOfThisRank(), kMostThreads) : options.threads;
+}
+
 llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options) {
   ExecutionOptions execution;
-  execution.threads = options.threads == 0 ? std::min(ProcessorsOfThisRank(), kMostThreads) : options.threads;
+  execution.threads = ThreadsOf(options);
   std::optional<std::uint64_t> memory = ParseByteCount(options.memory);
   if (!memory) {
     return Fail(ErrorCode::kUsage, "--memory takes a size such as 256MiB or 4GB, not `{}`", options.memory);
@@ -110,32 +114,32 @@ llvm::Expected<MeansOfRun> AgreeOnMeans(FileSystem& files, const Plan& plan, con
 
 }  // namespace
 
-llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                          const ConversionOptions& options, RunWatch& watch, Communicator& ranks,
-                                          FilesOfAllRanks* nodes, const FileReaders& readers,
-                                          std::vector<FileVersion> source_versions) {
+llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& run, const ConversionOptions& options,
+                                          RunWatch& watch, Communicator& ranks, FilesOfAllRanks* nodes) {
+  const Plan& plan = run.plan;
   watch.clock().Begin("prepare");
   llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(options);  // Machines may allow different things.
   UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
   execution->ranks = &ranks;
-  execution->source_versions = std::move(source_versions);
+  execution->source_versions = run.source_versions;
   execution->journal_seconds = options.journal_seconds;
   UCP_ASSIGN_OR_RETURN(execution->node_of_rank, NodesOfRanks(ranks));
   if (nodes != nullptr) {
-    UCP_RETURN_IF_ERROR(nodes->Locate(source_folder, plan.source.files));
+    UCP_RETURN_IF_ERROR(nodes->Locate(run.source_folder, plan.source.files));
     execution->nodes = nodes;
     execution->memory_bytes -= std::min(execution->memory_bytes, nodes->MemoryBytes());
   }
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<RunDestination> destination,
-                       RunDestination::Begin(files, plan, source_folder, options, readers, *execution));
+                       RunDestination::Begin(files, run, options, *execution));
   ConversionOutcome outcome;
   outcome.parts = destination->parts();
   outcome.was_complete = destination->is_complete();
   if (outcome.was_complete) return outcome;
-  llvm::Expected<MeansOfRun> means = AgreeOnMeans(files, plan, source_folder, *destination, options, *execution, watch);
+  llvm::Expected<MeansOfRun> means =
+      AgreeOnMeans(files, plan, run.source_folder, *destination, options, *execution, watch);
   if (!means) return destination->Conclude(means.takeError());
   if (ranks.rank() == 0) watch.Attach(*execution);
-  llvm::Expected<ExecutionReport> report = destination->Fill(source_folder, *execution);
+  llvm::Expected<ExecutionReport> report = destination->Fill(*execution);
   if (!report) return destination->Conclude(report.takeError());
   if (llvm::Error error = destination->Commit(*report, *execution, watch.clock())) {
     return destination->Conclude(std::move(error));

@@ -16,8 +16,8 @@
 #include "runtime/driver/run_watch.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
+#include "runtime/executor/share_run.h"
 #include "runtime/executor/target_parts.h"
-#include "runtime/formats/file_readers.h"
 #include "runtime/io/file_system.h"
 
 namespace ucp {
@@ -53,14 +53,14 @@ struct ConversionOutcome {
   std::uint64_t bytes_from_storage = 0;  // Of what this process read until it was done.
 };
 
-// Executes `plan` on the files in `source_folder`, over all `ranks`: each calls this with the same plan, and rank 0 has
-// the outcome. After an error nothing is under the destination's name that was not there before. `nodes`: the source,
-// if each node sees only a part of it. `readers`: who opens which file of the target, at rank 0; by them a destination
-// is put into parts. `source_versions`: what the source's headers were read of, by FileId.
-llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                          const ConversionOptions& options, RunWatch& watch, Communicator& ranks,
-                                          FilesOfAllRanks* nodes = nullptr, const FileReaders& readers = {},
-                                          std::vector<FileVersion> source_versions = {});
+// Executes the plan of `run` over all `ranks`: each calls this with the same one, and rank 0 has the outcome. After an
+// error nothing is under the destination's name that was not there before. `nodes`: the source, if each node sees only
+// a part of it.
+llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& run, const ConversionOptions& options,
+                                          RunWatch& watch, Communicator& ranks, FilesOfAllRanks* nodes = nullptr);
+
+// How many threads a rank has.
+unsigned ThreadsOf(const WorkOptions& options);
 
 // The whole of a command that converts: `work` between a watch's beginning and its end. Shows the error, once for all
 // ranks; the exit code.

@@ -5,6 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "compiler/support/error.h"
+#include "runtime/executor/saved_progress.h"
+
 namespace ucp {
 namespace {
 
@@ -42,6 +45,41 @@ TargetParts DealFiles(const FileReaders& readers, std::size_t files, std::vector
     parts.set_of_file.push_back(known->second);
   }
   return parts;
+}
+
+std::string EncodeDealt(const TargetParts& parts) {
+  ProgressWriter writer;
+  writer.Add(std::uint64_t{parts.sets.size()});
+  for (const std::vector<int>& set : parts.sets) {
+    writer.Add(std::uint64_t{set.size()});
+    for (int part : set) writer.Add(static_cast<std::uint64_t>(part));
+  }
+  writer.Add(std::uint64_t{parts.set_of_file.size()});
+  for (std::uint32_t set : parts.set_of_file) writer.Add(std::uint64_t{set});
+  return writer.bytes();
+}
+
+llvm::Expected<TargetParts> DecodeDealt(const std::string& bytes, std::size_t files, std::vector<int> part_of_rank) {
+  ProgressReader reader(bytes);
+  TargetParts parts;
+  parts.count = 1 + *std::ranges::max_element(part_of_rank);
+  parts.part_of_rank = std::move(part_of_rank);
+  auto below = [&](std::uint64_t end) {
+    const std::uint64_t number = reader.Number();
+    if (number >= end) reader.Fail();
+    return number;
+  };
+  parts.sets.resize(reader.Count());
+  for (std::vector<int>& set : parts.sets) {
+    set.resize(reader.Count());
+    for (int& part : set) part = static_cast<int>(below(static_cast<std::uint64_t>(parts.count)));
+  }
+  parts.set_of_file.resize(reader.Count());
+  for (std::uint32_t& set : parts.set_of_file) set = static_cast<std::uint32_t>(below(parts.sets.size()));
+  if (!reader.has_failed() && reader.left().empty() && parts.set_of_file.size() == files) return parts;
+  return Fail(ErrorCode::kIo,
+              "rank 0 sent {} bytes about the parts of {} files that cannot be read; all ranks must run the same ucp",
+              bytes.size(), files);
 }
 
 }  // namespace ucp

@@ -5,10 +5,13 @@
 // ranks open it.
 #pragma once
 
+#include <llvm/Support/Error.h>
+
+#include <string>
 #include <vector>
 
+#include "compiler/layout/file_readers.h"
 #include "runtime/executor/target_parts.h"
-#include "runtime/formats/file_readers.h"
 
 namespace ucp {
 
@@ -18,5 +21,9 @@ int NodeOfJobRank(int rank, int ranks, int nodes);
 // `part_of_rank`, of this run's ranks, are numbers from 0 on, in the order of their lowest ranks. Where `readers` say
 // nothing of files, every rank opens them.
 TargetParts DealFiles(const FileReaders& readers, std::size_t files, std::vector<int> part_of_rank);
+
+// Which files are in which parts, to be sent to other ranks; each knows the parts of the ranks.
+std::string EncodeDealt(const TargetParts& parts);
+llvm::Expected<TargetParts> DecodeDealt(const std::string& bytes, std::size_t files, std::vector<int> part_of_rank);
 
 }  // namespace ucp

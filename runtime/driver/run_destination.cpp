@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "compiler/plan/codec.h"
-#include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "runtime/comm/nodes.h"
@@ -24,11 +23,6 @@ namespace ucp {
 namespace {
 
 constexpr const char* kGoOn = "the same command with --resume";
-
-llvm::Expected<std::string> HashOf(const Plan& plan) {
-  UCP_ASSIGN_OR_RETURN(std::string encoded, EncodePlan(plan));
-  return ContentHash(encoded);
-}
 
 // Single weights that are no rounding of their masters are reported. When most of a tensor's are not, these are not the
 // masters of this model, and a conversion would carry wrong values on. Of copies that several ranks hold, each counts.
@@ -68,36 +62,10 @@ std::string PartText(const std::optional<TargetParts>& parts, int part) {
   return parts ? fmt::format("part {} of {}", part + 1, parts->count) : "";
 }
 
-std::string EncodeTables(const TargetParts& parts) {
-  ProgressWriter writer;
-  writer.Add(std::uint64_t{parts.sets.size()});
-  for (const std::vector<int>& set : parts.sets) {
-    writer.Add(std::uint64_t{set.size()});
-    for (int part : set) writer.Add(static_cast<std::uint64_t>(part));
-  }
-  writer.Add(std::uint64_t{parts.set_of_file.size()});
-  for (std::uint32_t set : parts.set_of_file) writer.Add(std::uint64_t{set});
-  return writer.bytes();
-}
-
-TargetParts DecodeTables(const std::string& bytes) {
-  ProgressReader reader(bytes);
-  TargetParts parts;
-  parts.sets.resize(reader.Count());
-  for (std::vector<int>& set : parts.sets) {
-    set.resize(reader.Count());
-    for (int& part : set) part = static_cast<int>(reader.Number());
-  }
-  parts.set_of_file.resize(reader.Count());
-  for (std::uint32_t& set : parts.set_of_file) set = static_cast<std::uint32_t>(reader.Number());
-  UCP_CHECK(!reader.has_failed() && reader.left().empty(), "rank 0 sent {} bytes of parts", bytes.size());
-  return parts;
-}
-
 }  // namespace
 
 // Which part of the target's files each rank is to write: ranks that see one folder have one part.
-llvm::Error RunDestination::FindParts(const FileReaders& readers, const ExecutionOptions& execution) {
+llvm::Error RunDestination::FindParts(const ExecutionOptions& execution) {
   llvm::Expected<FileStatus> parent = files_.Status(ParentOf(options_.destination));
   llvm::Error error = parent.takeError();
   if (!error && parent->kind != PathKind::kDirectory) {
@@ -111,24 +79,23 @@ llvm::Error RunDestination::FindParts(const FileReaders& readers, const Executio
   std::vector<int> part_of_rank = NumberNodes(folders);
   if (*std::ranges::max_element(part_of_rank) == 0) return llvm::Error::success();
   TargetParts dealt;
-  if (ranks_.rank() == 0) dealt = DealFiles(readers, plan_.target.files.size(), part_of_rank);
-  UCP_ASSIGN_OR_RETURN(const std::string tables, FromFirstRank(ranks_, EncodeTables(dealt)));
-  parts_ = DecodeTables(tables);
-  parts_->count = 1 + *std::ranges::max_element(part_of_rank);
-  parts_->part_of_rank = std::move(part_of_rank);
+  if (ranks_.rank() == 0) dealt = DealFiles(plan_.readers, plan_.target.files.size(), part_of_rank);
+  UCP_ASSIGN_OR_RETURN(const std::string tables, FromFirstRank(ranks_, EncodeDealt(dealt)));
+  llvm::Expected<TargetParts> parts = DecodeDealt(tables, plan_.target.files.size(), std::move(part_of_rank));
+  UCP_RETURN_IF_ERROR(Agree(ranks_, parts ? llvm::Error::success() : parts.takeError()));
+  parts_ = std::move(*parts);
   return CheckFoldersDiffer(files_, options_.destination, *parts_, ranks_);
 }
 
-llvm::Expected<std::unique_ptr<RunDestination>> RunDestination::Begin(FileSystem& files, const Plan& plan,
-                                                                      const std::string& source_folder,
+llvm::Expected<std::unique_ptr<RunDestination>> RunDestination::Begin(FileSystem& files, const PlannedRun& run,
                                                                       const ConversionOptions& options,
-                                                                      const FileReaders& readers,
                                                                       ExecutionOptions& execution) {
-  std::unique_ptr<RunDestination> run(new RunDestination(files, plan, options, *execution.ranks));
-  if (options.node_local.destination()) UCP_RETURN_IF_ERROR(run->FindParts(readers, execution));
-  UCP_RETURN_IF_ERROR(run->Settle(run->is_leader() ? run->Stage(source_folder, execution) : llvm::Error::success()));
-  UCP_RETURN_IF_ERROR(run->TellOthers());
-  return run;
+  std::unique_ptr<RunDestination> destination(new RunDestination(files, run, options, *execution.ranks));
+  if (options.node_local.destination()) UCP_RETURN_IF_ERROR(destination->FindParts(execution));
+  UCP_RETURN_IF_ERROR(
+      destination->Settle(destination->is_leader() ? destination->Stage(execution) : llvm::Error::success()));
+  UCP_RETURN_IF_ERROR(destination->TellOthers());
+  return destination;
 }
 
 // What leaders alone do has one outcome for all.
@@ -136,14 +103,18 @@ llvm::Error RunDestination::Settle(llvm::Error error) {
   return parts_ ? Agree(ranks_, std::move(error)) : OutcomeOfFirstRank(ranks_, std::move(error));
 }
 
-llvm::Error RunDestination::Stage(const std::string& source_folder, ExecutionOptions& execution) {
-  UCP_RETURN_IF_ERROR(CheckDestination(files_, source_folder, options_.destination, options_.force));
-  UCP_ASSIGN_OR_RETURN(std::string plan_hash, HashOf(plan_));
+llvm::Error RunDestination::Stage(ExecutionOptions& execution) {
+  UCP_RETURN_IF_ERROR(CheckDestination(files_, run_.source_folder, options_.destination, options_.force));
+  std::string plan_hash = run_.plan_hash;
+  if (plan_hash.empty()) {
+    UCP_ASSIGN_OR_RETURN(plan_hash, HashOfPlan(plan_));
+  }
   identity_ = {ToolName(), SourceIdentity(plan_), plan_hash, execution.verify_source_crc, PartText(parts_, part())};
   const std::uint64_t bytes = parts_ ? parts_->BytesOf(part(), plan_.target.files) : Totals(plan_).bytes_to_write;
   const auto ranks = parts_ ? std::ranges::count(parts_->part_of_rank, part()) : ranks_.size();
   const StagingOptions staging{
-      options_.force, bytes, source_folder, options_.resume, [&] { return IsComplete(); }, static_cast<int>(ranks)};
+      options_.force,         bytes, run_.source_folder, options_.resume, [&] { return IsComplete(); },
+      static_cast<int>(ranks)};
   llvm::Expected<Staging> begun = Staging::Begin(files_, options_.destination, staging);
   if (!begun) return begun.takeError();
   staging_.emplace(std::move(*begun));
@@ -201,7 +172,7 @@ llvm::Error RunDestination::TellOthers() {
   return llvm::Error::success();
 }
 
-llvm::Expected<ExecutionReport> RunDestination::Fill(const std::string& source_folder, ExecutionOptions& execution) {
+llvm::Expected<ExecutionReport> RunDestination::Fill(ExecutionOptions& execution) {
   std::optional<RankPart> share;  // Held until the last byte is written.
   auto fill = [&]() -> llvm::Expected<ExecutionReport> {
     llvm::Error error = llvm::Error::success();
@@ -216,8 +187,8 @@ llvm::Expected<ExecutionReport> RunDestination::Fill(const std::string& source_f
     } else if (share) {
       execution.keep = [this, &share](const std::string& progress) { return share->Keep(entry_head_ + progress); };
     }
-    if (!parts_) return Execute(plan_, source_folder, where_.folder, files_, execution);
-    return ExecuteParts(plan_, source_folder, is_done() ? options_.destination : where_.folder, files_, execution,
+    if (!parts_) return Execute(plan_, run_.source_folder, where_.folder, files_, execution);
+    return ExecuteParts(plan_, run_.source_folder, is_done() ? options_.destination : where_.folder, files_, execution,
                         *parts_);
   };
   llvm::Expected<ExecutionReport> report = fill();

@@ -29,8 +29,8 @@
 #include "runtime/driver/earlier_run.h"
 #include "runtime/executor/element_counts.h"
 #include "runtime/executor/execute.h"
+#include "runtime/executor/share_run.h"
 #include "runtime/executor/target_parts.h"
-#include "runtime/formats/file_readers.h"
 #include "runtime/io/commit.h"
 #include "runtime/io/file_system.h"
 #include "runtime/manifest/manifest.h"
@@ -40,12 +40,10 @@ namespace ucp {
 // Every function that is not const is called by all ranks together.
 class RunDestination {
  public:
-  // All must outlive the result. `readers`, of the target's files, are rank 0's. `execution` gets what is to be gone on
-  // from, and who writes what.
-  static llvm::Expected<std::unique_ptr<RunDestination>> Begin(FileSystem& files, const Plan& plan,
-                                                               const std::string& source_folder,
+  // All must outlive the result. `execution` gets what is to be gone on from, and who writes what.
+  static llvm::Expected<std::unique_ptr<RunDestination>> Begin(FileSystem& files, const PlannedRun& run,
                                                                const ConversionOptions& options,
-                                                               const FileReaders& readers, ExecutionOptions& execution);
+                                                               ExecutionOptions& execution);
 
   // The hidden folder that this rank commits; empty: another rank does, or nothing is left to do.
   std::string FolderToCommit() const { return Commits() ? where_.folder : std::string(); }
@@ -56,7 +54,7 @@ class RunDestination {
   BytesToDo Left(const ExecutionOptions& execution) const;
   std::string sync_choice() const { return Commits() ? staging_->sync_choice() : "every file of this part was there"; }
 
-  llvm::Expected<ExecutionReport> Fill(const std::string& source_folder, ExecutionOptions& execution);
+  llvm::Expected<ExecutionReport> Fill(ExecutionOptions& execution);
   // `report` is rank 0's.
   [[nodiscard]] llvm::Error Commit(const ExecutionReport& report, const ExecutionOptions& execution, PhaseClock& clock);
   // After Fill() or Commit() failed: what a later run can go on from is kept, and removed only if it is of no use,
@@ -64,11 +62,11 @@ class RunDestination {
   [[nodiscard]] llvm::Error Conclude(llvm::Error error);
 
  private:
-  RunDestination(FileSystem& files, const Plan& plan, const ConversionOptions& options, Communicator& ranks)
-      : files_(files), plan_(plan), options_(options), ranks_(ranks) {}
+  RunDestination(FileSystem& files, const PlannedRun& run, const ConversionOptions& options, Communicator& ranks)
+      : files_(files), run_(run), plan_(run.plan), options_(options), ranks_(ranks) {}
 
-  [[nodiscard]] llvm::Error FindParts(const FileReaders& readers, const ExecutionOptions& execution);
-  [[nodiscard]] llvm::Error Stage(const std::string& source_folder, ExecutionOptions& execution);
+  [[nodiscard]] llvm::Error FindParts(const ExecutionOptions& execution);
+  [[nodiscard]] llvm::Error Stage(ExecutionOptions& execution);
   [[nodiscard]] llvm::Error TellOthers();
   llvm::Expected<bool> IsComplete();
   llvm::Expected<Manifest> ManifestOfAll(const ExecutionReport& report);
@@ -83,6 +81,7 @@ class RunDestination {
   bool Commits() const { return is_leader() && !is_done(); }
 
   FileSystem& files_;
+  const PlannedRun& run_;
   const Plan& plan_;
   const ConversionOptions& options_;
   Communicator& ranks_;

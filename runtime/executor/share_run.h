@@ -15,7 +15,8 @@ namespace ucp {
 struct PlannedRun {
   Plan plan;
   std::string source_folder;
-  std::vector<FileVersion> source_versions;  // By FileId of the source; what the headers were read of.
+  std::vector<FileVersion> source_versions = {};  // By FileId of the source; what the headers were read of.
+  std::string plan_hash = {};                     // HashOfPlan(), if it was made with the plan; then at rank 0 alone.
 };
 
 // Of all files that the plan reads.

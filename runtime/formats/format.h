@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/layout/file_readers.h"
 #include "compiler/layout/inventory.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
 #include "runtime/formats/companions.h"
-#include "runtime/formats/file_readers.h"
 #include "runtime/formats/job_config.h"
 #include "runtime/formats/strategy.h"
 #include "runtime/formats/strategy_rules.h"

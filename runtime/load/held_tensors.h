@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "compiler/layout/file_readers.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
-#include "runtime/formats/file_readers.h"
 
 namespace ucp {
 

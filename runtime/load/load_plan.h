@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "compiler/driver/compile.h"
+#include "compiler/layout/file_readers.h"
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/formats/file_readers.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/seen_files.h"
 

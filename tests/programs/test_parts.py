@@ -120,6 +120,24 @@ class DestinationOfNodes(NodeTest):
         self.assertTrue(layers[1] - layers[0])
         self.assertTrue(any("latest" in name for name in parts[1]))
 
+    def test_a_plan_file_is_dealt_alike(self) -> None:
+        """It says who opens what, so `run` gives each node what `convert` gives it, with the same manifest."""
+        source = self.checkpoint("gpt_pp2_tp2_dp2")
+        to = ("--to", "deepspeed:pp=2,tp=1,dp=2,zero=1")
+        self.make_nodes(2)
+        parts = self.in_parts(source, [1, 2], *to, "--spec", GPT_SPEC, *IN_PARTS)
+        self.assertNotEqual(set(parts[0]), set(parts[1]))
+        plan = self.folder / "a.plan"
+        result = self.run_program("ucpc", "plan", GPT_SPEC, "--from", source, *to, "-o", plan)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.mpirun([1, 2], "run", plan, "from-plan", "--from", source, *IN_PARTS)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual([self.part(node, "from-plan") for node in range(2)], parts)
+        written = re.findall(r"^write (\S+) \d+ bytes, for ranks? ([\d, ]+) of 4$",
+                             self.run_program("ucpc", "dump", plan).stdout, re.MULTILINE)
+        self.assertEqual({name for name, ranks in written if ranks in ("0, 1", "0", "1")},
+                         {name for name in parts[0] if name not in parts[1]})  # Those of the first stage alone.
+
     def test_one_folder_is_no_part(self) -> None:
         """Where all ranks see the same folder it is an ordinary destination."""
         source = self.checkpoint("zero1_dp2")

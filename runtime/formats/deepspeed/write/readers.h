@@ -3,7 +3,7 @@
 
 #include <llvm/Support/Error.h>
 
-#include "runtime/formats/file_readers.h"
+#include "compiler/layout/file_readers.h"
 #include "runtime/formats/format.h"
 
 namespace ucp::deepspeed {

@@ -77,7 +77,9 @@ TEST(CodecTest, KeepsEveryField) {
   plan.reads[1].is_overruled = true;
   plan.preference.named.at = {{"dp", 1}, {"tp", 0}};
   plan.decisions = {{"`lr`", "0.5", "a.pt", "0.25", "b.pt", 0}, {"element [3]", "1", "c", "2", "d", 7}};
+  plan.readers = {4, {{0, 3}, {}, {1}}, {2, 0, 1}};
   Plan decoded = llvm::cantFail(DecodePlan(Encoded(plan)));
+  EXPECT_EQ(decoded.readers, plan.readers);
   EXPECT_EQ(decoded.tensors[0].arithmetic, plan.tensors[0].arithmetic);
   EXPECT_EQ(decoded.reads[0].term, 0);
   EXPECT_EQ(decoded.reads[1].term, 3);
@@ -99,6 +101,15 @@ TEST(CodecTest, KeepsEveryField) {
   EXPECT_EQ(decoded.tensors[0].declared_at, "oracle.ucp:1");
   EXPECT_EQ(decoded.reads[1].coordinate, plan.reads[1].coordinate);
   EXPECT_EQ(decoded.tensors[0].logical.states, plan.tensors[0].logical.states);
+}
+
+// Plans of files that every rank of any job opens are the same bytes whether or not that was asked.
+TEST(CodecTest, ThatEveryRankOpensAllNeedNotBeSaid) {
+  Plan plan = SmallPlan();
+  const std::string bytes = Encoded(plan);
+  plan.readers = ReadByAll(plan.target.files.size());
+  EXPECT_EQ(Encoded(plan), bytes);
+  EXPECT_EQ(llvm::cantFail(DecodePlan(bytes)).readers, FileReaders());
 }
 
 TEST(CodecTest, TheEnvelopeIsChecked) {

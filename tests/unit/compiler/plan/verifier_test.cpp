@@ -322,6 +322,28 @@ TEST(VerifierTest, OnlyNumbersOfOneTypeAreCast) {
   ExpectRefused(mutations, CastPlan);
 }
 
+TEST(VerifierTest, FilesAreOpenedByRanksOfTheJob) {
+  auto make = [] {
+    Plan plan = SoundPlan();
+    plan.readers = MakeReaders(2, {plan.target.files.size(), {0, 1}});
+    plan.readers.sets.push_back({});
+    plan.readers.set_of_file.back() = 1;
+    return plan;
+  };
+  EXPECT_EQ(Verdict(make()), "sound");
+  ExpectRefused(
+      {
+          {"a file less", [](Plan& p) { p.readers.set_of_file.pop_back(); }, "it says who opens"},
+          {"no file", [](Plan& p) { p.readers.set_of_file.clear(); }, "it says who opens 0 files, and writes"},
+          {"an unknown set", [](Plan& p) { p.readers.set_of_file[0] = 2; }, "a file is opened by the set 2 of ranks"},
+          {"a rank too many", [](Plan& p) { p.readers.sets[0].push_back(2); }, "those that open a file are 0, 1, 2"},
+          {"a rank below the first", [](Plan& p) { p.readers.sets[0][0] = -1; }, "those that open a file are -1, 1"},
+          {"a rank twice", [](Plan& p) { p.readers.sets[0][1] = 0; }, "of 2 ranks, those that open a file are 0, 0"},
+          {"a job without ranks", [](Plan& p) { p.readers.ranks = 0; }, "of 0 ranks, those that open a file are 0, 1"},
+      },
+      make);
+}
+
 TEST(VerifierTest, TablesAreSane) {
   std::vector<Mutation> mutations;
   for (const char* path : {"../x", "/etc/x", "a//b", "", "a/../b", "./a", "a/", "a/."}) {

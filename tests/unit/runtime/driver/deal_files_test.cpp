@@ -1,12 +1,16 @@
 #include "runtime/driver/deal_files.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "compiler/support/error.h"
 
 namespace ucp {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 // Rank after rank to node after node, each as full as the others or by one fuller.
@@ -22,6 +26,30 @@ TEST(DealFilesTest, RanksGoToNodesInOrder) {
       EXPECT_EQ(dealt, expected) << ranks << " ranks on " << nodes;
     }
   }
+}
+
+// What arrives as something else is refused, wherever it was cut off; and what does not fit the files and the parts.
+TEST(DealFilesTest, WhatAnotherRankSaysIsChecked) {
+  const FileReaders readers = MakeReaders(6, {{0}, {1, 2}, {}, {5}});
+  const TargetParts parts = DealFiles(readers, 4, {0, 1, 2});
+  const std::string bytes = EncodeDealt(parts);
+  const TargetParts decoded = llvm::cantFail(DecodeDealt(bytes, 4, {0, 1, 2}));
+  EXPECT_EQ(decoded.count, 3);
+  EXPECT_EQ(decoded.sets, parts.sets);
+  EXPECT_EQ(decoded.set_of_file, parts.set_of_file);
+  auto refusal = [](const std::string& given, std::size_t files, std::vector<int> part_of_rank) {
+    auto refused = DecodeDealt(given, files, std::move(part_of_rank));
+    return refused ? "accepted" : Describe(refused.takeError()).message;
+  };
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_EQ(refusal(bytes.substr(0, size), 4, {0, 1, 2}),
+              fmt::format("rank 0 sent {} bytes about the parts of 4 files that cannot be read; all ranks must run the "
+                          "same ucp",
+                          size));
+  }
+  EXPECT_THAT(refusal(bytes + "x", 4, {0, 1, 2}), HasSubstr("cannot be read"));
+  EXPECT_THAT(refusal(bytes, 5, {0, 1, 2}), HasSubstr("the parts of 5 files"));
+  EXPECT_THAT(refusal(bytes, 4, {0, 1, 1}), HasSubstr("cannot be read"));  // There is no third part.
 }
 
 // A job of six ranks on three nodes, converted by ranks of which the second node has two.

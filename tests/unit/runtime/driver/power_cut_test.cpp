@@ -64,7 +64,7 @@ class PowerCutTest : public testing::Test {
     options.threads = 1;
     std::unique_ptr<RunWatch> watch = llvm::cantFail(RunWatch::Begin(files, options.watch));
     llvm::Expected<ConversionOutcome> outcome =
-        ucp::Convert(files, small_.plan(), "/data/source", options, *watch, ranks);
+        ucp::Convert(files, {small_.plan(), "/data/source"}, options, *watch, ranks);
     watch->EndPhases();
     if (!outcome) return Describe(outcome.takeError()).message;
     if (before != nullptr && ranks.rank() == 0) *before = outcome->report.bytes_done_before;

@@ -1,4 +1,4 @@
-#include "runtime/formats/file_readers.h"
+#include "compiler/layout/file_readers.h"
 
 #include <algorithm>
 #include <map>

@@ -15,6 +15,7 @@ struct FileReaders {
 
   const std::vector<int>& Of(FileId file) const { return sets[set_of_file[file.index()]]; }
   bool IsReadBy(FileId file, int rank) const;
+  bool operator==(const FileReaders&) const = default;
 };
 
 // `of_files` is by FileId.

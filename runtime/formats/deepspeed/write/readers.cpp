@@ -62,14 +62,29 @@ class ReadersByName {
       file_of_name_[name] = FileId(id);
       UCP_RETURN_IF_ERROR(AddFileName(files, name));
     }
-    for (const Shard& shard : target_.storage.shards) {
-      for (const StateBuffer& state : target_.storage.buffer_set(shard.states)) {
-        for (const BufferPart& part : target_.storage.buffer(state.buffer).parts) {
-          shards_of_file_[target_.storage.record(part.record).file].push_back(&shard);
-        }
+    FindShards(files);
+    return files;
+  }
+
+  // Of files of layers and of experts, whose names do not say all. Under ZeRO-3 every shard has parts in thousands of
+  // others.
+  void FindShards(const CheckpointFiles& files) {
+    for (const auto& [layer, name] : files.layers) shards_of_file_[file_of_name_.at(name)];
+    for (const auto& [place, name] : files.experts) shards_of_file_[file_of_name_.at(name)];
+    if (shards_of_file_.empty()) return;
+    std::vector<std::vector<FileId>> of_buffers;
+    for (const Buffer& buffer : target_.storage.buffers) {
+      std::vector<FileId>& found = of_buffers.emplace_back();
+      for (const BufferPart& part : buffer.parts) {
+        const FileId file = target_.storage.record(part.record).file;
+        if (shards_of_file_.contains(file)) found.push_back(file);
       }
     }
-    return files;
+    for (const Shard& shard : target_.storage.shards) {
+      for (const StateBuffer& state : target_.storage.buffer_set(shard.states)) {
+        for (FileId file : of_buffers[state.buffer.index()]) shards_of_file_[file].push_back(&shard);
+      }
+    }
   }
 
   void Add(const std::string& name, std::int64_t mp, const Partitions& partitions) {
@@ -117,8 +132,8 @@ class ReadersByName {
   }
 
   std::set<std::int64_t> StagesOfFile(const std::string& name, const std::set<std::int64_t>& all) const {
-    auto shards = shards_of_file_.find(file_of_name_.at(name));
-    if (shards == shards_of_file_.end()) return all;
+    const auto shards = shards_of_file_.find(file_of_name_.at(name));
+    if (shards->second.empty()) return all;
     std::set<std::int64_t> stages;
     for (const Shard* shard : shards->second) {
       const TensorLayout* layout = request_.layout.Find(shard->tensor);
@@ -135,7 +150,7 @@ class ReadersByName {
   const ExpertsToWrite& experts_;
   std::vector<std::vector<int>> of_files_;  // By FileId; none: every rank.
   std::map<std::string, FileId> file_of_name_;
-  std::map<FileId, std::vector<const Shard*>> shards_of_file_;
+  std::map<FileId, std::vector<const Shard*>> shards_of_file_;  // Of layers and experts.
 };
 
 }  // namespace

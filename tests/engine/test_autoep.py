@@ -199,6 +199,19 @@ def test_native_files_have_the_engines_placement(name: str, placement: str, run:
     assert differences(truth_of(name), describe_states(states), ["parameter"]) == []
 
 
+def test_ranks_with_other_numbers_of_sub_groups(run: Run, tmp_path: Path) -> None:
+    """What is cut unevenly fills more sub-groups on some tensor-parallel ranks, and those of experts come behind."""
+    name = "autoep_tp4_ep2_dp2_zero3"
+    strategy = "deepspeed:tp=4,dp=2,ep=2,zero=3,sub_group_size=560"
+    run("convert", FIXTURES / name / "checkpoint", tmp_path / "native", "--to", strategy)
+    files = sorted((tmp_path / "native").glob("*/*zero_pp_rank_0_*_optim_states.pt"))
+    counts = [len(torch.load(file, weights_only=False)["optimizer_state_dict"]["fp32_flat_groups"]) for file in files]
+    assert counts == [6, 6, 5, 5]
+    run("convert", tmp_path / "native", tmp_path / "back", "--to", "universal:mp=1")
+    states = read_states(tag_folder(tmp_path / "back"))
+    assert differences(truth_of(name), describe_states(states), ["parameter"]) == []
+
+
 REFUSED = {
     "deepspeed:dp=4,ep=3": "4 data-parallel ranks do not divide into groups that share the experts out",
     "deepspeed:dp=8,ep=8": "the 4 experts of `model.layers.1.mlp.experts*` do not divide over so many ranks",

@@ -111,7 +111,7 @@ llvm::Error CheckAutoEp(const TargetRequest& request, const WriteOptions& option
   auto refuse = [&](const std::string& what) {
     return Fail(ErrorCode::kUnsupported, "`{}` has experts that DeepSpeed's AutoEP spreads: {}", name, what);
   };
-  if (options.pp > 1 || request.training.pipeline) return refuse("it runs in no pipeline");
+  if (options.pp > 1 || request.training.pipeline) return refuse("a pipeline beside it is not written yet");
   if (options.sp > 1) {
     return refuse(fmt::format("sp={} beside it is not written yet; convert to `universal`", options.sp));
   }

@@ -13,7 +13,8 @@ std::string FindPlugin(const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path own = OwnFile().parent_path();
-  for (const char* relative : {".", "bin", "../" UCP_PLUGIN_FOLDER, "ucp", "../bin"}) {
+  const char* installed = "../" UCP_PLUGIN_FOLDER;
+  for (const char* relative : {".", "bin", installed, "ucp", "../bin"}) {
     const fs::path place = (own / relative / name).lexically_normal();
     if (!own.empty() && fs::exists(place, ignored)) return place.string();
   }

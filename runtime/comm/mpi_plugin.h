@@ -8,6 +8,8 @@
 extern "C" {
 #endif
 
+// NOLINTBEGIN(modernize-redundant-void-arg, modernize-use-using): this is C.
+
 // Joins the other ranks. Once, and first. `has_messages`: whether several threads may call the functions below.
 int UcpMpiOpen(int* rank, int* size, int* has_messages);
 
@@ -46,6 +48,8 @@ int UcpMpiDeliver(const UcpMpiPart* sending, uint64_t sent, UcpMpiPart* receivin
 
 // Leaves. Last, and not after an error.
 int UcpMpiClose(void);
+
+// NOLINTEND(modernize-redundant-void-arg, modernize-use-using)
 
 #ifdef __cplusplus
 }

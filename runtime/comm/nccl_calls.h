@@ -9,6 +9,8 @@
 extern "C" {
 #endif
 
+// NOLINTBEGIN(modernize-redundant-void-arg, modernize-use-using): this is C.
+
 enum { kUcpNcclCallsVersion = 1, kUcpNcclIdBytes = 128 };
 
 struct UcpNccl;  // One rank.
@@ -38,6 +40,8 @@ struct UcpNcclCalls {
 };
 
 const struct UcpNcclCalls* UcpNcclPlugin(void);
+
+// NOLINTEND(modernize-redundant-void-arg, modernize-use-using)
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,8 @@
 extern "C" {
 #endif
 
+// NOLINTBEGIN(modernize-redundant-void-arg, modernize-use-using): this is C.
+
 enum { kUcpDeviceCallsVersion = 1 };
 
 // What a number is stored as. kUcpBytes is anything that is moved as it is.
@@ -71,6 +73,8 @@ struct UcpDeviceCalls {
 
 // The plugin's one symbol. The rest lives as long as the process.
 const struct UcpDeviceCalls* UcpDevices(void);
+
+// NOLINTEND(modernize-redundant-void-arg, modernize-use-using)
 
 #ifdef __cplusplus
 }

@@ -109,6 +109,7 @@ bool IsPinned(const void* begin, std::uint64_t bytes) {
   return Holds(memory.pinned, reinterpret_cast<std::uintptr_t>(begin), bytes);
 }
 
+// NOLINTNEXTLINE(performance-no-int-to-ptr)
 std::byte* HostAddress(std::uintptr_t address) { return reinterpret_cast<std::byte*>(address & ~kDeviceBit); }
 std::byte* HostAddress(const void* address) { return HostAddress(reinterpret_cast<std::uintptr_t>(address)); }
 
@@ -153,7 +154,7 @@ int AllocateIn(Blocks& blocks, std::uint64_t bytes, std::uintptr_t mark, std::at
   blocks[address] = bytes;
   most = std::max<std::uint64_t>(most, SumOf(blocks));
   ++not_given_back;
-  *made = reinterpret_cast<void*>(address);
+  *made = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
   return 0;
 }
 

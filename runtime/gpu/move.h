@@ -85,6 +85,7 @@ UCP_GPU_TOO void CastFrom(const std::byte* from, const UcpMove& move, std::byte*
 // This lane's share. A move of bytes is to bytes, and one of numbers to numbers of another kind.
 UCP_GPU_TOO void MoveShare(const UcpMove& move, const std::byte* buffer, Lane lane) {
   const std::byte* from = buffer + move.from;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): so kernels are told where.
   auto* to = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(move.to));
   switch (move.from_number) {
     case kUcpBytes:

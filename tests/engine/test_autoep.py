@@ -249,8 +249,8 @@ def test_an_optimizer_that_autoep_beside_autotp_does_not_offload(ucprun: Path, t
     ("name", "has_autoep", "words"),
     [
         ("autoep_ep2_dp4", False, "a job without AutoEP has other tensors"),
-        ("zero1_dp2", True, "the source is of a run without it, whose tensors have other names"),
-        ("moe_ep2_dp4", True, "the source is of a run without it, whose tensors have other names"),
+        ("zero1_dp2", True, "tensors of a run without it have other names, so resume without it"),
+        ("moe_ep2_dp4", True, "tensors of a run without it have other names, so resume without it"),
     ],
 )
 def test_a_job_without_autoep_is_another(name: str, has_autoep: bool, words: str, ucprun: Path, tmp_path: Path) -> None:

@@ -60,6 +60,11 @@ CHANGED = [
     Hooked("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4)}, via="safetensors:states=all,names=memory"),
     Hooked("autoep_ep2_dp4_data_first", {"mesh": Mesh(dp=2, ep=1)}),
     Hooked("autoep_tp4_ep2", {"mesh": Mesh(dp=4, ep=2)}),
+    # The same beside AutoTP: over other ranks on each axis.
+    Hooked("autoep_tp2_ep4_dp4", {"mesh": Mesh(tp=2, dp=2, ep=4), "stage": 1}),
+    Hooked("autoep_tp2_ep4_dp4", {"mesh": Mesh(tp=2, dp=2, ep=2), "stage": 3}, via="universal"),
+    Hooked("autoep_tp4_ep2", {"mesh": Mesh(tp=2, dp=2, ep=4)}),
+    Hooked("autoep_ep2_dp4", {"model": "autoep_autotp", "mesh": Mesh(tp=2, dp=2, ep=4)}),
 ]
 
 
@@ -74,8 +79,12 @@ def all_others() -> list[Hooked]:
     ]
 
 
-def how(source: Case) -> dict[str, Any]:
-    """What a user says of the cuts."""
+def how(plan: Hooked) -> dict[str, Any]:
+    """What a user says of the cuts. Beside AutoEP the source says it, if it is cut over as many ranks."""
+    source, target = CASES[plan.name], plan.case
+    if target.model == "autoep_autotp":
+        is_said = target.mesh.tp in (1, source.mesh.tp) and not plan.via
+        return {} if is_said else {"spec": str(FIXTURES / "autoep_autotp.ucp")}
     if source.model == "autotp":
         return {"spec": str(SPECS / "llama.ucp"), "sets": dict(size.split("=") for size in LLAMA_SIZES)}
     spec = (SPEC_OF | OWN_SPEC_OF).get(source.model)
@@ -90,7 +99,7 @@ def test_engine_resumes(plan: Hooked, engines: Engines, convert: Callable[..., P
         plan.case,
         seed=DEFAULT_SEED if plan.case.exclude_frozen else OTHER_SEED,
         load=source,
-        hook=how(CASES[plan.name]),
+        hook=how(plan),
         first_step=truth["step"],
         further_steps=plan.case.further_steps,
     )

@@ -71,10 +71,6 @@ def strategy_of_experts(engine: Any) -> dict[str, Any]:
     if fused and not all(hasattr(layer.part, "expert_placement_descriptor") for layer in fused):
         raise LoadError("AutoEP of this DeepSpeed does not say which rank has which experts, as that of 0.19.8 does; "
                         "convert the checkpoint with `ucprun convert`, and let the engine load that")  # fmt: skip
-    if fused and engine.mp_world_size > 1:
-        raise LoadError(f"the engine has AutoEP beside {engine.mp_world_size} tensor-parallel ranks, which this "
-                        "function does not serve yet; convert the checkpoint with `ucprun convert`, and let the "
-                        "engine load that")  # fmt: skip
     sizes = {int(layer.part.ep_size) for layer in layers}
     if len(sizes) > 1:
         raise LoadError(f"layers of the engine spread their experts over {join(sizes)} ranks; a target has one number "

@@ -19,7 +19,7 @@ from fixtures.cases import CASES, Case, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import Engines
-from universal import FIXTURES, describe_states, read_states, tag_folder
+from universal import FIXTURES, describe_states, read_states, tag_folder, tensor_of
 
 AUTOEP = replace(CASES["autoep_ep2_dp4"], stage=0, mesh=Mesh(dp=2, ep=2))
 FOLDED = replace(CASES["autoep_tp2_ep4_dp4"], stage=0)
@@ -64,3 +64,72 @@ def test_values_that_two_parameters_have(ucprun: Path, tmp_path: Path) -> None:
     torch.save(states, file)
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 0, run
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_values_that_parameters_of_a_group_have(ucprun: Path, tmp_path: Path, is_reversed: bool) -> None:
+    """A young job's norms all round to one: the module's order tells them apart, if their group is in it."""
+    root = tmp_path / "copy"
+    shutil.copytree(FIXTURES / "zero0_unfused_bf16" / "checkpoint", root)
+    (file,) = root.glob("*/mp_rank_00_model_states.pt")
+    states = torch.load(file, weights_only=False)
+    optimizer, module = states["optimizer"], states["module"]
+    masters = optimizer["fp32_groups"][1]
+    norms = [name for name in module if name.endswith("norm.weight")]
+    held = {}
+    for i, name in enumerate(norms):
+        (place,) = (p for p, m in enumerate(masters) if torch.equal(m.detach().bfloat16(), module[name]))
+        masters[place].data.fill_(1 + 1e-4 * (i + 1))
+        held[name] = masters[place].detach().clone()
+    for name in norms:
+        module[name].fill_(1)
+    if is_reversed:
+        of_group = optimizer["optimizer_state_dict"]["param_groups"][1]["params"]
+        moments = optimizer["optimizer_state_dict"]["state"]
+        moments.update(zip(of_group, [moments[i] for i in reversed(of_group)], strict=True))
+        masters.reverse()
+    torch.save(states, file)
+    command = [ucprun, "convert", root, tmp_path / "out", "--to", "universal"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if is_reversed:
+        assert result.returncode == 2, result
+        assert "have the same values, and group 1 does not have its parameters in the module's order" in result.stderr
+        return
+    assert result.returncode == 0, result
+    read = read_states(tag_folder(tmp_path / "out"))
+    for name, master in held.items():
+        assert torch.equal(tensor_of(read[name]["fp32"]).flatten(), master.flatten()), name
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["the module's order", "routers behind the others"])
+def test_one_flat_group_whose_norms_round_to_one(run: Run, tmp_path: Path, late: bool) -> None:
+    """Values at their places in one order or the other tell where the routers of AutoEP are."""
+    root = tmp_path / "flat"
+    to = "deepspeed:dp=2,ep=2,zero=0,dtype=bf16,optimizer=fused"
+    run("convert", FIXTURES / "autoep_ep2_dp4_zero3" / "checkpoint", root, "--to", to)
+    (model,) = root.glob("*/mp_rank_00_model_states.pt")
+    module = torch.load(model, weights_only=False)["module"]
+    written = [name for name, tensor in module.items() if tensor.dtype == torch.bfloat16]
+    routers_first = sorted(written, key=lambda name: ".router." not in name)
+    order = sorted(written, key=lambda name: ".router." in name) if late else routers_first
+    held = {}
+    for file in [model, *root.glob("*/expp_*")]:
+        states = torch.load(file, weights_only=False)
+        optimizer = states["optimizer"]
+        master = optimizer["fp32_groups_flat"][0].detach()
+        parts = dict(zip(written, master.split([module[name].numel() for name in written]), strict=True))
+        for i, name in enumerate(name for name in written if "norm" in name):
+            parts[name].fill_(1 + 1e-4 * (i + 1))
+        held = {name: part.clone() for name, part in parts.items()}
+        optimizer["fp32_groups_flat"][0] = torch.cat([held[name] for name in order])
+        if "module" in states:
+            for name in written:
+                if "norm" in name:
+                    states["module"][name].fill_(1)
+            others = [name for name in states["module"] if name not in parts]
+            states["module"] = {name: states["module"][name] for name in [*routers_first, *others]}
+        torch.save(states, file)
+    run("convert", root, tmp_path / "out", "--to", "universal")
+    read = read_states(tag_folder(tmp_path / "out"))
+    for name, part in held.items():
+        assert torch.equal(tensor_of(read[name]["fp32"]).flatten(), part), name

@@ -1,8 +1,11 @@
 #include "runtime/formats/deepspeed/read/whole_names.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <map>
 #include <optional>
-#include <set>
+#include <utility>
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
@@ -12,6 +15,9 @@ namespace ucp::deepspeed {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
+
+constexpr const char* kEitherOrder =
+    "routers of AutoEP have the shapes of other parameters, and can stand before or behind these";
 
 class Namer {
  public:
@@ -23,15 +29,9 @@ class Namer {
     const std::string why = InEitherOrder();
     if (why.empty()) return llvm::Error::success();
     if (optimizer_.form == WholeForm::kModule) return FailWithoutNames(folder_, states_, why);
-    std::vector<std::pair<std::string, TensorPlace>> candidates;
-    for (const Candidate& candidate : candidates_) candidates.emplace_back(candidate.name, candidate.place);
-    UCP_ASSIGN_OR_RETURN(NamedByValues named, NameByValues(archives_, optimizer_, candidates));
-    if (named.why_not.empty()) {
-      states_.param_shapes = std::move(named.groups);
-    } else if (!AllInOneGroup()) {
-      return FailWithoutNames(folder_, states_, fmt::format("{}, and by values {}", why, named.why_not));
-    }
-    return llvm::Error::success();
+    UCP_ASSIGN_OR_RETURN(const std::string why_not, ByValues());
+    if (why_not.empty()) return llvm::Error::success();
+    return FailWithoutNames(folder_, states_, fmt::format("{}, and by values {}", why, why_not));
   }
 
  private:
@@ -39,6 +39,8 @@ class Namer {
     std::string name;
     TensorPlace place;
   };
+
+  using Candidates = std::vector<std::pair<std::string, TensorPlace>>;
 
   // AutoEP makes routers anew; in a group that the job had made before, they come behind the others.
   bool IsLate(const std::string& name) const {
@@ -48,20 +50,61 @@ class Namer {
     });
   }
 
+  // The candidates with what is late behind the others.
+  std::vector<Candidate> InLateOrder() const {
+    std::vector<Candidate> late = candidates_;
+    std::stable_partition(late.begin(), late.end(), [&](const Candidate& other) { return !IsLate(other.name); });
+    return late;
+  }
+
+  static Candidates Listed(const std::vector<Candidate>& candidates) {
+    Candidates listed;
+    for (const Candidate& candidate : candidates) listed.emplace_back(candidate.name, candidate.place);
+    return listed;
+  }
+
   std::string InEitherOrder() {
     const std::string why = ByHeaders();
     const auto is_early = [&](const Candidate& candidate) { return !IsLate(candidate.name); };
     if (std::all_of(candidates_.begin(), candidates_.end(), is_early)) return why;
     const std::vector<std::vector<NamedShape>> as_module = std::move(states_.param_shapes);
-    std::stable_partition(candidates_.begin(), candidates_.end(), is_early);
+    std::vector<Candidate> in_order = std::exchange(candidates_, InLateOrder());
     states_.param_shapes.clear();
     const std::string why_late = ByHeaders();
+    candidates_ = std::move(in_order);
     if (!why.empty()) return why_late.empty() ? "" : why;
     if (!why_late.empty() || states_.param_shapes == as_module) {
       states_.param_shapes = as_module;
       return "";
     }
-    return "routers of AutoEP have the shapes of other parameters, and can stand before or behind these";
+    return kEitherOrder;
+  }
+
+  // Empty if values tell, in the module's order or with what is late behind it.
+  llvm::Expected<std::string> ByValues() {
+    const Candidates in_order = Listed(candidates_);
+    const Candidates late = Listed(InLateOrder());
+    UCP_ASSIGN_OR_RETURN(NamedByValues named, NameByValues(archives_, optimizer_, in_order));
+    UCP_ASSIGN_OR_RETURN(NamedByValues named_late, NameByValues(archives_, optimizer_, late));
+    if (named.why_not.empty() && named_late.why_not.empty() && named.groups != named_late.groups) return kEitherOrder;
+    if (named.why_not.empty() || named_late.why_not.empty()) {
+      states_.param_shapes = std::move(named.why_not.empty() ? named.groups : named_late.groups);
+      return "";
+    }
+    // Copied one by one, as beside experts, tensors need not say where they are if one flat group has all of them.
+    UCP_ASSIGN_OR_RETURN(const bool fits, AreBehindEachOther(archives_, optimizer_, in_order));
+    UCP_ASSIGN_OR_RETURN(const bool fits_late, AreBehindEachOther(archives_, optimizer_, late));
+    const std::vector<NamedShape> all = Shapes(in_order);
+    if (fits && fits_late && all != Shapes(late)) return kEitherOrder;
+    if (!fits && !fits_late) return std::move(named.why_not);
+    states_.param_shapes = {fits ? all : Shapes(late)};
+    return "";
+  }
+
+  static std::vector<NamedShape> Shapes(const Candidates& candidates) {
+    std::vector<NamedShape> shapes;
+    for (const auto& [name, place] : candidates) shapes.push_back({name, place.sizes});
+    return shapes;
   }
 
   // Each way says why it does not lead anywhere; empty if it does.
@@ -106,19 +149,6 @@ class Namer {
       states_.param_shapes.push_back(std::move(fits.front()));
     }
     return "";
-  }
-
-  // Copied one by one, as beside experts, tensors need not say where they are if one flat group has all of them.
-  bool AllInOneGroup() {
-    if (optimizer_.form != WholeForm::kFlatGroups || optimizer_.groups.size() != 1) return false;
-    std::vector<NamedShape> all;
-    std::int64_t end = 0;
-    for (const Candidate& candidate : candidates_) {
-      end += candidate.place.elements;
-      all.push_back({candidate.name, candidate.place.sizes});
-    }
-    states_.param_shapes = {std::move(all)};
-    return end == optimizer_.groups.front().tensors.front().master.elements;
   }
 
   // The views in their order, if they lie behind each other without a gap and have so many elements.

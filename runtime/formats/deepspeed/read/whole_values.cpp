@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -27,6 +28,7 @@ class Namer {
     UCP_RETURN_IF_ERROR(ReadCandidates());
     for (std::size_t g = 0; g < optimizer_.groups.size() && named_.why_not.empty(); ++g) {
       named_.groups.emplace_back();
+      found_.emplace_back();
       for (const SteppedTensor& tensor : optimizer_.groups[g].tensors) {
         UCP_RETURN_IF_ERROR(NameMaster(g, tensor.master));
       }
@@ -34,6 +36,21 @@ class Namer {
     if (named_.why_not.empty()) FindTies();
     if (!named_.why_not.empty()) named_.groups.clear();
     return std::move(named_);
+  }
+
+  // Of one flat group: whether all candidates lie in it in their order.
+  llvm::Expected<bool> AreBehindEachOther() {
+    UCP_RETURN_IF_ERROR(ReadCandidates());
+    const TensorPlace& master = optimizer_.groups.front().tensors.front().master;
+    if (master.dtype != DType::kFloat32 || !master.strides.empty()) return false;
+    std::int64_t at = 0;
+    for (const Candidate& candidate : candidates_) {
+      if (candidate.place.elements > master.elements - at) return false;
+      UCP_ASSIGN_OR_RETURN(const std::vector<float> values, Read<float>(master, at, std::ssize(candidate.values)));
+      if (!IsRoundingOf(candidate, values)) return false;
+      at += candidate.place.elements;
+    }
+    return at == master.elements;
   }
 
  private:
@@ -89,6 +106,7 @@ class Namer {
         break;
       }
       found->group = g;
+      found_.back().push_back(found - candidates_.data());
       named_.groups.back().push_back({found->name, found->place.sizes});
       at += found->place.elements;
     }
@@ -123,19 +141,19 @@ class Namer {
         [&](std::uint16_t weight, float master) { return weight == Round(candidate.place.dtype, master); });
   }
 
-  // Candidates with the same values could be each other, unless one group has all of them.
+  // Candidates with the same values could be each other, unless one group has all of them and is in the module's order.
   void FindTies() {
     for (const auto& [first_value, alike] : by_first_value_) {
       for (std::size_t i : alike) {
         for (std::size_t j : alike) {
           const Candidate& a = candidates_[i];
           const Candidate& b = candidates_[j];
-          const bool is_tie = a.group && a.group != b.group && a.place.elements == b.place.elements &&
-                              a.values == b.values &&
+          const bool is_tie = i != j && a.group && a.place.elements == b.place.elements && a.values == b.values &&
                               (optimizer_.form == WholeForm::kFlatGroups || a.place.sizes == b.place.sizes);
-          if (!is_tie) continue;
-          named_.why_not =
-              fmt::format("`{}` and `{}` have the same values, and group {} has one of them", a.name, b.name, *a.group);
+          if (!is_tie || (a.group == b.group && std::ranges::is_sorted(found_[*a.group]))) continue;
+          named_.why_not = fmt::format(
+              "`{}` and `{}` have the same values, and group {} {}", a.name, b.name, *a.group,
+              a.group == b.group ? "does not have its parameters in the module's order" : "has one of them");
           return;
         }
       }
@@ -147,6 +165,7 @@ class Namer {
   std::vector<Candidate> candidates_;
   std::map<std::pair<DType, std::uint16_t>, std::vector<std::size_t>> by_first_value_;
   NamedByValues named_;
+  std::vector<std::vector<std::ptrdiff_t>> found_;  // The candidates of each group.
 };
 
 }  // namespace
@@ -154,6 +173,12 @@ class Namer {
 llvm::Expected<NamedByValues> NameByValues(const SourceArchives& archives, const WholeOptimizer& optimizer,
                                            const std::vector<std::pair<std::string, TensorPlace>>& candidates) {
   return Namer(archives, optimizer, candidates).Run();
+}
+
+llvm::Expected<bool> AreBehindEachOther(const SourceArchives& archives, const WholeOptimizer& optimizer,
+                                        const std::vector<std::pair<std::string, TensorPlace>>& candidates) {
+  if (optimizer.form != WholeForm::kFlatGroups || optimizer.groups.size() != 1) return false;
+  return Namer(archives, optimizer, candidates).AreBehindEachOther();
 }
 
 }  // namespace ucp::deepspeed

@@ -19,14 +19,19 @@
 
 namespace ucp::deepspeed {
 
-// The parameters of each group, of `candidates` in the module's order; in that order, too, those of one group that have
-// the same values. Where a master's values are those of no parameter, or of several that are not in one group, the
-// sentence in `why_not` says so, and there are no groups. Not of WholeForm::kModule, which has no masters.
+// The parameters of each group, of `candidates` in the module's order. Those of one group that have the same values are
+// in that order, too, if all of the group is; if not, nothing says which is which. Where this is so, or a master's
+// values are those of no parameter, or of several that are not in one group, the sentence in `why_not` says it, and
+// there are no groups. Not of WholeForm::kModule, which has no masters.
 struct NamedByValues {
   std::vector<std::vector<NamedShape>> groups;
   std::string why_not;
 };
 llvm::Expected<NamedByValues> NameByValues(const SourceArchives& archives, const WholeOptimizer& optimizer,
                                            const std::vector<std::pair<std::string, TensorPlace>>& candidates);
+
+// Whether there is one flat group, and it has the values of all candidates behind each other, in their order.
+llvm::Expected<bool> AreBehindEachOther(const SourceArchives& archives, const WholeOptimizer& optimizer,
+                                        const std::vector<std::pair<std::string, TensorPlace>>& candidates);
 
 }  // namespace ucp::deepspeed

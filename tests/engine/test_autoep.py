@@ -236,13 +236,18 @@ def test_degrees_that_autoep_has_not(strategy: str, ucprun: Path, tmp_path: Path
     assert (REFUSED | REFUSED_BESIDE_AUTOTP)[strategy] in refused(ucprun, source, tmp_path / "out", "--to", strategy)
 
 
-def test_an_optimizer_that_autoep_beside_autotp_does_not_offload(ucprun: Path, tmp_path: Path) -> None:
-    job = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": True}}
+@pytest.mark.parametrize("key", ["offload_optimizer", "offload_param"])
+@pytest.mark.parametrize("device", ["cpu", "none"])
+def test_offload_that_autoep_beside_autotp_does_not_start_with(
+    key: str, device: str, ucprun: Path, tmp_path: Path
+) -> None:
+    job = {"zero_optimization": {"stage": 2, key: {"device": device}}, "bf16": {"enabled": True}}
     job |= {"expert_parallel": {"enabled": True, "autoep_size": 4}, "tensor_parallel": {"autotp_size": 2}}
     (tmp_path / "job.json").write_text(json.dumps(job))
     options = ["--to", "deepspeed:tp=2,dp=4,ep=4", "--ds-config", str(tmp_path / "job.json")]
     message = refused(ucprun, FIXTURES / "autoep_tp2_ep4_dp4" / "checkpoint", tmp_path / "out", *options)
-    assert "beside tp=2 it runs with no optimizer that is offloaded (`offload_optimizer`)" in message
+    assert "beside tp=2 it runs with nothing that is offloaded" in message
+    assert "leave `offload_optimizer` and `offload_param` out" in message
 
 
 @pytest.mark.parametrize(

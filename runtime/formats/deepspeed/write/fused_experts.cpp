@@ -96,10 +96,10 @@ llvm::Error CheckBesideAutoTP(const std::string& name, const WriteOptions& optio
     return Fail(ErrorCode::kUnsupported,
                 "{} with data_before_experts=false only (`use_data_before_expert_parallelism`)", beside);
   }
-  if (!options.offloads_to_cpu) return llvm::Error::success();
+  if (!options.says_offload) return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported,
-              "{} with no optimizer that is offloaded (`offload_optimizer`); let the job keep its own on the device, "
-              "and say so in --ds-config",
+              "{} with nothing that is offloaded, whatever the device says; leave `offload_optimizer` and "
+              "`offload_param` out of the job's configuration, and say so in --ds-config",
               beside);
 }
 

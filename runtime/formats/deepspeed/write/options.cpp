@@ -137,6 +137,10 @@ llvm::Error SetOptimizer(const Strategy& strategy, const TrainingState& training
 llvm::Error SetOffload(const TrainingState& training, WriteOptions& options) {
   const std::string_view device = TextOf(Configured(training, {"zero_optimization", "offload_optimizer", "device"}));
   options.offloads_to_cpu = device == "cpu";
+  for (const char* key : {"offload_optimizer", "offload_param"}) {
+    const ValuePtr configured = Configured(training, {"zero_optimization", key});
+    options.says_offload |= configured != nullptr && !configured->is_none();
+  }
   if (options.stage == 0 || device != "nvme") return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported,
               "`zero_optimization.offload_optimizer.device` of the job is nvme: its engine would take the optimizer "

@@ -30,6 +30,7 @@ struct WriteOptions {
   std::int64_t stage = 1;
   DType dtype = DType::kFloat32;                // What the model computes with.
   bool offloads_to_cpu = false;                 // The job keeps the optimizer's states there.
+  bool says_offload = false;                    // `offload_optimizer` or `offload_param`, whatever the device.
   bool bf16_optimizer = false;                  // BF16_Optimizer's form, not that of stages 1 and 2.
   WholeWrapper wrapper = WholeWrapper::kNone;   // Stage 0.
   std::int64_t sub_group_size = 1'000'000'000;  // Stage 3: as many elements of a partition fill a sub-group.

@@ -70,8 +70,11 @@ llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const 
   }
   const auto ranks = CheckedMultiply(experts.partitions_, degrees.tp);
   if (!ranks || *ranks < 1 || *ranks > kMostRanks || *ranks % experts.ep_ != 0) {
-    return Fail(ErrorCode::kBadData, "`{}`: the experts are spread over {} ranks, and there are files of {} partitions",
-                folder, experts.ep_, experts.partitions_ * degrees.tp);
+    return Fail(ErrorCode::kBadData,
+                "`{}`: the experts are spread over {} ranks, and {} has {} partitions on each "
+                "of {} tensor-parallel ranks",
+                folder, experts.ep_, experts.is_whole_ && degrees.tp > 1 ? "`folding`" : "the checkpoint",
+                experts.partitions_, degrees.tp);
   }
   if (!experts.is_whole_) {
     UCP_ASSIGN_OR_RETURN(experts.tensors_, experts.ListTensors(folder, first, experts.ExpertRankAt(0, 0)));

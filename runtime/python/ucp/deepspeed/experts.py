@@ -14,8 +14,11 @@ from .errors import LoadError
 
 try:
     from deepspeed.module_inject.auto_ep_layer import AutoEPMoELayer
-except ImportError:  # A version that load_checkpoint() refuses, in words.
-    AutoEPMoELayer = MoE
+except ImportError:
+
+    class AutoEPMoELayer:
+        """What no layer is, where DeepSpeed has no AutoEP."""
+
 
 EXPERTS = ".deepspeed_moe.experts.deepspeed_experts."  # Of DeepSpeed's own layer, before an expert's number.
 MATRICES = ("w1", "w2", "w3")  # Of AutoEP's, with an expert for each place of the first dimension.

@@ -184,6 +184,8 @@ llvm::Error Staging::MakeFolder(const StagingOptions& options) {
                 destination_, HumanBytes(options.bytes_needed), options.bytes_needed, parent_, HumanBytes(free_bytes),
                 free_bytes);
   }
+  // No journal that was removed may come back beside the new folder (J3).
+  UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));
   made_folder_ = true;  // Even a failing call may have made it.
   UCP_RETURN_IF_ERROR(files_->MakeDirectory(folder_));
   UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(folder_));
@@ -351,6 +353,7 @@ llvm::Error Staging::Abandon() {
   const bool is_here = std::exchange(made_folder_, false) || is_kept();
   if (is_here) {
     UCP_RETURN_IF_ERROR(RemoveJournals());
+    UCP_RETURN_IF_ERROR(files_->SyncDirectory(parent_));  // Nothing may vouch for a folder that goes.
     UCP_RETURN_IF_ERROR(files_->RemoveTree(folder_));
   }
   lock_.reset();

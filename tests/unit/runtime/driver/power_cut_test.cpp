@@ -121,6 +121,7 @@ class PowerCutTest : public testing::Test {
   void CutEverywhere(bool force, Abilities abilities);
   void KillAndCut(bool force, Abilities abilities);
   void CutCleanUp(bool force, Abilities abilities);
+  void CutNextRun(Abilities abilities);
 
   SmallConversion small_;
   std::mt19937 random_{20261121};
@@ -217,6 +218,28 @@ void PowerCutTest::CutCleanUp(bool force, Abilities abilities) {
   EXPECT_GT(went_on, 100);
 }
 
+// A run ended, and nothing was synced since it removed its journal; the power goes after each of the first changes of
+// the next one. So the journal may be back beside a folder that it says nothing of.
+void PowerCutTest::CutNextRun(Abilities abilities) {
+  RecordedFiles files;
+  abilities.GiveTo(files);
+  const Files complete = Convert(files, false);
+  const std::size_t before = files.changes();
+  ASSERT_EQ(Run(files, true, false), "");
+  constexpr std::size_t kOfNext = 45;  // And the first entry of its journal.
+  ASSERT_GT(files.changes(), before + kOfNext);
+  int went_on = 0;
+  for (std::size_t changes = before; changes <= before + kOfNext; ++changes) {
+    for (int kind = 0; kind < 40; ++kind) {
+      const std::string where = fmt::format("cut {} changes after the first run, fates {}", changes - before, kind);
+      std::unique_ptr<RecordedFiles> left = files.AfterPowerCut(changes, FateOf(kind));
+      ASSERT_EQ(left->FilesUnder(kOut), complete) << where;
+      ExpectFinished(*left, true, true, complete, where, &went_on);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_F(PowerCutTest, WithoutADestination) { CutEverywhere(false, {}); }
 TEST_F(PowerCutTest, WithAnOldDestination) { CutEverywhere(true, {}); }
 TEST_F(PowerCutTest, WithAnOldDestinationWhereNothingCanBeExchanged) { CutEverywhere(true, {.exchange = false}); }
@@ -242,6 +265,9 @@ TEST_F(PowerCutTest, KilledBeforeWhereNeitherInodesLastNorFoldersAreExchanged) {
 TEST_F(PowerCutTest, CutWhileItCleansUpWithoutADestination) { CutCleanUp(false, {}); }
 TEST_F(PowerCutTest, CutWhileItCleansUpWithAnOldDestination) { CutCleanUp(true, {}); }
 TEST_F(PowerCutTest, CutWhileItCleansUpWhereNothingCanBeExchanged) { CutCleanUp(true, {.exchange = false}); }
+
+TEST_F(PowerCutTest, CutAtTheBeginningOfTheNextRun) { CutNextRun({}); }
+TEST_F(PowerCutTest, CutAtTheBeginningOfTheNextRunWhereInodesDoNotLast) { CutNextRun({.inodes_last = false}); }
 
 class PowerCutOfRanksTest : public PowerCutTest {
  protected:

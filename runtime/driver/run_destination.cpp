@@ -24,20 +24,17 @@ namespace {
 
 constexpr const char* kGoOn = "the same command with --resume";
 
-// Single weights that are no rounding of their masters are reported. When most of a tensor's are not, these are not the
-// masters of this model, and a conversion would carry wrong values on. Of copies that several ranks hold, each counts.
-llvm::Error CheckMastersBelong(const Plan& plan, const ExecutionReport& report) {
-  std::map<std::string, std::uint64_t> elements;
-  for (const PlanRead& read : plan.reads) {
-    if (read.role != ReadRole::kCheckRounding || read.is_overruled) continue;
-    elements[plan.tensor(read.tensor).logical.name] += static_cast<std::uint64_t>(plan.set(read.set).real_elements());
-  }
+// Single weights that are no rounding of their masters are reported. When most of those are not that a rank holds of a
+// tensor, these are not the masters of its model, and a conversion would carry wrong values on. Other ranks' copies and
+// shards may be sound, so each counts for itself.
+llvm::Error CheckMastersBelong(const ExecutionReport& report) {
   for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
-    if (mismatch.elements <= elements[mismatch.tensor] / 2) continue;
+    const RoundingMismatch::Worst& worst = mismatch.worst;
+    if (worst.elements <= worst.of / 2) continue;
     return Fail(ErrorCode::kBadData,
-                "{} of the {} weights of `{}` are not the rounding of their masters, so these files do not belong "
-                "together; first: {}. Pass --replicas=trust to take the masters all the same",
-                mismatch.elements, elements[mismatch.tensor], mismatch.tensor, mismatch.first);
+                "{} of the {} weights of `{}` that a rank holds are not the rounding of their masters, so these files "
+                "do not belong together; first: {}. Pass --replicas=trust to take the masters all the same",
+                worst.elements, worst.of, mismatch.tensor, worst.first);
   }
   return llvm::Error::success();
 }
@@ -247,8 +244,7 @@ llvm::Error RunDestination::WriteManifest(Manifest manifest) {
 llvm::Error RunDestination::Commit(const ExecutionReport& report, const ExecutionOptions& execution,
                                    PhaseClock& clock) {
   const bool is_first = ranks_.rank() == 0;
-  UCP_RETURN_IF_ERROR(
-      OutcomeOfFirstRank(ranks_, is_first ? CheckMastersBelong(plan_, report) : llvm::Error::success()));
+  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, is_first ? CheckMastersBelong(report) : llvm::Error::success()));
   UCP_ASSIGN_OR_RETURN(Manifest manifest, ManifestOfAll(report));
   clock.Begin("commit");
   auto make_durable = [&]() -> llvm::Error {

@@ -2,7 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -39,6 +41,10 @@ TargetRange OneElement(TargetRange range, std::int64_t element) {
   range.record_element += element;
   range.end = range.begin + 1;
   return range;
+}
+
+double Share(const RoundingMismatch::Worst& weights) {
+  return static_cast<double>(weights.elements) / static_cast<double>(weights.of);
 }
 
 }  // namespace
@@ -131,17 +137,37 @@ void Comparison::CountMismatches(const Step& step, const TargetRange& range, std
   if (is_overruled) {
     overruled_.Add({step.read, kWeightState}, place, count, describe);
   } else {
-    wrong_roundings_.Add({step.tensor.index(), ""}, place, count, describe);
+    wrong_roundings_.Add({step.read, ""}, place, count, describe);
   }
 }
 
 std::vector<RoundingMismatch> Comparison::rounding_mismatches() const {
-  std::vector<RoundingMismatch> result;  // Tensors are sorted by name, and so are their ids.
+  struct Joined {
+    RoundingMismatch mismatch;
+    DifferencePlace first;
+  };
+  std::map<std::size_t, Joined> tensors;  // They are sorted by name, and so are their ids.
   for (const DifferenceTally::Entry& entry : wrong_roundings_.Entries()) {
+    const PlanRead& read = plan_.reads[entry.subject.first];
     const RankDecision& first = entry.first;
-    result.push_back({plan_.tensors[entry.subject.first].logical.name, entry.elements,
-                      fmt::format("{} is {} in `{}` and {} in the master in `{}`", first.what, first.overruled,
-                                  first.overruled_file, first.believed, first.believed_file)});
+    RoundingMismatch::Worst here;
+    here.of = static_cast<std::uint64_t>(plan_.set(read.set).real_elements());
+    here.elements = std::min(entry.elements, here.of);  // Parts of the target may overlap.
+    here.first = fmt::format("{} is {} in `{}` and {} in the master in `{}`", first.what, first.overruled,
+                             first.overruled_file, first.believed, first.believed_file);
+    auto [tensor, is_new] = tensors.try_emplace(read.tensor.index());
+    RoundingMismatch& mismatch = tensor->second.mismatch;
+    mismatch.elements += here.elements;
+    if (is_new || entry.place < tensor->second.first) {
+      tensor->second.first = entry.place;
+      mismatch.first = here.first;
+    }
+    if (is_new || Share(here) > Share(mismatch.worst)) mismatch.worst = std::move(here);
+  }
+  std::vector<RoundingMismatch> result;
+  for (auto& [tensor, joined] : tensors) {
+    joined.mismatch.tensor = plan_.tensors[tensor].logical.name;
+    result.push_back(std::move(joined.mismatch));
   }
   return result;
 }
@@ -163,7 +189,7 @@ void Comparison::Save(ProgressWriter& writer) const {
 
 void Comparison::Restore(ProgressReader& reader) {
   if (reader.Number() != 0) skipped_checks_ = true;
-  wrong_roundings_.Restore(reader, plan_.tensors.size());
+  wrong_roundings_.Restore(reader, plan_.reads.size());
   overruled_.Restore(reader, plan_.reads.size());
 }
 

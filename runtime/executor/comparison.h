@@ -57,7 +57,7 @@ class Comparison {
   const StepEnumerator& steps_;
   const SourceFiles& source_;
   std::atomic<bool> skipped_checks_ = false;
-  DifferenceTally wrong_roundings_;  // By tensor.
+  DifferenceTally wrong_roundings_;  // By read.
   DifferenceTally overruled_;        // By read and state.
 };
 

@@ -19,7 +19,7 @@ void DifferenceTally::Add(const Subject& subject, const DifferencePlace& first, 
 std::vector<DifferenceTally::Entry> DifferenceTally::Entries() const {
   std::vector<Entry> entries;
   for (const auto& [subject, counted] : counted_) {
-    Entry entry{subject, counted.first, 0};
+    Entry entry{subject, counted.place, counted.first, 0};
     std::set<std::vector<SetId>> parts;
     for (const auto& [write, count] : counted.by_write) {
       if (parts.insert(plan_.writes[write].pieces).second) entry.elements += count;

@@ -40,6 +40,7 @@ class DifferenceTally {
   // the same part.
   struct Entry {
     Subject subject;
+    DifferencePlace place;  // Of the first one.
     RankDecision first;
     std::uint64_t elements = 0;
   };

@@ -86,8 +86,14 @@ struct ExecutionOptions {
 // A tensor whose model weight is not the rounding of its master.
 struct RoundingMismatch {
   std::string tensor;
-  std::uint64_t elements = 0;
-  std::string first;  // The first one in words.
+  std::uint64_t elements = 0;  // Of all shards and copies.
+  std::string first;           // The first one in words.
+  // Of the shard or copy most of whose weights are not; each is one rank's.
+  struct Worst {
+    std::uint64_t elements = 0;
+    std::uint64_t of = 0;
+    std::string first;
+  } worst = {};
 };
 
 struct ExecutionReport {

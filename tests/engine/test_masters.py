@@ -5,6 +5,7 @@ The files keep the source's type. After loading, before any step, the engine sav
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -88,7 +89,7 @@ def test_the_engine_copies_them(plan: Held, engines: Engines, ucprun: Path, tmp_
 
 
 def test_weights_that_are_of_other_masters_are_counted(ucprun: Path, tmp_path: Path) -> None:
-    """Two tensor-parallel ranks have a copy of the norm's weights each, and each copy counts."""
+    """Two tensor-parallel ranks have a copy of the norm's weights each, and each copy is counted for itself."""
     shutil.copytree(FIXTURES / "autotp_tp2_dp2" / "checkpoint", tmp_path / "copy")
     for file in (tmp_path / "copy").glob("*/mp_rank_*_model_states.pt"):
         states = torch.load(file, weights_only=False)
@@ -98,4 +99,46 @@ def test_weights_that_are_of_other_masters_are_counted(ucprun: Path, tmp_path: P
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 2, result
     elements = truth_of("autotp_tp2_dp2")["tensors"]["model.norm.weight"]["shape"][0]
-    assert f"{2 * elements} of the {2 * elements} weights of `model.norm.weight` are not the rounding" in result.stderr
+    found = f"{elements} of the {elements} weights of `model.norm.weight` that a rank holds are not the rounding"
+    assert found in result.stderr
+
+
+def refusal(ucprun: Path, source: Path) -> str:
+    """The sentence by which a conversion says that masters and weights are of different runs."""
+    command = [ucprun, "convert", source, source.with_name("out"), "--to", "universal"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2, result
+    errors = [line for line in result.stderr.splitlines() if ": error: " in line]
+    assert len(errors) == 1, result.stderr
+    found = re.search(r": error: (\d+) of the (\d+) weights of `", errors[0])
+    assert found, errors
+    assert int(found[2]) // 2 < int(found[1]) <= int(found[2]), errors
+    return errors[0]
+
+
+def test_one_rank_of_another_run_is_found(ucprun: Path, tmp_path: Path) -> None:
+    """Its copies and shards are a part of all that are compared."""
+    source = tmp_path / "source"
+    shutil.copytree(FIXTURES / "autotp_tp2_dp2" / "checkpoint", source)
+    (file,) = source.glob("*/mp_rank_01_model_states.pt")
+    states = torch.load(file, weights_only=False)
+    for value in states["module"].values():
+        value += 1
+    torch.save(states, file)
+    assert "mp_rank_01_model_states.pt" in refusal(ucprun, source)
+
+
+def test_masters_of_one_expert_rank_of_another_run_are_found(ucprun: Path, tmp_path: Path) -> None:
+    """They are those of half of the experts, and every other weight is sound."""
+    source = tmp_path / "source"
+    command = [ucprun, "convert", FIXTURES / "autoep_zero0_fp32" / "checkpoint", source]
+    subprocess.run([*command, "--to", "deepspeed:zero=0,dtype=bf16,dp=4,ep=2"], timeout=60, check=True)
+    (source / "ucp_manifest.json").unlink()
+    (file,) = source.glob("*/expp_rank_1_mp_rank_00_optim_states.pt")
+    states = torch.load(file, weights_only=False)
+    experts = states["optimizer"]["fp32_groups"][2]
+    assert all(master.dim() == 3 for master in experts)
+    for master in experts:
+        master.copy_(master.flip(-1))
+    torch.save(states, file)
+    assert "expp_rank_1_mp_rank_00_optim_states.pt" in refusal(ucprun, source)

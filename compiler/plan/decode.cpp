@@ -37,6 +37,8 @@ llvm::Expected<std::string_view> OpenEnvelope(std::string_view bytes) {
 // Collects the first thing that is wrong, so that decoding reads as a list of tables.
 class Decoder {
  public:
+  explicit Decoder(std::size_t bytes) : ranks_left_(bytes / sizeof(std::int32_t)) {}
+
   Plan Decode(const flat::Plan& f) {
     Plan plan;
     plan.tool_version = Text(f.tool_version());
@@ -203,6 +205,9 @@ class Decoder {
     readers.ranks = f->ranks();
     Each(f->sets(), [&](const flat::RankSet* set) {
       std::vector<int>& ranks = readers.sets.emplace_back();
+      const std::size_t listed = set->ranks() == nullptr ? 0 : set->ranks()->size();
+      if (listed > ranks_left_) return Wrong("its sets of ranks share lists");
+      ranks_left_ -= listed;
       Each(set->ranks(), [&](int rank) { ranks.push_back(rank); });
     });
     Each(f->set_of_file(), [&](std::uint32_t set) { readers.set_of_file.push_back(set); });
@@ -237,6 +242,7 @@ class Decoder {
     return write;
   }
 
+  std::size_t ranks_left_;  // As many as the file has room for: each list may be referred to any number of times.
   std::string error_;
 };
 
@@ -254,7 +260,7 @@ llvm::Expected<Plan> DecodePlan(std::string_view bytes) {
   flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(buffer.data()), buffer.size(), 64,
                                  static_cast<flatbuffers::uoffset_t>(buffer.size() / 4 + 1));
   if (!flat::VerifyPlanBuffer(verifier)) return Corrupt("its tables do not fit together");
-  Decoder decoder;
+  Decoder decoder(buffer.size());
   Plan plan = decoder.Decode(*flat::GetPlan(buffer.data()));
   if (!decoder.error().empty()) return Corrupt(decoder.error());
   return plan;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_set>
+#include <vector>
 
 #include "compiler/plan/fitting.h"
 #include "compiler/plan/verify_coverage.h"
@@ -184,14 +185,20 @@ llvm::Error VerifyReaders(const Plan& plan) {
   if (readers.set_of_file.size() != plan.target.files.size()) {
     return Unsound("it says who opens {} files, and writes {}", readers.set_of_file.size(), plan.target.files.size());
   }
+  if (readers.ranks < 0) return Unsound("its files are for {} ranks", readers.ranks);
+  std::vector<bool> is_used(readers.sets.size());
   for (std::uint32_t set : readers.set_of_file) {
     if (set >= readers.sets.size()) return Unsound("a file is opened by the set {} of ranks", set);
+    is_used[set] = true;
+  }
+  for (std::size_t set = 0; set < is_used.size(); ++set) {
+    if (!is_used[set]) return Unsound("no file is opened by the set {} of ranks", set);
   }
   for (const std::vector<int>& set : readers.sets) {
     int least = 0;
     for (int rank : set) {
       if (rank < least || rank >= readers.ranks) {
-        return Unsound("of {} ranks, those that open a file are {}", readers.ranks, fmt::join(set, ", "));
+        return Unsound("a file is opened by rank {} of {}, which is out of range or out of order", rank, readers.ranks);
       }
       least = rank + 1;
     }

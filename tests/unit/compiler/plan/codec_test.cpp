@@ -2,6 +2,7 @@
 #include "compiler/plan/codec.h"
 
 #include <gmock/gmock.h>
+#include <plan_generated.h>
 
 #include <chrono>
 #include <cstring>
@@ -110,6 +111,23 @@ TEST(CodecTest, ThatEveryRankOpensAllNeedNotBeSaid) {
   plan.readers = ReadByAll(plan.target.files.size());
   EXPECT_EQ(Encoded(plan), bytes);
   EXPECT_EQ(llvm::cantFail(DecodePlan(bytes)).readers, FileReaders());
+}
+
+// Thousands of sets that share one list of thousands of ranks are a small file and much memory.
+TEST(CodecTest, SetsOfRanksDoNotShareLists) {
+  auto make = [](std::size_t times) {
+    flatbuffers::FlatBufferBuilder builder;
+    const auto set = flat::CreateRankSet(builder, builder.CreateVector(std::vector<std::int32_t>(1000)));
+    const auto sets = builder.CreateVector(std::vector(times, set));
+    const auto readers = flat::CreateFileReaders(builder, 1000, sets);
+    flat::PlanBuilder plan(builder);
+    plan.add_readers(readers);
+    builder.Finish(plan.Finish());
+    const std::string buffer(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize());
+    return WithChecksum(std::string(Encoded(SmallPlan()), 0, kEnvelope) + buffer);
+  };
+  EXPECT_EQ(Refusal(make(1)), "accepted");
+  EXPECT_THAT(Refusal(make(1000)), HasSubstr("its sets of ranks share lists"));
 }
 
 TEST(CodecTest, TheEnvelopeIsChecked) {

@@ -336,10 +336,20 @@ TEST(VerifierTest, FilesAreOpenedByRanksOfTheJob) {
           {"a file less", [](Plan& p) { p.readers.set_of_file.pop_back(); }, "it says who opens"},
           {"no file", [](Plan& p) { p.readers.set_of_file.clear(); }, "it says who opens 0 files, and writes"},
           {"an unknown set", [](Plan& p) { p.readers.set_of_file[0] = 2; }, "a file is opened by the set 2 of ranks"},
-          {"a rank too many", [](Plan& p) { p.readers.sets[0].push_back(2); }, "those that open a file are 0, 1, 2"},
-          {"a rank below the first", [](Plan& p) { p.readers.sets[0][0] = -1; }, "those that open a file are -1, 1"},
-          {"a rank twice", [](Plan& p) { p.readers.sets[0][1] = 0; }, "of 2 ranks, those that open a file are 0, 0"},
-          {"a job without ranks", [](Plan& p) { p.readers.ranks = 0; }, "of 0 ranks, those that open a file are 0, 1"},
+          {"a rank too many", [](Plan& p) { p.readers.sets[0].push_back(2); },
+           "opened by rank 2 of 2, which is out of range"},
+          {"a rank below the first", [](Plan& p) { p.readers.sets[0][0] = -1; }, "a file is opened by rank -1 of 2"},
+          {"a rank twice", [](Plan& p) { p.readers.sets[0][1] = 0; },
+           "opened by rank 0 of 2, which is out of range or out of order"},
+          {"a set of no file", [](Plan& p) { p.readers.sets.push_back({1}); },
+           "no file is opened by the set 2 of ranks"},
+          {"a job of fewer than none",
+           [](Plan& p) {
+             p.readers = ReadByAll(p.target.files.size());
+             p.readers.ranks = -1;
+           },
+           "its files are for -1 ranks"},
+          {"a job without ranks", [](Plan& p) { p.readers.ranks = 0; }, "a file is opened by rank 0 of 0"},
       },
       make);
 }

@@ -45,7 +45,7 @@ llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const CompileRequest& r
   load.plan = std::move(compilation.plan);
   load.source_folder = compilation.source.folder;
   load.source_versions = VersionsOf(seen, load.plan, load.source_folder);
-  load.readers = std::move(load.plan.readers);
+  load.readers = std::exchange(load.plan.readers, {});
   UCP_RETURN_IF_ERROR(CheckRanks(ranks, load.readers.ranks, request.target));
   return load;
 }

@@ -35,12 +35,14 @@ std::vector<Mapped> WritableStretches() {
     Mapped mapped;
     if (!TakeAddress(line, '-', mapped.begin) || !TakeAddress(line, ' ', mapped.end)) return {};
     if (!line.starts_with("rw")) continue;
-    if (!stretches.empty() && stretches.back().end == mapped.begin) {
-      stretches.back().end = mapped.end;
+    // The list is read in pieces, and stretches that were merged in between begin below the end of the last one.
+    if (!stretches.empty() && mapped.begin <= stretches.back().end) {
+      stretches.back().end = std::max(stretches.back().end, mapped.end);
     } else {
       stretches.push_back(mapped);
     }
   }
+  if (list.bad()) return {};
   return stretches;
 }
 

@@ -131,6 +131,25 @@ class Laws(ProgramTest):
             ours = self.to(source, case + "-ours", strategy, case)
             self.assertEqual(all_files_of(source).keys(), all_files_of(ours).keys())
 
+    def test_one_manifest_whichever_way(self) -> None:
+        """The number of threads, and whether there was a plan file, say nothing about what is written."""
+        source = self.checkpoint("zero2_dp2")
+        to = ("--to", "deepspeed:dp=4,zero=1")
+        manifests = []
+        for threads in (1, 4):
+            out = self.folder / f"threads-{threads}"
+            result = self.run_program("ucprun", "convert", source, out, *to, "--threads", threads)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            manifests.append((out / "ucp_manifest.json").read_bytes())
+        plan = self.folder / "a.plan"
+        result = self.run_program("ucpc", "plan", "--from", source, *to, "-o", plan)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        out = self.folder / "from-plan"
+        result = self.run_program("ucprun", "run", plan, out, "--from", source)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        manifests.append((out / "ucp_manifest.json").read_bytes())
+        self.assertEqual(manifests[1:], manifests[:1] * 2)
+
 
 class Refusals(ProgramTest):
     """One sentence, and nothing is left."""

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <vector>
+
 #include "compiler/plan/steps.h"
 #include "compiler/support/check.h"
 
@@ -59,11 +62,24 @@ std::string StepLine(const Plan& plan, const Step& step, const std::string& stat
                      PlaceText(plan.target, step.target, step.target_element, step, false));
 }
 
+// "0-1023, 1025": the ranks are ascending.
+std::string RanksText(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t first = 0; first < ranks.size();) {
+    std::size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks[first]);
+    if (last > first) text += fmt::format("-{}", ranks[last]);
+    first = last + 1;
+  }
+  return text;
+}
+
 // ", for ranks 0, 2 of 4"; nothing if all open it.
 std::string ReadersText(const Plan& plan, FileId file) {
   if (plan.readers.set_of_file.empty() || plan.readers.Of(file).empty()) return "";
   const std::vector<int>& ranks = plan.readers.Of(file);
-  return fmt::format(", for rank{} {} of {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), plan.readers.ranks);
+  return fmt::format(", for rank{} {} of {}", ranks.size() == 1 ? "" : "s", RanksText(ranks), plan.readers.ranks);
 }
 
 }  // namespace

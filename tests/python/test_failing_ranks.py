@@ -52,6 +52,7 @@ def test_killed_at_work(victim: int, tmp_path: Path) -> None:
 
 def part_until_interrupted(source: Path, how: dict[str, Any]) -> float:
     """When a load ends that is interrupted at a quarter of its time, of that time; on a busy machine it may be over."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's jobs in the background ignore it.
     begin = time.monotonic()
     ucp.load(source, **how)
     whole = time.monotonic() - begin

@@ -31,9 +31,16 @@ Plan SoundPlan() {
   return std::move(compiled->plan);
 }
 
-std::string Verdict(const Plan& plan) {
-  llvm::Error error = VerifyPlan(plan);
+std::string VerdictOf(const Plan& plan, unsigned threads) {
+  llvm::Error error = VerifyPlan(plan, threads);
   return error ? Describe(std::move(error)).message : "sound";
+}
+
+// The same however many threads prove it.
+std::string Verdict(const Plan& plan) {
+  const std::string verdict = VerdictOf(plan, 1);
+  EXPECT_EQ(VerdictOf(plan, 3), verdict);
+  return verdict;
 }
 
 struct Mutation {

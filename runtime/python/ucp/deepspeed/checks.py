@@ -8,6 +8,7 @@ from typing import Any
 from .archive import State
 from .compare import check_model, check_names, check_optimizer, check_shapes
 from .errors import LoadError
+from .experts import FOLDING
 from .files import PlannedFiles
 from .held import model_file, optimizer_file
 from .weights import add_second_names, check_partitions, has_weights_alone
@@ -51,7 +52,8 @@ def checked(engine: Any, planned: PlannedFiles, held: dict[str, State], wanted: 
     check_model(files[model], held[model], model, wanted.strict, stage == 3)
     for name in files.keys() - {model, optimizer}:
         if wanted.strict:
-            check_names(files[name], held[name], f"`{name}`")
+            tensors = {key: value for key, value in files[name].items() if key != FOLDING}
+            check_names(tensors, held[name], f"`{name}`")
         check_shapes(files[name], held[name], "")
     if needs_optimizer:
         place, key = (optimizer or model), "optimizer_state_dict" if stage > 0 else "optimizer"

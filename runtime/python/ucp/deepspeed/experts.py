@@ -21,6 +21,7 @@ except ImportError:
 
 
 EXPERTS = ".deepspeed_moe.experts.deepspeed_experts."  # Of DeepSpeed's own layer, before an expert's number.
+FOLDING = "folding"  # In a file beside AutoTP: whose it is, which DeepSpeed compares itself.
 MATRICES = ("w1", "w2", "w3")  # Of AutoEP's, with an expert for each place of the first dimension.
 
 

@@ -14,11 +14,8 @@ from .errors import LoadError
 
 try:
     from deepspeed.module_inject.auto_ep_layer import AutoEPMoELayer
-except ImportError:
-
-    class AutoEPMoELayer:
-        """What no layer is, where DeepSpeed has no AutoEP."""
-
+except ImportError:  # No layer is AutoEP's where DeepSpeed has none.
+    AutoEPMoELayer = type("AutoEPMoELayer", (), {})
 
 EXPERTS = ".deepspeed_moe.experts.deepspeed_experts."  # Of DeepSpeed's own layer, before an expert's number.
 FOLDING = "folding"  # In a file beside AutoTP: whose it is, which DeepSpeed compares itself.

@@ -7,6 +7,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
 #include "runtime/executor/buffers.h"
+#include "runtime/executor/cast.h"
 #include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/comparison.h"
 #include "runtime/executor/progress_teller.h"
@@ -227,11 +228,17 @@ class Loading {
 
   llvm::Error ReadInto(unsigned thread, const TargetRange& range, std::span<std::byte> place) {
     if (is_as_stored_ && !options_.check_source) return ReadAsStored(range, place);
-    const bool is_as_wanted =
-        range.source_dtype == range.dtype && plan_.tensor(plan_.writes[range.write].tensor).arithmetic == Arithmetic{};
+    const bool is_cast = range.source_dtype != range.dtype;
+    const bool is_as_wanted = !is_cast && plan_.tensor(plan_.writes[range.write].tensor).arithmetic == Arithmetic{};
     const std::span<std::byte> chunk = is_as_wanted ? place : buffers_.chunk(thread);
-    UCP_RETURN_IF_ERROR(maker_.Make(range, {chunk, buffers_.term(thread), buffers_.scratch()[thread]}).takeError());
-    if (!is_as_wanted) std::memcpy(place.data(), chunk.data(), place.size());
+    TargetRange as_stored = range;
+    as_stored.dtype = range.source_dtype;  // What is cast is cast on its way from the chunk to its place.
+    UCP_RETURN_IF_ERROR(maker_.Make(as_stored, {chunk, buffers_.term(thread), buffers_.scratch()[thread]}).takeError());
+    if (is_cast) {
+      CastInto(place, chunk, range.end - range.begin, range.source_dtype, range.dtype);
+    } else if (!is_as_wanted) {
+      std::memcpy(place.data(), chunk.data(), place.size());
+    }
     return llvm::Error::success();
   }
 

@@ -133,6 +133,33 @@ TEST(CastTest, TheSameTypeKeepsEveryBit) {
   EXPECT_EQ(AfterCast(DType::kBFloat16, DType::kBFloat16, nans), nans);
 }
 
+// Nothing of the source is changed, and nothing behind the elements is touched.
+TEST(CastTest, IntoOtherMemory) {
+  for (std::size_t count : {0U, 1U, 255U, 256U, 257U, 5000U}) {
+    for (DType from : kTypes) {
+      std::vector<std::uint64_t> patterns;
+      for (std::size_t i = 0; i < count; ++i) patterns.push_back(Nearest(from, static_cast<double>(i) * 0.3));
+      const auto from_item = static_cast<std::size_t>(ItemBytes(from));
+      std::vector<std::byte> source(count * from_item);
+      for (std::size_t i = 0; i < count; ++i) std::memcpy(&source[i * from_item], &patterns[i], from_item);
+      const std::vector<std::byte> before = source;
+      for (DType to : kTypes) {
+        if (to == from) continue;
+        const auto to_item = static_cast<std::size_t>(ItemBytes(to));
+        std::vector<std::byte> target(count * to_item + 1, std::byte{0x55});
+        CastInto(target, source, static_cast<std::int64_t>(count), from, to);
+        EXPECT_EQ(source, before);
+        EXPECT_EQ(target.back(), std::byte{0x55});
+        for (std::size_t i = 0; i < count; ++i) {
+          std::uint64_t result = 0;
+          std::memcpy(&result, &target[i * to_item], to_item);
+          ASSERT_EQ(result, Expected(from, to, patterns[i])) << Name(from) << " to " << Name(to) << ", element " << i;
+        }
+      }
+    }
+  }
+}
+
 // In place: nothing is overwritten before it has been read, whichever way the elements grow, and nothing behind them is
 // touched.
 TEST(CastTest, AnyNumberOfElements) {

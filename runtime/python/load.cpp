@@ -61,9 +61,17 @@ LoadPlan CompileForPython(const SourceOptions& source, const std::string& target
   return load;
 }
 
-// (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that are held)
+// (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that are held; none: all)
 using HeldFromPython = std::tuple<std::string, std::string, std::string, std::vector<std::int64_t>,
-                                  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>>;
+                                  std::optional<std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>>>;
+
+std::vector<HeldPositions> WholeOf(const std::vector<std::int64_t>& shape) {
+  std::vector<HeldPositions> holds(shape.size());
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    if (shape[dim] > 0) holds[dim].push_back({0, shape[dim]});
+  }
+  return holds;
+}
 
 llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
   const auto& [tensor, state, dtype_name, shape, holds] = from;
@@ -72,7 +80,11 @@ llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
     return Fail(ErrorCode::kUsage, "tensor `{}` has numbers of the unknown kind {}", tensor, dtype_name);
   }
   HeldTensor held{tensor, state, *dtype, shape, {}};
-  for (const auto& positions : holds) {
+  if (!holds) {
+    held.holds = WholeOf(shape);
+    return held;
+  }
+  for (const auto& positions : *holds) {
     HeldPositions& of_dim = held.holds.emplace_back();
     for (const auto& [begin, end] : positions) of_dim.push_back({begin, end});
   }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass
+@dataclass(slots=True)  # There may be tens of thousands.
 class Place:
     """A tensor to be filled."""
 
@@ -25,11 +26,15 @@ class Place:
     state: str
     value: torch.Tensor
     local: torch.Tensor | None = None
-    holds: list[list[tuple[int, int]]] = field(default_factory=list)
+    holds: list[list[tuple[int, int]]] | None = None  # Which positions of each dimension; all.
 
     def described(self) -> _ucp.Held:
-        dtype = str(self.value.dtype).removeprefix("torch.")
-        return (self.tensor, self.state, dtype, list(self.value.shape), self.holds)
+        return (self.tensor, self.state, _dtype_name(self.value.dtype), self.value.shape, self.holds)
+
+
+@cache
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 class Target:
@@ -49,6 +54,8 @@ class Target:
         self._keep, self._unused = patterns, set(patterns)
 
     def is_kept(self, label: str) -> bool:
+        if not self._keep:
+            return False
         fitting = {pattern for pattern in self._keep if fnmatchcase(label, pattern)}
         self._unused -= fitting
         if fitting:
@@ -154,7 +161,6 @@ def _look_at(place: Place) -> None:
             "tensors are filled",
         )
     if not is_distributed(value):
-        place.holds = [[(0, length)] if length > 0 else [] for length in value.shape]
         return
     from ucp._placements import are_increasing, positions_of
 

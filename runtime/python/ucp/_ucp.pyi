@@ -135,8 +135,8 @@ class HeldPlan:
     @property
     def not_loaded(self) -> dict[str, list[str]]: ...
 
-# (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that the rank holds)
-Held: TypeAlias = tuple[str, str, str, list[int], list[list[tuple[int, int]]]]
+# (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that the rank holds; None: all)
+Held: TypeAlias = tuple[str, str, str, Sequence[int], list[list[tuple[int, int]]] | None]
 
 def compile_load(
     source: Source, to: str, target: Target, compare: bool, ranks: Ranks | None, opens: list[str], check: bool

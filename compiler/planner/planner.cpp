@@ -73,11 +73,11 @@ llvm::Expected<Plan> DraftPlan(const PlanRequest& request) {
   return drafting.Finish();
 }
 
-llvm::Expected<Plan> MakePlan(const PlanRequest& request) {
+llvm::Expected<Plan> MakePlan(const PlanRequest& request, unsigned threads) {
   UCP_ASSIGN_OR_RETURN(Plan plan, DraftPlan(request));
   // The verifier knows nothing of the passes above. It also speaks for itself when a source contradicts itself in a way
   // that no pass noticed.
-  UCP_RETURN_IF_ERROR(VerifyPlan(plan));
+  UCP_RETURN_IF_ERROR(VerifyPlan(plan, threads));
   return plan;
 }
 

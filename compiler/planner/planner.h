@@ -54,7 +54,7 @@ class PlanDrafting {
 // Both halves.
 llvm::Expected<Plan> DraftPlan(const PlanRequest& request);
 
-// The same, and the plan has passed VerifyPlan().
-llvm::Expected<Plan> MakePlan(const PlanRequest& request);
+// The same, and the plan has passed VerifyPlan(), with so many threads.
+llvm::Expected<Plan> MakePlan(const PlanRequest& request, unsigned threads = 1);
 
 }  // namespace ucp

@@ -52,11 +52,13 @@ llvm::Expected<Destination> DestinationFrom(const LoadCommandOptions& options) {
   return Destination{std::move(device), *bytes};
 }
 
-llvm::Expected<LoadPlan> Plan(const LoadCommandOptions& options, Communicator& ranks, SourceRequest& source) {
+llvm::Expected<LoadPlan> Plan(const LoadCommandOptions& options, Communicator& ranks, unsigned threads,
+                              SourceRequest& source) {
   UCP_ASSIGN_OR_RETURN(source, options.source.Request());
   LoadRequest request;
   request.compile.source = source;
   request.compile.target = options.target;
+  request.compile.threads = threads;
   request.is_checked = options.check;
   options.target_options.ApplyTo(request.compile);
   Compilation compilation;
@@ -125,7 +127,7 @@ llvm::Expected<int> RunLoad(const LoadCommandOptions& options, Communicator& ran
   llvm::Expected<Destination> to = DestinationFrom(options);
   UCP_RETURN_IF_ERROR(Agree(ranks, to ? llvm::Error::success() : to.takeError()));
   SourceRequest source;
-  UCP_ASSIGN_OR_RETURN(const LoadPlan load, Plan(options, ranks, source));
+  UCP_ASSIGN_OR_RETURN(const LoadPlan load, Plan(options, ranks, execution->threads, source));
   UCP_ASSIGN_OR_RETURN(const int rank, WhichRank(options, load, ranks));
   UCP_ASSIGN_OR_RETURN(const RankLoad mine, LoadAsRank(options, source, load, rank, *to, ranks, *execution));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(Encode(mine)));

@@ -32,12 +32,7 @@ llvm::Expected<HeldTensor> HeldOf(const TensorToFill& tensor) {
     HeldPositions& positions = held.holds.emplace_back();
     for (const HeldSpan& span : spans) positions.push_back({span.begin, span.end});
   }
-  if (tensor.holds.empty()) {
-    for (std::int64_t length : tensor.shape) {
-      held.holds.emplace_back();
-      if (length != 0) held.holds.back().push_back({0, length});
-    }
-  }
+  if (tensor.holds.empty()) held.holds = HoldsOfWhole(tensor.shape);
   return held;
 }
 
@@ -65,10 +60,11 @@ llvm::Expected<std::vector<WantedRecord>> Wanted(std::span<const TensorToFill> t
   return wanted;
 }
 
-HeldPlan PlanInto(const LoadSource& source, const HeldByRank& held, bool verify, bool all_tensors,
+HeldPlan PlanInto(const LoadSource& source, const HeldByRank& held, const LoadOptions& options, bool all_tensors,
                   Communicator& ranks) {
-  const HeldRequest request{Take(RequestOf(source, ranks)), verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust,
-                            all_tensors};
+  const HeldRequest request{Take(RequestOf(source, ranks)),
+                            options.check_source ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust, all_tensors,
+                            options.threads};
   SourcePhase phase;
   llvm::Expected<HeldPlan> plan = CompileHeld(RealFileSystem(), request, held, ranks, phase);
   if (!plan) ThrowIf(WithDiagnostics(plan.takeError(), phase));
@@ -85,7 +81,7 @@ FillOutcome LoadInto(const LoadSource& source, std::span<const TensorToFill> ten
   const LoadOptions options = Take(LoadOptionsOf(settings, ranks));
   llvm::Expected<HeldByRank> held = HeldByThis(tensors);
   ThrowIf(Agree(ranks, held ? llvm::Error::success() : held.takeError()));
-  const HeldPlan plan = PlanInto(source, *held, settings.verify, all_tensors, ranks);
+  const HeldPlan plan = PlanInto(source, *held, options, all_tensors, ranks);
   llvm::Expected<std::vector<WantedRecord>> wanted = Wanted(tensors, *held, plan);
   ThrowIf(Agree(ranks, wanted ? llvm::Error::success() : wanted.takeError()));
   FillOutcome outcome;

@@ -72,9 +72,10 @@ llvm::Expected<int> RankOf(const ShardChoice& choice, const std::string& to, int
 }
 
 llvm::Expected<LoadPlan> PlanLoad(const LoadSource& source, const std::string& to, const ShardChoice& choice,
-                                  const LoadSettings& settings, Communicator& ranks) {
+                                  const LoadOptions& options, Communicator& ranks) {
   LoadRequest request;
-  request.is_checked = settings.verify;
+  request.is_checked = options.check_source;
+  request.compile.threads = options.threads;
   UCP_ASSIGN_OR_RETURN(request.compile.source, RequestOf(source, ranks));
   request.compile.target = to;
   request.compile.ds_config = choice.ds_config;
@@ -93,7 +94,7 @@ class ShardLoad::State {
   State(const LoadSource& source, const std::string& to, const ShardChoice& choice, const LoadSettings& settings)
       : ranks_(settings.ranks),
         options_(Take(LoadOptionsOf(settings, ranks_))),
-        plan_(Take(PlanLoad(source, to, choice, settings, ranks_))) {
+        plan_(Take(PlanLoad(source, to, choice, options_, ranks_))) {
     ThrowIf(Agree(ranks_, Choose(to, choice)));
   }
   State(const State&) = delete;

@@ -20,6 +20,7 @@ struct HeldRequest {
   SourceRequest source;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool all_tensors = true;  // Refuse a checkpoint with tensors that no rank holds.
+  unsigned threads = 1;     // To plan with.
 };
 
 // States of a tensor of the checkpoint that nobody holds.

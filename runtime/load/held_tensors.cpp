@@ -261,6 +261,14 @@ llvm::Expected<HeldByRank> DecodeHeld(std::string_view bytes) {
               bytes.size());
 }
 
+std::vector<HeldPositions> HoldsOfWhole(const std::vector<std::int64_t>& shape) {
+  std::vector<HeldPositions> holds(shape.size());
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    if (shape[dim] > 0) holds[dim].push_back({0, shape[dim]});
+  }
+  return holds;
+}
+
 llvm::Expected<HeldTarget> LayOutHeld(std::span<const HeldByRank> ranks) { return HeldLayout(ranks).Run(); }
 
 }  // namespace ucp

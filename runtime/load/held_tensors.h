@@ -46,6 +46,9 @@ struct HeldTarget {
   std::vector<std::vector<std::optional<RecordId>>> records;
 };
 
+// All of a tensor.
+std::vector<HeldPositions> HoldsOfWhole(const std::vector<std::int64_t>& shape);
+
 // What all ranks hold, by rank. Fails (kUsage) where a part lies outside of its tensor, ranks disagree on a shape, one
 // rank holds a tensor's state twice, or there are elements of a tensor that nobody holds; the message names the ranks.
 llvm::Expected<HeldTarget> LayOutHeld(std::span<const HeldByRank> ranks);

@@ -43,10 +43,12 @@ llvm::Expected<SourceRequest> RequestOfAll(const SourceOptions& source, Communic
 ReplicaPolicy PolicyOf(bool compare) { return compare ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust; }
 
 LoadPlan CompileForPython(const SourceOptions& source, const std::string& target, const TargetOptions& options,
-                          bool compare, PythonRanks* ranks, const std::vector<std::string>& opens, bool check) {
+                          bool compare, PythonRanks* ranks, const std::vector<std::string>& opens, bool check,
+                          unsigned threads) {
   LoadRequest request;
   request.compile.target = target;
   request.compile.replicas = PolicyOf(compare);
+  request.compile.threads = threads;
   request.opens = opens;
   request.is_checked = check;
   options.ApplyTo(request.compile);
@@ -65,14 +67,6 @@ LoadPlan CompileForPython(const SourceOptions& source, const std::string& target
 using HeldFromPython = std::tuple<std::string, std::string, std::string, std::vector<std::int64_t>,
                                   std::optional<std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>>>;
 
-std::vector<HeldPositions> WholeOf(const std::vector<std::int64_t>& shape) {
-  std::vector<HeldPositions> holds(shape.size());
-  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-    if (shape[dim] > 0) holds[dim].push_back({0, shape[dim]});
-  }
-  return holds;
-}
-
 llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
   const auto& [tensor, state, dtype_name, shape, holds] = from;
   std::optional<DType> dtype = DTypeFromName(dtype_name);
@@ -81,7 +75,7 @@ llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
   }
   HeldTensor held{tensor, state, *dtype, shape, {}};
   if (!holds) {
-    held.holds = WholeOf(shape);
+    held.holds = HoldsOfWhole(shape);
     return held;
   }
   for (const auto& positions : *holds) {
@@ -92,8 +86,8 @@ llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
 }
 
 HeldPlan CompileHeldForPython(const SourceOptions& source, const std::vector<HeldFromPython>& held, bool all_tensors,
-                              bool compare, PythonRanks* ranks) {
-  HeldRequest request{{}, PolicyOf(compare), all_tensors};
+                              bool compare, PythonRanks* ranks, unsigned threads) {
+  HeldRequest request{{}, PolicyOf(compare), all_tensors, threads};
   HeldByRank mine;
   auto convert = [&]() -> llvm::Error {
     for (const HeldFromPython& from : held) {
@@ -276,9 +270,9 @@ void AddLoad(nb::module_& module) {
       .def_prop_rw("ds_config", PathText<&TargetOptions::ds_config>, SetPath<&TargetOptions::ds_config>);
   AddPlanClasses(module);
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
-             nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"));
+             nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"));
   module.def("compile_held", &CompileHeldForPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
-             nb::arg("compare"), nb::arg("ranks").none());
+             nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"));
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),
              nb::arg("check"), nb::arg("ranks").none(), nb::arg("devices") = std::map<std::size_t, std::string>(),
              nb::arg("device_memory_bytes") = LoadOptions().device_memory_bytes);

@@ -169,7 +169,7 @@ def _fill(
     in_group = ranks.ranks if ranks is not None else None
     held = [place.described() for place in places.places]
     with ranks or nullcontext():
-        plan = _ucp.compile_held(source, held, strict, verify, in_group)
+        plan = _ucp.compile_held(source, held, strict, verify, in_group, work.threads)
         wanted, devices = [], {}
         try:
             places.refuse_untied(plan.not_loaded)

@@ -139,13 +139,20 @@ class HeldPlan:
 Held: TypeAlias = tuple[str, str, str, Sequence[int], list[list[tuple[int, int]]] | None]
 
 def compile_load(
-    source: Source, to: str, target: Target, compare: bool, ranks: Ranks | None, opens: list[str], check: bool
+    source: Source,
+    to: str,
+    target: Target,
+    compare: bool,
+    ranks: Ranks | None,
+    opens: list[str],
+    check: bool,
+    threads: int,
 ) -> LoadPlan:
     """`opens`: names of files that this rank opens, where that decides which of the target's ranks it is. `check`:
     whether the source will be checked."""
     ...
 def compile_held(
-    source: Source, held: list[Held], all_tensors: bool, compare: bool, ranks: Ranks | None
+    source: Source, held: list[Held], all_tensors: bool, compare: bool, ranks: Ranks | None, threads: int
 ) -> HeldPlan: ...
 def load(
     plan: LoadPlan,

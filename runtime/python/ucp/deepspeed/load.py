@@ -80,7 +80,7 @@ def load_checkpoint(
             held = held_by(engine)
             settings = during.enter_context(settings_file(engine))
         with phase(group):
-            planned = plan_for(settings, source, strategy, group, held.keys(), verify)
+            planned = plan_for(settings, source, strategy, group, held.keys(), how)
         with phase(group):
             opened = checked(engine, planned, held, wanted)
             placed = [] if verify else in_place(planned, opened, held)
@@ -127,16 +127,18 @@ def settings_file(engine: Any) -> Iterator[str]:
 
 
 def plan_for(
-    settings: str, source: _ucp.Source, strategy: str, group: Group, needed: Set[str], verify: bool
+    settings: str, source: _ucp.Source, strategy: str, group: Group, needed: Set[str], how: tuple[int, int, bool]
 ) -> PlannedFiles:
     """Made by the first rank, which gives each its part. Engines may count their ranks otherwise than the plan does:
     `needed` are the files that this rank loads."""
     target = _ucp.Target()
     target.tag = TAG
     target.ds_config = group.all_gather(os.fsencode(settings))[0]  # The first rank's is read.
+    threads, _, verify = how
     try:
         # Copies belong to the plan; whether they are compared is the load's affair.
-        return PlannedFiles(_ucp.compile_load(source, strategy, target, True, group.ranks, sorted(needed), verify))
+        plan = _ucp.compile_load(source, strategy, target, True, group.ranks, sorted(needed), verify, threads)
+        return PlannedFiles(plan)
     except Error as error:  # Nobody but this function knows of the file.
         said = str(error).replace(f"`{os.fsdecode(target.ds_config)}`", "the engine's configuration")
         raise LoadError(said, code=error.code) from None

@@ -156,7 +156,8 @@ std::string ComposeHeader(const Header& header) {
     json += "]}";
   }
   json += "}";
-  json.append((8 - json.size() % 8) % 8, ' ');
+  const std::uint64_t over = (kLengthBytes + json.size()) % kElementsAlignment;
+  json.append((kElementsAlignment - over) % kElementsAlignment, ' ');
   std::string bytes;
   for (unsigned i = 0; i < kLengthBytes; ++i) bytes += static_cast<char>(json.size() >> (8 * i));
   return bytes + json;

@@ -15,6 +15,7 @@
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
 #include "runtime/driver/conversion_report.h"
+#include "runtime/executor/share_run.h"
 #include "runtime/synth/synthetic_files.h"
 
 namespace ucp {
@@ -61,18 +62,24 @@ void Print(const Plan& plan, const ConversionOutcome& outcome, const ConversionO
   PrintLine(fmt::format("wrote {}", options.destination));
 }
 
-llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch, Communicator& ranks) {
-  if (ranks.size() > 1) return Fail(ErrorCode::kUsage, "synth takes one rank, and here are {}", ranks.size());
-  FileSystem& files = watch.files();
+// At rank 0.
+llvm::Expected<PlannedRun> Prepare(FileSystem& files, const SynthOptions& options) {
   Compilation compilation;
   llvm::Error error = CompileSynthetic(files, options, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
   if (error) return error;
-  UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> made_up, FilesToRead(compilation.plan));
+  return PlannedRun{std::move(compilation.plan), kSyntheticFolder};
+}
+
+llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch, Communicator& ranks) {
+  FileSystem& files = watch.files();
+  UCP_ASSIGN_OR_RETURN(const PlannedRun run,
+                       ShareRun(ranks, ranks.rank() == 0 ? Prepare(files, options) : PlannedRun{}));
+  // Every rank computes what it writes; what fails here does so on all, for they have the same plan.
+  UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> made_up, FilesToRead(run.plan));
   SyntheticFileSystem with_made_up(files, std::move(made_up));
-  const PlannedRun run{std::move(compilation.plan), kSyntheticFolder};
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(with_made_up, run, options.conversion, watch, ranks));
-  Print(run.plan, outcome, options.conversion, watch);
+  if (ranks.rank() == 0) Print(run.plan, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
 

@@ -52,6 +52,22 @@ class Ranks(ProgramTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(all_files(self.out), all_files(self.folder / "alone"))
 
+    def test_elements_that_are_computed(self) -> None:
+        """`synth`: each rank computes what it writes; what is wrong with the command is said once."""
+        words = ("synth", "gpt2", "--set=layers=2", "--set=hidden=16", "--set=heads=2", "--set=seq=8", "--set=vocab=32")
+        for to in ("deepspeed:dp=4,zero=1", "universal"):
+            alone = self.run_program("ucprun", *words[:2], "alone", *words[2:], "--force", "--to", to)
+            self.assertEqual(alone.returncode, 0, alone.stderr)
+            made = self.mpirun("-n", 3, PROGRAMS / "ucprun", *words[:2], "made", *words[2:], "--force", "--to", to)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            self.assertEqual(all_files(self.folder / "made"), all_files(self.folder / "alone"))
+            self.assertEqual(made.stdout.split(" written ")[0], alone.stdout.split(" written ")[0])
+            self.assertEqual(made.stdout.count("wrote made"), 1)
+        wrong = self.mpirun("-n", 3, PROGRAMS / "ucprun", *words[:2], "out", *words[2:-1], "--to", "universal")
+        self.assertEqual(wrong.returncode, 1, wrong.stderr)
+        self.assertEqual(wrong.stderr.count("ucprun: error: 1 error in"), 1, wrong.stderr)
+        self.assert_nothing_left()
+
     def test_weights_that_are_no_rounding_are_counted_over_all_ranks(self) -> None:
         """Each rank compares others of them."""
         source = self.checkpoint("zero2_dp4")

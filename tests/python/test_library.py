@@ -67,18 +67,22 @@ def load_shards(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built("load_shards", tmp_path_factory.mktemp("load_shards"), f"-DCMAKE_PREFIX_PATH={prefix}")
 
 
+def lines_of(found: ucp.Loaded) -> list[str]:
+    """What the example prints of such a load, sorted."""
+    return sorted(
+        f"{tensor} {state}: {str(found[tensor][state].dtype).removeprefix('torch.')} {part.begin}..{part.end}, "
+        f"{found[tensor][state].nbytes} bytes"
+        for (tensor, state), part in found.parts.items()
+    )
+
+
 def test_an_installed_library(load_shards: Path) -> None:
     """All that a rank of ZeRO holds, and where in its tensors it lies, as Python is told it."""
     told = run(load_shards, checkpoint("zero1_dp2"), "deepspeed:dp=3,zero=1", 2)
     assert told.returncode == 0, told.stderr
     found = ucp.load(checkpoint("zero1_dp2"), to="deepspeed:dp=3,zero=1", rank=2)
-    expected = {
-        f"{tensor} {state}: {str(found[tensor][state].dtype).removeprefix('torch.')} {part.begin}..{part.end}, "
-        f"{found[tensor][state].nbytes} bytes"
-        for (tensor, state), part in found.parts.items()
-    }
     *parts, read = told.stdout.splitlines()
-    assert set(parts) == expected
+    assert sorted(parts) == lines_of(found)
     assert read == f"{found.report['bytes_read']} bytes read"
 
 
@@ -92,6 +96,81 @@ def test_the_build_tree_serves_as_well(tmp_path: Path) -> None:
     """Without an installation."""
     program = built("load_shards", tmp_path, f"-Ducp_DIR={BIN.parent}")
     assert run(program, checkpoint("zero1_dp2"), "universal", 0).returncode == 0
+
+
+# What the page takes for granted around its blocks: two ranks of MPI, which have memory for the rows that they hold.
+PROGRAM = """
+#include <fstream>
+#include <iostream>
+#include <vector>
+
+{headers}
+void Loads() {{
+{shards}
+}}
+
+void ByNccl(int rank, int size, int local_rank) {{
+{nccl}
+}}
+
+void Fills() {{
+  ucp::MpiRanks ranks;
+  std::vector<std::byte> rows(25 * 33 * sizeof(float));
+  const std::span<std::byte> bytes = rows;
+{fills}
+  std::ofstream file("rows" + std::to_string(ranks.rank()));
+  file.write(reinterpret_cast<const char*>(rows.data()), static_cast<std::streamsize>(rows.size()));
+  if (ranks.rank() != 0) return;
+  Loads();
+  std::cout << outcome.not_loaded.size() << "\\n";
+}}
+
+int main(int argc, char** argv) {{
+  MPI_Init(&argc, &argv);
+  if (argc > 1) ByNccl(0, 1, 0);  // It needs a GPU.
+  Fills();
+  MPI_Finalize();
+}}
+"""
+PROJECT = """
+cmake_minimum_required(VERSION 3.25)
+project(job LANGUAGES C CXX)
+find_package(MPI REQUIRED COMPONENTS C)
+add_executable(job job.cpp)
+target_compile_definitions(job PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+target_link_libraries(job PRIVATE MPI::MPI_C)
+"""
+
+
+def test_the_pages_code(prefix: Path, tmp_path: Path) -> None:
+    """What docs/library.md shows of C++ and CMake is built as it stands there, against an installation, and run."""
+    if not shutil.which("mpirun"):
+        pytest.skip("needs MPI")
+    page = (SOURCE / "docs" / "library.md").read_text()
+    blocks = re.findall(r"^```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 3
+    headers = sorted(set(re.findall(r"`(ucp/\w+\.h)`", page)))
+    assert len(headers) == len(list((SOURCE / "runtime" / "library" / "include" / "ucp").iterdir()))
+    (package,) = re.findall(r"^```cmake\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    program = PROGRAM.format(headers="".join(f"#include <{header}>\n" for header in headers), shards=blocks[0],
+                             nccl=blocks[1], fills=blocks[2])  # fmt: skip
+    (tmp_path / "job.cpp").write_text(program)
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT + package)
+    (tmp_path / "checkpoints").symlink_to(checkpoint("zero1_dp2"))
+    configured = run("cmake", "-G", "Ninja", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    assert configured.returncode == 0, configured.stderr
+    made = run("cmake", "--build", tmp_path / "build")
+    assert made.returncode == 0, made.stdout
+    told = run("mpirun", "-n", 2, "-wdir", tmp_path, tmp_path / "build" / "job")
+    assert told.returncode == 0, told.stderr
+    *parts, others = told.stdout.splitlines()
+    found = ucp.load(checkpoint("zero1_dp2"), to="deepspeed:dp=4,zero=1", rank=2)
+    assert sorted(parts) == lines_of(found)
+    whole = ucp.load(checkpoint("zero1_dp2"), to="universal")
+    assert int(others) == len(whole)  # Of each tensor, something is not loaded: of this one, its moments.
+    rows = b"".join((tmp_path / f"rows{rank}").read_bytes() for rank in range(2))
+    filled = torch.frombuffer(bytearray(rows), dtype=torch.float32)
+    assert torch.equal(filled.reshape(50, 33), whole["blocks.0.up.weight"]["fp32"])
 
 
 def test_the_library_shows_its_own_names_alone(prefix: Path) -> None:

@@ -136,6 +136,7 @@ nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>
                        const std::map<std::size_t, std::string>& devices, std::uint64_t device_memory_bytes) {
   std::vector<WantedRecord> wanted;
   for (const auto& [record, address, bytes] : memory) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): Python has addresses as numbers.
     wanted.push_back({RecordId(record), {reinterpret_cast<std::byte*>(address), bytes}});
   }
   OpenedDevices opened;

@@ -72,7 +72,9 @@ reads_bytes=(
   safetensors_format_test universal_format_test formats_test digest_test synth_test manifest_test runtime_io_test
   runtime_executor_test
 )
-has_threads=(support_test verifier_test runtime_io_test runtime_executor_test communicator_test gpu_test)
+has_threads=(
+  support_test verifier_test runtime_io_test runtime_executor_test communicator_test gpu_test runtime_exchange_test
+)
 test_under_sanitizer() { # PRESET TEST…
   local preset=$1
   shift

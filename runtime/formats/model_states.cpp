@@ -1,5 +1,7 @@
 #include "runtime/formats/model_states.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
@@ -266,6 +268,8 @@ bool ExcludesFrozen(const ModelStates& states) {
   ValuePtr stage = zero ? Find(*zero, "stage") : nullptr;
   return states.lists_no_frozen && stage && pytorch::AsInteger(*stage).value_or(0) >= 2;
 }
+
+std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 bool IsPlain(const pytorch::Value& value) {
   return AsText(value) || pytorch::AsDouble(value) || pytorch::AsBool(value);

@@ -27,6 +27,9 @@ struct NamedShape {
   auto operator<=>(const NamedShape&) const = default;
 };
 
+// "[2, 3]", for messages.
+std::string ShapeText(const std::vector<std::int64_t>& shape);
+
 // Tensors of a module under their full names, and its entries that are not tensors.
 struct ModuleEntries {
   std::vector<std::pair<std::string, TensorPlace>> tensors;

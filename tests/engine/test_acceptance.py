@@ -110,6 +110,11 @@ CHANGED: list[Resume] = [
     Resume("autoep_ep2_dp4_data_first", {"stage": 2, "mesh": Mesh(dp=2, ep=2), "fp32_accumulation": False}),
     Resume("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4)}),
     Resume("autoep_ep2_dp4_zero3", {"stage": 2, "zero": {}, "mesh": Mesh(dp=2, ep=2)}),
+    # The same in a pipeline: on other stages, over other numbers of ranks, from no ZeRO.
+    Resume("autoep_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=2, ep=2)}),
+    Resume("autoep_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=4, ep=4), "data_before_experts": True}),
+    Resume("autoep_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=2, ep=2), "fp32_accumulation": True}, to="universal:mp=1"),
+    Resume("autoep_pp2_ep2_dp2_zero0", {"stage": 1, "mesh": Mesh(pp=1, dp=2, ep=1)}, to="universal:mp=1"),
     # The same beside AutoTP, which a folder is made for; and without it.
     Resume("autoep_tp2_ep4_dp4", to="universal:mp=2,ep=4,dp=4"),
     Resume("autoep_tp2_ep4_dp4", {"mesh": Mesh(dp=4, ep=2)}, to="universal:mp=1"),

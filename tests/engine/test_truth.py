@@ -50,6 +50,8 @@ DEEPSPEED = {
     "autoep_ep2_dp4_data_first": IDENTICAL,
     "autoep_ep2_dp4_zero3": FLAT,
     "autoep_zero0_fp32": "KeyError: 'optimizer_state_dict'",
+    "autoep_pp2_ep2_dp4": "NotImplementedError: Multiple expert checkpoint files found for layer_0 expert_0",
+    "autoep_pp2_ep2_dp2_zero0": "KeyError: 'optimizer_state_dict'",
     "autoep_tp2_ep4_dp4": "AssertionError: Unused patterns=",
     "autoep_tp4_ep2": "AssertionError: Unused patterns=",
     "autoep_tp4_ep2_dp2_zero3": "NotImplementedError: Universal checkpoint conversion of an AutoEP + AutoTP folded",

@@ -27,15 +27,17 @@ std::optional<Version> ParseVersion(std::string_view text) {
   return version;
 }
 
-// AutoEP beside tensor-parallel ranks: an engine compares the degrees with its own before it loads anything.
-llvm::Error FindFolding(std::optional<std::int64_t> dp, const std::string& example, Loader& loader,
+// AutoEP beside tensor-parallel ranks: an engine compares the degrees with its own before it loads anything. In a
+// pipeline DeepSpeed runs it without such ranks alone.
+llvm::Error FindFolding(std::optional<std::int64_t> dp, const TrainingState& training, Loader& loader,
                         std::vector<std::string>& remarks) {
-  if (loader.ranks == 1) {
+  const std::string& example = *training.fused_experts.begin();
+  if (loader.ranks == 1 || training.pipeline) {
     if (loader.ep == 1 && !dp) return llvm::Error::success();
     return Fail(ErrorCode::kUsage,
-                "`{}` has experts that AutoEP spreads: a folder for 1 model-parallel rank serves any `autoep_size` and "
-                "any number of replicas, so leave out `ep` and `dp`",
-                example);
+                "`{}` has experts that AutoEP spreads: a folder for {} serves any `autoep_size` and any number of "
+                "replicas, so leave out `ep` and `dp`",
+                example, training.pipeline ? "a pipeline" : "1 model-parallel rank");
   }
   if (loader.ep == 1 && !dp) {
     remarks.push_back(fmt::format(
@@ -82,7 +84,7 @@ llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState&
   if (auto text = said("zero")) stage = ParseCount(*text, 1, 3).value();
   if (auto text = said("engine")) version = ParseVersion(*text).value();
   if (!training.fused_experts.empty()) {
-    UCP_RETURN_IF_ERROR(FindFolding(dp, *training.fused_experts.begin(), loader, remarks));
+    UCP_RETURN_IF_ERROR(FindFolding(dp, training, loader, remarks));
   } else if (dp) {
     return Fail(
         ErrorCode::kUsage,

@@ -1,15 +1,12 @@
 #include "runtime/formats/universal/parameter_folder.h"
 
-#include <fmt/ranges.h>
-
 #include "compiler/support/error.h"
 #include "runtime/formats/expert_names.h"
+#include "runtime/formats/model_states.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::universal {
 namespace {
-
-std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 // Row-major elements may be seen in any shape that has as many.
 bool CanBeSeenAs(const TensorPlace& place, const std::vector<std::int64_t>& shape) {

@@ -137,9 +137,11 @@ class Description {
       inventory().mesh.axes.push_back(
           {"edp", std::max<std::int64_t>(1, partitions_ * fused_experts_.tensor_ranks() / ep)});
       inventory().mesh.axes.push_back({"ep", ep});
-      if (!HasWholeExperts()) return llvm::Error::success();
-      UCP_RETURN_IF_ERROR(ReadWholeExpertsOfRanks());
-      fused_experts_.FindFrozen(states_.front().param_shapes);
+      if (HasWholeExperts()) {
+        UCP_RETURN_IF_ERROR(ReadWholeExpertsOfRanks());
+        fused_experts_.FindFrozen(states_);
+      }
+      NotePipeline();
       return llvm::Error::success();
     }
     UCP_ASSIGN_OR_RETURN(experts_, Experts::Read(archives_, names_, folder_, degrees_, states_, partitions_));
@@ -157,7 +159,7 @@ class Description {
     inventory().mesh.axes.push_back({"edp", std::max<std::int64_t>(1, copies)});
     inventory().mesh.axes.push_back({"ep", experts_.ep()});
     checkpoint_.training.expert_layers = experts_.Layers();
-    if (names_.layers.empty() && IsPipeline()) checkpoint_.training.pipeline = PipelineLayers{};
+    NotePipeline();
     return llvm::Error::success();
   }
 
@@ -168,6 +170,11 @@ class Description {
   }
 
   // Beside experts a pipeline has no layer files; its parameters' names tell.
+  void NotePipeline() {
+    const bool is_stage3 = !names_.partitioned_model_states.empty();  // Which no pipeline has.
+    if (names_.layers.empty() && !is_stage3 && IsPipeline()) checkpoint_.training.pipeline = PipelineLayers{};
+  }
+
   bool IsPipeline() const {
     return std::all_of(states_.begin(), states_.end(), [](const ModelStates& rank) {
       return std::all_of(rank.param_shapes.begin(), rank.param_shapes.end(), [](const auto& group) {

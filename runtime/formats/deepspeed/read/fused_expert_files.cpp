@@ -8,8 +8,6 @@
 namespace ucp::deepspeed {
 namespace {
 
-std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
 // What the file of an expert's weights has beside `folding`.
 pytorch::ValuePtr TensorsIn(const SourceArchive& archive) {
   const std::vector<pytorch::Entry>* entries = pytorch::Entries(archive.root());  // None of what is no dict.
@@ -42,30 +40,51 @@ void FusedExperts::ListTensorsOfFile(const AutoEpLayer& layer, const ModuleEntri
   }
 }
 
-llvm::Error FusedExperts::ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
-                                    const ModelStates& states) {
+llvm::Error FusedExperts::ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder) {
   std::set<ExpertOf> known;
-  for (const AutoEpLayer& layer : layers_) {
-    for (std::int64_t t = 0; t < tensor_ranks_; ++t) {
-      for (std::int64_t rank : ExpertRanksIn(t)) {
-        for (std::int64_t expert : layer.places[static_cast<std::size_t>(rank)]) {
-          const ExpertOf place{t, layer.number, expert};
-          if (!known.insert(place).second) continue;
-          const auto file = files.experts.find(place);
-          if (file == files.experts.end()) {
-            return Fail(ErrorCode::kBadData,
-                        "`{}`: `{}` is missing; `{}` has {} experts, as `ds_autoep_layers` in `{}` says", folder,
-                        ExpertFileName(place), layer.prefix, layer.experts, states.path);
-          }
-          UCP_RETURN_IF_ERROR(ReadFile(archives, folder, file->second, layer, {t, expert}, rank));
-        }
-      }
-    }
+  for (std::int64_t mp = 0; mp < std::ssize(stages_) * tensor_ranks_; ++mp) {
+    UCP_RETURN_IF_ERROR(ReadFilesOf(archives, files, folder, mp, known));
   }
   for (const auto& [place, path] : files.experts) {
     if (known.contains(place)) continue;
+    const bool is_of_stage = place.mp < std::ssize(stages_) * tensor_ranks_;
     return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and `ds_autoep_layers` in `{}` has no such expert", folder,
-                path, states.path);
+                path, StageOf(is_of_stage ? place.mp : 0).path);
+  }
+  return is_whole_ ? CheckAllListed(folder) : llvm::Error::success();
+}
+
+llvm::Error FusedExperts::ReadFilesOf(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
+                                      std::int64_t mp, std::set<ExpertOf>& known) {
+  for (const AutoEpLayer& layer : StageOf(mp).layers) {
+    for (std::int64_t rank : ExpertRanksIn(mp)) {
+      for (std::int64_t expert : layer.places[static_cast<std::size_t>(rank)]) {
+        const ExpertOf place{mp, layer.number, expert};
+        if (!known.insert(place).second) continue;
+        const auto file = files.experts.find(place);
+        if (file == files.experts.end()) {
+          return Fail(ErrorCode::kBadData,
+                      "`{}`: `{}` is missing; `{}` has {} experts, as `ds_autoep_layers` in `{}` says", folder,
+                      ExpertFileName(place), layer.prefix, layer.experts, StageOf(mp).path);
+        }
+        UCP_RETURN_IF_ERROR(ReadFile(archives, folder, file->second, layer, {mp, expert}, rank));
+      }
+    }
+  }
+  return llvm::Error::success();
+}
+
+// Without ZeRO the files alone say which tensors there are.
+llvm::Error FusedExperts::CheckAllListed(const std::string& folder) const {
+  for (const Stage& stage : stages_) {
+    for (const AutoEpLayer& layer : stage.layers) {
+      if (std::any_of(tensors_.begin(), tensors_.end(), [&](const auto& entry) { return layer.Holds(entry.first); })) {
+        continue;
+      }
+      return Fail(ErrorCode::kBadData,
+                  "`{}`: `ds_autoep_layers` in `{}` has `{}`, and no file of its experts has one of its tensors",
+                  folder, stage.path, layer.prefix);
+    }
   }
   return llvm::Error::success();
 }
@@ -74,7 +93,7 @@ llvm::Error FusedExperts::ReadFile(SourceArchives& archives, const std::string& 
                                    const AutoEpLayer& layer, ExpertCopy copy, std::int64_t expert_rank) {
   UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
   UCP_ASSIGN_OR_RETURN(const std::optional<Folding> folding, ReadFolding(archive.root(), path));
-  UCP_RETURN_IF_ERROR(CheckExpertFile(folding, path, copy.tensor_rank, expert_rank));
+  UCP_RETURN_IF_ERROR(CheckExpertFile(folding, path, copy.mp, expert_rank));
   UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, TensorsIn(archive), ""));
   if (is_whole_) ListTensorsOfFile(layer, entries, copy.expert);
   const std::string suffix = fmt::format(".{}", copy.expert);
@@ -109,15 +128,15 @@ llvm::Error FusedExperts::ReadFile(SourceArchives& archives, const std::string& 
   return llvm::Error::success();
 }
 
-Buffer FusedExperts::WeightsOf(const std::string& name, std::int64_t tensor_rank, std::int64_t expert_rank) const {
+Buffer FusedExperts::WeightsOf(const std::string& name, std::int64_t mp, std::int64_t expert_rank) const {
   const FusedTensor& tensor = tensors_.at(name);
   const TensorPlace& any = tensor.experts.begin()->second;
-  const std::vector<std::int64_t>& own = layers_[layer_of_.at(name)].places[static_cast<std::size_t>(expert_rank)];
+  const std::vector<std::int64_t>& own = LayerOf(name).places[static_cast<std::size_t>(expert_rank)];
   Buffer buffer;
   buffer.dtype = any.dtype;
   buffer.part_elements = std::max<std::int64_t>(1, any.elements);
   for (std::int64_t expert : own) {
-    const TensorPlace& place = tensor.experts.at({tensor_rank, expert});
+    const TensorPlace& place = tensor.experts.at({mp, expert});
     buffer.parts.push_back({place.record, place.offset, place.elements});
   }
   if (own.empty()) buffer.parts.push_back({any.record, 0, 0});
@@ -125,13 +144,14 @@ Buffer FusedExperts::WeightsOf(const std::string& name, std::int64_t tensor_rank
 }
 
 // Sorted by name, the tensors of a layer are in the module's order: w1, w2, w3.
-std::vector<std::pair<std::string, TensorPlace>> FusedExperts::TensorsOf(std::int64_t tensor_rank,
+std::vector<std::pair<std::string, TensorPlace>> FusedExperts::TensorsOf(std::int64_t mp,
                                                                          std::int64_t expert_rank) const {
   std::map<std::int64_t, std::vector<std::pair<std::string, TensorPlace>>> by_layer;
   for (const auto& [name, tensor] : tensors_) {
-    const AutoEpLayer& layer = layers_[layer_of_.at(name)];
+    if (&stages_[layer_of_.at(name).stage] != &StageOf(mp)) continue;
+    const AutoEpLayer& layer = LayerOf(name);
     const std::vector<std::int64_t>& own = layer.places[static_cast<std::size_t>(expert_rank)];
-    TensorPlace place = own.empty() ? tensor.experts.begin()->second : tensor.experts.at({tensor_rank, own.front()});
+    TensorPlace place = own.empty() ? tensor.experts.begin()->second : tensor.experts.at({mp, own.front()});
     place.elements *= std::ssize(own);
     place.sizes.insert(place.sizes.begin(), std::ssize(own));
     by_layer[layer.number].emplace_back(name, std::move(place));

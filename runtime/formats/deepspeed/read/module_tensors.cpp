@@ -15,8 +15,6 @@
 namespace ucp::deepspeed {
 namespace {
 
-std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
 // The tensors of one rank's module, sorted into kinds.
 class RankModule {
  public:

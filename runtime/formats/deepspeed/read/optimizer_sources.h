@@ -39,7 +39,7 @@ struct OptimizerContext {
     return fused_experts.any() ? fused_experts.tensor_ranks() : experts.tensor_ranks();
   }
   Coordinate PlaceOfExperts(std::int64_t mp, std::int64_t expert_rank) const {
-    return fused_experts.any() ? fused_experts.PlaceOf(expert_rank) : experts.PlaceOf(mp, expert_rank);
+    return fused_experts.any() ? fused_experts.PlaceOf(mp, expert_rank) : experts.PlaceOf(mp, expert_rank);
   }
 
   // The same where the files of several tensor-parallel ranks have copies of what is one expert rank's.

@@ -16,6 +16,7 @@ using pytorch::MakeList;
 using testing::CheckpointCopy;
 using ::testing::ElementsAre;
 using testing::ExpectFailure;
+using ::testing::Pair;
 
 const std::string kModel = "mp_rank_00_model_states.pt";
 const std::string kTensor = "model.layers.1.mlp.experts.w1";
@@ -48,6 +49,68 @@ TEST(FusedExperts, AreAtTheirPlaceOnTheMesh) {
     ASSERT_TRUE(static_cast<bool>(layout));
     EXPECT_EQ(ToString(*layout->Find(kTensor)), kTensor + " [4@ep, 6, 16]");
   }
+}
+
+// Each stage of a pipeline has layers of its own, which it counts from 0.
+TEST(FusedExperts, OfAPipelineAreOnTheirStage) {
+  struct Expected {
+    const char* fixture;
+    const char* mesh;
+  };
+  for (const auto& [fixture, mesh] : {Expected{"autoep_pp2_ep2_dp4", "pp=2 dp=4 tp=1 edp=2 ep=2"},
+                                      Expected{"autoep_pp2_ep2_dp2_zero0", "pp=2 dp=1 tp=1 edp=1 ep=2"}}) {
+    const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture));
+    EXPECT_EQ(ToString(checkpoint.inventory.mesh), mesh);
+    std::map<std::string, std::set<std::pair<std::int64_t, std::int64_t>>> places;  // Stage and expert rank.
+    for (const Shard& shard : checkpoint.inventory.storage.shards) {
+      if (!checkpoint.training.fused_experts.contains(shard.tensor)) continue;
+      EXPECT_EQ(shard.shape.front(), 2);
+      EXPECT_EQ(shard.kind, TensorKind::kParameter);
+      places[shard.tensor].emplace(shard.coordinate.At("pp"), shard.coordinate.At("ep"));
+    }
+    EXPECT_EQ(places.size(), 9u);
+    for (const auto& [layer, stage] : {std::pair("2", 0), std::pair("4", 1), std::pair("5", 1)}) {
+      EXPECT_THAT(places[fmt::format("{}.mlp.experts.w2", layer)], ElementsAre(Pair(stage, 0), Pair(stage, 1)));
+    }
+    EXPECT_THAT(
+        checkpoint.training.expert_layers,
+        ElementsAre(ExpertLayer{"2.mlp.experts", 4}, ExpertLayer{"4.mlp.experts", 4}, ExpertLayer{"5.mlp.experts", 4}));
+    ASSERT_TRUE(checkpoint.training.pipeline);
+    EXPECT_EQ(checkpoint.training.pipeline->stage_count, 2);
+    EXPECT_THAT(checkpoint.training.pipeline->stages.at("5."), ElementsAre(1));
+  }
+}
+
+TEST(FusedExperts, StagesThatContradictThemselvesOrEachOther) {
+  const std::string second = "mp_rank_01_model_states.pt";
+  for (const char* fixture : {"autoep_pp2_ep2_dp4", "autoep_pp2_ep2_dp2_zero0"}) {
+    {
+      CheckpointCopy copy(fixture);
+      copy.Remove("layer_1_expert_2_mp_rank_01_model_states.pt");
+      ExpectFailure(copy, ErrorCode::kBadData,
+                    {"`layer_1_expert_2_mp_rank_01_model_states.pt` is missing; `5.mlp.experts` has 4 experts, as "
+                     "`ds_autoep_layers` in `" +
+                     second + "` says"});
+    }
+    {
+      CheckpointCopy copy(fixture);
+      copy.Copy("layer_1_expert_2_mp_rank_01_model_states.pt", "layer_1_expert_2_mp_rank_00_model_states.pt");
+      ExpectFailure(copy, ErrorCode::kBadData,
+                    {"there is `layer_1_expert_2_mp_rank_00_model_states.pt`, and `ds_autoep_layers` in `" + kModel});
+    }
+  }
+  const std::string fixture = "autoep_pp2_ep2_dp2_zero0";  // With ZeRO, other lists miss such a layer first.
+  {
+    CheckpointCopy copy(fixture);
+    copy.Set(second, {"ds_autoep_layers"}, pytorch::MakeNone());
+    ExpectFailure(copy, ErrorCode::kBadData,
+                  {"`" + kModel + "` has layers whose experts AutoEP spreads", "`" + second + "` has none"});
+  }
+  CheckpointCopy copy(fixture);
+  copy.Set(second, {"ds_autoep_layers", "0", "affine_maps"}, nullptr);
+  copy.Set(second, {"ds_autoep_layers", "0", "expert_key_prefix"}, pytorch::MakeText("2.mlp.experts"));
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"`ds_autoep_layers` has `2.mlp.experts` in `" + kModel + "` and in `" + second + "`"});
 }
 
 TEST(FusedExperts, FileThatIsMissing) {
@@ -173,6 +236,16 @@ TEST(FusedExperts, OptimizersWithoutZero) {
     CheckpointCopy copy("autoep_zero0_fp32");
     copy.Set("layer_0_expert_0_mp_rank_00_model_states.pt", {kTensor + ".0"}, nullptr);
     ExpectFailure(copy, ErrorCode::kUnsupported, {"does not say which parameter is which", "the module"});
+  }
+  {
+    CheckpointCopy copy("autoep_zero0_fp32");
+    for (int expert = 0; expert < 4; ++expert) {
+      for (const char* matrix : {"w3", "w2", "w1"}) {
+        copy.Set(fmt::format("layer_1_expert_{}_mp_rank_00_model_states.pt", expert),
+                 {fmt::format("model.layers.2.mlp.experts.{}.{}", matrix, expert)}, nullptr);
+      }
+    }
+    ExpectFailure(copy, ErrorCode::kBadData, {"has `model.layers.2.mlp.experts`, and no file of its experts has one"});
   }
   {
     CheckpointCopy copy("autoep_zero0_fp32");

@@ -149,6 +149,8 @@ TEST(UniversalWrite, SaysWhoSharesExpertsOutBesideTensorParallelism) {
   }
   Folder whole("autoep_ep2_dp4");
   EXPECT_THAT(Keys(*whole.Read("global_step4_universal/mp_rank_00_model_states.pt").root()), Not(Contains("folding")));
+  Folder stages("autoep_pp2_ep2_dp4");  // Of which no rank cuts tensors.
+  EXPECT_THAT(Keys(*stages.Read("global_step4_universal/mp_rank_01_model_states.pt").root()), Not(Contains("folding")));
 }
 
 TEST(UniversalWrite, DegreesThatNoEngineHasBesideAutoEp) {
@@ -171,6 +173,8 @@ TEST(UniversalWrite, DegreesThatNoEngineHasBesideAutoEp) {
     EXPECT_EQ(failure.code, ErrorCode::kUsage);
     EXPECT_THAT(failure.message, HasSubstr(words));
   }
+  EXPECT_THAT(refusal("autoep_pp2_ep2_dp4", {{"mp", "2"}, {"ep", "2"}}).message,
+              HasSubstr("`2.mlp.experts.w1` has experts that AutoEP spreads: a folder for a pipeline serves any"));
   EXPECT_THAT(refusal("zero1_dp2", {{"dp", "2"}}).message, HasSubstr("a folder serves any number of replicas"));
 }
 

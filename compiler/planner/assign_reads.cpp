@@ -260,8 +260,11 @@ class Assigner {
     for (std::int64_t length : tensor.logical.shape) elements *= length;
     std::int64_t held = 0;
     bool is_complete = false;
-    for (const Copied& copied : copied_[id.index()][static_cast<std::size_t>(term)]) {
+    std::string states;  // Only if others lie elsewhere.
+    const CopiedOfStates& all = copied_[id.index()][static_cast<std::size_t>(term)];
+    for (const Copied& copied : all) {
       held = 0;
+      states = all.size() > 1 ? StatesOf(copied) + " of " : "";
       for (const auto* list : {&copied.believed, &copied.others}) {
         for (const ProductSet& set : *list) held += set.real_elements();
       }
@@ -278,9 +281,17 @@ class Assigner {
     }
     std::string which = terms == 1 ? "" : fmt::format(", at place {} of {} that are averaged,", term, terms);
     return Fail(ErrorCode::kBadData,
-                "the shards of tensor `{}`{} hold {} of its {} elements; are files of some ranks missing, or does {} "
+                "the shards of tensor `{}`{} hold {}{} of its {} elements; are files of some ranks missing, or does {} "
                 "cut it by an axis that the checkpoint is not cut by?",
-                tensor.logical.name, which, held, elements, tensor.declared_at);
+                tensor.logical.name, which, states, held, elements, tensor.declared_at);
+  }
+
+  std::string StatesOf(const Copied& copied) const {
+    std::vector<std::string> names;
+    for (const StateBuffer& held : draft_.plan.source.buffer_set(copied.states)) {
+      names.push_back(fmt::format("`{}`", held.state));
+    }
+    return fmt::format("{}", fmt::join(names, ", "));
   }
 
   const PlanRequest& request_;

@@ -351,7 +351,7 @@ TEST(PlannerTest, StatesThatLieElsewhereAreReadFromShardsOfTheirOwn) {
     return source.files.storage.buffer_set(shard.states).front().state == "exp_avg" && shard.coordinate.At("tp") == 1;
   });
   EXPECT_THAT(Refusal(source, Build({{{N(4)}, {}}}, OverTp(1))),
-              testing::StartsWith("the shards of tensor `t0` hold 2 of its 4 elements"));
+              testing::StartsWith("the shards of tensor `t0` hold `exp_avg` of 2 of its 4 elements; are"));
 }
 
 TEST(JoinTest, NamesBothFilesWhenStatesDiffer) {

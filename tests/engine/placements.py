@@ -31,6 +31,7 @@ class Checkpoint:
     folder: Path
     models: dict[int, dict[str, Any]]  # By rank; below stage 3 the first ones' only, by tensor-parallel rank.
     optimizers: dict[int, dict[str, Any]]  # By rank, of which tensor-parallel ones are neighbours.
+    stage: int | None = None  # Of a pipeline, the stage of which these are all files.
 
     @property
     def layers(self) -> list[dict[str, Any]]:
@@ -43,27 +44,51 @@ class Checkpoint:
             return list(range(rank * ranks // ep, (rank + 1) * ranks // ep))
         return list(range(rank, ranks, ep))
 
+    @property
+    def mp(self) -> str:
+        """What model-parallel rank stands in the names of its files, as a pattern."""
+        return "*" if self.stage is None else f"{self.stage:02d}"
+
+    @property
+    def model_files(self) -> list[Path]:
+        """In the order of `models`."""
+        return files_of(self.folder, f"zero_pp_rank_*_mp_rank_{self.mp}_model_states.pt") or files_of(
+            self.folder, f"mp_rank_{self.mp}_model_states.pt"
+        )
+
+    @property
+    def optimizer_files(self) -> list[Path]:
+        """In the order of `optimizers`."""
+        return files_of(self.folder, f"*_mp_rank_{self.mp}_optim_states.pt")
+
     def expert_groups(self) -> list[int]:
         """The numbers of the groups, or sub-groups, of experts."""
         shapes = self.models[0]["param_shapes"]
         return [index for index, group in enumerate(shapes) if all(".mlp.experts." in name for name in group)]
 
 
-def load(folder: Path) -> Checkpoint:
-    def read(pattern: str) -> dict[int, dict[str, Any]]:
-        files = sorted(folder.glob(pattern))
-        return dict(enumerate(torch.load(file, weights_only=False) for file in files))
+def files_of(folder: Path, pattern: str) -> list[Path]:
+    """By name."""
+    return sorted(folder.glob(pattern))
 
-    models = read("zero_pp_rank_*_model_states.pt") or read("mp_rank_*_model_states.pt")
-    return Checkpoint(folder, models, read("*_optim_states.pt"))
+
+def load(folder: Path, stage: int | None = None) -> Checkpoint:
+    checkpoint = Checkpoint(folder, {}, {}, stage)
+    for held, files in (
+        (checkpoint.models, checkpoint.model_files),
+        (checkpoint.optimizers, checkpoint.optimizer_files),
+    ):
+        held.update(enumerate(torch.load(file, weights_only=False) for file in files))
+    return checkpoint
 
 
 def save(checkpoint: Checkpoint) -> None:
-    names = sorted(checkpoint.folder.glob("zero_pp_rank_*_model_states.pt"))
-    for index, file in enumerate(names or sorted(checkpoint.folder.glob("mp_rank_*_model_states.pt"))):
-        torch.save(checkpoint.models[index], file)
-    for index, file in enumerate(sorted(checkpoint.folder.glob("*_optim_states.pt"))):
-        torch.save(checkpoint.optimizers[index], file)
+    for held, files in (
+        (checkpoint.models, checkpoint.model_files),
+        (checkpoint.optimizers, checkpoint.optimizer_files),
+    ):
+        for index, file in enumerate(files):
+            torch.save(held[index], file)
 
 
 def vectors(file: dict[str, Any], group: int) -> dict[str, tuple[Any, Any]]:
@@ -165,11 +190,15 @@ def describe(checkpoint: Checkpoint, placement: Placement) -> None:
 
 def move_weights(checkpoint: Checkpoint, placement: Placement) -> None:
     """Each tensor-parallel rank saves the weights of its own experts, one file each, and what it is in them."""
-    tp = checkpoint.models[0]["mp_world_size"]
+    tp = checkpoint.models[0]["mp_world_size"] if checkpoint.stage is None else 1
     for layer, entry in enumerate(checkpoint.layers):
-        files = {e: next(checkpoint.folder.glob(f"layer_{layer}_expert_{e}_*")) for e in range(entry["num_experts"])}
+        of_expert = f"_mp_rank_{checkpoint.mp}_model_states.pt"
+        files = {
+            expert: files_of(checkpoint.folder, f"layer_{layer}_expert_{expert}{of_expert}")[0]
+            for expert in range(entry["num_experts"])
+        }
         weights = {expert: torch.load(file, weights_only=False) for expert, file in files.items()}
-        for file in checkpoint.folder.glob(f"layer_{layer}_expert_*"):
+        for file in files_of(checkpoint.folder, f"layer_{layer}_expert_*{of_expert}"):
             file.unlink()
         for rank in range(len(checkpoint.optimizers)):
             ep_rank = next(r for r in range(len(placement)) if rank in checkpoint.sharing(r))
@@ -177,14 +206,13 @@ def move_weights(checkpoint: Checkpoint, placement: Placement) -> None:
                 saved = dict(weights[expert])
                 if tp > 1:
                     saved["folding"] = {**saved["folding"], "tp_rank": rank % tp, "ep_rank": ep_rank}
-                name = f"layer_{layer}_expert_{expert}_mp_rank_{rank % tp:02d}_model_states.pt"
+                mp = rank % tp if checkpoint.stage is None else checkpoint.stage
+                name = f"layer_{layer}_expert_{expert}_mp_rank_{mp:02d}_model_states.pt"
                 torch.save(saved, checkpoint.folder / name)
 
 
-def place_otherwise(source: Path, target: Path, placement: Placement) -> None:
-    """A copy of the checkpoint with its experts placed so."""
-    shutil.copytree(source, target)
-    checkpoint = load(target / (target / "latest").read_text())
+def place(checkpoint: Checkpoint, placement: Placement) -> None:
+    """Changes its files."""
     for group in checkpoint.expert_groups():
         for state in ("fp32", "exp_avg", "exp_avg_sq"):
             scatter(checkpoint, group, state, gather(checkpoint, group, state), placement)
@@ -192,3 +220,16 @@ def place_otherwise(source: Path, target: Path, placement: Placement) -> None:
     if not any(checkpoint.folder.glob("zero_pp_rank_*_model_states.pt")):
         move_weights(checkpoint, placement)
     save(checkpoint)
+
+
+def place_otherwise(source: Path, target: Path, placement: Placement) -> None:
+    """A copy of the checkpoint with its experts placed so."""
+    shutil.copytree(source, target)
+    place(load(target / (target / "latest").read_text()), placement)
+
+
+def place_stages(source: Path, target: Path, placements: list[Placement]) -> None:
+    """The same of a pipeline, of which each stage has a placement."""
+    shutil.copytree(source, target)
+    for stage, placement in enumerate(placements):
+        place(load(target / (target / "latest").read_text(), stage), placement)

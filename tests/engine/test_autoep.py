@@ -19,7 +19,7 @@ from fixtures.cases import CASES
 from fixtures.fingerprints import describe, differences
 from fixtures.jobs import Job
 from fixtures.serve import Conversion, EngineError, Engines
-from placements import Placement, place_otherwise
+from placements import Placement, place_otherwise, place_stages
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
 NAMES = ["autoep_ep2_dp4", "autoep_ep2_dp4_data_first", "autoep_ep2_dp4_zero3"]
@@ -38,6 +38,17 @@ PLACEMENTS: dict[str, Placement] = {
 @pytest.mark.parametrize("name", [*NAMES, *FOLDED])
 def test_any_placement_is_the_same_model(name: str, placement: str, run: Run, tmp_path: Path) -> None:
     place_otherwise(FIXTURES / name / "checkpoint", tmp_path / "placed", PLACEMENTS[placement])
+    run("convert", tmp_path / "placed", tmp_path / "ours", "--to", "universal")
+    states = read_states(tag_folder(tmp_path / "ours"))
+    assert differences(truth_of(name), describe_states(states), ["parameter"]) == []
+
+
+@pytest.mark.parametrize("second", ["without order", "replicated", "one rank has all"])
+def test_each_stage_of_a_pipeline_has_a_placement(second: str, run: Run, tmp_path: Path) -> None:
+    """Though layers of both have the same number in the names of their files."""
+    name = "autoep_pp2_ep2_dp4"
+    placements = [PLACEMENTS["uneven"], PLACEMENTS[second]]
+    place_stages(FIXTURES / name / "checkpoint", tmp_path / "placed", placements)
     run("convert", tmp_path / "placed", tmp_path / "ours", "--to", "universal")
     states = read_states(tag_folder(tmp_path / "ours"))
     assert differences(truth_of(name), describe_states(states), ["parameter"]) == []

@@ -84,8 +84,12 @@ pytorch::ValuePtr WithName(const pytorch::ValuePtr& hyper_parameters, const std:
 class Regrouper {
  public:
   Regrouper(const TrainingState& training, std::span<const LogicalTensor> tensors, std::int64_t ep,
-            TensorRanks tensor_ranks)
-      : training_(training), counts_(ExpertCounts(tensors)), ep_(ep), tensor_ranks_(tensor_ranks) {
+            TensorRanks tensor_ranks, bool has_other_stages)
+      : training_(training),
+        counts_(ExpertCounts(tensors)),
+        ep_(ep),
+        tensor_ranks_(tensor_ranks),
+        has_other_stages_(has_other_stages) {
     for (const LogicalTensor& tensor : tensors) {
       std::int64_t elements = 1;
       for (std::int64_t size : tensor.shape) elements *= size;
@@ -124,6 +128,7 @@ class Regrouper {
       UCP_RETURN_IF_ERROR(CheckSmallEnough(parts));
     }
     if (is_spread_as_before) {
+      if (has_other_stages_ && ElementsOf(parts) / ep_ > kMostElements) return RefuseOtherStages(parts);
       regrouped_.insert(regrouped_.end(), parts.begin(), parts.end());
       return llvm::Error::success();
     }
@@ -137,11 +142,14 @@ class Regrouper {
     }
     if (!are_fused()) UCP_RETURN_IF_ERROR(SortLayers(joined));
     const std::size_t before = regrouped_.size();
-    if (are_fused()) return SplitFused(parts.front(), joined);
-    AddSplit(parts.front(), joined);
+    if (are_fused()) {
+      UCP_RETURN_IF_ERROR(SplitFused(parts.front(), joined));
+    } else {
+      AddSplit(parts.front(), joined);
+    }
     // Each stage splits what it has.
     if (training_.pipeline && (parts.size() > 1 || regrouped_.size() > before + 1)) {
-      return Refuse(joined, "has other numbers of elements on each stage of the pipeline");
+      return RefuseOtherStages(parts);
     }
     return llvm::Error::success();
   }
@@ -149,13 +157,9 @@ class Regrouper {
   // What tensor-parallel ranks have of a tensor is not known here; a group that is small enough in whole is not split.
   llvm::Error CheckSmallEnough(std::span<const OptimizerGroup> parts) const {
     if (tensor_ranks_.source == 1 && tensor_ranks_.target == 1) return llvm::Error::success();
-    std::int64_t elements = 0;
     std::int64_t degree = ep_;
-    for (const OptimizerGroup& part : parts) {
-      degree = std::min(degree, std::max<std::int64_t>(1, DegreeOf(part)));
-      for (const std::string& name : part.parameters) elements += ElementsOf(name);
-    }
-    if (elements / degree <= kMostElements) return llvm::Error::success();
+    for (const OptimizerGroup& part : parts) degree = std::min(degree, std::max<std::int64_t>(1, DegreeOf(part)));
+    if (ElementsOf(parts) / degree <= kMostElements) return llvm::Error::success();
     return Refuse(parts.front().parameters,
                   "has more elements than DeepSpeed leaves in one group on a rank, unless tensor-parallel ranks share "
                   "them");
@@ -164,6 +168,18 @@ class Regrouper {
   std::int64_t ElementsOf(const std::string& name) const {
     auto found = elements_.find(name);
     return found == elements_.end() ? 0 : found->second;
+  }
+
+  std::int64_t ElementsOf(std::span<const OptimizerGroup> parts) const {
+    std::int64_t elements = 0;
+    for (const OptimizerGroup& part : parts) {
+      for (const std::string& name : part.parameters) elements += ElementsOf(name);
+    }
+    return elements;
+  }
+
+  static llvm::Error RefuseOtherStages(std::span<const OptimizerGroup> parts) {
+    return Refuse(parts.front().parameters, "has other numbers of elements on each stage of the pipeline");
   }
 
   // One group of the script at one degree, in whole.
@@ -295,6 +311,7 @@ class Regrouper {
   const std::map<std::string, std::int64_t> counts_;
   const std::int64_t ep_;
   const TensorRanks tensor_ranks_;
+  const bool has_other_stages_;
   std::map<std::string, std::int64_t> elements_;
   std::vector<OptimizerGroup> regrouped_;
 };
@@ -330,8 +347,9 @@ std::map<std::string, std::int64_t> ExpertCounts(std::span<const LogicalTensor> 
 
 llvm::Expected<std::vector<OptimizerGroup>> GroupsForExpertRanks(const TrainingState& training,
                                                                  std::span<const LogicalTensor> tensors,
-                                                                 std::int64_t ep, TensorRanks tensor_ranks) {
-  return Regrouper(training, tensors, ep, tensor_ranks).Run();
+                                                                 std::int64_t ep, TensorRanks tensor_ranks,
+                                                                 bool has_other_stages) {
+  return Regrouper(training, tensors, ep, tensor_ranks, has_other_stages).Run();
 }
 
 }  // namespace ucp

@@ -32,9 +32,10 @@ struct TensorRanks {
 
 // The groups with their experts spread over `ep` ranks, which is a divisor of all counts; others stay. Fails
 // (kUnsupported) if their order is not known for another degree than the source's, or if they could be split otherwise
-// where tensor-parallel ranks have less of them.
+// where tensor-parallel ranks have less of them, or the stages of a pipeline others (`has_other_stages`).
 llvm::Expected<std::vector<OptimizerGroup>> GroupsForExpertRanks(const TrainingState& training,
                                                                  std::span<const LogicalTensor> tensors,
-                                                                 std::int64_t ep, TensorRanks tensor_ranks = {});
+                                                                 std::int64_t ep, TensorRanks tensor_ranks = {},
+                                                                 bool has_other_stages = false);
 
 }  // namespace ucp

@@ -33,6 +33,7 @@
 #include "runtime/formats/deepspeed/write/partitioned.h"
 #include "runtime/formats/deepspeed/write/whole.h"
 #include "runtime/formats/expert_groups.h"
+#include "runtime/formats/pipeline_layers.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -148,6 +149,21 @@ llvm::Error AddRanks(const Wanted& wanted, std::int64_t mp, const GroupsToWrite&
   return llvm::Error::success();
 }
 
+// Whether a stage of the target has other experts than the source's.
+bool HasOtherStages(const TargetRequest& request, const ExpertsToWrite& experts) {
+  const std::optional<PipelineLayers>& pipeline = request.training.pipeline;
+  if (!pipeline) return false;
+  return std::any_of(request.tensors.begin(), request.tensors.end(), [&](const LogicalTensor& tensor) {
+    if (!experts.IsExpert(tensor.name)) return false;
+    const auto& held = request.layout.Find(tensor.name)->stages;
+    const std::set<std::int64_t>* before = RememberedStages(*pipeline, tensor.name);
+    const bool was_on_one = before == nullptr || pipeline->stage_count == 1;
+    if (!held) return !was_on_one;
+    return was_on_one ? held->size() != 1 || held->front() != 0
+                      : !std::equal(held->begin(), held->end(), before->begin(), before->end());
+  });
+}
+
 llvm::Error CheckStageOfExperts(const WriteOptions& options, const ExpertsToWrite& experts) {
   if (options.stage < 3 || experts.are_fused()) return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported, "zero=3: DeepSpeed's own layer of experts runs below stage 3 only");
@@ -185,7 +201,8 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
     const bool were_whole = experts.are_fused() || HasWholeExperts(request.source_mesh);
     const bool are_whole = experts.are_fused() || experts.tensor_ranks() > 1;
     const TensorRanks cut_over{were_whole ? 1 : request.source_mesh.Size("tp"), are_whole ? 1 : options.tp};
-    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep, cut_over));
+    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep, cut_over,
+                                                               HasOtherStages(request, experts)));
   }
   GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());

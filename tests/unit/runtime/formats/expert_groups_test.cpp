@@ -174,6 +174,29 @@ TEST(ExpertGroups, OfAutoEpAreSplitByWhatARankHas) {
               HasSubstr("has `1.experts.w1`, which alone is more on a rank than DeepSpeed leaves in one"));
 }
 
+// DeepSpeed splits what a stage has, and another stage has others.
+TEST(ExpertGroups, LargeOnesOfOtherStagesAreNotGuessedAt) {
+  for (const bool has_other_stages : {false, true}) {
+    for (const std::int64_t elements : {std::int64_t{20'000'000}, std::int64_t{30'000'000}}) {
+      const bool fits = elements * 8 * 4 / 4 < 178'956'971;
+      Fused fused = FusedGroups(elements, {kFused}, 4);
+      fused.training.pipeline = PipelineLayers{};
+      auto groups = GroupsForExpertRanks(fused.training, fused.tensors, 4, {}, has_other_stages);
+      EXPECT_EQ(static_cast<bool>(groups), fits || !has_other_stages);
+      if (groups) {
+        EXPECT_EQ(Names(groups->front()), kFused);
+      } else {
+        EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr("has other numbers of elements on each stage"));
+      }
+    }
+    Fused fused = FusedGroups(20'000'000, {kFused}, 4);  // Of two ranks each would have two groups.
+    fused.training.pipeline = PipelineLayers{};
+    auto groups = GroupsForExpertRanks(fused.training, fused.tensors, 2, {}, has_other_stages);
+    ASSERT_FALSE(static_cast<bool>(groups));
+    EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr("has other numbers of elements on each stage"));
+  }
+}
+
 TEST(ExpertGroups, OfAutoEpThatNobodyCouldHaveMade) {
   Fused fused = FusedGroups(10, {{"1.experts.w1", "1.experts.w2"}, {"2.experts.w1", "2.experts.w2"}}, 4);
   auto groups = GroupsForExpertRanks(fused.training, fused.tensors, 2);

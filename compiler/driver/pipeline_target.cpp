@@ -98,7 +98,10 @@ llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, cons
     UCP_ASSIGN_OR_RETURN(std::string prefix, PrefixOf(tensor.name, pipeline.layers));
     const std::set<std::int64_t>& held = stages.of_tensor.at(in_layout->name);
     pipeline.stages[prefix].insert(held.begin(), held.end());
-    if (tensor.kind == TensorKind::kParameter) {
+    if (source.checkpoint.training.fused_experts.contains(tensor.name)) {
+      // Layers are dealt before AutoEP spreads their experts: every rank has all of them then.
+      pipeline.weights[prefix] += ProductSet::Whole(tensor.shape).local_elements();
+    } else if (tensor.kind == TensorKind::kParameter) {
       UCP_ASSIGN_OR_RETURN(std::int64_t elements, LocalElements(*in_layout, layout.mesh));
       (ParseExpertName(tensor.name) ? of_experts : pipeline.weights)[prefix] += elements;
     }

@@ -62,8 +62,6 @@ def unwritten(source: Case, column: str) -> str | None:
         return "DeepSpeed does not load its own checkpoints of Adagrad at stage 3"
     if column == "stage 0" and source.model in CUT_OVER["pp"] and source.dtype == "bf16":
         return "DeepSpeed cannot load a bfloat16 pipeline that it saved without ZeRO"
-    if source.model == "autoep_pipeline":
-        return "AutoEP in a pipeline is read, and not written yet"
     if column in ("stage 0", "stage 3") and source.zero.get("elastic_checkpoint") and source.groups != "one":
         return "an elastic checkpoint has no settings of the optimizer's groups, and a job's configuration has but one"
     return None

@@ -99,6 +99,7 @@ class Recut:
 
 # The model of a pipeline that deals its layers by their parameters.
 BALANCED = {"model": "pipeline_by_parameters"}
+AUTOEP_BALANCED = {"model": "autoep_pipeline_by_parameters"}
 
 # BF16_Optimizer adds gradients up when they are there, and not once for all parameters.
 AT_ONCE = {"bf16": {"immediate_grad_update": True}}
@@ -251,6 +252,14 @@ RECUTS = [
     ),
     Recut("autoep_zero0_fp32"),
     Recut("autoep_zero0_fp32", {"mesh": Mesh(dp=4, ep=4), "dtype": "bf16"}),
+    # The same in a pipeline: other ranks, and other stages, on which what AutoEP made is in another place.
+    Recut("autoep_pp2_ep2_dp4"),
+    Recut("autoep_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=4, ep=4), "data_before_experts": True}, via_universal=True),
+    Recut("autoep_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=2, ep=2), "fp32_accumulation": True}, by_file=True),
+    Recut("autoep_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=4, ep=1), "zero": {"round_robin_gradients": True}}),
+    Recut("autoep_pp2_ep2_dp4", AUTOEP_BALANCED | {"mesh": Mesh(pp=2, dp=2)}, stages="2,partition=parameters"),
+    Recut("autoep_pp2_ep2_dp2_zero0", {"mesh": Mesh(pp=2, dp=4, ep=4)}, via_universal=True),
+    Recut("autoep_pp2_ep2_dp2_zero0", {"mesh": Mesh(pp=1, dp=2, ep=2)}),
     # Pipeline stages and tensor-parallel ranks.
     Recut("pipeline_pp2", {"mesh": Mesh(pp=2, dp=1)}),
     Recut("pipeline_pp2", {"mesh": Mesh(pp=1, dp=2)}),

@@ -35,7 +35,12 @@ SPECS = SPEC_OF | OWN_SPEC_OF | {"autoep_autotp": FIXTURES / "autoep_autotp.ucp"
 # A number of stages alone is not one target: straight from a pipeline of as many they stay, and through other folders,
 # which do not know how the model deals its layers, they are what DeepSpeed deals by default. (Of `gpt` and `llama`, the
 # specs know.)
-STAGE_COUNTS = {"gpt": ("1", "2", "4"), "llama": ("1", "2+1"), "pipeline": ("1", "4+3")}
+STAGE_COUNTS = {
+    "gpt": ("1", "2", "4"),
+    "llama": ("1", "2+1"),
+    "pipeline": ("1", "4+3"),
+    "autoep_pipeline": ("1", "4+4", "3+5"),
+}
 
 
 def stages_of(case: Case) -> list[int]:

@@ -145,11 +145,9 @@ llvm::Error ExpertsToWrite::CheckDegrees() const {
   }
   for (std::int64_t stage = 0; stage < options_->pp; ++stage) {
     if (!LayersOf(stage).empty()) continue;
-    return Fail(
-        ErrorCode::kUnsupported,
-        "pp={}: stage {} has no layer with experts, and the ranks of the others would wait for its forever when "
-        "DeepSpeed makes their groups",
-        options_->pp, stage);
+    return Fail(ErrorCode::kUnsupported, "pp={}: stage {} has no layer with experts, and {}", options_->pp, stage,
+                are_fused() ? "DeepSpeed's AutoEP does not start where it finds none"
+                            : "the ranks of the others would wait for its forever when DeepSpeed makes their groups");
   }
   return llvm::Error::success();
 }
@@ -229,7 +227,7 @@ llvm::Error ExpertsToWrite::AddFiles(const std::string& folder, const Coordinate
     if (!are_fused()) {
       UCP_RETURN_IF_ERROR(AddFilesOf(layer, folder, coordinate, target));
     } else if (options_->stage < 3) {
-      AddFusedExpertFiles(*request_, *options_, *this, layer, folder, coordinate.At("tp"), target);
+      AddFusedExpertFiles(*request_, *options_, *this, layer, folder, coordinate, target);
     }
   }
   return llvm::Error::success();

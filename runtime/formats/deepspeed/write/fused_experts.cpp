@@ -112,7 +112,10 @@ llvm::Error CheckAutoEp(const TargetRequest& request, const WriteOptions& option
   auto refuse = [&](const std::string& what) {
     return Fail(ErrorCode::kUnsupported, "`{}` has experts that DeepSpeed's AutoEP spreads: {}", name, what);
   };
-  if (options.pp > 1 || request.training.pipeline) return refuse("a pipeline beside it is not written yet");
+  if (options.tp > 1 && (options.pp > 1 || request.training.pipeline)) {
+    return refuse(
+        fmt::format("in a pipeline DeepSpeed does not start it beside tensor parallelism, and tp={}", options.tp));
+  }
   if (options.sp > 1) {
     return refuse(fmt::format("sp={} beside it is not written yet; convert to `universal`", options.sp));
   }
@@ -176,14 +179,14 @@ llvm::Error CheckFusedPlaces(const TargetRequest& request, std::int64_t ep, cons
 }
 
 llvm::Expected<ValuePtr> AutoEpLayers(const TargetRequest& request, const WriteOptions& options,
-                                      const ExpertsToWrite& experts, std::int64_t number) {
+                                      const ExpertsToWrite& experts, std::int64_t stage, std::int64_t number) {
   const std::int64_t ep = options.ep;
   const std::int64_t rank = experts.ExpertRankOf(number);
   const std::vector<std::int64_t> sharing = experts.RanksOf(rank);
   const std::int64_t copy = std::find(sharing.begin(), sharing.end(), number) - sharing.begin();
   const bool is_cut = options.stage == 3;
   std::vector<ValuePtr> layers;
-  for (const ExpertsOfLayer& layer : experts.LayersOf(0)) {
+  for (const ExpertsOfLayer& layer : experts.LayersOf(stage)) {
     UCP_ASSIGN_OR_RETURN(ValuePtr maps, Maps(request, layer));
     const std::int64_t own = layer.experts / ep;
     layers.push_back(MakeDict(
@@ -246,9 +249,11 @@ namespace {
 // The weights of the experts of one expert rank, a file for each; the records by expert and matrix.
 std::vector<std::vector<RecordId>> AddFilesOfRank(const TargetRequest& request, const WriteOptions& options,
                                                   const ExpertsToWrite& experts, const ExpertsOfLayer& layer,
-                                                  const std::string& folder, std::int64_t tensor_rank,
-                                                  std::int64_t expert_rank, TargetFiles& target) {
+                                                  const std::string& folder, const Coordinate& holder,
+                                                  TargetFiles& target) {
   std::vector<std::vector<RecordId>> records;
+  const std::int64_t tensor_rank = holder.At("tp");
+  const std::int64_t expert_rank = holder.At("ep");
   const std::int64_t own = layer.experts / options.ep;
   for (std::int64_t expert = expert_rank * own; expert < (expert_rank + 1) * own; ++expert) {
     ArchiveComposer composer(request.training);
@@ -259,7 +264,7 @@ std::vector<std::vector<RecordId>> AddFilesOfRank(const TargetRequest& request, 
     }
     AddFoldingOfExperts(options, experts, tensor_rank, expert_rank, entries);
     const ComposedArchive archive = composer.Compose(MakeDict(std::move(entries)));
-    const ExpertOf place{tensor_rank, layer.number, expert};
+    const ExpertOf place{holder.At("pp") * options.tp + tensor_rank, layer.number, expert};
     records.push_back(AddFile(target, folder + "/" + ExpertFileName(place), archive));
   }
   return records;
@@ -268,12 +273,14 @@ std::vector<std::vector<RecordId>> AddFilesOfRank(const TargetRequest& request, 
 }  // namespace
 
 void AddFusedExpertFiles(const TargetRequest& request, const WriteOptions& options, const ExpertsToWrite& experts,
-                         const ExpertsOfLayer& layer, const std::string& folder, std::int64_t tensor_rank,
+                         const ExpertsOfLayer& layer, const std::string& folder, const Coordinate& coordinate,
                          TargetFiles& target) {
+  Coordinate holder = coordinate;
   for (std::int64_t rank = 0; rank < options.ep; ++rank) {
-    if (!experts.IsSavedBy(tensor_rank, rank)) continue;
+    if (!experts.IsSavedBy(coordinate.At("tp"), rank)) continue;
+    holder.at["ep"] = rank;
     const std::vector<std::vector<RecordId>> records =
-        AddFilesOfRank(request, options, experts, layer, folder, tensor_rank, rank, target);
+        AddFilesOfRank(request, options, experts, layer, folder, holder, target);
     for (std::size_t matrix = 0; matrix < layer.tensors.size(); ++matrix) {
       const LogicalTensor& tensor = *layer.tensors[matrix];
       const LogicalTensor::State state = ModuleState(tensor, options);
@@ -281,7 +288,7 @@ void AddFusedExpertFiles(const TargetRequest& request, const WriteOptions& optio
       Shard shard;
       shard.tensor = tensor.name;
       shard.kind = tensor.kind;
-      shard.coordinate = Coordinate{{{"pp", 0}, {"tp", tensor_rank}, {"ep", rank}}};
+      shard.coordinate = holder;
       shard.shape = {layer.experts / options.ep, tensor.shape[1], tensor.shape[2]};
       Buffer buffer;
       buffer.dtype = state.dtype;

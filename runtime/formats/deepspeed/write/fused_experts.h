@@ -28,9 +28,9 @@ llvm::Expected<std::map<std::string, ExpertsOfLayer>> FindFusedLayers(const Targ
 // Fails if the layout gives a rank other experts than the engine does.
 [[nodiscard]] llvm::Error CheckFusedPlaces(const TargetRequest& request, std::int64_t ep, const ExpertsOfLayer& layer);
 
-// The entry `ds_autoep_layers` of the file of one of the ranks that share the experts out.
+// The entry `ds_autoep_layers` of the file of one of the ranks of a stage, which share its experts out.
 llvm::Expected<pytorch::ValuePtr> AutoEpLayers(const TargetRequest& request, const WriteOptions& options,
-                                               const ExpertsToWrite& experts, std::int64_t number);
+                                               const ExpertsToWrite& experts, std::int64_t stage, std::int64_t number);
 
 // `universal_checkpoint_info` with these layers; `info` is the source's, null if it has none.
 pytorch::ValuePtr WithAutoEpLayers(const pytorch::ValuePtr& info, const pytorch::ValuePtr& layers);
@@ -39,10 +39,10 @@ pytorch::ValuePtr WithAutoEpLayers(const pytorch::ValuePtr& info, const pytorch:
 pytorch::ValuePtr PartitionGroups(const std::vector<FlatGroupToWrite>& sub_groups, const ExpertsToWrite& experts,
                                   RankInFiles place);
 
-// `layer_L_expert_G_mp_rank_XX_model_states.pt` of those of one layer's experts that some rank of the tensor-parallel
-// rank XX has.
+// `layer_L_expert_G_mp_rank_XX_model_states.pt` of those of one layer's experts that some rank of the model-parallel
+// rank XX has, which is at `coordinate`.
 void AddFusedExpertFiles(const TargetRequest& request, const WriteOptions& options, const ExpertsToWrite& experts,
-                         const ExpertsOfLayer& layer, const std::string& folder, std::int64_t tensor_rank,
+                         const ExpertsOfLayer& layer, const std::string& folder, const Coordinate& coordinate,
                          TargetFiles& target);
 
 }  // namespace ucp::deepspeed

@@ -7,34 +7,11 @@
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/deepspeed/round_robin.h"
+#include "runtime/formats/deepspeed/write/pipeline_order.h"
 
 namespace ucp::deepspeed {
 namespace {
-
-llvm::Error OrderAsPipeline(std::size_t index, std::vector<std::string>& names) {
-  std::int64_t last = -1;
-  const std::string* last_name = nullptr;
-  for (const std::string& name : names) {
-    std::optional<std::int64_t> place = PlaceInPipeline(name);
-    if (!place) {
-      return Fail(ErrorCode::kUnsupported,
-                  "`{}` is no name of a pipeline's parameter, so where its optimizer has it is not known", name);
-    }
-    if (*place < 0) continue;
-    if (*place < last) {
-      return Fail(ErrorCode::kUnsupported,
-                  "group {} of the source's optimizer has `{}` after `{}`: its order is not that of the layers, so it "
-                  "is not known for other stages; convert to `universal` instead",
-                  index, name, *last_name);
-    }
-    last = *place;
-    last_name = &name;
-  }
-  std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return *PlaceInPipeline(name) < 0; });
-  return llvm::Error::success();
-}
 
 std::string StatesText(const LogicalTensor& tensor) {
   std::string text;
@@ -75,9 +52,12 @@ llvm::Error GroupsToWrite::Order() {
                 "the order of the optimizer's parameters is not known: {}; convert to `universal` instead",
                 request_.training.order_doubt);
   }
-  for (std::size_t g = 0; g < request_.training.groups.size(); ++g) {
-    std::vector<std::string> names = request_.training.groups[g].parameters;
-    if (request_.training.pipeline) UCP_RETURN_IF_ERROR(OrderAsPipeline(g, names));
+  std::vector<std::vector<std::string>> ordered;
+  for (const OptimizerGroup& group : request_.training.groups) ordered.push_back(group.parameters);
+  if (request_.training.pipeline) {
+    UCP_ASSIGN_OR_RETURN(ordered, OrderOfPipeline(request_.training, request_.layout, options_.pp));
+  }
+  for (const std::vector<std::string>& names : ordered) {
     std::vector<Ordered> group;
     for (const std::string& name : names) {
       UCP_ASSIGN_OR_RETURN(Ordered found, Find(name));

@@ -1,9 +1,7 @@
 // The optimizer's groups as the engine of the target makes them: which parameters each rank flattens, in which order.
 //
 // The loader checks no names, so an order that is not the engine's own would load and be wrong. The order is that of
-// the source's groups. Where the pipeline is cut otherwise, it follows from the names alone: a PipelineModule registers
-// its tied modules first and then its layers by number, on every stage. A source whose own order is not of this kind is
-// refused, since its optimizer was given the parameters in an order that we do not know.
+// the source's groups. Where a pipeline is cut otherwise, it follows from the names (pipeline_order.h).
 #pragma once
 
 #include <llvm/Support/Error.h>

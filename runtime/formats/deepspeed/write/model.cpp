@@ -139,7 +139,7 @@ class StatesComposer {
     const RankInFiles place{coordinate_.At("tp"), partition};
     if (experts_.are_fused()) {
       const std::int64_t number = experts_.NumberOf(place.tensor_rank, place.partition);
-      UCP_ASSIGN_OR_RETURN(layers, AutoEpLayers(request_, options_, experts_, number));
+      UCP_ASSIGN_OR_RETURN(layers, AutoEpLayers(request_, options_, experts_, coordinate_.At("pp"), number));
       SetEntry(client, kCutMetadata, WithAutoEpLayers(FindEntry(client, kCutMetadata), layers));
     }
     std::vector<Entry> entries{{MakeText("num_experts"), MakeList(std::move(counts))},

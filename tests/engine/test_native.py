@@ -257,7 +257,7 @@ RECUTS = [
     Recut("autoep_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=4, ep=4), "data_before_experts": True}, via_universal=True),
     Recut("autoep_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=2, ep=2), "fp32_accumulation": True}, by_file=True),
     Recut("autoep_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=4, ep=1), "zero": {"round_robin_gradients": True}}),
-    Recut("autoep_pp2_ep2_dp4", AUTOEP_BALANCED | {"mesh": Mesh(pp=2, dp=2)}, stages="2,partition=parameters"),
+    Recut("autoep_pp2_ep2_dp4", AUTOEP_BALANCED | {"mesh": Mesh(pp=2, dp=2, ep=2)}, stages="2,partition=parameters"),
     Recut("autoep_pp2_ep2_dp2_zero0", {"mesh": Mesh(pp=2, dp=4, ep=4)}, via_universal=True),
     Recut("autoep_pp2_ep2_dp2_zero0", {"mesh": Mesh(pp=1, dp=2, ep=2)}),
     # Pipeline stages and tensor-parallel ranks.

@@ -3,8 +3,8 @@
 #
 #   --no-install  no packages and no engine environment; the tests with the real engine run if it is there already
 #   --full        also what is longer: clang-tidy, a wheel from a clean clone, every test under every sanitizer, random
-#                 tests for a minute each, every failing call and hundreds of kills (tests/kill.sh), and every cell of
-#                 the acceptance matrix, which is then written to docs/acceptance.md
+#                 tests for a minute each, an hour of failing calls and kills (tests/kill.sh), and every cell of the
+#                 acceptance matrix, which is then written to docs/acceptance.md
 #
 # Tests with the real engine that cannot run say so. With UCP_REQUIRE_ENGINE=1 that is a failure.
 set -euo pipefail
@@ -125,7 +125,7 @@ part "Unit, golden and style tests (build/release)"
 ctest --preset release -j "$jobs" --progress
 
 if $full; then
-  part "Every failing call, and hundreds of kills"
+  part "Failing calls and kills, an hour of them"
   tests/kill.sh
 fi
 

@@ -1,16 +1,19 @@
 """Runs that go wrong on purpose: failing_call.c lets a system call fail, or sends a signal there.
 
-UCP_CALLS says how many calls of each kind go wrong, or `all`; UCP_PROGRESS=1 tells on standard error how far a test is.
+UCP_CALLS says how many calls of each kind go wrong, or `all`; UCP_SECONDS_EACH how long the calls of one kind, or the
+kills, may take, and then UCP_CALLS_SEED which of them come first; UCP_PROGRESS=1 tells on standard error how far a test
+is.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,6 +26,8 @@ INTERNAL_WORDS = ("std::", "llvm", "0x7f", "Traceback", "terminate called")
 CALLS = os.environ.get("UCP_CALLS", "")
 TELLS = os.environ.get("UCP_PROGRESS") == "1"
 SECONDS_BETWEEN = 10
+SECONDS_EACH = float(os.environ.get("UCP_SECONDS_EACH") or "inf")
+CALLS_SEED = os.environ.get("UCP_CALLS_SEED", "20261122")
 
 
 def some_of(calls: range, seed: object, sample: int) -> list[int]:
@@ -33,24 +38,38 @@ def some_of(calls: range, seed: object, sample: int) -> list[int]:
 
 
 class Progress:
-    """A line about a long test, now and then."""
+    """Of one loop of a long test: a line now and then, and whether there is time for more."""
 
-    last = time.monotonic()
+    last_told = time.monotonic()
 
-    @classmethod
-    def tell(cls, what: str, number: int, of: int) -> None:
-        """That so many are done."""
-        if not TELLS or time.monotonic() - cls.last < SECONDS_BETWEEN:
-            return
-        cls.last = time.monotonic()
-        print(f"  {what}: {number} of {of}", file=sys.stderr, flush=True)
+    def __init__(self, what: str, of: int) -> None:
+        """It begins now."""
+        self.what = what
+        self.of = of
+        self.began = time.monotonic()
+
+    def goes_on(self, number: int) -> bool:
+        """That so many are done; whether another one may begin."""
+        seconds = time.monotonic() - self.began
+        ends = number >= self.of or seconds >= SECONDS_EACH
+        if TELLS and (ends or time.monotonic() - Progress.last_told >= SECONDS_BETWEEN):
+            Progress.last_told = time.monotonic()
+            end = f", and that was all in {seconds:.0f} s" if ends else ""
+            print(f"  {self.what}: {number} of {self.of}{end}", file=sys.stderr, flush=True)
+        return not ends
 
 
-def told(what: str, items: list[int]) -> Iterator[int]:
-    """The items, with their progress."""
-    for number, item in enumerate(items):
-        Progress.tell(what, number, len(items))
-        yield item
+def told(what: str, items: list[int], first: Collection[int] = ()) -> Iterator[int]:
+    """The items, with their progress; where time is bounded, `first` and then the others in any order."""
+    if math.isfinite(SECONDS_EACH):
+        others = [item for item in items if item not in first]
+        random.Random(f"{what} {CALLS_SEED}").shuffle(others)
+        items = [*first, *others]
+    progress = Progress(what, len(items))
+    number = 0
+    while progress.goes_on(number):
+        yield items[number]
+        number += 1
 
 
 class Wrong:
@@ -112,14 +131,15 @@ class FailureTest(ProgramTest):
         log = self.folder / "call.log"
         log.unlink(missing_ok=True)
         environment = {name: value for given in environments for name, value in given.items()}
-        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False,
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False,
                                 env=environment)
         return Wrong(result, log.read_text() if log.exists() else "")
 
     def assert_one_sentence(self, wrong: Wrong) -> None:
-        """The system is at fault, and this is said in our words."""
+        """The system is at fault, and this is said in our words; but a folder that it does not have, the command is."""
         stderr = wrong.result.stderr
-        self.assertEqual(wrong.result.returncode, 2, f"{wrong.where}: {stderr}")
+        code = 1 if "there is no folder" in stderr else 2
+        self.assertEqual(wrong.result.returncode, code, f"{wrong.where}: {stderr}")
         self.assertEqual(len([line for line in stderr.splitlines() if "ucprun: error: " in line]), 1,
                          f"{wrong.where}: {stderr}")
         for word in INTERNAL_WORDS:

@@ -47,6 +47,17 @@ def seconds_until_ended(processes: list[int], limit: float = 30) -> float:
     return time.monotonic() - began
 
 
+def seconds_until_left(folder: Path, limit: float = 30) -> float:
+    """How long it took until no program worked in a folder any more: a launcher may end before its ranks do."""
+    return seconds_until_ended(processes_in(folder), limit)
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Those that have it in their command line, but not this one."""
+    found = subprocess.run(["pgrep", "-f", f"^\\S*ucprun .*{folder}/"], capture_output=True, text=True, check=False)
+    return [int(process) for process in found.stdout.split()]
+
+
 def run_with_one_killed(command: list[str], folder: Path) -> tuple[int, float]:
     """A conversion to `out` by three ranks, one of which is killed once it has begun.
 

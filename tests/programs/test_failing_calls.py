@@ -27,7 +27,8 @@ class FailingCalls(FailureTest):
 
     def goes_wrong(self, what: str, *more: object, old: dict[str, bytes] | None = None) -> None:
         """Each of the calls, and a run after each: a plain one, or one that goes on."""
-        for call in told(f"{self.id()}, {what}", self.calls(what, *more)):
+        calls = self.calls(what, *more)
+        for call in told(f"{self.id()}, {what}", calls, calls[-4:]):
             self.replace_out(old)
             wrong = self.wrong(call, what, *more)
             self.assertTrue(wrong.happened, call)
@@ -74,7 +75,7 @@ class FailingCalls(FailureTest):
                 self.replace_out(None)
                 count = self.wrong(1 << 40, what).calls
                 self.assertGreater(count, 4)
-                for call in some_of(range(1, count + 1), what, SAMPLE // 2):
+                for call in told(f"{self.id()}, {name}, {what}", some_of(range(1, count + 1), what, SAMPLE // 2)):
                     self.assertEqual(self.ordinary(call, what), name)
 
     def has_direct_files(self) -> bool:

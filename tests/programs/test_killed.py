@@ -53,8 +53,8 @@ class Killed(FailureTest):
         self.replace_out(None)
         kills = 0
         went_on = 0
-        while kills < KILLS:
-            Progress.tell(self.id(), kills, KILLS)
+        progress = Progress(self.id(), KILLS)
+        while progress.goes_on(kills):
             with self.start("--resume", *self.random_ways(generator)) as run:
                 time.sleep(generator.uniform(0, 1.2 * seconds))
                 run.send_signal(signal.SIGKILL)
@@ -70,7 +70,7 @@ class Killed(FailureTest):
                 self.replace_out(None)
         self.assert_finished_by("the last kill", "--resume")
         self.assertEqual(self.run_program("ucprun", "verify", self.out, *self.arguments[2:]).returncode, 0)
-        self.assertGreater(went_on, KILLS // 8, "killed too early or too late to show anything")
+        self.assertGreater(went_on, kills // 8, "killed too early or too late to show anything")
 
     def test_killed_while_it_replaces(self) -> None:
         """With --force, the old checkpoint is there until the new one is."""

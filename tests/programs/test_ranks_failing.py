@@ -11,11 +11,12 @@ import time
 import unittest
 
 from failures import CALLS, FailureTest, Wrong, some_of, told
-from ranks import CAN_RUN, ENVIRONMENT, WHY_NOT
+from ranks import CAN_RUN, ENVIRONMENT, WHY_NOT, seconds_until_left
 
 RANKS = 3
 SAMPLE = {0: 4, 1: 3, 2: 2}  # Calls of each rank.
-SECONDS = 20  # A run takes one or two.
+SECONDS = 60  # A run takes one or two, and ten times as long on a busy machine.
+SECONDS_TO_END = 10  # After a rank was killed.
 FATAL = (errno.EIO, errno.ENOSPC, errno.ENOENT, errno.EACCES) if CALLS else (errno.EIO,)
 
 
@@ -53,7 +54,8 @@ class FailingRanks(FailureTest):
         return some_of(range(1, whole.calls + 1), rank, SAMPLE[rank])
 
     def assert_as_before_or_complete(self, where: str) -> None:
-        """Nothing partial is at the destination, and one more run, of one rank, brings all."""
+        """All have ended, nothing partial is at the destination, and one more run, of one rank, brings all."""
+        self.assertLess(seconds_until_left(self.folder), SECONDS_TO_END, where)
         if self.out.exists():
             self.assert_complete(where)
         self.assert_finished_by(where, "--resume")

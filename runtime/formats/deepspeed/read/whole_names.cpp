@@ -64,7 +64,7 @@ class Namer {
   }
 
   std::string InEitherOrder() {
-    const std::string why = ByHeaders();
+    std::string why = ByHeaders();
     const auto is_early = [&](const Candidate& candidate) { return !IsLate(candidate.name); };
     if (std::all_of(candidates_.begin(), candidates_.end(), is_early)) return why;
     const std::vector<std::vector<NamedShape>> as_module = std::move(states_.param_shapes);

@@ -47,6 +47,20 @@ def test_what_is_read_is_what_the_engine_held(form: str, engines: Engines, run: 
     assert differences(truth, describe_states(read_states(tag_folder(tmp_path / "ours"))), ["parameter"]) == []
 
 
+def test_partitions_that_experts_do_not_divide_over(run: Run, ucprun: Path, tmp_path: Path) -> None:
+    """Beside AutoTP nothing but `folding` says how many partitions there were."""
+    strategy = "deepspeed:tp=2,dp=4,ep=4,zero=0,dtype=fp32"
+    run("convert", FIXTURES / FOLDED.name / "checkpoint", tmp_path / "whole", "--to", strategy)
+    for file in (tmp_path / "whole").glob("*/mp_rank_*_model_states.pt"):
+        states = torch.load(file, weights_only=False)
+        states["folding"]["zero_partition_count"] = 3
+        torch.save(states, file)
+    command = [ucprun, "convert", tmp_path / "whole", tmp_path / "out", "--to", "universal:mp=1"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2, result
+    assert "experts are spread over 4 ranks, and `folding` has 3 partitions on each of 2 tensor" in result.stderr
+
+
 def test_values_that_two_parameters_have(ucprun: Path, tmp_path: Path) -> None:
     """A frozen parameter with the values of a trained one could be that one."""
     root = tmp_path / "copy"

@@ -84,12 +84,8 @@ pytorch::ValuePtr WithName(const pytorch::ValuePtr& hyper_parameters, const std:
 class Regrouper {
  public:
   Regrouper(const TrainingState& training, std::span<const LogicalTensor> tensors, std::int64_t ep,
-            TensorRanks tensor_ranks, bool has_other_stages)
-      : training_(training),
-        counts_(ExpertCounts(tensors)),
-        ep_(ep),
-        tensor_ranks_(tensor_ranks),
-        has_other_stages_(has_other_stages) {
+            TensorRanks tensor_ranks, const ExpertStages& stages)
+      : training_(training), counts_(ExpertCounts(tensors)), ep_(ep), tensor_ranks_(tensor_ranks), stages_(stages) {
     for (const LogicalTensor& tensor : tensors) {
       std::int64_t elements = 1;
       for (std::int64_t size : tensor.shape) elements *= size;
@@ -127,11 +123,11 @@ class Regrouper {
     if (!is_spread_as_before || tensor_ranks_.source != tensor_ranks_.target) {
       UCP_RETURN_IF_ERROR(CheckSmallEnough(parts));
     }
-    if (is_spread_as_before) {
-      if (has_other_stages_ && ElementsOf(parts) / ep_ > kMostElements) return RefuseOtherStages(parts);
+    if (is_spread_as_before && (stages_.source == stages_.target || ElementsOf(parts) / ep_ <= kMostElements)) {
       regrouped_.insert(regrouped_.end(), parts.begin(), parts.end());
       return llvm::Error::success();
     }
+    if (is_spread_as_before && !are_fused()) return RefuseOtherStages(parts);
     Names joined;
     for (std::size_t begin = 0; begin < parts.size();) {
       std::size_t end = begin + 1;
@@ -142,11 +138,8 @@ class Regrouper {
     }
     if (!are_fused()) UCP_RETURN_IF_ERROR(SortLayers(joined));
     const std::size_t before = regrouped_.size();
-    if (are_fused()) {
-      UCP_RETURN_IF_ERROR(SplitFused(parts.front(), joined));
-    } else {
-      AddSplit(parts.front(), joined);
-    }
+    if (are_fused()) return SplitFused(parts.front(), joined);
+    AddSplit(parts.front(), joined);
     // Each stage splits what it has.
     if (training_.pipeline && (parts.size() > 1 || regrouped_.size() > before + 1)) {
       return RefuseOtherStages(parts);
@@ -211,35 +204,58 @@ class Regrouper {
     return Refuse(group.parameters, "is not marked as one of experts (`moe`)");
   }
 
+  // Stage after stage, and on each of them part after part.
   llvm::Expected<Names> JoinFused(std::span<const OptimizerGroup> parts, std::int64_t degree) const {
-    Names joined;
-    std::vector<std::size_t> ends;
+    std::map<std::int64_t, Names> of_stage;
+    std::map<std::int64_t, std::vector<std::size_t>> ends_of_stage;
     for (const OptimizerGroup& part : parts) {
+      std::set<std::int64_t> having;
       for (const std::string& name : part.parameters) {
         if (!training_.fused_experts.contains(name)) {
           return Refuse(part.parameters, fmt::format("has `{}`, which is no expert's", name));
         }
-        joined.push_back(name);
+        const std::int64_t stage = StageOf(stages_.source, name);
+        of_stage[stage].push_back(name);
+        having.insert(stage);
       }
-      ends.push_back(joined.size());
+      for (const std::int64_t stage : having) ends_of_stage[stage].push_back(of_stage[stage].size());
     }
-    if (EndsOfSplit(joined, degree) != ends) return Refuse(joined, kOtherSplit);
+    Names joined;
+    for (const auto& [stage, names] : of_stage) {
+      if (EndsOfSplit(names, degree) != ends_of_stage[stage]) return Refuse(names, kOtherSplit);
+      joined.insert(joined.end(), names.begin(), names.end());
+    }
     return joined;
   }
 
+  // The n-th parts of all stages are one group.
   llvm::Error SplitFused(const OptimizerGroup& like, const Names& names) {
+    std::map<std::int64_t, Names> of_stage;
     for (const std::string& name : names) {
-      if (ElementsOf(name) / ep_ <= kMostElements) continue;
-      return Refuse(names, fmt::format("has `{}`, which alone is more on a rank than DeepSpeed leaves in one", name));
+      if (ElementsOf(name) / ep_ > kMostElements) {
+        return Refuse(names, fmt::format("has `{}`, which alone is more on a rank than DeepSpeed leaves in one", name));
+      }
+      of_stage[StageOf(stages_.target, name)].push_back(name);
     }
-    std::size_t begin = 0;
-    for (std::size_t end : EndsOfSplit(names, ep_)) {
-      regrouped_.push_back({WithName(like.hyper_parameters, fmt::format("ep_size_{}", ep_)), like.step,
-                            Names(names.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  names.begin() + static_cast<std::ptrdiff_t>(end))});
-      begin = end;
+    std::vector<Names> groups;
+    for (const auto& [stage, held] : of_stage) {
+      const std::vector<std::size_t> ends = EndsOfSplit(held, ep_);
+      groups.resize(std::max(groups.size(), ends.size()));
+      std::size_t place = 0;
+      for (std::size_t n = 0; n < ends.size(); ++n) {
+        for (; place < ends[n]; ++place) groups[n].push_back(held[place]);
+      }
+    }
+    for (Names& group : groups) {
+      const std::string name = fmt::format("ep_size_{}", ep_);
+      regrouped_.push_back({WithName(like.hyper_parameters, name), like.step, std::move(group)});
     }
     return llvm::Error::success();
+  }
+
+  static std::int64_t StageOf(const std::map<std::string, std::int64_t>& stages, const std::string& name) {
+    const auto found = stages.find(name);
+    return found == stages.end() ? 0 : found->second;
   }
 
   static llvm::Error Refuse(const Names& names, const std::string& why) {
@@ -311,7 +327,7 @@ class Regrouper {
   const std::map<std::string, std::int64_t> counts_;
   const std::int64_t ep_;
   const TensorRanks tensor_ranks_;
-  const bool has_other_stages_;
+  const ExpertStages& stages_;
   std::map<std::string, std::int64_t> elements_;
   std::vector<OptimizerGroup> regrouped_;
 };
@@ -348,8 +364,8 @@ std::map<std::string, std::int64_t> ExpertCounts(std::span<const LogicalTensor> 
 llvm::Expected<std::vector<OptimizerGroup>> GroupsForExpertRanks(const TrainingState& training,
                                                                  std::span<const LogicalTensor> tensors,
                                                                  std::int64_t ep, TensorRanks tensor_ranks,
-                                                                 bool has_other_stages) {
-  return Regrouper(training, tensors, ep, tensor_ranks, has_other_stages).Run();
+                                                                 const ExpertStages& stages) {
+  return Regrouper(training, tensors, ep, tensor_ranks, stages).Run();
 }
 
 }  // namespace ucp

@@ -30,12 +30,18 @@ struct TensorRanks {
   std::int64_t target = 1;
 };
 
-// The groups with their experts spread over `ep` ranks, which is a divisor of all counts; others stay. Fails
-// (kUnsupported) if their order is not known for another degree than the source's, or if they could be split otherwise
-// where tensor-parallel ranks have less of them, or the stages of a pipeline others (`has_other_stages`).
+// On which stage of a pipeline each tensor of experts is; on the first one if it is not there.
+struct ExpertStages {
+  std::map<std::string, std::int64_t> source, target;
+};
+
+// The groups with their experts spread over `ep` ranks, which is a divisor of all counts; others stay. Each stage
+// splits what it has. Fails (kUnsupported) if their order is not known for another degree than the source's, or if they
+// could be split otherwise where tensor-parallel ranks have less of them, or, of experts that are not fused, other
+// stages.
 llvm::Expected<std::vector<OptimizerGroup>> GroupsForExpertRanks(const TrainingState& training,
                                                                  std::span<const LogicalTensor> tensors,
                                                                  std::int64_t ep, TensorRanks tensor_ranks = {},
-                                                                 bool has_other_stages = false);
+                                                                 const ExpertStages& stages = {});
 
 }  // namespace ucp

@@ -149,19 +149,17 @@ llvm::Error AddRanks(const Wanted& wanted, std::int64_t mp, const GroupsToWrite&
   return llvm::Error::success();
 }
 
-// Whether a stage of the target has other experts than the source's.
-bool HasOtherStages(const TargetRequest& request, const ExpertsToWrite& experts) {
+ExpertStages StagesOfExperts(const TargetRequest& request, const ExpertsToWrite& experts) {
+  ExpertStages stages;
   const std::optional<PipelineLayers>& pipeline = request.training.pipeline;
-  if (!pipeline) return false;
-  return std::any_of(request.tensors.begin(), request.tensors.end(), [&](const LogicalTensor& tensor) {
-    if (!experts.IsExpert(tensor.name)) return false;
+  for (const LogicalTensor& tensor : request.tensors) {
+    if (!pipeline || !experts.IsExpert(tensor.name)) continue;
     const auto& held = request.layout.Find(tensor.name)->stages;
+    stages.target[tensor.name] = held ? held->front() : 0;
     const std::set<std::int64_t>* before = RememberedStages(*pipeline, tensor.name);
-    const bool was_on_one = before == nullptr || pipeline->stage_count == 1;
-    if (!held) return !was_on_one;
-    return was_on_one ? held->size() != 1 || held->front() != 0
-                      : !std::equal(held->begin(), held->end(), before->begin(), before->end());
-  });
+    stages.source[tensor.name] = before != nullptr && pipeline->stage_count > 1 ? *before->begin() : 0;
+  }
+  return stages;
 }
 
 llvm::Error CheckStageOfExperts(const WriteOptions& options, const ExpertsToWrite& experts) {
@@ -202,7 +200,7 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
     const bool are_whole = experts.are_fused() || experts.tensor_ranks() > 1;
     const TensorRanks cut_over{were_whole ? 1 : request.source_mesh.Size("tp"), are_whole ? 1 : options.tp};
     UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep, cut_over,
-                                                               HasOtherStages(request, experts)));
+                                                               StagesOfExperts(request, experts)));
   }
   GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());

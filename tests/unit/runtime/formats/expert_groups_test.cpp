@@ -174,27 +174,52 @@ TEST(ExpertGroups, OfAutoEpAreSplitByWhatARankHas) {
               HasSubstr("has `1.experts.w1`, which alone is more on a rank than DeepSpeed leaves in one"));
 }
 
-// DeepSpeed splits what a stage has, and another stage has others.
-TEST(ExpertGroups, LargeOnesOfOtherStagesAreNotGuessedAt) {
-  for (const bool has_other_stages : {false, true}) {
-    for (const std::int64_t elements : {std::int64_t{20'000'000}, std::int64_t{30'000'000}}) {
-      const bool fits = elements * 8 * 4 / 4 < 178'956'971;
-      Fused fused = FusedGroups(elements, {kFused}, 4);
-      fused.training.pipeline = PipelineLayers{};
-      auto groups = GroupsForExpertRanks(fused.training, fused.tensors, 4, {}, has_other_stages);
-      EXPECT_EQ(static_cast<bool>(groups), fits || !has_other_stages);
-      if (groups) {
-        EXPECT_EQ(Names(groups->front()), kFused);
-      } else {
-        EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr("has other numbers of elements on each stage"));
-      }
-    }
-    Fused fused = FusedGroups(20'000'000, {kFused}, 4);  // Of two ranks each would have two groups.
-    fused.training.pipeline = PipelineLayers{};
-    auto groups = GroupsForExpertRanks(fused.training, fused.tensors, 2, {}, has_other_stages);
-    ASSERT_FALSE(static_cast<bool>(groups));
-    EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr("has other numbers of elements on each stage"));
+std::vector<std::vector<std::string>> OnStages(const Fused& fused, std::int64_t ep, const std::vector<int>& source,
+                                               const std::vector<int>& target) {
+  ExpertStages stages;
+  for (std::size_t i = 0; i < kFused.size(); ++i) {
+    stages.source[kFused[i]] = source[i];
+    stages.target[kFused[i]] = target[i];
   }
+  std::vector<std::vector<std::string>> names;
+  auto groups = GroupsForExpertRanks(fused.training, fused.tensors, ep, {}, stages);
+  if (!groups) return {{ucp::Describe(groups.takeError()).message}};
+  for (const OptimizerGroup& group : *groups) names.push_back(group.parameters);
+  return names;
+}
+
+// Each stage of a pipeline splits what it has, and its n-th part is in the n-th group.
+TEST(ExpertGroups, OfAutoEpAreSplitByWhatAStageHas) {
+  using Groups = std::vector<std::vector<std::string>>;
+  const std::vector<int> one = {0, 0, 0, 0}, two = {0, 0, 1, 1}, uneven = {0, 0, 0, 1};
+  const Groups split_on_two = {{"1.experts.w1", "2.experts.w1"}, {"1.experts.w2", "2.experts.w2"}};
+  const Groups split_on_one = {{"1.experts.w1"}, {"1.experts.w2"}, {"2.experts.w1"}, {"2.experts.w2"}};
+  const Groups split_unevenly = {{"1.experts.w1", "2.experts.w2"}, {"1.experts.w2"}, {"2.experts.w1"}};
+  // Of four ranks each has one tensor in a group, of eight three.
+  const Fused from_two = FusedGroups(50'000'000, split_on_two, 4);
+  EXPECT_EQ(OnStages(from_two, 4, two, two), split_on_two);
+  EXPECT_EQ(OnStages(from_two, 4, two, one), split_on_one);
+  EXPECT_EQ(OnStages(from_two, 4, two, uneven), split_unevenly);
+  EXPECT_EQ(OnStages(from_two, 8, two, two), Groups{kFused});
+  EXPECT_EQ(OnStages(from_two, 8, two, one),
+            (Groups{{"1.experts.w1", "1.experts.w2", "2.experts.w1"}, {"2.experts.w2"}}));
+  EXPECT_EQ(OnStages(FusedGroups(50'000'000, split_on_one, 4), 4, one, two), split_on_two);
+  EXPECT_EQ(OnStages(FusedGroups(50'000'000, split_unevenly, 4), 4, uneven, two), split_on_two);
+  EXPECT_EQ(OnStages(FusedGroups(50'000'000, {kFused}, 8), 4, two, one), split_on_one);
+  EXPECT_THAT(OnStages(from_two, 4, uneven, one).front().front(), HasSubstr("was not split as DeepSpeed"));
+}
+
+// What such groups have in common with those of another split is their order alone.
+TEST(ExpertGroups, LargeOnesOfOtherStagesAreNotGuessedAt) {
+  TrainingState training = Training({Group("ep_size_4", kAll)});
+  training.pipeline = PipelineLayers{};
+  ExpertStages stages;
+  stages.source[Long(kAll.back())] = 1;
+  EXPECT_TRUE(static_cast<bool>(GroupsForExpertRanks(training, Tensors(10), 4, {}, stages)));
+  EXPECT_TRUE(static_cast<bool>(GroupsForExpertRanks(training, Tensors(100'000'000), 4, {}, {})));
+  auto groups = GroupsForExpertRanks(training, Tensors(100'000'000), 4, {}, stages);
+  ASSERT_FALSE(static_cast<bool>(groups));
+  EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr("has other numbers of elements on each stage"));
 }
 
 TEST(ExpertGroups, OfAutoEpThatNobodyCouldHaveMade) {

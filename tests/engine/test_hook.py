@@ -60,6 +60,11 @@ CHANGED = [
     Hooked("autoep_ep2_dp4_zero3", {"mesh": Mesh(dp=4, ep=4)}, via="safetensors:states=all,names=memory"),
     Hooked("autoep_ep2_dp4_data_first", {"mesh": Mesh(dp=2, ep=1)}),
     Hooked("autoep_tp4_ep2", {"mesh": Mesh(dp=4, ep=2)}),
+    # The same in a pipeline: over other ranks on each axis, from no ZeRO and without it, on one stage.
+    Hooked("autoep_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=2, ep=2)}),
+    Hooked("autoep_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=4, ep=4), "fp32_accumulation": True}, via="universal"),
+    Hooked("autoep_pp2_ep2_dp2_zero0", {"mesh": Mesh(pp=2, dp=4, ep=2), "stage": 1, "data_before_experts": True}),
+    Hooked("autoep_pp2_ep2_dp2_zero0", {"mesh": Mesh(pp=2, dp=2, ep=1)}, via="universal"),
     # The same beside AutoTP: over other ranks on each axis.
     Hooked("autoep_tp2_ep4_dp4", {"mesh": Mesh(tp=2, dp=2, ep=4), "stage": 1}),
     Hooked("autoep_tp2_ep4_dp4", {"mesh": Mesh(tp=2, dp=2, ep=2), "stage": 3}, via="universal"),

@@ -174,7 +174,8 @@ Speed MeasureMemory(const SpeedOptions& options) {
   llvm::consumeError(  // There is none: nothing here fails, and an interrupt only ends it early.
       ForEachInParallel(times, {options.threads, options.cancelled}, [&](unsigned thread, std::uint64_t) {
         if (SecondsSince(start) < options.seconds) {
-          std::memcpy(blocks[2 * thread].get(), blocks[2 * thread + 1].get(), kMovedBytes);
+          const std::size_t mine = std::size_t{2} * thread;
+          std::memcpy(blocks[mine].get(), blocks[mine + 1].get(), kMovedBytes);
           bytes += kMovedBytes;
         }
         return llvm::Error::success();

@@ -161,21 +161,36 @@ std::vector<ElementInterval> Execution::Done() const {
   return done;
 }
 
-llvm::Error Execution::RunChunk(unsigned thread, const TargetRange& range) {
-  const Clock::time_point begin = options_.after_chunk ? Clock::now() : Clock::time_point();
-  const Record& record = plan_.target.record(range.record);
-  const auto offset = static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
-  const ChunkMemory memory{buffers_.chunk(thread, record.begin + offset), buffers_.term(thread),
-                           buffers_.scratch()[thread]};
-  const bool is_copy = !is_copy_.empty() && is_copy_[record.file.index()];
-  UCP_ASSIGN_OR_RETURN(std::optional<std::uint32_t> crc32, (is_copy ? copy_maker_ : maker_).Make(range, memory));
-  const std::span<std::byte> chunk =
-      memory.chunk.first(static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.dtype)));
-  UCP_RETURN_IF_ERROR(target_.WriteChunk(range.record, offset, chunk, crc32, memory.scratch));
-  progress_.Add(chunk.size(), target_.files_finished());
-  if (options_.after_chunk) {
-    const std::string& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical.name;
-    options_.after_chunk({tensor, range.state, chunk.size(), begin, Clock::now()});
+llvm::Error Execution::RunChunk(unsigned thread, const std::vector<TargetRange>& ranges) {
+  const Record& first = plan_.target.record(ranges.front().record);
+  const bool is_copy = !is_copy_.empty() && is_copy_[first.file.index()];
+  const ChunkMaker& maker = is_copy ? copy_maker_ : maker_;
+  auto offset_of = [](const TargetRange& range) {
+    return static_cast<std::uint64_t>(range.record_element * ItemBytes(range.dtype));
+  };
+  const std::uint64_t file_offset = first.begin + offset_of(ranges.front());
+  const std::span<std::byte> memory = buffers_.chunk(thread, file_offset);
+  std::vector<WrittenRange> written;
+  std::vector<Clock::time_point> begins;
+  std::uint64_t bytes = 0;
+  std::uint64_t end = 0;  // In memory.
+  for (const TargetRange& range : ranges) {
+    if (options_.after_chunk) begins.push_back(Clock::now());
+    const std::uint64_t begin = plan_.target.record(range.record).begin + offset_of(range) - file_offset;
+    UCP_ASSIGN_OR_RETURN(std::optional<std::uint32_t> crc32,
+                         maker.Make(range, {memory.subspan(begin), buffers_.term(thread), buffers_.scratch()[thread]}));
+    written.push_back({range.record, offset_of(range),
+                       static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype)), crc32});
+    bytes += written.back().bytes;
+    end = begin + written.back().bytes;
+  }
+  UCP_RETURN_IF_ERROR(target_.WriteChunk(written, memory.first(end), buffers_.scratch()[thread]));
+  progress_.Add(bytes, target_.files_finished());
+  if (!options_.after_chunk) return llvm::Error::success();
+  begins.push_back(Clock::now());
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const std::string& tensor = plan_.tensor(plan_.writes[ranges[i].write].tensor).logical.name;
+    options_.after_chunk({tensor, ranges[i].state, written[i].bytes, begins[i], begins[i + 1]});
   }
   return llvm::Error::success();
 }

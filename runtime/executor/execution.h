@@ -52,7 +52,7 @@ class Execution {
   [[nodiscard]] llvm::Error Prepare();
   [[nodiscard]] llvm::Error WriteFiles();
   [[nodiscard]] llvm::Error RunChunks();
-  [[nodiscard]] llvm::Error RunChunk(unsigned thread, const TargetRange& range);
+  [[nodiscard]] llvm::Error RunChunk(unsigned thread, const std::vector<TargetRange>& ranges);
   bool IsAskedToStop(unsigned thread);
   bool HasPassed(double seconds) const;
   [[nodiscard]] llvm::Error Keep();

@@ -30,6 +30,13 @@ std::vector<std::uint32_t> ByPlace(const std::vector<Entry>& entries) {
   return order;
 }
 
+// Little-endian.
+std::array<std::byte, 4> BytesOf(std::uint32_t number) {
+  std::array<std::byte, 4> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(number >> (8 * i));
+  return bytes;
+}
+
 // The part of such an order that belongs to one file.
 template <typename Entry>
 std::span<const std::uint32_t> OfFile(const std::vector<Entry>& entries, const std::vector<std::uint32_t>& order,
@@ -54,6 +61,7 @@ TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& fil
       has_crc_field_(plan.target.records.size(), false),
       placements_(ByPlace(plan.placements)),
       crc_fields_(ByPlace(plan.crc_fields)),
+      is_placed_(plan.placements.size(), 0),
       work_(std::move(work)),
       is_mine_(std::move(is_mine)),
       chunks_left_(plan.target.files.size()),
@@ -164,22 +172,77 @@ llvm::Expected<std::shared_ptr<WritableFile>> TargetWriter::Open(FileId file) {
   return open_.Get(file, [&] { return files_.OpenForWriting(Path(file)); });
 }
 
-llvm::Error TargetWriter::WriteChunk(RecordId record, std::uint64_t offset, std::span<const std::byte> bytes,
-                                     std::optional<std::uint32_t> crc32, std::span<std::byte> scratch) {
-  const Record& place = plan_.target.record(record);
-  UCP_CHECK(offset <= place.bytes && bytes.size() <= place.bytes - offset,
-            "bytes {} to {} of target record {}, which has {}", offset, offset + bytes.size(), record, place.bytes);
-  if (has_crc_field_[record.index()]) {
-    ledger_.Add(record, {offset, offset + bytes.size(), crc32 ? *crc32 : Crc32(bytes)});
+std::uint64_t TargetWriter::PlaceOf(const WrittenRange& range) const {
+  return plan_.target.record(range.record).begin + range.offset;
+}
+
+llvm::Error TargetWriter::WriteChunk(std::span<WrittenRange> ranges, std::span<std::byte> memory,
+                                     std::span<std::byte> scratch) {
+  const FileId file = plan_.target.record(ranges.front().record).file;
+  const std::uint64_t begin = PlaceOf(ranges.front());
+  auto bytes_of = [&](const WrittenRange& range) { return memory.subspan(PlaceOf(range) - begin, range.bytes); };
+  for (WrittenRange& range : ranges) {
+    const Record& record = plan_.target.record(range.record);
+    UCP_CHECK(range.offset <= record.bytes && range.bytes <= record.bytes - range.offset,
+              "bytes {} to {} of target record {}, which has {}", range.offset, range.offset + range.bytes,
+              range.record, record.bytes);
+    if (!has_crc_field_[range.record.index()]) continue;
+    if (!range.crc32) range.crc32 = Crc32(bytes_of(range));
+    ledger_.Add(range.record, {range.offset, range.offset + range.bytes, *range.crc32});
   }
-  if (IsSmall(place.file, scratch)) return WriteSmallFile(place.file, place.begin + offset, bytes, scratch);
-  {
-    UCP_ASSIGN_OR_RETURN(std::shared_ptr<WritableFile> file, Open(place.file));
-    UCP_RETURN_IF_ERROR(file->WriteAt(place.begin + offset, bytes));
-    file->StartWriteback(place.begin + offset, bytes.size());
+  if (IsSmall(file, scratch)) return WriteSmallFile(file, begin, memory, scratch);
+  std::uint64_t written = begin;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    NoteWritten(file, PlaceOf(ranges[i]), bytes_of(ranges[i]));
+    const std::uint64_t end = PlaceOf(ranges[i]) + ranges[i].bytes;
+    const bool is_last = i + 1 == ranges.size();
+    const std::uint64_t next = is_last ? end : PlaceOf(ranges[i + 1]);
+    if (!is_last && FillBetween(ranges[i], memory.subspan(end - begin, next - end))) continue;
+    UCP_RETURN_IF_ERROR(WriteStretch(file, written, memory.subspan(written - begin, end - written)));
+    written = next;
   }
-  NoteWritten(place.file, place.begin + offset, bytes);
-  return --chunks_left_[place.file.index()] == 0 ? Finish(place.file, scratch) : llvm::Error::success();
+  return --chunks_left_[file.index()] == 0 ? Finish(file, scratch) : llvm::Error::success();
+}
+
+llvm::Error TargetWriter::WriteStretch(FileId id, std::uint64_t offset, std::span<const std::byte> bytes) {
+  UCP_ASSIGN_OR_RETURN(std::shared_ptr<WritableFile> file, Open(id));
+  UCP_RETURN_IF_ERROR(file->WriteAt(offset, bytes));
+  file->StartWriteback(offset, bytes.size());
+  return llvm::Error::success();
+}
+
+// It can if all of it is ready-made, and holds no checksum but that of the record before, which is complete.
+bool TargetWriter::FillBetween(const WrittenRange& before, std::span<std::byte> between) {
+  if (between.empty()) return true;
+  const Record& record = plan_.target.record(before.record);
+  const std::uint64_t begin = PlaceOf(before) + before.bytes;
+  const std::uint64_t end = begin + between.size();
+  const std::span<const std::uint32_t> placements = OfFile(plan_.placements, placements_, record.file);
+  auto is_before = [&](const auto& entries) {
+    return [&](std::uint32_t index) { return entries[index].offset < begin; };
+  };
+  const auto first = std::partition_point(placements.begin(), placements.end(), is_before(plan_.placements));
+  std::uint64_t filled = begin;
+  auto next = first;
+  for (; next != placements.end() && filled < end; ++next) {
+    const BlobPlacement& placement = plan_.placements[*next];
+    const std::string& blob = plan_.blobs[placement.blob.index()];
+    if (placement.offset != filled || blob.size() > end - filled) return false;
+    std::memcpy(between.data() + (filled - begin), blob.data(), blob.size());
+    filled += blob.size();
+  }
+  if (filled < end) return false;
+  const std::span<const std::uint32_t> fields = OfFile(plan_.crc_fields, crc_fields_, record.file);
+  const bool is_complete = before.offset == 0 && before.bytes == record.bytes && before.crc32;
+  for (auto field = std::partition_point(fields.begin(), fields.end(), is_before(plan_.crc_fields));
+       field != fields.end() && plan_.crc_fields[*field].offset < end; ++field) {
+    const CrcField& crc_field = plan_.crc_fields[*field];
+    if (!is_complete || crc_field.record != before.record) return false;
+    const std::array<std::byte, 4> bytes = BytesOf(*before.crc32);
+    std::memcpy(between.data() + (crc_field.offset - begin), bytes.data(), bytes.size());
+  }
+  for (auto placed = first; placed != next; ++placed) is_placed_[*placed] = 1;
+  return true;
 }
 
 void TargetWriter::NoteWritten(FileId file, std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -226,7 +289,8 @@ llvm::Error TargetWriter::Finish(FileId file, std::span<std::byte> scratch) {
     std::vector<PatchedField> fields = Fields(file);
     UCP_ASSIGN_OR_RETURN(std::shared_ptr<WritableFile> open_file, Open(file));
     for (std::uint32_t index : placements) {
-      UCP_RETURN_IF_ERROR(WriteBlob(*open_file, plan_.placements[index], fields, scratch));
+      WritableFile* const missing = is_placed_[index] != 0 ? nullptr : open_file.get();
+      UCP_RETURN_IF_ERROR(WriteBlob(missing, plan_.placements[index], fields, scratch));
     }
   }
   ++files_finished_;
@@ -235,7 +299,7 @@ llvm::Error TargetWriter::Finish(FileId file, std::span<std::byte> scratch) {
 
 // A blob with all fields that lie in it (they are sorted), window by window: a blob may be larger than the scratch
 // memory.
-llvm::Error TargetWriter::WriteBlob(WritableFile& file, const BlobPlacement& placement,
+llvm::Error TargetWriter::WriteBlob(WritableFile* file, const BlobPlacement& placement,
                                     std::span<const PatchedField> fields, std::span<std::byte> scratch) {
   const std::string& blob = plan_.blobs[placement.blob.index()];
   for (std::size_t done = 0; done < blob.size();) {
@@ -251,8 +315,10 @@ llvm::Error TargetWriter::WriteBlob(WritableFile& file, const BlobPlacement& pla
         if (at >= begin && at < begin + window.size()) window[at - begin] = field->bytes[i];
       }
     }
-    UCP_RETURN_IF_ERROR(file.WriteAt(begin, window));
-    file.StartWriteback(begin, window.size());
+    if (file != nullptr) {
+      UCP_RETURN_IF_ERROR(file->WriteAt(begin, window));
+      file->StartWriteback(begin, window.size());
+    }
     NoteWritten(placement.file, begin, window);
     done += window.size();
   }
@@ -268,9 +334,7 @@ std::vector<TargetWriter::PatchedField> TargetWriter::Fields(FileId file) {
     const CrcField& field = plan_.crc_fields[index];
     auto [entry, is_new] = checksums.try_emplace(field.record, 0);
     if (is_new) entry->second = TakeCrc32(field.record);
-    PatchedField patched{field.offset, {}};
-    for (std::size_t i = 0; i < 4; ++i) patched.bytes[i] = static_cast<std::byte>(entry->second >> (8 * i));
-    fields.push_back(patched);
+    fields.push_back({field.offset, BytesOf(entry->second)});
   }
   return fields;
 }

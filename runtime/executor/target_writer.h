@@ -1,6 +1,7 @@
 // Writing the target: files appear at their final size, chunks go to their places, and when the last chunk of a file
-// has been written its ready-made bytes follow, with the checksums of its records in them. So every byte is written
-// once. A small file that one chunk fills is put together in memory, and made and written when that chunk comes: making
+// has been written its ready-made bytes follow, with the checksums of its records in them. Headers between the ranges
+// of one chunk go with it: thousands of small tensors are then a few large writes. So every byte is written once. A
+// small file that one chunk fills is put together in memory, and made and written when that chunk comes: making
 // it before, and opening it again, takes longer than moving its bytes.
 #pragma once
 
@@ -26,6 +27,14 @@
 
 namespace ucp {
 
+// What a chunk has of one range.
+struct WrittenRange {
+  RecordId record;
+  std::uint64_t offset = 0;  // In the record.
+  std::uint64_t bytes = 0;
+  std::optional<std::uint32_t> crc32;  // If it is known.
+};
+
 // Shared by all threads.
 class TargetWriter {
  public:
@@ -40,9 +49,10 @@ class TargetWriter {
   // called, files that are complete or begun must be there, and all others are made anew.
   [[nodiscard]] llvm::Error CreateFiles(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch);
 
-  // Writes one chunk: `bytes` at `offset` of `record`. `crc32` is theirs, if it is known. `scratch` is the thread's.
-  [[nodiscard]] llvm::Error WriteChunk(RecordId record, std::uint64_t offset, std::span<const std::byte> bytes,
-                                       std::optional<std::uint32_t> crc32, std::span<std::byte> scratch);
+  // Writes one chunk: ranges of one file, in order. `memory` is as long as from the first to the last, and holds each
+  // where it stands in the file; what is between them is filled in here. `scratch` is the thread's.
+  [[nodiscard]] llvm::Error WriteChunk(std::span<WrittenRange> ranges, std::span<std::byte> memory,
+                                       std::span<std::byte> scratch);
 
   // All that was written is durable, and so are the files' names. Only while no thread writes.
   [[nodiscard]] llvm::Error MakeDurable(const ParallelOptions& options);
@@ -73,10 +83,15 @@ class TargetWriter {
   // It counts for the file's sum, and is to be synced.
   void NoteWritten(FileId file, std::uint64_t offset, std::span<const std::byte> bytes);
   bool IsSmall(FileId file, std::span<const std::byte> scratch) const;
+  std::uint64_t PlaceOf(const WrittenRange& range) const;  // In its file.
+  // Fills the bytes between two neighbours of a chunk, and says whether it could.
+  bool FillBetween(const WrittenRange& before, std::span<std::byte> between);
+  [[nodiscard]] llvm::Error WriteStretch(FileId file, std::uint64_t offset, std::span<const std::byte> bytes);
   [[nodiscard]] llvm::Error WriteSmallFile(FileId file, std::uint64_t offset, std::span<const std::byte> chunk,
                                            std::span<std::byte> scratch);
   [[nodiscard]] llvm::Error Finish(FileId file, std::span<std::byte> scratch);
-  [[nodiscard]] llvm::Error WriteBlob(WritableFile& file, const BlobPlacement& placement,
+  // Null: it was written with a chunk, and only counts.
+  [[nodiscard]] llvm::Error WriteBlob(WritableFile* file, const BlobPlacement& placement,
                                       std::span<const PatchedField> fields, std::span<std::byte> scratch);
   std::vector<PatchedField> Fields(FileId file);
   std::uint32_t TakeCrc32(RecordId record);
@@ -92,6 +107,7 @@ class TargetWriter {
   std::vector<bool> has_crc_field_;                      // By RecordId.
   std::vector<std::uint32_t> placements_;                // Indices of Plan::placements, by file and offset.
   std::vector<std::uint32_t> crc_fields_;                // Indices of Plan::crc_fields, by file and offset.
+  std::vector<char> is_placed_;                          // By index of Plan::placements: written with a chunk.
   const std::vector<FileWork> work_;                     // By FileId.
   const std::vector<bool> is_mine_;                      // By FileId; empty: all are.
   std::vector<std::atomic<std::uint32_t>> chunks_left_;  // By FileId.

@@ -9,11 +9,19 @@
 namespace ucp {
 namespace {
 
+// What may lie between two ranges of one chunk: a header, or padding. It is written with them.
+constexpr std::uint64_t kMostBetween = std::uint64_t{4} << 10;
+
+// Of a range in either form.
+template <typename Range>
+std::int64_t LargestItem(const Range& range) {
+  return std::max(ItemBytes(range.dtype), ItemBytes(range.source_dtype));
+}
+
 // Of a range in either form.
 template <typename Range>
 std::int64_t ChunkElements(const Plan& plan, const Range& range, std::uint64_t chunk_bytes) {
-  std::int64_t most =
-      static_cast<std::int64_t>(chunk_bytes) / std::max(ItemBytes(range.dtype), ItemBytes(range.source_dtype));
+  std::int64_t most = static_cast<std::int64_t>(chunk_bytes) / LargestItem(range);
   std::int64_t unit = 1;
   const std::vector<Selection>& dims = plan.set(plan.writes[range.write].pieces.front()).dims;
   for (std::size_t d = dims.size(); d-- > 1;) {
@@ -22,6 +30,20 @@ std::int64_t ChunkElements(const Plan& plan, const Range& range, std::uint64_t c
     unit *= length;
   }
   return most / unit * unit;
+}
+
+// As many as ForEachTargetRange() visits, which looks up more of each.
+std::size_t CountRanges(const Plan& plan) {
+  std::size_t count = 0;
+  for (const PlanWrite& write : plan.writes) {
+    const std::int64_t elements = plan.LocalElements(write);
+    for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
+      const Buffer& buffer = plan.target.buffer(entry.buffer);
+      const bool is_one = buffer.parts.size() == 1;
+      count += is_one ? 1 : FragmentsOf(write.spread, write.base, elements, buffer, 0, elements).size();
+    }
+  }
+  return count;
 }
 
 }  // namespace
@@ -33,9 +55,7 @@ std::int64_t ElementsOfChunk(const Plan& plan, const TargetRange& range, std::ui
 WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done,
                    const std::vector<bool>& is_mine)
     : plan_(plan), chunk_bytes_(chunk_bytes) {
-  std::size_t count = 0;
-  ForEachTargetRange(plan, [&](const TargetRange&) { ++count; });
-  ranges_.reserve(count);
+  ranges_.reserve(CountRanges(plan));
   ForEachTargetRange(plan, [&](const TargetRange& range) {
     if (range.begin != range.end) Add(range);
   });
@@ -89,11 +109,36 @@ void WorkList::SortByPlace() {
 }
 
 void WorkList::NumberChunks() {
+  const Range* first = nullptr;  // Of the chunk that may be joined, and the last range that was.
+  const Range* last = nullptr;
   for (Range& range : ranges_) {
-    range.first_chunk = chunks_;
-    chunks_ +=
-        static_cast<std::uint64_t>(CeilDivide(range.end - range.begin, ChunkElements(plan_, range, chunk_bytes_)));
+    const std::uint64_t own = ChunksOf(range);
+    if (first != nullptr && own == 1 && JoinsChunk(*first, *last, range)) {
+      range.first_chunk = first->first_chunk;
+    } else {
+      range.first_chunk = chunks_;
+      chunks_ += own;
+      first = own == 1 ? &range : nullptr;
+    }
+    last = &range;
   }
+}
+
+// Behind `last` in the chunk that `first` begins.
+bool WorkList::JoinsChunk(const Range& first, const Range& last, const Range& next) const {
+  if (plan_.target.record(first.record).file != plan_.target.record(next.record).file) return false;
+  const std::uint64_t offset = FileOffset(next);
+  const std::uint64_t behind =
+      FileOffset(last) + static_cast<std::uint64_t>((last.end - last.begin) * ItemBytes(last.dtype));
+  if (offset < behind || offset - behind > kMostBetween) return false;
+  const std::uint64_t place = offset - FileOffset(first);
+  const auto item_bytes = static_cast<std::uint64_t>(LargestItem(next));
+  const std::uint64_t bytes = static_cast<std::uint64_t>(next.end - next.begin) * item_bytes;
+  return place % item_bytes == 0 && bytes <= chunk_bytes_ && place <= chunk_bytes_ - bytes;
+}
+
+std::uint64_t WorkList::ChunksOf(const Range& range) const {
+  return static_cast<std::uint64_t>(CeilDivide(range.end - range.begin, ChunkElements(plan_, range, chunk_bytes_)));
 }
 
 std::uint64_t WorkList::element_bytes() const {
@@ -104,18 +149,30 @@ std::uint64_t WorkList::element_bytes() const {
   return bytes;
 }
 
-TargetRange WorkList::chunk(std::uint64_t number) const {
+std::vector<TargetRange> WorkList::chunk(std::uint64_t number) const {
   UCP_CHECK(number < chunks_, "chunk {} of {}", number, chunks_);
-  auto behind = std::upper_bound(ranges_.begin(), ranges_.end(), number,
-                                 [](std::uint64_t wanted, const Range& range) { return wanted < range.first_chunk; });
-  const Range& range = *std::prev(behind);
-  std::int64_t elements = ChunkElements(plan_, range, chunk_bytes_);
-  std::int64_t skipped = static_cast<std::int64_t>(number - range.first_chunk) * elements;
-  std::int64_t begin = range.begin + skipped;
-  return {range.write,  states_[range.state],
-          range.record, range.record_element + skipped,
-          begin,        std::min(range.end, begin + elements),
-          range.dtype,  range.source_dtype};
+  std::vector<TargetRange> chunk;
+  auto range = FirstOf(number);
+  const std::int64_t elements = ChunkElements(plan_, *range, chunk_bytes_);
+  const std::int64_t skipped = static_cast<std::int64_t>(number - range->first_chunk) * elements;
+  chunk.push_back(PartOf(*range, range->begin + skipped, std::min(range->end, range->begin + skipped + elements)));
+  while (skipped == 0 && ++range != ranges_.end() && range->first_chunk == number) {
+    chunk.push_back(PartOf(*range, range->begin, range->end));
+  }
+  return chunk;
+}
+
+// The first range that the chunk holds something of.
+std::vector<WorkList::Range>::const_iterator WorkList::FirstOf(std::uint64_t number) const {
+  auto range = std::lower_bound(ranges_.begin(), ranges_.end(), number,
+                                [](const Range& entry, std::uint64_t wanted) { return entry.first_chunk < wanted; });
+  const bool begins_it = range != ranges_.end() && range->first_chunk == number;
+  return begins_it || range == ranges_.begin() ? range : std::prev(range);
+}
+
+TargetRange WorkList::PartOf(const Range& range, std::int64_t begin, std::int64_t end) const {
+  return {range.write, states_[range.state], range.record,      range.record_element + begin - range.begin, begin,
+          end,         range.dtype,          range.source_dtype};
 }
 
 void WorkList::LeaveOut(const std::vector<ElementInterval>& done) {
@@ -146,10 +203,7 @@ void WorkList::LeaveOut(const std::vector<ElementInterval>& done) {
 }
 
 void WorkList::AddElements(std::uint64_t first, std::uint64_t end, std::vector<ElementInterval>& intervals) const {
-  auto range = std::upper_bound(ranges_.begin(), ranges_.end(), first,
-                                [](std::uint64_t wanted, const Range& entry) { return wanted < entry.first_chunk; });
-  if (range != ranges_.begin()) --range;
-  for (; range != ranges_.end() && range->first_chunk < end; ++range) {
+  for (auto range = FirstOf(first); range != ranges_.end() && range->first_chunk < end; ++range) {
     const auto elements = static_cast<std::uint64_t>(range->end - range->begin);
     const auto of_chunk = static_cast<std::uint64_t>(ChunkElements(plan_, *range, chunk_bytes_));
     const std::uint64_t from = first > range->first_chunk ? (first - range->first_chunk) * of_chunk : 0;
@@ -169,11 +223,7 @@ std::vector<FileWork> WorkList::WorkOfFiles() const {
   return work;
 }
 
-std::uint64_t WorkList::Bytes(const Plan& plan) {
-  std::uint64_t count = 0;
-  ForEachTargetRange(plan, [&](const TargetRange&) { ++count; });
-  return count * sizeof(Range);
-}
+std::uint64_t WorkList::Bytes(const Plan& plan) { return CountRanges(plan) * sizeof(Range); }
 
 std::uint64_t WorkList::FileOffset(const Range& range) const {
   return plan_.target.record(range.record).begin +

@@ -1,7 +1,8 @@
 // All the work of a plan as a list of chunks, ordered by where they lie in the target's files. A chunk is a part of one
-// target range that fits a thread's buffer. Only the ranges are stored; chunks are counted, and computed when asked
-// for. A run that goes on where another one stopped has a list of what is left: how all elements are ordered does not
-// depend on how large chunks are.
+// target range that fits a thread's buffer, or several small ranges that do together: those of one file, with no more
+// than a header between neighbours. They are written in one go. Only the ranges are stored; chunks are counted, and
+// computed when asked for. A run that goes on where another one stopped has a list of what is left: how all elements
+// are ordered does not depend on how large chunks are.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +26,10 @@ struct FileWork {
 
 class WorkList {
  public:
-  // No chunk is larger than `chunk_bytes` in either of its dtypes, which must hold at least one element of any dtype.
-  // The plan must outlive this. The elements of `done` are left out; Unite() made it, and
-  // it ends within the plan's elements. So are files that are another rank's: `is_mine` is by FileId; empty: all are.
+  // No chunk is larger than `chunk_bytes` in either of its dtypes, which must hold at least one element of any dtype;
+  // what lies between the ranges of a chunk counts. The plan must outlive this. The elements of `done` are left out;
+  // Unite() made it, and it ends within the plan's elements. So are files that are another rank's: `is_mine` is by
+  // FileId; empty: all are.
   WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done = {},
            const std::vector<bool>& is_mine = {});
 
@@ -36,7 +38,9 @@ class WorkList {
 
   std::uint64_t chunks() const { return chunks_; }
   std::uint64_t element_bytes() const;  // Of all chunks, as they are written.
-  TargetRange chunk(std::uint64_t number) const;
+  // Its ranges, in the order of their places. Of more than one each begins in memory where a number may, if the first
+  // does.
+  std::vector<TargetRange> chunk(std::uint64_t number) const;
 
   // How many chunks each file has, and what of it is left out, by FileId.
   std::vector<FileWork> WorkOfFiles() const;
@@ -58,13 +62,17 @@ class WorkList {
     std::int64_t record_element = 0;
     std::int64_t begin = 0;
     std::int64_t end = 0;
-    std::uint64_t first_chunk = 0;
+    std::uint64_t first_chunk = 0;    // That of the range before, if they share one.
     std::uint64_t first_element = 0;  // Of all of the plan.
   };
 
   void Add(const TargetRange& range);
   void SortByPlace();
   void NumberChunks();
+  bool JoinsChunk(const Range& first, const Range& last, const Range& next) const;
+  std::vector<Range>::const_iterator FirstOf(std::uint64_t number) const;
+  TargetRange PartOf(const Range& range, std::int64_t begin, std::int64_t end) const;
+  std::uint64_t ChunksOf(const Range& range) const;
   std::uint64_t FileOffset(const Range& range) const;
   void LeaveOut(const std::vector<ElementInterval>& done);
   std::uint32_t StateNumber(const std::string& state);

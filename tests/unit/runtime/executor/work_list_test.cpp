@@ -24,15 +24,20 @@ TEST(WorkListTest, ChunksCoverEveryRangeOnceInFileOrder) {
     std::vector<std::uint32_t> chunks_of_files(plan.target.files.size(), 0);
     std::pair<FileId, std::uint64_t> last;
     for (std::uint64_t number = 0; number < work.chunks(); ++number) {
-      TargetRange chunk = work.chunk(number);
-      ASSERT_LT(chunk.begin, chunk.end);
-      ASSERT_LE(static_cast<std::uint64_t>((chunk.end - chunk.begin) * 4), chunk_bytes);
-      elements[{chunk.write, chunk.state}] += chunk.end - chunk.begin;
-      const Record& record = plan.target.record(chunk.record);
-      ++chunks_of_files[record.file.index()];
-      std::pair place(record.file, record.begin + static_cast<std::uint64_t>(chunk.record_element) * 4);
-      ASSERT_GE(place, last);  // Disjoint ranges in order; a chunk that were given twice would come before `last`.
-      last = {record.file, place.second + static_cast<std::uint64_t>(chunk.end - chunk.begin) * 4};
+      const std::vector<TargetRange> chunk = work.chunk(number);
+      std::pair<FileId, std::uint64_t> begin;  // Of the chunk.
+      for (const TargetRange& range : chunk) {
+        ASSERT_LT(range.begin, range.end);
+        elements[{range.write, range.state}] += range.end - range.begin;
+        const Record& record = plan.target.record(range.record);
+        std::pair place(record.file, record.begin + static_cast<std::uint64_t>(range.record_element) * 4);
+        ASSERT_GE(place, last);  // Disjoint ranges in order; a range that were given twice would come before `last`.
+        last = {record.file, place.second + static_cast<std::uint64_t>(range.end - range.begin) * 4};
+        if (&range == &chunk.front()) begin = place;
+      }
+      ASSERT_EQ(begin.first, last.first);
+      ASSERT_LE(last.second - begin.second, chunk_bytes);
+      ++chunks_of_files[last.first.index()];
     }
     for (std::size_t w = 0; w < plan.writes.size(); ++w) {
       for (const char* state : {"exp_avg", "fp32"}) {
@@ -52,15 +57,17 @@ TEST(WorkListTest, ChunksAreWholeRowsWhereTheyFit) {
   small.Finish();
   WorkList work(small.plan(), 64);  // Two rows of 24 bytes.
   EXPECT_EQ(work.chunks(), 10U);    // Five for each state.
-  EXPECT_EQ(work.chunk(1).begin, 12);
+  ASSERT_EQ(work.chunk(1).size(), 1U);
+  EXPECT_EQ(work.chunk(1).front().begin, 12);
 }
 
 // Each element by where it is written.
 std::map<std::pair<RecordId, std::int64_t>, int> Elements(const WorkList& work) {
   std::map<std::pair<RecordId, std::int64_t>, int> elements;
   for (std::uint64_t number = 0; number < work.chunks(); ++number) {
-    TargetRange chunk = work.chunk(number);
-    for (std::int64_t i = 0; i < chunk.end - chunk.begin; ++i) ++elements[{chunk.record, chunk.record_element + i}];
+    for (const TargetRange& range : work.chunk(number)) {
+      for (std::int64_t i = 0; i < range.end - range.begin; ++i) ++elements[{range.record, range.record_element + i}];
+    }
   }
   return elements;
 }
@@ -94,8 +101,11 @@ TEST(WorkListTest, WhatIsDoneIsLeftOut) {
             std::uniform_int_distribution<std::uint64_t>(first, std::min(work.chunks(), first + 3))(random);
         work.AddElements(first, end, done);
         for (std::uint64_t number = first; number < end; ++number) {
-          TargetRange chunk = work.chunk(number);
-          for (std::int64_t i = 0; i < chunk.end - chunk.begin; ++i) seen[{chunk.record, chunk.record_element + i}] = 1;
+          for (const TargetRange& range : work.chunk(number)) {
+            for (std::int64_t i = 0; i < range.end - range.begin; ++i) {
+              seen[{range.record, range.record_element + i}] = 1;
+            }
+          }
         }
       }
       Unite(done);

@@ -7,20 +7,38 @@
 
 namespace ucp {
 
+namespace {
+
+// Of each written shard in each state, padding included, as it is written.
+template <typename Visit>
+void ForEachState(const Plan& plan, Visit visit) {
+  for (const PlanWrite& write : plan.writes) {
+    const auto elements = static_cast<std::uint64_t>(plan.LocalElements(write));
+    for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
+      visit(elements, static_cast<std::uint64_t>(ItemBytes(plan.target.buffer(entry.buffer).dtype)));
+    }
+  }
+}
+
+}  // namespace
+
 std::uint64_t BytesOfElements(const Plan& plan, const std::vector<bool>& is_mine) {
   std::uint64_t bytes = 0;
+  if (is_mine.empty()) {
+    ForEachState(plan, [&](std::uint64_t elements, std::uint64_t item_bytes) { bytes += elements * item_bytes; });
+    return bytes;
+  }
   ForEachTargetRange(plan, [&](const TargetRange& range) {
-    if (!is_mine.empty() && !is_mine[plan.target.record(range.record).file.index()]) return;
+    if (!is_mine[plan.target.record(range.record).file.index()]) return;
     bytes += static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
   });
   return bytes;
 }
 
 std::uint64_t Elements(const Plan& plan) {
-  std::uint64_t elements = 0;
-  ForEachTargetRange(
-      plan, [&](const TargetRange& range) { elements += static_cast<std::uint64_t>(range.end - range.begin); });
-  return elements;
+  std::uint64_t all = 0;
+  ForEachState(plan, [&](std::uint64_t elements, std::uint64_t) { all += elements; });
+  return all;
 }
 
 BytesToDo BytesLeft(const Plan& plan, const std::vector<bool>& is_mine,

@@ -73,16 +73,16 @@ std::vector<StateDigest> StateDigests::Get() const {
 }
 
 void StateDigests::Save(ProgressWriter& writer) const {
-  for (const Sums& sums : sums_) {
-    writer.Add(sums.target.Get());
-    writer.Add(sums.source.Get());
+  for (std::size_t s = 0; s < states_.size(); ++s) {
+    writer.Add(sums_[s].target.Get());
+    if (states_[s].has_source) writer.Add(sums_[s].source.Get());
   }
 }
 
 void StateDigests::Restore(ProgressReader& reader) {
-  for (Sums& sums : sums_) {
-    sums.target.Add(reader.Sum());
-    sums.source.Add(reader.Sum());
+  for (std::size_t s = 0; s < states_.size(); ++s) {
+    sums_[s].target.Add(reader.Sum());
+    if (states_[s].has_source) sums_[s].source.Add(reader.Sum());
   }
 }
 

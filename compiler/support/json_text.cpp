@@ -1,12 +1,14 @@
 #include "compiler/support/json_text.h"
 
 #include <fmt/format.h>
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/Support/JSON.h>
 
+#include <algorithm>
 #include <charconv>
 #include <iterator>
 #include <limits>
-#include <set>
+#include <unordered_set>
 
 #include "compiler/support/error.h"
 
@@ -70,13 +72,37 @@ bool JsonReader::Take(char c) {
   return true;
 }
 
+namespace {
+
+// The keys of one object. Most objects have a few; that of a file's header has one for each tensor.
+class Keys {
+ public:
+  // Whether it is a new one.
+  bool Add(const std::string& key) {
+    if (few_.size() < kFew) {
+      if (std::find(few_.begin(), few_.end(), key) != few_.end()) return false;
+      few_.push_back(key);
+      return true;
+    }
+    if (many_.empty()) many_.insert(few_.begin(), few_.end());
+    return many_.insert(key).second;
+  }
+
+ private:
+  static constexpr std::size_t kFew = 8;
+  llvm::SmallVector<std::string, 4> few_;
+  std::unordered_set<std::string> many_;  // All of them, once there are that many.
+};
+
+}  // namespace
+
 llvm::Error JsonReader::ReadObject(llvm::function_ref<llvm::Error(const std::string& key)> read_value) {
   if (!Take('{')) return Unexpected("an object");
   if (Take('}')) return llvm::Error::success();
-  std::set<std::string> keys;
+  Keys keys;
   while (true) {
     UCP_ASSIGN_OR_RETURN(std::string key, ReadText());
-    if (!keys.insert(key).second) return Fail(ErrorCode::kBadData, "it has the key `{}` twice", key);
+    if (!keys.Add(key)) return Fail(ErrorCode::kBadData, "it has the key `{}` twice", key);
     if (!Take(':')) return Unexpected("`:`");
     UCP_RETURN_IF_ERROR(read_value(key));
     if (Take('}')) return llvm::Error::success();

@@ -7,6 +7,7 @@
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
+#include "compiler/support/helping_threads.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
 #include "runtime/driver/conversion_report.h"
@@ -57,6 +58,7 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
       std::unique_ptr<FilesOfAllRanks> nodes,
       NodesOfSource(watch.files(), options.conversion.node_local, NodeLocalUse::kWrites, options.source.path, ranks));
   FileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
+  const AllowedThreads allowed(nodes == nullptr ? ThreadsOf(options.conversion) : 1);  // Nodes speak in one thread.
   UCP_ASSIGN_OR_RETURN(const PlannedRun run,
                        ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source) : PlannedRun{}));
   if (options.dry_run) {

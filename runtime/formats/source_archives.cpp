@@ -3,20 +3,13 @@
 #include <fmt/format.h>
 #include <llvm/ADT/DenseSet.h>
 
-#include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
+#include "compiler/support/helping_threads.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/pytorch/value_walk.h"
 
 namespace ucp {
 namespace {
-
-// The pickle says everything that was read to describe a file; the archive gives it up only as a tree.
-llvm::Expected<std::string> HashOfPickle(const ReadableFile& file, const pytorch::FileRange& range) {
-  std::string bytes(range.bytes, '\0');
-  UCP_RETURN_IF_ERROR(file.ReadAt(range.offset, std::as_writable_bytes(std::span(bytes))));
-  return ContentHash(bytes);
-}
 
 bool HoldsBareStorage(const pytorch::Value& root) {
   llvm::DenseSet<const pytorch::Value*> seen;
@@ -80,14 +73,24 @@ bool TensorPlace::IsSameMemory(const TensorPlace& other) const {
 llvm::Expected<SourceArchive> SourceArchives::Open(const std::string& relative_path) {
   SourceArchive opened;
   opened.path = relative_path;
-  UCP_ASSIGN_OR_RETURN(opened.readable, files_.OpenForReading(JoinPath(folder_, relative_path)));
-  pytorch::ArchiveOptions options;
-  options.cache = &cache_;
-  UCP_ASSIGN_OR_RETURN(opened.archive, pytorch::ReadArchive(*opened.readable, options));
-  UCP_ASSIGN_OR_RETURN(std::string hash, HashOfPickle(*opened.readable, opened.archive.pickle_data));
+  const std::string path = JoinPath(folder_, relative_path);
+  std::optional<ReadHeader> header = ahead_ == nullptr ? std::nullopt : ahead_->Take(path);
+  if (!header) {
+    UCP_ASSIGN_OR_RETURN(header, ReadHeaderOf(files_, path, cache_));
+  }
+  opened.readable = std::move(header->readable);
+  opened.archive = std::move(header->archive);
   opened.small_tensors = std::make_unique<pytorch::SmallTensorReader>();
-  opened.file = storage_.Add(StoredFile{relative_path, opened.readable->bytes(), std::move(hash)});
+  opened.file = storage_.Add(StoredFile{relative_path, opened.readable->bytes(), std::move(header->hash)});
   return opened;
+}
+
+void SourceArchives::ReadAhead(const std::vector<std::string>& relative_paths) {
+  const unsigned helpers = AllowedThreads::Here() - 1;
+  if (helpers == 0) return;
+  std::vector<std::string> paths;
+  for (const std::string& path : relative_paths) paths.push_back(JoinPath(folder_, path));
+  ahead_ = std::make_unique<ArchivesAhead>(files_, cache_, std::move(paths), helpers);
 }
 
 TensorPlace SourceArchives::PlaceOf(const SourceArchive& archive, const pytorch::Tensor& tensor) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler/layout/storage.h"
+#include "runtime/formats/archives_ahead.h"
 #include "runtime/formats/pytorch/archive_reader.h"
 #include "runtime/formats/pytorch/small_tensor_reader.h"
 #include "runtime/formats/training_state.h"
@@ -49,6 +50,9 @@ class SourceArchives {
   SourceArchives(FileSystem& files, std::string folder, Storage& storage, TrainingState& training)
       : files_(files), folder_(std::move(folder)), storage_(storage), training_(training) {}
 
+  // These will be opened, in this order or nearly: threads that this one may take (helping_threads.h) read them ahead.
+  void ReadAhead(const std::vector<std::string>& relative_paths);
+
   // Equal pickles are parsed once. Errors name the file.
   llvm::Expected<SourceArchive> Open(const std::string& relative_path);
 
@@ -81,6 +85,7 @@ class SourceArchives {
   Storage& storage_;
   TrainingState& training_;
   pytorch::PickleCache cache_;
+  std::unique_ptr<ArchivesAhead> ahead_;  // Null: nothing is.
   std::map<std::pair<FileId, std::string>, RecordId> records_;
   std::map<std::tuple<RecordId, DType, std::string>, BufferSetId> buffer_sets_;
   std::unordered_map<std::string, std::string> small_tensor_keys_;  // By dtype and content.

@@ -20,12 +20,16 @@ LeadingPickle ReadLeadingPickle(std::string_view bytes, const PickleLimits& limi
 }
 
 llvm::Expected<std::shared_ptr<const Pickle>> PickleCache::Read(std::string_view bytes, const PickleLimits& limits) {
-  std::shared_ptr<const Pickle>& known = by_content_[ContentHash(bytes)];
-  if (known) return known;
+  const std::string hash = ContentHash(bytes);
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto known = by_content_.find(hash); known != by_content_.end()) return known->second;
+  }
   auto pickle = ReadPickle(bytes, limits);
   if (!pickle) return pickle.takeError();
-  known = std::make_shared<const Pickle>(std::move(*pickle));
-  return known;
+  auto read = std::make_shared<const Pickle>(std::move(*pickle));
+  std::lock_guard lock(mutex_);
+  return by_content_.try_emplace(hash, std::move(read)).first->second;
 }
 
 }  // namespace ucp::pytorch

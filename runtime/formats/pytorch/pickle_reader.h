@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -38,13 +39,14 @@ struct LeadingPickle {
 };
 LeadingPickle ReadLeadingPickle(std::string_view bytes, const PickleLimits& limits = {});
 
-// The header pickles of the ranks of one checkpoint are often equal; a cache reads equal ones once. Not for use from
-// several threads at once.
+// The header pickles of the ranks of one checkpoint are often equal; a cache reads equal ones once. Safe to use from
+// several threads, of which two may read the same at the same time, and one's counts.
 class PickleCache {
  public:
   llvm::Expected<std::shared_ptr<const Pickle>> Read(std::string_view bytes, const PickleLimits& limits = {});
 
  private:
+  std::mutex mutex_;  // Protects the next.
   std::unordered_map<std::string, std::shared_ptr<const Pickle>> by_content_;
 };
 

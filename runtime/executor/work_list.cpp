@@ -11,6 +11,8 @@ namespace {
 
 // What may lie between two ranges of one chunk: a header, or padding. It is written with them.
 constexpr std::uint64_t kMostBetween = std::uint64_t{4} << 10;
+// How long such a chunk may be. From here on another write costs little, and less is in a cache that is near.
+constexpr std::uint64_t kMostJoined = std::uint64_t{256} << 10;
 
 // Of a range in either form.
 template <typename Range>
@@ -134,7 +136,8 @@ bool WorkList::JoinsChunk(const Range& first, const Range& last, const Range& ne
   const std::uint64_t place = offset - FileOffset(first);
   const auto item_bytes = static_cast<std::uint64_t>(LargestItem(next));
   const std::uint64_t bytes = static_cast<std::uint64_t>(next.end - next.begin) * item_bytes;
-  return place % item_bytes == 0 && bytes <= chunk_bytes_ && place <= chunk_bytes_ - bytes;
+  const std::uint64_t most = std::min(chunk_bytes_, kMostJoined);
+  return place % item_bytes == 0 && bytes <= most && place <= most - bytes;
 }
 
 std::uint64_t WorkList::ChunksOf(const Range& range) const {

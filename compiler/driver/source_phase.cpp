@@ -70,10 +70,11 @@ void TakeNames(const BoundSpec& bound, Inventory& inventory) {
   }
 }
 
-llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path,
-                                          const RankPreference& preference) {
+llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path, const RankPreference& preference,
+                                          unsigned threads) {
   UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(files, path));
-  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, recognised.format->Describe(files, recognised.folder, preference));
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint,
+                       recognised.format->Describe(files, recognised.folder, preference, threads));
   Mesh ranks = checkpoint.inventory.mesh;
   if (ranks.axes.empty()) ranks.axes = {{"mp", std::ssize(checkpoint.training.ranks)}};
   UCP_RETURN_IF_ERROR(CheckPreference(preference, ranks));
@@ -82,7 +83,7 @@ llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& 
 
 llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   BeginPhase(request.clock, "describe");
-  UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path, request.preference));
+  UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path, request.preference, request.threads));
   phase.folder = phase.checkpoint.inventory.root;
   BeginPhase(request.clock, "bind");
   UCP_RETURN_IF_ERROR(DropStates(request.drop_states, phase.checkpoint));

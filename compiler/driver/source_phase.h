@@ -29,6 +29,7 @@ struct SourceRequest {
   std::vector<std::string> drop_states;  // --drop-state NAME
   RankPreference preference;             // --prefer-rank tp=1
   std::int64_t cut_over = 0;             // Over how many tensor-parallel ranks a target is to be cut; 0: it has none.
+  unsigned threads = 1;                  // That may read headers at the same time.
   PhaseClock* clock = nullptr;           // Told of the phases `describe` and `bind`; may be null.
 };
 
@@ -45,7 +46,8 @@ struct SourcePhase {
 
 // Headers only; the message for a path that no format knows lists what each looks for. Fails with kUsage if the source
 // has no rank such as is preferred.
-llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path, const RankPreference& preference);
+llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path, const RankPreference& preference,
+                                          unsigned threads = 1);
 
 // With a spec, the facts of --config, or else of a `config.json` in the tag's or the checkpoint's folder, are added to
 // those of the inventory. Fails with kSpec if the spec has errors: they are in `phase.spec->sink`.

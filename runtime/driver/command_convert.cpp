@@ -7,7 +7,6 @@
 #include "compiler/driver/plan_report.h"
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
-#include "compiler/support/helping_threads.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion.h"
 #include "runtime/driver/conversion_report.h"
@@ -34,10 +33,12 @@ void PrintPlanReport(const Plan& plan, bool json) {
   for (const std::string& line : PlanReport(plan)) PrintLine(line);
 }
 
-llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, FileSystem& source) {
+llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, FileSystem& source,
+                                   unsigned readers) {
   Compilation compilation;
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
+  request.source.threads = readers;
   request.source.clock = &watch.clock();
   request.target = options.target;
   options.target_options.ApplyTo(request);
@@ -58,9 +59,9 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
       std::unique_ptr<FilesOfAllRanks> nodes,
       NodesOfSource(watch.files(), options.conversion.node_local, NodeLocalUse::kWrites, options.source.path, ranks));
   FileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
-  const AllowedThreads allowed(nodes == nullptr ? ThreadsOf(options.conversion) : 1);  // Nodes speak in one thread.
+  const unsigned readers = nodes == nullptr ? ThreadsOf(options.conversion) : 1;  // Nodes speak in one thread.
   UCP_ASSIGN_OR_RETURN(const PlannedRun run,
-                       ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source) : PlannedRun{}));
+                       ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source, readers) : PlannedRun{}));
   if (options.dry_run) {
     watch.EndPhases();
     if (ranks.rank() == 0 && !watch.TellReport(PlanReportJson(run.plan))) {

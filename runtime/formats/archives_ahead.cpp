@@ -1,5 +1,6 @@
 #include "runtime/formats/archives_ahead.h"
 
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -15,6 +16,17 @@ llvm::Expected<std::string> HashOfPickle(const ReadableFile& file, const pytorch
   std::string bytes(range.bytes, '\0');
   UCP_RETURN_IF_ERROR(file.ReadAt(range.offset, std::as_writable_bytes(std::span(bytes))));
   return ContentHash(bytes);
+}
+
+// Nothing if it cannot be read. An exception must not leave a thread.
+std::optional<ReadHeader> TryToRead(FileSystem& files, const std::string& path, pytorch::PickleCache& cache) {
+  try {
+    llvm::Expected<ReadHeader> header = ReadHeaderOf(files, path, cache);
+    if (header) return std::move(*header);
+    llvm::consumeError(header.takeError());
+  } catch (const std::bad_alloc&) {
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -70,13 +82,9 @@ void ArchivesAhead::Help() {
     file->progress = Progress::kBegun;
     ++held_;
     lock.unlock();
-    llvm::Expected<ReadHeader> header = ReadHeaderOf(files_, file->path, cache_);
+    std::optional<ReadHeader> header = TryToRead(files_, file->path, cache_);
     lock.lock();
-    if (header) {
-      file->header = std::move(*header);
-    } else {
-      llvm::consumeError(header.takeError());
-    }
+    file->header = std::move(header);
     file->progress = Progress::kDone;
     changed_.notify_all();
   }

@@ -57,9 +57,10 @@ class Format {
   virtual llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const = 0;
 
   // From headers only. Call with what Recognise() returned. Where ranks contradict each other in what can be believed,
-  // the preferred one counts, and the inventory says so; without one it is an error.
+  // the preferred one counts, and the inventory says so; without one it is an error. With more than one of `threads`
+  // several read files at the same time.
   virtual llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder,
-                                              const RankPreference& preference) const = 0;
+                                              const RankPreference& preference, unsigned threads) const = 0;
 
   // Which files beside the source its folders have, too.
   virtual CompanionKind TakesCompanions() const { return CompanionKind::kNone; }

@@ -4,7 +4,6 @@
 #include <llvm/ADT/DenseSet.h>
 
 #include "compiler/support/error.h"
-#include "compiler/support/helping_threads.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/pytorch/value_walk.h"
 
@@ -85,8 +84,7 @@ llvm::Expected<SourceArchive> SourceArchives::Open(const std::string& relative_p
   return opened;
 }
 
-void SourceArchives::ReadAhead(const std::vector<std::string>& relative_paths) {
-  const unsigned helpers = AllowedThreads::Here() - 1;
+void SourceArchives::ReadAhead(const std::vector<std::string>& relative_paths, unsigned helpers) {
   if (helpers == 0) return;
   std::vector<std::string> paths;
   for (const std::string& path : relative_paths) paths.push_back(JoinPath(folder_, path));

@@ -50,8 +50,8 @@ class SourceArchives {
   SourceArchives(FileSystem& files, std::string folder, Storage& storage, TrainingState& training)
       : files_(files), folder_(std::move(folder)), storage_(storage), training_(training) {}
 
-  // These will be opened, in this order or nearly: threads that this one may take (helping_threads.h) read them ahead.
-  void ReadAhead(const std::vector<std::string>& relative_paths);
+  // These will be opened, in this order or nearly: so many other threads read them ahead.
+  void ReadAhead(const std::vector<std::string>& relative_paths, unsigned helpers);
 
   // Equal pickles are parsed once. Errors name the file.
   llvm::Expected<SourceArchive> Open(const std::string& relative_path);

@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     UCP_CHECK(!ucp::Describe(recognised.takeError()).message.empty(), "refused without a reason");
     return 0;
   }
-  auto checkpoint = recognised->format->Describe(files, recognised->folder, {});
+  auto checkpoint = recognised->format->Describe(files, recognised->folder, {}, 1);
   if (!checkpoint) {
     UCP_CHECK(!ucp::Describe(checkpoint.takeError()).message.empty(), "refused without a reason");
     return 0;

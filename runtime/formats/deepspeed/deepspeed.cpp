@@ -44,9 +44,9 @@ class DeepSpeedFormat : public Format {
                           {[&](const std::string& folder) { return IsCheckpoint(files, folder); }, "latest"});
   }
 
-  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder,
-                                      const RankPreference& preference) const override {
-    return deepspeed::DescribeCheckpoint(files, folder, preference);
+  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder, const RankPreference& preference,
+                                      unsigned threads) const override {
+    return deepspeed::DescribeCheckpoint(files, folder, preference, threads);
   }
 
   CompanionKind TakesCompanions() const override { return CompanionKind::kOfModelAndLoop; }

@@ -16,8 +16,8 @@ class SafetensorsFormat : public Format {
     return safetensors::FindModel(files, path);
   }
 
-  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder,
-                                      const RankPreference&) const override {
+  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder, const RankPreference&,
+                                      unsigned) const override {
     return safetensors::DescribeModel(files, folder);
   }
 

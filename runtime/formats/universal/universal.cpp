@@ -24,8 +24,8 @@ class UniversalFormat : public Format {
                           {[&](const std::string& folder) { return IsFolder(files, folder); }, "latest_universal"});
   }
 
-  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder,
-                                      const RankPreference& preference) const override {
+  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder, const RankPreference& preference,
+                                      unsigned) const override {
     return universal::DescribeFolder(files, folder, preference);
   }
 

@@ -30,8 +30,11 @@ namespace {
 
 class Description {
  public:
-  Description(FileSystem& files, const std::string& folder, const RankPreference& preference)
-      : files_(files), folder_(folder), archives_(files, folder, inventory().storage, checkpoint_.training) {
+  Description(FileSystem& files, const std::string& folder, const RankPreference& preference, unsigned threads)
+      : files_(files),
+        folder_(folder),
+        threads_(threads),
+        archives_(files, folder, inventory().storage, checkpoint_.training) {
     inventory().format = "deepspeed";
     inventory().root = folder_;
     inventory().preference = preference;
@@ -77,7 +80,7 @@ class Description {
     for (const auto& [place, name] : names_.layers) in_order.push_back(name);
     for (const auto& [place, name] : names_.optimizer_states) in_order.push_back(name);
     if (!in_order.empty()) in_order.erase(in_order.begin());  // This thread is about to read it itself.
-    archives_.ReadAhead(in_order);
+    archives_.ReadAhead(in_order, threads_ - 1);
     for (const auto& [mp, name] : names_.model_states) UCP_RETURN_IF_ERROR(ReadModelFile(name));
     UCP_ASSIGN_OR_RETURN(degrees_, FindDegrees(names_, folder_, states_, inventory().remarks));
     UCP_RETURN_IF_ERROR(CheckLayerFiles(names_, folder_, degrees_.tp));
@@ -310,6 +313,7 @@ class Description {
 
   FileSystem& files_;
   const std::string folder_;
+  const unsigned threads_;
   Checkpoint checkpoint_;
   SourceArchives archives_;
   CheckpointFiles names_;
@@ -328,8 +332,8 @@ class Description {
 }  // namespace
 
 llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder,
-                                              const RankPreference& preference) {
-  auto checkpoint = Description(files, folder, preference).Run();
+                                              const RankPreference& preference, unsigned threads) {
+  auto checkpoint = Description(files, folder, preference, threads).Run();
   if (!checkpoint) return NameTagBeside(files, folder, checkpoint.takeError());
   return checkpoint;
 }

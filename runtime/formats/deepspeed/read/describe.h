@@ -10,6 +10,6 @@
 namespace ucp::deepspeed {
 
 llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder,
-                                              const RankPreference& preference);
+                                              const RankPreference& preference, unsigned threads);
 
 }  // namespace ucp::deepspeed

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler/support/helping_threads.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 
@@ -66,8 +65,7 @@ TEST(ArchivesAhead, ADescriptionIsTheSameWithAnyNumberOfThreads) {
     llvm::Expected<Checkpoint> alone = Read(copy);
     ASSERT_TRUE(static_cast<bool>(alone));
     for (unsigned threads : {2U, 3U, 8U}) {
-      const AllowedThreads allowed(threads);
-      llvm::Expected<Checkpoint> together = Read(copy);
+      llvm::Expected<Checkpoint> together = Read(copy, {}, threads);
       ASSERT_TRUE(static_cast<bool>(together));
       const Storage& storage = together->inventory.storage;
       EXPECT_TRUE(static_cast<const StorageTables&>(storage) == alone->inventory.storage) << fixture;
@@ -82,8 +80,7 @@ TEST(ArchivesAhead, AnErrorIsTheSameWithAnyNumberOfThreads) {
   copy.Truncate(kZero1, 1000);
   copy.Truncate(kZero0, 100);
   const FailureText alone = Describe(Read(copy).takeError());
-  const AllowedThreads allowed(3);
-  EXPECT_EQ(Describe(Read(copy).takeError()).message, alone.message);
+  EXPECT_EQ(Describe(Read(copy, {}, 3).takeError()).message, alone.message);
 }
 
 }  // namespace

@@ -165,9 +165,9 @@ void WriteTarget(const TargetFiles& target, const std::string& folder) {
   }
 }
 
-llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy, const RankPreference& preference) {
+llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy, const RankPreference& preference, unsigned threads) {
   UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(RealFileSystem(), copy.root()));
-  return recognised.format->Describe(RealFileSystem(), recognised.folder, preference);
+  return recognised.format->Describe(RealFileSystem(), recognised.folder, preference, threads);
 }
 
 void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words) {

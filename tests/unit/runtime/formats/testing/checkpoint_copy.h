@@ -53,7 +53,8 @@ class CheckpointCopy {
 };
 
 // What is found in the copy, whatever its format.
-llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy, const RankPreference& preference = {});
+llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy, const RankPreference& preference = {},
+                                unsigned threads = 1);
 // It is refused with this code, in one line that has all these words.
 void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words);
 

@@ -84,7 +84,7 @@ Checkpoint DescribeOrFail(FileSystem& files, const std::string& path) {
     ADD_FAILURE() << ucp::Describe(recognised.takeError()).message;
     return {};
   }
-  llvm::Expected<Checkpoint> checkpoint = recognised->format->Describe(files, recognised->folder, {});
+  llvm::Expected<Checkpoint> checkpoint = recognised->format->Describe(files, recognised->folder, {}, 1);
   if (!checkpoint) {
     ADD_FAILURE() << ucp::Describe(checkpoint.takeError()).message;
     return {};

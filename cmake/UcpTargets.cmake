@@ -43,9 +43,8 @@ function(ucp_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   ucp_compile_options(${name})
-  if(TARGET mimalloc)  # Before all other libraries, since the first malloc() is everybody's; one file names it.
+  if(TARGET mimalloc)  # Before all other libraries, since the first malloc() is everybody's; no code names it.
     target_link_libraries(${name} PRIVATE -Wl,--push-state,--no-as-needed mimalloc -Wl,--pop-state)
-    target_link_libraries(${name} PRIVATE ucp_keep_freed_memory)
   endif()
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS})
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -190,7 +190,7 @@ llvm::Error TargetWriter::WriteChunk(std::span<WrittenRange> ranges, std::span<s
     if (!range.crc32) range.crc32 = Crc32(bytes_of(range));
     ledger_.Add(range.record, {range.offset, range.offset + range.bytes, *range.crc32});
   }
-  if (IsSmall(file, scratch)) return WriteSmallFile(file, begin, memory, scratch);
+  if (IsSmall(file, scratch)) return WriteSmallFile(file, ranges, memory, scratch);
   std::uint64_t written = begin;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     NoteWritten(file, PlaceOf(ranges[i]), bytes_of(ranges[i]));
@@ -234,11 +234,15 @@ bool TargetWriter::FillBetween(const WrittenRange& before, std::span<std::byte> 
   if (filled < end) return false;
   const std::span<const std::uint32_t> fields = OfFile(plan_.crc_fields, crc_fields_, record.file);
   const bool is_complete = before.offset == 0 && before.bytes == record.bytes && before.crc32;
-  for (auto field = std::partition_point(fields.begin(), fields.end(), is_before(plan_.crc_fields));
+  const auto ends_before = [&](std::uint32_t index) {
+    return plan_.crc_fields[index].offset + sizeof(std::uint32_t) <= begin;
+  };
+  for (auto field = std::partition_point(fields.begin(), fields.end(), ends_before);
        field != fields.end() && plan_.crc_fields[*field].offset < end; ++field) {
     const CrcField& crc_field = plan_.crc_fields[*field];
     if (!is_complete || crc_field.record != before.record) return false;
-    const std::array<std::byte, 4> bytes = BytesOf(*before.crc32);
+    const std::array<std::byte, sizeof(std::uint32_t)> bytes = BytesOf(*before.crc32);
+    if (crc_field.offset < begin || crc_field.offset + bytes.size() > end) return false;
     std::memcpy(between.data() + (crc_field.offset - begin), bytes.data(), bytes.size());
   }
   for (auto placed = first; placed != next; ++placed) is_placed_[*placed] = 1;
@@ -259,11 +263,14 @@ bool TargetWriter::IsSmall(FileId file, std::span<const std::byte> scratch) cons
   return work.chunks == 1 && !work.is_begun && bytes <= std::min<std::uint64_t>(kSmallFileBytes, scratch.size());
 }
 
-llvm::Error TargetWriter::WriteSmallFile(FileId id, std::uint64_t offset, std::span<const std::byte> chunk,
-                                         std::span<std::byte> scratch) {
+llvm::Error TargetWriter::WriteSmallFile(FileId id, std::span<const WrittenRange> ranges,
+                                         std::span<const std::byte> memory, std::span<std::byte> scratch) {
   const std::span<std::byte> whole = scratch.first(plan_.target.files[id.index()].bytes);
   std::memset(whole.data(), 0, whole.size());
-  std::memcpy(whole.data() + offset, chunk.data(), chunk.size());
+  for (const WrittenRange& range : ranges) {  // What is between them in memory, nobody filled.
+    const std::uint64_t begin = PlaceOf(range);
+    std::memcpy(whole.data() + begin, memory.data() + (begin - PlaceOf(ranges.front())), range.bytes);
+  }
   for (std::uint32_t index : OfFile(plan_.placements, placements_, id)) {
     const BlobPlacement& placement = plan_.placements[index];
     const std::string& blob = plan_.blobs[placement.blob.index()];

@@ -87,8 +87,8 @@ class TargetWriter {
   // Fills the bytes between two neighbours of a chunk, and says whether it could.
   bool FillBetween(const WrittenRange& before, std::span<std::byte> between);
   [[nodiscard]] llvm::Error WriteStretch(FileId file, std::uint64_t offset, std::span<const std::byte> bytes);
-  [[nodiscard]] llvm::Error WriteSmallFile(FileId file, std::uint64_t offset, std::span<const std::byte> chunk,
-                                           std::span<std::byte> scratch);
+  [[nodiscard]] llvm::Error WriteSmallFile(FileId file, std::span<const WrittenRange> ranges,
+                                           std::span<const std::byte> memory, std::span<std::byte> scratch);
   [[nodiscard]] llvm::Error Finish(FileId file, std::span<std::byte> scratch);
   // Null: it was written with a chunk, and only counts.
   [[nodiscard]] llvm::Error WriteBlob(WritableFile* file, const BlobPlacement& placement,

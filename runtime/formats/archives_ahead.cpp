@@ -1,6 +1,6 @@
 #include "runtime/formats/archives_ahead.h"
 
-#include <new>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -24,7 +24,7 @@ std::optional<ReadHeader> TryToRead(FileSystem& files, const std::string& path, 
     llvm::Expected<ReadHeader> header = ReadHeaderOf(files, path, cache);
     if (header) return std::move(*header);
     llvm::consumeError(header.takeError());
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {  // Such as too little memory.
   }
   return std::nullopt;
 }
@@ -48,6 +48,7 @@ ArchivesAhead::ArchivesAhead(FileSystem& files, pytorch::PickleCache& cache, std
     number_of_path_.emplace(path, all_.size());
     all_.push_back({std::move(path)});
   }
+  helpers_.reserve(helpers);  // Where no helper waits yet: they are joined only once they know that it is over.
   for (unsigned helper = 0; helper < helpers; ++helper) {
     try {
       helpers_.emplace_back([this, interrupted = HeededInterrupts()] {

@@ -2,7 +2,6 @@
 // the headers of the next ones are read. What comes out is what reading one after the other gives, errors included.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <memory>

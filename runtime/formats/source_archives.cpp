@@ -75,7 +75,14 @@ llvm::Expected<SourceArchive> SourceArchives::Open(const std::string& relative_p
   const std::string path = JoinPath(folder_, relative_path);
   std::optional<ReadHeader> header = ahead_ == nullptr ? std::nullopt : ahead_->Take(path);
   if (!header) {
-    UCP_ASSIGN_OR_RETURN(header, ReadHeaderOf(files_, path, cache_));
+    llvm::Expected<ReadHeader> read = ReadHeaderOf(files_, path, cache_);
+    if (!read && ahead_ != nullptr) {  // Those that are read ahead may have taken all files that may be open.
+      llvm::consumeError(read.takeError());
+      ahead_.reset();
+      read = ReadHeaderOf(files_, path, cache_);
+    }
+    if (!read) return read.takeError();
+    header = std::move(*read);
   }
   opened.readable = std::move(header->readable);
   opened.archive = std::move(header->archive);
@@ -85,6 +92,8 @@ llvm::Expected<SourceArchive> SourceArchives::Open(const std::string& relative_p
 }
 
 void SourceArchives::ReadAhead(const std::vector<std::string>& relative_paths, unsigned helpers) {
+  constexpr unsigned kMostHelpers = 4;  // One thread takes what they read; more would only hold files open.
+  helpers = std::min(helpers, kMostHelpers);
   if (helpers == 0) return;
   std::vector<std::string> paths;
   for (const std::string& path : relative_paths) paths.push_back(JoinPath(folder_, path));

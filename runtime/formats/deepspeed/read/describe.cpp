@@ -80,7 +80,7 @@ class Description {
     for (const auto& [place, name] : names_.layers) in_order.push_back(name);
     for (const auto& [place, name] : names_.optimizer_states) in_order.push_back(name);
     if (!in_order.empty()) in_order.erase(in_order.begin());  // This thread is about to read it itself.
-    archives_.ReadAhead(in_order, threads_ - 1);
+    if (threads_ > 1) archives_.ReadAhead(in_order, threads_ - 1);
     for (const auto& [mp, name] : names_.model_states) UCP_RETURN_IF_ERROR(ReadModelFile(name));
     UCP_ASSIGN_OR_RETURN(degrees_, FindDegrees(names_, folder_, states_, inventory().remarks));
     UCP_RETURN_IF_ERROR(CheckLayerFiles(names_, folder_, degrees_.tp));

@@ -135,5 +135,27 @@ TEST_F(TargetWriterTest, WhatLiesBetweenAndIsNotReadyMadeIsLeftAlone) {
   EXPECT_EQ(digest_, DigestOfContent());
 }
 
+// A small file is put together in memory. What is neither an element nor ready-made is zero there, whatever the
+// thread's memory has between the ranges of the only chunk.
+TEST(TargetWriterOfSmallFiles, WhatNobodyFillsIsZero) {
+  constexpr std::uint64_t kBytes = 8;
+  Plan plan;
+  plan.target.files.push_back({"small", 3 * kBytes, ""});
+  for (std::uint64_t begin : {std::uint64_t{0}, 2 * kBytes}) {
+    plan.target.records.push_back({FileId(0), begin, kBytes, std::nullopt});
+  }
+  const ScratchFolder folder;
+  TargetWriter writer(plan, folder.path(), RealFileSystem(), {{1, false}}, 8);
+  std::string scratch_bytes(64, '?');
+  const std::span<std::byte> scratch = std::as_writable_bytes(std::span(scratch_bytes));
+  ASSERT_FALSE(writer.CreateFiles({1, nullptr}, {&scratch, 1}));
+  std::vector<WrittenRange> ranges = {{RecordId(0), 0, kBytes, std::nullopt}, {RecordId(1), 0, kBytes, std::nullopt}};
+  std::string memory = "elements????????ELEMENTS";
+  ASSERT_FALSE(writer.WriteChunk(ranges, std::as_writable_bytes(std::span(memory)), scratch));
+  auto written = ReadWholeFile(RealFileSystem(), folder.Path("small"), 64);
+  ASSERT_TRUE(static_cast<bool>(written));
+  EXPECT_EQ(*written, std::string("elements\0\0\0\0\0\0\0\0ELEMENTS", 24));
+}
+
 }  // namespace
 }  // namespace ucp

@@ -36,7 +36,9 @@ class LayerReader {
     UCP_ASSIGN_OR_RETURN(layer.experts, Number(entry_, "num_experts", 1));
     UCP_ASSIGN_OR_RETURN(layer.local_experts, Number(entry_, "num_local_experts", 0));
     UCP_ASSIGN_OR_RETURN(std::int64_t ep, Number(entry_, "ep_size", 1));
-    if (ValuePtr rank = Find(entry_, "ep_rank")) layer.rank = pytorch::AsInteger(*rank);
+    if (ValuePtr rank = Find(entry_, "ep_rank"); rank && !rank->is_none()) {
+      UCP_ASSIGN_OR_RETURN(layer.rank, Number(entry_, "ep_rank", 0));
+    }
     UCP_ASSIGN_OR_RETURN(layer.places, Places(layer, ep));
     UCP_RETURN_IF_ERROR(CheckPlaces(layer));
     UCP_RETURN_IF_ERROR(CheckMaps(layer));

@@ -167,7 +167,9 @@ llvm::Expected<FusedExperts::FusedTensors> FusedExperts::ListTensors(const std::
                   folder, tensor.name, states.path, ShapeText(tensor.shape), local, expert_rank);
     }
     const std::string name = tensor.name;
-    tensors.emplace(name, FusedTensor{std::move(tensor), kind, {}});
+    if (tensors.emplace(name, FusedTensor{std::move(tensor), kind, {}}).second) continue;
+    return Fail(ErrorCode::kBadData, "`{}`: `{}` stands twice in the lists of shapes in `{}`", folder, name,
+                states.path);
   }
   for (const AutoEpLayer& layer : stage.layers) {
     if (std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) { return layer.Holds(entry.first); })) {

@@ -11,8 +11,10 @@
 namespace ucp::deepspeed {
 namespace {
 
+using pytorch::MakeDict;
 using pytorch::MakeInteger;
 using pytorch::MakeList;
+using pytorch::MakeText;
 using testing::CheckpointCopy;
 using ::testing::ElementsAre;
 using testing::ExpectFailure;
@@ -193,6 +195,19 @@ TEST(FusedExperts, DegreesThatDiffer) {
   copy.Set(kModel, {"ds_autoep_layers", "1", "ep_size"}, MakeInteger(4));
   copy.Set(kModel, {"ds_autoep_layers", "1", "num_local_experts"}, MakeInteger(1));
   ExpectFailure(copy, ErrorCode::kUnsupported, {"spreads experts over 2 ranks in one layer and over 4 in another"});
+}
+
+TEST(FusedExperts, ARankThatIsNoNumberIsNotTakenForNone) {
+  CheckpointCopy copy("autoep_ep2_dp4");
+  copy.Set(kModel, {"ds_autoep_layers", "0", "ep_rank"}, MakeText("2"));
+  ExpectFailure(copy, ErrorCode::kBadData, {"has '2' as `ep_rank`, and not a number from 0"});
+}
+
+TEST(FusedExperts, ListedTwice) {
+  CheckpointCopy copy("autoep_pp2_ep2_dp4");
+  copy.Set("mp_rank_00_model_states.pt", {"frozen_param_shapes"},
+           MakeDict({{MakeText("2.mlp.experts.w1"), List({2, 6, 16})}}));
+  ExpectFailure(copy, ErrorCode::kBadData, {"`2.mlp.experts.w1` stands twice in the lists of shapes in `"});
 }
 
 // At stage 3 each partition speaks for its own expert rank.

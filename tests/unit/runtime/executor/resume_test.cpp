@@ -124,8 +124,9 @@ TEST_F(ResumeTest, StoppedAnywhereAndGoneOnWith) {
   const ExecutionReport whole = llvm::cantFail(Run(1, 64, 1 << 30));
   ASSERT_EQ(whole.rounding_mismatches.size(), 3U);
   std::mt19937 random(20261121);
-  int stops = 0;
-  for (int round = 0; round < 60; ++round) {
+  int stops = 0;  // How many a round has depends on how the threads are scheduled.
+  for (int round = 0; round < 60 || stops < 200; ++round) {
+    ASSERT_LT(round, 400) << stops;
     kept_.reset();
     std::optional<ExecutionReport> last;
     std::uint64_t written = 0;
@@ -157,7 +158,6 @@ TEST_F(ResumeTest, StoppedAnywhereAndGoneOnWith) {
     }
     ASSERT_LE(written, whole.bytes_written);
   }
-  EXPECT_GT(stops, 200);
 }
 
 TEST_F(ResumeTest, J4StoppedOnAnyRanksAndGoneOnWithByOthers) {
@@ -166,7 +166,8 @@ TEST_F(ResumeTest, J4StoppedOnAnyRanksAndGoneOnWithByOthers) {
   auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   int stops = 0;
   int journals = 0;
-  for (int round = 0; round < 25; ++round) {
+  for (int round = 0; round < 25 || stops < 40 || journals < 20; ++round) {
+    ASSERT_LT(round, 400) << stops << ' ' << journals;
     journals_.clear();
     std::optional<ExecutionReport> last;
     while (!last) {
@@ -193,8 +194,6 @@ TEST_F(ResumeTest, J4StoppedOnAnyRanksAndGoneOnWithByOthers) {
       ASSERT_EQ(last->rounding_mismatches[i].first, whole.rounding_mismatches[i].first) << round;
     }
   }
-  EXPECT_GT(stops, 40);
-  EXPECT_GT(journals, 20);
 }
 
 TEST_F(ResumeTest, ADamagedSourceIsFoundThoughItWasReadBefore) {

@@ -17,6 +17,7 @@
 #include "runtime/driver/load_report.h"
 #include "runtime/driver/loaded_memory.h"
 #include "runtime/driver/many_ranks.h"
+#include "runtime/driver/means_of_run.h"
 #include "runtime/gpu/open_device.h"
 #include "runtime/load/load.h"
 
@@ -33,6 +34,7 @@ struct LoadCommandOptions {
   bool ceiling = false;
   std::string device = "cpu";
   std::string device_memory = "512MiB";
+  WantedMeans io = WantedMeans::kAuto;
   WorkOptions work;
 };
 
@@ -108,6 +110,7 @@ llvm::Expected<RankLoad> LoadAsRank(const LoadCommandOptions& options, const Sou
   load_options.memory_bytes = execution.memory_bytes;
   load_options.device_memory_bytes = to.memory_bytes;
   load_options.open_files = execution.open_files;
+  load_options.io = options.io;
   load_options.check_source = options.check;
   load_options.cancelled = execution.cancelled;
   load_options.ranks = &ranks;
@@ -141,7 +144,8 @@ llvm::Expected<int> RunLoad(const LoadCommandOptions& options, Communicator& ran
   UCP_RETURN_IF_ERROR(Agree(ranks, decode()));
   const bool differs =
       std::ranges::any_of(loads, [](const RankLoad& one) { return one.comparison && one.comparison->differ > 0; });
-  if (ranks.rank() == 0) (options.work.json ? PrintLoadJson : PrintLoad)(load, options.target, loads);
+  if (ranks.rank() == 0)
+    (options.work.json ? PrintLoadJson : PrintLoad)(load, options.target, loads, mine.report.reading);
   return differs ? kFoundDifference : 0;
 }
 
@@ -189,6 +193,7 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
   AddThreadsOption(*command, options->work);
   command->add_option("--memory", options->work.memory, "The most memory to use beyond what is loaded; default 1GiB")
       ->type_name("SIZE");
+  AddIoOption(*command, options->io);
   command->add_flag("--json", options->work.json, "The report as JSON on standard output");
   command->callback([options, &exit_code] {
     llvm::Expected<Communicator*> ranks = RanksOfThisRun();

@@ -9,6 +9,7 @@
 #include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/driver/means_of_run.h"
 #include "runtime/executor/saved_progress.h"
 
 namespace ucp {
@@ -140,7 +141,8 @@ llvm::Expected<RankLoad> DecodeRankLoad(const std::string& bytes) {
               bytes.size());
 }
 
-void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks) {
+void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,
+               const ChosenWay& reading) {
   for (const std::string& remark : plan.plan.remarks) ShowMessage("note: " + remark);
   for (const RankLoad& load : ranks) {
     PrintLine(fmt::format("{} in {:.2f} s ({}); read {}, received {}", FilesText(load), load.report.seconds,
@@ -148,13 +150,15 @@ void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vecto
     if (!load.device.empty()) PrintLine(DeviceText(load));
     if (load.comparison) PrintLine(ComparedText(load));
   }
+  if (reading.directly) PrintLine("large files were read past the page cache: " + reading.reason);
   const bool is_as_stored =
       std::all_of(ranks.begin(), ranks.end(), [](const RankLoad& load) { return load.report.is_as_stored; });
   if (is_as_stored)
     PrintLine(fmt::format("nothing had to be converted: the elements lie in the source as in `{}`", target));
 }
 
-void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks) {
+void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,
+                   const ChosenWay& reading) {
   llvm::json::Array loads;
   for (const RankLoad& load : ranks) loads.push_back(RankJson(plan, load));
   llvm::json::Array remarks;
@@ -162,6 +166,7 @@ void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::v
   PrintJson(llvm::json::Object{{"target", target},
                                {"ranks_of_target", plan.readers.ranks},
                                {"bytes_read_by_all", ranks.front().report.bytes_read_by_all},
+                               {"io", llvm::json::Object{{"reading", WayJson(reading)}}},
                                {"ranks", std::move(loads)},
                                {"remarks", std::move(remarks)}});
 }

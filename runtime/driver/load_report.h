@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/driver/compare_loaded.h"
+#include "runtime/io/choose_means.h"
 #include "runtime/load/load.h"
 
 namespace ucp {
@@ -26,7 +27,10 @@ struct RankLoad {
 std::string Encode(const RankLoad& load);  // To be sent to rank 0: what is printed of it.
 llvm::Expected<RankLoad> DecodeRankLoad(const std::string& bytes);
 
-void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks);
-void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks);
+// `reading` is what rank 0 chose for all.
+void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,
+               const ChosenWay& reading);
+void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,
+                   const ChosenWay& reading);
 
 }  // namespace ucp

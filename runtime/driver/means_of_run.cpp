@@ -56,6 +56,8 @@ std::string Sentence(const char* what, const ChosenWay& way) {
   return fmt::format("large files are {} {} the page cache: {}", what, way.directly ? "past" : "through", way.reason);
 }
 
+}  // namespace
+
 llvm::json::Object WayJson(const ChosenWay& way) {
   llvm::json::Object json{{"means", way.directly ? "direct" : "buffered"}, {"reason", way.reason}};
   if (way.buffered_bytes_per_second > 0) {
@@ -65,15 +67,13 @@ llvm::json::Object WayJson(const ChosenWay& way) {
   return json;
 }
 
-}  // namespace
-
 void AddIoOption(CLI::App& command, WantedMeans& wanted) {
   static const std::map<std::string, WantedMeans> kWanted = {
       {"auto", WantedMeans::kAuto}, {"buffered", WantedMeans::kBuffered}, {"direct", WantedMeans::kDirect}};
   command
       .add_option("--io", wanted,
-                  "buffered: read and write through the system's page cache; direct: large files past it, where the "
-                  "file system can; auto (default): as a moment's trial shows")
+                  "buffered: large files through the system's page cache; direct: past it, where the file system can; "
+                  "auto (default): as a moment's trial shows")
       ->transform(CLI::CheckedTransformer(kWanted).description(""))
       ->type_name("auto|buffered|direct");
 }

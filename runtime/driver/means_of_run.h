@@ -18,8 +18,9 @@
 
 namespace ucp {
 
-enum class WantedMeans { kAuto, kBuffered, kDirect };
 void AddIoOption(CLI::App& command, WantedMeans& wanted);
+
+llvm::json::Object WayJson(const ChosenWay& way);
 
 struct MeansOfRun {
   ChosenWay reading;

@@ -14,6 +14,9 @@
 
 namespace ucp {
 
+// As it is asked for, or as a trial shows.
+enum class WantedMeans { kAuto, kBuffered, kDirect };
+
 struct TrialOptions {
   unsigned threads = 1;                                  // That will move files.
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;   // The most to take for it.
@@ -38,8 +41,8 @@ struct FileToRead {
   std::uint64_t bytes = 0;
 };
 
-// `bytes` of these files are to be read. What cannot be tried is read through the page cache; whatever is wrong with
-// the files shows when they are read.
+// `bytes` of these files are to be read. What is in the page cache already, at every place that a trial would read, is
+// read from there. So is what cannot be tried; whatever is wrong with the files shows when they are read.
 ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, std::uint64_t bytes,
                         const TrialOptions& options);
 

@@ -13,9 +13,11 @@
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/source_files.h"
+#include "runtime/io/files_by_means.h"
 #include "runtime/load/as_stored.h"
 #include "runtime/load/contents.h"
 #include "runtime/load/exchange.h"
+#include "runtime/load/means_of_load.h"
 #include "runtime/load/places.h"
 #include "runtime/load/to_device.h"
 
@@ -293,9 +295,16 @@ llvm::Expected<LoadReport> Load(const LoadPlan& load, FileSystem& files, std::sp
   const std::uint64_t spare = (sizes->left_bytes - to_ranks - to_devices) / (to_ranks > 0 ? 2 : 1);
   llvm::Expected<DeviceWays> ways = DeviceWays::Make(*places, threads, to_devices + spare, options.device_memory_bytes);
   UCP_RETURN_IF_ERROR(Agree(ranks, ways ? llvm::Error::success() : ways.takeError()));
-  Loading loading(load, files, *places, *ways, options, *sizes);
+  UCP_ASSIGN_OR_RETURN(ChosenWay reading, ChooseMeansOfLoad(load, files, wanted, options, ranks));
+  FilesByMeans files_by_means(files);
+  files_by_means.Use({.reads_directly = reading.directly});
+  LoadOptions chosen = options;
+  OpenFileShares& open_files = chosen.open_files;
+  if (reading.directly) open_files.reading = (open_files.reading + open_files.writing) / 2;  // Each is opened twice.
+  Loading loading(load, files_by_means, *places, *ways, chosen, *sizes);
   UCP_RETURN_IF_ERROR(loading.Run());
   LoadReport report = loading.Report();
+  report.reading = std::move(reading);
   for (const WantedRecord& record : wanted) report.bytes_placed += record.memory.size();
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return report;

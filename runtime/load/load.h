@@ -23,6 +23,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/executor/execute.h"
 #include "runtime/gpu/device.h"
+#include "runtime/io/choose_means.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/open_file_limit.h"
 #include "runtime/load/load_plan.h"
@@ -43,7 +44,8 @@ struct LoadOptions {
   std::uint64_t device_memory_bytes = std::uint64_t{512} << 20;  // Likewise of each device.
   std::uint64_t most_chunk_bytes = std::uint64_t{1} << 21;
   OpenFileShares open_files;
-  bool check_source = false;  // The archives' checksums, and the copies in the source against each other.
+  WantedMeans io = WantedMeans::kAuto;  // How large files are read; rank 0's counts.
+  bool check_source = false;            // The archives' checksums, and the copies in the source against each other.
   // Called from any thread, one call at a time, a few times a second and once at the end.
   std::function<void(const ExecutionProgress&)> progress;
   const std::atomic<bool>* cancelled = nullptr;
@@ -59,6 +61,7 @@ struct LoadReport {
   std::uint64_t bytes_to_devices = 0;
   std::uint64_t transfers = 0;  // To devices.
   std::uint64_t launches = 0;   // Of kernels that put what arrived in its places, and of fills.
+  ChosenWay reading;            // Large files, by this rank.
   bool is_as_stored = false;    // Nothing had to be converted: AsStored of as_stored.h has all of it.
   double seconds = 0;
   unsigned threads = 0;

@@ -47,6 +47,23 @@ class Means(ProgramTest):
                                               for part in ("reading", "writing")})  # fmt: skip
                 self.assertEqual(all_files(self.folder / "direct"), all_files(self.folder / "buffered"), target)
 
+    def test_loads_get_the_same_bytes(self) -> None:
+        """Every element is compared with the source by another way; of the job's ranks the last one's are loaded."""
+        source = self.synthetic(SIZES)
+        for target in TARGETS:
+            rank = ["--rank", "2"] if "dp=3" in target else []
+            for memory in ("1GiB", "30MiB"):
+                result = self.run_program("ucprun", "load", source, "--to", target, *rank, "--memory", memory, "--io",
+                                          "direct", "--compare", "--json", "--spec", GPT_SPEC, *self.words)  # fmt: skip
+                self.assertEqual(result.returncode, 0, result.stderr)
+                report = json.loads(result.stdout)
+                self.assertEqual(report["io"], {"reading": {"means": "direct", "reason": "so --io says"}})
+                self.assertGreater(report["ranks"][0]["elements_compared"], 0)
+                self.assertEqual(report["ranks"][0]["elements_that_differ"], 0)
+        plain = self.run_program("ucprun", "load", source, "--to", "universal", "--io", "direct", "--spec", GPT_SPEC,
+                                 *self.words)  # fmt: skip
+        self.assertIn("large files were read past the page cache: so --io says\n", plain.stdout)
+
     def test_what_is_said(self) -> None:
         """With --verbose, and in the report."""
         source = self.synthetic(SIZES)

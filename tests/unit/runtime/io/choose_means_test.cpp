@@ -1,12 +1,15 @@
 #include "runtime/io/choose_means.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <thread>
 
 #include "compiler/support/error.h"
+#include "runtime/io/descriptor.h"
 #include "runtime/io/forwarding_file_system.h"
 #include "tests/unit/runtime/io/failing_files.h"
 #include "tests/unit/runtime/io/scratch_folder.h"
@@ -80,17 +83,33 @@ TrialOptions Small() {
   return options;
 }
 
+// Of the page cache.
+void Forget(const std::vector<FileToRead>& files) {
+  for (const FileToRead& file : files) {
+    const Descriptor open = OpenDescriptor(file.path, O_RDONLY);
+    EXPECT_EQ(::fsync(open.number()), 0);
+    EXPECT_EQ(::posix_fadvise(open.number(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  }
+}
+
 class ChooseMeansTest : public testing::Test {
  protected:
   // Some of these have no direct way, or nothing to go past; then both sentences say so and there is nothing to choose.
   static bool IsTried(const ChosenWay& way) { return way.buffered_bytes_per_second > 0; }
 
-  std::vector<FileToRead> Source() {
+  // What was just written is in the page cache.
+  std::vector<FileToRead> WrittenSource() {
     std::vector<FileToRead> files;
     for (const char* name : {"a", "b", "c"}) {
       files.push_back({folder_.Path(name), std::uint64_t{3} << 20});
       WriteTestFile(files.back().path, std::string(files.back().bytes, name[0]));
     }
+    return files;
+  }
+
+  std::vector<FileToRead> Source() {
+    std::vector<FileToRead> files = WrittenSource();
+    Forget(files);
     return files;
   }
 
@@ -139,6 +158,16 @@ TEST_F(ChooseMeansTest, WhatLiesInMemoryHasNothingToGoPast) {
   EXPECT_EQ(reading.reason, "they are in memory");
 }
 
+TEST_F(ChooseMeansTest, WhatThePageCacheHasIsReadFromThere) {
+  SlowFiles files(Slow::kThroughThePageCache);
+  std::vector<FileToRead> source = Source();
+  if (const ChosenWay way = ChooseReading(files, source, kMany, Small()); !IsTried(way)) GTEST_SKIP() << way.reason;
+  (void)WrittenSource();
+  EXPECT_EQ(ChooseReading(files, source, kMany, Small()).reason, "the system has them in memory already");
+  Forget({source.back()});  // One of three.
+  EXPECT_TRUE(IsTried(ChooseReading(files, source, kMany, Small())));
+}
+
 // Whichever call fails, the trial's file is gone or its name is told, and the conversion may go on.
 TEST_F(ChooseMeansTest, FailureLoop) {
   const std::vector<FileToRead> source = Source();
@@ -148,6 +177,7 @@ TEST_F(ChooseMeansTest, FailureLoop) {
   int call = 1;
   for (;; ++call) {
     FailingFiles files(call);
+    Forget(source);
     const ChosenWay reading = ChooseReading(files, source, kMany, Small());
     const bool failed_in_reading = files.has_failed();
     llvm::Expected<ChosenWay> writing = ChooseWriting(files, folder_.path(), kMany, Small());

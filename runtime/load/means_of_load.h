@@ -1,0 +1,22 @@
+// By what means a load reads large files: as is asked for, or as a trial on rank 0 shows for all (choose_means.h).
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <span>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/io/choose_means.h"
+#include "runtime/io/file_system.h"
+#include "runtime/load/load.h"
+
+namespace ucp {
+
+// All ranks call it, and rank 0's options decide. What is read past the page cache goes into the caller's own memory,
+// whose process may fork meanwhile: open(2) warns of that, because a page that is written to after a fork is another
+// page than the device fills. Here it fills whole pages, to which no thread writes until they are full.
+llvm::Expected<ChosenWay> ChooseMeansOfLoad(const LoadPlan& load, FileSystem& files,
+                                            std::span<const WantedRecord> wanted, const LoadOptions& options,
+                                            Communicator& ranks);
+
+}  // namespace ucp

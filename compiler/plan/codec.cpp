@@ -35,16 +35,23 @@ auto EncodeStructs(FlatBufferBuilder& builder, const std::vector<Item>& items, E
   return builder.CreateVectorOfStructs(structs);
 }
 
+// What stands before the FlatBuffer.
+std::string EnvelopeOf(std::string_view buffer) {
+  std::string bytes(kPlanMagic);
+  const std::uint64_t header[2] = {buffer.size(), ContentHash64(buffer)};
+  return bytes.append(reinterpret_cast<const char*>(header), sizeof(header));
+}
+
 class Encoder {
  public:
-  std::string Encode(const Plan& plan) {
+  // It begins with room for as many bytes. What is not used of them is not touched, and a buffer that has to grow is
+  // copied.
+  explicit Encoder(std::size_t room) : b_(room) {}
+
+  // The FlatBuffer, which stays here.
+  std::string_view Encode(const Plan& plan) {
     b_.Finish(EncodePlan(plan));
-    std::string_view buffer(reinterpret_cast<const char*>(b_.GetBufferPointer()), b_.GetSize());
-    std::string bytes(kPlanMagic);
-    std::uint64_t header[2] = {buffer.size(), ContentHash64(buffer)};
-    bytes.append(reinterpret_cast<const char*>(header), sizeof(header));
-    bytes.append(buffer);
-    return bytes;
+    return {reinterpret_cast<const char*>(b_.GetBufferPointer()), b_.GetSize()};
   }
 
  private:
@@ -209,19 +216,25 @@ std::size_t RoughBytes(const Plan& plan) {
   return bytes;
 }
 
+llvm::Expected<Encoder> EncoderFor(const Plan& plan) {
+  const std::size_t bytes = RoughBytes(plan);
+  if (bytes <= kMaxBytes / 2) return Encoder(2 * bytes + 1024);
+  return Fail(ErrorCode::kUnsupported, "the plan would need about {} bytes, and a plan file holds at most {}", bytes,
+              kMaxBytes);
+}
+
 }  // namespace
 
 llvm::Expected<std::string> EncodePlan(const Plan& plan) {
-  if (std::size_t bytes = RoughBytes(plan); bytes > kMaxBytes / 2) {
-    return Fail(ErrorCode::kUnsupported, "the plan would need about {} bytes, and a plan file holds at most {}", bytes,
-                kMaxBytes);
-  }
-  return Encoder().Encode(plan);
+  UCP_ASSIGN_OR_RETURN(Encoder encoder, EncoderFor(plan));
+  const std::string_view buffer = encoder.Encode(plan);
+  return EnvelopeOf(buffer).append(buffer);
 }
 
 llvm::Expected<std::string> HashOfPlan(const Plan& plan) {
-  UCP_ASSIGN_OR_RETURN(const std::string encoded, EncodePlan(plan));
-  return ContentHash(encoded);
+  UCP_ASSIGN_OR_RETURN(Encoder encoder, EncoderFor(plan));
+  const std::string_view buffer = encoder.Encode(plan);
+  return ContentHash(EnvelopeOf(buffer), buffer);
 }
 
 }  // namespace ucp

@@ -4,6 +4,9 @@
 #include <xxhash.h>
 #include <zlib.h>
 
+#include <memory>
+#include <new>
+
 namespace ucp {
 
 std::uint32_t Crc32(std::span<const std::byte> bytes) { return libdeflate_crc32(0, bytes.data(), bytes.size()); }
@@ -32,8 +35,9 @@ std::uint32_t CombineCrc32(std::uint32_t first, std::uint32_t second, std::uint6
   return static_cast<std::uint32_t>(crc32_combine(first, second, static_cast<z_off_t>(second_bytes)));
 }
 
-std::string ContentHash(std::string_view bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+namespace {
+
+std::string TextOf(XXH128_hash_t hash) {
   std::string text(32, '0');
   std::uint64_t number = hash.low64;
   for (std::size_t digit = text.size(); digit-- > 0; number >>= 4) {
@@ -41,6 +45,19 @@ std::string ContentHash(std::string_view bytes) {
     text[digit] = "0123456789abcdef"[number & 15];
   }
   return text;
+}
+
+}  // namespace
+
+std::string ContentHash(std::string_view bytes) { return TextOf(XXH3_128bits(bytes.data(), bytes.size())); }
+
+std::string ContentHash(std::string_view first, std::string_view second) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+  if (state == nullptr) throw std::bad_alloc();
+  XXH3_128bits_reset(state.get());
+  XXH3_128bits_update(state.get(), first.data(), first.size());
+  XXH3_128bits_update(state.get(), second.data(), second.size());
+  return TextOf(XXH3_128bits_digest(state.get()));
 }
 
 std::uint64_t ContentHash64(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }

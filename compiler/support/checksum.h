@@ -22,6 +22,7 @@ std::uint32_t CombineCrc32(std::uint32_t first, std::uint32_t second, std::uint6
 
 // XXH3, 128 bits, as 32 hexadecimal digits: the identity of a spec, a header or a plan.
 std::string ContentHash(std::string_view bytes);
+std::string ContentHash(std::string_view first, std::string_view second);  // Of both, one behind the other.
 std::uint64_t ContentHash64(std::string_view bytes);
 
 }  // namespace ucp

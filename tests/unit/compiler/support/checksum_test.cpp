@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace ucp {
@@ -47,6 +49,16 @@ TEST(ChecksumTest, ContentHashesTellContentsApart) {
   EXPECT_NE(ContentHash("a"), ContentHash("b"));
   EXPECT_NE(ContentHash64("a"), ContentHash64("b"));
   EXPECT_EQ(ContentHash(""), "99aa06d3014798d86001c324468d497f");  // Of the XXH3 specification.
+}
+
+TEST(ChecksumTest, AContentHashOfTwoPiecesIsThatOfBothTogether) {
+  std::string text;
+  for (std::uint32_t i = 0; i < 5000; ++i) text += static_cast<char>(i * 2654435761u >> 24);
+  for (std::size_t first : {0u, 1u, 24u, 255u, 256u, 257u, 4096u, 5000u}) {
+    EXPECT_EQ(ContentHash(std::string_view(text).substr(0, first), std::string_view(text).substr(first)),
+              ContentHash(text))
+        << first;
+  }
 }
 
 }  // namespace

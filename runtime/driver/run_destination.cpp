@@ -208,7 +208,7 @@ BytesToDo RunDestination::Left(const ExecutionOptions& execution) const {
 }
 
 // Rank 0's, or that of the first part that was complete before; then what was written now must fit it.
-llvm::Expected<Manifest> RunDestination::ManifestOfAll(const ExecutionReport& report) {
+llvm::Expected<Manifest> RunDestination::ManifestOfAll(ExecutionReport& report) {
   const bool is_first = ranks_.rank() == 0;
   if (!parts_) return is_first ? MakeManifest(plan_, identity_.plan, report) : Manifest();
   std::string mine;
@@ -241,8 +241,7 @@ llvm::Error RunDestination::WriteManifest(Manifest manifest) {
   return file->Close();
 }
 
-llvm::Error RunDestination::Commit(const ExecutionReport& report, const ExecutionOptions& execution,
-                                   PhaseClock& clock) {
+llvm::Error RunDestination::Commit(ExecutionReport& report, const ExecutionOptions& execution, PhaseClock& clock) {
   const bool is_first = ranks_.rank() == 0;
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, is_first ? CheckMastersBelong(report) : llvm::Error::success()));
   UCP_ASSIGN_OR_RETURN(Manifest manifest, ManifestOfAll(report));

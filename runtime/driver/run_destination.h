@@ -56,7 +56,7 @@ class RunDestination {
 
   llvm::Expected<ExecutionReport> Fill(ExecutionOptions& execution);
   // `report` is rank 0's.
-  [[nodiscard]] llvm::Error Commit(const ExecutionReport& report, const ExecutionOptions& execution, PhaseClock& clock);
+  [[nodiscard]] llvm::Error Commit(ExecutionReport& report, const ExecutionOptions& execution, PhaseClock& clock);
   // After Fill() or Commit() failed: what a later run can go on from is kept, and removed only if it is of no use,
   // because the source is at fault. The error says so.
   [[nodiscard]] llvm::Error Conclude(llvm::Error error);
@@ -69,7 +69,7 @@ class RunDestination {
   [[nodiscard]] llvm::Error Stage(ExecutionOptions& execution);
   [[nodiscard]] llvm::Error TellOthers();
   llvm::Expected<bool> IsComplete();
-  llvm::Expected<Manifest> ManifestOfAll(const ExecutionReport& report);
+  llvm::Expected<Manifest> ManifestOfAll(ExecutionReport& report);
   [[nodiscard]] llvm::Error WriteManifest(Manifest manifest);
   [[nodiscard]] llvm::Error AppearTogether();
   llvm::Error Settle(llvm::Error error);

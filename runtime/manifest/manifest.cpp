@@ -180,6 +180,15 @@ std::vector<int> FromOneOn(std::vector<int> parts) {
   return parts;
 }
 
+// About as many as its text has, and seldom fewer: a long text that grows is copied again and again.
+std::size_t RoughBytes(const Manifest& manifest) {
+  constexpr std::size_t kAround = 160;  // The rest of a line, with one digest or two.
+  std::size_t bytes = 4096;
+  for (const ManifestFile& file : manifest.files) bytes += file.path.size() + kAround + 12 * file.parts.size();
+  for (const StateDigest& state : manifest.states) bytes += state.tensor.size() + state.state.size() + kAround;
+  return bytes;
+}
+
 }  // namespace
 
 std::string ToolName() { return std::string("ucp ") + kVersion; }
@@ -199,7 +208,7 @@ std::string RunOfParts(const std::string& plan_hash, int parts) {
   return ContentHash(fmt::format("{} {} in {} parts", ToolName(), plan_hash, parts));
 }
 
-Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const ExecutionReport& report,
+Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, ExecutionReport& report,
                       const TargetParts* parts) {
   Manifest manifest;
   manifest.tool = ToolName();
@@ -214,13 +223,14 @@ Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const Exec
   if (parts != nullptr) manifest.part = {1, parts->count, RunOfParts(plan_hash, parts->count)};
   std::sort(manifest.files.begin(), manifest.files.end(),
             [](const ManifestFile& a, const ManifestFile& b) { return a.path < b.path; });
-  manifest.states = report.digests;
+  manifest.states = std::move(report.digests);
   return manifest;
 }
 
 std::string ComposeManifest(const Manifest& manifest) {
-  std::string json =
-      fmt::format("{{\n  \"ucp_manifest\": {},\n", manifest.part.number == 0 ? kManifestVersion : kVersionOfParts);
+  std::string json;
+  json.reserve(RoughBytes(manifest));
+  json += fmt::format("{{\n  \"ucp_manifest\": {},\n", manifest.part.number == 0 ? kManifestVersion : kVersionOfParts);
   for (const auto& [key, text] :
        {std::pair("tool", &manifest.tool), std::pair("format", &manifest.format), std::pair("plan", &manifest.plan),
         std::pair("source_format", &manifest.source_format), std::pair("source", &manifest.source)}) {

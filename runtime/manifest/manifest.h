@@ -55,8 +55,8 @@ std::string ToolName();  // "ucp 0.1.0"
 std::string SourceIdentity(const Plan& plan);
 
 // Of what a plan wrote. `plan_hash` is ContentHash of EncodePlan(). `parts`: those of the target, if it is in several;
-// the manifest is then that of the first.
-Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, const ExecutionReport& report,
+// the manifest is then that of the first. Takes the tensors' digests out of the report.
+Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, ExecutionReport& report,
                       const TargetParts* parts = nullptr);
 
 // What the parts of one run have in common and no other run's have: it follows from the plan and their number.

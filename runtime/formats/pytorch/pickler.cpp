@@ -91,9 +91,10 @@ void Pickler::WriteNewText(std::string_view utf8) {
 }
 
 std::uint32_t Pickler::WriteText(std::string_view utf8) {
-  if (const auto known = text_numbers_.find(utf8); known != text_numbers_.end()) return Recall(known->second);
+  const auto [known, is_new] = text_numbers_.try_emplace(utf8, next_number_);
+  if (!is_new) return Recall(known->second);
   WriteNewText(utf8);
-  return text_numbers_[utf8] = Memoize();
+  return Memoize();
 }
 
 // Protocol 2 has no bytes: they are the call `_codecs.encode(text, 'latin1')`.

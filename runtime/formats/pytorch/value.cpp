@@ -44,8 +44,9 @@ ValuePtr MakeOrderedDict(std::vector<Entry> entries) {
 ValuePtr MakeTorchSize(const std::vector<std::int64_t>& sizes) {
   std::vector<ValuePtr> items;
   for (const std::int64_t size : sizes) items.push_back(MakeInteger(size));
+  static const ValuePtr size_class = MakeGlobal("torch", "Size");
   Call call;
-  call.callable = MakeGlobal("torch", "Size");
+  call.callable = size_class;
   call.arguments = MakeTuple({MakeTuple(std::move(items))});
   return MakeCall(std::move(call));
 }

@@ -81,7 +81,10 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   const TargetRequest target_request{
       compilation.tensors, target_layout,       source.checkpoint.training,         inventory.mesh, strategy,
       companions.files,    request.keep_opaque, job_config ? &*job_config : nullptr};
-  TargetFiles target_files;
+  const std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
+  PlanRequest plan_request{source.held,   inventory, target_layout,   compilation.tensors,
+                           TargetFiles{}, spec_hash, request.replicas};
+  TargetFiles& target_files = plan_request.target_files;
   const bool has_loose = format->CarriesLooseStates() && !source.checkpoint.training.loose_states.empty();
   auto lay_out = [&]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(target_files, format->LayOut(target_request));
@@ -97,9 +100,6 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
     UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
     return llvm::Error::success();
   };
-  const std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
-  const PlanRequest plan_request{source.held,  inventory, target_layout,   compilation.tensors,
-                                 target_files, spec_hash, request.replicas};
   PlanDrafting drafting(plan_request);
   // Loose states are tensors of the plan only once the files are laid out.
   const unsigned threads = has_loose ? 1 : request.threads;

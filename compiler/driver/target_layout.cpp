@@ -33,8 +33,12 @@ void UncutPaddedRows(const TensorLayout& held, std::int64_t ranks, TensorLayout&
 // What metadata says of cuts holds for as many ranks as it is of, and padding for one, too.
 void KeepCuts(const SourcePhase& source, Layout& layout) {
   const std::int64_t ranks = source.checkpoint.inventory.mesh.Size("tp");
-  for (TensorLayout& tensor : layout.tensors) {
-    const TensorLayout& held = *source.held.Find(tensor.name);
+  const std::vector<TensorLayout>& all_held = source.held.tensors;
+  for (std::size_t t = 0; t < layout.tensors.size(); ++t) {
+    TensorLayout& tensor = layout.tensors[t];
+    // Most have the place of their names there, too.
+    const bool is_there = t < all_held.size() && all_held[t].name == tensor.name;
+    const TensorLayout& held = is_there ? all_held[t] : *source.held.Find(tensor.name);
     if (layout.mesh.Size("tp") != ranks) {
       UncutPaddedRows(held, ranks, tensor);
       continue;
@@ -59,7 +63,8 @@ void SpreadFusedExperts(const TrainingState& training, Layout& layout) {
 llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
                                          std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   const std::int64_t pp = degrees.mesh.Size("pp");
-  SourceStages stages = StagesOfSource(source);
+  const bool has_stages = pp > 1 || !degrees.stage_layers.empty() || DealsLayers(strategy);
+  SourceStages stages = has_stages ? StagesOfSource(source) : SourceStages();
   const std::int64_t source_tp = source.checkpoint.inventory.mesh.Size("tp");
   for (const Axis& axis : degrees.mesh.axes) {
     const bool is_as_before = axis.name == "tp" && axis.size == source_tp;

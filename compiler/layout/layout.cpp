@@ -157,18 +157,17 @@ llvm::Expected<Layout> WholeLayout(const Inventory& inventory) {
 
 llvm::Expected<Layout> AtomicLayout(const Layout& layout) {
   Layout atomic;
+  atomic.tensors.reserve(layout.tensors.size());
   for (const TensorLayout& tensor : layout.tensors) {
-    UCP_ASSIGN_OR_RETURN(std::vector<std::int64_t> shape, LogicalShape(tensor));
-    TensorLayout whole = tensor;
-    whole.dims.clear();
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, LogicalShape(tensor));
+    TensorLayout& whole = atomic.tensors.emplace_back();
+    whole.name = tensor.name;
+    whole.dims.reserve(shape.size());
     for (std::int64_t length : shape) whole.dims.push_back(ShapeExpr::Length(length));
-    whole.axes.clear();
-    whole.stages.reset();
-    whole.unused_stages.clear();
-    whole.only_at.clear();
-    whole.mean_axes.clear();
-    whole.scale = {};
-    atomic.tensors.push_back(std::move(whole));
+    whole.optional = tensor.optional;
+    whole.buffer = tensor.buffer;
+    whole.aliases = tensor.aliases;
+    whole.declared_at = tensor.declared_at;
   }
   return atomic;
 }

@@ -1,11 +1,21 @@
 #include "compiler/layout/target.h"
 
+#include <functional>
+#include <string_view>
+#include <utility>
+
 namespace ucp {
 
 BlobId TargetFiles::AddBlob(std::string content) {
-  auto [entry, added] = blob_of_content_.try_emplace(content, BlobId(blobs.size()));
-  if (added) blobs.push_back(std::move(content));
-  return entry->second;
+  const std::size_t hash = std::hash<std::string_view>()(content);
+  const auto [first, last] = blobs_of_hash_.equal_range(hash);
+  for (auto known = first; known != last; ++known) {
+    if (blobs[known->second.index()] == content) return known->second;
+  }
+  const BlobId id(blobs.size());
+  blobs.push_back(std::move(content));
+  blobs_of_hash_.emplace(hash, id);
+  return id;
 }
 
 }  // namespace ucp

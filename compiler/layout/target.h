@@ -2,6 +2,7 @@
 // complete before any data is read; only the CRC-32 of each record is filled in when its data has been written.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -50,7 +51,7 @@ struct TargetFiles {
   BlobId AddBlob(std::string content);  // Equal contents are shared.
 
  private:
-  std::unordered_map<std::string, BlobId> blob_of_content_;
+  std::unordered_multimap<std::size_t, BlobId> blobs_of_hash_;
 };
 
 // One tensor of the model, whichever way it is cut: what a format needs to lay out its files.

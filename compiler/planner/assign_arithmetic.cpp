@@ -48,17 +48,18 @@ llvm::Error CheckStates(const LogicalTensor& tensor, const TensorLayout& source,
 }  // namespace
 
 void AssignTerms(const PlanRequest& request, PlanDraft& draft) {
-  for (PlanTensor& tensor : draft.plan.tensors) {
-    const TensorLayout* source = draft.source_tensors.Find(tensor.logical.name);
-    const bool is_in_both = source != nullptr && draft.target_tensors.Find(tensor.logical.name) != nullptr;
-    if (is_in_both) tensor.arithmetic.terms = TermsOf(*source, request.source_layout.mesh);
+  for (std::size_t t = 0; t < draft.plan.tensors.size(); ++t) {
+    const TensorLayout* source = draft.SourceOf(TensorId(t));
+    const bool is_in_both = source != nullptr && draft.TargetOf(TensorId(t)) != nullptr;
+    if (is_in_both) draft.plan.tensors[t].arithmetic.terms = TermsOf(*source, request.source_layout.mesh);
   }
 }
 
 llvm::Error AssignArithmetic(PlanDraft& draft) {
-  for (PlanTensor& tensor : draft.plan.tensors) {
-    const TensorLayout* source = draft.source_tensors.Find(tensor.logical.name);
-    const TensorLayout* target = draft.target_tensors.Find(tensor.logical.name);
+  for (std::size_t t = 0; t < draft.plan.tensors.size(); ++t) {
+    PlanTensor& tensor = draft.plan.tensors[t];
+    const TensorLayout* source = draft.SourceOf(TensorId(t));
+    const TensorLayout* target = draft.TargetOf(TensorId(t));
     if (source == nullptr || target == nullptr) continue;
     for (const TensorLayout* layout : {source, target}) {
       if (IsPositive(layout->scale)) continue;

@@ -102,7 +102,7 @@ class Assigner {
   llvm::Error Assign(const Shard& shard, bool is_believed) {
     const TensorLayout* layout = draft_.source_tensors.Find(shard.tensor);
     if (layout == nullptr) return AssignDropped(shard);
-    TensorId id = draft_.tensor_of_name.at(layout->name);
+    const TensorId id = draft_.TensorOf(*layout);
     UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*layout, request_.source_layout.mesh, shard.coordinate));
     if (set.LocalShape() != shard.shape) {
       return Fail(ErrorCode::kBadData, "tensor `{}` at {} has the shape [{}] in the checkpoint, and {} makes it [{}]",

@@ -3,7 +3,7 @@
 // master in the source, and then it is made from that.
 #include <algorithm>
 #include <string_view>
-#include <unordered_set>
+#include <vector>
 
 #include "compiler/planner/draft.h"
 #include "compiler/support/error.h"
@@ -11,24 +11,28 @@
 namespace ucp {
 namespace {
 
-std::unordered_set<std::string_view> TensorsWithWeight(const Storage& storage) {
-  std::unordered_set<std::string_view> names;
-  for (const Shard& shard : storage.shards) {
-    if (FindState(storage.buffer_set(shard.states), kWeightState)) names.insert(shard.tensor);
+// By TensorId.
+std::vector<bool> HaveWeight(const PlanRequest& request, const PlanDraft& draft) {
+  std::vector<bool> have_weight(draft.plan.tensors.size());
+  for (const Shard& shard : request.target_files.storage.shards) {
+    if (!FindState(draft.plan.target.buffer_set(shard.states), kWeightState)) continue;
+    const auto tensor = draft.tensor_of_name.find(shard.tensor);
+    if (tensor != draft.tensor_of_name.end()) have_weight[tensor->second.index()] = true;
   }
-  return names;
+  return have_weight;
 }
 
 }  // namespace
 
 llvm::Error AssignStates(const PlanRequest& request, PlanDraft& draft) {
-  const std::unordered_set<std::string_view> with_weight = TensorsWithWeight(request.target_files.storage);
-  for (PlanTensor& tensor : draft.plan.tensors) {
+  const std::vector<bool> have_weight = HaveWeight(request, draft);
+  for (std::size_t t = 0; t < draft.plan.tensors.size(); ++t) {
+    PlanTensor& tensor = draft.plan.tensors[t];
     std::vector<LogicalTensor::State>& states = tensor.logical.states;
     auto has = [&](std::string_view name) {
       return std::find_if(states.begin(), states.end(), [&](const auto& state) { return state.name == name; });
     };
-    if (has(kWeightState) != states.end() || !with_weight.contains(tensor.logical.name)) continue;
+    if (has(kWeightState) != states.end() || !have_weight[t]) continue;
     auto master = has(kMasterState);
     if (master == states.end()) {
       return Fail(ErrorCode::kUnsupported,

@@ -13,10 +13,9 @@ llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft) {
   draft.plan.writes.reserve(request.target_files.storage.shards.size());
   for (const Shard& shard : request.target_files.storage.shards) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
-    const TensorLayout* layout = draft.target_tensors.Find(shard.tensor);
     auto id = draft.tensor_of_name.find(shard.tensor);
-    UCP_CHECK(layout != nullptr && id != draft.tensor_of_name.end(), "the target format wants an unknown tensor `{}`",
-              shard.tensor);
+    const TensorLayout* layout = id == draft.tensor_of_name.end() ? nullptr : draft.TargetOf(id->second);
+    UCP_CHECK(layout != nullptr, "the target format wants an unknown tensor `{}`", shard.tensor);
     UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*layout, request.target_files.mesh, shard.coordinate));
     UCP_CHECK(set.LocalShape() == shard.shape, "the target format gives `{}` the shape [{}], and its layout [{}]",
               shard.tensor, fmt::join(shard.shape, ", "), fmt::join(set.LocalShape(), ", "));

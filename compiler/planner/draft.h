@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "compiler/layout/layout_index.h"
 #include "compiler/plan/plan.h"
@@ -14,18 +15,30 @@
 namespace ucp {
 
 struct PlanDraft {
-  explicit PlanDraft(const PlanRequest& request)
-      : source_tensors(request.source_layout), target_tensors(request.target_layout) {}
+  explicit PlanDraft(const PlanRequest& request);
 
   Plan plan;
-  LayoutIndex source_tensors;
-  LayoutIndex target_tensors;
+  LayoutIndex source_tensors;                                     // By the names that the source's shards have.
   std::unordered_map<std::string_view, TensorId> tensor_of_name;  // Names are those of the request.
+
+  // Those of the request, which come before what the spec drops. Found once: each pass asks for all of them.
+  const TensorLayout* SourceOf(TensorId id) const {
+    return id.index() < sources_.size() ? sources_[id.index()] : nullptr;
+  }
+  const TensorLayout* TargetOf(TensorId id) const {
+    return id.index() < targets_.size() ? targets_[id.index()] : nullptr;
+  }
+  // Of a tensor of the source's layout that has a shard.
+  TensorId TensorOf(const TensorLayout& source) const;
 
   // The id of this set in the plan; equal sets share one.
   SetId Intern(const ProductSet& set);
 
  private:
+  const Layout& source_layout_;
+  std::vector<const TensorLayout*> sources_;  // By TensorId; null: the layout has none of this name.
+  std::vector<const TensorLayout*> targets_;
+  std::vector<TensorId> tensor_of_source_;  // As the source layout's tensors.
   std::unordered_multimap<std::size_t, SetId> sets_of_hash_;
 };
 

@@ -60,7 +60,12 @@ bool HaveOneInCommon(const std::vector<LogicalTensor::State>& a, const std::vect
 // The states are those of some shard before, or none of them is.
 llvm::Error AddStates(const Storage& storage, const Shard& shard, bool weight,
                       llvm::SmallVectorImpl<const Shard*>& firsts) {
-  const std::vector<LogicalTensor::State> states = StatesOf(storage, shard, weight);
+  // Ranks often have the same buffers, in which the states are the same.
+  if (llvm::any_of(firsts, [&](const Shard* first) { return first->states == shard.states; })) {
+    return llvm::Error::success();
+  }
+  const std::vector<LogicalTensor::State> states =
+      firsts.empty() ? std::vector<LogicalTensor::State>() : StatesOf(storage, shard, weight);
   for (const Shard* first : firsts) {
     const std::vector<LogicalTensor::State> before = StatesOf(storage, *first, weight);
     if (states == before) return llvm::Error::success();
@@ -117,6 +122,7 @@ llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, con
     UCP_RETURN_IF_ERROR(Gather(storage, shard, *gathered, is_new));
   }
   std::vector<LogicalTensor> tensors;
+  tensors.reserve(found.size());
   for (std::size_t t = 0; t < found.size(); ++t) {
     if (!found[t]) continue;
     const TensorLayout& tensor = layout.tensors[t];
@@ -131,8 +137,8 @@ llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, con
     if (!gathered.weight.empty()) logical.weight = StatesOf(storage, *gathered.weight.front(), true).front().dtype;
     tensors.push_back(std::move(logical));
   }
-  std::sort(tensors.begin(), tensors.end(),
-            [](const LogicalTensor& a, const LogicalTensor& b) { return a.name < b.name; });
+  const auto by_name = [](const LogicalTensor& a, const LogicalTensor& b) { return a.name < b.name; };
+  if (!std::is_sorted(tensors.begin(), tensors.end(), by_name)) std::sort(tensors.begin(), tensors.end(), by_name);
   return tensors;
 }
 

@@ -1,8 +1,11 @@
 // The recipe. Each pass is one function in one file; they share the draft of the plan.
 #include "compiler/planner/planner.h"
 
+#include <utility>
+
 #include "compiler/plan/verifier.h"
 #include "compiler/planner/draft.h"
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/version.h"
 
@@ -21,29 +24,52 @@ void TakeSource(const PlanRequest& request, PlanDraft& draft) {
   plan.decisions = request.inventory.decisions;
   plan.remarks = request.inventory.remarks;
   plan.tensors.reserve(request.tensors.size());
-  draft.tensor_of_name.reserve(request.tensors.size());
   for (const LogicalTensor& tensor : request.tensors) {
-    const TensorLayout* layout = draft.source_tensors.Find(tensor.name);
-    draft.tensor_of_name[tensor.name] = TensorId(plan.tensors.size());
-    plan.tensors.push_back({tensor, layout == nullptr ? "" : layout->declared_at});
+    const TensorLayout* layout = draft.SourceOf(TensorId(plan.tensors.size()));
+    // A plan does not say how dimensions are put together.
+    plan.tensors.push_back({{tensor.name, tensor.kind, tensor.shape, tensor.states, {}, tensor.weight},
+                            layout == nullptr ? "" : layout->declared_at});
   }
 }
 
-void TakeTarget(const TargetFiles& target, Plan& plan) {
+// What is left is what the passes look at.
+void TakeTarget(TargetFiles& target, Plan& plan) {
   plan.target_format = target.format;
   plan.target_mesh = target.mesh;
-  plan.target = target.storage;
-  plan.directories = target.directories;
-  plan.blobs = target.blobs;
-  plan.placements = target.placements;
-  plan.crc_fields = target.crc_fields;
-  plan.readers = target.readers;
+  plan.target = std::move(static_cast<StorageTables&>(target.storage));
+  plan.directories = std::move(target.directories);
+  plan.blobs = std::move(target.blobs);
+  plan.placements = std::move(target.placements);
+  plan.crc_fields = std::move(target.crc_fields);
+  plan.readers = std::move(target.readers);
   plan.remarks.insert(plan.remarks.end(), target.remarks.begin(), target.remarks.end());
 }
 
 }  // namespace
 
-PlanDrafting::PlanDrafting(const PlanRequest& request) : request_(request) {}
+PlanDraft::PlanDraft(const PlanRequest& request)
+    : source_tensors(request.source_layout),
+      source_layout_(request.source_layout),
+      tensor_of_source_(request.source_layout.tensors.size(), TensorId(request.tensors.size())) {
+  const LayoutIndex target_tensors(request.target_layout);
+  tensor_of_name.reserve(request.tensors.size());
+  for (const LogicalTensor& tensor : request.tensors) {
+    const TensorId id(sources_.size());
+    tensor_of_name[tensor.name] = id;
+    sources_.push_back(source_tensors.Find(tensor.name));
+    targets_.push_back(target_tensors.Find(tensor.name));
+    if (sources_.back() == nullptr) continue;
+    tensor_of_source_[static_cast<std::size_t>(sources_.back() - source_layout_.tensors.data())] = id;
+  }
+}
+
+TensorId PlanDraft::TensorOf(const TensorLayout& source) const {
+  const TensorId id = tensor_of_source_[static_cast<std::size_t>(&source - source_layout_.tensors.data())];
+  UCP_CHECK(id.index() < sources_.size(), "no tensor was joined of `{}`", source.name);
+  return id;
+}
+
+PlanDrafting::PlanDrafting(PlanRequest& request) : request_(request) {}
 PlanDrafting::~PlanDrafting() = default;
 
 llvm::Error PlanDrafting::DraftReads() {
@@ -67,14 +93,14 @@ llvm::Expected<Plan> PlanDrafting::Finish() {
   return std::move(draft_->plan);
 }
 
-llvm::Expected<Plan> DraftPlan(const PlanRequest& request) {
+llvm::Expected<Plan> DraftPlan(PlanRequest request) {
   PlanDrafting drafting(request);
   UCP_RETURN_IF_ERROR(drafting.DraftReads());
   return drafting.Finish();
 }
 
-llvm::Expected<Plan> MakePlan(const PlanRequest& request, unsigned threads) {
-  UCP_ASSIGN_OR_RETURN(Plan plan, DraftPlan(request));
+llvm::Expected<Plan> MakePlan(PlanRequest request, unsigned threads) {
+  UCP_ASSIGN_OR_RETURN(Plan plan, DraftPlan(std::move(request)));
   // The verifier knows nothing of the passes above. It also speaks for itself when a source contradicts itself in a way
   // that no pass noticed.
   UCP_RETURN_IF_ERROR(VerifyPlan(plan, threads));

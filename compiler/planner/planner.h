@@ -24,7 +24,7 @@ struct PlanRequest {
   const Inventory& inventory;
   const Layout& target_layout;
   const std::vector<LogicalTensor>& tensors;  // From JoinTensors().
-  const TargetFiles& target_files;            // What the target format laid out for them.
+  TargetFiles target_files;                   // What the target format laid out for them; the plan takes its tables.
   std::string spec_hash;                      // Empty without a spec.
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
 };
@@ -35,8 +35,8 @@ struct PlanDraft;
 // and say what is missing or twice.
 class PlanDrafting {
  public:
-  // Must outlive this.
-  explicit PlanDrafting(const PlanRequest& request);
+  // Must outlive this. Its files may come later, and before Finish().
+  explicit PlanDrafting(PlanRequest& request);
   ~PlanDrafting();
   PlanDrafting(const PlanDrafting&) = delete;
   PlanDrafting& operator=(const PlanDrafting&) = delete;
@@ -47,14 +47,14 @@ class PlanDrafting {
   llvm::Expected<Plan> Finish();
 
  private:
-  const PlanRequest& request_;
+  PlanRequest& request_;
   std::unique_ptr<PlanDraft> draft_;
 };
 
 // Both halves.
-llvm::Expected<Plan> DraftPlan(const PlanRequest& request);
+llvm::Expected<Plan> DraftPlan(PlanRequest request);
 
 // The same, and the plan has passed VerifyPlan(), with so many threads.
-llvm::Expected<Plan> MakePlan(const PlanRequest& request, unsigned threads = 1);
+llvm::Expected<Plan> MakePlan(PlanRequest request, unsigned threads = 1);
 
 }  // namespace ucp

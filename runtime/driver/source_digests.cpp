@@ -1,5 +1,7 @@
 #include "runtime/driver/source_digests.h"
 
+#include <utility>
+
 #include "compiler/driver/compile.h"
 #include "compiler/driver/loose_states.h"
 #include "compiler/driver/whole_states.h"
@@ -19,7 +21,7 @@ llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& req
   UCP_ASSIGN_OR_RETURN(Layout atomic, AtomicLayout(phase.layout));
   TargetFiles target;
   target.storage = OneFileForEachState(tensors);
-  return MakePlan({phase.held, inventory, atomic, tensors, target, "", replicas});
+  return MakePlan({phase.held, inventory, atomic, tensors, std::move(target), "", replicas});
 }
 
 llvm::Expected<PlannedRun> ShareWholeStates(FileSystem& files, const SourceRequest& request,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
@@ -90,13 +91,13 @@ std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, cons
   return records;
 }
 
-std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const ComposedArchive& archive) {
-  return AddFile(target, path, Share(target, archive));
+std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, ComposedArchive archive) {
+  return AddFile(target, path, Share(target, std::move(archive)));
 }
 
 std::vector<std::vector<RecordId>> AddFiles(TargetFiles& target, std::span<const std::string> paths,
-                                            const ComposedArchive& archive) {
-  const SharedArchive shared = Share(target, archive);
+                                            ComposedArchive archive) {
+  const SharedArchive shared = Share(target, std::move(archive));
   std::vector<std::vector<RecordId>> records;
   for (const std::string& path : paths) records.push_back(AddFile(target, path, shared));
   return records;

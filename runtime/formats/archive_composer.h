@@ -60,10 +60,10 @@ SharedArchive Share(TargetFiles& target, ComposedArchive archive);
 std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const SharedArchive& archive);
 
 // Adds the file, its ready-made bytes and its checksums to a target. Returns the records of the tensors to come.
-std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const ComposedArchive& archive);
+std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, ComposedArchive archive);
 // The same archive at each of several paths; the records by path.
 std::vector<std::vector<RecordId>> AddFiles(TargetFiles& target, std::span<const std::string> paths,
-                                            const ComposedArchive& archive);
+                                            ComposedArchive archive);
 // A file whose bytes are all known.
 void AddFile(TargetFiles& target, const std::string& path, std::string content);
 

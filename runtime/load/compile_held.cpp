@@ -85,8 +85,9 @@ llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& requ
   KeepHeld(held, source);
   UCP_ASSIGN_OR_RETURN(tensors, JoinTensors(source.layout, inventory));
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
-  PlanRequest plan_request{source.held, inventory, target.layout, tensors, target.files, spec_hash, request.replicas};
-  UCP_ASSIGN_OR_RETURN(compiled.load.plan, MakePlan(plan_request, request.threads));
+  PlanRequest plan_request{source.held, inventory,       target.layout, tensors, std::move(target.files),
+                           spec_hash,   request.replicas};
+  UCP_ASSIGN_OR_RETURN(compiled.load.plan, MakePlan(std::move(plan_request), request.threads));
   compiled.load.readers = std::move(target.readers);
   compiled.load.source_folder = source.folder;
   compiled.load.source_versions = VersionsOf(seen, compiled.load.plan, source.folder);

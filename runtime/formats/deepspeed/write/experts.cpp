@@ -249,7 +249,7 @@ llvm::Error ExpertsToWrite::AddFilesOf(const ExpertsOfLayer& layer, const std::s
       entries.push_back({pytorch::MakeText(tensor->name), std::move(value)});
     }
     ComposedArchive archive = composer.Compose(pytorch::MakeDict(std::move(entries)));
-    module.AddShards(AddFile(target, folder + "/" + ExpertFileName(place), archive), target);
+    module.AddShards(AddFile(target, folder + "/" + ExpertFileName(place), std::move(archive)), target);
   }
   return llvm::Error::success();
 }

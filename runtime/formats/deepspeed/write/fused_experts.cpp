@@ -263,9 +263,9 @@ std::vector<std::vector<RecordId>> AddFilesOfRank(const TargetRequest& request, 
       entries.push_back({MakeText(fmt::format("{}.{}", tensor->name, expert)), std::move(value)});
     }
     AddFoldingOfExperts(options, experts, tensor_rank, expert_rank, entries);
-    const ComposedArchive archive = composer.Compose(MakeDict(std::move(entries)));
+    ComposedArchive archive = composer.Compose(MakeDict(std::move(entries)));
     const ExpertOf place{holder.At("pp") * options.tp + tensor_rank, layer.number, expert};
-    records.push_back(AddFile(target, folder + "/" + ExpertFileName(place), archive));
+    records.push_back(AddFile(target, folder + "/" + ExpertFileName(place), std::move(archive)));
   }
   return records;
 }

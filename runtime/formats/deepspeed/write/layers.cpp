@@ -53,7 +53,7 @@ llvm::Error AddLayerFiles(const TargetRequest& request, const WriteOptions& opti
       }
       const std::string name = LayerFileName(layer, tp, pipeline.has_tensor_axis || options.tp > 1);
       ComposedArchive archive = composer.Compose(MakeOrderedDict(std::move(entries)));
-      module.AddShards(AddFile(target, folder + "/" + name, archive), target);
+      module.AddShards(AddFile(target, folder + "/" + name, std::move(archive)), target);
     }
   }
   for (const LogicalTensor& tensor : request.tensors) {

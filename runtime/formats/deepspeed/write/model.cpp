@@ -46,14 +46,15 @@ class StatesComposer {
   llvm::Error AddTo(const std::string& folder, std::int64_t first, std::int64_t end, TargetFiles& target) {
     FindHeld();
     UCP_ASSIGN_OR_RETURN(ValuePtr root, Root(first));
-    const ComposedArchive archive = composer_.Compose(root);
+    ComposedArchive archive = composer_.Compose(root);
+    root.reset();
     std::vector<std::string> paths;
     for (std::int64_t partition = first; partition < end; ++partition) {
       const std::string name =
           IsCut() ? PartitionedModelStatesName({mp(), partition}) : ModelStatesName(mp(), CheckpointFiles{});
       paths.push_back(folder + "/" + name);
     }
-    for (const std::vector<RecordId>& records : AddFiles(target, paths, archive)) {
+    for (const std::vector<RecordId>& records : AddFiles(target, paths, std::move(archive))) {
       module_.AddShards(records, target);
       optimizer_.AddShards(records, coordinate_, expert_rank(), target);
       frozen_parts_.AddRecords(records);

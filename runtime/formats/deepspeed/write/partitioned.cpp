@@ -84,8 +84,8 @@ class RanksWriter {
     for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
       ArchiveComposer composer(training_);
       LooseStatesOfFile loose;
-      const ComposedArchive archive = composer.Compose(File(r, partition, composer, loose));
-      records.push_back(AddFile(target_, paths[static_cast<std::size_t>(partition)], archive));
+      ComposedArchive archive = composer.Compose(File(r, partition, composer, loose));
+      records.push_back(AddFile(target_, paths[static_cast<std::size_t>(partition)], std::move(archive)));
       loose.AddShards(records.back(), coordinate, target_);
     }
   }

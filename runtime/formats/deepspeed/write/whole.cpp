@@ -113,8 +113,9 @@ void AddExpertOptimizerFiles(const TargetRequest& request, const WriteOptions& o
     WholeOptimizerToWrite optimizer(request.training, options, carried, groups[rank], composer);
     std::vector<Entry> entries = {{MakeText("optimizer"), optimizer.Add()}};
     AddFoldingOfExperts(options, experts, coordinate.At("tp"), number, entries);
-    const ComposedArchive archive = composer.Compose(MakeDict(std::move(entries)));
-    const std::vector<RecordId> records = AddFile(target, folder + "/" + ExpertOptimizerName(mp, number), archive);
+    ComposedArchive archive = composer.Compose(MakeDict(std::move(entries)));
+    const std::vector<RecordId> records =
+        AddFile(target, folder + "/" + ExpertOptimizerName(mp, number), std::move(archive));
     optimizer.AddShards(records, coordinate, number, target);
   }
 }

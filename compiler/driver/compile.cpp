@@ -79,8 +79,8 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
                          FindCompanions(files, format->TakesCompanions(), source.folder, request.source.path));
   }
   const TargetRequest target_request{
-      compilation.tensors, target_layout,       source.checkpoint.training,         inventory.mesh, strategy,
-      companions.files,    request.keep_opaque, job_config ? &*job_config : nullptr};
+      compilation.tensors, target_layout,       source.checkpoint.training,          inventory.mesh, strategy,
+      companions.files,    request.keep_opaque, job_config ? &*job_config : nullptr, request.threads};
   const std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
   PlanRequest plan_request{source.held,   inventory, target_layout,   compilation.tensors,
                            TargetFiles{}, spec_hash, request.replicas};

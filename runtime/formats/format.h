@@ -42,6 +42,7 @@ struct TargetRequest {
   // Classes ("module.Class") outside the formats' own that the user wants to be written again where a value has them.
   std::span<const std::string> keep_opaque = {};
   const JobConfig* job_config = nullptr;  // If the format takes one, and the user gave it.
+  unsigned threads = 1;                   // How many may compose files at the same time.
 };
 
 class Format {

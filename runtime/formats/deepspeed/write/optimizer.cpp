@@ -1,13 +1,14 @@
 #include "runtime/formats/deepspeed/write/optimizer.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "runtime/formats/archive_composer.h"
+#include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
+#include "compiler/support/parallel.h"
 #include "runtime/formats/deepspeed/expert_ranks.h"
 #include "runtime/formats/deepspeed/write/elastic.h"
 #include "runtime/formats/deepspeed/write/folded_files.h"
-#include "runtime/formats/deepspeed/write/loose_states.h"
-#include "runtime/formats/deepspeed/write/muon.h"
 #include "runtime/formats/deepspeed/write/optimizer_file.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -23,72 +24,27 @@ using pytorch::ValuePtr;
 
 // deepspeed.utils.tensor_fragment.fragment_address, without its constructor being called.
 ValuePtr FragmentAddress(std::int64_t start, std::int64_t elements) {
+  // A file has one of each, however many parameters it names.
+  static const ValuePtr address_class = pytorch::MakeGlobal("deepspeed.utils.tensor_fragment", "fragment_address");
+  static const ValuePtr no_arguments = pytorch::MakeTuple({});
+  static const ValuePtr numel = MakeText("numel");
+  static const ValuePtr start_key = MakeText("start");
   pytorch::Call call;
   call.form = pytorch::Call::Form::kNewObject;
-  call.callable = pytorch::MakeGlobal("deepspeed.utils.tensor_fragment", "fragment_address");
-  call.arguments = pytorch::MakeTuple({});
-  call.state = MakeDict({{MakeText("numel"), MakeInteger(elements)}, {MakeText("start"), MakeInteger(start)}});
+  call.callable = address_class;
+  call.arguments = no_arguments;
+  call.state = MakeDict({{numel, MakeInteger(elements)}, {start_key, MakeInteger(start)}});
   return pytorch::MakeCall(std::move(call));
 }
 
-class RanksWriter {
+// What the files say, and where in them elements lie, alike.
+class FlatFiles {
  public:
-  RanksWriter(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-              const std::vector<RankToWrite>& ranks, const ExpertsToWrite& experts, TargetFiles& target)
-      : training_(request.training),
-        options_(options),
-        carried_(carried),
-        ranks_(ranks),
-        experts_(experts),
-        target_(target) {}
+  FlatFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+            const std::vector<RankToWrite>& ranks, const ExpertsToWrite& experts)
+      : training_(request.training), options_(options), carried_(carried), ranks_(ranks), experts_(experts) {}
 
-  void AddFiles(const std::string& folder) {
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      const Coordinate& coordinate = ranks_[r].coordinate;
-      const std::int64_t mp = coordinate.At("pp") * options_.tp + coordinate.At("tp");
-      records_.emplace_back();
-      for (std::int64_t partition = 0; partition < options_.dp; ++partition) {
-        ArchiveComposer composer(training_);
-        LooseStatesOfFile loose;
-        WholeMatricesOfFile matrices;
-        ComposedArchive archive = composer.Compose(FileOf(r, partition, composer, loose, matrices));
-        records_[r].push_back(AddFile(target_, folder + "/" + OptimizerFileName(options_, {mp, partition}), archive));
-        loose.AddShards(records_[r].back(), coordinate, target_);
-        matrices.AddShards(records_[r].back(), coordinate, target_);
-      }
-    }
-  }
-
-  // What all ranks have of the same experts is entered with the first one.
-  void AddShards() {
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      for (std::size_t expert_rank = 0; expert_rank < ranks_[r].groups.size(); ++expert_rank) {
-        Coordinate holder = ranks_[r].coordinate;
-        if (experts_.any()) holder.at["ep"] = static_cast<std::int64_t>(expert_rank);
-        std::size_t next = 0;  // Of each file's records.
-        for (const FlatGroupToWrite& group : ranks_[r].groups[expert_rank]) {
-          const std::size_t first = next;
-          next += FlatStatesOf(group).size();
-          const bool is_first = group.of_experts ? r == 0 : expert_rank == 0;
-          if (is_first) AddShardsOf(r, group, first, group.of_experts ? holder : ranks_[r].coordinate);
-        }
-      }
-    }
-  }
-
- private:
-  void AddShardsOf(std::size_t rank, const FlatGroupToWrite& group, std::size_t first_record,
-                   const Coordinate& coordinate) {
-    BufferSet set;
-    for (const LogicalTensor::State& state : FlatStatesOf(group)) {
-      set.push_back({state.name, AddBuffer(rank, group, state, first_record++)});
-    }
-    const BufferSetId states = target_.storage.Add(std::move(set));
-    for (const PlacedParameter& parameter : group.parameters) {
-      target_.storage.shards.push_back(ShardOf(parameter, coordinate, parameter.offset, states));
-    }
-  }
-
+ protected:
   // The states that lie as the flat vector does.
   std::vector<LogicalTensor::State> FlatStatesOf(const FlatGroupToWrite& group) const {
     std::vector<LogicalTensor::State> states = StatesOf(group);
@@ -115,6 +71,25 @@ class RanksWriter {
     return std::find(group.ranks.begin(), group.ranks.end(), number) - group.ranks.begin();
   }
 
+  const TrainingState& training_;
+  const WriteOptions& options_;
+  const Carried& carried_;
+  const std::vector<RankToWrite>& ranks_;
+  const ExpertsToWrite& experts_;
+};
+
+class FileComposer : FlatFiles {
+ public:
+  using FlatFiles::FlatFiles;
+
+  ComposedFlatFile Compose(std::size_t rank, std::int64_t partition) const {
+    ComposedFlatFile file;
+    ArchiveComposer composer(training_);
+    file.archive = composer.Compose(FileOf(rank, partition, composer, file.loose, file.matrices));
+    return file;
+  }
+
+ private:
   // Partitions are counted in each group; a file has one of each.
   ValuePtr FileOf(std::size_t rank, std::int64_t of_rank, ArchiveComposer& composer, LooseStatesOfFile& loose,
                   WholeMatricesOfFile& matrices) const {
@@ -217,6 +192,56 @@ class RanksWriter {
     }
     return pytorch::MakeOrderedDict(std::move(mapping));
   }
+};
+
+class FilesAdder : FlatFiles {
+ public:
+  FilesAdder(const FlatFiles& files, TargetFiles& target) : FlatFiles(files), target_(target) {}
+
+  void AddFiles(const std::string& folder, std::vector<ComposedFlatFile>& composed) {
+    auto file = composed.begin();
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const Coordinate& coordinate = ranks_[r].coordinate;
+      const std::int64_t mp = coordinate.At("pp") * options_.tp + coordinate.At("tp");
+      records_.emplace_back();
+      for (std::int64_t partition = 0; partition < options_.dp; ++partition, ++file) {
+        const std::string path = folder + "/" + OptimizerFileName(options_, {mp, partition});
+        records_[r].push_back(AddFile(target_, path, std::move(file->archive)));
+        file->loose.AddShards(records_[r].back(), coordinate, target_);
+        file->matrices.AddShards(records_[r].back(), coordinate, target_);
+      }
+    }
+  }
+
+  // What all ranks have of the same experts is entered with the first one.
+  void AddShards() {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      for (std::size_t expert_rank = 0; expert_rank < ranks_[r].groups.size(); ++expert_rank) {
+        Coordinate holder = ranks_[r].coordinate;
+        if (experts_.any()) holder.at["ep"] = static_cast<std::int64_t>(expert_rank);
+        std::size_t next = 0;  // Of each file's records.
+        for (const FlatGroupToWrite& group : ranks_[r].groups[expert_rank]) {
+          const std::size_t first = next;
+          next += FlatStatesOf(group).size();
+          const bool is_first = group.of_experts ? r == 0 : expert_rank == 0;
+          if (is_first) AddShardsOf(r, group, first, group.of_experts ? holder : ranks_[r].coordinate);
+        }
+      }
+    }
+  }
+
+ private:
+  void AddShardsOf(std::size_t rank, const FlatGroupToWrite& group, std::size_t first_record,
+                   const Coordinate& coordinate) {
+    BufferSet set;
+    for (const LogicalTensor::State& state : FlatStatesOf(group)) {
+      set.push_back({state.name, AddBuffer(rank, group, state, first_record++)});
+    }
+    const BufferSetId states = target_.storage.Add(std::move(set));
+    for (const PlacedParameter& parameter : group.parameters) {
+      target_.storage.shards.push_back(ShardOf(parameter, coordinate, parameter.offset, states));
+    }
+  }
 
   BufferId AddBuffer(std::size_t rank, const FlatGroupToWrite& group, const LogicalTensor::State& state,
                      std::size_t record) {
@@ -249,11 +274,6 @@ class RanksWriter {
     add(group.elements, group.partition_elements * std::ssize(group.ranks));
   }
 
-  const TrainingState& training_;
-  const WriteOptions& options_;
-  const Carried& carried_;
-  const std::vector<RankToWrite>& ranks_;
-  const ExpertsToWrite& experts_;
   TargetFiles& target_;
   // By rank and partition, in the order of groups and their states.
   std::vector<std::vector<std::vector<RecordId>>> records_;
@@ -261,12 +281,25 @@ class RanksWriter {
 
 }  // namespace
 
-void AddOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-                       const std::string& folder, const std::vector<RankToWrite>& ranks, const ExpertsToWrite& experts,
-                       TargetFiles& target) {
-  RanksWriter writer(request, options, carried, ranks, experts, target);
-  writer.AddFiles(folder);
-  writer.AddShards();
+FlatOptimizerFiles::FlatOptimizerFiles(const TargetRequest& request, const WriteOptions& options,
+                                       const Carried& carried, const std::vector<RankToWrite>& ranks,
+                                       const ExpertsToWrite& experts)
+    : request_(request), options_(options), carried_(carried), ranks_(ranks), experts_(experts) {}
+
+llvm::Error FlatOptimizerFiles::Compose(unsigned threads) {
+  const FileComposer composer(request_, options_, carried_, ranks_, experts_);
+  const auto partitions = static_cast<std::size_t>(options_.dp);
+  composed_.resize(ranks_.size() * partitions);
+  return ForEachInParallel(composed_.size(), {threads, nullptr}, [&](unsigned, std::uint64_t number) -> llvm::Error {
+    composed_[number] = composer.Compose(number / partitions, static_cast<std::int64_t>(number % partitions));
+    return CheckInterrupted();
+  });
+}
+
+void FlatOptimizerFiles::AddTo(const std::string& folder, TargetFiles& target) {
+  FilesAdder adder({request_, options_, carried_, ranks_, experts_}, target);
+  adder.AddFiles(folder, composed_);
+  adder.AddShards();
 }
 
 }  // namespace ucp::deepspeed

@@ -5,12 +5,16 @@
 
 #include <llvm/Support/Error.h>
 
+#include <string>
 #include <vector>
 
 #include "compiler/layout/target.h"
+#include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/write/carried.h"
 #include "runtime/formats/deepspeed/write/experts.h"
 #include "runtime/formats/deepspeed/write/groups.h"
+#include "runtime/formats/deepspeed/write/loose_states.h"
+#include "runtime/formats/deepspeed/write/muon.h"
 
 namespace ucp::deepspeed {
 
@@ -20,10 +24,34 @@ struct RankToWrite {
   std::vector<std::vector<FlatGroupToWrite>> groups;
 };
 
-// Adds the files of ExpertsToWrite::tensor_ranks() ranks, the shards of the parameters' states and the zeros of the
-// padding. Paths are below `folder`.
-void AddOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
-                       const std::string& folder, const std::vector<RankToWrite>& ranks, const ExpertsToWrite& experts,
-                       TargetFiles& target);
+// One file, and what in it is no parameter's part of a flat vector.
+struct ComposedFlatFile {
+  ComposedArchive archive;
+  LooseStatesOfFile loose;
+  WholeMatricesOfFile matrices;
+};
+
+// The files of ExpertsToWrite::tensor_ranks() ranks. What they say depends on nothing that the target has, so they can
+// be composed while other files are added to it.
+class FlatOptimizerFiles {
+ public:
+  // The arguments must outlive this object.
+  FlatOptimizerFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
+                     const std::vector<RankToWrite>& ranks, const ExpertsToWrite& experts);
+
+  // Once, and first. By so many threads.
+  [[nodiscard]] llvm::Error Compose(unsigned threads);
+
+  // Once. Adds the files, the shards of the parameters' states and the zeros of the padding. Paths are below `folder`.
+  void AddTo(const std::string& folder, TargetFiles& target);
+
+ private:
+  const TargetRequest& request_;
+  const WriteOptions& options_;
+  const Carried& carried_;
+  const std::vector<RankToWrite>& ranks_;
+  const ExpertsToWrite& experts_;
+  std::vector<ComposedFlatFile> composed_;  // By rank and partition.
+};
 
 }  // namespace ucp::deepspeed

@@ -13,6 +13,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
+#include "compiler/support/parallel.h"
 #include "runtime/formats/archive_composer.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/deepspeed/write/adagrad.h"
@@ -116,6 +117,19 @@ struct Wanted {
   const std::string& folder;
 };
 
+// What one rank has besides the optimizer's files of ZeRO.
+llvm::Error AddModelFiles(const Wanted& wanted, const RankToWrite& rank, TargetFiles& target) {
+  const auto& [request, options, carried, experts, folder] = wanted;
+  const auto expert_rank = static_cast<std::size_t>(experts.FirstExpertRank(rank.coordinate.At("tp")));
+  const std::vector<FlatGroupToWrite>& first = rank.groups[expert_rank];
+  UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, rank.coordinate, first, target));
+  UCP_RETURN_IF_ERROR(experts.AddFiles(folder, rank.coordinate, target));
+  if (options.stage == 0 && experts.any()) {
+    AddExpertOptimizerFiles(request, options, carried, folder, rank.coordinate, experts, rank.groups, target);
+  }
+  return llvm::Error::success();
+}
+
 // The files of the tensor-parallel ranks from `mp` on that share experts out together: one, if none are whole.
 llvm::Error AddRanks(const Wanted& wanted, std::int64_t mp, const GroupsToWrite& groups, LooseStatesToWrite& loose,
                      TargetFiles& target) {
@@ -132,20 +146,21 @@ llvm::Error AddRanks(const Wanted& wanted, std::int64_t mp, const GroupsToWrite&
     }
     ranks.push_back(std::move(rank));
   }
-  for (const RankToWrite& rank : ranks) {
-    const auto expert_rank = static_cast<std::size_t>(experts.FirstExpertRank(rank.coordinate.At("tp")));
-    const std::vector<FlatGroupToWrite>& first = rank.groups[expert_rank];
-    UCP_RETURN_IF_ERROR(AddModelStates(request, options, carried, experts, folder, rank.coordinate, first, target));
-    UCP_RETURN_IF_ERROR(experts.AddFiles(folder, rank.coordinate, target));
-    if (options.stage == 0 && experts.any()) {
-      AddExpertOptimizerFiles(request, options, carried, folder, rank.coordinate, experts, rank.groups, target);
-    }
-  }
+  auto add_models = [&]() -> llvm::Error {
+    for (const RankToWrite& rank : ranks) UCP_RETURN_IF_ERROR(AddModelFiles(wanted, rank, target));
+    return llvm::Error::success();
+  };
   if (options.stage == 1 || options.stage == 2) {
-    AddOptimizerFiles(request, options, carried, folder, ranks, experts, target);
-  } else if (options.stage == 3) {
-    AddPartitionedOptimizerFiles(request, options, carried, folder, ranks, experts, target);
+    // These are composed meanwhile, and added behind the others.
+    FlatOptimizerFiles files(request, options, carried, ranks, experts);
+    UCP_RETURN_IF_ERROR(ForEachInParallel(2, {request.threads, nullptr}, [&](unsigned, std::uint64_t number) {
+      return number == 0 ? add_models() : files.Compose(request.threads);
+    }));
+    files.AddTo(folder, target);
+    return llvm::Error::success();
   }
+  UCP_RETURN_IF_ERROR(add_models());
+  if (options.stage == 3) AddPartitionedOptimizerFiles(request, options, carried, folder, ranks, experts, target);
   return llvm::Error::success();
 }
 
@@ -172,8 +187,8 @@ llvm::Error CheckStageOfExperts(const WriteOptions& options, const ExpertsToWrit
 llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   std::vector<std::string> remarks;
   TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
-  const TargetRequest request{asked.tensors,  asked.layout,     training,         asked.source_mesh,
-                              asked.strategy, asked.companions, asked.keep_opaque};
+  const TargetRequest request{asked.tensors,    asked.layout,      training, asked.source_mesh, asked.strategy,
+                              asked.companions, asked.keep_opaque, nullptr,  asked.threads};
   UCP_RETURN_IF_ERROR(TakeSettingsOfJob(asked.job_config, asked.tensors, training, remarks));
   TrainingState configured = request.training;
   pytorch::ValuePtr job;

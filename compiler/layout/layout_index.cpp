@@ -3,17 +3,18 @@
 namespace ucp {
 
 LayoutIndex::LayoutIndex(const Layout& layout) {
-  tensors_.reserve(layout.tensors.size());
-  for (const TensorLayout& tensor : layout.tensors) tensors_.emplace(tensor.name, &tensor);
+  tensors_.reserve(static_cast<unsigned>(layout.tensors.size()));
+  for (const TensorLayout& tensor : layout.tensors) {
+    tensors_.try_emplace(llvm::CachedHashStringRef(tensor.name), &tensor);
+  }
   // A name counts before any alias, and of equal aliases the first.
   for (const TensorLayout& tensor : layout.tensors) {
-    for (const std::string& alias : tensor.aliases) tensors_.emplace(alias, &tensor);
+    for (const std::string& alias : tensor.aliases) tensors_.try_emplace(llvm::CachedHashStringRef(alias), &tensor);
   }
 }
 
 const TensorLayout* LayoutIndex::Find(std::string_view name) const {
-  const auto found = tensors_.find(name);
-  return found == tensors_.end() ? nullptr : found->second;
+  return tensors_.lookup(llvm::CachedHashStringRef(name));
 }
 
 }  // namespace ucp

@@ -1,8 +1,10 @@
 // The tensors of a layout by name: Layout::Find() for those who ask for each of thousands.
 #pragma once
 
+#include <llvm/ADT/CachedHashString.h>
+#include <llvm/ADT/DenseMap.h>
+
 #include <string_view>
-#include <unordered_map>
 
 #include "compiler/layout/layout.h"
 
@@ -17,7 +19,7 @@ class LayoutIndex {
   const TensorLayout* Find(std::string_view name) const;
 
  private:
-  std::unordered_map<std::string_view, const TensorLayout*> tensors_;
+  llvm::DenseMap<llvm::CachedHashStringRef, const TensorLayout*> tensors_;
 };
 
 }  // namespace ucp

@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <string_view>
 #include <tuple>
 #include <unordered_set>
@@ -53,18 +52,6 @@ std::vector<ShardsOfRank> ShardsByRank(const Inventory& inventory) {
   return ranks;
 }
 
-// They are large: each is moved once.
-void SortReads(std::vector<PlanRead>& reads) {
-  std::vector<std::uint32_t> order(reads.size());
-  std::iota(order.begin(), order.end(), 0U);
-  auto key = [&](std::uint32_t r) { return std::tuple(reads[r].tensor, reads[r].term, reads[r].role); };
-  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
-  std::vector<PlanRead> sorted;
-  sorted.reserve(reads.size());
-  for (std::uint32_t r : order) sorted.push_back(std::move(reads[r]));
-  reads = std::move(sorted);
-}
-
 class Assigner {
  public:
   Assigner(const PlanRequest& request, PlanDraft& draft)
@@ -86,7 +73,7 @@ class Assigner {
       }
     }
     UCP_RETURN_IF_ERROR(CheckComplete());
-    SortReads(draft_.plan.reads);
+    SortBy(draft_.plan.reads, [](const PlanRead& read) { return std::tuple(read.tensor, read.term, read.role); });
     return llvm::Error::success();
   }
 
@@ -232,7 +219,8 @@ class Assigner {
 
   // A tensor that the spec drops has an entry of its own, without states.
   llvm::Error AssignDropped(const Shard& shard) {
-    auto [entry, added] = draft_.tensor_of_name.try_emplace(shard.tensor, TensorId(draft_.plan.tensors.size()));
+    auto [entry, added] = draft_.tensor_of_name.try_emplace(llvm::CachedHashStringRef(shard.tensor),
+                                                            TensorId(draft_.plan.tensors.size()));
     if (added) draft_.plan.tensors.push_back({{shard.tensor, shard.kind, shard.shape, {}, {}}, "a `drop` of the spec"});
     PlanRead read{entry->second, ReadRole::kUnused, SetId(0),     shard.coordinate,     shard.strides,
                   shard.base,    shard.spread,      shard.states, "dropped by the spec"};

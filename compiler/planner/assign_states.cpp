@@ -16,7 +16,7 @@ std::vector<bool> HaveWeight(const PlanRequest& request, const PlanDraft& draft)
   std::vector<bool> have_weight(draft.plan.tensors.size());
   for (const Shard& shard : request.target_files.storage.shards) {
     if (!FindState(draft.plan.target.buffer_set(shard.states), kWeightState)) continue;
-    const auto tensor = draft.tensor_of_name.find(shard.tensor);
+    const auto tensor = draft.tensor_of_name.find(llvm::CachedHashStringRef(shard.tensor));
     if (tensor != draft.tensor_of_name.end()) have_weight[tensor->second.index()] = true;
   }
   return have_weight;

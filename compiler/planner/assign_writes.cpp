@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "compiler/planner/draft.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
@@ -13,7 +11,7 @@ llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft) {
   draft.plan.writes.reserve(request.target_files.storage.shards.size());
   for (const Shard& shard : request.target_files.storage.shards) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
-    auto id = draft.tensor_of_name.find(shard.tensor);
+    auto id = draft.tensor_of_name.find(llvm::CachedHashStringRef(shard.tensor));
     const TensorLayout* layout = id == draft.tensor_of_name.end() ? nullptr : draft.TargetOf(id->second);
     UCP_CHECK(layout != nullptr, "the target format wants an unknown tensor `{}`", shard.tensor);
     UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*layout, request.target_files.mesh, shard.coordinate));
@@ -23,8 +21,7 @@ llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft) {
     for (const ProductSet& piece : IncreasingPieces(set)) write.pieces.push_back(draft.Intern(piece));
     draft.plan.writes.push_back(std::move(write));
   }
-  std::stable_sort(draft.plan.writes.begin(), draft.plan.writes.end(),
-                   [](const PlanWrite& a, const PlanWrite& b) { return a.tensor < b.tensor; });
+  SortBy(draft.plan.writes, [](const PlanWrite& write) { return write.tensor; });
   return llvm::Error::success();
 }
 

@@ -1,11 +1,16 @@
 // The plan while it is made, and the passes that make it. Private to the planner.
 #pragma once
 
+#include <llvm/ADT/CachedHashString.h>
+#include <llvm/ADT/DenseMap.h>
 #include <llvm/Support/Error.h>
 
+#include <algorithm>
 #include <cstddef>
-#include <string_view>
+#include <cstdint>
+#include <numeric>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "compiler/layout/layout_index.h"
@@ -18,8 +23,8 @@ struct PlanDraft {
   explicit PlanDraft(const PlanRequest& request);
 
   Plan plan;
-  LayoutIndex source_tensors;                                     // By the names that the source's shards have.
-  std::unordered_map<std::string_view, TensorId> tensor_of_name;  // Names are those of the request.
+  LayoutIndex source_tensors;                                          // By the names that the source's shards have.
+  llvm::DenseMap<llvm::CachedHashStringRef, TensorId> tensor_of_name;  // Names are those of the request.
 
   // Those of the request, which come before what the spec drops. Found once: each pass asks for all of them.
   const TensorLayout* SourceOf(TensorId id) const {
@@ -41,6 +46,19 @@ struct PlanDraft {
   std::vector<TensorId> tensor_of_source_;  // As the source layout's tensors.
   std::unordered_multimap<std::size_t, SetId> sets_of_hash_;
 };
+
+// Sorts stably by `key` of an entry. Entries are large: each is moved once.
+template <typename Entry, typename Key>
+void SortBy(std::vector<Entry>& entries, Key key) {
+  std::vector<std::uint32_t> order(entries.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return key(entries[a]) < key(entries[b]); });
+  std::vector<Entry> sorted;
+  sorted.reserve(entries.size());
+  for (std::uint32_t e : order) sorted.push_back(std::move(entries[e]));
+  entries = std::move(sorted);
+}
 
 // Fills Arithmetic::terms: how many copies a `mean` of the source's layout is made of.
 void AssignTerms(const PlanRequest& request, PlanDraft& draft);

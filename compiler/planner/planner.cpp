@@ -52,10 +52,10 @@ PlanDraft::PlanDraft(const PlanRequest& request)
       source_layout_(request.source_layout),
       tensor_of_source_(request.source_layout.tensors.size(), TensorId(request.tensors.size())) {
   const LayoutIndex target_tensors(request.target_layout);
-  tensor_of_name.reserve(request.tensors.size());
+  tensor_of_name.reserve(static_cast<unsigned>(request.tensors.size()));
   for (const LogicalTensor& tensor : request.tensors) {
     const TensorId id(sources_.size());
-    tensor_of_name[tensor.name] = id;
+    tensor_of_name[llvm::CachedHashStringRef(tensor.name)] = id;
     sources_.push_back(source_tensors.Find(tensor.name));
     targets_.push_back(target_tensors.Find(tensor.name));
     if (sources_.back() == nullptr) continue;

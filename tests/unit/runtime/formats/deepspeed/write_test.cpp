@@ -76,7 +76,23 @@ class Written {
     auto strategy = ParseStrategy("deepspeed:" + model_.Settings());
     if (!strategy) return strategy.takeError();
     const Mesh source;
-    return FindFormat("deepspeed")->LayOut({tensors_of_model, layout, training, source, *strategy});
+    TargetRequest request{tensors_of_model, layout, training, source, *strategy};
+    request.threads = 3;
+    llvm::Expected<TargetFiles> by_several = FindFormat("deepspeed")->LayOut(request);
+    request.threads = 1;
+    llvm::Expected<TargetFiles> by_one = FindFormat("deepspeed")->LayOut(request);
+    if (by_one && by_several) ExpectSame(*by_one, *by_several);
+    llvm::consumeError(by_several.takeError());
+    return by_one;
+  }
+
+  static void ExpectSame(const TargetFiles& by_one, const TargetFiles& by_several) {
+    EXPECT_TRUE(static_cast<const StorageTables&>(by_one.storage) == by_several.storage);
+    EXPECT_TRUE(by_one.storage.shards == by_several.storage.shards);
+    EXPECT_TRUE(by_one.blobs == by_several.blobs);
+    EXPECT_TRUE(by_one.placements == by_several.placements);
+    EXPECT_TRUE(by_one.crc_fields == by_several.crc_fields);
+    EXPECT_EQ(by_one.remarks, by_several.remarks);
   }
 
   // As the executor would, with a byte that nothing else writes where it would write nothing.

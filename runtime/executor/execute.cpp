@@ -88,7 +88,7 @@ llvm::Expected<ExecutionReport> ExecuteAny(const Plan& plan, const std::string& 
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<Execution> execution,
                        BeginExecution({plan, source_root, target_folder, files, options, parts, *sizes}, ranks));
   UCP_RETURN_IF_ERROR(execution->Run());
-  ExecutionReport report = execution->Report();
+  UCP_ASSIGN_OR_RETURN(ExecutionReport report, execution->Report());
   report.threads = std::max(options.threads, 1U);
   report.chunk_bytes = sizes->chunk_bytes;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();

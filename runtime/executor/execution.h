@@ -43,7 +43,7 @@ class Execution {
   std::string Save() const;
 
   [[nodiscard]] llvm::Error Run();
-  ExecutionReport Report() const;  // Of all ranks, at rank 0.
+  llvm::Expected<ExecutionReport> Report() const;  // Of all ranks, at rank 0.
 
  private:
   using Clock = std::chrono::steady_clock;

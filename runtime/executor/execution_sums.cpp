@@ -54,7 +54,7 @@ void Execution::RestoreSums(ProgressReader& reader) {
   target_.Restore(reader);
 }
 
-ExecutionReport Execution::Report() const {
+llvm::Expected<ExecutionReport> Execution::Report() const {
   ExecutionReport report;
   report.bytes_copied = source_.bytes_read(ReadReason::kCopy) + others_.bytes_copied;
   report.bytes_compared = source_.bytes_read(ReadReason::kCompare) + others_.bytes_compared;
@@ -71,7 +71,7 @@ ExecutionReport Execution::Report() const {
         "some model weights were not compared with their masters: only float32, float16 and bfloat16 weights of "
         "float32 masters are");
   }
-  report.digests = digests_.Get();
+  UCP_ASSIGN_OR_RETURN(report.digests, digests_.Get(parallel_.threads));
   report.file_digests = target_.FileDigests();
   for (std::size_t file = 0; parts_ != nullptr && file < report.file_digests.size(); ++file) {
     if (!parts_->CountingPart(FileId(file))) report.file_digests[file].clear();

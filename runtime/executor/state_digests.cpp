@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "compiler/support/error.h"
+#include "compiler/support/parallel.h"
+
 namespace ucp {
 
 StateDigests::StateDigests(const Plan& plan) : plan_(plan), counted_(plan) {
@@ -54,22 +57,31 @@ void StateDigests::Add(const TargetRange& range, DType dtype, std::span<const st
   sum.Add(chunk_sum);
 }
 
-std::vector<StateDigest> StateDigests::Get() const {
-  std::vector<StateDigest> digests;
-  digests.reserve(states_.size());
-  for (std::size_t s = 0; s < states_.size(); ++s) {
-    const State& state = states_[s];
-    const LogicalTensor& tensor = plan_.tensor(state.tensor).logical;
-    std::uint64_t elements = 1;
-    for (std::int64_t length : tensor.shape) elements *= static_cast<std::uint64_t>(length);
-    auto digest = [&](const SharedKeyedSum& sum, DType dtype) {
-      return ElementsDigest(sum.Get(), Name(dtype), elements);
-    };
-    StateDigest& entry = digests.emplace_back(StateDigest{
-        tensor.name, state.name, state.dtype, digest(sums_[s].target, state.dtype), state.source_dtype, ""});
-    if (state.has_source) entry.source_digest = digest(sums_[s].source, state.source_dtype);
-  }
+llvm::Expected<std::vector<StateDigest>> StateDigests::Get(unsigned threads) const {
+  constexpr std::size_t kAtATime = 1024;
+  std::vector<StateDigest> digests(states_.size());
+  const std::size_t stretches = (states_.size() + kAtATime - 1) / kAtATime;
+  UCP_RETURN_IF_ERROR(
+      ForEachInParallel(stretches, {threads, nullptr}, [&](unsigned, std::uint64_t stretch) -> llvm::Error {
+        const std::size_t end = std::min(states_.size(), (stretch + 1) * kAtATime);
+        for (std::size_t s = stretch * kAtATime; s < end; ++s) digests[s] = DigestOf(s);
+        return llvm::Error::success();
+      }));
   return digests;
+}
+
+StateDigest StateDigests::DigestOf(std::size_t index) const {
+  const State& state = states_[index];
+  const LogicalTensor& tensor = plan_.tensor(state.tensor).logical;
+  std::uint64_t elements = 1;
+  for (std::int64_t length : tensor.shape) elements *= static_cast<std::uint64_t>(length);
+  auto digest = [&](const SharedKeyedSum& sum, DType dtype) {
+    return ElementsDigest(sum.Get(), Name(dtype), elements);
+  };
+  const Sums& sums = sums_[index];
+  return {tensor.name,        state.name,
+          state.dtype,        digest(sums.target, state.dtype),
+          state.source_dtype, state.has_source ? digest(sums.source, state.source_dtype) : ""};
 }
 
 void StateDigests::Save(ProgressWriter& writer) const {

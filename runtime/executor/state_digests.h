@@ -1,6 +1,8 @@
 // The digest of each tensor in each state, added up while chunks go by.
 #pragma once
 
+#include <llvm/Support/Error.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -35,7 +37,8 @@ class StateDigests {
   void AddSource(const TargetRange& range, std::span<const std::byte> chunk);
   void AddTarget(const TargetRange& range, std::span<const std::byte> chunk);
 
-  std::vector<StateDigest> Get() const;  // By tensor and state.
+  // By tensor and state; made by so many threads.
+  llvm::Expected<std::vector<StateDigest>> Get(unsigned threads) const;
 
   // Only while no thread adds.
   void Save(ProgressWriter& writer) const;
@@ -57,6 +60,7 @@ class StateDigests {
   };
 
   std::size_t IndexOf(const TargetRange& range) const;
+  StateDigest DigestOf(std::size_t index) const;
   void Add(const TargetRange& range, DType dtype, std::span<const std::byte> chunk, SharedKeyedSum& sum) const;
 
   const Plan& plan_;

@@ -103,7 +103,7 @@ void SourceArchives::ReadAhead(const std::vector<std::string>& relative_paths, u
 TensorPlace SourceArchives::PlaceOf(const SourceArchive& archive, const pytorch::Tensor& tensor) {
   const std::string& key = tensor.storage->key;
   const pytorch::StorageExtent& extent = archive.archive.storages.at(key);
-  auto [entry, added] = records_.try_emplace({archive.file, key});
+  auto [entry, added] = records_.try_emplace({archive.file.value(), extent.storage.get()});
   if (added) {
     entry->second = storage_.Add(Record{archive.file, extent.data.offset, extent.data.bytes, extent.crc32});
   }
@@ -138,7 +138,7 @@ llvm::Expected<std::vector<std::byte>> SourceArchives::ReadElements(const Tensor
 }
 
 BufferSetId SourceArchives::BuffersOf(const TensorPlace& place, const std::string& state) {
-  auto [entry, added] = buffer_sets_.try_emplace({place.record, place.dtype, state});
+  auto [entry, added] = buffer_sets_[state].try_emplace({place.record.value(), static_cast<int>(place.dtype)});
   if (added) {
     Buffer buffer;
     buffer.dtype = place.dtype;

@@ -2,8 +2,10 @@
 // again. A tensor becomes a place in a record; a small tensor that belongs to the training state is read.
 #pragma once
 
+#include <llvm/ADT/DenseMap.h>
 #include <llvm/Support/Error.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -86,9 +88,11 @@ class SourceArchives {
   TrainingState& training_;
   pytorch::PickleCache cache_;
   std::unique_ptr<ArchivesAhead> ahead_;  // Null: nothing is.
-  std::map<std::pair<FileId, std::string>, RecordId> records_;
-  std::map<std::tuple<RecordId, DType, std::string>, BufferSetId> buffer_sets_;
-  std::unordered_map<std::string, std::string> small_tensor_keys_;  // By dtype and content.
+  // A file's storages stay where they are as long as the file is open, and none is opened twice by one number.
+  llvm::DenseMap<std::pair<std::uint32_t, const pytorch::Storage*>, RecordId> records_;
+  using BufferSets = llvm::DenseMap<std::pair<std::uint32_t, int>, BufferSetId>;  // By record and dtype.
+  std::map<std::string, BufferSets> buffer_sets_;                                 // By state, of which there are few.
+  std::unordered_map<std::string, std::string> small_tensor_keys_;                // By dtype and content.
 };
 
 }  // namespace ucp

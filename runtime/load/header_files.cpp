@@ -81,7 +81,8 @@ llvm::Error ReadArchiveHeader(const ReadableFile& file) {
   std::string bytes(archive.pickle_data.bytes, '\0');
   UCP_RETURN_IF_ERROR(file.ReadAt(archive.pickle_data.offset, std::as_writable_bytes(std::span(bytes))));
   std::uint64_t small = 0;
-  for (const auto& [key, extent] : archive.storages) {
+  for (const auto& storage : archive.pickle->storages) {
+    const pytorch::StorageExtent& extent = archive.storages.at(storage->key);
     if (extent.data.bytes > kLargestSmallStorage || small + extent.data.bytes > kMostSmallStorages) continue;
     small += extent.data.bytes;
     bytes.resize(extent.data.bytes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_map>
 
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
@@ -15,6 +16,7 @@ namespace {
 class Records {
  public:
   explicit Records(const ZipDirectory& directory) {
+    by_name_.reserve(directory.records.size());
     for (const ZipRecord& record : directory.records) by_name_.emplace(record.name, &record);
   }
   const ZipRecord* Find(std::string_view name) const {
@@ -23,7 +25,7 @@ class Records {
   }
 
  private:
-  std::map<std::string_view, const ZipRecord*> by_name_;
+  std::unordered_map<std::string_view, const ZipRecord*> by_name_;
 };
 
 llvm::Expected<std::string> ReadRecord(const ReadableFile& file, const ZipRecord& record, std::uint64_t limit) {
@@ -67,6 +69,7 @@ llvm::Error CheckByteOrder(const ReadableFile& file, const Records& records) {
 }
 
 llvm::Error PlaceStorages(const Records& records, Archive& archive) {
+  archive.storages.reserve(archive.pickle->storages.size());
   for (const auto& storage : archive.pickle->storages) {
     const ZipRecord* record = records.Find("data/" + storage->key);
     if (record == nullptr) {

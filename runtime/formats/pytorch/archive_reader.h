@@ -5,10 +5,10 @@
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "runtime/formats/pytorch/pickle_reader.h"
 #include "runtime/formats/pytorch/value.h"
@@ -25,10 +25,10 @@ struct StorageExtent {
 };
 
 struct Archive {
-  std::string root_folder;                        // Empty in a stream.
-  FileRange pickle_data;                          // In the file.
-  std::shared_ptr<const Pickle> pickle;           // Shared with equal files when a cache was given.
-  std::map<std::string, StorageExtent> storages;  // By storage key: every storage that the pickle names.
+  std::string root_folder;                                  // Empty in a stream.
+  FileRange pickle_data;                                    // In the file.
+  std::shared_ptr<const Pickle> pickle;                     // Shared with equal files when a cache was given.
+  std::unordered_map<std::string, StorageExtent> storages;  // By storage key: every storage that the pickle names.
 
   const ValuePtr& root() const { return pickle->root; }
 };

@@ -2,8 +2,6 @@
 
 #include <llvm/ADT/StringRef.h>
 
-#include <array>
-
 #include "compiler/support/error.h"
 
 namespace ucp::pytorch {
@@ -16,10 +14,10 @@ constexpr std::uint8_t kStop = '.';
 // The instructions of pickletools, by their code. What is absent is refused: EXT1/2/4 and PERSID name things outside
 // the file; INST, OBJ, STRING and UNICODE are of protocols 0 and 1; NEXT_BUFFER and READONLY_BUFFER need data from
 // elsewhere.
-PickleMachine::Instruction PickleMachine::InstructionFor(std::uint8_t code) {
+const PickleMachine::Instructions& PickleMachine::AllInstructions() {
   using M = PickleMachine;
-  static const std::array<Instruction, 256> table = [] {
-    std::array<Instruction, 256> all{};
+  static const Instructions table = [] {
+    Instructions all{};
     const auto set = [&all](int byte, Instruction instruction) { all[static_cast<std::size_t>(byte)] = instruction; };
     set(0x80, &M::Protocol), set(0x95, &M::Frame);
     set('(', &M::Mark), set('0', &M::Discard), set('1', &M::DiscardToMark), set('2', &M::Duplicate);
@@ -42,7 +40,7 @@ PickleMachine::Instruction PickleMachine::InstructionFor(std::uint8_t code) {
     set('Q', &M::PersistentId);
     return all;
   }();
-  return table[code];
+  return table;
 }
 
 llvm::Expected<Pickle> PickleMachine::Run() {
@@ -66,11 +64,13 @@ llvm::Error PickleMachine::ExecuteAll() {
   if (bytes_.empty() || bytes_[0] != '\x80') {
     return Fail(ErrorCode::kBadData, "it does not begin as a pickle of protocol 2 to 5 does");
   }
+  const Instructions& instructions = AllInstructions();
   while (true) {
     instruction_offset_ = offset_;
-    UCP_ASSIGN_OR_RETURN(const std::uint64_t code, TakeUnsigned(1));
+    if (offset_ == bytes_.size()) return TakeBytes(1).takeError();
+    const auto code = static_cast<std::uint8_t>(bytes_[offset_++]);
     if (code == kStop) break;
-    const Instruction instruction = InstructionFor(static_cast<std::uint8_t>(code));
+    const Instruction instruction = instructions[code];
     if (instruction == nullptr) {
       return Fail(ErrorCode::kBadData, "the instruction 0x{:02x} is none of those that build plain data", code);
     }
@@ -122,20 +122,17 @@ llvm::Expected<std::string_view> PickleMachine::TakeLine() {
 }
 
 llvm::Expected<std::uint64_t> PickleMachine::TakeUnsigned(int width) {
-  UCP_ASSIGN_OR_RETURN(const std::string_view bytes, TakeBytes(static_cast<std::uint64_t>(width)));
+  const auto count = static_cast<std::size_t>(width);
+  if (count > bytes_.size() - offset_) return TakeBytes(count).takeError();
   std::uint64_t value = 0;
-  for (std::size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<std::uint8_t>(bytes[i]);
+  for (std::size_t i = count; i-- > 0;) value = value << 8 | static_cast<std::uint8_t>(bytes_[offset_ + i]);
+  offset_ += count;
   return value;
 }
 
 llvm::Expected<std::string_view> PickleMachine::TakeCounted(int width) {
   UCP_ASSIGN_OR_RETURN(const std::uint64_t count, TakeUnsigned(width));
   return TakeBytes(count);
-}
-
-llvm::Error PickleMachine::Push(ValuePtr value) {
-  stack_.push_back(std::move(value));
-  return llvm::Error::success();
 }
 
 llvm::Error PickleMachine::CheckHolds(std::size_t values) const {
@@ -219,7 +216,12 @@ llvm::Error PickleMachine::Memoize(std::uint64_t number) {
     return Fail(ErrorCode::kBadData, "an object is given the number {}, beyond the {} bytes before it", number,
                 offset_);
   }
-  if (number >= memo_.size()) memo_.resize(number + 1);
+  if (number == memo_.size()) {  // As nearly always.
+    memo_.push_back(stack_.back());
+    ++memoized_;
+    return llvm::Error::success();
+  }
+  if (number > memo_.size()) memo_.resize(number + 1);
   if (!memo_[number]) ++memoized_;
   memo_[number] = stack_.back();
   return llvm::Error::success();

@@ -4,12 +4,14 @@
 
 #include <llvm/Support/Error.h>
 
+#include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "runtime/formats/pytorch/pickle_reader.h"
@@ -30,7 +32,8 @@ class PickleMachine {
 
  private:
   using Instruction = llvm::Error (PickleMachine::*)();
-  static Instruction InstructionFor(std::uint8_t code);
+  using Instructions = std::array<Instruction, 256>;  // By their code.
+  static const Instructions& AllInstructions();
 
   llvm::Error ExecuteAll();
   llvm::Error CheckSize();
@@ -46,8 +49,14 @@ class PickleMachine {
 
   // The stack. It is empty at the last mark.
   llvm::Error CheckHolds(std::size_t values) const;
-  llvm::Error Push(ValuePtr value);
-  llvm::Error PushNew(Value::Content content) { return Push(builder_.New(std::move(content))); }
+  llvm::Error Push(ValuePtr value) {
+    stack_.push_back(std::move(value));
+    return llvm::Error::success();
+  }
+  template <typename T>
+  llvm::Error PushNew(T content) {
+    return Push(builder_.New(std::move(content)));
+  }
   llvm::Expected<ValuePtr> Pop();
   llvm::Expected<ValuePtr> Top();
   llvm::Expected<std::vector<ValuePtr>> PopToMark();
@@ -140,7 +149,7 @@ class PickleMachine {
   std::vector<std::size_t> marks_;  // Sizes of the stack.
   std::vector<ValuePtr> memo_;      // Null where nothing was put.
   std::size_t memoized_ = 0;
-  std::map<std::string, std::shared_ptr<const Storage>, std::less<>> storages_by_key_;
+  std::unordered_map<std::string, std::shared_ptr<const Storage>> storages_by_key_;
   std::vector<std::shared_ptr<const Storage>> storages_;
 };
 

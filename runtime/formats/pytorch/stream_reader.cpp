@@ -1,6 +1,7 @@
 #include "runtime/formats/pytorch/stream_reader.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 
 #include "compiler/support/error.h"

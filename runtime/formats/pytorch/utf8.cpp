@@ -1,6 +1,7 @@
 #include "runtime/formats/pytorch/utf8.h"
 
 #include <cstdint>
+#include <cstring>
 
 namespace ucp::pytorch {
 namespace {
@@ -30,7 +31,13 @@ std::optional<std::uint32_t> TakeCharacter(std::string_view& text) {
 }  // namespace
 
 bool IsPickleUtf8(std::string_view text) {
-  // Names are ASCII, nearly all.
+  // Names are ASCII, nearly all: eight bytes are looked at together.
+  while (text.size() >= sizeof(std::uint64_t)) {
+    std::uint64_t bytes = 0;
+    std::memcpy(&bytes, text.data(), sizeof bytes);
+    if ((bytes & 0x8080808080808080) != 0) break;
+    text.remove_prefix(sizeof bytes);
+  }
   while (!text.empty() && static_cast<std::uint8_t>(text.front()) < 0x80) text.remove_prefix(1);
   while (!text.empty()) {
     if (!TakeCharacter(text)) return false;

@@ -1,6 +1,7 @@
 #include "runtime/formats/pytorch/value_builder.h"
 
 #include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/DenseSet.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +20,8 @@ namespace {
 
 // Depth-first, with a stack of our own: a value is opened, then its children are visited, then it is closed. A child
 // that is still open contains its parent. The depth of a value is known when it is closed, since its children were
-// closed before; each value is opened once however often it is shared.
+// closed before; each value is opened once however often it is shared. Values that hold no others, which are most, need
+// none of that.
 class TreeCheck {
  public:
   explicit TreeCheck(int depth_limit) : depth_limit_(depth_limit) {}
@@ -62,7 +64,9 @@ llvm::Error TreeCheck::Open(const Value* value) {
   visits_.push_back({value, true});
   children_.clear();
   AppendChildren(*value, children_);
-  for (const Value* child : children_) visits_.push_back({child, false});
+  for (const Value* child : children_) {
+    if (IsContainer(*child)) visits_.push_back({child, false});
+  }
   return llvm::Error::success();
 }
 
@@ -71,21 +75,27 @@ llvm::Error TwiceError(const std::string& key) {
 }
 
 // A key that stands twice, if one does. Texts are few bytes each and differ in identity, so that looking at them costs
-// no more than reading them did. Names of tensors begin alike: what is sorted is their hashes.
-llvm::Error CheckTextsDiffer(std::vector<std::string_view>& texts) {
+// no more than reading them did. Names of tensors begin alike: what is sorted is their hashes, and themselves only if
+// two of those are equal.
+llvm::Error CheckTextsDiffer(const std::vector<std::string_view>& texts) {
   constexpr std::size_t kLongest = 4096;
   for (const std::string_view text : texts) {
     if (text.size() > kLongest) return Fail(ErrorCode::kUnsupported, "the pickle holds a key of {} bytes", text.size());
   }
-  std::ranges::sort(texts, {}, &std::string_view::data);
-  const auto same = std::ranges::adjacent_find(texts, {}, &std::string_view::data);
-  if (same != texts.end()) return TwiceError(std::string(*same));
-  std::vector<std::pair<std::uint64_t, std::string_view>> hashed;
-  hashed.reserve(texts.size());
-  for (const std::string_view text : texts) hashed.emplace_back(ContentHash64(text), text);
-  std::ranges::sort(hashed);
-  const auto equal = std::ranges::adjacent_find(hashed);
-  if (equal != hashed.end()) return TwiceError(std::string(equal->second));
+  llvm::DenseSet<const char*> seen;
+  seen.reserve(texts.size());
+  for (const std::string_view text : texts) {
+    if (!seen.insert(text.data()).second) return TwiceError(std::string(text));
+  }
+  std::vector<std::uint64_t> hashes;
+  hashes.reserve(texts.size());
+  for (const std::string_view text : texts) hashes.push_back(ContentHash64(text));
+  std::ranges::sort(hashes);
+  if (std::ranges::adjacent_find(hashes) == hashes.end()) return llvm::Error::success();
+  std::vector<std::string_view> sorted = texts;
+  std::ranges::sort(sorted);
+  const auto equal = std::ranges::adjacent_find(sorted);
+  if (equal != sorted.end()) return TwiceError(std::string(*equal));
   return llvm::Error::success();
 }
 
@@ -116,7 +126,10 @@ llvm::Error TreeCheck::Close(const Value* value) {
   children_.clear();
   AppendChildren(*value, children_);
   int depth = 1;
-  for (const Value* child : children_) depth = std::max(depth, depths_.lookup(child) + 1);
+  for (const Value* child : children_) {
+    const int of_child = IsContainer(*child) ? depths_.lookup(child) : 1;
+    depth = std::max(depth, of_child + 1);
+  }
   if (depth > depth_limit_) {
     return Fail(ErrorCode::kBadData, "the pickle nests objects more than {} levels deep", depth_limit_);
   }
@@ -129,22 +142,17 @@ llvm::Error TreeCheck::Close(const Value* value) {
 }  // namespace
 
 ValueBuilder::~ValueBuilder() {
-  // Every value is still owned by `values_` while it is emptied, so emptying one never destroys another.
-  for (const std::shared_ptr<Value>& value : values_) value->content_ = None{};
-}
-
-ValuePtr ValueBuilder::New(Value::Content content) {
-  values_.push_back(std::make_shared<Value>(std::move(content)));
-  return values_.back();
+  // Every container is still owned by `containers_` while it is emptied, so emptying one never destroys another.
+  for (const std::shared_ptr<Value>& value : containers_) value->content_ = None{};
 }
 
 llvm::Error ValueBuilder::Finish(const ValuePtr& root, int depth_limit) {
   TreeCheck check(depth_limit);
   UCP_RETURN_IF_ERROR(check.Run(root.get()));
-  const auto unused = std::partition(values_.begin(), values_.end(),
-                                     [&](const std::shared_ptr<Value>& value) { return check.reached(value.get()); });
-  for (auto value = unused; value != values_.end(); ++value) (*value)->content_ = None{};
-  values_.clear();
+  for (const std::shared_ptr<Value>& value : containers_) {
+    if (!check.reached(value.get())) value->content_ = None{};
+  }
+  containers_.clear();
   return llvm::Error::success();
 }
 

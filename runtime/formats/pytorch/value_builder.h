@@ -5,10 +5,13 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtime/formats/pytorch/value.h"
+#include "runtime/formats/pytorch/value_walk.h"
 
 namespace ucp::pytorch {
 
@@ -17,11 +20,12 @@ class ValueBuilder {
   ValueBuilder() = default;
   ValueBuilder(const ValueBuilder&) = delete;
   ValueBuilder& operator=(const ValueBuilder&) = delete;
-  // Empties every value that was not given away by Finish().
+  // Empties every container that was not given away by Finish().
   ~ValueBuilder();
 
-  ValuePtr New(Value::Content content);
-  std::size_t count() const { return values_.size(); }
+  template <typename T>
+  ValuePtr New(T content);
+  std::size_t count() const { return count_; }  // Of the calls of New().
 
   // The list, dict or call in `value`, to be filled; null if it is of another kind. Call with values from New().
   template <typename T>
@@ -31,11 +35,20 @@ class ValueBuilder {
   }
 
   // Checks that no value below `root` contains itself, that they nest at most `depth_limit` deep, and that no mapping
-  // has a text or integer key twice. Then they are final, and all other values are emptied: let go of them before.
+  // has a text or integer key twice. Then they are final, and all other containers are emptied: let go of them before.
   [[nodiscard]] llvm::Error Finish(const ValuePtr& root, int depth_limit);
 
  private:
-  std::vector<std::shared_ptr<Value>> values_;
+  std::size_t count_ = 0;
+  std::vector<std::shared_ptr<Value>> containers_;  // To let go of any other value is to let go of that one alone.
 };
+
+template <typename T>
+ValuePtr ValueBuilder::New(T content) {
+  ++count_;
+  auto value = std::make_shared<Value>(std::move(content));
+  if (IsContainer(*value)) containers_.push_back(value);
+  return value;
+}
 
 }  // namespace ucp::pytorch

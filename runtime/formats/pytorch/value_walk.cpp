@@ -50,6 +50,12 @@ struct ChildrenOf {
 
 }  // namespace
 
+bool IsContainer(const Value& value) {
+  if (const auto* tensor = value.As<Tensor>()) return tensor->python_class || tensor->attributes;
+  return value.As<List>() != nullptr || value.As<Tuple>() != nullptr || value.As<Dict>() != nullptr ||
+         value.As<Call>() != nullptr;
+}
+
 bool IsLeaf(const Value& value) {
   return value.As<List>() == nullptr && value.As<Tuple>() == nullptr && value.As<Dict>() == nullptr &&
          value.As<Call>() == nullptr && value.As<Tensor>() == nullptr && value.As<StorageReference>() == nullptr;

@@ -131,6 +131,7 @@ class FlatOptimizer {
       UCP_RETURN_IF_ERROR(CheckAlike(inventory, fmt::format("`param_groups` of group {}", g), a,
                                      a.groups[g].hyper_parameters, b, b.groups[g].hyper_parameters,
                                      pytorch::ListLengths::kMustAgree));
+      if (a.groups[g].alignment_paddings == b.groups[g].alignment_paddings) continue;
       auto text = [&](const OptimizerStates& states) {
         return fmt::format("{}", fmt::join(states.groups[g].alignment_paddings, ", "));
       };

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
@@ -22,9 +25,12 @@ class RankModule {
     for (const auto& group : states.param_shapes) {
       for (const NamedShape& shape : group) trained_.emplace(shape.name, &shape.shape);
     }
-    for (const auto& [name, place] : states.module.tensors) places_.emplace(name, &place);
-    for (const auto& [alias, canonical] : shared) {
-      if (places_.contains(alias)) aliases_.emplace(alias, canonical);
+    if (!shared.empty()) {
+      std::unordered_set<std::string_view> names;
+      for (const auto& [name, place] : states.module.tensors) names.insert(name);
+      for (const auto& [alias, canonical] : shared) {
+        if (names.contains(alias)) aliases_.emplace(alias, canonical);
+      }
     }
     FindUnrecordedAliases();
   }
@@ -56,37 +62,41 @@ class RankModule {
   // Only rank 0 records shared parameters, and old versions none at all; but a name that the optimizer does not know
   // and that is the very memory of one that it knows is that parameter.
   void FindUnrecordedAliases() {
-    std::map<std::pair<RecordId, std::int64_t>, std::string> trained_at;
-    for (const auto& [name, place] : states_.module.tensors) {
-      if (trained_.contains(name)) trained_at.emplace(std::pair(place.record, place.offset), name);
-    }
-    for (const auto& [name, place] : states_.module.tensors) {
+    using NamedPlace = std::pair<std::string, TensorPlace>;
+    std::vector<const NamedPlace*> unknown;
+    for (const NamedPlace& tensor : states_.module.tensors) {
+      const auto& [name, place] = tensor;
       if (trained_.contains(name) || aliases_.contains(name) || place.elements == 0) continue;
       if (states_.buffer_names.contains(name) || states_.frozen_shapes.contains(name)) continue;
-      auto found = trained_at.find({place.record, place.offset});
-      if (found != trained_at.end() && places_.at(found->second)->IsSameMemory(place)) {
-        aliases_.emplace(name, found->second);
+      unknown.push_back(&tensor);
+    }
+    if (unknown.empty()) return;
+    std::map<std::pair<RecordId, std::int64_t>, const NamedPlace*> trained_at;
+    for (const NamedPlace& tensor : states_.module.tensors) {
+      const auto& [name, place] = tensor;
+      if (trained_.contains(name)) trained_at.emplace(std::pair(place.record, place.offset), &tensor);
+    }
+    for (const NamedPlace* tensor : unknown) {
+      auto found = trained_at.find({tensor->second.record, tensor->second.offset});
+      if (found != trained_at.end() && found->second->second.IsSameMemory(tensor->second)) {
+        aliases_.emplace(tensor->first, found->second->first);
       }
     }
   }
 
   const ModelStates& states_;
-  std::unordered_map<std::string, const std::vector<std::int64_t>*> trained_;
-  std::unordered_map<std::string, const TensorPlace*> places_;
+  std::unordered_map<std::string_view, const std::vector<std::int64_t>*> trained_;
   std::map<std::string, std::string> aliases_;
 };
 
 // What a model-states file says the module of its rank has, by the list that says it.
-std::vector<std::pair<std::string_view, std::string>> ListedTensors(const ModelStates& states) {
-  std::vector<std::pair<std::string_view, std::string>> listed;
+std::vector<std::pair<std::string_view, const std::string*>> ListedTensors(const ModelStates& states) {
+  std::vector<std::pair<std::string_view, const std::string*>> listed;
   for (const auto& group : states.param_shapes) {
-    for (const NamedShape& shape : group) listed.emplace_back("param_shapes", shape.name);
+    for (const NamedShape& shape : group) listed.emplace_back("param_shapes", &shape.name);
   }
-  for (const auto& [name, shape] : states.frozen_shapes) listed.emplace_back("frozen_param_shapes", name);
-  for (const std::string& name : states.buffer_names) listed.emplace_back("buffer_names", name);
-  std::erase_if(listed, [&](const auto& entry) {  // In files of their own.
-    return IsExpertName(entry.second) || IsFusedExpertName(states, entry.second);
-  });
+  for (const auto& [name, shape] : states.frozen_shapes) listed.emplace_back("frozen_param_shapes", &name);
+  for (const std::string& name : states.buffer_names) listed.emplace_back("buffer_names", &name);
   return listed;
 }
 
@@ -110,12 +120,14 @@ llvm::Error CheckModuleTensors(const CheckpointFiles& files, const std::string& 
   for (std::size_t mp = 0; mp < states.size(); ++mp) {
     const ModelStates& rank = states[mp];
     const bool is_pipeline = !rank.has_module || !files.layers.empty();
-    std::set<std::string_view> found;
+    std::unordered_set<std::string_view> found;
     for (const ModuleEntries* entries : {&rank.module, &rank.frozen_fragments}) {
       for (const auto& [name, place] : entries->tensors) found.insert(name);
     }
-    for (const auto& [list, name] : ListedTensors(rank)) {
+    for (const auto& [list, listed] : ListedTensors(rank)) {
+      const std::string& name = *listed;
       if (found.contains(name)) continue;
+      if (IsExpertName(name) || IsFusedExpertName(rank, name)) continue;  // In files of their own.
       if (!is_pipeline) {
         return Fail(ErrorCode::kBadData, "`{}`: the module in `{}` has no tensor `{}`, and `{}` lists it", folder,
                     rank.path, name, list);
@@ -168,7 +180,7 @@ llvm::Error AddModuleShards(SourceArchives& archives, const Degrees& degrees, co
     Coordinate coordinate;
     coordinate.at["pp"] = static_cast<std::int64_t>(mp) / degrees.tp;
     coordinate.at["tp"] = static_cast<std::int64_t>(mp) % degrees.tp;
-    std::set<std::string> added;
+    std::unordered_set<std::string_view> added;
     // Frozen parameters can be missing in the module, and stand in a list of their own.
     for (const ModuleEntries* entries : {&states[mp].module, &states[mp].frozen_fragments}) {
       for (const auto& [name, place] : entries->tensors) {

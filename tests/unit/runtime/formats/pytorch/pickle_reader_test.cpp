@@ -184,6 +184,9 @@ TEST(PickleReader, RefusesWhatIsNotPlainData) {
        "aK\x02U\x01"
        "aK\x03u",
        "the pickle holds a dict that has the key `a` twice"},
+      {"}(U\x01"
+       "aq\x01K\x02h\x01K\x03u",
+       "the pickle holds a dict that has the key `a` twice"},
       {"]q\x01h\x01"
        "a",
        "the pickle holds an object that contains itself"},

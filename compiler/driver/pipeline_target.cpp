@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "compiler/layout/layout_index.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/expert_names.h"
 #include "runtime/formats/pipeline_layers.h"
@@ -78,8 +79,9 @@ std::optional<SourceStages> StagesRemembered(const SourcePhase& source) {
 SourceStages StagesOfSource(const SourcePhase& source) {
   if (std::optional<SourceStages> remembered = StagesRemembered(source)) return std::move(*remembered);
   SourceStages stages{source.checkpoint.inventory.mesh.Size("pp"), {}};
+  const LayoutIndex by_name(source.layout);
   for (const Shard& shard : source.checkpoint.inventory.storage.shards) {
-    const TensorLayout* tensor = source.layout.Find(shard.tensor);
+    const TensorLayout* tensor = by_name.Find(shard.tensor);
     if (tensor != nullptr) stages.of_tensor[tensor->name].insert(shard.coordinate.At("pp"));
   }
   return stages;

@@ -7,6 +7,7 @@
 
 #include "compiler/driver/pipeline_target.h"
 #include "compiler/layout/holders.h"
+#include "compiler/layout/layout_index.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -33,12 +34,9 @@ void UncutPaddedRows(const TensorLayout& held, std::int64_t ranks, TensorLayout&
 // What metadata says of cuts holds for as many ranks as it is of, and padding for one, too.
 void KeepCuts(const SourcePhase& source, Layout& layout) {
   const std::int64_t ranks = source.checkpoint.inventory.mesh.Size("tp");
-  const std::vector<TensorLayout>& all_held = source.held.tensors;
-  for (std::size_t t = 0; t < layout.tensors.size(); ++t) {
-    TensorLayout& tensor = layout.tensors[t];
-    // Most have the place of their names there, too.
-    const bool is_there = t < all_held.size() && all_held[t].name == tensor.name;
-    const TensorLayout& held = is_there ? all_held[t] : *source.held.Find(tensor.name);
+  const LayoutIndex held_by_name(source.held);
+  for (TensorLayout& tensor : layout.tensors) {
+    const TensorLayout& held = *held_by_name.Find(tensor.name);
     if (layout.mesh.Size("tp") != ranks) {
       UncutPaddedRows(held, ranks, tensor);
       continue;

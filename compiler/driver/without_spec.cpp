@@ -9,6 +9,7 @@
 #include "compiler/driver/catalogue.h"
 #include "compiler/driver/pick_spec.h"
 #include "compiler/infer/embedded_cuts.h"
+#include "compiler/layout/layout_index.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -152,8 +153,9 @@ void TakeCuts(const Inventory& inventory, Layout& layout) {
   if (!inventory.embedded) return;
   llvm::Expected<EmbeddedCuts> embedded = ReadEmbeddedCuts(inventory);
   if (!embedded) return llvm::consumeError(embedded.takeError());
+  const LayoutIndex described(embedded->layout);
   for (TensorLayout& tensor : layout.tensors) {
-    if (const TensorLayout* described = embedded->layout.Find(tensor.name)) tensor.dims = described->dims;
+    if (const TensorLayout* found = described.Find(tensor.name)) tensor.dims = found->dims;
   }
 }
 

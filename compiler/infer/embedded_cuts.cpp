@@ -13,14 +13,14 @@
 namespace ucp {
 namespace {
 
-TensorLayout LayoutOf(const ObservedTensor& observed, Reading reading, const std::string& where) {
+TensorLayout LayoutOf(const ObservedTensor& observed, Reading reading, const std::string& declared_at) {
   TensorLayout tensor;
   tensor.name = observed.name;
   tensor.dims = std::move(reading.dims);
   tensor.scale = reading.scale;
   tensor.buffer = observed.kind == TensorKind::kBuffer;
   if (reading.mean) tensor.mean_axes = {kCutAxis};
-  tensor.declared_at = fmt::format("`universal_checkpoint_info` in {}", where);
+  tensor.declared_at = declared_at;
   return tensor;
 }
 
@@ -47,7 +47,10 @@ std::optional<TensorLayout> LayoutOfExperts(const Inventory& inventory, const Ob
 void AddAliases(const Inventory& inventory, Layout& layout) {
   std::map<std::string, std::vector<std::string>> aliases;
   for (const auto& [second, first] : inventory.aliases) aliases[first].push_back(second);
-  for (TensorLayout& tensor : layout.tensors) tensor.aliases = aliases[tensor.name];
+  if (aliases.empty()) return;
+  for (TensorLayout& tensor : layout.tensors) {
+    if (const auto found = aliases.find(tensor.name); found != aliases.end()) tensor.aliases = found->second;
+  }
 }
 
 }  // namespace
@@ -57,8 +60,10 @@ llvm::Expected<EmbeddedCuts> ReadEmbeddedCuts(const Inventory& inventory) {
   UCP_ASSIGN_OR_RETURN(Observation observation, Observe(inventory, nullptr));
   UCP_ASSIGN_OR_RETURN(std::optional<EmbeddedReader> reader,
                        EmbeddedReader::Make(&embedded, observation.vocabulary_grain));
+  const std::string declared_at = fmt::format("`universal_checkpoint_info` in {}", embedded.where);
   EmbeddedCuts cuts;
   cuts.layout.mesh = inventory.mesh;
+  cuts.layout.tensors.reserve(observation.tensors.size());
   for (const ObservedTensor& tensor : observation.tensors) {
     if (std::optional<TensorLayout> experts = LayoutOfExperts(inventory, tensor)) {
       cuts.layout.tensors.push_back(std::move(*experts));
@@ -78,7 +83,7 @@ llvm::Expected<EmbeddedCuts> ReadEmbeddedCuts(const Inventory& inventory) {
       continue;
     }
     if (decision->by_map) ++cuts.by_map;
-    cuts.layout.tensors.push_back(LayoutOf(tensor, std::move(decision->readings.front()), embedded.where));
+    cuts.layout.tensors.push_back(LayoutOf(tensor, std::move(decision->readings.front()), declared_at));
   }
   AddAliases(inventory, cuts.layout);
   return cuts;

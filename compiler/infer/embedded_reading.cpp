@@ -7,6 +7,7 @@
 #include <re2/re2.h>
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -22,17 +23,17 @@ namespace {
 // parameters, each with a pattern of its own, takes no longer than its names.
 class PatternList {
  public:
-  static llvm::Expected<PatternList> Make(const std::vector<std::string>& patterns, const std::string& where) {
+  // The texts must outlive the list.
+  static llvm::Expected<PatternList> Make(std::vector<std::string_view> patterns, const std::string& where) {
     PatternList list;
     for (std::size_t i = 0; i < patterns.size(); ++i) {
-      list.patterns_.push_back(patterns[i]);
       if (auto name = WholeName(patterns[i])) {
         list.whole_names_.emplace(std::move(*name), i);
         continue;
       }
       re2::RE2::Options options(re2::RE2::Quiet);
       options.set_max_mem(std::int64_t{1} << 20);
-      auto regex = std::make_unique<const re2::RE2>(patterns[i], options);
+      auto regex = std::make_unique<const re2::RE2>(re2::StringPiece(patterns[i].data(), patterns[i].size()), options);
       if (!regex->ok()) {
         return Fail(ErrorCode::kUnsupported,
                     "the pattern `{}` of `universal_checkpoint_info` in {} is no regular expression of RE2: {}",
@@ -40,6 +41,7 @@ class PatternList {
       }
       list.regexes_.emplace_back(i, std::move(regex));
     }
+    list.patterns_ = std::move(patterns);
     return list;
   }
 
@@ -67,19 +69,21 @@ class PatternList {
   // "^model\.norm\.weight$" is model.norm.weight.
   static std::optional<std::string> WholeName(std::string_view pattern) {
     if (!pattern.starts_with('^') || !pattern.ends_with('$')) return std::nullopt;
-    std::string name;
+    std::string name(pattern.size(), '\0');
+    std::size_t length = 0;
     for (std::size_t i = 1; i + 1 < pattern.size(); ++i) {
       char c = pattern[i];
       bool escaped = c == '\\' && i + 2 < pattern.size();
       if (escaped) c = pattern[++i];
       bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
       if (escaped == word) return std::nullopt;  // \d is a class, and a bare dot matches anything.
-      name += c;
+      name[length++] = c;
     }
+    name.resize(length);
     return name;
   }
 
-  std::vector<std::string> patterns_;
+  std::vector<std::string_view> patterns_;
   std::unordered_multimap<std::string, std::size_t> whole_names_;
   std::vector<std::pair<std::size_t, std::unique_ptr<const re2::RE2>>> regexes_;
 };
@@ -94,12 +98,15 @@ struct EmbeddedReader::Patterns {
 
   llvm::Error CompileAll() {
     const std::string& where = embedded.where;
-    UCP_ASSIGN_OR_RETURN(replicated, PatternList::Make(embedded.replicated, where));
-    UCP_ASSIGN_OR_RETURN(averaged, PatternList::Make(embedded.averaged, where));
-    UCP_ASSIGN_OR_RETURN(two_parts, PatternList::Make(embedded.two_parts, where));
-    UCP_ASSIGN_OR_RETURN(row_parallel, PatternList::Make(embedded.row_parallel, where));
-    UCP_ASSIGN_OR_RETURN(vocabulary, PatternList::Make(embedded.vocabulary, where));
-    std::vector<std::string> patterns;
+    auto texts = [](const std::vector<std::string>& patterns) {
+      return std::vector<std::string_view>(patterns.begin(), patterns.end());
+    };
+    UCP_ASSIGN_OR_RETURN(replicated, PatternList::Make(texts(embedded.replicated), where));
+    UCP_ASSIGN_OR_RETURN(averaged, PatternList::Make(texts(embedded.averaged), where));
+    UCP_ASSIGN_OR_RETURN(two_parts, PatternList::Make(texts(embedded.two_parts), where));
+    UCP_ASSIGN_OR_RETURN(row_parallel, PatternList::Make(texts(embedded.row_parallel), where));
+    UCP_ASSIGN_OR_RETURN(vocabulary, PatternList::Make(texts(embedded.vocabulary), where));
+    std::vector<std::string_view> patterns;
     for (const auto& [pattern, map] : embedded.maps) patterns.push_back(pattern);
     UCP_ASSIGN_OR_RETURN(maps, PatternList::Make(patterns, where));
     patterns.clear();

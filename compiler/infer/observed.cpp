@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "compiler/support/error.h"
 
@@ -25,8 +26,10 @@ llvm::Error CheckAxes(const Inventory& inventory) {
 
 using Shapes = std::map<std::string, std::vector<LocalShape>>;
 
-llvm::Error CheckName(const std::string& name) {
-  if (!name.empty() && name.find_first_of("\"{}|\r\n") == std::string::npos) return llvm::Error::success();
+bool IsOfPatterns(char c) { return c == '"' || c == '{' || c == '}' || c == '|' || c == '\r' || c == '\n'; }
+
+llvm::Error CheckName(std::string_view name) {
+  if (!name.empty() && std::ranges::none_of(name, IsOfPatterns)) return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported,
               "tensor `{}` has a name that no pattern of a spec can say: one of \" {{ }} | or a line break is in it",
               name);
@@ -42,7 +45,8 @@ std::int64_t GrainOf(const Inventory& inventory) {
 // The shape at each tensor-parallel rank, equal on all stages.
 llvm::Expected<Shapes> ShapesByRank(const Inventory& inventory) {
   std::size_t tp = static_cast<std::size_t>(inventory.mesh.Size("tp"));
-  std::map<std::string, std::vector<const Shard*>> shards;
+  std::unordered_map<std::string_view, std::vector<const Shard*>> shards;
+  shards.reserve(inventory.storage.shards.size());
   for (const Shard& shard : inventory.storage.shards) {
     std::size_t rank = static_cast<std::size_t>(shard.coordinate.At("tp"));
     std::vector<const Shard*>& ranks = shards.try_emplace(shard.tensor, tp, nullptr).first->second;
@@ -59,10 +63,14 @@ llvm::Expected<Shapes> ShapesByRank(const Inventory& inventory) {
                   ToString(shard.coordinate));
     }
   }
+  std::vector<std::pair<std::string_view, std::vector<const Shard*>>> sorted;
+  sorted.reserve(shards.size());
+  for (auto& [name, ranks] : shards) sorted.emplace_back(name, std::move(ranks));
+  std::ranges::sort(sorted, {}, &decltype(sorted)::value_type::first);
   Shapes shapes;
-  for (const auto& [name, ranks] : shards) {
+  for (const auto& [name, ranks] : sorted) {
     UCP_RETURN_IF_ERROR(CheckName(name));
-    std::vector<LocalShape>& by_rank = shapes.try_emplace(shapes.end(), name)->second;
+    std::vector<LocalShape>& by_rank = shapes.try_emplace(shapes.end(), std::string(name))->second;
     for (std::size_t rank = 0; rank < tp; ++rank) {
       if (ranks[rank] == nullptr) {
         return Fail(ErrorCode::kBadData, "the checkpoint `{}` has no part of tensor `{}` at tp={}", inventory.root,

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 
 #include "compiler/layout/expert_cut.h"
 #include "compiler/support/error.h"
@@ -125,7 +126,8 @@ ShapeExpr CutByExperts(const ExpertPlaces& places) {
 }
 
 llvm::Expected<Layout> WholeLayout(const Inventory& inventory) {
-  std::map<std::string, const Shard*> first;
+  std::unordered_map<std::string_view, const Shard*> first;
+  first.reserve(inventory.storage.shards.size());
   for (const Shard& shard : inventory.storage.shards) {
     auto [entry, added] = first.emplace(shard.tensor, &shard);
     if (added || entry->second->shape == shard.shape) continue;
@@ -136,21 +138,26 @@ llvm::Expected<Layout> WholeLayout(const Inventory& inventory) {
                 shard.tensor, ShapeText(entry->second->shape), ToString(entry->second->coordinate),
                 ShapeText(shard.shape), ToString(shard.coordinate));
   }
+  std::vector<const Shard*> sorted;
+  for (const auto& [name, shard] : first) {
+    if (!inventory.aliases.contains(shard->tensor)) sorted.push_back(shard);
+  }
+  std::ranges::sort(sorted, {}, &Shard::tensor);
   Layout layout;
   layout.mesh = inventory.mesh;
-  for (const auto& [name, shard] : first) {
-    if (inventory.aliases.contains(name)) continue;
-    TensorLayout tensor;
-    tensor.name = name;
+  layout.tensors.reserve(sorted.size());
+  for (const Shard* shard : sorted) {
+    TensorLayout& tensor = layout.tensors.emplace_back();
+    tensor.name = shard->tensor;
+    tensor.dims.reserve(shard->shape.size());
     for (std::int64_t length : shard->shape) tensor.dims.push_back(ShapeExpr::Length(length));
-    if (auto places = inventory.expert_places.find(name); places != inventory.expert_places.end()) {
+    if (auto places = inventory.expert_places.find(tensor.name); places != inventory.expert_places.end()) {
       tensor.dims.front() = CutByExperts(places->second);
     }
     tensor.declared_at = "the checkpoint's own header";
     for (const auto& [alias, canonical] : inventory.aliases) {
-      if (canonical == name) tensor.aliases.push_back(alias);
+      if (canonical == tensor.name) tensor.aliases.push_back(alias);
     }
-    layout.tensors.push_back(std::move(tensor));
   }
   return layout;
 }

@@ -79,6 +79,7 @@ llvm::Error AddStates(const Storage& storage, const Shard& shard, bool weight,
 
 // Sorted by name.
 std::vector<LogicalTensor::State> AllStates(const Storage& storage, llvm::ArrayRef<const Shard*> firsts, bool weight) {
+  if (firsts.size() == 1) return StatesOf(storage, *firsts.front(), weight);  // As nearly always; they are sorted.
   std::vector<LogicalTensor::State> all;
   for (const Shard* shard : firsts) {
     for (LogicalTensor::State& state : StatesOf(storage, *shard, weight)) all.push_back(std::move(state));
@@ -127,7 +128,7 @@ llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, con
     if (!found[t]) continue;
     const TensorLayout& tensor = layout.tensors[t];
     const Gathered& gathered = *found[t];
-    LogicalTensor logical;
+    LogicalTensor& logical = tensors.emplace_back();
     logical.name = tensor.name;
     logical.kind = gathered.kind;
     UCP_ASSIGN_OR_RETURN(logical.shape, LogicalShape(tensor));
@@ -135,7 +136,6 @@ llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, con
     const bool is_weight = gathered.trained.empty();
     logical.states = AllStates(storage, is_weight ? gathered.weight : gathered.trained, is_weight);
     if (!gathered.weight.empty()) logical.weight = StatesOf(storage, *gathered.weight.front(), true).front().dtype;
-    tensors.push_back(std::move(logical));
   }
   const auto by_name = [](const LogicalTensor& a, const LogicalTensor& b) { return a.name < b.name; };
   if (!std::is_sorted(tensors.begin(), tensors.end(), by_name)) std::sort(tensors.begin(), tensors.end(), by_name);

@@ -84,7 +84,7 @@ llvm::Error PickleMachine::ExecuteAll() {
   return llvm::Error::success();
 }
 
-// A value takes some 150 bytes here and, with its place in a memo or a list, at least two in an honest pickle.
+// A value takes 56 to 200 bytes here and, with its place in a memo or a list, at least two in an honest pickle.
 llvm::Error PickleMachine::CheckSize() {
   constexpr std::size_t kAlwaysServed = 65'536;
   if (builder_.count() <= kAlwaysServed + offset_ / 2) return llvm::Error::success();

@@ -24,7 +24,7 @@ void Pickler::WriteValue(const Value& value) {
   }
   ++depth_;
   UCP_CHECK(depth_ <= kDeepest, "a tree to be pickled is deeper than {} levels", kDeepest);
-  std::visit([&](const auto& content) { Write(value, content); }, value.content());
+  value.Visit([&](const auto& content) { Write(value, content); });
   --depth_;
 }
 

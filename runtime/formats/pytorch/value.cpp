@@ -8,7 +8,10 @@
 namespace ucp::pytorch {
 namespace {
 
-ValuePtr Make(Value::Content content) { return std::make_shared<const Value>(std::move(content)); }
+template <typename T>
+ValuePtr Make(T content) {
+  return std::make_shared<const Value>(std::move(content));
+}
 
 }  // namespace
 

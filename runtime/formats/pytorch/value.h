@@ -7,9 +7,11 @@
 // writes it once. Values are built bottom-up, so none can contain itself.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -108,22 +110,50 @@ struct StorageReference {
 
 class Value {
  public:
-  using Content = std::variant<None, bool, std::int64_t, BigInteger, double, Text, Bytes, List, Tuple, Dict, Global,
-                               Call, Tensor, StorageReference>;
+  template <typename T>
+  explicit Value(T content) : content_(Store(std::move(content))) {}
 
-  explicit Value(Content content) : content_(std::move(content)) {}
-
-  const Content& content() const { return content_; }
   // value.As<Tensor>(): the content, or null if it is of another kind.
   template <typename T>
   const T* As() const {
-    return std::get_if<T>(&content_);
+    const auto* stored = std::get_if<Stored<T>>(&content_);
+    if constexpr (kIsLarge<T>) return stored == nullptr ? nullptr : stored->get();
+    if constexpr (!kIsLarge<T>) return stored;
   }
   bool is_none() const { return As<None>() != nullptr; }
 
+  // What `visitor`, which takes any kind, makes of the content.
+  template <typename Visitor>
+  auto Visit(const Visitor& visitor) const {
+    return std::visit([&](const auto& stored) { return visitor(Content(stored)); }, content_);
+  }
+
  private:
   friend class ValueBuilder;  // Fills lists and dicts while reading; pickle_reader.cpp.
-  Content content_;
+
+  // Of the kinds that are large there are few values. They have memory of their own, so that the others take little.
+  template <typename T>
+  static constexpr bool kIsLarge = std::same_as<T, Global> || std::same_as<T, Call> || std::same_as<T, Tensor>;
+  template <typename T>
+  using Stored = std::conditional_t<kIsLarge<T>, std::unique_ptr<T>, T>;
+
+  template <typename T>
+  static Stored<T> Store(T content) {
+    if constexpr (kIsLarge<T>) return std::make_unique<T>(std::move(content));
+    if constexpr (!kIsLarge<T>) return content;
+  }
+  template <typename T>
+  static const T& Content(const T& stored) {
+    return stored;
+  }
+  template <typename T>
+  static const T& Content(const std::unique_ptr<T>& stored) {
+    return *stored;
+  }
+
+  std::variant<None, bool, std::int64_t, BigInteger, double, Text, Bytes, List, Tuple, Dict, Stored<Global>,
+               Stored<Call>, Stored<Tensor>, StorageReference>
+      content_;
 };
 
 ValuePtr MakeNone();

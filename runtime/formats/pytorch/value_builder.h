@@ -30,8 +30,7 @@ class ValueBuilder {
   // The list, dict or call in `value`, to be filled; null if it is of another kind. Call with values from New().
   template <typename T>
   static T* Fillable(const ValuePtr& value) {
-    return std::get_if<T>(
-        &const_cast<Value&>(*value).content_);  // New() made it non-const, and nobody else sees it yet.
+    return const_cast<T*>(value->As<T>());  // New() made it non-const, and nobody else sees it yet.
   }
 
   // Checks that no value below `root` contains itself, that they nest at most `depth_limit` deep, and that no mapping

@@ -105,7 +105,7 @@ void ValuePrinter::Append(const Value& value) {
     label->second = next_label_++;
     text_ += fmt::format("&{} ", label->second);
   }
-  std::visit([this](const auto& content) { (*this)(content); }, value.content());
+  value.Visit([this](const auto& content) { (*this)(content); });
 }
 
 void ValuePrinter::AppendItems(char open, const std::vector<ValuePtr>& items, char close) {

@@ -18,7 +18,7 @@ class TensorReplacer {
   ValuePtr Changed(const ValuePtr& value) {
     if (!value || IsLeaf(*value)) return nullptr;
     if (const auto known = results_.find(value.get()); known != results_.end()) return known->second;
-    ValuePtr result = std::visit([&](const auto& content) { return Rebuild(value, content); }, value->content());
+    ValuePtr result = value->Visit([&](const auto& content) { return Rebuild(value, content); });
     results_[value.get()] = result;
     return result;
   }

@@ -61,6 +61,6 @@ bool IsLeaf(const Value& value) {
          value.As<Call>() == nullptr && value.As<Tensor>() == nullptr && value.As<StorageReference>() == nullptr;
 }
 
-void AppendChildren(const Value& value, Children& children) { std::visit(ChildrenOf{children}, value.content()); }
+void AppendChildren(const Value& value, Children& children) { value.Visit(ChildrenOf{children}); }
 
 }  // namespace ucp::pytorch

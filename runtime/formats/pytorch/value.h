@@ -125,7 +125,12 @@ class Value {
   // What `visitor`, which takes any kind, makes of the content.
   template <typename Visitor>
   auto Visit(const Visitor& visitor) const {
-    return std::visit([&](const auto& stored) { return visitor(Content(stored)); }, content_);
+    return std::visit(
+        [&](const auto& stored) {
+          if constexpr (requires { stored.get(); }) return visitor(std::as_const(*stored));
+          if constexpr (!requires { stored.get(); }) return visitor(stored);
+        },
+        content_);
   }
 
  private:
@@ -141,14 +146,6 @@ class Value {
   static Stored<T> Store(T content) {
     if constexpr (kIsLarge<T>) return std::make_unique<T>(std::move(content));
     if constexpr (!kIsLarge<T>) return content;
-  }
-  template <typename T>
-  static const T& Content(const T& stored) {
-    return stored;
-  }
-  template <typename T>
-  static const T& Content(const std::unique_ptr<T>& stored) {
-    return *stored;
   }
 
   std::variant<None, bool, std::int64_t, BigInteger, double, Text, Bytes, List, Tuple, Dict, Stored<Global>,

@@ -26,14 +26,14 @@ constexpr const char* kGoOn = "the same command with --resume";
 
 // Single weights that are no rounding of their masters are reported. When most of those are not that a rank holds of a
 // tensor, these are not the masters of its model, and a conversion would carry wrong values on. Other ranks' copies and
-// shards may be sound, so each counts for itself.
+// shards may be sound, and other files of the same shard, so each counts for itself.
 llvm::Error CheckMastersBelong(const ExecutionReport& report) {
   for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
     const RoundingMismatch::Worst& worst = mismatch.worst;
     if (worst.elements <= worst.of / 2) continue;
     return Fail(ErrorCode::kBadData,
-                "{} of the {} weights of `{}` that a rank holds are not the rounding of their masters, so these files "
-                "do not belong together; first: {}. Pass --replicas=trust to take the masters all the same",
+                "{} of the {} weights of `{}` that a rank holds in one file are not the rounding of their masters, so "
+                "these files do not belong together; first: {}. Pass --replicas=trust to take the masters all the same",
                 worst.elements, worst.of, mismatch.tensor, worst.first);
   }
   return llvm::Error::success();

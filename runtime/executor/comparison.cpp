@@ -137,8 +137,31 @@ void Comparison::CountMismatches(const Step& step, const TargetRange& range, std
   if (is_overruled) {
     overruled_.Add({step.read, kWeightState}, place, count, describe);
   } else {
-    wrong_roundings_.Add({step.read, ""}, place, count, describe);
+    wrong_roundings_.Add({step.read, FileName(step.source)}, place, count, describe);
   }
+}
+
+std::string Comparison::FileName(RecordId record) const {
+  return std::to_string(plan_.source.record(record).file.index());
+}
+
+// A shard is joined of several files where each has some of its experts, and one of them can be another checkpoint's.
+// Padding there counts as weights, which can only make a warning of an error.
+std::uint64_t Comparison::WeightsIn(const PlanRead& read, const std::string& file) const {
+  const ProductSet& set = plan_.set(read.set);
+  auto weights = static_cast<std::uint64_t>(set.real_elements());
+  std::map<std::string, std::uint64_t> by_file;
+  for (const StateBuffer& state : plan_.source.buffer_set(read.states)) {
+    const Buffer& buffer = plan_.source.buffer(state.buffer);
+    if (state.state != kWeightState || buffer.parts.size() == 1) continue;
+    const std::int64_t elements = set.local_elements();
+    for (const Fragment& fragment : FragmentsOf(read.spread, read.base, elements, buffer, 0, elements)) {
+      by_file[FileName(buffer.parts[fragment.part].record)] +=
+          static_cast<std::uint64_t>(fragment.end - fragment.begin);
+    }
+  }
+  const auto found = by_file.find(file);
+  return found == by_file.end() ? weights : std::min(weights, found->second);
 }
 
 std::vector<RoundingMismatch> Comparison::rounding_mismatches() const {
@@ -151,7 +174,7 @@ std::vector<RoundingMismatch> Comparison::rounding_mismatches() const {
     const PlanRead& read = plan_.reads[entry.subject.first];
     const RankDecision& first = entry.first;
     RoundingMismatch::Worst here;
-    here.of = static_cast<std::uint64_t>(plan_.set(read.set).real_elements());
+    here.of = WeightsIn(read, entry.subject.second);
     here.elements = std::min(entry.elements, here.of);  // Parts of the target may overlap.
     here.first = fmt::format("{} is {} in `{}` and {} in the master in `{}`", first.what, first.overruled,
                              first.overruled_file, first.believed, first.believed_file);

@@ -27,7 +27,7 @@ struct DifferencePlace {
 
 class DifferenceTally {
  public:
-  // What is counted together: a tensor or a read, and a state.
+  // What is counted together: a tensor or a read, and a state or a file.
   using Subject = std::pair<std::size_t, std::string>;
 
   explicit DifferenceTally(const Plan& plan) : plan_(plan) {}

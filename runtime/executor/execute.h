@@ -88,7 +88,7 @@ struct RoundingMismatch {
   std::string tensor;
   std::uint64_t elements = 0;  // Of all shards and copies.
   std::string first;           // The first one in words.
-  // Of the shard or copy most of whose weights are not; each is one rank's.
+  // Of the shard or copy, or of the file of several that one is joined of, most of whose weights are not.
   struct Worst {
     std::uint64_t elements = 0;
     std::uint64_t of = 0;

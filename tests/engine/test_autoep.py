@@ -163,6 +163,19 @@ def test_copies_of_experts_are_compared(ucprun: Path, tmp_path: Path) -> None:
     assert re.search(rf"element \[1, 3, 2\] is {changed} \(0x\w+\) in `{tag / name}`", said)
 
 
+def test_an_expert_of_another_checkpoint_is_seen(ucprun: Path, tmp_path: Path) -> None:
+    """One of the two files of experts that a rank's shard is joined of: half of its weights are other ones."""
+    shutil.copytree(FIXTURES / "autoep_ep2_dp4" / "checkpoint", tmp_path / "copy")
+    (path,) = (tmp_path / "copy").glob("*/layer_1_expert_2_mp_rank_00_model_states.pt")
+    weights = torch.load(path, weights_only=False)
+    torch.save({name: tensor.flip(0) for name, tensor in weights.items()}, path)
+    message = refused(ucprun, tmp_path / "copy", tmp_path / "out", "--to", "universal")
+    assert re.search(
+        r"of the 96 weights of `model\.layers\.2\.mlp\.experts\.w\d` that a rank holds in one file", message
+    )
+    assert path.name in message
+
+
 def test_a_file_of_experts_that_is_an_object_is_refused(ucprun: Path, tmp_path: Path) -> None:
     """Its attributes are found as a dict's entries are, and it has no entries."""
     shutil.copytree(FIXTURES / "autoep_tp4_ep2" / "checkpoint", tmp_path / "copy")

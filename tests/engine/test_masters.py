@@ -99,7 +99,7 @@ def test_weights_that_are_of_other_masters_are_counted(ucprun: Path, tmp_path: P
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 2, result
     elements = truth_of("autotp_tp2_dp2")["tensors"]["model.norm.weight"]["shape"][0]
-    found = f"{elements} of the {elements} weights of `model.norm.weight` that a rank holds are not the rounding"
+    found = f"{elements} of the {elements} weights of `model.norm.weight` that a rank holds in one file are not"
     assert found in result.stderr
 
 

@@ -263,35 +263,6 @@ TEST(ExecuteTest, E3AReplicaThatIsOverruledIsCountedAndNamed) {
   EXPECT_EQ(FilesUnder(conversion.target()), small.ExpectedFiles());
 }
 
-TEST(ExecuteTest, E3WeightsThatAreNotTheirMastersRoundingAreCountedAndNamed) {
-  SmallConversion small({{"a", {6, 4}}, {"b", {8}}});
-  small.AddSource({.dp = 2});
-  small.AddSource({}, ReadRole::kCheckRounding, "weight_");
-  small.AddSource({}, ReadRole::kCheckRounding, "copy_");
-  small.SetTarget({});
-  small.Finish();
-  auto change = [&](const char* file, std::size_t element) {
-    small.source_contents()[file][19 + (2 + element) * 2 + 1] ^= 0x40;
-  };
-  for (std::size_t element : {7U, 9U, 23U, 24U}) change("weight_tp0_dp0", element);
-  for (std::size_t element = 8; element < 24; ++element) change("copy_tp0_dp0", element);
-  for (Record& record : small.plan().source.records) record.crc32.reset();
-  Conversion conversion(small);
-  for (unsigned threads : {1U, 2U, 7U}) {
-    ExecutionReport report = llvm::cantFail(conversion.Run(Options(threads, 16)));
-    ASSERT_EQ(report.rounding_mismatches.size(), 2U);
-    EXPECT_EQ(report.rounding_mismatches[0].tensor, "a");
-    EXPECT_EQ(report.rounding_mismatches[0].elements, 3U + 16U);
-    EXPECT_EQ(report.rounding_mismatches[0].worst.elements, 16U);
-    EXPECT_EQ(report.rounding_mismatches[0].worst.of, 24U);
-    EXPECT_THAT(report.rounding_mismatches[0].worst.first, AllOf(HasSubstr("element [2, 0] is"), HasSubstr("/copy_")));
-    EXPECT_THAT(report.rounding_mismatches[0].first, AllOf(HasSubstr("element [1, 3] is"), HasSubstr("8.008")));
-    EXPECT_EQ(report.rounding_mismatches[1].elements, 1U);
-    EXPECT_THAT(report.rounding_mismatches[1].first, HasSubstr("element [0] is"));
-  }
-  EXPECT_EQ(FilesUnder(conversion.target()), small.ExpectedFiles());
-}
-
 TEST(ExecuteTest, E4AFlippedByteIsFoundWhereverItLies) {
   SmallConversion small({{"a", {6, 4}}, {"b", {8}}});
   small.AddSource({.tp = 2, .padding = 1, .dp = 1, .alignment = 8});

@@ -41,7 +41,8 @@ class LayerReader {
     }
     UCP_ASSIGN_OR_RETURN(layer.places, Places(layer, ep));
     UCP_RETURN_IF_ERROR(CheckPlaces(layer));
-    UCP_RETURN_IF_ERROR(CheckMaps(layer));
+    UCP_RETURN_IF_ERROR(CheckRange(layer));
+    UCP_RETURN_IF_ERROR(TakeMaps(layer));
     return layer;
   }
 
@@ -71,13 +72,15 @@ class LayerReader {
     ValuePtr placement = Find(entry_, "expert_placement");
     if (placement && !placement->is_none()) return RecordedPlaces(layer, *placement, ep);
     const auto total = CheckedMultiply(layer.local_experts, ep);
-    if (total != layer.experts) {
-      return Refuse(fmt::format("has {} experts, and {} on each of {} ranks", layer.experts, layer.local_experts, ep));
-    }
-    ExpertPlaces places;
-    for (std::int64_t rank = 0; rank < ep; ++rank) {
-      std::vector<std::int64_t>& own = places.emplace_back();
-      for (std::int64_t i = 0; i < layer.local_experts; ++i) own.push_back(rank * layer.local_experts + i);
+    if (total == layer.experts) return Neighbours(layer.experts, ep);
+    return Refuse(fmt::format("has {} experts, and {} on each of {} ranks", layer.experts, layer.local_experts, ep));
+  }
+
+  // Each of `ep` ranks has equally many of the experts.
+  static ExpertPlaces Neighbours(std::int64_t experts, std::int64_t ep) {
+    ExpertPlaces places(static_cast<std::size_t>(ep));
+    for (std::int64_t expert = 0; expert < experts; ++expert) {
+      places[static_cast<std::size_t>(expert / (experts / ep))].push_back(expert);
     }
     return places;
   }
@@ -138,8 +141,24 @@ class LayerReader {
                               layer.local_experts, placed));
   }
 
+  // Which experts the rank has if all have equally many neighbours; DeepSpeed writes the same numbers for other
+  // placements, where they say nothing.
+  llvm::Error CheckRange(const AutoEpLayer& layer) const {
+    const bool is_even = layer.experts % layer.ep() == 0 && layer.places == Neighbours(layer.experts, layer.ep());
+    if (!layer.rank || !is_even) return llvm::Error::success();
+    const std::int64_t begin = *layer.rank * layer.local_experts;
+    for (const auto& [key, expected] :
+         {std::pair("global_expert_start", begin), std::pair("global_expert_end", begin + layer.local_experts)}) {
+      ValuePtr found = Find(entry_, key);
+      if (!found || found->is_none() || pytorch::AsInteger(*found) == expected) continue;
+      return Refuse(fmt::format("has {} as `{}`, and expert rank {} with {} experts has {} there",
+                                pytorch::Print(*found), key, *layer.rank, layer.local_experts, expected));
+    }
+    return llvm::Error::success();
+  }
+
   // The maps say the same once more, in elements.
-  llvm::Error CheckMaps(const AutoEpLayer& layer) const {
+  llvm::Error TakeMaps(AutoEpLayer& layer) const {
     ValuePtr all = Find(entry_, "affine_maps");
     const auto* entries = all ? pytorch::Entries(*all) : nullptr;
     if (entries == nullptr || entries->empty()) return llvm::Error::success();
@@ -151,6 +170,11 @@ class LayerReader {
       const std::string name(pytorch::AsText(*entry.key).value_or("?"));
       const auto map = ReadAffineMap(*entry.value);
       if (!map) return Refuse(fmt::format("has a map of another form for `{}`", name));
+      const std::int64_t experts = map->logical_shape.empty() ? 0 : map->logical_shape.front();
+      if (experts != layer.experts) {
+        return Refuse(fmt::format("has {} experts, and {} in its affine map for `{}`", layer.experts, experts, name));
+      }
+      layer.shapes.emplace(name, map->logical_shape);
       if (PlacesOf(*map) == layer.places) continue;
       return Refuse(fmt::format("places experts otherwise than its affine map for `{}`", name));
     }

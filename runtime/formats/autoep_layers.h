@@ -6,6 +6,7 @@
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +25,8 @@ struct AutoEpLayer {
   ExpertPlaces places;               // By expert rank.
   std::optional<std::int64_t> rank;  // The expert rank that wrote this.
   std::int64_t local_experts = 0;    // How many that rank has.
+  // Of the whole tensors, by name, as the affine maps say; empty if there are none.
+  std::map<std::string, std::vector<std::int64_t>> shapes;
 
   std::int64_t ep() const { return static_cast<std::int64_t>(places.size()); }
   // Whether a tensor of this name is one of the layer's.
@@ -34,7 +37,8 @@ struct AutoEpLayer {
 
 // `value` is the entry's, `where` the file it was read from. Older checkpoints describe no placement: neighbouring
 // experts, as many on each rank. Placements and affine maps of a version above 1 are kUnsupported; a placement that
-// leaves out an expert, names one twice on a rank, or contradicts the counts or the maps beside it, is an error.
+// leaves out an expert, names one twice on a rank, or contradicts the counts, the maps or the rank's own range
+// (`global_expert_start`) beside it, is an error.
 llvm::Expected<std::vector<AutoEpLayer>> ReadAutoEpLayers(const pytorch::Value& value, const std::string& where);
 
 // The model's order of these layers; empty if their numbers do not follow one another.

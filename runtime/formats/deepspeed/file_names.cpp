@@ -15,6 +15,7 @@ enum class Kind {
   kExpert,
   kExpertOptimizer,
   kOtherExpert,
+  kNumberTooLarge,
   kStranger
 };
 
@@ -33,6 +34,8 @@ ParsedName Parse(const std::string& name) {
   static const RE2 layer_of_rank(R"(layer_(\d{1,9})-model_(\d{1,9})-model_states\.pt)");
   static const RE2 partitioned(R"(zero_pp_rank_(\d{1,9})_mp_rank_(\d{1,9})_model_states\.pt)");
   static const RE2 expert(R"(layer_(\d{1,9})_expert_(\d{1,9})_mp_rank_(\d{1,9})_model_states\.pt)");
+  static const RE2 any_number(
+      R"(layer_\d+_expert_\d+_mp_rank_\d+_model_states\.pt|expp_rank_\d+_mp_rank_\d+_optim_states\.pt)");
   static const RE2 other_expert(R"((?:layer_\d+_)?expert_.*\.pt|expp_rank_.*\.pt)");
   static const RE2 expert_optimizer(R"(expp_rank_(\d{1,9})_mp_rank_(\d{1,9})_optim_states\.pt)");
   ParsedName parsed;
@@ -49,6 +52,8 @@ ParsedName Parse(const std::string& name) {
     parsed.kind = Kind::kExpert;
   } else if (RE2::FullMatch(name, expert_optimizer, &parsed.expert.expert, &parsed.expert.mp)) {
     parsed.kind = Kind::kExpertOptimizer;
+  } else if (RE2::FullMatch(name, any_number)) {
+    parsed.kind = Kind::kNumberTooLarge;
   } else if (RE2::FullMatch(name, other_expert)) {
     parsed.kind = Kind::kOtherExpert;
   }
@@ -83,6 +88,10 @@ llvm::Error AddFileName(CheckpointFiles& files, const std::string& name) {
     case Kind::kOtherExpert:
       files.other_expert_files.push_back(name);
       break;
+    case Kind::kNumberTooLarge:
+      return Fail(ErrorCode::kBadData,
+                  "the name of `{}` has a number of ten digits or more, which no rank, layer or expert has; remove it",
+                  name);
     case Kind::kStranger:
       if (name.ends_with(".pt")) files.strangers.push_back(name);
       break;

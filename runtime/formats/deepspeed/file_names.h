@@ -52,7 +52,7 @@ struct CheckpointFiles {
 bool IsCheckpointFileName(const std::string& name);
 
 // Puts a file where its name says. Two names for the same thing (`mp_rank_0_…` and `mp_rank_00_…`) are an error that
-// gives both.
+// gives both; so is the file of an expert with a number that is too large for one.
 [[nodiscard]] llvm::Error AddFileName(CheckpointFiles& files, const std::string& name);
 
 // All files of a folder.

@@ -3,6 +3,9 @@
 #include <re2/re2.h>
 
 #include <algorithm>
+#include <map>
+
+#include "compiler/support/error.h"
 
 namespace ucp::deepspeed {
 
@@ -19,6 +22,37 @@ std::string PrefixInPipeline(const std::string& name) {
   std::string prefix;
   RE2::FullMatch(name, layer, &prefix);
   return prefix;
+}
+
+llvm::Error CheckStagesFollow(const std::string& folder, std::int64_t tp, const std::vector<ModelStates>& states) {
+  const auto ranks = static_cast<std::size_t>(tp);
+  if (states.size() <= ranks) return llvm::Error::success();  // One stage.
+  for (std::size_t t = 0; t < ranks; ++t) {
+    std::map<std::int64_t, std::string> before;  // A name of each layer of the stages before.
+    const ModelStates* of_last = nullptr;        // The rank that has the last of them.
+    for (std::size_t mp = t; mp < states.size(); mp += ranks) {
+      std::map<std::int64_t, std::string> layers;
+      auto add = [&](const std::string& name) {
+        const std::optional<std::int64_t> layer = PlaceInPipeline(name);
+        if (layer && *layer >= 0) layers.emplace(*layer, name);
+      };
+      for (const auto& group : states[mp].param_shapes) {
+        for (const NamedShape& shape : group) add(shape.name);
+      }
+      for (const auto& [name, place] : states[mp].module.tensors) add(name);
+      if (layers.empty()) continue;
+      if (of_last != nullptr && layers.begin()->first <= before.rbegin()->first) {
+        return Fail(
+            ErrorCode::kBadData,
+            "`{}`: `{}`, of a later pipeline stage than `{}`, has `{}`, and that one has `{}`; stages follow one "
+            "another as their layers do, so one of these files is another stage's",
+            folder, states[mp].path, of_last->path, layers.begin()->second, before.rbegin()->second);
+      }
+      of_last = &states[mp];
+      before.merge(layers);
+    }
+  }
+  return llvm::Error::success();
 }
 
 PipelineNames::PipelineNames(const std::vector<ModelStates>& states, std::int64_t tp) {

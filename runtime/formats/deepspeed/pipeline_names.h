@@ -5,6 +5,8 @@
 // on which stage the layer is, follows from the names that each stage lists in its model-states file.
 #pragma once
 
+#include <llvm/Support/Error.h>
+
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -22,6 +24,11 @@ std::optional<std::int64_t> PlaceInPipeline(const std::string& name);
 // What stands before the names of its layer: "5." or "tied_modules.embed.". Empty for a name that is none of a
 // pipeline's.
 std::string PrefixInPipeline(const std::string& name);
+
+// The layers whose numbers stand in the names of a rank's tensors follow those of the stages before it, as the stages
+// of a PipelineModule do. Files of stages that were exchanged for each other have every tensor, and another order.
+[[nodiscard]] llvm::Error CheckStagesFollow(const std::string& folder, std::int64_t tp,
+                                            const std::vector<ModelStates>& states);
 
 class PipelineNames {
  public:

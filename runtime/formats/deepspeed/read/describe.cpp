@@ -43,14 +43,16 @@ class Description {
   llvm::Expected<Checkpoint> Run() {
     checkpoint_.training.tag = std::filesystem::path(folder_).lexically_normal().filename().string();
     UCP_RETURN_IF_ERROR(ReadModelFiles());
+    UCP_RETURN_IF_ERROR(CheckStagesHaveFusedExperts(folder_, degrees_, states_));
     const bool is_addressed = has_copies_ && states_.front().param_shapes.empty();
     if (is_addressed) {
       UCP_RETURN_IF_ERROR(ListAddressedParameters(files_, names_, folder_, partitions_, states_));
     }
-    UCP_RETURN_IF_ERROR(
-        ReadLayerFiles(archives_, names_, degrees_, states_, inventory().remarks, checkpoint_.training.pipeline));
+    UCP_RETURN_IF_ERROR(ReadLayerFiles(archives_, names_, folder_, degrees_, states_, inventory().remarks,
+                                       checkpoint_.training.pipeline));
     if (is_addressed) UCP_RETURN_IF_ERROR(TakeShapesOfModules(folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(NameWholeParameters());
+    UCP_RETURN_IF_ERROR(CheckStagesFollow(folder_, degrees_.tp, states_));
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(ReadExperts());
     const OptimizerContext context{archives_,      names_,      folder_, degrees_,   experts_,

@@ -86,8 +86,12 @@ llvm::Error Experts::ReadFiles(SourceArchives& archives, const CheckpointFiles& 
     if (mp < states.size() && layer < states[mp].num_experts.size() && place.expert < states[mp].num_experts[layer]) {
       continue;
     }
+    if (mp >= states.size()) {
+      return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and only {} model-parallel ranks", folder, path,
+                  states.size());
+    }
     return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and `num_experts` of that rank is [{}]", folder, path,
-                mp < states.size() ? fmt::format("{}", fmt::join(states[mp].num_experts, ", ")) : std::string());
+                fmt::join(states[mp].num_experts, ", "));
   }
   for (std::size_t mp = 0; mp < states.size(); mp += static_cast<std::size_t>(tensor_ranks_)) {
     for (std::size_t l = 0; l < states[mp].num_experts.size(); ++l) {

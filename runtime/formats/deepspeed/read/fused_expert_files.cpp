@@ -47,9 +47,12 @@ llvm::Error FusedExperts::ReadFiles(SourceArchives& archives, const CheckpointFi
   }
   for (const auto& [place, path] : files.experts) {
     if (known.contains(place)) continue;
-    const bool is_of_stage = place.mp < std::ssize(stages_) * tensor_ranks_;
+    const std::int64_t ranks = std::ssize(stages_) * tensor_ranks_;
+    if (place.mp >= ranks) {
+      return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and only {} model-parallel ranks", folder, path, ranks);
+    }
     return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and `ds_autoep_layers` in `{}` has no such expert", folder,
-                path, StageOf(is_of_stage ? place.mp : 0).path);
+                path, StageOf(place.mp).path);
   }
   return is_whole_ ? CheckAllListed(folder) : llvm::Error::success();
 }

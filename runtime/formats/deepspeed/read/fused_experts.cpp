@@ -26,6 +26,19 @@ bool IsFusedExpertName(const ModelStates& states, const std::string& name) {
                      [&](const AutoEpLayer& layer) { return layer.Holds(name); });
 }
 
+llvm::Error CheckStagesHaveFusedExperts(const std::string& folder, const Degrees& degrees,
+                                        const std::vector<ModelStates>& states) {
+  const auto with = std::find_if(states.begin(), states.end(), [](auto& rank) { return !rank.autoep_layers.empty(); });
+  for (std::size_t mp = 0; with != states.end() && mp < states.size(); mp += static_cast<std::size_t>(degrees.tp)) {
+    if (!states[mp].autoep_layers.empty()) continue;
+    return Fail(ErrorCode::kBadData,
+                "`{}`: `{}` has layers whose experts AutoEP spreads (`ds_autoep_layers`), and `{}` has none; DeepSpeed "
+                "starts no run with AutoEP of which a stage has none",
+                folder, with->path, states[mp].path);
+  }
+  return llvm::Error::success();
+}
+
 llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const CheckpointFiles& files,
                                                 const std::string& folder, const Degrees& degrees,
                                                 const std::vector<ModelStates>& states, std::int64_t partitions) {
@@ -54,6 +67,7 @@ llvm::Expected<FusedExperts> FusedExperts::Read(SourceArchives& archives, const 
   UCP_RETURN_IF_ERROR(experts.CheckRanks(folder, states));
   if (files.partitioned_model_states.empty()) UCP_RETURN_IF_ERROR(experts.ReadFiles(archives, files, folder));
   experts.FindLayersOfTensors();
+  UCP_RETURN_IF_ERROR(experts.CheckShapesOfMaps(folder));
   return experts;
 }
 
@@ -77,16 +91,6 @@ llvm::Error FusedExperts::FindStages(const std::string& folder, const Degrees& d
   data_first_ = IsDataFirst(first);
   for (std::size_t mp = 0; mp < states.size(); mp += static_cast<std::size_t>(tensor_ranks_)) {
     stages_.push_back({states[mp].autoep_layers, states[mp].path});
-  }
-  for (const ModelStates& with : states) {
-    for (const Stage& stage : stages_) {
-      if (with.autoep_layers.empty() || !stage.layers.empty()) continue;
-      return Fail(
-          ErrorCode::kBadData,
-          "`{}`: `{}` has layers whose experts AutoEP spreads (`ds_autoep_layers`), and `{}` has none; DeepSpeed "
-          "starts no run with AutoEP of which a stage has none",
-          folder, with.path, stage.path);
-    }
   }
   return llvm::Error::success();
 }
@@ -142,6 +146,22 @@ void FusedExperts::FindLayersOfTensors() {
       }
     }
   }
+}
+
+// An expert has the shape that its layer's affine maps say, where there are some.
+llvm::Error FusedExperts::CheckShapesOfMaps(const std::string& folder) const {
+  for (const auto& [name, tensor] : tensors_) {
+    const auto mapped = LayerOf(name).shapes.find(name);
+    if (mapped == LayerOf(name).shapes.end()) continue;
+    const std::vector<std::int64_t>&by_map = mapped->second, &listed = tensor.listed.shape;
+    if (std::equal(by_map.begin() + 1, by_map.end(), listed.begin() + 1, listed.end())) continue;
+    return Fail(
+        ErrorCode::kBadData,
+        "`{}`: an expert of `{}` has the shape {}, and by its affine map in `{}` (`ds_autoep_layers`) it has {}",
+        folder, name, ShapeText({listed.begin() + 1, listed.end()}), stages_[layer_of_.at(name).stage].path,
+        ShapeText({by_map.begin() + 1, by_map.end()}));
+  }
+  return llvm::Error::success();
 }
 
 llvm::Expected<FusedExperts::FusedTensors> FusedExperts::ListTensors(const std::string& folder,
@@ -271,6 +291,9 @@ llvm::Error FusedExperts::CheckPartition(const ModelStates& first, const ModelSt
     const AutoEpLayer& layer = other.autoep_layers[i];
     if (layer.prefix != layers[i].prefix || layer.number != layers[i].number || layer.places != layers[i].places) {
       return disagree(fmt::format("`ds_autoep_layers` places the experts of `{}` otherwise", layers[i].prefix));
+    }
+    if (layer.shapes != layers[i].shapes) {
+      return disagree(fmt::format("`ds_autoep_layers` has other shapes in the affine maps of `{}`", layers[i].prefix));
     }
     if (layer.rank.value_or(rank) == rank) continue;
     return Fail(ErrorCode::kBadData,

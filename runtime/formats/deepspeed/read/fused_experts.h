@@ -32,12 +32,17 @@ namespace ucp::deepspeed {
 // Whether AutoEP keeps this tensor outside of the module.
 bool IsFusedExpertName(const ModelStates& states, const std::string& name);
 
+// If a rank has layers whose experts AutoEP spreads, every pipeline stage has some. Call before CheckModuleTensors(),
+// which would miss such a layer's tensors in the module.
+[[nodiscard]] llvm::Error CheckStagesHaveFusedExperts(const std::string& folder, const Degrees& degrees,
+                                                      const std::vector<ModelStates>& states);
+
 class FusedExperts {
  public:
   // Reads the experts' files. Fails if a file or a tensor is missing or of another shape, where tensor-parallel ranks
-  // contradict each other, for a pipeline of which a stage has no such layer, for layers that are spread over different
-  // numbers of ranks, and beside tensor parallelism in a pipeline or if no file says that its ranks share the experts
-  // out (both kUnsupported). `partitions` is not used without ZeRO, which has none.
+  // contradict each other, for layers that are spread over different numbers of ranks, and beside tensor parallelism in
+  // a pipeline or if no file says that its ranks share the experts out (both kUnsupported). `partitions` is not used
+  // without ZeRO, which has none.
   static llvm::Expected<FusedExperts> Read(SourceArchives& archives, const CheckpointFiles& files,
                                            const std::string& folder, const Degrees& degrees,
                                            const std::vector<ModelStates>& states, std::int64_t partitions);
@@ -126,6 +131,7 @@ class FusedExperts {
   llvm::Error ReadFile(SourceArchives& archives, const std::string& folder, const std::string& path,
                        const AutoEpLayer& layer, ExpertCopy copy, std::int64_t expert_rank);
   llvm::Error CheckAllListed(const std::string& folder) const;
+  llvm::Error CheckShapesOfMaps(const std::string& folder) const;
   void AddShard(Storage& storage, const std::string& name, std::int64_t mp, std::int64_t expert_rank) const;
 
   const Stage& StageOf(std::int64_t mp) const { return stages_[static_cast<std::size_t>(mp / tensor_ranks_)]; }

@@ -140,10 +140,17 @@ llvm::Error CheckModuleTensors(const CheckpointFiles& files, const std::string& 
   return llvm::Error::success();
 }
 
-llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files, const Degrees& degrees,
-                           std::vector<ModelStates>& states, std::vector<std::string>& remarks,
+llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
+                           const Degrees& degrees, std::vector<ModelStates>& states, std::vector<std::string>& remarks,
                            std::optional<PipelineLayers>& pipeline) {
   if (files.layers.empty()) return llvm::Error::success();
+  for (const ModelStates& rank : states) {
+    if (rank.module.tensors.empty()) continue;
+    return Fail(ErrorCode::kBadData,
+                "`{}`: there is `{}`, and `{}` has the module of its rank itself, as beside experts; remove those that "
+                "are stale",
+                folder, files.layers.begin()->second, rank.path);
+  }
   PipelineLayers layers;
   layers.has_tensor_axis = LayerName({0, 0}, files).find("-model_00") != std::string::npos;
   bool all_known = true;

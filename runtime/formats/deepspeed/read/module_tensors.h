@@ -16,8 +16,10 @@
 namespace ucp::deepspeed {
 
 // Moves the tensors and extras of the layer files into the module of the rank that they belong to, under the names of
-// the whole model, and fills `pipeline` if all of them can be named. Reads the layer files.
-[[nodiscard]] llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files, const Degrees& degrees,
+// the whole model, and fills `pipeline` if all of them can be named. Reads the layer files. Fails if there are some,
+// and a model-states file has tensors of its own.
+[[nodiscard]] llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& files,
+                                         const std::string& folder, const Degrees& degrees,
                                          std::vector<ModelStates>& states, std::vector<std::string>& remarks,
                                          std::optional<PipelineLayers>& pipeline);
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/formats/pytorch/value_access.h"
 #include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
 
@@ -101,14 +102,13 @@ TEST(FusedExperts, StagesThatContradictThemselvesOrEachOther) {
                     {"there is `layer_1_expert_2_mp_rank_00_model_states.pt`, and `ds_autoep_layers` in `" + kModel});
     }
   }
-  const std::string fixture = "autoep_pp2_ep2_dp2_zero0";  // With ZeRO, other lists miss such a layer first.
-  {
+  for (const char* fixture : {"autoep_pp2_ep2_dp4", "autoep_pp2_ep2_dp2_zero0"}) {
     CheckpointCopy copy(fixture);
     copy.Set(second, {"ds_autoep_layers"}, pytorch::MakeNone());
     ExpectFailure(copy, ErrorCode::kBadData,
                   {"`" + kModel + "` has layers whose experts AutoEP spreads", "`" + second + "` has none"});
   }
-  CheckpointCopy copy(fixture);
+  CheckpointCopy copy("autoep_pp2_ep2_dp2_zero0");
   copy.Set(second, {"ds_autoep_layers", "0", "affine_maps"}, nullptr);
   copy.Set(second, {"ds_autoep_layers", "0", "expert_key_prefix"}, pytorch::MakeText("2.mlp.experts"));
   ExpectFailure(copy, ErrorCode::kBadData,
@@ -128,6 +128,25 @@ TEST(FusedExperts, FileThatNobodyCounts) {
   copy.Copy("layer_1_expert_2_mp_rank_00_model_states.pt", "layer_1_expert_4_mp_rank_00_model_states.pt");
   ExpectFailure(copy, ErrorCode::kBadData,
                 {"there is `layer_1_expert_4_mp_rank_00_model_states.pt`", "has no such expert"});
+}
+
+TEST(FusedExperts, FilesOfRanksThatAreNotThere) {
+  const std::string file = "layer_1_expert_2_mp_rank_01_model_states.pt";
+  CheckpointCopy copy("autoep_pp2_ep2_dp4");
+  copy.Copy(file, "layer_1_expert_2_mp_rank_99_model_states.pt");
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"there is `layer_1_expert_2_mp_rank_99_model_states.pt`, and only 2 model-parallel ranks"});
+  copy.Rename("layer_1_expert_2_mp_rank_99_model_states.pt", "layer_1_expert_2_mp_rank_9999999999_model_states.pt");
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"`layer_1_expert_2_mp_rank_9999999999_model_states.pt` has a number of ten digits or more"});
+}
+
+// DeepSpeed would load the modules of the model-states files, and leave it alone.
+TEST(FusedExperts, LayerFileBesideThem) {
+  CheckpointCopy copy("autoep_pp2_ep2_dp4");
+  copy.Copy("layer_1_expert_2_mp_rank_01_model_states.pt", "layer_01-model_states.pt");
+  ExpectFailure(copy, ErrorCode::kBadData,
+                {"there is `layer_01-model_states.pt`, and `" + kModel + "` has the module of its rank itself"});
 }
 
 TEST(FusedExperts, FileOfAnotherExpert) {
@@ -167,6 +186,35 @@ TEST(FusedExperts, PlacementAgainstItsMap) {
   ExpectFailure(copy, ErrorCode::kBadData, {"places experts otherwise than its affine map for `" + kTensor + "`"});
 }
 
+// The same numbers, once more: in the maps, in the rank's own range, in the shapes.
+TEST(FusedExperts, NumbersAgainstEachOther) {
+  {
+    CheckpointCopy copy("autoep_ep2_dp4");
+    copy.Set(kModel, {"ds_autoep_layers", "0", "affine_maps", "params", kTensor, "logical_shape"}, List({5, 6, 16}));
+    ExpectFailure(copy, ErrorCode::kBadData, {"has 4 experts, and 5 in its affine map for `" + kTensor + "`"});
+  }
+  for (const auto& [key, words] :
+       {std::pair("global_expert_start",
+                  "has 1 as `global_expert_start`, and expert rank 0 with 2 experts has 0 there"),
+        std::pair("global_expert_end", "has 1 as `global_expert_end`, and expert rank 0 with 2 experts has 2 there")}) {
+    CheckpointCopy copy("autoep_ep2_dp4");
+    copy.Set(kModel, {"ds_autoep_layers", "0", key}, MakeInteger(1));
+    ExpectFailure(copy, ErrorCode::kBadData, {"`ds_autoep_layers` in `" + kModel + "`", words});
+  }
+  {
+    CheckpointCopy copy("autoep_ep2_dp4");
+    copy.Edit(kModel, [](const pytorch::ValuePtr& root) {
+      const std::vector<std::string> maps = {"ds_autoep_layers", "0", "affine_maps", "params", kTensor};
+      const pytorch::ValuePtr layer = pytorch::Items(*pytorch::Find(*root, maps[0]))->front();
+      const pytorch::ValuePtr params = pytorch::Find(*pytorch::Find(*layer, maps[2]), maps[3]);
+      return testing::Replaced(root, maps, pytorch::Find(*params, "model.layers.1.mlp.experts.w2"));
+    });
+    ExpectFailure(copy, ErrorCode::kBadData,
+                  {"an expert of `" + kTensor + "` has the shape [6, 16], and by its affine map in `" + kModel + "`",
+                   "it has [16, 6]"});
+  }
+}
+
 TEST(FusedExperts, VersionThatIsNotKnown) {
   for (const char* entry : {"expert_placement", "affine_maps"}) {
     CheckpointCopy copy("autoep_ep2_dp4");
@@ -194,6 +242,7 @@ TEST(FusedExperts, DegreesThatDiffer) {
   copy.Set(kModel, {"ds_autoep_layers", "1", "affine_maps"}, nullptr);
   copy.Set(kModel, {"ds_autoep_layers", "1", "ep_size"}, MakeInteger(4));
   copy.Set(kModel, {"ds_autoep_layers", "1", "num_local_experts"}, MakeInteger(1));
+  copy.Set(kModel, {"ds_autoep_layers", "1", "global_expert_end"}, MakeInteger(1));
   ExpectFailure(copy, ErrorCode::kUnsupported, {"spreads experts over 2 ranks in one layer and over 4 in another"});
 }
 
@@ -215,6 +264,10 @@ TEST(FusedExperts, PartitionOfAnotherExpertRank) {
   const std::string file = "zero_pp_rank_2_mp_rank_00_model_states.pt";
   CheckpointCopy copy("autoep_ep2_dp4_zero3");
   copy.Set(file, {"ds_autoep_layers", "0", "ep_rank"}, MakeInteger(1));
+  ExpectFailure(copy, ErrorCode::kBadData, {"has 0 as `global_expert_start`, and expert rank 1 with 2 experts has 2"});
+  for (const char* key : {"global_expert_start", "global_expert_end"}) {
+    copy.Set(file, {"ds_autoep_layers", "0", key}, nullptr);
+  }
   ExpectFailure(copy, ErrorCode::kBadData,
                 {"`" + file + "`: `ep_rank`", "is 1, and partition 2 of 4 is of expert rank 0"});
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/strategy_rules.h"
 
@@ -36,19 +37,23 @@ Entry ExpertLayersEntry(const std::vector<ExpertLayer>& layers) {
   return {MakeText(kKey), pytorch::MakeDict(std::move(counts))};
 }
 
-std::vector<ExpertLayer> TakeExpertLayersEntry(std::vector<Entry>& entries) {
+llvm::Expected<std::vector<ExpertLayer>> TakeExpertLayersEntry(std::vector<Entry>& entries, const std::string& where) {
   auto found =
       std::find_if(entries.begin(), entries.end(), [](const Entry& e) { return pytorch::AsText(*e.key) == kKey; });
-  if (found == entries.end()) return {};
+  if (found == entries.end()) return std::vector<ExpertLayer>();
   const pytorch::ValuePtr value = found->value;
   entries.erase(found);
   const auto* counts = pytorch::Entries(*value);
-  if (counts == nullptr) return {};
+  auto refuse = [&] {
+    return Fail(ErrorCode::kBadData, "`{}` in `{}` does not say how many experts each layer has: the file is damaged",
+                kKey, where);
+  };
+  if (counts == nullptr) return refuse();
   std::vector<ExpertLayer> layers;
   for (const Entry& entry : *counts) {
     auto prefix = pytorch::AsText(*entry.key);
     auto experts = pytorch::AsInteger(*entry.value);
-    if (!prefix || !experts || *experts < 1) return {};
+    if (!prefix || !experts || *experts < 1) return refuse();
     layers.push_back({std::string(*prefix), *experts});
   }
   return layers;

@@ -6,6 +6,8 @@
 // On a rank the expert has its number among those that the rank has, elsewhere the one in the whole model.
 #pragma once
 
+#include <llvm/Support/Error.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,7 +39,9 @@ struct ExpertLayer {
 // target needs their order.
 pytorch::Entry ExpertLayersEntry(const std::vector<ExpertLayer>& layers);
 
-// Takes the entry out of `entries`. Empty if there is none, or it is none of ours.
-std::vector<ExpertLayer> TakeExpertLayersEntry(std::vector<pytorch::Entry>& entries);
+// Takes the entry out of `entries`, which were read from the file `where`. Empty if there is none; an error if it is
+// not of the form that ExpertLayersEntry() gives it.
+llvm::Expected<std::vector<ExpertLayer>> TakeExpertLayersEntry(std::vector<pytorch::Entry>& entries,
+                                                               const std::string& where);
 
 }  // namespace ucp

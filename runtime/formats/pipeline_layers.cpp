@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/strategy_rules.h"
 
@@ -37,6 +38,24 @@ bool TakeStages(const pytorch::Value& value, PipelineLayers& pipeline) {
   return true;
 }
 
+// Nothing if it is of another form.
+std::optional<PipelineLayers> ReadPipeline(const pytorch::Value& value) {
+  ValuePtr layers = pytorch::Find(value, "layers");
+  ValuePtr axis = pytorch::Find(value, "tensor_axis");
+  const auto* prefixes = layers ? pytorch::Entries(*layers) : nullptr;
+  if (prefixes == nullptr || !axis || !pytorch::AsBool(*axis)) return std::nullopt;
+  PipelineLayers pipeline;
+  if (!TakeStages(value, pipeline)) return std::nullopt;
+  pipeline.has_tensor_axis = *pytorch::AsBool(*axis);
+  for (const Entry& entry : *prefixes) {
+    auto layer = pytorch::AsInteger(*entry.key);
+    auto prefix = pytorch::AsText(*entry.value);
+    if (!layer || *layer < 0 || !prefix) return std::nullopt;
+    pipeline.prefixes.emplace(*layer, *prefix);
+  }
+  return pipeline;
+}
+
 }  // namespace
 
 const std::set<std::int64_t>* RememberedStages(const PipelineLayers& pipeline, std::string_view tensor) {
@@ -66,26 +85,17 @@ Entry PipelineEntry(const PipelineLayers& pipeline) {
   return {MakeText(kKey), MakeDict(std::move(entries))};
 }
 
-std::optional<PipelineLayers> TakePipelineEntry(std::vector<Entry>& entries) {
+llvm::Expected<std::optional<PipelineLayers>> TakePipelineEntry(std::vector<Entry>& entries, const std::string& where) {
   auto found =
       std::find_if(entries.begin(), entries.end(), [](const Entry& e) { return pytorch::AsText(*e.key) == kKey; });
   if (found == entries.end()) return std::nullopt;
   const ValuePtr value = found->value;
   entries.erase(found);
-  ValuePtr layers = pytorch::Find(*value, "layers");
-  ValuePtr axis = pytorch::Find(*value, "tensor_axis");
-  const auto* prefixes = layers ? pytorch::Entries(*layers) : nullptr;
-  if (prefixes == nullptr || !axis || !pytorch::AsBool(*axis)) return std::nullopt;
-  PipelineLayers pipeline;
-  if (!TakeStages(*value, pipeline)) return std::nullopt;
-  pipeline.has_tensor_axis = *pytorch::AsBool(*axis);
-  for (const Entry& entry : *prefixes) {
-    auto layer = pytorch::AsInteger(*entry.key);
-    auto prefix = pytorch::AsText(*entry.value);
-    if (!layer || *layer < 0 || !prefix) return std::nullopt;
-    pipeline.prefixes.emplace(*layer, *prefix);
-  }
-  return pipeline;
+  std::optional<PipelineLayers> pipeline = ReadPipeline(*value);
+  if (pipeline) return pipeline;
+  return Fail(ErrorCode::kBadData,
+              "`{}` in `{}` does not say which layers a pipeline has, and on which of its stages: the file is damaged",
+              kKey, where);
 }
 
 std::optional<PipelineLayers> LayersFromNames(const std::vector<ModelStates>& states) {

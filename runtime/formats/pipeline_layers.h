@@ -2,9 +2,12 @@
 // list them, and in a safetensors folder's training state. A native target needs them.
 #pragma once
 
+#include <llvm/Support/Error.h>
+
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,8 +21,10 @@ const std::set<std::int64_t>* RememberedStages(const PipelineLayers& pipeline, s
 
 pytorch::Entry PipelineEntry(const PipelineLayers& pipeline);
 
-// Takes the entry out of `entries`. Nothing if there is none, or it is none of ours.
-std::optional<PipelineLayers> TakePipelineEntry(std::vector<pytorch::Entry>& entries);
+// Takes the entry out of `entries`, which were read from the file `where`. Nothing if there is none; an error if it is
+// not of the form that PipelineEntry() gives it.
+llvm::Expected<std::optional<PipelineLayers>> TakePipelineEntry(std::vector<pytorch::Entry>& entries,
+                                                                const std::string& where);
 
 // The layers of a pipeline that no file lists, in a universal folder of DeepSpeed's own, if the names of all parameters
 // say them: "3.norm.weight" is in the file of layer 3. Nothing if there is another name (which layer a tied module has

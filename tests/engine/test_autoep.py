@@ -113,7 +113,7 @@ Change = Callable[[dict[str, Any]], None]
 def damage(source: Path, target: Path, change: Change) -> Path:
     """A copy whose model-states file is another."""
     shutil.copytree(source, target)
-    path = target / (target / "latest").read_text() / "mp_rank_00_model_states.pt"
+    (path,) = target.glob("*/mp_rank_00_model_states.pt")
     states = torch.load(path, weights_only=False)
     change(states)
     torch.save(states, path)
@@ -147,6 +147,17 @@ def test_a_placement_against_its_maps_is_refused(ucprun: Path, tmp_path: Path) -
     copy = damage(FIXTURES / "autoep_ep2_dp4" / "checkpoint", tmp_path / "copy", change)
     message = refused(ucprun, copy, tmp_path / "out", "--to", "universal")
     assert "of `model.layers.2.mlp.experts` places experts otherwise than its affine map" in message
+
+
+def test_a_universal_folder_of_another_number_of_experts_is_refused(
+    convert: Convert, ucprun: Path, tmp_path: Path
+) -> None:
+    """Of DeepSpeed's converter, which leaves the list where a native checkpoint has it."""
+    prefix = "model.layers.1.mlp.experts"
+    layer = {"moe_layer_id": 0, "expert_key_prefix": prefix, "num_experts": 6, "num_local_experts": 3, "ep_size": 2}
+    copy = damage(convert("autoep_ep2_dp4"), tmp_path / "copy", lambda states: states.update(ds_autoep_layers=[layer]))
+    message = refused(ucprun, copy, tmp_path / "out", "--to", "universal")
+    assert f"`{prefix}.w1` has 4 experts, and `{prefix}` has 6 by `ds_autoep_layers`" in message
 
 
 def test_copies_of_experts_are_compared(ucprun: Path, tmp_path: Path) -> None:

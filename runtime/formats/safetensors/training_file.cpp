@@ -180,8 +180,8 @@ llvm::Expected<std::set<std::string>> ReadTrainingFile(FileSystem& files, const 
   ValuePtr excludes_frozen = pytorch::Find(*root, kExcludesFrozen);
   training.excludes_frozen = excludes_frozen && pytorch::AsBool(*excludes_frozen).value_or(false);
   std::vector<Entry> all = *pytorch::Entries(*root);  // It had entries above.
-  training.pipeline = TakePipelineEntry(all);
-  training.expert_layers = TakeExpertLayersEntry(all);
+  UCP_ASSIGN_OR_RETURN(training.pipeline, TakePipelineEntry(all, archive.path));
+  UCP_ASSIGN_OR_RETURN(training.expert_layers, TakeExpertLayersEntry(all, archive.path));
   if (training.ranks.empty()) return Fail(ErrorCode::kBadData, "{} tells of no rank", place);
   ModelStates first;
   first.path = archive.path;

@@ -46,7 +46,8 @@ class Description {
     UCP_RETURN_IF_ERROR(CheckGroups());
     UCP_RETURN_IF_ERROR(AddModuleTensors(
         archives_, states_, [&](const std::string& name) { return group_of_.contains(name); }, inventory()));
-    FillTrainingState();
+    UCP_RETURN_IF_ERROR(CheckExpertsOfLayers());
+    UCP_RETURN_IF_ERROR(FillTrainingState());
     return std::move(checkpoint_);
   }
 
@@ -191,12 +192,27 @@ class Description {
     return error ? AddContext(std::move(error), fmt::format("`{}`", folder_)) : llvm::Error::success();
   }
 
-  void FillTrainingState() {
+  // A fused tensor has as many experts as AutoEP's metadata counts.
+  llvm::Error CheckExpertsOfLayers() const {
+    for (const ParameterFolder& parameter : parameters_) {
+      for (const AutoEpLayer& layer : states_.front().autoep_layers) {
+        if (!layer.Holds(parameter.name) || parameter.shape.empty() || parameter.shape.front() == layer.experts)
+          continue;
+        return Fail(ErrorCode::kBadData, "`{}`: `{}` has {} experts, and `{}` has {} by `ds_autoep_layers` in `{}`",
+                    folder_, parameter.name, parameter.shape.front(), layer.prefix, layer.experts,
+                    states_.front().path);
+      }
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error FillTrainingState() {
     training().engine = states_[believed_].engine;
     training().counting_rank = believed_;
-    training().pipeline = TakePipelineEntry(states_.front().client);
+    const std::string& path = states_.front().path;
+    UCP_ASSIGN_OR_RETURN(training().pipeline, TakePipelineEntry(states_.front().client, path));
     if (!training().pipeline) training().pipeline = LayersFromNames(states_);
-    training().expert_layers = TakeExpertLayersEntry(states_.front().client);
+    UCP_ASSIGN_OR_RETURN(training().expert_layers, TakeExpertLayersEntry(states_.front().client, path));
     if (training().expert_layers.empty()) training().expert_layers = LayersInOrder(states_.front().autoep_layers);
     training().aliases = states_.front().shared_params;
     training().excludes_frozen = ExcludesFrozen(states_.front());
@@ -204,6 +220,7 @@ class Description {
     for (ModelStates& states : states_) {
       training().ranks.push_back({std::move(states.client), std::move(states.module.extras)});
     }
+    return llvm::Error::success();
   }
 
   FileSystem& files_;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp {
@@ -15,6 +16,7 @@ using pytorch::MakeInteger;
 using pytorch::MakeList;
 using pytorch::MakeText;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::Pointee;
 
 // Layer 1 is on the first stage, 10 on the second, and the tied module on both.
@@ -27,11 +29,15 @@ PipelineLayers TwoStages() {
   return pipeline;
 }
 
+// Nothing if it is refused.
 std::optional<PipelineLayers> Read(Entry entry) {
   std::vector<Entry> entries = {{MakeText("iteration"), MakeInteger(4)}, std::move(entry)};
-  std::optional<PipelineLayers> found = TakePipelineEntry(entries);
+  llvm::Expected<std::optional<PipelineLayers>> found = TakePipelineEntry(entries, "its_file.pt");
   EXPECT_EQ(entries.size(), 1U);
-  return found;
+  if (found) return *found;
+  EXPECT_THAT(Describe(found.takeError()).message,
+              HasSubstr("`ucp_pipeline` in `its_file.pt` does not say which layers"));
+  return std::nullopt;
 }
 
 // The entry with another value under one key of it.
@@ -59,7 +65,12 @@ TEST(PipelineLayers, StagesAreThoseOfTheWholePrefix) {
   EXPECT_EQ(RememberedStages(pipeline, "100.norm.weight"), nullptr);
 }
 
-TEST(PipelineLayers, WhatIsNoneOfOursIsNotTaken) {
+TEST(PipelineLayers, NoneIsNoError) {
+  std::vector<Entry> entries = {{MakeText("iteration"), MakeInteger(4)}};
+  EXPECT_EQ(llvm::cantFail(TakePipelineEntry(entries, "its_file.pt")), std::nullopt);
+}
+
+TEST(PipelineLayers, OfAnotherFormAreRefused) {
   auto stages = [](pytorch::ValuePtr held) { return MakeDict({{MakeText("1."), std::move(held)}}); };
   EXPECT_TRUE(Read(With("stages", stages(MakeList({MakeInteger(1)})))));
   EXPECT_FALSE(Read(With("stages", stages(MakeList({MakeInteger(2)})))));
@@ -70,6 +81,10 @@ TEST(PipelineLayers, WhatIsNoneOfOursIsNotTaken) {
   EXPECT_FALSE(Read(With("stage_count", nullptr)));
   EXPECT_FALSE(Read(With("stage_count", MakeInteger(0))));
   EXPECT_FALSE(Read(With("stage_count", MakeText("2"))));
+  EXPECT_FALSE(Read(With("layers", MakeText("1."))));
+  EXPECT_FALSE(Read(With("layers", MakeDict({{MakeText("1"), MakeText("1.")}}))));
+  EXPECT_FALSE(Read(With("tensor_axis", nullptr)));
+  EXPECT_FALSE(Read({PipelineEntry(TwoStages()).key, MakeInteger(2)}));
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ std::vector<std::int64_t> LayersOfStages(const SourcePhase& source, SourceStages
 
 llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strategy, SourcePhase& source,
                                     std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
-  UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy));
+  UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy, source.checkpoint.training));
   if (!degrees) return AtomicLayout(source.layout);
   if (!source.bound) return LayOutWithoutSpec(strategy, *degrees, source, tensors, remarks);
   SourceStages stages = StagesOfSource(source);

@@ -7,7 +7,9 @@
 
 namespace ucp {
 
-llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&) const { return std::nullopt; }
+llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&, const TrainingState&) const {
+  return std::nullopt;
+}
 
 llvm::Expected<FileReaders> Format::Readers(const TargetRequest&, const TargetFiles& target) const {
   return ReadByAll(target.storage.files.size());

@@ -69,8 +69,10 @@ class Format {
   virtual bool TakesJobConfig() const { return false; }
   // Whether a target can have states of the optimizer that are not one number for each element.
   virtual bool CarriesLooseStates() const { return false; }
-  // The ranks over which a target cuts its tensors; nothing if it holds them whole.
-  virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const;
+  // The ranks over which a target cuts its tensors; nothing if it holds them whole. Fails for those on which a job with
+  // this training state does not run, however a spec would cut it.
+  virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,
+                                                               const TrainingState& training) const;
   // The files of a checkpoint that holds the tensors and the training state.
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
   // Which ranks of the target's job open which of the files that LayOut() made of the same request: by default all do.

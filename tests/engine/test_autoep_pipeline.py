@@ -60,6 +60,7 @@ def test_tensor_parallelism_beside_both(ucprun: Path, run: Run, tmp_path: Path) 
     options = ["--to", "deepspeed:tp=2,dp=2,ep=2", "--spec", tmp_path / "small.ucp"]
     message = refused(ucprun, tmp_path / "one", tmp_path / "out", *options)
     assert "in a pipeline DeepSpeed does not start it beside tensor parallelism, and tp=2" in message
+    assert refused(ucprun, tmp_path / "one", tmp_path / "out", *options[:2]) == message  # No spec is asked for.
 
 
 def test_a_stage_without_experts_does_not_start(engines: Engines) -> None:

@@ -6,6 +6,7 @@
 #include "runtime/formats/checkpoint_root.h"
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/read/describe.h"
+#include "runtime/formats/deepspeed/write/fused_experts.h"
 #include "runtime/formats/deepspeed/write/options.h"
 #include "runtime/formats/deepspeed/write/readers.h"
 #include "runtime/formats/deepspeed/write/write.h"
@@ -52,8 +53,11 @@ class DeepSpeedFormat : public Format {
   CompanionKind TakesCompanions() const override { return CompanionKind::kOfModelAndLoop; }
   bool TakesJobConfig() const override { return true; }
   bool CarriesLooseStates() const override { return true; }
-  llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy) const override {
-    return deepspeed::DegreesToWrite(strategy);
+  llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,
+                                                       const TrainingState& training) const override {
+    UCP_ASSIGN_OR_RETURN(Degrees degrees, deepspeed::DegreesToWrite(strategy));
+    UCP_RETURN_IF_ERROR(deepspeed::CheckDegreesOfAutoEp(training, degrees));
+    return degrees;
   }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
     return deepspeed::LayOutCheckpoint(request);

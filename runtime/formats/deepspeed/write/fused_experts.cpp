@@ -105,6 +105,17 @@ llvm::Error CheckBesideAutoTP(const std::string& name, const WriteOptions& optio
 
 }  // namespace
 
+llvm::Error CheckDegreesOfAutoEp(const TrainingState& training, const Degrees& degrees) {
+  const std::int64_t tp = degrees.mesh.Size("tp");
+  if (training.fused_experts.empty() || tp == 1) return llvm::Error::success();
+  if (degrees.mesh.Size("pp") == 1 && !training.pipeline) return llvm::Error::success();
+  return Fail(
+      ErrorCode::kUnsupported,
+      "`{}` has experts that DeepSpeed's AutoEP spreads: in a pipeline DeepSpeed does not start it beside tensor "
+      "parallelism, and tp={}",
+      *training.fused_experts.begin(), tp);
+}
+
 llvm::Error CheckAutoEp(const TargetRequest& request, const WriteOptions& options) {
   UCP_RETURN_IF_ERROR(CheckJob(request));
   if (request.training.fused_experts.empty()) return llvm::Error::success();
@@ -112,10 +123,6 @@ llvm::Error CheckAutoEp(const TargetRequest& request, const WriteOptions& option
   auto refuse = [&](const std::string& what) {
     return Fail(ErrorCode::kUnsupported, "`{}` has experts that DeepSpeed's AutoEP spreads: {}", name, what);
   };
-  if (options.tp > 1 && (options.pp > 1 || request.training.pipeline)) {
-    return refuse(
-        fmt::format("in a pipeline DeepSpeed does not start it beside tensor parallelism, and tp={}", options.tp));
-  }
   if (options.sp > 1) {
     return refuse(fmt::format("sp={} beside it is not written yet; convert to `universal`", options.sp));
   }

@@ -18,6 +18,9 @@
 
 namespace ucp::deepspeed {
 
+// Fails for degrees that AutoEP does not run on, whatever a spec says.
+[[nodiscard]] llvm::Error CheckDegreesOfAutoEp(const TrainingState& training, const Degrees& degrees);
+
 // Fails for targets that AutoEP does not run on, or that this version does not write; and for a job's configuration
 // that has AutoEP where the source does not, or the other way round.
 [[nodiscard]] llvm::Error CheckAutoEp(const TargetRequest& request, const WriteOptions& options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <string_view>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
@@ -13,8 +14,9 @@ namespace {
 using Names = std::vector<std::string>;
 using Held = std::function<bool(const std::string& name, std::int64_t stage)>;
 
-// Tied modules first, then layers by number, which is what the names of group `index` must do already.
-llvm::Expected<Names> ByLayers(std::size_t index, Names names) {
+// Tied modules first, then layers by number, which is what the names of group `index` must do already; else the message
+// says `what_is_wrong`.
+llvm::Expected<Names> ByLayers(std::size_t index, Names names, std::string_view what_is_wrong = "") {
   std::int64_t last = -1;
   const std::string* last_name = nullptr;
   for (const std::string& name : names) {
@@ -25,10 +27,11 @@ llvm::Expected<Names> ByLayers(std::size_t index, Names names) {
     }
     if (*place < 0) continue;
     if (*place < last) {
-      return Fail(ErrorCode::kUnsupported,
-                  "group {} of the source's optimizer has `{}` after `{}`: its order is not that of the layers, so it "
-                  "is not known for other stages; convert to `universal` instead",
-                  index, name, *last_name);
+      return Fail(
+          ErrorCode::kUnsupported,
+          "group {} of the source's optimizer has `{}` after `{}`: its order is {}, so it is not known for other "
+          "stages; convert to `universal` instead",
+          index, name, *last_name, what_is_wrong);
     }
     last = *place;
     last_name = &name;
@@ -69,9 +72,13 @@ class Orderer {
 
  private:
   llvm::Expected<std::vector<Names>> InPlace() const {
+    const std::string_view what_is_wrong =
+        modules_.empty() ? "not that of the layers"
+                         : "neither that of the layers nor, on the source's stages, that with what AutoEP made behind "
+                           "all others";
     std::vector<Names> ordered;
     for (std::size_t g = 0; g < training_.groups.size(); ++g) {
-      UCP_ASSIGN_OR_RETURN(ordered.emplace_back(), ByLayers(g, training_.groups[g].parameters));
+      UCP_ASSIGN_OR_RETURN(ordered.emplace_back(), ByLayers(g, training_.groups[g].parameters, what_is_wrong));
     }
     return ordered;
   }

@@ -81,9 +81,10 @@ TEST(PipelineOrder, WhatAutoEpMadeStandsBehindTheOthers) {
               ElementsAre("0.a 2.b 1.mlp.router.gate.weight", "1.mlp.experts.w1", "4.c 3.mlp.router.gate.weight",
                           "3.mlp.experts.w1"));
   // Of a folder that forgot the stages.
-  EXPECT_THAT(
-      Ordered({names}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}),
-      ElementsAre(HasSubstr("has `1.mlp.router.gate.weight` after `2.b`: its order is not that of the layers")));
+  EXPECT_THAT(Ordered({names}, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}),
+              ElementsAre(HasSubstr(
+                  "has `1.mlp.router.gate.weight` after `2.b`: its order is neither that of the layers nor, on "
+                  "the source's stages, that with what AutoEP made behind all others")));
 }
 
 // On each of the source's stages the router is in both places.
@@ -104,7 +105,9 @@ TEST(PipelineOrder, OrdersThatAreNotThatOfLayers) {
   EXPECT_THAT(Ordered({{"1.a", "0.b"}}, {0, 0}, {0, 0}),
               ElementsAre(HasSubstr("group 0 of the source's optimizer has `0.b` after `1.a`")));
   EXPECT_THAT(Ordered({{"2.a", "0.b", "1.mlp.router.gate.weight"}}, {0, 0, 0}, {0, 0, 0}),
-              ElementsAre(HasSubstr("has `0.b` after `2.a`")));
+              ElementsAre(HasSubstr("has `0.b` after `2.a`: its order is neither that of the layers nor")));
+  EXPECT_THAT(Ordered({{"1.a", "0.b"}}, {0, 0}, {0, 0}, false),
+              ElementsAre(HasSubstr("has `0.b` after `1.a`: its order is not that of the layers, so it")));
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& 
       Strategy strategy,
       ParseStrategy(settings.empty() ? std::string(format.name()) : fmt::format("{}:{}", format.name(), settings)));
   if (format.name() == "safetensors") strategy.options["states"] = "all";
-  UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy));
+  UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy, checkpoint.training));
   Layout layout;  // Formats that write tensors whole do not ask for it.
   if (degrees) {
     UCP_ASSIGN_OR_RETURN(layout, WholeLayout(checkpoint.inventory));

@@ -1,11 +1,12 @@
-// How much memory this process has taken at most, by the operating system's own count.
+// How much memory this process takes, by the operating system's own count.
 #pragma once
 
 #include <cstdint>
 
 namespace ucp {
 
-// Code included. 0 where the system does not say.
+// The most so far, and now. Code included. 0 where the system does not say.
 std::uint64_t PeakMemoryBytes();
+std::uint64_t HeldMemoryBytes();
 
 }  // namespace ucp

@@ -11,6 +11,7 @@
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/comm/nodes.h"
+#include "runtime/driver/held_memory.h"
 #include "runtime/driver/interrupt.h"
 #include "runtime/driver/many_ranks.h"
 #include "runtime/driver/means_of_run.h"
@@ -129,6 +130,7 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& r
     execution->nodes = nodes;
     execution->memory_bytes -= std::min(execution->memory_bytes, nodes->MemoryBytes());
   }
+  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(plan, *execution)));
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<RunDestination> destination,
                        RunDestination::Begin(files, run, options, *execution));
   ConversionOutcome outcome;

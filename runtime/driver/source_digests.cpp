@@ -7,6 +7,7 @@
 #include "compiler/driver/whole_states.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/error.h"
+#include "runtime/driver/held_memory.h"
 #include "runtime/io/discarding_file_system.h"
 
 namespace ucp {
@@ -41,8 +42,11 @@ llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequ
                                              const ExecutionOptions& options, SourcePhase& phase,
                                              FilesOfAllRanks* nodes) {
   UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareWholeStates(files, request, options, phase, nodes));
+  Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
+  ExecutionOptions execution = options;
+  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, execution)));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
-  return Execute(run.plan, run.source_folder, "", *nowhere, options);
+  return Execute(run.plan, run.source_folder, "", *nowhere, execution);
 }
 
 }  // namespace ucp

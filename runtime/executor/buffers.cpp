@@ -13,8 +13,7 @@ namespace ucp {
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
-constexpr std::uint64_t kProgramBytes = 20 * kKiB * kKiB;  // Code, libraries, and what the allocator keeps.
-constexpr std::uint64_t kThreadBytes = 256 * kKiB;         // Stack, the allocator's arena, and a block (chunk()).
+constexpr std::uint64_t kThreadBytes = 256 * kKiB;  // Stack, the allocator's arena, and a block (chunk()).
 constexpr std::uint64_t kMostScratchBytes = 1024 * kKiB;
 constexpr std::uint64_t kLeastChunkBytes = 64 * kKiB;
 constexpr std::uint64_t kLeastBytesOfThread = kLeastChunkBytes + 32 * kKiB;  // The rest is scratch.
@@ -47,20 +46,28 @@ bool AddsAnything(const Plan& plan) {
 
 std::uint64_t DownToPage(std::uint64_t bytes) { return bytes / kPageBytes * kPageBytes; }
 
+// What is no thread's buffer, nor for checksums.
+std::uint64_t FixedBytes(const Plan& plan, unsigned threads, std::uint64_t aside_bytes) {
+  return kProgramBytes + threads * kThreadBytes + TableBytes(plan) + aside_bytes;
+}
+
 }  // namespace
+
+std::uint64_t MemoryNeeded(const Plan& plan, unsigned threads, std::uint64_t aside_bytes) {
+  const std::uint64_t least = kLeastBytesOfThread + (AddsAnything(plan) ? kLeastChunkBytes : 0);
+  return FixedBytes(plan, threads, aside_bytes) + threads * least * 8 / 7 + kPageBytes;
+}
 
 llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std::uint64_t memory_bytes,
                                          std::uint64_t most_chunk_bytes, std::uint64_t aside_bytes) {
-  std::uint64_t fixed = kProgramBytes + threads * kThreadBytes + TableBytes(plan) + aside_bytes;
-  std::uint64_t least = kLeastBytesOfThread + (AddsAnything(plan) ? kLeastChunkBytes : 0);
-  std::uint64_t needed = fixed + threads * least * 8 / 7 + kPageBytes;
+  const std::uint64_t needed = MemoryNeeded(plan, threads, aside_bytes);
   if (memory_bytes < needed) {
     return Fail(ErrorCode::kUsage,
                 "{} of memory is too little for this plan with {} {}: it takes {} ({} bytes); raise --memory or lower "
                 "--threads",
                 HumanBytes(memory_bytes), threads, threads == 1 ? "thread" : "threads", HumanBytes(needed), needed);
   }
-  std::uint64_t available = memory_bytes - fixed;
+  std::uint64_t available = memory_bytes - FixedBytes(plan, threads, aside_bytes);
   std::uint64_t share = (available - available / 8) / threads;
   BufferSizes sizes;
   std::uint64_t parts = AddsAnything(plan) ? 5 : 3;  // One of them is scratch, two are a chunk, and two a term.

@@ -21,6 +21,11 @@ struct BufferSizes {
   std::uint64_t left_bytes = 0;     // What may be taken besides: what was to be set aside, and what threads cannot use.
 };
 
+inline constexpr std::uint64_t kProgramBytes = std::uint64_t{20} << 20;  // Code, libraries, what the allocator keeps.
+
+// The least that DivideMemory() takes.
+std::uint64_t MemoryNeeded(const Plan& plan, unsigned threads, std::uint64_t aside_bytes = 0);
+
 // Sets aside the program and the plan's tables, an eighth of the rest for checksums, and divides what is left evenly,
 // but gives no thread more than `most_chunk_bytes`. Too little memory is an error with the number that would do
 // (kUsage). `aside_bytes`: as much is left for something else.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import unittest
 
 from failures import LIBRARY
@@ -44,22 +45,33 @@ class Memory(ProgramTest):
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertLessEqual(json.loads(result.stdout)["peak_memory_bytes"], 64 * MIB)
 
-    def test_too_little_for_what_is_held_is_refused_with_what_would_do(self) -> None:
-        """28 MiB are enough for the buffers, and for a plan of few tensors."""
+    def test_the_cap_holds_or_the_run_is_refused_with_what_would_do(self) -> None:
+        """Whatever describing and planning take: that they take less one day is no reason to fail."""
         self.synth(15)
-        arguments = ["convert", self.folder / "source", self.out, "--to", "universal", "--threads", "1", "--json"]
-        result = self.run_program("ucprun", *arguments, "--memory", "28MiB")
+        arguments = ["ucprun", "convert", self.folder / "source", self.out, "--to", "universal", "--threads", "1"]
+        for mib in (24, 32, 40):
+            with self.subTest(mib=mib):
+                result = self.run_program(*arguments, "--memory", f"{mib}MiB", "--json")
+                if result.returncode != 0:
+                    self.assertEqual(result.returncode, 1, result.stderr)
+                    self.assertEqual([path.name for path in self.folder.iterdir()], ["source"])
+                    found = re.search(
+                        r"of memory is too little for this plan with 1 thread: describing the source and planning "
+                        r"took [\d.]+ MB, .*; pass --memory=(\d+)MiB",
+                        result.stderr,
+                    )
+                    assert found is not None, result.stderr
+                    mib = int(found[1])
+                    result = self.run_program(*arguments, "--memory", f"{mib}MiB", "--json")
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertLessEqual(json.loads(result.stdout)["peak_memory_bytes"], mib * MIB)
+                shutil.rmtree(self.out)
+
+    def test_verify_counts_it_too(self) -> None:
+        self.synth(15)
+        result = self.run_program("ucprun", "verify", self.folder / "source", "--memory", "24MiB", "--threads", "1")
         self.assertEqual(result.returncode, 1, result.stderr)
-        found = re.search(r"29\.4 MB of memory is too little for this plan with 1 thread: describing the source "
-                          r"and planning took [\d.]+ MB, .*; pass --memory=(\d+)MiB", result.stderr)  # fmt: skip
-        assert found is not None, result.stderr
-        self.assertEqual([path.name for path in self.folder.iterdir()], ["source"])
-        result = self.run_program("ucprun", *arguments, "--memory", f"{found[1]}MiB")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertLessEqual(json.loads(result.stdout)["peak_memory_bytes"], int(found[1]) * MIB)
-        result = self.run_program("ucprun", "verify", self.folder / "source", "--memory", "28MiB", "--threads", "1")
-        self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertIn("29.4 MB of memory is too little for this plan with 1 thread: describing", result.stderr)
+        self.assertIn("of memory is too little for this plan with 1 thread: describing", result.stderr)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
 #include "runtime/comm/agree_on_request.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/share_run.h"
+#include "runtime/load/held_as_stored.h"
 #include "runtime/load/match_held.h"
 #include "runtime/load/request_text.h"
 #include "runtime/load/share_load.h"
@@ -68,11 +69,20 @@ std::optional<double> CommonStep(const TrainingState& training) {
   return common;
 }
 
-llvm::Expected<Compiled> CompileAlone(FileSystem& files, const HeldRequest& request, std::vector<HeldByRank> held,
+// Without a plan, if one process wants what the source has as it is.
+std::optional<Compiled> TakeAsStored(const SeenFiles& seen, const HeldRequest& request, const HeldByRank& mine,
+                                     const SourcePhase& source) {
+  if (!request.is_on_host || request.replicas != ReplicaPolicy::kTrust) return std::nullopt;
+  std::optional<HeldAsStored> found = FindAsStored(source, mine, request.all_tensors);
+  if (!found) return std::nullopt;
+  Compiled compiled{std::move(found->load), {}, std::move(found->not_loaded), CommonStep(source.checkpoint.training)};
+  compiled.load.source_versions = VersionsOf(seen, compiled.load.plan, source.folder);
+  compiled.records.push_back(std::move(found->records));
+  return compiled;
+}
+
+llvm::Expected<Compiled> CompileAlone(const SeenFiles& seen, const HeldRequest& request, std::vector<HeldByRank> held,
                                       SourcePhase& source) {
-  UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
-  SeenFiles seen(files);
-  UCP_RETURN_IF_ERROR(DescribeAndBind(seen, request.source, source));
   const Inventory& inventory = source.checkpoint.inventory;
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, inventory));
   UCP_RETURN_IF_ERROR(MatchHeld(source.layout, tensors, held));
@@ -164,14 +174,31 @@ std::vector<LoadedPart> PartsOf(const Compiled& compiled) {
 llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& request, const HeldByRank& mine,
                                      Communicator& ranks, SourcePhase& source) {
   UCP_RETURN_IF_ERROR(AgreeOnRequest(ranks, TextOf(request)));
-  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> encoded, ToFirstRank(ranks, Encode(mine)));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> encoded,
+                       ToFirstRank(ranks, ranks.size() > 1 ? Encode(mine) : std::string()));
   Compiled compiled;
   auto compile = [&](FileSystem& shared) -> llvm::Error {
-    UCP_ASSIGN_OR_RETURN(std::vector<HeldByRank> held, DecodeAllHeld(encoded));
-    UCP_ASSIGN_OR_RETURN(compiled, CompileAlone(shared, request, std::move(held), source));
+    UCP_RETURN_IF_ERROR(CheckIsWhole(shared, request.source.path));
+    SeenFiles seen(shared);
+    UCP_RETURN_IF_ERROR(DescribeAndBind(seen, request.source, source));
+    if (ranks.size() == 1) {
+      if (std::optional<Compiled> found = TakeAsStored(seen, request, mine, source)) {
+        compiled = std::move(*found);
+        return llvm::Error::success();
+      }
+    }
+    std::vector<HeldByRank> held = {mine};
+    if (ranks.size() > 1) {
+      UCP_ASSIGN_OR_RETURN(held, DecodeAllHeld(encoded));
+    }
+    UCP_ASSIGN_OR_RETURN(compiled, CompileAlone(seen, request, std::move(held), source));
     return llvm::Error::success();
   };
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, WithSharedHeaders(files, ranks, compile)));
+  if (ranks.size() == 1) {
+    return HeldPlan{std::move(compiled.load), std::move(compiled.records.front()), std::move(compiled.not_loaded),
+                    compiled.step};
+  }
   const std::vector<LoadedPart> parts = PartsOf(compiled);
   UCP_ASSIGN_OR_RETURN(const std::string rest, FromFirstRank(ranks, EncodeRest(compiled)));
   UCP_ASSIGN_OR_RETURN(SharedLoad shared,

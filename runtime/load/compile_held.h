@@ -21,6 +21,7 @@ struct HeldRequest {
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool all_tensors = true;  // Refuse a checkpoint with tensors that no rank holds.
   unsigned threads = 1;     // To plan with.
+  bool is_on_host = true;   // All that is held; else it has to be planned how it gets to its devices.
 };
 
 // States of a tensor of the checkpoint that nobody holds.
@@ -36,11 +37,12 @@ struct HeldPlan {
   std::optional<double> step;                    // The optimizer's, if all its groups count the same.
 };
 
-// A held `weight` of a tensor with a master is made from that. Names are those of the source, or its second names for
-// shared tensors. All ranks call this, each with what it holds; rank 0 reads the headers, and nobody goes on before all
-// is known to fit. Fails (kUsage) where the checkpoint lacks what a rank holds, has another shape or a number that is
-// not cast to the rank's dtype, or where ranks ask for different checkpoints. `source` is filled at rank 0 as far as it
-// comes, so that a spec's diagnostics can be shown.
+// Where one process holds what the checkpoint has just so, nothing is planned (held_as_stored.h), unless copies are to
+// be compared. A held `weight` of a tensor with a master is made from that. Names are those of the source, or its
+// second names for shared tensors. All ranks call this, each with what it holds; rank 0 reads the headers, and nobody
+// goes on before all is known to fit. Fails (kUsage) where the checkpoint lacks what a rank holds, has another shape or
+// a number that is not cast to the rank's dtype, or where ranks ask for different checkpoints. `source` is filled at
+// rank 0 as far as it comes, so that a spec's diagnostics can be shown.
 llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& request, const HeldByRank& mine,
                                      Communicator& ranks, SourcePhase& source);
 

@@ -18,6 +18,14 @@
 
 namespace ucp {
 
+// What is wanted of a tensor, and where the source has it as it is: in its `record`, from byte `offset` on.
+struct StoredBytes {
+  std::string tensor;
+  RecordId record;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
 struct LoadPlan {
   Plan plan;                  // Of a rank among several: what it needs of it.
   FileReaders readers;        // Of the target's files.
@@ -27,6 +35,9 @@ struct LoadPlan {
   std::vector<RecordId> records = {};
   // By FileId of the source: what the headers were read of, at the rank that planned.
   std::vector<FileVersion> source_versions = {};
+  // By RecordId of the target, if nothing has to be converted and nothing was planned (held_as_stored.h): the plan then
+  // has no more than the source's files and records, and remarks. Empty: it is as the plan says.
+  std::vector<StoredBytes> as_stored = {};
 
   std::vector<FileId> FilesOf(int of_rank) const;      // That the rank opens, in order.
   std::vector<RecordId> RecordsOf(int of_rank) const;  // Of these files, in order.

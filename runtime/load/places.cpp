@@ -56,8 +56,7 @@ llvm::Error Places::CheckWritable() const {
     if (range.record != RecordId(*record)) return;
     what = fmt::format("tensor `{}`", plan_->tensor(plan_->writes[range.write].tensor).logical.name);
   });
-  return Fail(ErrorCode::kUsage,
-              "the memory for {} cannot be written: the process has mapped it for reading alone, or not at all", what);
+  return CannotBeWritten(what);
 }
 
 std::span<std::byte> Places::Of(const TargetRange& range) const {

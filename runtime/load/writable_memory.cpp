@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/support/error.h"
+
 namespace ucp {
 namespace {
 
@@ -59,6 +61,11 @@ std::optional<std::size_t> FirstReadOnly(std::span<const std::span<const std::by
     if (behind == writable.begin() || (behind - 1)->end < begin + stretches[i].size()) return i;
   }
   return std::nullopt;
+}
+
+llvm::Error CannotBeWritten(const std::string& what) {
+  return Fail(ErrorCode::kUsage,
+              "the memory for {} cannot be written: the process has mapped it for reading alone, or not at all", what);
 }
 
 }  // namespace ucp

@@ -6,7 +6,8 @@ program's own memory and clock; `ucp` is the Python package, as the others are. 
 checksums, where the files have some, and copies.
 
 Every round runs each of them once, in an order that moves on; what is printed are medians of the rounds' own ratios to
-`ucp`, and of the part of the reading rate that `ucprun load` reached, measured in the same run with the same threads.
+`ucp`, in time and in processor time, and of the part of the reading rate that `ucprun load` reached, measured in the
+same run with the same threads. --only WAY … leaves out the others, which take long where tensors are many and small.
 FOLDER2 gets the same tensors as one file of torch.save and as a folder of torch.distributed.checkpoint, once.
 
 FOLDER can be made by `ucprun convert … --to safetensors`, or by `ucprun synth SPEC FOLDER --to safetensors …`. The
@@ -83,23 +84,33 @@ def commands_of(options: argparse.Namespace) -> dict[str, dict[str, list[str]]]:
     }
 
 
+def median_ratio(times: list[float], of_ucp: list[float]) -> float:
+    return statistics.median(one / own for one, own in zip(times, of_ucp, strict=True))
+
+
 def race(commands: dict[str, list[str]], options: argparse.Namespace) -> None:
     seconds: dict[str, list[float]] = {name: [] for name in commands}
+    processor: dict[str, list[float]] = {name: [] for name in commands if not name.startswith("ucprun")}
     of_ceiling = []
     for number in range(options.rounds):
         names = list(commands)
         for name in names[number % len(names) :] + names[: number % len(names)]:
             text = output_of(commands[name], options.package)
             if not name.startswith("ucprun"):
-                seconds[name].append(float(text))
+                wall, own = map(float, text.split())
+                seconds[name].append(wall)
+                processor[name].append(own)
                 continue
             rank = json.loads(text)["ranks"][0]
             seconds[name].append(rank["seconds"])
             if "--ceiling" in commands[name]:
                 of_ceiling.append(rank["of_ceiling"])
     for name, times in seconds.items():
-        ratios = [one / own for one, own in zip(times, seconds["ucp"], strict=True)]
-        print(f"  {name:<30} {statistics.median(times):>8.3f} s   {statistics.median(ratios):>6.2f} x")
+        line = f"  {name:<30} {statistics.median(times):>8.3f} s   {median_ratio(times, seconds['ucp']):>6.2f} x"
+        if name in processor:
+            of_ucp = median_ratio(processor[name], processor["ucp"])
+            line += f"   processor {statistics.median(processor[name]):>8.3f} s   {of_ucp:>6.2f} x"
+        print(line, flush=True)
     if of_ceiling:
         low, high = min(of_ceiling), max(of_ceiling)
         print(f"  ucprun load, of reading alone: {statistics.median(of_ceiling):.0%} ({low:.0%} to {high:.0%})")
@@ -113,11 +124,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--ucprun", default=str(ROOT / "build" / "release" / "bin" / "ucprun"))
     parser.add_argument("--package", type=Path, default=ROOT / "build" / "release" / "python")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="WAY", help="how their names begin, beside `ucp`")
     options = parser.parse_args()
-    make_peers(options.folder, options.work)
+    if options.only == [""]:
+        make_peers(options.folder, options.work)
     for condition, commands in commands_of(options).items():
         print(f"{condition}, {options.threads} threads:", flush=True)
-        race(commands, options)
+        asked = {name: way for name, way in commands.items() if name == "ucp" or name.startswith(tuple(options.only))}
+        race(asked, options)
 
 
 if __name__ == "__main__":

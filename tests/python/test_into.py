@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 import ucp
@@ -158,3 +160,54 @@ def test_memory_that_cannot_be_written(source: Path, tmp_path: Path) -> None:
         ucp.load_into({NORM: norm, UP_BIAS: mapped}, source, strict=False)
     assert failure.value.code == "usage"
     assert not norm.any()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> dict[str, torch.Tensor]:
+    """As the package safetensors writes it, beside this."""
+    tensors = {f"layers.{number}.weight": torch.randn(number, 7) for number in range(1, 40)}
+    tensors |= {"half": torch.randn(5).to(torch.bfloat16), "number": torch.tensor(7), "nothing": torch.zeros(0, 3)}
+    save_file(tensors, tmp_path / "model.safetensors")
+    return tensors
+
+
+@pytest.mark.parametrize("cast", [False, True])
+@pytest.mark.parametrize("verify", [False, True])
+def test_what_lies_in_the_files_as_it_is_wanted(
+    tmp_path: Path, model: dict[str, torch.Tensor], cast: bool, verify: bool
+) -> None:
+    target = {name: torch.full_like(tensor, 3) for name, tensor in reversed(model.items())}
+    if cast:
+        target["half"] = target["half"].double()
+    filled = ucp.load_into(target, tmp_path, verify=verify, threads=2)
+    assert filled.report["as_stored"] == (not cast and not verify)
+    assert filled.tensors == list(target)
+    assert bool(filled.remarks) == cast
+    for name, tensor in model.items():
+        assert torch.equal(target[name], tensor.to(target[name].dtype)), name
+
+
+def test_what_is_refused_where_nothing_is_planned(tmp_path: Path, model: dict[str, torch.Tensor]) -> None:
+    one = {"half": torch.zeros(5, dtype=torch.bfloat16)}
+    with pytest.raises(ucp.Error, match=r"holds tensor `layers\.1\.weight` and 40 more, and no rank has a place"):
+        ucp.load_into(one, tmp_path)
+    filled = ucp.load_into(one, tmp_path, strict=False)
+    assert filled.report["as_stored"]
+    assert filled.not_loaded == {name: ["weight"] for name in model if name != "half"}
+    with pytest.raises(ucp.Error, match=r"tensor `half` is \[5\] in the checkpoint, and \[6\] on rank 0"):
+        ucp.load_into({"half": torch.zeros(6, dtype=torch.bfloat16)}, tmp_path, strict=False)
+
+
+@pytest.mark.parametrize("is_enabled", [False, True])
+def test_the_garbage_collector_is_as_it_was(tmp_path: Path, model: dict[str, torch.Tensor], is_enabled: bool) -> None:
+    """It is paused meanwhile."""
+    was_enabled = gc.isenabled()
+    try:
+        (gc.enable if is_enabled else gc.disable)()
+        ucp.load_into(dict(model), tmp_path)
+        assert gc.isenabled() == is_enabled
+        with pytest.raises(ucp.Error, match="no tensor"):
+            ucp.load_into({"half": 3}, tmp_path)
+        assert gc.isenabled() == is_enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()

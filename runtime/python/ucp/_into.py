@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ucp import _arguments, _ucp
-from ucp._arrays import device_name, settle
+from ucp._arrays import settle
 from ucp._failure import agree, failure
 from ucp._optimizer import OptimizerStates, add_optimizer
 from ucp._source import Path, Settings, source_from
@@ -140,8 +140,7 @@ def load_into(
             work = Work(thread_count(threads), byte_count(memory), byte_count(device_memory, "device_memory"))
             strict, verify = _arguments.flag("strict", strict), _arguments.flag("verify", verify)
             places.keep(_arguments.texts("keep", keep, "a name or several"))
-            for name, value in named.items():
-                places.add(name, name, "weight", value)
+            places.add_all(named)
             if optimizer is not None:
                 made = add_optimizer(places, target, optimizer)
             places.check()
@@ -167,10 +166,9 @@ def _fill(
 ) -> Filled:
     problem = None
     in_group = ranks.ranks if ranks is not None else None
-    held = [place.described() for place in places.places]
+    held = places.described()
     with ranks or nullcontext():
-        plan = _ucp.compile_held(source, held, strict, verify, in_group, work.threads)
-        wanted, devices = [], {}
+        plan = _ucp.compile_held(source, held, strict, verify, in_group, work.threads, places.is_on_host)
         try:
             places.refuse_untied(plan.not_loaded)
             if made is not None:
@@ -180,13 +178,7 @@ def _fill(
                 raise failure(
                     "usage", f"the checkpoint has no one step counter to fill `{label}` with; keep= leaves it as it is"
                 )
-            for place, record in zip(places.places, plan.records, strict=True):
-                if record is None:
-                    continue
-                assert place.local is not None  # Else it holds no elements, and has no record.
-                if (device := device_name(place.local.device)) is not None:
-                    devices[record] = device
-                wanted.append((record, place.local.data_ptr(), place.local.nbytes))
+            wanted, devices = places.memory_of(plan.records)
             settle(devices.values())
         except _ucp.Error as error:
             problem = error

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ucp import _ucp
+from ucp._arrays import device_name
 from ucp._failure import failure
 
 if TYPE_CHECKING:
     import torch
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Tens of thousands of small objects, none of them in a cycle, would make the garbage collector look through all
+    that the process has."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass(slots=True)  # There may be tens of thousands.
@@ -27,9 +44,11 @@ class Place:
     value: torch.Tensor
     local: torch.Tensor | None = None
     holds: list[list[tuple[int, int]]] | None = None  # Which positions of each dimension; all.
+    address: int = 0  # Of the local tensor, and how many bytes it has there; 0 of one without elements.
+    size: int = 0
 
-    def described(self) -> _ucp.Held:
-        return (self.tensor, self.state, _dtype_name(self.value.dtype), self.value.shape, self.holds)
+
+_extent_of = attrgetter("address", "size", "label")
 
 
 @cache
@@ -73,6 +92,12 @@ class Target:
             )
         self.places.append(Place(label, tensor, state, value))
 
+    @_collector_paused()
+    def add_all(self, weights: Mapping[str, object]) -> None:
+        for name, value in weights.items():
+            self.add(name, name, "weight", value)
+
+    @_collector_paused()
     def check(self) -> None:
         if self._unused:
             raise failure(
@@ -81,7 +106,9 @@ class Target:
         if not self.places:
             raise failure("usage", "there is nothing to fill")
         for place in self.places:
-            place.local = _local(place)
+            local = place.local = _local(place)
+            place.size = local.nbytes
+            place.address = local.data_ptr() if place.size > 0 else 0
         self._drop_second_names()
         for place in self.places:
             _look_at(place)
@@ -90,13 +117,16 @@ class Target:
 
     def _drop_second_names(self) -> None:
         """Shared parameters have several names, and are filled once."""
+        addresses = [place.address for place in self.places if place.size > 0]
+        if len(set(addresses)) == len(addresses):  # Nothing is shared.
+            return
         first_of: dict[tuple[object, ...], Place] = {}
         distinct = []
         for place in self.places:
             local = place.local
             assert local is not None
-            key = (local.device, local.data_ptr(), tuple(local.shape), tuple(place.value.shape), place.state)
-            if local.numel() == 0 or key not in first_of:
+            key = (local.device, place.address, local.shape, place.value.shape, place.state)
+            if place.size == 0 or key not in first_of:
                 distinct.append(place)
                 first_of[key] = place
             elif place.state == "weight":
@@ -105,15 +135,41 @@ class Target:
 
     def _refuse_overlaps(self) -> None:
         """Else one would be filled over the other."""
-        spans = []
+        on_device: dict[torch.device, list[Place]] = {}
         for place in self.places:
-            local = place.local
-            if local is not None and local.numel() > 0:
-                spans.append((str(local.device), local.data_ptr(), local.data_ptr() + local.nbytes, place.label))
-        spans.sort()
-        for before, after in pairwise(spans):
-            if before[0] == after[0] and after[1] < before[2]:
-                raise failure("usage", f"`{before[3]}` and `{after[3]}` share a part of their memory")
+            if place.size > 0:
+                assert place.local is not None
+                on_device.setdefault(place.local.device, []).append(place)
+        for places in on_device.values():
+            places.sort(key=_extent_of)
+            for before, after in pairwise(places):
+                if after.address < before.address + before.size:
+                    raise failure("usage", f"`{before.label}` and `{after.label}` share a part of their memory")
+
+    @_collector_paused()
+    def described(self) -> list[_ucp.Held]:
+        return [
+            (place.tensor, place.state, _dtype_name(place.value.dtype), place.value.shape, place.holds)
+            for place in self.places
+        ]
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether all of them are."""
+        return all(place.local is None or place.local.device.type == "cpu" for place in self.places)
+
+    @_collector_paused()
+    def memory_of(self, records: list[int | None]) -> tuple[list[tuple[int, int, int]], dict[int, str]]:
+        """Of these records, one for each place: their addresses and sizes, and on which devices they are."""
+        memory, devices = [], {}
+        for place, record in zip(self.places, records, strict=True):
+            if record is None:
+                continue
+            assert place.local is not None  # Else it holds no elements, and has no record.
+            if (device := device_name(place.local.device)) is not None:
+                devices[record] = device
+            memory.append((record, place.address, place.size))
+        return memory, devices
 
     def refuse_untied(self, not_loaded: Iterable[str]) -> None:
         """Two tensors of the checkpoint do not fit into one memory."""

@@ -152,7 +152,13 @@ def compile_load(
     whether the source will be checked."""
     ...
 def compile_held(
-    source: Source, held: list[Held], all_tensors: bool, compare: bool, ranks: Ranks | None, threads: int
+    source: Source,
+    held: list[Held],
+    all_tensors: bool,
+    compare: bool,
+    ranks: Ranks | None,
+    threads: int,
+    is_on_host: bool,
 ) -> HeldPlan: ...
 def load(
     plan: LoadPlan,

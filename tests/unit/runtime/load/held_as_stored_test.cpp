@@ -1,0 +1,294 @@
+// What is read without a plan must be what the file's own header says, and what a plan reads; and whatever is not
+// plainly as it is wanted must be planned.
+#include "runtime/load/held_as_stored.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/support/error.h"
+#include "runtime/executor/execute.h"
+#include "runtime/load/load.h"
+#include "tests/unit/runtime/comm/thread_ranks.h"
+#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
+#include "tests/unit/runtime/formats/testing/fixtures.h"
+
+namespace ucp {
+namespace {
+
+using ::testing::HasSubstr;
+
+HeldTensor Held(const std::string& tensor, std::vector<std::int64_t> shape, DType dtype = DType::kFloat32,
+                const std::string& state = kWeightState) {
+  const std::vector<HeldPositions> holds = HoldsOfWhole(shape);
+  return {tensor, state, dtype, std::move(shape), holds};
+}
+
+// A safetensors file whose tensors begin at odd places, as others write them: the header has 8 bytes more or less.
+class SmallModel {
+ public:
+  SmallModel() {
+    Add("a", "F32", "[2, 3]", 24);
+    Add("b", "BF16", "[4]", 8);
+    Add("c", "F32", "[]", 4);
+    Add("d", "F32", "[0, 5]", 0);
+    Add("e", "F32", "[700, 1000]", 2'800'000);
+    Write();
+  }
+
+  std::string path() const { return folder_.path(); }
+  std::string BytesOf(const std::string& tensor) const {
+    const auto& [begin, bytes] = places_.at(tensor);
+    return data_.substr(begin, bytes);
+  }
+  void Write() const {
+    const std::string header = "{" + header_ + "}";
+    std::string content(8, '\0');
+    for (std::size_t i = 0; i < 8; ++i) content[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
+    std::ofstream(path() + "/model.safetensors", std::ios::binary) << content << header << data_;
+  }
+  void Grow() {
+    Add("f", "F32", "[1]", 4);
+    Write();
+  }
+
+ private:
+  void Add(const std::string& name, const std::string& dtype, const std::string& shape, std::size_t bytes) {
+    places_[name] = {data_.size(), bytes};
+    header_ += fmt::format(R"({}"{}":{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", header_.empty() ? "" : ",",
+                           name, dtype, shape, data_.size(), data_.size() + bytes);
+    for (std::size_t i = 0; i < bytes; ++i) data_ += static_cast<char>(random_());
+  }
+
+  testing::TemporaryFolder folder_;
+  std::mt19937 random_{20261122};
+  std::string header_;
+  std::string data_;
+  std::map<std::string, std::pair<std::size_t, std::size_t>> places_;
+};
+
+HeldRequest RequestFor(const std::string& path) {
+  HeldRequest request;
+  request.source.path = path;
+  request.replicas = ReplicaPolicy::kTrust;
+  request.all_tensors = false;
+  return request;
+}
+
+llvm::Expected<HeldPlan> Compile(const HeldRequest& request, const HeldByRank& held) {
+  SourcePhase source;
+  return CompileHeld(RealFileSystem(), request, held, SingleProcess(), source);
+}
+
+std::uint64_t SizeOf(const HeldTensor& held) {
+  auto bytes = static_cast<std::uint64_t>(ItemBytes(held.dtype));
+  for (std::int64_t length : held.shape) bytes *= static_cast<std::uint64_t>(length);
+  return bytes;
+}
+
+// Memory for all that is held, full of something else before.
+struct Memory {
+  explicit Memory(const HeldByRank& held) {
+    for (const HeldTensor& tensor : held) contents.emplace_back(SizeOf(tensor), '\x5a');
+  }
+  std::vector<WantedRecord> For(const HeldPlan& plan) {
+    std::vector<WantedRecord> wanted;
+    for (std::size_t i = 0; i < contents.size(); ++i) {
+      if (plan.records[i]) wanted.push_back({*plan.records[i], std::as_writable_bytes(std::span(contents[i]))});
+    }
+    return wanted;
+  }
+  std::vector<std::string> contents;
+};
+
+std::vector<std::string> Loaded(const HeldPlan& plan, const HeldByRank& held, const LoadOptions& options) {
+  Memory memory(held);
+  const LoadReport report = llvm::cantFail(Load(plan.load, RealFileSystem(), memory.For(plan), options));
+  EXPECT_EQ(report.is_as_stored, !plan.load.as_stored.empty());
+  std::uint64_t bytes = 0;
+  for (const std::string& content : memory.contents) bytes += content.size();
+  EXPECT_EQ(report.bytes_placed, bytes);
+  EXPECT_EQ(report.bytes_read, bytes);
+  return memory.contents;
+}
+
+LoadOptions Options(unsigned threads, std::uint64_t chunk_bytes) {
+  LoadOptions options;
+  options.threads = threads;
+  options.most_chunk_bytes = chunk_bytes;
+  return options;
+}
+
+std::string ErrorOf(const HeldPlan& plan, std::vector<WantedRecord> wanted) {
+  llvm::Expected<LoadReport> report = Load(plan.load, RealFileSystem(), wanted, Options(2, 1000));
+  return report ? "no error" : Describe(report.takeError()).message;
+}
+
+TEST(HeldAsStoredTest, WhatTheFileHasIsReadIntoItsPlace) {
+  const SmallModel model;
+  const HeldByRank held = {Held("e", {700, 1000}), Held("c", {}), Held("b", {4}, DType::kBFloat16), Held("d", {0, 5}),
+                           Held("a", {2, 3})};
+  HeldRequest request = RequestFor(model.path());
+  request.all_tensors = true;
+  const HeldPlan plan = llvm::cantFail(Compile(request, held));
+  ASSERT_EQ(plan.load.as_stored.size(), 4U);
+  EXPECT_FALSE(plan.records[3].has_value());
+  EXPECT_TRUE(plan.load.plan.writes.empty());
+  EXPECT_TRUE(plan.not_loaded.empty());
+  for (auto [threads, chunk_bytes] : {std::pair(1U, 1U << 21), {3U, 1000U}, {2U, 7U}}) {
+    const std::vector<std::string> loaded = Loaded(plan, held, Options(threads, chunk_bytes));
+    for (std::size_t i = 0; i < held.size(); ++i) ASSERT_EQ(loaded[i], model.BytesOf(held[i].tensor));
+  }
+}
+
+TEST(HeldAsStoredTest, WhatNobodyHoldsIsSaid) {
+  const SmallModel model;
+  HeldRequest request = RequestFor(model.path());
+  const HeldPlan plan = llvm::cantFail(Compile(request, {Held("c", {}), Held("a", {2, 3})}));
+  ASSERT_FALSE(plan.load.as_stored.empty());
+  std::vector<std::string> names;
+  for (const NotLoaded& entry : plan.not_loaded) {
+    names.push_back(entry.tensor);
+    EXPECT_EQ(entry.states, std::vector<std::string>{kWeightState});
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"b", "d", "e"}));
+  request.all_tensors = true;
+  llvm::Expected<HeldPlan> refused = Compile(request, {Held("c", {}), Held("a", {2, 3})});
+  ASSERT_FALSE(static_cast<bool>(refused));
+  EXPECT_THAT(Describe(refused.takeError()).message, HasSubstr("holds tensor `b` and 2 more, and no rank has a place"));
+}
+
+TEST(HeldAsStoredTest, WhatIsNotPlainlySoIsPlanned) {
+  const SmallModel model;
+  const HeldByRank whole = {Held("a", {2, 3})};
+  std::vector<std::pair<HeldRequest, HeldByRank>> cases(4, {RequestFor(model.path()), whole});
+  cases[0].second[0].dtype = DType::kFloat64;
+  cases[1].first.replicas = ReplicaPolicy::kCompare;
+  cases[2].first.is_on_host = false;
+  cases[3].second.push_back(Held("b", {4}, DType::kFloat32));  // One that is cast is enough.
+  for (const auto& [request, held] : cases) {
+    const HeldPlan plan = llvm::cantFail(Compile(request, held));
+    EXPECT_TRUE(plan.load.as_stored.empty());
+    EXPECT_FALSE(plan.load.plan.writes.empty());
+  }
+  std::vector<std::size_t> as_stored(2, 1);
+  OnRanks(2, [&](Communicator& ranks) {
+    SourcePhase source;
+    const HeldPlan plan = llvm::cantFail(CompileHeld(RealFileSystem(), RequestFor(model.path()), whole, ranks, source));
+    as_stored[static_cast<std::size_t>(ranks.rank())] = plan.load.as_stored.size();
+  });
+  EXPECT_EQ(as_stored, (std::vector<std::size_t>{0, 0}));
+}
+
+TEST(HeldAsStoredTest, WhatDoesNotFitIsRefusedByPlanning) {
+  const SmallModel model;
+  HeldByRank part = {Held("a", {2, 3})};
+  part[0].holds[0] = {{0, 1}};
+  for (const auto& [held, words] : std::vector<std::pair<HeldByRank, std::string>>{
+           {{Held("a", {3, 2})}, "tensor `a` is [2, 3] in the checkpoint, and [3, 2] on rank 0"},
+           {{Held("z", {3})}, "the checkpoint has no tensor `z`"},
+           {{Held("a", {2, 3}, DType::kFloat32, "exp_avg")}, "the checkpoint has no `exp_avg` of tensor `a`"},
+           {{Held("a", {2, 3}), Held("a", {2, 3})}, "rank 0 holds `weight` of tensor `a` twice"},
+           {part, "the ranks hold 3 of the 6 elements of `weight` of tensor `a`"}}) {
+    llvm::Expected<HeldPlan> plan = Compile(RequestFor(model.path()), held);
+    ASSERT_FALSE(static_cast<bool>(plan)) << words;
+    EXPECT_THAT(Describe(plan.takeError()).message, HasSubstr(words));
+  }
+}
+
+TEST(HeldAsStoredTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
+  const SmallModel model;
+  const HeldByRank held = {Held("a", {2, 3}), Held("c", {})};
+  HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
+  plan.load.source_folder = "/nowhere";
+  Memory memory(held);
+  std::vector<WantedRecord> wanted = memory.For(plan);
+  wanted.push_back(wanted.front());
+  EXPECT_THAT(ErrorOf(plan, wanted), HasSubstr("tensor `a` is wanted twice"));
+  wanted = memory.For(plan);
+  wanted.back().memory = wanted.back().memory.subspan(1);
+  EXPECT_THAT(ErrorOf(plan, wanted), HasSubstr("tensor `c` has 4 bytes, and its memory 3"));
+  wanted.back().record = RecordId(99);
+  EXPECT_THAT(ErrorOf(plan, wanted), HasSubstr("record 99 is wanted, and there are 2"));
+  wanted = memory.For(plan);
+  void* page = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  wanted.back().memory = {static_cast<std::byte*>(page), 4};
+  EXPECT_THAT(ErrorOf(plan, wanted), HasSubstr("the memory for tensor `c` cannot be written"));
+  munmap(page, 4096);
+}
+
+TEST(HeldAsStoredTest, AFileThatChangedIsRefused) {
+  SmallModel model;
+  const HeldByRank held = {Held("a", {2, 3})};
+  const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
+  Memory memory(held);
+  model.Grow();
+  EXPECT_THAT(ErrorOf(plan, memory.For(plan)), HasSubstr("when the plan was made; plan again"));
+}
+
+TEST(HeldAsStoredTest, ItStopsWhenItIsAskedTo) {
+  const SmallModel model;
+  const HeldByRank held = {Held("e", {700, 1000})};
+  const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
+  Memory memory(held);
+  const std::atomic<bool> cancelled = true;
+  LoadOptions options = Options(1, 1000);
+  options.cancelled = &cancelled;
+  llvm::Expected<LoadReport> report = Load(plan.load, RealFileSystem(), memory.For(plan), options);
+  ASSERT_FALSE(static_cast<bool>(report));
+  EXPECT_EQ(Describe(report.takeError()).code, ErrorCode::kCancelled);
+}
+
+// All states of the parameters of a real checkpoint, of which one file of its universal form has each: what the engine
+// itself held, and what a plan reads. The native checkpoint has none in one piece, but one of a single rank.
+TEST(HeldAsStoredTest, RealCheckpoints) {
+  for (const char* fixture : {"zero1_dp4", "frozen_buffers_zero2"}) {
+    LoadRequest to_universal;
+    to_universal.compile.source.path = testing::FixtureRoot(fixture);
+    to_universal.compile.target = "universal";
+    Compilation compilation;
+    const LoadPlan conversion =
+        llvm::cantFail(CompileLoad(RealFileSystem(), to_universal, SingleProcess(), compilation));
+    const testing::TemporaryFolder universal;
+    llvm::cantFail(Execute(conversion.plan, conversion.source_folder, universal.path(), RealFileSystem(), {}));
+    HeldByRank held;
+    std::vector<std::string> sums;
+    for (const auto& [name, tensor] : testing::TruthOf(fixture).tensors) {
+      for (const auto& [state, truth] : tensor.states) {
+        if (tensor.kind != "parameter" || state == kWeightState) continue;
+        held.push_back(Held(name, tensor.shape, *DTypeFromName(truth.dtype), state));
+        sums.push_back(truth.sha256);
+      }
+    }
+    HeldRequest request = RequestFor(universal.path());
+    const HeldPlan plan = llvm::cantFail(Compile(request, held));
+    ASSERT_EQ(plan.load.as_stored.size(), held.size()) << fixture;
+    EXPECT_TRUE(plan.step.has_value());
+    const std::vector<std::string> loaded = Loaded(plan, held, Options(2, 1 << 12));
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      EXPECT_EQ(testing::Sha256(loaded[i]), sums[i]) << held[i].tensor << " " << held[i].state;
+    }
+    request.is_on_host = false;
+    const HeldPlan planned = llvm::cantFail(Compile(request, held));
+    EXPECT_TRUE(loaded == Loaded(planned, held, Options(1, 1 << 12)));
+    ASSERT_EQ(planned.not_loaded.size(), plan.not_loaded.size());
+    for (std::size_t i = 0; i < plan.not_loaded.size(); ++i) {
+      EXPECT_EQ(planned.not_loaded[i].tensor, plan.not_loaded[i].tensor);
+      EXPECT_EQ(planned.not_loaded[i].states, plan.not_loaded[i].states);
+    }
+    request.source.path = testing::FixtureRoot(fixture);
+    EXPECT_TRUE(llvm::cantFail(Compile(request, held)).load.as_stored.empty());
+  }
+}
+
+}  // namespace
+}  // namespace ucp

@@ -92,8 +92,13 @@ llvm::Expected<Compiled> CompileAlone(const SeenFiles& seen, const HeldRequest& 
   if (request.all_tensors) UCP_RETURN_IF_ERROR(CheckAllHeld(tensors, compiled.not_loaded));
   UCP_ASSIGN_OR_RETURN(HeldTarget target, LayOutHeld(held));
   target.files.remarks = CastRemarks(tensors, held);
-  KeepHeld(held, source);
-  UCP_ASSIGN_OR_RETURN(tensors, JoinTensors(source.layout, inventory));
+  // Most loads leave nothing of the source out.
+  const bool is_all_held =
+      compiled.not_loaded.empty() && source.layout.dropped.empty() && source.layout.tensors.size() == tensors.size();
+  if (!is_all_held) {
+    KeepHeld(held, source);
+    UCP_ASSIGN_OR_RETURN(tensors, JoinTensors(source.layout, inventory));
+  }
   std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
   PlanRequest plan_request{source.held, inventory,       target.layout, tensors, std::move(target.files),
                            spec_hash,   request.replicas};

@@ -8,6 +8,9 @@
 //   L4' What goes to a device is read straight into a slot of a ring instead, and the slot is sent off (to_device.h).
 //   L5  No source file was changed meanwhile; and if it was asked for, what was read is what its archive's checksum
 //       says, and equal to its copies.
+//
+// Where nothing was planned, because nothing has to be converted (LoadPlan::as_stored), L1 and L5 hold as well, and
+// every wanted byte is read into its place.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -62,7 +65,7 @@ struct LoadReport {
   std::uint64_t transfers = 0;  // To devices.
   std::uint64_t launches = 0;   // Of kernels that put what arrived in its places, and of fills.
   ChosenWay reading;            // Large files, by this rank.
-  bool is_as_stored = false;    // Nothing had to be converted: AsStored of as_stored.h has all of it.
+  bool is_as_stored = false;    // Nothing had to be converted: so LoadPlan says, or AsStored.
   double seconds = 0;
   unsigned threads = 0;
   std::uint64_t buffer_bytes = 0;

@@ -88,10 +88,7 @@ llvm::Expected<std::vector<StateDigest>> DigestsOf(const VerifyOptions& all_opti
   UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes,
                        NodesOfSource(RealFileSystem(), all_options.node_local, NodeLocalUse::kReads, path, ranks));
   FileSystem& files = nodes == nullptr ? RealFileSystem() : nodes->files();
-  if (nodes != nullptr) {
-    execution.nodes = nodes.get();
-    execution.memory_bytes -= std::min(execution.memory_bytes, nodes->MemoryBytes());
-  }
+  execution.nodes = nodes.get();
   const bool is_first = ranks.rank() == 0;
   ProgressLine progress;
   if (is_first) {

@@ -128,9 +128,8 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& r
   if (nodes != nullptr) {
     UCP_RETURN_IF_ERROR(nodes->Locate(run.source_folder, plan.source.files));
     execution->nodes = nodes;
-    execution->memory_bytes -= std::min(execution->memory_bytes, nodes->MemoryBytes());
   }
-  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(plan, *execution)));
+  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(plan, nodes, *execution)));
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<RunDestination> destination,
                        RunDestination::Begin(files, run, options, *execution));
   ConversionOutcome outcome;

@@ -44,7 +44,7 @@ llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequ
   UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareWholeStates(files, request, options, phase, nodes));
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   ExecutionOptions execution = options;
-  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, execution)));
+  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, nodes, execution)));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
   return Execute(run.plan, run.source_folder, "", *nowhere, execution);
 }

@@ -101,7 +101,7 @@ llvm::Expected<SyntheticCheck> CheckSynthetic(FileSystem& files, const SourceReq
   SyntheticCheck check;
   ExecutionOptions without_checksums = options;
   without_checksums.verify_source_crc = false;  // Each element is known, which says more than that some byte is wrong.
-  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, without_checksums)));
+  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, nodes, without_checksums)));
   UCP_ASSIGN_OR_RETURN(check.report,
                        Execute(run.plan, run.source_folder, kSyntheticFolder, compared, without_checksums));
   UCP_ASSIGN_OR_RETURN(check.wrong, Findings(run.plan, run.source_folder).Sentences(compared, ranks));

@@ -23,7 +23,7 @@ STAND_IN = BIN.parent / "lib" / "ucp_host_device.so"
 PRETENDING = """
 import sys
 import torch
-import ucp, ucp._arrays, ucp._into, ucp._load
+import ucp, ucp._arrays, ucp._into, ucp._load, ucp._target
 
 class Pretending(ucp._arrays.Torch):
     def __init__(self, device):
@@ -46,13 +46,13 @@ assert found.report["bytes_to_devices"] >= found.report["bytes_placed"] > 0, fou
 assert 0 < found.report["transfers"] < 20, found.report
 assert plain.report["bytes_to_devices"] == plain.report["transfers"] == 0
 
-ucp._into.device_name = lambda device: "cuda:0"
+ucp._target.device_name = lambda device: "cuda:0"
 ucp._into.settle = lambda devices: settled.extend(devices)
 into = {name: torch.full(shape, 7.0, dtype=torch.float32) for name, shape in {
     "blocks.0.up.bias": [50], "blocks.0.norm.weight": [33], "blocks.0.up.weight": [50, 33]}.items()}
 ucp.load_into(into, path, strict=False)
 assert "cuda:0" in settled
-ucp._into.device_name = lambda device: None
+ucp._target.device_name = lambda device: None
 again = {name: torch.zeros_like(value) for name, value in into.items()}
 ucp.load_into(again, path, strict=False)
 for name, value in into.items():

@@ -1,8 +1,7 @@
 // The layouts are compared tensor by tensor. Both sides have it as it is if
 //
-//   - it is held whole, and its one shard in the source is whole: every dimension of the layout is a plain length, all
-//   of
-//     which the shard has, row-major, and no number of it is a mean or scaled;
+//   - it is held whole, and its one shard in the source is whole: every dimension of the layout is a plain length, the
+//     shard has all of it, row-major, and no number of it is a mean or scaled;
 //   - the state that is wanted lies in one stretch of one record, in the dtype that is wanted.
 //
 // Then element i of the one is element i of the other, and both have as many bytes: reading the stretch fills each
@@ -143,6 +142,7 @@ class Finder {
     for (std::size_t tensor = 0; tensor < stored_.size(); ++tensor) {
       if (stored_[tensor].shard == nullptr) continue;  // An optional one.
       const BufferSet& states = storage_.buffer_set(stored_[tensor].shard->states);
+      if (states.size() > std::numeric_limits<std::uint64_t>::digits) return false;
       NotLoaded entry{source_.layout.tensors[tensor].name, {}};
       for (std::size_t state = 0; state < states.size(); ++state) {
         if (((stored_[tensor].held_states >> state) & 1) == 0) entry.states.push_back(states[state].state);

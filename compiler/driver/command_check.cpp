@@ -2,14 +2,14 @@
 
 #include <memory>
 
-#include "compiler/check/match_nothing.h"
-#include "compiler/check/two_readings.h"
+#include "compiler/bind/match_nothing.h"
+#include "compiler/bind/two_readings.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/command_line/terminal.h"
 #include "compiler/diagnostics/render.h"
-#include "compiler/driver/catalogue.h"
-#include "compiler/driver/command_line.h"
 #include "compiler/driver/commands.h"
-#include "compiler/driver/spec_phase.h"
-#include "compiler/driver/terminal.h"
+#include "compiler/phases/catalogue.h"
+#include "compiler/phases/spec_phase.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

@@ -1,11 +1,11 @@
 #include <memory>
 
+#include "compiler/command_line/terminal.h"
 #include "compiler/driver/commands.h"
-#include "compiler/driver/terminal.h"
 #include "compiler/plan/codec.h"
 #include "compiler/plan/print.h"
-#include "compiler/plan/verifier.h"
 #include "compiler/support/error.h"
+#include "compiler/verifier/verifier.h"
 #include "runtime/io/file_system.h"
 
 namespace ucp {

@@ -4,19 +4,19 @@
 #include <cstdio>
 #include <memory>
 
-#include "compiler/driver/catalogue.h"
-#include "compiler/driver/command_line.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/command_line/write_file.h"
 #include "compiler/driver/commands.h"
-#include "compiler/driver/config_file.h"
-#include "compiler/driver/explain.h"
-#include "compiler/driver/explain_affine.h"
-#include "compiler/driver/explain_json.h"
-#include "compiler/driver/explain_page.h"
-#include "compiler/driver/explain_text.h"
-#include "compiler/driver/find_strategy.h"
-#include "compiler/driver/planned_source.h"
-#include "compiler/driver/terminal.h"
-#include "compiler/driver/write_file.h"
+#include "compiler/explain/explain.h"
+#include "compiler/explain/explain_affine.h"
+#include "compiler/explain/explain_json.h"
+#include "compiler/explain/explain_page.h"
+#include "compiler/explain/explain_text.h"
+#include "compiler/phases/catalogue.h"
+#include "compiler/phases/config_file.h"
+#include "compiler/phases/find_strategy.h"
+#include "compiler/phases/planned_source.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

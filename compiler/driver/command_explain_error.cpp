@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/command_line/terminal.h"
 #include "compiler/diagnostics/diagnostics.h"
 #include "compiler/diagnostics/pages.h"
 #include "compiler/driver/commands.h"
-#include "compiler/driver/terminal.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
 

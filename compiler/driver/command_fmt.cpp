@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "compiler/ast/print.h"
-#include "compiler/driver/catalogue.h"
+#include "compiler/command_line/terminal.h"
 #include "compiler/driver/commands.h"
-#include "compiler/driver/spec_phase.h"
-#include "compiler/driver/terminal.h"
 #include "compiler/parse/parse.h"
+#include "compiler/phases/catalogue.h"
+#include "compiler/phases/spec_phase.h"
 #include "compiler/pretty/pretty.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"

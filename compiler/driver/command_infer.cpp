@@ -4,13 +4,13 @@
 
 #include <memory>
 
-#include "compiler/check/bind.h"
+#include "compiler/bind/bind.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/command_line/write_file.h"
 #include "compiler/driver/commands.h"
-#include "compiler/driver/source_phase.h"
-#include "compiler/driver/terminal.h"
-#include "compiler/driver/write_file.h"
 #include "compiler/infer/infer.h"
 #include "compiler/parse/parse.h"
+#include "compiler/phases/source_phase.h"
 #include "compiler/pretty/pretty.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"

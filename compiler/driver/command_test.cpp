@@ -4,13 +4,13 @@
 #include <limits>
 #include <memory>
 
-#include "compiler/check/fact_value.h"
-#include "compiler/driver/catalogue.h"
-#include "compiler/driver/command_line.h"
+#include "compiler/bind/fact_value.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/command_line/value_checks.h"
 #include "compiler/driver/commands.h"
-#include "compiler/driver/spec_phase.h"
-#include "compiler/driver/terminal.h"
-#include "compiler/driver/value_checks.h"
+#include "compiler/phases/catalogue.h"
+#include "compiler/phases/spec_phase.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "compiler/trial/trial.h"

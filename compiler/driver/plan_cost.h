@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/driver/compile.h"
+#include "compiler/phases/compile.h"
 
 namespace ucp {
 

@@ -3,9 +3,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "compiler/driver/command_line.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/command_line/completion.h"
 #include "compiler/driver/commands.h"
-#include "compiler/driver/completion.h"
 #include "compiler/support/version.h"
 
 int main(int argc, char** argv) {

@@ -3,11 +3,11 @@
 
 #include <utility>
 
-#include "compiler/plan/verifier.h"
 #include "compiler/planner/draft.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/version.h"
+#include "compiler/verifier/verifier.h"
 
 namespace ucp {
 namespace {

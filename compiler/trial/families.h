@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "compiler/check/bind.h"
+#include "compiler/bind/bind.h"
 #include "compiler/trial/small_meshes.h"
 
 namespace ucp {

@@ -10,9 +10,9 @@
 #include <set>
 #include <tuple>
 
-#include "compiler/check/evaluate.h"
-#include "compiler/check/inventory_index.h"
-#include "compiler/check/solve_dims.h"
+#include "compiler/bind/evaluate.h"
+#include "compiler/bind/inventory_index.h"
+#include "compiler/bind/solve_dims.h"
 #include "compiler/check/variant.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/check/bind.h"
+#include "compiler/bind/bind.h"
 #include "compiler/layout/layout.h"
 #include "compiler/trial/small_meshes.h"
 

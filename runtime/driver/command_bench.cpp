@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <memory>
 
-#include "compiler/driver/terminal.h"
+#include "compiler/command_line/terminal.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
+#include "runtime/convert/conversion.h"
 #include "runtime/driver/commands.h"
-#include "runtime/driver/conversion.h"
 #include "runtime/gpu/bus_speed.h"
 #include "runtime/gpu/open_device.h"
 #include "runtime/io/storage_speed.h"

@@ -2,15 +2,15 @@
 
 #include <memory>
 
-#include "compiler/driver/command_line.h"
-#include "compiler/driver/compile.h"
-#include "compiler/driver/plan_report.h"
-#include "compiler/driver/terminal.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/phases/compile.h"
+#include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
+#include "runtime/convert/conversion.h"
+#include "runtime/convert/many_ranks.h"
 #include "runtime/driver/commands.h"
-#include "runtime/driver/conversion.h"
 #include "runtime/driver/conversion_report.h"
-#include "runtime/driver/many_ranks.h"
 #include "runtime/executor/share_run.h"
 
 namespace ucp {

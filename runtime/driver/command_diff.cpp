@@ -4,15 +4,15 @@
 
 #include <memory>
 
-#include "compiler/driver/command_line.h"
-#include "compiler/driver/terminal.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/command_line/terminal.h"
 #include "compiler/support/error.h"
 #include "runtime/comm/launcher.h"
+#include "runtime/convert/conversion.h"
+#include "runtime/convert/progress.h"
 #include "runtime/difference/compare_checkpoints.h"
 #include "runtime/driver/commands.h"
-#include "runtime/driver/conversion.h"
 #include "runtime/driver/diff_report.h"
-#include "runtime/driver/progress.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/driver/stored_digests.h"
 #include "runtime/manifest/part_of_checkpoint.h"

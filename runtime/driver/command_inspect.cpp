@@ -4,16 +4,16 @@
 
 #include <memory>
 
-#include "compiler/driver/command_line.h"
-#include "compiler/driver/plan_report.h"
-#include "compiler/driver/terminal.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
+#include "runtime/convert/many_ranks.h"
+#include "runtime/convert/node_local.h"
 #include "runtime/driver/commands.h"
-#include "runtime/driver/inspection.h"
-#include "runtime/driver/many_ranks.h"
-#include "runtime/driver/node_local.h"
+#include "runtime/inspect/inspection.h"
 
 namespace ucp {
 namespace {

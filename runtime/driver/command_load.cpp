@@ -5,19 +5,19 @@
 #include <memory>
 #include <optional>
 
-#include "compiler/driver/command_line.h"
-#include "compiler/driver/terminal.h"
-#include "compiler/driver/value_checks.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/command_line/value_checks.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
+#include "runtime/convert/conversion.h"
+#include "runtime/convert/many_ranks.h"
+#include "runtime/convert/means_of_run.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/compare_loaded.h"
-#include "runtime/driver/conversion.h"
 #include "runtime/driver/load_report.h"
 #include "runtime/driver/loaded_memory.h"
-#include "runtime/driver/many_ranks.h"
-#include "runtime/driver/means_of_run.h"
 #include "runtime/gpu/open_device.h"
 #include "runtime/load/load.h"
 
@@ -144,8 +144,9 @@ llvm::Expected<int> RunLoad(const LoadCommandOptions& options, Communicator& ran
   UCP_RETURN_IF_ERROR(Agree(ranks, decode()));
   const bool differs =
       std::ranges::any_of(loads, [](const RankLoad& one) { return one.comparison && one.comparison->differ > 0; });
-  if (ranks.rank() == 0)
+  if (ranks.rank() == 0) {
     (options.work.json ? PrintLoadJson : PrintLoad)(load, options.target, loads, mine.report.reading);
+  }
   return differs ? kFoundDifference : 0;
 }
 

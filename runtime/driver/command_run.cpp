@@ -1,13 +1,13 @@
 #include <memory>
 
-#include "compiler/driver/source_phase.h"
-#include "compiler/driver/terminal.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/phases/source_phase.h"
 #include "compiler/support/error.h"
+#include "runtime/convert/conversion.h"
+#include "runtime/convert/many_ranks.h"
+#include "runtime/convert/plan_file.h"
 #include "runtime/driver/commands.h"
-#include "runtime/driver/conversion.h"
 #include "runtime/driver/conversion_report.h"
-#include "runtime/driver/many_ranks.h"
-#include "runtime/driver/plan_file.h"
 #include "runtime/executor/share_run.h"
 
 namespace ucp {

@@ -4,16 +4,16 @@
 
 #include <memory>
 
-#include "compiler/driver/catalogue.h"
-#include "compiler/driver/command_line.h"
-#include "compiler/driver/find_strategy.h"
-#include "compiler/driver/synthetic_source.h"
-#include "compiler/driver/terminal.h"
-#include "compiler/driver/value_checks.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/command_line/value_checks.h"
+#include "compiler/phases/catalogue.h"
+#include "compiler/phases/find_strategy.h"
+#include "compiler/phases/synthetic_source.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/convert/conversion.h"
 #include "runtime/driver/commands.h"
-#include "runtime/driver/conversion.h"
 #include "runtime/driver/conversion_report.h"
 #include "runtime/executor/share_run.h"
 #include "runtime/synth/synthetic_files.h"

@@ -4,14 +4,14 @@
 
 #include <memory>
 
-#include "compiler/driver/command_line.h"
-#include "compiler/driver/compile.h"
-#include "compiler/driver/terminal.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/phases/compile.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
 #include "runtime/comm/launcher.h"
+#include "runtime/convert/plan_file.h"
 #include "runtime/driver/commands.h"
-#include "runtime/driver/plan_file.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/driver/trace_report.h"
 #include "runtime/manifest/part_of_checkpoint.h"

@@ -13,10 +13,10 @@
 #include "runtime/difference/pair_states.h"
 #include "runtime/driver/loaded_view.h"
 #include "runtime/driver/source_digests.h"
+#include "runtime/elements/cast.h"
+#include "runtime/elements/element_text.h"
+#include "runtime/elements/finish_sum.h"
 #include "runtime/executor/buffers.h"
-#include "runtime/executor/cast.h"
-#include "runtime/executor/element_text.h"
-#include "runtime/executor/finish_sum.h"
 #include "runtime/load/places.h"
 
 namespace ucp {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "compiler/driver/source_phase.h"
+#include "compiler/phases/source_phase.h"
 #include "runtime/executor/execute.h"
 #include "runtime/io/file_system.h"
 #include "runtime/load/load.h"

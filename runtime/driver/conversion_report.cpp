@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "compiler/driver/plan_report.h"
-#include "compiler/driver/terminal.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/plan/plan_report.h"
 #include "compiler/support/units.h"
 
 namespace ucp {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/plan/plan.h"
-#include "runtime/driver/conversion.h"
+#include "runtime/convert/conversion.h"
 
 namespace ucp {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "compiler/support/units.h"
-#include "runtime/executor/element_text.h"
+#include "runtime/elements/element_text.h"
 
 namespace ucp {
 namespace {

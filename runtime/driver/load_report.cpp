@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "compiler/driver/plan_report.h"
-#include "compiler/driver/terminal.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
-#include "runtime/driver/means_of_run.h"
+#include "runtime/convert/means_of_run.h"
 #include "runtime/executor/saved_progress.h"
 
 namespace ucp {

@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "compiler/driver/compile.h"
-#include "compiler/driver/loose_states.h"
-#include "compiler/driver/whole_states.h"
+#include "compiler/phases/compile.h"
+#include "compiler/phases/loose_states.h"
+#include "compiler/phases/whole_states.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/error.h"
-#include "runtime/driver/held_memory.h"
+#include "runtime/convert/held_memory.h"
 #include "runtime/io/discarding_file_system.h"
 
 namespace ucp {

@@ -4,7 +4,7 @@
 
 #include <llvm/Support/Error.h>
 
-#include "compiler/driver/source_phase.h"
+#include "compiler/phases/source_phase.h"
 #include "compiler/planner/planner.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"

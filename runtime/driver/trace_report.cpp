@@ -7,7 +7,7 @@
 #include "compiler/plan/print.h"
 #include "compiler/support/check.h"
 #include "compiler/support/units.h"
-#include "runtime/executor/element_text.h"
+#include "runtime/elements/element_text.h"
 
 namespace ucp {
 namespace {

@@ -5,8 +5,8 @@
 #include <CLI/Formatter.hpp>
 #include <csignal>
 
-#include "compiler/driver/command_line.h"
-#include "compiler/driver/completion.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/command_line/completion.h"
 #include "compiler/support/version.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "runtime/executor/arithmetic.h"
-#include "runtime/executor/cast.h"
-#include "runtime/executor/finish_sum.h"
+#include "runtime/elements/arithmetic.h"
+#include "runtime/elements/cast.h"
+#include "runtime/elements/finish_sum.h"
 #include "runtime/executor/step_mover.h"
 
 namespace ucp {

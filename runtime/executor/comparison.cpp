@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "compiler/support/check.h"
-#include "runtime/executor/element_text.h"
-#include "runtime/executor/rounding.h"
+#include "runtime/elements/element_text.h"
+#include "runtime/elements/rounding.h"
 
 namespace ucp {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "compiler/driver/source_phase.h"
+#include "compiler/phases/source_phase.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/load/load.h"
 #include "ucp/error.h"

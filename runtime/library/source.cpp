@@ -2,9 +2,9 @@
 
 #include <llvm/Support/FormatVariadic.h>
 
-#include "compiler/driver/with_diagnostics.h"
+#include "compiler/phases/with_diagnostics.h"
 #include "compiler/support/error.h"
-#include "runtime/driver/inspection.h"
+#include "runtime/inspect/inspection.h"
 #include "runtime/library/call.h"
 
 namespace ucp {

@@ -5,10 +5,10 @@
 #include <bit>
 #include <utility>
 
-#include "compiler/plan/verifier.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
+#include "compiler/verifier/verifier.h"
 #include "runtime/comm/agree_on_request.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/share_run.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/driver/source_phase.h"
+#include "compiler/phases/source_phase.h"
 #include "compiler/planner/planner.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/io/file_system.h"

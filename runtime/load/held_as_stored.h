@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/driver/source_phase.h"
+#include "compiler/phases/source_phase.h"
 #include "runtime/load/compile_held.h"
 #include "runtime/load/held_tensors.h"
 #include "runtime/load/load_plan.h"

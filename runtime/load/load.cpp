@@ -6,8 +6,8 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
+#include "runtime/elements/cast.h"
 #include "runtime/executor/buffers.h"
-#include "runtime/executor/cast.h"
 #include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/comparison.h"
 #include "runtime/executor/progress_teller.h"
@@ -83,7 +83,7 @@ llvm::Expected<RanksOfRecords> WantedBy(const LoadPlan& load, const Places& plac
 class Loading {
  public:
   Loading(const LoadPlan& load, FileSystem& files, const Places& places, const DeviceWays& ways,
-          const LoadOptions& options, const BufferSizes& sizes)
+          const LoadOptions& options, const BufferSizes& sizes, std::size_t most_open_files)
       : load_(load),
         plan_(load.plan),
         options_(options),
@@ -96,8 +96,8 @@ class Loading {
         steps_(plan_, ComparedWrites::kEach),
         stored_(plan_),
         sizes_(sizes),
-        source_(plan_, load.source_folder, files, options.check_source, sizes.ledger_pieces, options.open_files.reading,
-                nullptr, load.source_versions),
+        source_(plan_, load.source_folder, files, options.check_source, sizes.ledger_pieces, most_open_files, nullptr,
+                load.source_versions),
         comparison_(plan_, steps_, source_),
         maker_(plan_, steps_, source_, options.check_source ? &comparison_ : nullptr, nullptr),
         progress_(options.progress, BytesOf(ranges_), 0) {}
@@ -300,10 +300,7 @@ llvm::Expected<LoadReport> Load(const LoadPlan& load, FileSystem& files, std::sp
   UCP_ASSIGN_OR_RETURN(ChosenWay reading, ChooseMeansOfLoad(load, files, wanted, options, ranks));
   FilesByMeans files_by_means(files);
   files_by_means.Use({.reads_directly = reading.directly});
-  LoadOptions chosen = options;
-  OpenFileShares& open_files = chosen.open_files;
-  if (reading.directly) open_files.reading = (open_files.reading + open_files.writing) / 2;  // Each is opened twice.
-  Loading loading(load, files_by_means, *places, *ways, chosen, *sizes);
+  Loading loading(load, files_by_means, *places, *ways, options, *sizes, MostOpenFiles(options.open_files, reading));
   UCP_RETURN_IF_ERROR(loading.Run());
   LoadReport report = loading.Report();
   report.reading = std::move(reading);

@@ -121,8 +121,7 @@ llvm::Expected<LoadReport> LoadAsStored(const LoadPlan& load, FileSystem& files,
   UCP_ASSIGN_OR_RETURN(report.reading, ChooseMeansOfLoad(load, files, wanted, options, SingleProcess()));
   FilesByMeans files_by_means(files);
   files_by_means.Use({.reads_directly = report.reading.directly});
-  const OpenFileShares& open = options.open_files;
-  const std::size_t most_open = report.reading.directly ? (open.reading + open.writing) / 2 : open.reading;
+  const std::size_t most_open = MostOpenFiles(options.open_files, report.reading);
   SourceFiles source(load.plan, load.source_folder, files_by_means, false, 0, most_open, nullptr, load.source_versions);
   UCP_RETURN_IF_ERROR(source.CheckSizes(parallel));
   ProgressTeller progress(options.progress, report.bytes_placed, 0);

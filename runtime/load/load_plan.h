@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/driver/compile.h"
 #include "compiler/layout/file_readers.h"
+#include "compiler/phases/compile.h"
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/io/file_system.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/driver/source_phase.h"
 #include "compiler/layout/target.h"
+#include "compiler/phases/source_phase.h"
 #include "runtime/load/compile_held.h"
 #include "runtime/load/held_tensors.h"
 

@@ -37,4 +37,8 @@ llvm::Expected<ChosenWay> ChooseMeansOfLoad(const LoadPlan& load, FileSystem& fi
   return chosen;
 }
 
+std::size_t MostOpenFiles(const OpenFileShares& shares, const ChosenWay& reading) {
+  return reading.directly ? (shares.reading + shares.writing) / 2 : shares.reading;
+}
+
 }  // namespace ucp

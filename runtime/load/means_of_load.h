@@ -3,11 +3,13 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstddef>
 #include <span>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/io/choose_means.h"
 #include "runtime/io/file_system.h"
+#include "runtime/io/open_file_limit.h"
 #include "runtime/load/load.h"
 
 namespace ucp {
@@ -18,5 +20,8 @@ namespace ucp {
 llvm::Expected<ChosenWay> ChooseMeansOfLoad(const LoadPlan& load, FileSystem& files,
                                             std::span<const WantedRecord> wanted, const LoadOptions& options,
                                             Communicator& ranks);
+
+// How many files of the source may be open at a time. One that is read past the page cache is opened twice.
+std::size_t MostOpenFiles(const OpenFileShares& shares, const ChosenWay& reading);
 
 }  // namespace ucp

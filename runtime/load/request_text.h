@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/driver/source_phase.h"
+#include "compiler/phases/source_phase.h"
 
 namespace ucp {
 

@@ -10,8 +10,8 @@
 #include <map>
 #include <memory>
 
-#include "compiler/driver/command_line.h"
-#include "compiler/driver/with_diagnostics.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/phases/with_diagnostics.h"
 #include "compiler/support/printable.h"
 #include "runtime/gpu/open_device.h"
 #include "runtime/io/open_file_limit.h"

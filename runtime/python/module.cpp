@@ -6,10 +6,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "compiler/driver/command_line.h"
-#include "compiler/driver/with_diagnostics.h"
+#include "compiler/command_line/command_line.h"
+#include "compiler/phases/with_diagnostics.h"
 #include "compiler/support/version.h"
-#include "runtime/driver/inspection.h"
+#include "runtime/inspect/inspection.h"
 #include "runtime/python/interruptible.h"
 #include "runtime/python/load.h"
 #include "runtime/python/paths.h"

@@ -1,6 +1,6 @@
 #include "runtime/python/raise.h"
 
-#include "compiler/driver/terminal.h"
+#include "compiler/command_line/terminal.h"
 #include "compiler/support/printable.h"
 #include "runtime/python/in_python.h"
 

@@ -9,7 +9,7 @@
 #include "compiler/plan/plan.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
-#include "runtime/executor/rounding.h"
+#include "runtime/elements/rounding.h"
 
 namespace ucp {
 namespace {

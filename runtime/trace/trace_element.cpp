@@ -7,10 +7,10 @@
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
-#include "runtime/executor/arithmetic.h"
-#include "runtime/executor/cast.h"
-#include "runtime/executor/finish_sum.h"
-#include "runtime/executor/rounding.h"
+#include "runtime/elements/arithmetic.h"
+#include "runtime/elements/cast.h"
+#include "runtime/elements/finish_sum.h"
+#include "runtime/elements/rounding.h"
 
 namespace ucp {
 namespace {

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-import subprocess
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +18,7 @@ from fixtures.fingerprints import describe, differences
 from fixtures.jobs import Job
 from fixtures.serve import Conversion, EngineError, Engines
 from placements import Placement, place_otherwise, place_stages
+from spoken import refused, told
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
 NAMES = ["autoep_ep2_dp4", "autoep_ep2_dp4_data_first", "autoep_ep2_dp4_zero3"]
@@ -88,23 +87,6 @@ def test_an_engine_with_autoep_is_told_which_tensors_have_experts(name: str, con
             if key != "step":
                 expected = {"cat_dim": 0, "is_expert_param": True, "ep_num_experts": 4} if ".experts." in tensor else {}
                 assert {k: v for k, v in value.items() if k != "param"} == expected, f"{tensor} {key}"
-
-
-def refused(ucprun: Path, source: Path, output: Path, *options: str) -> str:
-    """What the program says; it writes nothing."""
-    command = [str(ucprun), "convert", str(source), str(output), *options]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert result.returncode in (1, 2, 3), result
-    assert not output.exists()
-    return result.stderr
-
-
-def told(ucprun: Path, source: Path, output: Path, *options: str) -> str:
-    """What a conversion that succeeds remarks on."""
-    command = [str(ucprun), "convert", str(source), str(output), *options]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert result.returncode == 0, result
-    return result.stderr
 
 
 Change = Callable[[dict[str, Any]], None]
@@ -245,68 +227,6 @@ def test_ranks_with_other_numbers_of_sub_groups(run: Run, tmp_path: Path) -> Non
     run("convert", tmp_path / "native", tmp_path / "back", "--to", "universal:mp=1")
     states = read_states(tag_folder(tmp_path / "back"))
     assert differences(truth_of(name), describe_states(states), ["parameter"]) == []
-
-
-REFUSED = {
-    "deepspeed:dp=4,ep=3": "4 data-parallel ranks do not divide into groups that share the experts out",
-    "deepspeed:dp=8,ep=8": "the 4 experts of `model.layers.1.mlp.experts*` do not divide over so many ranks",
-    "deepspeed:dp=4,ep=2,edp=1": "of 4 data-parallel ranks, 2 have the same experts with ep=2",
-    "deepspeed:dp=2,sp=2": "sp=2 beside it is not written yet",
-}
-
-
-REFUSED_BESIDE_AUTOTP = {
-    "deepspeed:tp=2,dp=4": "beside tp=2 it runs with `ep` of 2 or more",
-    "deepspeed:tp=2,dp=1,ep=4": "2 tensor-parallel and data-parallel ranks do not divide into groups that share",
-    "deepspeed:tp=2,dp=4,ep=4,edp=1": "of 8 tensor-parallel and data-parallel ranks, 2 have the same experts",
-    "deepspeed:tp=2,dp=4,ep=4,expert_tp=true": "AutoEP keeps every expert whole",
-    "deepspeed:tp=2,dp=4,ep=4,data_before_experts=true": "beside tp=2 it runs with data_before_experts=false only",
-    "deepspeed:tp=4,dp=2,ep=4": "says how for these ranks, and not for other numbers of them",
-}
-
-
-@pytest.mark.parametrize("strategy", [*REFUSED, *REFUSED_BESIDE_AUTOTP])
-def test_degrees_that_autoep_has_not(strategy: str, ucprun: Path, tmp_path: Path) -> None:
-    source = FIXTURES / ("autoep_tp2_ep4_dp4" if strategy in REFUSED_BESIDE_AUTOTP else "autoep_ep2_dp4") / "checkpoint"
-    assert (REFUSED | REFUSED_BESIDE_AUTOTP)[strategy] in refused(ucprun, source, tmp_path / "out", "--to", strategy)
-
-
-@pytest.mark.parametrize("key", ["offload_optimizer", "offload_param"])
-@pytest.mark.parametrize("device", ["cpu", "none"])
-def test_offload_that_autoep_beside_autotp_does_not_start_with(
-    key: str, device: str, ucprun: Path, tmp_path: Path
-) -> None:
-    job = {"zero_optimization": {"stage": 2, key: {"device": device}}, "bf16": {"enabled": True}}
-    job |= {"expert_parallel": {"enabled": True, "autoep_size": 4}, "tensor_parallel": {"autotp_size": 2}}
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    options = ["--to", "deepspeed:tp=2,dp=4,ep=4", "--ds-config", str(tmp_path / "job.json")]
-    message = refused(ucprun, FIXTURES / "autoep_tp2_ep4_dp4" / "checkpoint", tmp_path / "out", *options)
-    assert "beside tp=2 it runs with nothing that is offloaded" in message
-    assert "leave `offload_optimizer` and `offload_param` out" in message
-
-
-@pytest.mark.parametrize(
-    ("name", "has_autoep", "words"),
-    [
-        ("autoep_ep2_dp4", False, "a job without AutoEP has other tensors"),
-        ("zero1_dp2", True, "tensors of a run without it have other names, so resume without it"),
-        ("moe_ep2_dp4", True, "tensors of a run without it have other names, so resume without it"),
-    ],
-)
-def test_a_job_without_autoep_is_another(name: str, has_autoep: bool, words: str, ucprun: Path, tmp_path: Path) -> None:
-    job = {"zero_optimization": {"stage": 1}, "expert_parallel": {"enabled": has_autoep, "autoep_size": 2}}
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    source = FIXTURES / name / "checkpoint"
-    options = ["--to", "deepspeed:dp=2,ep=2", "--ds-config", str(tmp_path / "job.json")]
-    assert words in refused(ucprun, source, tmp_path / "out", *options)
-
-
-def test_a_degree_of_the_job_that_the_strategy_leaves_out(ucprun: Path, tmp_path: Path) -> None:
-    job = {"zero_optimization": {"stage": 1}, "expert_parallel": {"enabled": True, "autoep_size": 2}}
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    options = ["--to", "deepspeed:dp=2", "--ds-config", str(tmp_path / "job.json")]
-    message = refused(ucprun, FIXTURES / "autoep_ep2_dp4" / "checkpoint", tmp_path / "out", *options)
-    assert "expert_parallel.autoep_size=2, and the strategy says nothing of `ep`; say ep=2 there" in message
 
 
 def test_the_order_of_layers_is_not_guessed(engines: Engines, ucprun: Path, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ That the engine resumes from our files, and saves them again, is in test_native.
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import EngineError, Engines
 from native import differences_of_files, read_files
+from spoken import refused
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
 NAME = "autoep_pp2_ep2_dp4"
@@ -27,15 +27,6 @@ REFUSED = {
     "deepspeed:pp=2,dp=2,zero=2": "DeepSpeed runs a PipelineModule at stages 0 and 1 only",
     "deepspeed:pp=2,dp=2,zero=0": "zero=0 with dtype=bf16 in a pipeline",
 }
-
-
-def refused(ucprun: Path, source: Path, output: Path, *options: str | Path) -> str:
-    """What the program says; it writes nothing."""
-    command = [ucprun, "convert", source, output, *options]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert result.returncode in (1, 2), result
-    assert not output.exists()
-    return result.stderr
 
 
 @pytest.mark.parametrize("strategy", REFUSED)

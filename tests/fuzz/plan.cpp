@@ -1,8 +1,8 @@
 // A plan file. What the verifier passes stays inside its folders and files, whoever made it.
 #include "compiler/plan/codec.h"
-#include "compiler/plan/verifier.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
+#include "compiler/verifier/verifier.h"
 #include "tests/fuzz/target.h"
 
 namespace {

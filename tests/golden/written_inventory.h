@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "compiler/check/bind.h"
+#include "compiler/bind/bind.h"
 #include "compiler/layout/inventory.h"
 #include "compiler/layout/mesh.h"
 

@@ -138,7 +138,8 @@ class FailureTest(ProgramTest):
     def assert_one_sentence(self, wrong: Wrong) -> None:
         """The system is at fault, and this is said in our words; but a folder that it does not have, the command is."""
         stderr = wrong.result.stderr
-        code = 1 if "there is no folder" in stderr else 2
+        is_wrong_command = "there is no folder" in stderr and "latest` names" not in stderr
+        code = 1 if is_wrong_command else 2
         self.assertEqual(wrong.result.returncode, code, f"{wrong.where}: {stderr}")
         self.assertEqual(len([line for line in stderr.splitlines() if "ucprun: error: " in line]), 1,
                          f"{wrong.where}: {stderr}")

@@ -7,10 +7,10 @@
 #include <chrono>
 #include <cstring>
 
-#include "compiler/plan/verifier.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
-#include "tests/unit/compiler/plan/mutation.h"
+#include "compiler/verifier/verifier.h"
+#include "tests/unit/compiler/verifier/mutation.h"
 
 namespace ucp::oracle {
 namespace {

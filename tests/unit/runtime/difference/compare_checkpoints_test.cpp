@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "compiler/plan/verifier.h"
 #include "compiler/support/error.h"
+#include "compiler/verifier/verifier.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 #include "tests/unit/runtime/io/scratch_folder.h"
 

@@ -1,5 +1,5 @@
 // Sums, quotients and products to the bit, and plans that ask for them, chunk by chunk.
-#include "runtime/executor/arithmetic.h"
+#include "runtime/elements/arithmetic.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/plan/verifier.h"
 #include "compiler/support/error.h"
+#include "compiler/verifier/verifier.h"
 #include "runtime/executor/execute.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 #include "tests/unit/runtime/io/scratch_folder.h"

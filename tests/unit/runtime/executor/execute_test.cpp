@@ -10,9 +10,9 @@
 #include <random>
 #include <sstream>
 
-#include "compiler/plan/verifier.h"
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
+#include "compiler/verifier/verifier.h"
 #include "runtime/executor/buffers.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 #include "tests/unit/runtime/io/scratch_folder.h"

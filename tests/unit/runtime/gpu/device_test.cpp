@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "runtime/executor/cast.h"
+#include "runtime/elements/cast.h"
 #include "tests/unit/runtime/gpu/devices.h"
 
 namespace ucp {

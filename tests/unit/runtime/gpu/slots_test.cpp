@@ -9,7 +9,7 @@
 #include <random>
 
 #include "compiler/support/parallel.h"
-#include "runtime/executor/cast.h"
+#include "runtime/elements/cast.h"
 #include "runtime/gpu/packing.h"
 #include "tests/unit/runtime/gpu/devices.h"
 

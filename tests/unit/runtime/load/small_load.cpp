@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler/plan/verifier.h"
 #include "compiler/support/error.h"
+#include "compiler/verifier/verifier.h"
 #include "runtime/executor/execute.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
 #include "tests/unit/runtime/load/loaded_records.h"

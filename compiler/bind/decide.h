@@ -1,0 +1,62 @@
+// What conditions and fact expressions come to, as far as it is known: while values are still being found, many are
+// open.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "compiler/bind/bind.h"
+#include "compiler/bind/evaluate.h"
+#include "compiler/bind/inventory_index.h"
+#include "compiler/check/condition.h"
+#include "compiler/diagnostics/diagnostics.h"
+
+namespace ucp {
+
+enum class Truth : std::uint8_t {
+  kFalse,
+  kTrue,
+  kOpen,   // A dim, a fact or a header that it speaks of is not known.
+  kWrong,  // It has no meaning, and that was reported.
+};
+
+// What `has` asks: the names of the source, or what `--set 'has "name"=true'` says where there is no source.
+class Header {
+ public:
+  // Both must outlive it.
+  Header(const InventoryIndex& found, const Settings& set) : found_(found), set_(set) {}
+
+  bool exists() const { return !found_.tensors().empty(); }
+
+  // Whether names that count layers from 0 on every stage have the layers' own numbers by now.
+  bool names_layers() const { return found_.names_layers(); }
+
+  // What the command line says about a name as the spec writes it, quotes included.
+  Truth Told(std::string_view quoted) const;
+  bool Has(std::string_view name) const;
+
+  // Counts the names that are asked for, so that no spec can ask without end.
+  bool Spend(std::size_t names) const;
+
+ private:
+  const InventoryIndex& found_;
+  const Settings& set_;
+  mutable std::size_t spent_ = 0;
+};
+
+// `and` and `or` are read from the left, and no further than needed: `i < n and kinds[i] == "moe"` asks for no element
+// behind the end. A `has` is open if `values` has no header.
+Truth Decide(const Condition& condition, const Values& values, std::span<const std::int64_t> counters,
+             DiagnosticSink& sink);
+
+// All of them, as one.
+Truth Decide(const Guards& guards, const Values& values, std::span<const std::int64_t> counters, DiagnosticSink& sink);
+
+struct FactOutcome {
+  Truth state = Truth::kOpen;  // kTrue: there is a value. Else kOpen or kWrong.
+  FactValue value;
+};
+FactOutcome EvaluateFact(const FactExpression& expression, const Values& values, DiagnosticSink& sink);
+
+}  // namespace ucp

@@ -1,0 +1,18 @@
+// A cut, lowered: its rule gets its numbers, and is held against what it cuts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "compiler/bind/evaluate.h"
+#include "compiler/check/formula.h"
+#include "compiler/diagnostics/diagnostics.h"
+
+namespace ucp {
+
+// What `cut`, a kCut, leaves of `inner`. As for LowerDim.
+std::optional<LoweredDim> LowerCut(const Formula& cut, LoweredDim inner, const Values& values,
+                                   std::span<const std::int64_t> counters, DiagnosticSink& sink);
+
+}  // namespace ucp

@@ -1,0 +1,18 @@
+// Every tensor of the source is where the spec says.
+#pragma once
+
+#include <vector>
+
+#include "compiler/bind/bind.h"
+#include "compiler/bind/evaluate.h"
+#include "compiler/bind/inventory_index.h"
+#include "compiler/diagnostics/diagnostics.h"
+
+namespace ucp {
+
+// Each tensor is on the stages that the spec says, and on each of them all parts of it are there. One message for each
+// declaration, however many tensors it is wrong for.
+void MatchPlacement(const Values& values, const std::vector<BoundTensor>& tensors, const InventoryIndex& found,
+                    DiagnosticSink& sink);
+
+}  // namespace ucp

@@ -1,0 +1,161 @@
+#include "compiler/command_line/command_line.h"
+
+#include <fmt/format.h>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <string_view>
+#include <thread>
+
+#include "compiler/command_line/command_words.h"
+#include "compiler/command_line/completion.h"
+#include "compiler/command_line/help_page.h"
+#include "compiler/command_line/terminal.h"
+#include "compiler/command_line/usage_message.h"
+#include "compiler/command_line/value_checks.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+// When one of its ranks has failed.
+constexpr std::chrono::seconds kUntilLauncherEndsRanks{2};
+
+// Asked before the command line is understood, so that those who read JSON get it for a wrong one, too.
+bool WantsJson(int argc, char** argv) {
+  char** end = std::find(argv, argv + argc, std::string_view("--"));
+  return std::find(argv, end, std::string_view("--json")) != end;
+}
+
+// The parser gives an option the next word, whatever that is: in `--to --json` the strategy was forgotten.
+void RefuseOptionsAsValues(CLI::App& command) {
+  auto is_an_option = [&command](const std::string& word) {
+    return std::ranges::any_of(command.get_options(), [&](const CLI::Option* option) {
+      const std::vector<std::string> names = NamesOf(*option);
+      return std::ranges::find(names, word) != names.end();
+    });
+  };
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_positional() || option->get_items_expected_max() == 0) continue;
+    option->check([is_an_option](const std::string& value) {
+      return is_an_option(value) ? fmt::format("takes a value, and `{}` is another option", value) : "";
+    });
+  }
+}
+
+}  // namespace
+
+int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
+                   bool is_later_rank) {
+  app.name(program);  // And not by which path it was started.
+  app.formatter(std::make_shared<HelpPage>());
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->formatter(app.get_formatter());
+    RefuseOptionsAsValues(*command);
+  }
+  if (AnswerCompletion(app, argc, argv)) return 0;
+  const bool json = WantsJson(argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help and --version
+    if (is_later_rank) return 0;
+    const bool is_help = success.get_name() == "CallForHelp";
+    PrintVerbatim(is_help ? app.help() : success.what() + std::string("\n"));
+  } catch (const std::bad_alloc&) {
+    return ShowError(program, Fail(ErrorCode::kIo, "there is not enough memory"), json);
+  } catch (const CLI::ParseError& error) {
+    if (is_later_rank) std::this_thread::sleep_for(kUntilLauncherEndsRanks);
+    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    const UsageMessage message = ExplainUsage(app, program, error, words);
+    int code = ShowError(program, Fail(ErrorCode::kUsage, "{}", message.sentence), json);
+    if (!message.command.empty()) ShowMessage(fmt::format("See `{} --help`.", message.command));
+    return code;
+  }
+  if (llvm::Error error = FlushOutput()) return ShowError(program, std::move(error), json);
+  return exit_code;
+}
+
+llvm::Expected<SourceRequest> SourceOptions::Request() const {
+  SourceRequest request{path, spec, config, {}, unused, drop_states, {}};
+  UCP_ASSIGN_OR_RETURN(request.set, ParseSettings(set));
+  UCP_ASSIGN_OR_RETURN(request.preference, ParseRankPreference(prefer_rank));
+  return request;
+}
+
+void AddSpecOptions(CLI::App& command, SourceOptions& options) {
+  command
+      .add_option("--set", options.set,
+                  "Give a dim or a fact of the spec a value: 4, true, swiglu or [moe,dense]; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  command
+      .add_option("--config", options.config,
+                  "A model's config.json, for dims and facts `from config.…`; default: the one in the checkpoint")
+      ->type_name("FILE");
+}
+
+void AddSourceOptions(CLI::App& command, SourceOptions& options) {
+  AddSpecOptions(command, options);
+  command
+      .add_option(
+          "--unused", options.unused,
+          "Without a spec: a tensor's copy on this pipeline stage is carried and not trained, so do not compare it")
+      ->type_name("NAME=last")
+      ->allow_extra_args(false);
+  command
+      .add_option("--prefer-rank", options.prefer_rank,
+                  "Where ranks contradict each other in the value of a copy or in a single number, believe this one, "
+                  "and report what that decided: tp=1, or dp=0,tp=1")
+      ->type_name("AXIS=PLACE");
+}
+
+void AddDropStateOption(CLI::App& command, SourceOptions& options) {
+  command
+      .add_option("--drop-state", options.drop_states,
+                  "Leave a state of the optimizer out, such as one that is not one number for each element; may be "
+                  "repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+}
+
+void TargetOptions::ApplyTo(CompileRequest& request) const {
+  request.tag = tag;
+  request.keep_opaque = keep_opaque;
+  request.ds_config = ds_config;
+}
+
+void AddTargetOptions(CLI::App& command, TargetOptions& options) {
+  command.add_option("--tag", options.tag, "The target's own name, and its folder in OUT (default: the source's)")
+      ->check(FolderName())
+      ->type_name("NAME");
+  command
+      .add_option("--keep-opaque", options.keep_opaque,
+                  "For `deepspeed`: write objects of this class again, which are left out otherwise, since loading "
+                  "them runs the code of its module; may be repeated")
+      ->type_name("MODULE.CLASS")
+      ->allow_extra_args(false);
+  command
+      .add_option("--ds-config", options.ds_config,
+                  "For `deepspeed`: the JSON configuration of the job that will load the target; what the strategy "
+                  "leaves open is taken from it (default: from the source's)")
+      ->type_name("FILE");
+}
+
+void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas) {
+  const auto policy = [](std::string& text) -> std::string {
+    if (text != "compare" && text != "trust") return fmt::format("takes compare or trust, not `{}`", text);
+    text = std::to_string(static_cast<int>(text == "compare" ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust));
+    return "";
+  };
+  command
+      .add_option("--replicas", replicas,
+                  "compare (default): read every copy once, and refuse copies that differ; trust: read one copy only")
+      ->transform(CLI::Validator(policy, ""))
+      ->type_name("compare|trust");
+}
+
+}  // namespace ucp

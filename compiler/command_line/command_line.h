@@ -1,0 +1,51 @@
+// What the command lines of both programs have in common.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+
+#include "compiler/phases/compile.h"
+
+namespace ucp {
+
+// Parses and runs. Help and version print and return 0; a wrong command line prints one sentence (usage_message.h) and
+// where to read more, and returns 1.
+//
+// Of several processes that a launcher started with the same words, only the first one says this. A later one that is
+// still there a while after a wrong command line was given other words than the first, and says what is wrong with
+// them.
+int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
+                   bool is_later_rank = false);
+
+// The options that say what a source is, as they are typed: --spec, --config, --set, --unused, --prefer-rank.
+struct SourceOptions {
+  std::string path;
+  std::string spec;
+  std::string config;
+  std::vector<std::string> set;
+  std::vector<std::string> unused;
+  std::vector<std::string> drop_states;
+  std::string prefer_rank;
+
+  llvm::Expected<SourceRequest> Request() const;
+};
+void AddSpecOptions(CLI::App& command, SourceOptions& options);    // --config, --set
+void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These, --unused and --prefer-rank.
+
+// --drop-state NAME
+void AddDropStateOption(CLI::App& command, SourceOptions& options);
+
+// What the target is besides its strategy: --tag, --keep-opaque, --ds-config.
+struct TargetOptions {
+  std::string tag;
+  std::vector<std::string> keep_opaque;
+  std::string ds_config;
+
+  void ApplyTo(CompileRequest& request) const;
+};
+void AddTargetOptions(CLI::App& command, TargetOptions& options);
+
+// --replicas compare|trust
+void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas);
+
+}  // namespace ucp

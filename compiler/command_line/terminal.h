@@ -1,0 +1,49 @@
+// How both programs speak: reports on standard output, messages on standard error, colours only on a terminal. What
+// comes from files is made printable here, so that no name of a tensor can command a terminal.
+#pragma once
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/Support/Error.h>
+#include <llvm/Support/JSON.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <string>
+#include <string_view>
+
+#include "compiler/phases/spec_phase.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+
+// The diagnostics of a spec, if there are any, on standard error. With `json`, errors are left to ShowError(), which
+// gets them from SpecErrors().
+void ShowDiagnostics(const SpecSession& session, bool json = false);
+
+// Prints "ucpc: error: …" and returns the exit code that docs/programs.md gives it. With `json`, an object on standard
+// output as well: {"error": {"code": …, "message": …}}, and the diagnostics of a spec that is wrong (render.h).
+int ShowError(const std::string& program, llvm::Error error, bool json = false);
+
+// "bad-data": how errors of this kind are called in JSON.
+const char* CodeName(ErrorCode code);
+
+// One line to standard error.
+void ShowMessage(const std::string& message);
+
+// One line to standard output. Returns false when nobody reads any more (a closed pipe), so that a long listing can
+// stop.
+bool PrintLine(const std::string& line);
+void PrintJson(llvm::json::Value value);
+// For what is too long to be held as one value. A closed pipe is no error.
+[[nodiscard]] llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write);
+
+// Text as it is, control characters too: only for what the user gave, and wants back.
+void PrintVerbatim(std::string_view text);
+
+// Pushes out what was printed. An error if standard output could not take it (a full disk).
+[[nodiscard]] llvm::Error FlushOutput();
+
+// Whether standard error is a terminal, and how wide.
+bool ErrorsGoToTerminal();
+std::size_t TerminalColumns();
+
+}  // namespace ucp

@@ -1,0 +1,204 @@
+// The data is compact: texts and selections are stored once and named by number, since a model has thousands of tensors
+// and tens of ways to cut them. It is JSON in a script element that is not run. Within such an element only `<` could
+// end it, and in JSON `<` stands in strings only, where it may be written as \u003c.
+#include "compiler/explain/explain_page.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <llvm/Support/Base64.h>
+#include <llvm/Support/JSON.h>
+#include <llvm/Support/SHA256.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "compiler/explain/explain_page_text.h"
+#include "compiler/explain/explain_text.h"
+
+namespace ucp {
+namespace {
+
+// What is drawn and listed at most, so that a page stays small whatever a spec says; the page says how many more.
+constexpr std::size_t kMostHolders = 512;
+constexpr std::size_t kMostRuns = 512;
+
+std::string Utf8(const std::string& text) { return llvm::json::isUTF8(text) ? text : llvm::json::fixUTF8(text); }
+
+// Distinct values of one kind, numbered as they come.
+class Numbering {
+ public:
+  std::int64_t NumberOf(const std::string& key) {
+    return numbers_.emplace(key, static_cast<std::int64_t>(numbers_.size())).first->second;
+  }
+  std::vector<std::string> InOrder() const {
+    std::vector<std::string> keys(numbers_.size());
+    for (const auto& [key, number] : numbers_) keys[static_cast<std::size_t>(number)] = key;
+    return keys;
+  }
+
+ private:
+  std::map<std::string, std::int64_t> numbers_;
+};
+
+// [local length, [[logical begin, length], …], how many more runs]
+std::string SelectionJson(const Selection& selection) {
+  std::size_t shown = std::min(selection.runs().size(), kMostRuns);
+  std::string runs;
+  for (std::size_t i = 0; i < shown; ++i) {
+    const Run& run = selection.runs()[i];
+    runs += fmt::format("{}[{},{}]", i == 0 ? "" : ",", run.logical_begin, run.length);
+  }
+  return fmt::format("[{},[{}],{}]", selection.local_length(), runs, selection.runs().size() - shown);
+}
+
+std::string SideText(const std::string& name, const Mesh& mesh) {
+  if (mesh.axes.empty()) return name.empty() ? "one rank" : name;
+  return fmt::format("{}{}{}", name, name.empty() ? "" : ", ", ToString(mesh));
+}
+
+class PageData {
+ public:
+  explicit PageData(const Explanation& explanation) : explanation_(explanation) {}
+
+  std::string Json() {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    llvm::json::OStream json(out);
+    json.object([&] {
+      WriteHeader(json);
+      json.attributeArray("tensors", [&] {
+        for (const ExplainedTensor& tensor : explanation_.tensors) json.array([&] { WriteTensor(json, tensor); });
+      });
+      json.attributeArray("cuttings", [&] {
+        for (const Cutting& cutting : explanation_.cuttings) json.array([&] { WriteCutting(json, cutting); });
+      });
+      WriteNumbered(json, "texts", texts_);
+      WriteNumbered(json, "patterns", patterns_);
+      json.attributeArray("selections", [&] {
+        for (const std::string& selection : selections_.InOrder()) json.rawValue(selection);
+      });
+    });
+    return text;
+  }
+
+ private:
+  void WriteHeader(llvm::json::OStream& json) const {
+    json.attribute("spec", Utf8(explanation_.spec));
+    json.attribute("source", SideText(explanation_.source_name, explanation_.source_mesh));
+    if (explanation_.target_mesh) {
+      json.attribute("target", SideText(explanation_.target_name, *explanation_.target_mesh));
+    }
+    json.attribute("totals", TotalsText(explanation_.totals));
+    json.attributeArray("values", [&] {
+      for (const ExplainedValue& dim : explanation_.dims) json.value(Utf8(ValueText("dim", dim)));
+      for (const ExplainedValue& fact : explanation_.facts) json.value(Utf8(ValueText("fact", fact)));
+      for (const std::string& choice : explanation_.choices) json.value(Utf8(choice));
+    });
+  }
+
+  // The order is that of explain_page.js.
+  void WriteTensor(llvm::json::OStream& json, const ExplainedTensor& tensor) {
+    json.value(Utf8(tensor.layout->name));
+    json.value(patterns_.NumberOf(std::string(ToString(tensor.pattern.pattern))));
+    json.value(texts_.NumberOf(tensor.pattern.why));
+    json.value(texts_.NumberOf(tensor.declared));
+    json.value(texts_.NumberOf(tensor.file));
+    json.value(tensor.line ? llvm::json::Value(*tensor.line) : llvm::json::Value(nullptr));
+    WriteNumbers(json, tensor.shape);
+    json.value(texts_.NumberOf(StatesText(tensor)));
+    json.value(tensor.layout->buffer ? 1 : 0);
+    json.value(static_cast<std::int64_t>(tensor.cutting));
+    json.value(tensor.target_cutting ? llvm::json::Value(static_cast<std::int64_t>(*tensor.target_cutting))
+                                     : llvm::json::Value(nullptr));
+    WriteNumbers(json, tensor.stages.value_or(std::vector<std::int64_t>{}));
+    WriteNumbers(json, tensor.target_stages.value_or(std::vector<std::int64_t>{}));
+    json.array([&] {
+      for (const std::string& alias : tensor.layout->aliases) json.value(Utf8(alias));
+    });
+  }
+
+  static void WriteNumbers(llvm::json::OStream& json, const std::vector<std::int64_t>& numbers) {
+    json.array([&] {
+      for (std::int64_t number : numbers) json.value(number);
+    });
+  }
+
+  // "exp_avg float32, fp32 float32, weight bfloat16"
+  std::string StatesText(const ExplainedTensor& tensor) const {
+    std::set<std::string> states;
+    for (const Shard* shard : tensor.shards) {
+      const Storage& storage = explanation_.inventory->storage;
+      for (const StateBuffer& entry : storage.buffer_set(shard->states)) {
+        states.insert(fmt::format("{} {}", entry.state, Name(storage.buffer(entry.buffer).dtype)));
+      }
+    }
+    return fmt::format("{}", fmt::join(states, ", "));
+  }
+
+  void WriteCutting(llvm::json::OStream& json, const Cutting& cutting) {
+    json.array([&] {
+      for (const auto& [axis, index] : cutting.holders.front().at.at) json.value(axis);
+    });
+    std::size_t shown = std::min(cutting.holders.size(), kMostHolders);
+    json.array([&] {
+      for (std::size_t i = 0; i < shown; ++i) json.array([&] { WriteHolder(json, cutting.holders[i]); });
+    });
+    json.value(static_cast<std::int64_t>(cutting.holders.size() - shown));
+  }
+
+  void WriteHolder(llvm::json::OStream& json, const Holder& holder) {
+    for (const auto& [axis, index] : holder.at.at) json.value(index);
+    for (const Selection& selection : holder.held.dims) json.value(selections_.NumberOf(SelectionJson(selection)));
+  }
+
+  static void WriteNumbered(llvm::json::OStream& json, const char* name, const Numbering& numbering) {
+    json.attributeArray(name, [&] {
+      for (const std::string& text : numbering.InOrder()) json.value(Utf8(text));
+    });
+  }
+
+  const Explanation& explanation_;
+  Numbering texts_;
+  Numbering patterns_;
+  Numbering selections_;
+};
+
+void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+// Only a script with exactly these bytes may run.
+std::string Policy() {
+  llvm::ArrayRef<std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(kExplainScript.data()),
+                                     kExplainScript.size());
+  return fmt::format("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'",
+                     llvm::encodeBase64(llvm::SHA256::hash(bytes)));
+}
+
+}  // namespace
+
+std::string ExplainAsPage(const Explanation& explanation) {
+  std::string data = PageData(explanation).Json();
+  ReplaceAll(data, "<", "\\u003c");
+  std::map<std::string_view, std::string> parts = {
+      {"{{policy}}", Policy()}, {"{{data}}", std::move(data)}, {"{{script}}", std::string(kExplainScript)}};
+  std::string page;
+  std::string_view rest = kExplainPage;
+  while (!rest.empty()) {
+    std::size_t begin = rest.find("{{");
+    page += rest.substr(0, begin);
+    if (begin == std::string_view::npos) break;
+    std::size_t end = rest.find("}}", begin) + 2;
+    page += parts.at(rest.substr(begin, end - begin));
+    rest.remove_prefix(end);
+  }
+  return page;
+}
+
+}  // namespace ucp

@@ -1,0 +1,127 @@
+#include "compiler/phases/compile.h"
+
+#include <fmt/ranges.h>
+
+#include <chrono>
+
+#include "compiler/phases/find_strategy.h"
+#include "compiler/phases/loose_states.h"
+#include "compiler/phases/target_layout.h"
+#include "compiler/plan/codec.h"
+#include "compiler/planner/join.h"
+#include "compiler/support/check.h"
+#include "compiler/support/checksum.h"
+#include "compiler/support/error.h"
+#include "compiler/support/parallel.h"
+#include "compiler/verifier/verifier.h"
+
+namespace ucp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// Without a spec, the strategy is no name that only a spec knows.
+llvm::Expected<SourceRequest> WithTargetRanks(const CompileRequest& request) {
+  SourceRequest source = request.source;
+  if (!source.spec.empty()) return source;
+  UCP_ASSIGN_OR_RETURN(const Strategy strategy, ParseStrategy(request.target));
+  auto ranks = strategy.options.find("tp");
+  if (ranks != strategy.options.end()) source.cut_over = ParseCount(ranks->second, 1, 1 << 20).value_or(0);
+  return source;
+}
+
+// An option that a format would ignore was not meant.
+llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
+  const char* option = !request.ds_config.empty()     ? "--ds-config"
+                       : !request.keep_opaque.empty() ? "--keep-opaque"
+                                                      : nullptr;
+  if (option == nullptr || format.TakesJobConfig()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "{} goes with the native files of a job; `{}` does not depend on it", option,
+              format.name());
+}
+
+}  // namespace
+
+llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
+  UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
+  UCP_RETURN_IF_ERROR(DescribeAndBind(files, source_request, compilation.source));
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
+  return CompileBound(files, request, strategy, compilation);
+}
+
+llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
+                         Compilation& compilation) {
+  BeginPhase(request.source.clock, "lay out");
+  const Clock::time_point start = Clock::now();
+  const Format* format = FindFormat(strategy.format);
+  UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
+  UCP_RETURN_IF_ERROR(CheckOptions(request, *format));
+  std::optional<JobConfig> job_config;
+  if (!request.ds_config.empty()) {
+    UCP_ASSIGN_OR_RETURN(job_config, ReadJobConfig(files, request.ds_config));
+  }
+  SourcePhase& source = compilation.source;
+  if (!request.tag.empty()) source.checkpoint.training.tag = request.tag;
+  const Inventory& inventory = source.checkpoint.inventory;
+
+  UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
+  std::vector<std::string> remarks;
+  UCP_ASSIGN_OR_RETURN(Layout target_layout, LayOutTarget(*format, strategy, source, compilation.tensors, remarks));
+  Companions companions;
+  if (!source.folder.empty()) {
+    UCP_ASSIGN_OR_RETURN(companions,
+                         FindCompanions(files, format->TakesCompanions(), source.folder, request.source.path));
+  }
+  const TargetRequest target_request{
+      compilation.tensors, target_layout,       source.checkpoint.training,          inventory.mesh, strategy,
+      companions.files,    request.keep_opaque, job_config ? &*job_config : nullptr, request.threads};
+  const std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
+  PlanRequest plan_request{source.held,   inventory, target_layout,   compilation.tensors,
+                           TargetFiles{}, spec_hash, request.replicas};
+  TargetFiles& target_files = plan_request.target_files;
+  const bool has_loose = format->CarriesLooseStates() && !source.checkpoint.training.loose_states.empty();
+  auto lay_out = [&]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(target_files, format->LayOut(target_request));
+    UCP_ASSIGN_OR_RETURN(target_files.readers, format->Readers(target_request, target_files));
+    if (!format->CarriesLooseStates() && !target_files.weights_only) {
+      UCP_RETURN_IF_ERROR(CheckNoLooseStates(source.checkpoint.training, strategy.format));
+    }
+    if (!has_loose) return llvm::Error::success();
+    AddLooseShards(source.checkpoint);
+    for (Layout* layout : {&source.layout, &source.held, &target_layout}) {
+      AddLooseTensors(source.checkpoint.training, *layout);
+    }
+    UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
+    return llvm::Error::success();
+  };
+  PlanDrafting drafting(plan_request);
+  // Loose states are tensors of the plan only once the files are laid out.
+  const unsigned threads = has_loose ? 1 : request.threads;
+  UCP_RETURN_IF_ERROR(ForEachInParallel(2, {threads, nullptr}, [&](unsigned, std::uint64_t number) {
+    return number == 0 ? lay_out() : drafting.DraftReads();
+  }));
+  target_files.remarks.insert(target_files.remarks.end(), remarks.begin(), remarks.end());
+  if (!companions.left_behind.empty()) {
+    target_files.remarks.push_back(
+        fmt::format("not copied from beside the checkpoint: {}", fmt::join(companions.left_behind, ", ")));
+  }
+
+  BeginPhase(request.source.clock, "plan");
+  UCP_ASSIGN_OR_RETURN(compilation.plan, drafting.Finish());
+  const Clock::time_point drafted = Clock::now();
+  BeginPhase(request.source.clock, "verify");
+  const std::uint64_t tasks = request.hashes_plan ? 2 : 1;
+  UCP_RETURN_IF_ERROR(
+      ForEachInParallel(tasks, {request.threads, nullptr}, [&](unsigned, std::uint64_t number) -> llvm::Error {
+        if (number == 0) return VerifyPlan(compilation.plan, request.threads);
+        UCP_ASSIGN_OR_RETURN(compilation.plan_hash, HashOfPlan(compilation.plan));
+        return llvm::Error::success();
+      }));
+  compilation.planning_seconds = Seconds(drafted - start);
+  compilation.verifying_seconds = Seconds(Clock::now() - drafted);
+  return llvm::Error::success();
+}
+
+}  // namespace ucp

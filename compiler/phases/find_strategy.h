@@ -1,0 +1,16 @@
+// What `--to` and a strategy behind `--from` mean: as it is written, or by the name that a spec gives it.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "compiler/phases/spec_phase.h"
+#include "runtime/formats/strategy.h"
+
+namespace ucp {
+
+// `spec` may be null. Fails with kUsage.
+llvm::Expected<Strategy> FindStrategy(const std::string& text, const SpecSession* spec);
+
+}  // namespace ucp

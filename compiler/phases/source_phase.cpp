@@ -1,0 +1,116 @@
+#include "compiler/phases/source_phase.h"
+
+#include "compiler/bind/fact_value.h"
+#include "compiler/bind/other_readings.h"
+#include "compiler/infer/embedded_cuts.h"
+#include "compiler/phases/catalogue.h"
+#include "compiler/phases/config_file.h"
+#include "compiler/phases/drop_states.h"
+#include "compiler/phases/loose_states.h"
+#include "compiler/phases/without_spec.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+// The spec counts, whatever the metadata says; where that is of another opinion, the author should know.
+void CompareWithMetadata(SourcePhase& phase) {
+  Inventory& inventory = phase.checkpoint.inventory;
+  if (!inventory.embedded || inventory.mesh.Size("tp") == 1) return;
+  llvm::Expected<EmbeddedCuts> embedded = ReadEmbeddedCuts(inventory);
+  if (!embedded) {
+    inventory.remarks.push_back("the spec could not be compared with the checkpoint's own metadata: " +
+                                llvm::toString(embedded.takeError()));
+    return;
+  }
+  WarnOfOtherReadings(*phase.bound, phase.layout, embedded->layout, phase.spec->sink);
+}
+
+llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
+  if (!request.unused.empty()) {
+    return Fail(ErrorCode::kUsage, "--unused is for checkpoints without a spec; write `unused` in the spec instead");
+  }
+  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
+  UCP_ASSIGN_OR_RETURN(phase.spec, OpenSpec(path));
+  SpecSession& session = *phase.spec;
+  Inventory& inventory = phase.checkpoint.inventory;
+  if (!session.checked) return SpecErrors(session);
+  phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
+  if (!phase.bound) return SpecErrors(session);
+  TakeNames(*phase.bound, inventory);
+  std::optional<Layout> layout = LowerToMesh(*phase.bound, {.mesh = inventory.mesh, .stage_layers = {}}, session.sink);
+  if (!layout) return SpecErrors(session);
+  phase.layout = std::move(*layout);
+  UCP_RETURN_IF_ERROR(VerifyLayout(phase.layout));
+  CompareWithMetadata(phase);
+  return llvm::Error::success();
+}
+
+llvm::Error LayOut(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+  Inventory& inventory = phase.checkpoint.inventory;
+  if (request.spec.empty() && inventory.mesh.Size("tp") == 1) return LayOutWhole(request, phase);
+  UCP_RETURN_IF_ERROR(request.config.empty() ? AddConfigBeside(files, {phase.folder, request.path}, inventory.facts)
+                                             : AddConfig(files, request.config, inventory.facts));
+  return request.spec.empty() ? LayOutWithoutSpec(request, phase) : LayOutBySpec(request, phase);
+}
+
+}  // namespace
+
+llvm::Expected<Layout> HeldByFiles(const SourcePhase& phase) {
+  if (!phase.checkpoint.inventory.is_whole) return phase.layout;
+  UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(phase.layout));
+  whole.mesh = phase.layout.mesh;
+  whole.dropped = phase.layout.dropped;
+  return whole;
+}
+
+void TakeNames(const BoundSpec& bound, Inventory& inventory) {
+  for (std::size_t i = 0; i < bound.shard_names.size(); ++i) {
+    inventory.storage.shards[i].tensor = bound.shard_names[i];
+  }
+}
+
+llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path, const RankPreference& preference,
+                                          unsigned threads) {
+  UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(files, path));
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint,
+                       recognised.format->Describe(files, recognised.folder, preference, threads));
+  Mesh ranks = checkpoint.inventory.mesh;
+  if (ranks.axes.empty()) ranks.axes = {{"mp", std::ssize(checkpoint.training.ranks)}};
+  UCP_RETURN_IF_ERROR(CheckPreference(preference, ranks));
+  return checkpoint;
+}
+
+llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+  BeginPhase(request.clock, "describe");
+  UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path, request.preference, request.threads));
+  phase.folder = phase.checkpoint.inventory.root;
+  BeginPhase(request.clock, "bind");
+  UCP_RETURN_IF_ERROR(DropStates(request.drop_states, phase.checkpoint));
+  UCP_RETURN_IF_ERROR(LayOut(files, request, phase));
+  UCP_ASSIGN_OR_RETURN(phase.held, HeldByFiles(phase));
+  return NameLooseStates(phase.layout, phase.checkpoint);
+}
+
+// The name of a tensor behind `has` may hold an equals sign, and no value that it can be given does.
+llvm::Expected<Settings> ParseSettings(const std::vector<std::string>& settings) {
+  Settings set;
+  for (const std::string& setting : settings) {
+    std::size_t equals = setting.starts_with("has ") ? setting.rfind('=') : setting.find('=');
+    std::optional<FactValue> value;
+    if (equals != std::string::npos && equals != 0)
+      value = ParseFactValue(std::string_view(setting).substr(equals + 1));
+    if (!value) {
+      return Fail(ErrorCode::kUsage, "--set takes NAME=VALUE, with a number, true, false, a text or a [list], not `{}`",
+                  setting);
+    }
+    auto [entry, added] = set.emplace(setting.substr(0, equals), *value);
+    if (!added && !(entry->second == *value)) {
+      return Fail(ErrorCode::kUsage, "--set gives `{}` twice, {} and {}", entry->first, TextOf(entry->second),
+                  TextOf(*value));
+    }
+  }
+  return set;
+}
+
+}  // namespace ucp

@@ -1,0 +1,65 @@
+// From a checkpoint folder to a checked layout of what it holds: describe it from its headers, then bind the spec to
+// it, or do without one (without_spec.h).
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/bind/bind.h"
+#include "compiler/layout/layout.h"
+#include "compiler/phases/spec_phase.h"
+#include "compiler/support/phase_clock.h"
+#include "runtime/formats/format.h"
+
+namespace ucp {
+
+// How the user says what a source is.
+struct SourceRequest {
+  std::string path;
+  std::string spec;                      // A file or a name of the catalogue; empty for none.
+  std::string config;                    // --config FILE; empty for the one in the checkpoint, if it has one.
+  Settings set;                          // --set dim=value
+  std::vector<std::string> unused;       // --unused NAME=last
+  std::vector<std::string> drop_states;  // --drop-state NAME
+  RankPreference preference;             // --prefer-rank tp=1
+  std::int64_t cut_over = 0;             // Over how many tensor-parallel ranks a target is to be cut; 0: it has none.
+  unsigned threads = 1;                  // That may read headers at the same time.
+  PhaseClock* clock = nullptr;           // Told of the phases `describe` and `bind`; may be null.
+};
+
+struct SourcePhase {
+  std::string folder;  // What file paths of the inventory are relative to.
+  Checkpoint checkpoint;
+  std::unique_ptr<SpecSession> spec;  // Null without one. Holds the warnings, and the errors if there is no layout.
+  std::optional<BoundSpec> bound;
+  Layout layout;
+  // How the files hold the tensors. What a spec says of padding, means and scales is for ranks; a folder of whole
+  // tensors has none of it.
+  Layout held;
+};
+
+// Headers only; the message for a path that no format knows lists what each looks for. Fails with kUsage if the source
+// has no rank such as is preferred.
+llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path, const RankPreference& preference,
+                                          unsigned threads = 1);
+
+// With a spec, the facts of --config, or else of a `config.json` in the tag's or the checkpoint's folder, are added to
+// those of the inventory. Fails with kSpec if the spec has errors: they are in `phase.spec->sink`.
+[[nodiscard]] llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
+
+// SourcePhase::held, for who fills a phase without a folder.
+llvm::Expected<Layout> HeldByFiles(const SourcePhase& phase);
+
+// Gives the inventory's shards the names that the spec gives to what stages number by themselves.
+void TakeNames(const BoundSpec& bound, Inventory& inventory);
+
+// "layers=4" -> {"layers", 4}, `has "x"=true` -> {`has "x"`, true}, for --set. Fails with kUsage.
+llvm::Expected<Settings> ParseSettings(const std::vector<std::string>& settings);
+
+}  // namespace ucp

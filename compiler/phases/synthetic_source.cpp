@@ -1,0 +1,63 @@
+#include "compiler/phases/synthetic_source.h"
+
+#include "compiler/phases/config_file.h"
+#include "compiler/phases/whole_states.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+// What the optimizer keeps of a trained tensor, and what the model computes with of every one.
+llvm::Expected<std::vector<LogicalTensor>> TensorsOf(const Layout& layout, DType dtype, bool weights) {
+  std::vector<LogicalTensor> tensors;
+  for (const TensorLayout& tensor : layout.tensors) {
+    LogicalTensor logical;
+    logical.name = tensor.name;
+    logical.kind = tensor.buffer ? TensorKind::kBuffer : TensorKind::kParameter;
+    UCP_ASSIGN_OR_RETURN(logical.shape, LogicalShape(tensor));
+    if (weights) {
+      logical.states = {{kWeightState, dtype}};
+    } else {
+      if (tensor.buffer) continue;
+      for (const char* state : {"exp_avg", "exp_avg_sq", kMasterState}) {
+        logical.states.push_back({state, DType::kFloat32});
+      }
+    }
+    tensors.push_back(std::move(logical));
+  }
+  return tensors;
+}
+
+}  // namespace
+
+llvm::Error MakeSyntheticSource(FileSystem& files, const SyntheticRequest& request, const Strategy& strategy,
+                                SourcePhase& phase) {
+  SpecSession& session = *phase.spec;
+  if (!session.checked) return SpecErrors(session);
+  Inventory& inventory = phase.checkpoint.inventory;
+  inventory.format = kSyntheticFormat;
+  inventory.is_whole = true;
+  if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(files, request.config, inventory.facts));
+  phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
+  if (!phase.bound) return SpecErrors(session);
+  std::optional<Layout> layout = LowerToMesh(*phase.bound, {}, session.sink);
+  if (!layout) return SpecErrors(session);
+  phase.layout = std::move(*layout);
+  UCP_RETURN_IF_ERROR(VerifyLayout(phase.layout));
+
+  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, TensorsOf(phase.layout, DTypeOf(strategy), true));
+  UCP_ASSIGN_OR_RETURN(ParameterGroups groups, request.parameters.empty()
+                                                   ? GroupsInSpecOrder(*phase.bound, tensors)
+                                                   : ReadParameterGroups(files, request.parameters, tensors));
+  UCP_ASSIGN_OR_RETURN(phase.checkpoint.training, MakeSyntheticTraining(strategy, tensors, groups, request.tied));
+  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> trained, TensorsOf(phase.layout, DTypeOf(strategy), false));
+  inventory.mesh = {{{"pp", 1}, {"dp", 1}, {"tp", 1}}};
+  // All in one list, so that each file has a number of its own.
+  std::vector<LogicalTensor> all = std::move(trained);
+  all.insert(all.end(), tensors.begin(), tensors.end());
+  inventory.storage = OneFileForEachState(all);
+  UCP_ASSIGN_OR_RETURN(phase.held, HeldByFiles(phase));
+  return llvm::Error::success();
+}
+
+}  // namespace ucp

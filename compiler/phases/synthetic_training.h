@@ -1,0 +1,43 @@
+// What a plain job would have saved besides its tensors: Adam after one step, and nothing of a training script.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "compiler/bind/bind.h"
+#include "compiler/layout/target.h"
+#include "runtime/formats/strategy.h"
+#include "runtime/formats/training_state.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+// Which parameters the optimizer was given, group after group, each in its order.
+using ParameterGroups = std::vector<std::vector<std::string>>;
+
+// One name a line, groups apart by an empty line. Fails with kUsage, naming the line, if these are not the trained
+// tensors, each once.
+llvm::Expected<ParameterGroups> ReadParameterGroups(FileSystem& files, const std::string& path,
+                                                    std::span<const LogicalTensor> tensors);
+
+// One group, in the order of the spec, layer after layer.
+ParameterGroups GroupsInSpecOrder(const BoundSpec& bound, std::span<const LogicalTensor> tensors);
+
+// By the key of a tied module ("embed"): the first of its layers. One that is not named is layer 1.
+using TiedLayers = std::map<std::string, std::int64_t>;
+
+// "embed=1" -> {"embed", 1}, for --tied-layer. Fails with kUsage.
+llvm::Expected<TiedLayers> ParseTiedLayers(const std::vector<std::string>& settings);
+
+// What the model computes with: as the strategy's `dtype` says, and bfloat16 if it does not.
+DType DTypeOf(const Strategy& strategy);
+
+// If all names are those of a PipelineModule, and the strategy is not of a kind that cannot have one, it is one. Fails
+// with kUsage if two modules would be the same layer.
+llvm::Expected<TrainingState> MakeSyntheticTraining(const Strategy& strategy, std::span<const LogicalTensor> tensors,
+                                                    const ParameterGroups& groups, const TiedLayers& tied);
+
+}  // namespace ucp

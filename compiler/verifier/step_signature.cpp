@@ -1,0 +1,61 @@
+#include "compiler/verifier/step_signature.h"
+
+namespace ucp {
+namespace {
+
+// Where a shard is cut. One that lies in a single part of a long vector is not cut at all.
+void AddCuts(Spread spread, std::int64_t base, std::int64_t elements, const Buffer& buffer, StepSignature& signature) {
+  const auto parts = static_cast<std::int64_t>(buffer.parts.size());
+  if (parts == 1 || elements == 0) {
+    signature.push_back(0);
+  } else if (spread == Spread::kEachTensor) {
+    signature.insert(signature.end(), {1, parts});
+  } else if (base / buffer.part_elements == (base + elements - 1) / buffer.part_elements) {
+    signature.push_back(0);
+  } else {
+    signature.insert(signature.end(), {2, buffer.part_elements, base % buffer.part_elements});
+  }
+}
+
+std::int64_t Number(SetId set) { return static_cast<std::int64_t>(set.index()); }
+
+}  // namespace
+
+StepSignatures::StepSignatures(const Plan& plan, const StepEnumerator& steps)
+    : plan_(plan),
+      steps_(steps),
+      feeds_(plan),
+      source_(plan.source),
+      target_(plan.target),
+      reads_of_tensor_(plan.tensors.size(), {0, 0}) {
+  for (std::size_t r = 0; r < plan.reads.size(); ++r) {
+    auto& [first, last] = reads_of_tensor_[plan.reads[r].tensor.index()];
+    if (last == 0) first = r;
+    last = r + 1;
+  }
+}
+
+std::optional<StepSignature> StepSignatures::Of(std::size_t w, const StateBuffer& state) const {
+  const PlanWrite& write = plan_.writes[w];
+  const std::int64_t elements = plan_.LocalElements(write);
+  if (!target_.Fits(write.spread, write.base, elements, state.buffer)) return std::nullopt;
+  StepSignature signature = {plan_.tensor(write.tensor).arithmetic.terms, steps_.IsRepeated(w, state.state) ? 1 : 0,
+                             std::ssize(write.pieces)};
+  for (SetId piece : write.pieces) signature.push_back(Number(piece));
+  AddCuts(write.spread, write.base, elements, plan_.target.buffer(state.buffer), signature);
+  auto [first, last] = ReadsOf(write.tensor);
+  for (std::size_t r = first; r < last; ++r) {
+    const PlanRead& read = plan_.reads[r];
+    std::optional<BufferId> buffer = feeds_.Find(read, state.state);
+    signature.push_back(buffer ? 1 : 0);
+    if (!buffer) continue;
+    const std::int64_t held = plan_.set(read.set).local_elements();
+    // Strides lead to places that no count of elements tells of.
+    if (!read.strides.empty() || !source_.Fits(read.spread, read.base, held, *buffer)) return std::nullopt;
+    signature.insert(signature.end(), {static_cast<std::int64_t>(read.role), read.term, Number(read.set)});
+    AddCuts(read.spread, read.base, held, plan_.source.buffer(*buffer), signature);
+  }
+  return signature;
+}
+
+}  // namespace ucp

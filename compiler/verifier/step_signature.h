@@ -1,0 +1,46 @@
+// What decides the steps that fill one state of a written shard, but for where its bytes and those of the source lie.
+// Shards with one signature have the same steps, moved: the enumerator (steps.h) works in local elements, and adds the
+// places of records and bases at the end. A model has thousands of tensors and few signatures, so what is proved about
+// the steps of one shard need not be proved again for its likes.
+//
+// A signature holds the sets of the shard's pieces and of each read that feeds or is compared with them, with its role
+// and term, and whether an earlier shard is compared in its stead; and for each where it is cut, in elements from its
+// own beginning. Places are not in it, so it must be known that all of them are inside their parts: a shard that does
+// not fit has no signature, nor has one that is read with strides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+#include "compiler/plan/state_feeds.h"
+#include "compiler/plan/steps.h"
+#include "compiler/verifier/fitting.h"
+
+namespace ucp {
+
+using StepSignature = std::vector<std::int64_t>;
+
+class StepSignatures {
+ public:
+  // Both must outlive this, and the plan's tables be verified. Linear in them.
+  StepSignatures(const Plan& plan, const StepEnumerator& steps);
+
+  std::optional<StepSignature> Of(std::size_t write, const StateBuffer& state) const;
+
+  // [first, last) of Plan::reads.
+  std::pair<std::size_t, std::size_t> ReadsOf(TensorId tensor) const { return reads_of_tensor_[tensor.index()]; }
+
+ private:
+  const Plan& plan_;
+  const StepEnumerator& steps_;
+  StateFeeds feeds_;
+  Fitting source_;
+  Fitting target_;
+  std::vector<std::pair<std::size_t, std::size_t>> reads_of_tensor_;
+};
+
+}  // namespace ucp

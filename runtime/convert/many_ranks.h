@@ -1,0 +1,45 @@
+// A command that a launcher started several times: rank 0 reads headers, plans, prints and commits; all do the work.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/convert/run_watch.h"
+#include "runtime/io/ranks_folder.h"
+#include "runtime/manifest/find_manifest.h"
+
+namespace ucp {
+
+// What stands beside a checkpoint, as rank 0 found it.
+llvm::Expected<std::optional<FoundManifest>> ShareManifest(Communicator& ranks,
+                                                           llvm::Expected<std::optional<FoundManifest>> of_first_rank);
+
+// The files that one of several ranks is to check, of about as many bytes as any other's: those of all, one after the
+// other, are the list.
+std::vector<ManifestFile> FilesToCheck(const std::vector<ManifestFile>& files, int rank, int ranks);
+
+// Those of rank 0, then those of rank 1, and so on, on every rank.
+llvm::Expected<std::vector<std::string>> GatherTexts(Communicator& ranks, const std::vector<std::string>& mine);
+
+// Where the ranks of a run work, and what their journals' entries begin with. `folder` is empty if all was done before.
+struct StagedRun {
+  StagedFolder where;
+  std::string entry_head;
+};
+
+// By rank; those of a destination that all see, or of one part, go by the one that its first rank gives.
+llvm::Expected<std::vector<StagedRun>> ShareStaged(Communicator& ranks, const StagedRun& mine);
+
+// Rank 0 tells for all; the others keep to the bound on bandwidth, which is each rank's own.
+llvm::Expected<std::unique_ptr<RunWatch>> BeginWatch(FileSystem& files, const WatchOptions& options,
+                                                     Communicator& ranks);
+
+// The exit code for an error that all ranks have; one of them says it.
+int EndWith(llvm::Error error, bool json);
+
+}  // namespace ucp

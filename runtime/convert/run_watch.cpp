@@ -1,0 +1,180 @@
+#include "runtime/convert/run_watch.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "compiler/command_line/terminal.h"
+#include "compiler/support/error.h"
+#include "compiler/support/units.h"
+#include "compiler/support/version.h"
+#include "runtime/convert/interrupt.h"
+#include "runtime/io/watched_file_system.h"
+
+namespace ucp {
+namespace {
+
+// Slower, a thread's chunk would take minutes.
+constexpr std::uint64_t kLeastBandwidth = std::uint64_t{64} << 10;
+
+llvm::Expected<std::uint64_t> ParseBandwidth(const std::string& text) {
+  const std::optional<std::uint64_t> bytes = ParseByteCount(text);
+  if (bytes && *bytes >= kLeastBandwidth) return *bytes;
+  return Fail(ErrorCode::kUsage,
+              "--max-bandwidth takes the bytes of a second, such as 200MB, and 64KiB at least, not `{}`", text);
+}
+
+PhaseClock::Listener OnEvent(EventLog& events, const char* name) {
+  return [&events, name, tells_seconds = std::string_view(name) == "phase_end"](const Phase& phase) {
+    llvm::json::Object fields{{"phase", phase.name}};
+    if (tells_seconds) fields["seconds"] = phase.seconds;
+    events.Add(name, std::move(fields));
+  };
+}
+
+}  // namespace
+
+void AddWatchOptions(CLI::App& command, WatchOptions& options) {
+  command.add_flag("--verbose", options.verbose, "Say what each phase takes, and what was chosen, on standard error");
+  command
+      .add_option("--max-bandwidth", options.max_bandwidth,
+                  "The most bytes to read and write in a second, over all threads: 200MB, 1GiB")
+      ->type_name("SIZE");
+  command
+      .add_option(
+          "--events", options.events,
+          "Tell what happens as lines of JSON, the report last; - is standard output, and nothing else is there")
+      ->type_name("FILE");
+  command
+      .add_option("--timeline", options.timeline,
+                  "What each thread did and when, in the trace format of Chrome, for Perfetto and chrome://tracing")
+      ->type_name("FILE");
+}
+
+void AddCeilingsOption(CLI::App& command, WatchOptions& options) {
+  command
+      .add_option("--ceilings", options.ceilings,
+                  "What `ucprun bench DIR --json` printed for this storage; the report then says how near to it the "
+                  "run came")
+      ->type_name("FILE");
+}
+
+RunWatch::RunWatch(FileSystem& files, const WatchOptions& options)
+    : files_(files), by_means_(files), options_(options) {}
+
+llvm::Expected<std::unique_ptr<RunWatch>> RunWatch::Begin(FileSystem& files, const WatchOptions& options) {
+  std::unique_ptr<RunWatch> watch(new RunWatch(files, options));
+  if (!options.max_bandwidth.empty()) {
+    UCP_ASSIGN_OR_RETURN(std::uint64_t bytes, ParseBandwidth(options.max_bandwidth));
+    watch->limit_.emplace(bytes, &WatchForInterrupts());
+  }
+  if (!options.ceilings.empty()) {
+    UCP_ASSIGN_OR_RETURN(watch->ceilings_, ReadCeilings(files, options.ceilings));
+  }
+  if (!options.events.empty()) {
+    UCP_ASSIGN_OR_RETURN(TextSink sink, TextSink::Open(options.events, EventLog::kBeginning));
+    watch->events_.emplace(std::move(sink));
+    watch->events_->Add("begin", llvm::json::Object{{"tool", std::string("ucprun ") + kVersion}});
+  }
+  if (!options.timeline.empty()) {
+    UCP_ASSIGN_OR_RETURN(TextSink sink, TextSink::Open(options.timeline, Timeline::kBeginning));
+    watch->timeline_.emplace(std::move(sink));
+  }
+  watch->TellPhases();
+  watch->WatchFileCalls();
+  return watch;
+}
+
+void RunWatch::TellPhases() {
+  if (events_) {
+    clock_.TellBegin(OnEvent(*events_, "phase_begin"));
+    clock_.TellEnd(OnEvent(*events_, "phase_end"));
+  }
+  if (timeline_) {
+    clock_.TellEnd([this](const Phase& phase) {
+      const auto end = std::chrono::steady_clock::now();
+      const std::chrono::duration<double> duration(phase.seconds);
+      timeline_->AddPhase(
+          {phase.name, {}, 0, end - std::chrono::duration_cast<std::chrono::steady_clock::duration>(duration), end});
+    });
+  }
+  if (options_.verbose) {
+    clock_.TellEnd([this](const Phase& phase) { Note(fmt::format("{:<9} {:.3f} s", phase.name, phase.seconds)); });
+  }
+}
+
+void RunWatch::WatchFileCalls() {
+  FileWatchers watchers;
+  if (limit_) watchers.before_moving = [this](std::uint64_t bytes) { limit_->Wait(bytes); };
+  if (timeline_) {
+    watchers.after_call = [this](const FileCall& call) {
+      timeline_->Add({call.what, call.path, call.bytes, call.begin, call.end});
+    };
+  }
+  if (watchers.before_moving || watchers.after_call) watched_ = WatchFiles(by_means_, std::move(watchers));
+}
+
+void RunWatch::Attach(ExecutionOptions& execution) {
+  progress_.emplace();
+  execution.clock = &clock_;
+  execution.progress = [this](const ExecutionProgress& progress) { Show(progress); };
+  if (!timeline_) return;
+  execution.after_chunk = [this](const FinishedChunk& chunk) {
+    timeline_->Add({fmt::format("{} {}", chunk.tensor, chunk.state), {}, chunk.bytes, chunk.begin, chunk.end});
+  };
+}
+
+void RunWatch::Show(const ExecutionProgress& progress) {
+  if (progress_) progress_->Show(progress);
+  if (!events_) return;
+  constexpr double kSecondsBetween = 1;
+  const double now = clock_.Now();
+  if (progress.bytes_done < progress.bytes_total && now - told_at_ < kSecondsBetween) return;
+  told_at_ = now;
+  events_->Add("progress", llvm::json::Object{{"bytes_done", progress.bytes_done},
+                                              {"bytes_total", progress.bytes_total},
+                                              {"files_done", progress.files_done},
+                                              {"files_total", progress.files_total}});
+}
+
+void RunWatch::Note(const std::string& text) {
+  if (!options_.verbose) return;
+  if (progress_) progress_->Clear();
+  ShowMessage(text);
+}
+
+bool RunWatch::TellReport(const llvm::json::Object& report) {
+  if (events_) events_->Add("report", llvm::json::Object{{"report", llvm::json::Object(report)}});
+  return options_.events == "-";
+}
+
+bool RunWatch::TellError(const std::string& code, const std::string& message) {
+  if (events_) {
+    events_->Add("error", llvm::json::Object{{"error", llvm::json::Object{{"code", code}, {"message", message}}}});
+  }
+  return options_.events == "-";
+}
+
+void RunWatch::EndPhases() {
+  clock_.End();
+  progress_.reset();
+}
+
+llvm::Error RunWatch::End() {
+  EndPhases();
+  llvm::Error of_events = events_ ? events_->Close() : llvm::Error::success();
+  llvm::Error of_timeline = timeline_ ? timeline_->Close() : llvm::Error::success();
+  if (!of_events) return of_timeline;
+  llvm::consumeError(std::move(of_timeline));
+  return of_events;
+}
+
+llvm::json::Array PhasesJson(const PhaseClock& clock) {
+  llvm::json::Array phases;
+  for (const Phase& phase : clock.phases()) {
+    phases.push_back(llvm::json::Object{{"phase", phase.name}, {"seconds", phase.seconds}});
+  }
+  return phases;
+}
+
+}  // namespace ucp

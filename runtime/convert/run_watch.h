@@ -1,0 +1,87 @@
+// Everything that a run tells while it goes on: phases, progress on standard error, events, a timeline; and the bound
+// on its bandwidth. A command makes one, works with its file system and its clock, and ends it.
+#pragma once
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/Support/Error.h>
+#include <llvm/Support/JSON.h>
+#include <CLI/App.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "compiler/support/phase_clock.h"
+#include "runtime/convert/progress.h"
+#include "runtime/executor/execute.h"
+#include "runtime/io/bandwidth_limit.h"
+#include "runtime/io/file_system.h"
+#include "runtime/io/files_by_means.h"
+#include "runtime/report/ceilings.h"
+#include "runtime/report/event_log.h"
+#include "runtime/report/timeline.h"
+
+namespace ucp {
+
+struct WatchOptions {
+  bool verbose = false;
+  std::string events;         // A file, `-` for standard output, or empty.
+  std::string timeline;       // A file, or empty.
+  std::string max_bandwidth;  // "200MB", or empty.
+  std::string ceilings;       // A file of `ucprun bench --json`, or empty.
+};
+void AddWatchOptions(CLI::App& command, WatchOptions& options);
+void AddCeilingsOption(CLI::App& command, WatchOptions& options);  // For those that report how near they came.
+
+class RunWatch {
+ public:
+  // `files` must outlive it. Fails with kUsage and kIo.
+  static llvm::Expected<std::unique_ptr<RunWatch>> Begin(FileSystem& files, const WatchOptions& options);
+  RunWatch(const RunWatch&) = delete;
+  RunWatch& operator=(const RunWatch&) = delete;
+
+  FileSystem& files() { return watched_ ? *watched_ : by_means_; }
+  // How files() reads and writes files from now on; to begin with, through the page cache.
+  void Use(Means means) { by_means_.Use(means); }
+  PhaseClock& clock() { return clock_; }
+  bool has_bandwidth_limit() const { return limit_.has_value(); }
+  const std::optional<Ceilings>& ceilings() const { return ceilings_; }
+
+  // What the executor tells.
+  void Attach(ExecutionOptions& execution);
+
+  // A sentence for --verbose: what was chosen, and why.
+  void Note(const std::string& text);
+
+  // The last event, if there are any. Whether it went to standard output, which then holds events and nothing else.
+  bool TellReport(const llvm::json::Object& report);
+  bool TellError(const std::string& code, const std::string& message);
+
+  // Ends the last phase, clears the line of progress.
+  void EndPhases();
+  // Call last: what could not be written of events or of the timeline. Fails with kIo.
+  [[nodiscard]] llvm::Error End();
+
+ private:
+  RunWatch(FileSystem& files, const WatchOptions& options);
+  void WatchFileCalls();
+  void TellPhases();
+  void Show(const ExecutionProgress& progress);
+
+  FileSystem& files_;
+  FilesByMeans by_means_;
+  const WatchOptions options_;
+  PhaseClock clock_;
+  std::optional<ProgressLine> progress_;
+  std::optional<BandwidthLimit> limit_;
+  std::optional<Ceilings> ceilings_;
+  std::optional<EventLog> events_;
+  std::optional<Timeline> timeline_;
+  std::unique_ptr<FileSystem> watched_;
+  double told_at_ = 0;  // The last event of progress, by the clock.
+};
+
+// The times of a clock's phases: [{"phase": "plan", "seconds": 0.12}, …].
+llvm::json::Array PhasesJson(const PhaseClock& clock);
+
+}  // namespace ucp

@@ -1,0 +1,43 @@
+// What a checkpoint of any known format holds, from its headers alone: `ucprun inspect`, and ucp.inspect() in Python.
+#pragma once
+
+#include <llvm/Support/Error.h>
+#include <llvm/Support/JSON.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/command_line/command_line.h"
+#include "compiler/phases/source_phase.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+// One tensor over all its shards.
+struct InspectedTensor {
+  std::string name;
+  TensorKind kind = TensorKind::kParameter;
+  std::vector<std::int64_t> shape;
+  std::uint64_t tensor_parallel_ranks = 1;    // How many ranks hold a shard of this shape.
+  std::map<std::string, std::string> states;  // Name to dtype.
+  std::uint64_t bytes = 0;
+};
+
+struct Inspection {
+  SourcePhase source;
+  std::vector<InspectedTensor> tensors;  // Those whose name fits, sorted.
+};
+
+const char* KindName(TensorKind kind);
+std::uint64_t FileBytes(const Storage& storage);
+
+// Without a spec, a tensor that tensor parallelism cuts is shown as its ranks hold it. `name_glob` says which tensors.
+// Fills `inspection` as far as it comes, so that a spec's diagnostics can be shown when it fails.
+[[nodiscard]] llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::string& name_glob,
+                                  Inspection& inspection);
+
+llvm::json::Object InspectionJson(const Inspection& inspection);
+
+}  // namespace ucp

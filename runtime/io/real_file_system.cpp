@@ -152,6 +152,19 @@ llvm::Error RemoveEntry(int parent, const std::string& name, const std::string& 
   return llvm::Error::success();
 }
 
+// What stands under a name that a folder was read to have. A link to nothing is an entry of no kind; what vanished
+// meanwhile is none.
+llvm::Expected<std::optional<struct stat>> Examine(int folder, const std::string& path, const std::string& name) {
+  struct stat status{};
+  if (::fstatat(folder, name.c_str(), &status, 0) == 0) return status;
+  if (!IsMissing(errno)) return SystemError("examine", JoinPath(path, name), errno);
+  if (::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
+    return S_ISLNK(status.st_mode) ? std::optional<struct stat>(std::in_place) : status;
+  }
+  if (!IsMissing(errno)) return SystemError("examine", JoinPath(path, name), errno);
+  return std::nullopt;
+}
+
 class OperatingSystemFiles : public FileSystem {
  public:
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
@@ -215,19 +228,14 @@ class OperatingSystemFiles : public FileSystem {
     std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(path.c_str()), &::closedir);
     if (stream == nullptr) return SystemError("list", path, errno);
     std::vector<DirectoryEntry> entries;
-    errno = 0;
-    while (const dirent* entry = ::readdir(stream.get())) {
-      std::string_view name = entry->d_name;
+    const dirent* entry = nullptr;
+    while ((errno = 0, entry = ::readdir(stream.get())) != nullptr) {
+      const std::string name = entry->d_name;
       if (name == "." || name == "..") continue;
-      struct stat status{};
-      if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, 0) < 0) {
-        // A link to nothing is an entry too; what vanished meanwhile is one that cannot be opened.
-        if (!IsMissing(errno)) return SystemError("examine", JoinPath(path, std::string(name)), errno);
-        status = {};
-      }
-      entries.push_back({std::string(name), S_ISDIR(status.st_mode),
-                         S_ISREG(status.st_mode) ? static_cast<std::uint64_t>(status.st_size) : 0});
-      errno = 0;
+      UCP_ASSIGN_OR_RETURN(const std::optional<struct stat> status, Examine(::dirfd(stream.get()), path, name));
+      if (!status) continue;
+      entries.push_back(
+          {name, S_ISDIR(status->st_mode), S_ISREG(status->st_mode) ? static_cast<std::uint64_t>(status->st_size) : 0});
     }
     if (errno != 0) return SystemError("list", path, errno);
     std::sort(entries.begin(), entries.end(),

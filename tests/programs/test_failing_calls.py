@@ -115,6 +115,17 @@ class FailingCalls(FailureTest):
             for call in told(f"{self.id()}, {what}", self.calls(what)):
                 self.assertNotEqual(self.ordinary(call, what), "none", call)
 
+    def test_a_name_that_is_gone_when_it_is_looked_at(self) -> None:
+        """A folder was read to have it. It is looked at once more, and is no file of another kind meanwhile."""
+        self.prepare(self.checkpoint("zero2_dp4"), "--to", "deepspeed:dp=4,zero=1", "--threads", 1)
+        self.counted = {"UCP_FAILING_CALL_NAME": "fstatat"}
+        gone = str(errno.ENOENT)
+        self.replace_out(None)
+        count = self.wrong(1 << 40, gone).calls
+        self.assertGreater(count, 10)
+        for call in range(1, count + 1):
+            self.ordinary(call, gone)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,11 +1,11 @@
 """tensors.py FOLDER [--gigabytes N] [--rounds N]: what a tensor costs, in time, beside its bytes.
 
-The same bytes are converted and loaded twice: once in 103 tensors, once in 20,335 (a mixture of experts). Every round
-runs each of them once, in turn. What is printed for each are medians: wall seconds of both, the median of the rounds'
-own ratios, and what each tensor more costs in wall time and in processor time. `cp -r` of the folder that a conversion
-wrote pays for the same files.
+The same bytes are converted and loaded twice: once in 103 tensors, once in 20,335 (a mixture of experts): N gigabytes
+with the optimizer, and then N of weights alone. Every round runs each of them once, in turn. What is printed for each
+are medians: wall seconds of both, the median of the rounds' own ratios, and what each tensor more costs in wall time
+and in processor time. `cp -r` of the folder that a conversion wrote pays for the same files.
 
-FOLDER needs room for five times as many gigabytes, is best in memory (/dev/shm), and is left empty. UCP_BIN names the
+FOLDER needs room for four times as many gigabytes, is best in memory (/dev/shm), and is left empty. UCP_BIN names the
 folder of the programs.
 """
 
@@ -26,7 +26,6 @@ from compare import ROOT, run
 
 PROGRAM = Path(os.environ.get("UCP_BIN", ROOT / "build/release/bin")) / "ucprun"
 SPEC = str(ROOT / "specs" / "mixtral_per_expert.ucp")
-BYTES_OF_ELEMENT = 14  # A weight in bf16, a master and two moments in fp32.
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,9 @@ class Shape:
     def tensors(self) -> int:
         return 3 + self.layers * (7 + 3 * self.experts)
 
-    def settings(self, gigabytes: float) -> list[str]:
+    def settings(self, elements: float) -> list[str]:
         kv_heads, heads, head, vocab = 2, 4, self.hidden // 8, 1024
         fixed = 2 * vocab * self.hidden + self.layers * self.hidden * head * (2 * heads + 2 * kv_heads)
-        elements = gigabytes * 1e9 / BYTES_OF_ELEMENT
         ffn = max(1, round((elements - fixed) / (self.layers * self.experts * 3 * self.hidden)))
         sizes = {"layers": self.layers, "experts": self.experts, "hidden": self.hidden, "ffn": ffn, "heads": heads,
                  "kv_heads": kv_heads, "head": head, "vocab": vocab}  # fmt: skip
@@ -66,8 +64,8 @@ class Case:
     processors: dict[Shape, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
-def convert(kind: str, target: str) -> Callable[[Path, Path], list[str]]:
-    return lambda source, out: [str(PROGRAM), "convert", str(source / kind), str(out), "--to", target]
+def convert(target: str) -> Callable[[Path, Path], list[str]]:
+    return lambda source, out: [str(PROGRAM), "convert", str(source), str(out), "--to", target]
 
 
 def copy(source: Path, out: Path) -> list[str]:
@@ -75,15 +73,29 @@ def copy(source: Path, out: Path) -> list[str]:
     return ["cp", "-r", str(out), f"{out}-copy"]
 
 
-CASES = [
-    Case("ZeRO-1, 2 ranks to 3", convert("native", "deepspeed:dp=3,zero=1")),
-    Case("  cp -r of that", copy, copies=True),
-    Case("universal", convert("native", "universal")),
-    Case("  cp -r of that", copy, copies=True),
-    Case("safetensors to safetensors", convert("hub", "safetensors")),
-    Case("  cp -r of that", copy, copies=True),
-    Case("load of safetensors", lambda source, _: [str(PROGRAM), "load", str(source / "hub"), "--to", "safetensors"]),
-]
+@dataclass(frozen=True)
+class Source:
+    """What both are made as, and what is done to it."""
+
+    target: str
+    bytes_of_element: int
+    cases: list[Case]
+
+
+SOURCES = (
+    # A weight in bf16, a master and two moments in fp32.
+    Source("deepspeed:dp=2,zero=1,dtype=bf16", 14, [
+        Case("ZeRO-1, 2 ranks to 3", convert("deepspeed:dp=3,zero=1")),
+        Case("  cp -r of that", copy, copies=True),
+        Case("universal", convert("universal")),
+        Case("  cp -r of that", copy, copies=True),
+    ]),
+    Source("safetensors:dtype=bf16", 2, [
+        Case("safetensors to safetensors", convert("safetensors")),
+        Case("  cp -r of that", copy, copies=True),
+        Case("load of safetensors", lambda source, _: [str(PROGRAM), "load", str(source), "--to", "safetensors"]),
+    ]),
+)  # fmt: skip
 
 
 def measure(case: Case, shape: Shape, source: Path, out: Path) -> None:
@@ -108,38 +120,42 @@ def show(case: Case, few: Shape, many: Shape) -> None:
           f"{cost(case.processors):>9.1f}", flush=True)  # fmt: skip
 
 
-def make(shape: Shape, gigabytes: float, folder: Path) -> None:
-    folder.mkdir(parents=True)
-    for kind, target in (("native", "deepspeed:dp=2,zero=1,dtype=bf16"), ("hub", "safetensors:dtype=bf16")):
-        subprocess.run([str(PROGRAM), "synth", SPEC, str(folder / kind), "--to", target, *shape.settings(gigabytes)],
-                       check=True, capture_output=True)  # fmt: skip
+def make(source: Source, shape: Shape, gigabytes: float, folder: Path) -> None:
+    settings = shape.settings(gigabytes * 1e9 / source.bytes_of_element)
+    subprocess.run([str(PROGRAM), "synth", SPEC, str(folder), "--to", source.target, *settings],
+                   check=True, capture_output=True)  # fmt: skip
+
+
+def run_all(source: Source, shapes: tuple[Shape, Shape], gigabytes: float, rounds: int, work: Path) -> None:
+    work.mkdir(parents=True)
+    folders = {shape: work / str(shape.tensors) for shape in shapes}
+    try:
+        for shape, folder in folders.items():
+            make(source, shape, gigabytes, folder)
+        for number in range(rounds):
+            for shape in shapes if number % 2 == 0 else reversed(shapes):
+                for case in source.cases:
+                    measure(case, shape, folders[shape], work / "out")
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--gigabytes", type=float, default=4, help="of the checkpoint with its optimizer")
+    parser.add_argument("--gigabytes", type=float, default=4, help="of each source")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="a few tensors, to see that it runs")
     options = parser.parse_args()
-    work = options.folder / "tensors"
     few, many = shapes = QUICK if options.quick else SHAPES
-    sources = {shape: work / str(shape.tensors) for shape in shapes}
-    out = work / "out"
-    try:
-        for shape, source in sources.items():
-            make(shape, options.gigabytes, source)
-        for number in range(options.rounds):
-            for shape in shapes if number % 2 == 0 else reversed(shapes):
-                for case in CASES:
-                    measure(case, shape, sources[shape], out)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    for source in SOURCES:
+        run_all(source, shapes, options.gigabytes, options.rounds, options.folder / "tensors")
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     print(json.dumps({"gigabytes": options.gigabytes, "processors": cores, "load": round(load, 1)}))
     print(f"{'':<28} {few.tensors:>9,} {many.tensors:>9,} {'ratio':>7} {'µs each':>9} {'cpu µs':>9}")
-    for case in CASES:
-        show(case, few, many)
+    for source in SOURCES:
+        for case in source.cases:
+            show(case, few, many)
 
 
 if __name__ == "__main__":

@@ -137,11 +137,11 @@ void Comparison::CountMismatches(const Step& step, const TargetRange& range, std
   if (is_overruled) {
     overruled_.Add({step.read, kWeightState}, place, count, describe);
   } else {
-    wrong_roundings_.Add({step.read, FileName(step.source)}, place, count, describe);
+    wrong_roundings_.Add({step.read, KeyOfFile(step.source)}, place, count, describe);
   }
 }
 
-std::string Comparison::FileName(RecordId record) const {
+std::string Comparison::KeyOfFile(RecordId record) const {
   return std::to_string(plan_.source.record(record).file.index());
 }
 
@@ -156,7 +156,7 @@ std::uint64_t Comparison::WeightsIn(const PlanRead& read, const std::string& fil
     if (state.state != kWeightState || buffer.parts.size() == 1) continue;
     const std::int64_t elements = set.local_elements();
     for (const Fragment& fragment : FragmentsOf(read.spread, read.base, elements, buffer, 0, elements)) {
-      by_file[FileName(buffer.parts[fragment.part].record)] +=
+      by_file[KeyOfFile(buffer.parts[fragment.part].record)] +=
           static_cast<std::uint64_t>(fragment.end - fragment.begin);
     }
   }

@@ -51,8 +51,8 @@ class Comparison {
   RankDecision Describe(const Step& step, const TargetRange& range, std::int64_t element, std::string copied,
                         std::string read) const;
   std::string LogicalPlace(const TargetRange& range, std::int64_t element) const;
-  // A record's file, as `wrong_roundings_` counts by it, and how many of a read's weights are in such a file.
-  std::string FileName(RecordId record) const;
+  // What `wrong_roundings_` counts by: the file of a record, and how many of a read's weights are in such a file.
+  std::string KeyOfFile(RecordId record) const;
   std::uint64_t WeightsIn(const PlanRead& read, const std::string& file) const;
   const PlanRead* CopyOf(std::int64_t term, const TargetRange& range, std::int64_t element, std::string& path) const;
 

@@ -93,6 +93,26 @@ def test_two_tensors_of_the_checkpoint_do_not_fit_into_one_memory(source: Path) 
 
 
 @pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        (lambda weight: weight.t(), r"`other` of shape \[4, 4\] has the strides \[1, 4\]"),
+        (lambda weight: weight.view(torch.int32), "`other` and `weight` share a part of their memory"),
+    ],
+)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_another_view_is_no_second_name(
+    tmp_path: Path, view: Callable[[torch.Tensor], torch.Tensor], said: str, is_first: bool
+) -> None:
+    """Of which the checkpoint would know nothing: only what looks the same everywhere is one tensor."""
+    save_file({"weight": torch.ones(4, 4)}, tmp_path / "model.safetensors")
+    weight = torch.zeros(4, 4)
+    target = {"weight": weight, "other": view(weight)}
+    with pytest.raises(ucp.Error, match=said):
+        ucp.load_into(dict(reversed(target.items())) if is_first else target, tmp_path)
+    assert not weight.any()
+
+
+@pytest.mark.parametrize(
     ("make", "said"),
     [
         (lambda: torch._neg_view(torch.zeros(50)), "negates or conjugates"),

@@ -125,7 +125,8 @@ class Target:
         for place in self.places:
             local = place.local
             assert local is not None
-            key = (local.device, place.address, local.shape, place.value.shape, place.state)
+            looks = (local.shape, local.stride(), local.dtype)  # Other views of it are no second name.
+            key = (local.device, place.address, looks, place.value.shape, place.state)
             if place.size == 0 or key not in first_of:
                 distinct.append(place)
                 first_of[key] = place

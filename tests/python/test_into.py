@@ -17,6 +17,7 @@ from torch import nn
 import ucp
 from fixtures.models import Plain
 from ucp._target import Target
+from ucp._work import Work
 
 UP, UP_BIAS, NORM = "blocks.0.up.weight", "blocks.0.up.bias", "blocks.0.norm.weight"
 
@@ -139,6 +140,26 @@ def test_autograd_notices(source: Path) -> None:
     weight = torch.ones(50, requires_grad=True)
     squares = (weight * weight).sum()
     ucp.load_into({UP_BIAS: weight}, source, strict=False)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squares.backward()
+
+
+def test_autograd_notices_what_an_interrupted_load_has_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old values are gone after an error, too."""
+    save_file({"weight": torch.zeros(3)}, tmp_path / "model.safetensors")
+    weight = torch.ones(3, requires_grad=True)
+    squares = (weight * weight).sum()
+    own = Work.load
+
+    def load(*arguments: Any) -> dict[str, Any]:
+        own(*arguments)
+        raise ArithmeticError("today")
+
+    monkeypatch.setattr(Work, "load", load)
+    with pytest.raises(ArithmeticError, match="today"):
+        ucp.load_into({"weight": weight}, tmp_path)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         squares.backward()
 

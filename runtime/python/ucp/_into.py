@@ -183,8 +183,10 @@ def _fill(
         except _ucp.Error as error:
             problem = error
         agree(ranks, problem)
-        report = work.load(plan.load, wanted, verify, in_group, devices)
-        _tell_autograd(places.places)
+        try:
+            report = work.load(plan.load, wanted, verify, in_group, devices)
+        finally:  # After an error they may hold something else, too.
+            _tell_autograd(places.places)
     if plan.step is not None:
         for _, step in places.steps:
             step.fill_(plan.step)

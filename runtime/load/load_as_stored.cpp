@@ -13,6 +13,7 @@
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
+#include "runtime/executor/buffers.h"
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/io/files_by_means.h"
@@ -118,6 +119,9 @@ llvm::Expected<LoadReport> LoadAsStored(const LoadPlan& load, FileSystem& files,
   LoadReport report;
   for (const WantedRecord& record : wanted) report.bytes_placed += record.memory.size();
   const ParallelOptions parallel{std::max(options.threads, 1U), options.cancelled};
+  // Only a trial takes buffers; but what is too little for a plan is so whatever the source happens to have.
+  UCP_RETURN_IF_ERROR(
+      DivideMemory(load.plan, parallel.threads, options.memory_bytes, options.most_chunk_bytes).takeError());
   UCP_ASSIGN_OR_RETURN(report.reading, ChooseMeansOfLoad(load, files, wanted, options, SingleProcess()));
   FilesByMeans files_by_means(files);
   files_by_means.Use({.reads_directly = report.reading.directly});

@@ -237,6 +237,11 @@ def test_what_is_refused_where_nothing_is_planned(tmp_path: Path, model: dict[st
     assert filled.not_loaded == {name: ["weight"] for name in model if name != "half"}
     with pytest.raises(ucp.Error, match=r"tensor `half` is \[5\] in the checkpoint, and \[6\] on rank 0"):
         ucp.load_into({"half": torch.zeros(6, dtype=torch.bfloat16)}, tmp_path, strict=False)
+    for dtype in (torch.bfloat16, torch.float32):  # As where something is cast, and planned.
+        half = torch.zeros(5, dtype=dtype)
+        with pytest.raises(ucp.Error, match=r"16 B of memory is too little for this plan with .*; raise memory="):
+            ucp.load_into({"half": half}, tmp_path, strict=False, memory="16B")
+        assert not half.any()
 
 
 @pytest.mark.parametrize("is_enabled", [False, True])

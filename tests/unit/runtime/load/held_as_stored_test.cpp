@@ -226,6 +226,24 @@ TEST(HeldAsStoredTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
   munmap(page, 4096);
 }
 
+TEST(HeldAsStoredTest, TooLittleMemoryIsRefusedAsForAPlan) {
+  const SmallModel model;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    const HeldByRank held = {Held("a", {2, 3}, dtype)};
+    const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
+    EXPECT_EQ(plan.load.as_stored.empty(), dtype == DType::kFloat64);
+    Memory memory(held);
+    const Memory before = memory;
+    LoadOptions options = Options(2, 1000);
+    options.memory_bytes = 1000000;
+    llvm::Expected<LoadReport> report = Load(plan.load, RealFileSystem(), memory.For(plan), options);
+    ASSERT_FALSE(static_cast<bool>(report));
+    EXPECT_THAT(Describe(report.takeError()).message,
+                HasSubstr("of memory is too little for this plan with 2 threads"));
+    EXPECT_EQ(memory.contents, before.contents);
+  }
+}
+
 TEST(HeldAsStoredTest, AFileThatChangedIsRefused) {
   SmallModel model;
   const HeldByRank held = {Held("a", {2, 3})};

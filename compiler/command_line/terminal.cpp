@@ -14,6 +14,17 @@
 #include "compiler/support/printable.h"
 
 namespace ucp {
+namespace {
+
+// Somebody has been told that standard output takes nothing any more.
+bool output_is_lost = false;
+
+llvm::Error OutputIsLost(const std::string& why) {
+  output_is_lost = true;
+  return Fail(ErrorCode::kIo, "cannot write to standard output: {}", why);
+}
+
+}  // namespace
 
 const char* CodeName(ErrorCode code) {
   switch (code) {
@@ -61,11 +72,21 @@ void ShowMessage(const std::string& message) { std::fputs((Printable(message) + 
 bool PrintLine(const std::string& line) { return std::fputs((Printable(line) + "\n").c_str(), stdout) >= 0; }
 
 void PrintJson(llvm::json::Value value) {
+  if (output_is_lost) return;
   std::string text;
   llvm::raw_string_ostream stream(text);
   stream << llvm::formatv("{0:2}", value);
   stream << "\n";
   std::fputs(stream.str().c_str(), stdout);
+}
+
+llvm::Error PrintJsonBy(llvm::function_ref<void(llvm::json::OStream&)> write) {
+  return PrintBy([&](llvm::raw_ostream& out) {
+    llvm::json::OStream json(out, 2);
+    write(json);
+    json.flush();
+    out << "\n";
+  });
 }
 
 void PrintVerbatim(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
@@ -78,13 +99,13 @@ llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write) {
   std::error_code error = out.error();
   out.clear_error();  // The stream would end the program otherwise.
   if (!error || error == std::errc::broken_pipe) return llvm::Error::success();
-  return Fail(ErrorCode::kIo, "cannot write to standard output: {}", error.message());
+  return OutputIsLost(error.message());
 }
 
 llvm::Error FlushOutput() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return llvm::Error::success();
+  if (output_is_lost || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return llvm::Error::success();
   if (errno == EPIPE) return llvm::Error::success();  // The reader has seen enough.
-  return Fail(ErrorCode::kIo, "cannot write to standard output: {}", std::strerror(errno));
+  return OutputIsLost(std::strerror(errno));
 }
 
 bool ErrorsGoToTerminal() { return isatty(STDERR_FILENO) == 1; }

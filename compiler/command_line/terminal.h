@@ -35,11 +35,12 @@ bool PrintLine(const std::string& line);
 void PrintJson(llvm::json::Value value);
 // For what is too long to be held as one value. A closed pipe is no error.
 [[nodiscard]] llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write);
+[[nodiscard]] llvm::Error PrintJsonBy(llvm::function_ref<void(llvm::json::OStream&)> write);
 
 // Text as it is, control characters too: only for what the user gave, and wants back.
 void PrintVerbatim(std::string_view text);
 
-// Pushes out what was printed. An error if standard output could not take it (a full disk).
+// Pushes out what was printed. An error if standard output could not take it (a full disk), which is said once.
 [[nodiscard]] llvm::Error FlushOutput();
 
 // Whether standard error is a terminal, and how wide.

@@ -122,7 +122,7 @@ llvm::Expected<int> Diff(const DiffOptions& options) {
     }
   }
   if (options.work.json) {
-    PrintJson(DiffJson(report));
+    UCP_RETURN_IF_ERROR(PrintJsonBy([&](llvm::json::OStream& json) { WriteDiff(report, json); }));
   } else {
     for (const std::string& line : DiffLines(report)) PrintLine(line);
   }

@@ -68,11 +68,10 @@ llvm::Error Inspect(FileSystem& files, const InspectOptions& options) {
   if (inspection.source.spec != nullptr) ShowDiagnostics(*inspection.source.spec, options.json);
   if (error) return error;
   if (options.json) {
-    PrintJson(InspectionJson(inspection));
-  } else {
-    const Checkpoint& checkpoint = inspection.source.checkpoint;
-    PrintText(checkpoint.inventory, checkpoint.training, inspection.tensors);
+    return PrintJsonBy([&](llvm::json::OStream& json) { WriteInspection(inspection, json); });
   }
+  const Checkpoint& checkpoint = inspection.source.checkpoint;
+  PrintText(checkpoint.inventory, checkpoint.training, inspection.tensors);
   return llvm::Error::success();
 }
 

@@ -283,22 +283,29 @@ llvm::Expected<Findings> Verify(const VerifyOptions& options, Communicator& rank
   return findings;
 }
 
-void Print(const VerifyOptions& options, const Findings& findings) {
-  if (!options.work.json) {
-    for (const std::string& line : findings.lines) PrintLine(line);
-    for (const std::string& difference : findings.differences) ShowMessage("different: " + difference);
-    return;
-  }
-  llvm::json::Array differences;
-  for (const std::string& difference : findings.differences) differences.push_back(difference);
-  llvm::json::Array states;
-  for (const StateDigest& digest : findings.digests) {
-    states.push_back(llvm::json::Object{{"tensor", digest.tensor},
-                                        {"state", digest.state},
-                                        {"dtype", std::string(Name(digest.dtype))},
-                                        {"digest", digest.digest}});
-  }
-  PrintJson(llvm::json::Object{{"differences", std::move(differences)}, {"states", std::move(states)}});
+void PrintText(const Findings& findings) {
+  for (const std::string& line : findings.lines) PrintLine(line);
+  for (const std::string& difference : findings.differences) ShowMessage("different: " + difference);
+}
+
+void WriteFindings(const Findings& findings, llvm::json::OStream& json) {
+  json.object([&] {
+    json.attribute("differences", findings.differences);
+    json.attributeArray("states", [&] {
+      for (const StateDigest& digest : findings.digests) {
+        json.value(llvm::json::Object{{"tensor", digest.tensor},
+                                      {"state", digest.state},
+                                      {"dtype", std::string(Name(digest.dtype))},
+                                      {"digest", digest.digest}});
+      }
+    });
+  });
+}
+
+llvm::Error Print(const VerifyOptions& options, const Findings& findings) {
+  if (options.work.json) return PrintJsonBy([&](llvm::json::OStream& json) { WriteFindings(findings, json); });
+  PrintText(findings);
+  return llvm::Error::success();
 }
 
 int RunVerify(const VerifyOptions& options) {
@@ -307,7 +314,7 @@ int RunVerify(const VerifyOptions& options) {
   llvm::Expected<Findings> findings = Verify(options, **ranks);
   if (!findings) return EndWith(findings.takeError(), options.work.json);
   if ((*ranks)->rank() != 0) return 0;  // The launcher ends with what rank 0 found.
-  Print(options, *findings);
+  if (llvm::Error error = Print(options, *findings)) return EndWith(std::move(error), options.work.json);
   return findings->differences.empty() ? 0 : kFoundDifference;
 }
 

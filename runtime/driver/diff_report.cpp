@@ -214,20 +214,22 @@ std::vector<std::string> DiffLines(const DiffReport& report) {
   return lines;
 }
 
-llvm::json::Object DiffJson(const DiffReport& report) {
-  llvm::json::Array tensors;
-  for (const TensorOutcome& tensor : report.tensors) {
-    if (Differs(tensor)) tensors.push_back(TensorJson(tensor));
-  }
+void WriteDiff(const DiffReport& report, llvm::json::OStream& json) {
   const Counts counts = CountsOf(report);
-  return llvm::json::Object{{"a", report.a},
-                            {"b", report.b},
-                            {"differ", counts.differ},
-                            {"only_in_a", counts.only_in_a},
-                            {"only_in_b", counts.only_in_b},
-                            {"same", counts.same},
-                            {"same_by_digest", counts.not_read},
-                            {"tensors", std::move(tensors)}};
+  json.object([&] {
+    json.attribute("a", report.a);
+    json.attribute("b", report.b);
+    json.attribute("differ", counts.differ);
+    json.attribute("only_in_a", counts.only_in_a);
+    json.attribute("only_in_b", counts.only_in_b);
+    json.attribute("same", counts.same);
+    json.attribute("same_by_digest", counts.not_read);
+    json.attributeArray("tensors", [&] {
+      for (const TensorOutcome& tensor : report.tensors) {
+        if (Differs(tensor)) json.value(TensorJson(tensor));
+      }
+    });
+  });
 }
 
 }  // namespace ucp

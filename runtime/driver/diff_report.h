@@ -32,6 +32,6 @@ bool Differs(const TensorOutcome& tensor);
 bool Differs(const DiffReport& report);
 
 std::vector<std::string> DiffLines(const DiffReport& report);
-llvm::json::Object DiffJson(const DiffReport& report);
+void WriteDiff(const DiffReport& report, llvm::json::OStream& json);
 
 }  // namespace ucp

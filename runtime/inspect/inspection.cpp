@@ -1,6 +1,7 @@
 #include "runtime/inspect/inspection.h"
 
 #include <llvm/Support/GlobPattern.h>
+#include <llvm/Support/JSON.h>
 
 #include <algorithm>
 
@@ -54,6 +55,19 @@ llvm::Error UseWholeShapes(const Layout& layout, std::vector<InspectedTensor>& r
   return llvm::Error::success();
 }
 
+void WriteTensor(const InspectedTensor& row, llvm::json::OStream& json) {
+  json.object([&] {
+    json.attribute("bytes", row.bytes);
+    json.attribute("kind", KindName(row.kind));
+    json.attribute("name", row.name);
+    json.attribute("shape", row.shape);
+    json.attributeObject("states", [&] {
+      for (const auto& [state, dtype] : row.states) json.attribute(state, dtype);
+    });
+    json.attribute("tp_ranks", row.tensor_parallel_ranks);
+  });
+}
+
 }  // namespace
 
 const char* KindName(TensorKind kind) {
@@ -97,33 +111,32 @@ llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::s
   return UseWholeShapes(phase.layout, inspection.tensors);
 }
 
-llvm::json::Object InspectionJson(const Inspection& inspection) {
+// Keys are in their order, as those of all objects are that the programs print.
+void WriteInspection(const Inspection& inspection, llvm::json::OStream& json) {
   const Inventory& inventory = inspection.source.checkpoint.inventory;
-  llvm::json::Array tensors;
-  for (const InspectedTensor& row : inspection.tensors) {
-    llvm::json::Object states;
-    for (const auto& [state, dtype] : row.states) states[state] = dtype;
-    llvm::json::Array shape;
-    for (std::int64_t length : row.shape) shape.push_back(length);
-    tensors.push_back(llvm::json::Object{{"name", row.name},
-                                         {"kind", KindName(row.kind)},
-                                         {"shape", std::move(shape)},
-                                         {"tp_ranks", row.tensor_parallel_ranks},
-                                         {"states", std::move(states)},
-                                         {"bytes", row.bytes}});
-  }
   llvm::json::Object mesh;
   for (const Axis& axis : inventory.mesh.axes) mesh[axis.name] = axis.size;
-  llvm::json::Array remarks;
-  for (const std::string& remark : inventory.remarks) remarks.push_back(remark);
-  return llvm::json::Object{{"format", inventory.format},
-                            {"folder", inventory.root},
-                            {"mesh", std::move(mesh)},
-                            {"files", inventory.storage.files.size()},
-                            {"bytes", FileBytes(inventory.storage)},
-                            {"remarks", std::move(remarks)},
-                            {"decisions", DecisionsJson(inventory.decisions)},
-                            {"tensors", std::move(tensors)}};
+  json.object([&] {
+    json.attribute("bytes", FileBytes(inventory.storage));
+    json.attribute("decisions", DecisionsJson(inventory.decisions));
+    json.attribute("files", inventory.storage.files.size());
+    json.attribute("folder", inventory.root);
+    json.attribute("format", inventory.format);
+    json.attribute("mesh", std::move(mesh));
+    json.attribute("remarks", inventory.remarks);
+    json.attributeArray("tensors", [&] {
+      for (const InspectedTensor& row : inspection.tensors) WriteTensor(row, json);
+    });
+  });
+}
+
+std::string InspectionAsJson(const Inspection& inspection) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  llvm::json::OStream json(stream);
+  WriteInspection(inspection, json);
+  json.flush();
+  return text;
 }
 
 }  // namespace ucp

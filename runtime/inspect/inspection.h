@@ -38,6 +38,8 @@ std::uint64_t FileBytes(const Storage& storage);
 [[nodiscard]] llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::string& name_glob,
                                   Inspection& inspection);
 
-llvm::json::Object InspectionJson(const Inspection& inspection);
+// Tensor after tensor, since there can be very many.
+void WriteInspection(const Inspection& inspection, llvm::json::OStream& json);
+std::string InspectionAsJson(const Inspection& inspection);  // In one line.
 
 }  // namespace ucp

@@ -1,7 +1,5 @@
 #include "ucp/source.h"
 
-#include <llvm/Support/FormatVariadic.h>
-
 #include "compiler/phases/with_diagnostics.h"
 #include "compiler/support/error.h"
 #include "runtime/inspect/inspection.h"
@@ -28,7 +26,7 @@ std::string InspectAsJson(const LoadSource& source, const std::string& tensors) 
   Inspection inspection;
   llvm::Error error = Inspect(RealFileSystem(), OptionsOf(source), tensors, inspection);
   ThrowIf(WithDiagnostics(std::move(error), inspection.source));
-  return llvm::formatv("{0}", llvm::json::Value(InspectionJson(inspection))).str();
+  return InspectionAsJson(inspection);
 }
 
 }  // namespace v0

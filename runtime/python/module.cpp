@@ -1,7 +1,6 @@
 // The extension module `ucp._ucp`. It holds what needs C++; what users call is in `ucp/*.py`, and ucp/_ucp.pyi says
 // what is here.
 #include <fmt/format.h>
-#include <llvm/Support/FormatVariadic.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -26,7 +25,7 @@ std::string InspectAsJson(const SourceOptions& source, const std::string& tensor
   RunInterruptibly([&](const std::atomic<bool>&) {
     return WithDiagnostics(Inspect(RealFileSystem(), source, tensor, inspection), inspection.source);
   });
-  return llvm::formatv("{0}", llvm::json::Value(InspectionJson(inspection))).str();
+  return InspectionAsJson(inspection);
 }
 
 }  // namespace

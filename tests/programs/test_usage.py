@@ -116,14 +116,16 @@ class Usage(ProgramTest):
                     result = self.run_program("ucprun", *command, "--to", target, *option)
                     self.assert_refused(result, 1, f"{option[0]} goes with the native files of a job; `{target}`")
 
-    def test_help_that_cannot_be_printed(self) -> None:
-        """A full disk is told; a reader that has seen enough is none."""
-        for words in (["--help"], ["load", "--help"], ["--version"]):
+    def test_what_cannot_be_printed(self) -> None:
+        """A full disk is told, once; a reader that has seen enough is none."""
+        source = self.checkpoint("zero1_dp2")
+        for words in (["--help"], ["load", "--help"], ["--version"], ["inspect", source], ["inspect", source, "--json"],
+                      ["verify", source, "--json"], ["diff", source, source, "--json"]):  # fmt: skip
             with open("/dev/full", "w") as full:
                 result = subprocess.run([PROGRAMS / "ucprun", *words], stdout=full, stderr=subprocess.PIPE, text=True,
                                         timeout=60, check=False)
             self.assertEqual(result.returncode, 2)
-            self.assertIn("cannot write to standard output: No space left on device", result.stderr)
+            self.assertEqual(result.stderr.count("cannot write to standard output: No space left on device"), 1, words)
         piped = subprocess.run(f"{PROGRAMS}/ucprun load --help | true; exit ${{PIPESTATUS[0]}}", shell=True,
                                executable="/bin/bash", capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual((piped.returncode, piped.stderr), (0, ""))

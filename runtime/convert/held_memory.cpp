@@ -22,30 +22,33 @@ constexpr bool kIsMostlySanitizer = false;
 // the system has back when the plan is there differs more: so of the next run, all of it is supposed to be held.
 std::uint64_t WouldDo(std::uint64_t bytes) { return (bytes + bytes / 4) / kMiB + 1; }
 
-// Beyond what DivideMemory() sets aside for a program.
-std::uint64_t Aside(std::uint64_t held) { return held - std::min(held, kProgramBytes); }
-
 }  // namespace
 
-// What is held is counted as it stands, with freed memory that the system has not got back yet, and the plan's tables
-// are in it and in what is set aside for them: rather too much.
-llvm::Error CountHeldMemory(const Plan& plan, const FilesOfAllRanks* nodes, ExecutionOptions& execution) {
-  const unsigned threads = std::max(execution.threads, 1U);
-  const std::uint64_t held = kIsMostlySanitizer ? 0 : HeldMemoryBytes();
+// What is held is counted as it stands, with freed memory that the system has not got back yet: rather too much.
+llvm::Error CountHeldMemory(const MemoryToMove& to_move, ExecutionOptions& execution) {
+  // Beyond what is among `to_move`.
+  auto aside = [&](std::uint64_t held) {
+    return held - std::min(held, kProgramBytes + to_move.plan_bytes) + to_move.set_aside_bytes;
+  };
+  const std::uint64_t held = aside(kIsMostlySanitizer ? 0 : HeldMemoryBytes());
   const std::uint64_t peak = kIsMostlySanitizer ? 0 : PeakMemoryBytes();
-  const std::uint64_t of_nodes = nodes == nullptr ? 0 : nodes->MemoryBytes();
-  const std::uint64_t aside = Aside(held) + of_nodes;
-  const std::uint64_t needed = std::max(peak, MemoryNeeded(plan, threads, aside));
-  if (execution.memory_bytes >= needed) {
-    execution.memory_bytes -= aside;
+  if (execution.memory_bytes >= std::max(peak, to_move.bytes + held)) {
+    execution.memory_bytes -= held;
     return llvm::Error::success();
   }
   return Fail(
       ErrorCode::kUsage,
       "{} of memory is too little for this plan with {}: describing the source and planning took {}, and moving "
       "its elements takes {} with what is held; pass --memory={}MiB",
-      HumanBytes(execution.memory_bytes), Counted(threads, "thread"), HumanBytes(peak),
-      HumanBytes(MemoryNeeded(plan, threads, aside)), WouldDo(MemoryNeeded(plan, threads, Aside(peak) + of_nodes)));
+      HumanBytes(execution.memory_bytes), Counted(std::max(execution.threads, 1U), "thread"), HumanBytes(peak),
+      HumanBytes(to_move.bytes + held), WouldDo(to_move.bytes + aside(peak)));
+}
+
+llvm::Error CountHeldMemory(const Plan& plan, const FilesOfAllRanks* nodes, ExecutionOptions& execution) {
+  return CountHeldMemory({.bytes = MemoryNeeded(plan, std::max(execution.threads, 1U)),
+                          .plan_bytes = PlanBytes(plan),
+                          .set_aside_bytes = nodes == nullptr ? 0 : nodes->MemoryBytes()},
+                         execution);
 }
 
 }  // namespace ucp

@@ -24,19 +24,20 @@ std::uint64_t BytesOf(const std::vector<T>& table) {
   return table.size() * sizeof(T);
 }
 
+// Entries, without the texts and lists in them.
+std::uint64_t EntryBytes(const Plan& plan) {
+  std::uint64_t bytes = BytesOf(plan.placements) + BytesOf(plan.crc_fields);
+  for (const StorageTables* tables : {&plan.source, &plan.target}) {
+    bytes += BytesOf(tables->files) + BytesOf(tables->records) + BytesOf(tables->buffers);
+  }
+  return bytes;
+}
+
 // What the plan and the tables over it take, roughly and rather too much.
 std::uint64_t TableBytes(const Plan& plan) {
-  std::uint64_t bytes = WorkList::Bytes(plan) + StateDigests::Bytes(plan) + BytesOf(plan.reads) + BytesOf(plan.writes) +
-                        BytesOf(plan.tensors);
-  for (const StorageTables* tables : {&plan.source, &plan.target}) {
-    // Twice: paths are strings, every record that is touched has an entry in a ledger, and every file a sum, which a
-    // journal's entry has too.
-    bytes += 2 * (BytesOf(tables->files) + BytesOf(tables->records) + BytesOf(tables->buffers));
-    for (const Buffer& buffer : tables->buffers) bytes += BytesOf(buffer.parts);
-  }
-  bytes += 2 * (BytesOf(plan.placements) + BytesOf(plan.crc_fields));
-  for (const std::string& blob : plan.blobs) bytes += blob.size();
-  return bytes;
+  // Twice: paths are strings, every record that is touched has an entry in a ledger, and every file a sum, which a
+  // journal's entry has too.
+  return WorkList::Bytes(plan) + StateDigests::Bytes(plan) + PlanBytes(plan) + EntryBytes(plan);
 }
 
 bool AddsAnything(const Plan& plan) {
@@ -52,6 +53,15 @@ std::uint64_t FixedBytes(const Plan& plan, unsigned threads, std::uint64_t aside
 }
 
 }  // namespace
+
+std::uint64_t PlanBytes(const Plan& plan) {
+  std::uint64_t bytes = BytesOf(plan.reads) + BytesOf(plan.writes) + BytesOf(plan.tensors) + EntryBytes(plan);
+  for (const StorageTables* tables : {&plan.source, &plan.target}) {
+    for (const Buffer& buffer : tables->buffers) bytes += BytesOf(buffer.parts);
+  }
+  for (const std::string& blob : plan.blobs) bytes += blob.size();
+  return bytes;
+}
 
 std::uint64_t MemoryNeeded(const Plan& plan, unsigned threads, std::uint64_t aside_bytes) {
   const std::uint64_t least = kLeastBytesOfThread + (AddsAnything(plan) ? kLeastChunkBytes : 0);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/support/error.h"
+#include "compiler/support/units.h"
 #include "runtime/difference/element_reader.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/progress_teller.h"
@@ -98,16 +99,30 @@ std::uint64_t BytesOf(const std::vector<StatePair>& pairs) {
   return bytes;
 }
 
+// Of the one program, each checkpoint has a half of what is left.
+llvm::Expected<std::uint64_t> MemoryOfEach(const Plan& a, const Plan& b, const ExecutionOptions& options) {
+  const unsigned threads = std::max(options.threads, 1U);
+  const std::uint64_t needed = MemoryToCompare(a, b, threads);
+  if (options.memory_bytes >= needed) return kProgramBytes + (options.memory_bytes - kProgramBytes) / 2;
+  return Fail(ErrorCode::kUsage,
+              "{} of memory is too little to compare these checkpoints with {}: it takes {} ({} bytes); raise --memory "
+              "or lower --threads",
+              HumanBytes(options.memory_bytes), Counted(threads, "thread"), HumanBytes(needed), needed);
+}
+
 }  // namespace
+
+std::uint64_t MemoryToCompare(const Plan& a, const Plan& b, unsigned threads) {
+  return kProgramBytes + 2 * (std::max(MemoryNeeded(a, threads), MemoryNeeded(b, threads)) - kProgramBytes);
+}
 
 llvm::Expected<std::vector<Difference>> CompareCheckpoints(FileSystem& files, const ComparedCheckpoint& a,
                                                            const ComparedCheckpoint& b,
                                                            const std::vector<StatePair>& pairs,
                                                            const ExecutionOptions& options) {
   const unsigned threads = std::max(options.threads, 1U);
-  auto sizes_of = [&](const Plan& plan) {
-    return DivideMemory(plan, threads, options.memory_bytes / 2, options.most_chunk_bytes);
-  };
+  UCP_ASSIGN_OR_RETURN(const std::uint64_t memory_bytes, MemoryOfEach(a.plan, b.plan, options));
+  auto sizes_of = [&](const Plan& plan) { return DivideMemory(plan, threads, memory_bytes, options.most_chunk_bytes); };
   UCP_ASSIGN_OR_RETURN(BufferSizes sizes_a, sizes_of(a.plan));
   UCP_ASSIGN_OR_RETURN(BufferSizes sizes_b, sizes_of(b.plan));
   ElementReader reader_a(a.plan, a.root, files, sizes_a, threads, options.verify_source_crc);

@@ -4,6 +4,7 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,12 @@ struct ComparedCheckpoint {
   std::string root;
 };
 
+// The least that CompareCheckpoints() takes for both together.
+std::uint64_t MemoryToCompare(const Plan& a, const Plan& b, unsigned threads);
+
 // How each pair differs, in their order; the pairs have both sides, and as many elements on each. The same on any
-// number of threads and in any memory. `options.memory_bytes` is for both checkpoints together.
+// number of threads and in any memory. `options.memory_bytes` is for both checkpoints together; too little is an error
+// with the number that would do (kUsage).
 llvm::Expected<std::vector<Difference>> CompareCheckpoints(FileSystem& files, const ComparedCheckpoint& a,
                                                            const ComparedCheckpoint& b,
                                                            const std::vector<StatePair>& pairs,

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <llvm/Support/GlobPattern.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "compiler/command_line/command_line.h"
@@ -9,12 +10,14 @@
 #include "compiler/support/error.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/convert/conversion.h"
+#include "runtime/convert/held_memory.h"
 #include "runtime/convert/progress.h"
 #include "runtime/difference/compare_checkpoints.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/diff_report.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/driver/stored_digests.h"
+#include "runtime/executor/buffers.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
@@ -106,6 +109,9 @@ llvm::Expected<int> Diff(const DiffOptions& options) {
   if (options.tensor != "*") execution.verify_source_crc = false;
   UCP_ASSIGN_OR_RETURN(const Side a, Open(files, options, options.source.path, *names));
   UCP_ASSIGN_OR_RETURN(const Side b, Open(files, options, options.other, *names));
+  UCP_RETURN_IF_ERROR(CountHeldMemory({.bytes = MemoryToCompare(a.plan, b.plan, std::max(execution.threads, 1U)),
+                                       .plan_bytes = PlanBytes(a.plan) + PlanBytes(b.plan)},
+                                      execution));
   std::vector<StatePair> compared;
   UCP_ASSIGN_OR_RETURN(DiffReport report, Pair(options, a, b, compared));
   std::vector<Difference> differences;

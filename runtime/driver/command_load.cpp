@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -12,13 +13,16 @@
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/convert/conversion.h"
+#include "runtime/convert/held_memory.h"
 #include "runtime/convert/many_ranks.h"
 #include "runtime/convert/means_of_run.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/compare_loaded.h"
 #include "runtime/driver/load_report.h"
 #include "runtime/driver/loaded_memory.h"
+#include "runtime/executor/buffers.h"
 #include "runtime/gpu/open_device.h"
+#include "runtime/load/exchange.h"
 #include "runtime/load/load.h"
 
 namespace ucp {
@@ -94,6 +98,12 @@ llvm::Expected<RankLoad> LoadAsRank(const LoadCommandOptions& options, const Sou
                                     const ExecutionOptions& execution) {
   FileSystem& files = RealFileSystem();
   const ParallelOptions parallel{execution.threads, execution.cancelled};
+  ExecutionOptions loading = execution;
+  const std::uint64_t to_ranks = ranks.size() > 1 ? Exchange::LeastMemory(ranks.size()) : 0;
+  const MemoryToMove to_move{.bytes = MemoryNeeded(load.plan, std::max(execution.threads, 1U), to_ranks),
+                             .plan_bytes = PlanBytes(load.plan)};
+  // With a GPU the process holds what its driver takes, which nobody can choose.
+  if (to.device == nullptr) UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(to_move, loading)));
   RankLoad done;
   done.rank = rank;
   done.files = load.FilesOf(rank).size();
@@ -107,7 +117,7 @@ llvm::Expected<RankLoad> LoadAsRank(const LoadCommandOptions& options, const Sou
   }
   LoadOptions load_options;
   load_options.threads = execution.threads;
-  load_options.memory_bytes = execution.memory_bytes;
+  load_options.memory_bytes = loading.memory_bytes;
   load_options.device_memory_bytes = to.memory_bytes;
   load_options.open_files = execution.open_files;
   load_options.io = options.io;

@@ -1,4 +1,4 @@
-"""`--memory` is for all of a conversion: what describing and planning took is under it, too."""
+"""`--memory` is for all of a run: what describing and planning took is under it, too."""
 
 from __future__ import annotations
 
@@ -67,11 +67,27 @@ class Memory(ProgramTest):
                 self.assertLessEqual(json.loads(result.stdout)["peak_memory_bytes"], mib * MIB)
                 shutil.rmtree(self.out)
 
-    def test_verify_counts_it_too(self) -> None:
+    def test_who_writes_nothing_counts_it_too(self) -> None:
+        """And what is named would do."""
         self.synth(15)
-        result = self.run_program("ucprun", "verify", self.folder / "source", "--memory", "24MiB", "--threads", "1")
-        self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertIn("of memory is too little for this plan with 1 thread: describing", result.stderr)
+        source = self.folder / "source"
+        for arguments in (
+            ("verify", source),
+            ("load", source, "--to", "universal"),
+            ("diff", source, source, "--read-all"),
+        ):
+            with self.subTest(command=arguments[0]):
+                command = ["ucprun", *arguments, "--threads", "1", "--memory"]
+                result = self.run_program(*command, "24MiB")
+                self.assertEqual(result.returncode, 1, result.stderr)
+                found = re.search(
+                    r"25\.2 MB of memory is too little for this plan with 1 thread: describing the source and planning "
+                    r"took [\d.]+ MB, .*; pass --memory=(\d+)MiB",
+                    result.stderr,
+                )
+                assert found is not None, result.stderr
+                result = self.run_program(*command, f"{found[1]}MiB")
+                self.assertEqual(result.returncode, 0, result.stderr)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,24 @@
 #include "runtime/difference/compare_checkpoints.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/support/error.h"
+#include "compiler/support/units.h"
 #include "compiler/verifier/verifier.h"
+#include "runtime/executor/buffers.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 #include "tests/unit/runtime/io/scratch_folder.h"
 
 namespace ucp {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // A checkpoint on disk, and the plan that gathers it.
 class Side {
@@ -110,6 +117,26 @@ TEST(CompareCheckpointsTest, DamageIsAnError) {
   auto differences = Compare(a, b, 1, 4096);
   ASSERT_FALSE(static_cast<bool>(differences));
   EXPECT_EQ(Describe(differences.takeError()).code, ErrorCode::kBadData);
+}
+
+TEST(CompareCheckpointsTest, TheLeastMemoryIsThatOfOneProgram) {
+  Side a({.tp = 2, .cut_dim = 0, .dp = 3});
+  Side b({.tp = 2, .cut_dim = 1, .fused = true}, 2);
+  const std::uint64_t larger = std::max(MemoryNeeded(a.checkpoint().plan, 2), MemoryNeeded(b.checkpoint().plan, 2));
+  const std::uint64_t needed = MemoryToCompare(a.checkpoint().plan, b.checkpoint().plan, 2);
+  EXPECT_EQ(needed, 2 * larger - kProgramBytes);
+  ExecutionOptions options;
+  options.threads = 2;
+  for (const std::uint64_t memory_bytes : {needed, needed - 1, std::uint64_t{1}}) {
+    options.memory_bytes = memory_bytes;
+    auto differences = CompareCheckpoints(RealFileSystem(), a.checkpoint(), b.checkpoint(), AllPairs(a, b), options);
+    EXPECT_EQ(static_cast<bool>(differences), memory_bytes == needed);
+    if (!differences) {
+      EXPECT_THAT(Describe(differences.takeError()).message,
+                  AllOf(HasSubstr(HumanBytes(memory_bytes) + " of memory is too little to compare these checkpoints"),
+                        HasSubstr(fmt::format("({} bytes); raise --memory or lower --threads", needed))));
+    }
+  }
 }
 
 TEST(CompareCheckpointsTest, ItCanBeStopped) {

@@ -39,10 +39,11 @@ struct HeldPlan {
 
 // Where one process holds what the checkpoint has just so, nothing is planned (held_as_stored.h), unless copies are to
 // be compared. A held `weight` of a tensor with a master is made from that. Names are those of the source, or its
-// second names for shared tensors. All ranks call this, each with what it holds; rank 0 reads the headers, and nobody
-// goes on before all is known to fit. Fails (kUsage) where the checkpoint lacks what a rank holds, has another shape or
-// a number that is not cast to the rank's dtype, or where ranks ask for different checkpoints. `source` is filled at
-// rank 0 as far as it comes, so that a spec's diagnostics can be shown.
+// second names for shared tensors; where it has none of these, HeldTensor::second_names are tried. All ranks call this,
+// each with what it holds; rank 0 reads the headers, and nobody goes on before all is known to fit. Fails (kUsage)
+// where the checkpoint lacks what a rank holds, has another shape or a number that is not cast to the rank's dtype, or
+// where ranks ask for different checkpoints. `source` is filled at rank 0 as far as it comes, so that a spec's
+// diagnostics can be shown.
 llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& request, const HeldByRank& mine,
                                      Communicator& ranks, SourcePhase& source);
 

@@ -67,6 +67,9 @@ class Finder {
     found_.records.reserve(held_.size());
     for (const HeldTensor& held : held_) {
       Stored* stored = Find(index, held.tensor);
+      for (const std::string& name : held.second_names) {
+        if (stored == nullptr) stored = Find(index, name);
+      }
       if (stored == nullptr || stored->shard == nullptr || !Take(held, *stored)) return std::nullopt;
     }
     if (found_.load.as_stored.empty() || !ListOthers()) return std::nullopt;

@@ -224,6 +224,8 @@ std::string Encode(const HeldByRank& held) {
     writer.Add(tensor.tensor);
     writer.Add(tensor.state);
     writer.Add(Name(tensor.dtype));
+    writer.Add(tensor.second_names.size());
+    for (const std::string& name : tensor.second_names) writer.Add(name);
     writer.Add(tensor.shape.size());
     for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
       writer.Add(static_cast<std::uint64_t>(tensor.shape[d]));
@@ -246,6 +248,8 @@ llvm::Expected<HeldByRank> DecodeHeld(std::string_view bytes) {
     std::optional<DType> dtype = DTypeFromName(reader.Text());
     if (dtype) tensor.dtype = *dtype;
     if (!dtype) reader.Fail();
+    tensor.second_names.resize(reader.Count());
+    for (std::string& name : tensor.second_names) name = reader.Text();
     tensor.shape.resize(reader.Count());
     for (std::int64_t& length : tensor.shape) {
       length = static_cast<std::int64_t>(reader.Number());

@@ -34,6 +34,9 @@ struct HeldTensor {
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> shape;   // Of the whole tensor.
   std::vector<HeldPositions> holds;  // By dimension.
+  // Others that the job has for the same tensor: the first that the checkpoint knows counts, where it does not know
+  // `tensor`.
+  std::vector<std::string> second_names = {};
   bool operator==(const HeldTensor&) const = default;
 };
 using HeldByRank = std::vector<HeldTensor>;

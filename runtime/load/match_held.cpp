@@ -16,7 +16,7 @@
 namespace ucp {
 namespace {
 
-const LogicalTensor* Find(std::span<const LogicalTensor> tensors, const std::string& name) {
+const LogicalTensor* FindTensor(std::span<const LogicalTensor> tensors, const std::string& name) {
   auto found = std::lower_bound(tensors.begin(), tensors.end(), name,
                                 [](const LogicalTensor& tensor, const std::string& key) { return tensor.name < key; });
   return found != tensors.end() && found->name == name ? &*found : nullptr;
@@ -65,9 +65,16 @@ class Matcher {
   }
 
  private:
+  const LogicalTensor* Find(const std::string& name) const {
+    const TensorLayout* layout = layout_.Find(name);
+    return layout == nullptr ? nullptr : FindTensor(tensors_, layout->name);
+  }
+
   llvm::Error Match(std::size_t rank, bool master_is_held, HeldTensor& held) {
-    const TensorLayout* layout = layout_.Find(held.tensor);
-    const LogicalTensor* tensor = layout == nullptr ? nullptr : Find(tensors_, layout->name);
+    const LogicalTensor* tensor = Find(held.tensor);
+    for (const std::string& name : held.second_names) {
+      if (tensor == nullptr) tensor = Find(name);
+    }
     if (tensor == nullptr) {
       missing_.try_emplace(held.tensor, rank);
       return llvm::Error::success();
@@ -125,9 +132,9 @@ std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std
   std::map<std::pair<DType, DType>, std::set<std::pair<std::string_view, std::string_view>>> casts;
   for (const HeldByRank& held_by_rank : ranks) {
     for (const HeldTensor& held : held_by_rank) {
-      const LogicalTensor::State* state = FindState(*Find(tensors, held.tensor), held.state);
+      const LogicalTensor::State* state = FindState(*FindTensor(tensors, held.tensor), held.state);
       // A weight beside its master is made from that.
-      if (state == nullptr) state = FindState(*Find(tensors, held.tensor), kMasterState);
+      if (state == nullptr) state = FindState(*FindTensor(tensors, held.tensor), kMasterState);
       if (state->dtype != held.dtype) casts[{state->dtype, held.dtype}].insert({held.tensor, held.state});
     }
   }

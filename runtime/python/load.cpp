@@ -63,17 +63,19 @@ LoadPlan CompileForPython(const SourceOptions& source, const std::string& target
   return load;
 }
 
-// (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that are held; none: all)
+// (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that are held; none: all, and the
+// tensor's second names)
 using HeldFromPython = std::tuple<std::string, std::string, std::string, std::vector<std::int64_t>,
-                                  std::optional<std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>>>;
+                                  std::optional<std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>>,
+                                  std::vector<std::string>>;
 
 llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
-  const auto& [tensor, state, dtype_name, shape, holds] = from;
+  const auto& [tensor, state, dtype_name, shape, holds, second_names] = from;
   std::optional<DType> dtype = DTypeFromName(dtype_name);
   if (!dtype) {
     return Fail(ErrorCode::kUsage, "tensor `{}` has numbers of the unknown kind {}", tensor, dtype_name);
   }
-  HeldTensor held{tensor, state, *dtype, shape, {}};
+  HeldTensor held{tensor, state, *dtype, shape, {}, second_names};
   if (!holds) {
     held.holds = HoldsOfWhole(shape);
     return held;

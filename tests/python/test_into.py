@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save_file, save_model
 from torch import nn
 
 import ucp
@@ -91,6 +91,36 @@ def test_two_tensors_of_the_checkpoint_do_not_fit_into_one_memory(source: Path) 
         ucp.load_into(overlapping, source, strict=False)
     assert not both.any()
     assert not parts.any()
+
+
+class Tied(nn.Module):
+    """Its first name is not the one that the package safetensors keeps, which is the first of the alphabet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wte = nn.Embedding(4, 3)
+        self.norm = nn.LayerNorm(3)
+        self.lm_head = nn.Linear(3, 4, bias=False)
+        self.lm_head.weight = self.wte.weight
+
+
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize("kept", ["lm_head.weight", "wte.weight"])
+def test_a_shared_parameter_has_the_name_that_the_checkpoint_knows(tmp_path: Path, kept: str, verify: bool) -> None:
+    saved, model = Tied(), Tied()
+    if kept == "lm_head.weight":
+        save_model(saved, str(tmp_path / "model.safetensors"))
+    else:
+        save_file({kept: saved.wte.weight, **saved.norm.state_dict(prefix="norm.")}, tmp_path / "model.safetensors")
+    filled = ucp.load_into(model, tmp_path, verify=verify)
+    assert filled.report["as_stored"] == (not verify)
+    assert filled.tensors == ["wte.weight", "norm.weight", "norm.bias"]
+    assert torch.equal(model.lm_head.weight, saved.lm_head.weight)
+    assert model.wte.weight is model.lm_head.weight
+    save_file({"lm_head.weight": torch.ones(4, 3), "wte.weight": torch.zeros(4, 3)}, tmp_path / "model.safetensors")
+    with pytest.raises(ucp.Error, match=r"`wte.weight` and `lm_head.weight` are one tensor here, and two in the"):
+        ucp.load_into(model, tmp_path, keep="norm.*", strict=False)
+    assert torch.equal(model.lm_head.weight, saved.lm_head.weight)
 
 
 @pytest.mark.parametrize(

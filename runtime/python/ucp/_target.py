@@ -66,6 +66,7 @@ class Target:
         self.steps: list[tuple[str, torch.Tensor]] = []
         self.kept: list[str] = []
         self.second_names: dict[str, str] = {}  # Of shared parameters, and the labels under which they are filled.
+        self._names: dict[str, list[str]] = {}  # All of a shared parameter, by each of them.
         self.is_distributed = False  # Whether there are tensors of which each rank has a part.
 
     def keep(self, patterns: list[str]) -> None:
@@ -131,7 +132,11 @@ class Target:
                 distinct.append(place)
                 first_of[key] = place
             elif place.state == "weight":
-                self.second_names[place.tensor] = first_of[key].label
+                first = first_of[key]
+                self.second_names[place.tensor] = first.label
+                names = self._names.setdefault(first.tensor, [first.tensor])
+                names.append(place.tensor)
+                self._names[place.tensor] = names
         self.places = distinct
 
     def _refuse_overlaps(self) -> None:
@@ -150,8 +155,9 @@ class Target:
     @_collector_paused()
     def described(self) -> list[_ucp.Held]:
         return [
-            (place.tensor, place.state, _dtype_name(place.value.dtype), place.value.shape, place.holds)
+            (place.tensor, place.state, _dtype_name(place.value.dtype), place.value.shape, place.holds, names)
             for place in self.places
+            for names in (self._names.get(place.tensor, []),)
         ]
 
     @property

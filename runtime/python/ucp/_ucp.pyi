@@ -136,7 +136,7 @@ class HeldPlan:
     def not_loaded(self) -> dict[str, list[str]]: ...
 
 # (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that the rank holds; None: all)
-Held: TypeAlias = tuple[str, str, str, Sequence[int], list[list[tuple[int, int]]] | None]
+Held: TypeAlias = tuple[str, str, str, Sequence[int], list[list[tuple[int, int]]] | None, list[str]]
 
 def compile_load(
     source: Source,

@@ -108,7 +108,8 @@ TEST(HeldTensorsTest, WhatCannotBeIsRefused) {
 }
 
 TEST(HeldTensorsTest, BytesForOtherRanks) {
-  const HeldByRank held = {Held({4, 3}, {{{0, 1}, {2, 4}}, {}}), Held({}, {}, "exp_avg")};
+  HeldByRank held = {Held({4, 3}, {{{0, 1}, {2, 4}}, {}}), Held({}, {}, "exp_avg")};
+  held.front().second_names = {"b", "c"};
   const std::string bytes = Encode(held);
   llvm::Expected<HeldByRank> again = DecodeHeld(bytes);
   ASSERT_TRUE(static_cast<bool>(again));

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ucp import _arguments, _ucp
+from ucp._agree import agree
 from ucp._arrays import settle
-from ucp._failure import agree, failure
+from ucp._failure import failure
 from ucp._optimizer import OptimizerStates, add_optimizer
 from ucp._source import Path, Settings, source_from
 from ucp._target import Place, Target, is_distributed

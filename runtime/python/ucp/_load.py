@@ -10,8 +10,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ucp import _arguments, _ucp
+from ucp._agree import agree
 from ucp._arrays import Framework, framework_of
-from ucp._failure import agree, failure
+from ucp._failure import failure
 from ucp._source import Path, Settings, source_from
 from ucp._work import Work, byte_count, thread_count
 

@@ -47,6 +47,20 @@ def test_what_is_read_is_what_the_engine_held(form: str, engines: Engines, run: 
     assert differences(truth, describe_states(read_states(tag_folder(tmp_path / "ours"))), ["parameter"]) == []
 
 
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("name", ["pipeline_zero0_fp32", "pipeline_zero0_fp16", "pipeline_zero0_fused_fp16"])
+def test_a_pipeline_that_was_written_is_read_again(name: str, stages: int, run: Run, tmp_path: Path) -> None:
+    """Its layer files have the order of the optimizer's parameters, as the engine's have."""
+    source, native = FIXTURES / name / "checkpoint", tmp_path / "native"
+    run("convert", source, native, "--to", f"deepspeed:pp={stages},dp=2,zero=0")
+    run("diff", source, native, "--read-all")
+    for theirs in source.glob("*/layer_*"):
+        (ours,) = native.glob(f"*/{theirs.name}")
+        orders = [list(torch.load(file, weights_only=False)) for file in (theirs, ours)]
+        for ending in ("norm.weight", "norm.bias", "up.bias", "down.bias"), ("up.weight", "down.weight"):  # The groups.
+            assert len({tuple(key for key in order if key in ending) for order in orders}) == 1, theirs.name
+
+
 def test_partitions_that_experts_do_not_divide_over(run: Run, ucprun: Path, tmp_path: Path) -> None:
     """Beside AutoTP nothing but `folding` says how many partitions there were."""
     strategy = "deepspeed:tp=2,dp=4,ep=4,zero=0,dtype=fp32"

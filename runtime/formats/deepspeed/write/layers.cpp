@@ -1,6 +1,10 @@
 // A pipeline's weights: one file for each layer and tensor rank, with names that are local to the layer.
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/write/model.h"
@@ -27,11 +31,30 @@ Coordinate FirstHolder(const TensorLayout& layout, const WriteOptions& options, 
   return coordinate;
 }
 
+// Without ZeRO, the order of a layer's file says which parameter of a group is which (whole_names.h), as that of a
+// module does (model.cpp).
+std::vector<const LogicalTensor*> TensorsInOrder(const TargetRequest& request, const WriteOptions& options) {
+  std::map<std::string_view, const LogicalTensor*> unlisted;
+  for (const LogicalTensor& tensor : request.tensors) unlisted.emplace(tensor.name, &tensor);
+  std::vector<const LogicalTensor*> ordered;
+  for (const OptimizerGroup& group : request.training.groups) {
+    for (const std::string& name : group.parameters) {
+      const auto found = unlisted.find(name);
+      if (options.stage != 0 || found == unlisted.end()) continue;
+      ordered.push_back(found->second);
+      unlisted.erase(found);
+    }
+  }
+  for (const auto& [name, tensor] : unlisted) ordered.push_back(tensor);
+  return ordered;
+}
+
 }  // namespace
 
 llvm::Error AddLayerFiles(const TargetRequest& request, const WriteOptions& options, const std::string& folder,
                           TargetFiles& target) {
   const PipelineLayers& pipeline = *request.training.pipeline;
+  const std::vector<const LogicalTensor*> tensors = TensorsInOrder(request, options);
   std::set<const LogicalTensor*> in_files;
   for (const auto& [layer, prefix] : pipeline.prefixes) {
     for (std::int64_t tp = 0; tp < options.tp; ++tp) {
@@ -39,13 +62,13 @@ llvm::Error AddLayerFiles(const TargetRequest& request, const WriteOptions& opti
       ModuleToWrite module(request, options, composer);
       std::vector<Entry> entries;
       std::int64_t stage = 0;
-      for (const LogicalTensor& tensor : request.tensors) {
-        if (!tensor.name.starts_with(prefix)) continue;
-        const Coordinate coordinate = FirstHolder(*request.layout.Find(tensor.name), options, tp);
+      for (const LogicalTensor* tensor : tensors) {
+        if (!tensor->name.starts_with(prefix)) continue;
+        const Coordinate coordinate = FirstHolder(*request.layout.Find(tensor->name), options, tp);
         stage = coordinate.At("pp");
-        UCP_ASSIGN_OR_RETURN(ValuePtr value, module.Add(tensor, coordinate));
-        entries.push_back({MakeText(tensor.name.substr(prefix.size())), std::move(value)});
-        in_files.insert(&tensor);
+        UCP_ASSIGN_OR_RETURN(ValuePtr value, module.Add(*tensor, coordinate));
+        entries.push_back({MakeText(tensor->name.substr(prefix.size())), std::move(value)});
+        in_files.insert(tensor);
       }
       for (Entry& entry : composer.AddEntries(ModuleExtras(request.training, options, stage * options.tp + tp))) {
         const std::string name(pytorch::AsText(*entry.key).value_or(""));

@@ -2,8 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 
+#include "compiler/layout/compare_layouts.h"
 #include "compiler/phases/find_strategy.h"
 #include "compiler/phases/loose_states.h"
 #include "compiler/phases/target_layout.h"
@@ -40,6 +42,17 @@ llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
   if (option == nullptr || format.TakesJobConfig()) return llvm::Error::success();
   return Fail(ErrorCode::kUsage, "{} goes with the native files of a job; `{}` does not depend on it", option,
               format.name());
+}
+
+// Looks at what is cheap, before anything is laid out: not so where many tensors share a record, as in ZeRO's files.
+bool MayNeedNoReads(const CompileRequest& request, const SourcePhase& source, const Layout& target) {
+  if (!request.needs_no_reads) return false;
+  const Storage& storage = source.checkpoint.inventory.storage;
+  std::size_t states = 0;
+  for (const Shard& shard : storage.shards) states += storage.buffer_set(shard.states).size();
+  return states <= storage.records.size() &&
+         std::all_of(source.held.tensors.begin(), source.held.tensors.end(), IsUncut) &&
+         std::all_of(target.tensors.begin(), target.tensors.end(), IsUncut);
 }
 
 }  // namespace
@@ -99,9 +112,17 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   PlanDrafting drafting(plan_request);
   // Loose states are tensors of the plan only once the files are laid out.
   const unsigned threads = has_loose ? 1 : request.threads;
-  UCP_RETURN_IF_ERROR(ForEachInParallel(2, {threads, nullptr}, [&](unsigned, std::uint64_t number) {
-    return number == 0 ? lay_out() : drafting.DraftReads();
-  }));
+  const bool may_need_no_reads = !has_loose && MayNeedNoReads(request, source, target_layout);
+  bool needs_reads = true;
+  if (may_need_no_reads) {
+    UCP_RETURN_IF_ERROR(lay_out());
+    needs_reads = !request.needs_no_reads(source, target_files);
+    if (needs_reads) UCP_RETURN_IF_ERROR(drafting.DraftReads());
+  } else {
+    UCP_RETURN_IF_ERROR(ForEachInParallel(2, {threads, nullptr}, [&](unsigned, std::uint64_t number) {
+      return number == 0 ? lay_out() : drafting.DraftReads();
+    }));
+  }
   target_files.remarks.insert(target_files.remarks.end(), remarks.begin(), remarks.end());
   if (!companions.left_behind.empty()) {
     target_files.remarks.push_back(
@@ -109,6 +130,10 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   }
 
   BeginPhase(request.source.clock, "plan");
+  if (!needs_reads) {
+    UCP_ASSIGN_OR_RETURN(compilation.plan, drafting.FinishWithoutReads());
+    return llvm::Error::success();
+  }
   UCP_ASSIGN_OR_RETURN(compilation.plan, drafting.Finish());
   const Clock::time_point drafted = Clock::now();
   BeginPhase(request.source.clock, "verify");

@@ -58,7 +58,7 @@ llvm::Expected<Destination> DestinationFrom(const LoadCommandOptions& options) {
   return Destination{std::move(device), *bytes};
 }
 
-llvm::Expected<LoadPlan> Plan(const LoadCommandOptions& options, Communicator& ranks, unsigned threads,
+llvm::Expected<LoadPlan> Plan(const LoadCommandOptions& options, Communicator& ranks, unsigned threads, bool is_on_host,
                               SourceRequest& source) {
   UCP_ASSIGN_OR_RETURN(source, options.source.Request());
   LoadRequest request;
@@ -66,6 +66,7 @@ llvm::Expected<LoadPlan> Plan(const LoadCommandOptions& options, Communicator& r
   request.compile.target = options.target;
   request.compile.threads = threads;
   request.is_checked = options.check;
+  request.may_be_as_stored = !options.check && !options.compare && is_on_host;
   options.target_options.ApplyTo(request.compile);
   Compilation compilation;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks, compilation);
@@ -140,7 +141,7 @@ llvm::Expected<int> RunLoad(const LoadCommandOptions& options, Communicator& ran
   llvm::Expected<Destination> to = DestinationFrom(options);
   UCP_RETURN_IF_ERROR(Agree(ranks, to ? llvm::Error::success() : to.takeError()));
   SourceRequest source;
-  UCP_ASSIGN_OR_RETURN(const LoadPlan load, Plan(options, ranks, execution->threads, source));
+  UCP_ASSIGN_OR_RETURN(const LoadPlan load, Plan(options, ranks, execution->threads, to->device == nullptr, source));
   UCP_ASSIGN_OR_RETURN(const int rank, WhichRank(options, load, ranks));
   UCP_ASSIGN_OR_RETURN(const RankLoad mine, LoadAsRank(options, source, load, rank, *to, ranks, *execution));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(Encode(mine)));

@@ -13,6 +13,7 @@
 #include <limits>
 #include <utility>
 
+#include "compiler/layout/compare_layouts.h"
 #include "compiler/layout/layout_index.h"
 #include "compiler/plan/plan.h"
 #include "compiler/support/checked_math.h"
@@ -27,11 +28,8 @@ struct Stored {
 };
 
 bool IsWhole(const TensorLayout& layout, const std::vector<std::int64_t>& shape) {
-  if (!layout.mean_axes.empty() || !layout.unused_stages.empty() || layout.scale != Scale{}) return false;
-  return std::equal(layout.dims.begin(), layout.dims.end(), shape.begin(), shape.end(),
-                    [](const ShapeExpr& dim, std::int64_t length) {
-                      return dim.kind == ShapeExpr::Kind::kLength && dim.number == length;
-                    });
+  return IsUncut(layout) && std::equal(layout.dims.begin(), layout.dims.end(), shape.begin(), shape.end(),
+                                       [](const ShapeExpr& dim, std::int64_t length) { return dim.number == length; });
 }
 
 bool IsHeldWhole(const HeldTensor& held) {

@@ -13,6 +13,7 @@
 #include "runtime/load/request_text.h"
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"
+#include "runtime/load/target_as_stored.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
@@ -36,12 +37,19 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
               ranks_of_target, ranks);
 }
 
-llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const CompileRequest& request, int ranks,
+llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const LoadRequest& load_request, int ranks,
                                       Compilation& compilation) {
+  CompileRequest request = load_request.compile;
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
   SeenFiles seen(files);
-  UCP_RETURN_IF_ERROR(Compile(seen, request, compilation));
   LoadPlan load;
+  if (load_request.may_be_as_stored && !load_request.is_checked && ranks == 1) {
+    request.needs_no_reads = [&load](const SourcePhase& source, const TargetFiles& target) {
+      load.as_stored = FindTargetAsStored(source, target);
+      return !load.as_stored.empty();
+    };
+  }
+  UCP_RETURN_IF_ERROR(Compile(seen, request, compilation));
   load.plan = std::move(compilation.plan);
   load.source_folder = compilation.source.folder;
   load.source_versions = VersionsOf(seen, load.plan, load.source_folder);
@@ -137,13 +145,13 @@ std::vector<RecordId> LoadPlan::Between(std::uint64_t first, std::uint64_t end) 
 
 llvm::Expected<LoadPlan> CompileLoad(FileSystem& files, const LoadRequest& request, Communicator& ranks,
                                      Compilation& compilation) {
-  if (ranks.size() == 1) return CompileAlone(files, request.compile, 1, compilation);
+  if (ranks.size() == 1) return CompileAlone(files, request, 1, compilation);
   UCP_RETURN_IF_ERROR(AgreeOnRequest(ranks, TextOf(request)));
   UCP_ASSIGN_OR_RETURN(const auto opens, GatherOpens(ranks, request.opens));
   LoadPlan load;
   std::vector<LoadedPart> parts;
   auto compile = [&](FileSystem& shared) -> llvm::Error {
-    UCP_ASSIGN_OR_RETURN(load, CompileAlone(shared, request.compile, ranks.size(), compilation));
+    UCP_ASSIGN_OR_RETURN(load, CompileAlone(shared, request, ranks.size(), compilation));
     UCP_ASSIGN_OR_RETURN(const std::vector<int> roles, RolesOf(load, opens));
     for (int role : roles) parts.push_back({role, load.RecordsOf(role), load.FilesOf(role)});
     return llvm::Error::success();

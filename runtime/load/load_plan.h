@@ -35,8 +35,8 @@ struct LoadPlan {
   std::vector<RecordId> records = {};
   // By FileId of the source: what the headers were read of, at the rank that planned.
   std::vector<FileVersion> source_versions = {};
-  // By RecordId of the target, if nothing has to be converted and nothing was planned (held_as_stored.h): the plan then
-  // has no more than the source's files and records, and remarks. Empty: it is as the plan says.
+  // By RecordId of the target, if nothing has to be converted and nothing was planned (held_as_stored.h,
+  // target_as_stored.h): the plan then says where no element comes from. Empty: it is as the plan says.
   std::vector<StoredBytes> as_stored = {};
 
   std::vector<FileId> FilesOf(int of_rank) const;      // That the rank opens, in order.
@@ -54,6 +54,9 @@ struct LoadRequest {
   // does. It is then the rank of the target that opens them all. Empty: the ranks are those of the target.
   std::vector<std::string> opens = {};
   bool is_checked = false;  // The source will be checked, for which every rank needs the whole plan.
+  // The result is for Load() into the host's memory, without checks, and for nothing else: where one process loads what
+  // the source has as it is, LoadPlan::as_stored is enough.
+  bool may_be_as_stored = false;
 };
 
 // Describes, binds, lays out, plans and verifies at rank 0, where ranks help to read the headers, and gives every rank

@@ -44,13 +44,14 @@ ReplicaPolicy PolicyOf(bool compare) { return compare ? ReplicaPolicy::kCompare 
 
 LoadPlan CompileForPython(const SourceOptions& source, const std::string& target, const TargetOptions& options,
                           bool compare, PythonRanks* ranks, const std::vector<std::string>& opens, bool check,
-                          unsigned threads) {
+                          unsigned threads, bool is_on_host) {
   LoadRequest request;
   request.compile.target = target;
   request.compile.replicas = PolicyOf(compare);
   request.compile.threads = threads;
   request.opens = opens;
   request.is_checked = check;
+  request.may_be_as_stored = is_on_host && !check;
   options.ApplyTo(request.compile);
   LoadPlan load;
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
@@ -273,7 +274,7 @@ void AddLoad(nb::module_& module) {
       .def_prop_rw("ds_config", PathText<&TargetOptions::ds_config>, SetPath<&TargetOptions::ds_config>);
   AddPlanClasses(module);
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
-             nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"));
+             nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"), nb::arg("is_on_host"));
   module.def("compile_held", &CompileHeldForPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
              nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"), nb::arg("is_on_host"));
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),

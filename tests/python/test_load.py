@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import ucp
 from fixtures.cases import CASES
@@ -82,6 +84,36 @@ def test_nothing_is_converted_for_the_checkpoints_own_topology(name: str, to: st
     assert found.report["as_stored"] == is_own
     if is_own and not verify:
         assert found.report["bytes_read"] <= found.report["bytes_placed"]
+
+
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize(("to", "is_own"), [("safetensors", True), ("safetensors:dtype=fp32", False)])
+def test_files_of_safetensors_are_read_as_they_are(tmp_path: Path, to: str, is_own: bool, verify: bool) -> None:
+    """Against what the package safetensors wrote, in two files, and what it reads of them."""
+    weights = {f"layers.{number}.weight": torch.randn(number, 7) for number in reversed(range(1, 40))}
+    others = {"half": torch.randn(5).to(torch.bfloat16), "number": torch.tensor(7.0), "nothing": torch.zeros(0, 3)}
+    for name, tensors in (("model-00001-of-00002", weights), ("model-00002-of-00002", others)):
+        save_file(tensors, tmp_path / f"{name}.safetensors")
+    weight_map = dict.fromkeys(weights, "model-00001-of-00002.safetensors")
+    weight_map |= dict.fromkeys(others, "model-00002-of-00002.safetensors")
+    index = {"metadata": {}, "weight_map": weight_map}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    found = ucp.load(tmp_path, to=to, verify=verify, threads=2)
+    truth = load_file(tmp_path / "model-00001-of-00002.safetensors")
+    truth |= load_file(tmp_path / "model-00002-of-00002.safetensors")
+    assert found.report["as_stored"] or verify or not is_own
+    assert is_own or not found.report["as_stored"]
+    for name, tensor in truth.items():
+        if tensor.numel() > 0:
+            (state,) = found[name].values()
+            assert torch.equal(state, tensor if is_own else tensor.float()), name
+    assert found.keys() >= {name for name, tensor in truth.items() if tensor.numel() > 0}
+    few = ucp.load(tmp_path, to=to, verify=verify, tensors=["half", "layers.2?.weight"])
+    assert len(few) == 11
+    assert all(torch.equal(few[name][state], found[name][state]) for name in few for state in few[name])
+    (tmp_path / "model-00001-of-00002.safetensors").write_bytes(b"")
+    with pytest.raises(ucp.Error, match="model-00001-of-00002"):
+        ucp.load(tmp_path, to=to, verify=verify)
 
 
 def test_shards_of_tensor_parallel_ranks() -> None:

@@ -147,9 +147,10 @@ def compile_load(
     opens: list[str],
     check: bool,
     threads: int,
+    is_on_host: bool,
 ) -> LoadPlan:
     """`opens`: names of files that this rank opens, where that decides which of the target's ranks it is. `check`:
-    whether the source will be checked."""
+    whether the source will be checked. `is_on_host`: whether all is loaded into the host's memory."""
     ...
 def compile_held(
     source: Source,

@@ -39,6 +39,7 @@ class SmallModel {
     Add("d", "F32", "[]", 4);
     Add("e", "F32", "[0, 5]", 0);
     Add("b", "F32", "[70, 100]", 28'000);
+    Add("f", "F32", "[2, 3]", 24);
     const std::string header = "{" + header_ + "}";
     std::string content(8, '\0');
     for (std::size_t i = 0; i < 8; ++i) content[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
@@ -208,9 +209,15 @@ TEST(TargetAsStoredTest, TablesThatAreWrongInOnePlace) {
       {"nobody has it", [&](Storage& tables) { shard_of(tables, "c").tensor = "z"; }},
       {"it is there twice", [&](Storage& tables) { tables.shards.push_back(shard_of(tables, "c")); }},
       {"another's record", [&](Storage& tables) { shard_of(tables, "c").tensor = "b"; }},
-      {"two in one record", [&](Storage& tables) { shard_of(tables, "c").states = shard_of(tables, "d").states; }},
+      {"two in one record", [&](Storage& tables) { shard_of(tables, "c").states = shard_of(tables, "f").states; }},
       {"a record of ready-made bytes", [&](Storage& tables) { tables.records.push_back(tables.records.front()); }},
-      {"a tensor is left out", [&](Storage& tables) { tables.shards.pop_back(); }},
+      {"a record is left empty", [&](Storage& tables) { tables.shards.pop_back(); }},
+      {"a tensor is left out",
+       [&](Storage& tables) {
+         std::erase_if(tables.shards,
+                       [&](const Shard& shard) { return &record_of(tables, shard.tensor) == &tables.records.back(); });
+         tables.records.pop_back();
+       }},
   };
   for (const auto& [what, attack] : on_target) {
     TargetFiles wrong = target;

@@ -33,8 +33,8 @@
 
 namespace ucp {
 
-// All of a target's record, in memory that the caller owns: the host's, or that of a device, which nobody else uses
-// meanwhile.
+// All of a target's record, in memory that the caller owns and in which no other lies: the host's, or that of a device,
+// which nobody else uses meanwhile.
 struct WantedRecord {
   RecordId record;
   std::span<std::byte> memory;

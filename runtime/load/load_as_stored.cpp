@@ -17,8 +17,8 @@
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/io/files_by_means.h"
+#include "runtime/load/given_memory.h"
 #include "runtime/load/means_of_load.h"
-#include "runtime/load/writable_memory.h"
 
 namespace ucp {
 namespace {
@@ -34,7 +34,6 @@ struct Stretch {
 // As Places::Make() has it.
 llvm::Error CheckFits(const LoadPlan& load, std::span<const WantedRecord> wanted) {
   std::vector<bool> is_wanted(load.as_stored.size(), false);
-  std::vector<std::span<const std::byte>> places;
   for (const WantedRecord& record : wanted) {
     UCP_CHECK(record.device == nullptr, "record {} is to reach a device without a plan", record.record);
     if (record.record.index() >= load.as_stored.size()) {
@@ -47,12 +46,9 @@ llvm::Error CheckFits(const LoadPlan& load, std::span<const WantedRecord> wanted
     }
     if (is_wanted[record.record.index()]) return Fail(ErrorCode::kUsage, "tensor `{}` is wanted twice", stored.tensor);
     is_wanted[record.record.index()] = true;
-    places.push_back(record.memory);
   }
-  const std::optional<std::size_t> read_only = FirstReadOnly(places);
-  if (!read_only) return llvm::Error::success();
-  const StoredBytes& stored = load.as_stored[wanted[*read_only].record.index()];
-  return CannotBeWritten(fmt::format("tensor `{}`", stored.tensor));
+  return CheckMemory(
+      wanted, [&](RecordId record) { return fmt::format("tensor `{}`", load.as_stored[record.index()].tensor); });
 }
 
 std::vector<Stretch> StretchesOf(const LoadPlan& load, std::span<const WantedRecord> wanted, std::uint64_t most_bytes) {

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "compiler/support/error.h"
-#include "runtime/load/writable_memory.h"
+#include "runtime/load/given_memory.h"
 
 namespace ucp {
 namespace {
@@ -40,23 +40,17 @@ llvm::Expected<Places> Places::Make(const Plan& plan, std::span<const WantedReco
     places.memory_[record.record.index()] = record.memory;
     places.device_[record.record.index()] = record.device;
   }
-  UCP_RETURN_IF_ERROR(places.CheckWritable());
+  UCP_RETURN_IF_ERROR(CheckMemory(wanted, [&](RecordId record) { return places.NameOf(record); }));
   return places;
 }
 
-llvm::Error Places::CheckWritable() const {
-  std::vector<std::span<const std::byte>> of_host(memory_.size());
-  for (std::size_t record = 0; record < memory_.size(); ++record) {
-    if (device_[record] == nullptr) of_host[record] = memory_[record];
-  }
-  const std::optional<std::size_t> record = FirstReadOnly(of_host);
-  if (!record) return llvm::Error::success();
-  std::string what = fmt::format("record {} of `{}`", *record, plan_->target.file(RecordId(*record)).path);
+std::string Places::NameOf(RecordId record) const {
+  std::string name = fmt::format("record {} of `{}`", record, plan_->target.file(record).path);
   ForEachTargetRange(*plan_, [&](const TargetRange& range) {
-    if (range.record != RecordId(*record)) return;
-    what = fmt::format("tensor `{}`", plan_->tensor(plan_->writes[range.write].tensor).logical.name);
+    if (range.record != record) return;
+    name = fmt::format("tensor `{}`", plan_->tensor(plan_->writes[range.write].tensor).logical.name);
   });
-  return CannotBeWritten(what);
+  return name;
 }
 
 std::span<std::byte> Places::Of(const TargetRange& range) const {

@@ -51,7 +51,7 @@ class Places {
         memory_(plan.target.records.size()),
         device_(plan.target.records.size(), nullptr) {}
 
-  llvm::Error CheckWritable() const;
+  std::string NameOf(RecordId record) const;  // As messages have it.
   void Zero(RecordId record, std::uint64_t begin, std::uint64_t end) const;
   void PlaceBlobs() const;
 

@@ -30,7 +30,7 @@ struct TensorToFill {
   std::vector<std::int64_t> shape;  // Of the whole tensor.
   // By dimension, the positions that are held, increasing. Empty: all of the tensor.
   std::vector<std::vector<HeldSpan>> holds = {};
-  std::span<std::byte> memory;  // As many bytes as the elements held have.
+  std::span<std::byte> memory;  // As many bytes as the elements held have, apart from the others.
 };
 
 struct FillOutcome {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -259,6 +260,10 @@ TEST(TargetAsStoredTest, MemoryAndFilesThatDoNotFit) {
   EXPECT_THAT(ErrorOf(load, wanted), HasSubstr(fmt::format("has {} bytes, and its memory {}", bytes, bytes - 1)));
   wanted.front().record = RecordId(99);
   EXPECT_THAT(ErrorOf(load, wanted), HasSubstr("record 99 is wanted"));
+  wanted = memory.wanted;
+  std::ranges::sort(wanted, std::greater<>(), [](const WantedRecord& record) { return record.memory.size(); });
+  wanted[1].memory = wanted[0].memory.first(wanted[1].memory.size());
+  EXPECT_THAT(ErrorOf(load, wanted), HasSubstr("shares a part with that for tensor `"));
   std::filesystem::resize_file(model.file(), std::filesystem::file_size(model.file()) - 1);
   EXPECT_THAT(ErrorOf(load, memory.wanted), HasSubstr("when the plan was made"));
 }

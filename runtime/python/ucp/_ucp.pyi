@@ -135,7 +135,8 @@ class HeldPlan:
     @property
     def not_loaded(self) -> dict[str, list[str]]: ...
 
-# (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that the rank holds; None: all)
+# (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that the rank holds; None: all, and
+# the second names of the tensor)
 Held: TypeAlias = tuple[str, str, str, Sequence[int], list[list[tuple[int, int]]] | None, list[str]]
 
 def compile_load(

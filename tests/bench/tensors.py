@@ -2,8 +2,9 @@
 
 The same bytes are converted and loaded twice: once in 103 tensors, once in 20,335 (a mixture of experts): N gigabytes
 with the optimizer, and then N of weights alone. Every round runs each of them once, in turn. What is printed for each
-are medians: wall seconds of both, the median of the rounds' own ratios, and what each tensor more costs in wall time
-and in processor time. `cp -r` of the folder that a conversion wrote pays for the same files.
+are medians: wall seconds of both, the rounds' own ratios, and what each tensor more costs in wall time and in processor
+time; and the ratio of the least times, which says more where other programs or the machine's host come between.
+`cp -r` of the folder that a conversion wrote pays for the same files.
 
 FOLDER needs room for four times as many gigabytes, is best in memory (/dev/shm), and is left empty. UCP_BIN names the
 folder of the programs.
@@ -116,7 +117,8 @@ def show(case: Case, few: Shape, many: Shape) -> None:
 
     of_few, of_many = (statistics.median(case.walls[shape]) for shape in (few, many))
     ratio = median_of(case.walls, lambda a, b: a / b)
-    print(f"{case.name:<28} {of_few:>9.3f} {of_many:>9.3f} {ratio:>7.2f} {cost(case.walls):>9.1f} "
+    of_least = min(case.walls[many]) / min(case.walls[few])
+    print(f"{case.name:<28} {of_few:>9.3f} {of_many:>9.3f} {ratio:>7.2f} {of_least:>9.2f} {cost(case.walls):>9.1f} "
           f"{cost(case.processors):>9.1f}", flush=True)  # fmt: skip
 
 
@@ -152,7 +154,7 @@ def main() -> None:
         run_all(source, shapes, options.gigabytes, options.rounds, options.folder / "tensors")
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     print(json.dumps({"gigabytes": options.gigabytes, "processors": cores, "load": round(load, 1)}))
-    print(f"{'':<28} {few.tensors:>9,} {many.tensors:>9,} {'ratio':>7} {'µs each':>9} {'cpu µs':>9}")
+    print(f"{'':<28} {few.tensors:>9,} {many.tensors:>9,} {'ratio':>7} {'of least':>9} {'µs each':>9} {'cpu µs':>9}")
     for source in SOURCES:
         for case in source.cases:
             show(case, few, many)

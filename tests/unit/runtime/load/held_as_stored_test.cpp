@@ -8,9 +8,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
-#include <map>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +18,7 @@
 #include "tests/unit/runtime/comm/thread_ranks.h"
 #include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
+#include "tests/unit/runtime/load/small_model.h"
 
 namespace ucp {
 namespace {
@@ -33,48 +31,13 @@ HeldTensor Held(const std::string& tensor, std::vector<std::int64_t> shape, DTyp
   return {tensor, state, dtype, std::move(shape), holds};
 }
 
-// A safetensors file whose tensors begin at odd places, as others write them: the header has 8 bytes more or less.
-class SmallModel {
- public:
-  SmallModel() {
-    Add("a", "F32", "[2, 3]", 24);
-    Add("b", "BF16", "[4]", 8);
-    Add("c", "F32", "[]", 4);
-    Add("d", "F32", "[0, 5]", 0);
-    Add("e", "F32", "[700, 1000]", 2'800'000);
-    Write();
-  }
-
-  std::string path() const { return folder_.path(); }
-  std::string BytesOf(const std::string& tensor) const {
-    const auto& [begin, bytes] = places_.at(tensor);
-    return data_.substr(begin, bytes);
-  }
-  void Write() const {
-    const std::string header = "{" + header_ + "}";
-    std::string content(8, '\0');
-    for (std::size_t i = 0; i < 8; ++i) content[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
-    std::ofstream(path() + "/model.safetensors", std::ios::binary) << content << header << data_;
-  }
-  void Grow() {
-    Add("f", "F32", "[1]", 4);
-    Write();
-  }
-
- private:
-  void Add(const std::string& name, const std::string& dtype, const std::string& shape, std::size_t bytes) {
-    places_[name] = {data_.size(), bytes};
-    header_ += fmt::format(R"({}"{}":{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", header_.empty() ? "" : ",",
-                           name, dtype, shape, data_.size(), data_.size() + bytes);
-    for (std::size_t i = 0; i < bytes; ++i) data_ += static_cast<char>(random_());
-  }
-
-  testing::TemporaryFolder folder_;
-  std::mt19937 random_{20261122};
-  std::string header_;
-  std::string data_;
-  std::map<std::string, std::pair<std::size_t, std::size_t>> places_;
-};
+SmallModel Model() {
+  return SmallModel({{"a", "F32", "[2, 3]", 24},
+                     {"b", "BF16", "[4]", 8},
+                     {"c", "F32", "[]", 4},
+                     {"d", "F32", "[0, 5]", 0},
+                     {"e", "F32", "[700, 1000]", 2'800'000}});
+}
 
 HeldRequest RequestFor(const std::string& path) {
   HeldRequest request;
@@ -134,7 +97,7 @@ std::string ErrorOf(const HeldPlan& plan, std::vector<WantedRecord> wanted) {
 }
 
 TEST(HeldAsStoredTest, WhatTheFileHasIsReadIntoItsPlace) {
-  const SmallModel model;
+  const SmallModel model = Model();
   const HeldByRank held = {Held("e", {700, 1000}), Held("c", {}), Held("b", {4}, DType::kBFloat16), Held("d", {0, 5}),
                            Held("a", {2, 3})};
   HeldRequest request = RequestFor(model.path());
@@ -146,12 +109,12 @@ TEST(HeldAsStoredTest, WhatTheFileHasIsReadIntoItsPlace) {
   EXPECT_TRUE(plan.not_loaded.empty());
   for (auto [threads, chunk_bytes] : {std::pair(1U, 1U << 21), {3U, 1000U}, {2U, 7U}}) {
     const std::vector<std::string> loaded = Loaded(plan, held, Options(threads, chunk_bytes));
-    for (std::size_t i = 0; i < held.size(); ++i) ASSERT_EQ(loaded[i], model.BytesOf(held[i].tensor));
+    for (std::size_t i = 0; i < held.size(); ++i) ASSERT_EQ(loaded[i], model.contents().at(held[i].tensor));
   }
 }
 
 TEST(HeldAsStoredTest, WhatNobodyHoldsIsSaid) {
-  const SmallModel model;
+  const SmallModel model = Model();
   HeldRequest request = RequestFor(model.path());
   const HeldPlan plan = llvm::cantFail(Compile(request, {Held("c", {}), Held("a", {2, 3})}));
   ASSERT_FALSE(plan.load.as_stored.empty());
@@ -168,7 +131,7 @@ TEST(HeldAsStoredTest, WhatNobodyHoldsIsSaid) {
 }
 
 TEST(HeldAsStoredTest, WhatIsNotPlainlySoIsPlanned) {
-  const SmallModel model;
+  const SmallModel model = Model();
   const HeldByRank whole = {Held("a", {2, 3})};
   std::vector<std::pair<HeldRequest, HeldByRank>> cases(4, {RequestFor(model.path()), whole});
   cases[0].second[0].dtype = DType::kFloat64;
@@ -190,7 +153,7 @@ TEST(HeldAsStoredTest, WhatIsNotPlainlySoIsPlanned) {
 }
 
 TEST(HeldAsStoredTest, WhatDoesNotFitIsRefusedByPlanning) {
-  const SmallModel model;
+  const SmallModel model = Model();
   HeldByRank part = {Held("a", {2, 3})};
   part[0].holds[0] = {{0, 1}};
   for (const auto& [held, words] : std::vector<std::pair<HeldByRank, std::string>>{
@@ -206,7 +169,7 @@ TEST(HeldAsStoredTest, WhatDoesNotFitIsRefusedByPlanning) {
 }
 
 TEST(HeldAsStoredTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
-  const SmallModel model;
+  const SmallModel model = Model();
   const HeldByRank held = {Held("a", {2, 3}), Held("c", {})};
   HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
   plan.load.source_folder = "/nowhere";
@@ -227,7 +190,7 @@ TEST(HeldAsStoredTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
 }
 
 TEST(HeldAsStoredTest, TooLittleMemoryIsRefusedAsForAPlan) {
-  const SmallModel model;
+  const SmallModel model = Model();
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     const HeldByRank held = {Held("a", {2, 3}, dtype)};
     const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
@@ -245,16 +208,16 @@ TEST(HeldAsStoredTest, TooLittleMemoryIsRefusedAsForAPlan) {
 }
 
 TEST(HeldAsStoredTest, AFileThatChangedIsRefused) {
-  SmallModel model;
+  SmallModel model = Model();
   const HeldByRank held = {Held("a", {2, 3})};
   const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
   Memory memory(held);
-  model.Grow();
+  model.Grow({"f", "F32", "[1]", 4});
   EXPECT_THAT(ErrorOf(plan, memory.For(plan)), HasSubstr("when the plan was made; plan again"));
 }
 
 TEST(HeldAsStoredTest, ItStopsWhenItIsAskedTo) {
-  const SmallModel model;
+  const SmallModel model = Model();
   const HeldByRank held = {Held("e", {700, 1000})};
   const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
   Memory memory(held);

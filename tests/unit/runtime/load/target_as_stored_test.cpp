@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <span>
@@ -25,46 +24,22 @@
 #include "tests/unit/runtime/comm/thread_ranks.h"
 #include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
+#include "tests/unit/runtime/load/small_model.h"
 
 namespace ucp {
 namespace {
 
 using ::testing::HasSubstr;
 
-// A safetensors file whose tensors lie in another order than their names.
-class SmallModel {
- public:
-  SmallModel() {
-    Add("c", "F32", "[2, 3]", 24);
-    Add("a", "BF16", "[4]", 8);
-    Add("d", "F32", "[]", 4);
-    Add("e", "F32", "[0, 5]", 0);
-    Add("b", "F32", "[70, 100]", 28'000);
-    Add("f", "F32", "[2, 3]", 24);
-    const std::string header = "{" + header_ + "}";
-    std::string content(8, '\0');
-    for (std::size_t i = 0; i < 8; ++i) content[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
-    std::ofstream(file(), std::ios::binary) << content << header << data_;
-  }
-
-  std::string path() const { return folder_.path(); }
-  std::string file() const { return path() + "/model.safetensors"; }
-  const std::map<std::string, std::string>& contents() const { return contents_; }
-
- private:
-  void Add(const std::string& name, const std::string& dtype, const std::string& shape, std::size_t bytes) {
-    header_ += fmt::format(R"({}"{}":{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", header_.empty() ? "" : ",",
-                           name, dtype, shape, data_.size(), data_.size() + bytes);
-    std::string& content = contents_[name];
-    for (std::size_t i = 0; i < bytes; ++i) content += static_cast<char>(data_.size() * 31 + i * 7 + i / 251);
-    data_ += content;
-  }
-
-  testing::TemporaryFolder folder_;
-  std::string header_;
-  std::string data_;
-  std::map<std::string, std::string> contents_;
-};
+// Its tensors lie in another order than their names.
+SmallModel Model() {
+  return SmallModel({{"c", "F32", "[2, 3]", 24},
+                     {"a", "BF16", "[4]", 8},
+                     {"d", "F32", "[]", 4},
+                     {"e", "F32", "[0, 5]", 0},
+                     {"b", "F32", "[70, 100]", 28'000},
+                     {"f", "F32", "[2, 3]", 24}});
+}
 
 LoadRequest RequestFor(const std::string& path, const std::string& target = "safetensors") {
   LoadRequest request;
@@ -117,7 +92,7 @@ std::string ErrorOf(const LoadPlan& load, const std::vector<WantedRecord>& wante
 }
 
 TEST(TargetAsStoredTest, WhatTheFileHasIsReadIntoItsPlace) {
-  const SmallModel model;
+  const SmallModel model = Model();
   const LoadPlan load = Compile(RequestFor(model.path()));
   ASSERT_EQ(load.as_stored.size(), load.plan.target.records.size());
   EXPECT_TRUE(load.plan.reads.empty());
@@ -151,7 +126,7 @@ TEST(TargetAsStoredTest, RealCheckpoints) {
 }
 
 TEST(TargetAsStoredTest, WhatIsNotPlainlySoIsPlanned) {
-  const SmallModel model;
+  const SmallModel model = Model();
   std::vector<LoadRequest> requests = {RequestFor(model.path(), "safetensors:dtype=fp32"), RequestFor(model.path()),
                                        RequestFor(model.path())};
   requests[1].is_checked = true;
@@ -172,7 +147,7 @@ TEST(TargetAsStoredTest, WhatIsNotPlainlySoIsPlanned) {
 
 // The tables of a load that needs no plan, each made wrong in one place.
 TEST(TargetAsStoredTest, TablesThatAreWrongInOnePlace) {
-  const SmallModel model;
+  const SmallModel model = Model();
   CompileRequest request = RequestFor(model.path()).compile;
   TargetFiles target;
   request.needs_no_reads = [&](const SourcePhase&, const TargetFiles& laid_out) {
@@ -247,7 +222,7 @@ TEST(TargetAsStoredTest, TablesThatAreWrongInOnePlace) {
 }
 
 TEST(TargetAsStoredTest, MemoryAndFilesThatDoNotFit) {
-  const SmallModel model;
+  const SmallModel model = Model();
   LoadPlan load = Compile(RequestFor(model.path()));
   ASSERT_FALSE(load.as_stored.empty());
   Memory memory(load);

@@ -28,3 +28,16 @@ def test_before_the_first_step(to: str, engines: Engines, run: Callable[..., str
     answer = engines.ask(job)
     assert differences(saved["saved"], answer["loaded"], ["parameter"]) == []
     assert answer["losses"] == pytest.approx(saved["losses"], abs=NOISE["fp32"])
+
+
+def test_before_the_first_step_without_zero(engines: Engines, run: Callable[..., str], tmp_path: Path) -> None:
+    """Nothing says which parameter is which, but one group has all that the module has."""
+    case = replace(CASE, stage=0, dtype="fp32", groups="one")
+    saved = engines.ask(Job(case, steps=0, save=tmp_path / "saved", further_steps=2))
+    assert saved["saved"]["step_counter"]["type"] == "none"
+    run("convert", tmp_path / "saved", tmp_path / "ours", "--to", "deepspeed:dp=2,zero=2")
+    job = Job(replace(case, stage=2, mesh=Mesh(dp=2)), seed=OTHER_SEED, load=tmp_path / "ours", native=True,
+              further_steps=2)  # fmt: skip
+    answer = engines.ask(job)
+    assert differences(saved["saved"], answer["loaded"], ["parameter"]) == []
+    assert answer["losses"] == pytest.approx(saved["losses"], abs=NOISE["fp32"])

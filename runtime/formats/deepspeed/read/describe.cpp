@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
@@ -54,6 +55,7 @@ class Description {
     UCP_RETURN_IF_ERROR(NameWholeParameters());
     UCP_RETURN_IF_ERROR(CheckStagesFollow(folder_, degrees_.tp, states_));
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
+    second_names_ = TakeOutSecondNames(states_);
     UCP_RETURN_IF_ERROR(ReadExperts());
     const OptimizerContext context{archives_,      names_,      folder_, degrees_,   experts_,
                                    fused_experts_, partitions_, states_, checkpoint_};
@@ -252,12 +254,17 @@ class Description {
 
   void RemarkOnFrozen() {
     const ModelStates& first = states_.front();
-    checkpoint_.training.excludes_frozen = ExcludesFrozen(first);
+    checkpoint_.training.excludes_frozen = ExcludesFrozen(first) || !second_names_.empty();
     if (!checkpoint_.training.excludes_frozen) return;
     inventory().remarks.push_back(fmt::format(
         "`{}` was saved with exclude_frozen_parameters: frozen parameters, if the model has any, are in none of the "
         "files, nor are their names; take them from where the model began",
         first.path));
+    for (const std::string& name : second_names_) {
+      inventory().remarks.push_back(
+          fmt::format("`{}` is left out, too: it is a second name of `{}`, which was excluded", name,
+                      first.shared_params.at(name)));
+    }
   }
 
   void AddCheckpointFacts() {
@@ -329,6 +336,7 @@ class Description {
   std::int64_t partitions_ = 0;
   std::size_t believed_ = 0;  // Which of `states_` counts where ranks contradict each other.
   std::vector<RankGroups> rank_groups_;
+  std::set<std::string> second_names_;  // Of excluded parameters.
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -59,26 +60,30 @@ class RankModule {
   }
 
  private:
-  // Only rank 0 records shared parameters, and old versions none at all; but a name that the optimizer does not know
-  // and that is the very memory of one that it knows is that parameter.
+  bool IsListed(const std::string& name) const {
+    return trained_.contains(name) || states_.buffer_names.contains(name) || states_.frozen_shapes.contains(name);
+  }
+
+  // Only rank 0 records shared parameters, and old versions none at all; no version records shared buffers, nor those
+  // of a module that another has twice. But a name that no list has and that is the very memory of one that a list has
+  // is that tensor.
   void FindUnrecordedAliases() {
     using NamedPlace = std::pair<std::string, TensorPlace>;
     std::vector<const NamedPlace*> unknown;
     for (const NamedPlace& tensor : states_.module.tensors) {
       const auto& [name, place] = tensor;
-      if (trained_.contains(name) || aliases_.contains(name) || place.elements == 0) continue;
-      if (states_.buffer_names.contains(name) || states_.frozen_shapes.contains(name)) continue;
+      if (IsListed(name) || aliases_.contains(name) || place.elements == 0) continue;
       unknown.push_back(&tensor);
     }
     if (unknown.empty()) return;
-    std::map<std::pair<RecordId, std::int64_t>, const NamedPlace*> trained_at;
+    std::map<std::pair<RecordId, std::int64_t>, const NamedPlace*> listed_at;
     for (const NamedPlace& tensor : states_.module.tensors) {
       const auto& [name, place] = tensor;
-      if (trained_.contains(name)) trained_at.emplace(std::pair(place.record, place.offset), &tensor);
+      if (IsListed(name)) listed_at.emplace(std::pair(place.record, place.offset), &tensor);
     }
     for (const NamedPlace* tensor : unknown) {
-      auto found = trained_at.find({tensor->second.record, tensor->second.offset});
-      if (found != trained_at.end() && found->second->second.IsSameMemory(tensor->second)) {
+      auto found = listed_at.find({tensor->second.record, tensor->second.offset});
+      if (found != listed_at.end() && found->second->second.IsSameMemory(tensor->second)) {
         aliases_.emplace(tensor->first, found->second->first);
       }
     }
@@ -113,6 +118,30 @@ llvm::Error FailForLayer(const CheckpointFiles& files, const std::string& folder
 }
 
 }  // namespace
+
+std::set<std::string> TakeOutSecondNames(std::vector<ModelStates>& states) {
+  std::set<std::string> taken;
+  const std::map<std::string, std::string>& shared_params = states.front().shared_params;
+  if (shared_params.empty()) return taken;
+  std::unordered_set<std::string_view> known;
+  for (const ModelStates& rank : states) {
+    for (const auto& [list, name] : ListedTensors(rank)) known.insert(*name);
+    for (const auto& [name, place] : rank.module.tensors) known.insert(name);
+  }
+  std::set<std::string> second_names;
+  for (const auto& [second, first] : shared_params) {
+    if (!known.contains(first) && !IsExpertName(first)) second_names.insert(second);
+  }
+  if (second_names.empty()) return taken;
+  for (ModelStates& rank : states) {
+    std::erase_if(rank.module.tensors, [&](const auto& tensor) {
+      if (!second_names.contains(tensor.first)) return false;
+      taken.insert(tensor.first);
+      return true;
+    });
+  }
+  return taken;
+}
 
 llvm::Error CheckModuleTensors(const CheckpointFiles& files, const std::string& folder, const Degrees& degrees,
                                const std::vector<ModelStates>& states) {

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ namespace ucp::deepspeed {
 // ReadLayerFiles(). Fails (kBadData) with the file in which the tensor, or which itself, is missing.
 [[nodiscard]] llvm::Error CheckModuleTensors(const CheckpointFiles& files, const std::string& folder,
                                              const Degrees& degrees, const std::vector<ModelStates>& states);
+
+// exclude_frozen_parameters leaves a frozen parameter out by its first name alone. Takes tensors out of the modules
+// whose first name, by `shared_params`, is nowhere, and returns their names. Call after ReadLayerFiles().
+[[nodiscard]] std::set<std::string> TakeOutSecondNames(std::vector<ModelStates>& states);
 
 // Adds a shard with the state "weight" for every tensor of a module, and fills `aliases`. A tensor is a parameter if
 // `param_shapes` names it (or the one that it is an alias of), a buffer if `buffer_names` does, and else frozen. Fails

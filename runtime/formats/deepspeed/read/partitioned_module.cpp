@@ -1,6 +1,10 @@
 #include "runtime/formats/deepspeed/read/partitioned_module.h"
 
+#include <fmt/ranges.h>
+
+#include <map>
 #include <set>
+#include <string>
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
@@ -125,22 +129,58 @@ class PartitionedModule {
       for (const NamedShape& shape : group) elsewhere.insert(shape.name);
     }
     for (const auto& [name, shape] : states_.frozen_shapes) elsewhere.insert(name);
+    const std::map<RecordId, std::string> first_names = FirstNamesByRecord(elsewhere);
+    std::vector<std::string> left_out;
     std::vector<std::pair<std::string, TensorPlace>> tensors;
     for (auto& [name, place] : states_.module.tensors) {
-      auto shared = context_.states.front().shared_params.find(name);
-      const bool is_alias = shared != context_.states.front().shared_params.end() && elsewhere.contains(shared->second);
-      if (is_alias) context_.checkpoint.inventory.aliases.emplace(name, shared->second);
-      if (is_alias || elsewhere.contains(name)) continue;
+      if (elsewhere.contains(name)) continue;
+      const std::string first = FirstNameOf(name, place, first_names);
+      if (elsewhere.contains(first)) {
+        context_.checkpoint.inventory.aliases.emplace(name, first);
+        continue;
+      }
       if (place.elements == 0 && !states_.buffer_names.contains(name)) {
+        if (ExcludesFrozen(states_)) {  // It leaves parameters out by their first name alone.
+          if (mp_ == 0) left_out.push_back(name);
+          continue;
+        }
         return Fail(ErrorCode::kBadData,
                     "`{}`: `{}` in `{}` is an empty placeholder, and neither `param_shapes`, `frozen_param_shapes` nor "
-                    "`shared_params` says of what",
+                    "`shared_params` says of what; stage 3 does not save the values of a parameter that is not frozen "
+                    "and in no group of the optimizer",
                     context_.folder, name, states_.path);
       }
       tensors.emplace_back(name, std::move(place));
     }
     states_.module.tensors = std::move(tensors);
+    if (!left_out.empty()) {
+      context_.checkpoint.inventory.remarks.push_back(
+          fmt::format("`{}` left out, too: nothing says what they are second names of", fmt::join(left_out, "`, `")));
+    }
     return llvm::Error::success();
+  }
+
+  // Each parameter has a placeholder of its own, which its second names share. Where several first names share one, it
+  // says nothing.
+  std::map<RecordId, std::string> FirstNamesByRecord(const std::set<std::string>& first_names) const {
+    std::map<RecordId, std::string> by_record;
+    for (const auto& [name, place] : states_.module.tensors) {
+      if (place.elements != 0 || !first_names.contains(name)) continue;
+      auto [found, is_new] = by_record.emplace(place.record, name);
+      if (!is_new) found->second.clear();
+    }
+    return by_record;
+  }
+
+  // By `shared_params`, which lacks names that one module has for the same tensor or the same module within it; else by
+  // the placeholder. Empty if neither says it.
+  std::string FirstNameOf(const std::string& name, const TensorPlace& place,
+                          const std::map<RecordId, std::string>& first_names) const {
+    const auto& shared_params = context_.states.front().shared_params;
+    if (auto shared = shared_params.find(name); shared != shared_params.end()) return shared->second;
+    if (place.elements != 0 || states_.buffer_names.contains(name)) return "";
+    auto found = first_names.find(place.record);
+    return found == first_names.end() ? "" : found->second;
   }
 
   const OptimizerContext& context_;

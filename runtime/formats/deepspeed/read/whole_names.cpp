@@ -120,14 +120,20 @@ class Namer {
   }
 
   // Tensors of the module that can be trained. Second names of the same memory come later in the module, and are left
-  // out.
+  // out; those of buffers, too, which `buffer_names` lacks.
   void FindCandidates() {
+    std::vector<const TensorPlace*> buffers;
+    for (const auto& [name, place] : states_.module.tensors) {
+      if (states_.buffer_names.contains(name) && place.elements > 0) buffers.push_back(&place);
+    }
     for (const auto& [name, place] : states_.module.tensors) {
       if (states_.buffer_names.contains(name) || name.ends_with("_extra_state")) continue;
       const bool is_second = std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
         return place.elements > 0 && other.place.IsSameMemory(place);
       });
-      if (!is_second) candidates_.push_back({name, place});
+      const bool is_buffer = std::any_of(buffers.begin(), buffers.end(),
+                                         [&](const TensorPlace* buffer) { return buffer->IsSameMemory(place); });
+      if (!is_second && !is_buffer) candidates_.push_back({name, place});
     }
   }
 
@@ -176,7 +182,35 @@ class Namer {
     return "";
   }
 
+  // Parameters without states: before the first step, or where the optimizer keeps none. A group that has as many
+  // parameters as the module has all of them, in its order.
+  bool IsTheWholeModule() const {
+    return optimizer_.groups.size() == 1 && optimizer_.groups.front().tensors.size() == candidates_.size();
+  }
+
+  bool LacksAState() const {
+    return std::any_of(optimizer_.groups.begin(), optimizer_.groups.end(), [&](const WholeGroup& group) {
+      return std::any_of(group.tensors.begin(), group.tensors.end(),
+                         [&](const SteppedTensor& tensor) { return LikenessOf(optimizer_.form, tensor) == nullptr; });
+    });
+  }
+
+  std::string AllInTheModulesOrder() {
+    std::vector<NamedShape>& shapes = states_.param_shapes.emplace_back();
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      const TensorPlace* likeness = LikenessOf(optimizer_.form, optimizer_.groups.front().tensors[i]);
+      const Sizes& sizes = candidates_[i].place.sizes;
+      if (likeness != nullptr && likeness->sizes != sizes) {
+        return fmt::format("in the module's order parameter {} is `{}`, of [{}], and it has states of [{}]", i,
+                           candidates_[i].name, fmt::join(sizes, ", "), fmt::join(likeness->sizes, ", "));
+      }
+      shapes.push_back({candidates_[i].name, sizes});
+    }
+    return "";
+  }
+
   std::string ByShapes() {
+    if (IsTheWholeModule() && LacksAState()) return AllInTheModulesOrder();
     std::map<Sizes, std::vector<std::size_t>> places;  // Of the candidates, by shape.
     for (std::size_t i = 0; i < candidates_.size(); ++i) places[candidates_[i].place.sizes].push_back(i);
     std::map<Sizes, std::size_t> asked_by;

@@ -81,6 +81,13 @@ llvm::Error CheckFrozen(const TargetRequest& request, const WriteOptions& option
   auto frozen = std::find_if(request.tensors.begin(), request.tensors.end(),
                              [](const LogicalTensor& tensor) { return tensor.kind == TensorKind::kFrozen; });
   if (!options.exclude_frozen || frozen == request.tensors.end()) return llvm::Error::success();
+  if (request.training.excludes_frozen) {  // All but some that the optimizer could have had, or second names.
+    if (options.stage < 3) return llvm::Error::success();
+    return Fail(ErrorCode::kUnsupported,
+                "zero=3: `{}` is not trained, and the source was saved with exclude_frozen_parameters all the same; "
+                "stage 3 has it in a list of all such parameters, or not at all",
+                frozen->name);
+  }
   return Fail(ErrorCode::kUsage,
               "exclude_frozen=true: the source has frozen parameters, such as `{}`, and a target with them loads as "
               "well",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -52,14 +53,16 @@ class PlannedFiles:
         for tensor in tensors_in(content):
             users.setdefault(tensor.untyped_storage()._cdata, {})[id(tensor)] = tensor
         placed = []
-        taken = {own.data_ptr() for own in self.room.values()}
+        taken = sorted(map(stretch_of, self.room.values()))
         for where, served, engines in pairs(content, held, ""):
             own, storage = engines.detach(), served.untyped_storage()
             record = self.of_storage.get(storage._cdata)
-            if record is None or record in self.room or own.data_ptr() in taken or not is_room_for(own, served):
+            if record is None or record in self.room or not is_room_for(own, served):
+                continue
+            if shares_bytes(stretch_of(own), taken):  # Buffers can be views of one another.
                 continue
             self.room[record] = own
-            taken.add(own.data_ptr())
+            insort(taken, stretch_of(own))
             placed.append(where)
             for user in users[storage._cdata].values():
                 begin = own.storage_offset() + user.storage_offset()
@@ -77,6 +80,18 @@ class PlannedFiles:
         return [
             (record, address, self.bytes[record]) for record, address in sorted(wanted.items()) if self.bytes[record]
         ]
+
+
+def stretch_of(own: torch.Tensor) -> tuple[int, int]:
+    """Where the bytes of a contiguous tensor begin and end."""
+    return own.data_ptr(), own.data_ptr() + own.nbytes
+
+
+def shares_bytes(stretch: tuple[int, int], taken: list[tuple[int, int]]) -> bool:
+    """Whether a stretch meets one of these, which do not meet each other and are in order."""
+    begin, end = stretch
+    next_one = bisect_left(taken, stretch)
+    return any(other < end and begin < last for other, last in taken[max(0, next_one - 1) : next_one + 1])
 
 
 def is_room_for(own: torch.Tensor, served: torch.Tensor) -> bool:

@@ -95,6 +95,30 @@ TEST(Whole, BeforeTheFirstStepShapesAreNotKnown) {
   ExpectFailure(copy, ErrorCode::kUnsupported, {"there is no state of parameter 0 of group 0"});
 }
 
+// As many parameters as the module has are all of them, in its order.
+TEST(Whole, BeforeTheFirstStepOneGroupHasTheWholeModule) {
+  CheckpointCopy copy(kPlain);
+  const auto put = [&](std::int64_t parameters) {
+    copy.Edit(kModel, [&](const pytorch::ValuePtr& root) {
+      const pytorch::ValuePtr groups = pytorch::Find(*pytorch::Find(*root, "optimizer"), "param_groups");
+      std::vector<pytorch::ValuePtr> numbers;
+      for (std::int64_t i = 0; i < parameters; ++i) numbers.push_back(MakeInteger(i));
+      pytorch::ValuePtr group = testing::Replaced(pytorch::Items(*groups)->front(), std::vector<std::string>{"params"},
+                                                  MakeList(std::move(numbers)));
+      return testing::Replaced(root, std::vector<std::string>{"optimizer", "param_groups"}, MakeList({group}));
+    });
+  };
+  copy.Set(kModel, {"optimizer", "state"}, pytorch::MakeDict({}));
+  put(16);
+  ExpectFailure(copy, ErrorCode::kUnsupported, {"there is no state of parameter 0 of group 0"});
+  put(17);
+  auto checkpoint = Read(copy);
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  for (const std::string tensor : {"embed.weight", "blocks.0.up.bias", "tone"}) {
+    EXPECT_EQ(KindOf(*checkpoint, tensor), TensorKind::kParameter);
+  }
+}
+
 TEST(Whole, ViewsThatDoNotMakeUpAGroup) {
   CheckpointCopy copy(kFused);
   copy.Set(kModel, {"module", "blocks.1.up.bias"}, nullptr);

@@ -151,7 +151,8 @@ struct ModuleReader {
       return llvm::Error::success();
     }
     const auto* children = Entries(*value);
-    if (children == nullptr || !HoldsTensors(*children) || depth == kModuleDepth) return ReadExtra(value, name);
+    const bool is_tree = children != nullptr && HoldsTensors(*children) && depth < kModuleDepth;
+    if (!is_tree || llvm::StringRef(name).ends_with("_extra_state")) return ReadExtra(value, name);
     for (const pytorch::Entry& child : *children) {
       auto key = AsText(*child.key);
       if (!key) {

@@ -35,6 +35,7 @@ def test_before_the_first_step_without_zero(engines: Engines, run: Callable[...,
     case = replace(CASE, stage=0, dtype="fp32", groups="one")
     saved = engines.ask(Job(case, steps=0, save=tmp_path / "saved", further_steps=2))
     assert saved["saved"]["step_counter"]["type"] == "none"
+    assert "nothing says in which order" in run("inspect", tmp_path / "saved")
     run("convert", tmp_path / "saved", tmp_path / "ours", "--to", "deepspeed:dp=2,zero=2")
     job = Job(replace(case, stage=2, mesh=Mesh(dp=2)), seed=OTHER_SEED, load=tmp_path / "ours", native=True,
               further_steps=2)  # fmt: skip

@@ -188,13 +188,6 @@ class Namer {
     return optimizer_.groups.size() == 1 && optimizer_.groups.front().tensors.size() == candidates_.size();
   }
 
-  bool LacksAState() const {
-    return std::any_of(optimizer_.groups.begin(), optimizer_.groups.end(), [&](const WholeGroup& group) {
-      return std::any_of(group.tensors.begin(), group.tensors.end(),
-                         [&](const SteppedTensor& tensor) { return LikenessOf(optimizer_.form, tensor) == nullptr; });
-    });
-  }
-
   std::string AllInTheModulesOrder() {
     std::vector<NamedShape>& shapes = states_.param_shapes.emplace_back();
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
@@ -210,7 +203,7 @@ class Namer {
   }
 
   std::string ByShapes() {
-    if (IsTheWholeModule() && LacksAState()) return AllInTheModulesOrder();
+    if (IsTheWholeModule() && LacksALikeness(optimizer_)) return AllInTheModulesOrder();
     std::map<Sizes, std::vector<std::size_t>> places;  // Of the candidates, by shape.
     for (std::size_t i = 0; i < candidates_.size(); ++i) places[candidates_[i].place.sizes].push_back(i);
     std::map<Sizes, std::size_t> asked_by;

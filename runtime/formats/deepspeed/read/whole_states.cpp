@@ -1,5 +1,6 @@
 #include "runtime/formats/deepspeed/read/whole_states.h"
 
+#include <algorithm>
 #include <array>
 
 #include "compiler/support/error.h"
@@ -125,6 +126,13 @@ const TensorPlace* LikenessOf(WholeForm form, const SteppedTensor& tensor) {
     if (largest == nullptr || place.elements > largest->elements) largest = &place;
   }
   return largest;
+}
+
+bool LacksALikeness(const WholeOptimizer& optimizer) {
+  return std::any_of(optimizer.groups.begin(), optimizer.groups.end(), [&](const WholeGroup& group) {
+    return std::any_of(group.tensors.begin(), group.tensors.end(),
+                       [&](const SteppedTensor& tensor) { return LikenessOf(optimizer.form, tensor) == nullptr; });
+  });
 }
 
 llvm::Expected<WholeOptimizer> ReadWholeOptimizer(SourceArchives& archives, const SourceArchive& archive,

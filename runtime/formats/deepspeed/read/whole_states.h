@@ -35,6 +35,9 @@ struct WholeOptimizer : Speaker {
 // first step at kModule. (States of other shapes have fewer elements, such as Adafactor's rows.)
 const TensorPlace* LikenessOf(WholeForm form, const SteppedTensor& tensor);
 
+// Whether some of what it steps has nothing as large in it.
+bool LacksALikeness(const WholeOptimizer& optimizer);
+
 llvm::Expected<WholeOptimizer> ReadWholeOptimizer(SourceArchives& archives, const SourceArchive& archive,
                                                   const pytorch::ValuePtr& optimizer);
 

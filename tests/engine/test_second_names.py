@@ -16,6 +16,7 @@ from fixtures.serve import Engines
 from test_acceptance import NOISE, OTHER_SEED
 
 TWICE = Case("twice", "second names that no list has", model="twice", mesh=Mesh(dp=2), steps=2)
+PIPELINE = Case("tied_buffer", "a tied module with a buffer", model="pipeline_tied_buffer", mesh=Mesh(pp=2), steps=2)
 TIED = Case("frozen_tied", "saved without a frozen parameter of two names", model="frozen_tied", mesh=Mesh(dp=2),
             exclude_frozen=True, steps=2)  # fmt: skip
 
@@ -69,3 +70,20 @@ def test_frozen_parameters_that_stage_3_has_no_place_for(engines: Engines, ucpru
     assert result.returncode != 0
     assert "zero=3: `blocks.2.down.bias` is not trained, and the source was saved with" in result.stderr
     assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize("to", ["deepspeed:pp=1,dp=2", "universal:mp=1"])
+def test_a_tied_module_with_a_buffer(to: str, engines: Engines, run: Callable[..., str], tmp_path: Path) -> None:
+    """The file of its layer has names that no list of parameters has; it is still known to be the tied module's."""
+    saved = engines.ask(Job(PIPELINE, steps=PIPELINE.steps, save=tmp_path / "saved", further_steps=1))
+    said = run("inspect", tmp_path / "saved")
+    assert "tied_modules.embed.scale" in said
+    assert "0.weight" not in said
+    run("convert", tmp_path / "saved", tmp_path / "ours", "--to", to)
+    case = replace(PIPELINE, mesh=Mesh(dp=2))
+    is_native = to.startswith("deepspeed")
+    job = Job(case, seed=OTHER_SEED, load=tmp_path / "ours", native=is_native, restore=not is_native,
+              first_step=PIPELINE.steps, further_steps=1)  # fmt: skip
+    answer = engines.ask(job)
+    assert differences(saved["saved"], answer["loaded"], ["parameter", "buffer"]) == []
+    assert answer["losses"] == pytest.approx(saved["losses"][-1:], abs=NOISE["bf16"])

@@ -72,8 +72,12 @@ PipelineNames::PipelineNames(const std::vector<ModelStates>& states, std::int64_
         if (shape.name.starts_with("tied_modules.")) stage.tied_shapes.insert(shape);
       }
     }
-    for (const std::string& name : states[mp].buffer_names) add_name(name);
-    for (const auto& [name, shape] : states[mp].frozen_shapes) add_name(name);
+    auto add_untrained = [&](const std::string& name) {
+      add_name(name);
+      if (name.starts_with("tied_modules.")) stage.tied_untrained.insert(name);
+    };
+    for (const std::string& name : states[mp].buffer_names) add_untrained(name);
+    for (const auto& [name, shape] : states[mp].frozen_shapes) add_untrained(name);
     stages_.push_back(std::move(stage));
   }
 }
@@ -110,7 +114,8 @@ std::optional<PipelineNames::Layer> PipelineNames::Find(std::int64_t layer, cons
         for (const auto& [name, place] : entries.tensors) {
           const auto& shapes = stages_[p].tied_shapes;
           const bool is_known = shapes.contains(NamedShape{prefix + name, place.sizes}) ||
-                                shapes.contains(NamedShape{prefix + name, {place.elements}});
+                                shapes.contains(NamedShape{prefix + name, {place.elements}}) ||
+                                stages_[p].tied_untrained.contains(prefix + name);
           all_known = all_known && is_known;
         }
         if (all_known && keys.insert(key).second) fits.push_back({stage, prefix});

@@ -44,9 +44,10 @@ class PipelineNames {
 
  private:
   struct Stage {
-    std::set<std::int64_t> layers;     // Those whose numbers stand in names.
-    std::set<std::string> tied;        // Keys of tied modules.
-    std::set<NamedShape> tied_shapes;  // Of their parameters.
+    std::set<std::int64_t> layers;         // Those whose numbers stand in names.
+    std::set<std::string> tied;            // Keys of tied modules.
+    std::set<NamedShape> tied_shapes;      // Of their parameters.
+    std::set<std::string> tied_untrained;  // Their buffers and frozen parameters.
   };
   std::int64_t NearestStage(std::int64_t layer) const;
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fixtures.cases import CASES, DEFAULT_SEED, Mesh
+from fixtures.cases import CASES, DEFAULT_SEED, Case, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
 from fixtures.serve import EngineError, Engines
@@ -58,3 +59,21 @@ def test_older_engine_loads_through_the_hook(name: str, stage: int, ranks: int, 
     answer = older.ask(job)
     assert differences(truth, answer["loaded"], ["parameter"]) == []
     assert answer["losses"] == pytest.approx(truth["losses"][truth["step"] :], abs=5e-3)
+
+
+def test_a_parameter_without_dimensions(older: Engines, ucprun: Path, tmp_path: Path) -> None:
+    """No universal folder gives it to an engine; native files do. (Later versions do not start with one on gloo.)"""
+    case = Case("tempered", "a parameter without dimensions", model="tempered", mesh=Mesh(dp=2), stage=2, steps=2)
+    saved = older.ask(Job(case, steps=case.steps, save=tmp_path / "saved"))["saved"]
+    told = {}
+    for folder, to in (("universal", "universal"), ("native", "deepspeed:dp=4")):
+        command = [ucprun, "convert", tmp_path / "saved", tmp_path / folder, "--to", to]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert result.returncode == 0, result.stderr
+        told[folder] = "`temperature` has no dimensions, and DeepSpeed does not load such a parameter" in result.stderr
+    assert told == {"universal": True, "native": False}
+    other = replace(case, mesh=Mesh(dp=4))
+    with pytest.raises(EngineError, match="chunk expects at least a 1-dimensional tensor"):
+        older.ask(Job(other, seed=DEFAULT_SEED + 1, load=tmp_path / "universal"))
+    answer = older.ask(Job(other, seed=DEFAULT_SEED + 1, load=tmp_path / "native", native=True))
+    assert differences(saved, answer["loaded"], ["parameter"]) == []

@@ -79,6 +79,7 @@ class Writer {
     AddFile(target_, folder_ + "/zero/optimizer_state.pt", ComposeOptimizerState(training_));
     AddModelStates();
     RemarkOnModule();
+    RemarkOnScalars();
     return std::move(target_);
   }
 
@@ -233,6 +234,17 @@ class Writer {
                     "load_checkpoint call restore_module() of examples/restore_module.py for {}{}",
                     fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
                     shown < names.size() ? fmt::format(" and {} more", names.size() - shown) : ""));
+  }
+
+  // The engine cuts whatever it loads from here along a dimension, even into one part.
+  void RemarkOnScalars() {
+    auto scalar = std::find_if(tensors_.begin(), tensors_.end(),
+                               [](const LogicalTensor& tensor) { return tensor.shape.empty() && IsTrained(tensor); });
+    if (scalar == tensors_.end()) return;
+    target_.remarks.push_back(fmt::format(
+        "`{}` has no dimensions, and DeepSpeed does not load such a parameter from a universal folder; make "
+        "native files (`deepspeed:…`) or call ucp.deepspeed.load_checkpoint()",
+        scalar->name));
   }
 
   std::span<const LogicalTensor> tensors_;

@@ -67,6 +67,7 @@ class Description {
     NoteLayers();
     RemarkOnStrangers();
     RemarkOnFrozen();
+    RemarkOnZenFlow();
     AddCheckpointFacts();
     UCP_RETURN_IF_ERROR(FillTrainingState());
     return std::move(checkpoint_);
@@ -273,6 +274,17 @@ class Description {
           fmt::format("`{}` is left out, too: it is a second name of `{}`, which was excluded", name,
                       first.shared_params.at(name)));
     }
+  }
+
+  // It steps a part of the weights ahead of the masters, and nothing of the difference is saved but these weights.
+  void RemarkOnZenFlow() {
+    pytorch::ValuePtr config = FindEntry(states_.front().engine, "ds_config");
+    pytorch::ValuePtr zero = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
+    pytorch::ValuePtr settings = zero ? pytorch::Find(*zero, "zenflow") : nullptr;
+    if (!settings || settings->is_none()) return;
+    inventory().remarks.emplace_back(
+        "the job trained with ZenFlow, whose weights are ahead of its masters; a job of another topology begins from "
+        "the masters, and lacks the steps between");
   }
 
   void AddCheckpointFacts() {

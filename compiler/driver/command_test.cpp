@@ -34,9 +34,9 @@ constexpr std::size_t kShownMisfits = 5;
 
 void PrintReport(const TrialReport& report, const TestOptions& options) {
   if (report.tensors == 0) return;  // No model was found, and the error says why.
-  PrintLine(
-      fmt::format("values       {}{}", ValuesText(report.values.front()),
-                  report.values.size() > 1 ? fmt::format(", and {} more choices", report.values.size() - 1) : ""));
+  PrintLine(fmt::format(
+      "values       {}{}", ValuesText(report.values.front()),
+      report.values.size() > 1 ? fmt::format(", and {}", Counted(report.values.size() - 1, "more choice")) : ""));
   if (report.families > 1) PrintLine(fmt::format("families     {} ways to set the facts", report.families));
   PrintLine(fmt::format("model        {}, {}", Counted(report.tensors, "tensor"),
                         Counted(static_cast<std::uint64_t>(report.elements), "element")));

@@ -52,9 +52,12 @@ void AddThreadsOption(CLI::App& command, WorkOptions& options) {
 void AddWorkOptions(CLI::App& command, WorkOptions& options) {
   AddThreadsOption(command, options);
   command.add_option("--memory", options.memory, "The most memory to use; default 1GiB")->type_name("SIZE");
+  command.add_flag("--json", options.json, "The report as JSON on standard output");
+}
+
+void AddIgnoreCrcOption(CLI::App& command, WorkOptions& options) {
   command.add_flag("--ignore-crc", options.ignore_crc,
                    "Do not check the source's zip checksums; for files saved with checksums switched off");
-  command.add_flag("--json", options.json, "The report as JSON on standard output");
 }
 
 void AddConversionOptions(CLI::App& command, ConversionOptions& options) {

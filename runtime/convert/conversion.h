@@ -31,6 +31,7 @@ struct WorkOptions {
 };
 void AddWorkOptions(CLI::App& command, WorkOptions& options);
 void AddThreadsOption(CLI::App& command, WorkOptions& options);                     // --threads alone.
+void AddIgnoreCrcOption(CLI::App& command, WorkOptions& options);                   // Where archives are read.
 llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options);  // Interrupts cancel.
 
 struct ConversionOptions : WorkOptions {

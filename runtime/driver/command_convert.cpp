@@ -120,6 +120,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   AddReplicasOption(*command, options->replicas);
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
   AddConversionOptions(*command, options->conversion);
+  AddIgnoreCrcOption(*command, options->conversion);
   AddCeilingsOption(*command, options->conversion.watch);
   AddNodeLocalOption(*command, options->conversion.node_local, NodeLocalUse::kWrites);
   command->callback([options, &exit_code] {

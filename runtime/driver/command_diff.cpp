@@ -157,6 +157,7 @@ void AddDiffCommand(CLI::App& app, int& exit_code) {
   AddSourceOptions(*command, options->source);
   AddDropStateOption(*command, options->source);
   AddWorkOptions(*command, options->work);
+  AddIgnoreCrcOption(*command, options->work);
   command->callback([options, &exit_code] {
     if (LeavesWorkToFirstRank()) return;
     auto code = Diff(*options);

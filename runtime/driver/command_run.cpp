@@ -56,6 +56,7 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
       ->type_name("DIR")
       ->required();
   AddConversionOptions(*command, options->conversion);
+  AddIgnoreCrcOption(*command, options->conversion);
   AddCeilingsOption(*command, options->conversion.watch);
   AddNodeLocalOption(*command, options->conversion.node_local, NodeLocalUse::kWrites);
   command->callback([options, &exit_code] {

@@ -342,6 +342,7 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
   AddDropStateOption(*command, options->source);
   AddNodeLocalOption(*command, options->node_local, NodeLocalUse::kReads);
   AddWorkOptions(*command, options->work);
+  AddIgnoreCrcOption(*command, options->work);
   command->callback([options, &exit_code] { exit_code = RunVerify(*options); });
 }
 

@@ -74,6 +74,28 @@ class Documents(ProgramTest):
         for page in (SOURCE / "docs" / "language").glob("*.md"):
             self.assertIn(f"(language/{page.name})", overview)
 
+    def test_options_of_the_subcommands(self) -> None:
+        """The table of options says which subcommands have each, and no option is left out of the page."""
+        of: dict[str, set[str]] = {}
+        for program in ("ucpc", "ucprun"):
+            listed = self.run_program(program, "--help").stdout.split("Subcommands:")[1]
+            for subcommand in re.findall(r"^  ([a-z-]+) ", listed, re.MULTILINE):
+                shown = self.run_program(program, subcommand, "--help").stdout
+                for option in re.findall(r"^  (?:-\w,)?(--[a-z-]+)", shown, re.MULTILINE):
+                    of.setdefault(option, set()).add(subcommand)
+        self.assertGreater(len(of), 40)
+        page = (SOURCE / "docs" / "programs.md").read_text()
+        for option in of:
+            if option not in ("--help", "--output"):  # The latter is shown as -o.
+                self.assertRegex(page, rf"{option}\b")
+        said: dict[str, set[str]] = {}
+        for row in re.findall(r"^\| (`--.*)", page.split("## Options")[1].split("\n## ")[0], re.MULTILINE):
+            options, subcommands = re.split(r"(?<!\\) \| ", row)[:2]
+            for option in re.findall(r"--[a-z-]+", options):
+                said.setdefault(option, set()).update(subcommands.split(", "))
+        del said["--to"]  # Of most subcommands it is in the table of these.
+        self.assertEqual(said, {option: of.get(option) for option in said})
+
     def test_tests_that_the_traps_name(self) -> None:
         """Files below tests/ with a test, a case or a fixture behind them, and tests of tests/unit."""
         tests = SOURCE / "tests"

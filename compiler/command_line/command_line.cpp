@@ -129,7 +129,7 @@ void TargetOptions::ApplyTo(CompileRequest& request) const {
 }
 
 void AddTargetOptions(CLI::App& command, TargetOptions& options) {
-  command.add_option("--tag", options.tag, "The target's own name, and its folder in OUT (default: the source's)")
+  command.add_option("--tag", options.tag, "The target's own name, which its folder has, too (default: the source's)")
       ->check(FolderName())
       ->type_name("NAME");
   command

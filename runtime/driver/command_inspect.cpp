@@ -42,11 +42,7 @@ void PrintText(const Inventory& inventory, const TrainingState& training, const 
   PrintLine(fmt::format("format    {}", inventory.format));
   PrintLine(fmt::format("folder    {}", inventory.root));
   if (!inventory.mesh.axes.empty()) PrintLine(fmt::format("strategy  {}", ToString(inventory.mesh)));
-  if (!training.groups.empty() && training.groups.front().step != nullptr) {
-    if (std::optional<double> step = StepNumber(training, *training.groups.front().step)) {
-      PrintLine(fmt::format("step      {:.0f}", *step));
-    }
-  }
+  if (std::optional<double> step = StepOf(training)) PrintLine(fmt::format("step      {:.0f}", *step));
   PrintLine(fmt::format("files     {}, {}", WithThousands(storage.files.size()), HumanBytes(FileBytes(storage))));
   for (const std::string& remark : inventory.remarks) PrintLine("note      " + remark);
   for (const std::string& note : DecisionNotes(inventory.preference, inventory.decisions)) {

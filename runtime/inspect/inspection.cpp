@@ -70,6 +70,11 @@ void WriteTensor(const InspectedTensor& row, llvm::json::OStream& json) {
 
 }  // namespace
 
+std::optional<double> StepOf(const TrainingState& training) {
+  if (training.groups.empty() || training.groups.front().step == nullptr) return std::nullopt;
+  return StepNumber(training, *training.groups.front().step);
+}
+
 const char* KindName(TensorKind kind) {
   switch (kind) {
     case TensorKind::kParameter:
@@ -124,6 +129,7 @@ void WriteInspection(const Inspection& inspection, llvm::json::OStream& json) {
     json.attribute("format", inventory.format);
     json.attribute("mesh", std::move(mesh));
     json.attribute("remarks", inventory.remarks);
+    if (std::optional<double> step = StepOf(inspection.source.checkpoint.training)) json.attribute("step", *step);
     json.attributeArray("tensors", [&] {
       for (const InspectedTensor& row : inspection.tensors) WriteTensor(row, json);
     });

@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/command_line/command_line.h"
 #include "compiler/phases/source_phase.h"
+#include "runtime/formats/training_state.h"
 #include "runtime/io/file_system.h"
 
 namespace ucp {
@@ -32,6 +34,9 @@ struct Inspection {
 
 const char* KindName(TensorKind kind);
 std::uint64_t FileBytes(const Storage& storage);
+
+// The first group's, if it says one number.
+std::optional<double> StepOf(const TrainingState& training);
 
 // Without a spec, a tensor that tensor parallelism cuts is shown as its ranks hold it. `name_glob` says which tensors.
 // Fills `inspection` as far as it comes, so that a spec's diagnostics can be shown when it fails.

@@ -56,7 +56,8 @@ class Conversions(ProgramTest):
     def test_json_reports_are_json(self) -> None:
         """Of every command that has them, errors included."""
         source = self.checkpoint("zero1_dp2")
-        self.assertEqual(json.loads(self.run_program("ucprun", "inspect", source, "--json").stdout)["mesh"]["dp"], 2)
+        shown = json.loads(self.run_program("ucprun", "inspect", source, "--json").stdout)
+        self.assertEqual((shown["mesh"]["dp"], shown["step"]), (2, 4))
         self.assertEqual(json.loads(self.convert(source, "--json").stdout)["tensors"], 17)
         self.assertEqual(json.loads(self.convert(source, "--json").stdout)["error"]["code"], "usage")
 

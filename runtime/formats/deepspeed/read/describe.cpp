@@ -137,15 +137,15 @@ class Description {
     for (std::size_t mp = 0; mp < states_.size(); ++mp) {
       UCP_RETURN_IF_ERROR(NameParameters(archives_, whole_optimizers_[mp], folder_, states_[mp]));
     }
-    RemarkOnOrder();
+    DoubtOrder();
     return llvm::Error::success();
   }
 
-  void RemarkOnOrder() {
+  void DoubtOrder() {
     if (std::none_of(whole_optimizers_.begin(), whole_optimizers_.end(), LacksALikeness)) return;
-    inventory().remarks.emplace_back(
-        "nothing says in which order an optimizer without states has its parameters, and the module's is taken; "
-        "ZeRO's files have that order, `universal` and `safetensors` go by names");
+    checkpoint_.training.order_doubt =
+        "its optimizer has no states that would say which parameter is which, before its first step or because it "
+        "keeps none";
   }
 
   bool HasWholeExperts() const { return names_.optimizer_states.empty() && !names_.expert_optimizers.empty(); }

@@ -112,9 +112,8 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   PlanDrafting drafting(plan_request);
   // Loose states are tensors of the plan only once the files are laid out.
   const unsigned threads = has_loose ? 1 : request.threads;
-  const bool may_need_no_reads = !has_loose && MayNeedNoReads(request, source, target_layout);
   bool needs_reads = true;
-  if (may_need_no_reads) {
+  if (!has_loose && MayNeedNoReads(request, source, target_layout)) {
     UCP_RETURN_IF_ERROR(lay_out());
     needs_reads = !request.needs_no_reads(source, target_files);
     if (needs_reads) UCP_RETURN_IF_ERROR(drafting.DraftReads());

@@ -155,9 +155,15 @@ class Target:
     @_collector_paused()
     def described(self) -> list[_ucp.Held]:
         return [
-            (place.tensor, place.state, _dtype_name(place.value.dtype), place.value.shape, place.holds, names)
+            (
+                place.tensor,
+                place.state,
+                _dtype_name(place.value.dtype),
+                place.value.shape,
+                place.holds,
+                self._names.get(place.tensor, []),
+            )
             for place in self.places
-            for names in (self._names.get(place.tensor, []),)
         ]
 
     @property

@@ -122,18 +122,21 @@ class Namer {
   // Tensors of the module that can be trained. Second names of the same memory come later in the module, and are left
   // out; those of buffers, too, which `buffer_names` lacks.
   void FindCandidates() {
-    std::vector<const TensorPlace*> buffers;
+    std::multimap<std::pair<RecordId, std::int64_t>, const TensorPlace*> named;  // By where they begin.
+    auto is_named = [&](const TensorPlace& place) {
+      const auto [first, last] = named.equal_range({place.record, place.offset});
+      return std::any_of(first, last, [&](const auto& other) { return other.second->IsSameMemory(place); });
+    };
+    auto add_name = [&](const TensorPlace& place) {
+      if (place.elements > 0) named.emplace(std::pair(place.record, place.offset), &place);
+    };
     for (const auto& [name, place] : states_.module.tensors) {
-      if (states_.buffer_names.contains(name) && place.elements > 0) buffers.push_back(&place);
+      if (states_.buffer_names.contains(name)) add_name(place);
     }
     for (const auto& [name, place] : states_.module.tensors) {
-      if (states_.buffer_names.contains(name) || name.ends_with("_extra_state")) continue;
-      const bool is_second = std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
-        return place.elements > 0 && other.place.IsSameMemory(place);
-      });
-      const bool is_buffer = std::any_of(buffers.begin(), buffers.end(),
-                                         [&](const TensorPlace* buffer) { return buffer->IsSameMemory(place); });
-      if (!is_second && !is_buffer) candidates_.push_back({name, place});
+      if (states_.buffer_names.contains(name) || name.ends_with("_extra_state") || is_named(place)) continue;
+      candidates_.push_back({name, place});
+      add_name(place);
     }
   }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <unordered_map>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value_access.h"
@@ -69,7 +71,17 @@ class Reader {
       return optimizer_.Bad(fmt::format("its `optimizer` has {} `param_groups` and masters for {}",
                                         param_groups_->size(), masters_->size()));
     }
+    FindStates();
     return llvm::Error::success();
+  }
+
+  void FindStates() {
+    ValuePtr all = Find(*base_, "state");
+    const auto* entries = all ? Entries(*all) : nullptr;
+    if (entries == nullptr) return;
+    for (const pytorch::Entry& entry : *entries) {
+      if (std::optional<std::int64_t> number = pytorch::AsInteger(*entry.key)) states_.emplace(*number, entry.value);
+    }
   }
 
   llvm::Error ReadGroup(WholeForm form, std::size_t index, WholeGroup& group) const {
@@ -81,7 +93,6 @@ class Reader {
       return optimizer_.Bad(
           fmt::format("group {} has {} masters and steps {} tensors", index, masters.size(), numbers.size()));
     }
-    ValuePtr all = Find(*base_, "state");
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const std::string name = NameOf(form, index, i);
       SteppedTensor tensor;
@@ -89,7 +100,8 @@ class Reader {
         UCP_ASSIGN_OR_RETURN(tensor.master, optimizer_.PlaceOf(masters[i], kMasterState, name));
       }
       tensor.step = Find(*said, "step");  // Old files; newer ones may leave a stale 0 there.
-      UCP_RETURN_IF_ERROR(optimizer_.ReadStates(all ? Find(*all, numbers[i]) : nullptr, name, tensor));
+      const auto states = states_.find(numbers[i]);
+      UCP_RETURN_IF_ERROR(optimizer_.ReadStates(states == states_.end() ? nullptr : states->second, name, tensor));
       group.tensors.push_back(std::move(tensor));
     }
     return llvm::Error::success();
@@ -115,6 +127,7 @@ class Reader {
   ValuePtr base_;
   const std::vector<ValuePtr>* masters_ = nullptr;
   const std::vector<ValuePtr>* param_groups_ = nullptr;
+  std::unordered_map<std::int64_t, ValuePtr> states_;  // By the number of what is stepped.
 };
 
 }  // namespace

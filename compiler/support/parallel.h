@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 namespace ucp {
 
@@ -22,15 +23,27 @@ struct ParallelOptions {
 [[nodiscard]] llvm::Error ForEachInParallel(std::uint64_t items, const ParallelOptions& options,
                                             llvm::function_ref<llvm::Error(unsigned thread, std::uint64_t item)> work);
 
-// The same for the items [first, items), but a raised `pause`, or options.cancelled, only stops the handing out. The
-// result is the item to go on with: all before it are done, and none of the others was begun.
-llvm::Expected<std::uint64_t> ForEachUntilPaused(
-    std::uint64_t first, std::uint64_t items, const ParallelOptions& options, const std::atomic<bool>& pause,
-    llvm::function_ref<llvm::Error(unsigned thread, std::uint64_t item)> work);
+// A part of a list of items that a thread goes through from its beginning.
+struct WorkStretch {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t next = 0;  // The items before this one are done, and none of the others was begun.
+};
 
-// Which item is begun as the `number`th if `stretches` threads share a list of items, each going through a stretch of
-// its own: neighbours in the list, such as parts of one file, are then seldom in work at the same time. A file system
-// lets only one thread at a time write to a file.
-std::uint64_t InStretches(std::uint64_t number, std::uint64_t items, std::uint64_t stretches);
+// The items [0, items) as one stretch for each of `threads`, one after another, of equal lengths or nearly.
+std::vector<WorkStretch> CutIntoStretches(std::uint64_t items, unsigned threads);
+
+// ForEachInParallel() for lists whose neighbours, such as parts of one file, had better not be in work at the same
+// time: a file system lets only one thread at a time write to a file. Each thread goes through a stretch of its own,
+// and helps with another one only when it is done with it. The first item is here the one that is nearest to the
+// beginning of its stretch, and among equals that of the earliest stretch.
+[[nodiscard]] llvm::Error ForEachInStretches(std::uint64_t items, const ParallelOptions& options,
+                                             llvm::function_ref<llvm::Error(unsigned thread, std::uint64_t item)> work);
+
+// The same for what is left of these stretches, but a raised `pause`, or options.cancelled, only stops the handing out:
+// call it again to go on. After an error the stretches are as they were.
+[[nodiscard]] llvm::Error ForEachUntilPaused(std::vector<WorkStretch>& stretches, const ParallelOptions& options,
+                                             const std::atomic<bool>& pause,
+                                             llvm::function_ref<llvm::Error(unsigned thread, std::uint64_t item)> work);
 
 }  // namespace ucp

@@ -94,8 +94,8 @@ llvm::Expected<double> LoadedMemory::ReadingRate(const LoadPlan& load, FileSyste
   double seconds = 0;
   for (int pass = 0; pass < 2; ++pass) {
     const Clock::time_point start = Clock::now();
-    UCP_RETURN_IF_ERROR(ForEachInParallel(blocks.size(), parallel, [&](unsigned, std::uint64_t number) {
-      const Block& block = blocks[InStretches(number, blocks.size(), parallel.threads)];
+    UCP_RETURN_IF_ERROR(ForEachInStretches(blocks.size(), parallel, [&](unsigned, std::uint64_t number) {
+      const Block& block = blocks[number];
       return open[block.file]->ReadAt(block.begin, block.place);
     }));
     seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -2,6 +2,7 @@
 #include "runtime/executor/execution.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -59,6 +60,7 @@ Execution::Execution(const Plan& plan, const std::string& source_root, const std
       copy_maker_(plan, steps_, source_, nullptr, nullptr),
       bytes_before_(BytesOfElements(plan, is_mine_) - work_.element_bytes()),
       progress_(options.progress, bytes_before_ + work_.element_bytes(), FilesToWrite()),
+      stretches_(CutIntoStretches(work_.chunks(), parallel_.threads)),
       kept_at_(Clock::now()) {
   progress_.BeginWith(bytes_before_);
 }
@@ -108,18 +110,18 @@ llvm::Error Execution::WriteFiles() {
 
 llvm::Error Execution::RunChunks() {
   auto run = [&](unsigned thread, std::uint64_t number) -> llvm::Error {
-    UCP_RETURN_IF_ERROR(RunChunk(thread, work_.chunk(InStretches(number, work_.chunks(), parallel_.threads))));
+    UCP_RETURN_IF_ERROR(RunChunk(thread, work_.chunk(number)));
     if (HasPassed(options_.journal_seconds) || IsAskedToStop(thread)) pause_ = true;
     return llvm::Error::success();
   };
-  while (done_ < work_.chunks()) {
+  while (ChunksDone() < work_.chunks()) {
     pause_ = false;
-    UCP_ASSIGN_OR_RETURN(done_, ForEachUntilPaused(done_, work_.chunks(), parallel_, pause_, run));
+    UCP_RETURN_IF_ERROR(ForEachUntilPaused(stretches_, parallel_, pause_, run));
     const bool is_cancelled = parallel_.cancelled != nullptr && *parallel_.cancelled;
     if (is_cancelled || is_asked_to_stop_) return Fail(ErrorCode::kCancelled, "interrupted");
     // What is synced at the end need not be synced by the commit, which can take long, too.
-    const double seconds =
-        done_ < work_.chunks() ? options_.journal_seconds : std::min(options_.journal_seconds, kSecondsWorthKeeping);
+    const double seconds = ChunksDone() < work_.chunks() ? options_.journal_seconds
+                                                         : std::min(options_.journal_seconds, kSecondsWorthKeeping);
     if (HasPassed(seconds)) UCP_RETURN_IF_ERROR(Keep());
   }
   return llvm::Error::success();
@@ -141,21 +143,25 @@ llvm::Error Execution::Keep() {
   if (!options_.keep) return llvm::Error::success();
   UCP_RETURN_IF_ERROR(target_.MakeDurable(parallel_));
   UCP_RETURN_IF_ERROR(options_.keep(Save()));
-  kept_ = done_;
+  kept_ = ChunksDone();
   kept_at_ = Clock::now();
   return llvm::Error::success();
 }
 
 // Who interrupts one rank stops all, and all keep what they have.
-llvm::Error Execution::KeepLast() { return done_ > kept_ ? Keep() : llvm::Error::success(); }
+llvm::Error Execution::KeepLast() { return ChunksDone() > kept_ ? Keep() : llvm::Error::success(); }
 
-// Each thread's stretch is done from its beginning. What earlier runs did is in the leader's entry.
+std::uint64_t Execution::ChunksDone() const {
+  return std::accumulate(
+      stretches_.begin(), stretches_.end(), std::uint64_t{0},
+      [](std::uint64_t before, const WorkStretch& stretch) { return before + (stretch.next - stretch.begin); });
+}
+
+// What earlier runs did is in the leader's entry.
 std::vector<ElementInterval> Execution::Done() const {
   std::vector<ElementInterval> done = is_leader() ? done_before_ : std::vector<ElementInterval>();
-  const std::uint64_t stretches = parallel_.threads;
-  for (std::uint64_t stretch = 0; stretch < std::min(stretches, done_); ++stretch) {
-    const std::uint64_t first = InStretches(stretch, work_.chunks(), stretches);
-    work_.AddElements(first, first + (done_ - stretch + stretches - 1) / stretches, done);
+  for (const WorkStretch& stretch : stretches_) {
+    if (stretch.next > stretch.begin) work_.AddElements(stretch.begin, stretch.next, done);
   }
   Unite(done);
   return done;

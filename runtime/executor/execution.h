@@ -54,6 +54,7 @@ class Execution {
   [[nodiscard]] llvm::Error RunChunks();
   [[nodiscard]] llvm::Error RunChunk(unsigned thread, const std::vector<TargetRange>& ranges);
   bool IsAskedToStop(unsigned thread);
+  std::uint64_t ChunksDone() const;
   bool HasPassed(double seconds) const;
   [[nodiscard]] llvm::Error Keep();
   [[nodiscard]] llvm::Error KeepLast();
@@ -89,9 +90,9 @@ class Execution {
   ChunkMaker copy_maker_;             // Counts nothing: another part does.
   const std::uint64_t bytes_before_;  // Elements of this rank's files that an earlier run wrote.
   ProgressTeller progress_;
-  ExecutionReport others_;  // What the other ranks counted, at rank 0.
-  std::uint64_t done_ = 0;  // Chunks, in the order in which they are begun.
-  std::uint64_t kept_ = 0;  // Of these.
+  ExecutionReport others_;              // What the other ranks counted, at rank 0.
+  std::vector<WorkStretch> stretches_;  // Of the chunks. Changes only while the threads pause.
+  std::uint64_t kept_ = 0;              // So many chunks are in the journal.
   std::atomic<bool> is_asked_to_stop_ = false;
   std::atomic<bool> pause_ = false;
   Clock::time_point kept_at_;  // Changes only while the threads pause.

@@ -214,9 +214,9 @@ class Loading {
 
   llvm::Error ReadToHost(const std::vector<Content>& contents) {
     const std::vector<Piece> pieces = CutIntoPieces(plan_, contents, sizes_.chunk_bytes);
-    return ForEachInParallel(pieces.size(), parallel_, [&](unsigned thread, std::uint64_t number) -> llvm::Error {
+    return ForEachInStretches(pieces.size(), parallel_, [&](unsigned thread, std::uint64_t number) -> llvm::Error {
       if (IsToStop(thread)) return Fail(ErrorCode::kCancelled, "interrupted");
-      const Piece& piece = pieces[InStretches(number, pieces.size(), parallel_.threads)];
+      const Piece& piece = pieces[number];
       const TargetRange range = RangeOf(contents[piece.content], piece);
       UCP_RETURN_IF_ERROR(Read(thread, range, places_.Of(range)));
       PlaceCopies(places_, contents[piece.content], piece);

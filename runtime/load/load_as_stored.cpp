@@ -92,8 +92,7 @@ llvm::Error ReadAll(SourceFiles& source, const std::vector<Stretch>& stretches, 
                     const ParallelOptions& parallel, ProgressTeller& progress) {
   const std::vector<std::size_t> begins = WorkOf(stretches, options.most_chunk_bytes);
   const std::uint64_t pieces = begins.size() - 1;
-  return ForEachInParallel(pieces, parallel, [&](unsigned, std::uint64_t number) -> llvm::Error {
-    const std::uint64_t piece = InStretches(number, pieces, parallel.threads);
+  return ForEachInStretches(pieces, parallel, [&](unsigned, std::uint64_t piece) -> llvm::Error {
     SourceReader reader(source);
     for (std::size_t i = begins[piece]; i < begins[piece + 1]; ++i) {
       const Stretch& stretch = stretches[i];

@@ -51,7 +51,7 @@ llvm::Error Run(const std::string& out, unsigned threads, const std::vector<std:
   SharedKeyedSum of_elements;
   std::atomic<std::uint32_t> checksums = 0;
   auto pass = [&](unsigned thread, std::uint64_t number) -> llvm::Error {
-    const Piece& piece = pieces[InStretches(number, pieces.size(), threads)];
+    const Piece& piece = pieces[number];
     const File& file = open[piece.file];
     std::span<std::byte> bytes(buffers[thread].data(), std::min(kPieceBytes, file.source->bytes() - piece.offset));
     UCP_RETURN_IF_ERROR(file.source->ReadAt(piece.offset, bytes));
@@ -67,7 +67,7 @@ llvm::Error Run(const std::string& out, unsigned threads, const std::vector<std:
     file.target->StartWriteback(piece.offset, bytes.size());
     return llvm::Error::success();
   };
-  UCP_RETURN_IF_ERROR(ForEachInParallel(pieces.size(), {threads, nullptr}, pass));
+  UCP_RETURN_IF_ERROR(ForEachInStretches(pieces.size(), {threads, nullptr}, pass));
   for (const File& file : open) {
     if (file.target == nullptr) continue;
     UCP_RETURN_IF_ERROR(file.target->Sync());

@@ -74,51 +74,123 @@ TEST(ParallelTest, CancelledAfterTheLastItemIsSuccess) {
   EXPECT_FALSE(static_cast<bool>(error));
 }
 
-// Pauses now and then, and each time all items before the result are done, and none behind it.
+TEST(ParallelTest, StretchesAreOneForEachThread) {
+  auto begins = [](std::uint64_t items, unsigned threads) {
+    std::vector<std::uint64_t> numbers;
+    std::uint64_t end = 0;
+    for (const WorkStretch& stretch : CutIntoStretches(items, threads)) {
+      EXPECT_EQ(stretch.begin, end);
+      EXPECT_EQ(stretch.next, stretch.begin);
+      numbers.push_back(stretch.begin);
+      end = stretch.end;
+    }
+    EXPECT_EQ(end, items);
+    return numbers;
+  };
+  EXPECT_THAT(begins(7, 0), testing::ElementsAre(0));
+  EXPECT_THAT(begins(7, 2), testing::ElementsAre(0, 4));
+  EXPECT_THAT(begins(8, 3), testing::ElementsAre(0, 3, 6));
+  EXPECT_THAT(begins(2, 5), testing::ElementsAre(0, 1, 2, 2, 2));
+}
+
+// Nobody goes on before all have begun.
+TEST(ParallelTest, EachThreadBeginsAStretchOfItsOwn) {
+  constexpr unsigned kThreads = 3;
+  std::vector<std::vector<std::uint64_t>> items(kThreads);
+  std::atomic<unsigned> begun = 0;
+  llvm::Error error = ForEachInStretches(30, {kThreads, nullptr}, [&](unsigned thread, std::uint64_t item) {
+    items[thread].push_back(item);
+    if (items[thread].size() == 1) ++begun;
+    while (begun < kThreads) std::this_thread::yield();
+    return llvm::Error::success();
+  });
+  ASSERT_FALSE(static_cast<bool>(error));
+  for (unsigned thread = 0; thread < kThreads; ++thread) EXPECT_EQ(items[thread].front(), thread * 10);
+}
+
+TEST(ParallelTest, WhoIsDoneHelpsOthers) {
+  std::vector<std::atomic<int>> calls(20);
+  std::atomic<int> done = 0;
+  llvm::Error error = ForEachInStretches(calls.size(), {2, nullptr}, [&](unsigned, std::uint64_t item) {
+    while (item == 0 && done < 19) std::this_thread::yield();  // Until the other thread has done all the rest.
+    ++calls[item];
+    ++done;
+    return llvm::Error::success();
+  });
+  ASSERT_FALSE(static_cast<bool>(error));
+  for (const std::atomic<int>& count : calls) EXPECT_EQ(count, 1);
+}
+
+// Item 62 is the 13th of its stretch; the first of the others that fail is the 15th of its own.
+TEST(ParallelTest, TheFirstFailingItemOfStretchesIsReportedWhateverTheTiming) {
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    llvm::Error error = ForEachInStretches(100, {4, nullptr}, [&](unsigned, std::uint64_t item) -> llvm::Error {
+      if (item != 62 && item % 25 < 14) return llvm::Error::success();
+      if (item == 62) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // Others fail before it does.
+      return Fail(ErrorCode::kBadData, "item {}", item);
+    });
+    ASSERT_TRUE(static_cast<bool>(error));
+    EXPECT_EQ(Describe(std::move(error)).message, "item 62");
+  }
+}
+
+std::uint64_t ItemsDone(const std::vector<WorkStretch>& stretches) {
+  std::uint64_t done = 0;
+  for (const WorkStretch& stretch : stretches) done += stretch.next - stretch.begin;
+  return done;
+}
+
+// Pauses now and then, and each time what the stretches say is done, and nothing else is.
 TEST(ParallelTest, PausedIsGoneOnFrom) {
   constexpr std::uint64_t kItems = 2000;
   for (unsigned threads : {1U, 2U, 7U}) {
     std::vector<std::atomic<int>> calls(kItems);
+    std::vector<WorkStretch> stretches = CutIntoStretches(kItems, threads);
     int pauses = 0;
-    for (std::uint64_t next = 0; next < kItems; ++pauses) {
+    for (std::uint64_t done = 0; done < kItems; ++pauses) {
       std::atomic<bool> pause = false;
-      const std::uint64_t first = next;
-      llvm::Expected<std::uint64_t> result =
-          ForEachUntilPaused(first, kItems, {threads, nullptr}, pause, [&](unsigned, std::uint64_t item) {
-            ++calls[item];
-            if (item >= first + 100) pause = true;
-            return llvm::Error::success();
-          });
-      next = llvm::cantFail(std::move(result));
-      ASSERT_GT(next, first);
-      for (std::uint64_t item = 0; item < kItems; ++item) ASSERT_EQ(calls[item], item < next ? 1 : 0);
+      std::atomic<int> now = 0;
+      llvm::cantFail(ForEachUntilPaused(stretches, {threads, nullptr}, pause, [&](unsigned, std::uint64_t item) {
+        ++calls[item];
+        if (++now >= 100) pause = true;
+        return llvm::Error::success();
+      }));
+      ASSERT_GT(ItemsDone(stretches), done);
+      done = ItemsDone(stretches);
+      for (const WorkStretch& stretch : stretches) {
+        for (std::uint64_t item = stretch.begin; item < stretch.end; ++item) {
+          ASSERT_EQ(calls[item], item < stretch.next ? 1 : 0);
+        }
+      }
     }
     EXPECT_GE(pauses, 5);
   }
 }
 
-TEST(ParallelTest, CancelledIsAPauseToWhoCanPause) {
-  std::atomic<bool> pause = false;
-  std::atomic<bool> cancelled = false;
-  auto work = [&](unsigned, std::uint64_t item) {
-    if (item == 10) cancelled = true;
-    return llvm::Error::success();
-  };
-  EXPECT_EQ(llvm::cantFail(ForEachUntilPaused(3, 1000, {1, &cancelled}, pause, work)), 11U);
-  EXPECT_EQ(llvm::cantFail(ForEachUntilPaused(11, 1000, {1, &cancelled}, pause, work)), 11U);
-  EXPECT_EQ(llvm::cantFail(ForEachUntilPaused(1000, 1000, {1, &cancelled}, pause, work)), 1000U);
+TEST(ParallelTest, AfterAnErrorStretchesAreAsTheyWere) {
+  const std::atomic<bool> pause = false;
+  std::vector<WorkStretch> stretches = CutIntoStretches(100, 2);
+  stretches[1].next = 60;
+  llvm::Error error =
+      ForEachUntilPaused(stretches, {2, nullptr}, pause, [&](unsigned, std::uint64_t item) -> llvm::Error {
+        return item == 70 ? Fail(ErrorCode::kCancelled, "interrupted") : llvm::Error::success();
+      });
+  EXPECT_EQ(Describe(std::move(error)).code, ErrorCode::kCancelled);
+  EXPECT_EQ(stretches[0].next, 0U);
+  EXPECT_EQ(stretches[1].next, 60U);
 }
 
-TEST(ParallelTest, StretchesAreBegunAtTheSameTimeAndGoneThroughInOrder) {
-  auto order = [](std::uint64_t items, std::uint64_t stretches) {
-    std::vector<std::uint64_t> begun;
-    for (std::uint64_t number = 0; number < items; ++number) begun.push_back(InStretches(number, items, stretches));
-    return begun;
-  };
-  EXPECT_THAT(order(7, 1), testing::ElementsAre(0, 1, 2, 3, 4, 5, 6));
-  EXPECT_THAT(order(7, 2), testing::ElementsAre(0, 4, 1, 5, 2, 6, 3));
-  EXPECT_THAT(order(8, 3), testing::ElementsAre(0, 3, 6, 1, 4, 7, 2, 5));
-  EXPECT_THAT(order(2, 5), testing::ElementsAre(0, 1));
+TEST(ParallelTest, CancelledIsAPauseToWhoCanPause) {
+  const std::atomic<bool> pause = false;
+  std::atomic<bool> cancelled = false;
+  std::vector<WorkStretch> stretches = CutIntoStretches(1000, 1);
+  for (int repeat = 0; repeat < 2; ++repeat) {  // Whoever is cancelled does not begin again.
+    llvm::cantFail(ForEachUntilPaused(stretches, {1, &cancelled}, pause, [&](unsigned, std::uint64_t item) {
+      if (item == 10) cancelled = true;
+      return llvm::Error::success();
+    }));
+    EXPECT_EQ(ItemsDone(stretches), 11U);
+  }
 }
 
 }  // namespace

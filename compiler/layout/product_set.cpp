@@ -12,7 +12,7 @@ namespace ucp {
 std::strong_ordering operator<=>(const LexBound& a, const LexBound& b) {
   if (a.place != b.place)
     return a.place == LexBound::Place::kEnd ? std::strong_ordering::greater : std::strong_ordering::less;
-  return a.index <=> b.index;
+  return std::lexicographical_compare_three_way(a.index.begin(), a.index.end(), b.index.begin(), b.index.end());
 }
 
 ProductSet ProductSet::Whole(const std::vector<std::int64_t>& shape) {
@@ -138,10 +138,9 @@ LexBound LogicalBound(const ProductSet& set, std::int64_t flat) {
       set, [&](std::size_t d) { return FirstFromLocal(set.dims[d], place[d]); },
       [&](std::size_t d) { return FirstFromLocal(set.dims[d], place[d] + 1); }, members);
   if (!found) return LexBound::End();
-  Index index;
-  index.reserve(members.size());
-  for (const Member& member : members) index.push_back(member.logical);
-  return LexBound::At(std::move(index));
+  LexBound bound;
+  for (const Member& member : members) bound.index.push_back(member.logical);
+  return bound;
 }
 
 std::int64_t LocalPlace(const ProductSet& set, const LexBound& bound) {

@@ -5,6 +5,9 @@
 // increasing pieces, which have the same local tensor and share it out.
 #pragma once
 
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/SmallVector.h>
+
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -20,9 +23,9 @@ using Index = std::vector<std::int64_t>;  // One logical position for each dimen
 struct LexBound {
   enum class Place { kIndex, kEnd };
   Place place = Place::kIndex;
-  Index index;  // kIndex only.
+  llvm::SmallVector<std::int64_t, 4> index;  // kIndex only. There are millions of bounds, each for a moment.
 
-  static LexBound At(Index index) { return {Place::kIndex, std::move(index)}; }
+  static LexBound At(llvm::ArrayRef<std::int64_t> index) { return {Place::kIndex, {index.begin(), index.end()}}; }
   static LexBound End() { return {Place::kEnd, {}}; }
   bool operator==(const LexBound&) const = default;
 };

@@ -214,8 +214,8 @@ Progression CutBlock(const Progression& p, std::int64_t index, std::int64_t begi
 //     begin |                    | end
 //   [## ##|##] [#####] [#####] [#|####]
 //      head       body           tail
-std::vector<Progression> Clip(const std::vector<Progression>& progressions, std::int64_t begin, std::int64_t end) {
-  std::vector<Progression> clipped;
+llvm::SmallVector<Progression, 2> Clip(llvm::ArrayRef<Progression> progressions, std::int64_t begin, std::int64_t end) {
+  llvm::SmallVector<Progression, 2> clipped;
   for (const Progression& p : progressions) {
     std::int64_t p_end = p.logical_begin + (p.count - 1) * p.logical_stride + p.length;
     if (begin >= end || p_end <= begin || p.logical_begin >= end) continue;

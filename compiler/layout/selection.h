@@ -6,6 +6,9 @@
 // other is taken apart first, into increasing pieces.
 #pragma once
 
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/SmallVector.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -83,6 +86,6 @@ std::vector<Progression> Intersect(const Selection& source, const Selection& tar
 
 // The part of a sorted progression list that lies within the logical positions [begin, end): whole blocks stay a
 // progression, a block that is cut becomes one of its own.
-std::vector<Progression> Clip(const std::vector<Progression>& progressions, std::int64_t begin, std::int64_t end);
+llvm::SmallVector<Progression, 2> Clip(llvm::ArrayRef<Progression> progressions, std::int64_t begin, std::int64_t end);
 
 }  // namespace ucp

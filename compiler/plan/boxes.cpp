@@ -6,7 +6,8 @@
 namespace ucp {
 namespace {
 
-using Progressions = std::vector<Progression>;
+using Progressions = llvm::ArrayRef<Progression>;
+using Box = llvm::ArrayRef<Progressions>;  // One list for each dimension.
 
 // Emits the boxes of a geometry that lie in the lexicographic interval [low, high), in order. In three dimensions, with
 // both bounds inside, there are five:
@@ -18,25 +19,19 @@ using Progressions = std::vector<Progression>;
 // it follows none, all that is left of the geometry belongs to one box.
 class BoxWalk {
  public:
-  using Emit = llvm::function_ref<void(const std::vector<Progressions>&)>;
+  using Emit = llvm::function_ref<void(Box)>;
 
-  BoxWalk(const std::vector<Progressions>& geometry, const LexBound& low, const LexBound& high, Emit emit)
-      : geometry_(geometry), low_(low), high_(high), emit_(emit) {}
+  BoxWalk(Box geometry, const LexBound& low, const LexBound& high, Emit emit)
+      : geometry_(geometry), low_(low), high_(high), emit_(emit), box_(geometry.begin(), geometry.end()) {}
 
   void Run() { Walk(0, true, high_.place == LexBound::Place::kIndex); }
 
  private:
   void Walk(std::size_t dim, bool low_tight, bool high_tight) {
     if (low_tight && NothingBelowLow(dim)) low_tight = false;
-    if (!low_tight && !high_tight) {
-      if (dim == 0) return emit_(geometry_);  // All of it: what most chunks are.
-      std::vector<Progressions> box = prefix_;
-      box.insert(box.end(), geometry_.begin() + static_cast<std::ptrdiff_t>(dim), geometry_.end());
-      emit_(box);
-      return;
-    }
+    if (!low_tight && !high_tight) return emit_(box_);
     if (dim == geometry_.size()) {
-      if (!high_tight) emit_(prefix_);  // The last index itself lies behind the half-open interval.
+      if (!high_tight) emit_(box_);  // The last index itself lies behind the half-open interval.
       return;
     }
     std::int64_t begin = low_tight ? low_.index[dim] : 0;
@@ -53,11 +48,11 @@ class BoxWalk {
   }
 
   void Fix(std::size_t dim, std::int64_t begin, std::int64_t end, bool low_tight, bool high_tight) {
-    Progressions clipped = Clip(geometry_[dim], begin, end);
+    const auto clipped = Clip(geometry_[dim], begin, end);
     if (clipped.empty()) return;
-    prefix_.push_back(std::move(clipped));
+    box_[dim] = clipped;
     Walk(dim + 1, low_tight, high_tight);
-    prefix_.pop_back();
+    box_[dim] = geometry_[dim];
   }
 
   // Whether everything from `dim` on is at or behind the low bound's coordinates.
@@ -68,16 +63,15 @@ class BoxWalk {
     return true;
   }
 
-  const std::vector<Progressions>& geometry_;
+  const Box geometry_;
   const LexBound& low_;
   const LexBound& high_;
   Emit emit_;
-  std::vector<Progressions> prefix_;
+  llvm::SmallVector<Progressions, 6> box_;  // What is fixed so far, and all of the geometry in the dimensions behind.
 };
 
 // One box for each choice of a progression in every dimension, leftmost slowest.
-void ForEachChoice(const std::vector<Progressions>& box,
-                   llvm::function_ref<void(llvm::ArrayRef<const Progression*>)> visit) {
+void ForEachChoice(Box box, llvm::function_ref<void(llvm::ArrayRef<const Progression*>)> visit) {
   llvm::SmallVector<std::size_t, 6> choice(box.size(), 0);
   llvm::SmallVector<const Progression*, 6> chosen(box.size(), nullptr);
   while (true) {
@@ -91,9 +85,10 @@ void ForEachChoice(const std::vector<Progressions>& box,
 
 }  // namespace
 
-void ForEachBox(const std::vector<Progressions>& geometry, const LexBound& low, const LexBound& high,
+void ForEachBox(const std::vector<std::vector<Progression>>& geometry, const LexBound& low, const LexBound& high,
                 llvm::function_ref<void(llvm::ArrayRef<const Progression*>)> visit) {
-  BoxWalk(geometry, low, high, [&](const std::vector<Progressions>& box) { ForEachChoice(box, visit); }).Run();
+  const llvm::SmallVector<Progressions, 6> dims(geometry.begin(), geometry.end());
+  BoxWalk(dims, low, high, [&](Box box) { ForEachChoice(box, visit); }).Run();
 }
 
 void LoopNest::AddOuter(StepLoop loop) {

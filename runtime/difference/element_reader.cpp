@@ -15,7 +15,8 @@ ElementReader::ElementReader(const Plan& plan, const std::string& root, FileSyst
 llvm::Expected<std::span<const std::byte>> ElementReader::Read(unsigned thread, const TargetRange& range) {
   UCP_CHECK(range.dtype == range.source_dtype, "a cast from {} to {}", Name(range.source_dtype), Name(range.dtype));
   const ChunkMemory memory{buffers_.chunk(thread), buffers_.term(thread), buffers_.scratch()[thread]};
-  UCP_RETURN_IF_ERROR(maker_.Make(range, memory).takeError());
+  SourceReader reader(source_);
+  UCP_RETURN_IF_ERROR(maker_.Make(range, memory, reader).takeError());
   return memory.chunk.first(static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.dtype)));
 }
 

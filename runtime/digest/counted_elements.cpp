@@ -43,7 +43,8 @@ CountedElements::Parts CountedElements::FirstHeld(const Plan& plan, const PlanWr
     SetParts apart = TakeApart(plan.set(piece), earlier);
     for (ProductSet& fresh : apart.fresh) {
       if (fresh.real_elements() == 0) continue;
-      Part part{std::move(fresh), {}};
+      const bool is_whole = fresh == ProductSet::Whole(plan.tensor(write.tensor).logical.shape);
+      Part part{std::move(fresh), {}, is_whole};
       for (const Selection& dim : part.set.dims) part.geometry.push_back(Intersect(dim, dim));
       earlier.push_back(part.set);
       parts.push_back(std::move(part));
@@ -78,6 +79,10 @@ CountedElements::CountedElements(const Plan& plan) : plan_(plan), parts_(1), of_
 void CountedElements::ForEachRun(const TargetRange& range, llvm::function_ref<void(const CountedRun&)> visit) const {
   const ElementStrides logical_strides = RowMajorStrides(plan_.tensor(plan_.writes[range.write].tensor).logical.shape);
   for (const Part& part : parts_[of_write_[range.write]]) {
+    if (part.is_whole) {
+      visit({range.begin, range.begin, range.end - range.begin});
+      continue;
+    }
     LexBound low = LogicalBound(part.set, range.begin);
     LexBound high = LogicalBound(part.set, range.end);
     if (low >= high) continue;

@@ -31,6 +31,7 @@ class CountedElements {
   struct Part {
     ProductSet set;
     std::vector<std::vector<Progression>> geometry;  // The set's runs in each dimension: local places are the target's.
+    bool is_whole = false;                           // All of the tensor, in its own order.
   };
   using Parts = std::vector<Part>;
 

@@ -1,6 +1,8 @@
 #include "runtime/executor/chunk_maker.h"
 
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "runtime/elements/arithmetic.h"
 #include "runtime/elements/cast.h"
@@ -9,9 +11,8 @@
 
 namespace ucp {
 
-llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::Make(const TargetRange& range,
-                                                              const ChunkMemory& memory) const {
-  SourceReader reader(source_);
+llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::Make(const TargetRange& range, const ChunkMemory& memory,
+                                                              SourceReader& reader) const {
   StepMover mover(reader, memory.scratch);
   // All is done in the source's dtype; at the end the chunk is cast where it lies.
   std::int64_t elements = range.end - range.begin;
@@ -65,6 +66,25 @@ llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::Make(const TargetRange&
     digests_->AddTarget(range, memory.chunk.first(static_cast<std::size_t>(elements * ItemBytes(range.dtype))));
   }
   return crc32;
+}
+
+llvm::Expected<std::size_t> ChunkMaker::ReadAhead(std::span<const TargetRange> ranges, std::span<std::byte> memory,
+                                                  SourceReader& reader) const {
+  // Their source lies in several files, with gaps.
+  const std::size_t most_bytes = memory.size() / 8;
+  std::vector<PieceToRead> pieces;
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  for (; count < ranges.size() && (count == 0 || bytes < most_bytes); ++count) {
+    const TargetRange& range = ranges[count];
+    bytes += static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.source_dtype));
+    steps_.ForEachStep(range, [&](const Step& step) {
+      if (step.role != ReadRole::kCopy && comparison_ == nullptr) return;
+      if (std::optional<PieceToRead> piece = StepMover::SmallPieceOf(step)) pieces.push_back(*piece);
+    });
+  }
+  UCP_RETURN_IF_ERROR(reader.ReadAhead(std::move(pieces), memory));
+  return count;
 }
 
 }  // namespace ucp

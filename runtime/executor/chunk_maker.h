@@ -11,7 +11,7 @@
 #include "compiler/plan/plan.h"
 #include "compiler/plan/steps.h"
 #include "runtime/executor/comparison.h"
-#include "runtime/executor/source_files.h"
+#include "runtime/executor/source_reader.h"
 #include "runtime/executor/state_digests.h"
 
 namespace ucp {
@@ -23,6 +23,12 @@ struct ChunkMemory {
   std::span<std::byte> scratch;  // What StepMover takes.
 };
 
+// What steps read ahead goes to one half of a thread's scratch memory, and what they move to the other one.
+inline std::span<std::byte> ForReadingAhead(std::span<std::byte> scratch) { return scratch.last(scratch.size() / 2); }
+inline std::span<std::byte> ForMoving(std::span<std::byte> scratch) {
+  return scratch.first(scratch.size() - scratch.size() / 2);
+}
+
 // Shared by all threads.
 class ChunkMaker {
  public:
@@ -33,7 +39,13 @@ class ChunkMaker {
 
   // Fills the beginning of `memory.chunk` with the elements of `range` as the target has them. The result is their
   // CRC-32, if reading them gave it.
-  llvm::Expected<std::optional<std::uint32_t>> Make(const TargetRange& range, const ChunkMemory& memory) const;
+  llvm::Expected<std::optional<std::uint32_t>> Make(const TargetRange& range, const ChunkMemory& memory,
+                                                    SourceReader& reader) const;
+
+  // Reads small pieces ahead that the first of these ranges need, which will be made one after the other. The result is
+  // how many ranges that are.
+  llvm::Expected<std::size_t> ReadAhead(std::span<const TargetRange> ranges, std::span<std::byte> memory,
+                                        SourceReader& reader) const;
 
  private:
   const Plan& plan_;

@@ -25,6 +25,22 @@ std::vector<bool> WrittenBy(const Plan& plan, const ExecutionOptions& options, c
                           : FilesOfRank(plan.target.files, ranks.rank(), ranks.size(), options.node_of_rank);
 }
 
+std::uint64_t BytesOf(const TargetRange& range) {
+  return static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
+}
+
+// What continues the one before, and like it has no checksum yet, becomes a part of it.
+void AddWritten(std::vector<WrittenRange>& written, const WrittenRange& next) {
+  if (!written.empty() && !next.crc32) {
+    WrittenRange& last = written.back();
+    if (!last.crc32 && last.record == next.record && last.offset + last.bytes == next.offset) {
+      last.bytes += next.bytes;
+      return;
+    }
+  }
+  written.push_back(next);
+}
+
 std::vector<bool> CopiesOf(int rank, const TargetParts* parts) {
   std::vector<bool> is_copy;
   if (parts == nullptr) return is_copy;
@@ -180,23 +196,32 @@ llvm::Error Execution::RunChunk(unsigned thread, const std::vector<TargetRange>&
   std::vector<Clock::time_point> begins;
   std::uint64_t bytes = 0;
   std::uint64_t end = 0;  // In memory.
-  for (const TargetRange& range : ranges) {
+  const std::span<std::byte> scratch = buffers_.scratch()[thread];
+  SourceReader reader(source_);
+  const std::span<std::byte> for_moving = ranges.size() > 1 ? ForMoving(scratch) : scratch;
+  std::size_t ahead = 0;  // What the ranges before this one need was read ahead.
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const TargetRange& range = ranges[i];
     if (options_.after_chunk) begins.push_back(Clock::now());
+    if (i == ahead && ranges.size() > 1) {
+      UCP_ASSIGN_OR_RETURN(const std::size_t count,
+                           maker.ReadAhead(std::span(ranges).subspan(i), ForReadingAhead(scratch), reader));
+      ahead += count;
+    }
     const std::uint64_t begin = plan_.target.record(range.record).begin + offset_of(range) - file_offset;
     UCP_ASSIGN_OR_RETURN(std::optional<std::uint32_t> crc32,
-                         maker.Make(range, {memory.subspan(begin), buffers_.term(thread), buffers_.scratch()[thread]}));
-    written.push_back({range.record, offset_of(range),
-                       static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype)), crc32});
-    bytes += written.back().bytes;
-    end = begin + written.back().bytes;
+                         maker.Make(range, {memory.subspan(begin), buffers_.term(thread), for_moving}, reader));
+    AddWritten(written, {range.record, offset_of(range), BytesOf(range), crc32});
+    bytes += BytesOf(range);
+    end = begin + BytesOf(range);
   }
-  UCP_RETURN_IF_ERROR(target_.WriteChunk(written, memory.first(end), buffers_.scratch()[thread]));
+  UCP_RETURN_IF_ERROR(target_.WriteChunk(written, memory.first(end), scratch));
   progress_.Add(bytes, target_.files_finished());
   if (!options_.after_chunk) return llvm::Error::success();
   begins.push_back(Clock::now());
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const std::string& tensor = plan_.tensor(plan_.writes[ranges[i].write].tensor).logical.name;
-    options_.after_chunk({tensor, ranges[i].state, written[i].bytes, begins[i], begins[i + 1]});
+    options_.after_chunk({tensor, ranges[i].state, BytesOf(ranges[i]), begins[i], begins[i + 1]});
   }
   return llvm::Error::success();
 }

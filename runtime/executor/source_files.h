@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -82,38 +81,6 @@ class SourceFiles {
   std::vector<FileVersion> versions_;               // By FileId; those that are known.
   std::vector<std::int64_t> modified_nanoseconds_;  // By FileId.
   bool is_restored_ = false;
-};
-
-// One thread's hand on the source.
-class SourceReader {
- public:
-  explicit SourceReader(SourceFiles& files) : files_(files) {}
-
-  // Fills `buffer` from byte `offset` of `record`. `needed_bytes` of them count for `reason`, the others were between.
-  [[nodiscard]] llvm::Error Read(RecordId record, std::uint64_t offset, std::span<std::byte> buffer,
-                                 std::uint64_t needed_bytes, ReadReason reason);
-
-  // Whether the record is read for this rank by another one: then rows cost the sending of what they hold, and what
-  // lies between them too if it were read.
-  bool IsElsewhere(RecordId record) const;
-  // The rows of a record elsewhere, one after the other; SourceOfNodes::kMostPackedBytes at most.
-  [[nodiscard]] llvm::Error ReadRows(RecordId record, ByteRows rows, std::span<std::byte> packed, ReadReason reason);
-
-  // The CRC-32 of all bytes since the last Flush(), if they were one range of one record, read in order.
-  std::optional<std::uint32_t> Crc32OfRead() const;
-
-  // Enters what was read since the last call into the ledger.
-  void Flush();
-
- private:
-  void NotePiece(RecordId record, std::uint64_t offset, std::span<const std::byte> bytes);
-
-  SourceFiles& files_;
-  // Reads that continue one another are joined here first: a step often reads a record row by row.
-  RecordId record_;
-  ChecksumPiece piece_;
-  bool has_piece_ = false;
-  bool is_only_piece_ = true;
 };
 
 }  // namespace ucp

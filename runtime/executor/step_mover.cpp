@@ -11,9 +11,6 @@ namespace {
 using Loops = llvm::ArrayRef<StepLoop>;
 using StepLoops = llvm::SmallVector<StepLoop, 5>;
 
-constexpr std::int64_t kLongRunBytes = 8 << 10;   // From here on a read of its own costs less than copying again.
-constexpr std::int64_t kSmallGapBytes = 4 << 10;  // Up to here it costs more than passing over the gap.
-
 // The loops of a step, run included, by distance in the source, and joined where two make one.
 StepLoops SourceOrder(const Step& step) {
   StepLoops loops;
@@ -50,7 +47,7 @@ std::int64_t TargetSpan(Loops loops) {
 bool HasOnlySmallGaps(Loops loops, std::int64_t item_bytes) {
   std::int64_t span = 1;
   for (const StepLoop& loop : loops) {
-    if ((loop.source_stride - span) * item_bytes >= kSmallGapBytes) return false;
+    if ((loop.source_stride - span) * item_bytes >= std::int64_t{kSmallGapBytes}) return false;
     span += (loop.count - 1) * loop.source_stride;
   }
   return true;
@@ -104,8 +101,8 @@ struct StepMover::Walk {
     if (mover.reader_.IsElsewhere(record)) return GoElsewhere(loops, source, target);
     bool copies = !chunk.empty();
     if (copies && IsDirect(loops)) return ReadDirect(loops, source, target);
-    bool has_long_runs =
-        copies && !loops.empty() && IsContiguous(loops.front()) && loops.front().count * item_bytes >= kLongRunBytes;
+    bool has_long_runs = copies && !loops.empty() && IsContiguous(loops.front()) &&
+                         loops.front().count * item_bytes >= std::int64_t{kLongReadBytes};
     if (!has_long_runs && HasOnlySmallGaps(loops, item_bytes)) {
       std::int64_t room = static_cast<std::int64_t>(mover.scratch_.size()) / item_bytes;
       if (SourceSpan(loops) <= room) return ReadSpan(loops, source, target);
@@ -206,6 +203,15 @@ llvm::Error StepMover::Visit(const Step& step, std::int64_t first_element, TakeE
   StepLoops loops = SourceOrder(step);
   return Walk{*this, step.source, ItemBytes(step.source_dtype), ReadReason::kCompare, {}, take}.Go(
       loops, step.source_element, step.target_element - first_element);
+}
+
+std::optional<PieceToRead> StepMover::SmallPieceOf(const Step& step) {
+  const std::int64_t item_bytes = ItemBytes(step.source_dtype);
+  std::int64_t span = step.run_elements;
+  for (const StepLoop& loop : step.loops) span += (loop.count - 1) * loop.source_stride;
+  auto bytes_of = [&](std::int64_t elements) { return static_cast<std::uint64_t>(elements * item_bytes); };
+  if (bytes_of(span) >= kLongReadBytes) return std::nullopt;
+  return PieceToRead{step.source, bytes_of(step.source_element), bytes_of(span), bytes_of(step.elements())};
 }
 
 void ForEachRow(const GatheredElements& elements, std::int64_t item_bytes,

@@ -20,10 +20,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "compiler/plan/steps.h"
-#include "runtime/executor/source_files.h"
+#include "runtime/executor/source_reader.h"
 
 namespace ucp {
 
@@ -44,6 +45,9 @@ class StepMover {
   // Copies the elements of a step, as they are. `chunk` is of the source's dtype, and begins with element
   // `first_element` of the target's record.
   [[nodiscard]] llvm::Error Copy(const Step& step, std::span<std::byte> chunk, std::int64_t first_element);
+
+  // What moving the step would read, if it is one small piece.
+  static std::optional<PieceToRead> SmallPieceOf(const Step& step);
 
   // Gives the elements to `take`, in as many calls as there are reads.
   [[nodiscard]] llvm::Error Visit(const Step& step, std::int64_t first_element, TakeElements take);

@@ -13,6 +13,7 @@
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/source_files.h"
+#include "runtime/executor/source_reader.h"
 #include "runtime/io/files_by_means.h"
 #include "runtime/load/as_stored.h"
 #include "runtime/load/contents.h"
@@ -236,7 +237,9 @@ class Loading {
     const std::span<std::byte> chunk = is_as_wanted ? place : buffers_.chunk(thread);
     TargetRange as_stored = range;
     as_stored.dtype = range.source_dtype;  // What is cast is cast on its way from the chunk to its place.
-    UCP_RETURN_IF_ERROR(maker_.Make(as_stored, {chunk, buffers_.term(thread), buffers_.scratch()[thread]}).takeError());
+    SourceReader reader(source_);
+    UCP_RETURN_IF_ERROR(
+        maker_.Make(as_stored, {chunk, buffers_.term(thread), buffers_.scratch()[thread]}, reader).takeError());
     if (is_cast) {
       CastInto(place, chunk, range.end - range.begin, range.source_dtype, range.dtype);
     } else if (!is_as_wanted) {

@@ -16,6 +16,7 @@
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/source_files.h"
+#include "runtime/executor/source_reader.h"
 #include "runtime/io/files_by_means.h"
 #include "runtime/load/given_memory.h"
 #include "runtime/load/means_of_load.h"

@@ -91,6 +91,10 @@ SOURCES = (
         Case("universal", convert("universal")),
         Case("  cp -r of that", copy, copies=True),
     ]),
+    # Each rank has a little of every tensor.
+    Source("deepspeed:dp=64,zero=3,dtype=bf16", 14, [
+        Case("ZeRO-3, 64 ranks to 48", convert("deepspeed:dp=48,zero=3")),
+    ]),
     Source("safetensors:dtype=bf16", 2, [
         Case("safetensors to safetensors", convert("safetensors")),
         Case("  cp -r of that", copy, copies=True),

@@ -55,7 +55,7 @@ class Benchmarks(ProgramTest):
         """Each conversion and load has its line, and nothing is left."""
         lines = self.bench("tensors.py", self.folder, "--quick", "--gigabytes", 0.001, "--rounds", 2)
         shown = [line for line in lines if re.search(r"( +\d+\.\d{3}){2}( +\d+\.\d\d){2}( +-?\d+\.\d){2}$", line)]
-        self.assertEqual(len(shown), 7, lines)
+        self.assertEqual(len(shown), 8, lines)
         self.assertEqual(list(Path(self.folder).iterdir()), [])
 
     def test_means(self) -> None:

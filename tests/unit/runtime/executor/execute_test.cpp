@@ -14,6 +14,7 @@
 #include "compiler/support/peak_memory.h"
 #include "compiler/verifier/verifier.h"
 #include "runtime/executor/buffers.h"
+#include "tests/unit/runtime/executor/counted_reads.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 #include "tests/unit/runtime/io/scratch_folder.h"
 
@@ -42,10 +43,10 @@ class Conversion {
   std::string source() const { return folder_.Path("source"); }
   std::string target() const { return folder_.Path("target"); }
 
-  llvm::Expected<ExecutionReport> Run(const ExecutionOptions& options) {
+  llvm::Expected<ExecutionReport> Run(const ExecutionOptions& options, FileSystem& files = RealFileSystem()) {
     std::filesystem::remove_all(target());
     std::filesystem::create_directory(target());
-    return Execute(small_.plan(), source(), target(), RealFileSystem(), options);
+    return Execute(small_.plan(), source(), target(), files, options);
   }
 
   std::string ErrorOf(const ExecutionOptions& options) {
@@ -83,21 +84,27 @@ std::map<std::string, std::string> DigestsOfFiles(std::map<std::string, std::str
   return files;
 }
 
+void ExpectRightRun(SmallConversion& small, Conversion& conversion, const ExecutionOptions& options,
+                    FileSystem& files = RealFileSystem()) {
+  llvm::Expected<ExecutionReport> report = conversion.Run(options, files);
+  ASSERT_TRUE(static_cast<bool>(report)) << Describe(report.takeError()).message;
+  ASSERT_EQ(FilesUnder(conversion.target()), small.ExpectedFiles());
+  ASSERT_THAT(report->rounding_mismatches, IsEmpty());
+  ASSERT_EQ(report->bytes_copied, Totals(small.plan()).bytes_to_copy);
+  ASSERT_EQ(report->bytes_compared, Totals(small.plan()).bytes_to_compare);
+  ASSERT_EQ(report->bytes_written, Totals(small.plan()).bytes_to_write);
+  ASSERT_EQ(TextsOf(report->digests), small.ExpectedDigests());
+  ASSERT_EQ(DigestsByPath(small.plan(), *report), DigestsOfFiles(small.ExpectedFiles()));
+}
+
 void ExpectRight(SmallConversion& small, const std::string& what) {
   if (llvm::Error error = VerifyPlan(small.plan())) {
     FAIL() << what << ": " << Describe(std::move(error)).message;
   }
   Conversion conversion(small);
   for (auto [threads, chunk_bytes] : {std::pair(1U, 1U << 20), {1U, 16U}, {2U, 60U}, {7U, 100U}}) {
-    llvm::Expected<ExecutionReport> report = conversion.Run(Options(threads, chunk_bytes));
-    ASSERT_TRUE(static_cast<bool>(report)) << what << ": " << Describe(report.takeError()).message;
-    ASSERT_EQ(FilesUnder(conversion.target()), small.ExpectedFiles()) << what << ", " << threads << " threads";
-    ASSERT_THAT(report->rounding_mismatches, IsEmpty());
-    ASSERT_EQ(report->bytes_copied, Totals(small.plan()).bytes_to_copy);
-    ASSERT_EQ(report->bytes_compared, Totals(small.plan()).bytes_to_compare);
-    ASSERT_EQ(report->bytes_written, Totals(small.plan()).bytes_to_write);
-    ASSERT_EQ(TextsOf(report->digests), small.ExpectedDigests());
-    ASSERT_EQ(DigestsByPath(small.plan(), *report), DigestsOfFiles(small.ExpectedFiles()));
+    SCOPED_TRACE(fmt::format("{}, {} threads", what, threads));
+    ExpectRightRun(small, conversion, Options(threads, chunk_bytes));
   }
 }
 
@@ -162,6 +169,20 @@ TEST(ExecuteTest, EveryCutIntoEveryOther) {
       }
     }
   }
+}
+
+// As in ZeRO-3: each rank has a little of every tensor. 4 ranks become 3, two states each.
+TEST(ExecuteTest, SmallPiecesAreReadTogether) {
+  std::vector<SmallTensor> tensors;
+  for (int i = 0; i < 500; ++i) tensors.push_back({fmt::format("t{}", i), {5, 12}});
+  SmallConversion small(std::move(tensors));
+  small.AddSource({.dp = 4, .spread = Spread::kEachTensor});
+  small.SetTarget({.dp = 3, .spread = Spread::kEachTensor});
+  small.Finish();
+  Conversion conversion(small);
+  CountedReads files;
+  ExpectRightRun(small, conversion, Options(1, std::uint64_t{1} << 20), files);
+  EXPECT_LE(files.reads(), 20);  // Of 4,000 pieces.
 }
 
 TEST(ExecuteTest, PaddingAndTransposedSources) {

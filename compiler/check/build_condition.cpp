@@ -83,7 +83,7 @@ class ConditionBuilder {
                           .message = known ? fmt::format("`{}` is a dim, and only a fact can be a list", name)
                                            : fmt::format("there is no fact `{}`", name)};
     if (auto nearest = NearestWord(name, scope_.fact_names); nearest && !known) {
-      diagnostic.hint = fmt::format("did you mean `{}`", *nearest);
+      diagnostic.hint = fmt::format("did you mean `{}`?", *nearest);
     }
     sink_.Report(std::move(diagnostic));
     return std::nullopt;

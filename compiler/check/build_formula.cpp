@@ -109,7 +109,7 @@ class FormulaBuilder {
         .kind = DiagnosticKind::kUnknownName, .place = range, .message = fmt::format("there is no dim `{}`", name)};
     std::vector<std::string> candidates = scope_.dim_names;
     for (const Counter& counter : counters_) candidates.push_back(counter.name);
-    if (auto nearest = NearestWord(name, candidates)) diagnostic.hint = fmt::format("did you mean `{}`", *nearest);
+    if (auto nearest = NearestWord(name, candidates)) diagnostic.hint = fmt::format("did you mean `{}`?", *nearest);
     sink_.Report(std::move(diagnostic));
     return std::nullopt;
   }

@@ -16,7 +16,7 @@ void CheckAxisName(const ast::Identifier& axis, DiagnosticSink& sink) {
       .kind = DiagnosticKind::kUnknownAxis,
       .place = axis.range,
       .message = fmt::format("no format knows an axis `{}`; the axes are {}", axis.text, fmt::join(known, ", "))};
-  if (auto nearest = NearestWord(axis.text, known)) diagnostic.hint = fmt::format("did you mean `{}`", *nearest);
+  if (auto nearest = NearestWord(axis.text, known)) diagnostic.hint = fmt::format("did you mean `{}`?", *nearest);
   sink.Report(std::move(diagnostic));
 }
 

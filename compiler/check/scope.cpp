@@ -28,7 +28,8 @@ bool Scope::CheckAxis(const ast::Identifier& axis, DiagnosticSink& sink) const {
     if (meshes.empty()) diagnostic.hint = fmt::format("declare it before the layout: mesh {}", axis.text);
   } else {
     diagnostic.message = fmt::format("there is no mesh axis `{}`", axis.text);
-    if (auto nearest = NearestWord(axis.text, candidates)) diagnostic.hint = fmt::format("did you mean `{}`", *nearest);
+    if (auto nearest = NearestWord(axis.text, candidates))
+      diagnostic.hint = fmt::format("did you mean `{}`?", *nearest);
   }
   sink.Report(std::move(diagnostic));
   return false;
@@ -49,7 +50,7 @@ std::optional<std::size_t> FindFact(const ast::Identifier& name, const Scope& sc
                .place = name.range,
                .message = dim ? fmt::format("`{}` is a dim, and lists are facts", name.text)
                               : fmt::format("there is no fact `{}`", name.text),
-               .hint = nearest ? fmt::format("did you mean `{}`", *nearest) : ""});
+               .hint = nearest ? fmt::format("did you mean `{}`?", *nearest) : ""});
   return std::nullopt;
 }
 

@@ -101,9 +101,8 @@ void AddSpecOptions(CLI::App& command, SourceOptions& options) {
 void AddSourceOptions(CLI::App& command, SourceOptions& options) {
   AddSpecOptions(command, options);
   command
-      .add_option(
-          "--unused", options.unused,
-          "Without a spec: a tensor's copy on this pipeline stage is carried and not trained, so do not compare it")
+      .add_option("--unused", options.unused,
+                  "Without a spec: this pipeline stage does not train its copy of the tensor, so do not compare it")
       ->type_name("NAME=last")
       ->allow_extra_args(false);
   command
@@ -129,7 +128,9 @@ void TargetOptions::ApplyTo(CompileRequest& request) const {
 }
 
 void AddTargetOptions(CLI::App& command, TargetOptions& options) {
-  command.add_option("--tag", options.tag, "The target's own name, which its folder has, too (default: the source's)")
+  command
+      .add_option("--tag", options.tag,
+                  "The target's tag, which is also the name of its folder (default: the source's)")
       ->check(FolderName())
       ->type_name("NAME");
   command

@@ -57,7 +57,7 @@ std::string HelpPage::make_option(const CLI::Option* option, bool is_positional)
   if (is_positional) return Row(option->get_name(), option->get_description());
   std::string left = make_option_name(option, is_positional);
   if (!option->get_type_name().empty()) left += " " + option->get_type_name();
-  if (option->get_required()) left += " (needed)";
+  if (option->get_required()) left += " (required)";
   return Row(left, option->get_description());
 }
 

@@ -7,11 +7,11 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 
 #include "compiler/diagnostics/render.h"
 #include "compiler/support/error.h"
 #include "compiler/support/printable.h"
+#include "compiler/support/system_reason.h"
 
 namespace ucp {
 namespace {
@@ -99,13 +99,13 @@ llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write) {
   std::error_code error = out.error();
   out.clear_error();  // The stream would end the program otherwise.
   if (!error || error == std::errc::broken_pipe) return llvm::Error::success();
-  return OutputIsLost(error.message());
+  return OutputIsLost(SystemReason(error));
 }
 
 llvm::Error FlushOutput() {
   if (output_is_lost || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return llvm::Error::success();
   if (errno == EPIPE) return llvm::Error::success();  // The reader has seen enough.
-  return OutputIsLost(std::strerror(errno));
+  return OutputIsLost(SystemReason(errno));
 }
 
 bool ErrorsGoToTerminal() { return isatty(STDERR_FILENO) == 1; }

@@ -2,9 +2,9 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 
 #include "compiler/support/error.h"
+#include "compiler/support/system_reason.h"
 
 namespace ucp {
 
@@ -14,7 +14,7 @@ llvm::Error WriteFileWhole(const std::string& path, const std::string& bytes, co
   bool written = file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
   written = file != nullptr && std::fclose(file) == 0 && written;
   if (written && std::rename(partial.c_str(), path.c_str()) == 0) return llvm::Error::success();
-  std::string reason = std::strerror(errno);
+  const std::string reason = SystemReason(errno);
   std::remove(partial.c_str());
   return Fail(ErrorCode::kIo, "cannot write {} `{}`: {}", what, path, reason);
 }

@@ -48,7 +48,7 @@ llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) 
   if (!session.checked) return SpecErrors(session);
   Degrees degrees;
   if (!request.path.empty()) {
-    UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.path, &session));
+    UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.path, &session, StrategyUse::kLayout));
     UCP_ASSIGN_OR_RETURN(degrees, ParseDegrees(strategy));
     sides.source_name = strategy.format;
   }
@@ -79,7 +79,7 @@ llvm::Error LayOutSource(const ExplainOptions& options, Sides& sides) {
 // Formats whose strategies have no degrees hold tensors whole; others are cut as the spec says.
 llvm::Error LayOutTarget(const std::string& text, Sides& sides) {
   if (text.empty()) return llvm::Error::success();
-  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(text, sides.phase.spec.get()));
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(text, sides.phase.spec.get(), StrategyUse::kLayout));
   sides.target_name = strategy.format;
   if (!FindFormat(strategy.format)->strategy_rules().has_degrees) {
     UCP_ASSIGN_OR_RETURN(sides.target, AtomicLayout(sides.phase.layout));

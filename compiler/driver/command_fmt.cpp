@@ -18,6 +18,7 @@
 #include "compiler/pretty/pretty.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
+#include "compiler/support/system_reason.h"
 
 namespace ucp {
 namespace {
@@ -33,7 +34,7 @@ llvm::Expected<Source> ReadSpec(const std::string& path) {
     return Source::FromFile(found);
   }
   auto input = llvm::MemoryBuffer::getSTDIN();
-  if (!input) return Fail(ErrorCode::kIo, "cannot read standard input: {}", input.getError().message());
+  if (!input) return Fail(ErrorCode::kIo, "cannot read standard input: {}", SystemReason(input.getError()));
   return Source::FromText("standard input", (*input)->getBuffer().str());
 }
 
@@ -59,9 +60,9 @@ llvm::Error Replace(const std::string& path, const std::string& text) {
     return Fail(ErrorCode::kIo, "cannot write `{}`: {}; it stays as it was", path, reason);
   };
   llvm::SmallString<256> target;
-  if (std::error_code error = llvm::sys::fs::real_path(path, target)) return fail(error.message());
+  if (std::error_code error = llvm::sys::fs::real_path(path, target)) return fail(SystemReason(error));
   auto permissions = llvm::sys::fs::getPermissions(target);
-  if (!permissions) return fail(permissions.getError().message());
+  if (!permissions) return fail(SystemReason(permissions.getError()));
   auto file =
       llvm::sys::fs::TempFile::create(target + ".%%%%%%", llvm::sys::fs::owner_read | llvm::sys::fs::owner_write);
   if (!file) return fail(llvm::toString(file.takeError()));
@@ -73,7 +74,7 @@ llvm::Error Replace(const std::string& path, const std::string& text) {
   if (!error) error = llvm::sys::fs::setPermissions(file->FD, *permissions);
   if (error) {
     llvm::consumeError(file->discard());
-    return fail(error.message());
+    return fail(SystemReason(error));
   }
   if (llvm::Error kept = file->keep(target)) return fail(llvm::toString(std::move(kept)));
   return llvm::Error::success();
@@ -115,16 +116,16 @@ int Fmt(const FmtOptions& options) {
 
 void AddFmtCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<FmtOptions>();
-  CLI::App* command =
-      app.add_subcommand("fmt", "Write specs in their one true form: other blanks and line breaks, the same words");
+  CLI::App* command = app.add_subcommand("fmt", "Format specs: only blanks and line breaks change");
   command->footer(
-      "  ucpc fmt gpt.ucp              rewrites the file, if it is not in the form\n"
+      "  ucpc fmt gpt.ucp              rewrites the file, if it would change\n"
       "  ucpc fmt --check specs/*.ucp  lists those that are not; if any, exit code 1\n"
       "  ucpc fmt - < gpt.ucp          from standard input to standard output\n\n"
       "A spec with syntax errors is left alone. There are no options of style.");
   command->add_option("FILE", options->specs, ".ucp files, names of the catalogue, or - for standard input")
       ->required();
-  command->add_flag("--check", options->check, "Write nothing; list the specs that are not in the form, exit with 1");
+  command->add_flag("--check", options->check,
+                    "Write nothing; list the specs that would change, and exit with 1 if there are some");
   command->callback([options, &exit_code] { exit_code = Fmt(*options); });
 }
 

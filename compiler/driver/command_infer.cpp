@@ -100,10 +100,9 @@ llvm::Error Infer(const InferOptions& options) {
 
 void AddInferCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<InferOptions>();
-  CLI::App* command = app.add_subcommand(
-      "infer",
-      "Draft a spec from a checkpoint's headers. What headers and embedded metadata do not decide is a question at its "
-      "place in the draft.");
+  CLI::App* command = app.add_subcommand("infer",
+                                         "Draft a spec from a checkpoint's headers. Where headers and embedded "
+                                         "metadata do not decide, the draft has a question.");
   command->footer(
       "  ucpc infer checkpoints/ -o my_model.ucp\n"
       "  ucpc infer run_tp2/ --other run_tp4/ -o my_model.ucp\n"

@@ -74,10 +74,9 @@ llvm::Error Test(const TestOptions& options) {
 
 void AddTestCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<TestOptions>();
-  CLI::App* command = app.add_subcommand(
-      "test",
-      "Try a spec: small dims, every small mesh of its axes and then random ones, every element followed there and "
-      "back. Needs no checkpoint.");
+  CLI::App* command = app.add_subcommand("test",
+                                         "Try a spec with small dims on every small mesh of its axes and then on "
+                                         "random ones, and follow every element there and back. Needs no checkpoint.");
   command->footer(
       "  ucpc test gpt.ucp\n"
       "  ucpc test gpt.ucp --set layers=4 --set heads=6 --seed 7 --seconds 60");

@@ -27,7 +27,9 @@ class FormatChecker {
     if (Refused(CheckFormatName(strategy_.format), format->value.range)) return;
     for (const ast::Setting& setting : node_.settings) {
       auto value = &setting == format ? std::nullopt : TextOf(setting);
-      if (!value || Refused(CheckSetting(strategy_.format, setting.key.text, *value), setting.range)) continue;
+      if (!value ||
+          Refused(CheckSetting(strategy_.format, setting.key.text, *value, StrategyUse::kLayout), setting.range))
+        continue;
       strategy_.options.emplace(setting.key.text, *value);
     }
     if (sound_) Refused(ParseDegrees(strategy_).takeError(), node_.name.range);

@@ -11,6 +11,7 @@
 namespace ucp {
 
 // `spec` may be null. Fails with kUsage.
-llvm::Expected<Strategy> FindStrategy(const std::string& text, const SpecSession* spec);
+llvm::Expected<Strategy> FindStrategy(const std::string& text, const SpecSession* spec,
+                                      StrategyUse use = StrategyUse::kTarget);
 
 }  // namespace ucp

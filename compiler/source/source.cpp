@@ -9,6 +9,7 @@
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
+#include "compiler/support/system_reason.h"
 
 namespace ucp {
 namespace {
@@ -56,7 +57,7 @@ llvm::Expected<Source> Source::FromText(std::string path, std::string text) {
 llvm::Expected<Source> Source::FromFile(const std::string& path) {
   llvm::sys::fs::file_status status;
   if (std::error_code error = llvm::sys::fs::status(path, status)) {
-    return Fail(ErrorCode::kIo, "cannot read the spec `{}`: {}", path, error.message());
+    return Fail(ErrorCode::kIo, "cannot read the spec `{}`: {}", path, SystemReason(error));
   }
   if (status.type() != llvm::sys::fs::file_type::regular_file) {
     return Fail(ErrorCode::kUsage, "the spec `{}` is not a regular file", path);
@@ -66,7 +67,7 @@ llvm::Expected<Source> Source::FromFile(const std::string& path) {
                 kMaxSourceBytes);
   }
   auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer) return Fail(ErrorCode::kIo, "cannot read the spec `{}`: {}", path, buffer.getError().message());
+  if (!buffer) return Fail(ErrorCode::kIo, "cannot read the spec `{}`: {}", path, SystemReason(buffer.getError()));
   return FromText(path, (*buffer)->getBuffer().str());
 }
 

@@ -73,7 +73,7 @@ void AddIoOption(CLI::App& command, WantedMeans& wanted) {
   command
       .add_option("--io", wanted,
                   "buffered: large files through the system's page cache; direct: past it, where the file system can; "
-                  "auto (default): as a moment's trial shows")
+                  "auto (default): the one that a short trial shows to be faster")
       ->transform(CLI::CheckedTransformer(kWanted).description(""))
       ->type_name("auto|buffered|direct");
 }

@@ -23,7 +23,7 @@ bool NodeLocal::destination() const { return Has(*this, kDestination); }
 
 void AddNodeLocalOption(CLI::App& command, NodeLocal& node_local, NodeLocalUse use) {
   std::string text =
-      "What each node sees only a part of, on a disk of its own; the ranks of mpirun then send one another what they "
+      "What is spread over the nodes' own disks; the ranks of mpirun send one another what they "
       "need. source: the checkpoint";
   if (use == NodeLocalUse::kWrites)
     text += "; destination: OUT, of which each node gets what its ranks of the job open";

@@ -43,7 +43,7 @@ void AddWatchOptions(CLI::App& command, WatchOptions& options) {
   command
       .add_option(
           "--events", options.events,
-          "Tell what happens as lines of JSON, the report last; - is standard output, and nothing else is there")
+          "Write what happens as lines of JSON, the report last; - is standard output, which then has nothing else")
       ->type_name("FILE");
   command
       .add_option("--timeline", options.timeline,

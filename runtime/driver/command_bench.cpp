@@ -76,15 +76,15 @@ llvm::Error RunBench(const BenchOptions& options) {
 void AddBenchCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand(
-      "bench", "What the storage of a folder and this machine's memory can do, to hold a conversion's rate against.");
+      "bench", "Measure the storage of a folder and this machine's memory, to compare a conversion's rate with.");
   command->footer(
       "  ucprun bench /scratch --size 4GB\n"
       "\n"
       "Writes and reads one file without a name, so nothing is left of it; each line takes three seconds at most.");
-  command->add_option("DIR", options->folder, "A folder on the storage that is meant")->required();
+  command->add_option("DIR", options->folder, "A folder on the storage to measure")->required();
   command
       ->add_option("--size", options->size,
-                   "Of the file; default 512MiB. More than the cache of the storage says "
+                   "Size of the file; default 512MiB. More than the storage's cache shows "
                    "what lasts")
       ->type_name("SIZE");
   command

@@ -103,7 +103,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
           "for weights alone, "
           "with dtype=bf16|fp16|fp32 (default: the model's own), max_shard=SIZE (5GB), states=all (masters and "
           "optimizer "
-          "too), names=memory (names that Hugging Face has otherwise on disk, as they are); deepspeed:KEY=VALUE,… for "
+          "too), names=memory (keep names that differ in Hugging Face's files); deepspeed:KEY=VALUE,… for "
           "native files: pp, tp, dp, sp, ep, zero, dtype, optimizer, round_robin, alignment, elastic, "
           "data_before_experts, expert_tp, sub_group_size, exclude_frozen, partition")
       ->type_name("STRATEGY")

@@ -146,9 +146,9 @@ void AddDiffCommand(CLI::App& app, int& exit_code) {
       "  ucprun diff checkpoints/ model/ --tensor '*.bias' --json\n"
       "\n"
       "What the manifests of both say to be the same is not read. Exit code 3 if anything differs.");
-  command->add_option("A", options->source.path, "A folder that a conversion or a training wrote")->required();
+  command->add_option("A", options->source.path, "A folder that a conversion or a training run wrote")->required();
   command->add_option("B", options->other, "Another one")->required();
-  command->add_option("--tensor", options->tensor, "Only tensors whose name fits")->type_name("GLOB");
+  command->add_option("--tensor", options->tensor, "Only tensors whose name fits; one must")->type_name("GLOB");
   command->add_flag("--read-all", options->read_all, "Read what the manifests of both say to be the same, too");
   command
       ->add_option("--spec", options->source.spec,

@@ -102,7 +102,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
       ->required();
   command->add_option("--spec", options->source.spec, "Show whole shapes of what tensor parallelism cuts")
       ->type_name("SPEC");
-  command->add_option("--tensor", options->tensor, "Only tensors whose name fits")->type_name("GLOB");
+  command->add_option("--tensor", options->tensor, "Only tensors whose name fits; one must")->type_name("GLOB");
   AddSourceOptions(*command, options->source);
   AddNodeLocalOption(*command, options->node_local, NodeLocalUse::kReads);
   command->add_flag("--json", options->json, "As JSON");

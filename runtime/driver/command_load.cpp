@@ -180,7 +180,7 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
   command->add_option("--to", options->target, "The job that loads, as the target of `convert`")
       ->type_name("STRATEGY")
       ->required();
-  command->add_option("--rank", options->rank, "Whose files; not under mpirun, where each rank loads its own")
+  command->add_option("--rank", options->rank, "Which rank's files; not under mpirun, where each rank loads its own")
       ->check(WholeNumber(0, 1 << 24))
       ->type_name("N");
   command->add_option("--spec", options->source.spec, "How tensors are cut, as for `convert`")->type_name("SPEC");
@@ -192,11 +192,11 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--compare", options->compare,
                     "Read every element again, by its place in the whole tensor, and compare it with memory");
   command->add_flag("--ceiling", options->ceiling,
-                    "Measure before how fast as many bytes of the same files are read with nothing else done; for a "
+                    "First measure how fast as many bytes of the same files are read with nothing else done; for a "
                     "GPU, how fast they get there from pinned memory");
   command
       ->add_option("--device", options->device,
-                   "Whose memory: cpu, cuda:N or cuda, which under mpirun is each rank's own; default cpu")
+                   "Load into the memory of cpu (default), cuda:N, or cuda, which under mpirun is each rank's own")
       ->type_name("DEVICE");
   command
       ->add_option("--device-memory", options->device_memory,

@@ -99,7 +99,7 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
   command->add_option("OUT", options->conversion.destination, "The folder to make; it must not exist")->required();
   command
       ->add_option("--to", options->target,
-                   "Its format, and the ranks that it is of: deepspeed:tp=2,dp=4,zero=1, universal, safetensors")
+                   "Its format, and the ranks it is for: deepspeed:tp=2,dp=4,zero=1, universal, safetensors")
       ->type_name("STRATEGY")
       ->required();
   AddSpecOptions(*command, options->source);
@@ -110,7 +110,7 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   command
       ->add_option("--tied-layer", options->tied,
-                   "Which layer of a pipeline the tied module KEY first is (default: 1, as in Megatron-DeepSpeed)")
+                   "The first layer of a pipeline that is the tied module KEY (default: 1, as in Megatron-DeepSpeed)")
       ->type_name("KEY=N")
       ->allow_extra_args(false);
   command->add_option("--tag", options->tag, "The checkpoint's own name, and its folder in OUT (default: global_step1)")

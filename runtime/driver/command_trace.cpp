@@ -125,7 +125,8 @@ void AddTraceCommand(CLI::App& app, int& exit_code) {
       "  ucprun trace checkpoints/ 'blocks.0.up.weight[17,204]' --plan run.plan\n"
       "\n"
       "Only headers and the bytes of this element are read. Exit code 3 if copies of it differ.");
-  command->add_option("CHECKPOINT", options->source.path, "A folder that a conversion or a training wrote")->required();
+  command->add_option("CHECKPOINT", options->source.path, "A folder that a conversion or a training run wrote")
+      ->required();
   command->add_option("ELEMENT", options->element, "TENSOR[INDEX,…] or TENSOR[INDEX,…].STATE, of the whole tensor")
       ->required();
   command->add_option("--plan", options->plan, "Where this plan takes it: a file that `ucpc plan` wrote")

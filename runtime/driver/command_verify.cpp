@@ -323,7 +323,7 @@ int RunVerify(const VerifyOptions& options) {
 void AddVerifyCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<VerifyOptions>();
   CLI::App* command = app.add_subcommand(
-      "verify", "Is a checkpoint what was written, and are two the same whichever way they are cut?");
+      "verify", "Check that a checkpoint is what was written, or that two are the same, however they are cut.");
   command->footer(
       "  ucprun verify out/                      against its ucp_manifest.json\n"
       "  ucprun verify checkpoints/ --same out/  every tensor and state, bit by bit\n"
@@ -331,7 +331,8 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
       "\n"
       "A checkpoint without a manifest is read all the same: checksums, and copies on other ranks. Exit code 3 if "
       "anything differs.");
-  command->add_option("CHECKPOINT", options->source.path, "A folder that a conversion or a training wrote")->required();
+  command->add_option("CHECKPOINT", options->source.path, "A folder that a conversion or a training run wrote")
+      ->required();
   command->add_option("--same", options->same, "Another checkpoint, of any format, that must hold the same")
       ->type_name("DIR");
   command->add_flag("--synth", options->synth,

@@ -20,14 +20,14 @@ std::string DidYouMean(const std::string& word, const std::vector<std::string>& 
   return nearest ? fmt::format(" (did you mean `{}`?)", *nearest) : "";
 }
 
-llvm::Error AddOption(Strategy& strategy, std::string_view text, std::string_view whole) {
+llvm::Error AddOption(Strategy& strategy, std::string_view text, std::string_view whole, StrategyUse use) {
   const std::size_t equals = text.find('=');
   if (equals == 0 || equals == std::string_view::npos || equals + 1 == text.size()) {
     return Fail(ErrorCode::kUsage, "`{}` in the strategy `{}` is not of the form key=value", text, whole);
   }
   auto [entry, added] = strategy.options.emplace(text.substr(0, equals), text.substr(equals + 1));
   if (!added) return Fail(ErrorCode::kUsage, "the strategy `{}` gives `{}` twice", whole, entry->first);
-  return CheckSetting(strategy.format, entry->first, entry->second);
+  return CheckSetting(strategy.format, entry->first, entry->second, use);
 }
 
 }  // namespace
@@ -40,14 +40,18 @@ llvm::Error CheckFormatName(const std::string& format) {
               fmt::join(names, ", "));
 }
 
-llvm::Error CheckSetting(const std::string& format, const std::string& key, const std::string& value) {
+llvm::Error CheckSetting(const std::string& format, const std::string& key, const std::string& value, StrategyUse use) {
   const Format* found = FindFormat(format);
   UCP_CHECK(found != nullptr, "there is no format `{}`", format);
-  const std::vector<SettingRule> rules = AllSettings(found->strategy_rules());
+  const StrategyRules format_rules = found->strategy_rules();
+  const std::vector<SettingRule> rules = AllSettings(format_rules);
   auto rule = std::find_if(rules.begin(), rules.end(), [&](const SettingRule& known) { return known.name == key; });
   if (rule == rules.end()) {
-    std::vector<std::string> names;
-    for (const SettingRule& known : rules) names.push_back(known.name);
+    std::vector<std::string> names = TargetSettings(format_rules);
+    if (use == StrategyUse::kLayout) {
+      names.clear();
+      for (const SettingRule& known : rules) names.push_back(known.name);
+    }
     return Fail(ErrorCode::kUsage, "a strategy of the format `{}` has no setting `{}`{}; it has {}", format, key,
                 DidYouMean(key, names), fmt::join(names, ", "));
   }
@@ -56,7 +60,7 @@ llvm::Error CheckSetting(const std::string& format, const std::string& key, cons
               value);
 }
 
-llvm::Expected<Strategy> ParseStrategy(std::string_view text) {
+llvm::Expected<Strategy> ParseStrategy(std::string_view text, StrategyUse use) {
   const std::size_t colon = text.find(':');
   Strategy strategy;
   strategy.format = text.substr(0, colon);
@@ -65,7 +69,7 @@ llvm::Expected<Strategy> ParseStrategy(std::string_view text) {
   std::string_view options = text.substr(colon + 1);
   while (true) {
     const std::size_t comma = options.find(',');
-    UCP_RETURN_IF_ERROR(AddOption(strategy, options.substr(0, comma), text));
+    UCP_RETURN_IF_ERROR(AddOption(strategy, options.substr(0, comma), text, use));
     if (comma == std::string_view::npos) return strategy;
     options.remove_prefix(comma + 1);
   }

@@ -47,6 +47,17 @@ std::vector<SettingRule> AllSettings(const StrategyRules& rules) {
   return all;
 }
 
+std::vector<std::string> TargetSettings(const StrategyRules& rules) {
+  std::vector<std::string> names;
+  for (const std::string& axis : KnownAxes()) {
+    if (std::find(rules.target_axes.begin(), rules.target_axes.end(), axis) != rules.target_axes.end()) {
+      names.push_back(axis);
+    }
+  }
+  for (const SettingRule& rule : rules.settings) names.push_back(rule.name);
+  return names;
+}
+
 std::optional<std::int64_t> ParseCount(std::string_view text, std::int64_t least, std::int64_t most) {
   std::int64_t number = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -21,12 +21,16 @@ SettingRule TakesNumber(std::string name, std::int64_t least, std::int64_t most)
 SettingRule TakesWord(std::string name, std::vector<std::string> words);
 
 struct StrategyRules {
-  bool has_degrees = false;  // The axes of the mesh, lists of stages, and `interleave`.
+  bool has_degrees = false;                   // The axes of the mesh, lists of stages, and `interleave`.
+  std::vector<std::string> target_axes = {};  // Of these, what a target can be cut over.
   std::vector<SettingRule> settings;
 };
 
 // All settings, those of degrees first.
 std::vector<SettingRule> AllSettings(const StrategyRules& rules);
+
+// The names of those that a target can have, in the same order.
+std::vector<std::string> TargetSettings(const StrategyRules& rules);
 
 // A whole number from `least` to `most`, in digits.
 std::optional<std::int64_t> ParseCount(std::string_view text, std::int64_t least, std::int64_t most);

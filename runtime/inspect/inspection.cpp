@@ -7,6 +7,7 @@
 
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
+#include "compiler/support/units.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
@@ -112,7 +113,12 @@ llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::s
     return Fail(ErrorCode::kUsage, "`{}` is no pattern for names: {}", name_glob, llvm::toString(glob.takeError()));
   }
   inspection.tensors = TensorsOf(phase.checkpoint.inventory.storage);
+  const std::size_t all = inspection.tensors.size();
   std::erase_if(inspection.tensors, [&](const InspectedTensor& row) { return !glob->match(row.name); });
+  if (all > 0 && inspection.tensors.empty()) {
+    return Fail(ErrorCode::kUsage, "none of the {} in `{}` has a name that fits `{}`", Counted(all, "tensor"),
+                phase.checkpoint.inventory.root, name_glob);
+  }
   return UseWholeShapes(phase.layout, inspection.tensors);
 }
 

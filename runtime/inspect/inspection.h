@@ -38,7 +38,8 @@ std::uint64_t FileBytes(const Storage& storage);
 // The first group's, if it says one number.
 std::optional<double> StepOf(const TrainingState& training);
 
-// Without a spec, a tensor that tensor parallelism cuts is shown as its ranks hold it. `name_glob` says which tensors.
+// Without a spec, a tensor that tensor parallelism cuts is shown as its ranks hold it. `name_glob` says which tensors;
+// kUsage if it fits none.
 // Fills `inspection` as far as it comes, so that a spec's diagnostics can be shown when it fails.
 [[nodiscard]] llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::string& name_glob,
                                   Inspection& inspection);

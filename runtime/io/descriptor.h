@@ -43,9 +43,6 @@ auto Uninterrupted(Call call) {
   return result;
 }
 
-// "no space left on device"
-std::string Reason(int error_number);
-
 // "cannot open `/x/y.pt`: no such file or directory"
 [[nodiscard]] llvm::Error SystemError(std::string_view action, const std::string& path, int error_number);
 

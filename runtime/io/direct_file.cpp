@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/system_reason.h"
 
 namespace ucp {
 namespace {
@@ -98,7 +99,7 @@ int DirectDescriptor::Number() const {
   if (is_refused_.load(std::memory_order_relaxed)) return -1;
   std::call_once(once_, [&] {
     descriptor_ = OpenDescriptor(path_, access_ | O_DIRECT);
-    if (!descriptor_.is_open()) return NoteRefusal(errno == ENOENT ? "it is not on this machine" : Reason(errno));
+    if (!descriptor_.is_open()) return NoteRefusal(errno == ENOENT ? "it is not on this machine" : SystemReason(errno));
     is_in_memory_ = IsInMemory(descriptor_.number());
   });
   return is_refused_.load(std::memory_order_relaxed) ? -1 : descriptor_.number();
@@ -133,7 +134,7 @@ llvm::Error DirectReadableFile::ReadAt(std::uint64_t offset, std::span<std::byte
     return llvm::Error::success();
   }
   if (count < 0 && !IsRefusal(errno)) return ReadingError(path(), offset, errno);
-  if (count < 0) direct_.NoteRefusal(Reason(errno));
+  if (count < 0) direct_.NoteRefusal(SystemReason(errno));
   return file_->ReadAt(offset, buffer);  // Which says where the file ends, if that is why there were fewer.
 }
 
@@ -158,9 +159,9 @@ llvm::Error DirectWritableFile::WriteAt(std::uint64_t offset, std::span<const st
     const ssize_t count = Uninterrupted(
         [&] { return ::pwrite(descriptor, bytes.data() + (done - offset), end - done, static_cast<off_t>(done)); });
     if (count < 0 && !IsRefusal(errno)) {
-      return Fail(ErrorCode::kIo, "cannot write `{}` at byte {}: {}", path_, done, Reason(errno));
+      return Fail(ErrorCode::kIo, "cannot write `{}` at byte {}: {}", path_, done, SystemReason(errno));
     }
-    if (count < 0) direct_.NoteRefusal(Reason(errno));
+    if (count < 0) direct_.NoteRefusal(SystemReason(errno));
     if (count <= 0) break;
     done += Down(static_cast<std::uint64_t>(count));
     if (static_cast<std::uint64_t>(count) % kBlock != 0) break;

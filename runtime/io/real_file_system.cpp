@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/system_reason.h"
 #include "runtime/io/descriptor.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/lasting_inodes.h"
@@ -62,7 +63,7 @@ class RealWritableFile : public WritableFile {
       ssize_t count = Uninterrupted(
           [&] { return ::pwrite(descriptor_.number(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
       if (count < 0) {
-        return Fail(ErrorCode::kIo, "cannot write `{}` at byte {}: {}", path_, offset, Reason(errno));
+        return Fail(ErrorCode::kIo, "cannot write `{}` at byte {}: {}", path_, offset, SystemReason(errno));
       }
       bytes = bytes.subspan(static_cast<std::size_t>(count));
       offset += static_cast<std::uint64_t>(count);
@@ -183,7 +184,7 @@ class OperatingSystemFiles : public FileSystem {
     if (!descriptor.is_open()) return SystemError("create", path, errno);
     if (int error_number = Reserve(descriptor, bytes); error_number != 0) {
       ::unlink(path.c_str());
-      return Fail(ErrorCode::kIo, "cannot reserve {} bytes for `{}`: {}", bytes, path, Reason(error_number));
+      return Fail(ErrorCode::kIo, "cannot reserve {} bytes for `{}`: {}", bytes, path, SystemReason(error_number));
     }
     return std::make_unique<RealWritableFile>(path, std::move(descriptor));
   }
@@ -277,7 +278,7 @@ class OperatingSystemFiles : public FileSystem {
   llvm::Error Exchange(const std::string& a, const std::string& b) override {
     if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return llvm::Error::success();
     ErrorCode code = errno == EINVAL || errno == ENOSYS ? ErrorCode::kUnsupported : ErrorCode::kIo;
-    return Fail(code, "cannot exchange `{}` and `{}`: {}", a, b, Reason(errno));
+    return Fail(code, "cannot exchange `{}` and `{}`: {}", a, b, SystemReason(errno));
   }
 
   llvm::Error RemoveTree(const std::string& path) override { return RemoveEntry(AT_FDCWD, path, path); }
@@ -314,7 +315,7 @@ class OperatingSystemFiles : public FileSystem {
 
  private:
   static llvm::Error RenameError(const std::string& from, const std::string& to, int error_number) {
-    return Fail(ErrorCode::kIo, "cannot rename `{}` to `{}`: {}", from, to, Reason(error_number));
+    return Fail(ErrorCode::kIo, "cannot rename `{}` to `{}`: {}", from, to, SystemReason(error_number));
   }
 
   LastingInodes lasting_inodes_;

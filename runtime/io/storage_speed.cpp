@@ -12,6 +12,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
+#include "compiler/support/system_reason.h"
 #include "compiler/support/units.h"
 #include "runtime/io/descriptor.h"
 #include "runtime/io/file_system.h"
@@ -78,7 +79,7 @@ class StorageSpeed {
     speeds_.push_back(cached);
     const int advised = ::posix_fadvise(file_, 0, 0, POSIX_FADV_DONTNEED);
     if (advised != 0) {
-      speeds_.push_back({std::string(kReadFromStorage), 0, 0, Reason(advised)});
+      speeds_.push_back({std::string(kReadFromStorage), 0, 0, SystemReason(advised)});
       return llvm::Error::success();
     }
     UCP_ASSIGN_OR_RETURN(Speed cold, Move(Way::kRead, std::string(kReadFromStorage), file_));
@@ -138,7 +139,7 @@ class StorageSpeed {
   }
 
   llvm::Error Failed(std::string_view action, int error_number) const {
-    return Fail(ErrorCode::kIo, "cannot {} a file in `{}`: {}", action, folder_, Reason(error_number));
+    return Fail(ErrorCode::kIo, "cannot {} a file in `{}`: {}", action, folder_, SystemReason(error_number));
   }
 
   const std::string folder_;
@@ -160,8 +161,8 @@ llvm::Expected<std::vector<Speed>> MeasureStorage(const std::string& folder, con
   }
   std::string name = JoinPath(folder, ".ucp-bench-XXXXXX");
   const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
-  if (file.number() < 0) return Fail(ErrorCode::kIo, "cannot write in `{}`: {}", folder, Reason(errno));
-  if (::unlink(name.c_str()) != 0) return Fail(ErrorCode::kIo, "cannot remove `{}`: {}", name, Reason(errno));
+  if (file.number() < 0) return Fail(ErrorCode::kIo, "cannot write in `{}`: {}", folder, SystemReason(errno));
+  if (::unlink(name.c_str()) != 0) return Fail(ErrorCode::kIo, "cannot remove `{}`: {}", name, SystemReason(errno));
   return StorageSpeed(folder, options, file.number()).Run();
 }
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/system_reason.h"
 #include "runtime/io/descriptor.h"
 
 namespace ucp {
@@ -46,7 +47,7 @@ class RealWholeSync : public WholeSync {
   llvm::Error Sync() override {
     if (Uninterrupted([&] { return ::syncfs(descriptor_.number()); }) == 0) return llvm::Error::success();
     return Fail(ErrorCode::kIo, "cannot sync the file system of `{}`, or a write to it was lost: {}", folder_,
-                Reason(errno));
+                SystemReason(errno));
   }
 
  private:
@@ -62,7 +63,7 @@ llvm::Expected<std::unique_ptr<WholeSync>> OpenRealWholeSync(const std::string& 
   }
   Descriptor descriptor = OpenDescriptor(folder, O_RDONLY | O_DIRECTORY);
   if (!descriptor.is_open()) {
-    return Fail(ErrorCode::kUnsupported, "`{}` cannot be opened: {}", folder, Reason(errno));
+    return Fail(ErrorCode::kUnsupported, "`{}` cannot be opened: {}", folder, SystemReason(errno));
   }
   struct statfs status{};
   const bool is_reliable = ::fstatfs(descriptor.number(), &status) == 0 &&

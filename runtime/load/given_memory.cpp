@@ -78,9 +78,32 @@ std::pair<const WantedRecord*, const WantedRecord*> FirstOverlap(std::span<const
   return {first[0], first[1]};
 }
 
+using NameOf = llvm::function_ref<std::string(RecordId)>;
+
+llvm::Error CheckEach(std::span<const WantedRecord> wanted, std::size_t records,
+                      llvm::function_ref<std::uint64_t(RecordId)> bytes_of, NameOf name_of) {
+  std::vector<bool> is_wanted(records, false);
+  for (const WantedRecord& record : wanted) {
+    if (record.record.index() >= records) {
+      return Fail(ErrorCode::kUsage, "record {} is wanted, and there are {}", record.record, records);
+    }
+    if (record.memory.size() != bytes_of(record.record)) {
+      return Fail(ErrorCode::kUsage, "{} has {} bytes, and its memory {}", name_of(record.record),
+                  bytes_of(record.record), record.memory.size());
+    }
+    if (is_wanted[record.record.index()]) {
+      return Fail(ErrorCode::kUsage, "{} is wanted twice", name_of(record.record));
+    }
+    is_wanted[record.record.index()] = true;
+  }
+  return llvm::Error::success();
+}
+
 }  // namespace
 
-llvm::Error CheckMemory(std::span<const WantedRecord> wanted, llvm::function_ref<std::string(RecordId)> name_of) {
+llvm::Error CheckWanted(std::span<const WantedRecord> wanted, std::size_t records,
+                        llvm::function_ref<std::uint64_t(RecordId)> bytes_of, NameOf name_of) {
+  UCP_RETURN_IF_ERROR(CheckEach(wanted, records, bytes_of, name_of));
   if (const WantedRecord* read_only = FirstReadOnly(wanted)) {
     return Fail(ErrorCode::kUsage,
                 "the memory for {} cannot be written: the process has mapped it for reading alone, or not at all",

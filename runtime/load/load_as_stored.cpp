@@ -32,24 +32,13 @@ struct Stretch {
   std::span<std::byte> place;
 };
 
-// As Places::Make() has it.
 llvm::Error CheckFits(const LoadPlan& load, std::span<const WantedRecord> wanted) {
-  std::vector<bool> is_wanted(load.as_stored.size(), false);
   for (const WantedRecord& record : wanted) {
     UCP_CHECK(record.device == nullptr, "record {} is to reach a device without a plan", record.record);
-    if (record.record.index() >= load.as_stored.size()) {
-      return Fail(ErrorCode::kUsage, "record {} is wanted, and there are {}", record.record, load.as_stored.size());
-    }
-    const StoredBytes& stored = load.as_stored[record.record.index()];
-    if (record.memory.size() != stored.bytes) {
-      return Fail(ErrorCode::kUsage, "tensor `{}` has {} bytes, and its memory {}", stored.tensor, stored.bytes,
-                  record.memory.size());
-    }
-    if (is_wanted[record.record.index()]) return Fail(ErrorCode::kUsage, "tensor `{}` is wanted twice", stored.tensor);
-    is_wanted[record.record.index()] = true;
   }
-  return CheckMemory(
-      wanted, [&](RecordId record) { return fmt::format("tensor `{}`", load.as_stored[record.index()].tensor); });
+  return CheckWanted(
+      wanted, load.as_stored.size(), [&](RecordId record) { return load.as_stored[record.index()].bytes; },
+      [&](RecordId record) { return fmt::format("tensor `{}`", load.as_stored[record.index()].tensor); });
 }
 
 std::vector<Stretch> StretchesOf(const LoadPlan& load, std::span<const WantedRecord> wanted, std::uint64_t most_bytes) {

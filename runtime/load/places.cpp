@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "compiler/support/error.h"
@@ -22,35 +24,24 @@ std::uint64_t BytesOf(const TargetRange& range) {
 
 llvm::Expected<Places> Places::Make(const Plan& plan, std::span<const WantedRecord> wanted) {
   Places places(plan);
+  UCP_RETURN_IF_ERROR(CheckWanted(
+      wanted, plan.target.records.size(), [&](RecordId record) { return plan.target.record(record).bytes; },
+      [&](RecordId record) { return places.NameOf(record); }));
   for (const WantedRecord& record : wanted) {
-    if (record.record.index() >= plan.target.records.size()) {
-      return Fail(ErrorCode::kUsage, "record {} is wanted, and the plan has {}", record.record.index(),
-                  plan.target.records.size());
-    }
-    const std::string& path = plan.target.file(record.record).path;
-    const std::uint64_t bytes = plan.target.record(record.record).bytes;
-    if (record.memory.size() != bytes) {
-      return Fail(ErrorCode::kUsage, "record {} of `{}` has {} bytes, and its memory {}", record.record.index(), path,
-                  bytes, record.memory.size());
-    }
-    if (places.Holds(record.record)) {
-      return Fail(ErrorCode::kUsage, "record {} of `{}` is wanted twice", record.record.index(), path);
-    }
     places.is_wanted_[record.record.index()] = true;
     places.memory_[record.record.index()] = record.memory;
     places.device_[record.record.index()] = record.device;
   }
-  UCP_RETURN_IF_ERROR(CheckMemory(wanted, [&](RecordId record) { return places.NameOf(record); }));
   return places;
 }
 
 std::string Places::NameOf(RecordId record) const {
-  std::string name = fmt::format("record {} of `{}`", record, plan_->target.file(record).path);
+  std::set<std::string> tensors;
   ForEachTargetRange(*plan_, [&](const TargetRange& range) {
-    if (range.record != record) return;
-    name = fmt::format("tensor `{}`", plan_->tensor(plan_->writes[range.write].tensor).logical.name);
+    if (range.record == record) tensors.insert(plan_->tensor(plan_->writes[range.write].tensor).logical.name);
   });
-  return name;
+  if (tensors.size() == 1) return fmt::format("tensor `{}`", *tensors.begin());
+  return fmt::format("record {} of `{}`", record, plan_->target.file(record).path);
 }
 
 std::span<std::byte> Places::Of(const TargetRange& range) const {

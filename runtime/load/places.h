@@ -19,8 +19,7 @@ namespace ucp {
 
 class Places {
  public:
-  // Refuses memory of another size than its record's or that cannot be written, and a record that is wanted twice
-  // (kUsage). The plan must outlive this.
+  // Refuses what CheckWanted() (given_memory.h) refuses. The plan must outlive this.
   static llvm::Expected<Places> Make(const Plan& plan, std::span<const WantedRecord> wanted);
 
   bool Holds(RecordId record) const { return is_wanted_[record.index()]; }
@@ -51,7 +50,7 @@ class Places {
         memory_(plan.target.records.size()),
         device_(plan.target.records.size(), nullptr) {}
 
-  std::string NameOf(RecordId record) const;  // As messages have it.
+  std::string NameOf(RecordId record) const;  // As messages have it: the tensor's, if it holds one alone.
   void Zero(RecordId record, std::uint64_t begin, std::uint64_t end) const;
   void PlaceBlobs() const;
 

@@ -1,10 +1,10 @@
 #include "runtime/report/text_sink.h"
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "compiler/support/error.h"
+#include "compiler/support/system_reason.h"
 
 namespace ucp {
 namespace {
@@ -33,7 +33,7 @@ llvm::Expected<TextSink> TextSink::Open(const std::string& path, std::string_vie
     return Fail(ErrorCode::kUsage, "`{}` is there and is no file of an earlier run; name another one", path);
   }
   std::FILE* file = path == "-" ? stdout : std::fopen(path.c_str(), "we");
-  if (file == nullptr) return Fail(ErrorCode::kIo, "cannot write `{}`: {}", path, std::strerror(errno));
+  if (file == nullptr) return Fail(ErrorCode::kIo, "cannot write `{}`: {}", path, SystemReason(errno));
   return TextSink(path, file);
 }
 
@@ -52,7 +52,7 @@ llvm::Error TextSink::Close() {
   std::FILE* file = file_.release();
   if (file != stdout && std::fclose(file) != 0 && error_ == 0) NoteError();
   if (error_ == 0 || (file == stdout && error_ == EPIPE)) return llvm::Error::success();
-  return Fail(ErrorCode::kIo, "not all could be written to `{}`: {}", path_, std::strerror(error_));
+  return Fail(ErrorCode::kIo, "not all could be written to `{}`: {}", path_, SystemReason(error_));
 }
 
 }  // namespace ucp

@@ -13,13 +13,13 @@ from matrix import COLUMNS, columns, reason
 
 HEAD = """# Which checkpoints the real engine resumes from as what
 
-`tests/run.sh --full` writes this page. A row is a [fixture](../tests/fixtures/README.md), a column what the target is
-(the ZeRO stage of the job that resumes) or what it changes (the number of ranks on an axis). A cell is every run of the
-engine with both. `ok`: the engine loads what we wrote, by `load_universal` or by a plain `load_checkpoint`; all
-masters, moments and frozen weights that it then holds are those of the source, bit for bit; so are the step and its
-counter; and every loss of the steps that it goes on to train is that of the uninterrupted run, with the same global
-batch, within 5e-6 in float32, 1e-3 in float16 and 5e-3 in bfloat16 (1e-2 where a router chooses experts, 2e-2 where the
-type itself changed). Every run is a test of `tests/engine/test_acceptance.py` or `tests/engine/test_native.py`.
+`tests/run.sh --full` writes this page. A row is a [fixture](../tests/fixtures/README.md). A column is the ZeRO stage of
+the job that resumes, or the axis whose number of ranks it changes. A cell sums up all runs of the engine with both.
+`ok`: the engine loads what we wrote, by `load_universal` or by a plain `load_checkpoint`; all masters, moments and
+frozen weights that it then holds are those of the source, bit for bit; so are the step and its counter; and every loss
+of the steps that it then trains is that of the uninterrupted run, with the same global batch, within 5e-6 in float32,
+1e-3 in float16 and 5e-3 in bfloat16 (1e-2 where a router chooses experts, 2e-2 where the type itself changed). Every
+run is a test of `tests/engine/test_acceptance.py` or `tests/engine/test_native.py`.
 """
 
 
@@ -67,7 +67,7 @@ class AcceptanceTable:
 
     def notes(self) -> list[str]:
         """What the letters and numbers mean."""
-        faults = [f"{letter}: DeepSpeed's own fault, as it is: {fault}" for fault, letter in self.faults().items()]
+        faults = [f"{letter}: DeepSpeed's own fault: {fault}" for fault, letter in self.faults().items()]
         return [*faults, *(f"{number}: not run: {why}" for why, number in self.reasons().items())]
 
     def text(self) -> Iterator[str]:

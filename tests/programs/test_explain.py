@@ -129,7 +129,7 @@ class Explain(ProgramTest):
                 (("--from", "deepspeed:tp=0", "--set", "layers=1"), "`tp` in a strategy of the format `deepspeed`"),
                 (("--from", "deepspeed:tp=3000000", "--set", "layers=1"), "not `3000000`"),
                 (("--from", "deepspeed:pp=2+1", "--set", "layers=4"), "4"),
-                (("--from", "deepspeed:tq=2", "--set", "layers=1"), "did you mean `tp`"),
+                (("--from", "deepspeed:tq=2", "--set", "layers=1"), "did you mean `tp`?"),
                 (("--from", "depspeed:tp=2", "--set", "layers=1"), "depspeed:tp=2"),
                 (("--set", "layers=1", "--tensor", "nothing"), "no tensor's name fits `nothing`"),
                 (("--set", "layers=1", "--to", "deepspeed:tp=5"), "12")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import unittest
@@ -116,6 +117,39 @@ class Usage(ProgramTest):
                     result = self.run_program("ucprun", *command, "--to", target, *option)
                     self.assert_refused(result, 1, f"{option[0]} goes with the native files of a job; `{target}`")
 
+    def test_a_pattern_that_fits_no_name(self) -> None:
+        """Nothing is printed, as if all had been asked for and the checkpoint had no tensor."""
+        source = self.checkpoint("zero1_dp2")
+        for words in (["ucprun", "inspect", source], ["ucprun", "inspect", source, "--json"],
+                      ["ucprun", "diff", source, source], ["ucpc", "explain", "--from", source]):  # fmt: skip
+            with self.subTest(words=words):
+                result = self.run_program(*words, "--tensor", "nope.*")
+                self.assertEqual(result.returncode, 1, result.stderr)
+                lines = result.stderr.splitlines()
+                self.assertRegex(lines[-1], r"^ucpr?[uc]n?: error: no(ne| tensor).* fits `nope\.\*`")
+                if "--json" in words:
+                    self.assertEqual(json.loads(result.stdout)["error"]["code"], "usage")
+                else:
+                    self.assertEqual(result.stdout, "")
+        self.assertEqual(self.refused("ucprun", "inspect", source, "--tensor", "nope.*"),
+                         f"none of the 17 tensors in `{source}/global_step4` has a name that fits `nope.*`")
+        found = self.run_program("ucprun", "inspect", source, "--tensor", "ton?")
+        self.assertEqual((found.returncode, found.stdout.splitlines()[-1]), (0, "1 tensor"))
+
+    def test_files_in_a_folder_that_is_not_there(self) -> None:
+        """The system's reason ends the sentence in lower case, whichever option named the file."""
+        source = self.checkpoint("zero1_dp2")
+        missing = self.folder / "missing" / "file"
+        convert = ("ucprun", "convert", source, self.out, "--to", "universal")
+        for words in (("ucpc", "plan", "--from", source, "--to", "universal", "-o"), ("ucpc", "infer", source, "-o"),
+                      ("ucpc", "explain", "--from", source, "--html"), (*convert, "--events"),
+                      (*convert, "--timeline"), (*convert, "--ceilings")):  # fmt: skip
+            with self.subTest(words=words):
+                result = self.run_program(*words, missing)
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertRegex(result.stderr.splitlines()[-1],
+                                 rf"^ucpr?[uc]n?: error: cannot .*`{missing}`: no such file or directory$")
+
     def test_what_cannot_be_printed(self) -> None:
         """A full disk is told, once; a reader that has seen enough is none."""
         source = self.checkpoint("zero1_dp2")
@@ -125,7 +159,7 @@ class Usage(ProgramTest):
                 result = subprocess.run([PROGRAMS / "ucprun", *words], stdout=full, stderr=subprocess.PIPE, text=True,
                                         timeout=60, check=False)
             self.assertEqual(result.returncode, 2)
-            self.assertEqual(result.stderr.count("cannot write to standard output: No space left on device"), 1, words)
+            self.assertEqual(result.stderr.count("cannot write to standard output: no space left on device"), 1, words)
         piped = subprocess.run(f"{PROGRAMS}/ucprun load --help | true; exit ${{PIPESTATUS[0]}}", shell=True,
                                executable="/bin/bash", capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual((piped.returncode, piped.stderr), (0, ""))

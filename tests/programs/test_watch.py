@@ -119,7 +119,7 @@ class Watch(ProgramTest):
         result = self.convert(source, "--timeline", "/dev/full")
         self.assertEqual(result.returncode, 0)
         self.assertRegex(
-            result.stderr, r"^warning: not all could be written to `/dev/full`: No space left on device\n$"
+            result.stderr, r"^warning: not all could be written to `/dev/full`: no space left on device\n$"
         )
 
     def test_bandwidth_is_bounded(self) -> None:

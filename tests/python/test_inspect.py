@@ -55,6 +55,9 @@ def test_errors_are_the_programs_sentences(ucprun: Path, fixtures: Path, tmp_pat
             ucp.inspect(path)
         error = told(ucprun, path)["error"]
         assert (failure.value.code, str(failure.value)) == (error["code"], error["message"])
+    with pytest.raises(ucp.Error, match=r"none of the .* tensors in .* has a name that fits `nope\.\*`") as pattern:
+        ucp.inspect(fixtures / GPT / "checkpoint", tensor="nope.*")
+    assert pattern.value.code == "usage"
     with pytest.raises(ucp.Error, match="no spec= is named") as usage:
         ucp.inspect(fixtures / GPT / "checkpoint", sets={"layers": 4})
     assert usage.value.code == "usage"

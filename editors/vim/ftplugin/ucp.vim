@@ -1,4 +1,4 @@
-" Comments, indentation, and the one true form on `gq`.
+" Comments, indentation, and `ucpc fmt` on `gq`.
 if exists("b:did_ftplugin") | finish | endif
 let b:did_ftplugin = 1
 

@@ -31,6 +31,7 @@ class DeepSpeedFormat : public Format {
   StrategyRules strategy_rules() const override {
     return {
         .has_degrees = true,
+        .target_axes = deepspeed::TargetAxes(),
         .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
                      TakesWord("optimizer", {"bf16", "zero", "fused", "unfused"}),
                      TakesWord("round_robin", {"true", "false"}), TakesWord("data_before_experts", {"true", "false"}),

@@ -14,7 +14,8 @@ def become(program: str) -> NoReturn:
     try:
         os.execv(path, [str(path), *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"ucp: error: cannot start `{path}`: {error.strerror}")
+        reason = error.strerror or str(error)
+        sys.exit(f"ucp: error: cannot start `{path}`: {reason[:1].lower()}{reason[1:]}")
 
 
 def ucpc() -> NoReturn:

@@ -21,8 +21,9 @@ def inspect(
 ) -> dict[str, Any]:
     """What a checkpoint of any known format holds, from its headers alone: as `ucprun inspect --json` says it.
 
-    `tensor` is a pattern for the names of the tensors that are listed. With a `spec`, a file or a name of the
-    catalogue, what tensor parallelism cuts is shown whole; `sets` and `config` give its dims their values.
+    `tensor` is a pattern for the names of the tensors that are listed; at least one must fit. With a `spec`, a file or
+    a name of the catalogue, tensors that tensor parallelism cuts are shown whole; `sets` and `config` give its dims
+    their values.
     """
     import json
 

@@ -6,15 +6,15 @@ from typing import Any, TypeAlias
 version: str
 
 class Error(Exception):
-    """What went wrong, in one sentence; `code` says of which kind.
+    """What went wrong, in one sentence.
 
-    "usage", "spec", "bad-data", "unsupported", "io" or "cancelled".
+    `code` is its kind: "usage", "spec", "bad-data", "unsupported", "io" or "cancelled".
     """
 
     code: str
 
 class Source:
-    """What a source is, as the programs' options say it."""
+    """A source, with the programs' options for it."""
 
     @property
     def path(self) -> str: ...
@@ -38,7 +38,7 @@ def inspect(source: Source, tensor: str) -> str:
     """JSON, as `ucprun inspect --json` prints it."""
 
 class Target:
-    """What a target is besides its strategy."""
+    """The options of a target besides its strategy."""
 
     tag: str
     keep_opaque: list[str]
@@ -49,8 +49,8 @@ class Target:
     def __init__(self) -> None: ...
 
 class Ranks:
-    """The ranks of a job; `all_gather` takes this rank's bytes and returns those of all, by rank. `deliver` takes what
-    goes to some ranks, and memory for what comes from some."""
+    """The ranks of a job. `all_gather` takes this rank's bytes and returns those of all ranks, in order. `deliver`
+    sends to some ranks, and fills memory with what some others send."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Piece:
     def end(self) -> int: ...
 
 class State:
-    """What a rank has of one state of a tensor, whose local tensor has this shape."""
+    """What a rank has of one state of a tensor; `shape` is that of the rank's local tensor."""
 
     @property
     def tensor(self) -> str: ...
@@ -101,7 +101,7 @@ class State:
         """By `begin`."""
 
 class LoadPlan:
-    """What a load will do: files of a target that are memory."""
+    """A load: a plan whose target files are memory."""
 
     @property
     def ranks(self) -> int:
@@ -174,5 +174,6 @@ def load(
 ) -> dict[str, Any]:
     """Fills `memory`: (record, address, bytes), which the caller keeps alive.
 
-    It is of the host, but for the records in `devices`: "cuda:0". Those are at rest before, and filled afterwards.
+    It is the host's, except for the records in `devices` ("cuda:0"). No work on these may be pending before; they are
+    filled when this returns.
     """

@@ -1,5 +1,7 @@
 #include "runtime/formats/deepspeed/write/options.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "compiler/support/checked_math.h"
@@ -186,16 +188,16 @@ llvm::Error SetFlattening(const Strategy& strategy, const TrainingState& trainin
 
 }  // namespace
 
+std::vector<std::string> TargetAxes() { return {"pp", "tp", "dp", "sp", "ep"}; }
+
 llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy) {
   UCP_ASSIGN_OR_RETURN(Degrees degrees, ParseDegrees(strategy));
+  const std::vector<std::string> known = TargetAxes();
   for (const Axis& axis : degrees.mesh.axes) {
-    const bool is_known =
-        axis.name == "pp" || axis.name == "tp" || axis.name == "dp" || axis.name == "sp" || axis.name == "ep";
-    if (axis.size == 1 || is_known) continue;
+    if (axis.size == 1 || std::find(known.begin(), known.end(), axis.name) != known.end()) continue;
     if (axis.name == "edp") continue;  // A consequence of the others (ExpertsToWrite).
-    return Fail(ErrorCode::kUnsupported,
-                "`{}={}`: a `deepspeed` target is cut over pp, tp, dp, sp and ep in this version", axis.name,
-                axis.size);
+    return Fail(ErrorCode::kUnsupported, "`{}={}`: a `deepspeed` target is cut over {} and {} in this version",
+                axis.name, axis.size, fmt::join(known.begin(), known.end() - 1, ", "), known.back());
   }
   for (const char* other : {"pp", "ep"}) {
     if (degrees.mesh.Size("sp") == 1 || degrees.mesh.Size(other) == 1) continue;

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "compiler/layout/dtype.h"
 #include "runtime/formats/strategy.h"
@@ -51,6 +53,9 @@ struct WriteOptions {
 };
 
 inline constexpr std::int64_t kMostElements = std::int64_t{1} << 40;  // Of a sub-group's part.
+
+// The axes over which native files are cut. `edp` may be given and follows from them.
+std::vector<std::string> TargetAxes();
 
 // The degrees alone, before anything else is known. Fails with kUsage for axes that ZeRO files do not know.
 llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy);

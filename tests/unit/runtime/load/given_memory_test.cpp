@@ -39,13 +39,18 @@ class Pages {
   std::byte* first_ = nullptr;
 };
 
+std::string ErrorOf(const std::vector<WantedRecord>& wanted, llvm::function_ref<std::uint64_t(RecordId)> bytes_of,
+                    std::size_t records) {
+  auto name_of = [](RecordId record) { return fmt::format("record {}", record); };
+  llvm::Error error = CheckWanted(wanted, records, bytes_of, name_of);
+  return error ? Describe(std::move(error)).message : "no error";
+}
+
 // Of each of them a record; the message of what is wrong with them.
 std::string ErrorOf(const std::vector<std::span<std::byte>>& memory) {
   std::vector<WantedRecord> wanted;
   for (std::size_t i = 0; i < memory.size(); ++i) wanted.push_back({RecordId(i), memory[i]});
-  auto name_of = [](RecordId record) { return fmt::format("record {}", record); };
-  if (llvm::Error error = CheckMemory(wanted, name_of)) return Describe(std::move(error)).message;
-  return "no error";
+  return ErrorOf(wanted, [&](RecordId record) { return memory[record.index()].size(); }, memory.size());
 }
 
 TEST(GivenMemoryTest, FindsTheStretchThatCannotBeWritten) {
@@ -80,6 +85,17 @@ TEST(GivenMemoryTest, FindsWhatSharesBytes) {
   EXPECT_THAT(ErrorOf({all.subspan(10, 1), all.subspan(90, 5), all}),
               HasSubstr("the memory for record 2 shares a part with that for record 0"));
   EXPECT_THAT(ErrorOf({all, all}), HasSubstr("shares a part"));
+}
+
+TEST(GivenMemoryTest, FindsWhatDoesNotFitItsRecord) {
+  std::vector<std::byte> bytes(100);
+  const std::span<std::byte> all(bytes);
+  auto ten = [](RecordId) -> std::uint64_t { return 10; };
+  const WantedRecord first{RecordId(0), all.first(10)}, last{RecordId(1), all.last(10)};
+  EXPECT_EQ(ErrorOf({last, first}, ten, 2), "no error");
+  EXPECT_EQ(ErrorOf({first, last}, ten, 1), "record 1 is wanted, and there are 1");
+  EXPECT_EQ(ErrorOf({first, {RecordId(1), all.last(9)}}, ten, 2), "record 1 has 10 bytes, and its memory 9");
+  EXPECT_EQ(ErrorOf({first, last, first}, ten, 2), "record 0 is wanted twice");
 }
 
 TEST(GivenMemoryTest, ALoadNamesTheTensorBeforeAnythingIsRead) {

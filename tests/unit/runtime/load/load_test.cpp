@@ -2,11 +2,17 @@
 // ordinary conversion of a real checkpoint writes.
 #include "runtime/load/load.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
+#include <set>
+#include <string>
+#include <vector>
 
+#include "compiler/plan/steps.h"
 #include "compiler/support/error.h"
 #include "tests/unit/runtime/load/loaded_records.h"
 #include "tests/unit/runtime/load/small_load.h"
@@ -116,6 +122,29 @@ TEST(LoadTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
               HasSubstr(fmt::format("bytes, and its memory {}", wanted.front().memory.size())));
   wanted.front().record = RecordId(999);
   EXPECT_THAT(ErrorOf(Load(load, RealFileSystem(), wanted, Options(1, 1 << 20))), HasSubstr("record 999"));
+}
+
+// ZeRO's flat groups hold several tensors in one record.
+TEST(LoadTest, ARecordOfSeveralTensorsIsNotNamedForOneOfThem) {
+  const ConvertedLoad converted = Convert("zero1_dp4", "deepspeed:dp=2,zero=1");
+  const Plan& plan = converted.load.plan;
+  std::map<RecordId, std::set<std::string>> tensors;
+  ForEachTargetRange(plan, [&](const TargetRange& range) {
+    tensors[range.record].insert(plan.tensor(plan.writes[range.write].tensor).logical.name);
+  });
+  int flat = 0;
+  for (const RecordId record : converted.records) {
+    const std::set<std::string>& held = tensors[record];
+    std::vector<std::byte> memory(plan.target.record(record).bytes + 1);
+    const WantedRecord wanted{record, memory};
+    const std::string name = held.size() == 1
+                                 ? fmt::format("tensor `{}` has", *held.begin())
+                                 : fmt::format("record {} of `{}` has", record, plan.target.file(record).path);
+    flat += held.size() > 1 ? 1 : 0;
+    EXPECT_THAT(ErrorOf(Load(converted.load, RealFileSystem(), std::span(&wanted, 1), Options(1, 1 << 20))),
+                HasSubstr(name));
+  }
+  EXPECT_GT(flat, 0);
 }
 
 // A real checkpoint, and what the ordinary conversion of it writes.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <set>
 #include <utility>
 
 #include "compiler/planner/join.h"
@@ -29,20 +30,46 @@ std::string TextOf(const HeldRequest& request) {
   return RequestText(request.source, "", more);
 }
 
-llvm::Expected<std::vector<HeldByRank>> DecodeAllHeld(const std::vector<std::string>& encoded) {
-  std::vector<HeldByRank> held(encoded.size());
-  for (std::size_t rank = 0; rank < encoded.size(); ++rank) {
-    UCP_ASSIGN_OR_RETURN(held[rank], DecodeHeld(encoded[rank]));
-  }
-  return held;
+// What all ranks hold, and what some have and keep.
+struct HeldByAll {
+  std::vector<HeldByRank> held;
+  std::vector<std::string> kept;
+};
+
+std::string EncodeMine(const HeldByRank& held, const std::vector<std::string>& kept) {
+  ProgressWriter writer;
+  writer.Add(Encode(held));
+  writer.Add(kept.size());
+  for (const std::string& name : kept) writer.Add(name);
+  return writer.bytes();
 }
 
-llvm::Error CheckAllHeld(std::span<const LogicalTensor> tensors, const std::vector<NotLoaded>& not_loaded) {
+llvm::Expected<HeldByAll> DecodeAll(const std::vector<std::string>& encoded) {
+  HeldByAll all;
+  for (const std::string& bytes : encoded) {
+    ProgressReader reader(bytes);
+    UCP_ASSIGN_OR_RETURN(HeldByRank held, DecodeHeld(reader.Text()));
+    all.held.push_back(std::move(held));
+    const std::uint64_t names = reader.Count();
+    for (std::uint64_t i = 0; i < names; ++i) all.kept.push_back(reader.Text());
+    if (reader.has_failed() || !reader.left().empty()) {
+      return Fail(ErrorCode::kIo,
+                  "rank {} sent {} bytes about its tensors that cannot be read; all ranks must run the "
+                  "same ucp",
+                  all.held.size() - 1, bytes.size());
+    }
+  }
+  return all;
+}
+
+llvm::Error CheckAllHeld(std::span<const LogicalTensor> tensors, const std::vector<NotLoaded>& not_loaded,
+                         const std::set<std::string>& kept) {
   std::vector<std::string> extra;
   std::size_t tensor = 0;
   for (const NotLoaded& entry : not_loaded) {
     while (tensors[tensor].name != entry.tensor) ++tensor;
-    if (entry.states.size() == tensors[tensor].states.size()) extra.push_back(entry.tensor);
+    const bool is_held = entry.states.size() < tensors[tensor].states.size();
+    if (!is_held && !kept.contains(entry.tensor)) extra.push_back(entry.tensor);
   }
   if (extra.empty()) return llvm::Error::success();
   return Fail(ErrorCode::kUsage,
@@ -73,7 +100,7 @@ std::optional<double> CommonStep(const TrainingState& training) {
 std::optional<Compiled> TakeAsStored(const SeenFiles& seen, const HeldRequest& request, const HeldByRank& mine,
                                      const SourcePhase& source) {
   if (!request.is_on_host || request.replicas != ReplicaPolicy::kTrust) return std::nullopt;
-  std::optional<HeldAsStored> found = FindAsStored(source, mine, request.all_tensors);
+  std::optional<HeldAsStored> found = FindAsStored(source, mine, request.all_tensors, request.kept);
   if (!found) return std::nullopt;
   Compiled compiled{std::move(found->load), {}, std::move(found->not_loaded), CommonStep(source.checkpoint.training)};
   compiled.load.source_versions = VersionsOf(seen, compiled.load.plan, source.folder);
@@ -81,15 +108,18 @@ std::optional<Compiled> TakeAsStored(const SeenFiles& seen, const HeldRequest& r
   return compiled;
 }
 
-llvm::Expected<Compiled> CompileAlone(const SeenFiles& seen, const HeldRequest& request, std::vector<HeldByRank> held,
+llvm::Expected<Compiled> CompileAlone(const SeenFiles& seen, const HeldRequest& request, HeldByAll all,
                                       SourcePhase& source) {
+  std::vector<HeldByRank>& held = all.held;
   const Inventory& inventory = source.checkpoint.inventory;
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, inventory));
   UCP_RETURN_IF_ERROR(MatchHeld(source.layout, tensors, held));
   Compiled compiled;
   compiled.not_loaded = FindNotLoaded(tensors, held);
   compiled.step = CommonStep(source.checkpoint.training);
-  if (request.all_tensors) UCP_RETURN_IF_ERROR(CheckAllHeld(tensors, compiled.not_loaded));
+  if (request.all_tensors) {
+    UCP_RETURN_IF_ERROR(CheckAllHeld(tensors, compiled.not_loaded, KeptTensors(source.layout, all.kept)));
+  }
   UCP_ASSIGN_OR_RETURN(HeldTarget target, LayOutHeld(held));
   target.files.remarks = CastRemarks(tensors, held);
   // Most loads leave nothing of the source out.
@@ -180,7 +210,7 @@ llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& reque
                                      Communicator& ranks, SourcePhase& source) {
   UCP_RETURN_IF_ERROR(AgreeOnRequest(ranks, TextOf(request)));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> encoded,
-                       ToFirstRank(ranks, ranks.size() > 1 ? Encode(mine) : std::string()));
+                       ToFirstRank(ranks, ranks.size() > 1 ? EncodeMine(mine, request.kept) : std::string()));
   Compiled compiled;
   auto compile = [&](FileSystem& shared) -> llvm::Error {
     UCP_RETURN_IF_ERROR(CheckIsWhole(shared, request.source.path));
@@ -192,11 +222,11 @@ llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& reque
         return llvm::Error::success();
       }
     }
-    std::vector<HeldByRank> held = {mine};
+    HeldByAll all = {{mine}, request.kept};
     if (ranks.size() > 1) {
-      UCP_ASSIGN_OR_RETURN(held, DecodeAllHeld(encoded));
+      UCP_ASSIGN_OR_RETURN(all, DecodeAll(encoded));
     }
-    UCP_ASSIGN_OR_RETURN(compiled, CompileAlone(seen, request, std::move(held), source));
+    UCP_ASSIGN_OR_RETURN(compiled, CompileAlone(seen, request, std::move(all), source));
     return llvm::Error::success();
   };
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, WithSharedHeaders(files, ranks, compile)));

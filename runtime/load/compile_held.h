@@ -22,6 +22,8 @@ struct HeldRequest {
   bool all_tensors = true;  // Refuse a checkpoint with tensors that no rank holds.
   unsigned threads = 1;     // To plan with.
   bool is_on_host = true;   // All that is held; else it has to be planned how it gets to its devices.
+  // Tensors that this rank has, too, and leaves as they are: with `all_tensors`, that nobody fills them is no error.
+  std::vector<std::string> kept = {};
 };
 
 // States of a tensor of the checkpoint that nobody holds.

@@ -11,12 +11,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "compiler/layout/compare_layouts.h"
 #include "compiler/layout/layout_index.h"
 #include "compiler/plan/plan.h"
 #include "compiler/support/checked_math.h"
+#include "runtime/load/match_held.h"
 
 namespace ucp {
 namespace {
@@ -48,11 +50,12 @@ std::optional<std::int64_t> ElementsOf(const std::vector<std::int64_t>& shape) {
 
 class Finder {
  public:
-  Finder(const SourcePhase& source, const HeldByRank& held, bool all_tensors)
+  Finder(const SourcePhase& source, const HeldByRank& held, bool all_tensors, std::span<const std::string> kept)
       : source_(source),
         storage_(source.checkpoint.inventory.storage),
         held_(held),
         all_tensors_(all_tensors),
+        kept_(KeptTensors(source.layout, kept)),
         stored_(source.layout.tensors.size()) {}
 
   std::optional<HeldAsStored> Run() {
@@ -149,7 +152,7 @@ class Finder {
         if (((stored_[tensor].held_states >> state) & 1) == 0) entry.states.push_back(states[state].state);
       }
       if (entry.states.empty()) continue;
-      if (all_tensors_ && stored_[tensor].held_states == 0) return false;
+      if (all_tensors_ && stored_[tensor].held_states == 0 && !kept_.contains(entry.tensor)) return false;
       found_.not_loaded.push_back(std::move(entry));
     }
     return true;
@@ -170,14 +173,16 @@ class Finder {
   const Storage& storage_;
   const HeldByRank& held_;
   const bool all_tensors_;
+  const std::set<std::string> kept_;
   std::vector<Stored> stored_;  // As the layout's tensors.
   HeldAsStored found_;
 };
 
 }  // namespace
 
-std::optional<HeldAsStored> FindAsStored(const SourcePhase& source, const HeldByRank& held, bool all_tensors) {
-  return Finder(source, held, all_tensors).Run();
+std::optional<HeldAsStored> FindAsStored(const SourcePhase& source, const HeldByRank& held, bool all_tensors,
+                                         std::span<const std::string> kept) {
+  return Finder(source, held, all_tensors, kept).Run();
 }
 
 }  // namespace ucp

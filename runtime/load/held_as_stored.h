@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "compiler/phases/source_phase.h"
@@ -20,7 +22,8 @@ struct HeldAsStored {
 
 // Nothing where a plan is needed: some tensor is held in part, in another dtype than the source has, has copies or
 // parts there, or is made of several numbers; and also where something does not fit, or `all_tensors` is wanted and a
-// tensor of the source is not held: planning has the sentences for that.
-std::optional<HeldAsStored> FindAsStored(const SourcePhase& source, const HeldByRank& held, bool all_tensors);
+// tensor of the source is neither held nor `kept`: planning has the sentences for that.
+std::optional<HeldAsStored> FindAsStored(const SourcePhase& source, const HeldByRank& held, bool all_tensors,
+                                         std::span<const std::string> kept);
 
 }  // namespace ucp

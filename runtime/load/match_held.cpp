@@ -128,6 +128,14 @@ std::vector<NotLoaded> FindNotLoaded(std::span<const LogicalTensor> tensors, std
   return not_loaded;
 }
 
+std::set<std::string> KeptTensors(const Layout& layout, std::span<const std::string> names) {
+  std::set<std::string> kept;
+  for (const std::string& name : names) {
+    if (const TensorLayout* tensor = layout.Find(name)) kept.insert(tensor->name);
+  }
+  return kept;
+}
+
 std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks) {
   std::map<std::pair<DType, DType>, std::set<std::pair<std::string_view, std::string_view>>> casts;
   for (const HeldByRank& held_by_rank : ranks) {

@@ -3,6 +3,7 @@
 
 #include <llvm/Support/Error.h>
 
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@ namespace ucp {
 
 // What of the source nobody holds.
 std::vector<NotLoaded> FindNotLoaded(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks);
+
+// The source's names for those of these that it knows.
+std::set<std::string> KeptTensors(const Layout& layout, std::span<const std::string> names);
 
 // Sentences about states that ranks hold in another dtype than the source. Call after MatchHeld().
 std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks);

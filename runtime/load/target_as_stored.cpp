@@ -61,7 +61,7 @@ class RecordsAsHeld {
 std::vector<StoredBytes> FindTargetAsStored(const SourcePhase& source, const TargetFiles& target) {
   RecordsAsHeld taken(target.storage);
   if (!taken.Take()) return {};
-  std::optional<HeldAsStored> found = FindAsStored(source, taken.held, /*all_tensors=*/true);
+  std::optional<HeldAsStored> found = FindAsStored(source, taken.held, /*all_tensors=*/true, /*kept=*/{});
   if (!found) return {};
   std::vector<StoredBytes> as_stored(target.storage.records.size());
   for (std::size_t i = 0; i < taken.held.size(); ++i) {

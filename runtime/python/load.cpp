@@ -89,8 +89,9 @@ llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
 }
 
 HeldPlan CompileHeldForPython(const SourceOptions& source, const std::vector<HeldFromPython>& held, bool all_tensors,
-                              bool compare, PythonRanks* ranks, unsigned threads, bool is_on_host) {
-  HeldRequest request{{}, PolicyOf(compare), all_tensors, threads, is_on_host};
+                              const std::vector<std::string>& kept, bool compare, PythonRanks* ranks, unsigned threads,
+                              bool is_on_host) {
+  HeldRequest request{{}, PolicyOf(compare), all_tensors, threads, is_on_host, kept};
   HeldByRank mine;
   auto convert = [&]() -> llvm::Error {
     for (const HeldFromPython& from : held) {
@@ -276,7 +277,7 @@ void AddLoad(nb::module_& module) {
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
              nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"), nb::arg("is_on_host"));
   module.def("compile_held", &CompileHeldForPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
-             nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"), nb::arg("is_on_host"));
+             nb::arg("kept"), nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"), nb::arg("is_on_host"));
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),
              nb::arg("check"), nb::arg("ranks").none(), nb::arg("devices") = std::map<std::size_t, std::string>(),
              nb::arg("device_memory_bytes") = LoadOptions().device_memory_bytes);

@@ -14,6 +14,7 @@ from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 import ucp
 from held import checkpoint
 from ucp import _ranks
+from ucp._target import Target
 
 
 def die_in_message(rank: int, victim: int, message: int) -> dict[str, Any]:
@@ -55,3 +56,28 @@ def die_at_work(rank: int, victim: int) -> dict[str, Any]:
     except ucp.Error as failure:
         error = str(failure)
     return {"error": error, "seconds": time.monotonic() - begin}
+
+
+def interrupted(rank: int, victim: int, place: str) -> dict[str, Any]:
+    """Ctrl-C on one rank alone, which goes on: how the load ends for all, and what the next one finds."""
+    path, world = checkpoint("zero1_dp2"), dist.group.WORLD
+    owner, name = {"message": (_ranks.Messages, "_exchange"), "between": (Target, "memory_of")}[place]
+    own = getattr(owner, name)
+
+    def interrupt(*arguments: Any) -> Any:
+        setattr(owner, name, own)
+        raise KeyboardInterrupt
+
+    tensor = torch.zeros(50)
+    if rank == victim:
+        setattr(owner, name, interrupt)
+    try:
+        ucp.load_into({"blocks.0.up.bias": tensor}, path, strict=False, group=world)
+        told = "filled"
+    except KeyboardInterrupt:
+        told = "interrupted"
+    except ucp.Error as error:
+        told = str(error)
+    ucp.load_into({"blocks.0.up.bias": tensor}, path, strict=False, group=world)
+    right = ucp.load(path, to="universal", tensors="blocks.0.up.bias", states="fp32")["blocks.0.up.bias"]["fp32"]
+    return {"told": told, "next": torch.equal(tensor, right)}

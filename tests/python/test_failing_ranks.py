@@ -50,6 +50,17 @@ def test_killed_at_work(victim: int, tmp_path: Path) -> None:
             assert found["seconds"] < 1 + SOON
 
 
+@pytest.mark.parametrize("place", ["message", "between"])
+@pytest.mark.parametrize("victim", [0, 2])
+def test_one_rank_is_interrupted_and_goes_on(victim: int, place: str, tmp_path: Path) -> None:
+    """The others do not wait for what it will never say, and nothing of it is left for the next load."""
+    told = job.run(failing_work.interrupted, RANKS, tmp_path, victim=victim, place=place)
+    for rank, found in enumerate(told):
+        said = f"rank {victim} of {RANKS} was interrupted"
+        assert found["told"] == ("interrupted" if rank == victim else said)
+        assert found["next"]
+
+
 def part_until_interrupted(source: Path, how: dict[str, Any]) -> float:
     """When a load ends that is interrupted at a quarter of its time, of that time; on a busy machine it may be over."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's jobs in the background ignore it.

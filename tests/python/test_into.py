@@ -123,6 +123,37 @@ def test_a_shared_parameter_has_the_name_that_the_checkpoint_knows(tmp_path: Pat
     assert torch.equal(model.lm_head.weight, saved.lm_head.weight)
 
 
+@pytest.mark.parametrize("verify", [False, True])
+def test_what_is_kept_has_a_place(tmp_path: Path, verify: bool) -> None:
+    """A checkpoint that holds it, too, even of another shape, holds nothing that nobody has."""
+    saved = {"body": torch.ones(4, 3), "head": torch.ones(9, 3), "more": torch.ones(1)}
+    save_file(saved, tmp_path / "model.safetensors")
+    target = {"body": torch.zeros(4, 3), "head": torch.zeros(2, 3)}
+    with pytest.raises(ucp.Error, match="holds tensor `more`, and no rank has a place for it"):
+        ucp.load_into(target, tmp_path, keep="head", verify=verify)
+    filled = ucp.load_into({**target, "more": torch.zeros(2)}, tmp_path, keep=["head", "more"], verify=verify)
+    assert filled.report["as_stored"] == (not verify)
+    assert filled.not_loaded == {"head": ["weight"], "more": ["weight"]}
+    assert (filled.tensors, filled.kept) == (["body"], ["head", "more"])
+    assert target["body"].all()
+    assert not target["head"].any()
+
+
+def test_what_is_kept_shares_no_memory_with_what_is_filled(tmp_path: Path) -> None:
+    """Else it would be said to have its value, and have another one."""
+    save_file({"wte.weight": torch.ones(4, 3)}, tmp_path / "model.safetensors")
+    model = Tied()
+    said = "keep names `lm_head.weight`, which shares memory with `wte.weight`, which is to be filled"
+    with pytest.raises(ucp.Error, match=said):
+        ucp.load_into(model, tmp_path, keep=["lm_head.weight", "norm.*"])
+    assert not torch.equal(model.wte.weight, torch.ones(4, 3))
+    whole = torch.zeros(6, 3)
+    with pytest.raises(ucp.Error, match=r"keep names `rest`, which shares memory with `wte\.weight`"):
+        ucp.load_into({"wte.weight": whole[:4], "rest": whole[3:]}, tmp_path, keep="rest")
+    ucp.load_into({"wte.weight": whole[:4], "rest": whole[4:], "more": whole[5:]}, tmp_path, keep=["rest", "more"])
+    assert whole.sum(1).tolist() == [3, 3, 3, 3, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("view", "said"),
     [

@@ -14,6 +14,7 @@ from ucp import _arguments, _ucp
 from ucp._agree import agree
 from ucp._arrays import settle
 from ucp._failure import failure
+from ucp._module import named_tensors
 from ucp._optimizer import OptimizerStates, add_optimizer
 from ucp._source import Path, Settings, source_from
 from ucp._target import Place, Target, is_distributed
@@ -36,41 +37,6 @@ class Filled:
     report: dict[str, Any] = field(default_factory=dict)
 
 
-def _named(target: object) -> Mapping[str, object]:
-    import torch
-
-    if isinstance(target, torch.nn.Module):
-        return _own_tensors(target)
-    if isinstance(target, Mapping):
-        return _arguments.mapping("target", target)
-    raise failure("usage", f"the target is a module or a mapping from names to tensors, not a {type(target).__name__}")
-
-
-def _own_tensors(module: torch.nn.Module) -> Mapping[str, object]:
-    """Its state_dict(); a hook may have put copies there, which nobody would look at."""
-    import torch
-
-    states = module.state_dict()
-    own = {tensor.data_ptr() for tensor in (*module.parameters(), *module.buffers()) if _has_memory(tensor)}
-    for name, value in states.items():
-        if isinstance(value, torch.Tensor) and _has_memory(value) and value.data_ptr() not in own:
-            raise failure(
-                "unsupported",
-                f"`{name}` of the module's state_dict() is none of its parameters and buffers but a copy, which would "
-                "be filled in vain; give the tensors themselves, as a mapping",
-            )
-    return states
-
-
-def _has_memory(tensor: torch.Tensor) -> bool:
-    """That it is asked for, and of the process's own."""
-    import torch
-    from torch.nn.parameter import is_lazy
-
-    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not is_lazy(tensor)
-    return plain and not tensor.is_nested and tensor.layout is torch.strided and tensor.numel() > 0
-
-
 def _tell_autograd(places: list[Place]) -> None:
     """A graph that needs the old values must not be gone through with the new ones."""
     import torch
@@ -89,7 +55,7 @@ def _group_of(places: Target, group: object) -> Group | None:
         return None
     from ucp._ranks import Group
 
-    return Group(group)
+    return Group(group, "ucp.load_into")
 
 
 def load_into(
@@ -127,8 +93,8 @@ def load_into(
     places = Target()
     try:
         try:
-            named = _named(target)
-            places.is_distributed = any(is_distributed(value) for value in named.values())
+            named = named_tensors(target)
+            places.is_distributed = any(is_distributed(value) for value in named.tensors.values())
             source = source_from(
                 path,
                 spec=spec,
@@ -169,7 +135,8 @@ def _fill(
     in_group = ranks.ranks if ranks is not None else None
     held = places.described()
     with ranks or nullcontext():
-        plan = _ucp.compile_held(source, held, strict, verify, in_group, work.threads, places.is_on_host)
+        how = (strict, places.kept_names, verify, in_group, work.threads, places.is_on_host)
+        plan = _ucp.compile_held(source, held, *how)
         try:
             places.refuse_untied(plan.not_loaded)
             if made is not None:

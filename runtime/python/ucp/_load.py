@@ -157,7 +157,7 @@ def load(
     if group is not None:
         from ucp._ranks import Group as RanksOfGroup
 
-        ranks = RanksOfGroup(group)
+        ranks = RanksOfGroup(group, "ucp.load")
     problem: Exception | None = None
     try:
         arrays = framework_of(framework, device)

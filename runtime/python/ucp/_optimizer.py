@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ucp._failure import failure
+from ucp._module import unwrapped
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +84,8 @@ def add_optimizer(places: Target, model: object, optimizer: torch.optim.Optimize
         made.forget()
         raise
     if named["state"]:
-        trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+        bare = unwrapped(model)
+        trained = {bare(name) for name, parameter in model.named_parameters() if parameter.requires_grad}
         of_groups = {name for group in named["param_groups"] for name in group["params"]}
         made.without_state = (trained & of_groups) - {name for name, states in named["state"].items() if states}
     return made

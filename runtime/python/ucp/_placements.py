@@ -1,13 +1,15 @@
 """Which positions of a distributed tensor this rank holds, dimension by dimension, from its placements.
 
 A dimension's positions are runs [begin, end). PyTorch applies placements from the left: each takes the part of one
-coordinate from what the ones before it have left. `_StridedShard` takes its part from each of several pieces, as if the
-placement to its right had been applied first; FSDP2 over tensor parallelism is written so. FSDP2 itself does apply that
-one first, which gives other parts where sizes are uneven: then the local tensor says which of the two it was.
+coordinate from what the ones before it have left. `_StridedShard` takes its part from each of several pieces, as if
+placements to its right, of so many coordinates together, had been applied first; FSDP2 over tensor parallelism is
+written so. FSDP2 itself does apply those first, which gives other parts where sizes are uneven: then the local tensor
+says which of the two it was.
 """
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -46,11 +48,24 @@ def positions_of(name: str, tensor: Any, local: tuple[int, ...]) -> list[Runs]:
 
 
 def _held(length: int, parts: list[tuple[int, int, int]], local_length: int) -> Runs | None:
+    # FSDP2's way first: of the two, it is the one that jobs use with sizes that leave the choice.
+    if (order := _order(parts)) is not None:
+        in_order = _apply(length, [(1, coordinates, place) for _, coordinates, place in order])
+        if _length(in_order) == local_length:
+            return in_order
     from_left = _apply(length, parts)
-    if _length(from_left) == local_length:
-        return from_left
-    from_right = _apply(length, [(1, coordinates, place) for _, coordinates, place in reversed(parts)])
-    return from_right if _length(from_right) == local_length else None
+    return from_left if _length(from_left) == local_length else None
+
+
+def _order(parts: list[tuple[int, int, int]]) -> list[tuple[int, int, int]] | None:
+    """Each behind those to its right whose coordinates are together its pieces, if there are such."""
+    order: list[tuple[int, int, int]] = []
+    for part in reversed(parts):
+        before = [math.prod(coordinates for _, coordinates, _ in order[:count]) for count in range(len(order) + 1)]
+        if part[0] not in before:
+            return None
+        order.insert(before.index(part[0]), part)
+    return order
 
 
 def _apply(length: int, parts: list[tuple[int, int, int]]) -> Runs:

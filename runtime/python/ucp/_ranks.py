@@ -1,8 +1,9 @@
 """The ranks of a job, over its own `torch.distributed` process group.
 
 What they tell one another goes from each to each, point to point: then every rank waits for every other one, and one
-whose connection breaks is noticed, and named, by all. A rank that has seen a failure tells it to the others in place of
-its next message, so that nobody waits for it.
+whose connection breaks is noticed, and named, by all. A rank that has seen a failure, or is interrupted, tells it to
+the others in place of its next message, so that nobody waits for it. What somebody has sent and nobody has taken then
+is of no harm to the next call, whose messages have other tags.
 
 While there is work between two messages, two threads watch: one waits for a byte from the next rank of a ring, which
 comes when the work is done, or never, if that rank dies; the other asks the job's store whether somebody has failed.
@@ -14,42 +15,49 @@ import contextlib
 import re
 import threading
 import uuid
-from collections import Counter
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
 
 from ucp import _ucp
 from ucp._failure import failure
 
-_TAG = 20_240_000  # Of messages; another one for the ring. Others use small numbers.
-_RING_TAG = _TAG + 1
+_FIRST_TAG = 20_240_000  # Of messages, and the next one for the ring. Others use small numbers.
+_TAGS = 1_000_000  # So many, and then from the first again.
 _FINE, _FAILED = 0, 1
 _SECONDS_BETWEEN_LOOKS = 0.5
 T = TypeVar("T")
-_made: Counter[str] = Counter()  # How often Messages were made for each group, by its name.
+# How often Messages were made for each group, and its ranks' own gloo group. A job that begins anew has other groups.
+_made: weakref.WeakKeyDictionary[dist.ProcessGroup, int] = weakref.WeakKeyDictionary()
+_on_hosts: weakref.WeakKeyDictionary[dist.ProcessGroup, Any] = weakref.WeakKeyDictionary()
+# What is on its way after a failure: it arrives only where it is kept until the other rank takes it.
+_left: weakref.WeakKeyDictionary[dist.ProcessGroup, list[Any]] = weakref.WeakKeyDictionary()
 
 
-def _on_host(group: Any) -> Any:
-    """The same ranks, able to carry the host's memory."""
+def _on_host(group: dist.ProcessGroup) -> Any:
+    """The same ranks, able to carry the host's memory.
+
+    new_group() would not do: it is a call of the whole job, of whose ranks those of `group` may be a few, and it sorts
+    them.
+    """
     with contextlib.suppress(RuntimeError):
-        if group._get_backend(torch.device("cpu")).name() == "gloo":
-            return group
-    return dist.new_group(dist.get_process_group_ranks(group), backend="gloo")
+        backend = group._get_backend(torch.device("cpu"))
+        if backend.name() == "gloo":
+            return backend
+    if group not in _on_hosts:
+        store = PrefixStore(f"ucp/{group.group_name}/gloo", dist.distributed_c10d._get_default_store())
+        _on_hosts[group] = dist.ProcessGroupGloo(store, group.rank(), group.size(), dist.default_pg_timeout)
+    return _on_hosts[group]
 
 
 def _reason(error: RuntimeError) -> str:
     """What gloo says, without the place in its sources, and advice."""
     return re.sub(r"^\[.*?\] ", "", str(error)).split(". ")[0]
-
-
-def _wait(work: dist.Work | None) -> None:
-    """PyTorch has nothing to wait for where a process is no rank of the group, which Messages has looked at."""
-    assert work is not None
-    work.wait()
 
 
 def _tensor(content: bytes | memoryview) -> torch.Tensor:
@@ -58,24 +66,35 @@ def _tensor(content: bytes | memoryview) -> torch.Tensor:
 
 
 class Messages:
-    """What the ranks of a group tell one another. All ranks make and use it alike, each from one thread at a time."""
+    """What the ranks of a group tell one another. All ranks make and use it alike, each from one thread at a time.
 
-    def __init__(self, group: Any) -> None:
+    `purpose` is what they do together, by which ranks that do different things know it at once.
+    """
+
+    def __init__(self, group: Any, purpose: str = "") -> None:
         if not dist.is_initialized():
             raise failure("usage", "a process group was given, and torch.distributed is not initialised")
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
         if self.rank < 0:
             raise failure("usage", "this process is no rank of the process group that was given")
-        self.group = _on_host(group)
+        self._gloo = _on_host(group)
+        self._left = _left.setdefault(group, [])
         self._failure = ""
         self._others = [rank for rank in range(self.size) if rank != self.rank]
         self._unfinished: list[tuple[int, Any, torch.Tensor]] = []  # What is being sent: to whom, and its memory.
         self._store = dist.distributed_c10d._get_default_store()
+        number = _made[group] = _made.get(group, 0) + 1
+        self._tag = _FIRST_TAG + 2 * (number % _TAGS)
         # Of the word that somebody has failed; for the first message one that all ranks know without being told.
-        _made[self.group.group_name] += 1
-        self._key = f"ucp/{self.group.group_name}/{_made[self.group.group_name]}"
-        self._key = "ucp/" + self.all_gather(uuid.uuid4().bytes if self.rank == 0 else b"")[0].hex()
+        self._key = f"ucp/{group.group_name}/{number}"
+        said = [text.decode() for text in self.all_gather(f"{uuid.uuid4().hex} {purpose}".encode())]
+        self._key = f"ucp/{said[0].split()[0]}"
+        for rank, text in enumerate(said):
+            if (other := text.split(" ", 1)[1]) != (first := said[0].split(" ", 1)[1]):
+                raise failure(
+                    "usage", f"rank 0 calls {first}, and rank {rank} {other}; all ranks of a group make the same calls"
+                )
 
     def all_gather(self, mine: bytes) -> list[bytes]:
         """What each rank gives, by rank."""
@@ -91,9 +110,16 @@ class Messages:
             try:
                 return work()
             except RuntimeError as error:
-                self._failure = self.first_failure(str(error))
-                self._tell_failure()
+                self._fail(str(error))
+            except BaseException:  # Ctrl-C.
+                self.interrupt()
+                raise
         raise failure("io", self._failure)
+
+    def interrupt(self) -> None:
+        """This rank goes no further, and the others are told so, if nobody has failed before."""
+        if not self._failure:
+            self._fail(f"rank {self.rank} of {self.size} was interrupted")
 
     def _exchange(self, mine: bytes) -> list[bytes]:
         payload = _tensor(mine)
@@ -141,7 +167,7 @@ class Messages:
         try:
             for message in (torch.tensor([status, payload.numel()]), payload):
                 if message.numel() > 0:
-                    work = dist.isend(message, group=self.group, group_dst=rank, tag=_TAG)
+                    work = self._gloo.send([message], rank, self._tag)
                     self._unfinished.append((rank, work, message))
         except RuntimeError:
             pass  # It is dead, which receiving from it will say.
@@ -167,7 +193,7 @@ class Messages:
 
     def _receive_into(self, rank: int, payload: torch.Tensor) -> None:
         if payload.numel() > 0:
-            _wait(dist.irecv(payload, group=self.group, group_src=rank, tag=_TAG))
+            self._gloo.recv([payload], rank, self._tag).wait()
 
     def _gone(self, gone: dict[int, str]) -> str:
         """Some of several may have left because of the first one, where the store does not say which that was."""
@@ -181,10 +207,12 @@ class Messages:
         except RuntimeError:  # The store's host is gone.
             return mine
 
-    def _tell_failure(self) -> None:
+    def _fail(self, why: str) -> None:
+        self._failure = self.first_failure(why)
         self.ask_to_stop()
         for rank in self._others:
             self._send(rank, _FAILED, _tensor(self._failure.encode()))
+        self._left += self._unfinished
 
     def ask_to_stop(self) -> None:
         """All others come to their next message soon."""
@@ -203,14 +231,14 @@ class Messages:
         message = torch.zeros(1, dtype=torch.uint8)
         with contextlib.suppress(RuntimeError):
             before = (self.rank - 1) % self.size
-            work_on.append((dist.isend(message, group=self.group, group_dst=before, tag=_RING_TAG), message))
+            work_on.append((self._gloo.send([message], before, self._tag + 1), message))
 
     def wait_for_ring(self) -> None:
         """Until the next rank's work is done. Raises if it dies before, and notes it. Callable from any thread."""
         message = torch.empty(1, dtype=torch.uint8)
         after = (self.rank + 1) % self.size
         try:
-            _wait(dist.irecv(message, group=self.group, group_src=after, tag=_RING_TAG))
+            self._gloo.recv([message], after, self._tag + 1).wait()
         except RuntimeError as error:
             self.first_failure(self._gone({after: _reason(error)}))
             raise
@@ -222,8 +250,8 @@ class Group:
     The module's object knows the messages and not this, so that nothing holds itself.
     """
 
-    def __init__(self, group: Any) -> None:
-        self._messages = Messages(group)
+    def __init__(self, group: Any, purpose: str = "") -> None:
+        self._messages = Messages(group, purpose)
         self.rank, self.size, self.all_gather = self._messages.rank, self._messages.size, self._messages.all_gather
         self.ask_to_stop = self._messages.ask_to_stop
         self.ranks = _ucp.Ranks(
@@ -246,6 +274,8 @@ class Group:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._done.set()
+        if kind is not None and not issubclass(kind, _ucp.Error):  # All ranks know of an Error.
+            self._messages.interrupt()
         if self.size > 1:
             self._messages.send_to_ring(self._sent)
         # Without an error all ranks come here. With one, some may be gone.

@@ -6,11 +6,9 @@ import gc
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
-from itertools import pairwise
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ucp import _ucp
@@ -34,6 +32,15 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
+@dataclass
+class Named:
+    """What is to be filled, by name."""
+
+    tensors: Mapping[str, object]
+    identities: Mapping[str, int] = field(default_factory=dict)  # Where they are not the tensors' own.
+    wrapped: Mapping[str, str] = field(default_factory=dict)  # Names that wrappers make longer, and how.
+
+
 @dataclass(slots=True)  # There may be tens of thousands.
 class Place:
     """A tensor to be filled."""
@@ -46,9 +53,7 @@ class Place:
     holds: list[list[tuple[int, int]]] | None = None  # Which positions of each dimension; all.
     address: int = 0  # Of the local tensor, and how many bytes it has there; 0 of one without elements.
     size: int = 0
-
-
-_extent_of = attrgetter("address", "size", "label")
+    identity: int = 0  # The same for all names of a tensor, on ranks that hold no element of it, too.
 
 
 @cache
@@ -65,8 +70,10 @@ class Target:
         self.places: list[Place] = []
         self.steps: list[tuple[str, torch.Tensor]] = []
         self.kept: list[str] = []
+        self.kept_names: list[str] = []  # Of tensors, as the checkpoint may have them.
+        self._kept_tensors: list[tuple[str, torch.Tensor]] = []
         self.second_names: dict[str, str] = {}  # Of shared parameters, and the labels under which they are filled.
-        self._names: dict[str, list[str]] = {}  # All of a shared parameter, by each of them.
+        self._names: dict[str, list[str]] = {}  # All of a parameter that has several, by each of them.
         self.is_distributed = False  # Whether there are tensors of which each rank has a part.
 
     def keep(self, patterns: list[str]) -> None:
@@ -82,21 +89,28 @@ class Target:
             self.kept.append(label)
         return bool(fitting)
 
-    def add(self, label: str, tensor: str, state: str, value: object) -> None:
+    def add(self, label: str, tensor: str, state: str, value: object, identity: int | None = None) -> None:
         import torch
 
         if self.is_kept(label):
+            if isinstance(value, torch.Tensor):
+                self._kept_tensors.append((label, value))
+            if state == "weight":
+                self.kept_names.append(tensor)
             return
         if not isinstance(value, torch.Tensor):
             raise failure(
                 "usage", f"`{label}` is a {type(value).__name__} and no tensor; name it in keep= to leave it as it is"
             )
-        self.places.append(Place(label, tensor, state, value))
+        self.places.append(Place(label, tensor, state, value, identity=id(value) if identity is None else identity))
 
     @_collector_paused()
-    def add_all(self, weights: Mapping[str, object]) -> None:
-        for name, value in weights.items():
-            self.add(name, name, "weight", value)
+    def add_all(self, named: Named) -> None:
+        for name, value in named.tensors.items():
+            self.add(name, name, "weight", value, named.identities.get(name))
+        for name, wrapped in named.wrapped.items():
+            self._names[name] = self._names[wrapped] = [name, wrapped]
+        self.kept_names += [named.wrapped[name] for name in self.kept_names if name in named.wrapped]
 
     @_collector_paused()
     def check(self) -> None:
@@ -118,39 +132,37 @@ class Target:
 
     def _drop_second_names(self) -> None:
         """Shared parameters have several names, and are filled once."""
-        addresses = [place.address for place in self.places if place.size > 0]
-        if len(set(addresses)) == len(addresses):  # Nothing is shared.
+        keys = [place.address or place.identity for place in self.places]
+        if len(set(keys)) == len(keys):  # Nothing is shared.
             return
         first_of: dict[tuple[object, ...], Place] = {}
         distinct = []
         for place in self.places:
-            local = place.local
-            assert local is not None
-            looks = (local.shape, local.stride(), local.dtype)  # Other views of it are no second name.
-            key = (local.device, place.address, looks, place.value.shape, place.state)
-            if place.size == 0 or key not in first_of:
+            key = _sameness(place)
+            if key not in first_of:
                 distinct.append(place)
                 first_of[key] = place
             elif place.state == "weight":
                 first = first_of[key]
-                self.second_names[place.tensor] = first.label
                 names = self._names.setdefault(first.tensor, [first.tensor])
-                names.append(place.tensor)
-                self._names[place.tensor] = names
+                for name in self._names.get(place.tensor, [place.tensor]):
+                    self.second_names[name] = first.label
+                    self._names[name] = names
+                    names.append(name)
         self.places = distinct
 
     def _refuse_overlaps(self) -> None:
-        """Else one would be filled over the other."""
-        on_device: dict[torch.device, list[Place]] = {}
+        """Else one would be filled over the other, or over what is to stay."""
+        on_device: dict[torch.device, list[tuple[int, int, str, bool]]] = {}
         for place in self.places:
             if place.size > 0:
                 assert place.local is not None
-                on_device.setdefault(place.local.device, []).append(place)
-        for places in on_device.values():
-            places.sort(key=_extent_of)
-            for before, after in pairwise(places):
-                if after.address < before.address + before.size:
-                    raise failure("usage", f"`{before.label}` and `{after.label}` share a part of their memory")
+                on_device.setdefault(place.local.device, []).append((place.address, place.size, place.label, False))
+        for label, value in self._kept_tensors:
+            if (local := _memory_of(value)) is not None:
+                on_device.setdefault(local.device, []).append((local.data_ptr(), local.nbytes, label, True))
+        for extents in on_device.values():
+            _refuse_overlap(sorted(extents))
 
     @_collector_paused()
     def described(self) -> list[_ucp.Held]:
@@ -190,6 +202,45 @@ class Target:
             raise failure(
                 "usage", f"`{self.second_names[second]}` and `{second}` are one tensor here, and two in the checkpoint"
             )
+
+
+def _sameness(place: Place) -> tuple[object, ...]:
+    """Equal of two names of one tensor. Other views of it are no second name."""
+    local = place.local
+    assert local is not None
+    if place.size == 0:  # A tensor without any elements is nobody's second name.
+        return (place.identity, place.state, place.label if place.value.numel() == 0 else "")
+    return (local.device, place.address, local.shape, local.stride(), local.dtype, place.value.shape, place.state)
+
+
+def _refuse_overlap(extents: list[tuple[int, int, str, bool]]) -> None:
+    """Of (address, size, label, whether it is kept), in their order."""
+    reach = {False: (0, ""), True: (0, "")}  # Of those so far, kept and not, the last end.
+    for address, size, label, is_kept in extents:
+        for other_kept, (end, other) in reach.items():
+            if address >= end or (is_kept and other_kept):
+                continue
+            if is_kept == other_kept:
+                raise failure("usage", f"`{other}` and `{label}` share a part of their memory")
+            kept, filled = (label, other) if is_kept else (other, label)
+            raise failure("usage", f"keep names `{kept}`, which shares memory with `{filled}`, which is to be filled")
+        reach[is_kept] = max(reach[is_kept], (address + size, label))
+
+
+def _memory_of(value: torch.Tensor) -> torch.Tensor | None:
+    """What this rank has of a tensor that is kept, whatever that may be."""
+    given: Any = value
+    local: torch.Tensor = given.detach().to_local() if is_distributed(given) else given
+    return local if has_memory(local) else None
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """That it is asked for, and of the process's own."""
+    import torch
+    from torch.nn.parameter import is_lazy
+
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not is_lazy(tensor)
+    return plain and not tensor.is_nested and tensor.layout is torch.strided and tensor.numel() > 0
 
 
 def is_distributed(value: object) -> bool:

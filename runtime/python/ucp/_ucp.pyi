@@ -157,6 +157,7 @@ def compile_held(
     source: Source,
     held: list[Held],
     all_tensors: bool,
+    kept: list[str],
     compare: bool,
     ranks: Ranks | None,
     threads: int,

@@ -69,7 +69,7 @@ def load_checkpoint(
     folder = str(Path(load_dir) / tag) if tag else str(load_dir)
     told = report if report is not None else {}
     with ExitStack() as during:
-        group = during.enter_context(Group(torch.distributed.group.WORLD))
+        group = during.enter_context(Group(torch.distributed.group.WORLD, "ucp.deepspeed.load_checkpoint"))
         with phase(group) as outcome:
             check_version()
             strategy = strategy_of(engine)

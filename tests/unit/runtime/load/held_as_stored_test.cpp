@@ -130,6 +130,24 @@ TEST(HeldAsStoredTest, WhatNobodyHoldsIsSaid) {
   EXPECT_THAT(Describe(refused.takeError()).message, HasSubstr("holds tensor `b` and 2 more, and no rank has a place"));
 }
 
+TEST(HeldAsStoredTest, WhatIsKeptHasAPlace) {
+  const SmallModel model = Model();
+  HeldRequest request = RequestFor(model.path());
+  request.all_tensors = true;
+  for (ReplicaPolicy replicas : {ReplicaPolicy::kTrust, ReplicaPolicy::kCompare}) {  // Without a plan, and with one.
+    request.replicas = replicas;
+    request.kept = {"d", "b", "e", "of the job alone"};
+    const HeldPlan plan = llvm::cantFail(Compile(request, {Held("c", {}), Held("a", {2, 3})}));
+    EXPECT_EQ(plan.load.as_stored.empty(), replicas == ReplicaPolicy::kCompare);
+    EXPECT_EQ(plan.not_loaded.size(), 3U);
+    request.kept = {"d"};
+    llvm::Expected<HeldPlan> refused = Compile(request, {Held("c", {}), Held("a", {2, 3})});
+    ASSERT_FALSE(static_cast<bool>(refused));
+    EXPECT_THAT(Describe(refused.takeError()).message,
+                HasSubstr("holds tensor `b` and 1 more, and no rank has a place"));
+  }
+}
+
 TEST(HeldAsStoredTest, WhatIsNotPlainlySoIsPlanned) {
   const SmallModel model = Model();
   const HeldByRank whole = {Held("a", {2, 3})};

@@ -120,12 +120,12 @@ FAULTS = [
         error="IndexError: list index out of range",
     ),
     Fault(
-        "sequence-parallel groups lack what the loader asks of them",
+        "sequence-parallel groups lack a function that the loader calls",
         lambda form, source, target: is_universal(form, 1, 2)(target) and target.mesh.sp > 1,
         error="no attribute 'get_tensor_model_parallel_world_size'",
     ),
     Fault(
-        "stage 3 loads the states of Adam alone",
+        "stage 3 loads only Adam's states",
         lambda form, source, target: is_universal(form, 3)(target) and target.optimizer not in ADAM,
         error="KeyError: 'step'|exp_avg",
     ),
@@ -142,7 +142,7 @@ FAULTS = [
         error="exceeds dimension size",
     ),
     Fault(
-        "stages 1 and 2 clip the updates that Muon makes, and all others the gradients that it makes them of",
+        "stages 1 and 2 clip Muon's updates, all others the gradients before Muon",
         lambda form, source, target: (
             form == "native" and target.optimizer == "muon" and (target.stage == 0 or target.fp32_accumulation)
         ),
@@ -163,7 +163,7 @@ FAULTS = [
         check=values_of_other_parameters,
     ),
     Fault(
-        "without ZeRO the loss of float16 is not scaled, and its gradients are unscaled",
+        "without ZeRO float16 gradients are divided by a loss scale that the loss was not multiplied by",
         lambda form, source, target: (
             source.dtype == target.dtype == "fp16" and (source.stage == 0) != (target.stage == 0)
         ),

@@ -79,10 +79,6 @@ class Matcher {
       missing_.try_emplace(held.tensor, rank);
       return llvm::Error::success();
     }
-    if (tensor->shape != held.shape) {
-      return Fail(ErrorCode::kUsage, "tensor `{}` is [{}] in the checkpoint, and [{}] on rank {}", held.tensor,
-                  fmt::join(tensor->shape, ", "), fmt::join(held.shape, ", "), rank);
-    }
     const LogicalTensor::State* state = FindState(*tensor, held.state);
     if (held.state == kWeightState && state == nullptr) state = FindState(*tensor, kMasterState);
     if (state == nullptr) {
@@ -90,6 +86,11 @@ class Matcher {
       for (const LogicalTensor::State& has : tensor->states) names.push_back(has.name);
       return Fail(ErrorCode::kUsage, "the checkpoint has no `{}` of tensor `{}`, which rank {} wants to fill, but {}",
                   held.state, held.tensor, rank, fmt::join(names, ", "));
+    }
+    if (tensor->shape != held.shape) {
+      return Fail(ErrorCode::kUsage, "{}tensor `{}` is [{}] in the checkpoint, and [{}] on rank {}",
+                  held.state == kWeightState ? "" : fmt::format("`{}` of ", held.state), held.tensor,
+                  fmt::join(tensor->shape, ", "), fmt::join(held.shape, ", "), rank);
     }
     if (state->dtype != held.dtype && !(IsArithmetic(state->dtype) && IsArithmetic(held.dtype))) {
       return Fail(ErrorCode::kUsage,

@@ -81,6 +81,31 @@ def test_optimizers_that_have_no_names(source: Path) -> None:
         ucp.load_into(Plain(), source, optimizer=3)
 
 
+def test_states_that_the_checkpoint_lacks_are_named(source: Path) -> None:
+    """Also those that are of another shape than the parameter."""
+    model = Plain()
+    said = "the checkpoint has no `mu_product` of tensor `tone`, which rank 0 wants to fill, but exp_avg, exp_avg_sq"
+    with pytest.raises(ucp.Error, match=said):
+        ucp.load_into(model, source, optimizer=torch.optim.NAdam(model.parameters()))
+    optimizer = torch.optim.AdamW(model.parameters())
+    ucp.load_into(model, source, optimizer=optimizer)
+    optimizer.state[model.tone]["exp_avg"] = torch.zeros(1, 3)
+    with pytest.raises(ucp.Error, match=r"`exp_avg` of tensor `tone` is \[3\] in the checkpoint, and \[1, 3\] on rank"):
+        ucp.load_into(model, source, optimizer=optimizer)
+
+
+def test_several_optimizers_are_filled_one_after_another(source: Path, truth: Any) -> None:
+    """Each with a call of its own."""
+    model = Plain()
+    matrices = torch.optim.AdamW(part for part in model.parameters() if part.ndim > 1)
+    others = torch.optim.AdamW(part for part in model.parameters() if part.ndim < 2)
+    for optimizer in (matrices, others):
+        ucp.load_into(model, source, optimizer=optimizer)
+    for name, parameter in model.named_parameters():
+        optimizer = matrices if parameter.ndim > 1 else others
+        assert torch.equal(optimizer.state[parameter]["exp_avg"], truth[name]["exp_avg"]), name
+
+
 def test_two_tensors_of_the_checkpoint_do_not_fit_into_one_memory(source: Path) -> None:
     both, parts = torch.zeros(50), torch.zeros(60)
     one_place = {UP_BIAS: both, "blocks.1.up.bias": both}
@@ -174,9 +199,25 @@ def test_another_view_is_no_second_name(
     assert not weight.any()
 
 
+class Wrapper(torch.Tensor):
+    """Its numbers are in another tensor, as quantised ones have them."""
+
+    @staticmethod
+    def __new__(cls: type[Wrapper], inner: torch.Tensor) -> Wrapper:
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner: torch.Tensor) -> None:
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Wrapper:
+        return Wrapper(arguments[0].inner)
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
+        (lambda: Wrapper(torch.zeros(50)), f"`{UP_BIAS}` is a Wrapper without memory of its own numbers"),
         (lambda: torch._neg_view(torch.zeros(50)), "negates or conjugates"),
         (lambda: torch.zeros(50).to_sparse(), "only dense tensors"),
         (lambda: torch.nested.nested_tensor([torch.zeros(50)]), "only dense tensors"),

@@ -124,6 +124,9 @@ class Target:
             local = place.local = _local(place)
             place.size = local.nbytes
             place.address = local.data_ptr() if place.size > 0 else 0
+            if place.size > 0 and place.address == 0:
+                kind = type(local).__name__
+                raise failure("unsupported", f"`{place.label}` is a {kind} without memory of its own numbers")
         self._drop_second_names()
         for place in self.places:
             _look_at(place)

@@ -83,6 +83,7 @@ llvm::Expected<std::size_t> ChunkMaker::ReadAhead(std::span<const TargetRange> r
       if (std::optional<PieceToRead> piece = StepMover::SmallPieceOf(step)) pieces.push_back(*piece);
     });
   }
+  if (pieces.empty()) return ranges.size();  // Neighbours are cut alike.
   UCP_RETURN_IF_ERROR(reader.ReadAhead(std::move(pieces), memory));
   return count;
 }

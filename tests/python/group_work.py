@@ -70,6 +70,18 @@ def subgroups(rank: int) -> dict[str, Any]:
     return told | {"afterwards": number.item()}
 
 
+def watched(rank: int) -> list[float]:
+    """What all do together after loads, while PyTorch holds their calls together."""
+    target = {UP_BIAS: torch.zeros(50)}
+    sums = []
+    for _ in range(2):
+        ucp.load_into(target, checkpoint("zero1_dp2"), strict=False, group=dist.group.WORLD)
+        number = torch.ones(1)
+        dist.all_reduce(number)
+        sums.append(number.item())
+    return sums
+
+
 def wrapped() -> dict[str, Any]:
     """Modules in the wrappers of PyTorch, and their optimizers."""
     mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,12 @@ def test_some_ranks_without_gloo_load_together(told: Told) -> None:
         assert found["subgroups"] == loads | {"afterwards": 4}
 
 
+def test_a_job_that_pytorch_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts the messages of its groups, of which a load sends more on some ranks."""
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+    assert job.run(group_work.watched, 3, tmp_path) == [[3, 3]] * 3
+
+
 @pytest.mark.parametrize("kind", ["DistributedDataParallel", "compiled", "compiled blocks"])
 def test_a_wrapped_module_has_the_names_of_the_one_within(kind: str, told: Told) -> None:
     """For its weights as for its optimizer, and where names are given."""
@@ -39,7 +46,7 @@ def test_a_wrapped_module_has_the_names_of_the_one_within(kind: str, told: Told)
         assert found["kept"] == ["tone", "tone/exp_avg", "tone/exp_avg_sq", "tone/step"]
 
 
-def test_a_checkpoint_with_the_names_of_a_wrapper(tmp_path: Any) -> None:
+def test_a_checkpoint_with_the_names_of_a_wrapper(tmp_path: Path) -> None:
     """Fits the module that is wrapped likewise."""
     (found,) = job.run(group_work.old_names, 1, tmp_path, root=str(tmp_path))
     assert found["same"]

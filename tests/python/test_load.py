@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +192,23 @@ def test_requests_that_make_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ucp.Error, match=f'^device="cuda": PyTorch {torch.__version__.split("+")[0]}') as failure:
         ucp.load(path, to="universal", device="cuda")
     assert failure.value.code == "unsupported"
+
+
+def test_without_any_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs one says so, and the rest works."""
+    path = checkpoint("zero1_dp2")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    cases: list[tuple[str, Callable[[], object]]] = [
+        ("this Python has neither PyTorch nor numpy", lambda: ucp.load(path, to="universal")),
+        ('framework="numpy": this Python has no numpy', lambda: ucp.load(path, to="universal", framework="numpy")),
+        ("a group is one of PyTorch's, which this Python does", lambda: ucp.load(path, to="universal", group=1)),
+        ("fills tensors of PyTorch, which this Python does not have", lambda: ucp.load_into({}, path)),
+    ]
+    for sentence, work in cases:
+        with pytest.raises(ucp.Error, match=sentence) as failure:
+            work()
+        assert failure.value.code == "usage"
+    assert len(ucp.inspect(path)["tensors"]) == 17
 
 
 def test_damage_is_named(tmp_path: Path) -> None:

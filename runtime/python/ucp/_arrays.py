@@ -176,10 +176,18 @@ class Numpy:
         return shaped.copy() if own else shaped
 
 
+def need_torch(what: str) -> None:
+    """What cannot be done without it is refused, where there is none."""
+    if importlib.util.find_spec("torch") is None:
+        raise failure("usage", f"{what}, which this Python does not have")
+
+
 def framework_of(name: str | None, device: object) -> Framework:
     """The one that is asked for; by default PyTorch, or numpy where there is no PyTorch."""
     if name is None:
-        name = "torch" if importlib.util.find_spec("torch") is not None else "numpy"
+        name = next((one for one in ("torch", "numpy") if importlib.util.find_spec(one) is not None), None)
+        if name is None:
+            raise failure("usage", "this Python has neither PyTorch nor numpy, whose arrays are what is loaded")
     if name not in ("torch", "numpy"):
         raise failure("usage", f'framework is "torch" or "numpy", not {name!r}')
     if importlib.util.find_spec(name) is None:

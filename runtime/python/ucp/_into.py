@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ucp import _arguments, _ucp
 from ucp._agree import agree
-from ucp._arrays import settle
+from ucp._arrays import need_torch, settle
 from ucp._failure import failure
 from ucp._module import named_tensors
 from ucp._optimizer import OptimizerStates, add_optimizer
@@ -88,6 +88,7 @@ def load_into(
     Nothing is read before all ranks know that everything fits. After an error later than that, the tensors hold
     anything.
     """
+    need_torch("load_into() fills tensors of PyTorch")
     made: OptimizerStates | None = None
     problem: Exception | None = None
     places = Target()

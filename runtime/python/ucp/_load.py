@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ucp import _arguments, _ucp
 from ucp._agree import agree
-from ucp._arrays import Framework, framework_of
+from ucp._arrays import Framework, framework_of, need_torch
 from ucp._failure import failure
 from ucp._source import Path, Settings, source_from
 from ucp._work import Work, byte_count, thread_count
@@ -155,6 +155,7 @@ def load(
     """
     ranks: Group | None = None
     if group is not None:
+        need_torch("a group is one of PyTorch's")
         from ucp._ranks import Group as RanksOfGroup
 
         ranks = RanksOfGroup(group, "ucp.load")

@@ -43,11 +43,12 @@ def _on_host(group: dist.ProcessGroup) -> Any:
     """The same ranks, able to carry the host's memory.
 
     new_group() would not do: it is a call of the whole job, of whose ranks those of `group` may be a few, and it sorts
-    them.
+    them. Nor does a gloo group that PyTorch watches (TORCH_DISTRIBUTED_DEBUG=DETAIL): it counts messages, and expects
+    all ranks to have sent as many when they next do something together.
     """
     with contextlib.suppress(RuntimeError):
         backend = group._get_backend(torch.device("cpu"))
-        if backend.name() == "gloo":
+        if type(backend) is dist.ProcessGroupGloo:
             return backend
     if group not in _on_hosts:
         store = PrefixStore(f"ucp/{group.group_name}/gloo", dist.distributed_c10d._get_default_store())

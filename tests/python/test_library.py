@@ -173,6 +173,24 @@ def test_the_pages_code(prefix: Path, tmp_path: Path) -> None:
     assert torch.equal(filled.reshape(50, 33), whole["blocks.0.up.weight"]["fp32"])
 
 
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_headers_and_the_modes_of_the_standard_library(compiler: str, tmp_path: Path) -> None:
+    """One that gives vectors another size is refused; without that the job would end in the middle of a call."""
+    if not shutil.which(compiler):
+        pytest.skip(f"needs {compiler}")
+    headers = SOURCE / "runtime" / "library" / "include"
+    (tmp_path / "job.cpp").write_text(
+        "".join(f"#include <ucp/{name}.h>\n" for name in ("error", "load", "load_into", "nccl", "ranks", "source"))
+    )
+    compiled = (compiler, "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", headers)
+    for mode in ("-std=c++20", "-std=c++23", "-D_GLIBCXX_ASSERTIONS", "-fno-exceptions", "-fno-rtti"):
+        told = run(*compiled, "-std=c++20", mode, tmp_path / "job.cpp")
+        assert told.returncode == 0, told.stderr
+    refused = run(*compiled, "-std=c++20", "-D_GLIBCXX_DEBUG", tmp_path / "job.cpp")
+    assert refused.returncode != 0
+    assert "which -D_GLIBCXX_DEBUG makes another" in refused.stderr
+
+
 def test_the_library_shows_its_own_names_alone(prefix: Path) -> None:
     """A process may hold another version of what is linked into it."""
     (library,) = {path.resolve() for path in prefix.rglob("libucprun.so*")}

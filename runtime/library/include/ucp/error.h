@@ -5,6 +5,10 @@
 #include <stdexcept>
 #include <string>
 
+#ifdef _GLIBCXX_DEBUG
+#error "ucp's library has std::vector and std::map of the usual size, which -D_GLIBCXX_DEBUG makes another"
+#endif
+
 namespace ucp {
 inline namespace [[gnu::visibility("default")]] v0 {
 

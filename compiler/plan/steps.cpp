@@ -84,8 +84,12 @@ StepEnumerator::StepEnumerator(const Plan& plan, ComparedWrites compared)
     if (last == 0) first = r;
     last = r + 1;
   }
+  is_dense_.resize(plan.sets.size(), false);
   for (std::size_t g = 0; g < plan.geometries.size(); ++g) {
-    geometry_of_sets_[{plan.geometries[g].source, plan.geometries[g].target}] = g;
+    const auto [source, target] = std::pair(plan.geometries[g].source, plan.geometries[g].target);
+    geometry_of_sets_[{source, target}] = g;
+    const ProductSet& set = plan.set(source);
+    if (source == target) is_dense_[source.index()] = set.real_elements() == set.local_elements();
   }
 }
 
@@ -107,19 +111,68 @@ bool StepEnumerator::IsRepeated(std::size_t write, const std::string& state) con
 }
 
 void StepEnumerator::ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const {
+  Enumerate(range, /*joins=*/false, visit);
+}
+
+void StepEnumerator::ForEachJoinedStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const {
+  Enumerate(range, /*joins=*/true, visit);
+}
+
+void StepEnumerator::Enumerate(const TargetRange& range, bool joins,
+                               llvm::function_ref<void(const Step&)> visit) const {
   const PlanWrite& write = plan_.writes[range.write];
-  llvm::SmallVector<PieceOfRange, 1> pieces;
-  for (std::size_t p = 0; p < write.pieces.size(); ++p) {
-    const ProductSet& set = plan_.set(write.pieces[p]);
-    PieceOfRange piece{p, write.pieces[p], LogicalBound(set, range.begin), LogicalBound(set, range.end)};
-    if (piece.low < piece.high) pieces.push_back(std::move(piece));
-  }
+  std::optional<llvm::SmallVector<PieceOfRange, 1>> pieces;
+  auto find_pieces = [&] {
+    pieces.emplace();
+    for (std::size_t p = 0; p < write.pieces.size(); ++p) {
+      const ProductSet& set = plan_.set(write.pieces[p]);
+      PieceOfRange piece{p, write.pieces[p], LogicalBound(set, range.begin), LogicalBound(set, range.end)};
+      if (piece.low < piece.high) pieces->push_back(std::move(piece));
+    }
+  };
   const bool compares = compared_ == ComparedWrites::kEach || !IsRepeated(range.write, range.state);
   auto [first, last] = reads_of_tensor_[write.tensor.index()];
   for (std::size_t r = first; r < last; ++r) {
-    const ReadRole role = plan_.reads[r].role;
-    if (role == ReadRole::kUnused || (!compares && role != ReadRole::kCopy)) continue;
-    for (const PieceOfRange& piece : pieces) ForEachStepOfPair(range, r, piece, visit);
+    const PlanRead& read = plan_.reads[r];
+    if (read.role == ReadRole::kUnused || (!compares && read.role != ReadRole::kCopy)) continue;
+    if (joins && IsHeldAlike(read, write)) {
+      ForEachRunOfPair(range, r, visit);
+      continue;
+    }
+    if (!pieces) find_pieces();
+    for (const PieceOfRange& piece : *pieces) ForEachStepOfPair(range, r, piece, visit);
+  }
+}
+
+// Whether the local tensors of both have the same elements in the same places, and nothing else.
+bool StepEnumerator::IsHeldAlike(const PlanRead& read, const PlanWrite& write) const {
+  return write.pieces.size() == 1 && read.set == write.pieces.front() && read.strides.empty() &&
+         is_dense_[read.set.index()];
+}
+
+// The steps between one read and what is written, where they are held alike: one for each record.
+void StepEnumerator::ForEachRunOfPair(const TargetRange& range, std::size_t r,
+                                      llvm::function_ref<void(const Step&)> visit) const {
+  const PlanRead& read = plan_.reads[r];
+  std::optional<BufferId> buffer_id = feeds_.Find(read, range.state);
+  if (!buffer_id) return;
+  const Buffer& buffer = plan_.source.buffer(*buffer_id);
+  const std::int64_t elements = plan_.LocalElements(plan_.writes[range.write]);
+  for (const Fragment& fragment : FragmentsOf(read.spread, read.base, elements, buffer, range.begin, range.end)) {
+    const BufferPart& part = buffer.parts[fragment.part];
+    Step step;
+    step.role = read.role;
+    step.tensor = read.tensor;
+    step.read = r;
+    step.term = read.term;
+    step.source = part.record;
+    step.source_element = part.first_element + fragment.place;
+    step.target = range.record;
+    step.target_element = range.record_element + fragment.begin - range.begin;
+    step.run_elements = fragment.end - fragment.begin;
+    step.source_dtype = buffer.dtype;
+    step.target_dtype = range.dtype;
+    visit(step);
   }
 }
 

@@ -38,7 +38,8 @@ struct Step {
   llvm::SmallVector<StepLoop, 4> loops;  // Around it, outermost first. Empty: one run.
   DType source_dtype = DType::kFloat32;
   DType target_dtype = DType::kFloat32;
-  // The box in local and logical indices that this step was made from; valid during the visit only.
+  // The box in local and logical indices that this step was made from; valid during the visit only. Empty for a tensor
+  // without dimensions, and for a joined step.
   llvm::ArrayRef<const Progression*> box;
 
   std::int64_t elements() const;
@@ -81,17 +82,26 @@ class StepEnumerator {
   // several threads.
   void ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
+  // The same elements in the same order, in no more steps, for who moves them: where both sides hold the same set of a
+  // tensor, local element i of the one is local element i of the other, so that what lies in one record is one run, and
+  // no index has to be computed. So it is wherever only ZeRO's partitions change.
+  void ForEachJoinedStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
+
   // Whether an earlier rank of the target holds all of that state of a written shard, too.
   bool IsRepeated(std::size_t write, const std::string& state) const;
 
  private:
   struct PieceOfRange;
+  void Enumerate(const TargetRange& range, bool joins, llvm::function_ref<void(const Step&)> visit) const;
+  bool IsHeldAlike(const PlanRead& read, const PlanWrite& write) const;
+  void ForEachRunOfPair(const TargetRange& range, std::size_t r, llvm::function_ref<void(const Step&)> visit) const;
   void ForEachStepOfPair(const TargetRange& range, std::size_t r, const PieceOfRange& piece,
                          llvm::function_ref<void(const Step&)> visit) const;
 
   const Plan& plan_;
   const ComparedWrites compared_;
   std::vector<std::pair<std::size_t, std::size_t>> reads_of_tensor_;  // [first, last) of Plan::reads, by tensor.
+  std::vector<bool> is_dense_;  // By SetId: who has it on both sides has no padding, and copies it.
   std::map<std::pair<SetId, SetId>, std::size_t> geometry_of_sets_;
   StateFeeds feeds_;
 };

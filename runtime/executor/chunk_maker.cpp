@@ -37,7 +37,7 @@ llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::Make(const TargetRange&
     if (adds) Add(range.source_dtype, chunk, term);
     is_defined = false;
   };
-  steps_.ForEachStep(range, [&](const Step& step) {
+  steps_.ForEachJoinedStep(range, [&](const Step& step) {
     if (error || (step.role != ReadRole::kCopy && comparison_ == nullptr)) return;
     if (step.term != number) end_term();
     number = step.term;
@@ -78,7 +78,7 @@ llvm::Expected<std::size_t> ChunkMaker::ReadAhead(std::span<const TargetRange> r
   for (; count < ranges.size() && (count == 0 || bytes < most_bytes); ++count) {
     const TargetRange& range = ranges[count];
     bytes += static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.source_dtype));
-    steps_.ForEachStep(range, [&](const Step& step) {
+    steps_.ForEachJoinedStep(range, [&](const Step& step) {
       if (step.role != ReadRole::kCopy && comparison_ == nullptr) return;
       if (std::optional<PieceToRead> piece = StepMover::SmallPieceOf(step)) pieces.push_back(*piece);
     });

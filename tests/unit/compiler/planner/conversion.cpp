@@ -55,14 +55,24 @@ llvm::Expected<Compiled> Compile(const Conversion& conversion, ReplicaPolicy rep
 }
 
 std::string Flaw(const Compiled& compiled, std::int64_t chunk) {
-  Outcome outcome = Execute(compiled.plan, compiled.source.memory, chunk);
-  if (!outcome.problem.empty()) return outcome.problem;
   std::size_t rank = 1;
   for (const PlanTensor& tensor : compiled.plan.tensors) rank = std::max(rank, tensor.logical.shape.size());
-  if (outcome.most_boxes_of_a_pair > 2 * rank - 1) {
-    return fmt::format("a pair of flat ranges of {} dimensions meets in {} boxes", rank, outcome.most_boxes_of_a_pair);
+  std::size_t steps = 0;
+  for (Steps form : {Steps::kOfBoxes, Steps::kJoined}) {
+    Outcome outcome = Execute(compiled.plan, compiled.source.memory, chunk, form);
+    if (!outcome.problem.empty()) return outcome.problem;
+    if (outcome.most_boxes_of_a_pair > 2 * rank - 1) {
+      return fmt::format("a pair of flat ranges of {} dimensions meets in {} boxes", rank,
+                         outcome.most_boxes_of_a_pair);
+    }
+    std::string difference = Difference(compiled.target.files.storage, compiled.target.memory, outcome.target);
+    if (!difference.empty()) return difference;
+    if (form == Steps::kJoined && outcome.steps > steps) {
+      return fmt::format("{} steps were joined to {}", steps, outcome.steps);
+    }
+    steps = outcome.steps;
   }
-  return Difference(compiled.target.files.storage, compiled.target.memory, outcome.target);
+  return "";
 }
 
 std::int64_t Pick(Random& random, std::int64_t first, std::int64_t last) {

@@ -77,8 +77,11 @@ struct Outcome {
   std::size_t steps = 0;
 };
 
+// Which steps: StepEnumerator::ForEachStep() or ForEachJoinedStep().
+enum class Steps { kOfBoxes, kJoined };
+
 // Carries out every step. Ranges are taken whole, or in chunks of at most `chunk` elements.
-Outcome Execute(const Plan& plan, const Memory& source, std::int64_t chunk = 0);
+Outcome Execute(const Plan& plan, const Memory& source, std::int64_t chunk = 0, Steps form = Steps::kOfBoxes);
 
 // Empty if all that meets in one place of the target (copies, terms, replicas) is of the type that its range says, and
 // what is cast are numbers.

@@ -34,7 +34,8 @@ bool IsSameBox(const std::vector<const Progression*>& before, llvm::ArrayRef<con
 
 class Execution {
  public:
-  Execution(const Plan& plan, const Memory& source) : plan_(plan), source_(source), steps_(plan) {
+  Execution(const Plan& plan, const Memory& source, Steps form)
+      : plan_(plan), source_(source), form_(form), steps_(plan) {
     for (const Record& record : plan.target.records) {
       outcome.target.emplace_back(static_cast<std::size_t>(record.bytes), kNothing);
     }
@@ -51,7 +52,7 @@ class Execution {
     std::vector<const Progression*> box;
     std::tuple<std::size_t, std::size_t, RecordId> pair;
     std::size_t boxes = 0;
-    steps_.ForEachStep(range, [&](const Step& step) {
+    auto visit = [&](const Step& step) {
       ++outcome.steps;
       std::tuple other(step.read, step.piece, step.source);
       bool same_pair = boxes != 0 && pair == other;
@@ -61,7 +62,9 @@ class Execution {
       box.assign(step.box.begin(), step.box.end());
       outcome.most_boxes_of_a_pair = std::max(outcome.most_boxes_of_a_pair, boxes);
       Apply(step, range);
-    });
+    };
+    if (form_ == Steps::kOfBoxes) steps_.ForEachStep(range, visit);
+    if (form_ == Steps::kJoined) steps_.ForEachJoinedStep(range, visit);
   }
 
   Outcome outcome;
@@ -110,13 +113,14 @@ class Execution {
 
   const Plan& plan_;
   const Memory& source_;
+  const Steps form_;
   StepEnumerator steps_;
 };
 
 }  // namespace
 
-Outcome Execute(const Plan& plan, const Memory& source, std::int64_t chunk) {
-  Execution execution(plan, source);
+Outcome Execute(const Plan& plan, const Memory& source, std::int64_t chunk, Steps form) {
+  Execution execution(plan, source, form);
   ForEachTargetRange(plan, [&](const TargetRange& range) {
     std::int64_t size = chunk == 0 ? range.end - range.begin : chunk;
     for (std::int64_t begin = range.begin; begin < range.end; begin += size) {

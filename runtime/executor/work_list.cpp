@@ -1,7 +1,8 @@
 #include "runtime/executor/work_list.h"
 
 #include <algorithm>
-#include <tuple>
+#include <numeric>
+#include <utility>
 
 #include "compiler/support/check.h"
 #include "compiler/support/checked_math.h"
@@ -34,18 +35,22 @@ std::int64_t ChunkElements(const Plan& plan, const Range& range, std::uint64_t c
   return most / unit * unit;
 }
 
-// As many as ForEachTargetRange() visits, which looks up more of each.
-std::size_t CountRanges(const Plan& plan) {
-  std::size_t count = 0;
+// The record of each range that ForEachTargetRange() visits, which looks up more of each.
+template <typename Visit>
+void ForEachRecordOfRanges(const Plan& plan, const Visit& visit) {
   for (const PlanWrite& write : plan.writes) {
     const std::int64_t elements = plan.LocalElements(write);
     for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
       const Buffer& buffer = plan.target.buffer(entry.buffer);
-      const bool is_one = buffer.parts.size() == 1;
-      count += is_one ? 1 : FragmentsOf(write.spread, write.base, elements, buffer, 0, elements).size();
+      if (buffer.parts.size() == 1 && elements > 0) {
+        visit(buffer.parts.front().record);
+        continue;
+      }
+      for (const Fragment& fragment : FragmentsOf(write.spread, write.base, elements, buffer, 0, elements)) {
+        visit(buffer.parts[fragment.part].record);
+      }
     }
   }
-  return count;
 }
 
 }  // namespace
@@ -57,11 +62,7 @@ std::int64_t ElementsOfChunk(const Plan& plan, const TargetRange& range, std::ui
 WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done,
                    const std::vector<bool>& is_mine)
     : plan_(plan), chunk_bytes_(chunk_bytes) {
-  ranges_.reserve(CountRanges(plan));
-  ForEachTargetRange(plan, [&](const TargetRange& range) {
-    if (range.begin != range.end) Add(range);
-  });
-  SortByPlace();
+  AddByPlace();
   std::uint64_t elements = 0;
   for (Range& range : ranges_) {
     range.first_element = elements;
@@ -78,36 +79,45 @@ WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vecto
 WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<TargetRange>& ranges)
     : plan_(plan), chunk_bytes_(chunk_bytes) {
   ranges_.reserve(ranges.size());
-  for (const TargetRange& range : ranges) Add(range);
+  for (const TargetRange& range : ranges) ranges_.push_back(Compact(range));
   NumberChunks();
 }
 
-void WorkList::Add(const TargetRange& range) {
-  ranges_.push_back({static_cast<std::uint32_t>(range.write), StateNumber(range.state), range.record, range.dtype,
-                     range.source_dtype, range.record_element, range.begin, range.end, 0, 0});
+WorkList::Range WorkList::Compact(const TargetRange& range) {
+  return {static_cast<std::uint32_t>(range.write),
+          StateNumber(range.state),
+          range.record,
+          range.dtype,
+          range.source_dtype,
+          range.record_element,
+          range.begin,
+          range.end,
+          0,
+          0};
 }
 
-// Formats list shards in the order of their files, or nearly. What is compared lies together, and each range is moved
-// once.
-void WorkList::SortByPlace() {
-  struct Place {
-    FileId file;
-    std::uint32_t range = 0;
-    std::uint64_t offset = 0;
-    bool operator<(const Place& other) const { return std::tie(file, offset) < std::tie(other.file, other.offset); }
-  };
-  std::vector<Place> places;
-  places.reserve(ranges_.size());
-  for (const Range& range : ranges_) {
-    const auto number = static_cast<std::uint32_t>(places.size());
-    places.push_back({plan_.target.record(range.record).file, number, FileOffset(range)});
+// Record after record, as they lie in the files. What is compared lies together, and each range is moved once.
+void WorkList::AddByPlace() {
+  const std::vector<Record>& records = plan_.target.records;
+  std::vector<std::size_t> by_place(records.size());
+  std::iota(by_place.begin(), by_place.end(), std::size_t{0});
+  auto place_of = [&](std::size_t record) { return std::pair(records[record].file, records[record].begin); };
+  std::sort(by_place.begin(), by_place.end(),
+            [&](std::size_t a, std::size_t b) { return std::pair(place_of(a), a) < std::pair(place_of(b), b); });
+  std::vector<std::size_t> next(records.size(), 0);  // How many ranges; then where the next one goes.
+  ForEachRecordOfRanges(plan_, [&](RecordId record) { ++next[record.index()]; });
+  std::size_t ranges = 0;
+  for (std::size_t record : by_place) ranges += std::exchange(next[record], ranges);
+  ranges_.resize(ranges);
+  ForEachTargetRange(plan_, [&](const TargetRange& range) { ranges_[next[range.record.index()]++] = Compact(range); });
+  // Formats list the shards of a record in the order of their places, or nearly.
+  auto is_before = [&](const Range& a, const Range& b) { return FileOffset(a) < FileOffset(b); };
+  auto first = ranges_.begin();
+  for (std::size_t record : by_place) {
+    const auto last = ranges_.begin() + static_cast<std::ptrdiff_t>(next[record]);
+    if (!std::is_sorted(first, last, is_before)) std::sort(first, last, is_before);
+    first = last;
   }
-  if (std::is_sorted(places.begin(), places.end())) return;
-  std::sort(places.begin(), places.end());
-  std::vector<Range> sorted;
-  sorted.reserve(ranges_.size());
-  for (const Place& place : places) sorted.push_back(ranges_[place.range]);
-  ranges_ = std::move(sorted);
 }
 
 void WorkList::NumberChunks() {
@@ -226,7 +236,11 @@ std::vector<FileWork> WorkList::WorkOfFiles() const {
   return work;
 }
 
-std::uint64_t WorkList::Bytes(const Plan& plan) { return CountRanges(plan) * sizeof(Range); }
+std::uint64_t WorkList::Bytes(const Plan& plan) {
+  std::uint64_t ranges = 0;
+  ForEachRecordOfRanges(plan, [&](RecordId) { ++ranges; });
+  return ranges * sizeof(Range);
+}
 
 std::uint64_t WorkList::FileOffset(const Range& range) const {
   return plan_.target.record(range.record).begin +

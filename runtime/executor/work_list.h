@@ -66,8 +66,8 @@ class WorkList {
     std::uint64_t first_element = 0;  // Of all of the plan.
   };
 
-  void Add(const TargetRange& range);
-  void SortByPlace();
+  Range Compact(const TargetRange& range);
+  void AddByPlace();
   void NumberChunks();
   bool JoinsChunk(const Range& first, const Range& last, const Range& next) const;
   std::vector<Range>::const_iterator FirstOf(std::uint64_t number) const;

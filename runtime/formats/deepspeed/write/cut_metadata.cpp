@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 
 #include "compiler/layout/name_pattern.h"
 #include "compiler/support/error.h"
@@ -53,6 +55,11 @@ std::vector<ValuePtr> Integers(const std::vector<std::int64_t>& numbers) {
   return items;
 }
 
+struct SaidOfTensor {
+  std::string name;
+  ValuePtr value;
+};
+
 class Describer {
  public:
   Describer(const TargetRequest& request, const WriteOptions& options)
@@ -62,6 +69,7 @@ class Describer {
     if (source_ && pytorch::Entries(*source_) == nullptr) source_ = nullptr;
     ValuePtr maps = source_ ? pytorch::Find(*source_, "affine_map") : nullptr;
     is_autotp_ = (maps && !maps->is_none()) || (options.tp > 1 && !request.training.fused_experts.empty());
+    for (const LogicalTensor& tensor : request.tensors) ++tensors_alike_[PatternForAnyNumbers(tensor.name)];
     layout_knows_cuts_ = std::any_of(request.layout.tensors.begin(), request.layout.tensors.end(),
                                      [](const TensorLayout& tensor) { return IsCutOverTensorRanks(tensor.dims); });
   }
@@ -96,7 +104,7 @@ class Describer {
   // AutoTP looks at what a rank has of AutoEP's experts, and takes it for the same on every rank.
   void DescribeExperts(const LogicalTensor& tensor, TensorLayout held) {
     held.dims.front() = ShapeExpr::Length(tensor.shape.front() / options_.ep);
-    replicated_.push_back(MakeText(PatternFor(tensor.name)));
+    replicated_.push_back(tensor.name);
     AddMap(tensor, held, true);
   }
 
@@ -114,7 +122,7 @@ class Describer {
   void AddMap(const LogicalTensor& tensor, const TensorLayout& held, bool is_listed) {
     auto map = AffineMapOf(held, request_.layout.mesh, "tp");
     if (map) {
-      maps_.push_back({MakeText(PatternFor(tensor.name)), MakeAffineMap(*map)});
+      maps_.push_back({tensor.name, MakeAffineMap(*map)});
       return;
     }
     std::string why = ucp::Describe(map.takeError()).message;
@@ -123,10 +131,9 @@ class Describer {
 
   // Whether one of the lists says all about the tensor.
   bool ListIt(const LogicalTensor& tensor, const TensorLayout& held, const std::vector<ShapeExpr>& dims) {
-    const ValuePtr pattern = MakeText(PatternFor(tensor.name));
     if (held.scale != Scale{}) return false;
-    if (!held.mean_axes.empty()) return averaged_.push_back(pattern), true;
-    if (!IsCutOverTensorRanks(dims)) return replicated_.push_back(pattern), true;
+    if (!held.mean_axes.empty()) return averaged_.push_back(tensor.name), true;
+    if (!IsCutOverTensorRanks(dims)) return replicated_.push_back(tensor.name), true;
     const auto cut = FindCut(dims);
     if (!cut) return false;
     std::vector<std::vector<std::int64_t>> widths;
@@ -135,15 +142,15 @@ class Describer {
       if (!found) return false;
       widths.push_back(std::move(*found));
     }
-    if (cut->IsPaddedVocabulary(dims.size())) return ListVocabulary(pattern, cut->runs.front().length, held);
+    if (cut->IsPaddedVocabulary(dims.size())) return ListVocabulary(tensor, cut->runs.front().length, held);
     if (std::any_of(cut->runs.begin(), cut->runs.end(), [](const CutRun& run) { return run.is_padded(); })) {
       return false;
     }
-    return ListCut(tensor, pattern, *cut, widths);
+    return ListCut(tensor, *cut, widths);
   }
 
   // There is room for one vocabulary.
-  bool ListVocabulary(const ValuePtr& pattern, std::int64_t rows, const TensorLayout& held) {
+  bool ListVocabulary(const LogicalTensor& tensor, std::int64_t rows, const TensorLayout& held) {
     std::int64_t padded = 0;
     for (std::int64_t rank = 0; rank < options_.tp; ++rank) {
       auto part = HeldAt(held, request_.layout.mesh, {{{"tp", rank}}});
@@ -153,31 +160,32 @@ class Describer {
     if (padded_ && (*padded_ != padded || *original_ != rows)) return false;
     padded_ = padded;
     original_ = rows;
-    vocabulary_.push_back(pattern);
+    vocabulary_.push_back(tensor.name);
     return true;
   }
 
-  bool ListCut(const LogicalTensor& tensor, const ValuePtr& pattern, const CutDimension& cut,
+  bool ListCut(const LogicalTensor& tensor, const CutDimension& cut,
                const std::vector<std::vector<std::int64_t>>& widths) {
     const bool is_one = cut.runs.size() == 1;
-    if (is_one && cut.dim == 1) return row_parallel_.push_back(pattern), true;
+    if (is_one && cut.dim == 1) return row_parallel_.push_back(tensor.name), true;
     if (is_one && cut.dim == 0) {
       // So does AutoTP name them; there is nothing behind them.
       const bool is_vocabulary = tensor.shape.size() == 2 && (tensor.name.find("embed") != std::string::npos ||
                                                               tensor.name.find("lm_head") != std::string::npos);
       if (is_autotp_ && is_vocabulary) {
-        vocabulary_.push_back(pattern);
+        vocabulary_.push_back(tensor.name);
         if (!original_) original_ = tensor.shape.front();
       }
       return false;
     }
-    if (cut.dim == 0 && widths.size() == 2 && widths[0] == widths[1]) return halves_.push_back(pattern), true;
-    ListParts(tensor, pattern, cut, widths);
+    if (cut.dim == 0 && widths.size() == 2 && widths[0] == widths[1]) return halves_.push_back(tensor.name), true;
+    ListParts(tensor, cut, widths);
     return true;
   }
 
-  void ListParts(const LogicalTensor& tensor, const ValuePtr& pattern, const CutDimension& cut,
+  void ListParts(const LogicalTensor& tensor, const CutDimension& cut,
                  const std::vector<std::vector<std::int64_t>>& widths) {
+    const ValuePtr pattern = MakeText(PatternFor(tensor.name));
     std::vector<ValuePtr> shape = Integers(tensor.shape);
     std::vector<std::int64_t> lengths;
     std::vector<ValuePtr> of_runs;
@@ -190,8 +198,39 @@ class Describer {
     widths_.push_back({pattern, MakeList(std::move(of_runs))});
   }
 
+  // By their patterns: one for tensors whose names differ in numbers alone, where the same is said of all of them,
+  // since DeepSpeed's converter tries each pattern on each name. AutoTP names each tensor.
+  std::vector<Entry> ByPatterns(const std::vector<SaidOfTensor>& all) const {
+    struct Alike {
+      std::size_t count = 0;
+      bool is_same = true;
+      std::string says;
+    };
+    std::map<std::string, Alike> alike;
+    for (const SaidOfTensor& said : all) {
+      Alike& others = alike[PatternForAnyNumbers(said.name)];
+      const std::string says = pytorch::Print(*said.value);
+      if (others.count++ == 0) others.says = says;
+      others.is_same &= others.says == says;
+    }
+    std::vector<Entry> entries;
+    std::set<std::string> patterns;
+    for (const SaidOfTensor& said : all) {
+      const std::string any = PatternForAnyNumbers(said.name);
+      const Alike& others = alike.at(any);
+      const bool is_one = !is_autotp_ && others.is_same && others.count > 1 && others.count == tensors_alike_.at(any);
+      auto [pattern, is_new] = patterns.insert(is_one ? any : PatternFor(said.name));
+      if (is_new) entries.push_back({MakeText(*pattern), said.value});
+    }
+    return entries;
+  }
+
   // As AutoTP lists them: by their patterns, whose escapes put names in another order.
-  static ValuePtr Sorted(std::vector<ValuePtr> patterns) {
+  ValuePtr List(const std::vector<std::string>& names) const {
+    std::vector<SaidOfTensor> all;
+    for (const std::string& name : names) all.push_back({name, pytorch::MakeNone()});
+    std::vector<ValuePtr> patterns;
+    for (Entry& entry : ByPatterns(all)) patterns.push_back(std::move(entry.key));
     std::sort(patterns.begin(), patterns.end(),
               [](const ValuePtr& a, const ValuePtr& b) { return *pytorch::AsText(*a) < *pytorch::AsText(*b); });
     return MakeList(std::move(patterns));
@@ -208,20 +247,20 @@ class Describer {
     }
     auto set = [&](const char* key, ValuePtr value) { SetEntry(info, key, std::move(value)); };
     set("universal_checkpoint_version", MakeDouble(kVersion));
-    set("tp_replicated_parameter_patterns", Sorted(std::move(replicated_)));
-    set("parameter_with_row_parallelism_patterns", Sorted(std::move(row_parallel_)));
-    set("vocabulary_parameter_patterns", Sorted(std::move(vocabulary_)));
+    set("tp_replicated_parameter_patterns", List(replicated_));
+    set("parameter_with_row_parallelism_patterns", List(row_parallel_));
+    set("vocabulary_parameter_patterns", List(vocabulary_));
     set("parameter_with_sub_params", MakeList(std::move(parts_)));
     if (!widths_.empty()) set("sub_param_shard_widths", MakeDict(std::move(widths_)));
-    if (!halves_.empty()) set("parameter_with_2_sub_params_cat_dim_0", MakeList(std::move(halves_)));
-    if (!averaged_.empty()) set("parameter_to_average_patterns", MakeList(std::move(averaged_)));
+    if (!halves_.empty()) set("parameter_with_2_sub_params_cat_dim_0", List(halves_));
+    if (!averaged_.empty()) set("parameter_to_average_patterns", List(averaged_));
     set("autotp_unsupported_parameter_patterns", MakeDict(std::move(unsupported_)));
     if (original_) set("original_vocab_size", MakeInteger(*original_));
     if (padded_) set(kPaddedVocabulary, MakeInteger(*padded_));
     if (options_.pp > 1) set("pipeline_replicated_parameter_patterns", OnSeveralStages());
     if (!maps_.empty()) {
       set("affine_map", MakeDict({{MakeText("version"), MakeInteger(kMapVersion)},
-                                  {MakeText("params"), MakeDict(std::move(maps_))}}));
+                                  {MakeText("params"), MakeDict(ByPatterns(maps_))}}));
     }
     return MakeDict(std::move(info));
   }
@@ -243,8 +282,11 @@ class Describer {
   ValuePtr source_;         // Null: it has none.
   bool is_autotp_ = false;  // Its maps say so, or there is AutoEP, which knows no other.
   bool layout_knows_cuts_ = false;
-  std::vector<ValuePtr> replicated_, averaged_, row_parallel_, halves_, vocabulary_, parts_;
-  std::vector<Entry> widths_, maps_, unsupported_;
+  std::map<std::string, std::size_t> tensors_alike_;  // By PatternForAnyNumbers().
+  std::vector<std::string> replicated_, averaged_, row_parallel_, halves_, vocabulary_;
+  std::vector<ValuePtr> parts_;
+  std::vector<SaidOfTensor> maps_;
+  std::vector<Entry> widths_, unsupported_;
   std::optional<std::int64_t> original_, padded_;  // Of the vocabulary.
 };
 

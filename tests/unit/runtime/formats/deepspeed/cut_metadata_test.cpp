@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -153,13 +155,49 @@ TEST(CutMetadata, MapsOfAllWhereTheSourceHadThem) {
   Model model(2);
   model.Says({{MakeText("affine_map"), MakeDict({})}, {MakeText("mine"), MakeInteger(7)}});
   model.Add("embed_tokens", {Cut(L(4)), L(6)});
-  model.Add("norm", {L(6)});
+  model.Add("layers.0.norm", {L(6)});
+  model.Add("layers.1.norm", {L(6)});
   const ValuePtr info = model.Describe();
-  EXPECT_THAT(Said(info, "affine_map"), ::testing::AllOf(HasSubstr("'^embed_tokens$'"), HasSubstr("'^norm$'")));
-  EXPECT_EQ(Said(info, "tp_replicated_parameter_patterns"), "['^norm$']");
+  EXPECT_THAT(Said(info, "affine_map"), ::testing::AllOf(HasSubstr("'^embed_tokens$'"), HasSubstr("1\\\\.norm$'")));
+  EXPECT_EQ(Said(info, "tp_replicated_parameter_patterns"), R"(['^layers\\.0\\.norm$', '^layers\\.1\\.norm$'])");
   EXPECT_EQ(Said(info, "vocabulary_parameter_patterns"), "['^embed_tokens$']");
   EXPECT_EQ(Said(info, "original_vocab_size"), "4");
   EXPECT_EQ(Said(info, "mine"), "7");
+}
+
+// DeepSpeed's converter tries every pattern on every name.
+TEST(CutMetadata, NamesThatDifferInNumbersShareAPattern) {
+  Model model(2);
+  for (const char* layer : {"layers.0.", "layers.7.", "layers.10."}) {
+    model.Add(std::string(layer) + "experts.3.norm", {L(6)});
+    model.Add(std::string(layer) + "experts.12.norm", {L(6)});
+    model.Add(std::string(layer) + "down", {L(4), Cut(L(6))});
+    model.Add(std::string(layer) + "up2", {Cut(L(4)), L(6)});
+  }
+  model.Add("layers.0.one", {L(6)});
+  model.Add("layers.0.cut", {L(4), L(6)});
+  model.Add("layers.2.cut", {L(4), L(6)});
+  model.Add("layers.1.cut", {L(4), Cut(L(6))});
+  model.Add("layers.0.bias", {L(6)});
+  model.Add("layers.2.bias", {L(6)});
+  model.Add("layers.1.bias", {L(6)});
+  model.tensors.back().kind = TensorKind::kFrozen;
+  model.Add("layers.0.wide", {Cut(L(4)), L(6)});
+  model.Add("layers.1.wide", {Cut(L(8)), L(6)});
+  const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
+  std::sort(model.tensors.begin(), model.tensors.end(), by_name);
+  std::sort(model.layout.tensors.begin(), model.layout.tensors.end(), by_name);
+  const ValuePtr info = model.Describe();
+  EXPECT_EQ(Said(info, "tp_replicated_parameter_patterns"),
+            R"(['^layers\\.0\\.bias$', '^layers\\.0\\.cut$', '^layers\\.0\\.one$', )"
+            R"('^layers\\.2\\.bias$', '^layers\\.2\\.cut$', '^layers\\.\\d+\\.experts\\.\\d+\\.norm$'])");
+  EXPECT_EQ(Said(info, "parameter_with_row_parallelism_patterns"),
+            R"(['^layers\\.1\\.cut$', '^layers\\.\\d+\\.down$'])");
+  const auto params = pytorch::Find(*pytorch::Find(*info, "affine_map"), "params");
+  std::vector<std::string> mapped;
+  for (const Entry& map : *pytorch::Entries(*params)) mapped.emplace_back(*pytorch::AsText(*map.key));
+  EXPECT_THAT(mapped, ::testing::UnorderedElementsAre(R"(^layers\.\d+\.up2$)", R"(^layers\.1\.bias$)",
+                                                      R"(^layers\.0\.wide$)", R"(^layers\.1\.wide$)"));
 }
 
 TEST(CutMetadata, OneRankKeepsWhatTheSourceSaid) {

@@ -25,6 +25,8 @@ class ReadableFile {
   virtual std::uint64_t bytes() const = 0;
   // Fills `buffer` from `offset` on; a file that ends before is an error. Short reads and EINTR are continued.
   [[nodiscard]] virtual llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const = 0;
+  // A hint: these bytes are read soon, and the operating system may begin to fetch them from the device.
+  virtual void StartReading(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) const {}
 };
 
 class WritableFile {

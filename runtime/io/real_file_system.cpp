@@ -47,6 +47,10 @@ class RealReadableFile : public ReadableFile {
     return llvm::Error::success();
   }
 
+  void StartReading(std::uint64_t offset, std::uint64_t bytes) const override {
+    ::posix_fadvise(descriptor_.number(), static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  }
+
  private:
   std::string path_;
   Descriptor descriptor_;

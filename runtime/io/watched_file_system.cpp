@@ -45,6 +45,7 @@ class WatchedReadableFile : public ReadableFile {
     const Told told(watchers_, "read", path(), buffer.size());
     return file_->ReadAt(offset, buffer);
   }
+  void StartReading(std::uint64_t offset, std::uint64_t bytes) const override { file_->StartReading(offset, bytes); }
 
  private:
   const std::unique_ptr<ReadableFile> file_;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -22,41 +24,65 @@ bool Covers(const HeaderOfFile::Piece& piece, std::uint64_t offset, std::uint64_
   return piece.offset <= offset && bytes <= piece.bytes.size() && offset - piece.offset <= piece.bytes.size() - bytes;
 }
 
-const HeaderOfFile::Piece* FindPiece(const HeaderOfFile& header, std::uint64_t offset, std::uint64_t bytes) {
-  auto found = std::ranges::find_if(header.pieces, [&](const auto& piece) { return Covers(piece, offset, bytes); });
-  return found == header.pieces.end() ? nullptr : &*found;
-}
+// Which piece has which bytes. There is one for each tensor of a file.
+class PlacesOfPieces {
+ public:
+  explicit PlacesOfPieces(const HeaderOfFile& header) : header_(header) {
+    for (std::size_t piece = 0; piece < header.pieces.size(); ++piece) Add(piece);
+  }
+
+  void Add(std::size_t piece) {
+    const auto [entry, is_new] = by_offset_.try_emplace(header_.pieces[piece].offset, piece);
+    const bool is_longer = header_.pieces[piece].bytes.size() > header_.pieces[entry->second].bytes.size();
+    if (!is_new && is_longer) entry->second = piece;
+  }
+
+  // Null: it has to be read. So it does if a shorter piece begins between the beginning of the one that has it and it.
+  const HeaderOfFile::Piece* Find(std::uint64_t offset, std::uint64_t bytes) const {
+    const auto behind = by_offset_.upper_bound(offset);
+    if (behind == by_offset_.begin()) return nullptr;
+    const HeaderOfFile::Piece& piece = header_.pieces[std::prev(behind)->second];
+    return Covers(piece, offset, bytes) ? &piece : nullptr;
+  }
+
+ private:
+  const HeaderOfFile& header_;
+  std::map<std::uint64_t, std::size_t> by_offset_;
+};
 
 class NotingFile : public ReadableFile {
  public:
-  NotingFile(const ReadableFile& file, HeaderOfFile& header) : file_(file), header_(header) {}
+  NotingFile(const ReadableFile& file, HeaderOfFile& header) : file_(file), header_(header), places_(header) {}
 
   const std::string& path() const override { return file_.path(); }
   std::uint64_t bytes() const override { return file_.bytes(); }
   llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
-    if (const HeaderOfFile::Piece* piece = FindPiece(header_, offset, buffer.size())) {
+    if (const HeaderOfFile::Piece* piece = places_.Find(offset, buffer.size())) {
       std::ranges::copy(std::as_bytes(std::span(piece->bytes)).subspan(offset - piece->offset, buffer.size()),
                         buffer.begin());
       return llvm::Error::success();
     }
     UCP_RETURN_IF_ERROR(file_.ReadAt(offset, buffer));
     header_.pieces.push_back({offset, std::string(reinterpret_cast<const char*>(buffer.data()), buffer.size())});
+    places_.Add(header_.pieces.size() - 1);
     return llvm::Error::success();
   }
+  void StartReading(std::uint64_t offset, std::uint64_t bytes) const override { file_.StartReading(offset, bytes); }
 
  private:
   const ReadableFile& file_;
   HeaderOfFile& header_;
+  mutable PlacesOfPieces places_;
 };
 
 class HeaderFile : public ReadableFile {
  public:
-  HeaderFile(FileSystem& files, const HeaderOfFile& header) : files_(files), header_(header) {}
+  HeaderFile(FileSystem& files, const HeaderOfFile& header) : files_(files), header_(header), places_(header) {}
 
   const std::string& path() const override { return header_.path; }
   std::uint64_t bytes() const override { return header_.file_bytes; }
   llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
-    if (const HeaderOfFile::Piece* piece = FindPiece(header_, offset, buffer.size())) {
+    if (const HeaderOfFile::Piece* piece = places_.Find(offset, buffer.size())) {
       std::ranges::copy(std::as_bytes(std::span(piece->bytes)).subspan(offset - piece->offset, buffer.size()),
                         buffer.begin());
       return llvm::Error::success();
@@ -71,6 +97,7 @@ class HeaderFile : public ReadableFile {
  private:
   FileSystem& files_;
   const HeaderOfFile& header_;
+  const PlacesOfPieces places_;
   mutable std::mutex mutex_;  // Protects the opening.
   mutable std::unique_ptr<ReadableFile> file_;
 };

@@ -1,4 +1,4 @@
-"""tensors.py FOLDER [--gigabytes N] [--rounds N]: what a tensor costs, in time, beside its bytes.
+"""tensors.py FOLDER [--gigabytes N] [--rounds N] [--case NAME] [--cold]: what a tensor costs beside its bytes, in time.
 
 The same bytes are converted and loaded twice: once in 103 tensors, once in 20,335 (a mixture of experts): N gigabytes
 with the optimizer, and then N of weights alone. Every round runs each of them once, in turn. What is printed for each
@@ -6,8 +6,11 @@ are medians: wall seconds of both, the rounds' own ratios, and what each tensor 
 time; and the ratio of the least times, which says more where other programs or the machine's host come between.
 `cp -r` of the folder that a conversion wrote pays for the same files.
 
-FOLDER needs room for four times as many gigabytes, is best in memory (/dev/shm), and is left empty. UCP_BIN names the
-folder of the programs.
+With --case those cases alone whose names have the word in them; with --cold, which needs root, nothing of the files is
+in memory when a run begins.
+
+FOLDER needs room for four times as many gigabytes (three without copies), is best in memory (/dev/shm), and is left
+empty. UCP_BIN names the folder of the programs.
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ import statistics
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from compare import ROOT, run
+from compare import ROOT, forget_cache, run
 
 PROGRAM = Path(os.environ.get("UCP_BIN", ROOT / "build/release/bin")) / "ucprun"
 SPEC = str(ROOT / "specs" / "mixtral_per_expert.ucp")
@@ -103,9 +106,11 @@ SOURCES = (
 )  # fmt: skip
 
 
-def measure(case: Case, shape: Shape, source: Path, out: Path) -> None:
+def measure(case: Case, shape: Shape, source: Path, out: Path, cold: bool) -> None:
     if not case.copies:
         shutil.rmtree(out, ignore_errors=True)
+    if cold:
+        forget_cache()
     wall, processor, _ = run(case.command(source, out))
     shutil.rmtree(f"{out}-copy", ignore_errors=True)
     case.walls[shape].append(wall)
@@ -132,16 +137,17 @@ def make(source: Source, shape: Shape, gigabytes: float, folder: Path) -> None:
                    check=True, capture_output=True)  # fmt: skip
 
 
-def run_all(source: Source, shapes: tuple[Shape, Shape], gigabytes: float, rounds: int, work: Path) -> None:
+def run_all(source: Source, shapes: tuple[Shape, Shape], options: argparse.Namespace) -> None:
+    work = options.folder / "tensors"
     work.mkdir(parents=True)
     folders = {shape: work / str(shape.tensors) for shape in shapes}
     try:
         for shape, folder in folders.items():
-            make(source, shape, gigabytes, folder)
-        for number in range(rounds):
+            make(source, shape, options.gigabytes, folder)
+        for number in range(options.rounds):
             for shape in shapes if number % 2 == 0 else reversed(shapes):
                 for case in source.cases:
-                    measure(case, shape, folders[shape], work / "out")
+                    measure(case, shape, folders[shape], work / "out", options.cold)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -151,15 +157,22 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gigabytes", type=float, default=4, help="of each source")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--case", default="", metavar="NAME", help="only those whose names have this in them")
+    parser.add_argument("--cold", action="store_true", help="forget cached files before each run (needs root)")
     parser.add_argument("--quick", action="store_true", help="a few tensors, to see that it runs")
     options = parser.parse_args()
     few, many = shapes = QUICK if options.quick else SHAPES
-    for source in SOURCES:
-        run_all(source, shapes, options.gigabytes, options.rounds, options.folder / "tensors")
+    sources = [
+        replace(source, cases=cases)
+        for source in SOURCES
+        if (cases := [case for case in source.cases if options.case in case.name])
+    ]
+    for source in sources:
+        run_all(source, shapes, options)
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     print(json.dumps({"gigabytes": options.gigabytes, "processors": cores, "load": round(load, 1)}))
     print(f"{'':<28} {few.tensors:>9,} {many.tensors:>9,} {'ratio':>7} {'of least':>9} {'µs each':>9} {'cpu µs':>9}")
-    for source in SOURCES:
+    for source in sources:
         for case in source.cases:
             show(case, few, many)
 

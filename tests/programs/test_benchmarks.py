@@ -57,6 +57,10 @@ class Benchmarks(ProgramTest):
         shown = [line for line in lines if re.search(r"( +\d+\.\d{3}){2}( +\d+\.\d\d){2}( +-?\d+\.\d){2}$", line)]
         self.assertEqual(len(shown), 8, lines)
         self.assertEqual(list(Path(self.folder).iterdir()), [])
+        lines = self.bench(
+            "tensors.py", self.folder, "--quick", "--gigabytes", 0.001, "--rounds", 1, "--case", "ZeRO-3"
+        )
+        self.assertEqual([line.split(",")[0] for line in lines[2:]], ["ZeRO-3"], lines)
 
     def test_means(self) -> None:
         """A line for each way, and what was chosen."""

@@ -15,6 +15,11 @@ namespace {
 
 constexpr std::uint64_t kLargestDirectory = std::uint64_t{256} << 20;
 
+// So many headers are asked for at once.
+constexpr std::size_t kHeadersAhead = 512;
+// Fewer are read as fast as they are asked for.
+constexpr std::size_t kFewHeaders = 16;
+
 struct CentralEntry {
   std::string name;  // With the root folder.
   std::uint64_t bytes = 0;
@@ -36,6 +41,8 @@ class DirectoryReader {
   llvm::Error CheckDirectoryPlace(std::uint64_t end);
   llvm::Error ReadEntries();
   llvm::Expected<CentralEntry> ParseEntry(std::string_view directory, std::size_t& cursor);
+  llvm::Error ReadLocalHeaders();
+  void StartReadingHeaders(std::size_t first, std::size_t count) const;
   llvm::Error ReadLocalHeader(CentralEntry& entry);
   llvm::Error CheckNamesDiffer();
   llvm::Error CheckApart();
@@ -57,7 +64,7 @@ llvm::Expected<ZipDirectory> DirectoryReader::Read() {
   UCP_RETURN_IF_ERROR(FindDirectory());
   UCP_RETURN_IF_ERROR(ReadEntries());
   UCP_RETURN_IF_ERROR(CheckNamesDiffer());
-  for (CentralEntry& entry : entries_) UCP_RETURN_IF_ERROR(ReadLocalHeader(entry));
+  UCP_RETURN_IF_ERROR(ReadLocalHeaders());
   UCP_RETURN_IF_ERROR(CheckApart());
   return Result();
 }
@@ -191,6 +198,22 @@ llvm::Expected<CentralEntry> DirectoryReader::ParseEntry(std::string_view direct
                 stored_bytes, entry.bytes);
   }
   return entry;
+}
+
+// They lie far apart, each before its data. Storage answers many requests at once as fast as one.
+llvm::Error DirectoryReader::ReadLocalHeaders() {
+  if (entries_.size() > kFewHeaders) StartReadingHeaders(0, kHeadersAhead);
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (i % kHeadersAhead == 0) StartReadingHeaders(i + kHeadersAhead, kHeadersAhead);
+    UCP_RETURN_IF_ERROR(ReadLocalHeader(entries_[i]));
+  }
+  return llvm::Error::success();
+}
+
+void DirectoryReader::StartReadingHeaders(std::size_t first, std::size_t count) const {
+  for (std::size_t i = first; i < std::min(first + count, entries_.size()); ++i) {
+    file_.StartReading(archive_.offset + entries_[i].header_offset, zip::kLocalHeaderBytes + entries_[i].name.size());
+  }
 }
 
 llvm::Error DirectoryReader::ReadLocalHeader(CentralEntry& entry) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <utility>
+
 #include "compiler/support/error.h"
 #include "tests/unit/runtime/formats/pytorch/samples.h"
 
@@ -65,6 +68,59 @@ TEST(ZipReader, ReadsAnArchiveWithinAFile) {
   auto beyond = ReadZipDirectory(MemoryFile(bytes), {6, bytes.size()});
   ASSERT_FALSE(beyond);
   EXPECT_THAT(Describe(beyond.takeError()).message, HasSubstr("is beyond the end of the file"));
+}
+
+// So many empty records.
+std::string ArchiveOf(std::size_t records) {
+  std::string bytes, directory;
+  auto put = [](std::string& header, std::size_t offset, std::uint64_t value, int width) {
+    PutField(header, offset, value, width);
+  };
+  for (std::size_t i = 0; i < records; ++i) {
+    const std::string name = fmt::format("a/{}", i);
+    std::string central = std::string(kCentral) + std::string(42, '\0');
+    put(central, 28, name.size(), 2);
+    put(central, 42, bytes.size(), 4);
+    directory += central + name;
+    std::string local = std::string(kLocal) + std::string(26, '\0');
+    put(local, 26, name.size(), 2);
+    bytes += local + name;
+  }
+  std::string end = std::string(kEnd) + std::string(18, '\0');
+  put(end, 8, records, 2);
+  put(end, 10, records, 2);
+  put(end, 12, directory.size(), 4);
+  put(end, 16, bytes.size(), 4);
+  return bytes + directory + end;
+}
+
+// Notes what is asked for, and which local headers were read without.
+class AskedFile : public MemoryFile {
+ public:
+  using MemoryFile::MemoryFile;
+  llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
+    UCP_RETURN_IF_ERROR(MemoryFile::ReadAt(offset, buffer));
+    const std::string_view text(reinterpret_cast<const char*>(buffer.data()), buffer.size());
+    if (text.starts_with(kLocal) && !asked_for.contains({offset, buffer.size()})) ++not_asked_for;
+    return llvm::Error::success();
+  }
+  void StartReading(std::uint64_t offset, std::uint64_t bytes) const override {
+    EXPECT_TRUE(asked_for.emplace(offset, bytes).second) << offset << " twice";
+  }
+  mutable std::set<std::pair<std::uint64_t, std::uint64_t>> asked_for;
+  mutable std::size_t not_asked_for = 0;
+};
+
+// On a disk that answers one request after the other, 20,000 tensors would be waited for one by one.
+TEST(ZipReader, AsksForManyLocalHeadersBeforeItReadsThem) {
+  for (const auto& [records, asked] : {std::pair(3, 0), {17, 17}, {512, 512}, {1300, 1300}}) {
+    const AskedFile file(ArchiveOf(static_cast<std::size_t>(records)));
+    auto directory = ReadZipDirectory(file);
+    ASSERT_TRUE(static_cast<bool>(directory));
+    EXPECT_EQ(directory->records.size(), static_cast<std::size_t>(records));
+    EXPECT_EQ(file.asked_for.size(), static_cast<std::size_t>(asked));
+    EXPECT_EQ(file.not_asked_for, static_cast<std::size_t>(records - asked));
+  }
 }
 
 TEST(ZipReader, RefusesTruncationAtEveryByte) {

@@ -1,6 +1,7 @@
 // Checkpoints without ZeRO: one part for everything. Parameters, masters and states are tensors of their own, or, of
 // FP16_Optimizer, places in a flat vector for each group.
-#include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/loss_scale.h"
@@ -56,15 +57,14 @@ class WholeSource {
   }
 
   llvm::Error AddParameters(std::size_t g, WholeGroup& group) const {
+    std::unordered_map<std::string_view, const TensorPlace*> in_module;
+    if (optimizer_.form == WholeForm::kModule) {
+      for (const auto& [name, place] : model_.module.tensors) in_module.emplace(name, &place);
+    }
     for (std::size_t i = 0; i < group.tensors.size(); ++i) {
       const NamedShape& parameter = model_.param_shapes[g][i];
       SteppedTensor& tensor = group.tensors[i];
-      if (optimizer_.form == WholeForm::kModule) {
-        const auto& tensors = model_.module.tensors;
-        tensor.master = std::find_if(tensors.begin(), tensors.end(), [&](const auto& entry) {
-                          return entry.first == parameter.name;
-                        })->second;
-      }
+      if (optimizer_.form == WholeForm::kModule) tensor.master = *in_module.at(parameter.name);
       UCP_RETURN_IF_ERROR(CheckOne(fmt::format("parameter `{}`", parameter.name), parameter.shape, tensor));
       UCP_RETURN_IF_ERROR(CheckStrides(parameter, tensor));
       Shard shard = LocalShard(context_.degrees, mp_, TensorKind::kParameter, parameter);

@@ -10,7 +10,7 @@ ElementReader::ElementReader(const Plan& plan, const std::string& root, FileSyst
     : buffers_(sizes, threads),
       steps_(plan),
       source_(plan, root, files, verify_checksums, sizes.ledger_pieces),
-      maker_(plan, steps_, source_, nullptr, nullptr) {}
+      maker_(plan, steps_, nullptr, nullptr) {}
 
 llvm::Expected<std::span<const std::byte>> ElementReader::Read(unsigned thread, const TargetRange& range) {
   UCP_CHECK(range.dtype == range.source_dtype, "a cast from {} to {}", Name(range.source_dtype), Name(range.dtype));

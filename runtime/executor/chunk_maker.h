@@ -33,9 +33,8 @@ inline std::span<std::byte> ForMoving(std::span<std::byte> scratch) {
 class ChunkMaker {
  public:
   // All must outlive this. Without a comparison nothing is compared, and without digests nothing is added to any.
-  ChunkMaker(const Plan& plan, const StepEnumerator& steps, SourceFiles& source, Comparison* comparison,
-             StateDigests* digests)
-      : plan_(plan), steps_(steps), source_(source), comparison_(comparison), digests_(digests) {}
+  ChunkMaker(const Plan& plan, const StepEnumerator& steps, Comparison* comparison, StateDigests* digests)
+      : plan_(plan), steps_(steps), comparison_(comparison), digests_(digests) {}
 
   // Fills the beginning of `memory.chunk` with the elements of `range` as the target has them. The result is their
   // CRC-32, if reading them gave it.
@@ -50,7 +49,6 @@ class ChunkMaker {
  private:
   const Plan& plan_;
   const StepEnumerator& steps_;
-  SourceFiles& source_;
   Comparison* const comparison_;
   StateDigests* const digests_;
 };

@@ -100,7 +100,7 @@ class Loading {
         source_(plan_, load.source_folder, files, options.check_source, sizes.ledger_pieces, most_open_files, nullptr,
                 load.source_versions),
         comparison_(plan_, steps_, source_),
-        maker_(plan_, steps_, source_, options.check_source ? &comparison_ : nullptr, nullptr),
+        maker_(plan_, steps_, options.check_source ? &comparison_ : nullptr, nullptr),
         progress_(options.progress, BytesOf(ranges_), 0) {}
 
   llvm::Error Run() {

@@ -77,7 +77,7 @@ Source::Source(std::string path, std::string text)
 }
 
 // A line break stands between two files, which belongs to neither.
-llvm::Expected<std::uint32_t> Source::Append(std::string path, std::string text, SourceRange included_from) {
+llvm::Expected<std::uint32_t> Source::Append(std::string path, const std::string& text, SourceRange included_from) {
   UCP_RETURN_IF_ERROR(CheckText(path, text));
   if (text_.size() + text.size() >= kMaxSourceBytes) {
     return Fail(ErrorCode::kUsage, "with `{}`, a spec and what it includes have {} bytes, and at most {} are read",

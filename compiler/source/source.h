@@ -50,7 +50,7 @@ class Source {
 
   // Puts an included file behind the others and returns the offset at which it begins. `included_from` is what names
   // it. Refuses what FromText refuses, and more than kMaxSourceBytes in all.
-  llvm::Expected<std::uint32_t> Append(std::string path, std::string text, SourceRange included_from);
+  llvm::Expected<std::uint32_t> Append(std::string path, const std::string& text, SourceRange included_from);
 
   // The file that `offset` is in, and what includes it: an empty range for the spec itself.
   const std::string& PathAt(std::uint32_t offset) const { return FileAt(offset).path; }

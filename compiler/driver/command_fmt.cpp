@@ -1,5 +1,5 @@
-// `ucpc fmt`: specs in their one true form. A file is replaced as a whole or not at all, and only if the new text means
-// the same as the old one.
+// `ucpc fmt`: formats specs. A file is replaced as a whole or not at all, and only if the new text means the same as
+// the old one.
 #include <fmt/format.h>
 #include <llvm/Support/FileSystem.h>
 #include <llvm/Support/MemoryBuffer.h>
@@ -80,7 +80,7 @@ llvm::Error Replace(const std::string& path, const std::string& text) {
   return llvm::Error::success();
 }
 
-// One spec. Sets `differs` if its text is not in the one true form.
+// One spec. Sets `differs` if its text is not formatted.
 llvm::Error FmtOne(const std::string& path, bool check, bool& differs) {
   UCP_ASSIGN_OR_RETURN(Source source, ReadSpec(path));
   UCP_ASSIGN_OR_RETURN(std::string text, Format(source));
@@ -107,7 +107,7 @@ int Fmt(const FmtOptions& options) {
   }
   if (!options.check || differing == 0) return exit_code;
   llvm::Error error =
-      Fail(ErrorCode::kSpec, "{} not in the one true form; `ucpc fmt` writes {}",
+      Fail(ErrorCode::kSpec, "{} not formatted; `ucpc fmt` rewrites {}",
            differing == 1 ? "1 spec is" : fmt::format("{} specs are", differing), differing == 1 ? "it" : "them");
   return std::max(exit_code, ShowError("ucpc", std::move(error)));
 }
@@ -119,7 +119,7 @@ void AddFmtCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("fmt", "Format specs: only blanks and line breaks change");
   command->footer(
       "  ucpc fmt gpt.ucp              rewrites the file, if it would change\n"
-      "  ucpc fmt --check specs/*.ucp  lists those that are not; if any, exit code 1\n"
+      "  ucpc fmt --check specs/*.ucp  lists those that would change; if any, exit code 1\n"
       "  ucpc fmt - < gpt.ucp          from standard input to standard output\n\n"
       "A spec with syntax errors is left alone. There are no options of style.");
   command->add_option("FILE", options->specs, ".ucp files, names of the catalogue, or - for standard input")

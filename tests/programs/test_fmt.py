@@ -53,7 +53,7 @@ class Fmt(ProgramTest):
         tidy.write_text(TIDY)
         result = self.fmt("--check", "tidy.ucp", "spec.ucp")
         self.assertEqual((result.returncode, result.stdout), (1, "spec.ucp\n"))
-        self.assertIn("1 spec is not in the one true form", result.stderr)
+        self.assertIn("1 spec is not formatted", result.stderr)
         self.assertEqual(self.spec.read_text(), UNTIDY)
         self.assertEqual(self.fmt("--check", tidy).returncode, 0)
 

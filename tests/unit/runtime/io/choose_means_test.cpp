@@ -182,7 +182,8 @@ TEST_F(ChooseMeansTest, FailureLoop) {
     const bool failed_in_reading = files.has_failed();
     llvm::Expected<ChosenWay> writing = ChooseWriting(files, folder_.path(), kMany, Small());
     if (!files.has_failed()) {
-      EXPECT_TRUE(IsTried(reading) && IsTried(*writing));
+      EXPECT_TRUE(IsTried(reading)) << reading.reason;
+      EXPECT_TRUE(IsTried(*writing)) << writing->reason;
       break;
     }
     const bool is_left = std::filesystem::exists(folder_.Path(".ucp-trial"));
@@ -195,7 +196,8 @@ TEST_F(ChooseMeansTest, FailureLoop) {
       const ChosenWay& failed = failed_in_reading ? reading : *writing;
       EXPECT_FALSE(failed.directly || IsTried(failed)) << files.failed_call();
       EXPECT_THAT(failed.reason, HasSubstr("it could not be tried: injected failure: ")) << files.failed_call();
-      EXPECT_TRUE(IsTried(failed_in_reading ? *writing : reading)) << files.failed_call();
+      const ChosenWay& other = failed_in_reading ? *writing : reading;
+      EXPECT_TRUE(IsTried(other)) << files.failed_call() << ": " << other.reason;
     }
   }
   EXPECT_GT(call, 12);  // Opening, moving and syncing, for each of both.

@@ -1,17 +1,22 @@
 #include "compiler/layout/name_pattern.h"
 
+#include <array>
+
 namespace ucp {
 
 namespace {
 
-std::string Escaped(std::string_view text) {
-  constexpr std::string_view kSpecial = "()[]{}?*+-|^$\\.&~# \t\n\r\v\f";
-  std::string escaped;
+constexpr std::array<bool, 256> kIsSpecial = [] {
+  std::array<bool, 256> is_special = {};
+  for (char c : std::string_view("()[]{}?*+-|^$\\.&~# \t\n\r\v\f")) is_special[static_cast<unsigned char>(c)] = true;
+  return is_special;
+}();
+
+void AppendEscaped(std::string_view text, std::string& pattern) {
   for (char c : text) {
-    if (kSpecial.find(c) != std::string_view::npos) escaped += '\\';
-    escaped += c;
+    if (kIsSpecial[static_cast<unsigned char>(c)]) pattern += '\\';
+    pattern += c;
   }
-  return escaped;
 }
 
 bool IsNumber(std::string_view text) {
@@ -20,14 +25,22 @@ bool IsNumber(std::string_view text) {
 
 }  // namespace
 
-std::string PatternFor(std::string_view name) { return "^" + Escaped(name) + "$"; }
+std::string PatternFor(std::string_view name) {
+  std::string pattern = "^";
+  AppendEscaped(name, pattern);
+  return pattern + "$";
+}
 
 std::string PatternForAnyNumbers(std::string_view name) {
   std::string pattern = "^";
   while (true) {
     const std::size_t dot = name.find('.');
     const std::string_view part = name.substr(0, dot);
-    pattern += IsNumber(part) ? "\\d+" : Escaped(part);
+    if (IsNumber(part)) {
+      pattern += "\\d+";
+    } else {
+      AppendEscaped(part, pattern);
+    }
     if (dot == std::string_view::npos) return pattern + "$";
     pattern += "\\.";
     name.remove_prefix(dot + 1);

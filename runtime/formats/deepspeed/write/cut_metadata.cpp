@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "compiler/layout/name_pattern.h"
 #include "compiler/support/error.h"
@@ -56,8 +58,14 @@ std::vector<ValuePtr> Integers(const std::vector<std::int64_t>& numbers) {
 }
 
 struct SaidOfTensor {
-  std::string name;
+  const LogicalTensor* tensor;
   ValuePtr value;
+};
+
+// The tensors whose names differ in numbers alone.
+struct Alike {
+  std::string pattern;
+  std::size_t tensors = 0;
 };
 
 class Describer {
@@ -69,7 +77,6 @@ class Describer {
     if (source_ && pytorch::Entries(*source_) == nullptr) source_ = nullptr;
     ValuePtr maps = source_ ? pytorch::Find(*source_, "affine_map") : nullptr;
     is_autotp_ = (maps && !maps->is_none()) || (options.tp > 1 && !request.training.fused_experts.empty());
-    for (const LogicalTensor& tensor : request.tensors) ++tensors_alike_[PatternForAnyNumbers(tensor.name)];
     layout_knows_cuts_ = std::any_of(request.layout.tensors.begin(), request.layout.tensors.end(),
                                      [](const TensorLayout& tensor) { return IsCutOverTensorRanks(tensor.dims); });
   }
@@ -84,6 +91,7 @@ class Describer {
   ValuePtr source() const { return source_; }
 
   ValuePtr Run(std::vector<std::string>& remarks) {
+    SortByPatterns();
     for (const LogicalTensor& tensor : request_.tensors) Describe(tensor);
     if (!unsupported_.empty()) {
       remarks.push_back(fmt::format(
@@ -96,6 +104,21 @@ class Describer {
   }
 
  private:
+  void SortByPatterns() {
+    std::unordered_map<std::string, std::size_t> numbers;
+    for (const LogicalTensor& tensor : request_.tensors) {
+      auto [known, is_new] = numbers.try_emplace(PatternForAnyNumbers(tensor.name), alike_.size());
+      if (is_new) alike_.push_back({known->first});
+      ++alike_[known->second].tensors;
+      alike_of_.push_back(known->second);
+    }
+  }
+
+  // Its place in `alike_`.
+  std::size_t AlikeOf(const LogicalTensor& tensor) const {
+    return alike_of_[static_cast<std::size_t>(&tensor - request_.tensors.data())];
+  }
+
   // Where the target's layout has forgotten cuts, since nothing is cut there, the source's says them.
   const std::vector<ShapeExpr>& DimsOf(const LogicalTensor& tensor, const TensorLayout& held) const {
     return layout_knows_cuts_ ? held.dims : tensor.dims;
@@ -104,7 +127,7 @@ class Describer {
   // AutoTP looks at what a rank has of AutoEP's experts, and takes it for the same on every rank.
   void DescribeExperts(const LogicalTensor& tensor, TensorLayout held) {
     held.dims.front() = ShapeExpr::Length(tensor.shape.front() / options_.ep);
-    replicated_.push_back(tensor.name);
+    replicated_.push_back(&tensor);
     AddMap(tensor, held, true);
   }
 
@@ -122,7 +145,7 @@ class Describer {
   void AddMap(const LogicalTensor& tensor, const TensorLayout& held, bool is_listed) {
     auto map = AffineMapOf(held, request_.layout.mesh, "tp");
     if (map) {
-      maps_.push_back({tensor.name, MakeAffineMap(*map)});
+      maps_.push_back({&tensor, MakeAffineMap(*map)});
       return;
     }
     std::string why = ucp::Describe(map.takeError()).message;
@@ -132,8 +155,8 @@ class Describer {
   // Whether one of the lists says all about the tensor.
   bool ListIt(const LogicalTensor& tensor, const TensorLayout& held, const std::vector<ShapeExpr>& dims) {
     if (held.scale != Scale{}) return false;
-    if (!held.mean_axes.empty()) return averaged_.push_back(tensor.name), true;
-    if (!IsCutOverTensorRanks(dims)) return replicated_.push_back(tensor.name), true;
+    if (!held.mean_axes.empty()) return averaged_.push_back(&tensor), true;
+    if (!IsCutOverTensorRanks(dims)) return replicated_.push_back(&tensor), true;
     const auto cut = FindCut(dims);
     if (!cut) return false;
     std::vector<std::vector<std::int64_t>> widths;
@@ -160,25 +183,25 @@ class Describer {
     if (padded_ && (*padded_ != padded || *original_ != rows)) return false;
     padded_ = padded;
     original_ = rows;
-    vocabulary_.push_back(tensor.name);
+    vocabulary_.push_back(&tensor);
     return true;
   }
 
   bool ListCut(const LogicalTensor& tensor, const CutDimension& cut,
                const std::vector<std::vector<std::int64_t>>& widths) {
     const bool is_one = cut.runs.size() == 1;
-    if (is_one && cut.dim == 1) return row_parallel_.push_back(tensor.name), true;
+    if (is_one && cut.dim == 1) return row_parallel_.push_back(&tensor), true;
     if (is_one && cut.dim == 0) {
       // So does AutoTP name them; there is nothing behind them.
       const bool is_vocabulary = tensor.shape.size() == 2 && (tensor.name.find("embed") != std::string::npos ||
                                                               tensor.name.find("lm_head") != std::string::npos);
       if (is_autotp_ && is_vocabulary) {
-        vocabulary_.push_back(tensor.name);
+        vocabulary_.push_back(&tensor);
         if (!original_) original_ = tensor.shape.front();
       }
       return false;
     }
-    if (cut.dim == 0 && widths.size() == 2 && widths[0] == widths[1]) return halves_.push_back(tensor.name), true;
+    if (cut.dim == 0 && widths.size() == 2 && widths[0] == widths[1]) return halves_.push_back(&tensor), true;
     ListParts(tensor, cut, widths);
     return true;
   }
@@ -201,34 +224,38 @@ class Describer {
   // By their patterns: one for tensors whose names differ in numbers alone, where the same is said of all of them,
   // since DeepSpeed's converter tries each pattern on each name. AutoTP names each tensor.
   std::vector<Entry> ByPatterns(const std::vector<SaidOfTensor>& all) const {
-    struct Alike {
-      std::size_t count = 0;
+    struct SaidOfAlike {
+      std::size_t tensors = 0;
       bool is_same = true;
       std::string says;
+      bool is_listed = false;
     };
-    std::map<std::string, Alike> alike;
+    std::vector<SaidOfAlike> said_of(alike_.size());
     for (const SaidOfTensor& said : all) {
-      Alike& others = alike[PatternForAnyNumbers(said.name)];
-      const std::string says = pytorch::Print(*said.value);
-      if (others.count++ == 0) others.says = says;
-      others.is_same &= others.says == says;
+      SaidOfAlike& others = said_of[AlikeOf(*said.tensor)];
+      std::string says = said.value ? pytorch::Print(*said.value) : "";
+      if (others.tensors++ == 0)
+        others.says = std::move(says);
+      else
+        others.is_same &= others.says == says;
     }
     std::vector<Entry> entries;
-    std::set<std::string> patterns;
     for (const SaidOfTensor& said : all) {
-      const std::string any = PatternForAnyNumbers(said.name);
-      const Alike& others = alike.at(any);
-      const bool is_one = !is_autotp_ && others.is_same && others.count > 1 && others.count == tensors_alike_.at(any);
-      auto [pattern, is_new] = patterns.insert(is_one ? any : PatternFor(said.name));
-      if (is_new) entries.push_back({MakeText(*pattern), said.value});
+      const Alike& alike = alike_[AlikeOf(*said.tensor)];
+      SaidOfAlike& others = said_of[AlikeOf(*said.tensor)];
+      if (is_autotp_ || !others.is_same || others.tensors == 1 || others.tensors < alike.tensors) {
+        entries.push_back({MakeText(PatternFor(said.tensor->name)), said.value});
+      } else if (!std::exchange(others.is_listed, true)) {
+        entries.push_back({MakeText(alike.pattern), said.value});
+      }
     }
     return entries;
   }
 
   // As AutoTP lists them: by their patterns, whose escapes put names in another order.
-  ValuePtr List(const std::vector<std::string>& names) const {
+  ValuePtr List(const std::vector<const LogicalTensor*>& tensors) const {
     std::vector<SaidOfTensor> all;
-    for (const std::string& name : names) all.push_back({name, pytorch::MakeNone()});
+    for (const LogicalTensor* tensor : tensors) all.push_back({tensor, nullptr});
     std::vector<ValuePtr> patterns;
     for (Entry& entry : ByPatterns(all)) patterns.push_back(std::move(entry.key));
     std::sort(patterns.begin(), patterns.end(),
@@ -282,8 +309,9 @@ class Describer {
   ValuePtr source_;         // Null: it has none.
   bool is_autotp_ = false;  // Its maps say so, or there is AutoEP, which knows no other.
   bool layout_knows_cuts_ = false;
-  std::map<std::string, std::size_t> tensors_alike_;  // By PatternForAnyNumbers().
-  std::vector<std::string> replicated_, averaged_, row_parallel_, halves_, vocabulary_;
+  std::vector<Alike> alike_;
+  std::vector<std::size_t> alike_of_;  // By tensor.
+  std::vector<const LogicalTensor*> replicated_, averaged_, row_parallel_, halves_, vocabulary_;
   std::vector<ValuePtr> parts_;
   std::vector<SaidOfTensor> maps_;
   std::vector<Entry> widths_, unsupported_;

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .archive import State
-from .compare import check_model, check_names, check_optimizer, check_shapes
+from .compare import check_model, check_names, check_optimizer, check_shapes, keep_frozen
 from .errors import LoadError
 from .experts import FOLDING
 from .files import PlannedFiles
@@ -35,6 +35,7 @@ class Opened:
 
     files: dict[str, State]
     weights_alone: bool
+    remark: str | None
 
 
 def checked(engine: Any, planned: PlannedFiles, held: dict[str, State], wanted: Wanted) -> Opened:
@@ -49,6 +50,7 @@ def checked(engine: Any, planned: PlannedFiles, held: dict[str, State], wanted: 
         prepare_weights(files[model], engine)
     elif not needs_optimizer and stage == 0:
         files[model]["optimizer"] = None  # Not read.
+    remark = None if wanted.strict or alone else keep_frozen(files[model], held[model])
     check_model(files[model], held[model], model, wanted.strict, stage == 3)
     for name in files.keys() - {model, optimizer}:
         if wanted.strict:
@@ -64,7 +66,7 @@ def checked(engine: Any, planned: PlannedFiles, held: dict[str, State], wanted: 
     if loads_scheduler and files[model].get("lr_scheduler") is None:
         raise LoadError("the engine has a learning-rate scheduler, and the checkpoint has none; "
                         "load_lr_scheduler_states=False keeps the engine's")  # fmt: skip
-    return Opened(files, alone)
+    return Opened(files, alone, remark)
 
 
 def prepare_weights(model: State, engine: Any) -> None:

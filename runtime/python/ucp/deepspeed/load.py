@@ -102,7 +102,8 @@ def load_checkpoint(
                 make_unusable(engine, [name for name, _ in engine.module.named_parameters()])
             raise
     make_usable(engine)
-    told |= {"strategy": strategy, "remarks": list(planned.plan.remarks), "in_place": placed}
+    remarks = [*planned.plan.remarks, *filter(None, [opened.remark])]
+    told |= {"strategy": strategy, "remarks": remarks, "in_place": placed}
     told["weights_alone"] = opened.weights_alone
     tell(told)
     return planned.plan.source_folder, client

@@ -10,7 +10,7 @@ from .compare import check_model, check_names, check_optimizer, check_shapes, ke
 from .errors import LoadError
 from .experts import FOLDING
 from .files import PlannedFiles
-from .held import model_file, optimizer_file
+from .held import has_optimizer, model_file, optimizer_file
 from .weights import add_second_names, check_partitions, has_weights_alone
 
 
@@ -43,8 +43,8 @@ def checked(engine: Any, planned: PlannedFiles, held: dict[str, State], wanted: 
     model, optimizer = model_file(engine), optimizer_file(engine)
     stage = engine.zero_optimization_stage()
     files = {model: planned.open(model)}
-    alone = engine.optimizer is not None and has_weights_alone(files[model], engine)
-    needs_optimizer = not alone and (wanted.optimizer or stage == 3)
+    alone = has_optimizer(engine) and has_weights_alone(files[model], engine)
+    needs_optimizer = has_optimizer(engine) and not alone and (wanted.optimizer or stage == 3)
     files |= {name: planned.open(name) for name in held if name != model and (name != optimizer or needs_optimizer)}
     if alone:
         prepare_weights(files[model], engine)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import Run
+from conftest import SPECS, Run
 from fixtures.lightning_trainer import STEPS_OF_EPOCH, LightningRun, filled_model, joined_by_lightning
 from fixtures.serve import Call, Engines
 from test_trainer import OTHER_RANKS
@@ -136,6 +136,20 @@ def test_as_lightning_joins_it(
                   "hparams_name", "hyper_parameters"):  # fmt: skip
         assert first[entry] == second[entry], entry
     assert first["hyper_parameters"] == {"rate": 0.01, "data": source.parent}
+
+
+def test_a_spec_for_the_models_own_names(
+    uninterrupted: Callable[..., tuple[Path, Answer]], run: Run, tmp_path: Path
+) -> None:
+    """In a block that is the module's attribute."""
+    source, _ = uninterrupted(2)
+    before, _, lines = (SPECS / "llama.ucp").read_text().partition("layout llama {")
+    spec = tmp_path / "wrapped.ucp"
+    spec.write_text(f'{before}layout llama {{ block "model" {{{lines}}}')
+    sizes = ["layers=2", "heads=4", "kv_heads=2", "ffn=48"]
+    said = ["--spec", spec, *(word for size in sizes for word in ("--set", size))]
+    run("convert", source, tmp_path / "ours", "--to", "deepspeed:tp=2,dp=1", *said)
+    run("verify", tmp_path / "ours", "--same", source, *said)
 
 
 def test_names_without_the_modules_prefix(uninterrupted: Callable[..., tuple[Path, Answer]], engines: Engines) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,20 @@ def test_a_spec_for_the_models_own_names(
     said = ["--spec", spec, *(word for size in sizes for word in ("--set", size))]
     run("convert", source, tmp_path / "ours", "--to", "deepspeed:tp=2,dp=1", *said)
     run("verify", tmp_path / "ours", "--same", source, *said)
+
+
+def test_notes(uninterrupted: Callable[..., tuple[Path, Answer]], ucprun: Path, tmp_path: Path) -> None:
+    """Lightning finds one tag alone, and not its hyper-parameters if they have a path among them."""
+    source, _ = uninterrupted(2)
+    command = [ucprun, "convert", source, tmp_path / "ours", "--to", "deepspeed:dp=1"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "stays on 1 data-parallel rank (the source had 2)" in said
+    assert "`hyper_parameters` is dropped: it holds objects of pathlib.PosixPath" in said
+    assert "Lightning looks for" not in said
+    command = [*command[:-3], tmp_path / "other", *command[-2:], *KEPT, "--tag", "mine"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "Lightning looks for the tag `checkpoint`, and would not find the tag `mine`" in said
+    assert "dropped" not in said
 
 
 def test_names_without_the_modules_prefix(uninterrupted: Callable[..., tuple[Path, Answer]], engines: Engines) -> None:

@@ -1,5 +1,7 @@
 #include "runtime/formats/format.h"
 
+#include <filesystem>
+
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/deepspeed.h"
 #include "runtime/formats/safetensors/safetensors.h"
@@ -50,6 +52,15 @@ llvm::Expected<Recognised> RecogniseAny(FileSystem& files, const std::string& pa
     }
   }
   if (first_failure) return MakeError(first_failure->code, first_failure->message);
+  const std::string folder = kind == PathKind::kDirectory ? path : std::filesystem::path(path).parent_path().string();
+  UCP_ASSIGN_OR_RETURN(PathKind index, files.Kind(JoinPath(folder, ".metadata")));
+  if (index == PathKind::kFile) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`{}` was saved by torch.distributed.checkpoint (`.metadata` is its index), as by FSDP jobs: this version "
+        "reads checkpoints of DeepSpeed, universal and safetensors folders",
+        path);
+  }
   return Fail(ErrorCode::kUnsupported,
               "`{}` is no checkpoint that this version knows: a DeepSpeed folder holds `mp_rank_*_model_states.pt` and "
               "`*_optim_states.pt` (its root a file `latest`), a universal one a folder `zero` (its root a file "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fixtures.fingerprints import describe, differences
 from fixtures.hooked import (
     case_of,
     failing_loader,
+    load_for_inference,
     load_in_training,
     load_partly,
     loses_a_rank,
@@ -133,6 +135,37 @@ def test_from_before_the_first_step(stage: int, engines: Engines, tmp_path: Path
     answer = engines.ask(Call(2, load_in_training, {"case": target, "source": tmp_path / "saved"}))
     assert differences(saved["saved"], answer["held"], ["parameter"]) == []
     assert answer["losses"] == pytest.approx(saved["losses"], abs=NOISE["fp32"])
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("name", ["zero1_dp4", "zero3_dp4"])
+def test_an_engine_without_an_optimizer(name: str, dtype: str, engines: Engines) -> None:
+    """Weights and steps, from a checkpoint that trains, of any stage."""
+    case = replace(CASES[name], stage=0, dtype=dtype, mesh=Mesh(dp=2), optimizer="none", zero={})
+    source = FIXTURES / name / "checkpoint"
+    answer = engines.ask(Call(2, load_for_inference, {"case": case, "source": source}))
+    assert answer["steps"] == truth_of(name)["step"]
+    training = replace(case, optimizer=CASES[name].optimizer)
+    trained = engines.ask(Call(2, load_partly, {"case": training, "source": source}))
+    assert answer["weights"].keys() == trained["weights"].keys()
+    assert all(torch.equal(value, trained["weights"][key]) for key, value in answer["weights"].items())
+    at_stage_3 = engines.ask(Call(2, load_for_inference, {"case": replace(case, stage=3), "source": source}))
+    assert "the engine has no optimizer" in at_stage_3["said"]
+
+
+# The stages of the run that saves, which does not say that there are frozen parameters, and of the one that loads.
+@pytest.mark.parametrize(("stage", "next_stage"), [(0, 2), (1, 2), (1, 3)])
+def test_frozen_parameters_that_nobody_saved(stage: int, next_stage: int, engines: Engines, tmp_path: Path) -> None:
+    """With `load_module_strict=False` they stay what they are in the engine, as in DeepSpeed's own function."""
+    case = case_of("frozen_excluded_zero2", stage=stage)
+    saved = engines.ask(Job(case, steps=3, save=tmp_path / "saved", further_steps=2))
+    target = replace(case, stage=next_stage, mesh=Mesh(dp=1))
+    answer = engines.ask(Job(target, load=tmp_path / "saved", hook={}, first_step=3, further_steps=2))
+    assert differences(saved["saved"], answer["loaded"], ["parameter", "frozen", "buffer"]) == []
+    assert answer["losses"] == pytest.approx(saved["losses"][3:], abs=NOISE["bf16"])
+    told = engines.ask(Call(1, refusal, {"case": target, "source": tmp_path / "saved"}))
+    assert "which the engine has" in told["said"]
+    assert told["same"]
 
 
 def test_schedulers_and_client_state(engines: Engines, tmp_path: Path) -> None:

@@ -150,6 +150,17 @@ class Usage(ProgramTest):
                 self.assertRegex(result.stderr.splitlines()[-1],
                                  rf"^ucpr?[uc]n?: error: cannot .*`{missing}`: no such file or directory$")
 
+    def test_what_fsdp_saved(self) -> None:
+        """A folder of torch.distributed.checkpoint, and a file in it."""
+        place = self.folder / "epoch=0.ckpt"
+        place.mkdir()
+        for name in (".metadata", "__0_0.distcp", "meta.pt"):
+            (place / name).write_bytes(b"PK")
+        for path in (place, place / "meta.pt"):
+            result = self.run_program("ucprun", "inspect", path)
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            self.assertIn(f"`{path}` was saved by torch.distributed.checkpoint", result.stderr)
+
     def test_what_cannot_be_printed(self) -> None:
         """A full disk is told, once; a reader that has seen enough is none."""
         source = self.checkpoint("zero1_dp2")

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "compiler/support/units.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -43,18 +44,15 @@ class Adapter {
       micro = *global / dp;
       accumulation = 1;
     } else {
-      remarks_.push_back(
-          fmt::format("{} does not divide over {} data-parallel ranks: the job's configuration has to "
-                      "choose another",
-                      of_source, dp));
+      remarks_.push_back(fmt::format("{} does not divide over {}: the job's configuration has to choose another",
+                                     of_source, Counted(static_cast<std::uint64_t>(dp), "data-parallel rank")));
       return;
     }
     SetIfThere(kMicroBatch, MakeInteger(*micro));
     SetIfThere(kAccumulation, MakeInteger(*accumulation));
-    remarks_.push_back(
-        fmt::format("{} stays on {} data-parallel ranks (the source had {}) with a micro-batch of {} and "
-                    "{} accumulation step{}",
-                    of_source, dp, source_dp, *micro, *accumulation, *accumulation == 1 ? "" : "s"));
+    remarks_.push_back(fmt::format("{} stays on {} (the source had {}) with a micro-batch of {} and {}", of_source,
+                                   Counted(static_cast<std::uint64_t>(dp), "data-parallel rank"), source_dp, *micro,
+                                   Counted(static_cast<std::uint64_t>(*accumulation), "accumulation step")));
   }
 
   // A section of another type goes; one that is there keeps its other settings.

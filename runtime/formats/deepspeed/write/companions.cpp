@@ -46,6 +46,13 @@ llvm::Error AddCompanions(const TargetRequest& request, const WriteOptions& opti
     target.remarks.push_back(
         fmt::format("Hugging Face's Trainer looks for `global_step…`, and would not find the tag `{}`", tag));
   }
+  const bool is_lightnings =
+      std::any_of(request.training.ranks.begin(), request.training.ranks.end(),
+                  [](const RankState& rank) { return FindEntry(rank.client, "pytorch-lightning_version") != nullptr; });
+  if (is_lightnings && tag != "checkpoint") {
+    target.remarks.push_back(
+        fmt::format("Lightning looks for the tag `checkpoint`, and would not find the tag `{}`", tag));
+  }
   return llvm::Error::success();
 }
 

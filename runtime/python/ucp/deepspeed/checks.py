@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .archive import State
-from .compare import check_model, check_names, check_optimizer, check_shapes
+from .compare import check_model, check_names, check_optimizer, check_shapes, keep_frozen
 from .errors import LoadError
 from .experts import FOLDING
 from .files import PlannedFiles
-from .held import model_file, optimizer_file
+from .held import has_optimizer, model_file, optimizer_file
 from .weights import add_second_names, check_partitions, has_weights_alone
 
 
@@ -35,6 +35,7 @@ class Opened:
 
     files: dict[str, State]
     weights_alone: bool
+    remark: str | None
 
 
 def checked(engine: Any, planned: PlannedFiles, held: dict[str, State], wanted: Wanted) -> Opened:
@@ -42,13 +43,14 @@ def checked(engine: Any, planned: PlannedFiles, held: dict[str, State], wanted: 
     model, optimizer = model_file(engine), optimizer_file(engine)
     stage = engine.zero_optimization_stage()
     files = {model: planned.open(model)}
-    alone = engine.optimizer is not None and has_weights_alone(files[model], engine)
-    needs_optimizer = not alone and (wanted.optimizer or stage == 3)
+    alone = has_optimizer(engine) and has_weights_alone(files[model], engine)
+    needs_optimizer = has_optimizer(engine) and not alone and (wanted.optimizer or stage == 3)
     files |= {name: planned.open(name) for name in held if name != model and (name != optimizer or needs_optimizer)}
     if alone:
         prepare_weights(files[model], engine)
     elif not needs_optimizer and stage == 0:
         files[model]["optimizer"] = None  # Not read.
+    remark = None if wanted.strict or alone else keep_frozen(files[model], held[model])
     check_model(files[model], held[model], model, wanted.strict, stage == 3)
     for name in files.keys() - {model, optimizer}:
         if wanted.strict:
@@ -64,7 +66,7 @@ def checked(engine: Any, planned: PlannedFiles, held: dict[str, State], wanted: 
     if loads_scheduler and files[model].get("lr_scheduler") is None:
         raise LoadError("the engine has a learning-rate scheduler, and the checkpoint has none; "
                         "load_lr_scheduler_states=False keeps the engine's")  # fmt: skip
-    return Opened(files, alone)
+    return Opened(files, alone, remark)
 
 
 def prepare_weights(model: State, engine: Any) -> None:

@@ -100,6 +100,16 @@ def check_model(served: State, held: State, name: str, strict: bool, is_partitio
     check_shapes(served.get("frozen_param_fragments"), held.get("frozen_param_fragments"), "")
 
 
+def keep_frozen(served: State, held: State) -> str | None:
+    """If the file has none of the engine's frozen parameters, DeepSpeed's loader is told to look for none; the remark
+    about it. Below stage 2, no file says that it was saved with `exclude_frozen_parameters`."""
+    frozen = (held.get("frozen_param_shapes") or {}).keys()
+    if not frozen or served.get("frozen_param_shapes") is None or frozen & served["frozen_param_shapes"].keys():
+        return None
+    served["frozen_param_shapes"] = served["frozen_param_fragments"] = None
+    return f"frozen parameters stay what they are in the engine, the checkpoint has none: {shortened(sorted(frozen))}"
+
+
 def base_of(optimizer: State) -> Any:
     """The state of the optimizer that takes the steps, in what DeepSpeed's wrapper keeps."""
     for key in ("base_optimizer_state", "optimizer_state_dict"):

@@ -9,10 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from deepspeed.runtime.pipe.module import PipelineModule
+from deepspeed.runtime.utils import DummyOptim
+from deepspeed.runtime.zero.parameter_offload import DeepSpeedZeRoOffload
 from deepspeed.utils import groups
 
 from .archive import State
 from .experts import files_of_experts, layers_of
+
+
+def has_optimizer(engine: Any) -> bool:
+    """Whether the engine trains. In bfloat16 and at stage 3, one that does not has something else in this place."""
+    base = getattr(engine.optimizer, "optimizer", engine.optimizer)
+    return base is not None and not isinstance(base, DummyOptim | DeepSpeedZeRoOffload)
 
 
 def model_file(engine: Any) -> str:
@@ -22,7 +30,7 @@ def model_file(engine: Any) -> str:
 
 def optimizer_file(engine: Any) -> str | None:
     """The file of this rank's part of the optimizer; without ZeRO there is one for experts alone."""
-    if engine.optimizer is None:
+    if not has_optimizer(engine):
         return None
     if engine.zero_optimization():
         return Path(engine._get_zero_ckpt_name("", "")).name
@@ -52,12 +60,12 @@ def held_by(engine: Any) -> dict[str, State]:
     model: State = {"module": module}
     if fused := [layer.placement() for layer in layers_of(engine) if layer.is_fused]:
         model["ds_autoep_layers"] = fused
-    if stage > 0 and engine.optimizer is not None:
+    if stage > 0 and has_optimizer(engine):
         model["param_shapes"] = engine._get_zero_param_shapes()
     if stage > 1:
         model["frozen_param_shapes"] = engine._get_zero_frozen_param_attributes(engine._get_param_shape_func)
         model["frozen_param_fragments"] = engine._get_zero_frozen_param_attributes(engine._get_param_fragment_func)
-    optimizer = engine.optimizer.state_dict() if engine.optimizer is not None else None
+    optimizer = engine.optimizer.state_dict() if has_optimizer(engine) else None
     if stage > 0:
         files[str(optimizer_file(engine))] = {"optimizer_state_dict": optimizer}
     else:

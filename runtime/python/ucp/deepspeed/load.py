@@ -28,7 +28,7 @@ from .checks import Opened, Wanted, checked
 from .errors import LoadError
 from .failing import make_unusable, make_usable
 from .files import PlannedFiles
-from .held import held_by, model_file
+from .held import has_optimizer, held_by, model_file
 from .ranks import Outcome, phase
 from .serving import TAG, served
 from .strategy import strategy_of
@@ -102,7 +102,8 @@ def load_checkpoint(
                 make_unusable(engine, [name for name, _ in engine.module.named_parameters()])
             raise
     make_usable(engine)
-    told |= {"strategy": strategy, "remarks": list(planned.plan.remarks), "in_place": placed}
+    remarks = [*planned.plan.remarks, *filter(None, [opened.remark])]
+    told |= {"strategy": strategy, "remarks": remarks, "in_place": placed}
     told["weights_alone"] = opened.weights_alone
     tell(told)
     return planned.plan.source_folder, client
@@ -168,7 +169,8 @@ def read(
 def take(engine: Any, files: dict[str, State], wanted: Wanted, weights_alone: bool, custom: Any) -> dict[str, Any]:
     """The engine's own loader, from memory; returns the client state."""
     stage = engine.zero_optimization_stage()
-    states, module_only, scheduler = wanted.states, wanted.module_only, wanted.scheduler
+    states = wanted.states and has_optimizer(engine)
+    module_only, scheduler = wanted.module_only, wanted.scheduler
     with ExitStack() as during:
         place = during.enter_context(served(engine, files))
         if weights_alone:
@@ -191,7 +193,7 @@ def take(engine: Any, files: dict[str, State], wanted: Wanted, weights_alone: bo
             load_module_only=module_only,
             custom_load_fn=custom,
         )[1]
-    if stage == 0 and (weights_alone or not wanted.optimizer):
+    if stage == 0 and has_optimizer(engine) and (weights_alone or not wanted.optimizer):
         refresh_masters(engine)
     return client
 

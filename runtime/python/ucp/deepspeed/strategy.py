@@ -7,7 +7,9 @@ from typing import Any
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from deepspeed.runtime.pipe.module import PipelineModule
 
+from .errors import LoadError
 from .experts import strategy_of_experts
+from .held import has_optimizer
 
 
 def strategy_of(engine: Any) -> str:
@@ -15,6 +17,11 @@ def strategy_of(engine: Any) -> str:
     stage = engine.zero_optimization_stage()
     settings: dict[str, Any] = {**degrees(engine), "zero": stage, "dtype": dtype(engine), **strategy_of_experts(engine)}
     optimizer = engine.optimizer
+    if stage == 3 and not has_optimizer(engine):
+        raise LoadError(
+            "the engine has no optimizer, and DeepSpeed's loader fails without one at stage 3: load into an engine "
+            "without ZeRO, or by `ucp.load_into` into the model before deepspeed.initialize()"
+        )
     if stage == 0 and settings["dtype"] != "fp32":
         settings["optimizer"] = "fused" if hasattr(optimizer, "fp32_groups_flat") else "unfused"
     elif isinstance(optimizer, BF16_Optimizer):

@@ -119,7 +119,7 @@ void AddFmtCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("fmt", "Format specs: only blanks and line breaks change");
   command->footer(
       "  ucpc fmt gpt.ucp              rewrites the file, if it would change\n"
-      "  ucpc fmt --check specs/*.ucp  lists those that would change; if any, exit code 1\n"
+      "  ucpc fmt --check specs/*.ucp  lists what would change; if any, exit code 1\n"
       "  ucpc fmt - < gpt.ucp          from standard input to standard output\n\n"
       "A spec with syntax errors is left alone. There are no options of style.");
   command->add_option("FILE", options->specs, ".ucp files, names of the catalogue, or - for standard input")

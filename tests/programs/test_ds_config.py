@@ -74,6 +74,14 @@ class DsConfig(ProgramTest):
         result = self.run_with(PLAIN | {"tensor_parallel": {"autotp_size": 2}}, "deepspeed:dp=2,tp=1", "other")
         self.assertIn("`tp=1` of the strategy counts, and `job.json` has tensor_parallel.autotp_size=2", result.stderr)
 
+    def test_what_both_say_alike_needs_no_note(self) -> None:
+        """The size of sub-groups, too, which a strategy of `ucp.deepspeed` always has."""
+        zero = {"stage": 3, "sub_group_size": 500}
+        result = self.run_with(PLAIN | {"zero_optimization": zero}, "deepspeed:dp=2,zero=3,sub_group_size=500")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        result = self.run_with(PLAIN | {"zero_optimization": zero}, "deepspeed:dp=2,zero=3,sub_group_size=600", "other")
+        self.assertIn("`sub_group_size=600` of the strategy counts, and `job.json` says otherwise", result.stderr)
+
     def test_batch(self) -> None:
         """The file's own sizes are kept, and what they mean is said."""
         result = self.run_with(PLAIN | {"gradient_accumulation_steps": 1})

@@ -205,6 +205,7 @@ std::vector<std::string> CompareWithJob(const JobConfig& job, const TrainingStat
     without.options.erase(setting);
     if (IsKnownAxis(setting) || setting == "exclude_frozen") continue;  // Which no file has.
     llvm::Expected<WriteOptions> of_file = ReadWriteOptions(without, configured);
+    if (of_file) of_file->sub_group_size_is_chosen = options.sub_group_size_is_chosen;  // Whoever says it.
     const bool differs = !of_file || *of_file != options;
     if (!of_file) llvm::consumeError(of_file.takeError());
     if (!differs) continue;

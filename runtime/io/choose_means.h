@@ -18,16 +18,19 @@ namespace ucp {
 enum class WantedMeans { kAuto, kBuffered, kDirect };
 
 struct TrialOptions {
-  unsigned threads = 1;                                  // That will move files.
-  std::uint64_t memory_bytes = std::uint64_t{1} << 30;   // The most to take for it.
-  std::uint64_t least_bytes = std::uint64_t{256} << 20;  // To be moved; for less no trial pays.
-  std::uint64_t piece_bytes = std::uint64_t{2} << 20;    // At a time.
-  double seconds = 0.1;                                  // No round is begun after.
+  unsigned threads = 1;                                   // That will move files.
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;    // The most to take for it.
+  std::uint64_t least_bytes = std::uint64_t{256} << 20;   // To be written; for less no trial pays.
+  std::uint64_t piece_bytes = std::uint64_t{2} << 20;     // At a time.
+  std::uint64_t stretch_bytes = std::uint64_t{32} << 20;  // That a thread reads in one way. Whole pieces.
+  double seconds = 0.1;                                   // No round is begun after.
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Past the page cache nothing is read ahead or written behind, so that alone it must be better than this.
-inline constexpr double kLeastDirectGain = 1.1;
+// Past the page cache nothing is read ahead or written behind while a thread works on what it has, which a trial does
+// not show: it must be better by this.
+inline constexpr double kLeastGainOfReading = 1.25;
+inline constexpr double kLeastGainOfWriting = 1.1;
 
 struct ChosenWay {
   bool directly = false;
@@ -41,8 +44,9 @@ struct FileToRead {
   std::uint64_t bytes = 0;
 };
 
-// `bytes` of these files are to be read. What is in the page cache already, at every place that a trial would read, is
-// read from there. So is what cannot be tried; whatever is wrong with the files shows when they are read.
+// `bytes` of these files are to be read; for less than four times what one round reads no trial pays. What is in the
+// page cache already, at every place that a trial would read, is read from there. So is what cannot be tried; whatever
+// is wrong with the files shows when they are read.
 ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, std::uint64_t bytes,
                         const TrialOptions& options);
 

@@ -86,8 +86,8 @@ class Means(ProgramTest):
         """However large they are."""
         self.parent_folder = "/dev/shm"
         super().setUp()
-        source = self.synthetic(SIZES | {"layers": 6, "hidden": 640, "ffn": 2560})
-        result = self.run_by("auto", source, "--to", "universal", "--json")
+        source = self.synthetic(SIZES | {"layers": 9, "hidden": 640, "ffn": 2560})
+        result = self.run_by("auto", source, "--to", "universal", "--json", "--threads", "2")
         self.assertEqual(result.returncode, 0, result.stderr)
         for part in json.loads(result.stdout)["io"].values():
             self.assertEqual(part, {"means": "buffered", "reason": "they are in memory"})

@@ -6,7 +6,11 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <map>
+#include <mutex>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "compiler/support/error.h"
 #include "runtime/io/descriptor.h"
@@ -80,6 +84,7 @@ TrialOptions Small() {
   options.threads = 2;
   options.least_bytes = 1;
   options.piece_bytes = 256 << 10;
+  options.stretch_bytes = 512 << 10;
   return options;
 }
 
@@ -140,20 +145,19 @@ TEST_F(ChooseMeansTest, WhatIsSlowPastThePageCacheStaysInIt) {
 TEST_F(ChooseMeansTest, WhereNoTrialPaysThereIsNone) {
   TrialOptions options = Small();
   options.least_bytes = 1 << 30;
-  const ChosenWay reading = ChooseReading(RealFileSystem(), Source(), 9 << 20, options);
+  const ChosenWay reading = ChooseReading(RealFileSystem(), Source(), 1 << 20, options);
   EXPECT_FALSE(reading.directly || IsTried(reading));
-  EXPECT_EQ(reading.reason, "9.44 MB are too few for a trial to pay");
+  EXPECT_EQ(reading.reason, "1.05 MB are too few for a trial to pay");
   const ChosenWay writing = llvm::cantFail(ChooseWriting(RealFileSystem(), folder_.path(), 1 << 20, options));
   EXPECT_EQ(writing.reason, "1.05 MB are too few for a trial to pay");
-  options.least_bytes = 1;
-  options.piece_bytes = 4 << 20;
+  options.stretch_bytes = 4 << 20;
   EXPECT_EQ(ChooseReading(RealFileSystem(), Source(), kMany, options).reason, "they are small");
 }
 
 TEST_F(ChooseMeansTest, WhatLiesInMemoryHasNothingToGoPast) {
   const std::string path = "/dev/shm/ucp_choose_means_test_" + std::to_string(getpid());
-  WriteTestFile(path, std::string(3 << 20, 'a'));
-  const ChosenWay reading = ChooseReading(RealFileSystem(), {{path, 3 << 20}}, 3 << 20, Small());
+  WriteTestFile(path, std::string(9 << 20, 'a'));
+  const ChosenWay reading = ChooseReading(RealFileSystem(), {{path, 9 << 20}}, kMany, Small());
   std::filesystem::remove(path);
   EXPECT_EQ(reading.reason, "they are in memory");
 }
@@ -166,6 +170,49 @@ TEST_F(ChooseMeansTest, WhatThePageCacheHasIsReadFromThere) {
   EXPECT_EQ(ChooseReading(files, source, kMany, Small()).reason, "the system has them in memory already");
   Forget({source.back()});  // One of three.
   EXPECT_TRUE(IsTried(ChooseReading(files, source, kMany, Small())));
+}
+
+// How long a stretch is decides what is seen of reading ahead; and what is tried is a part of what is to be read.
+TEST_F(ChooseMeansTest, StretchesAreReadWholeAndOnce) {
+  struct Counting : ForwardingFileSystem {
+    Counting() : ForwardingFileSystem(RealFileSystem()) {}
+    struct Reading : ReadableFile {
+      Reading(Counting& all, std::unique_ptr<ReadableFile> real) : counting(all), file(std::move(real)) {}
+      const std::string& path() const override { return file->path(); }
+      std::uint64_t bytes() const override { return file->bytes(); }
+      llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
+        const std::lock_guard lock(counting.mutex);
+        EXPECT_TRUE(counting.pieces.emplace(file->path(), offset).second) << file->path() << " at " << offset;
+        counting.bytes += buffer.size();
+        return file->ReadAt(offset, buffer);
+      }
+      Counting& counting;
+      std::unique_ptr<ReadableFile> file;
+    };
+    llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
+      UCP_ASSIGN_OR_RETURN(auto file, files().OpenForReading(path));
+      return std::make_unique<Reading>(*this, std::move(file));
+    }
+    std::mutex mutex;
+    std::set<std::pair<std::string, std::uint64_t>> pieces;  // Through the page cache.
+    std::uint64_t bytes = 0;
+  };
+  TrialOptions options = Small();
+  options.seconds = 1000;
+  for (const unsigned rounds : {1U, 2U, 4U}) {
+    Counting files;
+    const std::uint64_t stretches = 2 * rounds;  // A thread's in each round.
+    const ChosenWay way = ChooseReading(files, Source(), 4 * 2 * stretches * options.stretch_bytes, options);
+    if (!IsTried(way)) GTEST_SKIP() << way.reason;
+    EXPECT_EQ(files.bytes, stretches * options.stretch_bytes);
+    std::map<std::string, std::uint64_t> in_file;
+    for (const auto& [path, offset] : files.pieces) {
+      ++in_file[path];
+      const std::uint64_t in_stretch = offset % options.stretch_bytes;
+      EXPECT_TRUE(files.pieces.count({path, offset - in_stretch + (options.piece_bytes - in_stretch)})) << offset;
+    }
+    EXPECT_EQ(in_file.size(), rounds == 1 ? 2 : 3) << rounds;  // Spread over all of them.
+  }
 }
 
 // Whichever call fails, the trial's file is gone or its name is told, and the conversion may go on.

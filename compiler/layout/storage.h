@@ -75,6 +75,7 @@ enum class TensorKind {
   kParameter,  // Trained: it has optimizer states.
   kFrozen,     // A parameter without optimizer states.
   kBuffer,     // A persistent buffer of a module.
+  kCarried,    // Not the model's: it stands in the training state. No digest is made of it.
 };
 
 struct Shard {

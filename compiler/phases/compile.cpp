@@ -3,10 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "compiler/layout/compare_layouts.h"
 #include "compiler/phases/find_strategy.h"
+#include "compiler/phases/large_tensors.h"
 #include "compiler/phases/loose_states.h"
 #include "compiler/phases/target_layout.h"
 #include "compiler/plan/codec.h"
@@ -94,26 +96,30 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   PlanRequest plan_request{source.held,   inventory, target_layout,   compilation.tensors,
                            TargetFiles{}, spec_hash, request.replicas};
   TargetFiles& target_files = plan_request.target_files;
-  const bool has_loose = format->CarriesLooseStates() && !source.checkpoint.training.loose_states.empty();
+  const TrainingState& training = source.checkpoint.training;
+  const bool has_loose = format->CarriesLooseStates() && !training.loose_states.empty();
+  const bool adds_tensors = has_loose || !training.large_tensors.empty();
   auto lay_out = [&]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(target_files, format->LayOut(target_request));
     UCP_ASSIGN_OR_RETURN(target_files.readers, format->Readers(target_request, target_files));
     if (!format->CarriesLooseStates() && !target_files.weights_only) {
-      UCP_RETURN_IF_ERROR(CheckNoLooseStates(source.checkpoint.training, strategy.format));
+      UCP_RETURN_IF_ERROR(CheckNoLooseStates(training, strategy.format));
     }
-    if (!has_loose) return llvm::Error::success();
-    AddLooseShards(source.checkpoint);
-    for (Layout* layout : {&source.layout, &source.held, &target_layout}) {
-      AddLooseTensors(source.checkpoint.training, *layout);
+    if (!adds_tensors) return llvm::Error::success();
+    const std::array<Layout*, 3> layouts = {&source.layout, &source.held, &target_layout};
+    if (has_loose) {
+      AddLooseShards(source.checkpoint);
+      for (Layout* layout : layouts) AddLooseTensors(training, *layout);
     }
+    AddLargeTensors(target_files.storage, source.checkpoint, layouts);
     UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
     return llvm::Error::success();
   };
   PlanDrafting drafting(plan_request);
-  // Loose states are tensors of the plan only once the files are laid out.
-  const unsigned threads = has_loose ? 1 : request.threads;
+  // Loose states and large tensors are tensors of the plan only once the files are laid out.
+  const unsigned threads = adds_tensors ? 1 : request.threads;
   bool needs_reads = true;
-  if (!has_loose && MayNeedNoReads(request, source, target_layout)) {
+  if (!adds_tensors && MayNeedNoReads(request, source, target_layout)) {
     UCP_RETURN_IF_ERROR(lay_out());
     needs_reads = !request.needs_no_reads(source, target_files);
     if (needs_reads) UCP_RETURN_IF_ERROR(drafting.DraftReads());

@@ -140,7 +140,7 @@ class Decoder {
   PlanTensor DecodeTensor(const flat::Tensor& f) {
     PlanTensor tensor;
     tensor.logical.name = Text(f.name());
-    tensor.logical.kind = DecodeEnum(f.kind(), TensorKind::kBuffer, "kind of tensor");
+    tensor.logical.kind = DecodeEnum(f.kind(), TensorKind::kCarried, "kind of tensor");
     Each(f.shape(), [&](std::int64_t length) { tensor.logical.shape.push_back(length); });
     Each(f.states(), [&](const flat::State* state) {
       tensor.logical.states.push_back(

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <llvm/ADT/DenseSet.h>
 
+#include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/pytorch/value_walk.h"
@@ -60,6 +61,18 @@ std::string KeysTo(const pytorch::Value& root, const pytorch::Value& target) {
 std::string PhraseOfPlace(const pytorch::Value& root, const pytorch::Value& target) {
   const std::string keys = KeysTo(root, target);
   return keys.empty() ? "" : fmt::format(", `{}`", keys);
+}
+
+// What is not larger than this is read at once, and stands in the plan.
+constexpr std::uint64_t kMostReadBytes = std::uint64_t{64} << 10;
+
+// Strides of 0 let a tensor be larger than its storage: only what is not can be moved as it lies.
+bool IsLarge(const SourceArchive& archive, const pytorch::Tensor& tensor) {
+  const std::uint64_t storage_bytes = archive.archive.storages.at(tensor.storage->key).data.bytes;
+  std::optional<std::int64_t> bytes = ItemBytes(tensor.dtype);
+  for (const std::int64_t size : tensor.sizes) bytes = bytes ? CheckedMultiply(*bytes, size) : bytes;
+  if (!bytes || *bytes == 0 || static_cast<std::uint64_t>(*bytes) > storage_bytes) return false;
+  return static_cast<std::uint64_t>(*bytes) > kMostReadBytes || storage_bytes > pytorch::kLargestSmallTensorBytes;
 }
 
 }  // namespace
@@ -163,25 +176,38 @@ llvm::Expected<pytorch::ValuePtr> SourceArchives::Keep(const SourceArchive& arch
   auto read = [&](const pytorch::ValuePtr& found) -> pytorch::ValuePtr {
     if (failure) return found;
     const auto& tensor = *found->As<pytorch::Tensor>();
-    auto bytes = archive.small_tensors->Read(*archive.readable, archive.archive, tensor);
-    if (!bytes) {
-      failure = AddContext(bytes.takeError(), fmt::format("{}{}", what, PhraseOfPlace(*value, *found)));
+    llvm::Expected<std::string> key = IsLarge(archive, tensor)
+                                          ? KeyOfLargeTensor(archive, tensor, KeysTo(*value, *found))
+                                          : KeyOfSmallTensor(archive, tensor);
+    if (!key) {
+      failure = AddContext(key.takeError(), fmt::format("{}{}", what, PhraseOfPlace(*value, *found)));
       return found;
     }
-    return pytorch::MakeWholeTensor(AddSmallTensor({tensor.dtype, std::move(*bytes)}), tensor.dtype, tensor.sizes);
+    return pytorch::MakeWholeTensor(*key, tensor.dtype, tensor.sizes);
   };
   pytorch::ValuePtr kept = pytorch::ReplaceTensors(value, read);
   if (failure) return failure;
   return kept;
 }
 
-std::string SourceArchives::AddSmallTensor(SmallTensorData data) {
-  auto [entry, added] = small_tensor_keys_.try_emplace(fmt::format("{} {}", Name(data.dtype), data.bytes));
-  if (added) {
-    entry->second = fmt::format("{}", training_.small_tensors.size());
-    training_.small_tensors.push_back(std::move(data));
-  }
+llvm::Expected<std::string> SourceArchives::KeyOfSmallTensor(const SourceArchive& archive,
+                                                             const pytorch::Tensor& tensor) {
+  UCP_ASSIGN_OR_RETURN(std::string bytes, archive.small_tensors->Read(*archive.readable, archive.archive, tensor));
+  auto [entry, added] = small_tensor_keys_.try_emplace(fmt::format("{} {}", Name(tensor.dtype), bytes));
+  if (added) entry->second = AddTensor(training_, SmallTensorData{tensor.dtype, std::move(bytes)});
   return entry->second;
+}
+
+std::string SourceArchives::KeyOfLargeTensor(const SourceArchive& archive, const pytorch::Tensor& tensor,
+                                             const std::string& keys) {
+  std::string name = fmt::format("{} in {}", keys, archive.path);
+  if (!large_tensor_names_.insert(name).second) {  // A dot in a key looks like a step to the next.
+    name += fmt::format(", {}", training_.large_tensors.size());
+    large_tensor_names_.insert(name);
+  }
+  const TensorPlace place = PlaceOf(archive, tensor);
+  return AddTensor(training_, LargeTensor{std::move(name), place.dtype, place.sizes, place.strides,
+                                          BuffersOf(place, kWeightState), place.offset});
 }
 
 }  // namespace ucp

@@ -1,5 +1,5 @@
 // The `.pt` files of a source checkpoint: opened one after another, entered into the inventory's storage, and closed
-// again. A tensor becomes a place in a record; a small tensor that belongs to the training state is read.
+// again. A tensor becomes a place in a record; of those that belong to the training state the small ones are read.
 #pragma once
 
 #include <llvm/ADT/DenseMap.h>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -73,14 +74,16 @@ class SourceArchives {
   [[nodiscard]] static llvm::Error CheckNoBareStorage(const SourceArchive& archive, const pytorch::Value& value,
                                                       const std::string& what);
 
-  // The value with every tensor in it read into the training state's small tensors. Tensors of more than 16 MiB, and
+  // The value with every tensor in it one of the training state's: those of more than 64 KiB large ones, and all others
+  // read. Tensors that are larger than their storage by its being read several times, if that is more than 16 MiB, and
   // storages that stand alone, are refused (kUnsupported), and damaged ones, too (kBadData), in the name of `what` and
   // of the keys that lead there.
   llvm::Expected<pytorch::ValuePtr> Keep(const SourceArchive& archive, const pytorch::ValuePtr& value,
                                          const std::string& what);
 
  private:
-  std::string AddSmallTensor(SmallTensorData data);
+  llvm::Expected<std::string> KeyOfSmallTensor(const SourceArchive& archive, const pytorch::Tensor& tensor);
+  std::string KeyOfLargeTensor(const SourceArchive& archive, const pytorch::Tensor& tensor, const std::string& keys);
 
   FileSystem& files_;
   std::string folder_;
@@ -93,6 +96,7 @@ class SourceArchives {
   using BufferSets = llvm::DenseMap<std::pair<std::uint32_t, int>, BufferSetId>;  // By record and dtype.
   std::map<std::string, BufferSets> buffer_sets_;                                 // By state, of which there are few.
   std::unordered_map<std::string, std::string> small_tensor_keys_;                // By dtype and content.
+  std::set<std::string> large_tensor_names_;
 };
 
 }  // namespace ucp

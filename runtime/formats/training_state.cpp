@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value_access.h"
@@ -15,6 +17,15 @@ std::optional<double> Decode(const std::string& bytes) {
   if (bytes.size() != sizeof(value)) return std::nullopt;
   std::memcpy(&value, bytes.data(), sizeof(value));
   return static_cast<double>(value);
+}
+
+constexpr std::string_view kLargeKey = "large ";  // And the tensor's place; the key of a small one is its place alone.
+
+template <typename T>
+const T* At(const std::vector<T>& list, std::string_view key) {
+  std::size_t place = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), place);
+  return error == std::errc() && end == key.data() + key.size() && place < list.size() ? &list[place] : nullptr;
 }
 
 }  // namespace
@@ -45,12 +56,24 @@ pytorch::ValuePtr VersionOf(const TrainingState& training) {
   return version && pytorch::AsText(*version) ? version : pytorch::MakeText("0.19.8");
 }
 
+std::string AddTensor(TrainingState& training, SmallTensorData data) {
+  training.small_tensors.push_back(std::move(data));
+  return fmt::format("{}", training.small_tensors.size() - 1);
+}
+
+std::string AddTensor(TrainingState& training, LargeTensor tensor) {
+  training.large_tensors.push_back(std::move(tensor));
+  return fmt::format("{}{}", kLargeKey, training.large_tensors.size() - 1);
+}
+
 const SmallTensorData* FindSmallTensor(const TrainingState& training, const pytorch::Tensor& tensor) {
-  const std::string& key = tensor.storage->key;
-  std::size_t place = 0;
-  auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), place);
-  if (error != std::errc() || end != key.data() + key.size() || place >= training.small_tensors.size()) return nullptr;
-  return &training.small_tensors[place];
+  return At(training.small_tensors, tensor.storage->key);
+}
+
+const LargeTensor* FindLargeTensor(const TrainingState& training, const pytorch::Tensor& tensor) {
+  std::string_view key = tensor.storage->key;
+  if (!key.starts_with(kLargeKey)) return nullptr;
+  return At(training.large_tensors, key.substr(kLargeKey.size()));
 }
 
 std::optional<double> StepNumber(const TrainingState& training, const pytorch::Value& step) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/layout/dtype.h"
+#include "compiler/layout/storage.h"
 #include "runtime/formats/expert_names.h"
 #include "runtime/formats/loose_states.h"
 #include "runtime/formats/pytorch/value.h"
@@ -20,11 +21,22 @@
 namespace ucp {
 
 // The elements of small tensors that stand inside values: 0-dimensional steps, states of random generators. Inside a
-// TrainingState, every tensor is the whole of a storage whose key is a place in this list.
+// TrainingState, every tensor is the whole of a storage, whose key leads to one of these or to a large tensor.
 struct SmallTensorData {
   DType dtype = DType::kFloat32;
   std::string bytes;
   bool operator==(const SmallTensorData&) const = default;
+};
+
+// One whose elements are not read but moved by the plan: averaged weights of a callback. In the source it begins at
+// element `base` of the buffer of `states`.
+struct LargeTensor {
+  std::string name;  // Under which a plan moves it; no tensor of the model has it.
+  DType dtype = DType::kFloat32;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> strides;  // Empty: row-major.
+  BufferSetId states;
+  std::int64_t base = 0;
 };
 
 // A PipelineModule's layers, as their files have them.
@@ -72,6 +84,7 @@ struct TrainingState {
   std::string order_doubt;               // Why the order of the groups' parameters is not known; empty if it is.
   std::vector<LooseState> loose_states;  // Of the optimizer, beside those in the inventory's shards.
   std::vector<SmallTensorData> small_tensors;
+  std::vector<LargeTensor> large_tensors;
 };
 
 // The value of a text key; null if there is none.
@@ -80,8 +93,12 @@ pytorch::ValuePtr FindEntry(const std::vector<pytorch::Entry>& entries, std::str
 // The version of DeepSpeed that saved the source, as a text; without one, a version that writes what we write.
 pytorch::ValuePtr VersionOf(const TrainingState& training);
 
-// The elements of a tensor of this training state; null if it is not one of its.
+// Adds one to a training state; returns the key of its storage there.
+std::string AddTensor(TrainingState& training, SmallTensorData data);
+std::string AddTensor(TrainingState& training, LargeTensor tensor);
+// What a tensor of this training state is; null if it is none of these.
 const SmallTensorData* FindSmallTensor(const TrainingState& training, const pytorch::Tensor& tensor);
+const LargeTensor* FindLargeTensor(const TrainingState& training, const pytorch::Tensor& tensor);
 
 // A step counter as a number: an integer, or a tensor of one element in `training`. Nothing if it is neither.
 std::optional<double> StepNumber(const TrainingState& training, const pytorch::Value& step);

@@ -84,6 +84,8 @@ const char* KindName(TensorKind kind) {
       return "frozen";
     case TensorKind::kBuffer:
       return "buffer";
+    case TensorKind::kCarried:
+      return "carried";
   }
   return "";
 }

@@ -17,6 +17,7 @@ class StatesOfRank {
 
   std::vector<PlacedState> Find() {
     for (const PlanWrite& write : plan_.writes) {
+      if (plan_.tensor(write.tensor).logical.kind == TensorKind::kCarried) continue;
       for (const StateBuffer& state : plan_.target.buffer_set(write.states)) Add(write, state);
     }
     for (PlacedState& state : states_) {

@@ -30,6 +30,8 @@ std::string KindName(TensorKind kind) {
       return "frozen";
     case TensorKind::kBuffer:
       return "buffer";
+    case TensorKind::kCarried:
+      return "carried";
   }
   return "";
 }

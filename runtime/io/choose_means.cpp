@@ -278,7 +278,7 @@ std::string TooFew(std::uint64_t bytes) { return fmt::format("{} are too few for
 
 ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, std::uint64_t bytes,
                         const TrialOptions& options) {
-  const std::uint64_t round_bytes = 2 * ThreadsOf(options) * options.stretch_bytes;
+  const std::uint64_t round_bytes = std::uint64_t{2} * ThreadsOf(options) * options.stretch_bytes;
   const std::uint64_t rounds = std::min(kRounds, bytes / kTriedPart / round_bytes);
   if (rounds == 0) return Buffered(TooFew(bytes));
   ReadingTrial trial(files, to_read, rounds, options);

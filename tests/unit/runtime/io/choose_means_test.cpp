@@ -199,10 +199,10 @@ TEST_F(ChooseMeansTest, StretchesAreReadWholeAndOnce) {
   };
   TrialOptions options = Small();
   options.seconds = 1000;
-  for (const unsigned rounds : {1U, 2U, 4U}) {
+  for (const std::uint64_t rounds : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{4}}) {
     Counting files;
-    const std::uint64_t stretches = 2 * rounds;  // A thread's in each round.
-    const ChosenWay way = ChooseReading(files, Source(), 4 * 2 * stretches * options.stretch_bytes, options);
+    const std::uint64_t stretches = std::uint64_t{2} * rounds;  // A thread's in each round.
+    const ChosenWay way = ChooseReading(files, Source(), std::uint64_t{8} * stretches * options.stretch_bytes, options);
     if (!IsTried(way)) GTEST_SKIP() << way.reason;
     EXPECT_EQ(files.bytes, stretches * options.stretch_bytes);
     std::map<std::string, std::uint64_t> in_file;

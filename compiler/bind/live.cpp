@@ -5,7 +5,7 @@
 namespace ucp {
 namespace {
 
-constexpr std::int64_t kMaxSteps = 4 * kMaxNames;
+constexpr std::int64_t kMaxLiveSteps = 4 * kMaxNames;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ Truth Liveness::Enumerate(const Pattern& pattern, const Guards& guards, const st
   auto end = Evaluate(count, values_, counters, ignored);
   if (!end || *end > kMaxNames) return Truth::kTrue;
   for (std::int64_t i = 0; i < *end; ++i) {
-    if (++steps_ > kMaxSteps) return Truth::kTrue;
+    if (++steps_ > kMaxLiveSteps) return Truth::kTrue;
     counters[known] = i;
     Truth truth = Enumerate(pattern, guards, until, counters, known + 1);
     if (truth != Truth::kFalse) return truth;

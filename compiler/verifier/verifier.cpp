@@ -14,16 +14,12 @@
 #include "compiler/support/parallel.h"
 #include "compiler/support/paths.h"
 #include "compiler/verifier/fitting.h"
+#include "compiler/verifier/unsound.h"
 #include "compiler/verifier/verify_coverage.h"
 #include "compiler/verifier/verify_steps.h"
 
 namespace ucp {
 namespace {
-
-template <typename... Args>
-llvm::Error Unsound(fmt::format_string<Args...> format, Args&&... args) {
-  return Fail(ErrorCode::kBadData, "the plan is not sound: {}", fmt::format(format, std::forward<Args>(args)...));
-}
 
 llvm::Error VerifyBuffer(const StorageTables& tables, const Buffer& buffer, std::size_t index) {
   if (buffer.parts.empty()) return Unsound("buffer {} has no parts", index);

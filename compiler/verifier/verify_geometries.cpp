@@ -4,20 +4,15 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "compiler/verifier/shards_of_tensors.h"
+#include "compiler/verifier/unsound.h"
 #include "compiler/verifier/verify_steps.h"
 
 namespace ucp {
 namespace {
 
 constexpr std::int64_t kLimit = std::int64_t{1} << 60;
-
-template <typename... Args>
-llvm::Error Unsound(fmt::format_string<Args...> format, Args&&... args) {
-  return Fail(ErrorCode::kBadData, "the plan is not sound: {}", fmt::format(format, std::forward<Args>(args)...));
-}
 
 // Whether local places [local, local + length) of `dim` hold the logical positions [logical, logical + length).
 bool Holds(const Selection& dim, std::int64_t local, std::int64_t logical, std::int64_t length) {

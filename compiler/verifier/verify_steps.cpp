@@ -21,14 +21,10 @@
 #include "compiler/verifier/shards_of_tensors.h"
 #include "compiler/verifier/step_geometry.h"
 #include "compiler/verifier/step_signature.h"
+#include "compiler/verifier/unsound.h"
 
 namespace ucp {
 namespace {
-
-template <typename... Args>
-llvm::Error Unsound(fmt::format_string<Args...> format, Args&&... args) {
-  return Fail(ErrorCode::kBadData, "the plan is not sound: {}", fmt::format(format, std::forward<Args>(args)...));
-}
 
 std::int64_t Elements(const Geometry& geometry) {
   std::int64_t elements = 1;

@@ -36,7 +36,7 @@ int NumberIn(std::span<const char* const> variables) {
   return 1;
 }
 
-constexpr const char* kPlugin = "ucp_mpi.so";
+constexpr const char* kMpiPlugin = "ucp_mpi.so";
 
 class MpiRanks : public Communicator {
  public:
@@ -159,7 +159,7 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
   int ranks = NumberIn(kSizeVariables);
   if (ranks == 1) return &SingleProcess();
   if (OpenRanks() == nullptr) {
-    std::string plugin = FindPlugin(kPlugin);
+    std::string plugin = FindPlugin(kMpiPlugin);
     if (plugin.empty()) {
       return Fail(
           ErrorCode::kUsage,
@@ -209,6 +209,6 @@ void LeaveRanks() {
   OpenRanks().reset();
 }
 
-const char* MpiSupport() { return FindPlugin(kPlugin).empty() ? "no MPI" : "MPI"; }
+const char* MpiSupport() { return FindPlugin(kMpiPlugin).empty() ? "no MPI" : "MPI"; }
 
 }  // namespace ucp

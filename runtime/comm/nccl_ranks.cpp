@@ -12,15 +12,15 @@
 namespace ucp {
 namespace {
 
-constexpr const char* kPlugin = "ucp_nccl.so";
+constexpr const char* kNcclPlugin = "ucp_nccl.so";
 
 llvm::Expected<const UcpNcclCalls*> OpenPlugin(const std::string& library) {
-  const std::string path = FindPlugin(kPlugin);
+  const std::string path = FindPlugin(kNcclPlugin);
   if (path.empty()) {
     return Fail(ErrorCode::kUnsupported,
                 "this ucp was built without NCCL ({} is not there); build it where nvcc and nccl.h are "
                 "(docs/building.md), or let the ranks speak by MPI",
-                kPlugin);
+                kNcclPlugin);
   }
   void* plugin = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (plugin == nullptr) return Fail(ErrorCode::kIo, "cannot open `{}`: {}", path, ::dlerror());

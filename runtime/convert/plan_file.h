@@ -12,7 +12,7 @@
 namespace ucp {
 
 // Verified: a plan file comes from outside.
-llvm::Expected<Plan> LoadPlan(FileSystem& files, const std::string& path);
+llvm::Expected<Plan> ReadPlanFile(FileSystem& files, const std::string& path);
 
 // Fails unless the source is what the plan was made from: the same files, sizes and headers.
 [[nodiscard]] llvm::Error CheckIdentity(const Plan& plan, const Inventory& inventory);

@@ -58,8 +58,8 @@ llvm::Expected<Destination> DestinationFrom(const LoadCommandOptions& options) {
   return Destination{std::move(device), *bytes};
 }
 
-llvm::Expected<LoadPlan> Plan(const LoadCommandOptions& options, Communicator& ranks, unsigned threads, bool is_on_host,
-                              SourceRequest& source) {
+llvm::Expected<LoadPlan> PlanOf(const LoadCommandOptions& options, Communicator& ranks, unsigned threads,
+                                bool is_on_host, SourceRequest& source) {
   UCP_ASSIGN_OR_RETURN(source, options.source.Request());
   LoadRequest request;
   request.compile.source = source;
@@ -141,7 +141,7 @@ llvm::Expected<int> RunLoad(const LoadCommandOptions& options, Communicator& ran
   llvm::Expected<Destination> to = DestinationFrom(options);
   UCP_RETURN_IF_ERROR(Agree(ranks, to ? llvm::Error::success() : to.takeError()));
   SourceRequest source;
-  UCP_ASSIGN_OR_RETURN(const LoadPlan load, Plan(options, ranks, execution->threads, to->device == nullptr, source));
+  UCP_ASSIGN_OR_RETURN(const LoadPlan load, PlanOf(options, ranks, execution->threads, to->device == nullptr, source));
   UCP_ASSIGN_OR_RETURN(const int rank, WhichRank(options, load, ranks));
   UCP_ASSIGN_OR_RETURN(const RankLoad mine, LoadAsRank(options, source, load, rank, *to, ranks, *execution));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(Encode(mine)));

@@ -21,7 +21,7 @@ struct RunOptions {
 
 llvm::Expected<PlannedRun> Prepare(const RunOptions& options, RunWatch& watch, FileSystem& source) {
   watch.clock().Begin("load");
-  UCP_ASSIGN_OR_RETURN(Plan plan, LoadPlan(watch.files(), options.plan));
+  UCP_ASSIGN_OR_RETURN(Plan plan, ReadPlanFile(watch.files(), options.plan));
   watch.clock().Begin("describe");
   SeenFiles seen(source);
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(seen, options.source, plan.preference));

@@ -9,14 +9,6 @@
 
 namespace ucp {
 
-llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&, const TrainingState&) const {
-  return std::nullopt;
-}
-
-llvm::Expected<FileReaders> Format::Readers(const TargetRequest&, const TargetFiles& target) const {
-  return ReadByAll(target.storage.files.size());
-}
-
 std::span<const std::unique_ptr<const Format>> AllFormats() {
   static const std::vector<std::unique_ptr<const Format>> formats = [] {
     std::vector<std::unique_ptr<const Format>> list;

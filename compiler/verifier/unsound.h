@@ -1,0 +1,17 @@
+// What the parts of the verifier say of a plan that they refuse.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "compiler/support/error.h"
+
+namespace ucp {
+
+template <typename... Args>
+llvm::Error Unsound(fmt::format_string<Args...> format, Args&&... args) {
+  return Fail(ErrorCode::kBadData, "the plan is not sound: {}", fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace ucp

@@ -1,0 +1,14 @@
+// What a format does that does not say otherwise.
+#include "runtime/formats/format.h"
+
+namespace ucp {
+
+llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&, const TrainingState&) const {
+  return std::nullopt;
+}
+
+llvm::Expected<FileReaders> Format::Readers(const TargetRequest&, const TargetFiles& target) const {
+  return ReadByAll(target.storage.files.size());
+}
+
+}  // namespace ucp

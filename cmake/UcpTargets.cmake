@@ -21,13 +21,29 @@ if(UCP_SANITIZE)
 endif()
 
 # Most of the time of a build goes into the headers that sources share. So the sources of a folder are compiled as one, in
-# a third of the processor time; switched off, each by itself, which is quicker after a small change. ALONE stand those
-# whose names within the file are also another's.
+# a third of the processor time; switched off, each by itself, which is quicker after a small change. (CMake's own
+# UNITY_BUILD includes them by absolute paths, which ccache does not find again from another clone.)
 option(UCP_UNITY_BUILD "Compile the sources of a folder together" ON)
 
-function(ucp_compile_together target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${UCP_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 0)
-  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+# ucp_together(OUTPUT NAME SOURCE…): what to compile for these sources of the folder.
+function(ucp_together output name)
+  if(NOT UCP_UNITY_BUILD)
+    set(${output} ${ARGN} PARENT_SCOPE)
+    return()
+  endif()
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  set(together ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  set(content "")
+  set(generated "")
+  foreach(source IN LISTS ARGN)
+    if(IS_ABSOLUTE ${source})
+      list(APPEND generated ${source})
+    else()
+      string(APPEND content "#include \"${folder}/${source}\"\n")
+    endif()
+  endforeach()
+  file(GENERATE OUTPUT ${together} CONTENT "${content}")
+  set(${output} ${together} ${generated} PARENT_SCOPE)
 endfunction()
 
 function(ucp_compile_options target)
@@ -41,10 +57,11 @@ function(ucp_compile_options target)
 endfunction()
 
 # ucp_library(NAME SOURCES a.cpp … [ALONE b.cpp …] [DEPENDS lib …] [PRIVATE_DEPENDS lib …]): one folder, one library.
+# ALONE are compiled those whose names within the file are others' within theirs, too.
 function(ucp_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
-  add_library(${name} STATIC ${ARG_SOURCES} ${ARG_ALONE})
-  ucp_compile_together(${name} ${ARG_ALONE})
+  ucp_together(sources ${name} ${ARG_SOURCES})
+  add_library(${name} STATIC ${sources} ${ARG_ALONE})
   ucp_compile_options(${name})
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
 endfunction()
@@ -52,8 +69,8 @@ endfunction()
 # ucp_program(NAME SOURCES main.cpp … DEPENDS lib …): an installed program.
 function(ucp_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;DEPENDS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES} ${ARG_ALONE})
-  ucp_compile_together(${name} ${ARG_ALONE})
+  ucp_together(sources ${name} ${ARG_SOURCES})
+  add_executable(${name} ${sources} ${ARG_ALONE})
   ucp_compile_options(${name})
   if(TARGET mimalloc)  # Before all other libraries, since the first malloc() is everybody's; no code names it.
     target_link_libraries(${name} PRIVATE -Wl,--push-state,--no-as-needed mimalloc -Wl,--pop-state)
@@ -65,8 +82,8 @@ endfunction()
 # ucp_test(NAME SOURCES a_test.cpp … [ALONE b_test.cpp …] DEPENDS lib …): a GoogleTest program, each test known to ctest.
 function(ucp_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;DEPENDS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES} ${ARG_ALONE})
-  ucp_compile_together(${name} ${ARG_ALONE})
+  ucp_together(sources ${name} ${ARG_SOURCES})
+  add_executable(${name} ${sources} ${ARG_ALONE})
   ucp_compile_options(${name})
   target_compile_definitions(${name} PRIVATE UCP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   # Building the tests is most of the work of a test run. Their own code is neither fast nor under test.

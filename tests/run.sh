@@ -133,10 +133,10 @@ fi
 part "Tests with the real engine"
 if $engine; then
   export UCP_BIN="$PWD/build/release/bin"
-  "$engine_python" -m pytest tests/engine --quiet
+  "$engine_python" -m pytest tests/engine --quiet -n "$jobs"
   part "The catalogue against the real model classes, and its cuts against real shards"
-  "$engine_python" -m pytest tests/catalogue --quiet
-  "$engine_python" -m pytest tests/cuts --quiet
+  "$engine_python" -m pytest tests/catalogue --quiet -n "$jobs"
+  "$engine_python" -m pytest tests/cuts --quiet -n "$jobs"
   part "The Python package"
   if compgen -G 'build/release/python/ucp/_ucp.*.so' >/dev/null; then
     "$engine_python" -m pytest tests/python --quiet

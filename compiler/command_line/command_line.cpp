@@ -47,6 +47,22 @@ void RefuseOptionsAsValues(CLI::App& command) {
   }
 }
 
+// An empty word is a variable that was not set, and never what was meant: `--same ""` would compare nothing.
+llvm::Error RefuseEmptyWords(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word.empty()) {
+      return Fail(ErrorCode::kUsage, "word {} of the command line is empty{}", i,
+                  i == 1 ? "" : fmt::format(": what stands after `{}`", argv[i - 1]));
+    }
+    if (word.starts_with("--") && word.find('=') == word.size() - 1) {
+      return Fail(ErrorCode::kUsage, "`{}` takes a value, and what stands behind its `=` is empty",
+                  word.substr(0, word.size() - 1));
+    }
+  }
+  return llvm::Error::success();
+}
+
 }  // namespace
 
 int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
@@ -59,6 +75,10 @@ int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** a
   }
   if (AnswerCompletion(app, argc, argv)) return 0;
   const bool json = WantsJson(argc, argv);
+  if (llvm::Error error = RefuseEmptyWords(argc, argv)) {
+    if (is_later_rank) std::this_thread::sleep_for(kUntilLauncherEndsRanks);
+    return ShowError(program, std::move(error), json);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 
@@ -103,7 +104,9 @@ llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write) {
 }
 
 llvm::Error FlushOutput() {
-  if (output_is_lost || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return llvm::Error::success();
+  if (output_is_lost) return llvm::Error::success();
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return llvm::Error::success();
   if (errno == EPIPE) return llvm::Error::success();  // The reader has seen enough.
   return OutputIsLost(SystemReason(errno));
 }
@@ -112,8 +115,9 @@ bool ErrorsGoToTerminal() { return isatty(STDERR_FILENO) == 1; }
 
 std::size_t TerminalColumns() {
   winsize size{};
-  bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20;
-  return known ? size.ws_col : 80;
+  constexpr std::size_t kLeast = 20;
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? std::max<std::size_t>(size.ws_col, kLeast) : 80;
 }
 
 }  // namespace ucp

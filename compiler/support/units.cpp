@@ -1,6 +1,7 @@
 #include "compiler/support/units.h"
 
 #include <fmt/format.h>
+#include <llvm/ADT/StringRef.h>
 
 #include <array>
 #include <charconv>
@@ -18,6 +19,11 @@ std::string HumanBytes(std::uint64_t bytes) {
     ++unit;
   }
   return value < 10 ? fmt::format("{:.2f} {}", value, kUnits[unit]) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string HumanRate(double bytes_per_second) {
+  return bytes_per_second < 1e7 ? fmt::format("{:.2f} MB/s", bytes_per_second / 1e6)
+                                : fmt::format("{:.2f} GB/s", bytes_per_second / 1e9);
 }
 
 std::string WithThousands(std::uint64_t number) {
@@ -50,7 +56,8 @@ std::optional<std::uint64_t> ParseByteCount(std::string_view text) {
   std::string_view suffix(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
   for (const auto& [name, factor] : kUnits) {
     std::uint64_t bytes = 0;
-    if (suffix == name && !__builtin_mul_overflow(number, factor, &bytes)) return bytes;
+    if (llvm::StringRef(suffix).equals_insensitive(name) && !__builtin_mul_overflow(number, factor, &bytes))
+      return bytes;
   }
   return std::nullopt;
 }

@@ -14,10 +14,13 @@ std::string HumanBytes(std::uint64_t bytes);
 // "12,288"
 std::string WithThousands(std::uint64_t number);
 
+// "1.25 GB/s"; "8.40 MB/s" below a hundredth of that
+std::string HumanRate(double bytes_per_second);
+
 // "1 element", "12,288 elements"
 std::string Counted(std::uint64_t number, std::string_view noun);
 
-// "64MiB", "1GiB", "500MB", "4096": nothing if it is none of these or zero.
+// "64MiB", "1GiB", "500MB", "500mb", "4096": nothing if it is none of these or zero.
 std::optional<std::uint64_t> ParseByteCount(std::string_view text);
 
 }  // namespace ucp

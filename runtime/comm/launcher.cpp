@@ -27,13 +27,19 @@ constexpr std::array kLocalSizeVariables = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_L
 
 constexpr std::array kLocalRankVariables = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
 
+// The first of the variables that holds a number above 1, or null.
+const char* VariableIn(std::span<const char* const> variables) {
+  const auto found = std::ranges::find_if(variables, [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && std::atoi(value) > 1;
+  });
+  return found == variables.end() ? nullptr : *found;
+}
+
 // 1 if none of the variables holds a number above it.
 int NumberIn(std::span<const char* const> variables) {
-  for (const char* name : variables) {
-    const char* value = std::getenv(name);
-    if (value != nullptr && std::atoi(value) > 1) return std::atoi(value);
-  }
-  return 1;
+  const char* name = VariableIn(variables);
+  return name == nullptr ? 1 : std::atoi(std::getenv(name));
 }
 
 constexpr const char* kMpiPlugin = "ucp_mpi.so";
@@ -168,6 +174,13 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
           ranks);
     }
     UCP_ASSIGN_OR_RETURN(OpenRanks(), MpiRanks::Open(plugin));
+    if (OpenRanks()->size() == 1) {
+      return Fail(
+          ErrorCode::kUsage,
+          "`{}` says that a launcher started {} ranks, and MPI finds 1, so each would do all of the work; start "
+          "ucprun with the `mpirun` of the MPI that it was built with, or with `srun --mpi=…`, or unset that",
+          VariableIn(kSizeVariables), ranks);
+    }
   }
   return OpenRanks().get();
 }

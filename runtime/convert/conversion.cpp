@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include "compiler/command_line/terminal.h"
@@ -22,6 +24,7 @@ namespace ucp {
 namespace {
 
 constexpr unsigned kMostThreads = 256;
+constexpr unsigned kSecondsForOtherRanks = 20;  // To keep what is done, when all were asked to stop.
 
 }  // namespace
 
@@ -58,6 +61,16 @@ void AddWorkOptions(CLI::App& command, WorkOptions& options) {
 void AddIgnoreCrcOption(CLI::App& command, WorkOptions& options) {
   command.add_flag("--ignore-crc", options.ignore_crc,
                    "Do not check the source's zip checksums; for files saved with checksums switched off");
+}
+
+void AddDestination(CLI::App& command, ConversionOptions& options) {
+  const auto without_slash = [](std::string& path) -> std::string {  // `link/` would be what the link leads to.
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    return "";
+  };
+  command.add_option("OUT", options.destination, "The folder to make; it must not exist")
+      ->required()
+      ->transform(CLI::Validator(without_slash, ""));
 }
 
 void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
@@ -161,11 +174,23 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& r
   return outcome;
 }
 
+// What is written has to be read back and renamed by who wrote it.
+static llvm::Error CheckUmask() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  if ((mask & S_IRWXU) == 0) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage,
+              "the umask {:04o} takes rights to what is written from its own owner; set another one, such as 022",
+              mask);
+}
+
 int RunWatched(FileSystem& files, const ConversionOptions& options,
                llvm::function_ref<llvm::Error(RunWatch&, Communicator&)> work) {
   (void)WatchForInterrupts();
+  if (llvm::Error error = CheckUmask()) return EndWith(std::move(error), options.json);
   llvm::Expected<Communicator*> ranks = RanksOfThisRun();
   if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
+  if ((*ranks)->size() > 1) EndAfterInterrupt(kSecondsForOtherRanks);
   if (!options.watch.ceilings.empty() && (*ranks)->size() > 1) {
     return EndWith(Fail(ErrorCode::kUsage, "--ceilings takes one rank, and here are {}: `bench` measures one process",
                         (*ranks)->size()),

@@ -43,6 +43,7 @@ struct ConversionOptions : WorkOptions {
   NodeLocal node_local;  // What each node sees a part of.
   WatchOptions watch;
 };
+void AddDestination(CLI::App& command, ConversionOptions& options);  // OUT
 void AddConversionOptions(CLI::App& command, ConversionOptions& options);
 
 struct ConversionOutcome {

@@ -3,29 +3,61 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <string_view>
 
 #include "compiler/support/interruption.h"
 
 namespace ucp {
 namespace {
 
+std::atomic<int> first_signal = 0;
 std::atomic<bool> interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<unsigned> patience_seconds = 0;
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 // Only what a signal handler may do. A process that is stopped at once leaves a hidden folder, which the next run to
 // the same destination removes.
+[[noreturn]] void EndAtOnce(int signal, std::string_view why) {
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, why.data(), why.size());
+  ::_exit(128 + signal);
+}
+
 void OnSignal(int signal) {
-  if (interrupted.exchange(true)) _exit(128 + signal);
+  if (interrupted.exchange(true)) {
+    EndAtOnce(signal, "\nstopped at once; no half checkpoint is left\n");
+  }
+  first_signal = signal;
+  if (const unsigned seconds = patience_seconds) ::alarm(seconds);
+}
+
+void OnAlarm(int) {
+  EndAtOnce(first_signal, "interrupted, and another rank did not answer; no half checkpoint is left\n");
 }
 
 }  // namespace
 
 const std::atomic<bool>& WatchForInterrupts() {
-  struct sigaction action{};
-  action.sa_handler = OnSignal;
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  static const bool installed = [] {
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction action{};
+      if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) continue;
+      action = {};
+      action.sa_handler = OnSignal;
+      sigaction(signal, &action, nullptr);
+    }
+    return true;
+  }();
+  (void)installed;
   HeedInterrupts(&interrupted);
   return interrupted;
+}
+
+void EndAfterInterrupt(unsigned seconds) {
+  struct sigaction action{};
+  action.sa_handler = OnAlarm;
+  sigaction(SIGALRM, &action, nullptr);
+  patience_seconds = seconds;
+  if (interrupted) ::alarm(seconds);
 }
 
 }  // namespace ucp

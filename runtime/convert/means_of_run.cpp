@@ -68,13 +68,19 @@ llvm::json::Object WayJson(const ChosenWay& way) {
 }
 
 void AddIoOption(CLI::App& command, WantedMeans& wanted) {
-  static const std::map<std::string, WantedMeans> kWanted = {
-      {"auto", WantedMeans::kAuto}, {"buffered", WantedMeans::kBuffered}, {"direct", WantedMeans::kDirect}};
+  const auto means = [](std::string& text) -> std::string {
+    static const std::map<std::string, WantedMeans> kWanted = {
+        {"auto", WantedMeans::kAuto}, {"buffered", WantedMeans::kBuffered}, {"direct", WantedMeans::kDirect}};
+    const auto named = kWanted.find(text);
+    if (named == kWanted.end()) return fmt::format("takes auto, buffered or direct, not `{}`", text);
+    text = std::to_string(static_cast<int>(named->second));
+    return "";
+  };
   command
       .add_option("--io", wanted,
                   "buffered: large files through the system's page cache; direct: past it, where the file system can; "
                   "auto (default): the one that a short trial shows to be faster")
-      ->transform(CLI::CheckedTransformer(kWanted).description(""))
+      ->transform(CLI::Validator(means, ""))
       ->type_name("auto|buffered|direct");
 }
 

@@ -19,6 +19,7 @@ ProgressLine::ProgressLine()
     : output_(ErrorsGoToTerminal() ? std::optional(TerminalColumns()) : std::nullopt, ProgressOutput::Clock::now()) {}
 
 void ProgressLine::Show(const ExecutionProgress& progress) {
+  if (ErrorsGoToTerminal()) output_.Resize(TerminalColumns());
   Write(output_.Tell({progress.bytes_done, progress.bytes_total, progress.files_done, progress.files_total, 0, 0},
                      ProgressOutput::Clock::now()));
 }

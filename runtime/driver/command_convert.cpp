@@ -93,7 +93,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   command
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
       ->required();
-  command->add_option("OUT", options->conversion.destination, "The folder to make; it must not exist")->required();
+  AddDestination(*command, options->conversion);
   command
       ->add_option(
           "--to", options->target,

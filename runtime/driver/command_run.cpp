@@ -51,7 +51,7 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
       app.add_subcommand("run", "Execute a plan that `ucpc plan` wrote, on the checkpoint it was made from.");
   command->footer("  ucprun run run.plan out/ --from checkpoints/");
   command->add_option("PLAN", options->plan, "A file that `ucpc plan` wrote")->required();
-  command->add_option("OUT", options->conversion.destination, "The folder to make; it must not exist")->required();
+  AddDestination(*command, options->conversion);
   command->add_option("--from", options->source, "The checkpoint; a plan holds no absolute paths")
       ->type_name("DIR")
       ->required();

@@ -55,10 +55,10 @@ void Print(const Plan& plan, const ConversionOutcome& outcome, const ConversionO
   const ExecutionReport& report = outcome.report;
   PrintWhatWasDoneBefore(report);
   for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
-  const double rate = report.seconds > 0 ? static_cast<double>(report.bytes_written) / report.seconds / 1e9 : 0;
-  PrintLine(fmt::format("{}, {} computed and written in {:.2f} s ({:.2f} GB/s), peak memory {}",
-                        Counted(Totals(plan).tensors, "tensor"), HumanBytes(report.bytes_written), report.seconds, rate,
-                        HumanBytes(report.peak_memory_bytes)));
+  const double rate = report.seconds > 0 ? static_cast<double>(report.bytes_written) / report.seconds : 0;
+  PrintLine(fmt::format("{}, {} computed and written in {:.2f} s ({}), peak memory {}",
+                        Counted(Totals(plan).tensors, "tensor"), HumanBytes(report.bytes_written), report.seconds,
+                        HumanRate(rate), HumanBytes(report.peak_memory_bytes)));
   PrintLine(fmt::format("wrote {}", options.destination));
 }
 
@@ -96,7 +96,7 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
       "\n"
       "`verify` looks at every element of it, or of what it was converted to.");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue")->required();
-  command->add_option("OUT", options->conversion.destination, "The folder to make; it must not exist")->required();
+  AddDestination(*command, options->conversion);
   command
       ->add_option("--to", options->target,
                    "Its format, and the ranks it is for: deepspeed:tp=2,dp=4,zero=1, universal, safetensors")

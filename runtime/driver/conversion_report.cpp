@@ -130,13 +130,13 @@ void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const Conve
     ShowMessage("note: --prefer-rank decided nothing: no ranks were found to contradict each other");
   }
   std::uint64_t read = BytesRead(report);
-  double rate = report.seconds > 0 ? static_cast<double>(read + report.bytes_written) / report.seconds / 1e9 : 0;
+  double rate = report.seconds > 0 ? static_cast<double>(read + report.bytes_written) / report.seconds : 0;
   PrintLine(
       fmt::format("{}, {} read ({} of it to compare copies, {} for checksums only), {} written in {:.2f} s "
-                  "({:.2f} GB/s), peak memory {}",
+                  "({}), peak memory {}",
                   Counted(Totals(plan).tensors, "tensor"), HumanBytes(read), HumanBytes(report.bytes_compared),
-                  HumanBytes(report.bytes_checksummed), HumanBytes(report.bytes_written), report.seconds, rate,
-                  HumanBytes(report.peak_memory_bytes)));
+                  HumanBytes(report.bytes_checksummed), HumanBytes(report.bytes_written), report.seconds,
+                  HumanRate(rate), HumanBytes(report.peak_memory_bytes)));
   if (const std::optional<Nearness> nearness = NearnessOf(outcome, watch)) {
     PrintLine(fmt::format(
         "{:.0f} % of what `bench` measured in `{}`: that storage alone would take {:.2f} s ({} were "

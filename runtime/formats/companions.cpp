@@ -101,6 +101,10 @@ llvm::Expected<Companions> FindCompanions(FileSystem& files, CompanionKind kind,
   return companions;
 }
 
+bool BelongsBesideCheckpoint(const std::string& name) {
+  return IsCompanion(CompanionKind::kOfModelAndLoop, name) || Has(kOfRoot, name);
+}
+
 std::optional<std::int64_t> RankOfCompanion(const std::string& name) {
   if (auto rank = NumberBetween(name, "rng_state_", ".pth")) return rank;
   return NumberBetween(name, "random_states_", ".pkl");

@@ -33,6 +33,10 @@ struct Companions {
 llvm::Expected<Companions> FindCompanions(FileSystem& files, CompanionKind kind, const std::string& checkpoint,
                                           const std::string& named);
 
+// Whether a file of this name in the root of a checkpoint, or in the folder of a model, is one of these, or one that
+// DeepSpeed or we put there.
+bool BelongsBesideCheckpoint(const std::string& name);
+
 // "rng_state_3.pth" and "random_states_3.pkl" belong to rank 3 alone. Nothing for other names.
 std::optional<std::int64_t> RankOfCompanion(const std::string& name);
 

@@ -42,6 +42,9 @@ llvm::Error Collect(FileSystem& files, const Syncer& syncer, const std::string& 
   return llvm::Error::success();
 }
 
+// A name has 255 bytes at most, and the longest one beside the destination is ".NAME.ucp-journal-0".
+constexpr std::size_t kLongestName = 255 - std::string_view("..ucp-journal-0").size();
+
 // What a journal calls the folder (J3).
 std::uint64_t NumberOf(const FileStatus& folder) { return folder.inode_lasts ? folder.inode : kFleetingInode; }
 
@@ -96,6 +99,12 @@ llvm::Expected<Staging> Staging::Begin(FileSystem& files, const std::string& des
   std::string name = Split(destination).name;
   if (name.empty() || name == "." || name == "..") {
     return Fail(ErrorCode::kUsage, "`{}` cannot be a destination: it does not end in a name", destination);
+  }
+  if (name.size() > kLongestName) {
+    return Fail(ErrorCode::kUsage,
+                "`{}` cannot be a destination: its name has {} bytes, and {} are the most, since what is written "
+                "meanwhile has a longer one",
+                destination, name.size(), kLongestName);
   }
   Staging staging(files, destination);
   // An earlier run may have finished what this one is to go on with.

@@ -38,6 +38,14 @@ class RealReadableFile : public ReadableFile {
           [&] { return ::pread(descriptor_.number(), buffer.data(), buffer.size(), static_cast<off_t>(offset)); });
       if (count < 0) return ReadingError(path_, offset, errno);
       if (count == 0) {
+        struct stat now{};
+        const bool is_shorter =
+            ::fstat(descriptor_.number(), &now) == 0 && static_cast<std::uint64_t>(now.st_size) < bytes_;
+        if (is_shorter) {
+          return Fail(ErrorCode::kBadData,
+                      "`{}` had {} bytes when it was opened and has {} now: it was cut off meanwhile", path_, bytes_,
+                      now.st_size);
+        }
         return Fail(ErrorCode::kBadData, "`{}` ends at byte {}, and {} more bytes were expected there", path_, offset,
                     buffer.size());
       }

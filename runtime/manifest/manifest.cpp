@@ -273,8 +273,9 @@ llvm::Expected<Manifest> ParseManifest(std::string_view text) {
 
 llvm::Expected<std::optional<Manifest>> ReadManifest(FileSystem& files, const std::string& root) {
   const std::string path = JoinPath(root, kManifestName);
-  UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(path));
-  if (kind != PathKind::kFile) return std::nullopt;
+  UCP_ASSIGN_OR_RETURN(FileStatus status, files.Status(path));
+  if (status.kind == PathKind::kMissing && !status.is_link) return std::nullopt;
+  if (status.kind != PathKind::kFile) return Fail(ErrorCode::kBadData, "`{}` is not a regular file", path);
   UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, path, kLargestManifest));
   auto manifest = ParseManifest(text);
   if (!manifest) return AddContext(manifest.takeError(), fmt::format("`{}`", path));

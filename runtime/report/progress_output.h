@@ -20,6 +20,9 @@ class ProgressOutput {
   // `columns`: of the terminal; nothing: it is none.
   ProgressOutput(std::optional<std::size_t> columns, Clock::time_point start) : columns_(columns), start_(start) {}
 
+  // The terminal has another width now.
+  void Resize(std::size_t columns) { columns_ = columns; }
+
   // What to write, if anything. Rates are since the first call, whose bytes an earlier run may have moved.
   std::optional<std::string> Tell(ProgressNumbers numbers, Clock::time_point now);
 
@@ -30,7 +33,7 @@ class ProgressOutput {
   static constexpr std::chrono::seconds kEvery{10};        // and in a pipe one line each time that so much has passed.
 
  private:
-  const std::optional<std::size_t> columns_;
+  std::optional<std::size_t> columns_;
   const Clock::time_point start_;
   Clock::time_point last_line_ = start_;
   bool is_shown_ = false;

@@ -26,7 +26,7 @@ std::string ProgressText(const ProgressNumbers& numbers, std::size_t columns) {
   const double rate = numbers.seconds > 0 ? moved / numbers.seconds : 0;
   const std::string percentage = fmt::format("{:3.0f} %", 100 * done / total);
   const std::string bytes = fmt::format("{} of {}", HumanBytes(numbers.bytes_done), HumanBytes(numbers.bytes_total));
-  const std::string speed = fmt::format("{:.2f} GB/s", rate / 1e9);
+  const std::string speed = HumanRate(rate);
   const std::string left = rate > 0 ? fmt::format("{} left", DurationText((total - done) / rate)) : "";
   const std::string files =
       numbers.files_total == 0 ? "" : fmt::format("{} of {} files", numbers.files_done, numbers.files_total);

@@ -1,5 +1,7 @@
 #include "runtime/report/text_sink.h"
 
+#include <stdio_ext.h>
+
 #include <cerrno>
 #include <filesystem>
 
@@ -51,6 +53,10 @@ llvm::Error TextSink::Close() {
   Flush();
   std::FILE* file = file_.release();
   if (file != stdout && std::fclose(file) != 0 && error_ == 0) NoteError();
+  if (file == stdout && error_ != 0) {  // It is told once, here.
+    __fpurge(stdout);
+    std::clearerr(stdout);
+  }
   if (error_ == 0 || (file == stdout && error_ == EPIPE)) return llvm::Error::success();
   return Fail(ErrorCode::kIo, "not all could be written to `{}`: {}", path_, SystemReason(error_));
 }

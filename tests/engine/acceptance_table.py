@@ -23,6 +23,11 @@ run is a test of `tests/engine/test_acceptance.py` or `tests/engine/test_native.
 """
 
 
+def cells_of(plan: Any) -> list[list[str]]:
+    """The cells that a run belongs to: fixture, form and column of each."""
+    return [[plan.name, plan.form, column] for column in columns(CASES[plan.name], plan.case)]
+
+
 class AcceptanceTable:
     """What the runs of each cell came to."""
 
@@ -30,11 +35,11 @@ class AcceptanceTable:
         self.cells: dict[tuple[str, str, str], set[str]] = {}
         self.runs = 0
 
-    def record(self, plan: Any, outcome: str) -> None:
-        """A run, and "ok", "FAILED" or the name of the engine's fault that it shows."""
+    def record(self, cells: list[list[str]], outcome: str) -> None:
+        """The cells of a run, and "ok", "FAILED" or the name of the engine's fault that it shows."""
         self.runs += 1
-        for column in columns(CASES[plan.name], plan.case):
-            self.cells.setdefault((plan.name, plan.form, column), set()).add(outcome)
+        for name, form, column in cells:
+            self.cells.setdefault((name, form, column), set()).add(outcome)
 
     def rows(self) -> Iterator[list[str]]:
         """The table with its headings; what is no plain word is a letter or a number of `notes`."""

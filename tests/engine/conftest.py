@@ -14,7 +14,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
-from acceptance_table import AcceptanceTable  # noqa: E402
+from acceptance_table import AcceptanceTable, cells_of  # noqa: E402
 from fixtures.cases import CASES  # noqa: E402
 from fixtures.serve import Conversion, EngineError, Engines  # noqa: E402
 
@@ -36,13 +36,21 @@ TABLE = AcceptanceTable()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Puts every test whose parameter says what resumes from what into the acceptance table."""
+    """Of every test whose parameter says what resumes from what, the report says it too. It is made in the process that
+    ran the test."""
     report = yield
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     plan = next((value for value in parameters if hasattr(value, "form")), None)
     if plan is not None and (call.when == "call" or report.failed):
-        TABLE.record(plan, dict(item.user_properties).get("fault", "ok") if report.passed else "FAILED")
+        report.user_properties.append(("cells", cells_of(plan)))
     return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Puts it into the acceptance table, in the process that gathers the reports of all."""
+    said = dict(report.user_properties)
+    if "cells" in said:
+        TABLE.record(said["cells"], said.get("fault", "ok") if report.passed else "FAILED")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

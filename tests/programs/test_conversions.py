@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
+import subprocess
 import unittest
 
-from programs import GPT_SPEC, MANIFEST, ProgramTest, files_of
+from programs import GPT_SPEC, MANIFEST, ProgramTest, all_files, files_of
 
 
 class Conversions(ProgramTest):
@@ -83,6 +85,33 @@ class Requests(ProgramTest):
         (self.out / "thesis.txt").unlink()
         self.assert_done(self.convert(source, "--force"))
         self.assert_done(self.convert(source, "--force"))
+
+    def test_what_stands_beside_a_checkpoint_is_not_lost(self) -> None:
+        """--force replaces the folder as a whole: another tag, a script or notes in it keep it from that."""
+        source = self.checkpoint("zero1_dp2")
+        ours, roots, weights = self.folder / "ours", self.folder / "roots", self.folder / "weights"
+        self.assertEqual(self.run_program("ucprun", "convert", source, ours, "--to", "universal").returncode, 0)
+        shutil.copytree(source, roots)
+        (roots / "zero_to_fp32.py").touch()  # DeepSpeed's own.
+        self.assertEqual(self.run_program("ucprun", "convert", source, weights, "--to", "safetensors").returncode, 0)
+        (weights / "ucp_manifest.json").unlink()
+        (weights / "config.json").write_text("{}")
+        for place, to in ((ours, "universal"), (roots, "universal"), (weights, "safetensors")):
+            for foreign in ("global_step99/", ".git/", "train.py"):
+                if foreign.endswith("/"):
+                    (place / foreign).mkdir()
+                    (place / foreign / "more").touch()
+                else:
+                    (place / foreign).touch()
+                before = all_files(place)
+                result = self.run_program("ucprun", "convert", source, place, "--to", to, "--force")
+                self.assertEqual((result.returncode, result.stdout), (1, ""))
+                name = foreign.rstrip("/")
+                self.assertIn(f"`{place}` holds `{name}`, which is no part of the checkpoint that --force would "
+                              "replace; move it elsewhere, or name another folder\n", result.stderr)
+                self.assertEqual(all_files(place), before)
+                subprocess.run(["rm", "-r", str(place / name)], check=True)
+            self.assertEqual(self.run_program("ucprun", "convert", source, place, "--to", to, "--force").returncode, 0)
 
     def test_a_destination_inside_the_source_is_refused(self) -> None:
         """A source stays as it was."""

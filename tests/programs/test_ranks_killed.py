@@ -126,6 +126,25 @@ class KilledRanks(FailureTest):
             self.stderr = run.stderr.read() if run.stderr else ""
         return run
 
+    def test_a_rank_that_does_not_answer(self) -> None:
+        """It is waited for, since a disk may take long; when the run is asked to stop, it ends all the same."""
+        self.replace_out(None)
+        with self.start(3, "--max-bandwidth", "10MB") as run:
+            while len(ranks := ranks_of(run)) < 3 or not (self.folder / ".out.ucp-partial").exists():
+                time.sleep(0.01)
+            os.kill(ranks[-1], signal.SIGSTOP)
+            try:
+                os.kill(ranks[0], signal.SIGTERM)
+                self.assertLess(seconds_until_ended(ranks[:1], limit=60), 40)
+            finally:
+                for rank in ranks:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(rank, signal.SIGKILL)
+            _, said = run.communicate(timeout=30)
+        self.assertIn("interrupted, and another rank did not answer; no half checkpoint is left\n", said)
+        self.assertFalse(self.out.exists())
+        self.assert_finished_on(1, "a rank that did not answer")
+
     def test_an_interrupt_keeps_and_says_so(self) -> None:
         """And what was done is not done again."""
         self.interrupted(3)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import time
 import unittest
 
 from failures import FailureTest, some_of, told
@@ -74,6 +76,20 @@ class Resume(FailureTest):
             self.assertFalse(self.out.exists())
             self.assertTrue((self.folder / PARTIAL).is_dir())
             self.assert_finished_by("interrupt", *(["--resume"] if number == signal.SIGINT else []))
+
+    def test_what_was_ignored_stays_ignored(self) -> None:
+        """SIGHUP under nohup: a conversion goes on when its terminal is closed."""
+        self.replace_out(None)
+        command = ["nohup", PROGRAMS / "ucprun", "convert", self.source, self.out, *self.arguments, "--max-bandwidth",
+                   "400KB"]  # fmt: skip
+        with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              cwd=self.folder) as run:  # fmt: skip
+            while run.poll() is None and not (self.folder / PARTIAL).exists():
+                time.sleep(0.002)
+            run.send_signal(signal.SIGHUP)
+            run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 0)
+        self.assert_complete("hung up")
 
     def test_an_interrupt_while_planning(self) -> None:
         """There is nothing to keep yet, and no folder was made."""

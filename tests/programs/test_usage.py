@@ -161,6 +161,28 @@ class Usage(ProgramTest):
             self.assertEqual((result.returncode, result.stdout), (2, ""))
             self.assertIn(f"`{path}` was saved by torch.distributed.checkpoint", result.stderr)
 
+    def test_empty_words(self) -> None:
+        """A variable that is not set is not taken for an option that was not given."""
+        source = self.checkpoint("zero1_dp2")
+        for words, said in (
+            (["verify", source, "--same", ""], "word 4 of the command line is empty: what stands after `--same`"),
+            (["verify", source, "--same="], "`--same` takes a value, and what stands behind its `=` is empty"),
+            (["convert", source, "", "--to", "universal"], f"word 3 of the command line is empty: what stands after "
+                                                           f"`{source}`"),
+            ([""], "word 1 of the command line is empty"),
+        ):  # fmt: skip
+            result = self.run_program("ucprun", *words)
+            self.assertEqual((result.returncode, result.stdout, result.stderr), (1, "", f"ucprun: error: {said}\n"))
+            result = self.run_program("ucprun", *words, "--json")
+            self.assertEqual(json.loads(result.stdout)["error"], {"code": "usage", "message": said})
+
+    def test_means_that_there_are_not(self) -> None:
+        """In the words of the help."""
+        for value in ("fast", "1"):
+            result = self.run_program("ucprun", "convert", "a", "b", "--to", "universal", "--io", value)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(f"--io takes auto, buffered or direct, not `{value}`", result.stderr)
+
     def test_what_cannot_be_printed(self) -> None:
         """A full disk is told, once; a reader that has seen enough is none."""
         source = self.checkpoint("zero1_dp2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import unittest
 import zipfile
@@ -145,6 +146,18 @@ class Verify(ProgramTest):
         result = self.run_program("ucprun", "verify", self.out)
         self.assertEqual(result.returncode, 2)
         self.assertIn(MANIFEST, result.stderr)
+
+    def test_a_manifest_that_is_no_file_is_an_error(self) -> None:
+        """It is not taken for one that is absent."""
+        self.assert_done(self.convert(self.checkpoint("zero1_dp2")))
+        manifest = self.out / "ucp_manifest.json"
+        manifest.unlink()
+        for make in (lambda: manifest.symlink_to("nowhere"), lambda: os.mkfifo(manifest)):
+            make()
+            result = self.run_program("ucprun", "verify", self.out)
+            self.assertEqual((result.returncode, result.stderr),
+                             (2, f"ucprun: error: `{manifest}` is not a regular file\n"))
+            manifest.unlink()
 
     def test_the_manifest_does_not_depend_on_who_wrote_it(self) -> None:
         source = self.universal()

@@ -122,6 +122,16 @@ class Watch(ProgramTest):
             result.stderr, r"^warning: not all could be written to `/dev/full`: no space left on device\n$"
         )
 
+    def test_events_that_standard_output_does_not_take(self) -> None:
+        """That is told once, with its reason, and the conversion goes on."""
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([PROGRAMS / "ucprun", "convert", self.checkpoint(CASE), self.out, "--to",
+                                     "universal", "--events", "-"], stdout=full, stderr=subprocess.PIPE, text=True,
+                                    timeout=60, check=False)  # fmt: skip
+        self.assertEqual((result.returncode, result.stderr),
+                         (0, "warning: not all could be written to `-`: no space left on device\n"))
+        self.assertTrue((self.out / "latest_universal").is_file())
+
     def test_bandwidth_is_bounded(self) -> None:
         """What is read and written takes its time; and what is no bandwidth is refused."""
         source = self.checkpoint(CASE)

@@ -131,7 +131,7 @@ class Writer {
     }
     std::optional<std::int64_t> bytes = ItemBytes(dtype);
     for (std::int64_t length : tensor.shape) bytes = bytes ? CheckedMultiply(*bytes, length) : bytes;
-    if (!bytes) return Fail(ErrorCode::kBadData, "`{}` has more than 2^63 bytes", name);
+    if (!bytes) return Fail(ErrorCode::kUsage, "`{}` has more than 2^63 bytes", name);
     entries.push_back(
         {&tensor, state, {std::move(name), dtype, tensor.shape, 0, 0}, static_cast<std::uint64_t>(*bytes)});
     return llvm::Error::success();

@@ -100,7 +100,7 @@ class Writer {
       std::optional<std::int64_t> bytes = ItemBytes(state.dtype);
       for (std::int64_t size : tensor.shape) bytes = bytes ? CheckedMultiply(*bytes, size) : bytes;
       if (!bytes) {
-        return Fail(ErrorCode::kBadData, "`{}` of `{}` has more than 2^63 bytes", state.name, tensor.name);
+        return Fail(ErrorCode::kUsage, "`{}` of `{}` has more than 2^63 bytes", state.name, tensor.name);
       }
     }
     return llvm::Error::success();

@@ -25,11 +25,19 @@ TEST(UnitsTest, ThousandsAreSetApart) {
   EXPECT_EQ(Counted(12'288, "element"), "12,288 elements");
 }
 
+TEST(UnitsTest, RatesAreNeverNothing) {
+  EXPECT_EQ(HumanRate(1.254e9), "1.25 GB/s");
+  EXPECT_EQ(HumanRate(10e6), "0.01 GB/s");
+  EXPECT_EQ(HumanRate(8.4e6), "8.40 MB/s");
+}
+
 TEST(UnitsTest, ParsesByteCounts) {
   EXPECT_EQ(ParseByteCount("4096"), 4096u);
   EXPECT_EQ(ParseByteCount("64MiB"), 64u << 20);
   EXPECT_EQ(ParseByteCount("1GiB"), 1u << 30);
   EXPECT_EQ(ParseByteCount("500MB"), 500'000'000u);
+  EXPECT_EQ(ParseByteCount("100kB"), 100'000u);
+  EXPECT_EQ(ParseByteCount("1mib"), 1u << 20);
   for (const char* wrong : {"", "0", "-1", "1.5GB", "1 GB", "GB", "1XB", "99999999999TiB", "99999999999999999999"}) {
     EXPECT_EQ(ParseByteCount(wrong), std::nullopt) << wrong;
   }

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <filesystem>
 
 #include "compiler/support/error.h"
 #include "runtime/io/file_system.h"
@@ -54,6 +55,17 @@ TEST_F(RealFileSystemTest, AFileThatEndsTooEarlyIsBadDataWithThePlace) {
   FailureText failure = Describe(file->ReadAt(1, buffer));
   EXPECT_EQ(failure.code, ErrorCode::kBadData);
   EXPECT_EQ(failure.message, "`" + folder_.Path("a") + "` ends at byte 3, and 2 more bytes were expected there");
+}
+
+TEST_F(RealFileSystemTest, AFileThatIsCutOffMeanwhileIsSaidToBe) {
+  WriteTestFile(folder_.Path("a"), "abcdef");
+  auto file = llvm::cantFail(files_.OpenForReading(folder_.Path("a")));
+  std::filesystem::resize_file(folder_.Path("a"), 2);
+  std::byte buffer[4];
+  FailureText failure = Describe(file->ReadAt(1, buffer));
+  EXPECT_EQ(failure.code, ErrorCode::kBadData);
+  EXPECT_EQ(failure.message,
+            "`" + folder_.Path("a") + "` had 6 bytes when it was opened and has 2 now: it was cut off meanwhile");
 }
 
 TEST_F(RealFileSystemTest, MemoryThatCannotBeWrittenIsNotTheFilesFault) {

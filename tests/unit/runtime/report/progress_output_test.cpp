@@ -24,6 +24,13 @@ TEST(ProgressOutputTest, ALineThatMovesOnATerminal) {
   EXPECT_EQ(output.Clear(), std::nullopt);
 }
 
+TEST(ProgressOutputTest, ATerminalThatIsMadeNarrower) {
+  ProgressOutput output(80, kStart);
+  output.Tell({0, kHalf.bytes_total, 0, 2, 0, 0}, kStart);
+  output.Resize(30);
+  EXPECT_EQ(output.Tell(kHalf, kStart + seconds(1)), "\r 50 %  1 s left\x1b[K");
+}
+
 TEST(ProgressOutputTest, WhatAnEarlierRunMovedIsNoSpeedOfThisOne) {
   ProgressOutput output(80, kStart);
   output.Tell({400'000'000, 1'000'000'000, 0, 2, 0, 0}, kStart);

@@ -31,7 +31,7 @@ TEST(ProgressTextTest, TimeLeft) {
   EXPECT_EQ(ProgressText({1, 46, 0, 0, 1, 0}, 16), "  2 %  45 s left");
   EXPECT_EQ(ProgressText({1, 201, 0, 0, 1, 0}, 24), "  0 %  3 min 20 s left");
   EXPECT_EQ(ProgressText({1, 7501, 0, 0, 1, 0}, 23), "  0 %  2 h 5 min left");
-  EXPECT_EQ(ProgressText({0, 46, 0, 0, 1, 0}, 40), "  0 %  0 B of 46 B, 0.00 GB/s");  // Nobody knows yet.
+  EXPECT_EQ(ProgressText({0, 46, 0, 0, 1, 0}, 40), "  0 %  0 B of 46 B, 0.00 MB/s");  // Nobody knows yet.
 }
 
 }  // namespace

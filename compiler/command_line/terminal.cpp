@@ -104,9 +104,7 @@ llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write) {
 }
 
 llvm::Error FlushOutput() {
-  if (output_is_lost) return llvm::Error::success();
-  errno = 0;
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return llvm::Error::success();
+  if (output_is_lost || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return llvm::Error::success();
   if (errno == EPIPE) return llvm::Error::success();  // The reader has seen enough.
   return OutputIsLost(SystemReason(errno));
 }

@@ -1,7 +1,6 @@
 #include "runtime/convert/conversion.h"
 
 #include <fmt/format.h>
-
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -24,7 +23,6 @@ namespace ucp {
 namespace {
 
 constexpr unsigned kMostThreads = 256;
-constexpr unsigned kSecondsForOtherRanks = 20;  // To keep what is done, when all were asked to stop.
 
 }  // namespace
 
@@ -88,6 +86,16 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
 }
 
 namespace {
+
+// What is written has to be read back and renamed by who wrote it.
+llvm::Error CheckUmask() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  if ((mask & S_IRWXU) == 0) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage,
+              "the umask {:04o} takes rights to what is written from its own owner; set another one, such as 022",
+              mask);
+}
 
 // Why no rank goes past the page cache unless the user wants it; empty if all may.
 llvm::Expected<std::string> WhyBuffered(const ExecutionOptions& execution, const RunWatch& watch) {
@@ -174,23 +182,13 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& r
   return outcome;
 }
 
-// What is written has to be read back and renamed by who wrote it.
-static llvm::Error CheckUmask() {
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  if ((mask & S_IRWXU) == 0) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage,
-              "the umask {:04o} takes rights to what is written from its own owner; set another one, such as 022",
-              mask);
-}
-
 int RunWatched(FileSystem& files, const ConversionOptions& options,
                llvm::function_ref<llvm::Error(RunWatch&, Communicator&)> work) {
   (void)WatchForInterrupts();
   if (llvm::Error error = CheckUmask()) return EndWith(std::move(error), options.json);
   llvm::Expected<Communicator*> ranks = RanksOfThisRun();
   if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
-  if ((*ranks)->size() > 1) EndAfterInterrupt(kSecondsForOtherRanks);
+  if ((*ranks)->size() > 1) EndSomeTimeAfterInterrupt();
   if (!options.watch.ceilings.empty() && (*ranks)->size() > 1) {
     return EndWith(Fail(ErrorCode::kUsage, "--ceilings takes one rank, and here are {}: `bench` measures one process",
                         (*ranks)->size()),

@@ -12,7 +12,8 @@ namespace {
 
 std::atomic<int> first_signal = 0;
 std::atomic<bool> interrupted = false;
-std::atomic<unsigned> patience_seconds = 0;
+std::atomic<bool> waits_for_others = false;
+constexpr unsigned kPatienceSeconds = 20;
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 // Only what a signal handler may do. A process that is stopped at once leaves a hidden folder, which the next run to
@@ -27,11 +28,13 @@ void OnSignal(int signal) {
     EndAtOnce(signal, "\nstopped at once; no half checkpoint is left\n");
   }
   first_signal = signal;
-  if (const unsigned seconds = patience_seconds) ::alarm(seconds);
+  if (waits_for_others) ::alarm(kPatienceSeconds);
 }
 
 void OnAlarm(int) {
-  EndAtOnce(first_signal, "interrupted, and another rank did not answer; no half checkpoint is left\n");
+  EndAtOnce(first_signal,
+            "interrupted, and not at an end 20 seconds later, as when another rank does not answer; no half "
+            "checkpoint is left\n");
 }
 
 }  // namespace
@@ -52,12 +55,12 @@ const std::atomic<bool>& WatchForInterrupts() {
   return interrupted;
 }
 
-void EndAfterInterrupt(unsigned seconds) {
+void EndSomeTimeAfterInterrupt() {
   struct sigaction action{};
   action.sa_handler = OnAlarm;
   sigaction(SIGALRM, &action, nullptr);
-  patience_seconds = seconds;
-  if (interrupted) ::alarm(seconds);
+  waits_for_others = true;
+  if (interrupted) ::alarm(kPatienceSeconds);
 }
 
 }  // namespace ucp

@@ -9,8 +9,8 @@ namespace ucp {
 // Installs the handlers, once, and returns what they set.
 const std::atomic<bool>& WatchForInterrupts();
 
-// From now on a process that was asked to stop ends after these seconds, whatever it waits for: another rank that does
-// not answer would be waited for without end. Safe, as any kill is.
-void EndAfterInterrupt(unsigned seconds);
+// From now on a process that was asked to stop ends 20 seconds later, whatever it waits for: another rank that does not
+// answer would be waited for without end. What is done is mostly kept by then, and if not, any kill is safe.
+void EndSomeTimeAfterInterrupt();
 
 }  // namespace ucp

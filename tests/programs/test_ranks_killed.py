@@ -141,7 +141,8 @@ class KilledRanks(FailureTest):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(rank, signal.SIGKILL)
             _, said = run.communicate(timeout=30)
-        self.assertIn("interrupted, and another rank did not answer; no half checkpoint is left\n", said)
+        self.assertIn("interrupted, and not at an end 20 seconds later, as when another rank does not answer; no half "
+                      "checkpoint is left\n", said)
         self.assertFalse(self.out.exists())
         self.assert_finished_on(1, "a rank that did not answer")
 

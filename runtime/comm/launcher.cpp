@@ -174,12 +174,13 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
           ranks);
     }
     UCP_ASSIGN_OR_RETURN(OpenRanks(), MpiRanks::Open(plugin));
-    if (OpenRanks()->size() == 1) {
-      return Fail(
-          ErrorCode::kUsage,
-          "`{}` says that a launcher started {} ranks, and MPI finds 1, so each would do all of the work; start "
-          "ucprun with the `mpirun` of the MPI that it was built with, or with `srun --mpi=…`, or unset that",
-          VariableIn(kSizeVariables), ranks);
+    // The first task may be a shell in which somebody calls ucprun.
+    if (OpenRanks()->size() == 1 && IsLaterRank()) {
+      return Fail(ErrorCode::kUsage,
+                  "`{}` says that a launcher started {} ranks, and MPI finds 1, so this one would do again what the "
+                  "first does; start "
+                  "ucprun with the `mpirun` of the MPI that it was built with, or with `srun --mpi=…`",
+                  VariableIn(kSizeVariables), ranks);
     }
   }
   return OpenRanks().get();

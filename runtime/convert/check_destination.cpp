@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "compiler/support/error.h"
@@ -15,38 +16,54 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool IsFileOfWeights(const DirectoryEntry& entry) {
-  const std::string& name = entry.name;
-  return !entry.is_directory &&
-         (name.ends_with(".pt") || name.ends_with(".safetensors") || name == "model.safetensors.index.json");
+// Of a model, in a folder of its own or beside the folder of a tag, where trainers have them.
+bool IsWeightsOfModel(std::string_view name) {
+  const bool begins =
+      name.starts_with("model") || name.starts_with("pytorch_model") || name.starts_with("adapter_model");
+  return begins && (name.ends_with(".safetensors") || name.ends_with(".bin") || name.ends_with(".index.json"));
 }
 
-// What is no part of the checkpoint in `folder`, which is `destination` or a folder of it. `ours` are the names that
-// the manifest lists; if there are some, nothing else is known to be meant.
-bool IsForeign(const DirectoryEntry& entry, const std::set<std::string>& ours, const std::string& destination,
-               const std::string& folder) {
-  if (BelongsBesideCheckpoint(entry.name)) return false;
-  if (!ours.empty()) return !ours.contains(entry.name);
-  const fs::path inner = fs::absolute(folder).lexically_normal();
-  const fs::path path = fs::absolute(JoinPath(destination, entry.name)).lexically_normal();
-  if (inner == path) return false;
-  if (inner.parent_path() == path.parent_path()) return true;  // Beside the tag's folder.
-  return !IsFileOfWeights(entry) && !(entry.is_directory && entry.name == "zero");
-}
-
-// The folder is replaced as a whole, so all of it has to be what is meant: another tag, a log or a script beside the
-// checkpoint would be lost.
-llvm::Error CheckNothingElse(const std::string& destination, const std::vector<DirectoryEntry>& entries,
-                             const std::set<std::string>& ours, const std::string& folder) {
-  std::string first;
-  for (const DirectoryEntry& entry : entries) {
-    if (IsForeign(entry, ours, destination, folder) && (first.empty() || entry.name < first)) first = entry.name;
+// What may stand in a checkpoint: what its manifest lists, or, without one, what its format and those who write it
+// have.
+class Belonging {
+ public:
+  // `folder`: of the checkpoint within the destination, "" if that is it.
+  Belonging(const std::optional<Manifest>& manifest, std::string folder) : folder_(std::move(folder)) {
+    if (!manifest) return;
+    for (const ManifestFile& file : manifest->files) listed_.insert(file.path);
   }
-  if (first.empty()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage,
-              "`{}` holds `{}`, which is no part of the checkpoint that --force would replace; move it elsewhere, or "
-              "name another folder",
-              destination, first);
+
+  // `path`: of a file, below the destination.
+  bool Holds(const std::string& path) const {
+    const bool is_on_top = path.find('/') == std::string::npos;
+    if (is_on_top && BelongsBesideCheckpoint(path)) return true;
+    if (!listed_.empty()) return listed_.contains(path);
+    if (is_on_top && IsWeightsOfModel(path)) return true;
+    if (!path.starts_with(folder_)) return false;
+    const std::string_view within = std::string_view(path).substr(folder_.size());
+    if (within.starts_with("zero/")) return within.ends_with(".pt");
+    return within.find('/') == std::string_view::npos && within.ends_with("_states.pt");
+  }
+
+ private:
+  std::set<std::string> listed_;
+  std::string folder_;  // With a slash behind it.
+};
+
+// The first file below the folder that does not belong there; empty if there is none.
+llvm::Expected<std::string> FirstForeign(FileSystem& files, const Belonging& belonging, const std::string& destination,
+                                         const std::string& below) {
+  UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(JoinPath(destination, below)));
+  for (const DirectoryEntry& entry : entries) {
+    const std::string path = below.empty() ? entry.name : JoinPath(below, entry.name);
+    if (!entry.is_directory) {
+      if (!belonging.Holds(path)) return path;
+      continue;
+    }
+    UCP_ASSIGN_OR_RETURN(std::string foreign, FirstForeign(files, belonging, destination, path));
+    if (!foreign.empty()) return foreign;
+  }
+  return "";
 }
 
 }  // namespace
@@ -64,24 +81,39 @@ llvm::Error CheckDestination(FileSystem& files, const std::string& source_folder
   if (!force || status.is_link || status.kind != PathKind::kDirectory) return llvm::Error::success();
   UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(destination));
   if (entries.empty()) return llvm::Error::success();
-  std::set<std::string> ours;
-  llvm::Expected<std::optional<Manifest>> manifest = ReadManifest(files, destination);
-  if (manifest && *manifest) {
-    for (const ManifestFile& file : (*manifest)->files) ours.insert(file.path.substr(0, file.path.find('/')));
-  }
-  llvm::consumeError(manifest.takeError());  // A damaged one says nothing.
   // A part need not look like a checkpoint.
-  if (manifest && *manifest && (*manifest)->part.number > 0) {
-    return CheckNothingElse(destination, entries, ours, destination);
-  }
-  llvm::Expected<Recognised> recognised = RecogniseAny(files, destination);
-  if (!recognised) {
-    FailureText failure = Describe(recognised.takeError());
+  llvm::Expected<std::optional<FoundManifest>> part = FindPart(files, destination);
+  if (part && *part && (*part)->root == destination) return llvm::Error::success();
+  llvm::consumeError(part.takeError());
+  if (llvm::Error error = RecogniseAny(files, destination).takeError()) {
+    FailureText failure = Describe(std::move(error));
     if (failure.code == ErrorCode::kIo) return MakeError(failure.code, failure.message);  // It may well be one.
     return Fail(ErrorCode::kUsage, "`{}` is neither empty nor a checkpoint, so --force does not replace it",
                 destination);
   }
-  return CheckNothingElse(destination, entries, ours, recognised->folder);
+  return llvm::Error::success();
+}
+
+llvm::Error CheckNothingElse(FileSystem& files, const std::string& destination) {
+  UCP_ASSIGN_OR_RETURN(FileStatus status, files.Status(destination));
+  if (status.is_link || status.kind != PathKind::kDirectory) return llvm::Error::success();
+  llvm::Expected<std::optional<Manifest>> found = ReadManifest(files, destination);
+  std::optional<Manifest> manifest;
+  if (found) manifest = std::move(*found);
+  llvm::consumeError(found.takeError());  // A damaged one says nothing.
+  std::string folder;
+  if (llvm::Expected<Recognised> recognised = RecogniseAny(files, destination)) {
+    const fs::path within = fs::absolute(recognised->folder).lexically_relative(fs::absolute(destination));
+    if (within != ".") folder = within.string() + "/";
+  } else {
+    llvm::consumeError(recognised.takeError());  // A part, or an empty folder.
+  }
+  UCP_ASSIGN_OR_RETURN(const std::string foreign, FirstForeign(files, Belonging(manifest, folder), destination, ""));
+  if (foreign.empty()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage,
+              "`{}` holds `{}`, which is no part of the checkpoint that --force would replace; move it elsewhere, or "
+              "name another folder",
+              destination, foreign);
 }
 
 }  // namespace ucp

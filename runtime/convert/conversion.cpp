@@ -144,7 +144,7 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& r
   const Plan& plan = run.plan;
   watch.clock().Begin("prepare");
   llvm::Expected<ExecutionOptions> execution = ExecutionOptionsFrom(options);  // Machines may allow different things.
-  UCP_RETURN_IF_ERROR(Agree(ranks, execution ? llvm::Error::success() : execution.takeError()));
+  UCP_RETURN_IF_ERROR(Agree(ranks, execution ? CheckUmask() : execution.takeError()));
   execution->ranks = &ranks;
   execution->source_versions = run.source_versions;
   execution->journal_seconds = options.journal_seconds;
@@ -185,7 +185,6 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& r
 int RunWatched(FileSystem& files, const ConversionOptions& options,
                llvm::function_ref<llvm::Error(RunWatch&, Communicator&)> work) {
   (void)WatchForInterrupts();
-  if (llvm::Error error = CheckUmask()) return EndWith(std::move(error), options.json);
   llvm::Expected<Communicator*> ranks = RanksOfThisRun();
   if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
   if ((*ranks)->size() > 1) EndSomeTimeAfterInterrupt();

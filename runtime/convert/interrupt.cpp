@@ -10,31 +10,28 @@
 namespace ucp {
 namespace {
 
-std::atomic<int> first_signal = 0;
 std::atomic<bool> interrupted = false;
 std::atomic<bool> waits_for_others = false;
 constexpr unsigned kPatienceSeconds = 20;
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 // Only what a signal handler may do. A process that is stopped at once leaves a hidden folder, which the next run to
 // the same destination removes.
-[[noreturn]] void EndAtOnce(int signal, std::string_view why) {
+[[noreturn]] void EndAtOnce(std::string_view why) {
+  constexpr int kInterrupted = 130;  // As of one that ends in good order.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, why.data(), why.size());
-  ::_exit(128 + signal);
+  ::_exit(kInterrupted);
 }
 
-void OnSignal(int signal) {
-  if (interrupted.exchange(true)) {
-    EndAtOnce(signal, "\nstopped at once; no half checkpoint is left\n");
-  }
-  first_signal = signal;
+void OnSignal(int) {
+  if (interrupted.exchange(true)) EndAtOnce("\nstopped at once; no half checkpoint is left\n");
   if (waits_for_others) ::alarm(kPatienceSeconds);
 }
 
 void OnAlarm(int) {
-  EndAtOnce(first_signal,
-            "interrupted, and not at an end 20 seconds later, as when another rank does not answer; no half "
-            "checkpoint is left\n");
+  EndAtOnce(
+      "\ninterrupted, and not at an end 20 seconds later, as when another rank does not answer; no half "
+      "checkpoint is left\n");
 }
 
 }  // namespace
@@ -61,6 +58,11 @@ void EndSomeTimeAfterInterrupt() {
   sigaction(SIGALRM, &action, nullptr);
   waits_for_others = true;
   if (interrupted) ::alarm(kPatienceSeconds);
+}
+
+void EndInItsOwnTime() {
+  waits_for_others = false;
+  ::alarm(0);
 }
 
 }  // namespace ucp

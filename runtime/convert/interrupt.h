@@ -13,4 +13,7 @@ const std::atomic<bool>& WatchForInterrupts();
 // answer would be waited for without end. What is done is mostly kept by then, and if not, any kill is safe.
 void EndSomeTimeAfterInterrupt();
 
+// Not any more: what is left to do is to clean up.
+void EndInItsOwnTime();
+
 }  // namespace ucp

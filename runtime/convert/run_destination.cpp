@@ -14,6 +14,7 @@
 #include "runtime/convert/check_destination.h"
 #include "runtime/convert/check_folders_differ.h"
 #include "runtime/convert/deal_files.h"
+#include "runtime/convert/interrupt.h"
 #include "runtime/convert/many_ranks.h"
 #include "runtime/executor/execute_parts.h"
 #include "runtime/executor/saved_progress.h"
@@ -102,6 +103,7 @@ llvm::Error RunDestination::Settle(llvm::Error error) {
 
 llvm::Error RunDestination::Stage(ExecutionOptions& execution) {
   UCP_RETURN_IF_ERROR(CheckDestination(files_, run_.source_folder, options_.destination, options_.force));
+  if (options_.force && !options_.resume) UCP_RETURN_IF_ERROR(CheckNothingElse(files_, options_.destination));
   std::string plan_hash = run_.plan_hash;
   if (plan_hash.empty()) {
     UCP_ASSIGN_OR_RETURN(plan_hash, HashOfPlan(plan_));
@@ -115,6 +117,10 @@ llvm::Error RunDestination::Stage(ExecutionOptions& execution) {
   llvm::Expected<Staging> begun = Staging::Begin(files_, options_.destination, staging);
   if (!begun) return begun.takeError();
   staging_.emplace(std::move(*begun));
+  // What an earlier run completed is not replaced.
+  if (options_.force && options_.resume && !staging_->is_complete()) {
+    UCP_RETURN_IF_ERROR(CheckNothingElse(files_, options_.destination));
+  }
   for (const std::string& entry : staging_->entries_before()) {
     UCP_ASSIGN_OR_RETURN(std::string progress, ProgressOf(entry, identity_, options_.destination));
     execution.progress_before.push_back(std::move(progress));
@@ -252,6 +258,7 @@ llvm::Error RunDestination::Commit(ExecutionReport& report, const ExecutionOptio
   };
   UCP_RETURN_IF_ERROR(Settle(Commits() ? make_durable() : llvm::Error::success()));
   UCP_RETURN_IF_ERROR(AppearTogether());
+  EndInItsOwnTime();
   return Settle(Commits() ? staging_->Finish() : llvm::Error::success());
 }
 

@@ -12,6 +12,10 @@ std::vector<std::string> RootsOf(const std::string& path) {
 
 llvm::Expected<std::optional<FoundManifest>> FindManifest(FileSystem& files, const std::string& path) {
   for (const std::string& root : RootsOf(path)) {
+    if (root != path) {  // What is no file there belongs to somebody else.
+      UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(JoinPath(root, kManifestName)));
+      if (kind != PathKind::kFile) continue;
+    }
     UCP_ASSIGN_OR_RETURN(std::optional<Manifest> manifest, ReadManifest(files, root));
     if (manifest) return FoundManifest{root, std::move(*manifest)};
   }

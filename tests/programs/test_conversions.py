@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import resource
 import shutil
-import subprocess
 import unittest
 
 from programs import GPT_SPEC, MANIFEST, ProgramTest, all_files, files_of
@@ -96,21 +95,26 @@ class Requests(ProgramTest):
         self.assertEqual(self.run_program("ucprun", "convert", source, weights, "--to", "safetensors").returncode, 0)
         (weights / "ucp_manifest.json").unlink()
         (weights / "config.json").write_text("{}")
+        (roots / "model.safetensors").touch()  # As a trainer has it.
         for place, to in ((ours, "universal"), (roots, "universal"), (weights, "safetensors")):
-            for foreign in ("global_step99/", ".git/", "train.py"):
-                if foreign.endswith("/"):
-                    (place / foreign).mkdir()
-                    (place / foreign / "more").touch()
-                else:
-                    (place / foreign).touch()
+            tag = next(iter(sorted(path.name for path in place.glob("global_step*"))), "")
+            for foreign in ("global_step99/more", ".git/more", "train.py", "precious.pt", f"{tag or 'more'}/notes.pt",
+                            "zero_to_torch.py/more"):  # fmt: skip
+                made = place / foreign
+                made.parent.mkdir(exist_ok=True)
+                made.touch()
                 before = all_files(place)
                 result = self.run_program("ucprun", "convert", source, place, "--to", to, "--force")
                 self.assertEqual((result.returncode, result.stdout), (1, ""))
-                name = foreign.rstrip("/")
-                self.assertIn(f"`{place}` holds `{name}`, which is no part of the checkpoint that --force would "
+                self.assertIn(f"`{place}` holds `{foreign}`, which is no part of the checkpoint that --force would "
                               "replace; move it elsewhere, or name another folder\n", result.stderr)
                 self.assertEqual(all_files(place), before)
-                subprocess.run(["rm", "-r", str(place / name)], check=True)
+                again = self.run_program("ucprun", "convert", source, place, "--to", to, "--force", "--resume")
+                self.assertEqual(again.returncode, 0 if place == ours else 1, again.stderr)  # It is complete.
+                self.assertEqual(all_files(place), before)
+                made.unlink()
+                if made.parent not in (place, place / tag):
+                    made.parent.rmdir()
             self.assertEqual(self.run_program("ucprun", "convert", source, place, "--to", to, "--force").returncode, 0)
 
     def test_a_destination_inside_the_source_is_refused(self) -> None:

@@ -20,7 +20,7 @@ using Files = std::map<std::string, std::string>;
 
 const char* const kParent = "/data";
 const char* const kOut = "/data/out";
-const Files kOld = {{"model.safetensors", "old"}, {"sub/old", "old"}};
+const Files kOld = {{"model.safetensors", "old"}, {"zero/old.pt", "old"}};
 
 class PowerCutTest : public testing::Test {
  protected:

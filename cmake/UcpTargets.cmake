@@ -68,9 +68,9 @@ endfunction()
 
 # ucp_program(NAME SOURCES main.cpp … DEPENDS lib …): an installed program.
 function(ucp_program name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   ucp_together(sources ${name} ${ARG_SOURCES})
-  add_executable(${name} ${sources} ${ARG_ALONE})
+  add_executable(${name} ${sources})
   ucp_compile_options(${name})
   if(TARGET mimalloc)  # Before all other libraries, since the first malloc() is everybody's; no code names it.
     target_link_libraries(${name} PRIVATE -Wl,--push-state,--no-as-needed mimalloc -Wl,--pop-state)

@@ -176,11 +176,11 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
     UCP_ASSIGN_OR_RETURN(OpenRanks(), MpiRanks::Open(plugin));
     // The first task may be a shell in which somebody calls ucprun.
     if (OpenRanks()->size() == 1 && IsLaterRank()) {
-      return Fail(ErrorCode::kUsage,
-                  "`{}` says that a launcher started {} ranks, and MPI finds 1, so this one would do again what the "
-                  "first does; start "
-                  "ucprun with the `mpirun` of the MPI that it was built with, or with `srun --mpi=…`",
-                  VariableIn(kSizeVariables), ranks);
+      return Fail(
+          ErrorCode::kUsage,
+          "`{}` says that a launcher started {} ranks, and MPI finds 1, so this one would do again what the "
+          "first does; start ucprun with the `mpirun` of the MPI that it was built with, or with `srun --mpi=…`",
+          VariableIn(kSizeVariables), ranks);
     }
   }
   return OpenRanks().get();

@@ -37,17 +37,13 @@ void OnAlarm(int) {
 }  // namespace
 
 const std::atomic<bool>& WatchForInterrupts() {
-  static const bool installed = [] {
-    for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
-      struct sigaction action{};
-      if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) continue;
-      action = {};
-      action.sa_handler = OnSignal;
-      sigaction(signal, &action, nullptr);
-    }
-    return true;
-  }();
-  (void)installed;
+  struct sigaction action{};
+  action.sa_handler = OnSignal;
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before{};
+    const bool is_ignored = sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+    if (!is_ignored) sigaction(signal, &action, nullptr);
+  }
   HeedInterrupts(&interrupted);
   return interrupted;
 }

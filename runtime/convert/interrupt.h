@@ -6,7 +6,7 @@
 
 namespace ucp {
 
-// Installs the handlers, once, and returns what they set.
+// Installs the handlers, and returns what they set.
 const std::atomic<bool>& WatchForInterrupts();
 
 // From now on a process that was asked to stop ends 20 seconds later, whatever it waits for: another rank that does not

@@ -134,7 +134,7 @@ class KilledRanks(FailureTest):
                 time.sleep(0.01)
             os.kill(ranks[-1], signal.SIGSTOP)
             try:
-                os.kill(ranks[0], signal.SIGTERM)  # And what mpirun says is another matter.
+                os.kill(ranks[0], signal.SIGTERM)
                 self.assertLess(seconds_until_ended(ranks[:1], limit=60), 40)
             finally:
                 for rank in ranks:

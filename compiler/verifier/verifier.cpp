@@ -308,7 +308,8 @@ llvm::Error VerifyPlan(const Plan& plan, unsigned threads) {
   UCP_RETURN_IF_ERROR(VerifyGeometries(plan));
   // None of these relies on another one; in a plan that is not sound, the first one's word counts.
   using Proof = llvm::Error (*)(const Plan&);
-  constexpr std::array<Proof, 3> kProofs = {&VerifyElementsAndPlaces, &VerifySteps, &VerifyTargetBytes};
+  constexpr std::array<Proof, 4> kProofs = {&VerifyElementsAndPlaces, &VerifySteps, &VerifyTargetBytes,
+                                            &VerifyArchives};
   return ForEachInParallel(kProofs.size(), {threads, nullptr},
                            [&](unsigned, std::uint64_t number) { return kProofs[number](plan); });
 }

@@ -14,6 +14,9 @@
 //   V6  every source shard is copied, compared, checked or unused for a stated reason
 //   V7  all that feeds a state of a tensor, or is compared with it, has one dtype, and weights are made of masters
 //       everywhere or nowhere; only floating-point numbers are cast
+//   V8  every `.pt` file (ready_made_archive.h says which) is a zip archive, whose headers, read by themselves, say of
+//       each record where it is and how long: each is one record of the tables, with exactly its checksum fields, or
+//       ready-made with its true checksum; records of the target do not overlap
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -1,5 +1,5 @@
 // Parts of the verifier that look at tables only: V1 (elements of source buffers), V2 (bytes of target files), V4
-// (elements of tensors, places of written shards) and V7 (casts).
+// (elements of tensors, places of written shards), V7 (casts) and V8 (archives).
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -15,5 +15,6 @@ namespace ucp {
 [[nodiscard]] llvm::Error VerifyElements(const Plan& plan);
 [[nodiscard]] llvm::Error VerifyPlaces(const Plan& plan);
 [[nodiscard]] llvm::Error VerifyCasts(const Plan& plan);
+[[nodiscard]] llvm::Error VerifyArchives(const Plan& plan);
 
 }  // namespace ucp

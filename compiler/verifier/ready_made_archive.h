@@ -1,0 +1,47 @@
+// A zip archive as the ready-made bytes of a plan have it (APPNOTE.TXT, sections 4.3 and 4.5): what is stored where,
+// and where checksums of it stand. Nothing of the code that writes archives is used here.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "compiler/plan/plan.h"
+
+namespace ucp {
+
+struct PlacedBytes {
+  std::uint64_t offset = 0;
+  std::string_view bytes;
+};
+
+// By FileId: the ready-made bytes of each target file, by offset. Nothing is copied.
+std::vector<std::vector<PlacedBytes>> ReadyMadeBytes(const Plan& plan);
+
+// Which target files are archives: `.pt` files that elements are written to or that stand in a folder. Others in the
+// root lie beside the source, whoever wrote them, and are copied as they are.
+std::vector<FileId> ArchivesOf(const Plan& plan);
+
+// What is stored under one name.
+struct ArchivedRecord {
+  std::string_view name;
+  std::uint64_t begin = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t crc32 = 0;                  // As the headers state it: all of them the same.
+  std::vector<std::uint64_t> crc32_places;  // Where they do, four bytes each.
+};
+
+// Of a file of `file_bytes` bytes. `blobs` are sorted and do not overlap. Nothing is compressed, encrypted or
+// commented; one record follows the other from the first byte to the directory, each under a name of its own, and both
+// of its headers say the same. The message is a sentence without the file's name.
+llvm::Expected<std::vector<ArchivedRecord>> ParseArchive(std::span<const PlacedBytes> blobs, std::uint64_t file_bytes);
+
+// The bytes [offset, offset + bytes), if one blob has them.
+std::optional<std::string_view> FindBytes(std::span<const PlacedBytes> blobs, std::uint64_t offset,
+                                          std::uint64_t bytes);
+
+}  // namespace ucp

@@ -100,4 +100,13 @@ std::optional<FactValue> ParseFactValue(std::string_view text) { return Parse(te
 
 std::string TextOf(const FactValue& value) { return std::visit(ValueText{}, value.value); }
 
+std::string SettingOf(const FactValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value.value)) return fmt::format("\"{}\"", *text);
+  const auto* list = std::get_if<std::vector<FactValue>>(&value.value);
+  if (list == nullptr) return TextOf(value);
+  std::string items;
+  for (const FactValue& item : *list) items += (items.empty() ? "" : ",") + SettingOf(item);
+  return "[" + items + "]";
+}
+
 }  // namespace ucp

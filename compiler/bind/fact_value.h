@@ -20,4 +20,7 @@ std::string TextOf(const FactValue& value);
 // unclosed list or quote, or lists within lists within lists.
 std::optional<FactValue> ParseFactValue(std::string_view text);
 
+// A text from which ParseFactValue() makes this value, which was one of its values.
+std::string SettingOf(const FactValue& value);
+
 }  // namespace ucp

@@ -14,10 +14,12 @@ namespace {
 llvm::Error Dump(const std::string& path) {
   constexpr std::uint64_t kLargestPlan = std::uint64_t{1} << 31;
   UCP_ASSIGN_OR_RETURN(std::string bytes, ReadWholeFile(RealFileSystem(), path, kLargestPlan));
-  auto plan = DecodePlan(bytes);
-  if (!plan) return AddContext(plan.takeError(), "`" + path + "`");
-  if (llvm::Error error = VerifyPlan(*plan)) return AddContext(std::move(error), "`" + path + "`");
-  PrintPlan(*plan, [](const std::string& line) { PrintLine(line); });
+  auto file = DecodePlanWithInputs(bytes);
+  if (!file) return AddContext(file.takeError(), "`" + path + "`");
+  if (llvm::Error error = VerifyPlan(file->plan)) return AddContext(std::move(error), "`" + path + "`");
+  auto print = [](const std::string& line) { PrintLine(line); };
+  if (file->inputs) PrintInputs(*file->inputs, print);
+  PrintPlan(file->plan, print);
   return llvm::Error::success();
 }
 
@@ -25,7 +27,8 @@ llvm::Error Dump(const std::string& path) {
 
 void AddDumpCommand(CLI::App& app, int& exit_code) {
   auto path = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("dump", "Verify a plan and print it: its tables, and then one line a step");
+  CLI::App* command = app.add_subcommand(
+      "dump", "Verify a plan and print it: what was asked for, its tables, and then one line a step");
   command->footer("  ucpc dump run.plan | less");
   command->add_option("PLAN", *path, "A file that `ucpc plan` wrote")->required();
   command->callback([path, &exit_code] {

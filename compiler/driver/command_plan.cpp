@@ -8,6 +8,7 @@
 #include "compiler/driver/plan_cost.h"
 #include "compiler/phases/compile.h"
 #include "compiler/phases/find_strategy.h"
+#include "compiler/phases/plan_again.h"
 #include "compiler/phases/planned_source.h"
 #include "compiler/plan/codec.h"
 #include "compiler/plan/plan_report.h"
@@ -64,12 +65,15 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   request.replicas = options.replicas;
   UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(files, request.source));
   UCP_ASSIGN_OR_RETURN(CostQuestion question, QuestionOf(options, is_strategy));
+  UCP_ASSIGN_OR_RETURN(PlanInputs inputs, ReadInputs(files, request));
+  request.source.given = &inputs;
   llvm::Error error = CompileFrom(files, request, is_strategy, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.json);
   if (error) return error;
   std::uint64_t plan_bytes = 0;
   if (!options.output.empty() || is_strategy) {
-    UCP_ASSIGN_OR_RETURN(std::string bytes, EncodePlan(compilation.plan));
+    CompleteInputs(request, compilation.source, inputs);
+    UCP_ASSIGN_OR_RETURN(std::string bytes, EncodePlan(compilation.plan, &inputs));
     plan_bytes = bytes.size();
     if (!options.output.empty()) {
       UCP_RETURN_IF_ERROR(WriteFileWhole(options.output, bytes, "the plan"));

@@ -37,14 +37,15 @@ std::string FolderOf(const std::string& file) {
 
 class IncludeReader {
  public:
-  IncludeReader(Source& source, DiagnosticSink& sink) : source_(source), sink_(sink) {}
+  IncludeReader(Source& source, DiagnosticSink& sink, const IncludableTexts* texts)
+      : source_(source), sink_(sink), texts_(texts) {}
 
   std::optional<ast::File> Run() {
     auto file = ParseSoundItems(source_, sink_);
     if (!file) return std::nullopt;
     // A spec that is gone by now has no folder, and the empty root holds no path.
-    root_ = Canonical(FolderOf(source_.path())).value_or("");
-    chain_.push_back({source_.path(), Canonical(source_.path()).value_or("")});
+    if (texts_ == nullptr) root_ = Canonical(FolderOf(source_.path())).value_or("");
+    chain_.push_back({source_.path(), Find(source_.path()).value_or("")});
     std::size_t errors_before = sink_.error_count();
     ReadDeclarations(file->declarations);
     if (sink_.error_count() != errors_before) return std::nullopt;
@@ -133,7 +134,7 @@ class IncludeReader {
     }
     std::string written = FolderOf(chain_.back().written) + "/" + include.path;
     if (written.starts_with("./")) written.erase(0, 2);
-    auto canonical = Canonical(written);
+    auto canonical = Find(written);
     if (!canonical) return Refuse(range, fmt::format("there is no file `{}`", written));
     if (!IsBelowRoot(*canonical)) {
       return Refuse(range, fmt::format("`{}` leads out of the folder of the spec", include.path));
@@ -142,8 +143,15 @@ class IncludeReader {
     return Including{std::move(written), std::move(*canonical)};
   }
 
+  // The file's one name.
+  std::optional<std::string> Find(const std::string& written) const {
+    if (texts_ == nullptr) return Canonical(written);
+    return texts_->contains(written) || written == source_.path() ? std::optional(written) : std::nullopt;
+  }
+
   // Or the folder itself, which is refused where it is read.
   bool IsBelowRoot(const std::string& canonical) const {
+    if (texts_ != nullptr) return true;
     llvm::StringRef rest = canonical;
     return !root_.empty() && rest.consume_front(root_) && (rest.empty() || rest.starts_with("/") || root_ == "/");
   }
@@ -158,13 +166,19 @@ class IncludeReader {
     return std::none_of(path::begin(written), path::end(written), [](llvm::StringRef part) { return part == ".."; });
   }
 
+  llvm::Expected<std::string> Read(const std::string& written) const {
+    if (texts_ != nullptr) return texts_->at(written);
+    UCP_ASSIGN_OR_RETURN(const Source file, Source::FromFile(written));
+    return std::string(file.text());
+  }
+
   std::optional<std::uint32_t> Append(const ast::Include& include, const std::string& written) {
-    auto read = Source::FromFile(written);
+    auto read = Read(written);
     if (!read) {
       Refuse(include.path_range, Describe(read.takeError()).message);
       return std::nullopt;
     }
-    auto begin = source_.Append(written, std::string(read->text()), include.path_range);
+    auto begin = source_.Append(written, *read, include.path_range);
     if (begin) return *begin;
     Refuse(include.path_range, Describe(begin.takeError()).message);
     return std::nullopt;
@@ -178,15 +192,16 @@ class IncludeReader {
 
   Source& source_;
   DiagnosticSink& sink_;
-  std::string root_;  // The folder of the main spec, canonical.
+  const IncludableTexts* texts_;  // Null: the files on disk.
+  std::string root_;              // The folder of the main spec, canonical.
   std::vector<Including> chain_;
   std::size_t count_ = 0;
 };
 
 }  // namespace
 
-std::optional<ast::File> ParseWithIncludes(Source& source, DiagnosticSink& sink) {
-  return IncludeReader(source, sink).Run();
+std::optional<ast::File> ParseWithIncludes(Source& source, DiagnosticSink& sink, const IncludableTexts* texts) {
+  return IncludeReader(source, sink, texts).Run();
 }
 
 }  // namespace ucp

@@ -46,6 +46,21 @@ llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
               format.name());
 }
 
+llvm::Expected<std::optional<JobConfig>> JobConfigOf(FileSystem& files, const CompileRequest& request) {
+  if (request.ds_config.empty()) return std::nullopt;
+  const PlanInputs* given = request.source.given;
+  if (given != nullptr && given->ds_config) return ParseJobConfig(given->ds_config->name, given->ds_config->text);
+  UCP_ASSIGN_OR_RETURN(const std::string text, ReadJobConfig(files, request.ds_config));
+  return ParseJobConfig(request.ds_config, text);
+}
+
+llvm::Error BindAndCompile(FileSystem& files, const CompileRequest& request, const SourceRequest& source_request,
+                           Compilation& compilation) {
+  UCP_RETURN_IF_ERROR(BindDescribed(files, source_request, compilation.source));
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
+  return CompileBound(files, request, strategy, compilation);
+}
+
 // Looks at what is cheap, before anything is laid out: not so where many tensors share a record, as in ZeRO's files.
 bool MayNeedNoReads(const CompileRequest& request, const SourcePhase& source, const Layout& target) {
   if (!request.needs_no_reads) return false;
@@ -61,9 +76,13 @@ bool MayNeedNoReads(const CompileRequest& request, const SourcePhase& source, co
 
 llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
   UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
-  UCP_RETURN_IF_ERROR(DescribeAndBind(files, source_request, compilation.source));
-  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
-  return CompileBound(files, request, strategy, compilation);
+  UCP_RETURN_IF_ERROR(DescribeCheckpoint(files, source_request, compilation.source));
+  return BindAndCompile(files, request, source_request, compilation);
+}
+
+llvm::Error CompileDescribed(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
+  UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
+  return BindAndCompile(files, request, source_request, compilation);
 }
 
 llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
@@ -73,10 +92,7 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   const Format* format = FindFormat(strategy.format);
   UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
   UCP_RETURN_IF_ERROR(CheckOptions(request, *format));
-  std::optional<JobConfig> job_config;
-  if (!request.ds_config.empty()) {
-    UCP_ASSIGN_OR_RETURN(job_config, ReadJobConfig(files, request.ds_config));
-  }
+  UCP_ASSIGN_OR_RETURN(const std::optional<JobConfig> job_config, JobConfigOf(files, request));
   SourcePhase& source = compilation.source;
   if (!request.tag.empty()) source.checkpoint.training.tag = request.tag;
   const Inventory& inventory = source.checkpoint.inventory;

@@ -71,6 +71,11 @@ void AddObject(const std::string& prefix, const llvm::json::Object& object, cons
 
 llvm::Error AddConfig(FileSystem& files, const std::string& path, std::map<std::string, Fact>& facts) {
   UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, path, kMaxConfigBytes));
+  return AddConfig({path, std::move(text)}, facts);
+}
+
+llvm::Error AddConfig(const NamedText& file, std::map<std::string, Fact>& facts) {
+  const auto& [path, text] = file;
   if (NestsTooDeep(text)) {
     return Fail(ErrorCode::kBadData, "`{}` is nested deeper than {}; is this a model's configuration?", path,
                 kMaxDepth);

@@ -26,12 +26,24 @@ void CompareWithMetadata(SourcePhase& phase) {
   WarnOfOtherReadings(*phase.bound, phase.layout, embedded->layout, phase.spec->sink);
 }
 
+llvm::Expected<std::unique_ptr<SpecSession>> OpenSpecOf(const SourceRequest& request) {
+  if (request.given != nullptr && !request.given->spec.empty()) return OpenSpec(request.given->spec);
+  UCP_ASSIGN_OR_RETURN(const std::string path, FindSpec(request.spec));
+  return OpenSpec(path);
+}
+
+llvm::Error AddConfigOf(FileSystem& files, const SourceRequest& request, const std::string& folder,
+                        std::map<std::string, Fact>& facts) {
+  if (request.given != nullptr && request.given->config) return AddConfig(*request.given->config, facts);
+  if (!request.config.empty()) return AddConfig(files, request.config, facts);
+  return AddConfigBeside(files, {folder, request.path}, facts);
+}
+
 llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
   if (!request.unused.empty()) {
     return Fail(ErrorCode::kUsage, "--unused is for checkpoints without a spec; write `unused` in the spec instead");
   }
-  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
-  UCP_ASSIGN_OR_RETURN(phase.spec, OpenSpec(path));
+  UCP_ASSIGN_OR_RETURN(phase.spec, OpenSpecOf(request));
   SpecSession& session = *phase.spec;
   Inventory& inventory = phase.checkpoint.inventory;
   if (!session.checked) return SpecErrors(session);
@@ -49,8 +61,7 @@ llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
 llvm::Error LayOut(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
   if (request.spec.empty() && inventory.mesh.Size("tp") == 1) return LayOutWhole(request, phase);
-  UCP_RETURN_IF_ERROR(request.config.empty() ? AddConfigBeside(files, {phase.folder, request.path}, inventory.facts)
-                                             : AddConfig(files, request.config, inventory.facts));
+  UCP_RETURN_IF_ERROR(AddConfigOf(files, request, phase.folder, inventory.facts));
   return request.spec.empty() ? LayOutWithoutSpec(request, phase) : LayOutBySpec(request, phase);
 }
 
@@ -82,9 +93,18 @@ llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& 
 }
 
 llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+  UCP_RETURN_IF_ERROR(DescribeCheckpoint(files, request, phase));
+  return BindDescribed(files, request, phase);
+}
+
+llvm::Error DescribeCheckpoint(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   BeginPhase(request.clock, "describe");
   UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path, request.preference, request.threads));
   phase.folder = phase.checkpoint.inventory.root;
+  return llvm::Error::success();
+}
+
+llvm::Error BindDescribed(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   BeginPhase(request.clock, "bind");
   UCP_RETURN_IF_ERROR(DropStates(request.drop_states, phase.checkpoint));
   UCP_RETURN_IF_ERROR(LayOut(files, request, phase));

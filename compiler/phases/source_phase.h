@@ -14,6 +14,7 @@
 #include "compiler/bind/bind.h"
 #include "compiler/layout/layout.h"
 #include "compiler/phases/spec_phase.h"
+#include "compiler/plan/plan_inputs.h"
 #include "compiler/support/phase_clock.h"
 #include "runtime/formats/format.h"
 
@@ -28,9 +29,11 @@ struct SourceRequest {
   std::vector<std::string> unused;       // --unused NAME=last
   std::vector<std::string> drop_states;  // --drop-state NAME
   RankPreference preference;             // --prefer-rank tp=1
-  std::int64_t cut_over = 0;             // Over how many tensor-parallel ranks a target is to be cut; 0: it has none.
-  unsigned threads = 1;                  // That may read headers at the same time.
-  PhaseClock* clock = nullptr;           // Told of the phases `describe` and `bind`; may be null.
+  // Where a plan is made again, the spec and the configurations as they were. What it has is not read from a disk.
+  const PlanInputs* given = nullptr;
+  std::int64_t cut_over = 0;    // Over how many tensor-parallel ranks a target is to be cut; 0: it has none.
+  unsigned threads = 1;         // That may read headers at the same time.
+  PhaseClock* clock = nullptr;  // Told of the phases `describe` and `bind`; may be null.
 };
 
 struct SourcePhase {
@@ -49,8 +52,15 @@ struct SourcePhase {
 llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path, const RankPreference& preference,
                                           unsigned threads = 1);
 
-// With a spec, the facts of --config, or else of a `config.json` in the tag's or the checkpoint's folder, are added to
-// those of the inventory. Fails with kSpec if the spec has errors: they are in `phase.spec->sink`.
+// Fills what phase.checkpoint and phase.folder are. Begins the phase `describe`.
+[[nodiscard]] llvm::Error DescribeCheckpoint(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
+
+// Of a checkpoint that is described. With a spec, the facts of --config, or else of a `config.json` in the tag's or the
+// checkpoint's folder, are added to those of the inventory. Fails with kSpec if the spec has errors: they are in
+// `phase.spec->sink`.
+[[nodiscard]] llvm::Error BindDescribed(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
+
+// Both.
 [[nodiscard]] llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
 
 // SourcePhase::held, for who fills a phase without a folder.

@@ -7,20 +7,48 @@
 #include "compiler/diagnostics/render.h"
 #include "compiler/parse/include.h"
 #include "compiler/phases/check_strategies.h"
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
+namespace {
 
-llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::string& path) {
-  UCP_ASSIGN_OR_RETURN(Source source, Source::FromFile(path));
+std::unique_ptr<SpecSession> Open(Source source, const IncludableTexts* texts) {
   auto session = std::make_unique<SpecSession>();
-  std::optional<ast::File> tree = ParseWithIncludes(source, session->sink);
+  std::optional<ast::File> tree = ParseWithIncludes(source, session->sink, texts);
   session->source = std::make_shared<const Source>(std::move(source));
   if (!tree) return session;
   session->checked = CheckSpec(*tree, *session->source, session->sink);
   CheckAgainstFormats(*tree, session->sink);
   if (session->sink.has_errors()) session->checked.reset();
   return session;
+}
+
+}  // namespace
+
+llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(Source source, Source::FromFile(path));
+  return Open(std::move(source), nullptr);
+}
+
+llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::vector<NamedText>& texts) {
+  UCP_CHECK(!texts.empty(), "there is no spec");
+  UCP_ASSIGN_OR_RETURN(Source source, Source::FromText(texts.front().name, texts.front().text));
+  IncludableTexts included;
+  for (const NamedText& text : texts) included.emplace(text.name, text.text);
+  return Open(std::move(source), &included);
+}
+
+std::vector<NamedText> TextsOf(const SpecSession& session) {
+  const std::string& main = session.source->path();
+  const std::size_t folder_bytes = main.rfind('/') + 1;  // npos + 1 is 0.
+  std::vector<NamedText> texts;
+  for (const Source::FileText& file : session.source->Files()) {
+    const bool is_in_folder = file.path.starts_with(std::string_view(main).substr(0, folder_bytes));
+    NamedText text{std::string(file.path.substr(is_in_folder ? folder_bytes : 0)), std::string(file.text)};
+    if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
+  }
+  return texts;
 }
 
 char SpecFailure::ID = 0;

@@ -8,9 +8,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
+#include "compiler/plan/plan_inputs.h"
 #include "compiler/source/source.h"
 #include "compiler/support/error.h"
 
@@ -26,6 +28,12 @@ struct SpecSession {
 // Reads, parses and checks, with all files that it includes. An error is one of reading the file; what is wrong in it
 // is in the sink.
 llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::string& path);
+
+// The same of what was read before: the spec, and behind it what it includes.
+llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::vector<NamedText>& texts);
+
+// What OpenSpec() has read, by its paths from the folder of the spec.
+std::vector<NamedText> TextsOf(const SpecSession& session);
 
 // "2 errors in `gpt.ucp`", with code kSpec, and all diagnostics for those who read JSON.
 class SpecFailure : public llvm::ErrorInfo<SpecFailure, Failure> {

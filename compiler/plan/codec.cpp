@@ -49,13 +49,13 @@ class Encoder {
   explicit Encoder(std::size_t room) : b_(room) {}
 
   // The FlatBuffer, which stays here.
-  std::string_view Encode(const Plan& plan) {
-    b_.Finish(EncodePlan(plan));
+  std::string_view Encode(const Plan& plan, const PlanInputs* inputs) {
+    b_.Finish(EncodePlan(plan, inputs));
     return {reinterpret_cast<const char*>(b_.GetBufferPointer()), b_.GetSize()};
   }
 
  private:
-  Offset<flat::Plan> EncodePlan(const Plan& plan) {
+  Offset<flat::Plan> EncodePlan(const Plan& plan, const PlanInputs* inputs) {
     auto tool_version = b_.CreateString(plan.tool_version);
     auto spec_hash = b_.CreateString(plan.spec_hash);
     auto source_format = b_.CreateString(plan.source_format);
@@ -84,7 +84,27 @@ class Encoder {
                             target, directories, blobs, placements, crc_fields, tensors, sets, geometries, reads,
                             writes, remarks, EncodeCoordinate(plan.preference.named),
                             EncodeAll(b_, plan.decisions, [&](const RankDecision& d) { return EncodeDecision(d); }),
-                            EncodeReaders(plan.readers));
+                            EncodeReaders(plan.readers), inputs == nullptr ? 0 : EncodeInputs(*inputs));
+  }
+
+  Offset<flat::NamedText> EncodeText(const NamedText& text) {
+    auto name = b_.CreateString(text.name);
+    return flat::CreateNamedText(b_, name, b_.CreateString(text.text));
+  }
+
+  Offset<flat::Inputs> EncodeInputs(const PlanInputs& inputs) {
+    auto source_strategy = b_.CreateString(inputs.source_strategy);
+    auto target = b_.CreateString(inputs.target);
+    auto spec = EncodeAll(b_, inputs.spec, [&](const NamedText& text) { return EncodeText(text); });
+    auto config = inputs.config ? EncodeText(*inputs.config) : 0;
+    auto ds_config = inputs.ds_config ? EncodeText(*inputs.ds_config) : 0;
+    auto set = b_.CreateVectorOfStrings(inputs.set);
+    auto unused = b_.CreateVectorOfStrings(inputs.unused);
+    auto drop_states = b_.CreateVectorOfStrings(inputs.drop_states);
+    auto keep_opaque = b_.CreateVectorOfStrings(inputs.keep_opaque);
+    auto tag = b_.CreateString(inputs.tag);
+    return flat::CreateInputs(b_, source_strategy, target, spec, config, ds_config, set, unused, drop_states,
+                              keep_opaque, tag, inputs.trusts_replicas);
   }
 
   // Nothing of files that any job opens: plans of those are what they were before plans said who opens what.
@@ -225,15 +245,15 @@ llvm::Expected<Encoder> EncoderFor(const Plan& plan) {
 
 }  // namespace
 
-llvm::Expected<std::string> EncodePlan(const Plan& plan) {
+llvm::Expected<std::string> EncodePlan(const Plan& plan, const PlanInputs* inputs) {
   UCP_ASSIGN_OR_RETURN(Encoder encoder, EncoderFor(plan));
-  const std::string_view buffer = encoder.Encode(plan);
+  const std::string_view buffer = encoder.Encode(plan, inputs);
   return EnvelopeOf(buffer).append(buffer);
 }
 
 llvm::Expected<std::string> HashOfPlan(const Plan& plan) {
   UCP_ASSIGN_OR_RETURN(Encoder encoder, EncoderFor(plan));
-  const std::string_view buffer = encoder.Encode(plan);
+  const std::string_view buffer = encoder.Encode(plan, nullptr);
   return ContentHash(EnvelopeOf(buffer), buffer);
 }
 

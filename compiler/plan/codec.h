@@ -5,16 +5,25 @@
 
 #include <llvm/Support/Error.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "compiler/plan/plan.h"
+#include "compiler/plan/plan_inputs.h"
 
 namespace ucp {
 
-llvm::Expected<std::string> EncodePlan(const Plan& plan);
-// ContentHash of these bytes: the name of a plan, in manifests and journals.
+// `inputs` are for a plan that others will run; null: left out.
+llvm::Expected<std::string> EncodePlan(const Plan& plan, const PlanInputs* inputs = nullptr);
+// ContentHash of these bytes without inputs: the name of a plan, in manifests and journals.
 llvm::Expected<std::string> HashOfPlan(const Plan& plan);
 llvm::Expected<Plan> DecodePlan(std::string_view bytes);
+
+struct PlanWithInputs {
+  Plan plan;
+  std::optional<PlanInputs> inputs;  // Nothing if they were left out, as versions before 0.2 did.
+};
+llvm::Expected<PlanWithInputs> DecodePlanWithInputs(std::string_view bytes);
 
 }  // namespace ucp

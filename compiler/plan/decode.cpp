@@ -37,7 +37,8 @@ llvm::Expected<std::string_view> OpenEnvelope(std::string_view bytes) {
 // Collects the first thing that is wrong, so that decoding reads as a list of tables.
 class Decoder {
  public:
-  explicit Decoder(std::size_t bytes) : ranks_left_(bytes / sizeof(std::int32_t)) {}
+  explicit Decoder(std::size_t bytes)
+      : items_left_(bytes / sizeof(std::int32_t)), text_left_(kMostTextForEachByte * bytes) {}
 
   Plan Decode(const flat::Plan& f) {
     Plan plan;
@@ -49,9 +50,11 @@ class Decoder {
     plan.target_mesh = DecodeMesh(f.target_mesh());
     plan.source = DecodeTables(f.source());
     plan.target = DecodeTables(f.target());
-    Each(f.directories(), [&](const flatbuffers::String* name) { plan.directories.push_back(name->str()); });
+    plan.directories = Texts(f.directories());
     Each(f.blobs(), [&](const flat::Blob* blob) {
       const auto* bytes = blob->bytes();
+      if (bytes != nullptr) CountText(bytes->size());
+      if (!error_.empty()) return;
       plan.blobs.emplace_back(
           bytes == nullptr ? "" : std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size()));
     });
@@ -66,7 +69,7 @@ class Decoder {
     Each(f.geometries(), [&](const flat::Geometry* g) { plan.geometries.push_back(DecodeGeometry(*g)); });
     Each(f.reads(), [&](const flat::Read* read) { plan.reads.push_back(DecodeRead(*read)); });
     Each(f.writes(), [&](const flat::Write* write) { plan.writes.push_back(DecodeWrite(*write)); });
-    Each(f.remarks(), [&](const flatbuffers::String* remark) { plan.remarks.push_back(remark->str()); });
+    plan.remarks = Texts(f.remarks());
     plan.preference.named = DecodeCoordinate(f.preference());
     Each(f.decisions(), [&](const flat::Decision* d) {
       plan.decisions.push_back({Text(d->what()), Text(d->believed()), Text(d->believed_file()), Text(d->overruled()),
@@ -76,9 +79,33 @@ class Decoder {
     return plan;
   }
 
+  PlanInputs Decode(const flat::Inputs& f) {
+    PlanInputs inputs;
+    inputs.source_strategy = Text(f.source_strategy());
+    inputs.target = Text(f.target());
+    Each(f.spec(), [&](const flat::NamedText* text) { inputs.spec.push_back(DecodeText(*text)); });
+    if (f.config() != nullptr) inputs.config = DecodeText(*f.config());
+    if (f.ds_config() != nullptr) inputs.ds_config = DecodeText(*f.ds_config());
+    inputs.set = Texts(f.set());
+    inputs.unused = Texts(f.unused());
+    inputs.drop_states = Texts(f.drop_states());
+    inputs.keep_opaque = Texts(f.keep_opaque());
+    inputs.tag = Text(f.tag());
+    inputs.trusts_replicas = f.trusts_replicas();
+    return inputs;
+  }
+
   const std::string& error() const { return error_; }
 
  private:
+  // Rows may share a text, such as a state's name. A plan of ours has less text than its file has bytes.
+  static constexpr std::size_t kMostTextForEachByte = 16;
+
+  void CountText(std::size_t bytes) {
+    if (bytes > text_left_) return Wrong("its rows share texts, and have more than any plan has");
+    text_left_ -= bytes;
+  }
+
   // FlatBuffers' verifier checks where a vector begins for its length only; items of eight bytes need more.
   template <typename Item, typename Visit>
   void Each(const flatbuffers::Vector<Item>* vector, Visit visit) {
@@ -88,10 +115,24 @@ class Decoder {
       Wrong("a table is not aligned");
       return;
     }
+    if (vector->size() > items_left_) return Wrong("its tables share rows");
+    items_left_ -= vector->size();
     for (auto item : *vector) visit(item);
   }
 
-  static std::string Text(const flatbuffers::String* text) { return text == nullptr ? "" : text->str(); }
+  std::string Text(const flatbuffers::String* text) {
+    if (text != nullptr) CountText(text->size());
+    return text == nullptr || !error_.empty() ? "" : text->str();
+  }
+
+  template <typename List>
+  std::vector<std::string> Texts(const List* list) {
+    std::vector<std::string> texts;
+    Each(list, [&](const flatbuffers::String* text) { texts.push_back(Text(text)); });
+    return texts;
+  }
+
+  NamedText DecodeText(const flat::NamedText& f) { return {Text(f.name()), Text(f.text())}; }
 
   void Wrong(std::string what) {
     if (error_.empty()) error_ = std::move(what);
@@ -205,9 +246,6 @@ class Decoder {
     readers.ranks = f->ranks();
     Each(f->sets(), [&](const flat::RankSet* set) {
       std::vector<int>& ranks = readers.sets.emplace_back();
-      const std::size_t listed = set->ranks() == nullptr ? 0 : set->ranks()->size();
-      if (listed > ranks_left_) return Wrong("its sets of ranks share lists");
-      ranks_left_ -= listed;
       Each(set->ranks(), [&](int rank) { ranks.push_back(rank); });
     });
     Each(f->set_of_file(), [&](std::uint32_t set) { readers.set_of_file.push_back(set); });
@@ -242,13 +280,15 @@ class Decoder {
     return write;
   }
 
-  std::size_t ranks_left_;  // As many as the file has room for: each list may be referred to any number of times.
+  // What the file has room for. Any number of rows may refer to one list or one text, and memory would know no bound.
+  std::size_t items_left_;
+  std::size_t text_left_;
   std::string error_;
 };
 
 }  // namespace
 
-llvm::Expected<Plan> DecodePlan(std::string_view bytes) {
+llvm::Expected<PlanWithInputs> DecodePlanWithInputs(std::string_view bytes) {
   UCP_ASSIGN_OR_RETURN(std::string_view buffer, OpenEnvelope(bytes));
   std::vector<std::uint64_t> aligned;
   if (reinterpret_cast<std::uintptr_t>(buffer.data()) % alignof(std::uint64_t) != 0) {
@@ -261,9 +301,16 @@ llvm::Expected<Plan> DecodePlan(std::string_view bytes) {
                                  static_cast<flatbuffers::uoffset_t>(buffer.size() / 4 + 1));
   if (!flat::VerifyPlanBuffer(verifier)) return Corrupt("its tables do not fit together");
   Decoder decoder(buffer.size());
-  Plan plan = decoder.Decode(*flat::GetPlan(buffer.data()));
+  const flat::Plan& plan = *flat::GetPlan(buffer.data());
+  PlanWithInputs decoded{decoder.Decode(plan), std::nullopt};
+  if (plan.inputs() != nullptr) decoded.inputs = decoder.Decode(*plan.inputs());
   if (!decoder.error().empty()) return Corrupt(decoder.error());
-  return plan;
+  return decoded;
+}
+
+llvm::Expected<Plan> DecodePlan(std::string_view bytes) {
+  UCP_ASSIGN_OR_RETURN(PlanWithInputs decoded, DecodePlanWithInputs(bytes));
+  return std::move(decoded.plan);
 }
 
 }  // namespace ucp

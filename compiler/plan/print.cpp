@@ -1,6 +1,7 @@
 #include "compiler/plan/print.h"
 
 #include <fmt/format.h>
+#include <llvm/ADT/StringRef.h>
 
 #include <string>
 #include <vector>
@@ -75,14 +76,39 @@ std::string RanksText(const std::vector<int>& ranks) {
   return text;
 }
 
-// ", for ranks 0, 2 of 4"; nothing if all open it.
+void PrintFile(const char* option, const NamedText& file, llvm::function_ref<void(const std::string&)> line) {
+  line(fmt::format("asked {} {}", option, file.name));
+  for (llvm::StringRef left = file.text; !left.empty();) {
+    const auto [one, rest] = left.split('\n');
+    line(("| " + one).str());
+    left = rest;
+  }
+}
+
+}  // namespace
+
+void PrintInputs(const PlanInputs& inputs, llvm::function_ref<void(const std::string&)> line) {
+  if (!inputs.source_strategy.empty()) line("asked --from " + inputs.source_strategy);
+  line("asked --to " + inputs.target);
+  for (const NamedText& file : inputs.spec) PrintFile("--spec", file, line);
+  if (inputs.config) PrintFile("--config", *inputs.config, line);
+  if (inputs.ds_config) PrintFile("--ds-config", *inputs.ds_config, line);
+  const std::pair<const char*, const std::vector<std::string>&> repeated[] = {{"--set", inputs.set},
+                                                                              {"--unused", inputs.unused},
+                                                                              {"--drop-state", inputs.drop_states},
+                                                                              {"--keep-opaque", inputs.keep_opaque}};
+  for (const auto& [option, values] : repeated) {
+    for (const std::string& value : values) line(fmt::format("asked {} {}", option, value));
+  }
+  if (!inputs.tag.empty()) line("asked --tag " + inputs.tag);
+  if (inputs.trusts_replicas) line("asked --replicas trust");
+}
+
 std::string ReadersText(const Plan& plan, FileId file) {
   if (plan.readers.set_of_file.empty() || plan.readers.Of(file).empty()) return "";
   const std::vector<int>& ranks = plan.readers.Of(file);
   return fmt::format(", for rank{} {} of {}", ranks.size() == 1 ? "" : "s", RanksText(ranks), plan.readers.ranks);
 }
-
-}  // namespace
 
 std::string_view Name(ReadRole role) {
   switch (role) {

@@ -92,6 +92,16 @@ llvm::Expected<std::uint32_t> Source::Append(std::string path, const std::string
   return begin;
 }
 
+std::vector<Source::FileText> Source::Files() const {
+  std::vector<FileText> files;
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    // A line break stands before each but the first, which belongs to neither.
+    const std::size_t end = f + 1 < files_.size() ? files_[f + 1].begin - 1 : text_.size();
+    files.push_back({files_[f].path, text().substr(files_[f].begin, end - files_[f].begin)});
+  }
+  return files;
+}
+
 void Source::AddLines(std::size_t begin) {
   for (std::size_t i = begin; i < text_.size(); ++i) {
     if (text_[i] == '\n') line_starts_.push_back(static_cast<std::uint32_t>(i + 1));

@@ -48,6 +48,13 @@ class Source {
   const std::string& path() const { return files_.front().path; }  // Of the spec itself.
   std::string_view text() const { return text_; }                  // Of all files.
 
+  // One file of it: the spec itself, or one that it includes.
+  struct FileText {
+    std::string_view path;
+    std::string_view text;
+  };
+  std::vector<FileText> Files() const;  // The spec first.
+
   // Puts an included file behind the others and returns the offset at which it begins. `included_from` is what names
   // it. Refuses what FromText refuses, and more than kMaxSourceBytes in all.
   llvm::Expected<std::uint32_t> Append(std::string path, const std::string& text, SourceRange included_from);

@@ -73,8 +73,11 @@ llvm::Expected<ValuePtr> ReadConfig(std::string_view text) {
 
 }  // namespace
 
-llvm::Expected<JobConfig> ReadJobConfig(FileSystem& files, const std::string& path) {
-  UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, path, kMostBytes));
+llvm::Expected<std::string> ReadJobConfig(FileSystem& files, const std::string& path) {
+  return ReadWholeFile(files, path, kMostBytes);
+}
+
+llvm::Expected<JobConfig> ParseJobConfig(const std::string& path, std::string_view text) {
   llvm::Expected<ValuePtr> value = ReadConfig(text);
   if (value) return JobConfig{path, *value};
   return AddContext(value.takeError(), fmt::format("`{}` is no DeepSpeed configuration in JSON", path));

@@ -4,6 +4,7 @@
 #include <llvm/Support/Error.h>
 
 #include <string>
+#include <string_view>
 
 #include "runtime/formats/pytorch/value.h"
 #include "runtime/io/file_system.h"
@@ -15,8 +16,10 @@ struct JobConfig {
   pytorch::ValuePtr value;  // A dict.
 };
 
+llvm::Expected<std::string> ReadJobConfig(FileSystem& files, const std::string& path);
+
 // Fails with kBadData, naming the file and the place, if it is not JSON: DeepSpeed lets comments and missing commas
 // pass, and guesses what was meant.
-llvm::Expected<JobConfig> ReadJobConfig(FileSystem& files, const std::string& path);
+llvm::Expected<JobConfig> ParseJobConfig(const std::string& path, std::string_view text);
 
 }  // namespace ucp

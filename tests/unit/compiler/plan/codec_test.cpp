@@ -104,6 +104,33 @@ TEST(CodecTest, KeepsEveryField) {
   EXPECT_EQ(decoded.tensors[0].logical.states, plan.tensors[0].logical.states);
 }
 
+TEST(CodecTest, KeepsWhatThePlanWasMadeFrom) {
+  const PlanInputs inputs{.source_strategy = "deepspeed:tp=2",
+                          .target = "universal:mp=2",
+                          .spec = {{"gpt.ucp", "ucp 1\n"}, {"parts/block.ucp", "ucp 1\nlayout x {}\n"}},
+                          .config = NamedText{"config.json", "{}"},
+                          .ds_config = NamedText{"ds.json", "{\"a\": 1}"},
+                          .set = {"layers=4", "tied=true"},
+                          .unused = {"w=last"},
+                          .drop_states = {"absmax"},
+                          .keep_opaque = {"a.B"},
+                          .tag = "other",
+                          .trusts_replicas = true};
+  const Plan plan = SmallPlan();
+  const std::string bytes = llvm::cantFail(EncodePlan(plan, &inputs));
+  const PlanWithInputs decoded = llvm::cantFail(DecodePlanWithInputs(bytes));
+  EXPECT_EQ(decoded.inputs, inputs);
+  EXPECT_EQ(Encoded(decoded.plan), Encoded(plan));
+  EXPECT_EQ(Encoded(llvm::cantFail(DecodePlan(bytes))), Encoded(plan));
+  EXPECT_EQ(llvm::cantFail(DecodePlanWithInputs(Encoded(plan))).inputs, std::nullopt);
+}
+
+// A plan's name is the same whatever it was asked by.
+TEST(CodecTest, HashLeavesInputsOut) {
+  const Plan plan = SmallPlan();
+  EXPECT_EQ(llvm::cantFail(HashOfPlan(plan)), ContentHash(Encoded(plan)));
+}
+
 // Plans of files that every rank of any job opens are the same bytes whether or not that was asked.
 TEST(CodecTest, ThatEveryRankOpensAllNeedNotBeSaid) {
   Plan plan = SmallPlan();
@@ -111,6 +138,22 @@ TEST(CodecTest, ThatEveryRankOpensAllNeedNotBeSaid) {
   plan.readers = ReadByAll(plan.target.files.size());
   EXPECT_EQ(Encoded(plan), bytes);
   EXPECT_EQ(llvm::cantFail(DecodePlan(bytes)).readers, FileReaders());
+}
+
+// A text that a thousand rows share is read a thousand times.
+TEST(CodecTest, RowsDoNotShareLongTexts) {
+  auto make = [](std::size_t times) {
+    flatbuffers::FlatBufferBuilder builder;
+    const auto text = builder.CreateString(std::string(100'000, 'x'));
+    const auto remarks = builder.CreateVector(std::vector(times, text));
+    flat::PlanBuilder plan(builder);
+    plan.add_remarks(remarks);
+    builder.Finish(plan.Finish());
+    const std::string buffer(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize());
+    return WithChecksum(std::string(Encoded(SmallPlan()), 0, kEnvelope) + buffer);
+  };
+  EXPECT_EQ(Refusal(make(10)), "accepted");
+  EXPECT_THAT(Refusal(make(1000)), HasSubstr("its rows share texts"));
 }
 
 // Thousands of sets that share one list of thousands of ranks are a small file and much memory.
@@ -127,7 +170,7 @@ TEST(CodecTest, SetsOfRanksDoNotShareLists) {
     return WithChecksum(std::string(Encoded(SmallPlan()), 0, kEnvelope) + buffer);
   };
   EXPECT_EQ(Refusal(make(1)), "accepted");
-  EXPECT_THAT(Refusal(make(1000)), HasSubstr("its sets of ranks share lists"));
+  EXPECT_THAT(Refusal(make(1000)), HasSubstr("its tables share rows"));
 }
 
 TEST(CodecTest, TheEnvelopeIsChecked) {

@@ -22,7 +22,7 @@ llvm::Expected<Plan> DecodePlan(std::string_view bytes);
 
 struct PlanWithInputs {
   Plan plan;
-  std::optional<PlanInputs> inputs;  // Nothing if they were left out, as versions before 0.2 did.
+  std::optional<PlanInputs> inputs;  // Nothing if they were left out, as earlier versions did.
 };
 llvm::Expected<PlanWithInputs> DecodePlanWithInputs(std::string_view bytes);
 

@@ -4,19 +4,31 @@
 
 #include <map>
 
-#include "compiler/plan/codec.h"
 #include "compiler/support/error.h"
 #include "compiler/verifier/verifier.h"
+#include "runtime/convert/ready_made_pickles.h"
 
 namespace ucp {
 
-llvm::Expected<Plan> ReadPlanFile(FileSystem& files, const std::string& path) {
+llvm::Expected<PlanWithInputs> ReadPlanFile(FileSystem& files, const std::string& path) {
   constexpr std::uint64_t kLargestPlan = std::uint64_t{1} << 31;
   UCP_ASSIGN_OR_RETURN(std::string bytes, ReadWholeFile(files, path, kLargestPlan));
-  auto plan = DecodePlan(bytes);
-  if (!plan) return AddContext(plan.takeError(), fmt::format("`{}`", path));
-  if (llvm::Error error = VerifyPlan(*plan)) return AddContext(std::move(error), fmt::format("`{}`", path));
-  return plan;
+  auto file = DecodePlanWithInputs(bytes);
+  if (!file) return AddContext(file.takeError(), fmt::format("`{}`", path));
+  if (llvm::Error error = VerifyPlan(file->plan)) return AddContext(std::move(error), fmt::format("`{}`", path));
+  if (llvm::Error error = CheckReadyMadePickles(file->plan)) {
+    return AddContext(std::move(error), fmt::format("`{}`", path));
+  }
+  return file;
+}
+
+llvm::Error CheckIsOfCheckpoint(const std::string& path, const PlanWithInputs& file) {
+  if (!file.inputs || file.inputs->source_strategy.empty()) return llvm::Error::success();
+  return Fail(
+      ErrorCode::kUsage,
+      "`{}` was made without a checkpoint, from the strategy `{}`; make a plan of the checkpoint with `ucpc plan "
+      "--from DIR`",
+      path, file.inputs->source_strategy);
 }
 
 llvm::Error CheckIdentity(const Plan& plan, const Inventory& inventory) {

@@ -43,7 +43,9 @@ llvm::Error TakePlanFile(FileSystem& files, const TraceOptions& options, Traced&
                 "--plan FILE has all of a conversion in it: it goes with neither --to nor an option that says what the "
                 "source is");
   }
-  UCP_ASSIGN_OR_RETURN(traced.plan, ReadPlanFile(files, options.plan));
+  UCP_ASSIGN_OR_RETURN(PlanWithInputs file, ReadPlanFile(files, options.plan));
+  UCP_RETURN_IF_ERROR(CheckIsOfCheckpoint(options.plan, file));
+  traced.plan = std::move(file.plan);
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, source.path, traced.plan.preference));
   traced.folder = checkpoint.inventory.root;
   return CheckIdentity(traced.plan, checkpoint.inventory);

@@ -17,6 +17,10 @@ STRATEGIES = [
     "safetensors:states=all,names=memory", "deepspeed:tp=2,pp=3+2+2,dp=4,zero=1,dtype=bf16",
     "deepspeed:pp=2,partition=uniform,round_robin=true,sub_group_size=1e9", "deepspeed:dp=8,sp=2,ep=4,zero=0",
 ]  # fmt: skip
+PLANS = [
+    ("plan", "zero2_dp2", "universal"), ("plan", "zero1_dp2", "deepspeed:dp=3,zero=2"),
+    ("plan_run", "zero1_dp2", "deepspeed:dp=3,zero=2"),
+]  # fmt: skip
 
 
 def write(folder: Path, name: str, data: bytes) -> None:
@@ -65,10 +69,9 @@ def main() -> None:
         data = path.read_bytes()
         end = 8 + int.from_bytes(data[:8], "little")
         write(out / "safetensors_header", path.name, ((len(data) - end) // 64).to_bytes(2, "big") + data[8:end])
-    plans = out / "plan"
-    plans.mkdir()
-    for number, (name, target) in enumerate([("zero2_dp2", "universal"), ("zero1_dp2", "deepspeed:dp=3,zero=2")]):
-        run("ucpc", "plan", "--from", FIXTURES / name / "checkpoint", "--to", target, "-o", plans / str(number))
+    for folder, name, target in PLANS:
+        (out / folder).mkdir(exist_ok=True)
+        run("ucpc", "plan", "--from", FIXTURES / name / "checkpoint", "--to", target, "-o", out / folder / name)
 
 
 if __name__ == "__main__":

@@ -90,13 +90,15 @@ class Companions(ProgramTest):
         self.assertIn("not copied from beside the checkpoint: model.safetensors, notes.txt\n", result.stderr)
 
     def test_plan_carries_them(self) -> None:
-        """`ucprun run` writes them without looking for them again."""
+        """They are planned again like all else; only a plan that is trusted writes what is not there any more."""
         root = self.source(TRAINER)
         result = self.run_program("ucpc", "plan", "--from", root, "--to", "deepspeed:dp=4", "-o", "run.plan")
         self.assertEqual(result.returncode, 0, result.stderr)
         for name in TRAINER:
             (root / name).unlink()
         result = self.run_program("ucprun", "run", "run.plan", self.out, "--from", root)
+        self.assert_refused(result, 2, "entry 1 of the files of the target", "`config.json`", "--trust-plan")
+        result = self.run_program("ucprun", "run", "run.plan", self.out, "--from", root, "--trust-plan")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertEqual(self.beside(), TRAINER)
 

@@ -77,12 +77,13 @@ class Planning(ProgramTest):
                 self.assert_refused(self.run_program("ucpc", "plan", *arguments), 1, words)
 
     def test_the_plan_of_files_that_are_not_there_is_refused(self) -> None:
-        """It can be written and looked at; `run` sees that the files are others."""
+        """It can be written and looked at; `run` says what it was made from, whether or not the plan is trusted."""
         self.plan(STRATEGIES[0], "universal", "-o", self.folder / "a.plan")
         self.assertEqual(self.run_program("ucpc", "dump", self.folder / "a.plan").returncode, 0)
-        result = self.run_program("ucprun", "run", self.folder / "a.plan", self.out, "--from",
-                                  self.checkpoint("gpt_pp2_tp2_dp2"))  # fmt: skip
-        self.assert_refused(result, 2, "the plan")
+        source = self.checkpoint("gpt_pp2_tp2_dp2")
+        for more in ((), ("--trust-plan",)):
+            result = self.run_program("ucprun", "run", "a.plan", self.out, "--from", source, *more)
+            self.assert_refused(result, 2, "`a.plan`", f"from the strategy `{STRATEGIES[0]}`", "`ucpc plan --from DIR`")
 
     def test_sizes_that_nobody_has_here(self) -> None:
         """A trillion parameters and 20,000 tensors, within three times the processor time that they should take."""

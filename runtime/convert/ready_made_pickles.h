@@ -1,0 +1,14 @@
+// The pickles that a plan file has ready-made for its target. Whoever loads the target unpickles them.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include "compiler/plan/plan.h"
+
+namespace ucp {
+
+// Fails (kBadData) unless each is data to our own machine (formats/pytorch/pickle_reader.h), and the storages that it
+// names are records of its archive, of the size and the dtype that it says. The plan must be verified.
+[[nodiscard]] llvm::Error CheckReadyMadePickles(const Plan& plan);
+
+}  // namespace ucp

@@ -1,0 +1,28 @@
+// From a plan file to what is run. The file comes from outside: what is run is what this version plans for what the
+// file says was asked for, of the checkpoint at hand, and the file must hold the same plan.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "compiler/support/phase_clock.h"
+#include "runtime/executor/share_run.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+struct PlanToRun {
+  std::string path;             // Of the plan file.
+  std::string source;           // The checkpoint.
+  bool is_trusted = false;      // --trust-plan: what is run is the file's plan, proved, and of these source files.
+  unsigned readers = 1;         // Threads that may read headers at the same time,
+  unsigned threads = 1;         // and that may plan.
+  PhaseClock* clock = nullptr;  // Told of the phases; may be null.
+};
+
+// `files` has the plan file, `source` the checkpoint. Fails with kBadData, naming what differs, for a plan that is not
+// sound, not of these files, not of a checkpoint, or another one than is made again.
+llvm::Expected<PlannedRun> PreparePlan(FileSystem& files, FileSystem& source, const PlanToRun& request);
+
+}  // namespace ucp

@@ -14,6 +14,7 @@
 #include "compiler/command_line/command_words.h"
 #include "compiler/command_line/completion.h"
 #include "compiler/command_line/help_page.h"
+#include "compiler/command_line/speech.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/usage_message.h"
 #include "compiler/command_line/value_checks.h"
@@ -63,40 +64,65 @@ llvm::Error RefuseEmptyWords(int argc, char** argv) {
   return llvm::Error::success();
 }
 
+using Words = std::vector<std::string>;
+
+// --help or --version: what they ask for, unless the command is misspelt whose help it would be.
+llvm::Error Answer(const CLI::App& app, const CLI::Success& asked, const Words& words) {
+  if (const std::string wrong = WalkWords(app, words).unknown_command; !wrong.empty()) {
+    return Fail(ErrorCode::kUsage, "{}", UnknownCommand(app, wrong));
+  }
+  const bool is_help = asked.get_name() == "CallForHelp";
+  PrintVerbatim(is_help ? app.help() : asked.what() + std::string("\n"));
+  return FlushOutput();
+}
+
+// Throws for a wrong command line.
+llvm::Error ParseAndRun(CLI::App& app, int argc, char** argv, const Words& words, bool is_later_rank) {
+  try {
+    app.parse(argc, argv);
+    return FlushOutput();
+  } catch (const CLI::Success& asked) {
+    return is_later_rank ? llvm::Error::success() : Answer(app, asked, words);
+  } catch (const std::bad_alloc&) {
+    return Fail(ErrorCode::kIo, "there is not enough memory");
+  }
+}
+
+int Refuse(const CLI::App& app, const std::string& program, const CLI::ParseError& error, const Words& words,
+           bool json) {
+  const UsageMessage message = ExplainUsage(app, program, error, words);
+  const int code = ShowError(program, Fail(ErrorCode::kUsage, "{}", message.sentence), json);
+  if (!message.command.empty()) ShowHint(fmt::format("See `{} --help`.", message.command));
+  return code;
+}
+
 }  // namespace
 
 int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
                    bool is_later_rank) {
   app.name(program);  // And not by which path it was started.
   app.formatter(std::make_shared<HelpPage>());
+  AddSpeechOptions(app);
   for (CLI::App* command : app.get_subcommands({})) {
     command->formatter(app.get_formatter());
+    AddSpeechOptions(*command);
     RefuseOptionsAsValues(*command);
   }
   if (AnswerCompletion(app, argc, argv)) return 0;
+  SpeakAs(SpeechOf(argc, argv));
   const bool json = WantsJson(argc, argv);
+  const Words words(argv + std::min(argc, 1), argv + argc);
   if (llvm::Error error = RefuseEmptyWords(argc, argv)) {
     if (is_later_rank) std::this_thread::sleep_for(kUntilLauncherEndsRanks);
     return ShowError(program, std::move(error), json);
   }
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& success) {  // --help and --version
-    if (is_later_rank) return 0;
-    const bool is_help = success.get_name() == "CallForHelp";
-    PrintVerbatim(is_help ? app.help() : success.what() + std::string("\n"));
-  } catch (const std::bad_alloc&) {
-    return ShowError(program, Fail(ErrorCode::kIo, "there is not enough memory"), json);
+    llvm::Error error = ParseAndRun(app, argc, argv, words, is_later_rank);
+    return error ? ShowError(program, std::move(error), json) : exit_code;
   } catch (const CLI::ParseError& error) {
     if (is_later_rank) std::this_thread::sleep_for(kUntilLauncherEndsRanks);
-    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-    const UsageMessage message = ExplainUsage(app, program, error, words);
-    int code = ShowError(program, Fail(ErrorCode::kUsage, "{}", message.sentence), json);
-    if (!message.command.empty()) ShowMessage(fmt::format("See `{} --help`.", message.command));
-    return code;
+    return Refuse(app, program, error, words, json);
   }
-  if (llvm::Error error = FlushOutput()) return ShowError(program, std::move(error), json);
-  return exit_code;
 }
 
 llvm::Expected<SourceRequest> SourceOptions::Request() const {

@@ -25,13 +25,6 @@ const CLI::Option* FindOption(const CLI::App& app, std::string_view word) {
   return nullptr;
 }
 
-const CLI::App* FindCommand(const CLI::App& app, const std::string& word) {
-  for (const CLI::App* command : CommandsOf(app)) {
-    if (command->get_name() == word) return command;
-  }
-  return nullptr;
-}
-
 // A single dash is standard input, and a number may be negative.
 bool LooksLikeOption(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9');
@@ -50,8 +43,15 @@ std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+const CLI::App* FindCommand(const CLI::App& app, const std::string& word) {
+  for (const CLI::App* command : CommandsOf(app)) {
+    if (command->get_name() == word) return command;
+  }
+  return nullptr;
+}
+
 WordPosition WalkWords(const CLI::App& app, std::span<const std::string> words) {
-  WordPosition position{.app = &app, .unknown_option = {}};
+  WordPosition position{.app = &app, .unknown_option = {}, .unknown_command = {}};
   bool are_options_over = false;
   for (const std::string& word : words) {
     if (position.awaits_value != nullptr) {
@@ -71,6 +71,8 @@ WordPosition WalkWords(const CLI::App& app, std::span<const std::string> words) 
       position.app = command;
       position.positionals = 0;
     } else {
+      const bool should_be_command = !CommandsOf(*position.app).empty() && position.unknown_option.empty();
+      if (should_be_command && position.unknown_command.empty()) position.unknown_command = word;
       ++position.positionals;
     }
   }

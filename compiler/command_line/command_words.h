@@ -17,6 +17,7 @@ struct WordPosition {
   std::size_t positionals = 0;                // How many have been given.
   std::string unknown_option;                 // The first word that looks like an option and is none; empty if all are.
   const CLI::App* unknown_to = nullptr;       // Whose option it would be.
+  std::string unknown_command;                // The word where a subcommand should stand, before any such option.
 };
 WordPosition WalkWords(const CLI::App& app, std::span<const std::string> words);
 
@@ -24,5 +25,6 @@ WordPosition WalkWords(const CLI::App& app, std::span<const std::string> words);
 std::vector<std::string> NamesOf(const CLI::Option& option);
 
 std::vector<const CLI::App*> CommandsOf(const CLI::App& app);
+const CLI::App* FindCommand(const CLI::App& app, const std::string& word);  // Null if there is none.
 
 }  // namespace ucp

@@ -20,6 +20,14 @@
 namespace ucp {
 namespace {
 
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+void AddCommands(const CLI::App& app, Completions& completions) {
+  for (const CLI::App* command : CommandsOf(app)) {
+    completions.candidates.push_back({command->get_name(), FirstLine(command->get_description())});
+  }
+}
+
 // What a value is called says what it is; a word in small letters stands for itself.
 void AddValues(const std::string& name, Completions& values) {
   if (name == "SPEC") {
@@ -51,8 +59,6 @@ Completions ValuesOf(const CLI::Option& option) {
   return values;
 }
 
-std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 Completions OptionsOf(const CLI::App& app) {
   Completions completions;
   for (const CLI::Option* option : app.get_options()) {
@@ -66,15 +72,16 @@ Completions OptionsOf(const CLI::App& app) {
 // Subcommands, or the values of the next positional argument; of several (SPEC…), the last one is never used up.
 Completions ArgumentsOf(const WordPosition& position) {
   Completions completions;
-  for (const CLI::App* command : CommandsOf(*position.app)) {
-    completions.candidates.push_back({command->get_name(), FirstLine(command->get_description())});
-  }
+  AddCommands(*position.app, completions);
   if (!completions.candidates.empty()) return completions;
   std::size_t index = 0;
   for (const CLI::Option* option : position.app->get_options()) {
     if (!option->get_positional()) continue;
     bool repeats = option->get_items_expected_max() > 1;
-    if (index++ == position.positionals || repeats) return ValuesOf(*option);
+    if (index++ != position.positionals && !repeats) continue;
+    if (option->get_name() != "SUBCOMMAND") return ValuesOf(*option);
+    AddCommands(*position.app->get_parent(), completions);
+    return completions;
   }
   return completions;
 }

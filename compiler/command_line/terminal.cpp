@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 
 #include "compiler/diagnostics/render.h"
 #include "compiler/support/error.h"
@@ -20,12 +21,50 @@ namespace {
 // Somebody has been told that standard output takes nothing any more.
 bool output_is_lost = false;
 
+Speech speech;
+
 llvm::Error OutputIsLost(const std::string& why) {
   output_is_lost = true;
   return Fail(ErrorCode::kIo, "cannot write to standard output: {}", why);
 }
 
+// As https://no-color.org has it: any text counts.
+bool IsSet(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+TextStyle StyleOfErrors() {
+  const bool is_terminal = isatty(STDERR_FILENO) == 1;
+  const bool by_itself = ErrorsGoToTerminal() && !IsSet("NO_COLOR");
+  TextStyle style;
+  style.colours = speech.colour == ColourUse::kAlways || (speech.colour == ColourUse::kAuto && by_itself);
+  if (is_terminal) style.columns = TerminalColumns();
+  return style;
+}
+
+// "ucpc: note: ", "warning: ": what a message begins with is painted.
+std::string WithPaintedWord(const std::string& message) {
+  const TextStyle style = StyleOfErrors();
+  if (!style.colours) return message;
+  for (std::string_view begin : {"", "ucpc: ", "ucprun: "}) {
+    if (!message.starts_with(begin)) continue;
+    for (std::string_view word : {"error:", "warning:", "note:"}) {
+      const std::string_view rest = std::string_view(message).substr(begin.size());
+      if (!rest.starts_with(word)) continue;
+      return fmt::format("{}{}{}", begin, Painted(word, style), rest.substr(word.size()));
+    }
+  }
+  return message;
+}
+
+void PrintToErrors(const std::string& message) {
+  std::fputs((WithPaintedWord(Printable(message)) + "\n").c_str(), stderr);
+}
+
 }  // namespace
+
+void SpeakAs(const Speech& wanted) { speech = wanted; }
 
 const char* CodeName(ErrorCode code) {
   switch (code) {
@@ -47,8 +86,9 @@ const char* CodeName(ErrorCode code) {
 
 void ShowDiagnostics(const SpecSession& session, bool json) {
   if (json && session.sink.has_errors()) return;
-  TextStyle style{ErrorsGoToTerminal(), ErrorsGoToTerminal() ? TerminalColumns() : 120};
-  std::string text = RenderText(*session.source, session.sink, style);
+  TextStyle style = StyleOfErrors();
+  style.errors_alone = speech.is_quiet;
+  const std::string text = RenderText(*session.source, session.sink, style);
   std::fputs(text.c_str(), stderr);
 }
 
@@ -64,13 +104,25 @@ int ShowError(const std::string& program, llvm::Error error, bool json) {
     PrintJson(std::move(report));
   }
   std::fflush(stdout);
-  ShowMessage(program + ": error: " + failure.message);
+  PrintToErrors(program + ": error: " + failure.message);
   return ExitCode(failure.code);
 }
 
-void ShowMessage(const std::string& message) { std::fputs((Printable(message) + "\n").c_str(), stderr); }
+void ShowMessage(const std::string& message) {
+  if (!speech.is_quiet) PrintToErrors(message);
+}
+
+void ShowHint(const std::string& message) { PrintToErrors(message); }
+
+void ShowProgress(const std::string& text) {
+  if (!speech.is_quiet) std::fputs(text.c_str(), stderr);
+}
 
 bool PrintLine(const std::string& line) { return std::fputs((Printable(line) + "\n").c_str(), stdout) >= 0; }
+
+void PrintReportLine(const std::string& line) {
+  if (!speech.is_quiet) PrintLine(line);
+}
 
 void PrintJson(llvm::json::Value value) {
   if (output_is_lost) return;
@@ -109,7 +161,10 @@ llvm::Error FlushOutput() {
   return OutputIsLost(SystemReason(errno));
 }
 
-bool ErrorsGoToTerminal() { return isatty(STDERR_FILENO) == 1; }
+bool ErrorsGoToTerminal() {
+  const char* kind = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && (kind == nullptr || kind != std::string_view("dumb"));
+}
 
 std::size_t TerminalColumns() {
   winsize size{};

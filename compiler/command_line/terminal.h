@@ -1,4 +1,4 @@
-// How both programs speak: reports on standard output, messages on standard error, colours only on a terminal. What
+// How both programs speak: reports on standard output, messages on standard error, in colours on a terminal. What
 // comes from files is made printable here, so that no name of a tensor can command a terminal.
 #pragma once
 
@@ -10,13 +10,17 @@
 #include <string>
 #include <string_view>
 
+#include "compiler/command_line/speech.h"
 #include "compiler/phases/spec_phase.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
 
-// The diagnostics of a spec, if there are any, on standard error. With `json`, errors are left to ShowError(), which
-// gets them from SpecErrors().
+// What counts from now on; before that, --color auto does.
+void SpeakAs(const Speech& speech);
+
+// The diagnostics of a spec, if there are any, on standard error; errors alone if quiet. With `json`, errors are left
+// to ShowError(), which gets them from SpecErrors().
 void ShowDiagnostics(const SpecSession& session, bool json = false);
 
 // Prints "ucpc: error: …" and returns the exit code that docs/programs.md gives it. With `json`, an object on standard
@@ -26,12 +30,17 @@ int ShowError(const std::string& program, llvm::Error error, bool json = false);
 // "bad-data": how errors of this kind are called in JSON.
 const char* CodeName(ErrorCode code);
 
-// One line to standard error.
+// One line to standard error, unless quiet. It may begin with `warning:` or `note:`, behind a program's name or not.
 void ShowMessage(const std::string& message);
+// The same behind an error, which is said even if quiet.
+void ShowHint(const std::string& message);
+// A piece of a line of progress, as it is, unless quiet.
+void ShowProgress(const std::string& text);
 
-// One line to standard output. Returns false when nobody reads any more (a closed pipe), so that a long listing can
-// stop.
+// One line to standard output: PrintReportLine() of what a command did or found, unless quiet; PrintLine() of what it
+// was asked to show. Returns false when nobody reads any more (a closed pipe), so that a long listing can stop.
 bool PrintLine(const std::string& line);
+void PrintReportLine(const std::string& line);
 void PrintJson(llvm::json::Value value);
 // For what is too long to be held as one value. A closed pipe is no error.
 [[nodiscard]] llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write);
@@ -43,7 +52,7 @@ void PrintVerbatim(std::string_view text);
 // Pushes out what was printed. An error if standard output could not take it (a full disk), which is said once.
 [[nodiscard]] llvm::Error FlushOutput();
 
-// Whether standard error is a terminal, and how wide.
+// Whether standard error is a terminal that obeys commands, and how wide.
 bool ErrorsGoToTerminal();
 std::size_t TerminalColumns();
 

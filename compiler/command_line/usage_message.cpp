@@ -30,14 +30,6 @@ std::vector<std::string> NamesOfCommands(const CLI::App& app) {
   return names;
 }
 
-std::string UnknownCommand(const CLI::App& app, const std::string& word) {
-  const std::vector<std::string> names = NamesOfCommands(app);
-  std::optional<std::string> nearest = NearestWord(word, names);
-  std::string rest =
-      nearest ? fmt::format("did you mean `{}`?", *nearest) : fmt::format("there are {}", fmt::join(names, ", "));
-  return fmt::format("there is no subcommand `{}`; {}", word, rest);
-}
-
 bool HasOption(const CLI::App& app, const std::string& word) {
   const std::string one[] = {word};
   return WalkWords(app, one).unknown_option.empty();
@@ -102,10 +94,23 @@ std::string Sentence(const CLI::App& app, const std::string& command, const Word
   if (const CLI::Option* option = GivenTwice(app)) {
     return fmt::format("{} is given {} times, and takes one value", NamesOf(*option).front(), option->count());
   }
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {  // "--verbose excludes --quiet"
+    const std::string_view text = error.what();
+    const std::string_view first = text.substr(0, text.find(' '));
+    return fmt::format("{} and {} contradict each other", first, text.substr(text.rfind(' ') + 1));
+  }
   return error.what();
 }
 
 }  // namespace
+
+std::string UnknownCommand(const CLI::App& app, const std::string& word) {
+  const std::vector<std::string> names = NamesOfCommands(app);
+  std::optional<std::string> nearest = NearestWord(word, names);
+  std::string rest =
+      nearest ? fmt::format("did you mean `{}`?", *nearest) : fmt::format("there are {}", fmt::join(names, ", "));
+  return fmt::format("there is no subcommand `{}`; {}", word, rest);
+}
 
 UsageMessage ExplainUsage(const CLI::App& app, const std::string& program, const CLI::ParseError& error,
                           std::span<const std::string> words) {
@@ -113,13 +118,13 @@ UsageMessage ExplainUsage(const CLI::App& app, const std::string& program, const
     return {fmt::format("name what to do: {}", fmt::join(NamesOfCommands(app), ", ")), program};
   }
   const WordPosition end = WalkWords(app, words);
+  if (!end.unknown_command.empty()) return {UnknownCommand(app, end.unknown_command), program};
   const bool is_of_program = end.app == &app;
   const std::string command = is_of_program ? program : program + " " + end.app->get_name();
   if (!end.unknown_option.empty()) {
     const std::string whose = end.unknown_to == &app ? program : command;
     return {UnknownOption(*end.unknown_to, whose, end.unknown_option), whose};
   }
-  if (is_of_program && !words[0].starts_with('-')) return {UnknownCommand(app, words[0]), program};
   const auto* wrong_value = dynamic_cast<const CLI::ValidationError*>(&error);
   if (wrong_value != nullptr) return {OfCheck(wrong_value->what()), ""};
   return {Sentence(*end.app, command, end, error), command};

@@ -16,4 +16,7 @@ struct UsageMessage {
 UsageMessage ExplainUsage(const CLI::App& app, const std::string& program, const CLI::ParseError& error,
                           std::span<const std::string> words);
 
+// "there is no subcommand `conver`; did you mean `convert`?"
+std::string UnknownCommand(const CLI::App& app, const std::string& word);
+
 }  // namespace ucp

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "compiler/diagnostics/diagnostics.h"
 #include "compiler/source/source.h"
@@ -12,9 +13,13 @@
 namespace ucp {
 
 struct TextStyle {
-  bool colours = false;       // Only on a terminal.
+  bool colours = false;
+  bool errors_alone = false;  // No warnings.
   std::size_t columns = 120;  // Source lines are cut to this, around the piece that is underlined.
 };
+
+// `error:`, `warning:`, `note:` or `hint:`, as each is painted; any other word is bold.
+std::string Painted(std::string_view word, const TextStyle& style);
 
 // spec.ucp:7:12: error: `ffn` is 16 and does not divide over 3 ranks of `tp` [uneven-cut]
 //   "mlp.weight" [ffn@tp, hidden]

@@ -27,6 +27,12 @@ constexpr std::string_view kCyan = "\033[1;36m";
 constexpr std::string_view kGreen = "\033[1;32m";
 constexpr std::string_view kPlain = "\033[0m";
 
+std::string_view ColourOf(std::string_view word) {
+  if (word == "error:") return kRed;
+  if (word == "warning:") return kYellow;
+  return word == "note:" || word == "hint:" ? kCyan : kBold;
+}
+
 std::string Paint(std::string_view text, std::string_view colour, const TextStyle& style) {
   return style.colours ? fmt::format("{}{}{}", colour, text, kPlain) : std::string(text);
 }
@@ -121,15 +127,16 @@ std::string RenderSnippet(const Source& source, SourceRange range, const TextSty
                      Paint(underline, kGreen, style));
 }
 
-std::string RenderMessage(const Source& source, const Place& place, std::string_view word, std::string_view colour,
-                          std::string_view message, const TextStyle& style) {
+// `word`: "error:"
+std::string RenderMessage(const Source& source, const Place& place, std::string_view word, std::string_view message,
+                          const TextStyle& style) {
   std::string where = place.elsewhere;
   if (place.in_spec()) {
     LineColumn at = source.Locate(place.range.begin);
     where = fmt::format("{}:{}:{}", source.PathAt(place.range.begin), at.line, at.column);
   }
-  std::string text = fmt::format("{}: {} {}\n", Paint(Printable(where), kBold, style),
-                                 Paint(fmt::format("{}:", word), colour, style), Printable(message));
+  std::string text =
+      fmt::format("{}: {} {}\n", Paint(Printable(where), kBold, style), Painted(word, style), Printable(message));
   if (place.in_spec()) text += RenderSnippet(source, place.range, style);
   return text;
 }
@@ -140,7 +147,7 @@ std::string RenderIncludes(const Source& source, const Place& place, const TextS
   if (!place.in_spec()) return text;
   for (SourceRange from = source.IncludedFrom(place.range.begin); !from.empty();
        from = source.IncludedFrom(from.begin)) {
-    text += RenderMessage(source, from, "note", kCyan, "included from here", style);
+    text += RenderMessage(source, from, "note:", "included from here", style);
   }
   return text;
 }
@@ -149,7 +156,7 @@ std::string RenderHint(std::string_view hint, const TextStyle& style) {
   std::string text;
   while (!hint.empty()) {
     std::size_t end = std::min(hint.find('\n'), hint.size());
-    text += fmt::format("{} {}\n", Paint("hint:", kCyan, style), Printable(hint.substr(0, end)));
+    text += fmt::format("{} {}\n", Painted("hint:", style), Printable(hint.substr(0, end)));
     hint.remove_prefix(std::min(end + 1, hint.size()));
   }
   return text;
@@ -157,22 +164,26 @@ std::string RenderHint(std::string_view hint, const TextStyle& style) {
 
 }  // namespace
 
+std::string Painted(std::string_view word, const TextStyle& style) { return Paint(word, ColourOf(word), style); }
+
 std::string RenderText(const Source& source, const Diagnostic& diagnostic, const TextStyle& style) {
   const DiagnosticKindInfo& info = Describe(diagnostic.kind);
   bool is_error = info.severity == Severity::kError;
   std::string message = fmt::format("{} [{}]", diagnostic.message, info.name);
-  std::string text = RenderMessage(source, diagnostic.place, is_error ? "error" : "warning", is_error ? kRed : kYellow,
-                                   message, style);
+  std::string text = RenderMessage(source, diagnostic.place, is_error ? "error:" : "warning:", message, style);
   text += RenderIncludes(source, diagnostic.place, style);
   for (const Note& note : diagnostic.notes) {
-    text += RenderMessage(source, note.place, "note", kCyan, note.message, style);
+    text += RenderMessage(source, note.place, "note:", note.message, style);
   }
   return text + RenderHint(diagnostic.hint, style);
 }
 
 std::string RenderText(const Source& source, const DiagnosticSink& sink, const TextStyle& style) {
   std::string text;
-  for (const Diagnostic& diagnostic : sink.Sorted()) text += RenderText(source, diagnostic, style);
+  for (const Diagnostic& diagnostic : sink.Sorted()) {
+    if (style.errors_alone && diagnostic.severity() != Severity::kError) continue;
+    text += RenderText(source, diagnostic, style);
+  }
   if (sink.dropped_count() != 0)
     text += fmt::format("{}: and {} more\n", Printable(source.path()), sink.dropped_count());
   return text;

@@ -34,7 +34,7 @@ llvm::Error CheckAlone(const CheckOptions& options) {
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
   Show(*session, options.json, session->sink.has_errors());
   if (session->sink.has_errors()) return SpecErrors(*session);
-  if (!options.json) PrintLine(fmt::format("{}: no errors", path));
+  if (!options.json) PrintReportLine(fmt::format("{}: no errors", path));
   return llvm::Error::success();
 }
 
@@ -49,7 +49,7 @@ llvm::Error CheckOnCheckpoint(const CheckOptions& options) {
   }
   Show(*phase.spec, options.json, static_cast<bool>(error));
   if (error) return error;
-  if (!options.json) PrintLine(fmt::format("{}: no errors on {}", phase.spec->source->path(), request.path));
+  if (!options.json) PrintReportLine(fmt::format("{}: no errors on {}", phase.spec->source->path(), request.path));
   return llvm::Error::success();
 }
 

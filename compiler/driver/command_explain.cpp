@@ -111,7 +111,7 @@ llvm::Error WritePage(const std::string& path, const Explanation& explanation) {
     }
   }
   UCP_RETURN_IF_ERROR(WriteFileWhole(path, ExplainAsPage(explanation), "the page"));
-  PrintLine(fmt::format("wrote {}", path));
+  PrintReportLine(fmt::format("wrote {}", path));
   return llvm::Error::success();
 }
 

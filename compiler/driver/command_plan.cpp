@@ -85,9 +85,9 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
     PrintJson(std::move(report));
     return llvm::Error::success();
   }
-  for (const std::string& line : PlanReport(compilation.plan)) PrintLine(line);
+  for (const std::string& line : PlanReport(compilation.plan)) PrintReportLine(line);
   if (!is_strategy) return llvm::Error::success();
-  for (const std::string& line : CostReport(compilation, plan_bytes, question)) PrintLine(line);
+  for (const std::string& line : CostReport(compilation, plan_bytes, question)) PrintReportLine(line);
   return llvm::Error::success();
 }
 

@@ -34,24 +34,24 @@ constexpr std::size_t kShownMisfits = 5;
 
 void PrintReport(const TrialReport& report, const TestOptions& options) {
   if (report.tensors == 0) return;  // No model was found, and the error says why.
-  PrintLine(fmt::format(
+  PrintReportLine(fmt::format(
       "values       {}{}", ValuesText(report.values.front()),
       report.values.size() > 1 ? fmt::format(", and {}", Counted(report.values.size() - 1, "more choice")) : ""));
-  if (report.families > 1) PrintLine(fmt::format("families     {} ways to set the facts", report.families));
-  PrintLine(fmt::format("model        {}, {}", Counted(report.tensors, "tensor"),
-                        Counted(static_cast<std::uint64_t>(report.elements), "element")));
-  PrintLine(fmt::format("meshes       {} of {} small ones fit, and {} of {} random ones", report.meshes.size(),
-                        report.meshes.size() + report.misfits.size(), report.random_meshes,
-                        report.random_meshes + report.random_misfits));
+  if (report.families > 1) PrintReportLine(fmt::format("families     {} ways to set the facts", report.families));
+  PrintReportLine(fmt::format("model        {}, {}", Counted(report.tensors, "tensor"),
+                              Counted(static_cast<std::uint64_t>(report.elements), "element")));
+  PrintReportLine(fmt::format("meshes       {} of {} small ones fit, and {} of {} random ones", report.meshes.size(),
+                              report.meshes.size() + report.misfits.size(), report.random_meshes,
+                              report.random_meshes + report.random_misfits));
   for (std::size_t i = 0; i < report.misfits.size() && i < kShownMisfits; ++i) {
-    PrintLine(fmt::format("  not {}: {}", ToString(report.misfits[i].mesh), report.misfits[i].why));
+    PrintReportLine(fmt::format("  not {}: {}", ToString(report.misfits[i].mesh), report.misfits[i].why));
   }
   if (report.misfits.size() > kShownMisfits) {
-    PrintLine(fmt::format("  and {} more", report.misfits.size() - kShownMisfits));
+    PrintReportLine(fmt::format("  and {} more", report.misfits.size() - kShownMisfits));
   }
-  PrintLine(fmt::format("conversions  {}, {} followed, seed {}", report.conversions,
-                        Counted(static_cast<std::uint64_t>(report.copied), "element"), options.seed));
-  for (const auto& [why, count] : report.refused) PrintLine(fmt::format("  {} not tried: {}", count, why));
+  PrintReportLine(fmt::format("conversions  {}, {} followed, seed {}", report.conversions,
+                              Counted(static_cast<std::uint64_t>(report.copied), "element"), options.seed));
+  for (const auto& [why, count] : report.refused) PrintReportLine(fmt::format("  {} not tried: {}", count, why));
 }
 
 llvm::Error Test(const TestOptions& options) {
@@ -66,7 +66,7 @@ llvm::Error Test(const TestOptions& options) {
     return Fail(ErrorCode::kSpec, "{}: {}{}", path, report.failure,
                 report.values.empty() ? "" : fmt::format(" (with {})", ValuesText(report.values.back())));
   }
-  PrintLine("there and back is the identity, and two hops equal one");
+  PrintReportLine("there and back is the identity, and two hops equal one");
   return llvm::Error::success();
 }
 

@@ -5,6 +5,7 @@
 
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/completion.h"
+#include "compiler/command_line/help_command.h"
 #include "compiler/driver/commands.h"
 #include "compiler/support/version.h"
 
@@ -17,7 +18,7 @@ int main(int argc, char** argv) {
       "  ucpc plan gpt.ucp --from checkpoints/ --to universal -o run.plan\n"
       "  ucpc dump run.plan\n\n"
       "Exit codes: 0 done, 1 wrong spec or usage, 2 the source or the system is at fault."};
-  app.set_version_flag("--version", std::string("ucpc ") + ucp::kVersion);
+  app.set_version_flag("-V,--version", std::string("ucpc ") + ucp::kVersion);
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::help);
   int exit_code = 0;
@@ -30,5 +31,6 @@ int main(int argc, char** argv) {
   ucp::AddPlanCommand(app, exit_code);
   ucp::AddDumpCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucpc", exit_code);
+  ucp::AddHelpCommand(app, "ucpc", exit_code);
   return ucp::RunCommandLine(app, "ucpc", argc, argv, exit_code);
 }

@@ -1,6 +1,5 @@
 #include "runtime/convert/progress.h"
 
-#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -10,7 +9,7 @@ namespace ucp {
 namespace {
 
 void Write(const std::optional<std::string>& text) {
-  if (text) std::fputs(text->c_str(), stderr);
+  if (text) ShowProgress(*text);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ void PrintPlanReport(const Plan& plan, bool json) {
     PrintJson(PlanReportJson(plan));
     return;
   }
-  for (const std::string& line : PlanReport(plan)) PrintLine(line);
+  for (const std::string& line : PlanReport(plan)) PrintReportLine(line);
 }
 
 llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, FileSystem& source,

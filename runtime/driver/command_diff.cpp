@@ -130,7 +130,7 @@ llvm::Expected<int> Diff(const DiffOptions& options) {
   if (options.work.json) {
     UCP_RETURN_IF_ERROR(PrintJsonBy([&](llvm::json::OStream& json) { WriteDiff(report, json); }));
   } else {
-    for (const std::string& line : DiffLines(report)) PrintLine(line);
+    for (const std::string& line : DiffLines(report)) PrintReportLine(line);
   }
   return Differs(report) ? kFoundDifference : 0;
 }

@@ -56,10 +56,10 @@ void Print(const Plan& plan, const ConversionOutcome& outcome, const ConversionO
   PrintWhatWasDoneBefore(report);
   for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
   const double rate = report.seconds > 0 ? static_cast<double>(report.bytes_written) / report.seconds : 0;
-  PrintLine(fmt::format("{}, {} computed and written in {:.2f} s ({}), peak memory {}",
-                        Counted(Totals(plan).tensors, "tensor"), HumanBytes(report.bytes_written), report.seconds,
-                        HumanRate(rate), HumanBytes(report.peak_memory_bytes)));
-  PrintLine(fmt::format("wrote {}", options.destination));
+  PrintReportLine(fmt::format("{}, {} computed and written in {:.2f} s ({}), peak memory {}",
+                              Counted(Totals(plan).tensors, "tensor"), HumanBytes(report.bytes_written), report.seconds,
+                              HumanRate(rate), HumanBytes(report.peak_memory_bytes)));
+  PrintReportLine(fmt::format("wrote {}", options.destination));
 }
 
 // At rank 0.

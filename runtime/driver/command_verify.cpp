@@ -284,7 +284,7 @@ llvm::Expected<Findings> Verify(const VerifyOptions& options, Communicator& rank
 }
 
 void PrintText(const Findings& findings) {
-  for (const std::string& line : findings.lines) PrintLine(line);
+  for (const std::string& line : findings.lines) PrintReportLine(line);
   for (const std::string& difference : findings.differences) ShowMessage("different: " + difference);
 }
 

@@ -104,7 +104,7 @@ llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome
 
 void PrintWhatWasDoneBefore(const ExecutionReport& report) {
   if (report.bytes_done_before == 0) return;
-  PrintLine(fmt::format("went on where an earlier run had written {}", HumanBytes(report.bytes_done_before)));
+  PrintReportLine(fmt::format("went on where an earlier run had written {}", HumanBytes(report.bytes_done_before)));
 }
 
 void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options,
@@ -116,7 +116,7 @@ void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const Conve
     return;
   }
   if (outcome.was_complete) {
-    PrintLine(fmt::format("`{}` is complete already; nothing was left to do", options.destination));
+    PrintReportLine(fmt::format("`{}` is complete already; nothing was left to do", options.destination));
     return;
   }
   const ExecutionReport& report = outcome.report;
@@ -131,23 +131,25 @@ void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const Conve
   }
   std::uint64_t read = BytesRead(report);
   double rate = report.seconds > 0 ? static_cast<double>(read + report.bytes_written) / report.seconds : 0;
-  PrintLine(
+  PrintReportLine(
       fmt::format("{}, {} read ({} of it to compare copies, {} for checksums only), {} written in {:.2f} s "
                   "({}), peak memory {}",
                   Counted(Totals(plan).tensors, "tensor"), HumanBytes(read), HumanBytes(report.bytes_compared),
                   HumanBytes(report.bytes_checksummed), HumanBytes(report.bytes_written), report.seconds,
                   HumanRate(rate), HumanBytes(report.peak_memory_bytes)));
   if (const std::optional<Nearness> nearness = NearnessOf(outcome, watch)) {
-    PrintLine(fmt::format(
+    PrintReportLine(fmt::format(
         "{:.0f} % of what `bench` measured in `{}`: that storage alone would take {:.2f} s ({} were "
         "read from it, the rest from memory)",
         100 * nearness->share, nearness->folder, nearness->seconds, HumanBytes(nearness->bytes_from_storage)));
   }
   if (report.bytes_exchanged > 0) {
-    PrintLine(fmt::format("{} of what was read went from one rank to another", HumanBytes(report.bytes_exchanged)));
+    PrintReportLine(
+        fmt::format("{} of what was read went from one rank to another", HumanBytes(report.bytes_exchanged)));
   }
-  PrintLine(fmt::format("wrote {}{}", options.destination,
-                        outcome.parts ? fmt::format(" in {} parts, one on each node", outcome.parts->count) : ""));
+  PrintReportLine(
+      fmt::format("wrote {}{}", options.destination,
+                  outcome.parts ? fmt::format(" in {} parts, one on each node", outcome.parts->count) : ""));
 }
 
 }  // namespace ucp

@@ -145,16 +145,17 @@ void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vecto
                const ChosenWay& reading) {
   for (const std::string& remark : plan.plan.remarks) ShowMessage("note: " + remark);
   for (const RankLoad& load : ranks) {
-    PrintLine(fmt::format("{} in {:.2f} s ({}); read {}, received {}", FilesText(load), load.report.seconds,
-                          RateText(load), HumanBytes(load.report.bytes_read), HumanBytes(load.report.bytes_received)));
-    if (!load.device.empty()) PrintLine(DeviceText(load));
-    if (load.comparison) PrintLine(ComparedText(load));
+    PrintReportLine(fmt::format("{} in {:.2f} s ({}); read {}, received {}", FilesText(load), load.report.seconds,
+                                RateText(load), HumanBytes(load.report.bytes_read),
+                                HumanBytes(load.report.bytes_received)));
+    if (!load.device.empty()) PrintReportLine(DeviceText(load));
+    if (load.comparison) PrintReportLine(ComparedText(load));
   }
-  if (reading.directly) PrintLine("large files were read past the page cache: " + reading.reason);
+  if (reading.directly) PrintReportLine("large files were read past the page cache: " + reading.reason);
   const bool is_as_stored =
       std::all_of(ranks.begin(), ranks.end(), [](const RankLoad& load) { return load.report.is_as_stored; });
   if (is_as_stored)
-    PrintLine(fmt::format("nothing had to be converted: the elements lie in the source as in `{}`", target));
+    PrintReportLine(fmt::format("nothing had to be converted: the elements lie in the source as in `{}`", target));
 }
 
 void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,

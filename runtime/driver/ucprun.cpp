@@ -7,6 +7,7 @@
 
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/completion.h"
+#include "compiler/command_line/help_command.h"
 #include "compiler/support/version.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
       "A spec says how tensor parallelism cuts; without that, none is needed.\n\n"
       "Exit codes: 0 done, 1 wrong spec or usage, 2 the source or the system is at fault, 3 a comparison found "
       "a difference, 130 interrupted."};
-  app.set_version_flag("--version",
+  app.set_version_flag("-V,--version",
                        fmt::format("ucprun {} ({}, {})", ucp::kVersion, ucp::MpiSupport(), ucp::CudaSupport()));
   app.require_subcommand(1);
   int exit_code = 0;
@@ -43,6 +44,7 @@ int main(int argc, char** argv) {
   ucp::AddSynthCommand(app, exit_code);
   ucp::AddBenchCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucprun", exit_code);
+  ucp::AddHelpCommand(app, "ucprun", exit_code);
   exit_code = ucp::RunCommandLine(app, "ucprun", argc, argv, exit_code, ucp::IsLaterRank());
   ucp::LeaveRanks();
   return exit_code;

@@ -92,7 +92,8 @@ class Documents(ProgramTest):
         for row in re.findall(r"^\| (`--.*)", page.split("## Options")[1].split("\n## ")[0], re.MULTILINE):
             options, subcommands = re.split(r"(?<!\\) \| ", row)[:2]
             for option in re.findall(r"--[a-z-]+", options):
-                said.setdefault(option, set()).update(subcommands.split(", "))
+                named = set().union(*of.values()) if subcommands == "all" else subcommands.split(", ")
+                said.setdefault(option, set()).update(named)
         del said["--to"]  # Of most subcommands it is in the table of these.
         self.assertEqual(said, {option: of.get(option) for option in said})
 

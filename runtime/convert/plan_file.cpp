@@ -25,7 +25,7 @@ llvm::Expected<PlanWithInputs> ReadPlanFile(FileSystem& files, const std::string
 llvm::Error CheckIsOfCheckpoint(const std::string& path, const PlanWithInputs& file) {
   if (!file.inputs || file.inputs->source_strategy.empty()) return llvm::Error::success();
   return Fail(
-      ErrorCode::kUsage,
+      ErrorCode::kBadData,
       "`{}` was made without a checkpoint, from the strategy `{}`; make a plan of the checkpoint with `ucpc plan "
       "--from DIR`",
       path, file.inputs->source_strategy);

@@ -105,7 +105,7 @@ class SideBuilder {
       for (std::int64_t dp = 0; dp < degrees_.dp; ++dp) {
         std::int64_t held = std::min(part, elements - dp * part);
         auto bytes = static_cast<std::uint64_t>(held) * 4;
-        FileId file = storage.Add(StoredFile{fmt::format("{}_dp{}_{}.pt", stem, dp, state), bytes, ""});
+        FileId file = storage.Add(StoredFile{fmt::format("{}_dp{}_{}.bin", stem, dp, state), bytes, ""});
         RecordId record = storage.Add(Record{file, 0, bytes, std::nullopt});
         buffer.parts.push_back({record, 0, held});
       }

@@ -91,4 +91,8 @@ std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inve
 // `degrees` says, evenly if it says nothing. Nothing after reporting, for instance a cut that does not divide there.
 std::optional<Layout> LowerToMesh(const BoundSpec& bound, const Degrees& degrees, DiagnosticSink& sink);
 
+// The tensors as the model has them, on one rank: what the spec says of other numbers of ranks (widths and lists of
+// several, a stage of its own) does not contradict it.
+std::optional<Layout> LowerWhole(const BoundSpec& bound, DiagnosticSink& sink);
+
 }  // namespace ucp

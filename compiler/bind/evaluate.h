@@ -28,6 +28,7 @@ struct Values {
   const Header* header = nullptr;       // For conditions only (decide.h).
   const FoundWidths* widths = nullptr;  // Those that cuts by `(widths)` take from the source's headers.
   std::int64_t interleave = 1;          // Chunks of layers on each stage.
+  bool is_whole = false;  // The model before it is cut: all of an axis is in one place, whatever lists say.
 
   // Whether all its dims and facts have values.
   bool Knows(const Formula& formula) const;

@@ -16,11 +16,12 @@ namespace {
 class Lowering {
  public:
   // `degrees` has the mesh and the chunks as FitMesh and ResolveInterleave say; it must outlive this.
-  Lowering(const BoundSpec& bound, const Degrees& degrees, DiagnosticSink& sink)
+  Lowering(const BoundSpec& bound, const Degrees& degrees, bool is_whole, DiagnosticSink& sink)
       : bound_(bound),
         degrees_(degrees),
         values_{
-            bound.spec, bound.dims, degrees.mesh, bound.facts, nullptr, &bound.widths, degrees.interleave.value_or(1)},
+            bound.spec, bound.dims, degrees.mesh, bound.facts, nullptr, &bound.widths, degrees.interleave.value_or(1),
+            is_whole},
         sink_(sink),
         places_(values_, sink),
         declared_(bound.spec.tensors.size()) {}
@@ -95,7 +96,7 @@ class Lowering {
       if (auto scale = EvaluateScale(*declaration.scale, values_, sink_)) declared.scale = *scale;
     }
     if (tensor.stage_counter) {
-      SpreadLayers(declaration, declared);
+      if (!values_.is_whole) SpreadLayers(declaration, declared);
     } else if (bound_.spec.meshes.size() > declaration.mesh && bound_.spec.meshes[declaration.mesh].Has("pp")) {
       AddStages(tensor, declared);
     }
@@ -193,7 +194,14 @@ std::optional<Layout> LowerToMesh(const BoundSpec& bound, const Degrees& degrees
   fitted.interleave = ResolveInterleave(degrees.interleave, {bound.spec, bound.dims, *mesh, bound.facts}, sink);
   if (!fitted.interleave) return std::nullopt;
   if (!StageLayersFit(bound.spec, fitted, sink)) return std::nullopt;
-  return Lowering(bound, fitted, sink).Run();
+  return Lowering(bound, fitted, /*is_whole=*/false, sink).Run();
+}
+
+std::optional<Layout> LowerWhole(const BoundSpec& bound, DiagnosticSink& sink) {
+  auto mesh = FitMesh(bound.spec, {}, sink);
+  if (!mesh) return std::nullopt;
+  const Degrees degrees{*mesh};
+  return Lowering(bound, degrees, /*is_whole=*/true, sink).Run();
 }
 
 }  // namespace ucp

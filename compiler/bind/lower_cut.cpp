@@ -52,6 +52,7 @@ class CutLowerer {
   }
 
   bool FillRule(std::int64_t whole) {
+    if (values_.is_whole && (cut_.rule == CutRule::kWidths || cut_.rule == CutRule::kList)) return TakeAll(whole);
     switch (cut_.rule) {
       case CutRule::kEven:
       case CutRule::kChunk:
@@ -67,6 +68,13 @@ class CutLowerer {
     UCP_UNREACHABLE();
   }
 
+  // One rank has all of it, in order.
+  bool TakeAll(std::int64_t whole) {
+    expr_.rule = CutRule::kWidths;
+    expr_.widths = {whole};
+    return true;
+  }
+
   bool FillGrain() {
     if (cut_.argument.kind == CutArgument::Kind::kNone) return true;
     auto grain = Evaluate(cut_.argument.numbers.front(), values_, counters_, sink_);
@@ -78,10 +86,7 @@ class CutLowerer {
 
   // The one rule that needs a checkpoint. Over one rank there is nothing to ask.
   bool FillFromHeader(std::int64_t whole) {
-    if (degree_ == 1) {
-      expr_.widths = {whole};
-      return true;
-    }
+    if (degree_ == 1) return TakeAll(whole);
     if (values_.widths != nullptr) {
       std::vector<std::int64_t> own(counters_.begin(), counters_.end());
       auto found = values_.widths->find({cut_.cut_range.begin, {}});
@@ -189,7 +194,7 @@ class CutLowerer {
     places_ = cut_.operands[0].kind == Formula::Kind::kNumber
                   ? fmt::format("this cuts {} places{}", places, where)
                   : fmt::format("`{}` is {}{}", values_.spec.TextOf(cut_.operands[0].range), places, where);
-    switch (cut_.rule) {
+    switch (expr_.rule) {
       case CutRule::kEven:
         return places % degree_ == 0 || NotDivided(" and does not divide over");
       case CutRule::kReplicate:
@@ -257,8 +262,8 @@ class CutLowerer {
       return LocalLengths::Same(inner.lengths.front() / degree_);
     }
     return CutLengths(inner, axes_, [&](std::int64_t places, std::int64_t index) -> std::optional<std::int64_t> {
-      if (cut_.rule == CutRule::kWidths) return expr_.widths[static_cast<std::size_t>(index)];
-      if (cut_.rule == CutRule::kList) return std::ssize(expr_.lists[static_cast<std::size_t>(index)]);
+      if (expr_.rule == CutRule::kWidths) return expr_.widths[static_cast<std::size_t>(index)];
+      if (expr_.rule == CutRule::kList) return std::ssize(expr_.lists[static_cast<std::size_t>(index)]);
       auto width = WidthOf(expr_, places, degree_, index);
       UCP_CHECK(static_cast<bool>(width), "`{}` was found to fit", ToString(expr_));
       return *width;
@@ -267,8 +272,8 @@ class CutLowerer {
 
   // Whether every coordinate gets equally many, which needs no table, however many ranks there are.
   bool DividesInto(std::int64_t places) const {
-    if (cut_.rule == CutRule::kWidths || cut_.rule == CutRule::kList || places % degree_ != 0) return false;
-    return cut_.rule != CutRule::kSpread || (places % expr_.grain == 0 && places / expr_.grain % degree_ == 0);
+    if (expr_.rule == CutRule::kWidths || expr_.rule == CutRule::kList || places % degree_ != 0) return false;
+    return expr_.rule != CutRule::kSpread || (places % expr_.grain == 0 && places / expr_.grain % degree_ == 0);
   }
 
   Note MeshNote() const { return {values_.spec.mesh->range, MeshText(values_.mesh)}; }

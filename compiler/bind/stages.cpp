@@ -58,7 +58,7 @@ void Tidy(ResolvedStages& stages) {
 std::optional<ResolvedStages> ResolveStages(const BoundTensor& tensor, const Values& values, DiagnosticSink& sink) {
   const TensorDeclaration& declaration = values.spec.tensors[tensor.declaration];
   ResolvedStages stages;
-  if (declaration.stages) {
+  if (declaration.stages && !values.is_whole) {
     if (!AddAll(*declaration.stages, values, stages, sink)) return std::nullopt;
     for (std::size_t tie : tensor.ties) {
       const auto& tied = values.spec.ties[tie].stages;

@@ -17,8 +17,8 @@ struct ResolvedStages {
   std::vector<std::int64_t> unused;
 };
 
-// The stages on the mesh of `values`, those of the tensor's ties included; without `at`, all of them. Nothing after
-// reporting a stage that does not exist.
+// The stages on the mesh of `values`, those of the tensor's ties included; without `at`, or of a whole model, all of
+// them. Nothing after reporting a stage that does not exist.
 // `at` speaks of places of the pipeline, which are the stages unless they are interleaved.
 std::optional<ResolvedStages> ResolveStages(const BoundTensor& tensor, const Values& values, DiagnosticSink& sink);
 

@@ -132,7 +132,7 @@ llvm::Expected<SourceRequest> SourceOptions::Request() const {
   return request;
 }
 
-void AddSpecOptions(CLI::App& command, SourceOptions& options) {
+void AddSpecOptions(CLI::App& command, SourceOptions& options, bool has_checkpoint) {
   command
       .add_option("--set", options.set,
                   "Give a dim or a fact of the spec a value: 4, true, swiglu or [moe,dense]; may be repeated")
@@ -140,7 +140,8 @@ void AddSpecOptions(CLI::App& command, SourceOptions& options) {
       ->allow_extra_args(false);
   command
       .add_option("--config", options.config,
-                  "A model's config.json, for dims and facts `from config.…`; default: the one in the checkpoint")
+                  std::string("A model's config.json, for dims and facts `from config.…`") +
+                      (has_checkpoint ? "; default: the one in the checkpoint" : ""))
       ->type_name("FILE");
 }
 

@@ -29,7 +29,8 @@ struct SourceOptions {
 
   llvm::Expected<SourceRequest> Request() const;
 };
-void AddSpecOptions(CLI::App& command, SourceOptions& options);    // --config, --set
+// --config, --set; a checkpoint may have a configuration of its own.
+void AddSpecOptions(CLI::App& command, SourceOptions& options, bool has_checkpoint = true);
 void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These, --unused and --prefer-rank.
 
 // --drop-state NAME

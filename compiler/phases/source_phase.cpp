@@ -50,7 +50,9 @@ llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
   phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
   if (!phase.bound) return SpecErrors(session);
   TakeNames(*phase.bound, inventory);
-  std::optional<Layout> layout = LowerToMesh(*phase.bound, {.mesh = inventory.mesh, .stage_layers = {}}, session.sink);
+  std::optional<Layout> layout =
+      inventory.is_whole ? LowerWhole(*phase.bound, session.sink)
+                         : LowerToMesh(*phase.bound, {.mesh = inventory.mesh, .stage_layers = {}}, session.sink);
   if (!layout) return SpecErrors(session);
   phase.layout = std::move(*layout);
   UCP_RETURN_IF_ERROR(VerifyLayout(phase.layout));

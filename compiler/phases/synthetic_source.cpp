@@ -40,7 +40,7 @@ llvm::Error MakeSyntheticSource(FileSystem& files, const SyntheticRequest& reque
   if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(files, request.config, inventory.facts));
   phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
   if (!phase.bound) return SpecErrors(session);
-  std::optional<Layout> layout = LowerToMesh(*phase.bound, {}, session.sink);
+  std::optional<Layout> layout = LowerWhole(*phase.bound, session.sink);
   if (!layout) return SpecErrors(session);
   phase.layout = std::move(*layout);
   UCP_RETURN_IF_ERROR(VerifyLayout(phase.layout));
@@ -50,6 +50,7 @@ llvm::Error MakeSyntheticSource(FileSystem& files, const SyntheticRequest& reque
                                                    ? GroupsInSpecOrder(*phase.bound, tensors)
                                                    : ReadParameterGroups(files, request.parameters, tensors));
   UCP_ASSIGN_OR_RETURN(phase.checkpoint.training, MakeSyntheticTraining(strategy, tensors, groups, request.tied));
+  phase.checkpoint.training.is_synthetic = true;
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> trained, TensorsOf(phase.layout, DTypeOf(strategy), false));
   inventory.mesh = {{{"pp", 1}, {"dp", 1}, {"tp", 1}}};
   // All in one list, so that each file has a number of its own.

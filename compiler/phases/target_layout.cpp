@@ -137,7 +137,8 @@ llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strate
   if (!layout) return SpecErrors(*source.spec);
   if (deals_layers) {
     if (!source.checkpoint.training.pipeline) {
-      return Fail(ErrorCode::kUsage, "`partition` in the strategy: the source does not know the layers of a pipeline");
+      return Fail(ErrorCode::kUsage, "`partition` in the strategy: {} does not know the layers of a pipeline",
+                  CalledInMessages(source.checkpoint.training));
     }
     layout->mesh = degrees->mesh;
     UCP_RETURN_IF_ERROR(PlacePipeline(strategy, *degrees, source, stages, tensors, *layout, remarks));

@@ -37,9 +37,9 @@ llvm::Error CheckStates(const LogicalTensor& tensor, const TensorLayout& source,
     }
     if (!scaled || state.name == kMasterState || state.name == kWeightState) continue;
     return Fail(ErrorCode::kUnsupported,
-                "tensor `{}` is stored times {} in the source and times {} in the target, by {}: `{}` cannot be "
-                "converted, because the optimizer's learning rate and epsilon would still be those of the source's "
-                "numbers; only a tensor without moments can change its scale",
+                "tensor `{}` is stored times {}, and would be times {} in the target, by {}: `{}` cannot be converted, "
+                "because the optimizer's learning rate and epsilon would still be those of the numbers as they are; "
+                "only a tensor without moments can change its scale",
                 tensor.name, ToString(source.scale), ToString(target.scale), source.declared_at, state.name);
   }
   return llvm::Error::success();

@@ -173,7 +173,7 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& r
   watch.EndPhases();
   outcome.choices = {fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
                                  Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory)};
-  for (std::string& sentence : means->Sentences()) outcome.choices.push_back(std::move(sentence));
+  for (std::string& sentence : means->Sentences(options.has_source)) outcome.choices.push_back(std::move(sentence));
   outcome.choices.push_back(destination->sync_choice());
   outcome.means = std::move(*means);
   for (const std::string& choice : outcome.choices) watch.Note(choice);

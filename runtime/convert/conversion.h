@@ -40,7 +40,8 @@ struct ConversionOptions : WorkOptions {
   bool resume = false;
   double journal_seconds = 5;
   WantedMeans io = WantedMeans::kAuto;
-  NodeLocal node_local;  // What each node sees a part of.
+  bool has_source = true;  // Otherwise what is read is computed, and nobody hears of it.
+  NodeLocal node_local;    // What each node sees a part of.
   WatchOptions watch;
 };
 void AddDestination(CLI::App& command, ConversionOptions& options);  // OUT

@@ -27,6 +27,12 @@ llvm::Expected<std::string> ProgressOf(const std::string& entry, const RunIdenti
     return Fail(ErrorCode::kUsage, "the interrupted run to `{}` was one of {}, and this is {}; go on with that one, {}",
                 destination, before.tool, identity.tool, kBeginAgain);
   }
+  if (before.source != identity.source && !identity.has_source) {
+    return Fail(ErrorCode::kUsage,
+                "the interrupted run to `{}` wrote another model, whose tensors have the hash {}, and those of this "
+                "command have {}; repeat its command, {}",
+                destination, before.source, identity.source, kBeginAgain);
+  }
   if (before.source != identity.source) {
     return Fail(
         ErrorCode::kUsage,

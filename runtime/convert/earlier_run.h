@@ -15,7 +15,8 @@ struct RunIdentity {
   std::string source;  // SourceIdentity()
   std::string plan;    // ContentHash of the encoded plan.
   bool verifies_crc = true;
-  std::string part = {};  // "part 2 of 3"; empty: the destination is in one piece.
+  std::string part = {};   // "part 2 of 3"; empty: the destination is in one piece.
+  bool has_source = true;  // For messages; not compared.
 };
 
 std::string ComposeEntry(const RunIdentity& identity, const std::string& progress);

@@ -36,12 +36,11 @@ llvm::Error CountHeldMemory(const MemoryToMove& to_move, ExecutionOptions& execu
     execution.memory_bytes -= held;
     return llvm::Error::success();
   }
-  return Fail(
-      ErrorCode::kUsage,
-      "{} of memory is too little for this plan with {}: describing the source and planning took {}, and moving "
-      "its elements takes {} with what is held; pass --memory={}MiB",
-      HumanBytes(execution.memory_bytes), Counted(std::max(execution.threads, 1U), "thread"), HumanBytes(peak),
-      HumanBytes(to_move.bytes + held), WouldDo(to_move.bytes + aside(peak)));
+  return Fail(ErrorCode::kUsage,
+              "{} of memory is too little for this plan with {}: planning took {}, and moving "
+              "its elements takes {} with what is held; pass --memory={}MiB",
+              HumanBytes(execution.memory_bytes), Counted(std::max(execution.threads, 1U), "thread"), HumanBytes(peak),
+              HumanBytes(to_move.bytes + held), WouldDo(to_move.bytes + aside(peak)));
 }
 
 llvm::Error CountHeldMemory(const Plan& plan, const FilesOfAllRanks* nodes, ExecutionOptions& execution) {

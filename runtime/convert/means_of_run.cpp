@@ -84,12 +84,15 @@ void AddIoOption(CLI::App& command, WantedMeans& wanted) {
       ->type_name("auto|buffered|direct");
 }
 
-std::vector<std::string> MeansOfRun::Sentences() const {
+std::vector<std::string> MeansOfRun::Sentences(bool has_source) const {
+  if (!has_source) return {Sentence("written", writing)};
   return {Sentence("read", reading), Sentence("written", writing)};
 }
 
-llvm::json::Object MeansOfRun::Json() const {
-  return llvm::json::Object{{"reading", WayJson(reading)}, {"writing", WayJson(writing)}};
+llvm::json::Object MeansOfRun::Json(bool has_source) const {
+  llvm::json::Object json{{"writing", WayJson(writing)}};
+  if (has_source) json["reading"] = WayJson(reading);
+  return json;
 }
 
 llvm::Expected<OpenFileShares> OpenFilesBy(Means means, unsigned threads) {

@@ -27,8 +27,9 @@ struct MeansOfRun {
   ChosenWay writing;
 
   Means means() const { return {reading.directly, writing.directly}; }
-  std::vector<std::string> Sentences() const;
-  llvm::json::Object Json() const;
+  // Without a source there is nothing to say of reading.
+  std::vector<std::string> Sentences(bool has_source) const;
+  llvm::json::Object Json(bool has_source) const;
 };
 
 struct TargetToFill {

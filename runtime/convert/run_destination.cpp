@@ -108,7 +108,9 @@ llvm::Error RunDestination::Stage(ExecutionOptions& execution) {
   if (plan_hash.empty()) {
     UCP_ASSIGN_OR_RETURN(plan_hash, HashOfPlan(plan_));
   }
-  identity_ = {ToolName(), SourceIdentity(plan_), plan_hash, execution.verify_source_crc, PartText(parts_, part())};
+  identity_ = {
+      ToolName(),         SourceIdentity(plan_), plan_hash, execution.verify_source_crc, PartText(parts_, part()),
+      options_.has_source};
   const std::uint64_t bytes = parts_ ? parts_->BytesOf(part(), plan_.target.files) : Totals(plan_).bytes_to_write;
   const auto ranks = parts_ ? std::ranges::count(parts_->part_of_rank, part()) : ranks_.size();
   const StagingOptions staging{

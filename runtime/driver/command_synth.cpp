@@ -102,7 +102,7 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
                    "Its format, and the ranks it is for: deepspeed:tp=2,dp=4,zero=1, universal, safetensors")
       ->type_name("STRATEGY")
       ->required();
-  AddSpecOptions(*command, options->source);
+  AddSpecOptions(*command, options->source, /*has_checkpoint=*/false);
   command
       ->add_option("--parameters", options->parameters,
                    "The parameters in the order in which the optimizer is given them, one name a line, groups apart by "
@@ -121,6 +121,7 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
                    "The configuration of the job that will load it, for `deepspeed` (default: a plain one)")
       ->type_name("FILE");
   AddConversionOptions(*command, options->conversion);
+  options->conversion.has_source = false;
   command->callback([options, &exit_code] {
     exit_code = RunWatched(RealFileSystem(), options->conversion,
                            [&](RunWatch& watch, Communicator& ranks) { return RunSynth(*options, watch, ranks); });

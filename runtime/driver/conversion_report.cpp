@@ -1,7 +1,9 @@
 #include "runtime/driver/conversion_report.h"
 
 #include <fmt/format.h>
+
 #include <llvm/Support/JSON.h>
+#include <array>
 
 #include <algorithm>
 #include <optional>
@@ -60,6 +62,12 @@ llvm::json::Array PartsJson(const Plan& plan, const TargetParts& parts) {
   return all;
 }
 
+// What is said of a source, and of what was read of it.
+constexpr std::array<const char*, 12> kOfSource = {"source_format",       "source_mesh",       "source_files",
+                                                   "bytes_to_copy",       "bytes_to_compare",  "bytes_copied",
+                                                   "bytes_compared",      "bytes_checksummed", "unused",
+                                                   "rounding_mismatches", "decisions",         "bytes_exchanged"};
+
 llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options,
                               RunWatch& watch) {
   const ExecutionReport& report = outcome.report;
@@ -91,12 +99,15 @@ llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome
                                           {"share", nearness->share},
                                           {"bytes_from_storage", nearness->bytes_from_storage}};
   }
-  if (!outcome.was_complete) json["io"] = outcome.means.Json();
+  if (!outcome.was_complete) json["io"] = outcome.means.Json(options.has_source);
   json["choices"] = llvm::json::Array(outcome.choices);
   json["phases"] = PhasesJson(watch.clock());
   json["rounding_mismatches"] = std::move(roundings);
   json["notes"] = std::move(notes);
   json["decisions"] = DecisionsJson(AllDecisions(plan, report));
+  if (!options.has_source) {
+    for (const char* key : kOfSource) json.erase(key);
+  }
   return json;
 }
 

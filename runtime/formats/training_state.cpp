@@ -50,6 +50,10 @@ pytorch::ValuePtr FindEntry(const std::vector<pytorch::Entry>& entries, std::str
   return nullptr;
 }
 
+std::string_view CalledInMessages(const TrainingState& training) {
+  return training.is_synthetic ? "the synthetic model" : "the source";
+}
+
 pytorch::ValuePtr VersionOf(const TrainingState& training) {
   pytorch::ValuePtr version = FindEntry(training.engine, "ds_version");
   if (!version) version = FindEntry(training.optimizer, "ds_version");

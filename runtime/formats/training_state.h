@@ -66,7 +66,8 @@ struct RankState {
 };
 
 struct TrainingState {
-  std::string tag;  // The checkpoint's own name: "global_step4".
+  bool is_synthetic = false;  // It was made up from a spec, and saved by nobody.
+  std::string tag;            // The checkpoint's own name: "global_step4".
   std::vector<OptimizerGroup> groups;
   // Everything else in the optimizer's file: loss_scaler, dynamic_loss_scale, overflow, clip_grad, …
   std::vector<pytorch::Entry> optimizer;
@@ -89,6 +90,9 @@ struct TrainingState {
 
 // The value of a text key; null if there is none.
 pytorch::ValuePtr FindEntry(const std::vector<pytorch::Entry>& entries, std::string_view key);
+
+// What messages call the checkpoint that all this is of: "the source", or "the synthetic model".
+std::string_view CalledInMessages(const TrainingState& training);
 
 // The version of DeepSpeed that saved the source, as a text; without one, a version that writes what we write.
 pytorch::ValuePtr VersionOf(const TrainingState& training);

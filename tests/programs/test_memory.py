@@ -56,7 +56,7 @@ class Memory(ProgramTest):
                     self.assertEqual(result.returncode, 1, result.stderr)
                     self.assertEqual([path.name for path in self.folder.iterdir()], ["source"])
                     found = re.search(
-                        r"of memory is too little for this plan with 1 thread: describing the source and planning "
+                        r"of memory is too little for this plan with 1 thread: planning "
                         r"took [\d.]+ MB, .*; pass --memory=(\d+)MiB",
                         result.stderr,
                     )
@@ -81,7 +81,7 @@ class Memory(ProgramTest):
                 result = self.run_program(*command, "24MiB")
                 self.assertEqual(result.returncode, 1, result.stderr)
                 found = re.search(
-                    r"25\.2 MB of memory is too little for this plan with 1 thread: describing the source and planning "
+                    r"25\.2 MB of memory is too little for this plan with 1 thread: planning "
                     r"took [\d.]+ MB, .*; pass --memory=(\d+)MiB",
                     result.stderr,
                 )

@@ -81,10 +81,9 @@ class Carrier {
       scaler = UnitLossScaler();
     } else if (SourceDType() != DType::kFloat16 || (wants_one && (!scaler || !pytorch::Find(*scaler, "cur_scale")))) {
       scaler = wants_one ? InitialLossScaler(FindEntry(carried_.engine, "ds_config")) : nullptr;
-      carried_.remarks.push_back(
-          scaler ? fmt::format("the source has no loss scale of float16: the target begins with {}",
-                               pytorch::Print(*pytorch::Find(*scaler, "cur_scale")))
-                 : "the source has no loss scale of float16: the target begins with that of the job's configuration");
+      carried_.remarks.push_back(fmt::format(
+          "{} has no loss scale of float16: the target begins with {}", CalledInMessages(training_),
+          scaler ? pytorch::Print(*pytorch::Find(*scaler, "cur_scale")) : "that of the job's configuration"));
     }
     if (to_half && SourceDType() == DType::kFloat16) RemarkOnMissingScale();
     if (!scaler) return;
@@ -146,9 +145,10 @@ class Carrier {
     ValuePtr configured = config ? pytorch::Find(*config, "gradient_clipping") : nullptr;
     if (configured && pytorch::AsDouble(*configured)) return configured;
     if (otherwise) {
-      carried_.remarks.emplace_back(
-          "neither the source's optimizer nor `gradient_clipping` says by which norm gradients are clipped, and "
-          "FP16_Optimizer takes it from the checkpoint: the job will not clip");
+      carried_.remarks.push_back(fmt::format(
+          "neither {}'s optimizer nor `gradient_clipping` says by which norm gradients are clipped, and FP16_Optimizer "
+          "takes it from the checkpoint: the job will not clip",
+          CalledInMessages(training_)));
     }
     return otherwise;
   }

@@ -74,10 +74,9 @@ llvm::Error CheckJob(const TargetRequest& request) {
   if (has_autoep == !fused.empty()) return llvm::Error::success();
   if (has_autoep) {
     return Fail(ErrorCode::kUnsupported,
-                "`{}` switches AutoEP on (`expert_parallel`), and nothing in the source says that its experts are "
-                "AutoEP's: tensors of a run without it have other names, so resume without it; weights alone do not "
-                "say it",
-                request.job_config->path);
+                "`{}` switches AutoEP on (`expert_parallel`), and nothing in {} says that its experts are AutoEP's: "
+                "tensors of a run without it have other names, so resume without it; weights alone do not say it",
+                request.job_config->path, CalledInMessages(request.training));
   }
   return Fail(
       ErrorCode::kUnsupported,

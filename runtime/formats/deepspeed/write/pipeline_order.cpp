@@ -14,9 +14,15 @@ namespace {
 using Names = std::vector<std::string>;
 using Held = std::function<bool(const std::string& name, std::int64_t stage)>;
 
-// Tied modules first, then layers by number, which is what the names of group `index` must do already; else the message
-// says `what_is_wrong`.
-llvm::Expected<Names> ByLayers(std::size_t index, Names names, std::string_view what_is_wrong = "") {
+// Of an order that is not known for other stages: how the message goes on.
+struct WrongOrder {
+  std::string_view whose = "the source";
+  std::string_view what_is_wrong = "another one";
+  std::string_view remedy = "convert to `universal` instead";
+};
+
+// Tied modules first, then layers by number, which is what the names of group `index` must do already.
+llvm::Expected<Names> ByLayers(std::size_t index, Names names, const WrongOrder& wrong = {}) {
   std::int64_t last = -1;
   const std::string* last_name = nullptr;
   for (const std::string& name : names) {
@@ -29,9 +35,8 @@ llvm::Expected<Names> ByLayers(std::size_t index, Names names, std::string_view 
     if (*place < last) {
       return Fail(
           ErrorCode::kUnsupported,
-          "group {} of the source's optimizer has `{}` after `{}`: its order is {}, so it is not known for other "
-          "stages; convert to `universal` instead",
-          index, name, *last_name, what_is_wrong);
+          "group {} of {}'s optimizer has `{}` after `{}`: its order is {}, so it is not known for other stages; {}",
+          index, wrong.whose, name, *last_name, wrong.what_is_wrong, wrong.remedy);
     }
     last = *place;
     last_name = &name;
@@ -72,13 +77,15 @@ class Orderer {
 
  private:
   llvm::Expected<std::vector<Names>> InPlace() const {
-    const std::string_view what_is_wrong =
+    WrongOrder wrong{.whose = CalledInMessages(training_)};
+    if (training_.is_synthetic) wrong.remedy = "list them layer by layer, in the spec or with --parameters";
+    wrong.what_is_wrong =
         modules_.empty() ? "not that of the layers"
                          : "neither that of the layers nor, on the source's stages, that with what AutoEP made behind "
                            "all others";
     std::vector<Names> ordered;
     for (std::size_t g = 0; g < training_.groups.size(); ++g) {
-      UCP_ASSIGN_OR_RETURN(ordered.emplace_back(), ByLayers(g, training_.groups[g].parameters, what_is_wrong));
+      UCP_ASSIGN_OR_RETURN(ordered.emplace_back(), ByLayers(g, training_.groups[g].parameters, wrong));
     }
     return ordered;
   }

@@ -64,8 +64,8 @@ llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& option
   if (training.pipeline) return llvm::Error::success();
   if (options.pp > 1) {
     return Fail(ErrorCode::kUnsupported,
-                "pp={}: the source does not know the layer files of a pipeline, and only a PipelineModule has stages",
-                options.pp);
+                "pp={}: {} does not know the layer files of a pipeline, and only a PipelineModule has stages",
+                options.pp, CalledInMessages(training));
   }
   // DeepSpeed's own universal folders do not list the layers; a plain module could also have such names.
   if (request.source_mesh.axes.empty() && LooksLikePipeline(training)) {

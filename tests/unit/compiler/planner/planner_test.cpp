@@ -333,9 +333,9 @@ TEST(PlannerTest, MomentsDoNotFollowAChangeOfScale) {
   Side target = Build({{{N(4)}}}, OverTp(1));
   source.layout.tensors[0].scale = {1, 4};
   EXPECT_EQ(Refusal(source, target),
-            "tensor `t0` is stored times 1 / 4 in the source and times 1 / 1 in the target, by oracle.ucp:1: `exp_avg` "
+            "tensor `t0` is stored times 1 / 4, and would be times 1 / 1 in the target, by oracle.ucp:1: `exp_avg` "
             "cannot be converted, because the optimizer's learning rate and epsilon would still be those of the "
-            "source's numbers; only a tensor without moments can change its scale");
+            "numbers as they are; only a tensor without moments can change its scale");
 }
 
 // As Muon's momentum is of whole matrices, where masters are cut.

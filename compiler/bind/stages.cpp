@@ -88,7 +88,7 @@ std::optional<std::int64_t> ResolveInterleave(std::optional<std::int64_t> given,
   if (*chunks < 1 || *chunks > kMostChunks) {
     return report(fmt::format("a stage has {} chunks here, and can have 1 to {}", *chunks, kMostChunks));
   }
-  if (given.value_or(*chunks) == *chunks) return *chunks;
+  if (given.value_or(*chunks) == *chunks) return chunks;
   return report(fmt::format("the layout has {} chunks on each stage, and the strategy {}", *chunks, *given));
 }
 

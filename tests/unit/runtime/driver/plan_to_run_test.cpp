@@ -78,6 +78,19 @@ TEST(PlanToRunTest, TellsWhatDiffers) {
   }
 }
 
+// Nothing that it says differs, and yet it is another plan.
+TEST(PlanToRunTest, TellsThatOnlyTheEncodingDiffers) {
+  auto change = [](PlanWithInputs& file) {
+    file.plan.readers = ReadByAll(file.plan.target.files.size());
+    file.plan.readers.ranks = 3;
+  };
+  PlanJudge judge({.fixture = "zero2_dp2", .spec = "", .target = "universal"});
+  PlanWithInputs file = judge.honest();
+  change(file);
+  const std::string bytes = llvm::cantFail(EncodePlan(file.plan, &*file.inputs));
+  EXPECT_THAT(judge.Judge(bytes, false).refusal, HasSubstr("its encoding is "));
+}
+
 TEST(PlanToRunTest, VersionsAndRemarksDoNotMatter) {
   EXPECT_EQ(Refusal([](PlanWithInputs& file) { file.plan.remarks = {"buy more memory"}; }), "");
   EXPECT_EQ(Refusal([](PlanWithInputs& file) { file.plan.tool_version = "0.0.9"; }), "");

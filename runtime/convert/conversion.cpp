@@ -72,7 +72,9 @@ void AddDestination(CLI::App& command, ConversionOptions& options) {
 }
 
 void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
-  command.add_flag("--force", options.force, "Replace an existing destination, in one step");
+  command.add_flag("--force", options.force,
+                   "Replace an existing destination, in one step; and what --events or --timeline names, unless it is "
+                   "a file of a checkpoint or a spec");
   command.add_flag("--resume", options.resume,
                    "Go on where an interrupted run of the same command stopped; begin if there was none");
   command
@@ -193,7 +195,10 @@ int RunWatched(FileSystem& files, const ConversionOptions& options,
                         (*ranks)->size()),
                    options.json);
   }
-  llvm::Expected<std::unique_ptr<RunWatch>> watch = BeginWatch(files, options.watch, **ranks);
+  WatchOptions watching = options.watch;
+  watching.force = options.force;
+  watching.inputs.push_back(watching.ceilings);
+  llvm::Expected<std::unique_ptr<RunWatch>> watch = BeginWatch(files, watching, **ranks);
   if (!watch) return EndWith(watch.takeError(), options.json);
   llvm::Error error = work(**watch, **ranks);
   bool json = options.json;

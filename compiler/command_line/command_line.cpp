@@ -18,6 +18,7 @@
 #include "compiler/command_line/usage_message.h"
 #include "compiler/command_line/value_checks.h"
 #include "compiler/support/error.h"
+#include "compiler/support/out_of_memory.h"
 
 namespace ucp {
 namespace {
@@ -86,7 +87,7 @@ int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** a
     const bool is_help = success.get_name() == "CallForHelp";
     PrintVerbatim(is_help ? app.help() : success.what() + std::string("\n"));
   } catch (const std::bad_alloc&) {
-    return ShowError(program, Fail(ErrorCode::kIo, "there is not enough memory"), json);
+    return ShowError(program, OutOfMemory(), json);
   } catch (const CLI::ParseError& error) {
     if (is_later_rank) std::this_thread::sleep_for(kUntilLauncherEndsRanks);
     const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);

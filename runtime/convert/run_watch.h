@@ -56,6 +56,9 @@ class RunWatch {
   // A sentence for --verbose: what was chosen, and why.
   void Note(const std::string& text);
 
+  // That the destination is complete, whatever goes wrong from now on.
+  void NoteComplete() { is_complete_ = true; }
+  bool is_complete() const { return is_complete_; }
 
   // Standard output has events or a timeline, and nothing else.
   bool tells_to_output() const { return tells_to_output_; }
@@ -70,11 +73,11 @@ class RunWatch {
 
  private:
   RunWatch(FileSystem& files, const WatchOptions& options);
+  [[nodiscard]] llvm::Error OpenEvents();
+  [[nodiscard]] llvm::Error OpenTimeline();
   void WatchFileCalls();
   void TellPhases();
   void Show(const ExecutionProgress& progress);
-  [[nodiscard]] llvm::Error OpenEvents();
-  [[nodiscard]] llvm::Error OpenTimeline();
 
   FileSystem& files_;
   FilesByMeans by_means_;
@@ -86,10 +89,11 @@ class RunWatch {
   std::optional<EventLog> events_;
   std::optional<Timeline> timeline_;
   std::unique_ptr<FileSystem> watched_;
+  bool is_complete_ = false;
+  bool tells_to_output_ = false;
   double told_at_ = 0;  // The last event of progress, by the clock.
 };
 
-  bool tells_to_output_ = false;
 // The times of a clock's phases: [{"phase": "plan", "seconds": 0.12}, …].
 llvm::json::Array PhasesJson(const PhaseClock& clock);
 

@@ -18,9 +18,14 @@ namespace {
 constexpr long kNever = std::numeric_limits<long>::max();
 std::atomic<long> left = kNever;  // Allocations until one fails.
 
-void* Given(std::size_t bytes) {
+// Null if it fails.
+void* Tried(std::size_t bytes) {
   const bool fails = left != kNever && left.fetch_sub(1) == 1;
-  void* memory = fails ? nullptr : std::malloc(bytes);
+  return fails ? nullptr : std::malloc(bytes);
+}
+
+void* Given(std::size_t bytes) {
+  void* memory = Tried(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -29,6 +34,8 @@ void* Given(std::size_t bytes) {
 
 void* operator new(std::size_t bytes) { return Given(bytes); }
 void* operator new[](std::size_t bytes) { return Given(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return Tried(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return Tried(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
@@ -37,14 +44,14 @@ void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); 
 namespace ucp {
 namespace {
 
-struct Tried {
+struct Trial {
   long allocations = 0;
   bool has_failed = false;
 };
 
 // `work` with its N-th allocation failing.
-Tried TryWith(long failing, const std::function<void()>& work) {
-  Tried tried;
+Trial TryWith(long failing, const std::function<void()>& work) {
+  Trial tried;
   left = failing;
   try {
     work();

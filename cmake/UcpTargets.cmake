@@ -71,11 +71,12 @@ function(ucp_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   ucp_together(sources ${name} ${ARG_SOURCES})
   add_executable(${name} ${sources})
+  target_compile_definitions(${name} PRIVATE UCP_PROGRAM="${name}")
   ucp_compile_options(${name})
   if(TARGET mimalloc)  # Before all other libraries, since the first malloc() is everybody's; no code names it.
     target_link_libraries(${name} PRIVATE -Wl,--push-state,--no-as-needed mimalloc -Wl,--pop-state)
   endif()
-  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} ucp_every_program)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 

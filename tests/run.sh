@@ -70,7 +70,7 @@ shellcheck -x scripts/*.sh tests/*.sh tests/*/*.sh examples/*.sh .ci/run
 reads_bytes=(
   parse_test parse_fuzz_test front_end_fuzz_test codec_test verifier_mutation_test pytorch_test deepspeed_format_test
   safetensors_format_test universal_format_test formats_test digest_test synth_test manifest_test runtime_io_test
-  elements_test runtime_executor_test
+  elements_test runtime_executor_test library_memory_test
 )
 has_threads=(
   support_test verifier_test runtime_io_test runtime_executor_test communicator_test gpu_test runtime_exchange_test

@@ -19,6 +19,7 @@
 #include "compiler/command_line/usage_message.h"
 #include "compiler/command_line/value_checks.h"
 #include "compiler/support/error.h"
+#include "compiler/support/out_of_memory.h"
 
 namespace ucp {
 namespace {
@@ -84,7 +85,7 @@ llvm::Error ParseAndRun(CLI::App& app, int argc, char** argv, const Words& words
   } catch (const CLI::Success& asked) {
     return is_later_rank ? llvm::Error::success() : Answer(app, asked, words);
   } catch (const std::bad_alloc&) {
-    return Fail(ErrorCode::kIo, "there is not enough memory");
+    return OutOfMemory();
   }
 }
 

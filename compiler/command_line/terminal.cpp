@@ -78,6 +78,8 @@ const char* CodeName(ErrorCode code) {
       return "unsupported";
     case ErrorCode::kIo:
       return "io";
+    case ErrorCode::kMemory:
+      return "memory";
     case ErrorCode::kCancelled:
       return "cancelled";
   }

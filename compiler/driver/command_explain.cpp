@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 
 #include "compiler/command_line/command_line.h"
@@ -27,6 +26,7 @@ struct ExplainOptions {
   std::string target;
   std::string tensor;
   std::string page;  // Where to write it; empty for none.
+  bool force = false;
   bool json = false;
   bool affine = false;
 };
@@ -94,28 +94,23 @@ llvm::Error LayOutTarget(const std::string& text, Sides& sides) {
   return VerifyLayout(*sides.target);
 }
 
-// A page of an earlier run is replaced; anything else is more likely a mistyped name, perhaps of the spec itself.
-llvm::Error WritePage(const std::string& path, const Explanation& explanation) {
-  UCP_ASSIGN_OR_RETURN(PathKind kind, RealFileSystem().Kind(path));
-  if (kind != PathKind::kMissing && kind != PathKind::kFile) {
-    return Fail(ErrorCode::kUsage, "`{}` is no regular file, so no page can be written there", path);
-  }
-  if (kind == PathKind::kFile) {
-    std::string begins(std::string_view(kPageBegins).size(), '\0');
-    std::FILE* file = std::fopen(path.c_str(), "rb");
-    std::size_t read = file == nullptr ? 0 : std::fread(begins.data(), 1, begins.size(), file);
-    if (file != nullptr) std::fclose(file);
-    if (read != begins.size() || begins != kPageBegins) {
-      return Fail(ErrorCode::kUsage,
-                  "`{}` exists and is no page of `ucpc explain`; remove it, or write to another name", path);
-    }
-  }
-  UCP_RETURN_IF_ERROR(WriteFileWhole(path, ExplainAsPage(explanation), "the page"));
-  PrintReportLine(fmt::format("wrote {}", path));
+// Where the page goes, if anywhere.
+llvm::Expected<std::optional<OutputPlace>> PlaceOf(const ExplainOptions& options) {
+  if (options.page.empty()) return std::nullopt;
+  return PlaceOutput({.path = options.page,
+                      .what = "the page",
+                      .begins = kPageBegins,
+                      .force = options.force,
+                      .inputs = {options.source.spec, options.source.config}});
+}
+
+llvm::Error WritePage(const OutputPlace& place, const std::string& name, const Explanation& explanation) {
+  UCP_RETURN_IF_ERROR(WriteOutput(place, ExplainAsPage(explanation)));
+  if (place.kind != OutputPlace::Kind::kStandardOutput) PrintReportLine(fmt::format("wrote {}", name));
   return llvm::Error::success();
 }
 
-llvm::Error Show(const ExplainOptions& options, const Sides& sides) {
+llvm::Error Show(const ExplainOptions& options, const std::optional<OutputPlace>& place, const Sides& sides) {
   const SourcePhase& phase = sides.phase;
   bool has_checkpoint = !phase.checkpoint.inventory.format.empty();
   ExplainRequest request{.source = phase.layout,
@@ -126,7 +121,7 @@ llvm::Error Show(const ExplainOptions& options, const Sides& sides) {
                          .inventory = has_checkpoint ? &phase.checkpoint.inventory : nullptr,
                          .tensor_glob = options.tensor.empty() ? "*" : options.tensor};
   UCP_ASSIGN_OR_RETURN(Explanation explanation, Explain(request));
-  if (!options.page.empty()) return WritePage(options.page, explanation);
+  if (place) return WritePage(*place, options.page, explanation);
   if (options.affine) return PrintBy([&](llvm::raw_ostream& out) { ExplainAsAffine(explanation, out); });
   if (options.json) return PrintBy([&](llvm::raw_ostream& out) { ExplainAsJson(explanation, out); });
   ExplainAsText(explanation, options.tensor.empty() ? Detail::kGroups : Detail::kTensors, PrintLine);
@@ -134,12 +129,13 @@ llvm::Error Show(const ExplainOptions& options, const Sides& sides) {
 }
 
 llvm::Error RunExplain(const ExplainOptions& options) {
+  UCP_ASSIGN_OR_RETURN(const std::optional<OutputPlace> place, PlaceOf(options));
   Sides sides;
   llvm::Error error = LayOutSource(options, sides);
   if (!error) error = LayOutTarget(options.target, sides);
   if (sides.phase.spec != nullptr) ShowDiagnostics(*sides.phase.spec, options.json);
   if (error) return error;
-  return Show(options, sides);
+  return Show(options, place, sides);
 }
 
 }  // namespace
@@ -172,6 +168,7 @@ void AddExplainCommand(CLI::App& app, int& exit_code) {
       ->type_name("FILE")
       ->excludes(json)
       ->excludes(affine);
+  AddForceOption(*command, "--html", options->force);
   affine->excludes(json);
   command->callback([options, &exit_code] {
     if (llvm::Error error = RunExplain(*options)) exit_code = ShowError("ucpc", std::move(error), options->json);

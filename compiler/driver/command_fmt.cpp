@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <llvm/Support/FileSystem.h>
 #include <llvm/Support/MemoryBuffer.h>
-#include <llvm/Support/raw_ostream.h>
 
 #include <algorithm>
 #include <memory>
@@ -11,6 +10,7 @@
 
 #include "compiler/ast/print.h"
 #include "compiler/command_line/terminal.h"
+#include "compiler/command_line/write_file.h"
 #include "compiler/driver/commands.h"
 #include "compiler/parse/parse.h"
 #include "compiler/phases/catalogue.h"
@@ -54,30 +54,16 @@ llvm::Expected<std::string> Format(const Source& source) {
   return text;
 }
 
-// Writes beside the file, with its permissions, and renames. A symbolic link stays one: what it leads to is replaced.
+// A symbolic link stays one: what it leads to is replaced.
 llvm::Error Replace(const std::string& path, const std::string& text) {
-  auto fail = [&](const std::string& reason) {
-    return Fail(ErrorCode::kIo, "cannot write `{}`: {}; it stays as it was", path, reason);
-  };
   llvm::SmallString<256> target;
-  if (std::error_code error = llvm::sys::fs::real_path(path, target)) return fail(SystemReason(error));
-  auto permissions = llvm::sys::fs::getPermissions(target);
-  if (!permissions) return fail(SystemReason(permissions.getError()));
-  auto file =
-      llvm::sys::fs::TempFile::create(target + ".%%%%%%", llvm::sys::fs::owner_read | llvm::sys::fs::owner_write);
-  if (!file) return fail(llvm::toString(file.takeError()));
-  llvm::raw_fd_ostream out(file->FD, false);
-  out << text;
-  out.flush();
-  std::error_code error = out.error();
-  out.clear_error();
-  if (!error) error = llvm::sys::fs::setPermissions(file->FD, *permissions);
-  if (error) {
-    llvm::consumeError(file->discard());
-    return fail(SystemReason(error));
-  }
-  if (llvm::Error kept = file->keep(target)) return fail(llvm::toString(std::move(kept)));
-  return llvm::Error::success();
+  std::error_code error = llvm::sys::fs::real_path(path, target);
+  if (!error && !llvm::sys::fs::is_regular_file(target)) error = std::make_error_code(std::errc::not_supported);
+  if (error) return Fail(ErrorCode::kIo, "cannot write `{}`: {}; it stays as it was", path, SystemReason(error));
+  llvm::Error unwritten = WriteOutput({OutputPlace::Kind::kReplaced, std::string(target), "the spec"}, text);
+  if (!unwritten) return unwritten;
+  const auto [code, message] = Describe(std::move(unwritten));
+  return Fail(code, "{}; it stays as it was", message);
 }
 
 // One spec. Sets `differs` if its text is not formatted.

@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 
-#include <llvm/Support/FileSystem.h>
-
 #include <memory>
 
 #include "compiler/bind/bind.h"
+#include "compiler/command_line/output_place.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/write_file.h"
 #include "compiler/driver/commands.h"
@@ -22,6 +21,7 @@ struct InferOptions {
   std::string checkpoint;
   std::string elsewhere;
   std::string output;
+  bool force = false;
 };
 
 llvm::Expected<Checkpoint> DescribeFor(const std::string& path) {
@@ -39,10 +39,11 @@ void PrintLines(std::string_view text) {
   }
 }
 
-// A draft is edited by hand, so no older one is replaced.
-llvm::Error RefuseExisting(const std::string& path) {
-  if (!llvm::sys::fs::exists(path)) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "`{}` is there already, and a draft replaces nothing; name a new file", path);
+// Where the draft goes; nothing for standard output. A draft is a spec, which is edited by hand: no older one is
+// replaced.
+llvm::Expected<std::optional<OutputPlace>> PlaceOf(const InferOptions& options) {
+  if (options.output.empty()) return std::nullopt;
+  return PlaceOutput({.path = options.output, .what = "the draft", .begins = "", .force = options.force, .inputs = {}});
 }
 
 // In the form of `ucpc fmt`, questions included.
@@ -74,6 +75,7 @@ llvm::Error CheckDraft(const DraftSpec& draft, const std::string& path, const In
 }
 
 llvm::Error Infer(const InferOptions& options) {
+  UCP_ASSIGN_OR_RETURN(const std::optional<OutputPlace> place, PlaceOf(options));
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeFor(options.checkpoint));
   std::optional<Checkpoint> elsewhere;
   if (!options.elsewhere.empty()) {
@@ -82,11 +84,10 @@ llvm::Error Infer(const InferOptions& options) {
   const Inventory& inventory = checkpoint.inventory;
   UCP_ASSIGN_OR_RETURN(DraftSpec draft, InferSpec(inventory, elsewhere ? &elsewhere->inventory : nullptr));
   UCP_RETURN_IF_ERROR(Tidy(draft));
-  if (options.output.empty()) {
-    PrintLines(draft.text);
+  if (place) {
+    UCP_RETURN_IF_ERROR(WriteOutput(*place, draft.text));
   } else {
-    UCP_RETURN_IF_ERROR(RefuseExisting(options.output));
-    UCP_RETURN_IF_ERROR(WriteFileWhole(options.output, draft.text, "the draft"));
+    PrintLines(draft.text);
   }
   ShowMessage(fmt::format("{}, {}{}", Counted(draft.tensors, "tensor"), Counted(draft.questions, "question"),
                           draft.open_questions == 0
@@ -113,6 +114,7 @@ void AddInferCommand(CLI::App& app, int& exit_code) {
       ->type_name("DIR");
   command->add_option("-o,--output", options->output, "Where to write the draft (a new file); else standard output")
       ->type_name("SPEC");
+  AddForceOption(*command, "-o", options->force);
   command->callback([options, &exit_code] {
     if (llvm::Error error = Infer(*options)) exit_code = ShowError("ucpc", std::move(error));
   });

@@ -11,6 +11,7 @@
 #include "compiler/phases/plan_again.h"
 #include "compiler/phases/planned_source.h"
 #include "compiler/plan/codec.h"
+#include "compiler/plan/envelope.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
@@ -23,6 +24,7 @@ struct PlanOptions {
   SourceOptions source;
   std::string target;
   std::string output;
+  bool force = false;
   TargetOptions target_options;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   std::string bandwidth;
@@ -55,6 +57,16 @@ llvm::Error CompileFrom(FileSystem& files, const CompileRequest& request, bool i
   return CompileBound(files, request, strategy, compilation);
 }
 
+// Where the plan goes, if anywhere.
+llvm::Expected<std::optional<OutputPlace>> PlaceOf(const PlanOptions& options) {
+  if (options.output.empty()) return std::nullopt;
+  return PlaceOutput({.path = options.output,
+                      .what = "the plan",
+                      .begins = kPlanName,
+                      .force = options.force,
+                      .inputs = {options.source.spec, options.source.config, options.target_options.ds_config}});
+}
+
 llvm::Error MakePlanFile(const PlanOptions& options) {
   FileSystem& files = RealFileSystem();
   Compilation compilation;
@@ -67,18 +79,18 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   UCP_ASSIGN_OR_RETURN(CostQuestion question, QuestionOf(options, is_strategy));
   UCP_ASSIGN_OR_RETURN(PlanInputs inputs, ReadInputs(files, request));
   request.source.given = &inputs;
+  UCP_ASSIGN_OR_RETURN(const std::optional<OutputPlace> place, PlaceOf(options));
   llvm::Error error = CompileFrom(files, request, is_strategy, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.json);
   if (error) return error;
   std::uint64_t plan_bytes = 0;
-  if (!options.output.empty() || is_strategy) {
+  if (place || is_strategy) {
     CompleteInputs(request, compilation.source, inputs);
     UCP_ASSIGN_OR_RETURN(std::string bytes, EncodePlan(compilation.plan, &inputs));
     plan_bytes = bytes.size();
-    if (!options.output.empty()) {
-      UCP_RETURN_IF_ERROR(WriteFileWhole(options.output, bytes, "the plan"));
-    }
+    if (place) UCP_RETURN_IF_ERROR(WriteOutput(*place, bytes));
   }
+  if (place && place->kind == OutputPlace::Kind::kStandardOutput) return llvm::Error::success();
   if (options.json) {
     llvm::json::Object report = PlanReportJson(compilation.plan);
     if (is_strategy) AddCost(compilation, plan_bytes, question, report);
@@ -117,6 +129,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
   command
       ->add_option("-o,--output", options->output, "Where to write the plan; without it, only the numbers are printed")
       ->type_name("FILE");
+  AddForceOption(*command, "-o", options->force);
   AddTargetOptions(*command, options->target_options);
   AddSourceOptions(*command, options->source);
   AddDropStateOption(*command, options->source);

@@ -33,8 +33,9 @@ fs::path CatalogueFolder() {
 std::vector<std::string> CatalogueNames() {
   std::vector<std::string> names;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(CatalogueFolder(), error)) {
-    if (entry.path().extension() == ".ucp") names.push_back(entry.path().stem().string());
+  const fs::directory_iterator end;
+  for (fs::directory_iterator entry(CatalogueFolder(), error); !error && entry != end; entry.increment(error)) {
+    if (entry->path().extension() == ".ucp") names.push_back(entry->path().stem().string());
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -13,6 +13,7 @@
 namespace ucp {
 
 inline constexpr std::string_view kPlanMagic("UCPPLAN\1", 8);
+inline constexpr std::string_view kPlanName = kPlanMagic.substr(0, 7);  // Of every version.
 inline constexpr std::size_t kPlanEnvelopeBytes = 24;
 
 }  // namespace ucp

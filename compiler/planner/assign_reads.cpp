@@ -221,13 +221,16 @@ class Assigner {
   llvm::Error AssignDropped(const Shard& shard) {
     auto [entry, added] = draft_.tensor_of_name.try_emplace(llvm::CachedHashStringRef(shard.tensor),
                                                             TensorId(draft_.plan.tensors.size()));
-    if (added) draft_.plan.tensors.push_back({{shard.tensor, shard.kind, shard.shape, {}, {}}, "a `drop` of the spec"});
+    if (added)
+      draft_.plan.tensors.push_back(
+          {LogicalTensor{shard.tensor, shard.kind, shard.shape, {}, {}}, "a `drop` of the spec"});
     PlanRead read{entry->second, ReadRole::kUnused, SetId(0),     shard.coordinate,     shard.strides,
                   shard.base,    shard.spread,      shard.states, "dropped by the spec"};
     ProductSet set = ProductSet::Whole(shard.shape);
     bool fits = draft_.plan.tensor(entry->second).logical.shape == shard.shape;
     if (!fits) {  // Another rank's shard has another shape: say only that this one is dropped.
-      draft_.plan.tensors.push_back({{shard.tensor, shard.kind, shard.shape, {}, {}}, "a `drop` of the spec"});
+      draft_.plan.tensors.push_back(
+          {LogicalTensor{shard.tensor, shard.kind, shard.shape, {}, {}}, "a `drop` of the spec"});
       read.tensor = TensorId(draft_.plan.tensors.size() - 1);
     }
     return Add(read, ReadRole::kUnused, set);

@@ -27,7 +27,7 @@ void TakeSource(const PlanRequest& request, PlanDraft& draft) {
   for (const LogicalTensor& tensor : request.tensors) {
     const TensorLayout* layout = draft.SourceOf(TensorId(plan.tensors.size()));
     // A plan does not say how dimensions are put together.
-    plan.tensors.push_back({{tensor.name, tensor.kind, tensor.shape, tensor.states, {}, tensor.weight},
+    plan.tensors.push_back({LogicalTensor{tensor.name, tensor.kind, tensor.shape, tensor.states, {}, tensor.weight},
                             layout == nullptr ? "" : layout->declared_at});
   }
 }

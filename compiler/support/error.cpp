@@ -13,6 +13,7 @@ int ExitCode(ErrorCode code) {
   switch (code) {
     case ErrorCode::kUsage:
     case ErrorCode::kSpec:
+    case ErrorCode::kMemory:
       return 1;
     case ErrorCode::kBadData:
     case ErrorCode::kUnsupported:

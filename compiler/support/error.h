@@ -21,6 +21,7 @@ enum class ErrorCode {
   kBadData,      // A source file is corrupt, hostile, incomplete or contradicts another one: exit code 2.
   kUnsupported,  // The source or the target is understood, and not served: exit code 2.
   kIo,           // The operating system refused: exit code 2.
+  kMemory,       // It refused memory: exit code 1, since another limit or fewer threads mend it.
   kCancelled,    // The user pressed Ctrl-C or sent SIGTERM: exit code 130.
 };
 

@@ -1,16 +1,17 @@
 #include "compiler/support/parallel.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <mutex>
 #include <new>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
+#include "compiler/support/out_of_memory.h"
 
 namespace ucp {
 namespace {
@@ -47,14 +48,17 @@ class Crew {
           HeedInterrupts(interrupted);
           WorkUntilDone(thread);
         });
-      } catch (const std::system_error&) {
-        break;  // The system has no more threads to give; those that are there do the work.
+      } catch (const std::exception&) {
+        break;  // The system has no more threads to give, or no memory for one; those that are there do the work.
       }
     }
     WorkUntilDone(0);
   }
 
-  llvm::Error Failure() { return failure_ ? MakeError(failure_->code, failure_->message) : llvm::Error::success(); }
+  llvm::Error Failure() {
+    if (failed_turn_ == kNone) return llvm::Error::success();
+    return failure_ ? MakeError(failure_->code, failure_->message) : OutOfMemory();
+  }
 
   // After a run without a failure: what was handed out is finished.
   std::uint64_t Next(std::size_t stretch) const {
@@ -77,7 +81,7 @@ class Crew {
     while (!IsRaised(options_.cancelled) && !IsRaised(pause_)) {
       const std::optional<Item> item = Take(thread);
       if (!item) return;
-      if (llvm::Error error = WorkOn(thread, item->number)) Keep(item->turn, std::move(error));
+      WorkOn(thread, *item);
     }
   }
 
@@ -95,17 +99,17 @@ class Crew {
     return std::nullopt;
   }
 
-  // An exception must not leave a thread.
-  llvm::Error WorkOn(unsigned thread, std::uint64_t item) {
+  // An exception must not leave a thread, and who has no memory cannot make an error of it.
+  void WorkOn(unsigned thread, const Item& item) {
     try {
-      return work_(thread, item);
+      if (llvm::Error error = work_(thread, item.number)) Keep(item.turn, Describe(std::move(error)));
     } catch (const std::bad_alloc&) {
-      return Fail(ErrorCode::kIo, "there is not enough memory; lower --threads or --memory");
+      Keep(item.turn, std::nullopt);
     }
   }
 
-  void Keep(std::uint64_t turn, llvm::Error error) {
-    FailureText failure = Describe(std::move(error));
+  // No text: there was no memory.
+  void Keep(std::uint64_t turn, std::optional<FailureText> failure) {
     std::lock_guard lock(mutex_);
     if (failed_turn_ < turn) return;
     failure_ = std::move(failure);

@@ -2,6 +2,8 @@
 // with texts, it is one of them; with a position behind it, it is a list of that, and behind `in` or in `length` too.
 #include "compiler/trial/families.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <set>
 #include <string>
@@ -143,8 +145,13 @@ std::vector<Open> OpenOf(const CheckedSpec& spec, const Settings& given, Random&
 
 }  // namespace
 
-std::vector<Settings> FamiliesOf(const CheckedSpec& spec, const Settings& given, Random& random) {
+std::vector<Settings> FamiliesOf(const CheckedSpec& spec, const Settings& given, Random& random, std::string& why) {
   std::vector<Open> all = OpenOf(spec, given, random);
+  if (all.size() > kMostFacts) {
+    why = fmt::format("{} facts and `has` are more than the {} that a trial sets; --set some of them", all.size(),
+                      kMostFacts);
+    return {};
+  }
   std::size_t product = 1;
   for (const Open& open : all) product = product > kMostFamilies ? product : product * open.values.size();
   std::vector<Settings> families;

@@ -16,6 +16,7 @@
 #include "compiler/check/variant.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/trial/held_places.h"
 
 namespace ucp {
 namespace {
@@ -53,6 +54,14 @@ std::int64_t Elements(const Layout& layout) {
     elements = CheckedAdd(elements, of_tensor).value_or(INT64_MAX);
   }
   return elements;
+}
+
+// Whatever its size.
+std::optional<Layout> Lower(const BoundSpec& bound, const Mesh& mesh, std::string& why) {
+  DiagnosticSink sink;
+  std::optional<Layout> layout = LowerToMesh(bound, {.mesh = mesh, .stage_layers = {}}, sink);
+  if (!layout) why = FirstMessage(sink);
+  return layout;
 }
 
 class Search {
@@ -139,9 +148,14 @@ class Search {
       return {-1, 0, 0};
     }
     SmallModel model{set, std::move(*bound), {}, {}, 0};
-    std::optional<Layout> layout = FitToMesh(model.bound, meshes_.front(), why);
+    std::optional<Layout> layout = Lower(model.bound, meshes_.front(), why);
     if (!layout) return {-1, 0, 0};
     model.elements = Elements(*layout);
+    std::string too_large = WhyTooLarge(*layout);
+    if (!too_large.empty()) {
+      why = std::move(too_large);
+      return {-1, 0, -model.elements};
+    }
     if (model.elements > kMostElements && !open_.empty()) {
       why = "the model is too large for a trial";
       return {-1, 0, -model.elements};
@@ -193,10 +207,11 @@ std::optional<SmallModel> ChooseSmallValues(const CheckedSpec& spec, const Setti
 }
 
 std::optional<Layout> FitToMesh(const BoundSpec& bound, const Mesh& mesh, std::string& why) {
-  DiagnosticSink sink;
-  std::optional<Layout> layout = LowerToMesh(bound, {.mesh = mesh, .stage_layers = {}}, sink);
-  if (!layout) why = FirstMessage(sink);
-  return layout;
+  std::optional<Layout> layout = Lower(bound, mesh, why);
+  std::string too_large = layout ? WhyTooLarge(*layout) : "";
+  if (too_large.empty()) return layout;
+  why = std::move(too_large);
+  return std::nullopt;
 }
 
 }  // namespace ucp

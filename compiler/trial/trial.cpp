@@ -83,7 +83,8 @@ class Trial {
   Trial(const CheckedSpec& spec, const TrialOptions& options) : spec_(spec), options_(options), random_(options.seed) {}
 
   TrialReport Run() {
-    families_ = FamiliesOf(spec_, options_.set, random_);
+    families_ = FamiliesOf(spec_, options_.set, random_, report_.failure);
+    if (families_.empty()) return std::move(report_);
     for (; report_.families < families_.size() && report_.failure.empty(); ++report_.families) {
       if (!Choose(families_[report_.families])) return std::move(report_);
       if (report_.families == 0) DescribeModel();

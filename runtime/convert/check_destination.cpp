@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/support/error.h"
+#include "compiler/support/paths.h"
 #include "runtime/formats/companions.h"
 #include "runtime/formats/format.h"
 #include "runtime/manifest/part_of_checkpoint.h"
@@ -70,8 +71,8 @@ llvm::Expected<std::string> FirstForeign(FileSystem& files, const Belonging& bel
 
 llvm::Error CheckDestination(FileSystem& files, const std::string& source_folder, const std::string& destination,
                              bool force) {
-  fs::path source = fs::absolute(source_folder).lexically_normal();
-  fs::path wanted = fs::absolute(destination).lexically_normal();
+  UCP_ASSIGN_OR_RETURN(const fs::path source, AbsolutePath(source_folder));
+  UCP_ASSIGN_OR_RETURN(const fs::path wanted, AbsolutePath(destination));
   auto [rest, ignored] = std::mismatch(source.begin(), source.end(), wanted.begin(), wanted.end());
   if (rest == source.end() && source != wanted) {
     return Fail(ErrorCode::kUsage, "`{}` lies inside the source `{}`; name a folder elsewhere", destination,
@@ -103,7 +104,9 @@ llvm::Error CheckNothingElse(FileSystem& files, const std::string& destination) 
   llvm::consumeError(found.takeError());  // A damaged one says nothing.
   std::string folder;
   if (llvm::Expected<Recognised> recognised = RecogniseAny(files, destination)) {
-    const fs::path within = fs::absolute(recognised->folder).lexically_relative(fs::absolute(destination));
+    UCP_ASSIGN_OR_RETURN(const fs::path inner, AbsolutePath(recognised->folder));
+    UCP_ASSIGN_OR_RETURN(const fs::path outer, AbsolutePath(destination));
+    const fs::path within = inner.lexically_relative(outer);
     if (within != ".") folder = within.string() + "/";
   } else {
     llvm::consumeError(recognised.takeError());  // A part, or an empty folder.

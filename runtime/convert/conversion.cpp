@@ -9,6 +9,7 @@
 #include "compiler/command_line/value_checks.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
+#include "compiler/support/out_of_memory.h"
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/comm/nodes.h"
@@ -72,7 +73,9 @@ void AddDestination(CLI::App& command, ConversionOptions& options) {
 }
 
 void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
-  command.add_flag("--force", options.force, "Replace an existing destination, in one step");
+  command.add_flag("--force", options.force,
+                   "Replace an existing destination, in one step; and what --events or --timeline names, unless it is "
+                   "a file of a checkpoint or a spec");
   command.add_flag("--resume", options.resume,
                    "Go on where an interrupted run of the same command stopped; begin if there was none");
   command
@@ -164,20 +167,22 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& r
       AgreeOnMeans(files, plan, run.source_folder, *destination, options, *execution, watch);
   if (!means) return destination->Conclude(means.takeError());
   if (ranks.rank() == 0) watch.Attach(*execution);
-  llvm::Expected<ExecutionReport> report = destination->Fill(*execution);
-  if (!report) return destination->Conclude(report.takeError());
-  if (llvm::Error error = destination->Commit(*report, *execution, watch.clock())) {
-    return destination->Conclude(std::move(error));
-  }
+  ExecutionReport report;
+  auto fill_and_commit = [&]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(report, destination->Fill(*execution));
+    return destination->Commit(report, *execution, watch.clock());
+  };
+  if (llvm::Error error = WithinMemory(fill_and_commit)) return destination->Conclude(std::move(error));
+  watch.NoteComplete();
   if (ranks.rank() != 0) return outcome;
   watch.EndPhases();
-  outcome.choices = {fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report->chunk_bytes),
-                                 Counted(report->threads, "thread"), HumanBytes(report->buffer_bytes), options.memory)};
+  outcome.choices = {fmt::format("{} at a time for each of {}; buffers {} of {}", HumanBytes(report.chunk_bytes),
+                                 Counted(report.threads, "thread"), HumanBytes(report.buffer_bytes), options.memory)};
   for (std::string& sentence : means->Sentences(options.has_source)) outcome.choices.push_back(std::move(sentence));
   outcome.choices.push_back(destination->sync_choice());
   outcome.means = std::move(*means);
   for (const std::string& choice : outcome.choices) watch.Note(choice);
-  outcome.report = std::move(*report);
+  outcome.report = std::move(report);
   outcome.bytes_from_storage = BytesFromStorage();
   return outcome;
 }
@@ -193,9 +198,15 @@ int RunWatched(FileSystem& files, const ConversionOptions& options,
                         (*ranks)->size()),
                    options.json);
   }
-  llvm::Expected<std::unique_ptr<RunWatch>> watch = BeginWatch(files, options.watch, **ranks);
+  WatchOptions watching = options.watch;
+  watching.force = options.force;
+  watching.inputs.push_back(watching.ceilings);
+  llvm::Expected<std::unique_ptr<RunWatch>> watch = BeginWatch(files, watching, **ranks);
   if (!watch) return EndWith(watch.takeError(), options.json);
-  llvm::Error error = work(**watch, **ranks);
+  llvm::Error error = WithinMemory([&] { return work(**watch, **ranks); });
+  if ((*watch)->is_complete()) {
+    error = AddContext(std::move(error), fmt::format("`{}` is complete, but cannot be reported", options.destination));
+  }
   bool json = options.json;
   if (error) {
     (*watch)->EndPhases();

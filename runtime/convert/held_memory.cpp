@@ -5,6 +5,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
 #include "compiler/support/units.h"
+#include "runtime/convert/ask_for_memory.h"
 #include "runtime/executor/buffers.h"
 
 namespace ucp {
@@ -34,7 +35,9 @@ llvm::Error CountHeldMemory(const MemoryToMove& to_move, ExecutionOptions& execu
   const std::uint64_t peak = kIsMostlySanitizer ? 0 : PeakMemoryBytes();
   if (execution.memory_bytes >= std::max(peak, to_move.bytes + held)) {
     execution.memory_bytes -= held;
-    return llvm::Error::success();
+    const std::uint64_t there = kProgramBytes + to_move.plan_bytes;
+    const std::uint64_t more = to_move.bytes - std::min(to_move.bytes, there) + to_move.set_aside_bytes;
+    return AskForMemory(more + to_move.buffer_bytes, std::max(execution.threads, 1U));
   }
   return Fail(ErrorCode::kUsage,
               "{} of memory is too little for this plan with {}: planning took {}, and moving "
@@ -44,10 +47,16 @@ llvm::Error CountHeldMemory(const MemoryToMove& to_move, ExecutionOptions& execu
 }
 
 llvm::Error CountHeldMemory(const Plan& plan, const FilesOfAllRanks* nodes, ExecutionOptions& execution) {
-  return CountHeldMemory({.bytes = MemoryNeeded(plan, std::max(execution.threads, 1U)),
-                          .plan_bytes = PlanBytes(plan),
-                          .set_aside_bytes = nodes == nullptr ? 0 : nodes->MemoryBytes()},
-                         execution);
+  const unsigned threads = std::max(execution.threads, 1U);
+  MemoryToMove to_move{.bytes = MemoryNeeded(plan, threads),
+                       .plan_bytes = PlanBytes(plan),
+                       .set_aside_bytes = nodes == nullptr ? 0 : nodes->MemoryBytes()};
+  if (execution.memory_bytes >= to_move.bytes) {
+    UCP_ASSIGN_OR_RETURN(const BufferSizes sizes,
+                         DivideMemory(plan, threads, execution.memory_bytes, execution.most_chunk_bytes));
+    to_move.buffer_bytes = threads * (sizes.chunk_bytes + sizes.scratch_bytes + sizes.term_bytes);
+  }
+  return CountHeldMemory(to_move, execution);
 }
 
 }  // namespace ucp

@@ -16,12 +16,13 @@ struct MemoryToMove {
   std::uint64_t bytes = 0;            // The program itself (kProgramBytes), tables and buffers.
   std::uint64_t plan_bytes = 0;       // The plans, which are among the tables and are there already.
   std::uint64_t set_aside_bytes = 0;  // For something else.
+  std::uint64_t buffer_bytes = 0;     // What buffers take beyond the least, since there is as much.
 };
 
 // Takes what this process holds off `execution.memory_bytes`, which is for the whole process, and leaves what is among
 // `to_move`, too; and takes what that sets aside. Fails (kUsage), with a size that would do, if so much was taken
-// already or if the rest is too little. For programs alone: all of the process is counted. Call when the plan is there,
-// on every rank, and before anything is written.
+// already or if the rest is too little; or (kMemory) if the system does not give what moving takes. For programs alone:
+// all of the process is counted. Call when the plan is there, on every rank, and before anything is written.
 [[nodiscard]] llvm::Error CountHeldMemory(const MemoryToMove& to_move, ExecutionOptions& execution);
 
 // Likewise for who divides the rest by DivideMemory(); `nodes` may be null, and else take memory for their answers.

@@ -62,7 +62,7 @@ llvm::Expected<std::vector<StagedRun>> ShareStaged(Communicator& ranks, const St
   std::vector<StagedRun> all;
   for (const std::string& of_rank : encoded) {
     ProgressReader reader(of_rank);
-    all.push_back({{reader.Text(), reader.Text(), reader.Number(), reader.Number()}, reader.Text()});
+    all.push_back({StagedFolder{reader.Text(), reader.Text(), reader.Number(), reader.Number()}, reader.Text()});
   }
   return all;
 }

@@ -33,7 +33,7 @@ std::uint64_t BytesToRead(const std::vector<FileToRead>& files, const BytesToDo&
 }
 
 MeansOfRun Both(bool directly, const std::string& reason) {
-  return {{directly, reason, 0, 0}, {directly, reason, 0, 0}};
+  return {ChosenWay{directly, reason, 0, 0}, ChosenWay{directly, reason, 0, 0}};
 }
 
 llvm::Expected<MeansOfRun> ByTrial(FileSystem& files, const Plan& plan, const std::string& source_folder,

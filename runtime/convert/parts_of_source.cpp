@@ -36,7 +36,7 @@ Sight DecodeSight(const std::string& bytes) {
   const int number = static_cast<int>(reader.Number());
   const int count = static_cast<int>(reader.Number());
   std::string run = reader.Text();
-  return {has_folder, {number, count, std::move(run)}, reader.Text()};
+  return {has_folder, ManifestPart{number, count, std::move(run)}, reader.Text()};
 }
 
 std::string Describe(const ManifestPart& part) {

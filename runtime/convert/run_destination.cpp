@@ -300,7 +300,8 @@ llvm::Error RunDestination::Conclude(llvm::Error error) {
     }
   }
   // Who is refused is told what to do by the refusal.
-  const bool is_refused = failure.code != ErrorCode::kCancelled && failure.code != ErrorCode::kIo;
+  const bool is_refused =
+      failure.code != ErrorCode::kCancelled && failure.code != ErrorCode::kIo && failure.code != ErrorCode::kMemory;
   if (is_kept && !is_refused) {
     const std::string where =
         parts_ ? fmt::format("beside `{}` on its nodes", options_.destination) : fmt::format("in `{}`", where_.folder);

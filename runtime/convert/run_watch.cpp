@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compiler/command_line/terminal.h"
+#include "compiler/command_line/write_file.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "compiler/support/version.h"
@@ -22,6 +23,20 @@ llvm::Expected<std::uint64_t> ParseBandwidth(const std::string& text) {
   if (bytes && *bytes >= kLeastBandwidth) return *bytes;
   return Fail(ErrorCode::kUsage,
               "--max-bandwidth takes the bytes of a second, such as 200MB, and 64KiB at least, not `{}`", text);
+}
+
+// `-` is standard output. `other` is a file that the command writes besides.
+llvm::Expected<OutputPlace> PlaceOf(const std::string& path, const std::string& what, std::string_view begins,
+                                    const WatchOptions& options, const std::string& other) {
+  if (path == "-") return OutputPlace{OutputPlace::Kind::kStandardOutput, "-", what};
+  OutputRequest request{.path = path, .what = what, .begins = begins, .force = options.force, .inputs = options.inputs};
+  request.inputs.push_back(other);
+  return PlaceOutput(request);
+}
+
+llvm::Expected<TextSink> OpenSink(const OutputPlace& place) {
+  UCP_ASSIGN_OR_RETURN(std::FILE * file, OpenOutput(place));
+  return TextSink(place.path, file);
 }
 
 PhaseClock::Listener OnEvent(EventLog& events, const char* name) {
@@ -71,18 +86,35 @@ llvm::Expected<std::unique_ptr<RunWatch>> RunWatch::Begin(FileSystem& files, con
   if (!options.ceilings.empty()) {
     UCP_ASSIGN_OR_RETURN(watch->ceilings_, ReadCeilings(files, options.ceilings));
   }
-  if (!options.events.empty()) {
-    UCP_ASSIGN_OR_RETURN(TextSink sink, TextSink::Open(options.events, EventLog::kBeginning));
-    watch->events_.emplace(std::move(sink));
-    watch->events_->Add("begin", llvm::json::Object{{"tool", std::string("ucprun ") + kVersion}});
-  }
-  if (!options.timeline.empty()) {
-    UCP_ASSIGN_OR_RETURN(TextSink sink, TextSink::Open(options.timeline, Timeline::kBeginning));
-    watch->timeline_.emplace(std::move(sink));
-  }
+  if (!options.events.empty()) UCP_RETURN_IF_ERROR(watch->OpenEvents());
+  if (!options.timeline.empty()) UCP_RETURN_IF_ERROR(watch->OpenTimeline());
   watch->TellPhases();
   watch->WatchFileCalls();
   return watch;
+}
+
+llvm::Error RunWatch::OpenEvents() {
+  UCP_ASSIGN_OR_RETURN(const OutputPlace place,
+                       PlaceOf(options_.events, "the events", EventLog::kBeginning, options_, ""));
+  tells_to_output_ = place.kind == OutputPlace::Kind::kStandardOutput;
+  UCP_ASSIGN_OR_RETURN(TextSink sink, OpenSink(place));
+  events_.emplace(std::move(sink));
+  events_->Add("begin", llvm::json::Object{{"tool", std::string("ucprun ") + kVersion}});
+  return llvm::Error::success();
+}
+
+llvm::Error RunWatch::OpenTimeline() {
+  const std::string events = tells_to_output_ ? "" : options_.events;
+  UCP_ASSIGN_OR_RETURN(const OutputPlace place,
+                       PlaceOf(options_.timeline, "the timeline", Timeline::kBeginning, options_, events));
+  const bool goes_to_output = place.kind == OutputPlace::Kind::kStandardOutput;
+  if (goes_to_output && tells_to_output_) {
+    return Fail(ErrorCode::kUsage, "--events and --timeline both go to standard output; name a file for one of them");
+  }
+  tells_to_output_ = tells_to_output_ || goes_to_output;
+  UCP_ASSIGN_OR_RETURN(TextSink sink, OpenSink(place));
+  timeline_.emplace(std::move(sink));
+  return llvm::Error::success();
 }
 
 void RunWatch::TellPhases() {
@@ -145,14 +177,14 @@ void RunWatch::Note(const std::string& text) {
 
 bool RunWatch::TellReport(const llvm::json::Object& report) {
   if (events_) events_->Add("report", llvm::json::Object{{"report", llvm::json::Object(report)}});
-  return options_.events == "-";
+  return tells_to_output_;
 }
 
 bool RunWatch::TellError(const std::string& code, const std::string& message) {
   if (events_) {
     events_->Add("error", llvm::json::Object{{"error", llvm::json::Object{{"code", code}, {"message", message}}}});
   }
-  return options_.events == "-";
+  return tells_to_output_;
 }
 
 void RunWatch::EndPhases() {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/support/phase_clock.h"
 #include "runtime/convert/progress.h"
@@ -25,10 +26,12 @@ namespace ucp {
 
 struct WatchOptions {
   bool verbose = false;
-  std::string events;         // A file, `-` for standard output, or empty.
-  std::string timeline;       // A file, or empty.
-  std::string max_bandwidth;  // "200MB", or empty.
-  std::string ceilings;       // A file of `ucprun bench --json`, or empty.
+  std::string events;               // A file, `-` for standard output, or empty.
+  std::string timeline;             // A file, or empty.
+  std::string max_bandwidth;        // "200MB", or empty.
+  std::string ceilings;             // A file of `ucprun bench --json`, or empty.
+  bool force = false;               // The two may replace files of any kind (output_place.h).
+  std::vector<std::string> inputs;  // What the command reads, which they may not.
 };
 void AddWatchOptions(CLI::App& command, WatchOptions& options);
 void AddCeilingsOption(CLI::App& command, WatchOptions& options);  // For those that report how near they came.
@@ -53,6 +56,12 @@ class RunWatch {
   // A sentence for --verbose: what was chosen, and why.
   void Note(const std::string& text);
 
+  // That the destination is complete, whatever goes wrong from now on.
+  void NoteComplete() { is_complete_ = true; }
+  bool is_complete() const { return is_complete_; }
+
+  // Standard output has events or a timeline, and nothing else.
+  bool tells_to_output() const { return tells_to_output_; }
   // The last event, if there are any. Whether it went to standard output, which then holds events and nothing else.
   bool TellReport(const llvm::json::Object& report);
   bool TellError(const std::string& code, const std::string& message);
@@ -64,6 +73,8 @@ class RunWatch {
 
  private:
   RunWatch(FileSystem& files, const WatchOptions& options);
+  [[nodiscard]] llvm::Error OpenEvents();
+  [[nodiscard]] llvm::Error OpenTimeline();
   void WatchFileCalls();
   void TellPhases();
   void Show(const ExecutionProgress& progress);
@@ -78,6 +89,8 @@ class RunWatch {
   std::optional<EventLog> events_;
   std::optional<Timeline> timeline_;
   std::unique_ptr<FileSystem> watched_;
+  bool is_complete_ = false;
+  bool tells_to_output_ = false;
   double told_at_ = 0;  // The last event of progress, by the clock.
 };
 

@@ -66,6 +66,7 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
   AddCeilingsOption(*command, options->conversion.watch);
   AddNodeLocalOption(*command, options->conversion.node_local, NodeLocalUse::kWrites);
   command->callback([options, &exit_code] {
+    options->conversion.watch.inputs = {options->plan};
     exit_code = RunWatched(RealFileSystem(), options->conversion,
                            [&](RunWatch& watch, Communicator& ranks) { return RunPlan(*options, watch, ranks); });
   });

@@ -49,7 +49,7 @@ llvm::Error CompileSynthetic(FileSystem& files, const SynthOptions& options, Com
 }
 
 void Print(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options, RunWatch& watch) {
-  if (options.json || outcome.was_complete || options.watch.events == "-") {
+  if (options.json || outcome.was_complete || watch.tells_to_output()) {
     return PrintReport(plan, outcome, options, watch);
   }
   const ExecutionReport& report = outcome.report;
@@ -123,6 +123,8 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
   AddConversionOptions(*command, options->conversion);
   options->conversion.has_source = false;
   command->callback([options, &exit_code] {
+    options->conversion.watch.inputs = {options->source.spec, options->source.config, options->parameters,
+                                        options->ds_config};
     exit_code = RunWatched(RealFileSystem(), options->conversion,
                            [&](RunWatch& watch, Communicator& ranks) { return RunSynth(*options, watch, ranks); });
   });

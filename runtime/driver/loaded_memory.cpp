@@ -64,7 +64,8 @@ llvm::Expected<LoadedMemory> LoadedMemory::Make(const Plan& plan, const std::vec
 llvm::Error LoadedMemory::MakeOnHost(const ParallelOptions& parallel) {
   memory_.reset(new (std::nothrow) std::byte[bytes_]);
   if (memory_ == nullptr) {
-    return Fail(ErrorCode::kIo, "there is no memory for the {} that are to be loaded", HumanBytes(bytes_));
+    return Fail(ErrorCode::kMemory, "there is not enough memory: the system does not give the {} that are to be loaded",
+                HumanBytes(bytes_));
   }
   const std::span<std::byte> all(memory_.get(), bytes_);
   return ForEachInParallel((all.size() + kBlockBytes - 1) / kBlockBytes, parallel, [&](unsigned, std::uint64_t block) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/out_of_memory.h"
 #include "runtime/executor/element_counts.h"
 #include "runtime/executor/share_out.h"
 
@@ -83,8 +84,8 @@ Execution::Execution(const Plan& plan, const std::string& source_root, const std
 
 llvm::Error Execution::Run() {
   BeginPhase(options_.clock, "create");
-  UCP_RETURN_IF_ERROR(Agree(ranks_, Prepare()));
-  if (llvm::Error error = Agree(ranks_, WriteFiles())) {
+  UCP_RETURN_IF_ERROR(Agree(ranks_, WithinMemory([&] { return Prepare(); })));
+  if (llvm::Error error = Agree(ranks_, WithinMemory([&] { return WriteFiles(); }))) {
     auto [code, message] = Describe(std::move(error));
     if (code == ErrorCode::kCancelled) UCP_RETURN_IF_ERROR(Agree(ranks_, KeepLast()));
     return MakeError(code, message);

@@ -43,10 +43,9 @@ class OpenFiles {
       files_.erase(oldest);
       UCP_RETURN_IF_ERROR(close_(*file));
     }
-    UCP_ASSIGN_OR_RETURN(std::unique_ptr<File> opened, open());
-    Entry& entry = files_[id];
-    entry = {std::move(opened), ++uses_};
-    return entry.file;
+    UCP_ASSIGN_OR_RETURN(std::shared_ptr<File> opened, open());
+    files_.emplace(id, Entry{opened, ++uses_});  // Whole or not at all, should there be no memory for it.
+    return opened;
   }
 
   // Closes a file that nobody will ask for again; it need not be open.

@@ -1,7 +1,6 @@
 #include "runtime/formats/archives_ahead.h"
 
 #include <exception>
-#include <system_error>
 #include <utility>
 
 #include "compiler/support/checksum.h"
@@ -55,8 +54,8 @@ ArchivesAhead::ArchivesAhead(FileSystem& files, pytorch::PickleCache& cache, std
         HeedInterrupts(interrupted);
         Help();
       });
-    } catch (const std::system_error&) {
-      break;  // The system has no more threads to give.
+    } catch (const std::exception&) {
+      break;  // The system has no more threads to give, or no memory for one.
     }
   }
 }

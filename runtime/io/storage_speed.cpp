@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
@@ -38,6 +39,7 @@ std::vector<Block> MakeBlocks(unsigned count, std::uint64_t bytes) {
   std::uint64_t state = 0x9E3779B97F4A7C15;
   for (unsigned i = 0; i < count; ++i) {
     blocks.emplace_back(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes)));
+    if (blocks.back() == nullptr) throw std::bad_alloc();
     for (std::uint64_t at = 0; at < bytes; at += sizeof(state)) {
       state ^= state << 13;
       state ^= state >> 7;

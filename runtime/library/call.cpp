@@ -25,6 +25,8 @@ ErrorKind KindOf(ErrorCode code) {
       return ErrorKind::kUnsupported;
     case ErrorCode::kIo:
       return ErrorKind::kIo;
+    case ErrorCode::kMemory:
+      return ErrorKind::kMemory;
     case ErrorCode::kCancelled:
       return ErrorKind::kCancelled;
   }
@@ -57,8 +59,8 @@ void ThrowIf(llvm::Error error) {
 }
 
 ErrorCode CodeOf(ErrorKind kind) {
-  for (ErrorCode code :
-       {ErrorCode::kUsage, ErrorCode::kSpec, ErrorCode::kBadData, ErrorCode::kUnsupported, ErrorCode::kCancelled}) {
+  for (ErrorCode code : {ErrorCode::kUsage, ErrorCode::kSpec, ErrorCode::kBadData, ErrorCode::kUnsupported,
+                         ErrorCode::kMemory, ErrorCode::kCancelled}) {
     if (KindOf(code) == kind) return code;
   }
   return ErrorCode::kIo;

@@ -167,7 +167,10 @@ class ShardLoad::State {
     for (std::size_t block = 0; block < own_.size(); ++block) {
       const std::uint64_t bytes = block_bytes[block];
       if (own_[block] == nullptr) own_[block].reset(new (std::nothrow) std::byte[bytes]);
-      if (own_[block] == nullptr) return Fail(ErrorCode::kIo, "there is no memory for a block of {} bytes", bytes);
+      if (own_[block] == nullptr) {
+        return Fail(ErrorCode::kMemory, "there is not enough memory: the system does not give a block of {} bytes",
+                    bytes);
+      }
       blocks.emplace_back(own_[block].get(), bytes);
     }
     return llvm::Error::success();

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/out_of_memory.h"
 #include "runtime/executor/saved_progress.h"
 
 namespace ucp {
@@ -271,8 +272,10 @@ llvm::Expected<std::vector<Exchange::Part>> Exchange::RunRound(std::size_t numbe
   if (ranks_.IsAskedToStop()) Note(Fail(ErrorCode::kCancelled, "interrupted"));
   std::vector<Part> next = PartsOf(number + 1, Side::kReads, own_[(number + 1) % 2]);
   const std::vector<Part> taken = PartsOf(number, Side::kTakes, taken_);
+  auto read_next = [&] { return failure_ ? llvm::Error::success() : ReadParts(next, read); };
+  // Where the system has no more threads, when it is asked for.
   std::future<llvm::Error> reading =
-      std::async(std::launch::async, [&] { return failure_ ? llvm::Error::success() : ReadParts(next, read); });
+      std::async(std::launch::async | std::launch::deferred, [&] { return WithinMemory(read_next); });
   llvm::Error delivered = Deliver(own, taken);
   Note(reading.get());
   if (delivered) {  // Others may have had no such error: this rank goes on with them until all look (HasAnyFailed()).

@@ -29,18 +29,32 @@ class EndingByInterrupt {
   struct sigaction before_{};
 };
 
+class Heeding {
+ public:
+  explicit Heeding(const std::atomic<bool>& cancelled) { HeedInterrupts(&cancelled); }
+  ~Heeding() { HeedInterrupts(nullptr); }
+  Heeding(const Heeding&) = delete;
+  Heeding& operator=(const Heeding&) = delete;
+};
+
+llvm::Error OutcomeOf(std::future<llvm::Error>& work) {
+  nb::gil_scoped_release release;
+  return work.get();
+}
+
 }  // namespace
 
 void RunInterruptibly(llvm::function_ref<llvm::Error(const std::atomic<bool>& cancelled)> work) {
   constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
   std::atomic<bool> cancelled = false;
-  std::future<llvm::Error> outcome = std::async(std::launch::async, [&] {
-    HeedInterrupts(&cancelled);
+  // Where the system has no more threads, on this one, when the outcome is asked for.
+  std::future<llvm::Error> outcome = std::async(std::launch::async | std::launch::deferred, [&] {
+    const Heeding heeding(cancelled);
     return work(cancelled);
   });
   auto ends_within = [&](std::chrono::milliseconds time) {
     nb::gil_scoped_release release;
-    return outcome.wait_for(time) == std::future_status::ready;
+    return outcome.wait_for(time) != std::future_status::timeout;
   };
   while (!ends_within(kBetweenLooks)) {
     if (PyErr_CheckSignals() == 0) continue;
@@ -51,13 +65,10 @@ void RunInterruptibly(llvm::function_ref<llvm::Error(const std::atomic<bool>& ca
     // waiting for storage that does not answer.
     std::optional<EndingByInterrupt> again;
     if (interruption.matches(PyExc_KeyboardInterrupt)) again.emplace();
-    {
-      nb::gil_scoped_release release;
-      llvm::consumeError(outcome.get());
-    }
+    llvm::consumeError(OutcomeOf(outcome));
     throw interruption;
   }
-  Raise(outcome.get());
+  Raise(OutcomeOf(outcome));
 }
 
 }  // namespace ucp

@@ -1,6 +1,9 @@
 #include "runtime/python/raise.h"
 
+#include <new>
+
 #include "compiler/command_line/terminal.h"
+#include "compiler/support/out_of_memory.h"
 #include "compiler/support/printable.h"
 #include "runtime/python/in_python.h"
 
@@ -11,16 +14,20 @@ namespace {
 
 constexpr const char* kDocumentation =
     "What went wrong, in one sentence. `code` says of which kind: \"usage\", \"spec\", \"bad-data\", \"unsupported\", "
-    "\"io\" or \"cancelled\".";
+    "\"io\", \"memory\" or \"cancelled\".";
+constexpr const char* kMemoryDocumentation =
+    "There is not enough memory, on this rank or on another one: an Error with the code \"memory\", and a MemoryError.";
 
-PyObject* error_class = nullptr;  // Lives as long as the process.
+// They live as long as the process.
+PyObject* error_class = nullptr;
+PyObject* memory_class = nullptr;
 
 void SetPythonError(const RaisedFailure& failure) {
-  nb::object error =
-      nb::steal(PyObject_CallFunction(error_class, "s", InPython(PrintableLines(failure.message)).c_str()));
+  PyObject* kind = failure.code == ErrorCode::kMemory ? memory_class : error_class;
+  nb::object error = nb::steal(PyObject_CallFunction(kind, "s", InPython(PrintableLines(failure.message)).c_str()));
   if (!error.is_valid()) return;  // Python has raised something else.
   error.attr("code") = CodeName(failure.code);
-  PyErr_SetObject(error_class, error.ptr());
+  PyErr_SetObject(kind, error.ptr());
 }
 
 }  // namespace
@@ -36,11 +43,16 @@ void AddErrorClass(nb::module_& module) {
   members["code"] = "";
   error_class = PyErr_NewExceptionWithDoc("ucp.Error", kDocumentation, PyExc_Exception, members.ptr());
   module.attr("Error") = nb::borrow(error_class);
+  const nb::tuple kinds = nb::make_tuple(nb::borrow(error_class), nb::borrow(PyExc_MemoryError));
+  memory_class = PyErr_NewExceptionWithDoc("ucp.OutOfMemory", kMemoryDocumentation, kinds.ptr(), nullptr);
+  module.attr("OutOfMemory") = nb::borrow(memory_class);
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);
     } catch (const RaisedFailure& failure) {
       SetPythonError(failure);
+    } catch (const std::bad_alloc&) {
+      SetPythonError({ErrorCode::kMemory, std::string(kOutOfMemory)});
     }
   });
 }

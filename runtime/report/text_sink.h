@@ -14,9 +14,8 @@ namespace ucp {
 // One thread at a time.
 class TextSink {
  public:
-  // `-` is standard output. A file is made anew; one that is there must begin with `beginning`, as an earlier run's
-  // does. Fails with kIo, and with kUsage for a file of another kind.
-  static llvm::Expected<TextSink> Open(const std::string& path, std::string_view beginning);
+  // Takes the file, which is open to be written; `stdout` is not closed. `path` is for messages.
+  TextSink(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
 
   void Append(std::string_view text);
   void Flush();
@@ -29,7 +28,6 @@ class TextSink {
     void operator()(std::FILE* file) const;
   };
 
-  TextSink(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
   void NoteError();
 
   std::string path_;

@@ -145,7 +145,7 @@ class WritingThePage(ProgramTest):
             result = self.run_program("ucpc", "explain", spec, "--set", "layers=1", "--html", page)
             self.assertEqual((result.returncode, result.stdout), (0, f"wrote {page}\n"))
         result = self.run_program("ucpc", "explain", spec, "--set", "layers=1", "--html", spec)
-        self.assert_refused(result, 1, "is no page of `ucpc explain`")
+        self.assert_refused(result, 1, "`, which this command uses itself; name another file for the page")
         self.assertEqual(spec.read_text(), SHAPES)
         result = self.run_program("ucpc", "explain", spec, "--set", "layers=1", "--html", self.folder / "no" / "page")
         self.assert_refused(result, 2, "cannot write the page")

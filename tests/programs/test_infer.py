@@ -37,7 +37,7 @@ class Drafts(ProgramTest):
         (self.folder / "mine.ucp").write_text("ucp 1\n")
         result = self.run_program("ucpc", "infer", source, "-o", "mine.ucp")
         self.assertEqual(result.returncode, 1)
-        self.assertIn("a draft replaces nothing", result.stderr)
+        self.assertIn("`mine.ucp` is a spec, and nothing replaces it", result.stderr)
         self.assertEqual((self.folder / "mine.ucp").read_text(), "ucp 1\n")
 
     def test_without_tensor_parallelism_nothing_is_asked(self) -> None:

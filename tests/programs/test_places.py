@@ -51,6 +51,37 @@ class Places(ProgramTest):
         self.assertIn("its name has 241 bytes, and 240 are the most", result.stderr)
         self.assertEqual([path.name for path in self.folder.iterdir() if path.name != "zero1_dp2"], ["n" * 240])
 
+    def test_a_working_directory_that_is_gone(self) -> None:
+        """A relative name means nothing there, and an absolute one what it always does."""
+        source = self.checkpoint("zero1_dp2")
+        gone = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
+        for program, words in (
+            ("ucprun", ["convert", source, "out", "--to", "universal"]),
+            ("ucprun", ["convert", source, "out", "--to", "universal", "--force"]),
+            ("ucprun", ["convert", source, "../out", "--to", "universal"]),
+            ("ucprun", ["convert", "source", self.out, "--to", "universal"]),
+            ("ucprun", ["diff", "source", source]),
+            ("ucprun", ["verify", "source"]),
+            ("ucprun", ["inspect", "."]),
+            ("ucprun", ["bench", "."]),
+            ("ucpc", ["plan", "--from", "source", "--to", "universal"]),
+            ("ucpc", ["plan", "--from", source, "--to", "universal", "-o", "run.plan"]),
+            ("ucpc", ["check", "spec.ucp"]),
+            ("ucpc", ["fmt", "spec.ucp"]),
+        ):
+            result = subprocess.run(["sh", "-c", gone, "sh", PROGRAMS / program, *words], cwd=self.folder,
+                                    capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+            self.assertIn(result.returncode, (1, 2), (words, result.stderr))
+            self.assertRegex(result.stderr, rf"^{program}: error: [^\n]*\n$", words)
+            self.assertEqual([path.name for path in self.folder.iterdir()], ["zero1_dp2"], words)
+            if words[2:3] == ["out"]:
+                self.assertIn("`out` is a path from the working directory, and that cannot be found: no such file or "
+                              "directory; name it from `/` on, or change to another folder", result.stderr)  # fmt: skip
+        result = subprocess.run(["sh", "-c", gone, "sh", PROGRAMS / "ucprun", "convert", source, self.out, "--to",
+                                 "universal"], cwd=self.folder, capture_output=True, text=True, timeout=60,
+                                check=False)  # fmt: skip
+        self.assert_done(result)
+
     def test_a_mount_point(self) -> None:
         """It cannot be replaced, and what is mounted there stays."""
         source = self.checkpoint("zero1_dp2")

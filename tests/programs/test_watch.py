@@ -112,10 +112,12 @@ class Watch(ProgramTest):
         source = self.checkpoint(CASE)
         precious = self.folder / "precious"
         precious.write_text("not of ours")
-        for option in ("--events", "--timeline"):
-            self.assert_refused(self.convert(source, option, precious), 1, "is no file of an earlier run")
+        for what in ("events", "timeline"):
+            result = self.convert(source, f"--{what}", precious)
+            self.assert_refused(result, 1, f"is not the {what} of an earlier run")
             self.assertEqual(precious.read_text(), "not of ours")
-            self.assert_refused(self.convert(source, option, "nowhere/log"), 2, "cannot write `nowhere/log`")
+            result = self.convert(source, f"--{what}", "nowhere/log")
+            self.assert_refused(result, 2, f"cannot write the {what} to `nowhere/log`")
         result = self.convert(source, "--timeline", "/dev/full")
         self.assertEqual(result.returncode, 0)
         self.assertRegex(

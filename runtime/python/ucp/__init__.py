@@ -6,7 +6,7 @@ the programs `ucpc` and `ucprun` would print, and whose `code` says of which kin
 
 from __future__ import annotations
 
-from ucp._ucp import Error
+from ucp._ucp import Error, OutOfMemory
 from ucp._ucp import version as __version__
 
 TYPE_CHECKING = False  # As type checkers know it; importing `typing` takes longer than all the rest.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ucp._into import Filled, load_into
     from ucp._load import Loaded, Part, load
 
-__all__ = ["Error", "Filled", "Loaded", "Part", "__version__", "inspect", "load", "load_into"]
+__all__ = ["Error", "Filled", "Loaded", "OutOfMemory", "Part", "__version__", "inspect", "load", "load_into"]
 
 # Imported when they are asked for: most programs need one of them, and some none.
 _MODULE_OF = {"inspect": "_inspect", "Loaded": "_load", "Part": "_load", "load": "_load"}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ucp._ucp import Error
+from ucp._ucp import Error, OutOfMemory
 
 
 def failure(code: str, message: str) -> Error:
     """To be raised."""
-    error = Error(message)
+    error = OutOfMemory(message) if code == "memory" else Error(message)
     error.code = code
     return error

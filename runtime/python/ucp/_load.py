@@ -214,7 +214,7 @@ def _load(
     except _ucp.Error as error:
         problem = error
     except (MemoryError, RuntimeError) as error:
-        problem = failure("io", f"there is no memory for what is loaded: {error}")
+        problem = failure("memory", f"there is not enough memory for what is loaded: {error}")
     agree(group, problem)
     found.not_loaded = sorted(all_of_rank.keys() - wanted.keys())
 

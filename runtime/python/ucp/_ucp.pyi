@@ -8,10 +8,13 @@ version: str
 class Error(Exception):
     """What went wrong, in one sentence.
 
-    `code` is its kind: "usage", "spec", "bad-data", "unsupported", "io" or "cancelled".
+    `code` is its kind: "usage", "spec", "bad-data", "unsupported", "io", "memory" or "cancelled".
     """
 
     code: str
+
+class OutOfMemory(Error, MemoryError):
+    """There is not enough memory, on this rank or on another one; `code` is "memory"."""
 
 class Source:
     """A source, with the programs' options for it."""

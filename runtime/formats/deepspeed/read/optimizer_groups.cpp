@@ -34,7 +34,7 @@ llvm::Error Join(Inventory& inventory, const TrainingState& training, MergedGrou
                  const Speaker& speaker) {
   const bool is_believed =
       inventory.preference.Prefers(speaker.rank) && !inventory.preference.Prefers(into.speaker.rank);
-  const MergedGroup before = {{nullptr, into.group.step, {}}, {}, into.speaker, {}};
+  const MergedGroup before = {OptimizerGroup{nullptr, into.group.step, {}}, {}, into.speaker, {}};
   if (is_believed) {
     into.group.step = group.step;
     into.speaker = speaker;
@@ -101,7 +101,8 @@ llvm::Expected<std::vector<OptimizerGroup>> MergeGroups(Inventory& inventory, co
       std::optional<std::size_t> place = FindPlace(merged, hyper_parameters, g, next);
       if (!place) {
         place = next;
-        MergedGroup added{{group.hyper_parameters, group.step, {}}, std::move(hyper_parameters), rank.speaker, {}};
+        MergedGroup added{
+            OptimizerGroup{group.hyper_parameters, group.step, {}}, std::move(hyper_parameters), rank.speaker, {}};
         merged.insert(merged.begin() + static_cast<std::ptrdiff_t>(next), std::move(added));
       }
       UCP_RETURN_IF_ERROR(Join(inventory, training, merged[*place], group, rank.speaker));

@@ -19,6 +19,7 @@ enum class ErrorKind {
   kUnsupported,  // The checkpoint or the target is understood, and not served.
   kIo,           // The operating system refused, or another rank is gone.
   kCancelled,    // `cancelled` was raised.
+  kMemory,       // There is not enough memory for it, on this rank or another one.
 };
 
 class Error : public std::runtime_error {

@@ -36,6 +36,7 @@ TEST(ErrorTest, ForeignErrorsAreDescribedToo) {
 TEST(ErrorTest, ExitCodesSayWhoseFaultItIs) {
   EXPECT_EQ(ExitCode(ErrorCode::kUsage), 1);
   EXPECT_EQ(ExitCode(ErrorCode::kSpec), 1);
+  EXPECT_EQ(ExitCode(ErrorCode::kMemory), 1);
   EXPECT_EQ(ExitCode(ErrorCode::kBadData), 2);
   EXPECT_EQ(ExitCode(ErrorCode::kUnsupported), 2);
   EXPECT_EQ(ExitCode(ErrorCode::kIo), 2);

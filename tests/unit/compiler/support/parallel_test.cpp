@@ -9,6 +9,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
+#include "compiler/support/out_of_memory.h"
 
 namespace ucp {
 namespace {
@@ -50,6 +51,18 @@ TEST(ParallelTest, TheFirstFailingItemIsReportedWhateverTheTiming) {
     });
     ASSERT_TRUE(static_cast<bool>(error));
     EXPECT_EQ(Describe(std::move(error)).message, "item 20");
+  }
+}
+
+TEST(ParallelTest, AFailedAllocationIsAnErrorOfItsOwn) {
+  for (unsigned threads : {1U, 4U}) {
+    auto work = [](unsigned, std::uint64_t item) -> llvm::Error {
+      if (item == 7) throw std::bad_alloc();
+      return llvm::Error::success();
+    };
+    const FailureText failure = Describe(ForEachInParallel(100, {.threads = threads}, work));
+    EXPECT_EQ(failure.code, ErrorCode::kMemory);
+    EXPECT_EQ(failure.message, kOutOfMemory);
   }
 }
 

@@ -152,7 +152,8 @@ layout family {
 TEST(FamiliesTest, EveryFactHasItsAlternatives) {
   CheckedSpec spec = Checked(kFamily);
   Random random(1);
-  std::vector<Settings> families = FamiliesOf(spec, {}, random);
+  std::string why;
+  std::vector<Settings> families = FamiliesOf(spec, {}, random, why);
   EXPECT_EQ(families.size(), 8u);  // tied or not, two lists of kinds, biases or not.
   for (const Settings& family : families) {
     EXPECT_EQ(family.size(), 3u);
@@ -160,7 +161,7 @@ TEST(FamiliesTest, EveryFactHasItsAlternatives) {
     const auto& kinds = std::get<std::vector<FactValue>>(family.at("kinds").value);
     EXPECT_THAT(kinds, testing::Contains(FactValue{std::string("moe")}));
   }
-  EXPECT_EQ(FamiliesOf(spec, {{"tied", {true}}}, random).size(), 4u);
+  EXPECT_EQ(FamiliesOf(spec, {{"tied", {true}}}, random, why).size(), 4u);
   TrialReport report = TrySpec(spec, {.set = {}, .seed = 1, .seconds = 0});
   EXPECT_EQ(report.failure, "");
   EXPECT_EQ(report.families, 8u);

@@ -1,0 +1,26 @@
+// A failed allocation is an error like any other: std::bad_alloc from wherever it happens, LLVM's containers included,
+// and llvm::Error where a caller can still say something.
+#pragma once
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/Support/Error.h>
+
+#include <string_view>
+
+namespace ucp {
+
+// What is said of it. The text is ready, since it is for those who have no memory.
+inline constexpr std::string_view kOutOfMemory =
+    "there is not enough memory: the system gives this process no more; raise its limit (`ulimit -v`), or lower "
+    "--threads or --memory if the command has them";
+
+// kMemory, with that sentence.
+[[nodiscard]] llvm::Error OutOfMemory();
+
+// What `work` returns, or kMemory if an allocation fails in it.
+[[nodiscard]] llvm::Error WithinMemory(llvm::function_ref<llvm::Error()> work);
+
+// For programs: called, instead of an exception, where one cannot pass; it does not return.
+void EndWhereNothingMayBeThrown(void (*end)());
+
+}  // namespace ucp

@@ -27,7 +27,7 @@ llvm::Expected<StoredDigests> FindStoredDigests(FileSystem& files, const std::st
                                                 const Inventory& inventory) {
   UCP_ASSIGN_OR_RETURN(std::optional<FoundManifest> found, FindManifest(files, path));
   StoredDigests digests;
-  if (!found || !SpeaksOf(*found, inventory)) return digests;
+  if (!found || found->manifest.digests != kDigestVersion || !SpeaksOf(*found, inventory)) return digests;
   for (const StateDigest& entry : found->manifest.states) digests[{entry.tensor, entry.state}] = entry;
   return digests;
 }

@@ -15,6 +15,12 @@ std::strong_ordering operator<=>(const LexBound& a, const LexBound& b) {
   return std::lexicographical_compare_three_way(a.index.begin(), a.index.end(), b.index.begin(), b.index.end());
 }
 
+Index IndexOf(std::int64_t element, const std::vector<std::int64_t>& shape) {
+  Index index(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0; element /= shape[d]) index[d] = element % shape[d];
+  return index;
+}
+
 ProductSet ProductSet::Whole(const std::vector<std::int64_t>& shape) {
   ProductSet set;
   for (std::int64_t length : shape) set.dims.push_back(Selection::Whole(length));

@@ -1,9 +1,16 @@
 #include "runtime/convert/earlier_run.h"
 
+#include <fmt/format.h>
+
 #include "compiler/support/error.h"
 #include "runtime/executor/saved_progress.h"
+#include "runtime/manifest/manifest.h"
 
 namespace ucp {
+
+std::string ToolOfRuns() {
+  return fmt::format("{} with digests of version {}", ToolName(), static_cast<int>(kDigestVersion));
+}
 
 std::string ComposeEntry(const RunIdentity& identity, const std::string& progress) {
   ProgressWriter writer;

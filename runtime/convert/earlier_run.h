@@ -11,13 +11,16 @@
 namespace ucp {
 
 struct RunIdentity {
-  std::string tool;    // ToolName()
+  std::string tool;    // ToolOfRuns()
   std::string source;  // SourceIdentity()
   std::string plan;    // ContentHash of the encoded plan.
   bool verifies_crc = true;
   std::string part = {};   // "part 2 of 3"; empty: the destination is in one piece.
   bool has_source = true;  // For messages; not compared.
 };
+
+// ToolName() and the version of the digests that it adds up: an entry has sums of them.
+std::string ToolOfRuns();
 
 std::string ComposeEntry(const RunIdentity& identity, const std::string& progress);
 

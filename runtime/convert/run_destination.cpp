@@ -109,7 +109,7 @@ llvm::Error RunDestination::Stage(ExecutionOptions& execution) {
     UCP_ASSIGN_OR_RETURN(plan_hash, HashOfPlan(plan_));
   }
   identity_ = {
-      ToolName(),         SourceIdentity(plan_), plan_hash, execution.verify_source_crc, PartText(parts_, part()),
+      ToolOfRuns(),       SourceIdentity(plan_), plan_hash, execution.verify_source_crc, PartText(parts_, part()),
       options_.has_source};
   const std::uint64_t bytes = parts_ ? parts_->BytesOf(part(), plan_.target.files) : Totals(plan_).bytes_to_write;
   const auto ranks = parts_ ? std::ranges::count(parts_->part_of_rank, part()) : ranks_.size();
@@ -141,8 +141,9 @@ llvm::Expected<bool> RunDestination::IsComplete() {
   Manifest& manifest = **found;
   const ManifestPart here =
       parts_ ? ManifestPart{part() + 1, parts_->count, RunOfParts(identity_.plan, parts_->count)} : ManifestPart();
-  const bool is_ours = manifest.tool == identity_.tool && manifest.source == identity_.source &&
-                       manifest.plan == identity_.plan && manifest.part == here;
+  const bool is_ours = manifest.tool == ToolName() && manifest.source == identity_.source &&
+                       manifest.plan == identity_.plan && manifest.part == here &&
+                       (!parts_ || manifest.digests == kDigestVersion);  // Parts' digests are compared.
   if (is_ours) complete_ = std::move(manifest);
   return is_ours;
 }

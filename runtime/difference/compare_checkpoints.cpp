@@ -1,14 +1,20 @@
 // The work is cut into stretches of a pair, and a thread goes through one of them in chunks. What a stretch adds up to
-// is kept until the end, where stretches are put together in their order: floating-point sums depend on it.
+// is kept until the end, where stretches are put together in their order: floating-point sums depend on it. Ranks take
+// stretches in turn; what they found, and what they know of checksums, comes together at rank 0.
 #include "runtime/difference/compare_checkpoints.h"
 
 #include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/difference/element_reader.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/progress_teller.h"
+#include "runtime/executor/saved_progress.h"
 
 namespace ucp {
 namespace {
@@ -31,8 +37,8 @@ TargetRange PartOf(TargetRange range, std::int64_t begin, std::int64_t end) {
 class Comparing {
  public:
   Comparing(ElementReader& a, ElementReader& b, const std::vector<StatePair>& pairs, std::uint64_t chunk_bytes,
-            ProgressTeller& progress)
-      : a_(a), b_(b), pairs_(pairs), chunk_bytes_(chunk_bytes), progress_(progress) {
+            ProgressTeller& progress, Communicator& ranks)
+      : a_(a), b_(b), pairs_(pairs), chunk_bytes_(chunk_bytes), progress_(progress), ranks_(ranks) {
     for (std::size_t p = 0; p < pairs.size(); ++p) {
       const TargetRange& range = pairs[p].a->range;
       for (std::int64_t begin = range.begin; begin < range.end; begin += kStretchElements) {
@@ -43,13 +49,13 @@ class Comparing {
   }
 
   llvm::Error Run(const ParallelOptions& parallel) {
-    UCP_RETURN_IF_ERROR(a_.Begin(parallel));
-    UCP_RETURN_IF_ERROR(b_.Begin(parallel));
-    UCP_RETURN_IF_ERROR(ForEachInParallel(stretches_.size(), parallel, [&](unsigned thread, std::uint64_t number) {
-      return Compare(thread, stretches_[number], found_[number], parallel);
-    }));
-    UCP_RETURN_IF_ERROR(a_.End(parallel));
-    return b_.End(parallel);
+    UCP_RETURN_IF_ERROR(Agree(ranks_, CompareMine(parallel)));
+    UCP_RETURN_IF_ERROR(Gather());
+    auto end = [&]() -> llvm::Error {
+      UCP_RETURN_IF_ERROR(a_.End(parallel));
+      return b_.End(parallel);
+    };
+    return OutcomeOfFirstRank(ranks_, ranks_.rank() == 0 ? end() : llvm::Error::success());
   }
 
   std::vector<Difference> Get() const {
@@ -59,13 +65,65 @@ class Comparing {
   }
 
  private:
+  // Of these, this rank has those from its own number on, each as many further as there are ranks.
+  std::uint64_t StretchesOf(int rank) const {
+    const auto ranks = static_cast<std::uint64_t>(ranks_.size());
+    return (stretches_.size() + ranks - 1 - static_cast<std::uint64_t>(rank)) / ranks;
+  }
+  std::size_t StretchOf(int rank, std::uint64_t number) const {
+    return number * static_cast<std::uint64_t>(ranks_.size()) + static_cast<std::uint64_t>(rank);
+  }
+
+  llvm::Error CompareMine(const ParallelOptions& parallel) {
+    UCP_RETURN_IF_ERROR(a_.Begin(parallel));
+    UCP_RETURN_IF_ERROR(b_.Begin(parallel));
+    const int rank = ranks_.rank();
+    return ForEachInParallel(StretchesOf(rank), parallel, [&](unsigned thread, std::uint64_t number) {
+      const std::size_t stretch = StretchOf(rank, number);
+      return Compare(thread, stretches_[stretch], found_[stretch], parallel);
+    });
+  }
+
+  llvm::Error Gather() {
+    ProgressWriter mine;
+    for (std::uint64_t number = 0; ranks_.rank() != 0 && number < StretchesOf(ranks_.rank()); ++number) {
+      const Difference& found = found_[StretchOf(ranks_.rank(), number)];
+      mine.Add(std::string_view(reinterpret_cast<const char*>(&found), sizeof(found)));
+    }
+    if (ranks_.rank() != 0) {
+      a_.Save(mine);
+      b_.Save(mine);
+    }
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ToFirstRank(ranks_, mine.bytes()));
+    return OutcomeOfFirstRank(ranks_, Take(all));
+  }
+
+  // At rank 0; elsewhere `all` is empty.
+  llvm::Error Take(const std::vector<std::string>& all) {
+    static_assert(std::is_trivially_copyable_v<Difference>);
+    for (int rank = 1; rank < std::ssize(all); ++rank) {
+      ProgressReader reader(all[static_cast<std::size_t>(rank)]);
+      for (std::uint64_t number = 0; number < StretchesOf(rank); ++number) {
+        const std::string found = reader.Text();
+        if (found.size() != sizeof(Difference)) reader.Fail();
+        if (!reader.has_failed()) std::memcpy(&found_[StretchOf(rank, number)], found.data(), found.size());
+      }
+      a_.Restore(reader);
+      b_.Restore(reader);
+      if (!reader.has_failed() && reader.left().empty()) continue;
+      return Fail(ErrorCode::kIo, "rank {} sent what does not fit this comparison; all ranks must run the same ucp",
+                  rank);
+    }
+    return llvm::Error::success();
+  }
+
   llvm::Error Compare(unsigned thread, const Stretch& stretch, Difference& found, const ParallelOptions& parallel) {
     const TargetRange& range_a = pairs_[stretch.pair].a->range;
     const TargetRange& range_b = pairs_[stretch.pair].b->range;
     const std::int64_t item = std::max(ItemBytes(range_a.dtype), ItemBytes(range_b.dtype));
     constexpr std::int64_t kBlock = DifferenceSum::kBlockElements;
     const std::int64_t step = static_cast<std::int64_t>(chunk_bytes_) / item / kBlock * kBlock;
-    DifferenceSum sum(range_a.dtype, range_b.dtype);
+    DifferenceSum sum(range_a.dtype, range_b.dtype, pairs_[stretch.pair].cast);
     for (std::int64_t begin = stretch.begin; begin < stretch.end; begin += step) {
       if (parallel.cancelled != nullptr && parallel.cancelled->load(std::memory_order_relaxed)) {
         return Fail(ErrorCode::kCancelled, "interrupted");
@@ -85,6 +143,7 @@ class Comparing {
   const std::vector<StatePair>& pairs_;
   const std::uint64_t chunk_bytes_;
   ProgressTeller& progress_;
+  Communicator& ranks_;
   std::vector<Stretch> stretches_;
   std::vector<Difference> found_;  // Of each stretch.
 };
@@ -99,15 +158,26 @@ std::uint64_t BytesOf(const std::vector<StatePair>& pairs) {
   return bytes;
 }
 
+struct SizesOfBoth {
+  BufferSizes a;
+  BufferSizes b;
+};
+
 // Of the one program, each checkpoint has a half of what is left.
-llvm::Expected<std::uint64_t> MemoryOfEach(const Plan& a, const Plan& b, const ExecutionOptions& options) {
+llvm::Expected<SizesOfBoth> DivideBetween(const Plan& a, const Plan& b, const ExecutionOptions& options) {
   const unsigned threads = std::max(options.threads, 1U);
   const std::uint64_t needed = MemoryToCompare(a, b, threads);
-  if (options.memory_bytes >= needed) return kProgramBytes + (options.memory_bytes - kProgramBytes) / 2;
-  return Fail(ErrorCode::kUsage,
-              "{} of memory is too little to compare these checkpoints with {}: it takes {} ({} bytes); raise --memory "
-              "or lower --threads",
-              HumanBytes(options.memory_bytes), Counted(threads, "thread"), HumanBytes(needed), needed);
+  if (options.memory_bytes < needed) {
+    return Fail(ErrorCode::kUsage,
+                "{} of memory is too little to compare these checkpoints with {}: it takes {} ({} bytes); raise "
+                "--memory or lower --threads",
+                HumanBytes(options.memory_bytes), Counted(threads, "thread"), HumanBytes(needed), needed);
+  }
+  const std::uint64_t of_each = kProgramBytes + (options.memory_bytes - kProgramBytes) / 2;
+  SizesOfBoth sizes;
+  UCP_ASSIGN_OR_RETURN(sizes.a, DivideMemory(a, threads, of_each, options.most_chunk_bytes));
+  UCP_ASSIGN_OR_RETURN(sizes.b, DivideMemory(b, threads, of_each, options.most_chunk_bytes));
+  return sizes;
 }
 
 }  // namespace
@@ -121,14 +191,13 @@ llvm::Expected<std::vector<Difference>> CompareCheckpoints(FileSystem& files, co
                                                            const std::vector<StatePair>& pairs,
                                                            const ExecutionOptions& options) {
   const unsigned threads = std::max(options.threads, 1U);
-  UCP_ASSIGN_OR_RETURN(const std::uint64_t memory_bytes, MemoryOfEach(a.plan, b.plan, options));
-  auto sizes_of = [&](const Plan& plan) { return DivideMemory(plan, threads, memory_bytes, options.most_chunk_bytes); };
-  UCP_ASSIGN_OR_RETURN(BufferSizes sizes_a, sizes_of(a.plan));
-  UCP_ASSIGN_OR_RETURN(BufferSizes sizes_b, sizes_of(b.plan));
-  ElementReader reader_a(a.plan, a.root, files, sizes_a, threads, options.verify_source_crc);
-  ElementReader reader_b(b.plan, b.root, files, sizes_b, threads, options.verify_source_crc);
-  ProgressTeller progress(options.progress, BytesOf(pairs), 0);
-  Comparing comparing(reader_a, reader_b, pairs, std::min(sizes_a.chunk_bytes, sizes_b.chunk_bytes), progress);
+  Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
+  llvm::Expected<SizesOfBoth> sizes = DivideBetween(a.plan, b.plan, options);
+  UCP_RETURN_IF_ERROR(Agree(ranks, sizes ? llvm::Error::success() : sizes.takeError()));
+  ElementReader reader_a(a.plan, a.root, files, sizes->a, threads, options.verify_source_crc);
+  ElementReader reader_b(b.plan, b.root, files, sizes->b, threads, options.verify_source_crc);
+  ProgressTeller progress(options.progress, BytesOf(pairs) / static_cast<std::uint64_t>(ranks.size()), 0);
+  Comparing comparing(reader_a, reader_b, pairs, std::min(sizes->a.chunk_bytes, sizes->b.chunk_bytes), progress, ranks);
   UCP_RETURN_IF_ERROR(comparing.Run({threads, options.cancelled}));
   progress.TellEnd();
   return comparing.Get();

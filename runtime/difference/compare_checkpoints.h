@@ -27,7 +27,8 @@ std::uint64_t MemoryToCompare(const Plan& a, const Plan& b, unsigned threads);
 
 // How each pair differs, in their order; the pairs have both sides, and as many elements on each. The same on any
 // number of threads and in any memory. `options.memory_bytes` is for both checkpoints together; too little is an error
-// with the number that would do (kUsage).
+// with the number that would do (kUsage). All ranks of `options` call it together, with the same plans and pairs, and
+// share the work; the result is rank 0's. `files` hold both checkpoints.
 llvm::Expected<std::vector<Difference>> CompareCheckpoints(FileSystem& files, const ComparedCheckpoint& a,
                                                            const ComparedCheckpoint& b,
                                                            const std::vector<StatePair>& pairs,

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/difference/widen.h"
+#include "runtime/elements/cast.h"
 
 namespace ucp {
 namespace {
@@ -31,16 +32,19 @@ void Difference::Append(const Difference& next) {
   not_finite += next.not_finite;
   squares += next.squares;
   squares_of_a += next.squares_of_a;
+  not_cast += next.not_cast;
   if (first.place < 0) first = next.first;
+  if (first_not_cast.place < 0) first_not_cast = next.first_not_cast;
   if (next.largest > largest) {
     largest = next.largest;
     at_largest = next.at_largest;
   }
 }
 
-DifferenceSum::DifferenceSum(DType a, DType b)
+DifferenceSum::DifferenceSum(DType a, DType b, DeclaredCast cast)
     : dtype_a_(a),
       dtype_b_(b),
+      cast_(cast),
       bytes_a_(ItemBytes(a)),
       bytes_b_(ItemBytes(b)),
       has_numbers_(CanWiden(a) && CanWiden(b)) {}
@@ -59,6 +63,7 @@ Difference DifferenceSum::Get() const {
 }
 
 void DifferenceSum::AddBlock(const std::byte* a, const std::byte* b, std::int64_t count, std::int64_t place) {
+  if (cast_ != DeclaredCast::kNone) CheckCast(a, b, count, place);
   if (has_numbers_) {
     AddNumbers(a, b, count, place);
     return;
@@ -69,6 +74,34 @@ void DifferenceSum::AddBlock(const std::byte* a, const std::byte* b, std::int64_
     if (AreSame(at_a, at_b, 0, 0)) continue;
     if (found_.elements++ == 0) found_.first = PairAt(at_a, at_b, place + i);
     ++found_.not_finite;
+  }
+}
+
+void DifferenceSum::CheckCast(const std::byte* a, const std::byte* b, std::int64_t count, std::int64_t place) {
+  const bool is_of_b = cast_ == DeclaredCast::kOfB;
+  const DType from = is_of_b ? dtype_a_ : dtype_b_;
+  const DType to = is_of_b ? dtype_b_ : dtype_a_;
+  const auto item = static_cast<std::size_t>(ItemBytes(to));
+  const auto elements = static_cast<std::size_t>(count);
+  std::array<std::byte, kBlockElements * sizeof(double)> right{};
+  const std::span source(is_of_b ? a : b, elements * static_cast<std::size_t>(ItemBytes(from)));
+  CastInto(right, source, count, from, to);
+  const std::byte* const held = is_of_b ? b : a;
+  if (std::memcmp(right.data(), held, elements * item) == 0) return;
+  auto number_at = [&](const std::byte* at) {
+    double number = 0;
+    Widen(to, at, 1, &number);
+    return number;
+  };
+  for (std::size_t i = 0; i < elements; ++i) {
+    const std::byte* const at_right = right.data() + i * item;
+    const std::byte* const at_held = held + i * item;
+    if (std::memcmp(at_right, at_held, item) == 0) continue;
+    if (std::isnan(number_at(at_right)) && std::isnan(number_at(at_held))) continue;
+    const auto element = static_cast<std::int64_t>(i);
+    if (found_.not_cast++ == 0) {
+      found_.first_not_cast = PairAt(a + element * bytes_a_, b + element * bytes_b_, place + element);
+    }
   }
 }
 

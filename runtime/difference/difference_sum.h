@@ -3,6 +3,9 @@
 // Elements of one dtype are the same if their bits are. Elements of different dtypes are the same if they are the same
 // number in float64, or both not a number. Of those that differ, the norm and the largest difference are of those whose
 // difference is a finite number; the others are counted by themselves.
+//
+// Where the elements of one side are said to be those of the other, cast to its dtype, it is counted besides how many
+// are not: the bits must be those that PyTorch's cast gives, and any NaN is the cast of any NaN.
 #pragma once
 
 #include <array>
@@ -10,6 +13,7 @@
 #include <cstdint>
 
 #include "compiler/layout/dtype.h"
+#include "runtime/difference/pair_states.h"
 
 namespace ucp {
 
@@ -28,6 +32,9 @@ struct Difference {
   double largest = 0;
   ElementPair first;
   ElementPair at_largest;  // The first of several; none if all finite differences are 0.
+  // Without a declared cast, none.
+  std::uint64_t not_cast = 0;
+  ElementPair first_not_cast;
 
   // Adds what lies behind.
   void Append(const Difference& next);
@@ -37,7 +44,8 @@ struct Difference {
 // the first one is.
 class DifferenceSum {
  public:
-  DifferenceSum(DType a, DType b);
+  // IsArithmetic() must hold for both if there is a cast.
+  DifferenceSum(DType a, DType b, DeclaredCast cast = DeclaredCast::kNone);
 
   // Chunks follow one another, and all but the last hold a multiple of kBlockElements. `place` is that of the first.
   void Add(const std::byte* a, const std::byte* b, std::int64_t count, std::int64_t place);
@@ -51,12 +59,14 @@ class DifferenceSum {
   using Lanes = std::array<double, kLanes>;
 
   void AddBlock(const std::byte* a, const std::byte* b, std::int64_t count, std::int64_t place);
+  void CheckCast(const std::byte* a, const std::byte* b, std::int64_t count, std::int64_t place);
   void AddNumbers(const std::byte* a, const std::byte* b, std::int64_t count, std::int64_t place);
   bool AreSame(const std::byte* a, const std::byte* b, double number_a, double number_b) const;
   ElementPair PairAt(const std::byte* a, const std::byte* b, std::int64_t place) const;
 
   const DType dtype_a_;
   const DType dtype_b_;
+  const DeclaredCast cast_;
   const std::int64_t bytes_a_;
   const std::int64_t bytes_b_;
   const bool has_numbers_;

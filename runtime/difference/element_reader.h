@@ -19,8 +19,7 @@ namespace ucp {
 
 class ElementReader {
  public:
-  // The plan must be verified and outlive this, and neither compare nor cast (a plan onto whole tensors that trusts
-  // replicas).
+  // The plan must be verified and outlive this, and not cast (a plan onto whole tensors). Replicas are not compared.
   ElementReader(const Plan& plan, const std::string& root, FileSystem& files, const BufferSizes& sizes,
                 unsigned threads, bool verify_checksums);
 
@@ -30,6 +29,10 @@ class ElementReader {
   // The elements of `range` (a part of one that ForEachTargetRange gave), which fit into the chunk of a thread; valid
   // until the thread's next call. One call at a time for each thread.
   llvm::Expected<std::span<const std::byte>> Read(unsigned thread, const TargetRange& range);
+
+  // What is known of checksums, on its way to the rank that calls End(). Only while nobody reads.
+  void Save(ProgressWriter& writer) const { source_.Save(writer); }
+  void Restore(ProgressReader& reader) { source_.Restore(reader); }
 
   // The checksums of all records that were touched, and that no file was changed meanwhile.
   [[nodiscard]] llvm::Error End(const ParallelOptions& options);

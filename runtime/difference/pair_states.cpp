@@ -19,6 +19,21 @@ const WholeState* MasterAgainstWeight(const WholeTensor& tensor, const WholeTens
   return is_asked && Find(other, kWeightState) != nullptr ? Find(tensor, kMasterState) : nullptr;
 }
 
+bool IsWeight(const WholeState& state) { return state.name == kWeightState; }
+
+DeclaredCast CastOf(const StatePair& pair, bool a_holds_weights_alone, bool b_holds_weights_alone) {
+  const DType a = pair.a->range.dtype;
+  const DType b = pair.b->range.dtype;
+  if (a == b || !IsArithmetic(a) || !IsArithmetic(b)) return DeclaredCast::kNone;
+  if (IsWeight(*pair.a) != IsWeight(*pair.b)) return IsWeight(*pair.a) ? DeclaredCast::kOfA : DeclaredCast::kOfB;
+  if (!IsWeight(*pair.a)) return DeclaredCast::kNone;
+  if (a_holds_weights_alone != b_holds_weights_alone) {
+    return a_holds_weights_alone ? DeclaredCast::kOfA : DeclaredCast::kOfB;
+  }
+  if (ItemBytes(a) == ItemBytes(b)) return DeclaredCast::kNone;
+  return ItemBytes(a) < ItemBytes(b) ? DeclaredCast::kOfA : DeclaredCast::kOfB;
+}
+
 std::vector<StatePair> PairStatesOf(const WholeTensor& a, const WholeTensor& b) {
   std::map<std::string, StatePair> pairs;
   for (const WholeState& state : a.states) pairs[state.name].a = &state;
@@ -33,6 +48,18 @@ std::vector<StatePair> PairStatesOf(const WholeTensor& a, const WholeTensor& b) 
   std::vector<StatePair> sorted;
   for (const auto& [name, pair] : pairs) sorted.push_back(pair);
   return sorted;
+}
+
+std::vector<StatePair> StatesOfOne(const WholeTensor* a, const WholeTensor* b, bool other_holds_weights_alone) {
+  const WholeTensor& tensor = a != nullptr ? *a : *b;
+  std::vector<StatePair> states;
+  for (const WholeState& state : tensor.states) {
+    StatePair pair;
+    (a != nullptr ? pair.a : pair.b) = &state;
+    pair.is_beyond_weights = other_holds_weights_alone && !tensor.is_of_model;
+    states.push_back(pair);
+  }
+  return states;
 }
 
 }  // namespace
@@ -57,14 +84,31 @@ std::vector<WholeTensor> WholeTensors(const Plan& plan) {
   return tensors;
 }
 
-std::vector<TensorPair> PairStates(const std::vector<WholeTensor>& a, const std::vector<WholeTensor>& b) {
+bool HoldsWeightsAlone(const std::vector<WholeTensor>& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const WholeTensor& tensor) {
+    return tensor.is_of_model && std::all_of(tensor.states.begin(), tensor.states.end(), IsWeight);
+  });
+}
+
+std::vector<TensorPair> PairStates(const WholeSide& a, const WholeSide& b) {
   std::map<std::string, TensorPair> pairs;
-  for (const WholeTensor& tensor : a) pairs[tensor.name].a = &tensor;
-  for (const WholeTensor& tensor : b) pairs[tensor.name].b = &tensor;
+  for (const WholeTensor& tensor : a.tensors) pairs[tensor.name].a = &tensor;
+  for (const WholeTensor& tensor : b.tensors) pairs[tensor.name].b = &tensor;
   std::vector<TensorPair> sorted;
   for (auto& [name, pair] : pairs) {
-    const bool fit = pair.a != nullptr && pair.b != nullptr && pair.a->shape == pair.b->shape;
-    if (fit) pair.states = PairStatesOf(*pair.a, *pair.b);
+    if (pair.a == nullptr || pair.b == nullptr) {
+      pair.states = StatesOfOne(pair.a, pair.b, (pair.a == nullptr ? a : b).holds_weights_alone);
+    } else if (pair.a->shape == pair.b->shape) {
+      pair.states = PairStatesOf(*pair.a, *pair.b);
+      for (StatePair& states : pair.states) {
+        if (HasBoth(states)) {
+          states.cast = CastOf(states, a.holds_weights_alone, b.holds_weights_alone);
+        } else {
+          const WholeState& held = states.a != nullptr ? *states.a : *states.b;
+          states.is_beyond_weights = (states.a == nullptr ? a : b).holds_weights_alone && !IsWeight(held);
+        }
+      }
+    }
     sorted.push_back(std::move(pair));
   }
   return sorted;

@@ -1,7 +1,6 @@
 // Which state of a tensor in one checkpoint is held against which one in another.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,24 +19,42 @@ struct WholeTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   std::vector<WholeState> states;  // By name.
+  bool is_of_model = true;         // Else it is a state of the optimizer that is a tensor of its own.
 };
 
 // Of a plan onto whole tensors, by name; what a spec drops is left out.
 std::vector<WholeTensor> WholeTensors(const Plan& plan);
 
+// Whether a checkpoint has no state but its model's weights: no master, and nothing of an optimizer.
+bool HoldsWeightsAlone(const std::vector<WholeTensor>& tensors);
+
+// Whose elements are said to be the other's, cast to its own dtype.
+enum class DeclaredCast { kNone, kOfA, kOfB };
+
 struct StatePair {
   const WholeState* a = nullptr;  // Null: only the other has it.
   const WholeState* b = nullptr;
+  DeclaredCast cast = DeclaredCast::kNone;
+  bool is_beyond_weights = false;  // The side that does not have it holds weights alone.
 };
+
+inline bool HasBoth(const StatePair& pair) { return pair.a != nullptr && pair.b != nullptr; }
 
 struct TensorPair {
   const WholeTensor* a = nullptr;
   const WholeTensor* b = nullptr;
-  std::vector<StatePair> states;  // Empty if only one has the tensor, or the shapes differ.
+  std::vector<StatePair> states;  // Empty if the shapes differ.
+};
+
+// One of the checkpoints. Of `tensors` there may be some only.
+struct WholeSide {
+  const std::vector<WholeTensor>& tensors;
+  bool holds_weights_alone = false;
 };
 
 // By name. States are paired by name; and where one checkpoint has a tensor's master and the other only its weight,
-// those two.
-std::vector<TensorPair> PairStates(const std::vector<WholeTensor>& a, const std::vector<WholeTensor>& b);
+// those two. Where the dtypes of two weights, or of a master and a weight, differ, one is a declared cast: the weight
+// of the master; of two weights the one that stands in a checkpoint of weights alone, and else the narrower one.
+std::vector<TensorPair> PairStates(const WholeSide& a, const WholeSide& b);
 
 }  // namespace ucp

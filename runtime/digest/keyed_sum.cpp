@@ -1,27 +1,23 @@
 #include "runtime/digest/keyed_sum.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
+#include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
-#include "runtime/digest/sum_words.h"
+#include "runtime/digest/linear_sum.h"
 
 namespace ucp {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "words are read as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "numbers are read as they lie in memory");
 
-constexpr std::uint64_t kWordBytes = 4;
+constexpr std::uint64_t kMostUnitBytes = 8;
 
-// A word of which only some bytes are there.
-std::uint32_t PartOfWord(std::uint64_t first, std::span<const std::byte> bytes) {
-  std::uint32_t word = 0;
-  std::memcpy(reinterpret_cast<std::byte*>(&word) + first, bytes.data(), bytes.size());
-  return word;
-}
+bool IsSum(DigestVersion version, std::size_t lane) { return version == DigestVersion::kLinear || lane < 2; }
 
 std::string DigestOf(const KeyedSum& sum, std::string_view what) {
   std::string text(reinterpret_cast<const char*>(sum.lanes.data()), sizeof(sum.lanes));
@@ -30,32 +26,38 @@ std::string DigestOf(const KeyedSum& sum, std::string_view what) {
 
 }  // namespace
 
-void KeyedSum::Add(std::uint64_t place, std::span<const std::byte> bytes) {
-  if (std::uint64_t first = place % kWordBytes; first != 0 && !bytes.empty()) {
-    std::size_t count = std::min<std::size_t>(kWordBytes - first, bytes.size());
-    AddWord(place / kWordBytes, PartOfWord(first, bytes.first(count)), lanes);
-    bytes = bytes.subspan(count);
-    place += count;
-  }
-  std::size_t words = bytes.size() / kWordBytes;
-  AddWords(place / kWordBytes, bytes.first(words * kWordBytes), lanes);
-  bytes = bytes.subspan(words * kWordBytes);
-  if (!bytes.empty()) AddWord(place / kWordBytes + words, PartOfWord(0, bytes), lanes);
+void KeyedSum::AddElements(std::uint64_t first, std::uint64_t item_bytes, std::span<const std::byte> bytes) {
+  if (version == DigestVersion::kLinear) return AddLinearly(first * item_bytes, bytes, lanes);
+  const std::uint64_t unit_bytes = std::min(item_bytes, kMostUnitBytes);
+  const std::uint64_t places = item_bytes / unit_bytes * PlacesOfUnit(unit_bytes);
+  AddUnits(first * places, unit_bytes, bytes, lanes);
 }
 
 void KeyedSum::Add(const KeyedSum& other) {
-  for (std::size_t lane = 0; lane < lanes.size(); ++lane) lanes[lane] += other.lanes[lane];
-}
-
-void SharedKeyedSum::Add(const KeyedSum& sum) {
-  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-    lanes_[lane].fetch_add(sum.lanes[lane], std::memory_order_relaxed);
+  UCP_CHECK(version == other.version, "a sum of version {} and one of version {}", static_cast<int>(version),
+            static_cast<int>(other.version));
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    if (IsSum(version, lane)) {
+      lanes[lane] += other.lanes[lane];
+    } else {
+      lanes[lane] ^= other.lanes[lane];
+    }
   }
 }
 
-KeyedSum SharedKeyedSum::Get() const {
-  KeyedSum sum;
-  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) sum.lanes[lane] = lanes_[lane];
+void SharedKeyedSum::Add(const KeyedSum& sum) {
+  for (std::size_t lane = 0; lane < sum.lanes.size(); ++lane) {
+    if (IsSum(sum.version, lane)) {
+      lanes_[lane].fetch_add(sum.lanes[lane], std::memory_order_relaxed);
+    } else {
+      lanes_[lane].fetch_xor(sum.lanes[lane], std::memory_order_relaxed);
+    }
+  }
+}
+
+KeyedSum SharedKeyedSum::Get(DigestVersion version) const {
+  KeyedSum sum{version, {}};
+  for (std::size_t lane = 0; lane < sum.lanes.size(); ++lane) sum.lanes[lane] = lanes_[lane];
   return sum;
 }
 
@@ -63,8 +65,13 @@ std::string FileDigest(const KeyedSum& sum, std::uint64_t bytes) {
   return DigestOf(sum, fmt::format("file {}", bytes));
 }
 
-std::string ElementsDigest(const KeyedSum& sum, std::string_view dtype, std::uint64_t elements) {
-  return DigestOf(sum, std::string(dtype) + ' ' + std::to_string(elements));
+std::string StateDigestOf(const KeyedSum& sum, const StateForm& form) {
+  if (sum.version == DigestVersion::kLinear) {
+    std::uint64_t elements = 1;
+    for (std::int64_t length : form.shape) elements *= static_cast<std::uint64_t>(length);
+    return DigestOf(sum, fmt::format("{} {}", form.dtype, elements));
+  }
+  return DigestOf(sum, fmt::format("tensor {} [{}] {}", form.dtype, fmt::join(form.shape, ", "), form.state));
 }
 
 }  // namespace ucp

@@ -34,42 +34,29 @@ struct DiffOptions {
 struct Side {
   std::string folder;
   Plan plan;
-  std::vector<WholeTensor> tensors;
+  std::vector<WholeTensor> tensors;  // That are asked for.
+  bool holds_weights_alone = false;  // Of all.
   StoredDigests digests;
 };
-
-// A spec is for what ranks cut. A folder of whole tensors is taken as it is: its metadata may not even say what the
-// spec asks for.
-llvm::Expected<SourceRequest> RequestFor(FileSystem& files, const SourceOptions& options, const std::string& path) {
-  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.Request());
-  request.path = path;
-  if (request.spec.empty()) return request;
-  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, path, request.preference));
-  if (!checkpoint.inventory.is_whole) return request;
-  request.spec.clear();
-  request.config.clear();
-  request.set.clear();
-  return request;
-}
 
 llvm::Expected<Side> Open(FileSystem& files, const DiffOptions& options, const std::string& path,
                           const llvm::GlobPattern& names) {
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, path));
-  UCP_ASSIGN_OR_RETURN(SourceRequest request, RequestFor(files, options.source, path));
+  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
+  UCP_ASSIGN_OR_RETURN(request, RequestAt(files, std::move(request), path));
   SourcePhase phase;
   llvm::Expected<Plan> plan = PlanWholeStates(files, request, phase, ReplicaPolicy::kTrust);
   if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, options.work.json);
   if (!plan) return plan.takeError();
-  Side side{phase.folder, std::move(*plan), {}, {}};
-  side.tensors = WholeTensors(side.plan);
+  Side side{phase.folder, std::move(*plan), {}, false, {}};
+  side.tensors = WholeTensorsOf(side.plan, phase.checkpoint);
+  side.holds_weights_alone = HoldsWeightsAlone(side.tensors);
   std::erase_if(side.tensors, [&](const WholeTensor& tensor) { return !names.match(tensor.name); });
   if (!options.read_all) {
     UCP_ASSIGN_OR_RETURN(side.digests, FindStoredDigests(files, path, phase.checkpoint.inventory));
   }
   return side;
 }
-
-bool HasBoth(const StatePair& pair) { return pair.a != nullptr && pair.b != nullptr; }
 
 bool AreSameByDigest(const Side& a, const Side& b, const std::string& tensor, const StatePair& pair) {
   if (pair.a->name != pair.b->name) return false;
@@ -83,7 +70,7 @@ bool AreSameByDigest(const Side& a, const Side& b, const std::string& tensor, co
 llvm::Expected<DiffReport> Pair(const DiffOptions& options, const Side& a, const Side& b,
                                 std::vector<StatePair>& compared) {
   DiffReport report{options.source.path, options.other, {}};
-  for (TensorPair& pair : PairStates(a.tensors, b.tensors)) {
+  for (TensorPair& pair : PairStates({a.tensors, a.holds_weights_alone}, {b.tensors, b.holds_weights_alone})) {
     TensorOutcome outcome{std::move(pair), {}};
     for (const StatePair& states : outcome.pair.states) {
       const bool is_same = HasBoth(states) && AreSameByDigest(a, b, outcome.pair.a->name, states);

@@ -1,5 +1,6 @@
 // `ucprun verify`: whether a checkpoint is what was written, and whether two are the same, whichever way they are cut.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <llvm/ADT/STLExtras.h>
 
 #include <algorithm>
@@ -18,6 +19,8 @@
 #include "runtime/convert/parts_of_source.h"
 #include "runtime/convert/progress.h"
 #include "runtime/driver/commands.h"
+#include "runtime/driver/same_report.h"
+#include "runtime/driver/same_states.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/driver/verify_synthetic.h"
 #include "runtime/manifest/check_files.h"
@@ -32,6 +35,7 @@ constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 20;
 struct VerifyOptions {
   SourceOptions source;
   std::string same;
+  bool bytes = false;
   bool synth = false;
   NodeLocal node_local;
   WorkOptions work;
@@ -45,29 +49,24 @@ Digests ByName(const std::vector<StateDigest>& list) {
   return digests;
 }
 
-std::string Text(const StateDigest& digest) { return fmt::format("{} {}", Name(digest.dtype), digest.digest); }
+std::string Text(const StateDigest& digest) {
+  const std::string shape = digest.shape ? fmt::format(" [{}]", fmt::join(*digest.shape, ", ")) : "";
+  return fmt::format("{}{} {}", Name(digest.dtype), shape, digest.digest);
+}
 
-// A sentence for each tensor and state that differs. What only one side has is one, too, unless `common` asks for what
-// both have.
-std::vector<std::string> Differences(const std::vector<StateDigest>& a, const std::string& name_a,
-                                     const std::vector<StateDigest>& b, const std::string& name_b, bool common) {
-  std::vector<std::string> found;
-  const Digests of_a = ByName(a);
-  const Digests of_b = ByName(b);
-  for (const auto& [key, digest] : of_a) {
-    auto other = of_b.find(key);
-    if (other == of_b.end()) {
-      if (!common) found.push_back(fmt::format("`{}` {} is only in {}", key.first, key.second, name_a));
-    } else if (digest->dtype != other->second->dtype || digest->digest != other->second->digest) {
-      found.push_back(fmt::format("`{}` {} differs: {} in {}, {} in {}", key.first, key.second, Text(*digest), name_a,
-                                  Text(*other->second), name_b));
-    }
+// A sentence for each tensor and state that both have and that differs.
+std::vector<std::string> UnlikeManifest(const std::vector<StateDigest>& found,
+                                        const std::vector<StateDigest>& promised) {
+  std::vector<std::string> unlike;
+  const Digests by_name = ByName(promised);
+  for (const auto& [key, digest] : ByName(found)) {
+    const auto other = by_name.find(key);
+    if (other == by_name.end()) continue;
+    if (digest->dtype == other->second->dtype && digest->digest == other->second->digest) continue;
+    unlike.push_back(fmt::format("`{}` {} differs: {} in the files, {} in the manifest", key.first, key.second,
+                                 Text(*digest), Text(*other->second)));
   }
-  if (common) return found;
-  for (const auto& [key, digest] : of_b) {
-    if (!of_a.contains(key)) found.push_back(fmt::format("`{}` {} is only in {}", key.first, key.second, name_b));
-  }
-  return found;
+  return unlike;
 }
 
 llvm::Expected<ExecutionOptions> SharedExecution(const WorkOptions& work, Communicator& ranks) {
@@ -77,52 +76,59 @@ llvm::Expected<ExecutionOptions> SharedExecution(const WorkOptions& work, Commun
   return execution;
 }
 
-// At rank 0. With `wrong`, every element is held against what `synth` writes, too.
-llvm::Expected<std::vector<StateDigest>> DigestsOf(const VerifyOptions& all_options, const std::string& path,
-                                                   Communicator& ranks, std::vector<std::string>* wrong = nullptr) {
-  const WorkOptions& work = all_options.work;
-  SourceOptions options = all_options.source;
-  options.path = path;
-  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.Request());
+// How far the reading is; no files are written.
+auto Shown(ProgressLine& line) {
+  return [&line](const ExecutionProgress& now) { line.Show({now.bytes_done, now.bytes_total, 0, 0}); };
+}
+
+struct DigestsWanted {
+  DigestVersion version = kDigestVersion;
+  std::vector<std::string>* wrong = nullptr;  // Every element is held against what `synth` writes, too.
+};
+
+// The report is rank 0's.
+llvm::Expected<DigestedSource> Digest(const VerifyOptions& options, const std::string& path, Communicator& ranks,
+                                      const DigestsWanted& wanted = {}) {
+  const WorkOptions& work = options.work;
+  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
+  request.path = path;
   UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, SharedExecution(work, ranks));
+  execution.digests = wanted.version;
   UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes,
-                       NodesOfSource(RealFileSystem(), all_options.node_local, NodeLocalUse::kReads, path, ranks));
+                       NodesOfSource(RealFileSystem(), options.node_local, NodeLocalUse::kReads, path, ranks));
   FileSystem& files = nodes == nullptr ? RealFileSystem() : nodes->files();
   execution.nodes = nodes.get();
   const bool is_first = ranks.rank() == 0;
   ProgressLine progress;
-  if (is_first) {
-    execution.progress = [&progress](const ExecutionProgress& now) {
-      progress.Show({now.bytes_done, now.bytes_total, 0, 0});  // No files are written.
-    };
-  }
+  if (is_first) execution.progress = Shown(progress);
   SourcePhase phase;
-  llvm::Expected<ExecutionReport> report = ExecutionReport();
-  if (wrong == nullptr) {
-    report = DigestSource(files, request, execution, phase, nodes.get());
+  llvm::Expected<DigestedSource> source = DigestedSource();
+  if (wanted.wrong == nullptr) {
+    source = DigestSource(files, request, execution, phase, nodes.get());
   } else if (auto check = CheckSynthetic(files, request, execution, phase, nodes.get())) {
-    *wrong = std::move(check->wrong);
-    report = std::move(check->report);
+    *wanted.wrong = std::move(check->wrong);
+    source = std::move(check->source);
   } else {
-    report = check.takeError();
+    source = check.takeError();
   }
   if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, work.json);
-  if (!report) return report.takeError();
-  if (!is_first) return std::vector<StateDigest>();
-  for (const RoundingMismatch& mismatch : report->rounding_mismatches) {
-    if (wrong != nullptr) break;  // They are among them.
+  if (!source || !is_first) return source;
+  for (const RoundingMismatch& mismatch : source->report.rounding_mismatches) {
+    if (wanted.wrong != nullptr) break;  // They are among them.
     ShowMessage(
         fmt::format("warning: the model's weights of `{}` are not the rounding of their masters in {}. First: {}",
                     mismatch.tensor, Counted(mismatch.elements, "element"), mismatch.first));
   }
-  for (const std::string& note : report->notes) ShowMessage("note: " + note);
-  return std::move(report->digests);
+  for (const std::string& note : source->report.notes) ShowMessage("note: " + note);
+  return source;
 }
 
 struct Findings {
   std::vector<std::string> lines;        // What was done.
   std::vector<std::string> differences;  // What is not as it should be.
+  DigestVersion version = kDigestVersion;
   std::vector<StateDigest> digests;
+  std::optional<SameStates> same;
 };
 
 // What is known of a checkpoint's files before they are read.
@@ -192,6 +198,7 @@ llvm::Expected<std::vector<std::string>> FaultsOfFiles(const VerifyOptions& opti
     UCP_ASSIGN_OR_RETURN(nodes, FilesOfAllRanks::Start(ranks, RealFileSystem()));
   }
   Manifest mine;
+  mine.digests = promised.found->manifest.digests;
   mine.files = MyFiles(promised, ranks);
   checked = mine.files;
   llvm::Expected<std::vector<std::string>> faults = CheckFiles(nodes == nullptr ? RealFileSystem() : nodes->files(),
@@ -242,6 +249,24 @@ llvm::Expected<Findings> OfPartAlone(const VerifyOptions& options, const Manifes
   return findings;
 }
 
+// Digests of an earlier version prove little, so there the elements are compared.
+llvm::Error AddSame(const VerifyOptions& options, Communicator& ranks, const DigestedSource& source,
+                    Findings& findings) {
+  UCP_ASSIGN_OR_RETURN(const DigestedSource other, Digest(options, options.same, ranks));
+  UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, SharedExecution(options.work, ranks));
+  UCP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<FilesOfAllRanks> nodes,
+      NodesOfSource(RealFileSystem(), options.node_local, NodeLocalUse::kReads, options.source.path, ranks));
+  ProgressLine progress;
+  if (ranks.rank() == 0) execution.progress = Shown(progress);
+  const bool by_elements = options.bytes || findings.version != kDigestVersion;
+  UCP_ASSIGN_OR_RETURN(findings.same, FindSame(RealFileSystem(), {options.source.path, source}, {options.same, other},
+                                               by_elements, execution, nodes.get()));
+  llvm::append_range(findings.lines, SameLines(*findings.same, options.same, other.report.digests.size()));
+  llvm::append_range(findings.differences, findings.same->differences);
+  return llvm::Error::success();
+}
+
 // Rank 0 has all of them.
 llvm::Expected<Findings> Verify(const VerifyOptions& options, Communicator& ranks) {
   Findings findings;
@@ -256,11 +281,13 @@ llvm::Expected<Findings> Verify(const VerifyOptions& options, Communicator& rank
         fmt::format("files     no {}: only that all of it can be read, and fits together", kManifestName));
   }
   std::vector<std::string> wrong;
-  UCP_ASSIGN_OR_RETURN(findings.digests,
-                       DigestsOf(options, options.source.path, ranks, options.synth ? &wrong : nullptr));
+  if (found) findings.version = found->manifest.digests;
+  UCP_ASSIGN_OR_RETURN(const DigestedSource source, Digest(options, options.source.path, ranks,
+                                                           {findings.version, options.synth ? &wrong : nullptr}));
+  findings.digests = source.report.digests;
   std::vector<std::string> unlike_manifest;
   if (found) {
-    unlike_manifest = Differences(findings.digests, "the files", found->manifest.states, "the manifest", true);
+    unlike_manifest = UnlikeManifest(findings.digests, found->manifest.states);
     llvm::append_range(findings.differences, unlike_manifest);
   }
   findings.lines.push_back(fmt::format("tensors   {} in {}{}", Counted(findings.digests.size(), "state"),
@@ -273,13 +300,7 @@ llvm::Expected<Findings> Verify(const VerifyOptions& options, Communicator& rank
         "synthetic {}", wrong.empty() ? "every element is what `synth` writes" : "not what `synth` writes"));
     llvm::append_range(findings.differences, wrong);
   }
-  if (options.same.empty()) return findings;
-  UCP_ASSIGN_OR_RETURN(std::vector<StateDigest> others, DigestsOf(options, options.same, ranks));
-  std::vector<std::string> differences =
-      Differences(findings.digests, options.source.path, others, options.same, false);
-  findings.lines.push_back(fmt::format("same      {} in {}: {}", Counted(others.size(), "state"), options.same,
-                                       differences.empty() ? "bit for bit the same" : "not the same"));
-  llvm::append_range(findings.differences, differences);
+  if (!options.same.empty()) UCP_RETURN_IF_ERROR(AddSame(options, ranks, source, findings));
   return findings;
 }
 
@@ -291,14 +312,17 @@ void PrintText(const Findings& findings) {
 void WriteFindings(const Findings& findings, llvm::json::OStream& json) {
   json.object([&] {
     json.attribute("differences", findings.differences);
+    json.attribute("digest_version", static_cast<int>(findings.version));
     json.attributeArray("states", [&] {
       for (const StateDigest& digest : findings.digests) {
         json.value(llvm::json::Object{{"tensor", digest.tensor},
                                       {"state", digest.state},
                                       {"dtype", std::string(Name(digest.dtype))},
+                                      {"shape", llvm::json::Array(*digest.shape)},
                                       {"digest", digest.digest}});
       }
     });
+    if (findings.same) json.attribute("same", SameJson(*findings.same));
   });
 }
 
@@ -327,6 +351,8 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "  ucprun verify out/                      against its ucp_manifest.json\n"
       "  ucprun verify checkpoints/ --same out/  every tensor and state, bit by bit\n"
+      "  ucprun verify checkpoints/ --same model/ --bytes\n"
+      "                                          the elements themselves\n"
       "  ucprun verify out/ --synth              what `ucprun synth` wrote\n"
       "\n"
       "A checkpoint without a manifest is read all the same: checksums, and copies on other ranks. Exit code 3 if "
@@ -335,6 +361,10 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
       ->required();
   command->add_option("--same", options->same, "Another checkpoint, of any format, that must hold the same")
       ->type_name("DIR");
+  command
+      ->add_flag("--bytes", options->bytes,
+                 "With --same: compare the elements of both checkpoints themselves, and not their digests")
+      ->needs("--same");
   command->add_flag("--synth", options->synth,
                     "Every element must be what `ucprun synth` writes, whatever the files were converted to since");
   command->add_option("--spec", options->source.spec, "How tensors are cut, as for `convert`; for both checkpoints")

@@ -11,15 +11,18 @@
 namespace ucp {
 namespace {
 
-bool HasBoth(const StatePair& pair) { return pair.a != nullptr && pair.b != nullptr; }
-
 // What the two sides call it, and of which type it is there.
 bool AreAlike(const StatePair& pair) {
   return pair.a->name == pair.b->name && pair.a->range.dtype == pair.b->range.dtype;
 }
 
+bool IsCast(const StateOutcome& state) { return state.pair.cast != DeclaredCast::kNone; }
+
 bool Differs(const StateOutcome& state) {
-  return !HasBoth(state.pair) || !AreAlike(state.pair) || state.difference.elements > 0;
+  const auto& [a, b] = std::pair(state.pair.a, state.pair.b);
+  if (!HasBoth(state.pair)) return !state.pair.is_beyond_weights;
+  if (IsCast(state)) return state.difference.not_cast > 0;
+  return a->range.dtype != b->range.dtype || state.difference.elements > 0;
 }
 
 std::uint64_t ElementsOf(const WholeState& state) {
@@ -34,12 +37,6 @@ std::string TextOf(const WholeTensor& tensor) {
     text += fmt::format("{} {}", &state == &tensor.states.front() ? "" : ",", TextOf(state));
   }
   return text;
-}
-
-Index IndexOf(std::int64_t place, const std::vector<std::int64_t>& shape) {
-  Index index(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0; place /= shape[d]) index[d] = place % shape[d];
-  return index;
 }
 
 double NormOf(double squares) { return std::sqrt(squares); }
@@ -66,8 +63,18 @@ std::string NumbersText(const Difference& difference, std::uint64_t elements, co
                              : fmt::format("; the first at {}", where));
 }
 
+// "; 3 are not the first, cast to bfloat16"
+std::string CastText(const StateOutcome& state) {
+  if (!IsCast(state)) return "";
+  const bool is_of_b = state.pair.cast == DeclaredCast::kOfB;
+  return fmt::format("; {} {} not the {}, cast to {}", WithThousands(state.difference.not_cast),
+                     state.difference.not_cast == 1 ? "is" : "are", is_of_b ? "first" : "second",
+                     Name((is_of_b ? state.pair.b : state.pair.a)->range.dtype));
+}
+
 void AddLines(const StateOutcome& state, const std::vector<std::int64_t>& shape, std::vector<std::string>& lines) {
-  const auto& [a, b] = state.pair;
+  const WholeState* const a = state.pair.a;
+  const WholeState* const b = state.pair.b;
   if (!HasBoth(state.pair)) {
     lines.push_back(a != nullptr ? "-" + TextOf(*a) : "+" + TextOf(*b));
     return;
@@ -78,7 +85,7 @@ void AddLines(const StateOutcome& state, const std::vector<std::int64_t>& shape,
     lines.push_back(fmt::format(" {}: the same numbers", what));
     return;
   }
-  lines.push_back(fmt::format(" {}: {}", what, NumbersText(difference, ElementsOf(*a), shape)));
+  lines.push_back(fmt::format(" {}: {}{}", what, NumbersText(difference, ElementsOf(*a), shape), CastText(state)));
   const ElementPair& shown = ShownPair(difference);
   lines.push_back("-  " + ElementText(a->range.dtype, shown.a.data()));
   lines.push_back("+  " + ElementText(b->range.dtype, shown.b.data()));
@@ -104,22 +111,32 @@ bool IsSameByDigest(const TensorOutcome& tensor) {
 
 struct Counts {
   std::uint64_t differ = 0;
+  std::uint64_t equal_by_cast = 0;
   std::uint64_t only_in_a = 0;
   std::uint64_t only_in_b = 0;
   std::uint64_t same = 0;
-  std::uint64_t not_read = 0;  // Of those.
+  std::uint64_t not_read = 0;        // Of those.
+  std::uint64_t beyond_weights = 0;  // States that one side has, and the other, of weights alone, has not.
 };
+
+// Where the two sides have the same but for a cast.
+bool IsEqualByCast(const TensorOutcome& tensor) {
+  return !Differs(tensor) && std::any_of(tensor.states.begin(), tensor.states.end(), &IsCast);
+}
 
 Counts CountsOf(const DiffReport& report) {
   Counts counts;
   for (const TensorOutcome& tensor : report.tensors) {
-    if (tensor.pair.b == nullptr) {
-      ++counts.only_in_a;
-    } else if (tensor.pair.a == nullptr) {
-      ++counts.only_in_b;
+    counts.beyond_weights += static_cast<std::uint64_t>(
+        std::ranges::count_if(tensor.states, [](const auto& state) { return state.pair.is_beyond_weights; }));
+    const bool has_both = tensor.pair.a != nullptr && tensor.pair.b != nullptr;
+    if (Differs(tensor) && !has_both) {
+      ++(tensor.pair.a != nullptr ? counts.only_in_a : counts.only_in_b);
     } else if (Differs(tensor)) {
       ++counts.differ;
-    } else {
+    } else if (IsEqualByCast(tensor)) {
+      ++counts.equal_by_cast;
+    } else if (has_both) {
       ++counts.same;
       if (IsSameByDigest(tensor)) ++counts.not_read;
     }
@@ -135,9 +152,14 @@ std::string SummaryLine(const DiffReport& report) {
   std::string text = fmt::format("{} {}", Counted(counts.differ, "tensor"), counts.differ == 1 ? "differs" : "differ");
   if (counts.only_in_a > 0) text += fmt::format(", {} only in {}", are(counts.only_in_a), report.a);
   if (counts.only_in_b > 0) text += fmt::format(", {} only in {}", are(counts.only_in_b), report.b);
+  if (counts.equal_by_cast > 0) text += fmt::format(", {} equal by declared cast", are(counts.equal_by_cast));
   text += fmt::format(", {} the same", are(counts.same));
   if (counts.not_read > 0)
     text += fmt::format(" ({} by the digests of both manifests)", WithThousands(counts.not_read));
+  if (counts.beyond_weights > 0) {
+    text += fmt::format("; one side holds weights alone, and has not {} of the other",
+                        Counted(counts.beyond_weights, "state"));
+  }
   return text;
 }
 
@@ -157,7 +179,8 @@ llvm::json::Object SideJson(const WholeState& state) {
 }
 
 llvm::json::Object StateJson(const StateOutcome& state, const std::vector<std::int64_t>& shape) {
-  const auto& [a, b] = state.pair;
+  const WholeState* const a = state.pair.a;
+  const WholeState* const b = state.pair.b;
   llvm::json::Object json;
   if (a != nullptr) json["a"] = SideJson(*a);
   if (b != nullptr) json["b"] = SideJson(*b);
@@ -165,6 +188,7 @@ llvm::json::Object StateJson(const StateOutcome& state, const std::vector<std::i
   const Difference& difference = state.difference;
   json["elements"] = ElementsOf(*a);
   json["differ"] = difference.elements;
+  if (IsCast(state)) json["not_cast"] = difference.not_cast;
   if (difference.elements == 0) return json;
   json["not_finite"] = difference.not_finite;
   json["norm"] = NumberJson(NormOf(difference.squares));
@@ -177,6 +201,9 @@ llvm::json::Object StateJson(const StateOutcome& state, const std::vector<std::i
   return json;
 }
 
+// Of what is equal by cast the numbers are not the same, either.
+bool IsTold(const StateOutcome& state) { return Differs(state) || IsCast(state); }
+
 llvm::json::Object TensorJson(const TensorOutcome& tensor) {
   const auto& [a, b, pairs] = tensor.pair;
   llvm::json::Object json{{"name", a != nullptr ? a->name : b->name}};
@@ -184,7 +211,7 @@ llvm::json::Object TensorJson(const TensorOutcome& tensor) {
   if (b != nullptr) json["shape_b"] = llvm::json::Array(b->shape);
   llvm::json::Array states;
   for (const StateOutcome& state : tensor.states) {
-    if (Differs(state)) states.push_back(StateJson(state, a->shape));
+    if (a != nullptr && b != nullptr && IsTold(state)) states.push_back(StateJson(state, a->shape));
   }
   json["states"] = std::move(states);
   return json;
@@ -194,7 +221,7 @@ llvm::json::Object TensorJson(const TensorOutcome& tensor) {
 
 bool Differs(const TensorOutcome& tensor) {
   const auto& [a, b, pairs] = tensor.pair;
-  if (a == nullptr || b == nullptr || a->shape != b->shape) return true;
+  if (a != nullptr && b != nullptr && a->shape != b->shape) return true;
   return std::any_of(tensor.states.begin(), tensor.states.end(),
                      [](const StateOutcome& state) { return Differs(state); });
 }
@@ -220,13 +247,15 @@ void WriteDiff(const DiffReport& report, llvm::json::OStream& json) {
     json.attribute("a", report.a);
     json.attribute("b", report.b);
     json.attribute("differ", counts.differ);
+    json.attribute("equal_by_cast", counts.equal_by_cast);
     json.attribute("only_in_a", counts.only_in_a);
     json.attribute("only_in_b", counts.only_in_b);
     json.attribute("same", counts.same);
     json.attribute("same_by_digest", counts.not_read);
+    json.attribute("states_beyond_weights", counts.beyond_weights);
     json.attributeArray("tensors", [&] {
       for (const TensorOutcome& tensor : report.tensors) {
-        if (Differs(tensor)) json.value(TensorJson(tensor));
+        if (Differs(tensor) || IsEqualByCast(tensor)) json.value(TensorJson(tensor));
       }
     });
   });

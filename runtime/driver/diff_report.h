@@ -28,6 +28,7 @@ struct DiffReport {
   std::vector<TensorOutcome> tensors;  // By name.
 };
 
+// What is equal by declared cast does not differ, nor do states beyond weights where the other side has none.
 bool Differs(const TensorOutcome& tensor);
 bool Differs(const DiffReport& report);
 

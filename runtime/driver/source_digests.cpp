@@ -1,5 +1,6 @@
 #include "runtime/driver/source_digests.h"
 
+#include <set>
 #include <utility>
 
 #include "compiler/phases/compile.h"
@@ -38,15 +39,38 @@ llvm::Expected<PlannedRun> ShareWholeStates(FileSystem& files, const SourceReque
   return run;
 }
 
-llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,
-                                             const ExecutionOptions& options, SourcePhase& phase,
-                                             FilesOfAllRanks* nodes) {
+std::vector<WholeTensor> WholeTensorsOf(const Plan& plan, const Checkpoint& checkpoint) {
+  std::set<std::string> loose;
+  for (const LooseState& state : checkpoint.training.loose_states) {
+    for (const LooseTensor& tensor : state.tensors) loose.insert(tensor.name);
+  }
+  std::vector<WholeTensor> tensors = WholeTensors(plan);
+  for (WholeTensor& tensor : tensors) tensor.is_of_model = !loose.contains(tensor.name);
+  return tensors;
+}
+
+llvm::Expected<SourceRequest> RequestAt(FileSystem& files, SourceRequest request, const std::string& path) {
+  request.path = path;
+  if (request.spec.empty()) return request;
+  UCP_ASSIGN_OR_RETURN(const Checkpoint checkpoint, DescribeSource(files, path, request.preference));
+  if (!checkpoint.inventory.is_whole) return request;
+  request.spec.clear();
+  request.config.clear();
+  request.set.clear();
+  return request;
+}
+
+llvm::Expected<DigestedSource> DigestSource(FileSystem& files, const SourceRequest& request,
+                                            const ExecutionOptions& options, SourcePhase& phase,
+                                            FilesOfAllRanks* nodes) {
   UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareWholeStates(files, request, options, phase, nodes));
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   ExecutionOptions execution = options;
   UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, nodes, execution)));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
-  return Execute(run.plan, run.source_folder, "", *nowhere, execution);
+  UCP_ASSIGN_OR_RETURN(ExecutionReport report, Execute(run.plan, run.source_folder, "", *nowhere, execution));
+  std::vector<WholeTensor> tensors = WholeTensorsOf(run.plan, phase.checkpoint);
+  return DigestedSource{std::move(run), std::move(tensors), std::move(report)};
 }
 
 }  // namespace ucp

@@ -4,8 +4,12 @@
 
 #include <llvm/Support/Error.h>
 
+#include <string>
+#include <vector>
+
 #include "compiler/phases/source_phase.h"
 #include "compiler/planner/planner.h"
+#include "runtime/difference/pair_states.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
 #include "runtime/executor/share_run.h"
@@ -24,9 +28,21 @@ llvm::Expected<PlannedRun> ShareWholeStates(FileSystem& files, const SourceReque
                                             const ExecutionOptions& options, SourcePhase& phase,
                                             FilesOfAllRanks* nodes = nullptr);
 
-// ExecutionReport::digests, of rank 0, are those of the logical tensors; `phase` as above.
-llvm::Expected<ExecutionReport> DigestSource(FileSystem& files, const SourceRequest& request,
-                                             const ExecutionOptions& options, SourcePhase& phase,
-                                             FilesOfAllRanks* nodes = nullptr);
+// What to read at `path`, asked for as `request` says. A spec is for what ranks cut: a folder of whole tensors is taken
+// as it is, since its metadata may not even say what the spec asks for.
+llvm::Expected<SourceRequest> RequestAt(FileSystem& files, SourceRequest request, const std::string& path);
+
+// The tensors of a plan that PlanWholeStates() made of this checkpoint.
+std::vector<WholeTensor> WholeTensorsOf(const Plan& plan, const Checkpoint& checkpoint);
+
+// A checkpoint that was read whole: how, and ExecutionReport::digests, which are those of the logical tensors.
+struct DigestedSource {
+  PlannedRun run;
+  std::vector<WholeTensor> tensors;  // Rank 0 alone knows which of them are the model's.
+  ExecutionReport report;            // Rank 0's.
+};
+llvm::Expected<DigestedSource> DigestSource(FileSystem& files, const SourceRequest& request,
+                                            const ExecutionOptions& options, SourcePhase& phase,
+                                            FilesOfAllRanks* nodes = nullptr);
 
 }  // namespace ucp

@@ -28,7 +28,7 @@ llvm::Expected<StoredDigests> FindStoredDigests(FileSystem& files, const std::st
                                                 const Inventory& inventory) {
   UCP_ASSIGN_OR_RETURN(std::optional<FoundManifest> found, FindManifest(files, path));
   StoredDigests digests;
-  if (!found) return digests;
+  if (!found || found->manifest.digests != kDigestVersion) return digests;
   UCP_ASSIGN_OR_RETURN(const bool speaks_of_it, SpeaksOf(*found, inventory));
   if (!speaks_of_it) return digests;
   for (const StateDigest& entry : found->manifest.states) digests[{entry.tensor, entry.state}] = entry;

@@ -19,16 +19,6 @@
 namespace ucp {
 namespace {
 
-// Row-major.
-std::vector<std::int64_t> CoordinateOf(std::int64_t number, const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> coordinate(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0;) {
-    coordinate[d] = number % shape[d];
-    number /= shape[d];
-  }
-  return coordinate;
-}
-
 class Findings {
  public:
   Findings(const Plan& plan, const std::string& root) : plan_(plan), root_(root), steps_(plan) {}
@@ -62,7 +52,7 @@ class Findings {
   std::string Sentence(const TargetRange& range, const WrongElements& wrong) const {
     const LogicalTensor& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical;
     return fmt::format("{}[{}] `{}` is {} and should be {}, {}; {} of {} wrong", tensor.name,
-                       fmt::join(CoordinateOf(wrong.first, tensor.shape), ","), range.state,
+                       fmt::join(IndexOf(wrong.first, tensor.shape), ","), range.state,
                        ElementText(range.dtype, wrong.was.data()), ElementText(range.dtype, wrong.should_be.data()),
                        Place(range, wrong.first), WithThousands(wrong.count),
                        Counted(static_cast<std::uint64_t>(range.end - range.begin), "element"));
@@ -94,7 +84,7 @@ llvm::Expected<SyntheticCheck> CheckSynthetic(FileSystem& files, const SourceReq
                                               const ExecutionOptions& options, SourcePhase& phase,
                                               FilesOfAllRanks* nodes) {
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
-  UCP_ASSIGN_OR_RETURN(const PlannedRun run, ShareWholeStates(files, request, options, phase, nodes));
+  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareWholeStates(files, request, options, phase, nodes));
   UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> expected, FilesToWrite(run.plan));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
   SyntheticFileSystem compared(*nowhere, std::move(expected));
@@ -102,13 +92,15 @@ llvm::Expected<SyntheticCheck> CheckSynthetic(FileSystem& files, const SourceReq
   ExecutionOptions without_checksums = options;
   without_checksums.verify_source_crc = false;  // Each element is known, which says more than that some byte is wrong.
   UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, nodes, without_checksums)));
-  UCP_ASSIGN_OR_RETURN(check.report,
+  UCP_ASSIGN_OR_RETURN(check.source.report,
                        Execute(run.plan, run.source_folder, kSyntheticFolder, compared, without_checksums));
   UCP_ASSIGN_OR_RETURN(check.wrong, Findings(run.plan, run.source_folder).Sentences(compared, ranks));
-  for (const RoundingMismatch& mismatch : check.report.rounding_mismatches) {
+  for (const RoundingMismatch& mismatch : check.source.report.rounding_mismatches) {
     check.wrong.push_back(fmt::format("{} of `{}` are not the rounding of their masters; the first: {}",
                                       Counted(mismatch.elements, "weight"), mismatch.tensor, mismatch.first));
   }
+  check.source.tensors = WholeTensorsOf(run.plan, phase.checkpoint);
+  check.source.run = std::move(run);
   return check;
 }
 

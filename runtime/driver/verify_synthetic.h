@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/phases/source_phase.h"
+#include "runtime/driver/source_digests.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
 #include "runtime/io/file_system.h"
@@ -15,7 +16,7 @@
 namespace ucp {
 
 struct SyntheticCheck {
-  ExecutionReport report;
+  DigestedSource source;
   // A sentence for each tensor and state with wrong elements: how many, and of the first its place in the tensor, in
   // which file and where it stands there, what it is and what it should be.
   std::vector<std::string> wrong;

@@ -1,9 +1,12 @@
 #include "runtime/executor/buffers.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/digest/file_sums.h"
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/state_digests.h"
 #include "runtime/executor/work_list.h"
@@ -33,11 +36,23 @@ std::uint64_t EntryBytes(const Plan& plan) {
   return bytes;
 }
 
+// Units of files that are at the borders of what was written, of as many files as are written at a time.
+std::uint64_t BytesOfBorders(const Plan& plan, unsigned threads) {
+  std::vector<std::uint64_t> borders(plan.target.files.size(), 0);
+  for (const Record& record : plan.target.records) ++borders[record.file.index()];
+  for (const BlobPlacement& placement : plan.placements) ++borders[placement.file.index()];
+  const std::size_t open = std::min<std::size_t>(threads, borders.size());
+  const auto end = borders.begin() + static_cast<std::ptrdiff_t>(open);
+  std::partial_sort(borders.begin(), end, borders.end(), std::greater<>());
+  return std::accumulate(borders.begin(), end, std::uint64_t{0}) * FileSums::kBytesOfBorder;
+}
+
 // What the plan and the tables over it take, roughly and rather too much.
-std::uint64_t TableBytes(const Plan& plan) {
+std::uint64_t TableBytes(const Plan& plan, unsigned threads) {
   // Twice: paths are strings, every record that is touched has an entry in a ledger, and every file a sum, which a
   // journal's entry has too.
-  return WorkList::Bytes(plan) + StateDigests::Bytes(plan) + PlanBytes(plan) + EntryBytes(plan);
+  return WorkList::Bytes(plan) + StateDigests::Bytes(plan) + PlanBytes(plan) + EntryBytes(plan) +
+         BytesOfBorders(plan, threads);
 }
 
 bool AddsAnything(const Plan& plan) {
@@ -49,7 +64,7 @@ std::uint64_t DownToPage(std::uint64_t bytes) { return bytes / kPageBytes * kPag
 
 // What is no thread's buffer, nor for checksums.
 std::uint64_t FixedBytes(const Plan& plan, unsigned threads, std::uint64_t aside_bytes) {
-  return kProgramBytes + threads * kThreadBytes + TableBytes(plan) + aside_bytes;
+  return kProgramBytes + threads * kThreadBytes + TableBytes(plan, threads) + aside_bytes;
 }
 
 }  // namespace

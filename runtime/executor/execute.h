@@ -67,6 +67,7 @@ struct ExecutionOptions {
   // Called from any thread, one call at a time, a few times a second and once at the end.
   std::function<void(const ExecutionProgress&)> progress;
   std::function<void(const FinishedChunk&)> after_chunk;  // Called from any thread, many at a time.
+  DigestVersion digests = kDigestVersion;                 // Of tensors.
   PhaseClock* clock = nullptr;                            // Told of the phases `create`, `move` and `check`.
   const std::atomic<bool>* cancelled = nullptr;
   // Given what a later run goes on from, once all that it vouches for is durable (J1 of journal.h): when

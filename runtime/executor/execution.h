@@ -65,8 +65,8 @@ class Execution {
   void RestoreSums(ProgressReader& reader);
   [[nodiscard]] llvm::Error Gather();
   [[nodiscard]] llvm::Error TakeAll(const std::vector<std::string>& all);
-  [[nodiscard]] llvm::Error TakeOne(int rank, const std::string& given, std::vector<KeyedSum>& copies);
-  [[nodiscard]] llvm::Error CheckCopies(int part, const std::vector<KeyedSum>& copies) const;
+  [[nodiscard]] llvm::Error TakeOne(int rank, const std::string& given, FileSums& copies);
+  [[nodiscard]] llvm::Error CheckCopies(int part, const FileSums& copies) const;
   [[nodiscard]] llvm::Error CheckSource();
   [[nodiscard]] llvm::Error CheckSourceOfNodes();
 

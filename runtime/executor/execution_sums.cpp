@@ -4,6 +4,7 @@
 // Where a target is in parts, what several of them have is written in each, and enters the sums in one. Of the others,
 // rank 0 compares what was written with that: a source that changed between two copies of a file is noticed.
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -104,18 +105,19 @@ llvm::Error Execution::TakeAll(const std::vector<std::string>& all) {
   std::vector<int> order(all.size() - 1);
   std::iota(order.begin(), order.end(), 1);
   std::ranges::stable_sort(order, {}, part_of);
-  std::vector<KeyedSum> copies(plan_.target.files.size());
+  const auto none = [&] { return std::make_unique<FileSums>(SizesOf(plan_.target.files)); };
+  std::unique_ptr<FileSums> copies = none();
   for (std::size_t i = 0; i < order.size(); ++i) {
-    UCP_RETURN_IF_ERROR(TakeOne(order[i], all[static_cast<std::size_t>(order[i])], copies));
+    UCP_RETURN_IF_ERROR(TakeOne(order[i], all[static_cast<std::size_t>(order[i])], *copies));
     const int part = part_of(order[i]);
     if (part == 0 || (i + 1 < order.size() && part_of(order[i + 1]) == part)) continue;
-    UCP_RETURN_IF_ERROR(CheckCopies(part, copies));
-    std::ranges::fill(copies, KeyedSum());
+    UCP_RETURN_IF_ERROR(CheckCopies(part, *copies));
+    copies = none();
   }
   return llvm::Error::success();
 }
 
-llvm::Error Execution::TakeOne(int rank, const std::string& given, std::vector<KeyedSum>& copies) {
+llvm::Error Execution::TakeOne(int rank, const std::string& given, FileSums& copies) {
   ProgressReader reader(given);
   for (std::uint64_t* bytes : {&others_.bytes_copied, &others_.bytes_compared, &others_.bytes_checksummed,
                                &others_.bytes_written, &others_.buffer_bytes, &others_.bytes_done_before}) {
@@ -126,23 +128,18 @@ llvm::Error Execution::TakeOne(int rank, const std::string& given, std::vector<K
   source_.Restore(reader);
   comparison_.Restore(reader);
   digests_.Restore(reader);
-  for (std::size_t file = 0; file < copies.size(); ++file) {
-    const KeyedSum sum = reader.Sum();
+  reader.AddTo(copies.size(), [&](std::size_t file) -> FileSums& {
     const bool counts = parts_ == nullptr || parts_->CountingPart(FileId(file)) == parts_->PartOf(rank);
-    if (counts) {
-      target_.AddSum(FileId(file), sum);
-    } else {
-      copies[file].Add(sum);
-    }
-  }
+    return counts ? target_.sums() : copies;
+  });
   return CheckFits(rank, reader, given.size());
 }
 
-llvm::Error Execution::CheckCopies(int part, const std::vector<KeyedSum>& copies) const {
+llvm::Error Execution::CheckCopies(int part, const FileSums& copies) const {
   if (parts_->IsDone(part)) return llvm::Error::success();
   for (FileId file : parts_->FilesOf(part)) {
     const int counting = *parts_->CountingPart(file);
-    if (counting == part || copies[file.index()] == target_.Sum(file)) continue;
+    if (counting == part || copies.Sum(file.index()) == target_.sums().Sum(file.index())) continue;
     return Fail(
         ErrorCode::kBadData,
         "`{}` came out otherwise in part {} than in part {} of {}, so the source was changed while it was read; "

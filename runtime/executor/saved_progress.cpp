@@ -20,6 +20,15 @@ void ProgressWriter::Add(const KeyedSum& sum) {
   bytes_.append(reinterpret_cast<const char*>(sum.lanes.data()), sizeof(sum.lanes));
 }
 
+void ProgressWriter::Add(const FileSums& sums) {
+  for (std::size_t file = 0; file < sums.size(); ++file) Add(sums.Sum(file));
+  const std::vector<PartOfUnit> parts = sums.Parts();
+  Add(std::uint64_t{parts.size()});
+  for (const PartOfUnit& part : parts) {
+    for (std::uint64_t number : {part.file, part.unit, part.bits, part.known}) Add(number);
+  }
+}
+
 std::uint64_t ProgressReader::Number() {
   std::uint64_t number = 0;
   if (left_.size() < sizeof(number)) {
@@ -43,10 +52,19 @@ std::string ProgressReader::Text() {
   return text;
 }
 
-KeyedSum ProgressReader::Sum() {
-  KeyedSum sum;
+KeyedSum ProgressReader::Sum(DigestVersion version) {
+  KeyedSum sum{version, {}};
   for (std::uint64_t& lane : sum.lanes) lane = Number();
   return sum;
+}
+
+void ProgressReader::AddTo(std::size_t files, llvm::function_ref<FileSums&(std::size_t file)> of) {
+  for (std::size_t file = 0; file < files; ++file) of(file).AddSum(file, Sum());
+  for (std::uint64_t left = Count(); left > 0; --left) {
+    PartOfUnit part;
+    for (std::uint64_t* number : {&part.file, &part.unit, &part.bits, &part.known}) *number = Number();
+    if (part.file >= files || !of(part.file).AddPart(part)) has_failed_ = true;
+  }
 }
 
 std::uint64_t ProgressReader::Count() {

@@ -2,10 +2,13 @@
 // same order. Numbers are little-endian and 64 bits wide.
 #pragma once
 
+#include <llvm/ADT/STLFunctionalExtras.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "runtime/digest/file_sums.h"
 #include "runtime/digest/keyed_sum.h"
 
 namespace ucp {
@@ -14,7 +17,8 @@ class ProgressWriter {
  public:
   void Add(std::uint64_t number);
   void Add(std::string_view text);
-  void Add(const KeyedSum& sum);
+  void Add(const KeyedSum& sum);  // But its version.
+  void Add(const FileSums& sums);
   const std::string& bytes() const { return bytes_; }
 
  private:
@@ -28,7 +32,9 @@ class ProgressReader {
 
   std::uint64_t Number();
   std::string Text();
-  KeyedSum Sum();
+  KeyedSum Sum(DigestVersion version = kDigestVersion);
+  // What Add(FileSums) wrote, of so many files; each is added to the sums that `of` gives for it.
+  void AddTo(std::size_t files, llvm::function_ref<FileSums&(std::size_t file)> of);
   // How many things follow, each of which takes 8 bytes at least; so it is never more than the bytes can hold.
   std::uint64_t Count();
   // Notes that something is not as it must be.

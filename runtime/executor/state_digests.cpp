@@ -6,8 +6,24 @@
 #include "compiler/support/parallel.h"
 
 namespace ucp {
+namespace {
 
-StateDigests::StateDigests(const Plan& plan) : plan_(plan), counted_(plan) {
+// By TensorId.
+std::vector<bool> HaveMaster(const Plan& plan) {
+  std::vector<bool> have_master(plan.tensors.size(), false);
+  for (const PlanRead& read : plan.reads) {
+    const bool is_copied = read.role == ReadRole::kCopy;
+    if (is_copied && FindState(plan.source.buffer_set(read.states), kMasterState)) {
+      have_master[read.tensor.index()] = true;
+    }
+  }
+  return have_master;
+}
+
+}  // namespace
+
+StateDigests::StateDigests(const Plan& plan, DigestVersion version)
+    : plan_(plan), version_(version), counted_(plan), have_master_(HaveMaster(plan)) {
   first_of_tensor_.reserve(plan.tensors.size() + 1);
   ForEachTargetRange(plan, [&](const TargetRange& range) {
     const TensorId id = plan.writes[range.write].tensor;
@@ -48,11 +64,12 @@ void StateDigests::AddTarget(const TargetRange& range, std::span<const std::byte
 void StateDigests::Add(const TargetRange& range, DType dtype, std::span<const std::byte> chunk,
                        SharedKeyedSum& sum) const {
   const std::int64_t item = ItemBytes(dtype);
-  KeyedSum chunk_sum;
+  KeyedSum chunk_sum{version_, {}};
   counted_.ForEachRun(range, [&](const CountedRun& run) {
     auto begin = static_cast<std::size_t>((run.local - range.begin) * item);
     auto bytes = static_cast<std::size_t>(run.elements * item);
-    chunk_sum.Add(static_cast<std::uint64_t>(run.logical * item), chunk.subspan(begin, bytes));
+    chunk_sum.AddElements(static_cast<std::uint64_t>(run.logical), static_cast<std::uint64_t>(item),
+                          chunk.subspan(begin, bytes));
   });
   sum.Add(chunk_sum);
 }
@@ -77,28 +94,31 @@ llvm::Expected<std::vector<StateDigest>> StateDigests::Get(unsigned threads) con
 StateDigest StateDigests::DigestOf(std::size_t index) const {
   const State& state = states_[index];
   const LogicalTensor& tensor = plan_.tensor(state.tensor).logical;
-  std::uint64_t elements = 1;
-  for (std::int64_t length : tensor.shape) elements *= static_cast<std::uint64_t>(length);
-  auto digest = [&](const SharedKeyedSum& sum, DType dtype) {
-    return ElementsDigest(sum.Get(), Name(dtype), elements);
+  auto digest = [&](const SharedKeyedSum& sum, DType dtype, const std::string& name) {
+    return StateDigestOf(sum.Get(version_), {Name(dtype), tensor.shape, name});
   };
   const Sums& sums = sums_[index];
-  return {tensor.name,        state.name,
-          state.dtype,        digest(sums.target, state.dtype),
-          state.source_dtype, state.has_source ? digest(sums.source, state.source_dtype) : ""};
+  StateDigest result{
+      tensor.name,        state.name, state.dtype, tensor.shape, digest(sums.target, state.dtype, state.name),
+      state.source_dtype, ""};
+  if (state.has_source) {
+    const bool is_of_master = state.name == kWeightState && have_master_[state.tensor.index()];
+    result.source_digest = digest(sums.source, state.source_dtype, is_of_master ? kMasterState : state.name);
+  }
+  return result;
 }
 
 void StateDigests::Save(ProgressWriter& writer) const {
   for (std::size_t s = 0; s < states_.size(); ++s) {
-    writer.Add(sums_[s].target.Get());
-    if (states_[s].has_source) writer.Add(sums_[s].source.Get());
+    writer.Add(sums_[s].target.Get(version_));
+    if (states_[s].has_source) writer.Add(sums_[s].source.Get(version_));
   }
 }
 
 void StateDigests::Restore(ProgressReader& reader) {
   for (std::size_t s = 0; s < states_.size(); ++s) {
-    sums_[s].target.Add(reader.Sum());
-    if (states_[s].has_source) sums_[s].source.Add(reader.Sum());
+    sums_[s].target.Add(reader.Sum(version_));
+    if (states_[s].has_source) sums_[s].source.Add(reader.Sum(version_));
   }
 }
 

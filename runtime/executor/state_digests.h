@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct StateDigest {
   std::string tensor;
   std::string state;
   DType dtype = DType::kFloat32;
+  std::optional<std::vector<std::int64_t>> shape;  // Manifests with digests of version 1 do not say it.
   std::string digest;
   // What the source has, where the target's numbers are others: before a cast or a scale. Empty: the same.
   DType source_dtype = DType::kFloat32;
@@ -31,7 +33,8 @@ struct StateDigest {
 // Safe to use from several threads.
 class StateDigests {
  public:
-  explicit StateDigests(const Plan& plan);  // The plan must be verified and outlive this.
+  // The plan must be verified and outlive this.
+  explicit StateDigests(const Plan& plan, DigestVersion version = kDigestVersion);
 
   // `chunk` is what `range` holds, in its source's dtype as it was read, and in its own as it is written.
   void AddSource(const TargetRange& range, std::span<const std::byte> chunk);
@@ -64,7 +67,9 @@ class StateDigests {
   void Add(const TargetRange& range, DType dtype, std::span<const std::byte> chunk, SharedKeyedSum& sum) const;
 
   const Plan& plan_;
+  const DigestVersion version_;
   CountedElements counted_;
+  const std::vector<bool> have_master_;       // By TensorId: the source has one, and weights are made from it.
   std::vector<State> states_;                 // By tensor and name. None is added after construction.
   std::vector<std::size_t> first_of_tensor_;  // In it, by TensorId: a tensor has few.
   std::vector<Sums> sums_;                    // As the states.

@@ -50,8 +50,15 @@ std::span<const std::uint32_t> OfFile(const std::vector<Entry>& entries, const s
 
 }  // namespace
 
+std::vector<std::uint64_t> SizesOf(const std::vector<StoredFile>& files) {
+  std::vector<std::uint64_t> sizes;
+  sizes.reserve(files.size());
+  for (const StoredFile& file : files) sizes.push_back(file.bytes);
+  return sizes;
+}
+
 TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& files, std::vector<FileWork> work,
-                           std::size_t most_open, std::vector<bool> is_mine)
+                           std::vector<FileHole> holes, std::size_t most_open, std::vector<bool> is_mine)
     : plan_(plan),
       folder_(std::move(folder)),
       files_(files),
@@ -66,7 +73,8 @@ TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& fil
       is_mine_(std::move(is_mine)),
       chunks_left_(plan.target.files.size()),
       unsynced_(plan.target.files.size()),
-      sums_(plan.target.files.size()),
+      holes_(std::move(holes)),
+      sums_(SizesOf(plan.target.files)),
       syncer_(files, folder_),
       was_made_(plan.target.files.size(), false) {
   for (const CrcField& field : plan.crc_fields) has_crc_field_[field.record.index()] = true;
@@ -118,12 +126,9 @@ llvm::Error TargetWriter::CreateFile(FileId id, std::span<std::byte> scratch) {
   return work.chunks == 0 ? Finish(id, scratch) : llvm::Error::success();
 }
 
-// What nothing was written to is zero, and counts nothing.
 std::vector<std::string> TargetWriter::FileDigests() const {
   std::vector<std::string> digests;
-  for (std::size_t file = 0; file < sums_.size(); ++file) {
-    digests.push_back(FileDigest(sums_[file].Get(), plan_.target.files[file].bytes));
-  }
+  for (std::size_t file = 0; file < sums_.size(); ++file) digests.push_back(sums_.Digest(file));
   return digests;
 }
 
@@ -160,12 +165,10 @@ void TargetWriter::RestoreFiles(ProgressReader& reader) {
   is_restored_ = true;
 }
 
-void TargetWriter::Save(ProgressWriter& writer) const {
-  for (const SharedKeyedSum& sum : sums_) writer.Add(sum.Get());
-}
+void TargetWriter::Save(ProgressWriter& writer) const { writer.Add(sums_); }
 
 void TargetWriter::Restore(ProgressReader& reader) {
-  for (SharedKeyedSum& sum : sums_) sum.Add(reader.Sum());
+  reader.AddTo(sums_.size(), [&](std::size_t) -> FileSums& { return sums_; });
 }
 
 llvm::Expected<std::shared_ptr<WritableFile>> TargetWriter::Open(FileId file) {
@@ -251,9 +254,7 @@ bool TargetWriter::FillBetween(const WrittenRange& before, std::span<std::byte> 
 
 void TargetWriter::NoteWritten(FileId file, std::uint64_t offset, std::span<const std::byte> bytes) {
   unsynced_[file.index()] = true;
-  KeyedSum sum;
-  sum.Add(offset, bytes);
-  sums_[file.index()].Add(sum);
+  sums_.Add(file.index(), offset, bytes);
   bytes_written_ += bytes.size();
 }
 
@@ -299,6 +300,11 @@ llvm::Error TargetWriter::Finish(FileId file, std::span<std::byte> scratch) {
       WritableFile* const missing = is_placed_[index] != 0 ? nullptr : open_file.get();
       UCP_RETURN_IF_ERROR(WriteBlob(missing, plan_.placements[index], fields, scratch));
     }
+  }
+  const auto is_before = [](const FileHole& hole, FileId wanted) { return hole.file < wanted; };
+  for (auto hole = std::lower_bound(holes_.begin(), holes_.end(), file, is_before);
+       hole != holes_.end() && hole->file == file; ++hole) {
+    sums_.AddZeros(file.index(), hole->begin, hole->end);
   }
   ++files_finished_;
   return open_.Close(file);

@@ -17,7 +17,7 @@
 
 #include "compiler/plan/plan.h"
 #include "compiler/support/parallel.h"
-#include "runtime/digest/keyed_sum.h"
+#include "runtime/digest/file_sums.h"
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/open_files.h"
 #include "runtime/executor/saved_progress.h"
@@ -26,6 +26,8 @@
 #include "runtime/io/sync.h"
 
 namespace ucp {
+
+std::vector<std::uint64_t> SizesOf(const std::vector<StoredFile>& files);  // In bytes, by FileId.
 
 // What a chunk has of one range.
 struct WrittenRange {
@@ -39,9 +41,9 @@ struct WrittenRange {
 class TargetWriter {
  public:
   // `work`: how many times WriteChunk() will be called for each file. `most_open`: files. `is_mine`: files that another
-  // rank writes are left to it; empty: there are none.
+  // rank writes are left to it; empty: there are none. `holes` are sorted.
   TargetWriter(const Plan& plan, std::string folder, FileSystem& files, std::vector<FileWork> work,
-               std::size_t most_open, std::vector<bool> is_mine = {});
+               std::vector<FileHole> holes, std::size_t most_open, std::vector<bool> is_mine = {});
 
   // Makes all folders, unless RestoreFiles() was called.
   [[nodiscard]] llvm::Error CreateFolders();
@@ -64,9 +66,9 @@ class TargetWriter {
   void Save(ProgressWriter& writer) const;  // The sums of files, which add up over ranks.
   void Restore(ProgressReader& reader);
 
-  // What another rank wrote of a file.
-  void AddSum(FileId file, const KeyedSum& sum) { sums_[file.index()].Add(sum); }
-  KeyedSum Sum(FileId file) const { return sums_[file.index()].Get(); }
+  // With what other ranks wrote, at rank 0.
+  FileSums& sums() { return sums_; }
+  const FileSums& sums() const { return sums_; }
 
   std::uint64_t bytes_written() const { return bytes_written_; }
   std::uint64_t files_finished() const { return files_finished_; }
@@ -112,7 +114,8 @@ class TargetWriter {
   const std::vector<bool> is_mine_;                      // By FileId; empty: all are.
   std::vector<std::atomic<std::uint32_t>> chunks_left_;  // By FileId.
   std::vector<std::atomic<bool>> unsynced_;              // By FileId: written to since the last MakeDurable().
-  std::vector<SharedKeyedSum> sums_;                     // By FileId.
+  const std::vector<FileHole> holes_;
+  FileSums sums_;
   Syncer syncer_;
   std::atomic<std::uint64_t> bytes_written_ = 0;
   std::atomic<std::uint64_t> files_finished_ = 0;

@@ -63,6 +63,7 @@ WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vecto
                    const std::vector<bool>& is_mine)
     : plan_(plan), chunk_bytes_(chunk_bytes) {
   AddByPlace();
+  FindHoles();
   std::uint64_t elements = 0;
   for (Range& range : ranges_) {
     range.first_element = elements;
@@ -117,6 +118,38 @@ void WorkList::AddByPlace() {
     const auto last = ranges_.begin() + static_cast<std::ptrdiff_t>(next[record]);
     if (!std::is_sorted(first, last, is_before)) std::sort(first, last, is_before);
     first = last;
+  }
+}
+
+// Ranges and ready-made bytes are gone through side by side, file after file.
+void WorkList::FindHoles() {
+  std::vector<const BlobPlacement*> placements;
+  for (const BlobPlacement& placement : plan_.placements) placements.push_back(&placement);
+  std::sort(placements.begin(), placements.end(), [](const BlobPlacement* a, const BlobPlacement* b) {
+    return std::pair(a->file, a->offset) < std::pair(b->file, b->offset);
+  });
+  auto placement = placements.begin();
+  auto range = ranges_.begin();
+  for (std::size_t number = 0; number < plan_.target.files.size(); ++number) {
+    const FileId file(number);
+    std::uint64_t filled = 0;  // All before this.
+    auto fill = [&](std::uint64_t begin, std::uint64_t end) {
+      if (begin > filled) holes_.push_back({file, filled, begin});
+      filled = std::max(filled, end);
+    };
+    auto has_placement = [&] { return placement != placements.end() && (*placement)->file == file; };
+    auto has_range = [&] { return range != ranges_.end() && plan_.target.record(range->record).file == file; };
+    while (has_placement() || has_range()) {
+      if (!has_range() || (has_placement() && (*placement)->offset <= FileOffset(*range))) {
+        fill((*placement)->offset, (*placement)->offset + plan_.blobs[(*placement)->blob.index()].size());
+        ++placement;
+      } else {
+        const std::uint64_t begin = FileOffset(*range);
+        fill(begin, begin + static_cast<std::uint64_t>((range->end - range->begin) * ItemBytes(range->dtype)));
+        ++range;
+      }
+    }
+    fill(plan_.target.files[number].bytes, 0);
   }
 }
 

@@ -24,6 +24,13 @@ struct FileWork {
   bool is_begun = false;  // Some of its elements are left out.
 };
 
+// Bytes of a target file that neither elements nor ready-made bytes fill: padding, which stays zero.
+struct FileHole {
+  FileId file;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
 class WorkList {
  public:
   // No chunk is larger than `chunk_bytes` in either of its dtypes, which must hold at least one element of any dtype;
@@ -44,6 +51,9 @@ class WorkList {
 
   // How many chunks each file has, and what of it is left out, by FileId.
   std::vector<FileWork> WorkOfFiles() const;
+
+  // Of all files of the plan, whoever writes them, by file and place.
+  const std::vector<FileHole>& holes() const { return holes_; }
 
   // Adds the elements of the chunks [first, end).
   void AddElements(std::uint64_t first, std::uint64_t end, std::vector<ElementInterval>& intervals) const;
@@ -68,6 +78,7 @@ class WorkList {
 
   Range Compact(const TargetRange& range);
   void AddByPlace();
+  void FindHoles();
   void NumberChunks();
   bool JoinsChunk(const Range& first, const Range& last, const Range& next) const;
   std::vector<Range>::const_iterator FirstOf(std::uint64_t number) const;
@@ -83,6 +94,7 @@ class WorkList {
   std::vector<std::string> states_;
   std::vector<Range> ranges_;
   std::vector<bool> begun_;  // By FileId; empty: none.
+  std::vector<FileHole> holes_;
 };
 
 }  // namespace ucp

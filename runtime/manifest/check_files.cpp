@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "compiler/support/error.h"
-#include "runtime/digest/keyed_sum.h"
+#include "runtime/digest/file_sums.h"
 
 namespace ucp {
 namespace {
@@ -41,7 +42,9 @@ llvm::Expected<std::vector<std::string>> CheckFiles(FileSystem& files, const std
       windows.push_back({i, begin, std::min(window_bytes, manifest.files[i].bytes - begin)});
     }
   }
-  std::vector<SharedKeyedSum> sums(manifest.files.size());
+  std::vector<std::uint64_t> sizes;
+  for (const ManifestFile& file : manifest.files) sizes.push_back(file.bytes);
+  FileSums sums(std::move(sizes), manifest.digests);
   std::vector<std::unique_ptr<std::byte[]>> buffers(options.threads);
   auto read_window = [&](unsigned thread, std::uint64_t number) -> llvm::Error {
     const Window& window = windows[number];
@@ -50,18 +53,16 @@ llvm::Expected<std::vector<std::string>> CheckFiles(FileSystem& files, const std
     UCP_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file,
                          files.OpenForReading(JoinPath(root, manifest.files[window.file].path)));
     UCP_RETURN_IF_ERROR(file->ReadAt(window.begin, bytes));
-    KeyedSum sum;
-    sum.Add(window.begin, bytes);
-    sums[window.file].Add(sum);
+    sums.Add(window.file, window.begin, bytes);
     return llvm::Error::success();
   };
   UCP_RETURN_IF_ERROR(ForEachInParallel(windows.size(), options, read_window));
   std::vector<std::string> found;
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     const ManifestFile& file = manifest.files[i];
-    if (faults[i].empty() && FileDigest(sums[i].Get(), file.bytes) != file.digest) {
+    if (faults[i].empty() && sums.Digest(i) != file.digest) {
       faults[i] = fmt::format("`{}` is not what was written: its bytes have the digest {}, and had {}", file.path,
-                              FileDigest(sums[i].Get(), file.bytes), file.digest);
+                              sums.Digest(i), file.digest);
     }
     if (!faults[i].empty()) found.push_back(faults[i]);
   }

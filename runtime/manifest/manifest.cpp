@@ -5,6 +5,7 @@
 #include <llvm/Support/JSON.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <tuple>
@@ -18,8 +19,19 @@
 namespace ucp {
 namespace {
 
-constexpr std::uint64_t kManifestVersion = 1;
-constexpr std::uint64_t kVersionOfParts = 2;  // A program that does not know of parts does not take one for the whole.
+// What a manifest's version says. A program that does not know of parts must not take one for the whole, and one that
+// does not know a version of digests must not find them wrong.
+struct ManifestVersion {
+  std::uint64_t number = 0;
+  DigestVersion digests = kDigestVersion;
+  bool is_part = false;
+};
+constexpr std::array<ManifestVersion, 4> kVersions = {{
+    {1, DigestVersion::kLinear, false},
+    {2, DigestVersion::kLinear, true},
+    {3, DigestVersion::kKeyed, false},
+    {4, DigestVersion::kKeyed, true},
+}};
 constexpr std::uint64_t kMostParts = std::uint64_t{1} << 20;
 constexpr std::uint64_t kLargestManifest = std::uint64_t{1} << 30;
 constexpr int kMostDepth = 16;  // Of values under keys that this version does not know.
@@ -62,6 +74,7 @@ void ComposeState(std::string& json, const StateDigest& state) {
   json += R"(, "state": )";
   AppendText(json, state.state);
   AppendWord(json, "dtype", Name(state.dtype));
+  if (state.shape) json += fmt::format(R"(, "shape": [{}])", fmt::join(*state.shape, ", "));
   AppendWord(json, "digest", state.digest);
   if (!state.source_digest.empty()) {
     AppendWord(json, "source_dtype", Name(state.source_dtype));
@@ -128,6 +141,17 @@ auto NumbersInto(JsonReader& json, std::vector<int>& numbers) {
   return [&json, &numbers] { return json.ReadArray([&] { return NumberInto(json, numbers.emplace_back())(); }); };
 }
 
+auto ShapeInto(JsonReader& json, std::optional<std::vector<std::int64_t>>& shape) {
+  return [&json, &shape]() -> llvm::Error {
+    shape.emplace();
+    return json.ReadArray([&]() -> llvm::Error {
+      UCP_ASSIGN_OR_RETURN(const std::uint64_t length, json.ReadSize());
+      shape->push_back(static_cast<std::int64_t>(length));
+      return llvm::Error::success();
+    });
+  };
+}
+
 llvm::Error ReadFile(JsonReader& json, Manifest& manifest) {
   ManifestFile file;
   UCP_RETURN_IF_ERROR(ReadKnown(json, {{"path", TextInto(json, file.path)},
@@ -146,6 +170,7 @@ llvm::Error ReadState(JsonReader& json, Manifest& manifest) {
   UCP_RETURN_IF_ERROR(ReadKnown(json, {{"tensor", TextInto(json, state.tensor)},
                                        {"state", TextInto(json, state.state)},
                                        {"dtype", DTypeInto(json, state.dtype)},
+                                       {"shape", ShapeInto(json, state.shape)},
                                        {"digest", TextInto(json, state.digest)},
                                        {"source_dtype", DTypeInto(json, state.source_dtype)},
                                        {"source_digest", TextInto(json, state.source_digest)}}));
@@ -155,9 +180,8 @@ llvm::Error ReadState(JsonReader& json, Manifest& manifest) {
 }
 
 // A part is one of several, and so is each that a file is in.
-llvm::Error CheckParts(const Manifest& manifest, std::uint64_t version) {
+llvm::Error CheckParts(const Manifest& manifest, std::uint64_t version, bool is_part) {
   const ManifestPart& part = manifest.part;
-  const bool is_part = version == kVersionOfParts;
   if (is_part != (part.number > 0) || part.number > part.count || (is_part ? part.count < 2 : part.count > 0) ||
       is_part == part.run.empty()) {
     return Fail(ErrorCode::kBadData, "it is of version {}, of part {} of {}, and of the run `{}`", version, part.number,
@@ -175,6 +199,15 @@ llvm::Error CheckParts(const Manifest& manifest, std::uint64_t version) {
   return llvm::Error::success();
 }
 
+std::uint64_t VersionOf(const Manifest& manifest) {
+  return std::ranges::find_if(kVersions,
+                              [&](const ManifestVersion& version) {
+                                return version.digests == manifest.digests &&
+                                       version.is_part == (manifest.part.number > 0);
+                              })
+      ->number;
+}
+
 std::vector<int> FromOneOn(std::vector<int> parts) {
   for (int& part : parts) ++part;
   return parts;
@@ -185,7 +218,9 @@ std::size_t RoughBytes(const Manifest& manifest) {
   constexpr std::size_t kAround = 160;  // The rest of a line, with one digest or two.
   std::size_t bytes = 4096;
   for (const ManifestFile& file : manifest.files) bytes += file.path.size() + kAround + 12 * file.parts.size();
-  for (const StateDigest& state : manifest.states) bytes += state.tensor.size() + state.state.size() + kAround;
+  for (const StateDigest& state : manifest.states) {
+    bytes += state.tensor.size() + state.state.size() + kAround + (state.shape ? 12 + 8 * state.shape->size() : 0);
+  }
   return bytes;
 }
 
@@ -230,7 +265,7 @@ Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, ExecutionR
 std::string ComposeManifest(const Manifest& manifest) {
   std::string json;
   json.reserve(RoughBytes(manifest));
-  json += fmt::format("{{\n  \"ucp_manifest\": {},\n", manifest.part.number == 0 ? kManifestVersion : kVersionOfParts);
+  json += fmt::format("{{\n  \"ucp_manifest\": {},\n", VersionOf(manifest));
   for (const auto& [key, text] :
        {std::pair("tool", &manifest.tool), std::pair("format", &manifest.format), std::pair("plan", &manifest.plan),
         std::pair("source_format", &manifest.source_format), std::pair("source", &manifest.source)}) {
@@ -263,11 +298,13 @@ llvm::Expected<Manifest> ParseManifest(std::string_view text) {
                                        {"files", list(&ReadFile)},
                                        {"states", list(&ReadState)}}));
   UCP_RETURN_IF_ERROR(json.ReadEnd());
-  if (version != kManifestVersion && version != kVersionOfParts) {
-    return Fail(ErrorCode::kBadData, "it is a manifest of version {}, and this program knows versions {} and {}",
-                version, kManifestVersion, kVersionOfParts);
+  const auto known = std::ranges::find(kVersions, version, &ManifestVersion::number);
+  if (known == kVersions.end()) {
+    return Fail(ErrorCode::kBadData, "it is a manifest of version {}, and this program knows versions {} to {}",
+                version, kVersions.front().number, kVersions.back().number);
   }
-  UCP_RETURN_IF_ERROR(CheckParts(manifest, version));
+  manifest.digests = known->digests;
+  UCP_RETURN_IF_ERROR(CheckParts(manifest, version, known->is_part));
   return manifest;
 }
 

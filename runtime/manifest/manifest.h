@@ -38,6 +38,7 @@ struct ManifestPart {
 };
 
 struct Manifest {
+  DigestVersion digests = kDigestVersion;
   std::string tool;    // ToolName()
   std::string format;  // Of the checkpoint: "universal"
   std::string plan;    // ContentHash of the encoded plan.

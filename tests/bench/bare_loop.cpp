@@ -14,6 +14,7 @@
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
+#include "runtime/digest/file_sums.h"
 #include "runtime/digest/keyed_sum.h"
 #include "runtime/io/file_system.h"
 
@@ -47,7 +48,9 @@ llvm::Error Run(const std::string& out, unsigned threads, const std::vector<std:
     open.push_back(std::move(file));
   }
   std::vector<std::vector<std::byte>> buffers(threads, std::vector<std::byte>(kPieceBytes));
-  std::vector<SharedKeyedSum> of_files(paths.size());
+  std::vector<std::uint64_t> sizes;
+  for (const File& file : open) sizes.push_back(file.source->bytes());
+  FileSums of_files(sizes);
   SharedKeyedSum of_elements;
   std::atomic<std::uint32_t> checksums = 0;
   auto pass = [&](unsigned thread, std::uint64_t number) -> llvm::Error {
@@ -57,11 +60,10 @@ llvm::Error Run(const std::string& out, unsigned threads, const std::vector<std:
     UCP_RETURN_IF_ERROR(file.source->ReadAt(piece.offset, bytes));
     checksums ^= Crc32(bytes);
     if (file.target == nullptr) return llvm::Error::success();
-    KeyedSum of_file;
-    of_file.Add(piece.offset, bytes);
-    of_files[piece.file].Add(of_file);
+    of_files.Add(piece.file, piece.offset, bytes);
     KeyedSum of_piece;
-    of_piece.Add(piece.offset, bytes);
+    of_piece.AddElements(piece.offset / sizeof(float), sizeof(float),
+                         bytes.first(bytes.size() / sizeof(float) * sizeof(float)));
     of_elements.Add(of_piece);
     UCP_RETURN_IF_ERROR(file.target->WriteAt(piece.offset, bytes));
     file.target->StartWriteback(piece.offset, bytes.size());

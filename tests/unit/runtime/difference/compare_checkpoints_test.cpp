@@ -50,7 +50,7 @@ class Side {
 
 std::vector<StatePair> AllPairs(const Side& a, const Side& b) {
   std::vector<StatePair> all;
-  for (const TensorPair& pair : PairStates(a.tensors(), b.tensors())) {
+  for (const TensorPair& pair : PairStates({a.tensors()}, {b.tensors()})) {
     all.insert(all.end(), pair.states.begin(), pair.states.end());
   }
   return all;

@@ -3,112 +3,114 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
 #include <set>
 #include <vector>
+
+#include "tests/unit/runtime/digest/random_bytes.h"
+#include "tests/unit/runtime/digest/slow_sum.h"
 
 namespace ucp {
 namespace {
 
-std::vector<std::byte> RandomBytes(std::size_t count, std::mt19937_64& random) {
-  std::vector<std::byte> bytes(count);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
-
-KeyedSum SumOf(std::uint64_t place, std::span<const std::byte> bytes) {
-  KeyedSum sum;
-  sum.Add(place, bytes);
+KeyedSum SumOf(std::uint64_t first, std::uint64_t item_bytes, std::span<const std::byte> bytes,
+               DigestVersion version = kDigestVersion) {
+  KeyedSum sum{version, {}};
+  sum.AddElements(first, item_bytes, bytes);
   return sum;
 }
 
-// docs/digests.md, one byte at a time.
-std::uint64_t SplitMix(std::uint64_t n) {
-  std::uint64_t z = n * 0x9e3779b97f4a7c15 + 0x9e3779b97f4a7c15;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-  z = (z ^ z >> 27) * 0x94d049bb133111eb;
-  return z ^ z >> 31;
-}
-
-KeyedSum SlowSum(std::uint64_t place, std::span<const std::byte> bytes) {
-  KeyedSum sum;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    std::uint64_t n = (place + i) / 4;
-    std::uint64_t part = std::to_integer<std::uint64_t>(bytes[i]) << (8 * ((place + i) % 4));
-    for (std::uint64_t lane = 0; lane < 4; ++lane) {
-      std::uint64_t t = SplitMix(256 * lane + n % 256) >> 32 | 1;
-      std::uint64_t r = SplitMix(SplitMix(n / 256) + lane + 1024) | 1;
-      sum.lanes[lane] += part * t * r;
-    }
-  }
-  return sum;
-}
-
-TEST(KeyedSumTest, IsTheSumThatIsWrittenDown) {
+TEST(KeyedSumTest, ElementsAreUnitsAtTheirPlaces) {
   std::mt19937_64 random(1);
-  std::vector<std::byte> bytes = RandomBytes(9000, random);
-  for (std::size_t count : {0UL, 1UL, 3UL, 4UL, 5UL, 8UL, 15UL, 64UL, 1023UL, 1024UL, 1025UL, 2048UL, 9000UL}) {
-    for (std::uint64_t place : {0UL, 1UL, 2UL, 3UL, 4UL, 1020UL, 1021UL, 1024UL, (1UL << 40) + 7}) {
-      std::span<const std::byte> some = std::span(bytes).first(count);
-      EXPECT_EQ(SumOf(place, some), SlowSum(place, some)) << count << " bytes at " << place;
+  const std::vector<std::byte> bytes = RandomBytes(9600, random);
+  for (std::uint64_t item : {1UL, 2UL, 4UL}) {
+    EXPECT_EQ(SumOf(77, item, bytes).lanes, SlowUnits(77, item, bytes));
+  }
+  EXPECT_EQ(SumOf(77, 8, bytes).lanes, SlowUnits(2 * 77, 8, bytes));
+  EXPECT_EQ(SumOf(77, 16, bytes).lanes, SlowUnits(4 * 77, 8, bytes));
+}
+
+TEST(KeyedSumTest, VersionOneIsTheSumThatWasWrittenDown) {
+  std::mt19937_64 random(2);
+  const std::vector<std::byte> bytes = RandomBytes(9600, random);
+  for (std::uint64_t item : {1UL, 2UL, 4UL, 8UL, 16UL}) {
+    for (std::uint64_t first : {0UL, 1UL, 3UL, 63UL, 1UL << 37}) {
+      const auto some = std::span(bytes).first(item * 599);
+      EXPECT_EQ(SumOf(first, item, some, DigestVersion::kLinear).lanes, SlowLinear(first * item, some))
+          << "elements of " << item << " bytes from " << first;
     }
   }
 }
 
 TEST(KeyedSumTest, NoCutAndNoOrderMatters) {
-  std::mt19937_64 random(2);
-  for (int round = 0; round < 50; ++round) {
-    std::vector<std::byte> bytes = RandomBytes(1 + random() % 20000, random);
-    std::uint64_t place = random() % 5000;
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 60; ++round) {
+    const DigestVersion version = round % 5 == 0 ? DigestVersion::kLinear : DigestVersion::kKeyed;
+    const std::uint64_t item = 1UL << (round % 5);
+    const std::uint64_t elements = 1 + random() % 5000;
+    const std::vector<std::byte> bytes = RandomBytes(elements * item, random);
+    const std::uint64_t first = random() % 3000;
     std::vector<KeyedSum> pieces;
-    for (std::size_t done = 0; done < bytes.size();) {
-      std::size_t count = std::min<std::size_t>(bytes.size() - done, 1 + random() % (round % 2 == 0 ? 9 : 3000));
-      pieces.push_back(SumOf(place + done, std::span(bytes).subspan(done, count)));
+    for (std::uint64_t done = 0; done < elements;) {
+      const std::uint64_t count = std::min<std::uint64_t>(elements - done, 1 + random() % (round % 2 == 0 ? 9 : 2000));
+      pieces.push_back(SumOf(first + done, item, std::span(bytes).subspan(done * item, count * item), version));
       done += count;
     }
     std::shuffle(pieces.begin(), pieces.end(), random);
-    SharedKeyedSum sum;
-    for (const KeyedSum& piece : pieces) sum.Add(piece);
-    EXPECT_EQ(sum.Get(), SumOf(place, bytes)) << "round " << round;
+    SharedKeyedSum shared;
+    KeyedSum sum{version, {}};
+    for (const KeyedSum& piece : pieces) {
+      shared.Add(piece);
+      sum.Add(piece);
+    }
+    EXPECT_EQ(shared.Get(version), SumOf(first, item, bytes, version)) << "round " << round;
+    EXPECT_EQ(sum, SumOf(first, item, bytes, version)) << "round " << round;
   }
 }
 
+// By construction: whatever a unit was and became, its blocks differ, and so do the exclusive-ors.
 TEST(KeyedSumTest, EveryChangedBitIsSeen) {
-  std::mt19937_64 random(3);
-  std::vector<std::byte> bytes = RandomBytes(3000, random);
-  const KeyedSum right = SumOf(0, bytes);
-  std::set<std::string> digests = {FileDigest(right, bytes.size())};
-  for (std::size_t bit = 0; bit < bytes.size() * 8; bit += 7) {
-    std::byte flip = static_cast<std::byte>(1U << (bit % 8));
-    bytes[bit / 8] ^= flip;
-    KeyedSum changed = SumOf(0, bytes);
-    for (std::size_t lane = 0; lane < 4; ++lane) EXPECT_NE(changed.lanes[lane], right.lanes[lane]) << "bit " << bit;
-    digests.insert(FileDigest(changed, bytes.size()));
-    bytes[bit / 8] ^= flip;
+  std::mt19937_64 random(4);
+  for (std::uint64_t item : {1UL, 2UL, 4UL, 8UL, 16UL}) {
+    std::vector<std::byte> bytes = RandomBytes(40 * item, random);
+    const KeyedSum right = SumOf(1000, item, bytes);
+    std::set<SumLanes> seen = {right.lanes};
+    for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+      const std::byte flip = static_cast<std::byte>(1U << (bit % 8));
+      bytes[bit / 8] ^= flip;
+      const KeyedSum changed = SumOf(1000, item, bytes);
+      for (std::size_t lane = 0; lane < 4; ++lane) EXPECT_NE(changed.lanes[lane], right.lanes[lane]) << "bit " << bit;
+      seen.insert(changed.lanes);
+      bytes[bit / 8] ^= flip;
+    }
+    EXPECT_EQ(seen.size(), 1 + bytes.size() * 8);
   }
-  EXPECT_EQ(digests.size(), 1 + (bytes.size() * 8 + 6) / 7);
 }
 
-TEST(KeyedSumTest, ExchangedAndMovedWordsAreSeen) {
-  std::mt19937_64 random(4);
-  std::vector<std::byte> bytes = RandomBytes(64 * 1024, random);
-  const KeyedSum right = SumOf(0, bytes);
-  for (std::size_t distance : {4UL, 8UL, 1024UL, 2048UL, 32UL * 1024}) {
-    std::vector<std::byte> exchanged = bytes;
-    std::swap_ranges(exchanged.begin(), exchanged.begin() + 4,
-                     exchanged.begin() + static_cast<std::ptrdiff_t>(distance));
-    EXPECT_NE(SumOf(0, exchanged), right) << distance;
-    std::vector<std::byte> moved = bytes;
-    std::rotate(moved.begin(), moved.begin() + static_cast<std::ptrdiff_t>(distance), moved.end());
-    EXPECT_NE(SumOf(0, moved), right) << distance;
-  }
+TEST(KeyedSumTest, ZerosCountToo) {
+  const std::vector<std::byte> zeros(8);
+  EXPECT_NE(SumOf(0, 4, zeros), KeyedSum());
+  EXPECT_NE(SumOf(0, 4, zeros), SumOf(1, 4, zeros));
 }
 
 TEST(KeyedSumTest, DigestsSayWhatTheyAreOf) {
-  KeyedSum nothing;
-  EXPECT_NE(FileDigest(nothing, 8), FileDigest(nothing, 12));
-  EXPECT_NE(ElementsDigest(nothing, "float32", 2), ElementsDigest(nothing, "int32", 2));
-  EXPECT_NE(ElementsDigest(nothing, "float32", 2), ElementsDigest(nothing, "float32", 3));
+  const KeyedSum sum = SumOf(0, 4, std::vector<std::byte>(24));
+  const std::vector<std::int64_t> shape = {2, 3};
+  const std::vector<std::int64_t> turned = {3, 2};
+  const std::vector<std::int64_t> flat = {6};
+  const std::set<std::string> digests = {
+      FileDigest(sum, 24),
+      FileDigest(sum, 23),
+      StateDigestOf(sum, {"float32", shape, "exp_avg"}),
+      StateDigestOf(sum, {"float32", turned, "exp_avg"}),
+      StateDigestOf(sum, {"float32", flat, "exp_avg"}),
+      StateDigestOf(sum, {"int32", shape, "exp_avg"}),
+      StateDigestOf(sum, {"float32", shape, "exp_avg_sq"}),
+      StateDigestOf(sum, {"float32", {}, "exp_avg"}),
+  };
+  EXPECT_EQ(digests.size(), 8U);
+  const KeyedSum earlier{DigestVersion::kLinear, sum.lanes};  // Said the dtype and how many elements there are.
+  EXPECT_EQ(StateDigestOf(earlier, {"float32", shape, "a"}), StateDigestOf(earlier, {"float32", flat, "b"}));
+  EXPECT_NE(StateDigestOf(earlier, {"float32", shape, "a"}), StateDigestOf(earlier, {"int32", shape, "a"}));
 }
 
 }  // namespace

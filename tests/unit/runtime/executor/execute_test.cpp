@@ -77,9 +77,9 @@ std::map<std::string, std::string> DigestsByPath(const Plan& plan, const Executi
 
 std::map<std::string, std::string> DigestsOfFiles(std::map<std::string, std::string> files) {
   for (auto& [path, content] : files) {
-    KeyedSum sum;
-    sum.Add(0, std::as_bytes(std::span(content)));
-    content = FileDigest(sum, content.size());
+    FileSums sums({content.size()});
+    sums.Add(0, 0, std::as_bytes(std::span(content)));
+    content = sums.Digest(0);
   }
   return files;
 }

@@ -300,8 +300,8 @@ std::vector<std::string> SmallConversion::ExpectedDigests() const {
         Store(whole, static_cast<std::uint64_t>(i * ItemBytes(dtype)), value, dtype);
       }
       KeyedSum sum;
-      sum.Add(0, std::as_bytes(std::span(whole)));
-      std::string digest = ElementsDigest(sum, Name(dtype), static_cast<std::uint64_t>(elements));
+      sum.AddElements(0, static_cast<std::uint64_t>(ItemBytes(dtype)), std::as_bytes(std::span(whole)));
+      const std::string digest = StateDigestOf(sum, {Name(dtype), tensors_[t].shape, state.name});
       digests.push_back(fmt::format("{} {} {} {}", tensors_[t].name, state.name, Name(dtype), digest));
     }
   }

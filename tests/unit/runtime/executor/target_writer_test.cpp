@@ -83,7 +83,7 @@ class TargetWriterTest : public ::testing::Test {
     };
     const std::unique_ptr<FileSystem> files = WatchFiles(RealFileSystem(), std::move(watchers));
     TargetWriter writer(archive_.plan(), folder_.path(), *files, {{static_cast<std::uint32_t>(chunks.size()), false}},
-                        8);
+                        {}, 8);
     std::string scratch_bytes(4096, '\0');
     const std::span<std::byte> scratch = std::as_writable_bytes(std::span(scratch_bytes));
     EXPECT_FALSE(writer.CreateFiles({1, nullptr}, {&scratch, 1}));
@@ -102,9 +102,9 @@ class TargetWriterTest : public ::testing::Test {
   }
 
   std::string DigestOfContent() const {
-    KeyedSum sum;
-    sum.Add(0, std::as_bytes(std::span(archive_.content())));
-    return FileDigest(sum, archive_.content().size());
+    FileSums sums({archive_.content().size()});
+    sums.Add(0, 0, std::as_bytes(std::span(archive_.content())));
+    return sums.Digest(0);
   }
 
   ScratchFolder folder_;
@@ -145,7 +145,7 @@ TEST(TargetWriterOfSmallFiles, WhatNobodyFillsIsZero) {
     plan.target.records.push_back({FileId(0), begin, kBytes, std::nullopt});
   }
   const ScratchFolder folder;
-  TargetWriter writer(plan, folder.path(), RealFileSystem(), {{1, false}}, 8);
+  TargetWriter writer(plan, folder.path(), RealFileSystem(), {{1, false}}, {{FileId(0), kBytes, 2 * kBytes}}, 8);
   std::string scratch_bytes(64, '?');
   const std::span<std::byte> scratch = std::as_writable_bytes(std::span(scratch_bytes));
   ASSERT_FALSE(writer.CreateFiles({1, nullptr}, {&scratch, 1}));

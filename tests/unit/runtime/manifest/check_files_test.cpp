@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "compiler/support/error.h"
-#include "runtime/digest/keyed_sum.h"
+#include "runtime/digest/file_sums.h"
 #include "tests/unit/runtime/io/scratch_folder.h"
 
 namespace ucp {
@@ -17,9 +17,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 std::string DigestOfText(const std::string& text) {
-  KeyedSum sum;
-  sum.Add(0, std::as_bytes(std::span(text)));
-  return FileDigest(sum, text.size());
+  FileSums sums({text.size()});
+  sums.Add(0, 0, std::as_bytes(std::span(text)));
+  return sums.Digest(0);
 }
 
 // Three files, and the manifest that fits them.

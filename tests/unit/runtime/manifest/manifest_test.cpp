@@ -15,8 +15,8 @@ Manifest Some() {
   manifest.source_format = "deepspeed";
   manifest.source = "bb";
   manifest.files = {{"a/b.pt", 12, "cc"}, {"latest", 0, "dd"}};
-  manifest.states = {{"w\"\n", "fp32", DType::kFloat32, "ee", DType::kFloat32, ""},
-                     {"x", "weight", DType::kBFloat16, "ff", DType::kFloat32, "00"}};
+  manifest.states = {{"w\"\n", "fp32", DType::kFloat32, {{2, 3}}, "ee", DType::kFloat32, ""},
+                     {"x", "weight", DType::kBFloat16, {{}}, "ff", DType::kFloat32, "00"}};
   return manifest;
 }
 
@@ -47,9 +47,8 @@ TEST(ManifestTest, KeysOfLaterVersionsArePassedOver) {
 }
 
 TEST(ManifestTest, WhatIsNoManifestIsRefused) {
-  EXPECT_EQ(ErrorOf("{}"), "it is a manifest of version 0, and this program knows versions 1 and 2");
-  EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 3})"),
-            "it is a manifest of version 3, and this program knows versions 1 and 2");
+  EXPECT_EQ(ErrorOf("{}"), "it is a manifest of version 0, and this program knows versions 1 to 4");
+  EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 5})"), "it is a manifest of version 5, and this program knows versions 1 to 4");
   EXPECT_EQ(ErrorOf("\xff"), "it is not UTF-8");
   EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 1, "states": [{"dtype": "float33"}]})"), "`float33` is no dtype");
   for (const char* path : {"", "/etc/passwd", "../a", "a/../../b", "..", "a\\u0000b"}) {
@@ -88,10 +87,10 @@ TEST(ManifestTest, PartsThatCannotBeAreRefused) {
     return ErrorOf(changed.replace(at, old.size(), wrong));
   };
   EXPECT_EQ(with("\"part\": 2", "\"part\": 0"), "0 is no number of a part");
-  EXPECT_EQ(with("\"part\": 2", "\"part\": 4"), "it is of version 2, of part 4 of 3, and of the run `0123`");
-  EXPECT_EQ(with("\"part\": 2", "\"past\": 2"), "it is of version 2, of part 0 of 3, and of the run `0123`");
-  EXPECT_EQ(with("0123", ""), "it is of version 2, of part 2 of 3, and of the run ``");
-  EXPECT_EQ(with("manifest\": 2", "manifest\": 1"), "it is of version 1, of part 2 of 3, and of the run `0123`");
+  EXPECT_EQ(with("\"part\": 2", "\"part\": 4"), "it is of version 4, of part 4 of 3, and of the run `0123`");
+  EXPECT_EQ(with("\"part\": 2", "\"past\": 2"), "it is of version 4, of part 0 of 3, and of the run `0123`");
+  EXPECT_EQ(with("0123", ""), "it is of version 4, of part 2 of 3, and of the run ``");
+  EXPECT_EQ(with("manifest\": 4", "manifest\": 3"), "it is of version 3, of part 2 of 3, and of the run `0123`");
   EXPECT_EQ(with("[1, 3]", "[1, 4]"), "`a/b.pt` is in part 4, behind 1, of 3");
   EXPECT_EQ(with("[1, 3]", "[3, 3]"), "`a/b.pt` is in part 3, behind 3, of 3");
 }

@@ -1,0 +1,19 @@
+// What `ucprun verify --same` found, as text and as JSON.
+#pragma once
+
+#include <llvm/Support/JSON.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/driver/same_states.h"
+
+namespace ucp {
+
+// `b` is the second checkpoint, which has so many states.
+std::vector<std::string> SameLines(const SameStates& same, const std::string& b, std::uint64_t states);
+
+llvm::json::Object SameJson(const SameStates& same);
+
+}  // namespace ucp

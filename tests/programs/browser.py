@@ -31,10 +31,16 @@ class Browser:
         their_in, self.to_browser = os.pipe()
         self.from_browser, their_out = os.pipe()
         # The browser reads requests from descriptor 3 and writes to 4.
-        command = (f'exec "$0" --headless --no-sandbox --disable-gpu --hide-scrollbars --remote-debugging-pipe '
-                   f'--user-data-dir="$1" --window-size={wide},{high} 3<&{their_in} 4>&{their_out}')
-        self.process = subprocess.Popen(["sh", "-c", command, CHROMIUM, self.profile], pass_fds=(their_in, their_out),
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = (
+            f'exec "$0" --headless --no-sandbox --disable-gpu --hide-scrollbars --remote-debugging-pipe '
+            f'--user-data-dir="$1" --window-size={wide},{high} 3<&{their_in} 4>&{their_out}'
+        )
+        self.process = subprocess.Popen(
+            ["sh", "-c", command, CHROMIUM, self.profile],
+            pass_fds=(their_in, their_out),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(their_in)
         os.close(their_out)
         self.unread = b""
@@ -103,15 +109,21 @@ class Browser:
     def complaints(self) -> list[str]:
         """Exceptions, errors on the console, and what the page's policy forbade."""
         self.run("1")
-        kinds = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded",
-                 "Page.javascriptDialogOpening")
+        kinds = (
+            "Runtime.exceptionThrown",
+            "Runtime.consoleAPICalled",
+            "Log.entryAdded",
+            "Page.javascriptDialogOpening",
+        )
         return [json.dumps(event) for event in self.events if event.get("method") in kinds]
 
     def click(self, selector: str) -> None:
         """Presses the mouse on the first element that the selector finds."""
-        place = self.run(f"(() => {{ const found = document.querySelector({json.dumps(selector)});"
-                         "const box = found.getBoundingClientRect();"
-                         "return [box.x + box.width / 2, box.y + box.height / 2]; })()")
+        place = self.run(
+            f"(() => {{ const found = document.querySelector({json.dumps(selector)});"
+            "const box = found.getBoundingClientRect();"
+            "return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+        )
         for kind in ("mousePressed", "mouseReleased"):
             self.ask("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
 

@@ -115,8 +115,16 @@ class FailureTest(ProgramTest):
 
     def command(self, *more: object) -> list[str]:
         """What goes wrong. A journal's entry follows each chunk."""
-        return [str(PROGRAMS / "ucprun"), "convert", str(self.source), str(self.out), *map(str, self.arguments),
-                "--journal-every", "0", *map(str, more)]
+        return [
+            str(PROGRAMS / "ucprun"),
+            "convert",
+            str(self.source),
+            str(self.out),
+            *map(str, self.arguments),
+            "--journal-every",
+            "0",
+            *map(str, more),
+        ]
 
     def only_direct(self, name: str) -> None:
         """From here on only calls of this function are counted, on files past the page cache."""
@@ -124,8 +132,12 @@ class FailureTest(ProgramTest):
 
     def going_wrong(self, call: int, what: str) -> dict[str, str]:
         """The environment that lets a process go wrong."""
-        return {"LD_PRELOAD": str(LIBRARY), "UCP_FAILING_CALL": f"{call}:{what}",
-                "UCP_FAILING_CALL_LOG": str(self.folder / "call.log"), **self.counted}
+        return {
+            "LD_PRELOAD": str(LIBRARY),
+            "UCP_FAILING_CALL": f"{call}:{what}",
+            "UCP_FAILING_CALL_LOG": str(self.folder / "call.log"),
+            **self.counted,
+        }
 
     def run_wrong(self, command: list[str], *environments: Mapping[str, str]) -> Wrong:
         """Runs it, and reads what was logged."""
@@ -133,8 +145,9 @@ class FailureTest(ProgramTest):
         environment = {name: value for given in environments for name, value in given.items()}
         for _ in range(LAUNCHES if command[0] == "mpirun" else 1):
             log.unlink(missing_ok=True)
-            result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False,
-                                    env=environment)
+            result = subprocess.run(
+                command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False, env=environment
+            )
             line = log.read_text() if log.exists() else ""
             if line:
                 return Wrong(result, line)
@@ -148,8 +161,9 @@ class FailureTest(ProgramTest):
         is_wrong_command = "there is no folder" in stderr and "latest` names" not in stderr
         code = 1 if is_wrong_command else 2
         self.assertEqual(wrong.result.returncode, code, f"{wrong.where}: {stderr}")
-        self.assertEqual(len([line for line in stderr.splitlines() if "ucprun: error: " in line]), 1,
-                         f"{wrong.where}: {stderr}")
+        self.assertEqual(
+            len([line for line in stderr.splitlines() if "ucprun: error: " in line]), 1, f"{wrong.where}: {stderr}"
+        )
         for word in INTERNAL_WORDS:
             self.assertNotIn(word, stderr)
 

@@ -42,8 +42,15 @@ class NodeTest(ProgramTest):
 
     def mpirun(self, ranks_of_node: list[int], *words: object) -> subprocess.CompletedProcess[str]:
         """Runs ucprun on all nodes."""
-        return subprocess.run(self.command_on(ranks_of_node, *words), cwd=self.folder, capture_output=True, text=True,
-                              timeout=120, check=False, env=ENVIRONMENT)
+        return subprocess.run(
+            self.command_on(ranks_of_node, *words),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=ENVIRONMENT,
+        )
 
     def part(self, node: int, name: str = "out") -> dict[str, bytes]:
         """What a node has there."""

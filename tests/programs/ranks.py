@@ -63,8 +63,9 @@ def run_with_one_killed(command: list[str], folder: Path) -> tuple[int, float]:
 
     Its status, 0 if it ended before that was seen, and how long the others took to end.
     """
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                          env=ENVIRONMENT) as run:
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT
+    ) as run:
         while run.poll() is None and not (folder / ".out.ucp-partial").exists():
             time.sleep(0.001)
         ranks = ranks_of(run)

@@ -80,9 +80,16 @@ class Copies(ProgramTest):
 
     def test_refused_without_a_preference(self) -> None:
         """Both files, both values, and what can be said."""
-        self.assert_refused(self.convert(self.source, *SPEC), 2, f"element [5] of `{STATE}` of tensor `{NORM}`",
-                            "two values", "0.25", "mp_rank_00", self.changed.name,
-                            "--prefer-rank tp=0 (or tp=1) says which of them counts")
+        self.assert_refused(
+            self.convert(self.source, *SPEC),
+            2,
+            f"element [5] of `{STATE}` of tensor `{NORM}`",
+            "two values",
+            "0.25",
+            "mp_rank_00",
+            self.changed.name,
+            "--prefer-rank tp=0 (or tp=1) says which of them counts",
+        )
 
     def test_the_rank_that_is_believed_counts(self) -> None:
         """One side gives what the sound checkpoint gave, the other one the changed element."""
@@ -92,8 +99,9 @@ class Copies(ProgramTest):
         self.assertIn(f"--prefer-rank tp=0: element [5] of `{STATE}` of tensor `{NORM}` is ", result.stderr)
         result = self.convert(self.source, *SPEC, "--prefer-rank", "tp=1", "--force")
         self.assertEqual(result.returncode, 0, result.stderr)
-        differs = [i for i, (a, b) in enumerate(zip(self.moments(self.out), self.moments(self.sound), strict=True))
-                   if a != b]
+        differs = [
+            i for i, (a, b) in enumerate(zip(self.moments(self.out), self.moments(self.sound), strict=True)) if a != b
+        ]
         self.assertEqual(differs, [5])
         self.assertEqual(self.moments(self.out)[5], 0.25)
         others = {path for path, content in files_of(self.out).items() if content != files_of(self.sound)[path]}
@@ -103,8 +111,17 @@ class Copies(ProgramTest):
         """Also at one that holds what another one holds, too, and loads alone."""
         for rank in range(2):
             with self.subTest(rank=rank):
-                loaded = self.run_program("ucprun", "load", self.source, "--to", "deepspeed:pp=1,tp=2,dp=1,zero=1",
-                                          "--rank", rank, "--check", *SPEC)
+                loaded = self.run_program(
+                    "ucprun",
+                    "load",
+                    self.source,
+                    "--to",
+                    "deepspeed:pp=1,tp=2,dp=1,zero=1",
+                    "--rank",
+                    rank,
+                    "--check",
+                    *SPEC,
+                )
                 self.assert_refused(loaded, 2, f"element [5] of `{STATE}` of tensor `{NORM}`", "two values")
 
     def test_the_report_has_every_decision(self) -> None:
@@ -120,8 +137,19 @@ class Copies(ProgramTest):
 
     def test_a_plan_carries_it(self) -> None:
         """`ucpc plan` and `ucprun run` do what `convert` does."""
-        planned = self.run_program("ucpc", "plan", GPT_SPEC, "--from", self.source, "--to", "universal", "-o", "a.plan",
-                                   "--prefer-rank", "tp=1")
+        planned = self.run_program(
+            "ucpc",
+            "plan",
+            GPT_SPEC,
+            "--from",
+            self.source,
+            "--to",
+            "universal",
+            "-o",
+            "a.plan",
+            "--prefer-rank",
+            "tp=1",
+        )
         self.assertEqual(planned.returncode, 0, planned.stderr)
         result = self.run_program("ucprun", "run", "a.plan", self.out, "--from", self.source)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -136,8 +164,17 @@ class Copies(ProgramTest):
 
     def test_a_native_target(self) -> None:
         """Weights of the rank that is not believed are no roundings of masters that are."""
-        result = self.run_program("ucprun", "convert", self.source, self.out, "--to",
-                                  "deepspeed:pp=2,tp=1,dp=1,zero=1", *SPEC, "--prefer-rank", "tp=1")
+        result = self.run_program(
+            "ucprun",
+            "convert",
+            self.source,
+            self.out,
+            "--to",
+            "deepspeed:pp=2,tp=1,dp=1,zero=1",
+            *SPEC,
+            "--prefer-rank",
+            "tp=1",
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn(f"element [5] of `{STATE}` of tensor `{NORM}` is 0.25", result.stderr)
 
@@ -154,24 +191,34 @@ class Numbers(ProgramTest):
     def test_a_number_is_believed_too(self) -> None:
         """By `convert`, by a plan, and by what only looks."""
         refused = self.convert(self.source, *SPEC)
-        self.assert_refused(refused, 2, "`global_steps` is 4 in `mp_rank_00_model_states.pt`",
-                            "3 in `mp_rank_01_model_states.pt`", "--prefer-rank tp=0 (or tp=1)")
+        self.assert_refused(
+            refused,
+            2,
+            "`global_steps` is 4 in `mp_rank_00_model_states.pt`",
+            "3 in `mp_rank_01_model_states.pt`",
+            "--prefer-rank tp=0 (or tp=1)",
+        )
         preferred = ("--prefer-rank", "pp=0,tp=1")
-        note = ("--prefer-rank pp=0,tp=1: `global_steps` is 3 in `mp_rank_01_model_states.pt`, which is believed, and "
-                "4 in `mp_rank_00_model_states.pt`")
+        note = (
+            "--prefer-rank pp=0,tp=1: `global_steps` is 3 in `mp_rank_01_model_states.pt`, which is believed, and "
+            "4 in `mp_rank_00_model_states.pt`"
+        )
         result = self.convert(self.source, *SPEC, *preferred)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn(note, result.stderr)
-        planned = self.run_program("ucpc", "plan", GPT_SPEC, "--from", self.source, "--to", "universal", "-o", "a.plan",
-                                   *preferred)
+        planned = self.run_program(
+            "ucpc", "plan", GPT_SPEC, "--from", self.source, "--to", "universal", "-o", "a.plan", *preferred
+        )
         self.assertIn(note, planned.stdout)
         run = self.run_program("ucprun", "run", "a.plan", "planned", "--from", self.source)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(files_of(self.out), files_of(self.folder / "planned"))
         self.assertIn(note, self.run_program("ucprun", "inspect", self.source, *preferred).stdout)
         decided = json.loads(self.run_program("ucprun", "inspect", self.source, *preferred, "--json").stdout)
-        self.assertEqual([decision["believed"] for decision in decided["decisions"]],
-                         [{"file": "mp_rank_01_model_states.pt", "value": "3"}] * 3)
+        self.assertEqual(
+            [decision["believed"] for decision in decided["decisions"]],
+            [{"file": "mp_rank_01_model_states.pt", "value": "3"}] * 3,
+        )
 
     def test_of_a_universal_folder(self) -> None:
         """Which has a file for each model-parallel rank, too."""
@@ -192,8 +239,13 @@ class Numbers(ProgramTest):
     def test_degrees_are_not_believed(self) -> None:
         """What the cut of the tensors hangs on."""
         set_number(self.source / "global_step4" / "mp_rank_01_model_states.pt", "tp_degree", 2, 4)
-        self.assert_refused(self.convert(self.source, *SPEC, "--prefer-rank", "tp=0"), 2, "`tp_degree`",
-                            "mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt")
+        self.assert_refused(
+            self.convert(self.source, *SPEC, "--prefer-rank", "tp=0"),
+            2,
+            "`tp_degree`",
+            "mp_rank_00_model_states.pt",
+            "mp_rank_01_model_states.pt",
+        )
 
     def test_preferences_that_make_no_sense(self) -> None:
         """An unknown axis, no number, and a rank that the source does not have."""

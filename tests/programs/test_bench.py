@@ -80,8 +80,12 @@ class Bench(ProgramTest):
     def test_only_what_bench_prints_is_taken(self) -> None:
         source = self.checkpoint("zero1_dp2")
         other = self.folder / "other.json"
-        for text, words in [("", "it is no JSON"), ("[" * 60000, "it is no JSON"), ("[]", "it is no object"),
-                            ("{}", "it has no `write, buffered")]:
+        for text, words in [
+            ("", "it is no JSON"),
+            ("[" * 60000, "it is no JSON"),
+            ("[]", "it is no object"),
+            ("{}", "it has no `write, buffered"),
+        ]:
             other.write_text(text)
             self.assert_refused(self.convert(source, "--ceilings", other), 1, words)
             self.assertFalse(self.out.exists())

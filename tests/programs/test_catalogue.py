@@ -100,13 +100,17 @@ class PickedSpecs(ProgramTest):
             "`d`: ",
         )
         self.assertEqual(result.stderr.count("\n"), 1)
-        self.assertIn("names no pattern for 3 of its 21 tensors, among them `3.self_attention.query_key_value.weight`",
-                      result.stderr)
+        self.assertIn(
+            "names no pattern for 3 of its 21 tensors, among them `3.self_attention.query_key_value.weight`",
+            result.stderr,
+        )
 
     def test_shapes_decide(self) -> None:
         """Names that fit are not enough."""
-        rows = self.llama().replace('"mlp.dense_4h_to_h.weight"               [hidden, ffn@tp]',
-                                    '"mlp.dense_4h_to_h.weight"               [hidden@tp, ffn]')
+        rows = self.llama().replace(
+            '"mlp.dense_4h_to_h.weight"               [hidden, ffn@tp]',
+            '"mlp.dense_4h_to_h.weight"               [hidden@tp, ffn]',
+        )
         self.assertNotEqual(rows, self.llama())
         self.assert_refused(self.convert_with({"a": rows}), 1, "`a`: ", "3.mlp.dense_4h_to_h.weight")
 

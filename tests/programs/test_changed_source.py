@@ -27,8 +27,14 @@ class ChangedSource(FailureTest):
         environment = os.environ | self.going_wrong(1, f"S{signal.SIGSTOP}")
         environment |= {"UCP_FAILING_CALL_UNDER": str(self.folder / ".out")}
         self.replace_out(None)
-        run = subprocess.Popen(self.command(), cwd=self.folder, env=environment, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, text=True)
+        run = subprocess.Popen(
+            self.command(),
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         while state_of(run.pid) != "T":
             time.sleep(0.01)
         changed = sorted(self.source.rglob("*optim_states.pt"))[0]
@@ -37,9 +43,12 @@ class ChangedSource(FailureTest):
         run.send_signal(signal.SIGCONT)
         _, stderr = run.communicate(timeout=60)
         self.assertEqual(run.returncode, 2, stderr)
-        self.assertEqual(stderr, f"ucprun: error: `{changed}` was changed between the reading of its header and the "
-                                 "reading of its data, so the result may mix two checkpoints and is discarded; begin "
-                                 f"again when nothing writes to `{changed.parent}`\n")
+        self.assertEqual(
+            stderr,
+            f"ucprun: error: `{changed}` was changed between the reading of its header and the "
+            "reading of its data, so the result may mix two checkpoints and is discarded; begin "
+            f"again when nothing writes to `{changed.parent}`\n",
+        )
         self.assertFalse(self.out.exists())
 
 

@@ -45,11 +45,20 @@ class Completion(ProgramTest):
         """What the shell offers for the last of the words."""
         if shutil.which(shell) is None:
             self.skipTest(f"{shell} is not installed")
-        command = {"bash": ["bash", "-c", script.format(program=program), "bash"],
-                   "zsh": ["zsh", "-f", "-c", script.format(program=program), "zsh"],
-                   "fish": ["fish", "--no-config", "-c", script.format(program=program)]}[shell]
-        result = subprocess.run([*command, *words], cwd=self.folder, env=self.environment, capture_output=True,
-                                text=True, timeout=60, check=False)
+        command = {
+            "bash": ["bash", "-c", script.format(program=program), "bash"],
+            "zsh": ["zsh", "-f", "-c", script.format(program=program), "zsh"],
+            "fish": ["fish", "--no-config", "-c", script.format(program=program)],
+        }[shell]
+        result = subprocess.run(
+            [*command, *words],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         self.assertEqual(result.stderr, "")
         return set(result.stdout.split())
 

@@ -18,8 +18,20 @@ class Conversions(ProgramTest):
         source = self.checkpoint("gpt_pp2_tp2_dp2")
         for threads in (1, 2, 7):
             out = self.folder / f"out{threads}"
-            result = self.run_program("ucprun", "convert", source, out, "--to", "universal", "--spec", GPT_SPEC,
-                                      "--threads", threads, "--memory", "64MiB")
+            result = self.run_program(
+                "ucprun",
+                "convert",
+                source,
+                out,
+                "--to",
+                "universal",
+                "--spec",
+                GPT_SPEC,
+                "--threads",
+                threads,
+                "--memory",
+                "64MiB",
+            )
             self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(files_of(self.folder / "out1"), files_of(self.folder / "out2"))
         self.assertEqual(files_of(self.folder / "out1"), files_of(self.folder / "out7"))
@@ -106,8 +118,11 @@ class Requests(ProgramTest):
                 before = all_files(place)
                 result = self.run_program("ucprun", "convert", source, place, "--to", to, "--force")
                 self.assertEqual((result.returncode, result.stdout), (1, ""))
-                self.assertIn(f"`{place}` holds `{foreign}`, which is no part of the checkpoint that --force would "
-                              "replace; move it elsewhere, or name another folder\n", result.stderr)
+                self.assertIn(
+                    f"`{place}` holds `{foreign}`, which is no part of the checkpoint that --force would "
+                    "replace; move it elsewhere, or name another folder\n",
+                    result.stderr,
+                )
                 self.assertEqual(all_files(place), before)
                 again = self.run_program("ucprun", "convert", source, place, "--to", to, "--force", "--resume")
                 self.assertEqual(again.returncode, 0 if place == ours else 1, again.stderr)  # It is complete.
@@ -120,8 +135,9 @@ class Requests(ProgramTest):
     def test_a_destination_inside_the_source_is_refused(self) -> None:
         """A source stays as it was."""
         source = self.checkpoint("zero1_dp2")
-        result = self.run_program("ucprun", "convert", source / "global_step4", source / "global_step4" / "x",
-                                  "--to", "universal")
+        result = self.run_program(
+            "ucprun", "convert", source / "global_step4", source / "global_step4" / "x", "--to", "universal"
+        )
         self.assert_refused(result, 1, "lies inside the source")
 
     def test_too_little_memory_is_said_at_the_start(self) -> None:

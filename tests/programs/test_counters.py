@@ -16,8 +16,11 @@ MASTER, MOMENTS, WEIGHT = 4, 8, 2  # Bytes of an element: float32, two of it, bf
 def elements(case: str, pattern: str = "") -> int:
     """Of all trained parameters of a fixture whose names have this in them."""
     tensors = json.loads((SOURCE / "tests" / "fixtures" / case / "truth.json").read_text())["tensors"]
-    return sum(math.prod(entry["shape"]) for name, entry in tensors.items()
-               if entry["kind"] == "parameter" and re.search(pattern, name))
+    return sum(
+        math.prod(entry["shape"])
+        for name, entry in tensors.items()
+        if entry["kind"] == "parameter" and re.search(pattern, name)
+    )
 
 
 class Counters(ProgramTest):
@@ -62,8 +65,9 @@ class Counters(ProgramTest):
         for to, uses in (("universal", 1), ("deepspeed:dp=2", 2), ("deepspeed:dp=3,zero=1,optimizer=zero", 2)):
             report = self.report(case, to, "--spec", GPT_SPEC)
             self.assertEqual(report["bytes_to_copy"], count * (MASTER + MOMENTS), to)
-            self.assertEqual(report["bytes_compared"],
-                             (copies + tied) * (MASTER + MOMENTS) + (count + copies) * WEIGHT, to)
+            self.assertEqual(
+                report["bytes_compared"], (copies + tied) * (MASTER + MOMENTS) + (count + copies) * WEIGHT, to
+            )
             self.assertEqual(report["bytes_copied"], count * (uses * MASTER + MOMENTS), to)
 
     def test_a_target_with_copies_compares_once(self) -> None:

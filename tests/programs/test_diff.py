@@ -147,7 +147,10 @@ class Diff(ProgramTest):
                 self.assertLessEqual(pair["norm"], pair["norm_of_a"] * 2**-8)
         result = self.run_program("ucprun", "diff", source, weights, *WITH_SPEC)
         self.assertEqual(result.returncode, 0)
-        self.assertIn(", 52 are equal by declared cast, 0 are the same; one side holds weights alone, and has not 104 states of ", result.stdout)
+        self.assertIn(
+            ", 52 are equal by declared cast, 0 are the same; one side holds weights alone, and has not 104 states of ",
+            result.stdout,
+        )
 
     def test_what_one_side_lacks(self) -> None:
         """Other models: tensors of one alone, and of another shape."""

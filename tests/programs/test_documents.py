@@ -29,8 +29,16 @@ class Documents(ProgramTest):
         shown = ""
         for line in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
             environment = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
-            result = subprocess.run(["bash", "-c", line], cwd=self.folder, env=environment, stdout=subprocess.PIPE,
-                                    stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+            result = subprocess.run(
+                ["bash", "-c", line],
+                cwd=self.folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=120,
+                check=False,
+            )
             shown += f"$ {line}\n{result.stdout}"
         return shown
 

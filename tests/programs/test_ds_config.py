@@ -38,8 +38,9 @@ class DsConfig(ProgramTest):
         source = self.folder / "zero1_dp4"
         source = source if source.exists() else self.checkpoint("zero1_dp4")
         (self.folder / "job.json").write_text(config if isinstance(config, str) else json.dumps(config))
-        return self.run_program("ucprun", "convert", source, self.folder / out, "--to", strategy, "--ds-config",
-                                "job.json")
+        return self.run_program(
+            "ucprun", "convert", source, self.folder / out, "--to", strategy, "--ds-config", "job.json"
+        )
 
     def test_says_what_the_strategy_leaves_open(self) -> None:
         """The same bytes as with settings, and no remark."""
@@ -48,20 +49,23 @@ class DsConfig(ProgramTest):
             "zero=2": {"zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}},
             "zero=1,optimizer=bf16": {"data_types": {"grad_accum_dtype": "fp32"}},
             "zero=1,optimizer=zero,round_robin=true": {
-                "zero_optimization": {"stage": 1, "round_robin_gradients": True}},
+                "zero_optimization": {"stage": 1, "round_robin_gradients": True}
+            },
             "zero=2,alignment=true": {"zero_optimization": {"stage": 2, "parameter_alignment": True}},
             "zero=1,dtype=fp32": {"bf16": {"enabled": False}},
             "zero=1,optimizer=zero,dtype=bf16": {
                 "data_types": {"grad_accum_dtype": "fp32"},
-                "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}},
+                "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}},
+            },
         }
         for i, (settings, change) in enumerate(changes.items()):
             with self.subTest(settings=settings):
                 result = self.run_with(PLAIN | change, out=f"job{i}")
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
                 straight = self.folder / f"strategy{i}"
-                result = self.run_program("ucprun", "convert", self.folder / "zero1_dp4", straight, "--to",
-                                          f"deepspeed:dp=2,{settings}")
+                result = self.run_program(
+                    "ucprun", "convert", self.folder / "zero1_dp4", straight, "--to", f"deepspeed:dp=2,{settings}"
+                )
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertEqual(files_of(self.folder / f"job{i}"), files_of(straight))
 
@@ -95,8 +99,9 @@ class DsConfig(ProgramTest):
         """`ucpc plan` makes the same target."""
         source = self.checkpoint("zero1_dp4")
         (self.folder / "job.json").write_text(json.dumps(PLAIN | {"zero_optimization": {"stage": 2}}))
-        result = self.run_program("ucpc", "plan", "--from", source, "--to", "deepspeed:dp=2", "--ds-config", "job.json",
-                                  "-o", "run.plan")
+        result = self.run_program(
+            "ucpc", "plan", "--from", source, "--to", "deepspeed:dp=2", "--ds-config", "job.json", "-o", "run.plan"
+        )
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         result = self.run_program("ucprun", "run", "run.plan", self.out, "--from", source)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -142,8 +147,16 @@ class DsConfig(ProgramTest):
         """The universal folder is the same for all jobs."""
         result = self.run_with(PLAIN, "universal")
         self.assert_refused(result, 1, "--ds-config", "`universal`")
-        missing = self.run_program("ucprun", "convert", self.folder / "zero1_dp4", self.out, "--to", "deepspeed:dp=2",
-                                   "--ds-config", "nowhere.json")
+        missing = self.run_program(
+            "ucprun",
+            "convert",
+            self.folder / "zero1_dp4",
+            self.out,
+            "--to",
+            "deepspeed:dp=2",
+            "--ds-config",
+            "nowhere.json",
+        )
         self.assert_refused(missing, 2, "nowhere.json")
 
 

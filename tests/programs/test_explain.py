@@ -10,8 +10,18 @@ from typing import Any
 
 from programs import GPT_SPEC, ProgramTest, line_of
 
-LLAMA_7B = ("--set", "layers=32", "--set", "hidden=4096", "--set", "heads=32", "--set", "ffn=11008",
-            "--set", "vocab=32000")
+LLAMA_7B = (
+    "--set",
+    "layers=32",
+    "--set",
+    "hidden=4096",
+    "--set",
+    "heads=32",
+    "--set",
+    "ffn=11008",
+    "--set",
+    "vocab=32000",
+)
 SHAPES = """ucp 1
 dim layers
 mesh pp, dp, tp
@@ -56,12 +66,20 @@ class Explain(ProgramTest):
         fused = next(t for t in value["tensors"] if t["name"] == "3.self_attention.query_key_value.weight")
         self.assertEqual((fused["pattern"], fused["stages"]), ("Shard-V", [0]))
         self.assertEqual(fused["line"], line_of("query_key_value.weight"))
-        self.assertEqual(fused["holders"], [
-            {"at": {"tp": 0}, "local": [24, 16], "box": "[0..24, 0..16]"},
-            {"at": {"tp": 1}, "local": [24, 16], "box": "[24..48, 0..16]"}])
-        self.assertEqual(fused["shards"][0], {
-            "at": {"pp": 0, "tp": 0},
-            "states": [{"names": ["weight"], "files": ["layer_03-model_00-model_states.pt"]}]})
+        self.assertEqual(
+            fused["holders"],
+            [
+                {"at": {"tp": 0}, "local": [24, 16], "box": "[0..24, 0..16]"},
+                {"at": {"tp": 1}, "local": [24, 16], "box": "[24..48, 0..16]"},
+            ],
+        )
+        self.assertEqual(
+            fused["shards"][0],
+            {
+                "at": {"pp": 0, "tp": 0},
+                "states": [{"names": ["weight"], "files": ["layer_03-model_00-model_states.pt"]}],
+            },
+        )
 
     def test_a_spec_alone(self) -> None:
         """One rank, every name and shape; the published number of parameters of Llama-2-7B."""
@@ -80,8 +98,9 @@ class Explain(ProgramTest):
         self.assertEqual(patterns["layers.0.norm"], "Replicate")
         self.assertEqual(patterns["layers.0.up"], "Shard-NC")
         self.assertEqual(patterns["layers.0.down"], "Shard-H")
-        self.assertEqual(value["totals"], {"tensors": 14, "parameters": 101 * 8 + 4 * (8 + 24 * 8 + 8 * 12),
-                                           "buffers": 5, "ties": 1})
+        self.assertEqual(
+            value["totals"], {"tensors": 14, "parameters": 101 * 8 + 4 * (8 + 24 * 8 + 8 * 12), "buffers": 5, "ties": 1}
+        )
         up = next(t for t in value["tensors"] if t["name"] == "layers.3.up")
         self.assertEqual(up["stages"], [1])
         self.assertEqual([holder["box"] for holder in up["holders"]], ["[0..6 12..18, 0..8]", "[6..12 18..24, 0..8]"])
@@ -90,8 +109,7 @@ class Explain(ProgramTest):
         """Unless they are asked for."""
         alone = ("--from", "deepspeed:pp=2,tp=2", "--set", "layers=4")
         text = self.explain(self.spec(), *alone).stdout
-        self.assertIn("layers.{0-3}.up  x 4\n  pattern   Shard-NC: cut along dimension 0 over tp, in 2 pieces",
-                      text)
+        self.assertIn("layers.{0-3}.up  x 4\n  pattern   Shard-NC: cut along dimension 0 over tp, in 2 pieces", text)
         self.assertIn("  stages    0, 1, each on one of them\n", text)
         self.assertEqual([line for line in text.splitlines() if len(line) > 80], [])
         self.assertIn("layers.2.up\n", self.explain(self.spec(), *alone, "--tensor", "*.up").stdout)
@@ -102,8 +120,9 @@ class Explain(ProgramTest):
         value = self.explain_json(self.spec(), *sides, "--set", "layers=1")
         down = next(t for t in value["tensors"] if t["name"] == "layers.0.down")
         self.assertEqual([holder["box"] for holder in down["holders"]], ["[0..8, 0..6]", "[0..8, 6..12]"])
-        self.assertEqual([holder["box"] for holder in down["target_holders"]],
-                         ["[0..8, 0..4]", "[0..8, 4..8]", "[0..8, 8..12]"])
+        self.assertEqual(
+            [holder["box"] for holder in down["target_holders"]], ["[0..8, 0..4]", "[0..8, 4..8]", "[0..8, 8..12]"]
+        )
         text = self.explain(self.spec(), "--from", "deepspeed:tp=2", "--to", "universal", "--set", "layers=1").stdout
         self.assertIn("  target    every rank  [8, 12] local, elements [0..8, 0..12]\n", text)
 
@@ -126,13 +145,14 @@ class Explain(ProgramTest):
     def test_what_is_refused(self) -> None:
         """One sentence, and the exit code of a wrong command line."""
         for arguments, words in (
-                (("--from", "deepspeed:tp=0", "--set", "layers=1"), "`tp` in a strategy of the format `deepspeed`"),
-                (("--from", "deepspeed:tp=3000000", "--set", "layers=1"), "not `3000000`"),
-                (("--from", "deepspeed:pp=2+1", "--set", "layers=4"), "4"),
-                (("--from", "deepspeed:tq=2", "--set", "layers=1"), "did you mean `tp`?"),
-                (("--from", "depspeed:tp=2", "--set", "layers=1"), "depspeed:tp=2"),
-                (("--set", "layers=1", "--tensor", "nothing"), "no tensor's name fits `nothing`"),
-                (("--set", "layers=1", "--to", "deepspeed:tp=5"), "12")):
+            (("--from", "deepspeed:tp=0", "--set", "layers=1"), "`tp` in a strategy of the format `deepspeed`"),
+            (("--from", "deepspeed:tp=3000000", "--set", "layers=1"), "not `3000000`"),
+            (("--from", "deepspeed:pp=2+1", "--set", "layers=4"), "4"),
+            (("--from", "deepspeed:tq=2", "--set", "layers=1"), "did you mean `tp`?"),
+            (("--from", "depspeed:tp=2", "--set", "layers=1"), "depspeed:tp=2"),
+            (("--set", "layers=1", "--tensor", "nothing"), "no tensor's name fits `nothing`"),
+            (("--set", "layers=1", "--to", "deepspeed:tp=5"), "12"),
+        ):
             result = self.run_program("ucpc", "explain", self.spec(), *arguments)
             self.assertIn(result.returncode, (1, 2), result.stderr)
             self.assertIn(words, result.stderr)

@@ -13,8 +13,11 @@ class ExplainError(ProgramTest):
 
     def test_every_kind_has_its_page(self) -> None:
         """As it stands in the documents."""
-        kinds = re.findall(r'^UCP_DIAGNOSTIC\(\w+, "([^"]+)"',
-                           (SOURCE / "compiler" / "diagnostics" / "kinds.def").read_text(), re.MULTILINE)
+        kinds = re.findall(
+            r'^UCP_DIAGNOSTIC\(\w+, "([^"]+)"',
+            (SOURCE / "compiler" / "diagnostics" / "kinds.def").read_text(),
+            re.MULTILINE,
+        )
         self.assertGreater(len(kinds), 40)
         for kind in kinds:
             result = self.run_program("ucpc", "explain-error", kind)

@@ -66,9 +66,15 @@ class ExplainPage(ProgramTest):
         """Source beside target; boxes counted by hand."""
         page = self.page(*SIDES)
         for name, source, target in (
-                ("embed", 2, 4), ("layers.0.norm", 1, 1), ("layers.0.up", 4, 8), ("layers.0.down", 2, 4),
-                ("layers.0.bias", 2, 4), ("layers.0.experts", 2, 4), ("layers.0.hybrid", 4, 4),
-                ("layers.0.scalar", 1, 1)):
+            ("embed", 2, 4),
+            ("layers.0.norm", 1, 1),
+            ("layers.0.up", 4, 8),
+            ("layers.0.down", 2, 4),
+            ("layers.0.bias", 2, 4),
+            ("layers.0.experts", 2, 4),
+            ("layers.0.hybrid", 4, 4),
+            ("layers.0.scalar", 1, 1),
+        ):
             self.browser.open(page, "#" + name)
             self.assertEqual(self.texts("h2"), [name])
             self.assertEqual((self.boxes("source"), self.boxes("target")), (source, target), name)
@@ -79,8 +85,10 @@ class ExplainPage(ProgramTest):
         self.browser.open(self.page(*SIDES), "#embed")
         self.assertEqual(self.texts(".source .pad + title"), ["tp=1: pad 27"])
         self.assertEqual(self.texts(".source tbody td:nth-child(3)"), ["[64, 8]", "[64, 8]"])
-        self.assertEqual(self.texts(".target tbody td:nth-child(4)"),
-                         ["[0..32, 0..8]", "[32..64, 0..8]", "[64..96, 0..8]", "[96..101 pad 27, 0..8]"])
+        self.assertEqual(
+            self.texts(".target tbody td:nth-child(4)"),
+            ["[0..32, 0..8]", "[32..64, 0..8]", "[64..96, 0..8]", "[96..101 pad 27, 0..8]"],
+        )
 
     def test_the_filter_and_the_patterns(self) -> None:
         """Typed and clicked, as a reader does."""
@@ -126,9 +134,11 @@ class ExplainPage(ProgramTest):
         self.browser.run("document.querySelector('#list').scrollTop = 1e9")
         self.browser.run("new Promise((done) => setTimeout(done, 100))")
         self.assertIn("layers.2859.up", self.texts("#rows .row span:first-child"))
-        took = self.browser.run("(() => { const begin = performance.now();"
-                                "document.querySelector('#filter').value = '.77.'; refresh();"
-                                "return performance.now() - begin; })()")
+        took = self.browser.run(
+            "(() => { const begin = performance.now();"
+            "document.querySelector('#filter').value = '.77.'; refresh();"
+            "return performance.now() - begin; })()"
+        )
         self.assertEqual(self.texts("#count"), ["7 of 20,022 tensors"])
         self.assertLess(took, 2000)
 

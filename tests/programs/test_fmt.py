@@ -25,8 +25,15 @@ class Fmt(ProgramTest):
 
     def fmt(self, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Runs `ucpc fmt` in the test's folder."""
-        return subprocess.run([str(PROGRAMS / "ucpc"), "fmt", *map(str, arguments)], input=stdin, cwd=self.folder,
-                              capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            [str(PROGRAMS / "ucpc"), "fmt", *map(str, arguments)],
+            input=stdin,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
     def test_a_file_is_rewritten_and_keeps_its_permissions(self) -> None:
         """And a second run leaves it alone, to the inode."""
@@ -96,8 +103,9 @@ class OurSpecs(ProgramTest):
 
     def assert_tidy(self, name: str, text: str, *, shows_an_error: bool = False) -> None:
         """Formatting changes nothing. What shows a syntax error has no form."""
-        result = subprocess.run([str(PROGRAMS / "ucpc"), "fmt", "-"], input=text, capture_output=True, text=True,
-                                timeout=60, check=False)
+        result = subprocess.run(
+            [str(PROGRAMS / "ucpc"), "fmt", "-"], input=text, capture_output=True, text=True, timeout=60, check=False
+        )
         if shows_an_error and result.returncode == 1:
             return
         self.assertEqual((result.returncode, result.stderr), (0, ""), name)

@@ -58,8 +58,15 @@ class Include(ProgramTest):
         """All of it is one spec."""
         result = self.run_program("ucpc", "explain", "spec/main.ucp")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
-        for line in ("dim hidden is 8, by its definition", "layers.{0-1}.norm.bias  x 2", "  by        layer.ucp:3",
-                     "  by        main.ucp:4", "layers.1.one", "layers.0.other", "7 tensors: 48 parameters"):
+        for line in (
+            "dim hidden is 8, by its definition",
+            "layers.{0-1}.norm.bias  x 2",
+            "  by        layer.ucp:3",
+            "  by        main.ucp:4",
+            "layers.1.one",
+            "layers.0.other",
+            "7 tensors: 48 parameters",
+        ):
             self.assertIn(line, result.stdout)
 
     def test_a_mistake_in_an_included_file(self) -> None:
@@ -71,9 +78,19 @@ class Include(ProgramTest):
         self.assertIn("  dim hidden = hiden\n", result.stderr)
         self.assertIn("spec/parts/dims.ucp:2:9: note: included from here", result.stderr)
         self.assertIn("spec/main.ucp:2:9: note: included from here", result.stderr)
-        place = json.loads(self.check("--json").stdout.split("\n{\n  \"error\"")[0])["diagnostics"][0]["place"]
-        self.assertEqual(place, {"file": "spec/parts/more/hidden.ucp", "begin": 22, "end": 27, "line": 3, "column": 16,
-                                 "end_line": 3, "end_column": 21})
+        place = json.loads(self.check("--json").stdout.split('\n{\n  "error"')[0])["diagnostics"][0]["place"]
+        self.assertEqual(
+            place,
+            {
+                "file": "spec/parts/more/hidden.ucp",
+                "begin": 22,
+                "end": 27,
+                "line": 3,
+                "column": 16,
+                "end_line": 3,
+                "end_column": 21,
+            },
+        )
 
     def test_syntax_in_an_included_file(self) -> None:
         """Found in the same run as the mistakes of others."""
@@ -92,8 +109,9 @@ class Include(ProgramTest):
         plans = set()
         for comment in ("", "// more\n"):
             self.write("parts/dims.ucp", f"ucp 1\n{declarations}{comment}")
-            result = self.run_program("ucpc", "plan", "spec/main.ucp", "--from", source, "--to", "universal",
-                                      "-o", "plan")
+            result = self.run_program(
+                "ucpc", "plan", "spec/main.ucp", "--from", source, "--to", "universal", "-o", "plan"
+            )
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             plans.add((self.folder / "plan").read_bytes())
         self.assertEqual(len(plans), 2)
@@ -111,8 +129,15 @@ class Include(ProgramTest):
         secret.write_text("ucp 1\ndim secret_of_mine\n")
         (self.folder / "spec" / "link.ucp").symlink_to(secret)
         (self.folder / "spec" / "up").symlink_to(self.folder)
-        for path in ("../secret.ucp", str(secret), "parts/../../secret.ucp", "link.ucp", "up/secret.ucp", "",
-                     "/dev/zero"):
+        for path in (
+            "../secret.ucp",
+            str(secret),
+            "parts/../../secret.ucp",
+            "link.ucp",
+            "up/secret.ucp",
+            "",
+            "/dev/zero",
+        ):
             self.write("main.ucp", f'ucp 1\ninclude "{path}"\nlayout l {{ "x" [1] }}\n')
             result = self.check()
             self.assertEqual(result.returncode, 1, path)

@@ -21,16 +21,22 @@ class Json(ProgramTest):
         """Of the command line, of files that are missing, of folders that hold no checkpoint."""
         (self.folder / "spec.ucp").write_text('ucp 1\nlayout l { "x" [1] }\n')
         for code, name, *command in (
-                (1, "usage", "ucpc", "check"), (1, "usage", "ucpc", "check", "spec.ucp", "--nosuch"),
-                (1, "usage", "ucpc", "check", "spec.ucp", "--set", "x"), (1, "usage", "ucpc", "nosuch"),
-                (1, "usage", "ucpc", "explain", "spec.ucp", "--from", "deepspeed:tp=0"),
-                (1, "usage", "ucprun"), (1, "usage", "ucprun", "convert"), (1, "usage", "ucprun", "run", "a"),
-                (1, "usage", "ucprun", "inspect"),
-                (2, "io", "ucpc", "check", "missing.ucp"), (2, "io", "ucpc", "explain", "missing.ucp"),
-                (2, "io", "ucpc", "plan", "spec.ucp", "--from", "missing", "--to", "universal"),
-                (2, "io", "ucprun", "inspect", "missing"),
-                (2, "unsupported", "ucpc", "check", "spec.ucp", "--from", "."),
-                (2, "unsupported", "ucprun", "convert", ".", "out", "--to", "universal")):
+            (1, "usage", "ucpc", "check"),
+            (1, "usage", "ucpc", "check", "spec.ucp", "--nosuch"),
+            (1, "usage", "ucpc", "check", "spec.ucp", "--set", "x"),
+            (1, "usage", "ucpc", "nosuch"),
+            (1, "usage", "ucpc", "explain", "spec.ucp", "--from", "deepspeed:tp=0"),
+            (1, "usage", "ucprun"),
+            (1, "usage", "ucprun", "convert"),
+            (1, "usage", "ucprun", "run", "a"),
+            (1, "usage", "ucprun", "inspect"),
+            (2, "io", "ucpc", "check", "missing.ucp"),
+            (2, "io", "ucpc", "explain", "missing.ucp"),
+            (2, "io", "ucpc", "plan", "spec.ucp", "--from", "missing", "--to", "universal"),
+            (2, "io", "ucprun", "inspect", "missing"),
+            (2, "unsupported", "ucpc", "check", "spec.ucp", "--from", "."),
+            (2, "unsupported", "ucprun", "convert", ".", "out", "--to", "universal"),
+        ):
             error = self.object_of(code, *command)
             self.assertEqual(list(error), ["error"], command)
             self.assertEqual(error["error"]["code"], name, command)
@@ -42,11 +48,15 @@ class Json(ProgramTest):
         spec = self.folder / "wrong.ucp"
         spec.write_text(GPT_SPEC.read_text().replace("[ffn@tp, hidden]", "[fnn@tp, hidden]"))
         seen = []
-        for program, *command in (("ucpc", "check", spec), ("ucpc", "check", spec, "--from", source),
-                                  ("ucpc", "explain", spec), ("ucpc", "explain", spec, "--from", source),
-                                  ("ucpc", "plan", spec, "--from", source, "--to", "universal"),
-                                  ("ucprun", "convert", source, "out", "--to", "universal", "--spec", spec),
-                                  ("ucprun", "inspect", source, "--spec", spec)):
+        for program, *command in (
+            ("ucpc", "check", spec),
+            ("ucpc", "check", spec, "--from", source),
+            ("ucpc", "explain", spec),
+            ("ucpc", "explain", spec, "--from", source),
+            ("ucpc", "plan", spec, "--from", source, "--to", "universal"),
+            ("ucprun", "convert", source, "out", "--to", "universal", "--spec", spec),
+            ("ucprun", "inspect", source, "--spec", spec),
+        ):
             result = self.run_program(program, *command, "--json")
             self.assertEqual(result.returncode, 1)
             self.assertEqual(result.stderr, f"{program}: error: 1 error in `{spec}`\n")
@@ -59,13 +69,15 @@ class Json(ProgramTest):
 
     def test_a_right_spec(self) -> None:
         """`check` says that there is nothing to say."""
-        self.assertEqual(self.object_of(0, "ucpc", "check", GPT_SPEC),
-                         {"file": str(GPT_SPEC), "diagnostics": [], "dropped": 0})
+        self.assertEqual(
+            self.object_of(0, "ucpc", "check", GPT_SPEC), {"file": str(GPT_SPEC), "diagnostics": [], "dropped": 0}
+        )
 
     def test_errors_are_counted_as_they_are_shown(self) -> None:
         """One mistake that many tensors meet is one error."""
-        result = self.run_program("ucpc", "explain", GPT_SPEC, "--from", self.checkpoint("gpt_pp2_tp2_dp2"), "--to",
-                                  "deepspeed:tp=4,pp=8")
+        result = self.run_program(
+            "ucpc", "explain", GPT_SPEC, "--from", self.checkpoint("gpt_pp2_tp2_dp2"), "--to", "deepspeed:tp=4,pp=8"
+        )
         self.assertEqual(result.stderr.count(" error: `"), 1)
         self.assertIn(f"ucpc: error: 1 error in `{GPT_SPEC}`", result.stderr)
 

@@ -26,17 +26,31 @@ class Killed(FailureTest):
         super().setUp()
         self.source = self.folder / "source"
         words = ["--spec", GPT_SPEC, *[word for setting in SETTINGS for word in ("--set", setting)]]
-        result = self.run_program("ucprun", "synth", GPT_SPEC, self.source, "--to", "deepspeed:pp=2,tp=2,dp=2,zero=1",
-                                  *words[2:])
+        result = self.run_program(
+            "ucprun", "synth", GPT_SPEC, self.source, "--to", "deepspeed:pp=2,tp=2,dp=2,zero=1", *words[2:]
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         self.prepare(self.source, "--to", "deepspeed:pp=1,tp=4,dp=3,zero=1", *words)
 
     def start(self, *more: object) -> subprocess.Popen[str]:
         """A run in the background."""
-        command = [PROGRAMS / "ucprun", "convert", self.source, self.out, *self.arguments, "--journal-every", 0.01,
-                   *more]
-        return subprocess.Popen([str(word) for word in command], cwd=self.folder, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.PIPE, text=True)
+        command = [
+            PROGRAMS / "ucprun",
+            "convert",
+            self.source,
+            self.out,
+            *self.arguments,
+            "--journal-every",
+            0.01,
+            *more,
+        ]
+        return subprocess.Popen(
+            [str(word) for word in command],
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def random_ways(self, generator: random.Random) -> list[object]:
         """Threads and memory differ from run to run, and nothing of the result depends on them."""

@@ -80,8 +80,11 @@ class Layouts(ProgramTest):
         shutil.copy(self.tag / "mp_rank_00_model_states.pt", newer)
         result = self.to(self.source, "again")
         self.assertEqual(files_of(self.folder / "again"), self.expected)
-        self.assertIn("note: the tag `global_step8` beside it is half-written: it has 1 of 3 files, without "
-                      "`zero_pp_rank_0_mp_rank_00_optim_states.pt`", result.stderr)
+        self.assertIn(
+            "note: the tag `global_step8` beside it is half-written: it has 1 of 3 files, without "
+            "`zero_pp_rank_0_mp_rank_00_optim_states.pt`",
+            result.stderr,
+        )
 
     def test_a_tag_that_lacks_files(self) -> None:
         """The one that is read: what is missing, and which tag has it all."""
@@ -89,8 +92,12 @@ class Layouts(ProgramTest):
         shutil.copytree(self.tag, newer)
         (newer / "zero_pp_rank_1_mp_rank_00_optim_states.pt").unlink()
         (self.source / "latest").write_text("global_step8")
-        self.assert_refused(self.convert(self.source), 2, "zero_pp_rank_1_mp_rank_00_optim_states.pt",
-                            "the tag `global_step4` beside it has 1 file more")
+        self.assert_refused(
+            self.convert(self.source),
+            2,
+            "zero_pp_rank_1_mp_rank_00_optim_states.pt",
+            "the tag `global_step4` beside it has 1 file more",
+        )
 
 
 if __name__ == "__main__":

@@ -50,16 +50,22 @@ class Load(ProgramTest):
 
     def test_which_files_a_rank_opens(self) -> None:
         """By the names that DeepSpeed's engine makes of its ranks."""
-        self.assertEqual(self.files_of("zero1_dp4", "deepspeed:dp=3,zero=2,dtype=fp32", 2),
-                         {"mp_rank_00_model_states.pt", "zero_pp_rank_2_mp_rank_00_optim_states.pt"})
-        self.assertEqual(self.files_of("zero1_dp4", "deepspeed:dp=3,zero=3,dtype=fp32", 1),
-                         {"zero_pp_rank_1_mp_rank_00_model_states.pt", "zero_pp_rank_1_mp_rank_00_optim_states.pt"})
+        self.assertEqual(
+            self.files_of("zero1_dp4", "deepspeed:dp=3,zero=2,dtype=fp32", 2),
+            {"mp_rank_00_model_states.pt", "zero_pp_rank_2_mp_rank_00_optim_states.pt"},
+        )
+        self.assertEqual(
+            self.files_of("zero1_dp4", "deepspeed:dp=3,zero=3,dtype=fp32", 1),
+            {"zero_pp_rank_1_mp_rank_00_model_states.pt", "zero_pp_rank_1_mp_rank_00_optim_states.pt"},
+        )
         spec = ("--spec", "megatron_deepspeed_gpt")
         # Rank 5 of pp=2, dp=2, tp=2 is stage 1, data 0, tensor 1.
         files = self.files_of("gpt_pp2_tp2_dp2", "deepspeed:pp=2,tp=2,dp=2", 5, *spec)
         states = {name for name in files if not name.startswith("layer_")}
-        self.assertEqual({name.removeprefix("bf16_") for name in states},
-                         {"mp_rank_03_model_states.pt", "zero_pp_rank_0_mp_rank_03_optim_states.pt"})
+        self.assertEqual(
+            {name.removeprefix("bf16_") for name in states},
+            {"mp_rank_03_model_states.pt", "zero_pp_rank_0_mp_rank_03_optim_states.pt"},
+        )
         layers = [name for name in files if name.startswith("layer_")]
         self.assertTrue(layers)
         self.assertTrue(all("-model_01-" in name for name in layers), layers)
@@ -68,10 +74,18 @@ class Load(ProgramTest):
         self.assertFalse(set(layers) & {name for name in others if name.startswith("layer_")})
         # Experts 2 and 3 of four are those of expert rank 1, which is data rank 1 and 3.
         for rank, experts in ((1, (2, 3)), (2, (0, 1)), (3, (2, 3))):
-            self.assertEqual(self.files_of("moe_ep2_dp4", "deepspeed:dp=4,ep=2", rank),
-                             {"mp_rank_00_model_states.pt", f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt",
-                              *(f"layer_{layer}_expert_{expert}_mp_rank_00_model_states.pt"
-                                for layer in (0, 1) for expert in experts)})
+            self.assertEqual(
+                self.files_of("moe_ep2_dp4", "deepspeed:dp=4,ep=2", rank),
+                {
+                    "mp_rank_00_model_states.pt",
+                    f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt",
+                    *(
+                        f"layer_{layer}_expert_{expert}_mp_rank_00_model_states.pt"
+                        for layer in (0, 1)
+                        for expert in experts
+                    ),
+                },
+            )
 
     def test_what_is_stored_as_it_is_wanted(self) -> None:
         """It is said, and only then; each byte is read once, and the model's weights are not made of their masters."""
@@ -87,12 +101,26 @@ class Load(ProgramTest):
     def test_the_text_says_what_was_placed_and_how_fast(self) -> None:
         """And with --ceiling, of how much."""
         source = FIXTURES / "zero1_dp4" / "checkpoint"
-        result = self.run_program("ucprun", "load", source, "--to", "deepspeed:dp=2,zero=1", "--rank", 0, "--compare",
-                                  "--ceiling", "--threads", 2)
+        result = self.run_program(
+            "ucprun",
+            "load",
+            source,
+            "--to",
+            "deepspeed:dp=2,zero=1",
+            "--rank",
+            0,
+            "--compare",
+            "--ceiling",
+            "--threads",
+            2,
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         first, second = result.stdout.splitlines()
-        self.assertRegex(first, r"^rank 0: [\d.]+ [KM]B of \d+ files in [\d.]+ s \([\d.]+ GB/s, \d+ % of the [\d.]+ "
-                                r"GB/s of reading alone\); read [\d.]+ [KM]B, received 0 B$")
+        self.assertRegex(
+            first,
+            r"^rank 0: [\d.]+ [KM]B of \d+ files in [\d.]+ s \([\d.]+ GB/s, \d+ % of the [\d.]+ "
+            r"GB/s of reading alone\); read [\d.]+ [KM]B, received 0 B$",
+        )
         self.assertRegex(second, r"^rank 0: [\d,]+ elements compared with the source: equal$")
 
     def test_damage_is_named_where_it_is_looked_for(self) -> None:

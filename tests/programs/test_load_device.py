@@ -30,12 +30,20 @@ class DeviceTest(ProgramTest):
         except OSError:
             shutil.copy2(PROGRAMS / "ucprun", self.installed / "ucprun")
 
-    def run_installed(self, *arguments: object, stand_in: str = "",
-                      local_rank: int = 0) -> subprocess.CompletedProcess[str]:
+    def run_installed(
+        self, *arguments: object, stand_in: str = "", local_rank: int = 0
+    ) -> subprocess.CompletedProcess[str]:
         """`stand_in` says what the stand-in is like."""
         environment = os.environ | {"UCP_HOST_DEVICE": stand_in, "SLURM_LOCALID": str(local_rank)}
-        return subprocess.run([self.installed / "ucprun", *map(str, arguments)], cwd=self.folder, capture_output=True,
-                              text=True, timeout=120, check=False, env=environment)
+        return subprocess.run(
+            [self.installed / "ucprun", *map(str, arguments)],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=environment,
+        )
 
 
 class WithoutPlugin(DeviceTest):
@@ -69,8 +77,18 @@ class WithStandIn(DeviceTest):
 
     def load(self, fixture: str, target: str, *options: object, stand_in: str = "delay=300") -> dict[str, Any]:
         """The report of a load that goes well, with every element compared."""
-        result = self.run_installed("load", FIXTURES / fixture / "checkpoint", "--to", target, "--device", "cuda:1",
-                                    "--compare", "--json", *options, stand_in=stand_in)
+        result = self.run_installed(
+            "load",
+            FIXTURES / fixture / "checkpoint",
+            "--to",
+            target,
+            "--device",
+            "cuda:1",
+            "--compare",
+            "--json",
+            *options,
+            stand_in=stand_in,
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         report: dict[str, Any] = json.loads(result.stdout)["ranks"][0]
         self.assertEqual(report["elements_that_differ"], 0)
@@ -102,8 +120,17 @@ class WithStandIn(DeviceTest):
 
     def test_the_text_says_how_it_came_there(self) -> None:
         """And with --ceiling, how fast it could have."""
-        result = self.run_installed("load", FIXTURES / "zero1_dp4" / "checkpoint", "--to", "deepspeed:dp=2,zero=1",
-                                    "--rank", 0, "--device", "cuda", "--ceiling")
+        result = self.run_installed(
+            "load",
+            FIXTURES / "zero1_dp4" / "checkpoint",
+            "--to",
+            "deepspeed:dp=2,zero=1",
+            "--rank",
+            0,
+            "--device",
+            "cuda",
+            "--ceiling",
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         first, second = result.stdout.splitlines()
         self.assertRegex(first, r"\d+ % of the [\d.]+ GB/s of copying from pinned memory alone\)")
@@ -120,8 +147,16 @@ class WithStandIn(DeviceTest):
     def test_ranks_of_a_machine_have_each_its_own(self) -> None:
         """Counted round the GPUs that there are, as the launcher counts ranks."""
         for local_rank, device in ((0, "cuda:0"), (1, "cuda:1"), (2, "cuda:2"), (5, "cuda:2")):
-            result = self.run_installed("load", FIXTURES / "zero1_dp2" / "checkpoint", "--to", "universal",
-                                        "--device", "cuda", stand_in="devices=3", local_rank=local_rank)
+            result = self.run_installed(
+                "load",
+                FIXTURES / "zero1_dp2" / "checkpoint",
+                "--to",
+                "universal",
+                "--device",
+                "cuda",
+                stand_in="devices=3",
+                local_rank=local_rank,
+            )
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn(f" came to {device} in ", result.stdout)
 
@@ -131,8 +166,14 @@ class WithStandIn(DeviceTest):
         script = [sys.executable, "-B", path, self.folder, "--tiny", "--rounds", "1"]
         ours = ["--no-peers", "--ucprun", self.installed / "ucprun", "--threads", "2"]
         for stand_in, code in (("delay=100", 0), ("devices=0", 1)):
-            result = subprocess.run([*script, *ours], env=os.environ | {"UCP_HOST_DEVICE": stand_in}, timeout=120,
-                                    capture_output=True, text=True, check=False)
+            result = subprocess.run(
+                [*script, *ours],
+                env=os.environ | {"UCP_HOST_DEVICE": stand_in},
+                timeout=120,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             self.assertEqual(result.returncode, code, result.stderr)
             if code == 0:
                 self.assertRegex(result.stdout.splitlines()[0], r"^[\d,]+ elements compared and equal; ")

@@ -25,8 +25,15 @@ class LoadOnRanks(ProgramTest):
 
     def mpirun(self, ranks: int, source: Path, target: str, *options: object) -> subprocess.CompletedProcess[str]:
         command = ["mpirun", "-n", ranks, PROGRAMS / "ucprun", "load", source, "--to", target, "--threads", 1, *options]
-        return subprocess.run([str(word) for word in command], cwd=self.folder, capture_output=True, text=True,
-                              timeout=120, check=False, env=ENVIRONMENT)
+        return subprocess.run(
+            [str(word) for word in command],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=ENVIRONMENT,
+        )
 
     def load(self, ranks: int, source: Path, target: str, *options: object) -> dict[str, Any]:
         """The report, after every element of every rank was compared."""
@@ -81,18 +88,38 @@ class LoadOnRanks(ProgramTest):
     def test_a_killed_rank_ends_the_run(self) -> None:
         """Within seconds."""
         sizes = ("layers=4", "hidden=512", "heads=8", "kv_heads=8", "ffn=2048", "vocab=32000")
-        made = self.run_program("ucprun", "synth", "llama", "big", "--to", "deepspeed:dp=2,zero=1",
-                                *(word for size in sizes for word in ("--set", size)))
+        made = self.run_program(
+            "ucprun",
+            "synth",
+            "llama",
+            "big",
+            "--to",
+            "deepspeed:dp=2,zero=1",
+            *(word for size in sizes for word in ("--set", size)),
+        )
         self.assertEqual(made.returncode, 0, made.stderr)
-        command = ["mpirun", "-n", "3", str(PROGRAMS / "ucprun"), "load", "big", "--to", "universal", "--threads", "1",
-                   "--compare"]
+        command = [
+            "mpirun",
+            "-n",
+            "3",
+            str(PROGRAMS / "ucprun"),
+            "load",
+            "big",
+            "--to",
+            "universal",
+            "--threads",
+            "1",
+            "--compare",
+        ]
         for _ in range(20):  # A run may end before all of its ranks are seen.
-            with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                  env=ENVIRONMENT) as run:
+            with subprocess.Popen(
+                command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT
+            ) as run:
                 ranks: list[str] = []
                 while run.poll() is None and len(ranks) < 3:
-                    ranks = subprocess.run(["pgrep", "-P", str(run.pid), "ucprun"], capture_output=True, text=True,
-                                           check=False).stdout.split()
+                    ranks = subprocess.run(
+                        ["pgrep", "-P", str(run.pid), "ucprun"], capture_output=True, text=True, check=False
+                    ).stdout.split()
                 time.sleep(0.5)
                 begin = time.monotonic()
                 if run.poll() is None and len(ranks) == 3:

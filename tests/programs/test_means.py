@@ -29,8 +29,9 @@ class Means(ProgramTest):
 
     def run_by(self, way: str, source: Path, *more: object) -> subprocess.CompletedProcess[str]:
         """A conversion to a folder that is called as the way is."""
-        return self.run_program("ucprun", "convert", source, self.folder / way, "--io", way, "--spec", GPT_SPEC,
-                                *self.words, *more)
+        return self.run_program(
+            "ucprun", "convert", source, self.folder / way, "--io", way, "--spec", GPT_SPEC, *self.words, *more
+        )
 
     def test_the_same_bytes(self) -> None:
         """Whatever memory there is, and so however large the pieces are."""
@@ -72,8 +73,9 @@ class Means(ProgramTest):
             self.assertIn(f"large files are {what} past the page cache: so --io says\n", result.stderr)
         report = json.loads(self.run_by("auto", source, "--to", "universal", "--json").stdout)
         self.assertRegex(report["io"]["reading"]["reason"], r"^[\d.]+ MB are too few for a trial to pay$")
-        self.assertIn(f"large files are read through the page cache: {report['io']['reading']['reason']}",
-                      report["choices"])
+        self.assertIn(
+            f"large files are read through the page cache: {report['io']['reading']['reason']}", report["choices"]
+        )
         report = json.loads(self.run_by("auto", source, "--to", "universal", "--json", "--force", "--max-bandwidth",
                                         "1GB").stdout)  # fmt: skip
         self.assertEqual(report["io"]["writing"]["reason"], "a trial would not keep to --max-bandwidth")
@@ -117,9 +119,21 @@ class Means(ProgramTest):
         """Each is open twice: it works with few, and with fewer the user is told."""
         source = self.synthetic(SIZES, "deepspeed:dp=24,zero=1")
         for limit in (20, 30, 44, 60):
-            command = [str(PROGRAMS / "ucprun"), "convert", str(source), str(self.folder / str(limit)), "--to",
-                       "universal", "--io", "direct", "--threads", "2", "--spec", str(GPT_SPEC),
-                       *self.words]
+            command = [
+                str(PROGRAMS / "ucprun"),
+                "convert",
+                str(source),
+                str(self.folder / str(limit)),
+                "--to",
+                "universal",
+                "--io",
+                "direct",
+                "--threads",
+                "2",
+                "--spec",
+                str(GPT_SPEC),
+                *self.words,
+            ]
             result = subprocess.run(
                 command, capture_output=True, text=True, check=False,
                 preexec_fn=lambda n=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))  # fmt: skip

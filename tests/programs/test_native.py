@@ -100,14 +100,16 @@ class Laws(ProgramTest):
 
     def test_from_universal_is_from_native(self) -> None:
         """The universal folder in between changes no partition and no layer, and remembers which stages had them."""
-        for i, (case, strategy) in enumerate((
-            ("zero1_dp4", "dp=2,zero=2"),
-            ("zero1_dp4", "dp=2,zero=3"),
-            ("pipeline_pp2", "dp=2,zero=1"),
-            ("pipeline_pp2", "pp=2,dp=1,zero=1"),  # 4+3 layers, where DeepSpeed's own choice would be 3+3.
-            ("moe_pp2_ep2_dp4", "pp=2,dp=2,ep=2,zero=1"),
-            ("llama_pp2_tp2_dp2", "pp=2,tp=1,dp=2,zero=1"),
-        )):
+        for i, (case, strategy) in enumerate(
+            (
+                ("zero1_dp4", "dp=2,zero=2"),
+                ("zero1_dp4", "dp=2,zero=3"),
+                ("pipeline_pp2", "dp=2,zero=1"),
+                ("pipeline_pp2", "pp=2,dp=1,zero=1"),  # 4+3 layers, where DeepSpeed's own choice would be 3+3.
+                ("moe_pp2_ep2_dp4", "pp=2,dp=2,ep=2,zero=1"),
+                ("llama_pp2_tp2_dp2", "pp=2,tp=1,dp=2,zero=1"),
+            )
+        ):
             with self.subTest(case=case, strategy=strategy):
                 source = SOURCE / "tests" / "fixtures" / case / "checkpoint"
                 folder = self.to(source, f"{i}-universal", "universal", case)
@@ -119,14 +121,20 @@ class Laws(ProgramTest):
         """With all states they are a folder of whole tensors as well."""
         source = self.checkpoint("pipeline_pp2")
         folder = self.to(source, "weights", "safetensors:states=all", "pipeline_pp2")
-        ours, straight = (self.to(place, name, "deepspeed:pp=2,dp=1,zero=1", "pipeline_pp2")
-                          for place, name in ((folder, "ours"), (source, "straight")))
+        ours, straight = (
+            self.to(place, name, "deepspeed:pp=2,dp=1,zero=1", "pipeline_pp2")
+            for place, name in ((folder, "ours"), (source, "straight"))
+        )
         self.assertEqual(files_of(ours, ".pt"), files_of(straight, ".pt"))
 
     def test_same_ranks_are_the_same_files(self) -> None:
         """Names and number of files are those of the engine."""
-        for case, strategy in (("zero1_dp4", "deepspeed:dp=4"), ("gpt_pp2_tp2_dp2", "deepspeed:pp=2,tp=2,dp=2"),
-                               ("pipeline_pp2", "deepspeed:pp=2,dp=2"), ("zero1_dp2", "deepspeed:dp=2")):
+        for case, strategy in (
+            ("zero1_dp4", "deepspeed:dp=4"),
+            ("gpt_pp2_tp2_dp2", "deepspeed:pp=2,tp=2,dp=2"),
+            ("pipeline_pp2", "deepspeed:pp=2,dp=2"),
+            ("zero1_dp2", "deepspeed:dp=2"),
+        ):
             source = self.checkpoint(case)
             ours = self.to(source, case + "-ours", strategy, case)
             self.assertEqual(all_files_of(source).keys(), all_files_of(ours).keys())

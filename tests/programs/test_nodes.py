@@ -28,8 +28,9 @@ class SourceOfNodes(NodeTest):
 
     def convert_on(self, ranks_of_node: list[int], *options: object) -> subprocess.CompletedProcess[str]:
         """To a folder that all nodes see."""
-        return self.mpirun(ranks_of_node, "convert", "checkpoints", self.out, *TARGET, "--node-local", "source",
-                           *options)
+        return self.mpirun(
+            ranks_of_node, "convert", "checkpoints", self.out, *TARGET, "--node-local", "source", *options
+        )
 
     def alone(self, whole: Path) -> dict[str, bytes]:
         """What a process writes that sees all."""
@@ -60,8 +61,10 @@ class SourceOfNodes(NodeTest):
     def test_a_plan_file(self) -> None:
         """`run`, too; and without the option the first node is told what it lacks."""
         whole = self.checkpoint("zero1_dp2")
-        for program, *words in (("ucpc", "plan", "--from", whole, "--to", "universal", "-o", "a.plan"),
-                                ("ucprun", "run", "a.plan", "alone", "--from", whole)):
+        for program, *words in (
+            ("ucpc", "plan", "--from", whole, "--to", "universal", "-o", "a.plan"),
+            ("ucprun", "run", "a.plan", "alone", "--from", whole),
+        ):
             self.assertEqual(self.run_program(program, *words).returncode, 0)
         self.spread(whole, 2, lambda number, _: [number % 2])
         words = ("run", self.folder / "a.plan", self.out, "--from", "checkpoints")
@@ -81,12 +84,15 @@ class SourceOfNodes(NodeTest):
         self.spread(whole, 3, lambda number, _: [number % 3])
         disk = self.folder / "disk"
         disk.mkdir()
-        script = (f'mount --bind "{self.folder}/node-$OMPI_COMM_WORLD_RANK" "{disk}" && '
-                  f'exec "{PROGRAMS}/ucprun" convert "{disk}/checkpoints" "{self.out}" {" ".join(TARGET)} '
-                  "--node-local source")
+        script = (
+            f'mount --bind "{self.folder}/node-$OMPI_COMM_WORLD_RANK" "{disk}" && '
+            f'exec "{PROGRAMS}/ucprun" convert "{disk}/checkpoints" "{self.out}" {" ".join(TARGET)} '
+            "--node-local source"
+        )
         command = ["mpirun", "-n", "3", "unshare", "-m", "sh", "-c", script]
-        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False,
-                                env=ENVIRONMENT)
+        result = subprocess.run(
+            command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False, env=ENVIRONMENT
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(all_files(self.out), expected)
         self.assertEqual(list(disk.iterdir()), [])
@@ -116,8 +122,9 @@ class SourceOfNodes(NodeTest):
         size = twice.stat().st_size
         with twice.open("ab") as file:
             file.write(b"x")
-        self.assert_all_refused(self.convert_on([1, 1, 1]), 2, f"{size} bytes at rank 1 and {size + 1} at rank 2",
-                                "not of one checkpoint")
+        self.assert_all_refused(
+            self.convert_on([1, 1, 1]), 2, f"{size} bytes at rank 1 and {size + 1} at rank 2", "not of one checkpoint"
+        )
 
     def test_damage_is_found_by_who_has_the_file(self) -> None:
         """And everybody ends."""
@@ -138,12 +145,30 @@ class SourceOfNodes(NodeTest):
     def test_a_killed_node_ends_the_run(self) -> None:
         """Even one whose files others wait for. Other ranks go on from what is kept."""
         sizes = ("layers=4", "hidden=512", "heads=8", "kv_heads=8", "ffn=2048", "vocab=32000")
-        made = self.run_program("ucprun", "synth", "llama", "big", "--to", "deepspeed:dp=2,zero=1",
-                                *(word for size in sizes for word in ("--set", size)))
+        made = self.run_program(
+            "ucprun",
+            "synth",
+            "llama",
+            "big",
+            "--to",
+            "deepspeed:dp=2,zero=1",
+            *(word for size in sizes for word in ("--set", size)),
+        )
         self.assertEqual(made.returncode, 0, made.stderr)
         self.spread(self.folder / "big", 3, lambda number, name: [1] if "optim" in name else [number % 3])
-        words = ("convert", "checkpoints", self.out, "--to", "universal", "--node-local", "source", "--threads", "1",
-                 "--journal-every", "0.05")
+        words = (
+            "convert",
+            "checkpoints",
+            self.out,
+            "--to",
+            "universal",
+            "--node-local",
+            "source",
+            "--threads",
+            "1",
+            "--journal-every",
+            "0.05",
+        )
         for _ in range(20):  # A run may end before it is seen to have begun.
             status, seconds = run_with_one_killed(self.command_on([1, 1, 1], *words), self.folder)
             if status != 0:

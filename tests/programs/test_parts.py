@@ -75,8 +75,12 @@ class DestinationOfNodes(NodeTest):
     def test_each_node_gets_what_its_ranks_open(self) -> None:
         """Whatever ranks convert; ranks of the job that do not come out even; more nodes than ranks of the job."""
         source = self.checkpoint("zero2_dp4")
-        for to, ranks, node_of_rank in ((TO_DP4, [1, 1], [0, 0, 1, 1]), (TO_DP3, [2, 1], [0, 0, 1]),
-                                        (TO_DP4, [1, 3, 2], [0, 0, 1, 2]), (TO_DP3, [1, 1, 1, 1], [0, 1, 2])):
+        for to, ranks, node_of_rank in (
+            (TO_DP4, [1, 1], [0, 0, 1, 1]),
+            (TO_DP3, [2, 1], [0, 0, 1]),
+            (TO_DP4, [1, 3, 2], [0, 0, 1, 2]),
+            (TO_DP3, [1, 1, 1, 1], [0, 1, 2]),
+        ):
             whole = self.alone(source, *to)
             self.make_nodes(len(ranks))
             parts = self.in_parts(source, ranks, *to, *IN_PARTS)
@@ -92,19 +96,38 @@ class DestinationOfNodes(NodeTest):
         """On another system, so that neither device nor inode says it is the same."""
         other = self.folder / "other-system"
         other.write_text("00000000-0000-0000-0000-000000000000\n")
-        as_other = ("unshare", "-m", "sh", "-c", f"mount --bind {other} /proc/sys/kernel/random/boot_id && exec \"$@\"",
-                    "sh")
-        if shutil.which("unshare") is None or subprocess.run([*as_other, "true"], check=False,
-                                                             capture_output=True).returncode != 0:
+        as_other = (
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            f'mount --bind {other} /proc/sys/kernel/random/boot_id && exec "$@"',
+            "sh",
+        )
+        if (
+            shutil.which("unshare") is None
+            or subprocess.run([*as_other, "true"], check=False, capture_output=True).returncode != 0
+        ):
             self.skipTest("this process may not mount")
         source = self.checkpoint("zero1_dp2")
         program = (PROGRAMS / "ucprun", "convert", source, "out", *TO_DP3, *IN_PARTS)
         words = ("mpirun", "-n", "2", *program, ":", "-n", "1", *as_other, *program)
         (self.folder / ".out.ucp-node").write_text("of a run that was killed")
-        result = subprocess.run([*map(str, words)], cwd=self.folder, capture_output=True, text=True, timeout=120,
-                                check=False, env=ENVIRONMENT)
-        self.assert_all_refused(result, 1, "are on different nodes and see the same folder `.`; leave out --node-local "
-                                "destination, or name a folder on a disk that each node has for itself")
+        result = subprocess.run(
+            [*map(str, words)],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=ENVIRONMENT,
+        )
+        self.assert_all_refused(
+            result,
+            1,
+            "are on different nodes and see the same folder `.`; leave out --node-local "
+            "destination, or name a folder on a disk that each node has for itself",
+        )
         self.assertRegex(result.stderr, "rank 0 and rank 2|rank 2 and rank 0")
 
     def test_stages(self) -> None:
@@ -133,10 +156,15 @@ class DestinationOfNodes(NodeTest):
         result = self.mpirun([1, 2], "run", plan, "from-plan", "--from", source, *IN_PARTS)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual([self.part(node, "from-plan") for node in range(2)], parts)
-        written = re.findall(r"^write (\S+) \d+ bytes, for ranks? ([\d, -]+) of 4$",
-                             self.run_program("ucpc", "dump", plan).stdout, re.MULTILINE)
-        self.assertEqual({name for name, ranks in written if ranks in ("0-1", "0", "1")},
-                         {name for name in parts[0] if name not in parts[1]})  # Those of the first stage alone.
+        written = re.findall(
+            r"^write (\S+) \d+ bytes, for ranks? ([\d, -]+) of 4$",
+            self.run_program("ucpc", "dump", plan).stdout,
+            re.MULTILINE,
+        )
+        self.assertEqual(
+            {name for name, ranks in written if ranks in ("0-1", "0", "1")},
+            {name for name in parts[0] if name not in parts[1]},
+        )  # Those of the first stage alone.
 
     def test_one_folder_is_no_part(self) -> None:
         """Where all ranks see the same folder it is an ordinary destination."""
@@ -230,8 +258,12 @@ class DestinationOfNodes(NodeTest):
         result = self.mpirun([1, 1], "verify", "out", *FROM_PARTS)
         self.assert_one_error(result, 2, "part 2 of 2 is at none of the 2 ranks")
         shutil.copytree(self.folder / "alone", self.folder / "node-1" / "out")
-        self.assert_all_refused(self.mpirun([1, 1], *read), 2, "rank 0 sees part 1 of 2 of the run ",
-                                "rank 1 a checkpoint that is not in parts")
+        self.assert_all_refused(
+            self.mpirun([1, 1], *read),
+            2,
+            "rank 0 sees part 1 of 2 of the run ",
+            "rank 1 a checkpoint that is not in parts",
+        )
         shutil.rmtree(self.folder / "node-1" / "out")
         manifest = kept / MANIFEST
         text = manifest.read_text()

@@ -37,8 +37,17 @@ class FailingParts(NodeTest, FailureTest):
         super().setUp()
         self.source = self.checkpoint("zero2_dp4")
         self.make_nodes(NODES)
-        self.words = ("convert", self.source, "out", "--node-local", "destination", "--threads", 1,
-                      "--journal-every", 0)
+        self.words = (
+            "convert",
+            self.source,
+            "out",
+            "--node-local",
+            "destination",
+            "--threads",
+            1,
+            "--journal-every",
+            0,
+        )
         self.before = self.made("--to", "deepspeed:dp=2,zero=1")
         self.after = self.made("--to", "deepspeed:dp=4,zero=1")
         self.words += ("--to", "deepspeed:dp=4,zero=1", "--force")

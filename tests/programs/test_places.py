@@ -26,8 +26,9 @@ class Places(ProgramTest):
             for more in ([], ["--force"], ["--resume"]):
                 result = self.convert(source, *more)
                 self.assertEqual(result.returncode, 1)
-                self.assertEqual(result.stderr, f"ucprun: error: `{self.out}` is a symbolic link; name the folder that "
-                                                "is meant\n")
+                self.assertEqual(
+                    result.stderr, f"ucprun: error: `{self.out}` is a symbolic link; name the folder that is meant\n"
+                )
             self.out.unlink()
         self.assertEqual(list((self.folder / "elsewhere").iterdir()), [])
 
@@ -38,8 +39,10 @@ class Places(ProgramTest):
         for target in ("elsewhere", "nothing"):
             self.out.symlink_to(target)
             result = self.run_program("ucprun", "convert", source, f"{self.out}//", "--to", "universal", "--force")
-            self.assertEqual((result.returncode, result.stderr),
-                             (1, f"ucprun: error: `{self.out}` is a symbolic link; name the folder that is meant\n"))
+            self.assertEqual(
+                (result.returncode, result.stderr),
+                (1, f"ucprun: error: `{self.out}` is a symbolic link; name the folder that is meant\n"),
+            )
             self.out.unlink()
 
     def test_the_longest_name(self) -> None:
@@ -89,11 +92,16 @@ class Places(ProgramTest):
         convert = f'"{PROGRAMS}/ucprun" convert "{source}" "{self.out}" --to universal --force'
         if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("this system lets nobody mount anything")
-        result = subprocess.run(["unshare", "-rm", "sh", "-c", f'mount -t tmpfs none "{self.out}" && {convert}'],
-                                capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            ["unshare", "-rm", "sh", "-c", f'mount -t tmpfs none "{self.out}" && {convert}'],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         self.assertEqual(result.returncode, 1)
-        self.assertEqual(result.stderr, f"ucprun: error: `{self.out}` is a mount point and cannot be replaced; name a "
-                                        "folder in it\n")
+        self.assertEqual(
+            result.stderr, f"ucprun: error: `{self.out}` is a mount point and cannot be replaced; name a folder in it\n"
+        )
 
     def test_a_path_that_is_too_long(self) -> None:
         """Below 4,000 characters there is room for our files; with 4,070 there is none."""
@@ -120,8 +128,10 @@ class Places(ProgramTest):
         for parent in ("missing", "file"):
             out = self.folder / parent / "out"
             result = self.run_program("ucprun", "convert", source, out, "--to", "universal")
-            self.assertEqual((result.returncode, result.stderr),
-                             (1, f"ucprun: error: `{out}` cannot be written: there is no folder `{out.parent}`\n"))
+            self.assertEqual(
+                (result.returncode, result.stderr),
+                (1, f"ucprun: error: `{out}` cannot be written: there is no folder `{out.parent}`\n"),
+            )
 
     def test_the_lock_of_a_living_process(self) -> None:
         """It is respected, and one of a dead process is not."""
@@ -154,8 +164,9 @@ class Limits(ProgramTest):
     def run_limited(self, prepare: object, *arguments: object) -> subprocess.CompletedProcess[str]:
         """A run in a process that did `prepare` first."""
         command = [str(PROGRAMS / "ucprun"), *map(str, arguments)]
-        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False,
-                                preexec_fn=prepare)
+        result = subprocess.run(
+            command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False, preexec_fn=prepare
+        )
         self.assertGreaterEqual(result.returncode, 0, result.stderr)
         return result
 
@@ -163,8 +174,16 @@ class Limits(ProgramTest):
         """Too few are refused before anything is made; with just enough of them it works."""
         source = self.checkpoint("zero1_dp2")
         for files in (*range(4, 24), 40):
-            result = self.run_limited(lambda n=files: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)), "convert",
-                                      source, self.out, "--to", "universal", "--threads", 2)
+            result = self.run_limited(
+                lambda n=files: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)),
+                "convert",
+                source,
+                self.out,
+                "--to",
+                "universal",
+                "--threads",
+                2,
+            )
             if result.returncode == 0:
                 self.assert_done(result)
                 shutil.rmtree(self.out)
@@ -184,9 +203,17 @@ class Limits(ProgramTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertGreaterEqual(len(list(source.rglob("*optim_states.pt"))), 4096)
         for files in (1024, 64):
-            result = self.run_limited(lambda n=files: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)), "convert",
-                                      source, self.folder / f"out{files}", "--to", "universal", "--spec", GPT_SPEC,
-                                      *words)
+            result = self.run_limited(
+                lambda n=files: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)),
+                "convert",
+                source,
+                self.folder / f"out{files}",
+                "--to",
+                "universal",
+                "--spec",
+                GPT_SPEC,
+                *words,
+            )
             self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(files_of(self.folder / "out1024"), files_of(self.folder / "out64"))
 
@@ -214,24 +241,33 @@ class Limits(ProgramTest):
         locked = self.folder / "locked"
         locked.mkdir(mode=0o555)
         result = self.run_limited(become, "convert", source, locked / "out", "--to", "universal")
-        self.assertEqual((result.returncode, result.stderr),
-                         (2, f"ucprun: error: `{locked}/out` cannot be written: `{locked}` is not writable\n"))
+        self.assertEqual(
+            (result.returncode, result.stderr),
+            (2, f"ucprun: error: `{locked}/out` cannot be written: `{locked}` is not writable\n"),
+        )
         place = self.folder / "place"
         place.mkdir()
         place.chmod(0o777)
         for mask in (0o777, 0o277):
-            result = self.run_limited(lambda m=mask: (become(), os.umask(m)), "convert", source, place / "out", "--to",
-                                      "universal")
-            self.assertEqual((result.returncode, result.stderr),
-                             (1, f"ucprun: error: the umask {mask:04o} takes rights to what is written from its own "
-                                 "owner; set another one, such as 022\n"))
+            result = self.run_limited(
+                lambda m=mask: (become(), os.umask(m)), "convert", source, place / "out", "--to", "universal"
+            )
+            self.assertEqual(
+                (result.returncode, result.stderr),
+                (
+                    1,
+                    f"ucprun: error: the umask {mask:04o} takes rights to what is written from its own "
+                    "owner; set another one, such as 022\n",
+                ),
+            )
             self.assertEqual(list(place.iterdir()), [])
         secret = next(source.rglob("*optim_states.pt"))
         secret.chmod(0)
         if os.geteuid() != 0 or secret.stat().st_uid != NOBODY:
             result = self.run_limited(become, "convert", source, place / "out2", "--to", "universal")
-            self.assertEqual((result.returncode, result.stderr),
-                             (2, f"ucprun: error: cannot open `{secret}`: permission denied\n"))
+            self.assertEqual(
+                (result.returncode, result.stderr), (2, f"ucprun: error: cannot open `{secret}`: permission denied\n")
+            )
         self.assertEqual([path.name for path in place.iterdir() if "out2" in path.name], [])
 
 

@@ -21,13 +21,15 @@ class Ranks(ProgramTest):
     def mpirun(self, *words: object) -> subprocess.CompletedProcess[str]:
         """`words` are those of mpirun."""
         command = ["mpirun", *map(str, words)]
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False,
-                              env=ENVIRONMENT)
+        return subprocess.run(
+            command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False, env=ENVIRONMENT
+        )
 
     def convert_on(self, ranks: int, source: Path, out: str, *options: object) -> subprocess.CompletedProcess[str]:
         """To native files of three ranks."""
-        return self.mpirun("-n", ranks, PROGRAMS / "ucprun", "convert", source, out, "--to", "deepspeed:dp=3,zero=1",
-                           *options)
+        return self.mpirun(
+            "-n", ranks, PROGRAMS / "ucprun", "convert", source, out, "--to", "deepspeed:dp=3,zero=1", *options
+        )
 
     def test_the_same_bytes_for_any_number_of_ranks(self) -> None:
         """And one report, of all ranks' work."""
@@ -38,15 +40,18 @@ class Ranks(ProgramTest):
             result = self.convert_on(ranks, source, f"of-{ranks}", *options)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual(all_files(self.folder / f"of-{ranks}"), all_files(self.folder / "alone"))
-            self.assertEqual(result.stdout.splitlines()[0].split(" written ")[0],
-                             alone.stdout.splitlines()[0].split(" written ")[0])
+            self.assertEqual(
+                result.stdout.splitlines()[0].split(" written ")[0], alone.stdout.splitlines()[0].split(" written ")[0]
+            )
             self.assertEqual(result.stderr.count("note: "), alone.stderr.count("note: "))
 
     def test_a_plan_file(self) -> None:
         """`run`, too."""
         source = self.checkpoint("zero1_dp2")
-        for program, *words in (("ucpc", "plan", "--from", source, "--to", "universal", "-o", "a.plan"),
-                                ("ucprun", "run", "a.plan", "alone", "--from", source)):
+        for program, *words in (
+            ("ucpc", "plan", "--from", source, "--to", "universal", "-o", "a.plan"),
+            ("ucprun", "run", "a.plan", "alone", "--from", source),
+        ):
             self.assertEqual(self.run_program(program, *words).returncode, 0)
         result = self.mpirun("-n", 3, PROGRAMS / "ucprun", "run", "a.plan", "out", "--from", source)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -78,8 +83,9 @@ class Ranks(ProgramTest):
         path.write_bytes(bytes(data))
         outcomes = []
         for ranks in (1, 4):
-            result = self.mpirun("-n", ranks, PROGRAMS / "ucprun", "convert", source, f"out-{ranks}",
-                                 "--to", "universal", "--ignore-crc")
+            result = self.mpirun(
+                "-n", ranks, PROGRAMS / "ucprun", "convert", source, f"out-{ranks}", "--to", "universal", "--ignore-crc"
+            )
             self.assertEqual(result.returncode, 0, result.stderr)
             outcomes.append([line for line in result.stderr.splitlines() if "rounding" in line])
         self.assertNotEqual(outcomes[0], [])
@@ -115,8 +121,7 @@ class Ranks(ProgramTest):
                                   env=ENVIRONMENT | {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": str(rank)})
                    for rank in (1, 0)]  # fmt: skip
         self.assertEqual([result.returncode for result in results], [1, 0], results)
-        self.assertIn("`SLURM_STEP_NUM_TASKS` says that a launcher started 2 ranks, and MPI finds 1",
-                      results[0].stderr)
+        self.assertIn("`SLURM_STEP_NUM_TASKS` says that a launcher started 2 ranks, and MPI finds 1", results[0].stderr)
 
     def test_one_ranks_error_is_everybodys_and_names_it(self) -> None:
         """A rank that may not write files of that size."""
@@ -133,8 +138,10 @@ class Ranks(ProgramTest):
         """Its own machine has too little of something; the others do not wait for it."""
         source = self.checkpoint("zero2_dp4")
         words = [str(PROGRAMS / "ucprun"), "convert", str(source), "out", "--to", "deepspeed:dp=4,zero=1"]
-        for option, value, reason in (("--memory", "64KiB", "of memory is too little"),
-                                      ("--memory", "lots", "--memory takes a size")):
+        for option, value, reason in (
+            ("--memory", "64KiB", "of memory is too little"),
+            ("--memory", "lots", "--memory takes a size"),
+        ):
             result = self.mpirun("-n", 2, *words, ":", "-n", 1, *words, option, value)
             self.assertEqual(result.returncode, 1, result.stderr)
             self.assertEqual(result.stderr.count("ucprun: error: rank 2 of 3: "), 1, result.stderr)
@@ -146,9 +153,11 @@ class Ranks(ProgramTest):
         source = self.checkpoint("zero2_dp4")
         words = f"{PROGRAMS}/ucprun convert {source} out --to deepspeed:dp=4,zero=1 --threads 2 --json"
         few = ("sh", "-c", f"ulimit -n 40; exec {words}")
-        reason = (r"rank 1 of 2: past the page cache every file is opened twice, and this process may have 40 open at "
-                  r"once \(`ulimit -n`\), too few for 2 threads so; raise the limit, lower --threads, or pass "
-                  r"--io=buffered")
+        reason = (
+            r"rank 1 of 2: past the page cache every file is opened twice, and this process may have 40 open at "
+            r"once \(`ulimit -n`\), too few for 2 threads so; raise the limit, lower --threads, or pass "
+            r"--io=buffered"
+        )
         result = self.mpirun("-n", 1, *words.split(), ":", "-n", 1, *few)
         self.assertEqual(result.returncode, 0, result.stderr)
         for way in json.loads(result.stdout)["io"].values():
@@ -175,11 +184,29 @@ class Ranks(ProgramTest):
     def test_a_killed_rank_ends_the_run(self) -> None:
         """Within seconds, with the destination untouched; a later run begins anew."""
         sizes = ("layers=4", "hidden=512", "heads=8", "kv_heads=8", "ffn=2048", "vocab=32000")
-        made = self.run_program("ucprun", "synth", "llama", "big", "--to", "deepspeed:dp=2,zero=1",
-                                *(word for size in sizes for word in ("--set", size)))
+        made = self.run_program(
+            "ucprun",
+            "synth",
+            "llama",
+            "big",
+            "--to",
+            "deepspeed:dp=2,zero=1",
+            *(word for size in sizes for word in ("--set", size)),
+        )
         self.assertEqual(made.returncode, 0, made.stderr)
-        command = ["mpirun", "-n", "3", str(PROGRAMS / "ucprun"), "convert", "big", "out", "--to", "universal",
-                   "--threads", "1"]
+        command = [
+            "mpirun",
+            "-n",
+            "3",
+            str(PROGRAMS / "ucprun"),
+            "convert",
+            "big",
+            "out",
+            "--to",
+            "universal",
+            "--threads",
+            "1",
+        ]
         for _ in range(20):  # A run may end before it is seen to have begun.
             status, seconds = run_with_one_killed(command, self.folder)
             if status != 0:
@@ -202,8 +229,15 @@ class WithoutMpi(ProgramTest):
         shutil.copy2(PROGRAMS / "ucprun", self.folder / "ucprun")
         source = self.checkpoint("zero1_dp2")
         command = [str(self.folder / "ucprun"), "convert", str(source), "out", "--to", "universal"]
-        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False,
-                                env=os.environ | {"OMPI_COMM_WORLD_SIZE": "4"})
+        result = subprocess.run(
+            command,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=os.environ | {"OMPI_COMM_WORLD_SIZE": "4"},
+        )
         self.assert_refused(result, 1, "a launcher started 4 ranks", "built without MPI")
         version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True)
         self.assertIn("(no MPI, no CUDA)", version.stdout)

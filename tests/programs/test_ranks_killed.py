@@ -36,8 +36,9 @@ class KilledRanks(FailureTest):
         """A checkpoint of a hundred megabytes, and what one rank converts it to."""
         super().setUp()
         self.source = self.folder / "source"
-        result = self.run_program("ucprun", "synth", GPT_SPEC, self.source, "--to", "deepspeed:pp=2,tp=2,dp=2,zero=1",
-                                  *SPEC[2:])
+        result = self.run_program(
+            "ucprun", "synth", GPT_SPEC, self.source, "--to", "deepspeed:pp=2,tp=2,dp=2,zero=1", *SPEC[2:]
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         self.prepare(self.source, "--to", "deepspeed:pp=1,tp=4,dp=3,zero=1", *SPEC)
 
@@ -49,13 +50,26 @@ class KilledRanks(FailureTest):
 
     def start(self, ranks: int, *more: object) -> subprocess.Popen[str]:
         """A run in the background."""
-        return subprocess.Popen(self.command(ranks, *more), cwd=self.folder, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        return subprocess.Popen(
+            self.command(ranks, *more),
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+        )
 
     def convert_on(self, ranks: int, *more: object) -> subprocess.CompletedProcess[str]:
         """A run to its end."""
-        return subprocess.run(self.command(ranks, *more), cwd=self.folder, capture_output=True, text=True, timeout=120,
-                              check=False, env=ENVIRONMENT)
+        return subprocess.run(
+            self.command(ranks, *more),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=ENVIRONMENT,
+        )
 
     def journals(self) -> list[Path]:
         """Of all ranks."""
@@ -68,8 +82,9 @@ class KilledRanks(FailureTest):
         victim = generator.choice(ranks) if way == "rank" else run.pid
         with contextlib.suppress(ProcessLookupError):  # It has come to its end.
             os.kill(victim, signal.SIGINT if way == "interrupt" else signal.SIGKILL)
-        self.assertLess(seconds_until_ended([rank for rank in ranks if rank != run.pid]), SECONDS_TO_END,
-                        f"{what}: {way}")
+        self.assertLess(
+            seconds_until_ended([rank for rank in ranks if rank != run.pid]), SECONDS_TO_END, f"{what}: {way}"
+        )
         try:
             run.communicate(timeout=30)
         except subprocess.TimeoutExpired:
@@ -96,8 +111,16 @@ class KilledRanks(FailureTest):
         while progress.goes_on(kills):
             ranks = generator.choice((1, 2, 3, 4))
             what = f"seed {SEED}, kill {kills}, {ranks} ranks"
-            more = ["--threads", generator.choice((1, 2)), "--memory", generator.choice(("32MiB", "1GiB")),
-                    "--max-bandwidth", f"{generator.choice((20, 60, 200)) // ranks}MB", "--journal-every", 0.05]
+            more = [
+                "--threads",
+                generator.choice((1, 2)),
+                "--memory",
+                generator.choice(("32MiB", "1GiB")),
+                "--max-bandwidth",
+                f"{generator.choice((20, 60, 200)) // ranks}MB",
+                "--journal-every",
+                0.05,
+            ]
             with self.start(ranks, "--resume", *more) as run:
                 # Until it has begun, and then some more; a launcher takes its time.
                 deadline = time.monotonic() + 20
@@ -141,8 +164,11 @@ class KilledRanks(FailureTest):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(rank, signal.SIGKILL)
             _, said = run.communicate(timeout=30)
-        self.assertIn("interrupted, and not at an end 20 seconds later, as when another rank does not answer; no half "
-                      "checkpoint is left\n", said)
+        self.assertIn(
+            "interrupted, and not at an end 20 seconds later, as when another rank does not answer; no half "
+            "checkpoint is left\n",
+            said,
+        )
         self.assertFalse(self.out.exists())
         self.assert_finished_on(1, "a rank that did not answer")
 
@@ -163,9 +189,27 @@ class KilledRanks(FailureTest):
     def test_what_is_refused(self) -> None:
         """As with one rank: another plan, a source that changed; and what is kept stays."""
         self.interrupted(3)
-        other = subprocess.run(["mpirun", "-n", "2", str(PROGRAMS / "ucprun"), "convert", str(self.source),
-                                str(self.out), "--to", "universal", *map(str, SPEC), "--resume"], cwd=self.folder,
-                               capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT)
+        other = subprocess.run(
+            [
+                "mpirun",
+                "-n",
+                "2",
+                str(PROGRAMS / "ucprun"),
+                "convert",
+                str(self.source),
+                str(self.out),
+                "--to",
+                "universal",
+                *map(str, SPEC),
+                "--resume",
+            ],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=ENVIRONMENT,
+        )
         self.assertEqual(other.returncode, 1, other.stderr)
         self.assertEqual(other.stderr.count("followed a plan with the hash"), 1, other.stderr)
         changed = sorted(self.source.rglob("*optim_states.pt"))[0]
@@ -192,8 +236,9 @@ class KilledRanks(FailureTest):
             os.kill(run.pid, signal.SIGCONT)
             run.communicate(timeout=30)
         self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertIn(f"it holds `{self.folder}/.out.ucp-ranks/lock-1`: a rank of a run whose first rank is gone",
-                      result.stderr)
+        self.assertIn(
+            f"it holds `{self.folder}/.out.ucp-ranks/lock-1`: a rank of a run whose first rank is gone", result.stderr
+        )
         self.assert_finished_on(1, "a rank that lived on")
 
 
@@ -216,8 +261,20 @@ class KilledNodes(KilledRanks):
         command = ["mpirun"]
         for rank in range(ranks):
             command += [":"] if rank else []
-            command += ["-n", "1", "--wdir", str(self.folder / f"node-{rank % 2}"), str(PROGRAMS / "ucprun"), "convert",
-                        "source", str(self.out), *map(str, self.arguments), *map(str, more), "--node-local", "source"]
+            command += [
+                "-n",
+                "1",
+                "--wdir",
+                str(self.folder / f"node-{rank % 2}"),
+                str(PROGRAMS / "ucprun"),
+                "convert",
+                "source",
+                str(self.out),
+                *map(str, self.arguments),
+                *map(str, more),
+                "--node-local",
+                "source",
+            ]
         return command
 
     # What they are about is no other where the source is in parts.

@@ -17,8 +17,15 @@ class RanksThatVerify(ProgramTest):
     def on(self, ranks: int, *words: object) -> subprocess.CompletedProcess[str]:
         """One rank is started without a launcher."""
         launcher = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
-        return subprocess.run([*launcher, str(PROGRAMS / "ucprun"), *map(str, words)], cwd=self.folder,
-                              capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT)
+        return subprocess.run(
+            [*launcher, str(PROGRAMS / "ucprun"), *map(str, words)],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=ENVIRONMENT,
+        )
 
     def assert_same(self, *words: object, code: int = 0) -> str:
         """What three ranks find is what one finds; returns what they say."""
@@ -44,8 +51,26 @@ class RanksThatVerify(ProgramTest):
 
     def test_synthetic_elements(self) -> None:
         """Wrong ones are listed in the order of the tensors, whichever rank found them."""
-        made = self.on(1, "synth", "gpt2", "made", "--to", "universal", "--set", "layers=2", "--set", "hidden=16",
-                       "--set", "heads=2", "--set", "vocab=32", "--set", "seq=8", "--set", "ffn=64")
+        made = self.on(
+            1,
+            "synth",
+            "gpt2",
+            "made",
+            "--to",
+            "universal",
+            "--set",
+            "layers=2",
+            "--set",
+            "hidden=16",
+            "--set",
+            "heads=2",
+            "--set",
+            "vocab=32",
+            "--set",
+            "seq=8",
+            "--set",
+            "ffn=64",
+        )
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertIn("every element is what", self.assert_same("verify", "made", "--synth"))
         for path in sorted((self.folder / "made").rglob("fp32.pt"))[::5]:

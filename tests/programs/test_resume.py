@@ -22,8 +22,15 @@ class Resume(FailureTest):
     def setUp(self) -> None:
         """A conversion into several files, in small chunks."""
         super().setUp()
-        self.prepare(self.checkpoint("gpt_pp2_tp2_dp2"), "--to", "safetensors:states=all,max_shard=20KB",
-                     "--spec", "megatron_deepspeed_gpt", "--threads", 1)
+        self.prepare(
+            self.checkpoint("gpt_pp2_tp2_dp2"),
+            "--to",
+            "safetensors:states=all,max_shard=20KB",
+            "--spec",
+            "megatron_deepspeed_gpt",
+            "--threads",
+            1,
+        )
 
     def changes(self) -> int:
         """How many calls of a run change files."""
@@ -39,8 +46,9 @@ class Resume(FailureTest):
 
     def resume(self, *more: object) -> str:
         """Goes on, to the end, in smaller chunks; what it prints."""
-        result = self.run_program("ucprun", "convert", self.source, self.out, *self.arguments, "--resume", "--memory",
-                                  "24MiB", *more)
+        result = self.run_program(
+            "ucprun", "convert", self.source, self.out, *self.arguments, "--resume", "--memory", "24MiB", *more
+        )
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assert_complete("resumed")
         return result.stdout
@@ -70,9 +78,11 @@ class Resume(FailureTest):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             wrong = self.wrong(int(self.changes() * 0.6), f"C{number}")
             self.assertEqual(wrong.result.returncode, 130, wrong.result.stderr)
-            self.assertEqual(wrong.result.stderr,
-                             f"ucprun: error: interrupted; what is done is kept in `{self.folder}/{PARTIAL}`: the same "
-                             "command with --resume goes on with it, and without removes it\n")
+            self.assertEqual(
+                wrong.result.stderr,
+                f"ucprun: error: interrupted; what is done is kept in `{self.folder}/{PARTIAL}`: the same "
+                "command with --resume goes on with it, and without removes it\n",
+            )
             self.assertFalse(self.out.exists())
             self.assertTrue((self.folder / PARTIAL).is_dir())
             self.assert_finished_by("interrupt", *(["--resume"] if number == signal.SIGINT else []))
@@ -95,12 +105,15 @@ class Resume(FailureTest):
         """There is nothing to keep yet, and no folder was made."""
         load = [str(PROGRAMS / "ucprun"), "load", str(self.source), "--to", "universal", *map(str, self.arguments[2:])]
         for call in (20, 30, 45):
-            wrongs = [self.wrong(call, f"S{signal.SIGINT}"),
-                      self.run_wrong(load, os.environ, self.going_wrong(call, f"S{signal.SIGINT}"))]
+            wrongs = [
+                self.wrong(call, f"S{signal.SIGINT}"),
+                self.run_wrong(load, os.environ, self.going_wrong(call, f"S{signal.SIGINT}")),
+            ]
             for wrong in wrongs:
                 self.assertTrue(wrong.happened)
-                self.assertEqual((wrong.result.returncode, wrong.result.stderr), (130, "ucprun: error: interrupted\n"),
-                                 wrong.where)
+                self.assertEqual(
+                    (wrong.result.returncode, wrong.result.stderr), (130, "ucprun: error: interrupted\n"), wrong.where
+                )
             self.assertEqual([path.name for path in self.folder.iterdir() if "out" in path.name], [], wrongs[0].where)
 
     def test_what_a_trial_left_is_removed(self) -> None:
@@ -118,14 +131,27 @@ class Resume(FailureTest):
     def test_another_plan_is_refused(self) -> None:
         """With both hashes; and what is kept stays."""
         self.stop_at(0.6)
-        result = self.run_program("ucprun", "convert", self.source, self.out, "--to", "universal", "--spec",
-                                  "megatron_deepspeed_gpt", "--resume")
+        result = self.run_program(
+            "ucprun",
+            "convert",
+            self.source,
+            self.out,
+            "--to",
+            "universal",
+            "--spec",
+            "megatron_deepspeed_gpt",
+            "--resume",
+        )
         self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertRegex(result.stderr, r"followed a plan with the hash [0-9a-f]{32}, and this command's plan has "
-                                        r"[0-9a-f]{32}; repeat its command, or leave out --resume to begin again")
+        self.assertRegex(
+            result.stderr,
+            r"followed a plan with the hash [0-9a-f]{32}, and this command's plan has "
+            r"[0-9a-f]{32}; repeat its command, or leave out --resume to begin again",
+        )
         self.assertFalse(self.out.exists())
-        result = self.run_program("ucprun", "convert", self.source, self.out, *self.arguments, "--resume",
-                                  "--ignore-crc")
+        result = self.run_program(
+            "ucprun", "convert", self.source, self.out, *self.arguments, "--resume", "--ignore-crc"
+        )
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("had no --ignore-crc, and this command has it", result.stderr)
         self.assertIn("went on", self.resume())
@@ -138,8 +164,11 @@ class Resume(FailureTest):
         os.utime(changed, ns=(time, time + 1))
         result = self.run_program("ucprun", "convert", self.source, self.out, *self.arguments, "--resume")
         self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertRegex(result.stderr, rf"`{changed}` was changed since the interrupted run read it: it was modified "
-                                        r"[-0-9]+ [:0-9.]+ UTC, and [-0-9]+ [:0-9.]+ UTC then")
+        self.assertRegex(
+            result.stderr,
+            rf"`{changed}` was changed since the interrupted run read it: it was modified "
+            r"[-0-9]+ [:0-9.]+ UTC, and [-0-9]+ [:0-9.]+ UTC then",
+        )
         self.assertTrue((self.folder / PARTIAL).is_dir())
         os.utime(changed, ns=(time, time))
         self.assertIn("went on", self.resume())

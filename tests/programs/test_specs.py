@@ -35,8 +35,10 @@ class WrongSpecs(ProgramTest):
 
     def test_the_wrong_axis(self) -> None:
         """Rows for columns."""
-        result = self.convert_with('"mlp.dense_4h_to_h.weight"                     [hidden, ffn@tp]',
-                                   '"mlp.dense_4h_to_h.weight"                     [hidden@tp, ffn]')
+        result = self.convert_with(
+            '"mlp.dense_4h_to_h.weight"                     [hidden, ffn@tp]',
+            '"mlp.dense_4h_to_h.weight"                     [hidden@tp, ffn]',
+        )
         self.assert_wrong(result, f"wrong.ucp:{line_of('dense_4h_to_h.weight')}:", "shape-mismatch")
 
     def test_a_typo_in_a_name(self) -> None:
@@ -57,14 +59,19 @@ class WrongSpecs(ProgramTest):
         """ZeRO's data-parallel ranks: there is nothing to average."""
         bias = '"self_attention.dense.bias"                    [hidden]'
         result = self.convert_with(bias, bias + " mean@dp")
-        self.assert_refused(result, 2, f"wrong.ucp:{line_of('self_attention.dense.bias')} averages tensor",
-                            "over 2 copies, and the checkpoint has 1")
+        self.assert_refused(
+            result,
+            2,
+            f"wrong.ucp:{line_of('self_attention.dense.bias')} averages tensor",
+            "over 2 copies, and the checkpoint has 1",
+        )
 
     def test_two_patterns_for_one_name(self) -> None:
         """Both places."""
         result = self.convert_with('"mlp.dense_h_to_4h.bias"', '"mlp.{dense_h_to_4h|dense_4h_to_h}.bias"')
-        self.assert_wrong(result, f"wrong.ucp:{line_of('dense_h_to_4h.bias')}:",
-                          f"wrong.ucp:{line_of('dense_4h_to_h.bias')}:")
+        self.assert_wrong(
+            result, f"wrong.ucp:{line_of('dense_h_to_4h.bias')}:", f"wrong.ucp:{line_of('dense_4h_to_h.bias')}:"
+        )
 
     def test_an_axis_that_does_not_divide(self) -> None:
         """Both numbers."""

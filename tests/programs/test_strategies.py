@@ -27,13 +27,15 @@ class Strategies(ProgramTest):
 
     def test_values_that_a_format_does_not_take(self) -> None:
         """The key, the value, and what it takes instead."""
-        for strategy, words in (("deepspeed:zero=9", "takes a whole number from 0 to 3, not `9`"),
-                                ("deepspeed:dtype=int3", "takes fp32, fp16 or bf16, not `int3`"),
-                                ("deepspeed:tp=0", "takes a whole number from 1 to 1000000, not `0`"),
-                                ("deepspeed:pp=0+0", "not `0+0`"),
-                                ("deepspeed:mp=2", "no setting `mp`"),
-                                ("universal:mp=0", "takes a whole number from 1 to 16384, not `0`"),
-                                ("universal:tp=2", "no setting `tp`")):
+        for strategy, words in (
+            ("deepspeed:zero=9", "takes a whole number from 0 to 3, not `9`"),
+            ("deepspeed:dtype=int3", "takes fp32, fp16 or bf16, not `int3`"),
+            ("deepspeed:tp=0", "takes a whole number from 1 to 1000000, not `0`"),
+            ("deepspeed:pp=0+0", "not `0+0`"),
+            ("deepspeed:mp=2", "no setting `mp`"),
+            ("universal:mp=0", "takes a whole number from 1 to 16384, not `0`"),
+            ("universal:tp=2", "no setting `tp`"),
+        ):
             for arguments in ((strategy,), ("deepspeed:pp=2", "--to", strategy)):
                 code, printed, message = self.explain(*arguments)
                 self.assertEqual((code, printed), (1, ""), message)
@@ -51,8 +53,9 @@ layout l { "x" [nothing] }
         result = self.run_program("ucpc", "check", "spec.ucp")
         self.assertEqual(result.returncode, 1)
         places = [line.split(": error:")[0] for line in result.stderr.splitlines() if line.startswith("spec.ucp:")]
-        self.assertEqual(places, [f"spec.ucp:{place}" for place in (
-            "2:33", "2:42", "2:55", "2:62", "3:23", "4:10", "5:10", "6:17")])
+        self.assertEqual(
+            places, [f"spec.ucp:{place}" for place in ("2:33", "2:42", "2:55", "2:62", "3:23", "4:10", "5:10", "6:17")]
+        )
         self.assertIn("8 errors in `spec.ucp`", result.stderr)
         self.assertIn("did you mean `universal`?", result.stderr)
         self.assertIn("`universal` is the name of a format", result.stderr)

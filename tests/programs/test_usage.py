@@ -49,20 +49,27 @@ class Usage(ProgramTest):
         """The nearest one is named, of every command of both programs, whatever else is missing then."""
         for program in ("ucpc", "ucprun"):
             for command in self.subcommands(program):
-                options = re.findall(r"^  (?:-\w,)?(--[a-z-]+)", self.run_program(program, command, "--help").stdout,
-                                     re.MULTILINE)
+                options = re.findall(
+                    r"^  (?:-\w,)?(--[a-z-]+)", self.run_program(program, command, "--help").stdout, re.MULTILINE
+                )
                 for option in options:
                     misspelt = f"{option}{option[-1]}"
                     if misspelt in options:
                         continue
                     sentence = self.refused(program, command, misspelt)
                     self.assertRegex(sentence, rf"^`{program} {command}` has no option `{misspelt}`; did you mean `--")
-                self.assertEqual(self.refused(program, command, "--quite-another=3"),
-                                 f"`{program} {command}` has no option `--quite-another`")
-        self.assertEqual(self.refused("ucprun", "load", "in", "--too", "universal"),
-                         "`ucprun load` has no option `--too`; did you mean `--to`?")
-        self.assertEqual(self.refused("ucprun", "load", "in", "-to", "universal"),
-                         "`ucprun load` has no option `-to`; did you mean `--to`?")
+                self.assertEqual(
+                    self.refused(program, command, "--quite-another=3"),
+                    f"`{program} {command}` has no option `--quite-another`",
+                )
+        self.assertEqual(
+            self.refused("ucprun", "load", "in", "--too", "universal"),
+            "`ucprun load` has no option `--too`; did you mean `--to`?",
+        )
+        self.assertEqual(
+            self.refused("ucprun", "load", "in", "-to", "universal"),
+            "`ucprun load` has no option `-to`; did you mean `--to`?",
+        )
 
     def test_what_is_missing_and_what_is_too_much(self) -> None:
         """Named as it is typed."""
@@ -70,8 +77,10 @@ class Usage(ProgramTest):
             ("", "name what to do: convert, run, load, inspect, verify, diff, trace, synth, bench, completion, "
                  "help"),
             ("inspekt in", "there is no subcommand `inspekt`; did you mean `inspect`?"),
-            ("--force inspect in", "`--force` is an option of a subcommand, and stands behind it: "
-                                  "`ucprun SUBCOMMAND --force`"),
+            (
+                "--force inspect in",
+                "`--force` is an option of a subcommand, and stands behind it: `ucprun SUBCOMMAND --force`",
+            ),
             ("convert", "`ucprun convert` needs CHECKPOINT and OUT and --to STRATEGY"),
             ("convert in out", "`ucprun convert` needs --to STRATEGY"),
             ("inspect in out", "`ucprun inspect` has no place for `out`; it takes CHECKPOINT"),
@@ -88,25 +97,31 @@ class Usage(ProgramTest):
             ("load in --to universal --rank -1", "--rank takes a whole number from 0 to 16777216, not `-1`"),
             ("load in --to universal --rank 1.5", "--rank takes a whole number from 0 to 16777216, not `1.5`"),
             (f"{run} --threads 0", "--threads takes a whole number from 1 to 256, not `0`"),
-            (f"{run} --threads 99999999999999999999",
-             "--threads takes a whole number from 1 to 256, not `99999999999999999999`"),
+            (
+                f"{run} --threads 99999999999999999999",
+                "--threads takes a whole number from 1 to 256, not `99999999999999999999`",
+            ),
             (f"{run} --journal-every nan", "--journal-every takes a number from 0 to 86400, not `nan`"),
             ("load in --to --compare", "--to takes a value, and `--compare` is another option"),
             (f"{run} --replicas both", "--replicas takes compare or trust, not `both`"),
-            (f"{run} --tag ../x",
-             "--tag takes the name of a folder, without `/` and of at most 245 bytes, not `../x`"),
-            ("load in --to universal --tag ..",
-             "--tag takes the name of a folder, without `/` and of at most 245 bytes, not `..`"),
+            (f"{run} --tag ../x", "--tag takes the name of a folder, without `/` and of at most 245 bytes, not `../x`"),
+            (
+                "load in --to universal --tag ..",
+                "--tag takes the name of a folder, without `/` and of at most 245 bytes, not `..`",
+            ),
         ):
             self.assertEqual(self.refused("ucprun", *words.split()), sentence)
-        self.assertEqual(self.refused("ucpc", "test", "gpt.ucp", "--seed", "-1"),
-                         f"--seed takes a whole number from 0 to {2**63 - 1}, not `-1`")
+        self.assertEqual(
+            self.refused("ucpc", "test", "gpt.ucp", "--seed", "-1"),
+            f"--seed takes a whole number from 0 to {2**63 - 1}, not `-1`",
+        )
 
     def test_an_option_takes_one_word(self) -> None:
         """What stands behind its value is an argument of the command, of those that may be repeated, too."""
         source = self.checkpoint("zero1_dp2")
-        self.assert_done(self.run_program("ucprun", "convert", "--drop-state", "exp_avg", source, self.out, "--to",
-                                          "universal"))
+        self.assert_done(
+            self.run_program("ucprun", "convert", "--drop-state", "exp_avg", source, self.out, "--to", "universal")
+        )
         self.assertEqual(list(self.out.rglob("exp_avg.pt")), [])
 
     def test_options_of_other_targets(self) -> None:
@@ -132,8 +147,10 @@ class Usage(ProgramTest):
                     self.assertEqual(json.loads(result.stdout)["error"]["code"], "usage")
                 else:
                     self.assertEqual(result.stdout, "")
-        self.assertEqual(self.refused("ucprun", "inspect", source, "--tensor", "nope.*"),
-                         f"none of the 17 tensors in `{source}/global_step4` has a name that fits `nope.*`")
+        self.assertEqual(
+            self.refused("ucprun", "inspect", source, "--tensor", "nope.*"),
+            f"none of the 17 tensors in `{source}/global_step4` has a name that fits `nope.*`",
+        )
         found = self.run_program("ucprun", "inspect", source, "--tensor", "ton?")
         self.assertEqual((found.returncode, found.stdout.splitlines()[-1]), (0, "1 tensor"))
 
@@ -148,8 +165,10 @@ class Usage(ProgramTest):
             with self.subTest(words=words):
                 result = self.run_program(*words, missing)
                 self.assertEqual(result.returncode, 2, result.stderr)
-                self.assertRegex(result.stderr.splitlines()[-1],
-                                 rf"^ucpr?[uc]n?: error: cannot .*`{missing}`: no such file or directory$")
+                self.assertRegex(
+                    result.stderr.splitlines()[-1],
+                    rf"^ucpr?[uc]n?: error: cannot .*`{missing}`: no such file or directory$",
+                )
 
     def test_what_fsdp_saved(self) -> None:
         """A folder of torch.distributed.checkpoint, and a file in it."""
@@ -190,12 +209,25 @@ class Usage(ProgramTest):
         for words in (["--help"], ["load", "--help"], ["--version"], ["inspect", source], ["inspect", source, "--json"],
                       ["verify", source, "--json"], ["diff", source, source, "--json"]):  # fmt: skip
             with open("/dev/full", "w") as full:
-                result = subprocess.run([PROGRAMS / "ucprun", *words], stdout=full, stderr=subprocess.PIPE, text=True,
-                                        timeout=60, check=False)
+                result = subprocess.run(
+                    [PROGRAMS / "ucprun", *words],
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    timeout=60,
+                    check=False,
+                )
             self.assertEqual(result.returncode, 2)
             self.assertEqual(result.stderr.count("cannot write to standard output: no space left on device"), 1, words)
-        piped = subprocess.run(f"{PROGRAMS}/ucprun load --help | true; exit ${{PIPESTATUS[0]}}", shell=True,
-                               executable="/bin/bash", capture_output=True, text=True, timeout=60, check=False)
+        piped = subprocess.run(
+            f"{PROGRAMS}/ucprun load --help | true; exit ${{PIPESTATUS[0]}}",
+            shell=True,
+            executable="/bin/bash",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         self.assertEqual((piped.returncode, piped.stderr), (0, ""))
 
 

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 from linear_collision import FORGED, WEIGHTS, elements
+
 from programs import GPT_SPEC, MANIFEST, SOURCE, ProgramTest
 
 GPT = "gpt_pp2_tp2_dp2"
@@ -147,10 +148,10 @@ class Verify(ProgramTest):
     def test_elements_that_the_first_version_of_digests_could_not_tell_apart(self) -> None:
         """Small changes of many elements made up for a large one of the first in sums that were linear."""
         contents = [elements(digits) for digits in (WEIGHTS, FORGED)]
-        changed = sum(x != y for x, y in zip(*(struct.iter_unpack("<I", content) for content in contents)))
+        changed = sum(x != y for x, y in zip(*(struct.iter_unpack("<I", content) for content in contents), strict=True))
         sides = [
             self.write_tensors(name, {"w": ("F32", [len(content) // 4], content)})
-            for name, content in zip("ab", contents)
+            for name, content in zip("ab", contents, strict=True)
         ]
         for options in ([], ["--bytes"]):
             report = self.same(*sides, *options, code=3)
@@ -244,8 +245,9 @@ class Verify(ProgramTest):
         for make in (lambda: manifest.symlink_to("nowhere"), lambda: os.mkfifo(manifest)):
             make()
             result = self.run_program("ucprun", "verify", self.out)
-            self.assertEqual((result.returncode, result.stderr),
-                             (2, f"ucprun: error: `{manifest}` is not a regular file\n"))
+            self.assertEqual(
+                (result.returncode, result.stderr), (2, f"ucprun: error: `{manifest}` is not a regular file\n")
+            )
             manifest.unlink()
 
     def test_the_manifest_does_not_depend_on_who_wrote_it(self) -> None:

@@ -41,8 +41,10 @@ class Watch(ProgramTest):
             self.assertRegex(line, rf"^{phase} +\d+\.\d{{3}} s$")
         self.assertRegex(lines[-4], r"^\S+ \S+ at a time for each of 3 threads; buffers \S+ \S+ of 1GiB$")
         self.assertRegex(lines[-1], r"^\d+ files and \d+ folders, each synced by itself: ")
-        self.assertEqual([line.split(":")[0] for line in lines[-3:-1]],
-                         [f"large files are {what} through the page cache" for what in ("read", "written")])
+        self.assertEqual(
+            [line.split(":")[0] for line in lines[-3:-1]],
+            [f"large files are {what} through the page cache" for what in ("read", "written")],
+        )
         self.assertEqual(len(lines), len(PHASES) + 4)
 
     def events_of(self, text: str) -> list[dict[str, object]]:
@@ -130,8 +132,10 @@ class Watch(ProgramTest):
             result = subprocess.run([PROGRAMS / "ucprun", "convert", self.checkpoint(CASE), self.out, "--to",
                                      "universal", "--events", "-"], stdout=full, stderr=subprocess.PIPE, text=True,
                                     timeout=60, check=False)  # fmt: skip
-        self.assertEqual((result.returncode, result.stderr),
-                         (0, "warning: not all could be written to `-`: no space left on device\n"))
+        self.assertEqual(
+            (result.returncode, result.stderr),
+            (0, "warning: not all could be written to `-`: no space left on device\n"),
+        )
         self.assertTrue((self.out / "latest_universal").is_file())
 
     def test_bandwidth_is_bounded(self) -> None:

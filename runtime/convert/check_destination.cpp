@@ -9,6 +9,7 @@
 #include "compiler/support/error.h"
 #include "runtime/formats/companions.h"
 #include "runtime/formats/format.h"
+#include "runtime/formats/recognise.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {

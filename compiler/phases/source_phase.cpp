@@ -9,6 +9,9 @@
 #include "compiler/phases/loose_states.h"
 #include "compiler/phases/without_spec.h"
 #include "compiler/support/error.h"
+#include "runtime/formats/identity.h"
+#include "runtime/formats/links.h"
+#include "runtime/formats/recognise.h"
 
 namespace ucp {
 namespace {
@@ -67,6 +70,16 @@ llvm::Error LayOut(FileSystem& files, const SourceRequest& request, SourcePhase&
   return request.spec.empty() ? LayOutWithoutSpec(request, phase) : LayOutBySpec(request, phase);
 }
 
+// How the checkpoint was found comes first.
+llvm::Error AddRemarks(WatchedLinks& files, const std::string& path, Recognised recognised, Inventory& inventory) {
+  UCP_ASSIGN_OR_RETURN(const PathKind kind, files.Kind(path));
+  UCP_ASSIGN_OR_RETURN(std::string of_links, files.Remark(kind == PathKind::kDirectory ? path : inventory.root,
+                                                          inventory.root, inventory.storage.files));
+  if (!of_links.empty()) recognised.remarks.push_back(std::move(of_links));
+  inventory.remarks.insert(inventory.remarks.begin(), recognised.remarks.begin(), recognised.remarks.end());
+  return llvm::Error::success();
+}
+
 }  // namespace
 
 llvm::Expected<Layout> HeldByFiles(const SourcePhase& phase) {
@@ -86,8 +99,10 @@ void TakeNames(const BoundSpec& bound, Inventory& inventory) {
 llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path, const RankPreference& preference,
                                           unsigned threads) {
   UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(files, path));
+  WatchedLinks watched(files);
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint,
-                       recognised.format->Describe(files, recognised.folder, preference, threads));
+                       recognised.format->Describe(watched, recognised.folder, preference, threads));
+  UCP_RETURN_IF_ERROR(AddRemarks(watched, path, std::move(recognised), checkpoint.inventory));
   Mesh ranks = checkpoint.inventory.mesh;
   if (ranks.axes.empty()) ranks.axes = {{"mp", std::ssize(checkpoint.training.ranks)}};
   UCP_RETURN_IF_ERROR(CheckPreference(preference, ranks));
@@ -103,6 +118,7 @@ llvm::Error DescribeCheckpoint(FileSystem& files, const SourceRequest& request, 
   BeginPhase(request.clock, "describe");
   UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path, request.preference, request.threads));
   phase.folder = phase.checkpoint.inventory.root;
+  phase.identity = IdentityOf(phase.checkpoint);
   return llvm::Error::success();
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler/bind/bind.h"
+#include "compiler/layout/checkpoint_identity.h"
 #include "compiler/layout/layout.h"
 #include "compiler/phases/spec_phase.h"
 #include "compiler/plan/plan_inputs.h"
@@ -38,6 +39,7 @@ struct SourceRequest {
 
 struct SourcePhase {
   std::string folder;  // What file paths of the inventory are relative to.
+  CheckpointIdentity identity;
   Checkpoint checkpoint;
   std::unique_ptr<SpecSession> spec;  // Null without one. Holds the warnings, and the errors if there is no layout.
   std::optional<BoundSpec> bound;

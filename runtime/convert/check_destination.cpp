@@ -10,6 +10,7 @@
 #include "compiler/support/paths.h"
 #include "runtime/formats/companions.h"
 #include "runtime/formats/format.h"
+#include "runtime/formats/recognise.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {

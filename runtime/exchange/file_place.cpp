@@ -37,7 +37,10 @@ llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<Sig
   std::optional<int> first;
   auto node_of = [&](int rank) { return node_of_rank[static_cast<std::size_t>(rank)]; };
   for (const auto& [rank, status] : seen) {
-    if (status.kind == PathKind::kMissing) continue;
+    if (status.kind == PathKind::kMissing) {
+      if (status.is_link && !first) place.status = status;  // A link to nothing is all that there is, perhaps.
+      continue;
+    }
     if (!first) {
       first = rank;
       place.status = status;

@@ -175,7 +175,7 @@ llvm::Expected<std::vector<DirectoryEntry>> FilesOfAllRanks::List(const std::str
   for (const auto& [name, sights] : seen) {
     const std::string full = JoinPath(path, name);
     UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(full, sights, node_of_rank_));
-    all.push_back({name, place.status.kind == PathKind::kDirectory, place.status.bytes});
+    all.push_back({name, place.status.kind == PathKind::kDirectory, place.status.bytes, place.status.is_link});
     places_.insert_or_assign(full, std::move(place));
   }
   return all;

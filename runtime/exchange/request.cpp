@@ -49,6 +49,7 @@ std::string Encode(const std::vector<Look>& looks) {
     writer.Add(look.name);
     writer.Add(static_cast<std::uint64_t>(look.status.kind));
     writer.Add(std::uint64_t{look.status.is_link});
+    writer.Add(look.status.leads_to);
     writer.Add(look.status.bytes);
     writer.Add(look.status.device);
     writer.Add(look.status.inode);
@@ -64,6 +65,7 @@ std::vector<Look> DecodeLooks(std::string_view bytes) {
     look.name = reader.Text();
     look.status.kind = static_cast<PathKind>(reader.Number());
     look.status.is_link = reader.Number() != 0;
+    look.status.leads_to = reader.Text();
     look.status.bytes = reader.Number();
     look.status.device = reader.Number();
     look.status.inode = reader.Number();

@@ -53,11 +53,16 @@ class Format {
   // What a strategy of this format may say, and with which values.
   virtual StrategyRules strategy_rules() const = 0;
 
-  // The folder of the checkpoint proper, if `path` (its root, the folder itself, or a file in it) is one of this
-  // format. Nothing if it is not; an error if it is one that is broken (`latest` names a folder that is missing).
-  virtual llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const = 0;
+  // Whether this folder, which exists, is a checkpoint by the names in it. RecogniseAny() (recognise.h) asks.
+  virtual llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) const = 0;
+  // The file in a root whose text names the folder of the newest checkpoint. Empty for models alone: they have no
+  // roots, and trainers keep them beside checkpoints.
+  virtual std::string_view latest_file() const { return ""; }
+  bool has_roots() const { return !latest_file().empty(); }
+  // The checkpoint that this file means by its name, whatever is around it: the file itself, or its folder.
+  virtual llvm::Expected<std::optional<std::string>> MeantByFile(FileSystem& files, const std::string& path) const;
 
-  // From headers only. Call with what Recognise() returned. Where ranks contradict each other in what can be believed,
+  // From headers only. Call with what RecogniseAny() found. Where ranks contradict each other in what can be believed,
   // the preferred one counts, and the inventory says so; without one it is an error. With more than one of `threads`
   // several read files at the same time.
   virtual llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder,
@@ -79,16 +84,9 @@ class Format {
   virtual llvm::Expected<FileReaders> Readers(const TargetRequest& request, const TargetFiles& target) const;
 };
 
-// Every format, in the order in which they are asked to recognise a folder.
+// Every format.
 std::span<const std::unique_ptr<const Format>> AllFormats();
 // nullptr if there is none of this name.
 const Format* FindFormat(std::string_view name);
-
-// Asks all formats. The message for a path that none knows lists what each looks for.
-struct Recognised {
-  const Format* format = nullptr;
-  std::string folder;
-};
-llvm::Expected<Recognised> RecogniseAny(FileSystem& files, const std::string& path);
 
 }  // namespace ucp

@@ -3,6 +3,10 @@
 
 namespace ucp {
 
+llvm::Expected<std::optional<std::string>> Format::MeantByFile(FileSystem&, const std::string&) const {
+  return std::nullopt;
+}
+
 llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&, const TrainingState&) const {
   return std::nullopt;
 }

@@ -57,6 +57,13 @@ std::string BesideDestination(const std::string& destination, std::string_view w
   return JoinPath(parent, fmt::format(".{}.ucp-{}", name, what));
 }
 
+std::optional<std::string> NameOfPrepared(std::string_view folder_name) {
+  constexpr std::string_view kEnd = ".ucp-partial";
+  if (!folder_name.starts_with('.') || !folder_name.ends_with(kEnd)) return std::nullopt;
+  if (folder_name.size() <= kEnd.size() + 1) return std::nullopt;
+  return std::string(folder_name.substr(1, folder_name.size() - kEnd.size() - 1));
+}
+
 Staging::Staging(FileSystem& files, std::string destination)
     : files_(&files), destination_(std::move(destination)), journal_(files, "", ""), ranks_(files, "") {
   parent_ = ParentOf(destination_);

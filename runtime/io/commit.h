@@ -64,6 +64,8 @@ struct StagingOptions {
 std::string ParentOf(const std::string& destination);
 // The hidden path beside it for `what`: `parent/.NAME.ucp-WHAT`.
 std::string BesideDestination(const std::string& destination, std::string_view what);
+// "NAME", if this is the name of a hidden folder in which a destination is prepared. Nothing for any other name.
+std::optional<std::string> NameOfPrepared(std::string_view folder_name);
 
 class Staging {
  public:

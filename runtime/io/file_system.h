@@ -44,6 +44,7 @@ struct DirectoryEntry {
   std::string name;
   bool is_directory = false;
   std::uint64_t bytes = 0;  // Of a regular file.
+  bool is_link = false;     // A symbolic link, perhaps to nothing.
 };
 
 enum class PathKind { kMissing, kFile, kDirectory, kOther };
@@ -56,6 +57,8 @@ struct FileStatus {
   std::uint64_t inode = 0;             // With the device: which file or folder this is, whatever its path.
   std::int64_t modified_nanoseconds = 0;
   bool inode_lasts = true;  // Otherwise another one may be made up for it later, and this one for another.
+  // Of a link: where it ends, as an absolute path without links; what is written in it, if nothing is there.
+  std::string leads_to = {};
 };
 
 // An exclusive lock on a file, held until destroyed or until the process ends. Destroying it removes the file.

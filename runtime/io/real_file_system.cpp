@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "compiler/support/error.h"
@@ -166,16 +168,35 @@ llvm::Error RemoveEntry(int parent, const std::string& name, const std::string& 
 }
 
 // What stands under a name that a folder was read to have. A link to nothing is an entry of no kind; what vanished
-// meanwhile is none.
-llvm::Expected<std::optional<struct stat>> Examine(int folder, const std::string& path, const std::string& name) {
+// meanwhile is none. `type` is what reading the folder said of it.
+llvm::Expected<std::optional<DirectoryEntry>> Examine(int folder, const std::string& path, const std::string& name,
+                                                      unsigned char type) {
+  DirectoryEntry entry{.name = name, .is_link = type == DT_LNK};
   struct stat status{};
-  if (::fstatat(folder, name.c_str(), &status, 0) == 0) return status;
-  if (!IsMissing(errno)) return SystemError("examine", JoinPath(path, name), errno);
-  if (::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
-    return S_ISLNK(status.st_mode) ? std::optional<struct stat>(std::in_place) : status;
+  if (type == DT_UNKNOWN && ::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
+    entry.is_link = S_ISLNK(status.st_mode);
   }
-  if (!IsMissing(errno)) return SystemError("examine", JoinPath(path, name), errno);
-  return std::nullopt;
+  if (::fstatat(folder, name.c_str(), &status, 0) < 0) {
+    if (!IsMissing(errno)) return SystemError("examine", JoinPath(path, name), errno);
+    if (::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) < 0) {
+      if (!IsMissing(errno)) return SystemError("examine", JoinPath(path, name), errno);
+      return std::nullopt;
+    }
+    if (S_ISLNK(status.st_mode)) return entry;
+  }
+  entry.is_directory = S_ISDIR(status.st_mode);
+  if (S_ISREG(status.st_mode)) entry.bytes = static_cast<std::uint64_t>(status.st_size);
+  return entry;
+}
+
+// FileStatus::leads_to
+std::string EndOfLink(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> end(::realpath(path.c_str(), nullptr), &std::free);
+  if (end != nullptr) return end.get();
+  std::string text(PATH_MAX, '\0');
+  const ssize_t length = ::readlink(path.c_str(), text.data(), text.size());
+  text.resize(length < 0 ? 0 : static_cast<std::size_t>(length));
+  return text;
 }
 
 class OperatingSystemFiles : public FileSystem {
@@ -222,6 +243,7 @@ class OperatingSystemFiles : public FileSystem {
       return SystemError("examine", path, errno);
     }
     result.is_link = S_ISLNK(status.st_mode);
+    if (result.is_link) result.leads_to = EndOfLink(path);
     if (result.is_link && ::stat(path.c_str(), &status) < 0) {
       if (IsMissing(errno)) return result;
       return SystemError("examine", path, errno);
@@ -245,10 +267,9 @@ class OperatingSystemFiles : public FileSystem {
     while ((errno = 0, entry = ::readdir(stream.get())) != nullptr) {
       const std::string name = entry->d_name;
       if (name == "." || name == "..") continue;
-      UCP_ASSIGN_OR_RETURN(const std::optional<struct stat> status, Examine(::dirfd(stream.get()), path, name));
-      if (!status) continue;
-      entries.push_back(
-          {name, S_ISDIR(status->st_mode), S_ISREG(status->st_mode) ? static_cast<std::uint64_t>(status->st_size) : 0});
+      UCP_ASSIGN_OR_RETURN(std::optional<DirectoryEntry> examined,
+                           Examine(::dirfd(stream.get()), path, name, entry->d_type));
+      if (examined) entries.push_back(std::move(*examined));
     }
     if (errno != 0) return SystemError("list", path, errno);
     std::sort(entries.begin(), entries.end(),

@@ -9,6 +9,7 @@
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/format.h"
+#include "runtime/formats/recognise.h"
 #include "tests/fuzz/memory_files.h"
 #include "tests/fuzz/target.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compiler/support/error.h"
-#include "runtime/formats/checkpoint_root.h"
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/read/describe.h"
 #include "runtime/formats/deepspeed/write/fused_experts.h"
@@ -13,17 +12,6 @@
 
 namespace ucp {
 namespace {
-
-// A universal folder holds model-states files, too; its folder `zero` tells them apart.
-llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) {
-  UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
-  bool has_files = false;
-  for (const DirectoryEntry& entry : entries) {
-    if (entry.is_directory && entry.name == "zero") return false;
-    has_files = has_files || (!entry.is_directory && deepspeed::IsCheckpointFileName(entry.name));
-  }
-  return has_files;
-}
 
 class DeepSpeedFormat : public Format {
  public:
@@ -41,10 +29,17 @@ class DeepSpeedFormat : public Format {
                      TakesWord("expert_tp", {"true", "false"})}};
   }
 
-  llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
-    return FindCheckpoint(files, path,
-                          {[&](const std::string& folder) { return IsCheckpoint(files, folder); }, "latest"});
+  // A universal folder holds model-states files, too; its folder `zero` tells them apart.
+  llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) const override {
+    UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
+    bool has_files = false;
+    for (const DirectoryEntry& entry : entries) {
+      if (entry.is_directory && entry.name == "zero") return false;
+      has_files = has_files || (!entry.is_directory && deepspeed::IsCheckpointFileName(entry.name));
+    }
+    return has_files;
   }
+  std::string_view latest_file() const override { return "latest"; }
 
   llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder, const RankPreference& preference,
                                       unsigned threads) const override {

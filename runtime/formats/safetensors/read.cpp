@@ -51,6 +51,23 @@ llvm::Error RefuseBoth(const std::string& folder, std::string_view stem) {
               folder, SingleFile(stem), IndexFile(stem));
 }
 
+// Another model's file may stand beside those of the folder's own, which the index lists where there is one.
+llvm::Expected<bool> BelongsToModel(FileSystem& files, const std::string& folder, const std::string& name) {
+  for (std::string_view stem : {kModelStem, kOptimizerStem}) {
+    if (name == SingleFile(stem) || name == IndexFile(stem)) return true;
+    const std::string path = JoinPath(folder, IndexFile(stem));
+    UCP_ASSIGN_OR_RETURN(bool has_index, IsFile(files, path));
+    if (!has_index) continue;
+    UCP_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kMostIndexBytes));
+    llvm::Expected<Index> index = ParseIndex(text);
+    if (!index) return AddContext(index.takeError(), fmt::format("`{}`", path));
+    for (const auto& [tensor, file] : index->file_of_tensor) {
+      if (file == name) return true;
+    }
+  }
+  return false;
+}
+
 struct Place {
   RecordId record;
   DType dtype = DType::kFloat32;
@@ -214,20 +231,18 @@ class Description {
 
 }  // namespace
 
-llvm::Expected<std::optional<std::string>> FindModel(FileSystem& files, const std::string& path) {
-  UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(path));
-  if (kind == PathKind::kDirectory) {
-    UCP_ASSIGN_OR_RETURN(ModelFiles found, FindFiles(files, path, kModelStem));
-    if (found.single && found.index) return RefuseBoth(path, kModelStem);
-    std::string folder = path;
-    while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-    return found.single || found.index ? std::optional(folder) : std::nullopt;
-  }
-  if (kind != PathKind::kFile) return std::nullopt;
+llvm::Expected<bool> IsModel(FileSystem& files, const std::string& folder) {
+  UCP_ASSIGN_OR_RETURN(ModelFiles found, FindFiles(files, folder, kModelStem));
+  return found.single || found.index;
+}
+
+llvm::Expected<std::optional<std::string>> ModelMeantBy(FileSystem& files, const std::string& path) {
+  if (!IsModelFile(path)) return std::nullopt;
   const std::string around = FolderAround(path);
   UCP_ASSIGN_OR_RETURN(ModelFiles found, FindFiles(files, around, kModelStem));
-  if (found.single != found.index) return around;
-  return IsModelFile(path) ? std::optional(path) : std::nullopt;
+  if (found.single == found.index) return path;
+  UCP_ASSIGN_OR_RETURN(bool belongs, BelongsToModel(files, around, std::filesystem::path(path).filename().string()));
+  return belongs ? around : path;
 }
 
 llvm::Expected<Checkpoint> DescribeModel(FileSystem& files, const std::string& path) {

@@ -10,11 +10,14 @@
 
 namespace ucp::safetensors {
 
-// The folder, if it holds a model; for a file in such a folder, the folder; any other `.safetensors` file or index
-// stands for itself. Nothing if it is none of these.
-llvm::Expected<std::optional<std::string>> FindModel(FileSystem& files, const std::string& path);
+// Whether a folder holds a model, or two of which one is to be named.
+llvm::Expected<bool> IsModel(FileSystem& files, const std::string& folder);
 
-// `path` is what FindModel() returned.
+// Of a `.safetensors` file or index: its folder, if it belongs to the only model there, else itself. Nothing for other
+// files.
+llvm::Expected<std::optional<std::string>> ModelMeantBy(FileSystem& files, const std::string& path);
+
+// A folder for which IsModel() is true, or what ModelMeantBy() returned.
 llvm::Expected<Checkpoint> DescribeModel(FileSystem& files, const std::string& path);
 
 }  // namespace ucp::safetensors

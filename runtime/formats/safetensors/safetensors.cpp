@@ -12,8 +12,11 @@ class SafetensorsFormat : public Format {
   std::string_view name() const override { return "safetensors"; }
   StrategyRules strategy_rules() const override { return safetensors::WriteRules(); }
 
-  llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
-    return safetensors::FindModel(files, path);
+  llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) const override {
+    return safetensors::IsModel(files, folder);
+  }
+  llvm::Expected<std::optional<std::string>> MeantByFile(FileSystem& files, const std::string& path) const override {
+    return safetensors::ModelMeantBy(files, path);
   }
 
   llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder, const RankPreference&,

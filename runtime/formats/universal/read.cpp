@@ -2,10 +2,10 @@
 // below `zero` becomes a whole tensor; and both give the training state back.
 #include "runtime/formats/universal/read.h"
 
-#include <filesystem>
 #include <unordered_map>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/identity.h"
 #include "runtime/formats/model_agreement.h"
 #include "runtime/formats/model_states.h"
 #include "runtime/formats/pipeline_layers.h"
@@ -23,7 +23,7 @@ using pytorch::ValuePtr;
 
 std::string TagOf(const std::string& folder) {
   constexpr std::string_view kSuffix = "_universal";
-  std::string tag = std::filesystem::path(folder).lexically_normal().filename().string();
+  std::string tag = NameOfFolder(folder);
   if (tag.size() > kSuffix.size() && tag.ends_with(kSuffix)) tag.resize(tag.size() - kSuffix.size());
   return tag;
 }

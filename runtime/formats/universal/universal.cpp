@@ -1,6 +1,6 @@
 #include "runtime/formats/universal/universal.h"
 
-#include "runtime/formats/checkpoint_root.h"
+#include "compiler/support/error.h"
 #include "runtime/formats/universal/loader.h"
 #include "runtime/formats/universal/read.h"
 #include "runtime/formats/universal/write.h"
@@ -8,21 +8,16 @@
 namespace ucp {
 namespace {
 
-llvm::Expected<bool> IsFolder(FileSystem& files, const std::string& folder) {
-  auto kind = files.Kind(JoinPath(folder, "zero"));
-  if (!kind) return kind.takeError();
-  return *kind == PathKind::kDirectory;
-}
-
 class UniversalFormat : public Format {
  public:
   std::string_view name() const override { return "universal"; }
   StrategyRules strategy_rules() const override { return universal::LoaderRules(); }
 
-  llvm::Expected<std::optional<std::string>> Recognise(FileSystem& files, const std::string& path) const override {
-    return FindCheckpoint(files, path,
-                          {[&](const std::string& folder) { return IsFolder(files, folder); }, "latest_universal"});
+  llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) const override {
+    UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(JoinPath(folder, "zero")));
+    return kind == PathKind::kDirectory;
   }
+  std::string_view latest_file() const override { return "latest_universal"; }
 
   llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder, const RankPreference& preference,
                                       unsigned) const override {

@@ -6,7 +6,6 @@
 #include <re2/re2.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "compiler/support/error.h"
@@ -23,6 +22,7 @@
 #include "runtime/formats/deepspeed/read/whole_experts.h"
 #include "runtime/formats/deepspeed/read/whole_names.h"
 #include "runtime/formats/embedded_layout.h"
+#include "runtime/formats/identity.h"
 #include "runtime/formats/model_agreement.h"
 #include "runtime/formats/pytorch/value_access.h"
 
@@ -42,7 +42,7 @@ class Description {
   }
 
   llvm::Expected<Checkpoint> Run() {
-    checkpoint_.training.tag = std::filesystem::path(folder_).lexically_normal().filename().string();
+    checkpoint_.training.tag = NameOfFolder(folder_);
     UCP_RETURN_IF_ERROR(ReadModelFiles());
     UCP_RETURN_IF_ERROR(CheckStagesHaveFusedExperts(folder_, degrees_, states_));
     const bool is_addressed = has_copies_ && states_.front().param_shapes.empty();

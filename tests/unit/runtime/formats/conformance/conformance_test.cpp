@@ -14,6 +14,7 @@
 
 #include "runtime/formats/format.h"
 #include "runtime/formats/pytorch/value_access.h"
+#include "runtime/formats/recognise.h"
 #include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 #include "tests/unit/runtime/formats/testing/counting_file_system.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
@@ -90,9 +91,11 @@ class FormatConformance : public ::testing::TestWithParam<Sample> {
   }
 
   std::string FolderOf(const std::string& path) {
-    auto folder = format().Recognise(files_, path);
-    if (!folder) return ucp::Describe(folder.takeError()).message;
-    return folder->value_or("not recognised");
+    auto found = RecogniseAny(files_, path);
+    if (found) return found->format == &format() ? found->folder : "of " + std::string(found->format->name());
+    const FailureText failure = ucp::Describe(found.takeError());
+    const bool is_unknown = failure.code == ErrorCode::kUnsupported || failure.code == ErrorCode::kIo;
+    return is_unknown ? "not recognised" : failure.message;
   }
 
   testing::CountingFileSystem files_;
@@ -123,9 +126,9 @@ TEST_P(FormatConformance, RecognisesNothingElse) {
   EXPECT_EQ(FolderOf(temporary_.path() + "/missing"), "not recognised");
   for (const auto& other : AllFormats()) {
     if (other.get() == &format()) continue;
-    auto folder = other->Recognise(files_, root_);
-    ASSERT_TRUE(static_cast<bool>(folder));
-    EXPECT_EQ(*folder, std::nullopt) << other->name();
+    auto is_one = other->IsCheckpoint(files_, FolderOf(root_));
+    ASSERT_TRUE(static_cast<bool>(is_one));
+    EXPECT_FALSE(*is_one) << other->name();
   }
 }
 

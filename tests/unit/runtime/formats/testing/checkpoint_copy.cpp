@@ -14,6 +14,7 @@
 #include "runtime/formats/pytorch/archive_writer.h"
 #include "runtime/formats/pytorch/pickle_writer.h"
 #include "runtime/formats/pytorch/value_access.h"
+#include "runtime/formats/recognise.h"
 #include "runtime/io/file_system.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
 

@@ -13,6 +13,7 @@
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/pytorch/value.h"
+#include "runtime/formats/recognise.h"
 
 namespace ucp::testing {
 namespace {

@@ -112,6 +112,9 @@ class LoadPlan:
     @property
     def remarks(self) -> list[str]: ...
     @property
+    def left_out(self) -> list[dict[str, str]]:
+        """Objects of the source that the target lacks: `file`, `path`, `object` and `calls` of each."""
+    @property
     def source_folder(self) -> str: ...
     def files_of(self, rank: int) -> list[tuple[int, str, int]]:
         """(file, path, bytes) of each file that the rank opens."""

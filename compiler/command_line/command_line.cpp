@@ -183,8 +183,8 @@ void AddTargetOptions(CLI::App& command, TargetOptions& options) {
       ->type_name("NAME");
   command
       .add_option("--keep-opaque", options.keep_opaque,
-                  "For `deepspeed`: write objects of this class again, which are left out otherwise, since loading "
-                  "them runs the code of its module; may be repeated")
+                  "Keep objects of this class, or made by this function, which are left out otherwise, since loading "
+                  "them runs code that no framework writes into checkpoints; may be repeated")
       ->type_name("MODULE.CLASS")
       ->allow_extra_args(false);
   command

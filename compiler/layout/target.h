@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/layout/file_readers.h"
+#include "compiler/layout/left_out.h"
 #include "compiler/layout/mesh.h"
 #include "compiler/layout/shape.h"
 #include "compiler/layout/storage.h"
@@ -45,6 +46,7 @@ struct TargetFiles {
   std::vector<BlobPlacement> placements;
   std::vector<CrcField> crc_fields;
   std::vector<std::string> remarks;  // Sentences for the report: what was adapted or left out, and what to do.
+  std::vector<LeftOut> left_out;     // Objects of the source that are not written again.
   FileReaders readers;               // By the format's own rules; empty: not asked for.
   bool weights_only = false;         // The files hold kWeightState alone: masters and optimizer states are left out.
 

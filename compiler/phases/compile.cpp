@@ -18,6 +18,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
 #include "compiler/verifier/verifier.h"
+#include "runtime/formats/known_training.h"
 
 namespace ucp {
 namespace {
@@ -38,12 +39,21 @@ llvm::Expected<SourceRequest> WithTargetRanks(const CompileRequest& request) {
 
 // An option that a format would ignore was not meant.
 llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
-  const char* option = !request.ds_config.empty()     ? "--ds-config"
-                       : !request.keep_opaque.empty() ? "--keep-opaque"
-                                                      : nullptr;
-  if (option == nullptr || format.TakesJobConfig()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "{} goes with the native files of a job; `{}` does not depend on it", option,
+  if (request.ds_config.empty() || format.TakesJobConfig()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "--ds-config goes with the native files of a job; `{}` does not depend on it",
               format.name());
+}
+
+// A target of weights has none of the objects that could be left out of it.
+llvm::Error NameLeftOut(const CompileRequest& request, std::vector<LeftOut> left_out, TargetFiles& target) {
+  if (!target.weights_only) {
+    for (std::string& note : NotesOn(left_out)) target.remarks.push_back(std::move(note));
+    target.left_out = std::move(left_out);
+    return llvm::Error::success();
+  }
+  if (request.keep_opaque.empty()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage,
+              "--keep-opaque goes with targets that hold the training state; `{}` holds weights alone", request.target);
 }
 
 llvm::Expected<std::optional<JobConfig>> JobConfigOf(FileSystem& files, const CompileRequest& request) {
@@ -96,6 +106,8 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   SourcePhase& source = compilation.source;
   if (!request.tag.empty()) source.checkpoint.training.tag = request.tag;
   const Inventory& inventory = source.checkpoint.inventory;
+  std::vector<LeftOut> left_out;
+  source.checkpoint.training = KnownTraining(std::move(source.checkpoint.training), request.keep_opaque, left_out);
 
   UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   std::vector<std::string> remarks;
@@ -104,10 +116,16 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   if (!source.folder.empty()) {
     UCP_ASSIGN_OR_RETURN(companions,
                          FindCompanions(files, format->TakesCompanions(), source.folder, request.source.path));
+    TakeOutUnknown(companions, request.keep_opaque, left_out, remarks);
   }
-  const TargetRequest target_request{
-      compilation.tensors, target_layout,       source.checkpoint.training,          inventory.mesh, strategy,
-      companions.files,    request.keep_opaque, job_config ? &*job_config : nullptr, request.threads};
+  const TargetRequest target_request{compilation.tensors,
+                                     target_layout,
+                                     source.checkpoint.training,
+                                     inventory.mesh,
+                                     strategy,
+                                     companions.files,
+                                     job_config ? &*job_config : nullptr,
+                                     request.threads};
   const std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
   PlanRequest plan_request{source.held,   inventory, target_layout,   compilation.tensors,
                            TargetFiles{}, spec_hash, request.replicas};
@@ -118,6 +136,7 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   auto lay_out = [&]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(target_files, format->LayOut(target_request));
     UCP_ASSIGN_OR_RETURN(target_files.readers, format->Readers(target_request, target_files));
+    UCP_RETURN_IF_ERROR(NameLeftOut(request, std::move(left_out), target_files));
     if (!format->CarriesLooseStates() && !target_files.weights_only) {
       UCP_RETURN_IF_ERROR(CheckNoLooseStates(training, strategy.format));
     }

@@ -20,7 +20,7 @@ struct CompileRequest {
   SourceRequest source;
   std::string target;                    // A strategy: "universal:mp=4"
   std::string tag;                       // The target's own name; empty: the source's.
-  std::vector<std::string> keep_opaque;  // TargetRequest::keep_opaque.
+  std::vector<std::string> keep_opaque;  // "module.Class": objects that the user vouches for (known_training.h).
   std::string ds_config;                 // --ds-config FILE; empty: the source's own `ds_config` counts.
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   unsigned threads = 1;

@@ -84,7 +84,8 @@ class Encoder {
                             target, directories, blobs, placements, crc_fields, tensors, sets, geometries, reads,
                             writes, remarks, EncodeCoordinate(plan.preference.named),
                             EncodeAll(b_, plan.decisions, [&](const RankDecision& d) { return EncodeDecision(d); }),
-                            EncodeReaders(plan.readers), inputs == nullptr ? 0 : EncodeInputs(*inputs));
+                            EncodeReaders(plan.readers), inputs == nullptr ? 0 : EncodeInputs(*inputs),
+                            EncodeLeftOut(plan.left_out));
   }
 
   Offset<flat::NamedText> EncodeText(const NamedText& text) {
@@ -105,6 +106,17 @@ class Encoder {
     auto tag = b_.CreateString(inputs.tag);
     return flat::CreateInputs(b_, source_strategy, target, spec, config, ds_config, set, unused, drop_states,
                               keep_opaque, tag, inputs.trusts_replicas);
+  }
+
+  // Most plans leave nothing out, and have no such field.
+  Offset<flatbuffers::Vector<Offset<flat::LeftOut>>> EncodeLeftOut(const std::vector<LeftOut>& left_out) {
+    if (left_out.empty()) return 0;
+    return EncodeAll(b_, left_out, [&](const LeftOut& one) {
+      auto file = Shared(one.file);
+      auto path = Shared(one.path);
+      auto object = Shared(one.object);
+      return flat::CreateLeftOut(b_, file, path, object, Shared(one.calls));
+    });
   }
 
   // Nothing of files that any job opens: plans of those are what they were before plans said who opens what.

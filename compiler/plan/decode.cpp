@@ -76,6 +76,9 @@ class Decoder {
                                 Text(d->overruled_file()), d->elements()});
     });
     plan.readers = DecodeReaders(f.readers());
+    Each(f.left_out(), [&](const flat::LeftOut* one) {
+      plan.left_out.push_back({Text(one->file()), Text(one->path()), Text(one->object()), Text(one->calls())});
+    });
     return plan;
   }
 

@@ -213,6 +213,7 @@ PlanPart PlanCutter::Cut(std::span<const std::size_t> writes, std::span<const Re
   plan.source_mesh = plan_.source_mesh;
   plan.target_mesh = plan_.target_mesh;
   plan.remarks = plan_.remarks;
+  plan.left_out = plan_.left_out;
   plan.preference = plan_.preference;
   plan.source = part.source.Tables();
   plan.target = part.target.Tables();

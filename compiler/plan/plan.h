@@ -16,6 +16,7 @@
 
 #include "compiler/layout/file_readers.h"
 #include "compiler/layout/layout.h"
+#include "compiler/layout/left_out.h"
 #include "compiler/layout/product_set.h"
 #include "compiler/layout/rank_preference.h"
 #include "compiler/layout/storage.h"
@@ -110,6 +111,8 @@ struct Plan {
 
   RankPreference preference;            // Whom the user believes where copies differ.
   std::vector<RankDecision> decisions;  // What that decided when the plan was made.
+
+  std::vector<LeftOut> left_out;  // Objects of the source that the target lacks.
 
   const PlanTensor& tensor(TensorId id) const { return tensors[id.index()]; }
   const ProductSet& set(SetId id) const { return sets[id.index()]; }

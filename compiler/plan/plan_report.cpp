@@ -51,7 +51,17 @@ llvm::json::Object PlanReportJson(const Plan& plan) {
                             {"source_files", totals.source_files},     {"target_files", totals.target_files},
                             {"bytes_to_copy", totals.bytes_to_copy},   {"bytes_to_compare", totals.bytes_to_compare},
                             {"bytes_to_write", totals.bytes_to_write}, {"unused", std::move(unused)},
-                            {"remarks", std::move(remarks)},           {"decisions", DecisionsJson(plan.decisions)}};
+                            {"remarks", std::move(remarks)},           {"decisions", DecisionsJson(plan.decisions)},
+                            {"left_out", LeftOutJson(plan.left_out)}};
+}
+
+llvm::json::Array LeftOutJson(const std::vector<LeftOut>& left_out) {
+  llvm::json::Array array;
+  for (const LeftOut& one : left_out) {
+    array.push_back(
+        llvm::json::Object{{"file", one.file}, {"path", one.path}, {"object", one.object}, {"calls", one.calls}});
+  }
+  return array;
 }
 
 llvm::json::Array DecisionsJson(const std::vector<RankDecision>& decisions) {

@@ -12,6 +12,8 @@ namespace ucp {
 
 std::vector<std::string> PlanReport(const Plan& plan);
 llvm::json::Object PlanReportJson(const Plan& plan);
+// A list of {file, path, object, calls}.
+llvm::json::Array LeftOutJson(const std::vector<LeftOut>& left_out);
 // What --prefer-rank decided: a list of {what, believed: {file, value}, overruled: {file, value}, elements}.
 llvm::json::Array DecisionsJson(const std::vector<RankDecision>& decisions);
 

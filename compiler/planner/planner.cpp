@@ -43,6 +43,7 @@ void TakeTarget(TargetFiles& target, Plan& plan) {
   plan.crc_fields = std::move(target.crc_fields);
   plan.readers = std::move(target.readers);
   plan.remarks.insert(plan.remarks.end(), target.remarks.begin(), target.remarks.end());
+  plan.left_out = std::move(target.left_out);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "compiler/verifier/ready_made_archive.h"
+#include "runtime/formats/objects/call_text.h"
+#include "runtime/formats/objects/known_objects.h"
 #include "runtime/formats/pytorch/pickle_reader.h"
 
 namespace ucp {
@@ -51,6 +53,9 @@ class PickleCheck {
         found == by_name.end() ? std::nullopt : FindBytes(blobs, found->second->begin, found->second->bytes);
     if (!pickle) return Fail(ErrorCode::kBadData, "is missing");
     UCP_ASSIGN_OR_RETURN(const std::shared_ptr<const pytorch::Pickle> read, pickles_.Read(*pickle));
+    if (const pytorch::Value* unknown = known_.FindUnknown(*read->root)) {
+      return Fail(ErrorCode::kBadData, "holds an object whose loading would run `{}`", objects::CallText(*unknown));
+    }
     for (const auto& storage : read->storages) {
       const auto record = by_name.find(fmt::format("{}data/{}", root, storage->key));
       UCP_RETURN_IF_ERROR(CheckStorage(*storage, file, record == by_name.end() ? nullptr : record->second));
@@ -73,6 +78,7 @@ class PickleCheck {
   }
 
   const Plan& plan_;
+  const objects::KnownObjects known_;  // Whatever its maker chose to keep.
   const std::vector<std::vector<PlacedBytes>> blobs_;
   std::map<std::pair<FileId, std::uint64_t>, DType> dtypes_;  // Of what is written to the record that begins there.
   pytorch::PickleCache pickles_;

@@ -8,7 +8,8 @@
 namespace ucp {
 
 // Fails (kBadData) unless each is data to our own machine (formats/pytorch/pickle_reader.h), and the storages that it
-// names are records of its archive, of the size and the dtype that it says. The plan must be verified.
+// names are records of its archive, of the size and the dtype that it says, and all objects are known ones
+// (formats/objects/known_objects.h). The plan must be verified.
 [[nodiscard]] llvm::Error CheckReadyMadePickles(const Plan& plan);
 
 }  // namespace ucp

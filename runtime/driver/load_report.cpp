@@ -169,7 +169,8 @@ void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::v
                                {"bytes_read_by_all", ranks.front().report.bytes_read_by_all},
                                {"io", llvm::json::Object{{"reading", WayJson(reading)}}},
                                {"ranks", std::move(loads)},
-                               {"remarks", std::move(remarks)}});
+                               {"remarks", std::move(remarks)},
+                               {"left_out", LeftOutJson(plan.plan.left_out)}});
 }
 
 }  // namespace ucp

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/objects/file_objects.h"
 #include "runtime/formats/strategy_rules.h"
 
 namespace ucp {
@@ -99,6 +100,35 @@ llvm::Expected<Companions> FindCompanions(FileSystem& files, CompanionKind kind,
   for (auto& [name, content] : found) companions.files.push_back({name, std::move(content)});
   companions.left_behind.assign(left_behind.begin(), left_behind.end());
   return companions;
+}
+
+bool IsPickleCompanion(const std::string& name) {
+  return IsCompanion(CompanionKind::kOfModelAndLoop, name) &&
+         (name.ends_with(".bin") || name.ends_with(".pkl") || name.ends_with(".pt") || name.ends_with(".pth"));
+}
+
+void TakeOutUnknown(Companions& companions, std::span<const std::string> keep, std::vector<LeftOut>& left_out,
+                    std::vector<std::string>& remarks) {
+  const objects::KnownObjects known(keep);
+  std::erase_if(companions.files, [&](const CompanionFile& file) {
+    if (!IsPickleCompanion(file.name)) return false;
+    const std::optional<objects::FileObjects> found = objects::ObjectsIn(file.name, file.content, known);
+    if (found && found->IsSafe()) return false;
+    const std::size_t before = left_out.size();
+    if (found) {
+      for (const auto& [name, object] : found->by_name) {
+        if (!object.is_known) left_out.push_back({file.name, "", name, object.calls});
+      }
+    }
+    if (left_out.size() == before) {
+      remarks.push_back(fmt::format("`{}` is left out: what loading it would run is not known: {}", file.name,
+                                    !found ? "it is not a file that torch.save wrote"
+                                    : !found->odd_instruction.empty()
+                                        ? "it has the instruction " + found->odd_instruction
+                                        : found->unread));
+    }
+    return true;
+  });
 }
 
 bool BelongsBesideCheckpoint(const std::string& name) {

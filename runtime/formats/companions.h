@@ -1,21 +1,26 @@
 // Files that lie beside a checkpoint and belong to its model (its configuration, its tokenizer) or to the loop that
-// trains it (the states of Hugging Face's Trainer and Accelerate). They are bytes to us: some are pickles of any kind
-// of object, which nobody here opens.
+// trains it (the states of Hugging Face's Trainer and Accelerate). They are copied byte for byte. Some are pickles: a
+// target gets those that hold nothing but known objects (objects/).
 #pragma once
 
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "compiler/layout/left_out.h"
 #include "runtime/io/file_system.h"
 
 namespace ucp {
 
 // Which of them a format's folders have, too.
 enum class CompanionKind { kNone, kOfModel, kOfModelAndLoop };
+
+// Whether files of this name are pickles.
+bool IsPickleCompanion(const std::string& name);
 
 struct CompanionFile {
   std::string name;
@@ -32,6 +37,11 @@ struct Companions {
 // larger than any real one.
 llvm::Expected<Companions> FindCompanions(FileSystem& files, CompanionKind kind, const std::string& checkpoint,
                                           const std::string& named);
+
+// Takes out the pickles with objects that are neither known nor ("module.name") one of `keep`, and those that cannot be
+// read. Appends what goes to `left_out`, and a sentence for each of the latter to `remarks`.
+void TakeOutUnknown(Companions& companions, std::span<const std::string> keep, std::vector<LeftOut>& left_out,
+                    std::vector<std::string>& remarks);
 
 // Whether a file of this name in the root of a checkpoint, or in the folder of a model, is one of these, or one that
 // DeepSpeed or we put there.

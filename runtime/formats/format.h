@@ -35,14 +35,12 @@ struct Checkpoint {
 struct TargetRequest {
   std::span<const LogicalTensor> tensors;  // Sorted by name.
   const Layout& layout;                    // How the target's ranks hold them.
-  const TrainingState& training;
-  const Mesh& source_mesh;  // The degrees of the source.
+  const TrainingState& training;           // Of known objects alone (known_training.h).
+  const Mesh& source_mesh;                 // The degrees of the source.
   const Strategy& strategy;
   std::span<const CompanionFile> companions = {};  // If the format takes them.
-  // Classes ("module.Class") outside the formats' own that the user wants to be written again where a value has them.
-  std::span<const std::string> keep_opaque = {};
-  const JobConfig* job_config = nullptr;  // If the format takes one, and the user gave it.
-  unsigned threads = 1;                   // How many may compose files at the same time.
+  const JobConfig* job_config = nullptr;           // If the format takes one, and the user gave it.
+  unsigned threads = 1;                            // How many may compose files at the same time.
 };
 
 class Format {

@@ -57,6 +57,7 @@ struct ModelStates : Speaker {
   std::optional<std::int64_t> tp_degree;
   std::vector<pytorch::Entry> engine;  // What the engine counts and restores.
   std::vector<pytorch::Entry> client;  // What the training script added.
+  std::string client_path;             // Whose client state and extras these are, if another file's; else empty.
 };
 
 // In a native checkpoint, `param_shapes` is the authority on everything and must be there. Of a further partition of

@@ -51,6 +51,12 @@ struct PipelineLayers {
   bool operator==(const PipelineLayers&) const = default;
 };
 
+// Where a source has a value, for the report.
+struct ValueOrigin {
+  std::string file;  // Relative to the checkpoint's folder.
+  std::string path;  // The keys that lead to it, joined with dots; empty: the whole pickle.
+};
+
 // One param_group of the optimizer, over all pipeline stages.
 struct OptimizerGroup {
   pytorch::ValuePtr hyper_parameters;  // A dict of everything but the parameters. Never null.
@@ -63,6 +69,8 @@ struct OptimizerGroup {
 struct RankState {
   std::vector<pytorch::Entry> client;         // The training script's own entries: rng_state, args, iteration, …
   std::vector<pytorch::Entry> module_extras;  // Entries of the module that are not tensors (`_extra_state`), by name.
+  ValueOrigin client_origin;
+  ValueOrigin module_origin;
 };
 
 struct TrainingState {
@@ -74,6 +82,9 @@ struct TrainingState {
   // What the engine itself counts: global_steps, global_samples, skipped_steps, dp_world_size, ds_version, ds_config,
   // lr_scheduler, ….
   std::vector<pytorch::Entry> engine;
+  ValueOrigin groups_origin;  // Of the list of groups.
+  ValueOrigin optimizer_origin;
+  ValueOrigin engine_origin;
   std::vector<RankState> ranks;                // By model-parallel rank (pipeline major). Never empty.
   std::size_t counting_rank = 0;               // Which of them counts for a target that has other ranks.
   std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).

@@ -83,6 +83,17 @@ void ComposeState(std::string& json, const StateDigest& state) {
   json += '}';
 }
 
+void ComposeLeftOut(std::string& json, const LeftOut& one) {
+  const char* before = "{";
+  for (const auto& [key, text] : {std::pair("file", &one.file), std::pair("path", &one.path),
+                                  std::pair("object", &one.object), std::pair("calls", &one.calls)}) {
+    json += fmt::format("{}\"{}\": ", before, key);
+    AppendText(json, *text);
+    before = ", ";
+  }
+  json += '}';
+}
+
 std::string Quoted(const std::string& text) {
   std::string json;
   AppendText(json, text);
@@ -162,6 +173,16 @@ llvm::Error ReadFile(JsonReader& json, Manifest& manifest) {
     return Fail(ErrorCode::kBadData, "`{}` is no path inside the checkpoint", file.path);
   }
   manifest.files.push_back(std::move(file));
+  return llvm::Error::success();
+}
+
+llvm::Error ReadLeftOut(JsonReader& json, Manifest& manifest) {
+  LeftOut one;
+  UCP_RETURN_IF_ERROR(ReadKnown(json, {{"file", TextInto(json, one.file)},
+                                       {"path", TextInto(json, one.path)},
+                                       {"object", TextInto(json, one.object)},
+                                       {"calls", TextInto(json, one.calls)}}));
+  manifest.left_out.push_back(std::move(one));
   return llvm::Error::success();
 }
 
@@ -251,6 +272,7 @@ Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, ExecutionR
   manifest.plan = plan_hash;
   manifest.source_format = plan.source_format;
   manifest.source = SourceIdentity(plan);
+  manifest.left_out = plan.left_out;
   for (std::size_t i = 0; i < plan.target.files.size(); ++i) {
     manifest.files.push_back({plan.target.files[i].path, plan.target.files[i].bytes, report.file_digests[i], {}});
     if (parts != nullptr) manifest.files.back().parts = FromOneOn(parts->PartsWith(FileId(i)));
@@ -272,6 +294,10 @@ std::string ComposeManifest(const Manifest& manifest) {
     json += fmt::format("  \"{}\": {},\n", key, Quoted(*text));
   }
   json += ComposePart(manifest.part);
+  if (!manifest.left_out.empty()) {
+    ComposeList(json, "left_out", manifest.left_out, &ComposeLeftOut);
+    json += ",\n";
+  }
   ComposeList(json, "files", manifest.files, &ComposeFile);
   json += ",\n";
   ComposeList(json, "states", manifest.states, &ComposeState);
@@ -295,6 +321,7 @@ llvm::Expected<Manifest> ParseManifest(std::string_view text) {
                                        {"part", NumberInto(json, manifest.part.number)},
                                        {"parts", NumberInto(json, manifest.part.count)},
                                        {"run", TextInto(json, manifest.part.run)},
+                                       {"left_out", list(&ReadLeftOut)},
                                        {"files", list(&ReadFile)},
                                        {"states", list(&ReadState)}}));
   UCP_RETURN_IF_ERROR(json.ReadEnd());

@@ -45,6 +45,7 @@ struct Manifest {
   std::string source_format;
   std::string source;  // SourceIdentity()
   ManifestPart part;
+  std::vector<LeftOut> left_out;    // Objects of the source that are in none of the files.
   std::vector<ManifestFile> files;  // Sorted by path; all but the manifest itself.
   std::vector<StateDigest> states;  // Sorted by tensor and state.
   bool operator==(const Manifest&) const = default;

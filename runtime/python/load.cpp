@@ -208,6 +208,19 @@ std::vector<std::tuple<std::uint64_t, nb::bytes>> BlobsOf(const LoadPlan& load, 
   return blobs;
 }
 
+nb::list LeftOutOf(const LoadPlan& load) {
+  nb::list all;
+  for (const LeftOut& one : load.plan.left_out) {
+    nb::dict row;
+    row["file"] = Printable(one.file);
+    row["path"] = one.path;
+    row["object"] = one.object;
+    row["calls"] = one.calls;
+    all.append(row);
+  }
+  return all;
+}
+
 void AddPlanClasses(nb::module_& module) {
   nb::class_<StatePiece>(module, "Piece")
       .def_prop_ro("record", [](const StatePiece& piece) { return piece.record.index(); })
@@ -236,6 +249,7 @@ void AddPlanClasses(nb::module_& module) {
                      for (const std::string& remark : load.plan.remarks) remarks.push_back(Printable(remark));
                      return remarks;
                    })
+      .def_prop_ro("left_out", &LeftOutOf)
       .def_prop_ro("source_folder",
                    [](const LoadPlan& load) {
                      const std::string& path = load.source_folder;

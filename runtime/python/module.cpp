@@ -14,6 +14,7 @@
 #include "runtime/python/paths.h"
 #include "runtime/python/raise.h"
 #include "runtime/python/ranks.h"
+#include "runtime/python/values.h"
 
 namespace nb = nanobind;
 
@@ -46,5 +47,6 @@ NB_MODULE(_ucp, module) {
       .def_rw("prefer_rank", &SourceOptions::prefer_rank);
   ucp::AddRanksClass(module);
   ucp::AddLoad(module);
+  ucp::AddValues(module);
   module.def("inspect", &ucp::InspectAsJson);
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import shutil
 import unittest
 from pathlib import Path
@@ -17,20 +19,19 @@ TRAINER = {
     "generation_config.json": b"{}",
     "tokenizer.json": b'{"a": 1}\n',
     "trainer_state.json": b'{"global_step": 4}',
-    "training_args.bin": HOSTILE,
-    "scheduler.pt": b"no archive at all",
-    "rng_state_0.pth": HOSTILE,
-    "rng_state_1.pth": b"1",
-    "rng_state_2.pth": b"2",
-    "rng_state_3.pth": b"3",
+    "scheduler.pt": pickle.dumps({"last_epoch": 4}, 2),
+    "rng_state_0.pth": pickle.dumps({"python": (3, (1, 2), None)}, 2),
+    "rng_state_1.pth": pickle.dumps(1, 2),
+    "rng_state_2.pth": pickle.dumps(2, 2),
+    "rng_state_3.pth": pickle.dumps(3, 2),
 }
 ACCELERATE = {
-    "scheduler.bin": b"s",
-    "scheduler_1.bin": b"s1",
-    "sampler.bin": b"s",
-    "random_states_0.pkl": HOSTILE,
-    "random_states_10.pkl": b"r",
-    "custom_checkpoint_0.pkl": HOSTILE,
+    "scheduler.bin": pickle.dumps({"last_epoch": 4}, 2),
+    "scheduler_1.bin": pickle.dumps({"last_epoch": 5}, 2),
+    "sampler.bin": pickle.dumps([], 2),
+    "random_states_0.pkl": pickle.dumps((1, [2]), 4),
+    "random_states_10.pkl": pickle.dumps((1, [3]), 4),
+    "custom_checkpoint_0.pkl": pickle.dumps({"step": 4}, 2),
 }
 
 
@@ -81,6 +82,22 @@ class Companions(ProgramTest):
         """Its names, with their numbers."""
         self.to(self.source(ACCELERATE), "deepspeed:dp=8")
         self.assertEqual(self.beside(), {k: v for k, v in ACCELERATE.items() if k != "random_states_10.pkl"})
+
+    def test_pickles_with_other_objects_are_left_out_and_named(self) -> None:
+        """Loading them would run a command, so a target does not get them unless the user vouches for it."""
+        root = self.source({"training_args.bin": HOSTILE, "scheduler.pt": b"no pickle", "rng_state_0.pth": HOSTILE})
+        result = self.to(root, "deepspeed:dp=2")
+        self.assertEqual(self.beside(), {})
+        self.assertIn(
+            "`training_args.bin` is left out: loading it would run `posix.system('touch ./pwned')`", result.stderr
+        )
+        self.assertIn("`scheduler.pt` is left out: what loading it would run is not known", result.stderr)
+        left_out = json.loads((self.out / MANIFEST).read_text())["left_out"]
+        self.assertEqual({row["file"] for row in left_out}, {"training_args.bin", "rng_state_0.pth"})
+        self.assertEqual({row["calls"] for row in left_out}, {"posix.system('touch ./pwned')"})
+        self.to(root, "deepspeed:dp=2", "--keep-opaque", "posix.system", "--force")
+        self.assertEqual(self.beside(), {"training_args.bin": HOSTILE, "rng_state_0.pth": HOSTILE})
+        self.assertFalse(list(self.folder.rglob("pwned")))
 
     def test_others_are_named(self) -> None:
         """Weights and files of users stay where they are; DeepSpeed's own scripts are not worth a word."""

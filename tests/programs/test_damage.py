@@ -58,7 +58,7 @@ class Damage(ProgramTest):
         self.assert_done(self.convert(self.source))
 
     def test_a_pickle_that_runs_a_command_is_inert(self) -> None:
-        """It is an opaque object: carried, and never called."""
+        """It is left out and named, and never called."""
         trace = self.folder / "trace"
         call = text("client") + b"cposix\nsystem\n" + text(f"touch {trace}") + b"\x85Rs."
 
@@ -66,8 +66,11 @@ class Damage(ProgramTest):
             return content[:-1] + call if name.endswith("/data.pkl") else content
 
         rewrite(self.model, add_call)
-        self.assert_done(self.convert(self.source))
+        result = self.convert(self.source)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(f"is left out: loading it would run `posix.system('touch {trace}')`", result.stderr)
         self.assertFalse(trace.exists())
+        self.assertEqual([path for path in self.out.rglob("*.pt") if b"posix" in path.read_bytes()], [])
 
     def test_truncated_files(self) -> None:
         """At many lengths, of both kinds of file."""

@@ -26,8 +26,11 @@ class FailingAllocations(FailureTest):
 
     def going_wrong(self, call: int, what: str) -> dict[str, str]:
         """The environment that lets an allocation fail."""
-        return {"LD_PRELOAD": str(ALLOCATIONS), "UCP_FAILING_ALLOCATION": f"{call}{what}",
-                "UCP_FAILING_ALLOCATION_LOG": str(self.folder / "call.log")}
+        return {
+            "LD_PRELOAD": str(ALLOCATIONS),
+            "UCP_FAILING_ALLOCATION": f"{call}{what}",
+            "UCP_FAILING_ALLOCATION_LOG": str(self.folder / "call.log"),
+        }
 
     def fails(self, command: Sequence[object], call: int, what: str) -> Wrong:
         """Of any command."""
@@ -91,8 +94,20 @@ class FailingAllocations(FailureTest):
             ("ucpc", "plan", GPT_SPEC, "--from", GPT, "--to", "universal", "-o", plan),
             ("ucpc", "explain", GPT_SPEC, "--from", GPT),
             ("ucpc", "infer", GPT),
-            ("ucpc", "test", GPT_SPEC, "--seconds", 0, "--set=layers=2", "--set=hidden=4", "--set=heads=2",
-             "--set=ffn=4", "--set=vocab=4", "--set=seq=2", "--set=grain=2"),
+            (
+                "ucpc",
+                "test",
+                GPT_SPEC,
+                "--seconds",
+                0,
+                "--set=layers=2",
+                "--set=hidden=4",
+                "--set=heads=2",
+                "--set=ffn=4",
+                "--set=vocab=4",
+                "--set=seq=2",
+                "--set=grain=2",
+            ),
             ("ucpc", "fmt", "--check", GPT_SPEC),
         ):
             self.prints([PROGRAMS / command[0], *command[1:]], plan)

@@ -16,7 +16,7 @@ from pathlib import Path
 from programs import GPT_SPEC, PROGRAMS, SOURCE, ProgramTest
 
 GPT = SOURCE / "tests" / "fixtures" / "gpt_pp2_tp2_dp2" / "checkpoint"
-SPEC = "ucp 1\nlayout one { \"w\" [2] }\n"
+SPEC = 'ucp 1\nlayout one { "w" [2] }\n'
 
 
 class Outputs(ProgramTest):
@@ -46,8 +46,11 @@ class Outputs(ProgramTest):
     def run_to(self, what: str, target: object, *more: object) -> subprocess.CompletedProcess[bytes]:
         """One of the commands."""
         subprocess.run(["rm", "-rf", str(self.out)], check=True)
-        command = [str(PROGRAMS / self.commands(target)[what][0]), *map(str, self.commands(target)[what][1:]),
-                   *map(str, more)]
+        command = [
+            str(PROGRAMS / self.commands(target)[what][0]),
+            *map(str, self.commands(target)[what][1:]),
+            *map(str, more),
+        ]
         return subprocess.run(command, cwd=self.folder, capture_output=True, timeout=60, check=False)
 
     def assert_is(self, what: str, content: bytes) -> None:
@@ -173,8 +176,20 @@ class Outputs(ProgramTest):
             (["ucpc", "plan", GPT_SPEC, "--from", GPT, "--to", "universal", "--config", config, "-o"], config),
             (["ucprun", "run", plan, self.out, "--from", self.source, "--events"], plan),
             (["ucprun", "run", plan, self.out, "--from", self.source, "--timeline"], plan),
-            (["ucprun", "convert", self.source, self.out, "--to", "universal", "--events", self.target, "--timeline"],
-             self.target),
+            (
+                [
+                    "ucprun",
+                    "convert",
+                    self.source,
+                    self.out,
+                    "--to",
+                    "universal",
+                    "--events",
+                    self.target,
+                    "--timeline",
+                ],
+                self.target,
+            ),
         ):
             before = used.read_bytes() if used != self.target else b""
             result = self.run_program(*command, used, "--force")

@@ -92,7 +92,8 @@ class PlanAgain(ProgramTest):
         spec = self.folder / "lists.ucp"
         names = self.run_program("ucprun", "inspect", source, "--json").stdout
         tensors = "\n".join(
-            f'  "{tensor["name"]}" [{", ".join(map(str, tensor["shape"]))}]' for tensor in json.loads(names)["tensors"])
+            f'  "{tensor["name"]}" [{", ".join(map(str, tensor["shape"]))}]' for tensor in json.loads(names)["tensors"]
+        )
         spec.write_text("ucp 1\n\nmesh tp\n\nfact kinds from args.kinds\nfact tied from args.tied\n\nlayout x {\n"
                         f"{tensors}\n}}\n")  # fmt: skip
         arguments = [spec, "--set", 'kinds=[dense, "moe", 3]', "--set", "tied=some words"]

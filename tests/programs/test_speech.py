@@ -24,8 +24,15 @@ class Speech(ProgramTest):
         ours, theirs = pty.openpty()
         kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
         try:
-            subprocess.run([str(PROGRAMS / words[0]), *map(str, words[1:])], stderr=theirs, stdout=subprocess.PIPE,
-                           cwd=self.folder, env={"TERM": "xterm", **kept, **environment}, timeout=60, check=False)
+            subprocess.run(
+                [str(PROGRAMS / words[0]), *map(str, words[1:])],
+                stderr=theirs,
+                stdout=subprocess.PIPE,
+                cwd=self.folder,
+                env={"TERM": "xterm", **kept, **environment},
+                timeout=60,
+                check=False,
+            )
             os.close(theirs)
             text = b""
             while True:
@@ -67,8 +74,12 @@ class Speech(ProgramTest):
                 self.assertEqual(ESCAPE in shown, is_coloured, shown)
                 self.assertIn("there is no dim `layrs`", shown)
                 if is_coloured:
-                    for painted in ("\x1b[1ma.ucp:4:13\x1b[0m: \x1b[1;31merror:\x1b[0m", "\x1b[1;32m^~~~~\x1b[0m",
-                                    "\x1b[1;36mhint:\x1b[0m", "ucpc: \x1b[1;31merror:\x1b[0m 1 error in"):
+                    for painted in (
+                        "\x1b[1ma.ucp:4:13\x1b[0m: \x1b[1;31merror:\x1b[0m",
+                        "\x1b[1;32m^~~~~\x1b[0m",
+                        "\x1b[1;36mhint:\x1b[0m",
+                        "ucpc: \x1b[1;31merror:\x1b[0m 1 error in",
+                    ):
                         self.assertIn(painted, shown)
         self.assertNotIn(ESCAPE, self.run_program(*check).stderr)
         self.assertIn(ESCAPE, self.run_program(*check, "--color", "always").stderr)
@@ -139,11 +150,12 @@ class Speech(ProgramTest):
         quiet = self.run_program("ucpc", "check", "a.ucp", "--quiet").stderr
         self.assertIn(": warning: ", loud)
         self.assertNotIn("warning: ", quiet)
-        self.assertEqual([line for line in quiet.splitlines() if "error: " in line],
-                         [line for line in loud.splitlines() if "error: " in line])
+        self.assertEqual(
+            [line for line in quiet.splitlines() if "error: " in line],
+            [line for line in loud.splitlines() if "error: " in line],
+        )
         result = self.run_program("ucprun", "convert", "a", "b", "--to", "universal", "--quiet", "--verbose")
-        self.assertEqual(result.stderr.splitlines()[0],
-                         "ucprun: error: --verbose and --quiet contradict each other")
+        self.assertEqual(result.stderr.splitlines()[0], "ucprun: error: --verbose and --quiet contradict each other")
 
     def test_help_of_a_subcommand(self) -> None:
         """Is what its --help prints, and that of the program without one."""
@@ -169,8 +181,9 @@ class Speech(ProgramTest):
         """Is named before any of its options, which the program does not have, either."""
         for program in ("ucpc", "ucprun"):
             for command in self.subcommands(program):
-                options = re.findall(r"^  (?:-\w,)?(--[a-z-]+)", self.run_program(program, command, "--help").stdout,
-                                     re.MULTILINE)
+                options = re.findall(
+                    r"^  (?:-\w,)?(--[a-z-]+)", self.run_program(program, command, "--help").stdout, re.MULTILINE
+                )
                 for option in ("--nonsense", "--help", *options[::4]):
                     result = self.run_program(program, command + "x", "a", option, "b")
                     self.assertEqual(result.returncode, 1)

@@ -74,8 +74,7 @@ class Usage(ProgramTest):
     def test_what_is_missing_and_what_is_too_much(self) -> None:
         """Named as it is typed."""
         for words, sentence in (
-            ("", "name what to do: convert, run, load, inspect, verify, diff, trace, synth, bench, completion, "
-                 "help"),
+            ("", "name what to do: convert, run, load, inspect, verify, diff, trace, synth, bench, completion, help"),
             ("inspekt in", "there is no subcommand `inspekt`; did you mean `inspect`?"),
             (
                 "--force inspect in",
@@ -127,11 +126,16 @@ class Usage(ProgramTest):
     def test_options_of_other_targets(self) -> None:
         """Those that would do nothing are refused."""
         source = self.checkpoint("zero1_dp2")
-        for target in ("universal", "safetensors"):
-            for option in (("--keep-opaque", "some.Class"), ("--ds-config", "ds_config.json")):
-                for command in (("convert", source, self.out), ("load", source)):
-                    result = self.run_program("ucprun", *command, "--to", target, *option)
-                    self.assert_refused(result, 1, f"{option[0]} goes with the native files of a job; `{target}`")
+        native = "goes with the native files of a job"
+        training = "goes with targets that hold the training state"
+        for target, option, sentence in (
+            ("universal", ("--ds-config", "ds_config.json"), f"--ds-config {native}; `universal`"),
+            ("safetensors", ("--ds-config", "ds_config.json"), f"--ds-config {native}; `safetensors`"),
+            ("safetensors", ("--keep-opaque", "some.Class"), f"--keep-opaque {training}; `safetensors`"),
+        ):
+            for command in (("convert", source, self.out), ("load", source)):
+                result = self.run_program("ucprun", *command, "--to", target, *option)
+                self.assert_refused(result, 1, sentence)
 
     def test_a_pattern_that_fits_no_name(self) -> None:
         """Nothing is printed, as if all had been asked for and the checkpoint had no tensor."""

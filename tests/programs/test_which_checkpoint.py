@@ -25,7 +25,11 @@ class WhichCheckpoint(ProgramTest):
 
     def test_the_earlier_conversion_is_not_taken_instead(self) -> None:
         root = self.run_with_two_tags()
-        for command in (["convert", root, self.out, "--to", "deepspeed:dp=6,zero=1"], ["inspect", root], ["verify", root]):
+        for command in (
+            ["convert", root, self.out, "--to", "deepspeed:dp=6,zero=1"],
+            ["inspect", root],
+            ["verify", root],
+        ):
             result = self.run_program("ucprun", *command)
             self.assert_refused(result, 2, "global_step3, global_step4 (deepspeed), universal (universal)")
 

@@ -43,6 +43,25 @@ const PickleMachine::Instructions& PickleMachine::AllInstructions() {
   return table;
 }
 
+// Those of protocols 0 and 1 too, but for what names things outside the file.
+const PickleMachine::Instructions& PickleMachine::ScannedInstructions() {
+  using M = PickleMachine;
+  static const Instructions table = [] {
+    Instructions all = AllInstructions();
+    all['S'] = &M::PushStringLine, all['V'] = &M::PushTextLine, all['P'] = &M::PersistentIdLine;
+    all['i'] = &M::MakeInstance, all['o'] = &M::MakeInstanceToMark;
+    return all;
+  }();
+  return table;
+}
+
+llvm::Error PickleMachine::Scan() {
+  if (llvm::Error error = ExecuteAll()) {
+    return AddContext(std::move(error), fmt::format("byte {} of the pickle", instruction_offset_));
+  }
+  return llvm::Error::success();
+}
+
 llvm::Expected<Pickle> PickleMachine::Run() {
   if (llvm::Error error = ExecuteAll()) {
     return AddContext(std::move(error), fmt::format("byte {} of the pickle", instruction_offset_));
@@ -56,15 +75,20 @@ llvm::Expected<Pickle> PickleMachine::Run() {
   return pickle;
 }
 
-llvm::Error PickleMachine::ExecuteAll() {
+llvm::Error PickleMachine::CheckBeginning() const {
   if (bytes_.size() > limits_.bytes) {
     return Fail(ErrorCode::kUnsupported, "the pickle has {} bytes, more than the {} that are read", bytes_.size(),
                 limits_.bytes);
   }
-  if (bytes_.empty() || bytes_[0] != '\x80') {
+  if (!scans_ && (bytes_.empty() || bytes_[0] != '\x80')) {
     return Fail(ErrorCode::kBadData, "it does not begin as a pickle of protocol 2 to 5 does");
   }
-  const Instructions& instructions = AllInstructions();
+  return llvm::Error::success();
+}
+
+llvm::Error PickleMachine::ExecuteAll() {
+  UCP_RETURN_IF_ERROR(CheckBeginning());
+  const Instructions& instructions = scans_ ? ScannedInstructions() : AllInstructions();
   while (true) {
     instruction_offset_ = offset_;
     if (offset_ == bytes_.size()) return TakeBytes(1).takeError();
@@ -72,6 +96,7 @@ llvm::Error PickleMachine::ExecuteAll() {
     if (code == kStop) break;
     const Instruction instruction = instructions[code];
     if (instruction == nullptr) {
+      odd_instruction_ = fmt::format("0x{:02x} at byte {}", code, instruction_offset_);
       return Fail(ErrorCode::kBadData, "the instruction 0x{:02x} is none of those that build plain data", code);
     }
     UCP_RETURN_IF_ERROR((this->*instruction)());
@@ -177,6 +202,7 @@ llvm::Expected<std::vector<Entry>> PickleMachine::PopEntriesToMark() {
 llvm::Error PickleMachine::Protocol() {
   UCP_ASSIGN_OR_RETURN(const std::uint64_t protocol, TakeUnsigned(1));
   if (instruction_offset_ == 0 && protocol >= 2 && protocol <= 5) return llvm::Error::success();
+  if (scans_ && protocol <= 5) return llvm::Error::success();  // Python reads it anywhere.
   return Fail(ErrorCode::kBadData, "it says protocol {}; protocols 2 to 5 are read, and said once at the beginning",
               protocol);
 }

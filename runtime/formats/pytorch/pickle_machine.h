@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/formats/pytorch/pickle_reader.h"
+#include "runtime/formats/pytorch/pickle_scan.h"
 #include "runtime/formats/pytorch/value.h"
 #include "runtime/formats/pytorch/value_builder.h"
 
@@ -22,10 +23,21 @@ namespace ucp::pytorch {
 
 class PickleMachine {
  public:
-  PickleMachine(std::string_view bytes, const PickleLimits& limits) : bytes_(bytes), limits_(limits) {}
+  enum class Use {
+    kRead,
+    kScan,  // pickle_scan.h: nothing is refused for what it means, and all that is named or made is noted.
+  };
 
-  // Executes the whole program, up to its end, which need not be that of the bytes. Call once.
+  PickleMachine(std::string_view bytes, const PickleLimits& limits, Use use = Use::kRead)
+      : bytes_(bytes), limits_(limits), scans_(use == Use::kScan) {}
+
+  // Executes the whole program, up to its end, which need not be that of the bytes. Call once, or else Scan().
   llvm::Expected<Pickle> Run();
+  [[nodiscard]] llvm::Error Scan();
+  const std::vector<MadeObject>& made() const { return made_; }
+  const std::string& odd_instruction() const { return odd_instruction_; }
+  // What the program ends with; null before its end.
+  const Value* root() const { return stack_.size() == 1 ? stack_.front().get() : nullptr; }
   std::size_t bytes_read() const { return offset_; }
   // How many bytes more than there are the instruction that failed announces; 0 if it failed otherwise.
   std::uint64_t missing_bytes() const { return missing_bytes_; }
@@ -34,8 +46,10 @@ class PickleMachine {
   using Instruction = llvm::Error (PickleMachine::*)();
   using Instructions = std::array<Instruction, 256>;  // By their code.
   static const Instructions& AllInstructions();
+  static const Instructions& ScannedInstructions();
 
   llvm::Error ExecuteAll();
+  llvm::Error CheckBeginning() const;
   llvm::Error CheckSize();
   // Called before text that the memo may name again and again is copied; all copies together stay below the pickle's
   // size.
@@ -135,16 +149,28 @@ class PickleMachine {
   llvm::Error NewObjectWithKeywords();
   llvm::Error Build();
   llvm::Error PersistentId();
+  llvm::Error PushMade(ValuePtr value, ValuePtr callable);
   ValuePtr NewCall(std::string_view module, std::string_view name, std::vector<ValuePtr> arguments);
+
+  // pickle_scan.cpp: what torch.save never writes.
+  llvm::Error PushStringLine();
+  llvm::Error PushTextLine();
+  llvm::Error PersistentIdLine();
+  llvm::Error MakeInstance();
+  llvm::Error MakeInstanceToMark();
+  llvm::Error NoteOdd(std::string_view instruction);
 
   std::string_view bytes_;
   PickleLimits limits_;
+  bool scans_ = false;
+  std::string odd_instruction_;
   std::size_t offset_ = 0;
   std::size_t instruction_offset_ = 0;
   std::uint64_t missing_bytes_ = 0;
   std::size_t copied_bytes_ = 0;
 
-  ValueBuilder builder_;  // Before what refers to its values, so that it is destroyed after them.
+  ValueBuilder builder_;          // Before what refers to its values, so that it is destroyed after them.
+  std::vector<MadeObject> made_;  // Only if it scans.
   std::vector<ValuePtr> stack_;
   std::vector<std::size_t> marks_;  // Sizes of the stack.
   std::vector<ValuePtr> memo_;      // Null where nothing was put.

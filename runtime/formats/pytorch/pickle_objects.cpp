@@ -41,7 +41,7 @@ llvm::Error PickleMachine::PushGlobal() {
   UCP_ASSIGN_OR_RETURN(const std::string_view module, TakeLine());
   UCP_ASSIGN_OR_RETURN(const std::string_view name, TakeLine());
   if (!IsPythonName(module) || !IsPythonName(name)) return Fail(ErrorCode::kBadData, "a class has no proper name");
-  return PushNew(Global{std::string(module), std::string(name)});
+  return PushMade(builder_.New(Global{std::string(module), std::string(name)}), nullptr);
 }
 
 llvm::Error PickleMachine::PushStackGlobal() {
@@ -53,7 +53,12 @@ llvm::Error PickleMachine::PushStackGlobal() {
     return Fail(ErrorCode::kBadData, "a class has no proper name");
   }
   UCP_RETURN_IF_ERROR(CountCopy(module_text->size() + name_text->size()));
-  return PushNew(Global{std::string(*module_text), std::string(*name_text)});
+  return PushMade(builder_.New(Global{std::string(*module_text), std::string(*name_text)}), nullptr);
+}
+
+llvm::Error PickleMachine::PushMade(ValuePtr value, ValuePtr callable) {
+  if (scans_) made_.push_back({value, std::move(callable)});
+  return Push(std::move(value));
 }
 
 ValuePtr PickleMachine::NewCall(std::string_view module, std::string_view name, std::vector<ValuePtr> arguments) {
@@ -75,11 +80,13 @@ llvm::Error PickleMachine::Reduce() {
   if (function != nullptr) {
     if (const auto text = EncodedText(*function, *tuple)) {
       UCP_RETURN_IF_ERROR(CountCopy(text->size()));
-      if (auto bytes = Latin1Bytes(*text)) return PushNew(Bytes{*std::move(bytes)});
+      if (auto bytes = Latin1Bytes(*text)) return PushMade(builder_.New(Bytes{*std::move(bytes)}), callable);
     }
     if (MakesTensor(*function)) {
-      UCP_ASSIGN_OR_RETURN(Tensor tensor, TensorFromCall(*function, *tuple));
-      return PushNew(std::move(tensor));
+      llvm::Expected<Tensor> tensor = TensorFromCall(*function, *tuple);
+      if (tensor) return PushMade(builder_.New(*std::move(tensor)), callable);
+      if (!scans_) return tensor.takeError();
+      llvm::consumeError(tensor.takeError());
     }
   }
   Call call;
@@ -87,12 +94,16 @@ llvm::Error PickleMachine::Reduce() {
   call.arguments = arguments;
   if (function != nullptr && function->module == "collections" && function->name == "OrderedDict") {
     auto entries = EntriesFromPairs(*tuple);
-    if (!entries) return Fail(ErrorCode::kBadData, "an OrderedDict is made from something that is not a list of pairs");
-    UCP_RETURN_IF_ERROR(CountCopy(entries->size()));
-    if (!tuple->items.empty()) call.arguments = builder_.New(Tuple{});
-    call.entries = *std::move(entries);
+    if (!entries && !scans_) {
+      return Fail(ErrorCode::kBadData, "an OrderedDict is made from something that is not a list of pairs");
+    }
+    if (entries) {
+      UCP_RETURN_IF_ERROR(CountCopy(entries->size()));
+      if (!tuple->items.empty()) call.arguments = builder_.New(Tuple{});
+      call.entries = *std::move(entries);
+    }
   }
-  return PushNew(std::move(call));
+  return PushMade(builder_.New(std::move(call)), callable);
 }
 
 llvm::Error PickleMachine::NewObject() {
@@ -105,7 +116,7 @@ llvm::Error PickleMachine::NewObject() {
   call.form = Call::Form::kNewObject;
   call.callable = object_class;
   call.arguments = arguments;
-  return PushNew(std::move(call));
+  return PushMade(builder_.New(std::move(call)), object_class);
 }
 
 llvm::Error PickleMachine::NewObjectWithKeywords() {
@@ -129,7 +140,13 @@ llvm::Error PickleMachine::Build() {
 
 llvm::Error PickleMachine::PersistentId() {
   UCP_ASSIGN_OR_RETURN(const ValuePtr id, Pop());
-  UCP_ASSIGN_OR_RETURN(Storage storage, StorageFromPersistentId(*id));
+  llvm::Expected<Storage> described = StorageFromPersistentId(*id);
+  if (!described && !scans_) return described.takeError();
+  if (!described) {  // Of PyTorch's own kind or not, it is no object that the pickle makes.
+    llvm::consumeError(described.takeError());
+    return PushNone();
+  }
+  Storage& storage = *described;
   const auto [place, is_new] = storages_by_key_.try_emplace(storage.key);
   if (is_new) {
     UCP_RETURN_IF_ERROR(CountCopy(storage.key.size() + storage.location.size()));
@@ -138,6 +155,7 @@ llvm::Error PickleMachine::PersistentId() {
   } else if (const Storage& known = *place->second; known.dtype != storage.dtype || known.untyped != storage.untyped ||
                                                     known.elements != storage.elements ||
                                                     known.location != storage.location) {
+    if (scans_) return PushNone();
     return Fail(ErrorCode::kBadData,
                 "the storage `{:.80}` is described twice, with {} and with {} elements or otherwise", storage.key,
                 known.elements, storage.elements);

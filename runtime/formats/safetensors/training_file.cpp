@@ -163,11 +163,17 @@ llvm::Expected<std::set<std::string>> ReadTrainingFile(FileSystem& files, const 
     UCP_ASSIGN_OR_RETURN(OptimizerGroup read, ReadGroup(*group, place));
     training.groups.push_back(std::move(read));
   }
+  training.groups_origin = {archive.path, "groups"};
+  training.optimizer_origin = {archive.path, "optimizer"};
+  training.engine_origin = {archive.path, "engine"};
   UCP_ASSIGN_OR_RETURN(training.optimizer, dict.GetEntries("optimizer"));
   UCP_ASSIGN_OR_RETURN(training.engine, dict.GetEntries("engine"));
   UCP_ASSIGN_OR_RETURN(std::vector<ValuePtr> ranks, dict.GetItems("ranks"));
   for (const ValuePtr& rank : ranks) {
     UCP_ASSIGN_OR_RETURN(RankState read, ReadRank(*rank, place));
+    const std::string path = fmt::format("ranks.{}", training.ranks.size());
+    read.client_origin = {archive.path, path + ".client"};
+    read.module_origin = {archive.path, path + ".module_extras"};
     training.ranks.push_back(std::move(read));
   }
   UCP_ASSIGN_OR_RETURN(std::vector<Entry> aliases, dict.GetEntries("shared_params"));

@@ -69,6 +69,8 @@ class Description {
   llvm::Error ReadOptimizerState() {
     UCP_ASSIGN_OR_RETURN(OptimizerStateFile file, ReadOptimizerStateFile(archives_));
     training().optimizer = std::move(file.carried);
+    training().optimizer_origin = {"zero/optimizer_state.pt", ""};
+    training().groups_origin = {"zero/optimizer_state.pt", "param_groups"};
     common_step_ = file.step;
     for (OptimizerStateFile::Group& group : file.groups) AddGroup(group);
     return llvm::Error::success();
@@ -209,6 +211,7 @@ class Description {
   llvm::Error FillTrainingState() {
     training().engine = states_[believed_].engine;
     training().counting_rank = believed_;
+    training().engine_origin = {states_[believed_].path, ""};
     const std::string& path = states_.front().path;
     UCP_ASSIGN_OR_RETURN(training().pipeline, TakePipelineEntry(states_.front().client, path));
     if (!training().pipeline) training().pipeline = LayersFromNames(states_);
@@ -218,7 +221,8 @@ class Description {
     training().excludes_frozen = ExcludesFrozen(states_.front());
     inventory().aliases = training().aliases;
     for (ModelStates& states : states_) {
-      training().ranks.push_back({std::move(states.client), std::move(states.module.extras)});
+      training().ranks.push_back(
+          {std::move(states.client), std::move(states.module.extras), {states.path, ""}, {states.path, "module"}});
     }
     return llvm::Error::success();
   }

@@ -115,6 +115,9 @@ class LoadPlan:
     @property
     def remarks(self) -> list[str]: ...
     @property
+    def left_out(self) -> list[dict[str, str]]:
+        """Objects of the source that the target lacks: `file`, `path`, `object` and `calls` of each."""
+    @property
     def source_folder(self) -> str: ...
     def files_of(self, rank: int) -> list[tuple[int, str, int]]:
         """(file, path, bytes) of each file that the rank opens."""
@@ -123,6 +126,10 @@ class LoadPlan:
     def states_of(self, rank: int) -> list[State]: ...
     def blobs_of(self, file: int) -> list[tuple[int, bytes]]:
         """(offset, content) of all ready-made bytes of a file."""
+
+def read_pickle(pickle: bytes, maker: object) -> object:
+    """What a pickle holds, read as data. `maker` (`deepspeed.objects.Maker`) makes what is neither a number nor a text
+    nor a plain container. `ucp.Error` if an object is not a known one."""
 
 class HeldPlan:
     """A load into tensors that ranks hold."""
@@ -156,6 +163,7 @@ def compile_load(
     """`opens`: names of files that this rank opens, where that decides which of the target's ranks it is. `check`:
     whether the source will be checked. `is_on_host`: whether all is loaded into the host's memory."""
     ...
+
 def compile_held(
     source: Source,
     held: list[Held],

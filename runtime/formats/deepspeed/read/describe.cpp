@@ -333,9 +333,13 @@ class Description {
     RemarkOnMissingStates();
     training.aliases = inventory().aliases;
     training.engine = states_[believed_].engine;
+    training.engine_origin = {states_[believed_].path, ""};
     training.counting_rank = believed_;
     for (ModelStates& states : states_) {
-      training.ranks.push_back({std::move(states.client), std::move(states.module.extras)});
+      const std::string path = states.client_path.empty() ? states.path : states.client_path;
+      const ValueOrigin module =
+          names_.layers.empty() ? ValueOrigin{path, "module"} : ValueOrigin{"layer_*-model_states.pt", ""};
+      training.ranks.push_back({std::move(states.client), std::move(states.module.extras), {path, ""}, module});
     }
     return llvm::Error::success();
   }

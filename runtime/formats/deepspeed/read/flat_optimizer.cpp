@@ -41,7 +41,7 @@ class FlatOptimizer {
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       believed_ = BelievedOf(context_, {ranks[r].begin(), ranks[r].end()});
       OptimizerStates& believed = ranks[r][believed_];
-      RankGroups rank{believed, {}, {}};
+      RankGroups rank{.speaker = believed, .groups_path = "base_optimizer_state.param_groups"};
       for (std::size_t g = 0; g < believed.groups.size(); ++g) {
         const bool is_added = r > 0 && believed.groups[g].is_of_experts;  // With those of the first rank.
         if (is_added) {

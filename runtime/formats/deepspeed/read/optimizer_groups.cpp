@@ -128,6 +128,8 @@ llvm::Error MergeOptimizers(Inventory& inventory, TrainingState& training, std::
                                    rank.speaker, pytorch::MakeDict(rank.others), pytorch::ListLengths::kMayDiffer));
   }
   training.optimizer = std::move(believed.others);
+  training.optimizer_origin = {believed.speaker.path, believed.path};
+  training.groups_origin = {believed.speaker.path, fmt::format("{}.{}", believed.path, believed.groups_path)};
   return llvm::Error::success();
 }
 

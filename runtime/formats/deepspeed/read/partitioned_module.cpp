@@ -58,6 +58,7 @@ class PartitionedModule {
     TakeEngine(believed, states_);
     RemarkOnClient(context_.checkpoint.inventory, believed, states_, kOneCounts, remarked_);
     states_.client = believed.client;
+    states_.client_path = believed.path;
     states_.module.extras = believed.module.extras;
     std::map<std::string, TensorPlace> own(believed.module.tensors.begin(), believed.module.tensors.end());
     for (auto& [name, place] : states_.module.tensors) {

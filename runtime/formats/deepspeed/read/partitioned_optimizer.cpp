@@ -41,7 +41,7 @@ class PartitionedOptimizer {
   llvm::Expected<RankGroups> Add(std::vector<PartitionedOptimizer>& together) {
     for (std::size_t s = 0; s < model_.param_shapes.size(); ++s) UCP_RETURN_IF_ERROR(AddSubGroup(s, together));
     PartitionedStates& believed = partitions_[BelievedOf(context_, {partitions_.begin(), partitions_.end()})];
-    RankGroups rank{believed, {}, {}};
+    RankGroups rank{.speaker = believed, .groups_path = "optimizer_state_dict.param_groups"};
     for (const SubGroups& group : believed.groups) {
       UCP_ASSIGN_OR_RETURN(OptimizerGroup joined, JoinGroup(believed, group));
       rank.groups.push_back(std::move(joined));

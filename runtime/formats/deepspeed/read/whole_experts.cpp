@@ -136,7 +136,8 @@ class Reader {
 
 // The groups of all expert ranks, as one rank with all experts has them.
 llvm::Expected<RankGroups> JoinRanks(const OptimizerContext& context, std::vector<RankGroups>& ranks) {
-  RankGroups joined{ranks.front().speaker, {}, std::move(ranks.front().others)};
+  RankGroups joined{
+      ranks.front().speaker, {}, std::move(ranks.front().others), ranks.front().path, ranks.front().groups_path};
   const Speaker& a = ranks.front().speaker;
   for (std::size_t g = 0; g < ranks.front().groups.size(); ++g) {
     const OptimizerGroup& first = ranks.front().groups[g];

@@ -23,7 +23,8 @@ class WholeSource {
   }
 
   llvm::Expected<RankGroups> Add() {
-    RankGroups rank{optimizer_, {}, {}};
+    RankGroups rank{.speaker = optimizer_, .path = "optimizer"};
+    if (optimizer_.form != WholeForm::kModule) rank.groups_path = "optimizer_state_dict.param_groups";
     for (std::size_t g = 0; g < optimizer_.groups.size(); ++g) {
       WholeGroup& group = optimizer_.groups[g];
       UCP_RETURN_IF_ERROR(optimizer_.form == WholeForm::kFlatGroups ? AddFlat(g, group.tensors.front())

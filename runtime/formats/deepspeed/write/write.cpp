@@ -22,7 +22,6 @@
 #include "runtime/formats/deepspeed/write/companions.h"
 #include "runtime/formats/deepspeed/write/elastic.h"
 #include "runtime/formats/deepspeed/write/experts.h"
-#include "runtime/formats/deepspeed/write/foreign_objects.h"
 #include "runtime/formats/deepspeed/write/fused_experts.h"
 #include "runtime/formats/deepspeed/write/groups.h"
 #include "runtime/formats/deepspeed/write/job_config.h"
@@ -193,9 +192,9 @@ llvm::Error CheckStageOfExperts(const WriteOptions& options, const ExpertsToWrit
 
 llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   std::vector<std::string> remarks;
-  TrainingState training = WithoutForeignObjects(asked.training, asked.keep_opaque, remarks);
-  const TargetRequest request{asked.tensors,    asked.layout,      training, asked.source_mesh, asked.strategy,
-                              asked.companions, asked.keep_opaque, nullptr,  asked.threads};
+  TrainingState training = asked.training;
+  const TargetRequest request{asked.tensors,  asked.layout,     training, asked.source_mesh,
+                              asked.strategy, asked.companions, nullptr,  asked.threads};
   UCP_RETURN_IF_ERROR(TakeSettingsOfJob(asked.job_config, asked.tensors, training, remarks));
   TrainingState configured = request.training;
   pytorch::ValuePtr job;

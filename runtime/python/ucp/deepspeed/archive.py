@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
-import pickle
 import struct
 import zipfile
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.serialization import StorageType
+
+from .. import _ucp
+from .objects import Maker
 
 State = dict[str, Any]  # What a file holds.
 
@@ -51,7 +52,7 @@ class ReadyMade(io.RawIOBase):
 class Archive:
     """What `torch.load` would make of the file. Its tensors have memory, but no values before they are read.
 
-    The pickle is one that this project's own writer made: what stood in the source's is not carried unless it is plain.
+    Its objects are built from data, and nothing is unpickled by Python.
     """
 
     def __init__(self, ready: ReadyMade, records: dict[int, int]) -> None:
@@ -67,9 +68,7 @@ class Archive:
 
     def content(self) -> Any:
         """The object in the file."""
-        unpickler = _Unpickler(io.BytesIO(self.archive.read(f"{self.folder}/data.pkl")))
-        unpickler.archive = self
-        return unpickler.load()
+        return _ucp.read_pickle(self.archive.read(f"{self.folder}/data.pkl"), Maker(self.storage))
 
     def storage(self, key: str) -> torch.UntypedStorage:
         """The memory of a storage; ready-made ones have their values."""
@@ -91,19 +90,6 @@ class Archive:
         self.ready.seek(entry.header_offset)
         name, extra = LOCAL_HEADER.unpack(self.ready.read(LOCAL_HEADER.size))
         return entry.header_offset + LOCAL_HEADER.size + int(name) + int(extra)
-
-
-class _Unpickler(pickle.Unpickler):
-    archive: Archive
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module == "torch" and name.endswith("Storage"):
-            return StorageType(name)
-        return super().find_class(module, name)
-
-    def persistent_load(self, identity: tuple[str, Any, str, str, int]) -> torch.storage.TypedStorage:
-        _, kind, key, _, _ = identity
-        return torch.storage.TypedStorage(wrap_storage=self.archive.storage(key), dtype=kind.dtype, _internal=True)
 
 
 def tensors_in(content: Any) -> Iterator[torch.Tensor]:

@@ -103,7 +103,7 @@ def load_checkpoint(
             raise
     make_usable(engine)
     remarks = [*planned.plan.remarks, *filter(None, [opened.remark])]
-    told |= {"strategy": strategy, "remarks": remarks, "in_place": placed}
+    told |= {"strategy": strategy, "remarks": remarks, "in_place": placed, "left_out": planned.plan.left_out}
     told["weights_alone"] = opened.weights_alone
     tell(told)
     return planned.plan.source_folder, client

@@ -1,0 +1,11 @@
+// What a pickle holds, as Python objects, without Python's own unpickler: for `ucp.deepspeed`.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace ucp {
+
+// The function read_pickle.
+void AddValues(nanobind::module_& module);
+
+}  // namespace ucp

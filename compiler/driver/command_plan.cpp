@@ -93,9 +93,13 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   if (place && place->kind == OutputPlace::Kind::kStandardOutput) return llvm::Error::success();
   if (options.json) {
     llvm::json::Object report = PlanReportJson(compilation.plan);
+    if (!is_strategy) report["checkpoint"] = IdentityJson(compilation.source.identity);
     if (is_strategy) AddCost(compilation, plan_bytes, question, report);
     PrintJson(std::move(report));
     return llvm::Error::success();
+  }
+  if (!is_strategy) {
+    for (const std::string& line : IdentityLines(compilation.source.identity)) PrintReportLine(line);
   }
   for (const std::string& line : PlanReport(compilation.plan)) PrintReportLine(line);
   if (!is_strategy) return llvm::Error::success();

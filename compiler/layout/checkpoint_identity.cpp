@@ -21,13 +21,14 @@ llvm::json::Value TextOrNull(const std::string& text) {
 
 }  // namespace
 
-std::vector<std::string> SourceLines(const CheckpointIdentity& source, const std::string& label, std::size_t width) {
+std::vector<std::string> IdentityLines(const CheckpointIdentity& source, const std::string& label, std::size_t width) {
+  if (source.folder.empty()) return {};
   std::vector<std::string> lines = {fmt::format("{:<{}}{}", label, width, source.folder)};
   if (!source.format.empty()) lines.push_back(fmt::format("{:<{}}{}", "", width, fmt::join(Facts(source), ", ")));
   return lines;
 }
 
-llvm::json::Object SourceJson(const CheckpointIdentity& source) {
+llvm::json::Object IdentityJson(const CheckpointIdentity& source) {
   llvm::json::Object ranks;
   for (const Axis& axis : source.ranks.axes) ranks[axis.name] = axis.size;
   return llvm::json::Object{

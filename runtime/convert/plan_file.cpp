@@ -16,7 +16,8 @@ llvm::Expected<PlanWithInputs> ReadPlanFile(FileSystem& files, const std::string
   auto file = DecodePlanWithInputs(bytes);
   if (!file) return AddContext(file.takeError(), fmt::format("`{}`", path));
   if (llvm::Error error = VerifyPlan(file->plan)) return AddContext(std::move(error), fmt::format("`{}`", path));
-  if (llvm::Error error = CheckReadyMadePickles(file->plan)) {
+  const std::vector<std::string> keep = file->inputs ? file->inputs->keep_opaque : std::vector<std::string>();
+  if (llvm::Error error = CheckReadyMadePickles(file->plan, keep)) {
     return AddContext(std::move(error), fmt::format("`{}`", path));
   }
   return file;

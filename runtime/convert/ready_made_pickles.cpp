@@ -17,7 +17,8 @@ namespace {
 
 class PickleCheck {
  public:
-  explicit PickleCheck(const Plan& plan) : plan_(plan), blobs_(ReadyMadeBytes(plan)) {
+  PickleCheck(const Plan& plan, std::span<const std::string> keep)
+      : plan_(plan), known_(keep), blobs_(ReadyMadeBytes(plan)) {
     for (const Buffer& buffer : plan.target.buffers) {
       for (const BufferPart& part : buffer.parts) {
         const Record& record = plan.target.record(part.record);
@@ -78,7 +79,7 @@ class PickleCheck {
   }
 
   const Plan& plan_;
-  const objects::KnownObjects known_;  // Whatever its maker chose to keep.
+  const objects::KnownObjects known_;
   const std::vector<std::vector<PlacedBytes>> blobs_;
   std::map<std::pair<FileId, std::uint64_t>, DType> dtypes_;  // Of what is written to the record that begins there.
   pytorch::PickleCache pickles_;
@@ -86,6 +87,8 @@ class PickleCheck {
 
 }  // namespace
 
-llvm::Error CheckReadyMadePickles(const Plan& plan) { return PickleCheck(plan).Run(); }
+llvm::Error CheckReadyMadePickles(const Plan& plan, std::span<const std::string> keep) {
+  return PickleCheck(plan, keep).Run();
+}
 
 }  // namespace ucp

@@ -25,12 +25,15 @@ struct ConvertOptions {
   ConversionOptions conversion;
 };
 
-void PrintPlanReport(const Plan& plan, bool json) {
-  if (json) {
-    PrintJson(PlanReportJson(plan));
-    return;
-  }
-  for (const std::string& line : PlanReport(plan)) PrintReportLine(line);
+llvm::json::Object DryRunJson(const PlannedRun& run) {
+  llvm::json::Object json = PlanReportJson(run.plan);
+  json["checkpoint"] = IdentityJson(run.source);
+  return json;
+}
+
+void PrintDryRun(const PlannedRun& run) {
+  for (const std::string& line : IdentityLines(run.source)) PrintReportLine(line);
+  for (const std::string& line : PlanReport(run.plan)) PrintReportLine(line);
 }
 
 llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, FileSystem& source,
@@ -51,7 +54,7 @@ llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watc
   if (error) return error;
   std::vector<FileVersion> versions = VersionsOf(seen, compilation.plan, compilation.source.folder);
   return PlannedRun{std::move(compilation.plan), std::move(compilation.source.folder), std::move(versions),
-                    std::move(compilation.plan_hash)};
+                    std::move(compilation.plan_hash), std::move(compilation.source.identity)};
 }
 
 llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communicator& ranks) {
@@ -64,14 +67,14 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
                        ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source, readers) : PlannedRun{}));
   if (options.dry_run) {
     watch.EndPhases();
-    if (ranks.rank() == 0 && !watch.TellReport(PlanReportJson(run.plan))) {
-      PrintPlanReport(run.plan, options.conversion.json);
-    }
+    if (ranks.rank() != 0 || watch.TellReport(DryRunJson(run))) return llvm::Error::success();
+    if (options.conversion.json) PrintJson(DryRunJson(run));
+    if (!options.conversion.json) PrintDryRun(run);
     return llvm::Error::success();
   }
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
                        Convert(watch.files(), run, options.conversion, watch, ranks, nodes.get()));
-  if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
+  if (ranks.rank() == 0) PrintReport(run, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
 

@@ -33,6 +33,7 @@ struct DiffOptions {
 
 struct Side {
   std::string folder;
+  CheckpointIdentity identity;
   Plan plan;
   std::vector<WholeTensor> tensors;  // That are asked for.
   bool holds_weights_alone = false;  // Of all.
@@ -48,7 +49,7 @@ llvm::Expected<Side> Open(FileSystem& files, const DiffOptions& options, const s
   llvm::Expected<Plan> plan = PlanWholeStates(files, request, phase, ReplicaPolicy::kTrust);
   if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, options.work.json);
   if (!plan) return plan.takeError();
-  Side side{phase.folder, std::move(*plan), {}, false, {}};
+  Side side{phase.folder, phase.identity, std::move(*plan), {}, false, {}};
   side.tensors = WholeTensorsOf(side.plan, phase.checkpoint);
   side.holds_weights_alone = HoldsWeightsAlone(side.tensors);
   std::erase_if(side.tensors, [&](const WholeTensor& tensor) { return !names.match(tensor.name); });
@@ -108,6 +109,7 @@ llvm::Expected<int> Diff(const DiffOptions& options) {
     UCP_ASSIGN_OR_RETURN(differences,
                          CompareCheckpoints(files, {a.plan, a.folder}, {b.plan, b.folder}, compared, execution));
   }
+  report.read = {a.identity, b.identity};
   auto next = differences.begin();
   for (TensorOutcome& tensor : report.tensors) {
     for (StateOutcome& state : tensor.states) {

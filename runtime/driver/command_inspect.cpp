@@ -1,19 +1,18 @@
 // `ucprun inspect`: what a checkpoint holds, from its headers.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <memory>
 
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
-#include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/convert/many_ranks.h"
 #include "runtime/convert/node_local.h"
 #include "runtime/driver/commands.h"
+#include "runtime/driver/inspect_report.h"
+#include "runtime/driver/objects_report.h"
 #include "runtime/inspect/inspection.h"
+#include "runtime/inspect/scan_objects.h"
 
 namespace ucp {
 namespace {
@@ -22,40 +21,17 @@ struct InspectOptions {
   SourceOptions source;
   std::string tensor = "*";
   NodeLocal node_local;
+  bool all = false;
+  bool objects = false;
   bool json = false;
 };
 
-std::string StatesText(const InspectedTensor& row) {
-  std::string text;
-  for (const auto& [state, dtype] : row.states) text += fmt::format("{}{}:{}", text.empty() ? "" : " ", state, dtype);
-  return text;
-}
-
-std::string ShapeText(const InspectedTensor& row) {
-  std::string shape = fmt::format("[{}]", fmt::join(row.shape, ", "));
-  return row.tensor_parallel_ranks == 1 ? shape
-                                        : fmt::format("{} on each of {} tp ranks", shape, row.tensor_parallel_ranks);
-}
-
-void PrintText(const Inventory& inventory, const TrainingState& training, const std::vector<InspectedTensor>& rows) {
-  const Storage& storage = inventory.storage;
-  PrintLine(fmt::format("format    {}", inventory.format));
-  PrintLine(fmt::format("folder    {}", inventory.root));
-  if (!inventory.mesh.axes.empty()) PrintLine(fmt::format("strategy  {}", ToString(inventory.mesh)));
-  if (std::optional<double> step = StepOf(training)) PrintLine(fmt::format("step      {:.0f}", *step));
-  PrintLine(fmt::format("files     {}, {}", WithThousands(storage.files.size()), HumanBytes(FileBytes(storage))));
-  for (const std::string& remark : inventory.remarks) PrintLine("note      " + remark);
-  for (const std::string& note : DecisionNotes(inventory.preference, inventory.decisions)) {
-    PrintLine("note      " + note);
-  }
+void PrintText(const Inspection& inspection, bool grouped) {
+  for (const std::string& line : InspectHeader(inspection)) PrintLine(line);
   PrintLine("");
-  for (const InspectedTensor& row : rows) {
-    bool read = PrintLine(fmt::format("{:<9} {}  {}  {}  {}", KindName(row.kind), row.name, ShapeText(row),
-                                      StatesText(row), HumanBytes(row.bytes)));
-    if (!read) return;
+  for (const std::string& line : TensorLines(inspection.tensors, grouped)) {
+    if (!PrintLine(line)) return;
   }
-  PrintLine("");
-  PrintLine(Counted(rows.size(), "tensor"));
 }
 
 llvm::Error Inspect(FileSystem& files, const InspectOptions& options) {
@@ -66,9 +42,18 @@ llvm::Error Inspect(FileSystem& files, const InspectOptions& options) {
   if (options.json) {
     return PrintJsonBy([&](llvm::json::OStream& json) { WriteInspection(inspection, json); });
   }
-  const Checkpoint& checkpoint = inspection.source.checkpoint;
-  PrintText(checkpoint.inventory, checkpoint.training, inspection.tensors);
+  PrintText(inspection, !options.all && options.tensor == "*");
   return llvm::Error::success();
+}
+
+// Of any file or folder, whether it is a checkpoint or not.
+llvm::Expected<int> InspectObjects(const InspectOptions& options) {
+  UCP_ASSIGN_OR_RETURN(const ObjectScan scan, ScanObjects(RealFileSystem(), options.source.path));
+  if (options.json) PrintJson(ObjectsJson(scan));
+  if (!options.json) {
+    for (const std::string& line : ObjectLines(scan)) PrintLine(line);
+  }
+  return IsSafe(scan) ? 0 : kFoundDifference;
 }
 
 // Rank 0 looks at all nodes' files, and the others serve theirs.
@@ -95,7 +80,8 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
                                          "tensors, shapes, dtypes, states, strategy, bytes.");
   command->footer(
       "  ucprun inspect checkpoints/\n"
-      "  ucprun inspect out/ --tensor '*.bias' --json");
+      "  ucprun inspect out/ --tensor '*.bias' --json\n"
+      "  ucprun inspect downloaded/ --objects      what loading its pickles would run");
   command
       ->add_option("CHECKPOINT", options->source.path,
                    "A checkpoint's folder, one tag's folder in it, or a file in that")
@@ -105,6 +91,15 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   command->add_option("--tensor", options->tensor, "Only tensors whose name fits; one must")->type_name("GLOB");
   AddSourceOptions(*command, options->source);
   AddNodeLocalOption(*command, options->node_local, NodeLocalUse::kReads);
+  command->add_flag("--all", options->all, "A line for each tensor, also of layers that are alike");
+  CLI::Option* objects =
+      command->add_flag("--objects", options->objects,
+                        "Instead, every class and function that the pickles of any file or folder name; exit code 3 if "
+                        "loading them would "
+                        "run one that no framework writes into checkpoints, or if a pickle cannot be read");
+  for (const char* other : {"--spec", "--tensor", "--node-local", "--set", "--config", "--unused", "--prefer-rank"}) {
+    objects->excludes(other);
+  }
   command->add_flag("--json", options->json, "As JSON");
   command->callback([options, &exit_code] {
     if (!options->node_local.words.empty()) {
@@ -112,6 +107,11 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
       return;
     }
     if (LeavesWorkToFirstRank()) return;
+    if (options->objects) {
+      llvm::Expected<int> code = InspectObjects(*options);
+      exit_code = code ? *code : ShowError("ucprun", code.takeError(), options->json);
+      return;
+    }
     if (llvm::Error error = Inspect(RealFileSystem(), *options))
       exit_code = ShowError("ucprun", std::move(error), options->json);
   });

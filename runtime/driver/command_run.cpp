@@ -39,7 +39,7 @@ llvm::Error RunPlan(const RunOptions& options, RunWatch& watch, Communicator& ra
                        ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, files_of_nodes) : PlannedRun{}));
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
                        Convert(watch.files(), run, options.conversion, watch, ranks, nodes.get()));
-  if (ranks.rank() == 0) PrintReport(run.plan, outcome, options.conversion, watch);
+  if (ranks.rank() == 0) PrintReport(run, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
 

@@ -48,10 +48,11 @@ llvm::Error CompileSynthetic(FileSystem& files, const SynthOptions& options, Com
   return CompileBound(files, compile, strategy, compilation);
 }
 
-void Print(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options, RunWatch& watch) {
+void Print(const PlannedRun& run, const ConversionOutcome& outcome, const ConversionOptions& options, RunWatch& watch) {
   if (options.json || outcome.was_complete || watch.tells_to_output()) {
-    return PrintReport(plan, outcome, options, watch);
+    return PrintReport(run, outcome, options, watch);
   }
+  const Plan& plan = run.plan;
   const ExecutionReport& report = outcome.report;
   PrintWhatWasDoneBefore(report);
   for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
@@ -79,7 +80,7 @@ llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch, Communicator&
   UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> made_up, FilesToRead(run.plan));
   SyntheticFileSystem with_made_up(files, std::move(made_up));
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(with_made_up, run, options.conversion, watch, ranks));
-  if (ranks.rank() == 0) Print(run.plan, outcome, options.conversion, watch);
+  if (ranks.rank() == 0) Print(run, outcome, options.conversion, watch);
   return llvm::Error::success();
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/driver/commands.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/driver/trace_report.h"
+#include "runtime/formats/identity.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
@@ -31,6 +32,7 @@ struct TraceOptions {
 // What is traced, and in which folder. `layout` is empty where the plan comes from a file.
 struct Traced {
   std::string folder;
+  CheckpointIdentity identity;
   Layout layout;
   Plan plan;
 };
@@ -48,6 +50,7 @@ llvm::Error TakePlanFile(FileSystem& files, const TraceOptions& options, Traced&
   traced.plan = std::move(file.plan);
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, source.path, traced.plan.preference));
   traced.folder = checkpoint.inventory.root;
+  traced.identity = IdentityOf(checkpoint);
   return CheckIdentity(traced.plan, checkpoint.inventory);
 }
 
@@ -69,6 +72,7 @@ llvm::Error PlanHere(FileSystem& files, const TraceOptions& options, Traced& tra
   traced.plan = std::move(*plan);
   traced.folder = phase.folder;
   traced.layout = std::move(phase.layout);
+  traced.identity = phase.identity;
   return llvm::Error::success();
 }
 
@@ -107,8 +111,11 @@ llvm::Expected<int> Trace(const TraceOptions& options) {
   const bool has_target = !options.plan.empty() || !options.target.empty();
   const TraceReport report{traced.plan, tensor, name.index, std::move(trace), has_target};
   if (options.json) {
-    PrintJson(TraceJson(report));
+    llvm::json::Object json = TraceJson(report);
+    json["checkpoint"] = IdentityJson(traced.identity);
+    PrintJson(std::move(json));
   } else {
+    for (const std::string& line : IdentityLines(traced.identity)) PrintLine(line);
     for (const std::string& line : TraceLines(report)) PrintLine(line);
   }
   return CountDifferences(report.trace) == 0 ? 0 : kFoundDifference;

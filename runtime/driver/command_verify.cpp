@@ -124,6 +124,7 @@ llvm::Expected<DigestedSource> Digest(const VerifyOptions& options, const std::s
 }
 
 struct Findings {
+  std::vector<CheckpointIdentity> read;  // Each checkpoint whose tensors were.
   std::vector<std::string> lines;        // What was done.
   std::vector<std::string> differences;  // What is not as it should be.
   DigestVersion version = kDigestVersion;
@@ -253,6 +254,7 @@ llvm::Expected<Findings> OfPartAlone(const VerifyOptions& options, const Manifes
 llvm::Error AddSame(const VerifyOptions& options, Communicator& ranks, const DigestedSource& source,
                     Findings& findings) {
   UCP_ASSIGN_OR_RETURN(const DigestedSource other, Digest(options, options.same, ranks));
+  findings.read.push_back(other.run.source);
   UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, SharedExecution(options.work, ranks));
   UCP_ASSIGN_OR_RETURN(
       const std::unique_ptr<FilesOfAllRanks> nodes,
@@ -284,6 +286,7 @@ llvm::Expected<Findings> Verify(const VerifyOptions& options, Communicator& rank
   if (found) findings.version = found->manifest.digests;
   UCP_ASSIGN_OR_RETURN(const DigestedSource source, Digest(options, options.source.path, ranks,
                                                            {findings.version, options.synth ? &wrong : nullptr}));
+  findings.read.push_back(source.run.source);
   findings.digests = source.report.digests;
   std::vector<std::string> unlike_manifest;
   if (found) {
@@ -305,12 +308,18 @@ llvm::Expected<Findings> Verify(const VerifyOptions& options, Communicator& rank
 }
 
 void PrintText(const Findings& findings) {
+  for (const CheckpointIdentity& read : findings.read) {
+    for (const std::string& line : IdentityLines(read, "read", 10)) PrintReportLine(line);
+  }
   for (const std::string& line : findings.lines) PrintReportLine(line);
   for (const std::string& difference : findings.differences) ShowMessage("different: " + difference);
 }
 
 void WriteFindings(const Findings& findings, llvm::json::OStream& json) {
   json.object([&] {
+    json.attributeArray("checkpoints", [&] {
+      for (const CheckpointIdentity& read : findings.read) json.value(IdentityJson(read));
+    });
     json.attribute("differences", findings.differences);
     json.attribute("digest_version", static_cast<int>(findings.version));
     json.attributeArray("states", [&] {

@@ -63,13 +63,14 @@ llvm::json::Array PartsJson(const Plan& plan, const TargetParts& parts) {
 }
 
 // What is said of a source, and of what was read of it.
-constexpr std::array<const char*, 12> kOfSource = {"source_format",       "source_mesh",       "source_files",
-                                                   "bytes_to_copy",       "bytes_to_compare",  "bytes_copied",
-                                                   "bytes_compared",      "bytes_checksummed", "unused",
-                                                   "rounding_mismatches", "decisions",         "bytes_exchanged"};
+constexpr std::array<const char*, 13> kOfSource = {
+    "checkpoint",          "source_format", "source_mesh",    "source_files",      "bytes_to_copy",
+    "bytes_to_compare",    "bytes_copied",  "bytes_compared", "bytes_checksummed", "unused",
+    "rounding_mismatches", "decisions",     "bytes_exchanged"};
 
-llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options,
+llvm::json::Object ReportJson(const PlannedRun& run, const ConversionOutcome& outcome, const ConversionOptions& options,
                               RunWatch& watch) {
+  const Plan& plan = run.plan;
   const ExecutionReport& report = outcome.report;
   llvm::json::Object json = PlanReportJson(plan);
   llvm::json::Array roundings;
@@ -105,6 +106,7 @@ llvm::json::Object ReportJson(const Plan& plan, const ConversionOutcome& outcome
   json["rounding_mismatches"] = std::move(roundings);
   json["notes"] = std::move(notes);
   json["decisions"] = DecisionsJson(AllDecisions(plan, report));
+  json["checkpoint"] = IdentityJson(run.source);
   if (!options.has_source) {
     for (const char* key : kOfSource) json.erase(key);
   }
@@ -118,9 +120,10 @@ void PrintWhatWasDoneBefore(const ExecutionReport& report) {
   PrintReportLine(fmt::format("went on where an earlier run had written {}", HumanBytes(report.bytes_done_before)));
 }
 
-void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options,
+void PrintReport(const PlannedRun& run, const ConversionOutcome& outcome, const ConversionOptions& options,
                  RunWatch& watch) {
-  llvm::json::Object json = ReportJson(plan, outcome, options, watch);
+  const Plan& plan = run.plan;
+  llvm::json::Object json = ReportJson(run, outcome, options, watch);
   if (watch.TellReport(json)) return;
   if (options.json) {
     PrintJson(std::move(json));
@@ -129,6 +132,9 @@ void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const Conve
   if (outcome.was_complete) {
     PrintReportLine(fmt::format("`{}` is complete already; nothing was left to do", options.destination));
     return;
+  }
+  if (options.has_source) {
+    for (const std::string& line : IdentityLines(run.source)) PrintReportLine(line);
   }
   const ExecutionReport& report = outcome.report;
   PrintWhatWasDoneBefore(report);

@@ -1,8 +1,8 @@
 // What a conversion did, for people, and as one JSON object.
 #pragma once
 
-#include "compiler/plan/plan.h"
 #include "runtime/convert/conversion.h"
+#include "runtime/executor/share_run.h"
 
 namespace ucp {
 
@@ -10,6 +10,7 @@ namespace ucp {
 void PrintWhatWasDoneBefore(const ExecutionReport& report);
 
 // For those who follow events, as the last one.
-void PrintReport(const Plan& plan, const ConversionOutcome& outcome, const ConversionOptions& options, RunWatch& watch);
+void PrintReport(const PlannedRun& run, const ConversionOutcome& outcome, const ConversionOptions& options,
+                 RunWatch& watch);
 
 }  // namespace ucp

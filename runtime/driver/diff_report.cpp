@@ -233,7 +233,11 @@ bool Differs(const DiffReport& report) {
 
 std::vector<std::string> DiffLines(const DiffReport& report) {
   std::vector<std::string> lines;
-  if (Differs(report)) lines = {"--- " + report.a, "+++ " + report.b};
+  const char* label = "first";
+  for (const CheckpointIdentity& read : report.read) {
+    for (std::string& line : IdentityLines(read, std::exchange(label, "second"))) lines.push_back(std::move(line));
+  }
+  if (Differs(report)) lines.insert(lines.end(), {"--- " + report.a, "+++ " + report.b});
   for (const TensorOutcome& tensor : report.tensors) {
     if (Differs(tensor)) AddLines(tensor, lines);
   }
@@ -245,6 +249,9 @@ void WriteDiff(const DiffReport& report, llvm::json::OStream& json) {
   const Counts counts = CountsOf(report);
   json.object([&] {
     json.attribute("a", report.a);
+    json.attributeArray("checkpoints", [&] {
+      for (const CheckpointIdentity& read : report.read) json.value(IdentityJson(read));
+    });
     json.attribute("b", report.b);
     json.attribute("differ", counts.differ);
     json.attribute("equal_by_cast", counts.equal_by_cast);

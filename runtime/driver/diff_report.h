@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/layout/checkpoint_identity.h"
 #include "runtime/difference/difference_sum.h"
 #include "runtime/difference/pair_states.h"
 
@@ -25,7 +26,8 @@ struct TensorOutcome {
 struct DiffReport {
   std::string a;
   std::string b;
-  std::vector<TensorOutcome> tensors;  // By name.
+  std::vector<TensorOutcome> tensors;         // By name.
+  std::vector<CheckpointIdentity> read = {};  // Both.
 };
 
 // What is equal by declared cast does not differ, nor do states beyond weights where the other side has none.

@@ -143,6 +143,7 @@ llvm::Expected<RankLoad> DecodeRankLoad(const std::string& bytes) {
 
 void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,
                const ChosenWay& reading) {
+  for (const std::string& line : IdentityLines(plan.source)) PrintReportLine(line);
   for (const std::string& remark : plan.plan.remarks) ShowMessage("note: " + remark);
   for (const RankLoad& load : ranks) {
     PrintReportLine(fmt::format("{} in {:.2f} s ({}); read {}, received {}", FilesText(load), load.report.seconds,
@@ -164,7 +165,8 @@ void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::v
   for (const RankLoad& load : ranks) loads.push_back(RankJson(plan, load));
   llvm::json::Array remarks;
   for (const std::string& remark : plan.plan.remarks) remarks.push_back(remark);
-  PrintJson(llvm::json::Object{{"target", target},
+  PrintJson(llvm::json::Object{{"checkpoint", IdentityJson(plan.source)},
+                               {"target", target},
                                {"ranks_of_target", plan.readers.ranks},
                                {"bytes_read_by_all", ranks.front().report.bytes_read_by_all},
                                {"io", llvm::json::Object{{"reading", WayJson(reading)}}},

@@ -4,17 +4,23 @@
 #include "compiler/phases/with_diagnostics.h"
 #include "compiler/support/error.h"
 #include "runtime/convert/plan_file.h"
+#include "runtime/convert/ready_made_pickles.h"
+#include "runtime/formats/identity.h"
 #include "runtime/io/seen_files.h"
 
 namespace ucp {
 namespace {
 
 llvm::Expected<PlannedRun> TakeAsItIs(SeenFiles& source, const PlanToRun& request, PlanWithInputs file) {
+  // What its maker chose to keep is not what its user vouches for.
+  if (llvm::Error error = CheckReadyMadePickles(file.plan)) {
+    return AddContext(std::move(error), fmt::format("`{}`", request.path));
+  }
   BeginPhase(request.clock, "describe");
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(source, request.source, file.plan.preference));
   UCP_RETURN_IF_ERROR(CheckIdentity(file.plan, checkpoint.inventory));
   std::vector<FileVersion> versions = VersionsOf(source, file.plan, checkpoint.inventory.root);
-  return PlannedRun{std::move(file.plan), checkpoint.inventory.root, std::move(versions)};
+  return PlannedRun{std::move(file.plan), checkpoint.inventory.root, std::move(versions), {}, IdentityOf(checkpoint)};
 }
 
 // A spec that does not fit is the plan file's here, and not the user's.
@@ -42,7 +48,7 @@ llvm::Expected<PlannedRun> MakeAgain(SeenFiles& source, const PlanToRun& request
   UCP_RETURN_IF_ERROR(CheckMadeAgain(request.path, std::move(file.plan), again.plan));
   std::vector<FileVersion> versions = VersionsOf(source, again.plan, again.source.folder);
   return PlannedRun{std::move(again.plan), std::move(again.source.folder), std::move(versions),
-                    std::move(again.plan_hash)};
+                    std::move(again.plan_hash), std::move(again.source.identity)};
 }
 
 }  // namespace

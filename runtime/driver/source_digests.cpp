@@ -32,7 +32,7 @@ llvm::Expected<PlannedRun> ShareWholeStates(FileSystem& files, const SourceReque
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   auto make = [&]() -> llvm::Expected<PlannedRun> {
     UCP_ASSIGN_OR_RETURN(Plan plan, PlanWholeStates(files, request, phase));
-    return PlannedRun{std::move(plan), phase.folder, {}};
+    return PlannedRun{std::move(plan), phase.folder, {}, {}, phase.identity};
   };
   UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareRun(ranks, ranks.rank() == 0 ? make() : PlannedRun{}));
   if (nodes != nullptr) UCP_RETURN_IF_ERROR(nodes->Locate(run.source_folder, run.plan.source.files));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/layout/checkpoint_identity.h"
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/io/seen_files.h"
@@ -17,6 +18,7 @@ struct PlannedRun {
   std::string source_folder;
   std::vector<FileVersion> source_versions = {};  // By FileId of the source; what the headers were read of.
   std::string plan_hash = {};                     // HashOfPlan(), if it was made with the plan; then at rank 0 alone.
+  CheckpointIdentity source = {};                 // At rank 0 alone; without a folder where there is no checkpoint.
 };
 
 // Of all files that the plan reads.

@@ -1,13 +1,19 @@
 #include "runtime/inspect/inspection.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <llvm/Support/GlobPattern.h>
 #include <llvm/Support/JSON.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "runtime/formats/identity.h"
+#include "runtime/formats/pytorch/value_access.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
@@ -23,7 +29,19 @@ std::uint64_t ShardBytes(const Storage& storage, const Shard& shard) {
   return bytes;
 }
 
-std::vector<InspectedTensor> TensorsOf(const Storage& storage) {
+// The shape that most tensor-parallel ranks hold, and how many of all ranks that is.
+void CountRanks(const std::map<std::vector<std::int64_t>, std::set<std::int64_t>>& holders, std::uint64_t ranks,
+                InspectedTensor& row) {
+  for (const auto& [shape, held_by] : holders) {
+    if (held_by.size() < row.tensor_parallel_ranks) continue;
+    row.shape = shape;
+    row.tensor_parallel_ranks = held_by.size();
+  }
+  if (!holders.empty()) row.other_ranks = ranks - row.tensor_parallel_ranks;
+}
+
+std::vector<InspectedTensor> TensorsOf(const Storage& storage, std::uint64_t tensor_parallel_ranks) {
+  std::map<std::string, std::map<std::vector<std::int64_t>, std::set<std::int64_t>>> holders;
   std::map<std::string, InspectedTensor> rows;
   for (const Shard& shard : storage.shards) {
     auto [entry, added] = rows.try_emplace(shard.tensor);
@@ -33,15 +51,20 @@ std::vector<InspectedTensor> TensorsOf(const Storage& storage) {
       row.kind = shard.kind;
       row.shape = shard.shape;
     }
-    row.tensor_parallel_ranks =
-        std::max(row.tensor_parallel_ranks, static_cast<std::uint64_t>(shard.coordinate.At("tp") + 1));
+    if (const std::int64_t rank = shard.coordinate.At("tp"); rank >= 0) holders[shard.tensor][shard.shape].insert(rank);
     for (const StateBuffer& state : storage.buffer_set(shard.states)) {
       row.states[state.state] = Name(storage.buffer(state.buffer).dtype);
     }
     row.bytes += ShardBytes(storage, shard);
   }
   std::vector<InspectedTensor> sorted;
-  for (auto& [name, row] : rows) sorted.push_back(std::move(row));
+  const bool is_trained =
+      std::ranges::any_of(rows, [](const auto& row) { return row.second.kind == TensorKind::kParameter; });
+  for (auto& [name, row] : rows) {
+    CountRanks(holders[name], tensor_parallel_ranks, row);
+    row.kind_name = row.kind == TensorKind::kFrozen && !is_trained ? "weight" : KindName(row.kind);
+    sorted.push_back(std::move(row));
+  }
   return sorted;
 }
 
@@ -52,6 +75,7 @@ llvm::Error UseWholeShapes(const Layout& layout, std::vector<InspectedTensor>& r
     if (tensor == nullptr) continue;
     UCP_ASSIGN_OR_RETURN(row.shape, LogicalShape(*tensor));
     row.tensor_parallel_ranks = 1;
+    row.other_ranks = 0;
   }
   return llvm::Error::success();
 }
@@ -59,7 +83,7 @@ llvm::Error UseWholeShapes(const Layout& layout, std::vector<InspectedTensor>& r
 void WriteTensor(const InspectedTensor& row, llvm::json::OStream& json) {
   json.object([&] {
     json.attribute("bytes", row.bytes);
-    json.attribute("kind", KindName(row.kind));
+    json.attribute("kind", row.kind_name);
     json.attribute("name", row.name);
     json.attribute("shape", row.shape);
     json.attributeObject("states", [&] {
@@ -70,11 +94,6 @@ void WriteTensor(const InspectedTensor& row, llvm::json::OStream& json) {
 }
 
 }  // namespace
-
-std::optional<double> StepOf(const TrainingState& training) {
-  if (training.groups.empty() || training.groups.front().step == nullptr) return std::nullopt;
-  return StepNumber(training, *training.groups.front().step);
-}
 
 const char* KindName(TensorKind kind) {
   switch (kind) {
@@ -88,6 +107,18 @@ const char* KindName(TensorKind kind) {
       return "carried";
   }
   return "";
+}
+
+std::string OptimizerText(const TrainingState& training) {
+  std::vector<std::string> facts;
+  const pytorch::ValuePtr config = FindEntry(training.engine, "ds_config");
+  const pytorch::ValuePtr zero = config ? pytorch::Find(*config, "zero_optimization") : nullptr;
+  const pytorch::ValuePtr stage = zero ? pytorch::Find(*zero, "stage") : nullptr;
+  if (const auto number = stage ? pytorch::AsInteger(*stage) : std::nullopt) {
+    facts.push_back(fmt::format("ZeRO stage {}", *number));
+  }
+  if (!training.groups.empty()) facts.push_back(Counted(training.groups.size(), "parameter group"));
+  return fmt::format("{}", fmt::join(facts, ", "));
 }
 
 std::uint64_t FileBytes(const Storage& storage) {
@@ -106,6 +137,7 @@ llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::s
     }
     UCP_ASSIGN_OR_RETURN(RankPreference preference, ParseRankPreference(source.prefer_rank));
     UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, source.path, preference));
+    phase.identity = IdentityOf(phase.checkpoint);
   } else {
     UCP_ASSIGN_OR_RETURN(SourceRequest request, source.Request());
     UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
@@ -114,7 +146,9 @@ llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::s
   if (!glob) {
     return Fail(ErrorCode::kUsage, "`{}` is no pattern for names: {}", name_glob, llvm::toString(glob.takeError()));
   }
-  inspection.tensors = TensorsOf(phase.checkpoint.inventory.storage);
+  const Inventory& inventory = phase.checkpoint.inventory;
+  inspection.tensors = TensorsOf(inventory.storage, static_cast<std::uint64_t>(inventory.mesh.Size("tp")));
+  inspection.all_tensors = inspection.tensors.size();
   const std::size_t all = inspection.tensors.size();
   std::erase_if(inspection.tensors, [&](const InspectedTensor& row) { return !glob->match(row.name); });
   if (all > 0 && inspection.tensors.empty()) {
@@ -131,13 +165,15 @@ void WriteInspection(const Inspection& inspection, llvm::json::OStream& json) {
   for (const Axis& axis : inventory.mesh.axes) mesh[axis.name] = axis.size;
   json.object([&] {
     json.attribute("bytes", FileBytes(inventory.storage));
+    json.attribute("checkpoint", IdentityJson(inspection.source.identity));
     json.attribute("decisions", DecisionsJson(inventory.decisions));
     json.attribute("files", inventory.storage.files.size());
     json.attribute("folder", inventory.root);
     json.attribute("format", inventory.format);
     json.attribute("mesh", std::move(mesh));
     json.attribute("remarks", inventory.remarks);
-    if (std::optional<double> step = StepOf(inspection.source.checkpoint.training)) json.attribute("step", *step);
+    if (std::optional<double> step = OptimizerStep(inspection.source.checkpoint.training))
+      json.attribute("step", *step);
     json.attributeArray("tensors", [&] {
       for (const InspectedTensor& row : inspection.tensors) WriteTensor(row, json);
     });

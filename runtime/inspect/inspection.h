@@ -21,8 +21,11 @@ namespace ucp {
 struct InspectedTensor {
   std::string name;
   TensorKind kind = TensorKind::kParameter;
+  std::string
+      kind_name;  // KindName(); `weight` in a checkpoint without an optimizer, where nothing says what is trained.
   std::vector<std::int64_t> shape;
   std::uint64_t tensor_parallel_ranks = 1;    // How many ranks hold a shard of this shape.
+  std::uint64_t other_ranks = 0;              // And how many a shard of another shape, or none.
   std::map<std::string, std::string> states;  // Name to dtype.
   std::uint64_t bytes = 0;
 };
@@ -30,13 +33,13 @@ struct InspectedTensor {
 struct Inspection {
   SourcePhase source;
   std::vector<InspectedTensor> tensors;  // Those whose name fits, sorted.
+  std::size_t all_tensors = 0;           // How many there are.
 };
 
 const char* KindName(TensorKind kind);
+// "ZeRO stage 2, 2 parameter groups"; empty if nothing of it is known.
+std::string OptimizerText(const TrainingState& training);
 std::uint64_t FileBytes(const Storage& storage);
-
-// The first group's, if it says one number.
-std::optional<double> StepOf(const TrainingState& training);
 
 // Without a spec, a tensor that tensor parallelism cuts is shown as its ranks hold it. `name_glob` says which tensors;
 // kUsage if it fits none.

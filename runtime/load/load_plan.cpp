@@ -52,6 +52,7 @@ llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const LoadRequest& load
   UCP_RETURN_IF_ERROR(Compile(seen, request, compilation));
   load.plan = std::move(compilation.plan);
   load.source_folder = compilation.source.folder;
+  load.source = compilation.source.identity;
   load.source_versions = VersionsOf(seen, load.plan, load.source_folder);
   load.readers = std::exchange(load.plan.readers, {});
   UCP_RETURN_IF_ERROR(CheckRanks(ranks, load.readers.ranks, request.target));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/layout/checkpoint_identity.h"
 #include "compiler/layout/file_readers.h"
 #include "compiler/phases/compile.h"
 #include "compiler/plan/plan.h"
@@ -27,10 +28,11 @@ struct StoredBytes {
 };
 
 struct LoadPlan {
-  Plan plan;                  // Of a rank among several: what it needs of it.
-  FileReaders readers;        // Of the target's files.
-  std::string source_folder;  // What the paths of the source's files are relative to.
-  int rank = 0;               // Which rank of the target's job this process is, if it is one of several.
+  Plan plan;                       // Of a rank among several: what it needs of it.
+  FileReaders readers;             // Of the target's files.
+  std::string source_folder;       // What the paths of the source's files are relative to.
+  CheckpointIdentity source = {};  // At the rank that planned.
+  int rank = 0;                    // Which rank of the target's job this process is, if it is one of several.
   // By RecordId of the target: what all ranks call the record; ascending. Empty: the same.
   std::vector<RecordId> records = {};
   // By FileId of the source: what the headers were read of, at the rank that planned.

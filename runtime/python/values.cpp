@@ -112,8 +112,6 @@ nb::object ReadPickle(nb::bytes bytes, nb::object maker) {
 
 }  // namespace
 
-void AddValues(nb::module_& module) {
-  module.def("read_pickle", &ReadPickle, nb::arg("pickle"), nb::arg("maker"));
-}
+void AddValues(nb::module_& module) { module.def("read_pickle", &ReadPickle, nb::arg("pickle"), nb::arg("maker")); }
 
 }  // namespace ucp

@@ -53,7 +53,10 @@ class Judge {
   void AddCall(const MadeObject& made) {
     FoundObject& object = found_.by_name[ObjectName(*made.callable)];
     ++object.called;
-    if (!known_.IsKnown(*made.value)) return Mark(object, CallText(*made.value));
+    if (!known_.IsKnown(*made.value)) {
+      if (object.called == 1) object.calls.clear();  // A call says more than the name that it looks up.
+      return Mark(object, CallText(*made.value));
+    }
     std::vector<const Value*> open;
     known_.AppendOpen(*made.value, open);
     for (const Value* value : open) AddBelow(*value);
@@ -74,7 +77,7 @@ class Judge {
   }
 
   static void Mark(FoundObject& object, std::string calls) {
-    if (object.is_known) object.calls = std::move(calls);
+    if (object.calls.empty()) object.calls = std::move(calls);
     object.is_known = false;
   }
 

@@ -1,0 +1,17 @@
+// What `ucprun inspect --objects` says.
+#pragma once
+
+#include <llvm/Support/JSON.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/inspect/scan_objects.h"
+
+namespace ucp {
+
+// A line for each name, those that are not known first, then what could not be read, then a verdict.
+std::vector<std::string> ObjectLines(const ObjectScan& scan);
+llvm::json::Object ObjectsJson(const ObjectScan& scan);
+
+}  // namespace ucp

@@ -1,0 +1,75 @@
+#include "runtime/inspect/scan_objects.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
+
+namespace ucp {
+namespace {
+
+constexpr int kMostLevels = 64;
+
+class Scanning {
+ public:
+  Scanning(FileSystem& files, ObjectScan& scan) : files_(files), scan_(scan) {}
+
+  llvm::Error Folder(const std::string& path, const std::string& name, int level = 0) {
+    if (level > kMostLevels)
+      return Fail(ErrorCode::kUnsupported, "`{}` is more than {} folders deep", path, kMostLevels);
+    UCP_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries, files_.List(path));
+    for (const DirectoryEntry& entry : entries) {
+      const std::string full = JoinPath(path, entry.name);
+      const std::string inner = name.empty() ? entry.name : JoinPath(name, entry.name);
+      if (entry.is_directory && !entry.is_link) UCP_RETURN_IF_ERROR(Folder(full, inner, level + 1));
+      if (entry.is_directory) continue;
+      UCP_ASSIGN_OR_RETURN(const PathKind kind, files_.Kind(full));
+      if (kind == PathKind::kFile) UCP_RETURN_IF_ERROR(File(full, inner));
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error File(const std::string& path, const std::string& name) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
+    ++scan_.files;
+    llvm::Expected<std::optional<objects::FileObjects>> found = Objects(path);
+    if (!found) {
+      objects::FileObjects unread;
+      unread.unread = Describe(found.takeError()).message;
+      scan_.pickles.push_back({name, std::move(unread)});
+    } else if (*found) {
+      scan_.pickles.push_back({name, **std::move(found)});
+    }
+    return llvm::Error::success();
+  }
+
+ private:
+  llvm::Expected<std::optional<objects::FileObjects>> Objects(const std::string& path) {
+    UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, files_.OpenForReading(path));
+    return objects::ObjectsIn(*file, known_);
+  }
+
+  FileSystem& files_;
+  ObjectScan& scan_;
+  const objects::KnownObjects known_;
+};
+
+}  // namespace
+
+llvm::Expected<ObjectScan> ScanObjects(FileSystem& files, const std::string& path) {
+  UCP_ASSIGN_OR_RETURN(const PathKind kind, files.Kind(path));
+  if (kind == PathKind::kMissing) return Fail(ErrorCode::kIo, "`{}` does not exist", path);
+  ObjectScan scan{path, 0, {}};
+  Scanning scanning(files, scan);
+  UCP_RETURN_IF_ERROR(kind == PathKind::kDirectory ? scanning.Folder(path, "") : scanning.File(path, path));
+  std::ranges::sort(scan.pickles, {}, &ScannedFile::path);
+  return scan;
+}
+
+bool IsSafe(const ObjectScan& scan) {
+  return std::ranges::all_of(scan.pickles, [](const ScannedFile& file) { return file.objects.IsSafe(); });
+}
+
+}  // namespace ucp

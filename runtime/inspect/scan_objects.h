@@ -1,0 +1,33 @@
+// Every class and function that the pickles below a folder name: a scanner for files of unknown origin. Only headers
+// are read, and nothing of a file is run.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/formats/objects/file_objects.h"
+#include "runtime/io/file_system.h"
+
+namespace ucp {
+
+struct ScannedFile {
+  std::string path;  // Relative to the folder; of a single file, its own.
+  objects::FileObjects objects;
+};
+
+struct ObjectScan {
+  std::string path;
+  std::uint64_t files = 0;           // Looked at, pickles or not.
+  std::vector<ScannedFile> pickles;  // By path.
+};
+
+// `path` is a file, or a folder of any kind. Folders behind links are not entered. Fails (kIo) only if the path or a
+// folder cannot be read; what is wrong with a file is in the result.
+llvm::Expected<ObjectScan> ScanObjects(FileSystem& files, const std::string& path);
+
+// Whether all that the pickles hold is known.
+bool IsSafe(const ObjectScan& scan);
+
+}  // namespace ucp

@@ -129,10 +129,32 @@ class ShapeChecker {
     if (!axes.empty()) ReportTwoMeshes(spec_.meshes[tensor.mesh], axes);
   }
 
-  void ReportTwoMeshes(const MeshDeclaration& mesh, const Uses& axes) {
+  // Two that no mesh lists together; where each two are in one, `outside` is one that this mesh lacks.
+  std::pair<Uses::const_iterator, Uses::const_iterator> ApartIn(const MeshDeclaration& mesh, const Uses& axes) const {
+    auto together = [&](const auto& a, const auto& b) {
+      return std::ranges::any_of(spec_.meshes, [&](const auto& other) { return other.Has(a.first) && other.Has(b.first); });
+    };
     auto in_it = [&](const auto& use) { return mesh.Has(use.first); };
-    auto inside = std::find_if(axes.begin(), axes.end(), in_it);
-    auto outside = std::find_if_not(axes.begin(), axes.end(), in_it);
+    for (auto outside = axes.begin(); outside != axes.end(); ++outside) {
+      if (in_it(*outside)) continue;
+      for (auto inside = axes.begin(); inside != axes.end(); ++inside) {
+        if (inside != outside && !together(*inside, *outside)) return {inside, outside};
+      }
+    }
+    return {std::find_if(axes.begin(), axes.end(), in_it), std::find_if_not(axes.begin(), axes.end(), in_it)};
+  }
+
+  // Of experts that tensor parallelism cuts as well, the axis is one of its own.
+  std::string HintOnMeshes(const Uses& axes) const {
+    if (!axes.contains("ep") || !axes.contains("tp")) return "";
+    const bool is_listed = std::ranges::any_of(spec_.meshes, [](const auto& mesh) { return mesh.Has("ep") && mesh.Has("etp"); });
+    std::string hint = "tensor parallelism inside of experts is an axis of its own: write @etp for @tp here";
+    if (!is_listed) hint += "\nand list it beside `ep`: mesh pp, edp, ep, etp";
+    return hint;
+  }
+
+  void ReportTwoMeshes(const MeshDeclaration& mesh, const Uses& axes) {
+    const auto [inside, outside] = ApartIn(mesh, axes);
     std::vector<Note> notes = {{inside->second, fmt::format("`{}` is used here", inside->first)}};
     for (const MeshDeclaration& other : spec_.meshes) {
       if (!other.Has(inside->first) && !other.Has(outside->first)) continue;
@@ -143,7 +165,8 @@ class ShapeChecker {
                   .place = outside->second,
                   .message = fmt::format("the axes of one tensor are from one mesh, and none lists `{}` and `{}`",
                                          inside->first, outside->first),
-                  .notes = std::move(notes)});
+                  .notes = std::move(notes),
+                  .hint = HintOnMeshes(axes)});
     sound_ = false;
   }
 

@@ -25,6 +25,11 @@ bool IsWeightsOfModel(std::string_view name) {
   return begins && (name.ends_with(".safetensors") || name.ends_with(".bin") || name.ends_with(".index.json"));
 }
 
+// Such as some format writes. A manifest is a hint from outside: it cannot make anything else part of a checkpoint.
+bool HasNameOfFormat(std::string_view path) {
+  return path.ends_with(".pt") || path.ends_with(".safetensors") || path.ends_with(".index.json");
+}
+
 // What may stand in a checkpoint: what its manifest lists, or, without one, what its format and those who write it
 // have.
 class Belonging {
@@ -39,7 +44,7 @@ class Belonging {
   bool Holds(const std::string& path) const {
     const bool is_on_top = path.find('/') == std::string::npos;
     if (is_on_top && BelongsBesideCheckpoint(path)) return true;
-    if (!listed_.empty()) return listed_.contains(path);
+    if (!listed_.empty()) return listed_.contains(path) && HasNameOfFormat(path);
     if (is_on_top && IsWeightsOfModel(path)) return true;
     if (!path.starts_with(folder_)) return false;
     const std::string_view within = std::string_view(path).substr(folder_.size());

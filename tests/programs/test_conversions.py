@@ -132,6 +132,19 @@ class Requests(ProgramTest):
                     made.parent.rmdir()
             self.assertEqual(self.run_program("ucprun", "convert", source, place, "--to", to, "--force").returncode, 0)
 
+    def test_a_manifest_does_not_make_a_file_part_of_a_checkpoint(self) -> None:
+        """It is not signed: only files that some format would write are replaced with it."""
+        source = self.checkpoint("zero1_dp2")
+        self.assert_done(self.convert(source))
+        (self.out / "thesis.tex").write_text("years")
+        manifest = self.out / "ucp_manifest.json"
+        listed = '"files": [\n    {"path": "thesis.tex", "bytes": 5, "digest": "0"},'
+        manifest.write_text(manifest.read_text().replace('"files": [', listed, 1))
+        result = self.convert(source, "--force")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"`{self.out}` holds `thesis.tex`, which is no part of the checkpoint", result.stderr)
+        self.assertEqual((self.out / "thesis.tex").read_text(), "years")
+
     def test_a_destination_inside_the_source_is_refused(self) -> None:
         """A source stays as it was."""
         source = self.checkpoint("zero1_dp2")

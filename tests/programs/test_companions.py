@@ -88,14 +88,12 @@ class Companions(ProgramTest):
         root = self.source({"training_args.bin": HOSTILE, "scheduler.pt": b"no pickle", "rng_state_0.pth": HOSTILE})
         result = self.to(root, "deepspeed:dp=2")
         self.assertEqual(self.beside(), {})
-        self.assertIn(
-            "`training_args.bin` is left out: loading it would run `posix.system('touch ./pwned')`", result.stderr
-        )
+        self.assertIn("`rng_state_0.pth` and 1 other file is left out: loading it would run `os.system(", result.stderr)
         self.assertIn("`scheduler.pt` is left out: what loading it would run is not known", result.stderr)
         left_out = json.loads((self.out / MANIFEST).read_text())["left_out"]
         self.assertEqual({row["file"] for row in left_out}, {"training_args.bin", "rng_state_0.pth"})
-        self.assertEqual({row["calls"] for row in left_out}, {"posix.system('touch ./pwned')"})
-        self.to(root, "deepspeed:dp=2", "--keep-opaque", "posix.system", "--force")
+        self.assertEqual({row["calls"] for row in left_out}, {"os.system('touch ./pwned')"})
+        self.to(root, "deepspeed:dp=2", "--keep-opaque", "os.system", "--force")
         self.assertEqual(self.beside(), {"training_args.bin": HOSTILE, "rng_state_0.pth": HOSTILE})
         self.assertFalse(list(self.folder.rglob("pwned")))
 

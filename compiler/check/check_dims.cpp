@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler/check/declarations.h"
 #include "compiler/layout/mesh.h"
+#include "compiler/support/spelling.h"
 
 namespace ucp {
 namespace {
@@ -87,15 +90,31 @@ class DimChecker {
     return false;
   }
 
+  // Where checkpoints say things is known: a path that begins otherwise is found in none.
+  MetadataPath SourceOf(const ast::MetadataPath& path) {
+    static const std::vector<std::string> kRoots = {"args", "config", "info", "ds_config"};
+    const ast::Identifier& root = path.segments.front();
+    if (std::ranges::find(kRoots, root.text) == kRoots.end()) {
+      const auto nearest = NearestWord(root.text, kRoots);
+      sink_.Report(
+          {.kind = DiagnosticKind::kUnknownName,
+           .place = root.range,
+           .message = fmt::format("paths begin with args, config, info or ds_config, not with `{}`", root.text),
+           .notes = {},
+           .hint = nearest ? fmt::format("did you mean `{}`?", *nearest) : ""});
+    }
+    return {Dotted(path), path.range};
+  }
+
   void Fill(DimDeclaration& dim, const ast::Dim& node) {
-    for (const ast::MetadataPath& path : node.from) dim.from.push_back({Dotted(path), path.range});
+    for (const ast::MetadataPath& path : node.from) dim.from.push_back(SourceOf(path));
     if (node.definition) dim.definition = BuildFormula(*node.definition, Role::kDimValue, scope_, {}, sink_);
     if (node.condition) dim.condition = BuildCondition(*node.condition, scope_, {}, sink_);
     if (node.otherwise) dim.otherwise = BuildFormula(*node.otherwise, Role::kDimValue, scope_, {}, sink_);
   }
 
   void Fill(FactDeclaration& fact, const ast::Fact& node) {
-    for (const ast::MetadataPath& path : node.from) fact.from.push_back({Dotted(path), path.range});
+    for (const ast::MetadataPath& path : node.from) fact.from.push_back(SourceOf(path));
     if (node.definition) fact.definition = BuildFactExpression(*node.definition, scope_, sink_);
     if (node.condition) fact.condition = BuildCondition(*node.condition, scope_, {}, sink_);
     if (node.otherwise) fact.otherwise = BuildFactExpression(*node.otherwise, scope_, sink_);

@@ -132,7 +132,8 @@ class ShapeChecker {
   // Two that no mesh lists together; where each two are in one, `outside` is one that this mesh lacks.
   std::pair<Uses::const_iterator, Uses::const_iterator> ApartIn(const MeshDeclaration& mesh, const Uses& axes) const {
     auto together = [&](const auto& a, const auto& b) {
-      return std::ranges::any_of(spec_.meshes, [&](const auto& other) { return other.Has(a.first) && other.Has(b.first); });
+      return std::ranges::any_of(spec_.meshes,
+                                 [&](const auto& other) { return other.Has(a.first) && other.Has(b.first); });
     };
     auto in_it = [&](const auto& use) { return mesh.Has(use.first); };
     for (auto outside = axes.begin(); outside != axes.end(); ++outside) {
@@ -147,7 +148,8 @@ class ShapeChecker {
   // Of experts that tensor parallelism cuts as well, the axis is one of its own.
   std::string HintOnMeshes(const Uses& axes) const {
     if (!axes.contains("ep") || !axes.contains("tp")) return "";
-    const bool is_listed = std::ranges::any_of(spec_.meshes, [](const auto& mesh) { return mesh.Has("ep") && mesh.Has("etp"); });
+    const bool is_listed =
+        std::ranges::any_of(spec_.meshes, [](const auto& mesh) { return mesh.Has("ep") && mesh.Has("etp"); });
     std::string hint = "tensor parallelism inside of experts is an axis of its own: write @etp for @tp here";
     if (!is_listed) hint += "\nand list it beside `ep`: mesh pp, edp, ep, etp";
     return hint;

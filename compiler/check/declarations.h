@@ -25,6 +25,9 @@ std::optional<FactExpression> BuildFactExpression(const ast::Expr& expr, const S
 // Dims and facts whose definitions or conditions need themselves.
 void CheckCycles(const CheckedSpec& spec, DiagnosticSink& sink);
 
+// Reports divisions of constants that leave a remainder. Does nothing after errors: definitions may form a cycle.
+void CheckConstants(const CheckedSpec& spec, DiagnosticSink& sink);
+
 // Warns of dims and facts that neither a name, a shape, a condition, a dim nor a fact speaks of.
 void WarnOfUnused(const CheckedSpec& spec, DiagnosticSink& sink);
 

@@ -47,6 +47,7 @@ std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source
   CheckStrategies(file, spec, sink);
   CheckDimsAndFacts(file, scope, spec, sink);
   CheckCycles(spec, sink);
+  CheckConstants(spec, sink);
   CheckLayouts(file, scope, spec, sink);
   if (sink.has_errors()) return std::nullopt;
   CheckAmbiguity(spec, sink);

@@ -47,6 +47,7 @@ class ExpressionBuilder {
   ast::Expr BuildReference(Parser::ReferenceContext& rule);
   ast::ExprNode BuildCall(ast::Identifier function, Parser::CallContext& rule, SourceRange range);
 
+  void RefuseWildcard(SourceRange text);
   ast::NamePiece BuildAlternatives(antlr4::Token& token);
   ast::NamePiece BuildHole(Parser::HoleContext& rule);
   std::optional<ast::Capture> BuildCounter(Parser::OffsetContext& rule);

@@ -23,10 +23,20 @@ ast::NamePattern ExpressionBuilder::BuildPattern(Parser::StringContext& rule) {
     } else if (piece->ALTERNATIVES() != nullptr) {
       pattern.pieces.push_back(BuildAlternatives(token));
     } else {
+      RefuseWildcard(RangeOf(token));
       pattern.pieces.emplace_back(ast::Literal{RangeOf(token), std::string(source_.TextOf(RangeOf(token)))});
     }
   }
   return pattern;
+}
+
+// No tensor has a `*` in its name, so it was meant for any text.
+void ExpressionBuilder::RefuseWildcard(SourceRange text) {
+  const std::size_t star = source_.TextOf(text).find('*');
+  if (star == std::string_view::npos) return;
+  const std::uint32_t at = text.begin + static_cast<std::uint32_t>(star);
+  Report(DiagnosticKind::kBadNamePattern, {at, at + 1}, "`*` stands for nothing in a name: there are no wildcards",
+         "numbers are counted, as in `{i: layers}`, and words are listed, as in `{weight|bias}`");
 }
 
 std::string ExpressionBuilder::BuildPlainText(Parser::StringContext& rule) {

@@ -72,6 +72,19 @@ class Damage(ProgramTest):
         self.assertFalse(trace.exists())
         self.assertEqual([path for path in self.out.rglob("*.pt") if b"posix" in path.read_bytes()], [])
 
+    def test_an_entry_that_nothing_knows_is_named(self) -> None:
+        """Of an optimizer file it would vanish; of a model file it is the client's, and carried."""
+
+        def add_entry(name: str, content: bytes) -> bytes:
+            return content[:-1] + text("my_extra") + b"K\x01s." if name.endswith("/data.pkl") else content
+
+        rewrite(self.optimizer, add_entry)
+        result = self.convert(self.source)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(
+            f"note: the entry 'my_extra' of optimizer files is not carried, first in `{self.optimizer.name}`", result.stderr
+        )
+
     def test_truncated_files(self) -> None:
         """At many lengths, of both kinds of file."""
         for path in (self.model, self.optimizer):

@@ -8,6 +8,7 @@
 #include "runtime/formats/deepspeed/read/muon_momentum.h"
 #include "runtime/formats/deepspeed/read/optimizer_sources.h"
 #include "runtime/formats/deepspeed/read/partition_buffers.h"
+#include "runtime/formats/deepspeed/read/unread_keys.h"
 #include "runtime/formats/deepspeed/round_robin.h"
 #include "runtime/formats/expert_groups.h"
 #include "runtime/formats/pytorch/value_access.h"
@@ -80,6 +81,7 @@ class FlatOptimizer {
     for (std::int64_t p = 0; p < context_.partitions; ++p) {
       UCP_ASSIGN_OR_RETURN(OptimizerStates states,
                            ReadOptimizerStates(context_.archives, context_.files.optimizer_states.at({mp, p})));
+      NoteUnread(states.path, states.unread_keys, context_.checkpoint.inventory.remarks);
       states.rank = context_.degrees.RankOf(mp, p);
       UCP_RETURN_IF_ERROR(context_.fused_experts.CheckOptimizerFile(states.folding, states.path, mp, p));
       UCP_RETURN_IF_ERROR(CheckGroups(mp, context_.states[static_cast<std::size_t>(mp)], states));

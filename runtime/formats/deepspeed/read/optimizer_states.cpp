@@ -4,6 +4,7 @@
 #include <array>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/read/unread_keys.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -38,6 +39,7 @@ class Reader {
                                     : CheckLength(param_groups_, "param_groups", groups));
     OptimizerStates states;
     states.path = archive_.path;
+    states.unread_keys = UnreadKeys(archive_.root());
     UCP_ASSIGN_OR_RETURN(states.folding, ReadFolding(archive_.root(), archive_.path));
     states.is_bf16_optimizer = !Find(root, "zero_stage");
     states.kind = stage_ == 0 ? "BF16_Optimizer" : fmt::format("stage {}", stage_);

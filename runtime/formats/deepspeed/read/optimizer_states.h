@@ -39,7 +39,8 @@ struct OptimizerStates : Speaker {
   std::string kind;                // "stage 1", "stage 2, elastic", "BF16_Optimizer".
   std::vector<GroupPartition> groups;
   std::optional<Folding> folding;
-  std::vector<pytorch::Entry> others;  // loss_scaler, overflow, clip_grad, …: carried on.
+  std::vector<pytorch::Entry> others;    // loss_scaler, overflow, clip_grad, …: carried on.
+  std::vector<std::string> unread_keys;  // Of the file (unread_keys.h).
 };
 
 // Stage 3 is kUnsupported, and named. An elastic checkpoint says nothing of hyper-parameters, nor of experts.

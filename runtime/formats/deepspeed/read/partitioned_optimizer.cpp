@@ -12,6 +12,7 @@
 #include "runtime/formats/deepspeed/read/optimizer_sources.h"
 #include "runtime/formats/deepspeed/read/partition_buffers.h"
 #include "runtime/formats/deepspeed/read/partitioned_states.h"
+#include "runtime/formats/deepspeed/read/unread_keys.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -27,6 +28,7 @@ class PartitionedOptimizer {
     for (std::int64_t p = 0; p < context_.partitions; ++p) {
       UCP_ASSIGN_OR_RETURN(PartitionedStates states,
                            ReadPartitionedStates(context_.archives, context_.files.optimizer_states.at({mp_, p})));
+      NoteUnread(states.path, states.unread_keys, context_.checkpoint.inventory.remarks);
       states.rank = context_.degrees.RankOf(mp_, p);
       UCP_RETURN_IF_ERROR(context_.fused_experts.CheckOptimizerFile(states.folding, states.path, mp_, p));
       UCP_RETURN_IF_ERROR(CheckGroups(states));

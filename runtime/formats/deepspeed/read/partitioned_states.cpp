@@ -3,6 +3,7 @@
 #include <array>
 
 #include "compiler/support/error.h"
+#include "runtime/formats/deepspeed/read/unread_keys.h"
 #include "runtime/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {
@@ -25,6 +26,7 @@ class Reader {
     UCP_RETURN_IF_ERROR(FindParts());
     PartitionedStates states;
     states.path = archive_.path;
+    states.unread_keys = UnreadKeys(archive_.root());
     UCP_ASSIGN_OR_RETURN(states.folding, ReadFolding(archive_.root(), archive_.path));
     if (ValuePtr count = Find(*state_dict_, "partition_count")) states.partition_count = pytorch::AsInteger(*count);
     UCP_RETURN_IF_ERROR(ReadPartitionGroups(states));

@@ -31,7 +31,8 @@ struct PartitionedStates : Speaker {
   // With AutoEP: which partitions share each sub-group, in order; empty: all of them share all.
   std::vector<std::vector<std::int64_t>> partition_ranks;
   std::optional<Folding> folding;
-  std::vector<pytorch::Entry> others;  // loss_scaler, overflow, …: carried on.
+  std::vector<pytorch::Entry> others;    // loss_scaler, overflow, …: carried on.
+  std::vector<std::string> unread_keys;  // Of the file (unread_keys.h).
 };
 
 // States that are not one number per element are kUnsupported.

@@ -81,9 +81,8 @@ class Damage(ProgramTest):
         rewrite(self.optimizer, add_entry)
         result = self.convert(self.source)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn(
-            f"note: the entry 'my_extra' of optimizer files is not carried, first in `{self.optimizer.name}`", result.stderr
-        )
+        note = f"note: the entry 'my_extra' of optimizer files is not carried, first in `{self.optimizer.name}`"
+        self.assertIn(note, result.stderr)
 
     def test_truncated_files(self) -> None:
         """At many lengths, of both kinds of file."""

@@ -152,7 +152,8 @@ void SmallConversion::AddSide(const SmallCut& cut, bool is_source, ReadRole role
     std::map<std::string, Buffer> buffers;
     std::map<FileId, std::vector<bool>> holds_element;
     for (std::int64_t dp = 0; dp < cut.dp; ++dp) {
-      FileId file = tables.Add(StoredFile{fmt::format("{}tp{}_dp{}", prefix, tp, dp), 0, ""});
+      FileId file =
+          tables.Add(StoredFile{fmt::format("{}tp{}_dp{}{}", prefix, tp, dp, is_source ? "" : ".safetensors"), 0, ""});
       std::uint64_t end = 16;
       for (const std::string& state : states) {
         std::int64_t lead = cut.dp == 1 ? 2 : 0;  // Some elements before the part begins.

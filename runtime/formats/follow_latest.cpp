@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "compiler/support/error.h"
+#include "runtime/io/commit.h"
 
 namespace ucp {
 namespace {
@@ -26,9 +27,8 @@ llvm::Error CheckTag(const std::string& tag, const std::string& latest, const st
     if (part == "..") {
       return Fail(ErrorCode::kBadData, "`{}` names `{}`, which is not a folder inside `{}`", latest, tag, root);
     }
-    if (part != "." && part.string().starts_with('.')) {
-      return Fail(ErrorCode::kBadData, "`{}` names `{}`, which is hidden; name the folder itself if it is meant",
-                  latest, tag);
+    if (NameOfPrepared(part.string())) {
+      return Fail(ErrorCode::kBadData, "`{}` names `{}`, which is the unfinished work of a conversion", latest, tag);
     }
   }
   return llvm::Error::success();

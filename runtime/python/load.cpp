@@ -208,15 +208,10 @@ std::vector<std::tuple<std::uint64_t, nb::bytes>> BlobsOf(const LoadPlan& load, 
   return blobs;
 }
 
-nb::list LeftOutOf(const LoadPlan& load) {
-  nb::list all;
+std::vector<std::map<std::string, std::string>> LeftOutOf(const LoadPlan& load) {
+  std::vector<std::map<std::string, std::string>> all;
   for (const LeftOut& one : load.plan.left_out) {
-    nb::dict row;
-    row["file"] = Printable(one.file);
-    row["path"] = one.path;
-    row["object"] = one.object;
-    row["calls"] = one.calls;
-    all.append(row);
+    all.push_back({{"file", Printable(one.file)}, {"path", one.path}, {"object", one.object}, {"calls", one.calls}});
   }
   return all;
 }

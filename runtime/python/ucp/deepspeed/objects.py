@@ -79,7 +79,7 @@ class Maker:
         kind = class_of(name)
         if isinstance(kind, enum.EnumMeta):
             return kind(*arguments)
-        made = object.__new__(kind)
+        made: Any = object.__new__(kind)
         vars(made).update(state or {})
         return made
 
@@ -97,19 +97,19 @@ def class_of(name: str) -> type:
 
 
 def ordered(_arguments: Any, _items: Any, entries: dict[Any, Any], state: Any) -> OrderedDict[Any, Any]:
-    made = OrderedDict(entries)
+    made: OrderedDict[Any, Any] = OrderedDict(entries)
     vars(made).update(state or {})
     return made
 
 
 def default(arguments: tuple[Any, ...], _items: Any, entries: dict[Any, Any], _state: Any) -> defaultdict[Any, Any]:
-    made = defaultdict(*arguments)
+    made: defaultdict[Any, Any] = defaultdict(*arguments)
     made.update(entries)
     return made
 
 
 def queue(arguments: tuple[Any, ...], items: list[Any], _entries: Any, _state: Any) -> deque[Any]:
-    made = deque(*arguments)
+    made: deque[Any] = deque(*arguments)
     made.extend(items)
     return made
 
@@ -120,14 +120,15 @@ def raw(content: bytes | str) -> bytes:
 
 
 def array_type(arguments: tuple[Any, ...], _items: Any, _entries: Any, state: Any) -> numpy.dtype[Any]:
-    made = numpy.dtype(*arguments)
+    made: Any = numpy.dtype(*arguments)
     if state is not None:
         made.__setstate__(state)
-    return made
+    typed: numpy.dtype[Any] = made
+    return typed
 
 
 def array(_arguments: Any, _items: Any, _entries: Any, state: Any) -> numpy.ndarray[Any, Any]:
-    made = numpy.ndarray((0,), dtype="b")
+    made: numpy.ndarray[Any, Any] = numpy.ndarray((0,), dtype="b")
     made.__setstate__((*state[:4], raw(state[4])))
     return made
 

@@ -163,15 +163,14 @@ void AddWithinBlock(const std::byte* bytes, std::size_t place, std::size_t units
     AddUnit(Spread(bytes, kUnitBytes), RowOfPlace(place), keys, lanes);
     bytes += kUnitBytes;
     place += kPlaces;
-    --units;
   };
-  while (units > 0 && place % kStepPlaces != 0) add_one();
+  for (; units > 0 && place % kStepPlaces != 0; --units) add_one();
   const std::size_t steps = units * kPlaces / kStepPlaces;
   AddSteps<kUnitBytes>(bytes, place, steps, keys, lanes);
   bytes += steps * kStepPlaces / kPlaces * kUnitBytes;
   place += steps * kStepPlaces;
   units -= steps * kStepPlaces / kPlaces;
-  while (units > 0) add_one();
+  for (; units > 0; --units) add_one();
 }
 
 template <std::size_t kUnitBytes>

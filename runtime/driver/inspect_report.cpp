@@ -27,7 +27,7 @@ std::string StatesText(const InspectedTensor& row) {
 }
 
 std::string ShapeText(const InspectedTensor& row) {
-  const std::string shape = fmt::format("[{}]", fmt::join(row.shape, ", "));
+  std::string shape = fmt::format("[{}]", fmt::join(row.shape, ", "));
   if (row.tensor_parallel_ranks == 1 && row.other_ranks == 0) return shape;
   if (row.other_ranks == 0) return fmt::format("{} on each of {} tp ranks", shape, row.tensor_parallel_ranks);
   return fmt::format("{} on {} of {} tp ranks", shape, row.tensor_parallel_ranks,

@@ -98,7 +98,7 @@ class Making {
   std::unordered_map<const Value*, nb::object> made_;
 };
 
-nb::object ReadPickle(nb::bytes bytes, nb::object maker) {
+nb::object ReadPickle(const nb::bytes& bytes, nb::object maker) {
   llvm::Expected<pytorch::Pickle> pickle =
       pytorch::ReadPickle(std::string_view(static_cast<const char*>(bytes.data()), bytes.size()));
   if (!pickle) Raise(pickle.takeError());

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "compiler/bind/bind.h"
@@ -9,6 +10,7 @@
 #include "compiler/driver/commands.h"
 #include "compiler/infer/infer.h"
 #include "compiler/parse/parse.h"
+#include "compiler/phases/config_file.h"
 #include "compiler/phases/source_phase.h"
 #include "compiler/pretty/pretty.h"
 #include "compiler/support/error.h"
@@ -20,6 +22,7 @@ namespace {
 struct InferOptions {
   std::string checkpoint;
   std::string elsewhere;
+  std::string config;
   std::string output;
   bool force = false;
 };
@@ -81,7 +84,10 @@ llvm::Error Infer(const InferOptions& options) {
   if (!options.elsewhere.empty()) {
     UCP_ASSIGN_OR_RETURN(elsewhere, DescribeFor(options.elsewhere));
   }
-  const Inventory& inventory = checkpoint.inventory;
+  Inventory& inventory = checkpoint.inventory;
+  UCP_RETURN_IF_ERROR(options.config.empty()
+                          ? AddConfigBeside(RealFileSystem(), {inventory.root, options.checkpoint}, inventory.facts)
+                          : AddConfig(RealFileSystem(), options.config, inventory.facts));
   UCP_ASSIGN_OR_RETURN(DraftSpec draft, InferSpec(inventory, elsewhere ? &elsewhere->inventory : nullptr));
   UCP_RETURN_IF_ERROR(Tidy(draft));
   if (place) {
@@ -93,6 +99,12 @@ llvm::Error Infer(const InferOptions& options) {
                           draft.open_questions == 0
                               ? ""
                               : fmt::format("; {} of them open: their tensors are comments", draft.open_questions)));
+  const bool has_config = std::ranges::any_of(inventory.facts, [](const auto& fact) {
+    return fact.first.starts_with("config.") || fact.first.starts_with("args.");
+  });
+  if (draft.questions != 0 && !has_config) {
+    ShowMessage("note: there is no config.json beside the checkpoint; `--config FILE` names one, which answers most");
+  }
   if (draft.open_questions != 0) return llvm::Error::success();
   return CheckDraft(draft, options.output.empty() ? "<draft>" : options.output, inventory);
 }
@@ -112,6 +124,8 @@ void AddInferCommand(CLI::App& app, int& exit_code) {
   command->add_option("DIR", options->checkpoint, "The checkpoint")->required();
   command->add_option("--other", options->elsewhere, "The same model at another tensor-parallel degree")
       ->type_name("DIR");
+  command->add_option("--config", options->config, "A model's config.json; default: the one in the checkpoint")
+      ->type_name("FILE");
   command->add_option("-o,--output", options->output, "Where to write the draft (a new file); else standard output")
       ->type_name("SPEC");
   AddForceOption(*command, "-o", options->force);

@@ -39,7 +39,13 @@ class Drafter {
     tensor.on_stages = observed.stages;
     tensor.stages = StagesText(observed);
     for (const Reading& reading : decision.readings) {
-      std::string shape = ShapeText(reading, tensor.note);
+      std::string doubt;
+      std::string shape = ShapeText(reading, doubt);
+      if (tensor.question.empty()) {
+        tensor.question = std::move(doubt);
+      } else if (!tensor.open && tensor.note.empty()) {
+        tensor.note = std::move(doubt);
+      }
       if (&reading == &decision.readings.front()) {
         tensor.shape = shape;
       } else {
@@ -50,9 +56,9 @@ class Drafter {
     return tensor;
   }
 
-  std::string ShapeText(const Reading& reading, std::string& note) {
+  std::string ShapeText(const Reading& reading, std::string& doubt) {
     std::vector<std::string> dims;
-    for (const ShapeExpr& dim : reading.dims) dims.push_back(names_.Shape(dim, observation_.tp, note));
+    for (const ShapeExpr& dim : reading.dims) dims.push_back(names_.Shape(dim, observation_.tp, doubt));
     std::string text = fmt::format("[{}]", fmt::join(dims, ", "));
     if (reading.mean) text += " mean@tp";
     if (reading.scale == Scale{}) return text;

@@ -22,6 +22,7 @@ const std::vector<Named>& Table() {
       {"vocab", false, {"info.original_vocab_size", "config.vocab_size"}},
       {"seq", false, {"config.max_position_embeddings", "config.n_positions", "args.max_position_embeddings"}},
       {"expert_ffn", false, {"config.moe_intermediate_size", "args.moe_ffn_hidden_size"}},
+      {"head", false, {"config.head_dim", "args.kv_channels"}},
       {"layers", true, {"config.num_hidden_layers", "config.n_layer", "args.num_layers"}},
       {"heads", true, {"config.num_attention_heads", "config.n_head", "args.num_attention_heads"}},
       {"kv_heads", true, {"config.num_key_value_heads", "args.num_query_groups", "args.num_key_value_heads"}},
@@ -50,33 +51,34 @@ std::string NumberNames::Use(const Known& known) {
   return known.name;
 }
 
-// A factor that is cut has to be the right one of two equal numbers; a length that is whole may bear any name.
-std::string NumberNames::Length(std::int64_t number, bool cut, std::string& note) {
-  std::vector<const Known*> names;
-  std::vector<std::string> readings;
-  std::int64_t head = 0;
-  auto value_of = [&](const char* name) -> std::int64_t {
-    auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& known) { return known.name == name; });
-    return found == known_.end() ? 0 : found->value;
-  };
+std::string NumberNames::Length(std::int64_t number) {
+  auto found = std::ranges::find_if(known_, [&](const Known& known) { return !known.counts && known.value == number; });
+  return found == known_.end() ? std::to_string(number) : Use(*found);
+}
+
+std::int64_t NumberNames::ValueOf(std::string_view name) const {
+  auto found = std::ranges::find_if(known_, [&](const Known& known) { return known.name == name; });
+  return found == known_.end() ? 0 : found->value;
+}
+
+std::int64_t NumberNames::HeadSize() const {
+  if (const std::int64_t head = ValueOf("head"); head != 0) return head;
+  const std::int64_t heads = ValueOf("heads");
+  return heads != 0 && ValueOf("hidden") % heads == 0 ? ValueOf("hidden") / heads : 0;
+}
+
+// The largest units first.
+std::vector<NumberNames::Units> NumberNames::UnitsOf(std::int64_t number) const {
+  std::vector<Units> found;
+  const std::int64_t head = HeadSize();
   for (const Known& known : known_) {
-    if (known.counts || known.value != number) continue;
-    names.push_back(&known);
-    readings.push_back(known.name);
+    const bool is_of_heads = known.name == "heads" || known.name == "kv_heads";
+    if (is_of_heads && head > 1 && known.value * head == number) found.push_back({known.name, &known, head});
   }
-  std::int64_t hidden = value_of("hidden");
-  std::int64_t heads = value_of("heads");
-  if (heads != 0 && hidden % heads == 0) head = hidden / heads;
-  for (const char* count : {"heads", "kv_heads"}) {
-    if (cut && head > 1 && value_of(count) != 0 && value_of(count) * head == number) {
-      readings.push_back(fmt::format("{} * {}", count, head));
-    }
+  for (const Known& known : known_) {
+    if (!known.counts && known.name != "head" && known.value == number) found.push_back({known.name, &known, 1});
   }
-  if (readings.size() > 1 && cut) {
-    note = fmt::format("{} is {}: write the factor that is cut", number, fmt::join(readings, ", or "));
-    return std::to_string(number);
-  }
-  return names.empty() ? std::to_string(number) : Use(*names.front());
+  return found;
 }
 
 std::string NumberNames::Count(std::int64_t number) {
@@ -94,19 +96,65 @@ std::string NumberNames::Vocabulary(std::int64_t number) {
   return std::to_string(number);
 }
 
-// A cut factor behind a number stands in parentheses: that is deliberate (docs/language.md, Shapes).
-std::string NumberNames::Operand(const ShapeExpr& expr, std::int64_t tp, bool cut, std::string& note) {
-  std::string text = Shape(expr, tp, note);
-  bool simple = expr.kind == ShapeExpr::Kind::kLength || expr.kind == ShapeExpr::Kind::kPad;
-  if (simple && expr.kind == ShapeExpr::Kind::kLength) return Length(expr.number, cut, note);
-  return simple ? text : "(" + text + ")";
+static std::string CutText(const std::string& what, const ShapeExpr& cut) {
+  const std::string text = fmt::format("{}@{}", what, fmt::join(cut.axes, ", "));
+  switch (cut.rule) {
+    case CutRule::kEven:
+      return text;
+    case CutRule::kChunk:
+      return text + "(chunk)";
+    case CutRule::kSpread:
+      return text + (cut.grain == 1 ? "(spread)" : fmt::format("(spread {})", cut.grain));
+    case CutRule::kReplicate:
+      return text + "(replicate)";
+    case CutRule::kWidths:
+      return text + fmt::format("(widths [{}])", fmt::join(cut.widths, ", "));
+    case CutRule::kList: {
+      std::vector<std::string> lists;
+      for (const auto& list : cut.lists) lists.push_back(fmt::format("[{}]", fmt::join(list, ", ")));
+      return text + fmt::format("(list [{}])", fmt::join(lists, ", "));
+    }
+  }
+  return text;
 }
 
-std::string NumberNames::Shape(const ShapeExpr& expr, std::int64_t tp, std::string& note) {
+// An even cut fits units of any size that divides what a rank has. The other rules count places, and say more.
+std::string NumberNames::CutLength(std::int64_t number, const ShapeExpr& cut, std::string& doubt) {
+  const std::vector<Units> readings = UnitsOf(number);
+  if (cut.rule != CutRule::kEven)
+    return CutText(readings.size() == 1 ? Use(*readings[0].known) : std::to_string(number), cut);
+  if (readings.empty()) {
+    doubt = fmt::format(
+        "are the {} places units, such as heads, that no rank may have a part of? Then write `units@tp * size`",
+        number);
+    return CutText(std::to_string(number), cut);
+  }
+  std::vector<std::string> texts;
+  for (const Units& units : readings) {
+    const std::string text = CutText(units.count, cut);
+    texts.push_back(units.size == 1 ? text : fmt::format("{} * {}", text, units.size));
+  }
+  if (texts.size() > 1) {
+    doubt = fmt::format("the {} places are `{}`, which is written here, or `{}`", number, texts.front(),
+                        fmt::join(texts.begin() + 1, texts.end(), "`, or `"));
+  }
+  Use(*readings.front().known);
+  return texts.front();
+}
+
+// A cut factor behind a number stands in parentheses: that is deliberate (docs/language.md, Shapes).
+std::string NumberNames::Cut(const ShapeExpr& expr, std::int64_t tp, std::string& doubt) {
+  const ShapeExpr& whole = expr.operands[0];
+  if (whole.kind == ShapeExpr::Kind::kLength) return CutLength(whole.number, expr, doubt);
+  const std::string text = Shape(whole, tp, doubt);
+  return CutText(whole.kind == ShapeExpr::Kind::kPad ? text : "(" + text + ")", expr);
+}
+
+std::string NumberNames::Shape(const ShapeExpr& expr, std::int64_t tp, std::string& doubt) {
   std::string text;
   switch (expr.kind) {
     case ShapeExpr::Kind::kLength:
-      return Length(expr.number, false, note);
+      return Length(expr.number);
     case ShapeExpr::Kind::kPad: {
       const std::string length = Vocabulary(expr.operands[0].number);
       return expr.number % tp == 0 ? fmt::format("pad({}, {} * tp)", length, expr.number / tp)
@@ -117,33 +165,16 @@ std::string NumberNames::Shape(const ShapeExpr& expr, std::int64_t tp, std::stri
         const ShapeExpr& factor = expr.operands[i];
         bool grouped = factor.kind == ShapeExpr::Kind::kSum || (factor.kind == ShapeExpr::Kind::kCut && i > 0);
         std::string one =
-            factor.kind == ShapeExpr::Kind::kLength ? std::to_string(factor.number) : Shape(factor, tp, note);
+            factor.kind == ShapeExpr::Kind::kLength ? std::to_string(factor.number) : Shape(factor, tp, doubt);
         text += fmt::format("{}{}", i == 0 ? "" : " * ", grouped ? "(" + one + ")" : one);
       }
       return text;
     case ShapeExpr::Kind::kSum:
       for (const ShapeExpr& part : expr.operands)
-        text += fmt::format("{}{}", text.empty() ? "" : " + ", Shape(part, tp, note));
+        text += fmt::format("{}{}", text.empty() ? "" : " + ", Shape(part, tp, doubt));
       return text;
     case ShapeExpr::Kind::kCut:
-      text = Operand(expr.operands[0], tp, true, note) + "@" + fmt::format("{}", fmt::join(expr.axes, ", "));
-      switch (expr.rule) {
-        case CutRule::kEven:
-          return text;
-        case CutRule::kChunk:
-          return text + "(chunk)";
-        case CutRule::kSpread:
-          return text + (expr.grain == 1 ? "(spread)" : fmt::format("(spread {})", expr.grain));
-        case CutRule::kReplicate:
-          return text + "(replicate)";
-        case CutRule::kWidths:
-          return text + fmt::format("(widths [{}])", fmt::join(expr.widths, ", "));
-        case CutRule::kList: {
-          std::vector<std::string> lists;
-          for (const auto& list : expr.lists) lists.push_back(fmt::format("[{}]", fmt::join(list, ", ")));
-          return text + fmt::format("(list [{}])", fmt::join(lists, ", "));
-        }
-      }
+      return Cut(expr, tp, doubt);
   }
   return text;
 }

@@ -1,11 +1,14 @@
 // Names for the numbers in shapes, where the checkpoint's metadata has them: 4096 is `hidden` if `config.hidden_size`
-// is 4096 and no other known size is.
+// is 4096 and no other known size is. A length that is cut is a number of units, such as heads, that no rank has a part
+// of: 32 places are `kv_heads@tp * 16` if there are two heads of 16. A degree that the shapes have not seen would cut
+// through units, so where the metadata does not name one reading, it is a question.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/layout/inventory.h"
@@ -17,13 +20,14 @@ class NumberNames {
  public:
   explicit NumberNames(const std::map<std::string, Fact>& facts);
 
-  // A length, or how far a counter counts. `note` gets a sentence where a number that is cut could be several things.
-  std::string Length(std::int64_t number, bool cut, std::string& note);
+  // A length that is not cut.
+  std::string Length(std::int64_t number);
+  // How far a counter counts.
   std::string Count(std::int64_t number);
   std::string Vocabulary(std::int64_t number);
 
-  // "2 * (8@tp)", with names; only tp has a size in it.
-  std::string Shape(const ShapeExpr& expr, std::int64_t tp, std::string& note);
+  // "2 * (8@tp)", with names; only tp has a size in it. `doubt` gets a sentence where the units of a cut are not known.
+  std::string Shape(const ShapeExpr& expr, std::int64_t tp, std::string& doubt);
 
   // The declarations of the names that were given out: "dim hidden from config.hidden_size".
   std::vector<std::string> Declarations() const;
@@ -36,7 +40,18 @@ class NumberNames {
     bool counts = false;  // Of things, not of places.
   };
   std::string Use(const Known& known);
-  std::string Operand(const ShapeExpr& expr, std::int64_t tp, bool cut, std::string& note);
+  std::int64_t ValueOf(std::string_view name) const;
+  std::int64_t HeadSize() const;
+
+  // `units` of `size` places each.
+  struct Units {
+    std::string count;  // As the draft writes it: a name or a number.
+    const Known* known = nullptr;
+    std::int64_t size = 1;
+  };
+  std::vector<Units> UnitsOf(std::int64_t number) const;
+  std::string Cut(const ShapeExpr& expr, std::int64_t tp, std::string& doubt);
+  std::string CutLength(std::int64_t number, const ShapeExpr& cut, std::string& doubt);
 
   std::vector<Known> known_;
   std::set<std::string> used_;

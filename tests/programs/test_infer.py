@@ -15,7 +15,7 @@ class Drafts(ProgramTest):
         source = self.checkpoint("llama_pp2_tp2_dp2")
         drafted = self.run_program("ucpc", "infer", source, "-o", "drafted.ucp")
         self.assertEqual(drafted.returncode, 0, drafted.stderr)
-        self.assertIn("21 tensors, 1 question", drafted.stderr)
+        self.assertIn("21 tensors, 2 questions", drafted.stderr)
         text = (self.folder / "drafted.ucp").read_text()
         self.assertRegex(text, r'"mlp.dense_h_to_4h.weight" +\[2 \* \(ffn@tp\), hidden\]')
         self.assertRegex(text, r'"8.lm_head.weight" +\[pad\(vocab, 16 \* tp\)@tp, hidden\] +at pp.last')
@@ -30,6 +30,29 @@ class Drafts(ProgramTest):
         files = self.out.glob("*/zero/*/*.pt")
         files = [file for file in files if "query_key_value" not in str(file)]
         return {str(file.relative_to(self.out)): file.read_bytes() for file in files}
+
+    def test_a_configuration_says_what_is_cut(self) -> None:
+        """AutoTP keeps heads whole: without a configuration the draft asks, with one it writes their number."""
+        source = self.checkpoint("autotp_tp2_dp2")
+        without = self.run_program("ucpc", "infer", source)
+        self.assertEqual(without.returncode, 0, without.stderr)
+        self.assertIn("21 tensors, 7 questions", without.stderr)
+        self.assertIn("there is no config.json beside the checkpoint", without.stderr)
+        config = (
+            '{"hidden_size": 16, "num_attention_heads": 8, "num_key_value_heads": 4, "intermediate_size": 26,'
+            ' "vocab_size": 101, "num_hidden_layers": 2}'
+        )
+        (self.folder / "config.json").write_text(config)
+        by_option = self.run_program("ucpc", "infer", source, "--config", self.folder / "config.json")
+        (source / "config.json").write_text(config)
+        beside = self.run_program("ucpc", "infer", source, "-o", "drafted.ucp")
+        self.assertEqual(by_option.stdout, (self.folder / "drafted.ucp").read_text())
+        self.assertIn("21 tensors, 2 questions", beside.stderr)
+        self.assertRegex(by_option.stdout, r'"self_attn.k_proj.weight" +\[kv_heads@tp \* 2, hidden\]')
+        target = ("--to", "deepspeed:tp=8,dp=1,zero=1", "--spec", "drafted.ucp")
+        result = self.run_program("ucprun", "convert", source, self.out, *target)
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn("kv_heads", result.stderr)
 
     def test_no_draft_replaces_a_file(self) -> None:
         """Drafts are edited by hand."""

@@ -34,18 +34,21 @@ TEST(Infer, TwoDegreesDecideTheDimension) {
   two.Add("up", {{24, 16}, {24, 16}}).Add("down", {{16, 24}, {16, 24}}).Add("norm", {{16}, {16}});
   four.Add("up", {{12, 16}, {12, 16}, {12, 16}, {12, 16}}).Add("norm", {{16}, {16}, {16}, {16}});
   four.Add("down", {{16, 12}, {16, 12}, {16, 12}, {16, 12}});
-  EXPECT_EQ(Draft(two, &four),
-            "layout drafted {\n"
-            "  // question: dimension 1 is cut, as the shapes at tp=2 and tp=4 show; in one piece, as here, or part by "
-            "part (query,\n"
-            "  // key and value; gate and up)\n"
-            "  \"down\" [16, 48@tp]\n"
-            "  \"norm\" [16]\n"
-            "  // question: dimension 0 is cut, as the shapes at tp=2 and tp=4 show; in one piece, as here, or part by "
-            "part (query,\n"
-            "  // key and value; gate and up)\n"
-            "  \"up\" [48@tp, 16]\n"
-            "}\n");
+  EXPECT_EQ(
+      Draft(two, &four),
+      "layout drafted {\n"
+      "  // question: dimension 1 is cut, as the shapes at tp=2 and tp=4 show; in one piece, as here, or part by "
+      "part (query,\n"
+      "  // key and value; gate and up)\n"
+      "  // are the 48 places units, such as heads, that no rank may have a part of? Then write `units@tp * size`\n"
+      "  \"down\" [16, 48@tp]\n"
+      "  \"norm\" [16]\n"
+      "  // question: dimension 0 is cut, as the shapes at tp=2 and tp=4 show; in one piece, as here, or part by "
+      "part (query,\n"
+      "  // key and value; gate and up)\n"
+      "  // are the 48 places units, such as heads, that no rank may have a part of? Then write `units@tp * size`\n"
+      "  \"up\" [48@tp, 16]\n"
+      "}\n");
 }
 
 TEST(Infer, PaddingThatDependsOnTheDegreeIsAQuestion) {
@@ -130,12 +133,42 @@ TEST(Infer, EmbeddedPatternsKeepTheirPrecedence) {
   headers.Add("qkv", {{16, 8}, {16, 8}}).Embed(layout);
   EXPECT_EQ(Draft(headers),
             "layout drafted {\n"
+            "  // question: are the 16 places units, such as heads, that no rank may have a part of? Then write "
+            "`units@tp * size`\n"
             "  \"down\" [16, 16@tp]\n"
             "  \"drift\" [16, 8] mean@tp\n"
+            "  // question: are the 16 places units, such as heads, that no rank may have a part of? Then write "
+            "`units@tp * size`\n"
             "  \"gate_up\" [2 * (16@tp), 8]\n"
             "  \"norm\" [16, 8]\n"
+            "  // question: are the 8 places units, such as heads, that no rank may have a part of? Then write "
+            "`units@tp * size`\n"
             "  \"qkv\" [16@tp + 8@tp + 8@tp, 8]\n"
             "}\n");
+}
+
+// 32 places at TP 2 are two heads of 16, which TP 4 would cut in halves: `32@tp` is wrong there, and no header shows
+// it.
+TEST(Infer, ConfigurationsSayTheUnitsOfACut) {
+  EmbeddedLayout layout;
+  layout.version = 0.4;
+  layout.row_parallel = {"o_proj|down"};
+  layout.vocabulary = {"k_proj|up"};
+  Headers headers(2);
+  headers.Add("k_proj", {{16, 64}, {16, 64}}).Add("o_proj", {{64, 32}, {64, 32}}).Add("up", {{88, 64}, {88, 64}});
+  headers.Embed(layout);
+  EXPECT_THAT(Draft(headers), HasSubstr("// question: are the 32 places units"));
+  headers.Fact("config.hidden_size", 64).Fact("config.num_attention_heads", 4);
+  headers.Fact("config.num_key_value_heads", 2).Fact("config.intermediate_size", 176);
+  EXPECT_EQ(Draft(headers),
+            "layout drafted {\n"
+            "  \"k_proj\" [kv_heads@tp * 16, hidden]\n"
+            "  // question: the 64 places are `heads@tp * 16`, which is written here, or `hidden@tp`\n"
+            "  \"o_proj\" [hidden, heads@tp * 16]\n"
+            "  \"up\" [ffn@tp, hidden]\n"
+            "}\n");
+  headers.Fact("config.head_dim", 32);  // Not hidden / heads.
+  EXPECT_THAT(Draft(headers), HasSubstr("\"k_proj\" [32@tp, hidden]"));
 }
 
 TEST(Infer, WhatNoPatternNamesIsAskedAndNotConcatenatedSilently) {

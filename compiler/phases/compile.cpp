@@ -10,6 +10,7 @@
 #include "compiler/phases/find_strategy.h"
 #include "compiler/phases/large_tensors.h"
 #include "compiler/phases/loose_states.h"
+#include "compiler/phases/plain_names.h"
 #include "compiler/phases/target_layout.h"
 #include "compiler/plan/codec.h"
 #include "compiler/planner/join.h"
@@ -42,6 +43,12 @@ llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
   if (request.ds_config.empty() || format.TakesJobConfig()) return llvm::Error::success();
   return Fail(ErrorCode::kUsage, "--ds-config goes with the native files of a job; `{}` does not depend on it",
               format.name());
+}
+
+// What a target needs decides what a source must have.
+llvm::Error CheckHasOptimizer(const TrainingState& training, const Format& format, const Strategy& strategy) {
+  if (training.absent_optimizer.empty() || format.HoldsWeightsAlone(strategy)) return llvm::Error::success();
+  return Fail(ErrorCode::kBadData, "{}. `--to safetensors` needs nothing but its weights", training.absent_optimizer);
 }
 
 // A target of weights has none of the objects that could be left out of it.
@@ -102,6 +109,7 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   const Format* format = FindFormat(strategy.format);
   UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
   UCP_RETURN_IF_ERROR(CheckOptions(request, *format));
+  UCP_RETURN_IF_ERROR(CheckHasOptimizer(compilation.source.checkpoint.training, *format, strategy));
   UCP_ASSIGN_OR_RETURN(const std::optional<JobConfig> job_config, JobConfigOf(files, request));
   SourcePhase& source = compilation.source;
   if (!request.tag.empty()) source.checkpoint.training.tag = request.tag;
@@ -109,8 +117,9 @@ llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const
   std::vector<LeftOut> left_out;
   source.checkpoint.training = KnownTraining(std::move(source.checkpoint.training), request.keep_opaque, left_out);
 
-  UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   std::vector<std::string> remarks;
+  if (format->TakesPlainNames(strategy)) TakePlainNames(source, remarks);
+  UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
   UCP_ASSIGN_OR_RETURN(Layout target_layout, LayOutTarget(*format, strategy, source, compilation.tensors, remarks));
   Companions companions;
   if (!source.folder.empty()) {

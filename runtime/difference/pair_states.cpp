@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+
+#include "compiler/layout/wrapper_names.h"
 
 namespace ucp {
 namespace {
@@ -62,6 +65,27 @@ std::vector<StatePair> StatesOfOne(const WholeTensor* a, const WholeTensor* b, b
   return states;
 }
 
+std::set<std::string> NamesOf(const WholeSide& side) {
+  std::set<std::string> names;
+  for (const WholeTensor& tensor : side.tensors) names.insert(tensor.name);
+  return names;
+}
+
+// The names by which tensors of one side are looked for in the other, where those are not their own: a published model
+// lacks what wrappers added.
+std::map<std::string, std::string> PlainNamesOf(const WholeSide& side, const WholeSide& other) {
+  const std::set<std::string> names = NamesOf(side);
+  const std::set<std::string> others = NamesOf(other);
+  if (!other.holds_weights_alone || side.holds_weights_alone) return {};
+  std::map<std::string, std::string> plain;
+  for (const bool is_of_lightning : {false, true}) {
+    for (const auto& [name, found] : WithoutWrappers(names, is_of_lightning).plain) {
+      if (!others.contains(name) && others.contains(found)) plain.emplace(name, found);
+    }
+  }
+  return plain;
+}
+
 }  // namespace
 
 std::vector<WholeTensor> WholeTensors(const Plan& plan) {
@@ -92,8 +116,14 @@ bool HoldsWeightsAlone(const std::vector<WholeTensor>& tensors) {
 
 std::vector<TensorPair> PairStates(const WholeSide& a, const WholeSide& b) {
   std::map<std::string, TensorPair> pairs;
-  for (const WholeTensor& tensor : a.tensors) pairs[tensor.name].a = &tensor;
-  for (const WholeTensor& tensor : b.tensors) pairs[tensor.name].b = &tensor;
+  const std::map<std::string, std::string> plain_a = PlainNamesOf(a, b);
+  const std::map<std::string, std::string> plain_b = PlainNamesOf(b, a);
+  auto pair_of = [&](const std::string& name, const std::map<std::string, std::string>& plain) -> TensorPair& {
+    auto found = plain.find(name);
+    return pairs[found == plain.end() ? name : found->second];
+  };
+  for (const WholeTensor& tensor : a.tensors) pair_of(tensor.name, plain_a).a = &tensor;
+  for (const WholeTensor& tensor : b.tensors) pair_of(tensor.name, plain_b).b = &tensor;
   std::vector<TensorPair> sorted;
   for (auto& [name, pair] : pairs) {
     if (pair.a == nullptr || pair.b == nullptr) {

@@ -52,9 +52,10 @@ struct WholeSide {
   bool holds_weights_alone = false;
 };
 
-// By name. States are paired by name; and where one checkpoint has a tensor's master and the other only its weight,
-// those two. Where the dtypes of two weights, or of a master and a weight, differ, one is a declared cast: the weight
-// of the master; of two weights the one that stands in a checkpoint of weights alone, and else the narrower one.
+// By name; against a side that holds weights alone, and lacks the name, by the plain name (wrapper_names.h). States are
+// paired by name; and where one checkpoint has a tensor's master and the other only its weight, those two. Where the
+// dtypes of two weights, or of a master and a weight, differ, one is a declared cast: the weight of the master; of two
+// weights the one that stands in a checkpoint of weights alone, and else the narrower one.
 std::vector<TensorPair> PairStates(const WholeSide& a, const WholeSide& b);
 
 }  // namespace ucp

@@ -59,10 +59,10 @@ llvm::Expected<Side> Open(FileSystem& files, const DiffOptions& options, const s
   return side;
 }
 
-bool AreSameByDigest(const Side& a, const Side& b, const std::string& tensor, const StatePair& pair) {
+bool AreSameByDigest(const Side& a, const Side& b, const TensorPair& tensor, const StatePair& pair) {
   if (pair.a->name != pair.b->name) return false;
-  auto of_a = a.digests.find({tensor, pair.a->name});
-  auto of_b = b.digests.find({tensor, pair.b->name});
+  auto of_a = a.digests.find({tensor.a->name, pair.a->name});
+  auto of_b = b.digests.find({tensor.b->name, pair.b->name});
   return of_a != a.digests.end() && of_b != b.digests.end() && of_a->second.dtype == of_b->second.dtype &&
          of_a->second.digest == of_b->second.digest;
 }
@@ -74,7 +74,7 @@ llvm::Expected<DiffReport> Pair(const DiffOptions& options, const Side& a, const
   for (TensorPair& pair : PairStates({a.tensors, a.holds_weights_alone}, {b.tensors, b.holds_weights_alone})) {
     TensorOutcome outcome{std::move(pair), {}};
     for (const StatePair& states : outcome.pair.states) {
-      const bool is_same = HasBoth(states) && AreSameByDigest(a, b, outcome.pair.a->name, states);
+      const bool is_same = HasBoth(states) && AreSameByDigest(a, b, outcome.pair, states);
       if (HasBoth(states) && !is_same) compared.push_back(states);
       outcome.states.push_back({states, is_same, {}});
     }

@@ -91,9 +91,8 @@ class Judging {
 
   // A state without elements has no digest.
   void AddByDigest(const TensorPair& tensor, const StatePair& pair) {
-    const std::pair key(NameOf(tensor), pair.a->name);
-    const std::string& of_a = digests_a_[key];
-    const std::string& of_b = digests_b_[key];
+    const std::string& of_a = digests_a_[{tensor.a->name, pair.a->name}];
+    const std::string& of_b = digests_b_[{tensor.b->name, pair.b->name}];
     if (of_a == of_b) {
       ++result_.same;
       return;

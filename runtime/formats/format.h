@@ -72,6 +72,10 @@ class Format {
   virtual bool TakesJobConfig() const { return false; }
   // Whether a target can have states of the optimizer that are not one number for each element.
   virtual bool CarriesLooseStates() const { return false; }
+  // Whether a target of this strategy holds weights alone, without masters and states of the optimizer.
+  virtual bool HoldsWeightsAlone(const Strategy& /*strategy*/) const { return false; }
+  // Whether its tensors go by the names of a published model, without what wrappers of a module add.
+  virtual bool TakesPlainNames(const Strategy& /*strategy*/) const { return false; }
   // The ranks over which a target cuts its tensors; nothing if it holds them whole. Fails for those on which a job with
   // this training state does not run, however a spec would cut it.
   virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,

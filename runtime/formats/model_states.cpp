@@ -63,7 +63,7 @@ llvm::Error Unsupported(const SourceArchive& archive, const std::string& found) 
               found);
 }
 
-llvm::Error CheckServed(const SourceArchive& archive, ModelStatesOf of, bool has_visitor) {
+llvm::Error CheckServed(const SourceArchive& archive, bool has_visitor) {
   const Value& root = archive.root();
   if (Entries(root) == nullptr) {
     return Fail(ErrorCode::kBadData, "`{}` does not hold a dict, as a model-states file does",
@@ -72,11 +72,6 @@ llvm::Error CheckServed(const SourceArchive& archive, ModelStatesOf of, bool has
   const bool has_optimizer = IsPresent(Find(root, "optimizer"));
   if (has_optimizer && !has_visitor) {
     return Unsupported(archive, "holds an optimizer beside the one in other files, as a pipeline without ZeRO does");
-  }
-  if (of != ModelStatesOf::kUniversalFolder && !has_optimizer && !IsPresent(Find(root, "param_shapes"))) {
-    return Unsupported(archive,
-                       "has neither `param_shapes` nor an `optimizer`: it is no checkpoint to resume from, or of a "
-                       "very old DeepSpeed");
   }
   return llvm::Error::success();
 }
@@ -113,6 +108,7 @@ llvm::Error ReadParamShapes(const SourceArchive& archive, ModelStates& states) {
   if (!IsPresent(value)) return llvm::Error::success();
   const auto* groups = Items(*value);
   if (groups == nullptr) return Unsupported(archive, "has `param_shapes` that are not a list of groups");
+  states.has_param_shapes = true;
   for (const ValuePtr& group : *groups) {
     UCP_ASSIGN_OR_RETURN(std::vector<NamedShape> shapes, ReadShapes(archive, *group, "param_shapes"));
     states.param_shapes.push_back(std::move(shapes));
@@ -223,7 +219,7 @@ llvm::Expected<std::vector<NamedShape>> ReadShapes(const SourceArchive& archive,
 llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of,
                                             const OptimizerVisitor& visit_optimizer) {
   UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
-  UCP_RETURN_IF_ERROR(CheckServed(archive, of, visit_optimizer != nullptr));
+  UCP_RETURN_IF_ERROR(CheckServed(archive, visit_optimizer != nullptr));
   const Value& root = archive.root();
   ModelStates states;
   states.path = path;

@@ -42,6 +42,8 @@ bool IsPlain(const pytorch::Value& value);
 // Its rank is filled in when the degrees are known.
 struct ModelStates : Speaker {
   std::vector<std::vector<NamedShape>> param_shapes;  // By optimizer group, in flattening order.
+  bool has_param_shapes = false;                      // In this file.
+  bool shapes_are_of_optimizer = false;               // Its files had them: DeepSpeed before 0.6.0.
   bool has_module = false;                            // A pipeline has none: its weights are in layer files.
   ModuleEntries module;
   ModuleEntries frozen_fragments;

@@ -93,6 +93,7 @@ struct TrainingState {
   // Tensors with an expert for each place of their first dimension, over which DeepSpeed's AutoEP spreads them.
   std::set<std::string> fused_experts;
   bool excludes_frozen = false;          // Saved without the frozen parameters: the model may have some.
+  std::string absent_optimizer;          // Why only weights could be read, as a sentence; empty if it has an optimizer.
   std::string order_doubt;               // Why the order of the groups' parameters is not known; empty if it is.
   std::vector<LooseState> loose_states;  // Of the optimizer, beside those in the inventory's shards.
   std::vector<SmallTensorData> small_tensors;

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from fixtures.fingerprints import describe
 from fixtures.hugging_face import Training, prompt
@@ -65,6 +66,54 @@ def test_from_pretrained_after_tensor_parallelism(
     result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors:dtype=bf16")
     assert result.returncode == 0, result.stderr
     expect_same_model(tmp_path / "ours", answer)
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "added"),
+    [
+        ("compiled", ["_orig_mod."]),
+        ("compiled_by_layer", ["_orig_mod."]),
+        ("checkpointed", ["_checkpoint_wrapped_module."]),
+        ("parallel", ["_orig_mod.", "module."]),
+    ],
+)
+def test_from_pretrained_after_wrappers(
+    wrapper: str, added: list[str], engines: Engines, ucprun: Path, tmp_path: Path
+) -> None:
+    """What a wrapper adds to the names is taken out, and said; `names=memory` keeps it; both verify as the source."""
+    answer = engines.ask(Training(tmp_path / "trained", wrapper=wrapper))
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors")
+    assert result.returncode == 0, result.stderr
+    assert f"without what wrappers added, `{'`, `'.join(added)}`: " in result.stderr
+    expect_same_model(tmp_path / "ours", answer)
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "kept", "safetensors:names=memory")
+    assert result.returncode == 0, result.stderr
+    kept = load_file(tmp_path / "kept" / "model.safetensors")
+    assert any(added[0] in name for name in kept)
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "native", "deepspeed:dp=1,zero=1")
+    assert result.returncode == 0, result.stderr
+    ours, theirs = (
+        torch.load(tmp_path / folder / "global_step3" / "mp_rank_00_model_states.pt", weights_only=False)
+        for folder in ("native", "trained")
+    )
+    assert set(ours["module"]) == set(theirs["module"])
+    assert ours["param_shapes"] == theirs["param_shapes"]
+    for folder in ("ours", "kept"):
+        command = [str(ucprun), "verify", str(tmp_path / folder), "--same", str(tmp_path / "trained")]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert "equal by declared cast: 21 of float32 to bfloat16" in result.stdout
+
+
+def test_adapters_are_named(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
+    """PEFT's names of the base model are the base model's; its own tensors are there, and said not to be merged."""
+    answer = engines.ask(Training(tmp_path / "trained", wrapper="adapted", stage=1))
+    result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors")
+    assert result.returncode == 0, result.stderr
+    assert "tensors of an adapter (first `model.layers.0.self_attn.q_proj.lora_A.default.weight`)" in result.stderr
+    written = load_file(tmp_path / "ours" / "model.safetensors")
+    weights = {name.removeprefix("base_model.model."): value for name, value in answer["weights"].items()}
+    assert {name: describe(value) for name, value in written.items()} == weights
 
 
 def test_fused_experts_have_other_names_on_disk(engines: Engines, ucprun: Path, tmp_path: Path) -> None:

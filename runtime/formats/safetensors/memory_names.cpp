@@ -17,7 +17,23 @@ std::string_view NameOnDisk(std::string_view name, bool is_gpt_neox) {
   return is_nemotron_h ? "`backbone.` at the beginning" : "";
 }
 
+bool IsOfMegatron(std::string_view name) {
+  for (std::string_view begin : {"tied_modules.", "language_model.embedding.", "language_model.encoder.",
+                                 "language_model.transformer.", "language_model.output_layer."}) {
+    if (name.starts_with(begin)) return true;
+  }
+  const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  return digits > 0 && digits < name.size() && name[digits] == '.';  // A layer of a pipeline.
+}
+
 }  // namespace
+
+std::string FindMegatronName(std::span<const LogicalTensor> tensors) {
+  for (const LogicalTensor& tensor : tensors) {
+    if (IsOfMegatron(tensor.name)) return tensor.name;
+  }
+  return "";
+}
 
 std::optional<MemoryName> FindMemoryName(std::span<const LogicalTensor> tensors) {
   const bool is_gpt_neox = std::any_of(

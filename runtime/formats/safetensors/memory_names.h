@@ -11,6 +11,10 @@
 
 namespace ucp::safetensors {
 
+// The first tensor that has the name of Megatron's module, or of a layer of a pipeline by its number; empty if none
+// has.
+std::string FindMegatronName(std::span<const LogicalTensor> tensors);
+
 struct MemoryName {
   std::string tensor;
   std::string_view on_disk;  // What a hub folder has instead.

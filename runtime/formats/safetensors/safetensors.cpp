@@ -24,6 +24,13 @@ class SafetensorsFormat : public Format {
     return safetensors::DescribeModel(files, folder);
   }
 
+  bool HoldsWeightsAlone(const Strategy& strategy) const override {
+    return !safetensors::ReadWriteOptions(strategy).all_states;
+  }
+  bool TakesPlainNames(const Strategy& strategy) const override {
+    const safetensors::WriteOptions options = safetensors::ReadWriteOptions(strategy);
+    return !options.all_states && !options.names_in_memory;
+  }
   CompanionKind TakesCompanions() const override { return CompanionKind::kOfModel; }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
     return safetensors::LayOutFolder(request);

@@ -1,4 +1,5 @@
 #include "runtime/formats/universal/training_files.h"
+#include "compiler/layout/wrapper_names.h"
 
 #include <string_view>
 #include <unordered_map>
@@ -33,7 +34,8 @@ class ModelStatesComposer {
     std::vector<Entry> module;
     for (const LogicalTensor& tensor : tensors_) {
       if (held == nullptr || IsTrained(tensor) || tensor.states.empty()) continue;
-      module.push_back({MakeText(tensor.name), composer.AddTensor(tensor.states.front().dtype, tensor.shape)});
+      module.push_back(
+          {MakeText(NameInStateDict(tensor.name)), composer.AddTensor(tensor.states.front().dtype, tensor.shape)});
       held->push_back(&tensor);
     }
     std::vector<Entry> entries = composer.AddEntries(training_.engine);

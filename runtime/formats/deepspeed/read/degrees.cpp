@@ -37,8 +37,11 @@ llvm::Error CheckServed(const CheckpointFiles& files, const std::string& folder)
   bool is_offloaded = std::find(files.folders.begin(), files.folders.end(), "offloaded_tensors") != files.folders.end();
   if (is_offloaded) return refuse("offloaded_tensors", "an optimizer that is offloaded to NVMe");
   if (files.optimizer_states.empty() && !files.partitioned_model_states.empty()) {
-    return Fail(ErrorCode::kBadData, "`{}` is of stage 3 and holds no `*_optim_states.pt`: saving it was interrupted",
-                folder);
+    return Fail(
+        ErrorCode::kBadData,
+        "`{}` is of stage 3 and holds no `*_optim_states.pt`, where stage 3 has the weights, too: saving it was "
+        "interrupted",
+        folder);
   }
   return llvm::Error::success();
 }
@@ -48,9 +51,7 @@ llvm::Error FindModelFiles(CheckpointFiles& files, const std::string& folder) {
     return Fail(ErrorCode::kBadData, "`{}`: `{}` is of stage 3 and `{}` of another stage; remove those that are stale",
                 folder, files.partitioned_model_states.begin()->second, files.model_states.begin()->second);
   }
-  for (const auto& [place, name] : files.partitioned_model_states) {
-    if (place.partition == 0) files.model_states.emplace(place.mp, name);
-  }
+  for (const auto& [place, name] : files.partitioned_model_states) files.model_states.emplace(place.mp, name);
   std::int64_t expected = 0;
   for (const auto& [mp, name] : files.model_states) {
     if (mp == expected++) continue;
@@ -117,30 +118,28 @@ llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::str
   return degrees;
 }
 
-llvm::Expected<std::int64_t> CountPartitions(const CheckpointFiles& files, const std::string& folder, std::int64_t mp) {
-  if (files.optimizer_states.empty()) return 1;  // Without ZeRO.
-  std::int64_t partitions = 0;
+llvm::Expected<Partitions> CountPartitions(const CheckpointFiles& files, const std::string& folder, std::int64_t mp) {
+  Partitions partitions;
+  if (files.optimizer_states.empty()) return partitions;  // Without ZeRO.
   const std::string& example = files.optimizer_states.begin()->second;
   const std::string prefix = example.substr(0, example.find("zero_pp_rank_"));
   for (const auto* kind : {&files.optimizer_states, &files.partitioned_model_states}) {
     for (const auto& [place, name] : *kind) {
-      partitions = std::max(partitions, place.partition + 1);
+      partitions.count = std::max(partitions.count, place.partition + 1);
       if (place.mp < mp) continue;
       return Fail(ErrorCode::kBadData, "`{}`: there is `{}`, and only {} model-parallel ranks", folder, name, mp);
     }
   }
   // A partition number can be anything; the first one that is missing ends the walk.
-  for (const auto* kind : {&files.optimizer_states, &files.partitioned_model_states}) {
-    if (kind->empty()) continue;
-    for (PartitionOf place; place.mp < mp; ++place.mp) {
-      for (place.partition = 0; place.partition < partitions; ++place.partition) {
-        if (kind->contains(place)) continue;
-        return Fail(
-            ErrorCode::kBadData,
-            "`{}`: `{}` is missing; {} model-parallel ranks with {} partitions have {} files, and there are {}", folder,
-            kind == &files.optimizer_states ? OptimizerStatesName(prefix, place) : PartitionedModelStatesName(place),
-            mp, partitions, mp * partitions, kind->size());
-      }
+  for (PartitionOf place; place.mp < mp; ++place.mp) {
+    for (place.partition = 0; place.partition < partitions.count; ++place.partition) {
+      if (files.optimizer_states.contains(place)) continue;
+      std::string absent = fmt::format(
+          "`{}`: `{}` is missing; {} model-parallel ranks with {} partitions have {} files, and there are {}", folder,
+          OptimizerStatesName(prefix, place), mp, partitions.count, mp * partitions.count,
+          files.optimizer_states.size());
+      if (!files.partitioned_model_states.empty()) return Fail(ErrorCode::kBadData, "{}", absent);
+      return Partitions{1, std::move(absent)};
     }
   }
   return partitions;

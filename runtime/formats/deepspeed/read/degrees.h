@@ -35,14 +35,18 @@ struct Degrees {
 llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::string& folder,
                                     const std::vector<ModelStates>& states, std::vector<std::string>& remarks);
 
-// The model-states files are those of the ranks 0, 1, …, without a gap. At stage 3, the file of a rank's partition 0
-// becomes that of the rank.
+// The model-states files are those of the ranks 0, 1, …, without a gap. At stage 3, the file of a rank's first
+// partition that has one becomes that of the rank.
 [[nodiscard]] llvm::Error FindModelFiles(CheckpointFiles& files, const std::string& folder);
 // The recorded degrees are the same in both.
 [[nodiscard]] llvm::Error CheckSameDegrees(const std::string& folder, const ModelStates& a, const ModelStates& b);
-// Each model-parallel rank has the same number of partitions, without a gap: returns it. At stage 3, the files of the
-// module are as many. 1 without ZeRO.
-llvm::Expected<std::int64_t> CountPartitions(const CheckpointFiles& files, const std::string& folder, std::int64_t mp);
+struct Partitions {
+  std::int64_t count = 1;  // Of each model-parallel rank. 1 without ZeRO, and where the optimizer is not whole.
+  std::string absent;      // Which file the optimizer lacks, as a sentence; empty if it is whole.
+};
+// Each model-parallel rank has the same number of partitions, without a gap. At stage 3 a file that is missing among
+// the optimizer's is an error, and one of the module's is not (partitioned_module.h).
+llvm::Expected<Partitions> CountPartitions(const CheckpointFiles& files, const std::string& folder, std::int64_t mp);
 // Every layer has a file for each tensor-parallel rank.
 [[nodiscard]] llvm::Error CheckLayerFiles(const CheckpointFiles& files, const std::string& folder, std::int64_t tp);
 

@@ -3,17 +3,17 @@
 // and put together what is needed to resume.
 #include "runtime/formats/deepspeed/read/describe.h"
 
-#include <re2/re2.h>
-
 #include <algorithm>
 #include <set>
 
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/deepspeed/read/degrees.h"
+#include "runtime/formats/deepspeed/read/embedded_metadata.h"
 #include "runtime/formats/deepspeed/read/experts.h"
 #include "runtime/formats/deepspeed/read/fused_experts.h"
 #include "runtime/formats/deepspeed/read/module_tensors.h"
+#include "runtime/formats/deepspeed/read/old_param_shapes.h"
 #include "runtime/formats/deepspeed/read/optimizer_sources.h"
 #include "runtime/formats/deepspeed/read/partitioned_module.h"
 #include "runtime/formats/deepspeed/read/pipeline_addresses.h"
@@ -21,7 +21,6 @@
 #include "runtime/formats/deepspeed/read/tags_beside.h"
 #include "runtime/formats/deepspeed/read/whole_experts.h"
 #include "runtime/formats/deepspeed/read/whole_names.h"
-#include "runtime/formats/embedded_layout.h"
 #include "runtime/formats/identity.h"
 #include "runtime/formats/model_agreement.h"
 #include "runtime/formats/pytorch/value_access.h"
@@ -44,6 +43,7 @@ class Description {
   llvm::Expected<Checkpoint> Run() {
     checkpoint_.training.tag = NameOfFolder(folder_);
     UCP_RETURN_IF_ERROR(ReadModelFiles());
+    UCP_RETURN_IF_ERROR(FindOptimizer());
     UCP_RETURN_IF_ERROR(CheckStagesHaveFusedExperts(folder_, degrees_, states_));
     const bool is_addressed = has_copies_ && states_.front().param_shapes.empty();
     if (is_addressed) {
@@ -54,12 +54,14 @@ class Description {
     if (is_addressed) UCP_RETURN_IF_ERROR(TakeShapesOfModules(folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(NameWholeParameters());
     UCP_RETURN_IF_ERROR(CheckStagesFollow(folder_, degrees_.tp, states_));
+    TakeListedNames(states_);
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
     second_names_ = TakeOutSecondNames(states_);
     UCP_RETURN_IF_ERROR(ReadExperts());
     const OptimizerContext context{archives_,      names_,      folder_, degrees_,   experts_,
                                    fused_experts_, partitions_, states_, checkpoint_};
     if (!names_.partitioned_model_states.empty()) UCP_RETURN_IF_ERROR(AddPartitionedModule(context, states_));
+    if (LacksOptimizer()) ShareTiedModules(degrees_, states_);
     UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
     experts_.AddShards(archives_, inventory().storage);
     fused_experts_.AddTo(inventory(), checkpoint_.training);
@@ -68,7 +70,7 @@ class Description {
     RemarkOnStrangers();
     RemarkOnFrozen();
     RemarkOnZenFlow();
-    AddCheckpointFacts();
+    ReadEmbeddedMetadata(states_.front(), inventory());
     UCP_RETURN_IF_ERROR(FillTrainingState());
     return std::move(checkpoint_);
   }
@@ -89,40 +91,74 @@ class Description {
     for (const auto& [mp, name] : names_.model_states) UCP_RETURN_IF_ERROR(ReadModelFile(name));
     UCP_ASSIGN_OR_RETURN(degrees_, FindDegrees(names_, folder_, states_, inventory().remarks));
     UCP_RETURN_IF_ERROR(CheckLayerFiles(names_, folder_, degrees_.tp));
-    UCP_ASSIGN_OR_RETURN(partitions_, CountPartitions(names_, folder_, degrees_.mp()));
+    return llvm::Error::success();
+  }
+
+  // Where the optimizer is not there, or not whole, weights can still be read: not so at stage 3, which has them there.
+  llvm::Error FindOptimizer() {
+    UCP_ASSIGN_OR_RETURN(Partitions found, CountPartitions(names_, folder_, degrees_.mp()));
+    partitions_ = found.count;
+    std::string& absent = checkpoint_.training.absent_optimizer;
+    absent = std::move(found.absent);
+    const bool is_whole = names_.optimizer_states.empty() && !HasWholeExperts();
+    if (is_whole && whole_optimizers_.size() != states_.size()) {
+      absent = fmt::format(
+          "`{}` holds no `*_optim_states.pt`, and `{}` no whole optimizer: saving it was interrupted, or it is no "
+          "checkpoint to resume from",
+          folder_, path_without_optimizer_);
+    } else if (is_whole && HasExperts()) {
+      absent = fmt::format("`{}`: `{}` is missing, where the optimizer of the first experts is", folder_,
+                           ExpertOptimizerName(0, 0));
+    }
+    if (!absent.empty()) {
+      inventory().remarks.push_back(fmt::format("{}. Its weights are read alone", absent));
+      if (!names_.layers.empty() && states_.front().param_shapes.empty()) {
+        inventory().remarks.emplace_back(
+            "no list names the layers' tensors, so those of a tied module go by the number of its first layer");
+      }
+      names_.optimizer_states.clear();
+      whole_optimizers_.clear();
+      has_copies_ = false;
+    }
     inventory().mesh.axes = {{"pp", degrees_.pp}, {"dp", partitions_}, {"tp", degrees_.tp}};
     for (std::size_t mp = 0; mp < states_.size(); ++mp) {
       states_[mp].rank = degrees_.RankOf(static_cast<std::int64_t>(mp));
-      if (!names_.partitioned_model_states.empty()) states_[mp].rank.at["dp"] = 0;
+      auto partitioned = names_.partitioned_model_states.lower_bound({static_cast<std::int64_t>(mp), 0});
+      if (partitioned != names_.partitioned_model_states.end()) {
+        states_[mp].rank.at["dp"] = partitioned->first.partition;
+      }
     }
     UCP_ASSIGN_OR_RETURN(believed_, JoinModelStates(inventory(), states_));
-    return llvm::Error::success();
+    const bool lacks_shapes = std::ranges::any_of(states_, [](auto& rank) { return !rank.has_param_shapes; });
+    if (!lacks_shapes || names_.optimizer_states.empty() || has_copies_) return llvm::Error::success();
+    return ReadOldParamShapes(files_, names_, folder_, partitions_, states_, inventory().remarks);
   }
+
+  bool LacksOptimizer() const { return !checkpoint_.training.absent_optimizer.empty(); }
 
   // Without ZeRO, the optimizer stands there; only BF16_Optimizer has files of its own as well.
   llvm::Error ReadModelFile(const std::string& name) {
     OptimizerVisitor visit = [this](const SourceArchive& archive, const pytorch::ValuePtr& value) -> llvm::Error {
       if (HasWholeExperts()) return llvm::Error::success();  // A copy of the first expert rank's.
       if (!names_.optimizer_states.empty()) return CheckIsCopy(archive, *value);
+      if (IsOfPartition(*value)) return llvm::Error::success();
       UCP_ASSIGN_OR_RETURN(WholeOptimizer optimizer, ReadWholeOptimizer(archives_, archive, value));
       whole_optimizers_.push_back(std::move(optimizer));
       return llvm::Error::success();
     };
     UCP_ASSIGN_OR_RETURN(ModelStates states, ReadModelStates(archives_, name, ModelStatesOf::kNativeCheckpoint, visit));
     states_.push_back(std::move(states));
-    const bool is_whole = names_.optimizer_states.empty() && !HasWholeExperts();
-    if (is_whole && whole_optimizers_.size() != states_.size()) {
-      return Fail(ErrorCode::kUnsupported,
-                  "`{}` holds no `*_optim_states.pt`, and `{}` no optimizer: saving it was interrupted, or it is no "
-                  "checkpoint to resume from",
-                  folder_, name);
-    }
+    if (whole_optimizers_.size() < states_.size() && path_without_optimizer_.empty()) path_without_optimizer_ = name;
     return llvm::Error::success();
+  }
+
+  static bool IsOfPartition(const pytorch::Value& optimizer) {
+    return pytorch::Find(optimizer, "single_partition_of_fp32_groups") != nullptr;
   }
 
   // What rank 0 put into its model-states file is what it put into its optimizer file.
   llvm::Error CheckIsCopy(const SourceArchive& archive, const pytorch::Value& optimizer) {
-    has_copies_ = pytorch::Find(optimizer, "single_partition_of_fp32_groups") != nullptr;
+    has_copies_ = IsOfPartition(optimizer);
     if (has_copies_) return llvm::Error::success();
     return Fail(ErrorCode::kBadData,
                 "`{}`: `{}` holds the whole optimizer of a run without ZeRO, and `{}` a part of "
@@ -148,6 +184,10 @@ class Description {
         "keeps none";
   }
 
+  bool HasExperts() const {
+    return !names_.experts.empty() ||
+           std::ranges::any_of(states_, [](const ModelStates& rank) { return !rank.autoep_layers.empty(); });
+  }
   bool HasWholeExperts() const { return names_.optimizer_states.empty() && !names_.expert_optimizers.empty(); }
 
   // The two ways in which DeepSpeed spreads experts; a model has experts of one kind.
@@ -172,7 +212,7 @@ class Description {
     if (HasWholeExperts()) {
       UCP_RETURN_IF_ERROR(ReadWholeExpertsOfRanks());
       UCP_RETURN_IF_ERROR(experts_.CheckListed(folder_, states_));
-    } else if (partitions_ * experts_.tensor_ranks() % experts_.ep() != 0) {
+    } else if (!LacksOptimizer() && partitions_ * experts_.tensor_ranks() % experts_.ep() != 0) {
       return Fail(ErrorCode::kBadData,
                   "`{}`: the experts are spread over {} ranks, and there are files of {} partitions", folder_,
                   experts_.ep(), partitions_ * experts_.tensor_ranks());
@@ -207,6 +247,7 @@ class Description {
   }
 
   llvm::Expected<std::vector<RankGroups>> AddOptimizer(const OptimizerContext& context) {
+    if (LacksOptimizer()) return std::vector<RankGroups>();
     if (HasWholeExperts()) return AddWholeExperts(context, whole_experts_);
     if (names_.optimizer_states.empty()) return AddWholeOptimizer(context, whole_optimizers_);
     return names_.partitioned_model_states.empty() ? AddFlatOptimizer(context) : AddPartitionedOptimizer(context);
@@ -287,50 +328,12 @@ class Description {
         "the masters, and lacks the steps between");
   }
 
-  void AddCheckpointFacts() {
-    const ModelStates& first = states_.front();
-    pytorch::ValuePtr info = FindEntry(first.client, "universal_checkpoint_info");
-    if (!info) return;
-    AddFirstStageCounts(*info);
-    auto embedded = ReadEmbeddedLayout(*info, first.path);
-    if (embedded) {
-      inventory().embedded = std::move(*embedded);
-    } else {
-      inventory().embedded_refused = llvm::toString(embedded.takeError());
-    }
-  }
-
-  // The metadata's patterns are Python regular expressions, matched from the start of a name and not to its end.
-  void AddFirstStageCounts(const pytorch::Value& info) {
-    pytorch::ValuePtr list = pytorch::Find(info, "pipeline_replicated_parameter_patterns");
-    const auto* items = list ? pytorch::Items(*list) : nullptr;
-    if (items == nullptr) return;
-    std::set<std::string> names;
-    for (const Shard& shard : inventory().storage.shards) names.insert(shard.tensor);
-    std::set<std::string> matched;
-    for (const pytorch::ValuePtr& item : *items) {
-      auto text = pytorch::AsText(*item);
-      if (!text) continue;
-      RE2::Options options(RE2::Quiet);
-      options.set_max_mem(std::int64_t{1} << 20);
-      const RE2 pattern(re2::StringPiece(text->data(), text->size()), options);
-      if (!pattern.ok()) {
-        inventory().remarks.push_back(fmt::format(
-            "the pattern `{}` of `pipeline_replicated_parameter_patterns` is not understood ({}) and not used", *text,
-            pattern.error()));
-        continue;
-      }
-      for (const std::string& name : names) {
-        if (pattern.Match(name, 0, name.size(), RE2::ANCHOR_START, nullptr, 0)) matched.insert(name);
-      }
-    }
-    inventory().first_stage_counts.assign(matched.begin(), matched.end());
-  }
-
   llvm::Error FillTrainingState() {
     TrainingState& training = checkpoint_.training;
-    UCP_RETURN_IF_ERROR(MergeOptimizers(inventory(), training, std::move(rank_groups_)));
-    RemarkOnMissingStates();
+    if (!LacksOptimizer()) {
+      UCP_RETURN_IF_ERROR(MergeOptimizers(inventory(), training, std::move(rank_groups_)));
+      RemarkOnMissingStates();
+    }
     training.aliases = inventory().aliases;
     training.engine = states_[believed_].engine;
     training.engine_origin = {states_[believed_].path, ""};
@@ -351,6 +354,7 @@ class Description {
   SourceArchives archives_;
   CheckpointFiles names_;
   std::vector<ModelStates> states_;               // By model-parallel rank.
+  std::string path_without_optimizer_;            // The first model-states file of which none was read.
   bool has_copies_ = false;                       // Of the first partition's optimizer, in model-states files.
   std::vector<WholeOptimizer> whole_optimizers_;  // By model-parallel rank; empty with ZeRO.
   std::vector<WholeExpertRank> whole_experts_;    // Instead, if there are experts.

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "compiler/layout/wrapper_names.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/pipeline_names.h"
 #include "runtime/formats/deepspeed/read/experts.h"
@@ -143,6 +144,22 @@ std::set<std::string> TakeOutSecondNames(std::vector<ModelStates>& states) {
   return taken;
 }
 
+void TakeListedNames(std::vector<ModelStates>& states) {
+  for (ModelStates& rank : states) {
+    std::unordered_map<std::string, const std::string*> listed_names;
+    for (const auto& [list, name] : ListedTensors(rank)) {
+      std::string in_module = NameInStateDict(*name);
+      if (in_module != *name) listed_names.emplace(std::move(in_module), name);
+    }
+    if (listed_names.empty()) continue;
+    for (ModuleEntries* entries : {&rank.module, &rank.frozen_fragments}) {
+      for (auto& [name, place] : entries->tensors) {
+        if (auto found = listed_names.find(name); found != listed_names.end()) name = *found->second;
+      }
+    }
+  }
+}
+
 llvm::Error CheckModuleTensors(const CheckpointFiles& files, const std::string& folder, const Degrees& degrees,
                                const std::vector<ModelStates>& states) {
   static const RE2 numbered(R"((\d{1,9})\..*)");
@@ -206,6 +223,28 @@ llvm::Error ReadLayerFiles(SourceArchives& archives, const CheckpointFiles& file
   }
   if (all_known) pipeline = std::move(layers);
   return llvm::Error::success();
+}
+
+void ShareTiedModules(const Degrees& degrees, std::vector<ModelStates>& states) {
+  for (std::int64_t t = 0; t < degrees.tp; ++t) {
+    std::map<std::string, TensorPlace> places;
+    for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
+      const ModelStates& rank = states[static_cast<std::size_t>(stage * degrees.tp + t)];
+      places.insert(rank.module.tensors.begin(), rank.module.tensors.end());
+    }
+    for (std::int64_t stage = 0; stage < degrees.pp; ++stage) {
+      ModelStates& rank = states[static_cast<std::size_t>(stage * degrees.tp + t)];
+      std::unordered_set<std::string> own;
+      for (const auto& [name, place] : rank.module.tensors) own.insert(name);
+      for (const auto& group : rank.param_shapes) {
+        for (const NamedShape& parameter : group) {
+          auto found = places.find(parameter.name);
+          if (found == places.end() || !own.insert(parameter.name).second) continue;
+          rank.module.tensors.emplace_back(parameter.name, found->second);
+        }
+      }
+    }
+  }
 }
 
 llvm::Error AddModuleShards(SourceArchives& archives, const Degrees& degrees, const std::vector<ModelStates>& states,

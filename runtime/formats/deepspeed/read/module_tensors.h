@@ -24,6 +24,10 @@ namespace ucp::deepspeed {
                                          std::vector<ModelStates>& states, std::vector<std::string>& remarks,
                                          std::optional<PipelineLayers>& pipeline);
 
+// Gives the modules' tensors the names that the lists have for them, where a state dict has another one
+// (NameInStateDict). Call after ReadLayerFiles().
+void TakeListedNames(std::vector<ModelStates>& states);
+
 // Every tensor that a rank's lists name (trained, frozen, buffers) was found in its module. Of a pipeline only those
 // whose name begins with their layer's number: which layers hold tied modules is not known. Call after
 // ReadLayerFiles(). Fails (kBadData) with the file in which the tensor, or which itself, is missing.
@@ -33,6 +37,10 @@ namespace ucp::deepspeed {
 // exclude_frozen_parameters leaves a frozen parameter out by its first name alone. Takes tensors out of the modules
 // whose first name, by `shared_params`, is nowhere, and returns their names. Call after ReadLayerFiles().
 [[nodiscard]] std::set<std::string> TakeOutSecondNames(std::vector<ModelStates>& states);
+
+// Gives each stage that lists a tied module's tensor in `param_shapes` the tensor of the stage whose layer file has it,
+// for the same tensor-parallel rank. With an optimizer, its files say where the copies are.
+void ShareTiedModules(const Degrees& degrees, std::vector<ModelStates>& states);
 
 // Adds a shard with the state "weight" for every tensor of a module, and fills `aliases`. A tensor is a parameter if
 // `param_shapes` names it (or the one that it is an alias of), a buffer if `buffer_names` does, and else frozen. Fails

@@ -19,10 +19,17 @@ using pytorch::Value;
 using pytorch::ValuePtr;
 
 // Read here; all other entries are carried on.
-constexpr std::array<std::string_view, 9> kPartitionKeys = {
-    "base_optimizer_state",     "single_partition_of_fp32_groups", "zero_stage",           "group_paddings",
-    "partition_count",          "param_alignment_paddings",        "param_slice_mappings", "universal_checkpoint_info",
-    "base_optimizer_state_step"};
+constexpr std::array<std::string_view, 11> kPartitionKeys = {"base_optimizer_state",
+                                                             "single_partition_of_fp32_groups",
+                                                             "zero_stage",
+                                                             "group_paddings",
+                                                             "partition_count",
+                                                             "param_alignment_paddings",
+                                                             "param_slice_mappings",
+                                                             "universal_checkpoint_info",
+                                                             "base_optimizer_state_step",
+                                                             "num_comm_intervals_per_group",
+                                                             "local_sub_partitions_of_fp32_groups"};
 
 class Reader {
  public:
@@ -32,7 +39,10 @@ class Reader {
     UCP_RETURN_IF_ERROR(FindParts());
     const std::size_t groups = masters_->size();
     const Value& root = *state_dict_;
-    for (const char* key : {"partition_count", "param_slice_mappings", "param_alignment_paddings"}) {
+    const ValuePtr count = Find(root, "partition_count");
+    if (count) one_partition_count_ = AsInteger(*count);  // Before 0.5.4, one for all groups.
+    if (!one_partition_count_) UCP_RETURN_IF_ERROR(CheckLength(count, "partition_count", groups));
+    for (const char* key : {"param_slice_mappings", "param_alignment_paddings"}) {
       UCP_RETURN_IF_ERROR(CheckLength(Find(root, key), key, groups));
     }
     UCP_RETURN_IF_ERROR(is_elastic_ ? CheckLength(base_, "base_optimizer_state", groups)
@@ -69,12 +79,44 @@ class Reader {
     base_ = Find(*state_dict_, "base_optimizer_state");
     if (!base_) return optimizer_.Bad("there is no `base_optimizer_state` in it");
     is_elastic_ = base_->As<pytorch::List>() != nullptr;
-    ValuePtr masters = Find(*state_dict_, "single_partition_of_fp32_groups");
-    masters_ = masters ? Items(*masters) : nullptr;
+    master_list_ = Find(*state_dict_, "single_partition_of_fp32_groups");
+    if (!master_list_) {
+      UCP_ASSIGN_OR_RETURN(master_list_, OnlySubPartitions());
+    }
+    masters_ = master_list_ ? Items(*master_list_) : nullptr;
     if (masters_ == nullptr) return optimizer_.Bad("there is no list `single_partition_of_fp32_groups` in it");
     param_groups_ = Find(*base_, "param_groups");
     if (!param_groups_ && !is_elastic_) return optimizer_.Bad("there are no `param_groups` in it");
     return llvm::Error::success();
+  }
+
+  // Stage 1 before 0.3.17 cut a partition into one vector for each of its communication intervals. Where there is one
+  // interval, the partition is that vector. Takes the states out of their lists, too; null if there is no such list.
+  llvm::Expected<ValuePtr> OnlySubPartitions() {
+    ValuePtr all = Find(*state_dict_, "local_sub_partitions_of_fp32_groups");
+    if (!all) return nullptr;
+    UCP_ASSIGN_OR_RETURN(ValuePtr masters, OnlyItems(*all, "local_sub_partitions_of_fp32_groups"));
+    if (is_elastic_) {
+      UCP_ASSIGN_OR_RETURN(base_, OnlyItems(*base_, "base_optimizer_state"));
+    }
+    return masters;
+  }
+
+  // [[a], [b]] is [a, b].
+  llvm::Expected<ValuePtr> OnlyItems(const Value& lists, std::string_view key) const {
+    const auto* items = Items(lists);
+    if (items == nullptr) return optimizer_.Bad(fmt::format("`{}` is not a list", key));
+    std::vector<ValuePtr> only;
+    for (const ValuePtr& item : *items) {
+      const auto* inner = Items(*item);
+      if (inner == nullptr) return optimizer_.Bad(fmt::format("`{}` is not a list of lists", key));
+      if (inner->size() != 1) {
+        return optimizer_.Unsupported(fmt::format(
+            "has {} sub-partitions of a group, one for each communication interval of the old stage 1", inner->size()));
+      }
+      only.push_back(inner->front());
+    }
+    return pytorch::MakeList(std::move(only));
   }
 
   llvm::Error CheckStage() {
@@ -114,6 +156,7 @@ class Reader {
     const std::string name = fmt::format("group {}", index);
     UCP_ASSIGN_OR_RETURN(group.master, optimizer_.VectorPlace((*masters_)[index], kMasterState, name));
     UCP_RETURN_IF_ERROR(is_elastic_ ? ReadElasticStates(index, name, group) : ReadRigidStates(index, name, group));
+    group.partition_count = one_partition_count_;
     if (ValuePtr count = ItemOf("partition_count", index)) group.partition_count = AsInteger(*count);
     if (ValuePtr paddings = ItemOf("param_alignment_paddings", index)) {
       auto numbers = pytorch::AsIntegers(*paddings);
@@ -164,8 +207,10 @@ class Reader {
   ValuePtr state_dict_;
   ValuePtr base_;
   ValuePtr param_groups_;
+  ValuePtr master_list_;
   const std::vector<ValuePtr>* masters_ = nullptr;
   bool is_elastic_ = false;
+  std::optional<std::int64_t> one_partition_count_;
   std::int64_t stage_ = 0;  // 0: it does not say.
 };
 

@@ -9,6 +9,7 @@
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/expert_ranks.h"
+#include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/read/flat_groups.h"
 #include "runtime/formats/deepspeed/read/partition_buffers.h"
 #include "runtime/formats/model_agreement.h"
@@ -27,16 +28,25 @@ class PartitionedModule {
 
   llvm::Error Add() {
     std::vector<Speaker> speakers;
-    for (std::int64_t p = 0; p < context_.partitions; ++p) speakers.push_back({"", context_.degrees.RankOf(mp_, p)});
-    const auto believed = static_cast<std::int64_t>(BelievedOf(context_, speakers));
+    std::vector<std::int64_t> partitions;  // That have a file.
+    for (std::int64_t p = 0; p < context_.partitions; ++p) {
+      if (!context_.files.partitioned_model_states.contains({mp_, p})) {
+        UCP_RETURN_IF_ERROR(CheckIsNotNeeded(p));
+        continue;
+      }
+      speakers.push_back({"", context_.degrees.RankOf(mp_, p)});
+      partitions.push_back(p);
+    }
+    const std::int64_t believed = partitions[BelievedOf(context_, speakers)];
     std::optional<ModelStates> counts;
-    if (believed != 0) {
+    if (believed != partitions.front()) {
       UCP_ASSIGN_OR_RETURN(counts, Read(believed, ModelStatesOf::kNativeCheckpoint));
       UCP_RETURN_IF_ERROR(CheckEngineAlike(context_.checkpoint.inventory, *counts, states_));
       TakeOwnOf(*counts);
     }
     for (const auto& [name, place] : states_.frozen_fragments.tensors) parts_[name].push_back(place);
-    for (std::int64_t p = 1; p < context_.partitions; ++p) {
+    for (std::int64_t p : partitions) {
+      if (p == partitions.front()) continue;
       std::optional<ModelStates> read;
       if (p != believed) {
         UCP_ASSIGN_OR_RETURN(read, Read(p, ModelStatesOf::kFurtherPartition));
@@ -53,6 +63,23 @@ class PartitionedModule {
   }
 
  private:
+  // DeepSpeed 0.16 resumed from a universal folder saves this file for some ranks only. Beside placeholders and copies
+  // it has its part of each frozen parameter, and with AutoEP the lists of its own experts.
+  llvm::Error CheckIsNotNeeded(std::int64_t partition) const {
+    const std::string name = PartitionedModelStatesName({mp_, partition});
+    std::vector<std::string> lost;
+    for (const auto& [frozen, shape] : states_.frozen_shapes) lost.push_back(frozen);
+    if (context_.fused_experts.any()) lost.emplace_back("the list of its experts");
+    if (lost.empty()) {
+      context_.checkpoint.inventory.remarks.push_back(
+          fmt::format("`{}` is missing; it would hold copies of what `{}` has, and is not needed", name, states_.path));
+      return llvm::Error::success();
+    }
+    return Fail(ErrorCode::kBadData,
+                "`{}`: `{}` is missing; there are {} partitions, and it has a part of `{}`, which is nowhere else",
+                context_.folder, name, context_.partitions, fmt::join(lost, "`, `"));
+  }
+
   // Each partition has buffers and a client state of its own; its lists are those of all.
   void TakeOwnOf(const ModelStates& believed) {
     TakeEngine(believed, states_);
@@ -86,7 +113,8 @@ class PartitionedModule {
       UCP_RETURN_IF_ERROR(experts.CheckPartition(states_, other, mp_, partition));
       shapes = experts.ShapesAt(experts.ExpertRankAt(mp_, partition), std::move(shapes));
     }
-    if (other.param_shapes != shapes) return disagree("param_shapes");
+    const bool has_own = !states_.shapes_are_of_optimizer || other.has_param_shapes;
+    if (has_own && other.param_shapes != shapes) return disagree("param_shapes");
     if (other.frozen_shapes != states_.frozen_shapes) return disagree("frozen_param_shapes");
     return llvm::Error::success();
   }
@@ -122,6 +150,12 @@ class PartitionedModule {
     return llvm::Error::success();
   }
 
+  // Before 0.6.0, a placeholder has one element.
+  bool IsPlaceholder(const TensorPlace& place) const {
+    const bool is_old = states_.shapes_are_of_optimizer && place.sizes == std::vector<std::int64_t>{1};
+    return place.elements == 0 || is_old;
+  }
+
   // What the module has in place of a parameter: its elements are in the optimizer's files, or in the fragments. A
   // second name of a parameter is a placeholder, too.
   llvm::Error TakeOutPlaceholders() {
@@ -140,13 +174,13 @@ class PartitionedModule {
         context_.checkpoint.inventory.aliases.emplace(name, first);
         continue;
       }
-      if (place.elements == 0 && !states_.buffer_names.contains(name)) {
+      if (IsPlaceholder(place) && !states_.buffer_names.contains(name)) {
         if (ExcludesFrozen(states_)) {  // It leaves parameters out by their first name alone.
           if (mp_ == 0) left_out.push_back(name);
           continue;
         }
         return Fail(ErrorCode::kBadData,
-                    "`{}`: `{}` in `{}` is an empty placeholder, and neither `param_shapes`, `frozen_param_shapes` nor "
+                    "`{}`: `{}` in `{}` is a placeholder, and neither `param_shapes`, `frozen_param_shapes` nor "
                     "`shared_params` says of what; stage 3 does not save the values of a parameter that is not frozen "
                     "and in no group of the optimizer",
                     context_.folder, name, states_.path);
@@ -166,7 +200,7 @@ class PartitionedModule {
   std::map<RecordId, std::string> FirstNamesByRecord(const std::set<std::string>& first_names) const {
     std::map<RecordId, std::string> by_record;
     for (const auto& [name, place] : states_.module.tensors) {
-      if (place.elements != 0 || !first_names.contains(name)) continue;
+      if (!IsPlaceholder(place) || !first_names.contains(name)) continue;
       auto [found, is_new] = by_record.emplace(place.record, name);
       if (!is_new) found->second.clear();
     }
@@ -179,7 +213,7 @@ class PartitionedModule {
                           const std::map<RecordId, std::string>& first_names) const {
     const auto& shared_params = context_.states.front().shared_params;
     if (auto shared = shared_params.find(name); shared != shared_params.end()) return shared->second;
-    if (place.elements != 0 || states_.buffer_names.contains(name)) return "";
+    if (!IsPlaceholder(place) || states_.buffer_names.contains(name)) return "";
     auto found = first_names.find(place.record);
     return found == first_names.end() ? "" : found->second;
   }

@@ -11,8 +11,9 @@
 namespace ucp::deepspeed {
 
 std::vector<std::string> UnreadKeys(const pytorch::Value& root) {
-  constexpr std::array<std::string_view, 5> kKnown = {"optimizer_state_dict", "ds_config", "ds_version", "folding",
-                                                      "optimizer"};
+  // `param_shapes` stands there before 0.6.0.
+  constexpr std::array<std::string_view, 6> kKnown = {
+      "optimizer_state_dict", "ds_config", "ds_version", "folding", "optimizer", "param_shapes"};
   std::vector<std::string> keys;
   const auto* entries = pytorch::Entries(root);
   if (entries == nullptr) return keys;

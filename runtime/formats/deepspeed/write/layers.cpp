@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/layout/wrapper_names.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/write/model.h"
 #include "runtime/formats/deepspeed/write/module.h"
@@ -67,7 +68,7 @@ llvm::Error AddLayerFiles(const TargetRequest& request, const WriteOptions& opti
         const Coordinate coordinate = FirstHolder(*request.layout.Find(tensor->name), options, tp);
         stage = coordinate.At("pp");
         UCP_ASSIGN_OR_RETURN(ValuePtr value, module.Add(*tensor, coordinate));
-        entries.push_back({MakeText(tensor->name.substr(prefix.size())), std::move(value)});
+        entries.push_back({MakeText(NameInStateDict(tensor->name.substr(prefix.size()))), std::move(value)});
         in_files.insert(tensor);
       }
       for (Entry& entry : composer.AddEntries(ModuleExtras(request.training, options, stage * options.tp + tp))) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/layout/wrapper_names.h"
 #include "compiler/support/error.h"
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/write/adapt_config.h"
@@ -181,9 +182,9 @@ class StatesComposer {
 
   // The first name first, since without ZeRO nothing else tells it from the others.
   void AddNames(const LogicalTensor& tensor, const ValuePtr& value, std::vector<Entry>& module) const {
-    module.push_back({MakeText(tensor.name), value});
+    module.push_back({MakeText(NameInStateDict(tensor.name)), value});
     for (const std::string& alias : request_.layout.Find(tensor.name)->aliases) {
-      module.push_back({MakeText(alias), value});
+      module.push_back({MakeText(NameInStateDict(alias)), value});
     }
   }
 

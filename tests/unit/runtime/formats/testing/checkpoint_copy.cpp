@@ -178,4 +178,22 @@ void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector
   EXPECT_EQ(failure.message.find('\n'), std::string::npos);
 }
 
+void ExpectWeightsAlone(const CheckpointCopy& copy, const std::vector<std::string>& words) {
+  auto checkpoint = Read(copy);
+  if (!checkpoint) {
+    ADD_FAILURE() << llvm::toString(checkpoint.takeError());
+    return;
+  }
+  for (const std::string& word : words) {
+    EXPECT_THAT(checkpoint->training.absent_optimizer, ::testing::HasSubstr(word));
+  }
+  EXPECT_TRUE(checkpoint->training.groups.empty());
+  const Storage& storage = checkpoint->inventory.storage;
+  EXPECT_FALSE(storage.shards.empty());
+  for (const Shard& shard : storage.shards) {
+    ASSERT_EQ(storage.buffer_set(shard.states).size(), 1u);
+    EXPECT_EQ(storage.buffer_set(shard.states).front().state, kWeightState);
+  }
+}
+
 }  // namespace ucp::testing

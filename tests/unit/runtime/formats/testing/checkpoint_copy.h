@@ -56,6 +56,9 @@ class CheckpointCopy {
 llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy, const RankPreference& preference = {},
                                 unsigned threads = 1);
 // It is refused with this code, in one line that has all these words.
+// Weights are read, and nothing else; why has these words.
+void ExpectWeightsAlone(const CheckpointCopy& copy, const std::vector<std::string>& words);
+
 void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words);
 
 // The value with the one at `path` replaced.

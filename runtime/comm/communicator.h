@@ -55,6 +55,7 @@ class Communicator {
   // Messages, from and to any thread, if this is so; else nobody sends, and nobody waits for one. Those of one sender,
   // receiver and tag come in the order in which they were sent. Tags are numbers below kTags.
   static constexpr int kTags = 1024;
+  static constexpr int kWatchTag = kTags - 1;  // For the ranks' watch alone (rank_watch.h).
   virtual bool has_messages() const { return false; }
   // `bytes` may change when this returns. `to` is another rank.
   [[nodiscard]] virtual llvm::Error Send(int to, int tag, std::span<const std::byte> bytes);

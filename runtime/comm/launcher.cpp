@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -58,7 +59,8 @@ class MpiRanks : public Communicator {
         ranks->Load(library, "UcpMpiIsAskedToStop", ranks->is_asked_to_stop_) &&
         ranks->Load(library, "UcpMpiSend", ranks->send_) && ranks->Load(library, "UcpMpiReceive", ranks->receive_) &&
         ranks->Load(library, "UcpMpiTakeAny", ranks->take_any_) &&
-        ranks->Load(library, "UcpMpiDeliver", ranks->deliver_) && ranks->Load(library, "UcpMpiClose", ranks->close_);
+        ranks->Load(library, "UcpMpiDeliver", ranks->deliver_) && ranks->Load(library, "UcpMpiAbort", ranks->abort_) &&
+        ranks->Load(library, "UcpMpiClose", ranks->close_);
     if (!complete) return Fail(ErrorCode::kIo, "`{}` is not of this version of ucp", path);
     UCP_RETURN_IF_ERROR(Check(ranks->open_(&ranks->rank_, &ranks->size_, &ranks->has_messages_), "join the ranks"));
     return ranks;
@@ -120,7 +122,23 @@ class MpiRanks : public Communicator {
     return message;
   }
 
-  void Close() { close_(); }
+  llvm::Error Watch(const RankPatience& patience, int status, std::function<void(const std::string&)> tell) {
+    if (watch_ != nullptr) return llvm::Error::success();
+    auto end = [this, status, tell = std::move(tell)](const std::string& sentence) {
+      // Who has nothing to say leaves the time to say it to who has.
+      if (sentence.empty()) std::this_thread::sleep_for(std::chrono::seconds(2));
+      if (!sentence.empty()) tell(sentence);
+      abort_(status);
+      ::_exit(status);
+    };
+    UCP_ASSIGN_OR_RETURN(watch_, RankWatch::Begin(*this, patience, std::move(end)));
+    return llvm::Error::success();
+  }
+
+  void Close() {
+    watch_.reset();
+    close_();
+  }
 
  private:
   MpiRanks() = default;
@@ -146,7 +164,9 @@ class MpiRanks : public Communicator {
   decltype(&UcpMpiReceive) receive_ = nullptr;
   decltype(&UcpMpiTakeAny) take_any_ = nullptr;
   decltype(&UcpMpiDeliver) deliver_ = nullptr;
+  decltype(&UcpMpiAbort) abort_ = nullptr;
   decltype(&UcpMpiClose) close_ = nullptr;
+  std::unique_ptr<RankWatch> watch_;
   int has_messages_ = 0;
   int rank_ = 0;
   int size_ = 1;
@@ -184,6 +204,13 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
     }
   }
   return OpenRanks().get();
+}
+
+llvm::Expected<Communicator*> WatchedRanksOfThisRun(const RankPatience& patience, int status,
+                                                    std::function<void(const std::string&)> tell) {
+  UCP_ASSIGN_OR_RETURN(Communicator * ranks, RanksOfThisRun());
+  if (OpenRanks() != nullptr) UCP_RETURN_IF_ERROR(OpenRanks()->Watch(patience, status, std::move(tell)));
+  return ranks;
 }
 
 unsigned RanksOnThisMachine() { return works_alone ? 1 : static_cast<unsigned>(NumberIn(kLocalSizeVariables)); }

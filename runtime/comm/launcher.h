@@ -4,6 +4,7 @@
 #include <llvm/Support/Error.h>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/rank_watch.h"
 
 namespace ucp {
 
@@ -11,6 +12,11 @@ namespace ucp {
 // MPI at the first call, which takes a third of a second. Fails under such a launcher if this build has no MPI: the
 // ranks would all do the same work and disturb each other (kUsage).
 llvm::Expected<Communicator*> RanksOfThisRun();
+
+// The same, watched (rank_watch.h) until LeaveRanks(). `tell` shows why the run ends; then all ranks end, with
+// `status`.
+llvm::Expected<Communicator*> WatchedRanksOfThisRun(const RankPatience& patience, int status,
+                                                    std::function<void(const std::string& sentence)> tell);
 
 // How many ranks the launcher started on this machine, as far as it says so.
 unsigned RanksOnThisMachine();

@@ -152,4 +152,6 @@ int UcpMpiDeliver(const UcpMpiPart* sending, uint64_t sent, UcpMpiPart* receivin
   return MPI_SUCCESS;
 }
 
+void UcpMpiAbort(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
+
 int UcpMpiClose(void) { return MPI_Finalize(); }

@@ -46,6 +46,9 @@ typedef struct UcpMpiPart {
 // the run, as any error of MPI's does.
 int UcpMpiDeliver(const UcpMpiPart* sending, uint64_t sent, UcpMpiPart* receiving, uint64_t received);
 
+// Ends all ranks at once, with this status, from any thread. Does not return.
+void UcpMpiAbort(int status);
+
 // Leaves. Last, and not after an error.
 int UcpMpiClose(void);
 

@@ -84,6 +84,7 @@ void AddConversionOptions(CLI::App& command, ConversionOptions& options) {
       ->check(SomeSeconds())
       ->type_name("SECONDS");
   AddWorkOptions(command, options);
+  AddRankTimeoutOption(command, options.rank_timeout);
   AddIoOption(command, options.io);
   AddWatchOptions(command, options.watch);
 }
@@ -190,7 +191,7 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& r
 int RunWatched(FileSystem& files, const ConversionOptions& options,
                llvm::function_ref<llvm::Error(RunWatch&, Communicator&)> work) {
   (void)WatchForInterrupts();
-  llvm::Expected<Communicator*> ranks = RanksOfThisRun();
+  llvm::Expected<Communicator*> ranks = WatchedRanks(options.rank_timeout, true);
   if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
   if ((*ranks)->size() > 1) EndSomeTimeAfterInterrupt();
   if (!options.watch.ceilings.empty() && (*ranks)->size() > 1) {

@@ -14,6 +14,7 @@
 #include "runtime/convert/means_of_run.h"
 #include "runtime/convert/node_local.h"
 #include "runtime/convert/run_watch.h"
+#include "runtime/convert/watched_ranks.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
 #include "runtime/executor/share_run.h"
@@ -28,6 +29,7 @@ struct WorkOptions {
   bool ignore_crc = false;
   unsigned threads = 0;  // 0: as many as the process may use.
   std::string memory = "1GiB";
+  unsigned rank_timeout = kRankPatience;  // Seconds.
 };
 void AddWorkOptions(CLI::App& command, WorkOptions& options);
 void AddThreadsOption(CLI::App& command, WorkOptions& options);                     // --threads alone.

@@ -8,6 +8,7 @@
 #include "runtime/comm/launcher.h"
 #include "runtime/convert/many_ranks.h"
 #include "runtime/convert/node_local.h"
+#include "runtime/convert/watched_ranks.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/inspect_report.h"
 #include "runtime/driver/objects_report.h"
@@ -58,7 +59,7 @@ llvm::Expected<int> InspectObjects(const InspectOptions& options) {
 
 // Rank 0 looks at all nodes' files, and the others serve theirs.
 int InspectNodes(const InspectOptions& options) {
-  llvm::Expected<Communicator*> ranks = RanksOfThisRun();
+  llvm::Expected<Communicator*> ranks = WatchedRanks(kRankPatience, false);
   if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
   auto inspect = [&]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(

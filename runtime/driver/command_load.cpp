@@ -16,6 +16,7 @@
 #include "runtime/convert/held_memory.h"
 #include "runtime/convert/many_ranks.h"
 #include "runtime/convert/means_of_run.h"
+#include "runtime/convert/watched_ranks.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/compare_loaded.h"
 #include "runtime/driver/load_report.h"
@@ -205,10 +206,11 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
   AddThreadsOption(*command, options->work);
   command->add_option("--memory", options->work.memory, "The most memory to use beyond what is loaded; default 1GiB")
       ->type_name("SIZE");
+  AddRankTimeoutOption(*command, options->work.rank_timeout);
   AddIoOption(*command, options->io);
   command->add_flag("--json", options->work.json, "The report as JSON on standard output");
   command->callback([options, &exit_code] {
-    llvm::Expected<Communicator*> ranks = RanksOfThisRun();
+    llvm::Expected<Communicator*> ranks = WatchedRanks(options->work.rank_timeout, false);
     if (!ranks) {
       exit_code = ShowError("ucprun", ranks.takeError(), options->work.json);
       return;

@@ -18,6 +18,7 @@
 #include "runtime/convert/node_local.h"
 #include "runtime/convert/parts_of_source.h"
 #include "runtime/convert/progress.h"
+#include "runtime/convert/watched_ranks.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/same_report.h"
 #include "runtime/driver/same_states.h"
@@ -342,7 +343,7 @@ llvm::Error Print(const VerifyOptions& options, const Findings& findings) {
 }
 
 int RunVerify(const VerifyOptions& options) {
-  llvm::Expected<Communicator*> ranks = RanksOfThisRun();
+  llvm::Expected<Communicator*> ranks = WatchedRanks(options.work.rank_timeout, false);
   if (!ranks) return ShowError("ucprun", ranks.takeError(), options.work.json);
   llvm::Expected<Findings> findings = Verify(options, **ranks);
   if (!findings) return EndWith(findings.takeError(), options.work.json);
@@ -382,6 +383,7 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
   AddDropStateOption(*command, options->source);
   AddNodeLocalOption(*command, options->node_local, NodeLocalUse::kReads);
   AddWorkOptions(*command, options->work);
+  AddRankTimeoutOption(*command, options->work.rank_timeout);
   AddIgnoreCrcOption(*command, options->work);
   command->callback([options, &exit_code] { exit_code = RunVerify(*options); });
 }

@@ -32,7 +32,7 @@ class RemoteFiles::AnswerTag {
 };
 
 RemoteFiles::RemoteFiles(Communicator& ranks) : ranks_(ranks) {
-  for (int tag = Communicator::kTags - 1; tag > kRequestTag; --tag) free_tags_.push_back(tag);
+  for (int tag = Communicator::kWatchTag - 1; tag > kRequestTag; --tag) free_tags_.push_back(tag);
 }
 
 llvm::Error RemoteFiles::Ask(int rank, const FileRequest& request) {

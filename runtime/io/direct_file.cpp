@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/ongoing_calls.h"
 #include "compiler/support/system_reason.h"
 
 namespace ucp {
@@ -125,6 +126,7 @@ llvm::Error DirectReadableFile::ReadAt(std::uint64_t offset, std::span<std::byte
   if (descriptor < 0) return file_->ReadAt(offset, buffer);
   Blocks blocks(offset, buffer);
   const std::span<const iovec> places = blocks.Places();
+  const Ongoing ongoing("reading", path());
   const ssize_t count = Uninterrupted([&] {
     return ::preadv(descriptor, places.data(), static_cast<int>(places.size()),
                     static_cast<off_t>(blocks.first_byte()));
@@ -155,6 +157,7 @@ llvm::Error DirectWritableFile::WriteAt(std::uint64_t offset, std::span<const st
   if (descriptor < 0) return WriteBuffered(offset, bytes);
   const std::uint64_t end = Down(offset + bytes.size());
   std::uint64_t done = begin;
+  const Ongoing ongoing("writing", path_);
   while (done < end) {
     const ssize_t count = Uninterrupted(
         [&] { return ::pwrite(descriptor, bytes.data() + (done - offset), end - done, static_cast<off_t>(done)); });

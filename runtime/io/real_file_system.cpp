@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/ongoing_calls.h"
 #include "compiler/support/system_reason.h"
 #include "runtime/io/descriptor.h"
 #include "runtime/io/file_system.h"
@@ -35,6 +36,7 @@ class RealReadableFile : public ReadableFile {
   std::uint64_t bytes() const override { return bytes_; }
 
   llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
+    const Ongoing ongoing("reading", path_);
     while (!buffer.empty()) {
       ssize_t count = Uninterrupted(
           [&] { return ::pread(descriptor_.number(), buffer.data(), buffer.size(), static_cast<off_t>(offset)); });
@@ -73,6 +75,7 @@ class RealWritableFile : public WritableFile {
       : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
 
   llvm::Error WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    const Ongoing ongoing("writing", path_);
     while (!bytes.empty()) {
       ssize_t count = Uninterrupted(
           [&] { return ::pwrite(descriptor_.number(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
@@ -202,6 +205,7 @@ std::string EndOfLink(const std::string& path) {
 class OperatingSystemFiles : public FileSystem {
  public:
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
+    const Ongoing ongoing("opening", path);
     // Without O_NONBLOCK, opening a pipe that a hostile checkpoint holds would wait for ever.
     Descriptor descriptor = OpenDescriptor(path, O_RDONLY | O_NONBLOCK);
     if (!descriptor.is_open()) return SystemError("open", path, errno);
@@ -223,12 +227,14 @@ class OperatingSystemFiles : public FileSystem {
   }
 
   llvm::Expected<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path) override {
+    const Ongoing ongoing("opening", path);
     Descriptor descriptor = OpenDescriptor(path, O_WRONLY | O_NOFOLLOW);
     if (!descriptor.is_open()) return SystemError("open", path, errno);
     return std::make_unique<RealWritableFile>(path, std::move(descriptor));
   }
 
   llvm::Expected<PathKind> Kind(const std::string& path) override {
+    const Ongoing ongoing("examining", path);
     struct stat status{};
     if (::stat(path.c_str(), &status) == 0) return KindOf(status);
     if (IsMissing(errno)) return PathKind::kMissing;
@@ -236,6 +242,7 @@ class OperatingSystemFiles : public FileSystem {
   }
 
   llvm::Expected<FileStatus> Status(const std::string& path) override {
+    const Ongoing ongoing("examining", path);
     FileStatus result;
     struct stat status{};
     if (::lstat(path.c_str(), &status) < 0) {
@@ -260,6 +267,7 @@ class OperatingSystemFiles : public FileSystem {
   }
 
   llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override {
+    const Ongoing ongoing("listing", path);
     std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(path.c_str()), &::closedir);
     if (stream == nullptr) return SystemError("list", path, errno);
     std::vector<DirectoryEntry> entries;
@@ -278,6 +286,7 @@ class OperatingSystemFiles : public FileSystem {
   }
 
   llvm::Error MakeDirectory(const std::string& path) override {
+    const Ongoing ongoing("making", path);
     if (::mkdir(path.c_str(), 0777) < 0) return SystemError("create folder", path, errno);
     return llvm::Error::success();
   }
@@ -297,6 +306,7 @@ class OperatingSystemFiles : public FileSystem {
   }
 
   llvm::Error Rename(const std::string& from, const std::string& to) override {
+    const Ongoing ongoing("renaming", from);
     int result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
     if (result < 0 && (errno == EINVAL || errno == ENOSYS)) {
       // The file system cannot do it in one step. Nothing but an empty folder could be replaced between these two.

@@ -3,6 +3,7 @@
  *   UCP_FAILING_CALL=N:WHAT   the N-th call that WHAT can happen to, counted from 1:
  *       an error's number     the call is not made and fails with it; close() closes all the same, as Linux does
  *       SHORT                 a read or write of more than one byte moves one byte only
+ *       HANG                  the call is not made and never returns, as on a mount that does not answer
  *       an S and a number     the process gets this signal, and the call is made if it lives
  *       a C and a number      the same, but only calls that change files are counted
  *   UCP_FAILING_CALL_UNDER=FOLDER   only calls on what lies in this folder are counted
@@ -36,7 +37,7 @@ enum { CHANGES = 1, INTERRUPTIBLE = 2, MOVES = 4 }; /* What kind of call it is. 
 
 static atomic_long calls;
 static long failing_call;
-static int error_number, signal_number, is_short, only_changes, only_direct;
+static int error_number, signal_number, is_short, hangs, only_changes, only_direct;
 static const char *under, *only_name;
 
 __attribute__((constructor)) static void read_request(void) {
@@ -50,6 +51,8 @@ __attribute__((constructor)) static void read_request(void) {
   ++what;
   if (strcmp(what, "SHORT") == 0) {
     is_short = 1;
+  } else if (strcmp(what, "HANG") == 0) {
+    hangs = 1;
   } else if (*what == 'S' || *what == 'C') {
     only_changes = *what == 'C';
     signal_number = (int)strtol(what + 1, NULL, 10);
@@ -114,6 +117,7 @@ static int is_now(int kind, const char* call, const char* path, int descriptor) 
   if (!is_under(path, descriptor)) return 0;
   if (atomic_fetch_add(&calls, 1) + 1 != failing_call) return 0;
   write_log(call, path, descriptor);
+  while (hangs) sleep(600);
   if (signal_number != 0) {
     kill(getpid(), signal_number);
     return 0;

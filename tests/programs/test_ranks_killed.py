@@ -172,6 +172,74 @@ class KilledRanks(FailureTest):
         self.assertFalse(self.out.exists())
         self.assert_finished_on(1, "a rank that did not answer")
 
+    def slow(self, *more: object) -> subprocess.Popen[str]:
+        """A run of three ranks that lasts for minutes, and has kept something."""
+        self.replace_out(None)
+        run = self.start(3, "--max-bandwidth", "2MB", "--journal-every", 0.1, *more)
+        deadline = time.monotonic() + 30
+        while len(self.journals()) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return run
+
+    def test_a_stopped_rank_ends_the_run(self) -> None:
+        """The others name it after a while, and what it kept is gone on with."""
+        with self.slow("--rank-timeout", 2) as run:
+            ranks = ranks_of(run)
+            os.kill(ranks[1], signal.SIGSTOP)
+            self.assertLess(seconds_until_ended(ranks), 2 + SECONDS_TO_END)
+            _, said = run.communicate(timeout=30)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertEqual(said.count("ucprun: error: "), 1, said)
+        self.assertRegex(said, rf"ucprun: error: rank 1 \(process {ranks[1]} on \S+\) has not answered for 2 seconds")
+        self.assertIn("The same command with --resume goes on from what is written", said)
+        self.assertGreater(len(self.journals()), 0)
+        self.assert_finished_on(2, "a stopped rank")
+
+    def test_a_killed_rank_is_named(self) -> None:
+        """The launcher says so, too; ours says what comes next."""
+        with self.slow() as run:
+            ranks = ranks_of(run)
+            os.kill(ranks[2], signal.SIGKILL)
+            self.assertLess(seconds_until_ended(ranks), SECONDS_TO_END)
+            _, said = run.communicate(timeout=30)
+        self.assertEqual(said.count("ucprun: error: "), 1, said)
+        self.assertRegex(said, rf"rank 2 \(process {ranks[2]} on \S+\) ended while the others still needed it")
+        self.assert_finished_on(1, "a killed rank")
+
+    def test_a_job_that_is_stopped_and_continued_goes_on(self) -> None:
+        """As a scheduler suspends it: nobody waited meanwhile."""
+        with self.slow("--rank-timeout", 3) as run:
+            ranks = ranks_of(run)
+            for rank in ranks:
+                os.kill(rank, signal.SIGSTOP)
+            time.sleep(7)
+            for rank in ranks:
+                os.kill(rank, signal.SIGCONT)
+            time.sleep(2)
+            self.assertIsNone(run.poll())
+            os.kill(run.pid, signal.SIGINT)
+            _, said = run.communicate(timeout=40)
+        self.assertNotIn("has not answered", said)
+
+    def test_a_read_that_hangs_ends_the_run(self) -> None:
+        """The rank lives; the file that it reads is named."""
+        self.replace_out(None)
+        command = ["mpirun"]
+        for rank in range(3):
+            hanging = [f"{name}={value}" for name, value in self.going_wrong(20, "HANG").items()] if rank == 1 else []
+            hanging += [f"UCP_FAILING_CALL_UNDER={self.source}", "UCP_FAILING_CALL_NAME=pread"] if rank == 1 else []
+            program = ["env", *hanging, str(PROGRAMS / "ucprun"), "convert", str(self.source), str(self.out)]
+            command += [*([":"] if rank else []), "-n", "1", *program, *map(str, self.arguments)]
+            command += ["--rank-timeout", "2", "--io", "buffered"]
+        result = subprocess.run(
+            command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT
+        )
+        self.assertNotEqual(result.returncode, 0)
+        self.assertTrue((self.folder / "call.log").exists(), result.stderr)
+        said = rf"error: rank 1 \(process \d+ on \S+\) has been reading `{self.source}/\S+` for 2 seconds; its disk or"
+        self.assertRegex(result.stderr, said)
+        self.assert_finished_on(2, "a read that hung")
+
     def test_an_interrupt_keeps_and_says_so(self) -> None:
         """And what was done is not done again."""
         self.interrupted(3)
@@ -279,6 +347,8 @@ class KilledNodes(KilledRanks):
 
     # What they are about is no other where the source is in parts.
     test_what_is_refused = None
+    test_a_job_that_is_stopped_and_continued_goes_on = None
+    test_a_read_that_hangs_ends_the_run = None
     test_a_rank_that_lives_holds_the_folder = None
 
 

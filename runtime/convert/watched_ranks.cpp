@@ -1,0 +1,28 @@
+#include "runtime/convert/watched_ranks.h"
+
+#include "compiler/command_line/terminal.h"
+#include "compiler/command_line/value_checks.h"
+#include "compiler/support/error.h"
+#include "runtime/comm/launcher.h"
+
+namespace ucp {
+
+llvm::Expected<Communicator*> WatchedRanks(unsigned patience, bool can_resume) {
+  RankPatience ranks{std::chrono::seconds(patience), {}};
+  if (can_resume) ranks.then = "The same command with --resume goes on from what is written";
+  return WatchedRanksOfThisRun(ranks, ExitCode(ErrorCode::kIo), [](const std::string& sentence) {
+    (void)ShowError("ucprun", Fail(ErrorCode::kIo, "{}", sentence));
+  });
+}
+
+void AddRankTimeoutOption(CLI::App& command, unsigned& patience) {
+  command
+      .add_option(
+          "--rank-timeout", patience,
+          "Under mpirun: for how long a rank may not answer, or be in one read or write, before the others end; "
+          "default 300, 0 for ever")
+      ->check(WholeNumber(0, 1'000'000))
+      ->type_name("SECONDS");
+}
+
+}  // namespace ucp

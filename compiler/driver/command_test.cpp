@@ -22,6 +22,7 @@ struct TestOptions {
   SourceOptions source;
   std::uint64_t seed = 1;
   double seconds = 2;
+  bool allow_unreached = false;
 };
 
 std::string ValuesText(const Settings& values) {
@@ -66,6 +67,14 @@ llvm::Error Test(const TestOptions& options) {
     return Fail(ErrorCode::kSpec, "{}: {}{}", path, report.failure,
                 report.values.empty() ? "" : fmt::format(" (with {})", ValuesText(report.values.back())));
   }
+  for (const std::string& item : report.unreached) PrintReportLine(fmt::format("unreached    {}", item));
+  if (!report.unreached.empty() && !options.allow_unreached) {
+    return Fail(
+        ErrorCode::kSpec,
+        "{}: of {}, no values that were tried make a tensor, so nothing is known of {}; --set values that do, or "
+        "--allow-unreached",
+        path, Counted(report.unreached.size(), "item"), report.unreached.size() == 1 ? "it" : "them");
+  }
   PrintReportLine("there and back is the identity, and two hops equal one");
   return llvm::Error::success();
 }
@@ -85,6 +94,8 @@ void AddTestCommand(CLI::App& app, int& exit_code) {
       ->add_option("--set", options->source.set,
                    "Give a dim or a fact a value, which is chosen otherwise; may be repeated")
       ->type_name("NAME=VALUE");
+  command->add_flag("--allow-unreached", options->allow_unreached,
+                    "Pass although items of the spec, such as one under a condition that never held, were not tried");
   command->add_option("--seed", options->seed, "Another seed tries other meshes and values; 1 if not given")
       ->check(WholeNumber(0, std::numeric_limits<std::int64_t>::max()))
       ->type_name("N");

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -13,7 +14,7 @@ namespace ucp {
 namespace {
 
 constexpr std::size_t kListLength = 64;        // More than any counter of a small model counts.
-constexpr std::size_t kCountedListLength = 4;  // Of a list that says how far a counter counts.
+constexpr std::size_t kCountedListLength = 4;  // At least, of a list that says how far a counter counts.
 
 struct Use {
   bool is_list = false;
@@ -21,6 +22,7 @@ struct Use {
   bool is_number = false;
   bool is_counted = false;  // Its length is asked.
   std::set<std::string> texts;
+  std::set<std::int64_t> numbers;  // It is compared with.
 };
 
 class Uses {
@@ -86,7 +88,10 @@ class Uses {
     Use* use = UseOf(side);
     if (use == nullptr) return;
     if (const auto* text = std::get_if<std::string>(&other.value)) use->texts.insert(*text);
-    if (std::holds_alternative<Formula>(other.value)) use->is_number = true;
+    if (const auto* formula = std::get_if<Formula>(&other.value)) {
+      use->is_number = true;
+      if (formula->kind == Formula::Kind::kNumber) use->numbers.insert({formula->number, formula->number + 1});
+    }
     if (std::holds_alternative<bool>(other.value)) use->is_boolean = true;
   }
 
@@ -101,10 +106,15 @@ class Uses {
 
 std::vector<FactValue> SingleValues(const Use& use) {
   if (use.is_boolean) return {{false}, {true}};
-  if (use.is_number) return {{std::int64_t{2}}, {std::int64_t{4}}};
   std::vector<FactValue> values;
+  if (use.is_number) {
+    std::set<std::int64_t> numbers = use.numbers;
+    if (numbers.empty()) numbers = {2, 4};
+    for (std::int64_t number : numbers) values.push_back({number});
+    return values;
+  }
   for (const std::string& text : use.texts) values.push_back({text});
-  if (values.size() == 1) values.push_back({*use.texts.begin() + "?"});
+  if (!values.empty()) values.push_back({*use.texts.begin() + "?"});
   return values;
 }
 
@@ -114,7 +124,8 @@ std::vector<FactValue> ValuesOf(const Use& use, Random& random) {
   if (!use.is_list || single.empty()) return single;
   std::vector<FactValue> in_turn;
   std::vector<FactValue> in_any_order;
-  for (std::size_t i = 0; i < (use.is_counted ? kCountedListLength : kListLength); ++i) {
+  const std::size_t length = use.is_counted ? std::max(kCountedListLength, single.size()) : kListLength;
+  for (std::size_t i = 0; i < length; ++i) {
     in_turn.push_back(single[i % single.size()]);
     in_any_order.push_back(single[static_cast<std::size_t>(Pick(random, 0, std::ssize(single) - 1))]);
   }

@@ -1,12 +1,14 @@
 // A search that climbs. It begins with 12 for everything, which divides by itself and by all small degrees, changes a
 // few at a time, and keeps what is not worse. Better is, in this order: fewer errors before a layout exists; more
-// meshes that fit; fewer elements, where a dim that is 1 or like another one counts as many, since it hides which is
-// which.
+// items of the spec that give a name and did not before; more meshes that fit; fewer elements, where a dim that is 1 or
+// like another one counts as many, since it hides which is which.
 #include "compiler/trial/small_values.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -17,12 +19,13 @@
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "compiler/trial/held_places.h"
+#include "compiler/trial/reach.h"
 
 namespace ucp {
 namespace {
 
 // Most of them divide by 2 and 3, so that cuts do.
-constexpr std::array<std::int64_t, 10> kValues = {1, 2, 3, 4, 6, 8, 12, 16, 24, 36};
+constexpr std::array<std::int64_t, 10> kSmallValues = {1, 2, 3, 4, 6, 8, 12, 16, 24, 36};
 constexpr std::int64_t kFirstValue = 12;
 constexpr std::int64_t kMostElements = 150'000;
 constexpr std::size_t kMostTensors = 1'000;
@@ -32,7 +35,7 @@ constexpr std::int64_t kPriceOfEqual = 5'000;
 constexpr int kMostTries = 3000;  // Until a layout exists.
 constexpr int kMostFits = 250;    // And then.
 
-using Score = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // Larger is better.
+using Score = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;  // Larger is better.
 
 std::string FirstMessage(const DiagnosticSink& sink) {
   for (const Diagnostic& diagnostic : sink.Sorted()) {
@@ -66,10 +69,19 @@ std::optional<Layout> Lower(const BoundSpec& bound, const Mesh& mesh, std::strin
 
 class Search {
  public:
-  Search(const CheckedSpec& spec, const Settings& given, Random& random)
-      : spec_(spec), given_(given), random_(random), meshes_(SmallMeshes(spec)) {
+  Search(const CheckedSpec& spec, const Settings& given, const Reached& before, Random& random)
+      : spec_(spec), given_(given), before_(before), random_(random), meshes_(SmallMeshes(spec)) {
     for (const DimDeclaration& dim : spec.dims) {
-      if (!dim.definition && !given.contains(dim.name)) open_.push_back(dim.name);
+      if (dim.definition || given.contains(dim.name)) continue;
+      open_.push_back(dim.name);
+      const bool has_default = dim.otherwise && dim.otherwise->kind == Formula::Kind::kNumber;
+      if (has_default) default_of_[dim.name] = dim.otherwise->number;
+    }
+    AddValues(kSmallValues);
+    // What divides by 7, and what is not 7 but near it, are values of their own.
+    constexpr std::int64_t kLargestNumber = 100;
+    for (const std::int64_t number : NumbersOf(spec)) {
+      if (number > 1 && number <= kLargestNumber) AddValues(std::array{number, number + 1, 2 * number, 12 * number});
     }
   }
 
@@ -83,7 +95,8 @@ class Search {
     for (int i = 0; i < kMostTries && fits < kMostFits && !open_.empty(); ++i) {
       Settings other = best;
       for (std::int64_t changes = Pick(random_, 1, 3); changes > 0; --changes) {
-        other[open_[static_cast<std::size_t>(Pick(random_, 0, std::ssize(open_) - 1))]] = {AnyValue()};
+        const std::string& name = open_[static_cast<std::size_t>(Pick(random_, 0, std::ssize(open_) - 1))];
+        other[name] = {AnyValue(name)};
       }
       Score other_score = Try(other);
       if (std::get<0>(other_score) == 0) ++fits;
@@ -131,7 +144,17 @@ class Search {
                        kMostTensors);
   }
 
-  std::int64_t AnyValue() { return kValues[static_cast<std::size_t>(Pick(random_, 0, std::ssize(kValues) - 1))]; }
+  void AddValues(const auto& values) {
+    for (const std::int64_t value : values) {
+      if (std::ranges::find(values_, value) == values_.end()) values_.push_back(value);
+    }
+  }
+
+  std::int64_t AnyValue(const std::string& name) {
+    auto with_default = default_of_.find(name);
+    if (with_default != default_of_.end() && Pick(random_, 0, 3) == 0) return with_default->second;
+    return values_[static_cast<std::size_t>(Pick(random_, 0, std::ssize(values_) - 1))];
+  }
 
   // Leaves the model in model_, if there is one.
   Score Try(const Settings& set) {
@@ -140,25 +163,25 @@ class Search {
     std::optional<BoundSpec> bound = BindSpec(spec_, Inventory{}, set, sink);
     if (!bound) {
       why = FirstMessage(sink);
-      return {-1 - static_cast<std::int64_t>(sink.error_count()), 0, 0};
+      return {-1 - static_cast<std::int64_t>(sink.error_count()), 0, 0, 0};
     }
     has_too_many_tensors_ = bound->tensors.size() > kMostTensors;
     if (has_too_many_tensors_) {
       why = TooMany(std::ssize(bound->tensors));
-      return {-1, 0, 0};
+      return {-1, 0, 0, 0};
     }
     SmallModel model{set, std::move(*bound), {}, {}, 0};
     std::optional<Layout> layout = Lower(model.bound, meshes_.front(), why);
-    if (!layout) return {-1, 0, 0};
+    if (!layout) return {-1, 0, 0, 0};
     model.elements = Elements(*layout);
     std::string too_large = WhyTooLarge(*layout);
     if (!too_large.empty()) {
       why = std::move(too_large);
-      return {-1, 0, -model.elements};
+      return {-1, 0, 0, -model.elements};
     }
     if (model.elements > kMostElements && !open_.empty()) {
       why = "the model is too large for a trial";
-      return {-1, 0, -model.elements};
+      return {-1, 0, 0, -model.elements};
     }
     for (const Mesh& mesh : meshes_) {
       std::string misfit;
@@ -168,7 +191,10 @@ class Search {
         model.misfits.push_back({mesh, misfit});
       }
     }
-    Score score{0, std::ssize(model.meshes), -Confusion(model.bound) - model.elements};
+    Reached reached = before_;
+    reached.Add(model.bound);
+    Score score{0, static_cast<std::int64_t>(reached.size()), std::ssize(model.meshes),
+                -Confusion(model.bound) - model.elements};
     model_ = std::move(model);
     return score;
   }
@@ -189,18 +215,21 @@ class Search {
 
   const CheckedSpec& spec_;
   const Settings& given_;
+  const Reached& before_;
   Random& random_;
   std::vector<Mesh> meshes_;
   std::vector<std::string> open_;
+  std::vector<std::int64_t> values_;
+  std::map<std::string, std::int64_t> default_of_;
   std::optional<SmallModel> model_;
   bool has_too_many_tensors_ = false;
 };
 
 }  // namespace
 
-std::optional<SmallModel> ChooseSmallValues(const CheckedSpec& spec, const Settings& given, Random& random,
-                                            std::string& why) {
-  Search search(spec, given, random);
+std::optional<SmallModel> ChooseSmallValues(const CheckedSpec& spec, const Settings& given, const Reached& before,
+                                            Random& random, std::string& why) {
+  Search search(spec, given, before, random);
   std::optional<SmallModel> model = search.Run();
   why = search.why;
   return model;

@@ -8,6 +8,7 @@
 
 #include "compiler/bind/bind.h"
 #include "compiler/layout/layout.h"
+#include "compiler/trial/reach.h"
 #include "compiler/trial/small_meshes.h"
 
 namespace ucp {
@@ -25,10 +26,10 @@ struct SmallModel {
   std::int64_t elements = 0;
 };
 
-// `given` stays as it is. Nothing if no values were found that make the spec's definitions whole; `why` is what was
-// wrong with the nearest.
-std::optional<SmallModel> ChooseSmallValues(const CheckedSpec& spec, const Settings& given, Random& random,
-                                            std::string& why);
+// `given` stays as it is; items that are not in `before` are sought. Nothing if no values were found that make the
+// spec's definitions whole; `why` is what was wrong with the nearest.
+std::optional<SmallModel> ChooseSmallValues(const CheckedSpec& spec, const Settings& given, const Reached& before,
+                                            Random& random, std::string& why);
 
 // The layout of a model on a mesh, or nothing and why it does not fit, or is too large to be followed there.
 std::optional<Layout> FitToMesh(const BoundSpec& bound, const Mesh& mesh, std::string& why);

@@ -10,6 +10,7 @@
 #include "compiler/support/error.h"
 #include "compiler/trial/carry_out.h"
 #include "compiler/trial/families.h"
+#include "compiler/trial/reach.h"
 #include "compiler/trial/side.h"
 
 namespace ucp {
@@ -91,19 +92,21 @@ class Trial {
       CheckThatSomethingFits();
       TrySmallMeshes();
     }
+    SeekUnreached();
     auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(options_.seconds);
     for (int turn = 1; report_.failure.empty() && std::chrono::steady_clock::now() < end; ++turn) {
       auto family = static_cast<std::size_t>(Pick(random_, 0, std::ssize(families_) - 1));
       if (turn % kTurnsBeforeNewValues == 0 && !Choose(families_[family])) break;
       TryRandomMeshes();
     }
+    report_.unreached = Unreached(spec_, reached_);
     return std::move(report_);
   }
 
  private:
   bool Choose(const Settings& family) {
     std::string why;
-    std::optional<SmallModel> model = ChooseSmallValues(spec_, family, random_, why);
+    std::optional<SmallModel> model = ChooseSmallValues(spec_, family, reached_, random_, why);
     if (!model) {
       report_.values.push_back(family);
       report_.failure = fmt::format("no small values make a model of this spec: {}", why);
@@ -111,7 +114,23 @@ class Trial {
     }
     model_ = std::move(*model);
     report_.values.push_back(model_.set);
+    reached_.Add(model_.bound);
     return true;
+  }
+
+  // What no family's values reached yet is sought again in each, as long as some is found.
+  void SeekUnreached() {
+    for (bool finds = true; finds && report_.failure.empty();) {
+      finds = false;
+      for (const Settings& family : families_) {
+        if (!report_.failure.empty() || Unreached(spec_, reached_).empty()) return;
+        const std::size_t before = reached_.size();
+        if (!Choose(family)) return;
+        if (reached_.size() == before) continue;
+        finds = true;
+        TrySmallMeshes();
+      }
+    }
   }
 
   void DescribeModel() {
@@ -173,6 +192,7 @@ class Trial {
   Random random_;
   std::vector<Settings> families_;
   SmallModel model_;
+  Reached reached_;
   TrialReport report_;
 };
 

@@ -104,6 +104,35 @@ class Trials(ProgramTest):
         result = self.run_program("ucpc", "test", "spec.ucp", "--seed=7", "--seconds=0.5")
         self.assertEqual(result.returncode, 0, result.stderr)
 
+    def test_what_no_values_reach_is_not_passed(self) -> None:
+        """A branch that was never made is listed with its line, and fails unless that is allowed."""
+        (self.folder / "spec.ucp").write_text(
+            'ucp 1\ndim layers\nlayout l {\n  block "{i: layers}" {\n'
+            '    when i > 2000 {\n      "a.{weight|bias}" [4]\n    } else {\n      "b.weight" [4]\n    }\n  }\n}\n'
+        )
+        result = self.run_program("ucpc", "test", "spec.ucp", "--seconds=0")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn('unreached    spec.ucp:6: "a.{weight|bias}"\n', result.stdout)
+        self.assertIn("of 1 item, no values that were tried make a tensor", result.stderr)
+        result = self.run_program("ucpc", "test", "spec.ucp", "--seconds=0", "--allow-unreached")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("unreached", result.stdout)
+
+    def test_values_are_sought_that_reach_each_branch(self) -> None:
+        """Divisions by 7, a default of 0, both sides of a comparison, and a list's value that no text names."""
+        (self.folder / "spec.ucp").write_text(
+            "ucp 1\ndim layers\ndim step\ndim hidden\ndim latent from config.latent else 0\n"
+            "fact kinds from config.kinds\nmesh pp, dp, tp\nlayout l {\n"
+            '  block "l.{i: layers@pp}" {\n    "x.weight" [hidden@tp]\n'
+            '    when (i + 1) % step == 0 { "y.weight" [hidden] } else { "z.weight" [(hidden / 7)@tp] }\n'
+            '    when latent == 0 { "p.weight" [4] } else { "q.weight" [latent] }\n'
+            '    when kinds[i] in ["a", "b"] { "c.weight" [4] } else when kinds[i] == "d" { "d.weight" [4] }'
+            ' else { "e.weight" [4] }\n  }\n}\n'
+        )
+        result = self.run_program("ucpc", "test", "spec.ucp", "--seconds=0")
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+        self.assertNotIn("unreached", result.stdout)
+
     def test_a_model_that_is_too_large(self) -> None:
         """A trial follows every element of every tensor, so it says at once what it does not follow."""
         (self.folder / "spec.ucp").write_text('ucp 1\ndim layers\nlayout l { "{i: layers}.x" [4] }\n')

@@ -79,7 +79,7 @@ layout m {
 })");
   Random random(1);
   std::string why;
-  const std::optional<SmallModel> model = ChooseSmallValues(spec, {}, random, why);
+  const std::optional<SmallModel> model = ChooseSmallValues(spec, {}, {}, random, why);
   ASSERT_TRUE(model.has_value()) << why;
   ASSERT_GT(model->meshes.size(), 5u);
   for (const Mesh& mesh : model->meshes) {

@@ -136,6 +136,16 @@ struct Length {  // length(kinds), length(placement[i]): how many elements a lis
   Box<Expr> list;
 };
 
+struct Count {  // count(kinds, "moe"): how many elements of a list are this text.
+  Box<Expr> list;
+  Box<Expr> counted;
+};
+
+struct Ceil {  // ceil(number, multiple): the next multiple, itself included.
+  Box<Expr> number;
+  Box<Expr> multiple;
+};
+
 struct Call {  // Any other function, by name: the language has none.
   Identifier function;
   std::vector<Expr> arguments;
@@ -164,8 +174,8 @@ struct Has {  // has "name": whether the checkpoint's header has such a tensor.
   NamePattern name;
 };
 
-using ExprNode = std::variant<Number, Boolean, Text, Name, List, Index, Sum, Product, Pad, Length, Cut, Call,
-                              Comparison, Not, Logic, Has>;
+using ExprNode = std::variant<Number, Boolean, Text, Name, List, Index, Sum, Product, Pad, Length, Count, Ceil, Cut,
+                              Call, Comparison, Not, Logic, Has>;
 
 struct Expr {
   SourceRange range;  // With its parentheses, if it has some.

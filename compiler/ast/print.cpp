@@ -262,6 +262,8 @@ std::string Print(const Expr& expr) {
           [](const Index& index) { return fmt::format("{}[{}]", index.list.text, Print(*index.index)); },
           [](const Sum& sum) { return PrintSum(sum); }, [](const Product& product) { return PrintProduct(product); },
           [](const Pad& pad) { return fmt::format("pad({}, {})", Print(*pad.length), Print(*pad.multiple)); },
+          [](const Count& count) { return fmt::format("count({}, {})", Print(*count.list), Print(*count.counted)); },
+          [](const Ceil& ceil) { return fmt::format("ceil({}, {})", Print(*ceil.number), Print(*ceil.multiple)); },
           [](const Length& length) { return fmt::format("length({})", Print(*length.list)); },
           [](const Cut& cut) { return PrintCut(cut); },
           [](const Call& call) { return fmt::format("{}({})", call.function.text, PrintAll(call.arguments)); },

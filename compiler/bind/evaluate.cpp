@@ -37,6 +37,10 @@ class Evaluator {
         return Element(formula);
       case Formula::Kind::kLength:
         return Length(formula);
+      case Formula::Kind::kCount:
+        return Count(formula);
+      case Formula::Kind::kCeil:
+        return Ceil(formula);
       case Formula::Kind::kPad:
       case Formula::Kind::kCut:
         break;
@@ -100,6 +104,35 @@ class Evaluator {
     if (const auto* list = std::get_if<std::vector<FactValue>>(&whole->value)) return std::ssize(*list);
     return Report(DiagnosticKind::kTypeMismatch, formula,
                   fmt::format("only a list has a length, and this is {}, {}", KindOf(*whole), TextOf(*whole)));
+  }
+
+  std::optional<std::int64_t> Count(const Formula& formula) {
+    const FactValue* whole = &values_.facts[formula.index]->value;
+    if (!formula.operands.empty()) {
+      whole = ElementOf(formula.index, formula.operands[0], formula.range, values_, counters_, sink_);
+    }
+    if (!whole) return std::nullopt;
+    if (const auto* list = std::get_if<std::vector<FactValue>>(&whole->value)) {
+      return std::ranges::count(*list, FactValue{formula.text});
+    }
+    return Report(
+        DiagnosticKind::kTypeMismatch, formula,
+        fmt::format("only elements of a list are counted, and this is {}, {}", KindOf(*whole), TextOf(*whole)));
+  }
+
+  std::optional<std::int64_t> Ceil(const Formula& formula) {
+    auto number = Run(formula.operands[0]);
+    auto multiple = Run(formula.operands[1]);
+    if (!number || !multiple) return std::nullopt;
+    if (*number < 0 || *multiple < 1) {
+      return Report(DiagnosticKind::kNumberOutOfRange, formula,
+                    fmt::format("this rounds {} up to a multiple of {}; the number is from 0 on, and the multiple "
+                                "from 1 on",
+                                *number, *multiple));
+    }
+    auto rounded = CheckedMultiply(CeilDivide(*number, *multiple), *multiple);
+    if (!rounded) return Report(DiagnosticKind::kNumberOutOfRange, formula, "this does not fit in 63 bits");
+    return rounded;
   }
 
   std::optional<std::int64_t> Divide(const Formula& formula, Operator op, std::int64_t left, std::int64_t right) {

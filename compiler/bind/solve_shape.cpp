@@ -60,6 +60,8 @@ class LinearForm {
       case Formula::Kind::kNumber:
       case Formula::Kind::kElement:
       case Formula::Kind::kLength:
+      case Formula::Kind::kCount:
+      case Formula::Kind::kCeil:
       case Formula::Kind::kCounter:
       case Formula::Kind::kAxisSize:
       case Formula::Kind::kPad:

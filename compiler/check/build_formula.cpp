@@ -205,13 +205,35 @@ class FormulaBuilder {
     return formula;
   }
   std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Length& node) {
-    const auto* name = std::get_if<ast::Name>(&node.list->node);
-    const auto* index = std::get_if<ast::Index>(&node.list->node);
-    if (name == nullptr && index == nullptr) {
-      return Refuse(node.list->range, "`length` counts a list that is a fact, or an element of one");
+    return BuildOfList(expr, *node.list, Kind::kLength, "`length` counts a list that is a fact, or an element of one");
+  }
+  std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Count& node) {
+    auto formula = BuildOfList(expr, *node.list, Kind::kCount,
+                               "`count` looks through a list that is a fact, or an element of one");
+    const auto* text = std::get_if<ast::Text>(&node.counted->node);
+    if (text == nullptr) {
+      return Refuse(node.counted->range, "`count` counts the elements that are one text, such as \"moe\"");
     }
-    Formula formula = Make(Kind::kLength, expr);
-    auto fact = FindFact(index != nullptr ? index->list : ast::Identifier{node.list->range, name->text}, scope_, sink_);
+    if (formula) formula->text = text->value;
+    return formula;
+  }
+  std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Ceil& node) {
+    Formula formula = Make(Kind::kCeil, expr);
+    for (const ast::Expr* argument : {&*node.number, &*node.multiple}) {
+      auto operand = Build(*argument);
+      if (!operand) return std::nullopt;
+      if (HasStructure(*operand)) return Refuse(operand->range, "`ceil` rounds a number, and this is cut or padded");
+      formula.operands.push_back(std::move(*operand));
+    }
+    return formula;
+  }
+  std::optional<Formula> BuildOfList(const ast::Expr& expr, const ast::Expr& list, Kind kind,
+                                     const std::string& otherwise) {
+    const auto* name = std::get_if<ast::Name>(&list.node);
+    const auto* index = std::get_if<ast::Index>(&list.node);
+    if (name == nullptr && index == nullptr) return Refuse(list.range, otherwise);
+    Formula formula = Make(kind, expr);
+    auto fact = FindFact(index != nullptr ? index->list : ast::Identifier{list.range, name->text}, scope_, sink_);
     if (index != nullptr) {
       auto position = BuildPosition(*index->index);
       if (!position) return std::nullopt;
@@ -228,7 +250,8 @@ class FormulaBuilder {
   }
   std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Call& node) {
     return Refuse(expr.range,
-                  fmt::format("there is no function `{}`; the language has `pad` and `length`", node.function.text));
+                  fmt::format("there is no function `{}`; the language has `pad`, `ceil`, `length` and `count`",
+                              node.function.text));
   }
   std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::List&) {
     return Refuse(expr.range, "a list stands where a number is needed");

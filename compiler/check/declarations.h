@@ -51,6 +51,12 @@ void CheckStrategies(const ast::File& file, CheckedSpec& spec, DiagnosticSink& s
 std::optional<StagesDeclaration> CheckStages(const ast::Stages& stages, const Pattern& name, const Scope& scope,
                                              DiagnosticSink& sink);
 
+// The other side of each tie is declared. Does nothing after errors. Call after CheckAmbiguity().
+void CheckTies(const CheckedSpec& spec, DiagnosticSink& sink);
+
+// Warns of comments that may be meant as divisions.
+void WarnOfComments(const CheckedSpec& spec, DiagnosticSink& sink);
+
 // No two patterns can match the same name.
 void CheckAmbiguity(const CheckedSpec& spec, DiagnosticSink& sink);
 

@@ -55,7 +55,8 @@ std::vector<std::size_t> DimsOf(const Formula& formula) {
 std::vector<std::size_t> FactsOf(const Formula& formula) {
   std::vector<std::size_t> facts;
   Walk(formula, [&](const Formula& node) {
-    bool reads = node.kind == Formula::Kind::kElement || node.kind == Formula::Kind::kLength;
+    const bool reads = node.kind == Formula::Kind::kElement || node.kind == Formula::Kind::kLength ||
+                       node.kind == Formula::Kind::kCount;
     if (reads) AddOnce(node.index, facts);
     if (node.argument.kind == CutArgument::Kind::kFact) AddOnce(node.argument.fact, facts);
   });

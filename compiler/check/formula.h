@@ -34,7 +34,21 @@ struct CutArgument {
 struct Formula {
   // kElement is a number of a list that a fact holds: `ffns[i]`. kLength is how many elements such a list has, or with
   // a place a list in it: `length(placement[i])`.
-  enum class Kind : std::uint8_t { kNumber, kDim, kCounter, kElement, kLength, kAxisSize, kSum, kProduct, kPad, kCut };
+  // kCount is how many elements of such a list are one text: `count(kinds, "moe")`. kCeil: `ceil(number, multiple)`.
+  enum class Kind : std::uint8_t {
+    kNumber,
+    kDim,
+    kCounter,
+    kElement,
+    kLength,
+    kCount,
+    kCeil,
+    kAxisSize,
+    kSum,
+    kProduct,
+    kPad,
+    kCut
+  };
   enum class Operator : std::uint8_t { kPlus, kMinus, kTimes, kDivide, kModulo };
 
   Kind kind = Kind::kNumber;
@@ -42,9 +56,10 @@ struct Formula {
   bool parenthesized = false;
   std::int64_t number = 0;          // kNumber.
   std::size_t index = 0;            // Which of the spec's dims (kDim), of the name's counters (kCounter), or of the
-                                    // spec's facts (kElement, kLength; the operand is the place in the list).
+                                    // spec's facts (kElement, kLength, kCount; the operand is the place in the list).
+  std::string text;                 // kCount: what is counted.
   std::string axis;                 // kAxisSize.
-  std::vector<Formula> operands;    // kSum, kProduct: one or more. kPad: length and multiple. kCut: one.
+  std::vector<Formula> operands;    // kSum, kProduct: one or more. kPad, kCeil: two. kCut: one.
   std::vector<Operator> operators;  // kSum, kProduct: one for each operand, what stands before it.
   std::vector<std::string> axes;    // kCut: major to minor.
   std::vector<SourceRange> axis_ranges;  // kCut: where each was written.

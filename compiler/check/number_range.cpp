@@ -75,6 +75,8 @@ std::optional<Polynomial> ToPolynomial(const Formula& formula) {
       return FoldOperands(formula);
     case Formula::Kind::kElement:
     case Formula::Kind::kLength:
+    case Formula::Kind::kCount:
+    case Formula::Kind::kCeil:
     case Formula::Kind::kCounter:
     case Formula::Kind::kAxisSize:
     case Formula::Kind::kPad:

@@ -51,8 +51,10 @@ std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source
   CheckLayouts(file, scope, spec, sink);
   if (sink.has_errors()) return std::nullopt;
   CheckAmbiguity(spec, sink);
+  CheckTies(spec, sink);
   if (sink.has_errors()) return std::nullopt;
   WarnOfUnused(spec, sink);
+  WarnOfComments(spec, sink);
   return spec;
 }
 

@@ -292,6 +292,16 @@ ast::ExprNode ExpressionBuilder::BuildCall(ast::Identifier function, Parser::Cal
     if (arguments.size() != 1) return refuse("1 argument", "`length(kinds)` is how many elements the list `kinds` has");
     return ast::Length{std::move(arguments[0])};
   }
+  if (function.text == "count") {
+    if (arguments.size() != 2) {
+      return refuse("2 arguments", "`count(kinds, \"moe\")` is how many elements of the list `kinds` are \"moe\"");
+    }
+    return ast::Count{std::move(arguments[0]), std::move(arguments[1])};
+  }
+  if (function.text == "ceil") {
+    if (arguments.size() != 2) return refuse("2 arguments", "`ceil(a, 8)` is the next multiple of 8 from `a` on");
+    return ast::Ceil{std::move(arguments[0]), std::move(arguments[1])};
+  }
   if (function.text != "pad") return ast::Call{std::move(function), std::move(arguments)};
   if (arguments.size() != 2) {
     return refuse("2 arguments", "`pad(vocab, 128)` adds padding up to the next multiple of 128");

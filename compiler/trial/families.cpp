@@ -66,6 +66,11 @@ class Uses {
       of_fact[formula.index].is_list = true;
       of_fact[formula.index].is_counted = true;
     }
+    if (formula.kind == Formula::Kind::kCount && formula.operands.empty()) {
+      of_fact[formula.index].is_list = true;
+      of_fact[formula.index].is_counted = true;
+      of_fact[formula.index].texts.insert(formula.text);
+    }
     for (const Formula& operand : formula.operands) Add(operand);
   }
 

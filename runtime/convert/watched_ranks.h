@@ -1,3 +1,4 @@
+// How the programs get the ranks of a run.
 #pragma once
 
 #include <llvm/Support/Error.h>

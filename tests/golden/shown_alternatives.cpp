@@ -12,8 +12,9 @@ namespace {
 using namespace ast;  // NOLINT(google-build-using-namespace): nearly every name of the tree is needed.
 
 // In the order of the variants and enumerations of ast.h.
-constexpr std::array kExpressions = {"number", "boolean", "text", "name", "list",       "index", "sum",   "product",
-                                     "pad",    "length",  "cut",  "call", "comparison", "not",   "logic", "has"};
+constexpr std::array kExpressions = {"number", "boolean", "text",       "name",   "list",  "index",
+                                     "sum",    "product", "pad",        "length", "count", "ceil",
+                                     "cut",    "call",    "comparison", "not",    "logic", "has"};
 constexpr std::array kPieces = {"literal", "alternatives", "capture", "computed"};
 constexpr std::array kItems = {"tensor", "block", "tie", "drop", "when", "include", "interleave"};
 constexpr std::array kDeclarations = {"dim", "fact", "mesh", "layout", "model", "strategy", "include"};
@@ -104,6 +105,14 @@ class Collector {
     Visit(*pad.multiple);
   }
   void VisitNode(const Length& length) { Visit(*length.list); }
+  void VisitNode(const Count& count) {
+    Visit(*count.list);
+    Visit(*count.counted);
+  }
+  void VisitNode(const Ceil& ceil) {
+    Visit(*ceil.number);
+    Visit(*ceil.multiple);
+  }
   void VisitNode(const Cut& cut) {
     Show("cut rule", kCutRules, static_cast<std::size_t>(cut.rule));
     ShowIf(cut.axes.size() > 1, "several axes");

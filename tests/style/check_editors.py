@@ -13,7 +13,7 @@ VIM = "editors/vim/syntax/ucp.vim"
 VSCODE = "editors/vscode/syntaxes/ucp.tmLanguage.json"
 
 # Names that the language gives a meaning, and that are no words of the grammar.
-FUNCTIONS = {"pad", "length"}
+FUNCTIONS = {"pad", "ceil", "length", "count"}
 CUT_RULES = "compiler/parse/expression_builder.cpp"
 
 

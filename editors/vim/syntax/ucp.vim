@@ -9,7 +9,7 @@ syntax keyword ucpItem optional buffer block tie drop interleave
 syntax keyword ucpClause of from else when at unused mean scale has
 syntax keyword ucpOperatorWord not and or in
 syntax keyword ucpBoolean true false
-syntax keyword ucpFunction pad length
+syntax keyword ucpFunction pad ceil length count
 syntax match ucpNumber "\<\d\+\>"
 " Behind a dot every word is a name of the checkpoint: args.block
 syntax match ucpPath "\.\s*\h\w*"

@@ -97,7 +97,7 @@ std::string NumberNames::Vocabulary(std::int64_t number) {
 }
 
 static std::string CutText(const std::string& what, const ShapeExpr& cut) {
-  const std::string text = fmt::format("{}@{}", what, fmt::join(cut.axes, ", "));
+  std::string text = fmt::format("{}@{}", what, fmt::join(cut.axes, ", "));
   switch (cut.rule) {
     case CutRule::kEven:
       return text;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string_view>
@@ -53,14 +54,28 @@ std::string FirstError(const DiagnosticSink& sink) {
   return "it does not fit";
 }
 
+Mesh CutOver(Mesh mesh, std::int64_t ranks) {
+  for (Axis& axis : mesh.axes) {
+    if (axis.name == "tp") axis.size = ranks;
+  }
+  return mesh;
+}
+
 // The spec on this checkpoint, or why not.
 struct Attempt {
   std::optional<PickedSpec> fits;
   std::string reason;
+  bool has_names = false;  // It has a pattern for each name.
+};
+
+struct Rejected {
+  std::string name;
+  std::string reason;
+  bool has_names = false;
 };
 
 llvm::Expected<Attempt> Try(const std::string& name, const Inventory& inventory, const SourceNames& names,
-                            const Settings& set) {
+                            const Settings& set, std::int64_t cut_over) {
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(name));
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
   if (!session->checked) return Attempt{std::nullopt, FirstError(session->sink)};
@@ -73,28 +88,52 @@ llvm::Expected<Attempt> Try(const std::string& name, const Inventory& inventory,
   std::optional<BoundSpec> bound = BindSpec(*session->checked, inventory, set, session->sink);
   std::optional<Layout> layout;
   if (bound) layout = LowerToMesh(*bound, {.mesh = inventory.mesh, .stage_layers = {}}, session->sink);
-  if (!layout) return Attempt{std::nullopt, FirstError(session->sink)};
-  return Attempt{PickedSpec{name, "", std::move(session), std::move(*bound), std::move(*layout)}, ""};
+  if (!layout) return Attempt{std::nullopt, FirstError(session->sink), true};
+  std::optional<Layout> target = *layout;
+  if (cut_over > 1)
+    target = LowerToMesh(*bound, {.mesh = CutOver(inventory.mesh, cut_over), .stage_layers = {}}, session->sink);
+  if (!target) return Attempt{std::nullopt, FirstError(session->sink), true};
+  return Attempt{
+      PickedSpec{name, {}, "", std::move(session), std::move(*bound), std::move(*layout), std::move(*target)}, "",
+      true};
 }
 
-// "`llama`, `mistral` and 3 more: no pattern matches …; `gpt`: …", in the order of the first spec of each reason.
-std::string Reasons(const std::vector<std::pair<std::string, std::string>>& rejected) {
+// "`llama`, `mistral` and 5 more: nothing says how large …; `gpt`: …; 24 others have no patterns for its names". Those
+// that come nearest have patterns for all names; where there are some, the others are counted only.
+std::string Reasons(const std::vector<Rejected>& rejected, const Inventory& inventory) {
+  constexpr std::size_t kMostReasons = 3;
+  constexpr std::size_t kMostNames = 4;
   std::vector<std::string> reasons;
   std::map<std::string, std::vector<std::string>> specs;
-  for (const auto& [name, reason] : rejected) {
-    if (specs[reason].empty()) reasons.push_back(reason);
-    specs[reason].push_back(fmt::format("`{}`", name));
+  const bool some_have_names = std::ranges::any_of(rejected, &Rejected::has_names);
+  for (const Rejected& spec : rejected) {
+    if (spec.has_names != some_have_names) continue;
+    if (specs[spec.reason].empty()) reasons.push_back(spec.reason);
+    specs[spec.reason].push_back(fmt::format("`{}`", spec.name));
   }
   std::vector<std::string> lines;
-  lines.reserve(reasons.size());
-  for (const std::string& reason : reasons)
-    lines.push_back(fmt::format("{}: {}", fmt::join(specs[reason], ", "), reason));
-  return fmt::format("{}", fmt::join(lines, "; "));
+  std::size_t told = 0;
+  for (const std::string& reason : reasons) {
+    if (lines.size() == kMostReasons) break;
+    std::vector<std::string>& names = specs[reason];
+    told += names.size();
+    const std::size_t more = names.size() - std::min(names.size(), kMostNames);
+    if (more > 0) names.resize(kMostNames);
+    lines.push_back(
+        fmt::format("{}{}: {}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "", reason));
+  }
+  std::string text = fmt::format("{}", fmt::join(lines, "; "));
+  if (told < rejected.size()) text += fmt::format("; {} others do not fit", rejected.size() - told);
+  const bool has_config = std::ranges::any_of(inventory.facts, [](const auto& fact) {
+    return fact.first.starts_with("config.") || fact.first.starts_with("args.");
+  });
+  if (some_have_names && !has_config) text += "; there is no config.json beside the checkpoint, and --config names one";
+  return text;
 }
 
 std::string Why(const PickedSpec& picked, const std::vector<std::string>& same, const Inventory& inventory) {
   std::string others = same.empty() ? ", and no other does"
-                                    : fmt::format("; so does {}, which means the same here", fmt::join(same, ", "));
+                                    : fmt::format("; so does `{}`, which means the same here", fmt::join(same, "`, `"));
   return fmt::format(
       "the spec `{}` of the catalogue fits{}: it has patterns for all {} tensors, and their shapes on "
       "{} tensor-parallel ranks are those that its cuts give",
@@ -104,34 +143,35 @@ std::string Why(const PickedSpec& picked, const std::vector<std::string>& same, 
 }  // namespace
 
 llvm::Expected<PickedSpec> PickSpec(const std::vector<std::string>& names, const Inventory& inventory,
-                                    const Settings& set) {
+                                    const Settings& set, std::int64_t cut_over) {
   SourceNames source_names(inventory);
   std::optional<PickedSpec> picked;
   std::vector<std::string> same;
-  std::vector<std::pair<std::string, std::string>> rejected;
+  std::vector<Rejected> rejected;
   for (const std::string& name : names) {
-    UCP_ASSIGN_OR_RETURN(Attempt attempt, Try(name, inventory, source_names, set));
+    UCP_ASSIGN_OR_RETURN(Attempt attempt, Try(name, inventory, source_names, set, cut_over));
     if (!attempt.fits) {
-      rejected.emplace_back(name, attempt.reason);
+      rejected.push_back({name, attempt.reason, attempt.has_names});
       continue;
     }
     if (!picked) {
       picked = std::move(attempt.fits);
       continue;
     }
-    UCP_ASSIGN_OR_RETURN(std::optional<std::string> different, DifferentTensor(picked->layout, attempt.fits->layout));
+    UCP_ASSIGN_OR_RETURN(std::optional<std::string> different, DifferentTensor(picked->target, attempt.fits->target));
     if (different) {
       return Fail(ErrorCode::kUsage,
                   "the specs `{}` and `{}` of the catalogue both fit, and do not mean the same: they differ in tensor "
                   "`{}`; say which one with --spec",
                   picked->name, name, *different);
     }
-    same.push_back(fmt::format("`{}`", name));
+    same.push_back(name);
   }
   if (!picked) {
-    return Fail(ErrorCode::kUsage, "{}", rejected.empty() ? "the catalogue is empty" : Reasons(rejected));
+    return Fail(ErrorCode::kUsage, "{}", rejected.empty() ? "the catalogue is empty" : Reasons(rejected, inventory));
   }
   picked->why = Why(*picked, same, inventory);
+  picked->same = std::move(same);
   return std::move(*picked);
 }
 

@@ -65,8 +65,10 @@ llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
 
 llvm::Error LayOut(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
-  if (request.spec.empty() && inventory.mesh.Size("tp") == 1) return LayOutWhole(request, phase);
+  const bool is_whole = request.spec.empty() && inventory.mesh.Size("tp") == 1;
+  if (is_whole && request.cut_over <= 1) return LayOutWhole(request, phase);
   UCP_RETURN_IF_ERROR(AddConfigOf(files, request, phase.folder, inventory.facts));
+  if (is_whole) return LayOutWhole(request, phase);
   return request.spec.empty() ? LayOutWithoutSpec(request, phase) : LayOutBySpec(request, phase);
 }
 

@@ -43,6 +43,7 @@ struct SourcePhase {
   Checkpoint checkpoint;
   std::unique_ptr<SpecSession> spec;  // Null without one. Holds the warnings, and the errors if there is no layout.
   std::optional<BoundSpec> bound;
+  std::string why_no_spec;  // What the catalogue has to say to a source on one rank, if it was asked and did not fit.
   Layout layout;
   // How the files hold the tensors. What a spec says of padding, means and scales is for ranks; a folder of whole
   // tensors has none of it.

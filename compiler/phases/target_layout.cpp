@@ -67,8 +67,9 @@ llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees
   for (const Axis& axis : degrees.mesh.axes) {
     const bool is_as_before = axis.name == "tp" && axis.size == source_tp;
     if (axis.size == 1 || is_as_before || CutsNoTensor(axis.name)) continue;
-    return Fail(ErrorCode::kUsage, "{}={}: nothing says how tensors are cut over {} ranks; say it with --spec",
-                axis.name, axis.size, axis.name);
+    return Fail(ErrorCode::kUsage, "{}={}: nothing says how tensors are cut over {} ranks; say it with --spec{}",
+                axis.name, axis.size, axis.name,
+                source.why_no_spec.empty() ? "" : ", since the catalogue does not decide: " + source.why_no_spec);
   }
   const bool has_other_stages =
       (pp != stages.count && pp != 1) || !degrees.stage_layers.empty() || DealsLayers(strategy);

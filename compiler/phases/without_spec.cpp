@@ -125,21 +125,25 @@ std::string Why(const PickedSpec& picked, const EmbeddedCuts* embedded) {
                      described, described + embedded->undescribed.size());
 }
 
+llvm::Error Take(PickedSpec picked, SourcePhase& phase) {
+  phase.spec = std::move(picked.session);
+  phase.bound = std::move(picked.bound);
+  phase.layout = std::move(picked.layout);
+  TakeNames(*phase.bound, phase.checkpoint.inventory);
+  return VerifyLayout(phase.layout);
+}
+
 // `embedded` may be null.
 llvm::Error LayOutByCatalogue(const SourceRequest& request, const EmbeddedCuts* embedded, SourcePhase& phase) {
   if (!request.unused.empty()) {
     return Fail(ErrorCode::kUsage, "--unused is for checkpoints without a spec; write `unused` in the spec instead");
   }
   Inventory& inventory = phase.checkpoint.inventory;
-  llvm::Expected<PickedSpec> picked = PickSpec(CatalogueNames(), inventory, request.set);
+  llvm::Expected<PickedSpec> picked = PickSpec(CatalogueNames(), inventory, request.set, request.cut_over);
   if (!picked) return NeedsSpec(inventory, embedded, picked.takeError());
   if (embedded != nullptr) UCP_RETURN_IF_ERROR(CompareWithMetadata(*picked, *embedded));
   inventory.remarks.push_back(Why(*picked, embedded));
-  phase.spec = std::move(picked->session);
-  phase.bound = std::move(picked->bound);
-  phase.layout = std::move(picked->layout);
-  TakeNames(*phase.bound, inventory);
-  return VerifyLayout(phase.layout);
+  return Take(std::move(*picked), phase);
 }
 
 // Megatron-DeepSpeed always names its vocabulary, but its row-parallel matrices only where there are several ranks.
@@ -169,6 +173,16 @@ llvm::Error Distrust(llvm::Error why) {
 
 llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
+  // Metadata of one rank that names cuts serves others; else the catalogue may know the model.
+  const bool lacks_cuts = !inventory.embedded || IsOfMegatron(*inventory.embedded);
+  if (request.cut_over > 1 && lacks_cuts && request.unused.empty()) {
+    llvm::Expected<PickedSpec> picked = PickSpec(CatalogueNames(), inventory, request.set, request.cut_over);
+    if (picked) {
+      inventory.remarks.push_back(picked->why);
+      return Take(std::move(*picked), phase);
+    }
+    phase.why_no_spec = llvm::toString(picked.takeError());
+  }
   UCP_ASSIGN_OR_RETURN(phase.layout, WholeLayout(inventory));
   TakeCuts(inventory, phase.layout);
   if (inventory.embedded && IsOfMegatron(*inventory.embedded)) {

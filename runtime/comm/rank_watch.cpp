@@ -48,9 +48,9 @@ std::string FirstLine(const char* path) {
 
 RankPlace OwnPlace() {
   std::array<char, 256> host{};
-  (void)::gethostname(host.data(), host.size() - 1);
+  [[maybe_unused]] const int named = ::gethostname(host.data(), host.size() - 1);
   std::array<char, 64> space{};
-  (void)::readlink("/proc/self/ns/pid", space.data(), space.size() - 1);
+  [[maybe_unused]] const ssize_t length = ::readlink("/proc/self/ns/pid", space.data(), space.size() - 1);
   return {host.data(), FirstLine("/proc/sys/kernel/random/boot_id") + space.data(), ::getpid()};
 }
 

@@ -138,6 +138,21 @@ std::string DTypesText(const std::vector<InspectedTensor>& rows) {
   return fmt::format("{}", fmt::join(dtypes, ", "));
 }
 
+// What is done with such a checkpoint most often; empty if its name would have to be quoted.
+std::string NextCommand(const Inspection& inspection) {
+  const Checkpoint& checkpoint = inspection.source.checkpoint;
+  const std::string& path = inspection.path;
+  const bool is_plain = std::ranges::all_of(path, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("/._-+=").find(c) != std::string_view::npos;
+  });
+  if (!is_plain || checkpoint.inventory.format == "safetensors") return "";
+  const bool has_optimizer = !checkpoint.training.groups.empty();
+  const bool is_universal = checkpoint.inventory.format == "universal";
+  return fmt::format("ucprun convert {} OUT --to {}", path,
+                     is_universal || !has_optimizer ? "safetensors" : "universal");
+}
+
 }  // namespace
 
 std::vector<std::string> InspectHeader(const Inspection& inspection) {
@@ -150,10 +165,15 @@ std::vector<std::string> InspectHeader(const Inspection& inspection) {
     lines.back() = fmt::format("tensors   {} of {}: {}", WithThousands(inspection.tensors.size()),
                                WithThousands(inspection.all_tensors), KindsText(inspection.tensors));
   }
+  if (inspection.elements) lines.back() += fmt::format(" of {} elements", WithThousands(*inspection.elements));
   lines.push_back(fmt::format("dtypes    {}", DTypesText(inspection.tensors)));
   const std::string optimizer = OptimizerText(inspection.source.checkpoint.training);
   if (!optimizer.empty()) lines.push_back("optimizer " + optimizer);
   lines.push_back(fmt::format("files     {}, {}", WithThousands(storage.files.size()), HumanBytes(FileBytes(storage))));
+  if (!inspection.fitting_specs.empty()) {
+    lines.push_back(fmt::format("spec      `{}` of the catalogue", fmt::join(inspection.fitting_specs, "`, `")));
+  }
+  if (const std::string next = NextCommand(inspection); !next.empty()) lines.push_back("next      " + next);
   for (const std::string& remark : inventory.remarks) lines.push_back("note      " + remark);
   for (const std::string& note : DecisionNotes(inventory.preference, inventory.decisions)) {
     lines.push_back("note      " + note);

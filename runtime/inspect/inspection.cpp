@@ -9,6 +9,9 @@
 #include <map>
 #include <set>
 
+#include "compiler/phases/catalogue.h"
+#include "compiler/phases/config_file.h"
+#include "compiler/phases/pick_spec.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
@@ -80,6 +83,31 @@ llvm::Error UseWholeShapes(const Layout& layout, std::vector<InspectedTensor>& r
   return llvm::Error::success();
 }
 
+std::optional<std::uint64_t> ElementsOf(const Inspection& inspection) {
+  const Mesh& mesh = inspection.source.checkpoint.inventory.mesh;
+  const bool is_whole = mesh.Size("tp") == 1 && mesh.Size("ep") == 1;
+  if (!is_whole && inspection.source.layout.tensors.empty()) return std::nullopt;
+  std::uint64_t elements = 0;
+  for (const InspectedTensor& row : inspection.tensors) {
+    if (row.kind == TensorKind::kBuffer || row.kind == TensorKind::kCarried) continue;
+    std::uint64_t of_tensor = 1;
+    for (std::int64_t length : row.shape) of_tensor *= static_cast<std::uint64_t>(length);
+    elements += of_tensor;
+  }
+  return elements;
+}
+
+// What a conversion without --spec would find there, or, on one rank, one to a target of several.
+llvm::Error FindFittingSpecs(FileSystem& files, const std::string& path, Inspection& inspection) {
+  Inventory inventory = inspection.source.checkpoint.inventory;
+  UCP_RETURN_IF_ERROR(AddConfigBeside(files, {inventory.root, path}, inventory.facts));
+  llvm::Expected<PickedSpec> picked = PickSpec(CatalogueNames(), inventory, {}, 0);
+  if (!picked) return llvm::handleErrors(picked.takeError(), [](const Failure&) {});
+  inspection.fitting_specs = {picked->name};
+  inspection.fitting_specs.insert(inspection.fitting_specs.end(), picked->same.begin(), picked->same.end());
+  return llvm::Error::success();
+}
+
 void WriteTensor(const InspectedTensor& row, llvm::json::OStream& json) {
   json.object([&] {
     json.attribute("bytes", row.bytes);
@@ -130,6 +158,7 @@ std::uint64_t FileBytes(const Storage& storage) {
 llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::string& name_glob,
                     Inspection& inspection) {
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, source.path));
+  inspection.path = source.path;
   SourcePhase& phase = inspection.source;
   if (source.spec.empty()) {
     if (!source.set.empty() || !source.config.empty() || !source.unused.empty()) {
@@ -138,6 +167,7 @@ llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::s
     UCP_ASSIGN_OR_RETURN(RankPreference preference, ParseRankPreference(source.prefer_rank));
     UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, source.path, preference));
     phase.identity = IdentityOf(phase.checkpoint);
+    UCP_RETURN_IF_ERROR(FindFittingSpecs(files, source.path, inspection));
   } else {
     UCP_ASSIGN_OR_RETURN(SourceRequest request, source.Request());
     UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
@@ -155,7 +185,9 @@ llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::s
     return Fail(ErrorCode::kUsage, "none of the {} in `{}` has a name that fits `{}`", Counted(all, "tensor"),
                 phase.checkpoint.inventory.root, name_glob);
   }
-  return UseWholeShapes(phase.layout, inspection.tensors);
+  UCP_RETURN_IF_ERROR(UseWholeShapes(phase.layout, inspection.tensors));
+  inspection.elements = ElementsOf(inspection);
+  return llvm::Error::success();
 }
 
 // Keys are in their order, as those of all objects are that the programs print.
@@ -167,7 +199,9 @@ void WriteInspection(const Inspection& inspection, llvm::json::OStream& json) {
     json.attribute("bytes", FileBytes(inventory.storage));
     json.attribute("checkpoint", IdentityJson(inspection.source.identity));
     json.attribute("decisions", DecisionsJson(inventory.decisions));
+    if (inspection.elements) json.attribute("elements", *inspection.elements);
     json.attribute("files", inventory.storage.files.size());
+    json.attribute("fitting_specs", inspection.fitting_specs);
     json.attribute("folder", inventory.root);
     json.attribute("format", inventory.format);
     json.attribute("mesh", std::move(mesh));

@@ -31,9 +31,14 @@ struct InspectedTensor {
 };
 
 struct Inspection {
+  std::string path;  // As the user gave it.
   SourcePhase source;
   std::vector<InspectedTensor> tensors;  // Those whose name fits, sorted.
   std::size_t all_tensors = 0;           // How many there are.
+  // Of the parameters in `tensors`; nothing where only what ranks hold is known.
+  std::optional<std::uint64_t> elements;
+  // The specs of the catalogue that fit, and mean the same here; empty if none does, or one is named.
+  std::vector<std::string> fitting_specs;
 };
 
 const char* KindName(TensorKind kind);

@@ -84,8 +84,36 @@ class PickedSpecs(ProgramTest):
             "--spec",
         )
 
+    def test_one_rank_to_several(self) -> None:
+        """How the target's ranks cut is asked of the catalogue; the files are those that naming the spec gives."""
+        source = self.checkpoint("gpt_pp1_tp1_dp2")
+        target = ("--to", "deepspeed:pp=1,tp=2,dp=2,zero=1")
+        result = self.run_program("ucprun", "convert", source, self.out, *target)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("the spec `megatron_deepspeed_gpt` of the catalogue fits, and no other does", result.stderr)
+        named = self.folder / "named"
+        result = self.run_program("ucprun", "convert", source, named, *target, "--spec", "megatron_deepspeed_gpt")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(files_of(self.out), files_of(named))
+        result = self.run_program("ucprun", "convert", self.checkpoint("zero1_dp1"), self.folder / "x", *target)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("nothing says how tensors are cut over tp ranks; say it with --spec, since the", result.stderr)
+
+    def test_without_a_configuration(self) -> None:
+        """Those that come nearest, and what they lack, and not the reasons of all 31."""
+        source = self.checkpoint("autotp_tp2_dp2")
+        result = self.run_program("ucprun", "convert", source, self.out, "--to", "deepspeed:tp=4,dp=1,zero=1")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(
+            "`gemma2`, `llama`, `mistral`, `qwen2` and 3 more: nothing says how large `layers` is, and no shape tells; "
+            "24 others do not fit; there is no config.json beside the checkpoint, and --config names one",
+            result.stderr,
+        )
+        self.assertFalse(self.out.exists())
+        self.assertLess(len(result.stderr), 650)
+
     def test_none_that_fits(self) -> None:
-        """Each spec with its first reason, and none of its diagnostics."""
+        """The first reasons of those that come nearest, and no diagnostics of specs."""
         misspelt = self.llama().replace("self_attention.dense", "self_attn.dense")
         another = (SPECS / "megatron_deepspeed_gpt.ucp").read_text()
         unreadable = "ucp 1\nlayout x { 3 }\n"

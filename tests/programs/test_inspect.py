@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import unittest
 import zipfile
@@ -34,7 +35,7 @@ class Inspect(ProgramTest):
         lines = self.lines(source)
         self.assertEqual(lines[0], f"read      {source}/global_step4")
         self.assertEqual(lines[1], "          deepspeed, tag global_step4, DeepSpeed 0.19.8, step 4, pp=1 dp=2 tp=1")
-        self.assertEqual(lines[2:5], ["tensors   17: 17 parameters", "dtypes    float32",
+        self.assertEqual(lines[2:5], ["tensors   17: 17 parameters of 13,633 elements", "dtypes    float32",
                                       "optimizer ZeRO stage 2, 3 parameter groups"])  # fmt: skip
         identity = json.loads(self.run_program("ucprun", "inspect", source, "--json").stdout)["checkpoint"]
         self.assertEqual(identity, {"folder": f"{source}/global_step4", "tag": "global_step4", "format": "deepspeed",
@@ -67,12 +68,28 @@ class Inspect(ProgramTest):
         everything = self.lines(source, "--all")
         self.assertEqual(len([line for line in everything if line.startswith("parameter ")]), 21)
         self.assertNotIn(" x 3", "\n".join(everything))
-        self.assertEqual([line for line in self.lines(self.checkpoint("zero2_dp2")) if len(line) > 80], [])
+        wide = [line for line in self.lines(self.checkpoint("zero2_dp2")) if len(line) > 80]
+        self.assertEqual([line for line in wide if not line.startswith("next ")], [])  # Which has the whole path.
+
+    def test_it_says_what_comes_next(self) -> None:
+        """The spec of the catalogue that fits, and a command that does what is done most often."""
+        source = self.checkpoint("gpt_pp2_tp2_dp2")
+        lines = self.lines(source)
+        self.assertIn("spec      `megatron_deepspeed_gpt` of the catalogue", lines)
+        (command,) = [line.split()[1:] for line in lines if line.startswith("next ")]
+        self.assertEqual(command, ["ucprun", "convert", str(source), "OUT", "--to", "universal"])
+        result = self.run_program(command[0], *[str(self.out) if word == "OUT" else word for word in command[1:]])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        report = json.loads(self.run_program("ucprun", "inspect", source, "--json").stdout)
+        self.assertEqual((report["fitting_specs"], "elements" in report), (["megatron_deepspeed_gpt"], False))
+        whole = json.loads(self.run_program("ucprun", "inspect", self.out, "--json").stdout)
+        parameters = [math.prod(tensor["shape"]) for tensor in whole["tensors"] if tensor["kind"] == "parameter"]
+        self.assertEqual(whole["elements"], sum(parameters))
 
     def test_weights_of_a_model_are_not_called_frozen(self) -> None:
         self.run_program("ucprun", "convert", self.checkpoint("zero2_dp2"), self.out, "--to", "safetensors")
         lines = self.lines(self.out)
-        self.assertIn("tensors   17: 17 weights", lines)
+        self.assertIn("tensors   17: 17 weights of 13,633 elements", lines)
         self.assertNotIn("frozen", "\n".join(lines))
 
     def test_objects_of_frameworks_are_known(self) -> None:

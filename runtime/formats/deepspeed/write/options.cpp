@@ -87,8 +87,9 @@ llvm::Error SetStage(const Strategy& strategy, const TrainingState& training, Wr
                 pytorch::Print(*shared_by));
   }
   if (options.stage < 2 || (options.pp == 1 && !training.pipeline)) return llvm::Error::success();
-  return Fail(ErrorCode::kUnsupported, "zero={} in a pipeline: DeepSpeed runs a PipelineModule at stages 0 and 1 only",
-              options.stage);
+  return Fail(ErrorCode::kUnsupported, "zero={} {}: DeepSpeed runs a PipelineModule at stages 0 and 1 only",
+              options.stage,
+              options.pp == 1 ? "of a source that is a PipelineModule, also on one stage" : "in a pipeline");
 }
 
 // What FusedAdam keeps for a group, and no other optimizer without more.

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <string_view>
+#include <unordered_set>
 
 #include "compiler/check/declarations.h"
 #include "compiler/layout/mesh.h"
@@ -35,8 +36,9 @@ class PatternChecker {
     PatternPiece piece;
     piece.kind = PatternPiece::Kind::kAlternatives;
     piece.range = alternatives.range;
+    std::unordered_set<std::string_view> before;  // Of `alternatives`, which stay where they are.
     for (const ast::Literal& option : alternatives.options) {
-      if (std::find(piece.options.begin(), piece.options.end(), option.text) != piece.options.end()) {
+      if (!before.insert(option.text).second) {
         Report(DiagnosticKind::kAmbiguousPatterns, option.range,
                fmt::format("the alternative `{}` stands here twice", option.text));
       }

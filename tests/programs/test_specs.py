@@ -91,6 +91,21 @@ class WrongSpecs(ProgramTest):
         self.assertGreater(result.stderr.count("error: "), 2)
 
 
+class LongSpecs(ProgramTest):
+    """What is far too long is refused in time that grows with its length."""
+
+    def test_a_name_with_a_hundred_thousand_alternatives(self) -> None:
+        """Each is looked for among those before it; comparing it with all of them took half a minute."""
+        alternatives = "|".join(f"a{number}x" for number in range(100_000))
+        (self.folder / "spec.ucp").write_text(f'ucp 1\nlayout l {{\n  "{{{alternatives}}}.w" [4]\n}}\n')
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        result = self.run_program("ucpc", "check", "spec.ucp")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("is longer than 1024 bytes or 200 pieces", result.stderr)
+        self.assertLess(after.ru_utime - before.ru_utime, 5)
+
+
 class Trials(ProgramTest):
     """`ucpc test` from outside."""
 

@@ -58,7 +58,7 @@ struct Alternatives {  // {weight|bias}: two or more, of which each may be empty
   std::vector<Literal> options;
 };
 
-struct Capture;   // {i + 3: layers@pp}
+struct Capture;   // {i + 3: layers@pp}, {2 * i + 1: pairs}
 struct Computed;  // {layers + 4}: a number computed from dims and outer counters.
 
 using NamePiece = std::variant<Literal, Alternatives, Capture, Computed>;
@@ -199,6 +199,7 @@ struct Capture {
   SourceRange range;  // With the braces.
   Identifier counter;
   bool local = false;          // Counted from 0 on every stage.
+  std::int64_t factor = 1;     // By which the counter is multiplied when it is printed; 1 or more.
   std::optional<Expr> offset;  // What is added when the counter is printed; `i - 1` has a Sum with one minus term.
   Expr count;
 };

@@ -115,7 +115,9 @@ std::string PrintAll(const std::vector<Expr>& exprs) {
 // ---- Names ---------------------------------------------------------------------------------------------------------
 
 std::string PrintCapture(const Capture& capture) {
-  std::string text = "{" + capture.counter.text + (capture.local ? ".local" : "");
+  std::string text = "{";
+  if (capture.factor != 1) text += fmt::format("{} * ", capture.factor);
+  text += capture.counter.text + (capture.local ? ".local" : "");
   if (capture.offset) text += " + " + Print(*capture.offset);
   return text + ": " + Print(capture.count) + "}";
 }

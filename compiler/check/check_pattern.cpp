@@ -79,6 +79,18 @@ class PatternChecker {
     return counter;
   }
 
+  static Formula Multiplied(Formula counter, std::int64_t factor) {
+    Formula number;
+    number.range = counter.range;
+    number.number = factor;
+    Formula product;
+    product.kind = Formula::Kind::kProduct;
+    product.range = counter.range;
+    product.operands = {std::move(number), std::move(counter)};
+    product.operators = {Formula::Operator::kTimes, Formula::Operator::kTimes};
+    return product;
+  }
+
   PatternPiece Print(const ast::Capture& capture, std::optional<Formula> offset) const {
     PatternPiece piece;
     piece.kind = PatternPiece::Kind::kNumber;
@@ -89,6 +101,7 @@ class PatternChecker {
     value.kind = Formula::Kind::kCounter;
     value.range = capture.counter.range;
     value.index = piece.counter;
+    if (capture.factor != 1) value = Multiplied(std::move(value), capture.factor);
     if (!offset) {
       piece.number = std::move(value);
       return piece;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "compiler/support/checked_math.h"
 
@@ -62,6 +63,15 @@ bool AlwaysAbove(const std::optional<Polynomial>& a, const std::optional<Polynom
   return difference && difference->size() == 1 && difference->begin()->first.empty() && difference->begin()->second > 0;
 }
 
+// Even and odd numbers never meet, nor do multiples of 4 and those with 2 more.
+bool AreInOtherClasses(const NumberRange& a, const NumberRange& b) {
+  const std::int64_t common = std::gcd(a.step, b.step);
+  if (!a.low || !b.low || common <= 1) return false;
+  auto difference = Add(*a.low, *b.low, -1);
+  const bool is_constant = difference && difference->size() == 1 && difference->begin()->first.empty();
+  return is_constant && difference->begin()->second % common != 0;
+}
+
 }  // namespace
 
 std::optional<Polynomial> ToPolynomial(const Formula& formula) {
@@ -89,26 +99,30 @@ std::optional<Polynomial> ToPolynomial(const Formula& formula) {
 NumberRange RangeOf(const PatternPiece& number, const std::vector<Counter>& counters) {
   if (!number.counts) {
     auto value = ToPolynomial(number.number);
-    return {value, value};
+    return {value, value, 0};
   }
-  // A capture prints its counter, or the sum of its counter and an offset.
+  // A capture prints its counter, or a multiple of it, and an offset.
   const Formula& printed = number.number;
-  auto offset = printed.kind == Formula::Kind::kCounter ? Constant(0) : ToPolynomial(printed.operands[1]);
+  const bool has_offset = printed.kind == Formula::Kind::kSum;
+  const Formula& counted = has_offset ? printed.operands[0] : printed;
+  const std::int64_t factor = counted.kind == Formula::Kind::kProduct ? counted.operands[0].number : 1;
+  auto offset = has_offset ? ToPolynomial(printed.operands[1]) : Constant(0);
   auto count = ToPolynomial(counters[number.counter].count);
-  if (!offset || !count) return {offset, std::nullopt};
-  auto end = Add(*offset, *count, 1);
-  return {offset, end ? Add(*end, Constant(1), -1) : std::nullopt};
+  if (!offset) return {offset, std::nullopt, factor};
+  auto last = count ? Add(*count, Constant(1), -1) : std::nullopt;
+  auto span = last ? Multiply(*last, Constant(factor)) : std::nullopt;
+  return {offset, span ? Add(*offset, *span, 1) : std::nullopt, factor};
 }
 
 NumberRange RangeOf(std::string_view digits) {
   std::int64_t value = 0;
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error != std::errc{}) return {};
-  return {Constant(value), Constant(value)};
+  return {Constant(value), Constant(value), 0};
 }
 
 bool NeverMeet(const NumberRange& a, const NumberRange& b) {
-  return AlwaysAbove(a.low, b.high) || AlwaysAbove(b.low, a.high);
+  return AlwaysAbove(a.low, b.high) || AlwaysAbove(b.low, a.high) || AreInOtherClasses(a, b);
 }
 
 }  // namespace ucp

@@ -22,6 +22,7 @@ std::optional<Polynomial> ToPolynomial(const Formula& formula);
 struct NumberRange {
   std::optional<Polynomial> low;  // Inclusive, both; nothing: not known.
   std::optional<Polynomial> high;
+  std::int64_t step = 1;  // Each number is `low` and a multiple of it; 0: there is one number.
 };
 
 NumberRange RangeOf(const PatternPiece& number, const std::vector<Counter>& counters);

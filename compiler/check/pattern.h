@@ -11,7 +11,8 @@
 
 namespace ucp {
 
-// {i + 3: layers@pp} counts from 0 to `count` - 1. How far may depend on the counters before it: {e: experts_of[i]}.
+// {i + 3: layers@pp} counts from 0 to `count` - 1, and so does {2 * i + 1: pairs}. How far may depend on the counters
+// before it: {e: experts_of[i]}.
 struct Counter {
   std::string name;
   SourceRange range;         // With the braces.

@@ -10,7 +10,7 @@ namespace ucp {
 namespace {
 
 constexpr std::string_view kCaptureHint =
-    "a capture is written as in `{i: layers}`, `{i + 3: layers@pp}` or `{i.local: layers}`";
+    "a capture is written as in `{i: layers}`, `{i + 3: layers@pp}`, `{2 * i + 1: pairs}` or `{i.local: layers}`";
 
 }  // namespace
 
@@ -81,15 +81,20 @@ ast::NamePiece ExpressionBuilder::BuildHole(Parser::HoleContext& rule) {
   return *std::move(capture);
 }
 
-// i, i + 3, i.local + layers: the counter comes first, and the rest is its offset.
+// i, i + 3, 2 * i + 1, i.local + layers: the counter comes first, with a number before it or not, and the rest is its
+// offset.
 std::optional<ast::Capture> ExpressionBuilder::BuildCounter(Parser::OffsetContext& rule) {
   Parser::ProductContext& first = *rule.product(0);
-  auto* reference = dynamic_cast<Parser::ReferenceContext*>(first.cut(0)->primary());
+  const bool has_factor = first.cut().size() == 2 && first.children[1]->getText() == "*" &&
+                          dynamic_cast<Parser::NumberContext*>(first.cut(0)->primary()) != nullptr;
+  Parser::CutContext& counted = *first.cut(has_factor ? 1 : 0);
+  auto* reference = dynamic_cast<Parser::ReferenceContext*>(counted.primary());
   auto* member = reference == nullptr ? nullptr : dynamic_cast<Parser::MemberContext*>(reference->suffix());
   bool is_name = reference != nullptr && (reference->suffix() == nullptr || member != nullptr);
   bool is_local = member != nullptr && member->name()->getText() == "local";
-  if (!is_name || first.children.size() != 1 || first.cut(0)->children.size() != 1 ||
-      (member != nullptr && !is_local)) {
+  const bool is_alone = first.children.size() == (has_factor ? 3 : 1) && counted.children.size() == 1 &&
+                        first.cut(0)->children.size() == 1;
+  if (!is_name || !is_alone || (member != nullptr && !is_local)) {
     Report(DiagnosticKind::kBadNamePattern, RangeOf(first),
            fmt::format("a capture begins with its counter, found `{}`", source_.TextOf(RangeOf(first))),
            std::string(kCaptureHint));
@@ -98,6 +103,15 @@ std::optional<ast::Capture> ExpressionBuilder::BuildCounter(Parser::OffsetContex
   ast::Capture capture;
   capture.counter = BuildIdentifier(*reference->name());
   capture.local = is_local;
+  if (has_factor) {
+    capture.factor = BuildNumber(*first.cut(0)->primary()->getStart());
+    if (capture.factor < 1 || is_local) {
+      Report(DiagnosticKind::kBadNamePattern, RangeOf(first),
+             is_local ? "a local counter has no factor" : "a counter is multiplied by a number from 1 on",
+             std::string(kCaptureHint));
+      return std::nullopt;
+    }
+  }
   if (rule.children.size() > 1) capture.offset = BuildOffset(rule, true);
   return capture;
 }

@@ -34,6 +34,7 @@ constexpr std::array kFeatures = {"unused stage",
                                   "local counter",
                                   "cut of a counter",
                                   "offset of a counter",
+                                  "factor of a counter",
                                   "label of a part",
                                   "several axes",
                                   "argument of a cut rule",
@@ -140,6 +141,7 @@ class Collector {
         ShowIf(capture->local, "local counter");
         ShowIf(std::holds_alternative<Cut>(capture->count.node), "cut of a counter");
         ShowIf(capture->offset.has_value(), "offset of a counter");
+        ShowIf(capture->factor != 1, "factor of a counter");
         Visit(capture->offset);
         Visit(capture->count);
       } else if (const auto* computed = std::get_if<Computed>(&piece)) {

@@ -100,11 +100,12 @@ class Writer {
           "the source does not say in which dtype the model computes, so weights are written as their masters are; "
           "`dtype=bf16` and `dtype=fp16` round them");
     }
-    if (const std::string name = FindMegatronName(request_.tensors); !name.empty()) {
+    const std::string megatron_name = options_.all_states ? "" : FindMegatronName(request_.tensors);
+    if (!megatron_name.empty()) {
       target_.remarks.push_back(fmt::format(
           "the names are those of Megatron's module or of a pipeline's layers (first `{}`), which `from_pretrained` of "
           "transformers does not know",
-          name));
+          megatron_name));
     }
     if (!options_.all_states) {
       target_.remarks.push_back("masters and optimizer states are left out; `states=all` writes them too");

@@ -4,6 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
+
+#include "compiler/infer/lift.h"
 
 namespace ucp {
 namespace {
@@ -118,11 +121,32 @@ static std::string CutText(const std::string& what, const ShapeExpr& cut) {
   return text;
 }
 
-// An even cut fits units of any size that divides what a rank has. The other rules count places, and say more.
+// Widths of places as widths of units; nothing if a rank has a part of one. [4, 2, 2] is [2, 1, 1] of heads of two.
+static std::optional<ShapeExpr> InUnits(const ShapeExpr& cut, std::int64_t size) {
+  if (cut.rule != CutRule::kWidths) return std::nullopt;
+  std::vector<std::int64_t> widths;
+  for (const std::int64_t places : cut.widths) {
+    if (places % size != 0) return std::nullopt;
+    widths.push_back(places / size);
+  }
+  return LiftWidths(widths, cut.axes.front());
+}
+
+// Rules other than the even one count places, and mean units only where no rank has a part of one.
+std::string NumberNames::UnevenLength(std::int64_t number, const ShapeExpr& cut) {
+  std::vector<const Known*> of_places;
+  for (const Units& units : UnitsOf(number)) {
+    if (units.size == 1) of_places.push_back(units.known);
+    const std::optional<ShapeExpr> in_units = units.size > 1 ? InUnits(cut, units.size) : std::nullopt;
+    if (in_units) return fmt::format("{} * {}", CutText(Use(*units.known), *in_units), units.size);
+  }
+  return CutText(of_places.size() == 1 ? Use(*of_places.front()) : std::to_string(number), cut);
+}
+
+// An even cut fits units of any size that divides what a rank has.
 std::string NumberNames::CutLength(std::int64_t number, const ShapeExpr& cut, std::string& doubt) {
+  if (cut.rule != CutRule::kEven) return UnevenLength(number, cut);
   const std::vector<Units> readings = UnitsOf(number);
-  if (cut.rule != CutRule::kEven)
-    return CutText(readings.size() == 1 ? Use(*readings[0].known) : std::to_string(number), cut);
   if (readings.empty()) {
     doubt = fmt::format(
         "are the {} places units, such as heads, that no rank may have a part of? Then write `units@tp * size`",

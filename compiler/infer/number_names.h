@@ -51,6 +51,7 @@ class NumberNames {
   };
   std::vector<Units> UnitsOf(std::int64_t number) const;
   std::string Cut(const ShapeExpr& expr, std::int64_t tp, std::string& doubt);
+  std::string UnevenLength(std::int64_t number, const ShapeExpr& cut);
   std::string CutLength(std::int64_t number, const ShapeExpr& cut, std::string& doubt);
 
   std::vector<Known> known_;

@@ -89,7 +89,7 @@ llvm::Expected<Attempt> Try(const std::string& name, const Inventory& inventory,
   std::optional<Layout> layout;
   if (bound) layout = LowerToMesh(*bound, {.mesh = inventory.mesh, .stage_layers = {}}, session->sink);
   if (!layout) return Attempt{std::nullopt, FirstError(session->sink), true};
-  std::optional<Layout> target = *layout;
+  std::optional<Layout> target = layout;
   if (cut_over > 1)
     target = LowerToMesh(*bound, {.mesh = CutOver(inventory.mesh, cut_over), .stage_layers = {}}, session->sink);
   if (!target) return Attempt{std::nullopt, FirstError(session->sink), true};

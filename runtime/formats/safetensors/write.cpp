@@ -39,7 +39,7 @@ const LogicalTensor::State* FindState(const LogicalTensor& tensor, std::string_v
 
 class Writer {
  public:
-  Writer(const TargetRequest& request, WriteOptions options) : request_(request), options_(std::move(options)) {}
+  Writer(const TargetRequest& request, WriteOptions options) : request_(request), options_(options) {}
 
   llvm::Expected<TargetFiles> Run() {
     UCP_RETURN_IF_ERROR(CheckNames());

@@ -103,7 +103,8 @@ llvm::Error Infer(const InferOptions& options) {
     return fact.first.starts_with("config.") || fact.first.starts_with("args.");
   });
   if (draft.questions != 0 && !has_config) {
-    ShowMessage("note: there is no config.json beside the checkpoint; `--config FILE` names one, which answers most");
+    ShowMessage(
+        "note: no config.json was found beside the checkpoint; `--config FILE` names one, and answers most questions");
   }
   if (draft.open_questions != 0) return llvm::Error::success();
   return CheckDraft(draft, options.output.empty() ? "<draft>" : options.output, inventory);

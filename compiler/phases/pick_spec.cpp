@@ -127,7 +127,8 @@ std::string Reasons(const std::vector<Rejected>& rejected, const Inventory& inve
   const bool has_config = std::ranges::any_of(inventory.facts, [](const auto& fact) {
     return fact.first.starts_with("config.") || fact.first.starts_with("args.");
   });
-  if (some_have_names && !has_config) text += "; there is no config.json beside the checkpoint, and --config names one";
+  if (some_have_names && !has_config)
+    text += "; no config.json was found beside the checkpoint: name one with --config";
   return text;
 }
 

@@ -1,8 +1,8 @@
 // Ends a run whose ranks wait for one that will not answer. Each rank tells the next one four times a second that it
 // lives, and in which call of the file system it has been for how long; the next one ends the run if it hears nothing
 // for too long, as of a process that was stopped or a machine that is gone, or of one call for too long, as of a mount
-// that hangs. Ranks of one machine also see at once when another one's process ends. A rank that computes for hours is
-// heard of and is let go on. Whatever ends, the run is as after a kill: what it has written can be gone on with.
+// that hangs. Ranks of one machine also see at once when another one's process ends. A rank that
+// computes for hours is heard of, so it is not ended. A run that was ended is left as after a kill, and can be resumed.
 //
 //   0 --> 1 --> 2 --> 0    who tells whom
 #pragma once

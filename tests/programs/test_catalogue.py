@@ -106,7 +106,7 @@ class PickedSpecs(ProgramTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn(
             "`gemma2`, `llama`, `mistral`, `qwen2` and 3 more: nothing says how large `layers` is, and no shape tells; "
-            "24 others do not fit; there is no config.json beside the checkpoint, and --config names one",
+            "24 others do not fit; no config.json was found beside the checkpoint: name one with --config",
             result.stderr,
         )
         self.assertFalse(self.out.exists())

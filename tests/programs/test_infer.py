@@ -37,7 +37,7 @@ class Drafts(ProgramTest):
         without = self.run_program("ucpc", "infer", source)
         self.assertEqual(without.returncode, 0, without.stderr)
         self.assertIn("21 tensors, 7 questions", without.stderr)
-        self.assertIn("there is no config.json beside the checkpoint", without.stderr)
+        self.assertIn("no config.json was found beside the checkpoint", without.stderr)
         config = (
             '{"hidden_size": 16, "num_attention_heads": 8, "num_key_value_heads": 4, "intermediate_size": 26,'
             ' "vocab_size": 101, "num_hidden_layers": 2}'

@@ -95,11 +95,14 @@ class Evaluator {
                   fmt::format("this is {}, {}, and a number is needed", KindOf(*element), TextOf(*element)));
   }
 
+  // The list that kLength and kCount speak of, or what stands in its place; null after reporting.
+  const FactValue* ListOf(const Formula& formula) {
+    if (formula.operands.empty()) return &values_.facts[formula.index]->value;
+    return ElementOf(formula.index, formula.operands[0], formula.range, values_, counters_, sink_);
+  }
+
   std::optional<std::int64_t> Length(const Formula& formula) {
-    const FactValue* whole = &values_.facts[formula.index]->value;
-    if (!formula.operands.empty()) {
-      whole = ElementOf(formula.index, formula.operands[0], formula.range, values_, counters_, sink_);
-    }
+    const FactValue* whole = ListOf(formula);
     if (!whole) return std::nullopt;
     if (const auto* list = std::get_if<std::vector<FactValue>>(&whole->value)) return std::ssize(*list);
     return Report(DiagnosticKind::kTypeMismatch, formula,
@@ -107,10 +110,7 @@ class Evaluator {
   }
 
   std::optional<std::int64_t> Count(const Formula& formula) {
-    const FactValue* whole = &values_.facts[formula.index]->value;
-    if (!formula.operands.empty()) {
-      whole = ElementOf(formula.index, formula.operands[0], formula.range, values_, counters_, sink_);
-    }
+    const FactValue* whole = ListOf(formula);
     if (!whole) return std::nullopt;
     if (const auto* list = std::get_if<std::vector<FactValue>>(&whole->value)) {
       return std::ranges::count(*list, FactValue{formula.text});

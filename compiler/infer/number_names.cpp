@@ -76,10 +76,10 @@ std::vector<NumberNames::Units> NumberNames::UnitsOf(std::int64_t number) const 
   const std::int64_t head = HeadSize();
   for (const Known& known : known_) {
     const bool is_of_heads = known.name == "heads" || known.name == "kv_heads";
-    if (is_of_heads && head > 1 && known.value * head == number) found.push_back({known.name, &known, head});
+    if (is_of_heads && head > 1 && known.value * head == number) found.push_back({&known, head});
   }
   for (const Known& known : known_) {
-    if (!known.counts && known.name != "head" && known.value == number) found.push_back({known.name, &known, 1});
+    if (!known.counts && known.name != "head" && known.value == number) found.push_back({&known, 1});
   }
   return found;
 }
@@ -155,7 +155,7 @@ std::string NumberNames::CutLength(std::int64_t number, const ShapeExpr& cut, st
   }
   std::vector<std::string> texts;
   for (const Units& units : readings) {
-    const std::string text = CutText(units.count, cut);
+    const std::string text = CutText(units.known->name, cut);
     texts.push_back(units.size == 1 ? text : fmt::format("{} * {}", text, units.size));
   }
   if (texts.size() > 1) {

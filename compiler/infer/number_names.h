@@ -43,9 +43,8 @@ class NumberNames {
   std::int64_t ValueOf(std::string_view name) const;
   std::int64_t HeadSize() const;
 
-  // `units` of `size` places each.
+  // As many units as `known` says, of `size` places each.
   struct Units {
-    std::string count;  // As the draft writes it: a name or a number.
     const Known* known = nullptr;
     std::int64_t size = 1;
   };

@@ -98,7 +98,7 @@ llvm::Expected<Attempt> Try(const std::string& name, const Inventory& inventory,
       true};
 }
 
-// "`llama`, `mistral` and 5 more: nothing says how large …; `gpt`: …; 24 others have no patterns for its names". Those
+// "`llama`, `mistral` and 5 more: nothing says how large …; `gpt`: …; 24 others do not fit". Those
 // that come nearest have patterns for all names; where there are some, the others are counted only.
 std::string Reasons(const std::vector<Rejected>& rejected, const Inventory& inventory) {
   constexpr std::size_t kMostReasons = 3;

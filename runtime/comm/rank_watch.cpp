@@ -1,13 +1,11 @@
 #include "runtime/comm/rank_watch.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <climits>
 #include <condition_variable>
 #include <fstream>

@@ -69,7 +69,7 @@ class Inspect(ProgramTest):
         self.assertEqual(len([line for line in everything if line.startswith("parameter ")]), 21)
         self.assertNotIn(" x 3", "\n".join(everything))
         wide = [line for line in self.lines(self.checkpoint("zero2_dp2")) if len(line) > 80]
-        self.assertEqual([line for line in wide if not line.startswith("next ")], [])  # Which has the whole path.
+        self.assertEqual([line for line in wide if not line.startswith("next ")], [])  # This line has the whole path.
 
     def test_it_says_what_comes_next(self) -> None:
         """The spec of the catalogue that fits, and a command that does what is done most often."""

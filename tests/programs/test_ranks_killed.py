@@ -182,7 +182,7 @@ class KilledRanks(FailureTest):
         return run
 
     def test_a_stopped_rank_ends_the_run(self) -> None:
-        """The others name it after a while, and what it kept is gone on with."""
+        """The others name it after two seconds, and `--resume` goes on from what all of them kept."""
         with self.slow("--rank-timeout", 2) as run:
             ranks = ranks_of(run)
             os.kill(ranks[1], signal.SIGSTOP)

@@ -3,9 +3,7 @@
 #include <llvm/ADT/StringRef.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
-#include <numeric>
 #include <optional>
 
 #include "compiler/support/checked_math.h"

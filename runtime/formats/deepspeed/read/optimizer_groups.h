@@ -14,8 +14,8 @@ namespace ucp::deepspeed {
 // The optimizer of one model-parallel rank, by the file that counts among those of its partitions.
 struct RankGroups {
   Speaker speaker;
-  std::vector<OptimizerGroup> groups;
-  std::vector<pytorch::Entry> others;         // What is said once, for all groups: TrainingState::optimizer.
+  std::vector<OptimizerGroup> groups = {};
+  std::vector<pytorch::Entry> others = {};    // What is said once, for all groups: TrainingState::optimizer.
   std::string path = "optimizer_state_dict";  // In the speaker's file, to the others;
   std::string groups_path = "param_groups";   // and behind that to the groups.
 };

@@ -32,8 +32,8 @@ setting: (INTERLEAVE | NAME) ASSIGN? expr SEMICOLON?;
 
 include: INCLUDE string;
 
-item: tensor | block | tie | drop | when | include | interleave;
-tensor: OPTIONAL? BUFFER? string (shape | ASSIGN expr) qualifier*;
+item: OPTIONAL? (tensor | block) | tie | drop | when | include | interleave;
+tensor: BUFFER? string (shape | ASSIGN expr) qualifier*;
 shape: LEFT_BRACKET elements? RIGHT_BRACKET;
 elements: expr (COMMA expr)*;
 qualifier: stages | mean | scale;

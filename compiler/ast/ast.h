@@ -257,11 +257,12 @@ struct Tensor {
 
 struct Block {  // block "layers.{i: layers@pp}" { … }: its name and a dot stand before the names inside.
   NamePattern name;
+  bool optional = false;
   std::optional<Stages> stages;
   std::vector<Item> items;
 };
 
-struct Tie {  // tie "second" = "first"
+struct Tie {  // tie "second" = "first"; a right side that begins with a dot takes no names of blocks
   NamePattern left;
   NamePattern right;
   std::optional<Stages> stages;

@@ -181,8 +181,9 @@ std::string PrintItem(const Item& item, std::size_t depth) {
   std::string indent(2 * depth, ' ');
   return std::visit(Overloaded{[&](const Tensor& tensor) { return indent + PrintTensor(tensor) + "\n"; },
                                [&](const Block& block) {
-                                 return fmt::format("{}block {}{}\n{}", indent, Print(block.name),
-                                                    PrintAt(block.stages), PrintItems(block.items, depth + 1));
+                                 return fmt::format("{}{}block {}{}\n{}", indent, block.optional ? "optional " : "",
+                                                    Print(block.name), PrintAt(block.stages),
+                                                    PrintItems(block.items, depth + 1));
                                },
                                [&](const Tie& tie) {
                                  return fmt::format("{}tie {} = {}{}\n", indent, Print(tie.left), Print(tie.right),

@@ -6,6 +6,7 @@
 
 #include "compiler/bind/expand.h"
 #include "compiler/bind/fact_value.h"
+#include "compiler/check/variant.h"
 
 namespace ucp {
 namespace {
@@ -169,18 +170,32 @@ class ConditionEvaluator {
   Truth AskHeader(const Condition& condition) {
     const Pattern& pattern = condition.name[0];
     if (!values_.header) return Truth::kOpen;
-    if (!values_.header->exists()) return values_.header->Told(Written(pattern.range));
+    if (!values_.header->exists()) {
+      Truth told = values_.header->Told(Written(pattern.range));
+      return told == Truth::kOpen && condition.is_block ? Truth::kTrue : told;
+    }
     bool local = std::any_of(pattern.counters.begin(), pattern.counters.end(),
                              [](const Counter& counter) { return counter.local; });
     if (local && !values_.header->names_layers()) return Truth::kOpen;
     References references;
     references.Add(condition);
-    if (!values_.Knows(references)) return Truth::kOpen;
+    if (!values_.Knows(references)) return condition.is_block && !MayHave(pattern) ? Truth::kFalse : Truth::kOpen;
     auto names = Expander(values_, sink_).Expand(pattern, {}, counters_.first(condition.outer));
     if (!names) return Truth::kWrong;
     if (!values_.header->Spend(names->size())) return TooMany(condition);
+    if (condition.is_block) {
+      return ToTruth(std::ranges::any_of(
+          *names, [&](const ExpandedName& name) { return values_.header->found().HasBehind(name.name); }));
+    }
     return ToTruth(std::all_of(names->begin(), names->end(),
                                [&](const ExpandedName& name) { return values_.header->Has(name.name); }));
+  }
+
+  // Whatever the numbers in it are.
+  bool MayHave(const Pattern& prefix) const {
+    return std::ranges::any_of(VariantsOf(prefix, *values_.spec.source), [&](const Variant& variant) {
+      return values_.header->found().HasBehindSkeleton(variant.skeleton);
+    });
   }
 
   Truth TooMany(const Condition& condition) {

@@ -21,7 +21,8 @@ enum class Truth : std::uint8_t {
   kWrong,  // It has no meaning, and that was reported.
 };
 
-// What `has` asks: the names of the source, or what `--set 'has "name"=true'` says where there is no source.
+// What `has` asks: the names of the source, or what `--set 'has "name"=true'` says where there is no source. An
+// optional block is there then, unless it says no.
 class Header {
  public:
   // Both must outlive it.
@@ -35,6 +36,7 @@ class Header {
   // What the command line says about a name as the spec writes it, quotes included.
   Truth Told(std::string_view quoted) const;
   bool Has(std::string_view name) const;
+  const InventoryIndex& found() const { return found_; }
 
   // Counts the names that are asked for, so that no spec can ask without end.
   bool Spend(std::size_t names) const;

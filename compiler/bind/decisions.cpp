@@ -68,7 +68,8 @@ std::vector<Choice> Decisions::Choices() const {
   std::vector<Choice> choices;
   for (const auto& [condition, asked] : asked_) {
     if (asked.answers.empty()) continue;
-    std::string text = fmt::format("`{}` {}", OnOneLine(values_.spec.TextOf(condition->range)), Verdict(asked));
+    std::string text = fmt::format("`{}` {}", OnOneLine(values_.spec.TextOf(condition->range)),
+                                   Verdict(asked, condition->is_block ? "is there" : "holds"));
     for (const Note& note : NotesOf(*condition, values_)) text += "; " + note.message;
     choices.push_back({condition->range, std::move(text)});
   }
@@ -76,8 +77,27 @@ std::vector<Choice> Decisions::Choices() const {
   return choices;
 }
 
-std::string Decisions::Verdict(const Asked& asked) const {
-  if (asked.counters.empty()) return asked.answers.begin()->second ? "holds" : "does not hold";
+void Decisions::ReportPartlyThere() const {
+  for (const auto& [condition, asked] : asked_) {
+    if (!condition->is_block) continue;
+    const auto is_there = [](const auto& answer) { return answer.second; };
+    if (std::ranges::all_of(asked.answers, is_there) || std::ranges::none_of(asked.answers, is_there)) continue;
+    sink_.Report(
+        {.kind = DiagnosticKind::kPartlyOptional,
+         .place = condition->range,
+         .message = fmt::format("an optional block is there for all counters around it or for none, and here it "
+                                "{}",
+                                Verdict(asked, "is there")),
+         .notes = NotesOf(*condition, values_),
+         .hint = "say with `when` which of them have it"});
+  }
+}
+
+std::string Decisions::Verdict(const Asked& asked, std::string_view verb) {
+  if (asked.counters.empty()) {
+    const bool is_block = verb == "is there";
+    return asked.answers.begin()->second ? std::string(verb) : is_block ? "is not there" : "does not hold";
+  }
   std::vector<std::int64_t> first;      // Of each combination for which it holds.
   std::vector<std::int64_t> first_all;  // Of each that was asked.
   for (const auto& [counters, holds] : asked.answers) {
@@ -88,10 +108,11 @@ std::string Decisions::Verdict(const Asked& asked) const {
   bool from_zero = asked.counters.size() > 1 || first_all.back() + 1 == std::ssize(first_all);
   std::string all = from_zero ? std::to_string(first_all.size()) : RangesText(first_all);
   std::string names = fmt::format("{}", fmt::join(asked.names, ", "));
-  if (first.empty()) return fmt::format("holds for no {} of {}", names, all);
-  if (first.size() == first_all.size()) return fmt::format("holds for every {} of {}", names, all);
-  if (asked.counters.size() > 1) return fmt::format("holds for {} of {} combinations of {}", first.size(), all, names);
-  return fmt::format("holds for {} = {} of {}", names, RangesText(first), all);
+  if (first.empty()) return fmt::format("{} for no {} of {}", verb, names, all);
+  if (first.size() == first_all.size()) return fmt::format("{} for every {} of {}", verb, names, all);
+  if (asked.counters.size() > 1)
+    return fmt::format("{} for {} of {} combinations of {}", verb, first.size(), all, names);
+  return fmt::format("{} for {} = {} of {}", verb, names, RangesText(first), all);
 }
 
 }  // namespace ucp

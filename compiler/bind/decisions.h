@@ -30,6 +30,9 @@ class Decisions {
   // "`i < dense` holds for i = 0..2 of 27; `dense` is 3, read from `config.first_k_dense_replace`"
   std::vector<Choice> Choices() const;
 
+  // Reports optional blocks that are there for some of the counters around them and not for others.
+  void ReportPartlyThere() const;
+
  private:
   struct Asked {
     std::vector<std::size_t> counters;  // Those that it speaks of, and their names.
@@ -37,7 +40,7 @@ class Decisions {
     std::map<std::vector<std::int64_t>, bool> answers;  // By their values.
   };
 
-  std::string Verdict(const Asked& asked) const;
+  static std::string Verdict(const Asked& asked, std::string_view verb);
 
   const Values& values_;
   DiagnosticSink& sink_;

@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
 #include <unordered_map>
 
 #include "compiler/bind/expand.h"
 #include "compiler/bind/match_names.h"
 #include "compiler/support/spelling.h"
+#include "compiler/support/units.h"
 
 namespace ucp {
 namespace {
@@ -21,6 +24,7 @@ class SpecExpander {
       return std::nullopt;  // A tie may speak of a tensor that is not there now.
     for (std::size_t i = 0; i < spec.ties.size(); ++i) AddTies(i);
     for (const DropDeclaration& drop : spec.drops) AddDrops(drop);
+    expander_.decisions().ReportPartlyThere();
     if (sink_.error_count() != errors_before) return std::nullopt;
     expanded_.choices = expander_.decisions().Choices();
     return std::move(expanded_);
@@ -43,30 +47,46 @@ class SpecExpander {
     }
   }
 
-  // Both sides of a tie expand in the same order, so the names at the same place belong together.
+  // A name outside of the blocks is looked up for each choice of the counters around the tie, which stand together.
   void AddTies(std::size_t tie) {
     const TieDeclaration& declaration = values_.spec.ties[tie];
-    auto seconds = expander_.Expand(declaration.second, declaration.guards);
-    auto firsts = expander_.Expand(declaration.first, declaration.guards);
-    if (!seconds || !firsts) return;
-    if (seconds->size() != firsts->size()) {
+    auto all = expander_.Expand(declaration.second, declaration.guards);
+    if (!all) return;
+    const auto outer_of = [&](const ExpandedName& name) { return std::span(name.counters).first(declaration.outer); };
+    for (std::span<const ExpandedName> rest(*all); !rest.empty();) {
+      const std::span<const std::int64_t> outer = outer_of(rest.front());
+      const auto other = std::ranges::find_if_not(
+          rest, [&](const ExpandedName& name) { return std::ranges::equal(outer_of(name), outer); });
+      const auto seconds = rest.first(static_cast<std::size_t>(other - rest.begin()));
+      if (!AddTies(tie, seconds, outer)) return;
+      rest = rest.subspan(seconds.size());
+    }
+  }
+
+  // Both sides expand in the same order, so the names at the same place belong together. False after reporting.
+  bool AddTies(std::size_t tie, std::span<const ExpandedName> seconds, std::span<const std::int64_t> outer) {
+    const TieDeclaration& declaration = values_.spec.ties[tie];
+    auto firsts = expander_.Expand(declaration.first, declaration.guards, outer);
+    if (!firsts) return false;
+    if (seconds.size() != firsts->size()) {
       Report(DiagnosticKind::kAmbiguousPatterns, declaration.second.range,
-             fmt::format("a tie gives each tensor one second name, and here are {} names for {} tensors",
-                         seconds->size(), firsts->size()),
+             fmt::format("a tie gives each tensor one second name, and here are {} for {}",
+                         Counted(seconds.size(), "name"), Counted(firsts->size(), "tensor")),
              {{declaration.first.range, "the tensors"}});
-      return;
+      return false;
     }
     for (std::size_t i = 0; i < firsts->size(); ++i) {
       auto first = claims_.find((*firsts)[i].name);
       if (first == claims_.end() || first->second.tensor == kNoTensor) {
         ReportUnknownFirst((*firsts)[i].name, declaration.first);
-        return;
+        return false;
       }
       std::size_t tensor = first->second.tensor;
-      if (!Claim((*seconds)[i].name, declaration.second, kNoTensor)) return;
-      expanded_.tensors[tensor].bound.aliases.push_back((*seconds)[i].name);
+      if (!Claim(seconds[i].name, declaration.second, kNoTensor)) return false;
+      expanded_.tensors[tensor].bound.aliases.push_back(seconds[i].name);
       expanded_.tensors[tensor].bound.ties.push_back(tie);
     }
+    return true;
   }
 
   void AddDrops(const DropDeclaration& drop) {

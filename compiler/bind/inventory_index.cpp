@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+
+#include "compiler/check/variant.h"
+
 namespace ucp {
 
 InventoryIndex::InventoryIndex(const Inventory& inventory) : inventory_(inventory) {
@@ -13,6 +18,7 @@ void InventoryIndex::NameLayers(const std::vector<std::string>& names) {
   if (names.empty()) return;
   tensors_.clear();
   by_name_.clear();
+  names_.clear();
   for (std::size_t i = 0; i < names.size(); ++i) Add(names[i], inventory_.storage.shards[i]);
 }
 
@@ -25,6 +31,31 @@ void InventoryIndex::Add(std::string_view name, const Shard& shard) {
 const FoundTensor* InventoryIndex::Find(std::string_view name) const {
   auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+std::vector<std::string_view> InventoryIndex::AllNames() const {
+  std::vector<std::string_view> names;
+  for (const FoundTensor& tensor : tensors_) names.push_back(tensor.name);
+  for (const auto& [second, first] : inventory_.aliases) names.push_back(second);
+  return names;
+}
+
+bool InventoryIndex::HasBehind(std::string_view prefix) const {
+  if (names_.empty()) {
+    names_ = AllNames();
+    std::ranges::sort(names_);
+  }
+  auto name = std::ranges::lower_bound(names_, prefix);
+  return name != names_.end() && name->starts_with(prefix);
+}
+
+bool InventoryIndex::HasBehindSkeleton(std::string_view skeleton) const {
+  if (skeletons_.empty()) {
+    for (std::string_view name : AllNames()) skeletons_.push_back(SkeletonOf(name));
+    std::ranges::sort(skeletons_);
+  }
+  auto name = std::ranges::lower_bound(skeletons_, skeleton, std::less<>());
+  return name != skeletons_.end() && name->starts_with(skeleton);
 }
 
 Place InventoryIndex::PlaceOf(const Shard& shard) const {

@@ -33,6 +33,10 @@ class InventoryIndex {
   const std::vector<FoundTensor>& tensors() const { return tensors_; }  // By first appearance.
   const FoundTensor* Find(std::string_view name) const;                 // nullptr if there is none.
 
+  // A tensor or a second name of the inventory. `prefix` ends with a dot; `skeleton` is that of one (check/variant.h).
+  bool HasBehind(std::string_view prefix) const;
+  bool HasBehindSkeleton(std::string_view skeleton) const;
+
   // The file that holds the shard, or the checkpoint if the inventory does not say.
   Place PlaceOf(const Shard& shard) const;
 
@@ -43,6 +47,11 @@ class InventoryIndex {
   std::vector<FoundTensor> tensors_;
   std::unordered_map<std::string_view, std::size_t> by_name_;
   bool names_layers_ = false;
+  std::vector<std::string_view> AllNames() const;
+
+  // Sorted, once they were asked.
+  mutable std::vector<std::string_view> names_;
+  mutable std::vector<std::string> skeletons_;
 };
 
 // "[8, 16]"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/bind/count_names.h"
 #include "compiler/bind/live.h"
 
 namespace ucp {
@@ -102,7 +103,8 @@ class MissingReporter {
   // A name that only a header could tell, and there is none.
   bool AskName(const Condition& condition) {
     SourceRange name = condition.name[0].range;
-    if (known_.header().exists() || known_.header().Told(spec_.TextOf(name)) != Truth::kOpen) return false;
+    if (known_.header().exists() || condition.is_block) return false;
+    if (known_.header().Told(spec_.TextOf(name)) != Truth::kOpen) return false;
     sink_.Report({.kind = DiagnosticKind::kFactWithoutValue,
                   .place = condition.range,
                   .message = "the header of a checkpoint says whether it has such a tensor, and there is no checkpoint",
@@ -154,12 +156,21 @@ class MissingReporter {
   void ReportDim(std::size_t index) {
     const DimDeclaration& dim = spec_.dims[index];
     std::vector<Note> notes = PathNotes(dim.from);
+    if (auto why = WhyNoNameTells(index)) notes.push_back(std::move(*why));
     if (auto why = WhyNoShapeTells(index)) notes.push_back(std::move(*why));
     sink_.Report({.kind = DiagnosticKind::kDimWithoutValue,
                   .place = dim.range,
                   .message = fmt::format("nothing says how large `{}` is, and no shape tells", dim.name),
                   .notes = std::move(notes),
                   .hint = fmt::format("give it with `--set {}=NUMBER`", dim.name)});
+  }
+
+  std::optional<Note> WhyNoNameTells(std::size_t dim) const {
+    const auto counted = CountNames(dim, values_, samples_.found());
+    if (!counted || !counted->missing) return std::nullopt;
+    return Note{samples_.found().PlaceOf(*counted->last->shards.front()),
+                fmt::format("the names go from `{}` to `{}`, and none has the number {} of the counter",
+                            counted->first->name, counted->last->name, *counted->missing)};
   }
 
   // At the first dimension that speaks of it.

@@ -27,6 +27,8 @@ class Samples {
   // facts have values, there may be one.
   std::optional<Sample> Of(std::size_t declaration);
 
+  const InventoryIndex& found() const { return found_; }
+
  private:
   void ChooseByName();
   bool KnowsItsNames(const TensorDeclaration& tensor) const;

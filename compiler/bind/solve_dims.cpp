@@ -1,6 +1,7 @@
 // Values spread like this: what is given (command line, metadata) comes first. Then, until nothing changes, definitions
 // whose dims are known are computed and shapes are solved. When that stands still, one default is taken, the first in
 // the order of declaration that can be, and the spreading goes on: a default comes after everything that knows better.
+// What a counter counts to and nobody says is counted in the names after that, one dim at a time.
 // Names that count from 0 on every stage get their layers' own numbers in between, since a condition may ask for them.
 // A declaration with a condition takes part when the condition is known: where it does not hold, only the default and
 // the shapes count.
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 
+#include "compiler/bind/count_names.h"
 #include "compiler/bind/known_values.h"
 #include "compiler/bind/local_names.h"
 #include "compiler/bind/report_missing.h"
@@ -36,7 +38,7 @@ class DimSolver {
     do {
       while (HearAll() || SolveShapes() || (KnowsLayers(known_.values()) && NameLayers())) {
       }
-    } while (TakeOneDefault() || NameLayers());
+    } while (TakeOneDefault() || CountOneDim() || NameLayers());
     if (wrong_layers_) return std::nullopt;
     ReportMissing(known_, spec_, samples_, sink_);
     if (sink_.error_count() != errors_before_) return std::nullopt;
@@ -185,6 +187,22 @@ class DimSolver {
       } else {
         progress.wrong = true;
       }
+      return true;
+    }
+    return false;
+  }
+
+  // What is left in branches that are not taken needs no value, and hears this no harm.
+  bool CountOneDim() {
+    if (found_.tensors().empty()) return false;
+    for (std::size_t dim = 0; dim < spec_.dims.size(); ++dim) {
+      const Progress& progress = known_.OfDim(dim);
+      if (!progress.heard || progress.wrong || known_.HasDim(dim)) continue;
+      const auto counted = CountNames(dim, known_.values(), found_);
+      if (!counted || counted->missing) continue;
+      known_.Learn(dim, DimValue{counted->count, found_.PlaceOf(*counted->last->shards.front()),
+                                 fmt::format(", counted in the names from `{}` to `{}`", counted->first->name,
+                                             counted->last->name)});
       return true;
     }
     return false;

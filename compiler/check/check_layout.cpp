@@ -50,7 +50,7 @@ class LayoutChecker {
     return !node.assigned;
   }
 
-  void Check(SourceRange, const ast::Block& node, const Surroundings& around) {
+  void Check(SourceRange range, const ast::Block& node, const Surroundings& around) {
     auto name = CheckPattern(around.prefix, node.name, scope_, sink_);
     if (!name) return;
     Surroundings inner;
@@ -61,15 +61,60 @@ class LayoutChecker {
     dot.options = {"."};
     name->pieces.push_back(std::move(dot));
     inner.prefix = std::move(*name);
+    SourceRange head{range.begin, node.name.range.end};
+    if (node.optional && !AddGuard(IsThere(inner.prefix, head, around), inner.guards)) return;
     CheckItems(node.items, inner);
+  }
+
+  // What an optional block is there by. It is asked for each choice of the counters around it.
+  static Condition IsThere(const Pattern& prefix, SourceRange head, const Surroundings& around) {
+    Condition condition;
+    condition.kind = Condition::Kind::kHas;
+    condition.range = head;
+    condition.name = {prefix};
+    condition.is_block = true;
+    condition.outer = around.prefix.counters.size();
+    return condition;
   }
 
   void Check(SourceRange, const ast::Tie& node, const Surroundings& around) {
     auto second = CheckPattern(around.prefix, node.left, scope_, sink_);
-    auto first = CheckPattern(around.prefix, node.right, scope_, sink_);
+    auto outer_name = NameFromRoot(node.right);
+    Pattern root;
+    root.counters = around.prefix.counters;  // They may be spoken of, and are not printed.
+    auto first = CheckPattern(outer_name ? root : around.prefix, outer_name.value_or(node.right), scope_, sink_);
     std::optional<StagesDeclaration> stages;
     if (!second || !first || !AddStages(node.stages, *second, around, stages)) return;
-    spec_.ties.push_back({std::move(*second), std::move(*first), std::move(stages), around.guards});
+    if (outer_name && !CheckOneStage(*second, root, node.right.range)) return;
+    spec_.ties.push_back({std::move(*second), std::move(*first), outer_name ? root.counters.size() : 0,
+                          std::move(stages), around.guards});
+  }
+
+  // ".embed.weight", the name of a tensor outside of the blocks, without its dot; nothing if it has none.
+  static std::optional<ast::NamePattern> NameFromRoot(const ast::NamePattern& name) {
+    const auto* start = name.pieces.empty() ? nullptr : std::get_if<ast::Literal>(&name.pieces.front());
+    if (start == nullptr || start->text.front() != '.') return std::nullopt;
+    ast::NamePattern without = name;
+    auto& literal = std::get<ast::Literal>(without.pieces.front());
+    literal.text.erase(0, 1);
+    if (literal.text.empty()) without.pieces.erase(without.pieces.begin());
+    return without;
+  }
+
+  // A tensor's second names are on stages that `at` names, and not on those of layers.
+  bool CheckOneStage(const Pattern& second, const Pattern& around, SourceRange range) {
+    for (const Counter& counter : around.counters) {
+      if (!counter.over_stages) continue;
+      sink_.Report(
+          {.kind = DiagnosticKind::kBadStages,
+           .place = range,
+           .message = fmt::format("the block around `{}` is spread over the stages, and a tensor outside of it "
+                                  "is not on the stage of each layer",
+                                  spec_.TextOf(second.range)),
+           .notes = {{counter.range, "spread here"}}});
+      return false;
+    }
+    return true;
   }
 
   void Check(SourceRange, const ast::Drop& node, const Surroundings& around) {
@@ -83,21 +128,23 @@ class LayoutChecker {
     Surroundings inner = around;
     for (const ast::Branch& branch : node.branches) {
       auto condition = BuildCondition(branch.condition, scope_, around.prefix, sink_);
-      if (inner.guards.size() >= kMaxGuards) {
-        ReportTooManyGuards(branch.condition.range);
-        return;
-      }
-      if (condition) inner.guards.push_back({std::make_shared<const Condition>(std::move(*condition)), true});
+      if (condition && !AddGuard(std::move(*condition), inner.guards)) return;
       CheckItems(branch.items, inner);
       if (condition) inner.guards.back().holds = false;
     }
     CheckItems(node.otherwise, inner);
   }
 
-  void ReportTooManyGuards(SourceRange range) {
-    sink_.Report({.kind = DiagnosticKind::kNestingTooDeep,
-                  .place = range,
-                  .message = fmt::format("more than {} conditions decide about the items here", kMaxGuards)});
+  // False after reporting.
+  bool AddGuard(Condition condition, Guards& guards) {
+    if (guards.size() >= kMaxGuards) {
+      sink_.Report({.kind = DiagnosticKind::kNestingTooDeep,
+                    .place = condition.range,
+                    .message = fmt::format("more than {} conditions decide about the items here", kMaxGuards)});
+      return false;
+    }
+    guards.push_back({std::make_shared<const Condition>(std::move(condition)), true});
+    return true;
   }
 
   void Check(SourceRange, const ast::Include& node, const Surroundings&) { RefuseInclude(node, sink_); }

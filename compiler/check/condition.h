@@ -19,7 +19,7 @@ struct Condition {
   enum class Kind : std::uint8_t {
     kBoolean,  // true, false
     kFact,     // A fact that is a boolean: `tied`; with `position`, an element of a list of booleans.
-    kHas,      // The header has tensors of this name, all of them.
+    kHas,      // The header has tensors of this name, all of them; `is_block`: any behind it.
     kCompare,  // Two operands that are both numbers or both texts.
     kIn,       // An operand, and a FactElement that is a list of such.
     kNot,
@@ -44,6 +44,7 @@ struct Condition {
   ast::Comparator comparator = ast::Comparator::kEqual;
   std::vector<Condition> operands;  // kNot: one. kAnd, kOr: two or more.
   std::vector<Pattern> name;        // kHas: one, behind the names of the blocks around it.
+  bool is_block = false;            // kHas: it stands for `optional block`, and the name ends with a dot.
   std::size_t outer = 0;            // kHas: so many of the name's counters are those of the blocks, and have a value.
 };
 

@@ -90,6 +90,7 @@ struct TensorDeclaration {
 struct TieDeclaration {  // tie "second" = "first"
   Pattern second;
   Pattern first;
+  std::size_t outer = 0;  // tie "second" = ".first": so many counters of `first` are those of the second name's blocks.
   std::optional<StagesDeclaration> stages;
   Guards guards;
 };

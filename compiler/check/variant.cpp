@@ -20,12 +20,12 @@ class VariantBuilder {
     }
   }
 
-  void AddNumber(NumberRange range, std::string_view shown, bool local) {
+  void AddNumber(NumberSlot number, std::string_view shown) {
     variant_.shown += shown;
     if (in_number_) {
       variant_.slots.back() = {};  // It continues digits: nothing is known.
     } else {
-      variant_.slots.push_back({std::nullopt, std::move(range), local});
+      variant_.slots.push_back(std::move(number));
       variant_.skeleton += kNumberMark;
     }
     in_number_ = true;
@@ -42,7 +42,7 @@ class VariantBuilder {
  private:
   void AddDigit(char digit) {
     if (!in_number_) {
-      variant_.slots.push_back({std::string(1, digit), {}, false});
+      variant_.slots.push_back({std::string(1, digit), {}, false, {}});
       variant_.skeleton += kNumberMark;
       literal_ = true;
     } else if (literal_) {
@@ -69,8 +69,12 @@ Variant BuildVariant(const Pattern& pattern, const Source& source, std::size_t c
   for (std::size_t i = 0; i < pattern.pieces.size(); ++i) {
     const PatternPiece& piece = pattern.pieces[i];
     if (piece.kind == PatternPiece::Kind::kNumber) {
-      builder.AddNumber(RangeOf(piece, pattern.counters), source.TextOf(piece.range),
-                        piece.counts && pattern.counters[piece.counter].local);
+      NumberSlot slot{.literal = {}, .range = RangeOf(piece, pattern.counters), .counter = {}};
+      if (piece.counts) {
+        slot.local = pattern.counters[piece.counter].local;
+        slot.counter = piece.counter;
+      }
+      builder.AddNumber(std::move(slot), source.TextOf(piece.range));
     } else {
       builder.AddText(piece.options[chosen[i]]);
     }

@@ -25,7 +25,8 @@ inline constexpr char kNumberMark = '\x01';
 struct NumberSlot {
   std::optional<std::string> literal;
   NumberRange range;
-  bool local = false;  // It is a counter that counts from 0 on every stage.
+  bool local = false;                  // It is a counter that counts from 0 on every stage.
+  std::optional<std::size_t> counter;  // Which of the pattern's counters it introduces.
 };
 
 struct Variant {

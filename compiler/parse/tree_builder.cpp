@@ -39,9 +39,9 @@ class TreeBuilder {
 
   std::vector<ast::Item> BuildBody(Parser::BodyContext& rule);
   ast::Item BuildItem(Parser::ItemContext& rule);
-  std::optional<ast::Item> BuildBlock(Parser::BlockContext& rule);
-  ast::Tensor BuildTensor(Parser::TensorContext& rule);
-  void CheckIsBefore(antlr4::tree::TerminalNode& marker, Parser::TensorContext& rule);
+  std::optional<ast::Item> BuildBlock(Parser::ItemContext& rule);
+  ast::Tensor BuildTensor(Parser::ItemContext& rule);
+  void CheckIsBefore(antlr4::tree::TerminalNode& marker, std::string_view what, antlr4::ParserRuleContext& subject);
   void AddQualifier(ast::Tensor& tensor, Parser::QualifierContext& rule);
   ast::Shape BuildShape(Parser::ShapeContext& rule);
   ast::Stages BuildStages(Parser::StagesContext& rule);
@@ -175,27 +175,30 @@ std::vector<ast::Item> TreeBuilder::BuildBody(Parser::BodyContext& rule) {
 
 // Of blocks and branches only what decides about all items in them: those are left out one by one.
 std::optional<ast::Item> TreeBuilder::BuildSoundItem(Parser::ItemContext& rule) {
-  if (auto* block = rule.block()) return BuildBlock(*block);
+  if (rule.block() != nullptr) return BuildBlock(rule);
   std::size_t errors_before = sink_.error_count();
   ast::Item item = BuildItem(rule);
   if (sink_.error_count() == errors_before || std::holds_alternative<ast::When>(item.node)) return item;
   return std::nullopt;
 }
 
-std::optional<ast::Item> TreeBuilder::BuildBlock(Parser::BlockContext& rule) {
+std::optional<ast::Item> TreeBuilder::BuildBlock(Parser::ItemContext& rule) {
+  Parser::BlockContext& written = *rule.block();
   std::size_t errors_before = sink_.error_count();
   ast::Block block;
-  block.name = expressions_.BuildPattern(*rule.string());
-  if (rule.stages() != nullptr) block.stages = BuildStages(*rule.stages());
+  block.optional = rule.OPTIONAL() != nullptr;
+  if (block.optional) CheckIsBefore(*rule.OPTIONAL(), "its block", written);
+  block.name = expressions_.BuildPattern(*written.string());
+  if (written.stages() != nullptr) block.stages = BuildStages(*written.stages());
   const bool sound = sink_.error_count() == errors_before;
-  block.items = BuildBody(*rule.body());
+  block.items = BuildBody(*written.body());
   if (!sound) return std::nullopt;
   return {{RangeOf(rule), std::move(block)}};
 }
 
 ast::Item TreeBuilder::BuildItem(Parser::ItemContext& rule) {
   SourceRange range = RangeOf(rule);
-  if (auto* tensor = rule.tensor()) return {range, BuildTensor(*tensor)};
+  if (rule.tensor() != nullptr) return {range, BuildTensor(rule)};
   if (auto* when = rule.when()) return {range, BuildWhen(*when)};
   if (auto* include = rule.include()) return {range, BuildInclude(*include)};
   if (auto* interleave = rule.interleave()) return {range, ast::Interleave{expressions_.Build(*interleave->expr())}};
@@ -209,18 +212,19 @@ ast::Item TreeBuilder::BuildItem(Parser::ItemContext& rule) {
   return {range, std::move(node)};
 }
 
-ast::Tensor TreeBuilder::BuildTensor(Parser::TensorContext& rule) {
+ast::Tensor TreeBuilder::BuildTensor(Parser::ItemContext& rule) {
+  Parser::TensorContext& written = *rule.tensor();
   ast::Tensor tensor;
   tensor.optional = rule.OPTIONAL() != nullptr;
-  tensor.buffer = rule.BUFFER() != nullptr;
-  if (tensor.optional) CheckIsBefore(*rule.OPTIONAL(), rule);
-  if (tensor.buffer && !tensor.optional) CheckIsBefore(*rule.BUFFER(), rule);
-  tensor.name = expressions_.BuildPattern(*rule.string());
-  tensor.assigned = rule.ASSIGN() != nullptr;
+  tensor.buffer = written.BUFFER() != nullptr;
+  antlr4::tree::TerminalNode* marker = tensor.optional ? rule.OPTIONAL() : written.BUFFER();
+  if (marker != nullptr) CheckIsBefore(*marker, "the name of its tensor", *written.string());
+  tensor.name = expressions_.BuildPattern(*written.string());
+  tensor.assigned = written.ASSIGN() != nullptr;
   if (!tensor.assigned) {
-    tensor.shape = BuildShape(*rule.shape());
+    tensor.shape = BuildShape(*written.shape());
   } else {
-    ast::Expr value = expressions_.Build(*rule.expr());
+    ast::Expr value = expressions_.Build(*written.expr());
     auto* list = std::get_if<ast::List>(&value.node);
     if (list != nullptr && !value.parenthesized) {
       tensor.shape = {value.range, std::move(list->elements)};
@@ -228,7 +232,7 @@ ast::Tensor TreeBuilder::BuildTensor(Parser::TensorContext& rule) {
       tensor.part = std::move(value);
     }
   }
-  for (auto* qualifier : rule.qualifier()) AddQualifier(tensor, *qualifier);
+  for (auto* qualifier : written.qualifier()) AddQualifier(tensor, *qualifier);
   return tensor;
 }
 
@@ -236,15 +240,16 @@ ast::Tensor TreeBuilder::BuildTensor(Parser::TensorContext& rule) {
 //   "a" [hidden] optional
 //   "b" [hidden]
 // the word belongs to b, which is hardly what was meant.
-void TreeBuilder::CheckIsBefore(antlr4::tree::TerminalNode& marker, Parser::TensorContext& rule) {
+void TreeBuilder::CheckIsBefore(antlr4::tree::TerminalNode& marker, std::string_view what,
+                                antlr4::ParserRuleContext& subject) {
   SourceRange word = RangeOf(*marker.getSymbol());
   std::uint32_t line = source_.LineOf(word.begin);
   bool behind_another = source_.LineOf(previous_end_) == line;
-  bool before_its_own = source_.LineOf(RangeOf(*rule.string()).begin) == line;
+  bool before_its_own = source_.LineOf(RangeOf(subject).begin) == line;
   if (behind_another && !before_its_own) {
     Report(DiagnosticKind::kMisplacedOptional, word,
            fmt::format("`{}` stands at the end of a line, and belongs to the next one", marker.getText()),
-           "write it before the name of its tensor, on the same line");
+           fmt::format("write it before {}, on the same line", what));
   }
 }
 

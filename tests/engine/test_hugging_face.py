@@ -105,6 +105,62 @@ def test_from_pretrained_after_wrappers(
         assert "equal by declared cast: 21 of float32 to bfloat16" in result.stdout
 
 
+WRITTEN_BY_A_USER = """ucp 1
+dim layers
+dim hidden
+dim ffn
+dim vocab
+dim heads
+dim kv_heads
+dim depth
+dim experts
+dim head = hidden / heads
+mesh tp
+layout mine {
+  "model.embed_tokens.weight"  [vocab, hidden]
+  "model.norm.weight"          [hidden]
+  block "model.layers.{i: layers}" {
+    "{input_layernorm|post_attention_layernorm}.weight"  [hidden]
+    "mlp.{gate_proj|up_proj}.weight"                     [ffn@tp(spread), hidden]
+    "mlp.down_proj.weight"                               [hidden, ffn@tp(spread)]
+    optional block "self_attn" {
+      "q_proj.weight"           [heads@tp(spread) * head, hidden]
+      "{k_proj|v_proj}.weight"  [kv_heads@tp(spread) * head, hidden]
+      "o_proj.weight"           [hidden, heads@tp(spread) * head]
+    }
+    optional block "block_sparse_moe" { "gate.weight" [experts, hidden] }
+  }
+  optional block "vision.{j: depth}" { "weight" [depth, hidden] }
+  block "lm_head" { HEAD }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "head"),
+    [
+        ("llama", 2, '"weight" [vocab@tp(spread), hidden]'),
+        ("llama_tied", 1, 'tie "weight" = ".model.embed_tokens.weight"'),
+    ],
+    ids=["cut", "tied"],
+)
+def test_a_spec_without_a_configuration(
+    model: str, tp: int, head: str, engines: Engines, ucprun: Path, tmp_path: Path
+) -> None:
+    """Layers are counted in the names, what this model lacks needs no value, and a tie leads out of its block."""
+    answer = engines.ask(Training(tmp_path / "trained", model, tp=tp))
+    configuration = (tmp_path / "trained" / "config.json").rename(tmp_path / "config.json")
+    spec = tmp_path / "mine.ucp"
+    spec.write_text(WRITTEN_BY_A_USER.replace("HEAD", head))
+    command = [ucprun, "convert", tmp_path / "trained", tmp_path / "ours", "--to", "safetensors:dtype=bf16"]
+    sizes = ("heads=4", "kv_heads=2", "ffn=48", "vocab=101")
+    command += ["--spec", spec, *(argument for size in sizes for argument in ("--set", size))]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    configuration.rename(tmp_path / "ours" / "config.json")
+    expect_same_model(tmp_path / "ours", answer)
+
+
 def test_adapters_are_named(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
     """PEFT's names of the base model are the base model's; its own tensors are there, and said not to be merged."""
     answer = engines.ask(Training(tmp_path / "trained", wrapper="adapted", stage=1))

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that this project is built with, and with --tests those that its tests need as well.
+# Installs the Debian packages that this project is built with, with --tests those that its tests need as well, and
+# with --fuzz those that tests/fuzz/run.sh needs.
 # Does nothing if they are there. As root, or with sudo.
 set -euo pipefail
 
@@ -19,11 +20,14 @@ test_packages=(
   chromium # the page of `ucpc explain`, looked at
 )
 
+fuzz_packages=(clang-19 libclang-rt-19-dev)
+
 case "${1:-}" in
   --tests) packages+=("${test_packages[@]}") ;;
+  --fuzz) packages+=("${fuzz_packages[@]}") ;;
   "") ;;
   *)
-    echo "usage: $0 [--tests]" >&2
+    echo "usage: $0 [--tests | --fuzz]" >&2
     exit 1
     ;;
 esac

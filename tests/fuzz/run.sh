@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes what is read from outside (README.md).
 #
-#   tests/fuzz/run.sh [SECONDS] [TARGET…]   with libFuzzer, each target for SECONDS (60); needs clang
+#   tests/fuzz/run.sh [SECONDS] [TARGET…]   with libFuzzer, each target for SECONDS (60)
 #   tests/fuzz/run.sh --bounded [RUNS]      without it: RUNS (2000) damaged inputs for each target, always the same; ends at
 #                                           the first that is handled wrongly
 # Both begin with files that the programs in build/release make.
@@ -25,7 +25,7 @@ mkdir -p "$folder"
 python3 tests/fuzz/make_seeds.py build/release/bin "$folder/seeds"
 
 preset=fuzz
-if $bounded; then preset=asan; fi
+if $bounded; then preset=asan; else scripts/install-packages.sh --fuzz; fi
 step "Build (build/$preset)"
 cmake --preset "$preset" -DUCP_BUILD_TESTS=ON --log-level=WARNING >/dev/null
 cmake --build --preset "$preset" --target "${targets[@]/#/fuzz_}" -- --quiet

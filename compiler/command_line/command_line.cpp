@@ -126,14 +126,7 @@ int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** a
   }
 }
 
-llvm::Expected<SourceRequest> SourceOptions::Request() const {
-  SourceRequest request{path, spec, config, {}, unused, drop_states, {}};
-  UCP_ASSIGN_OR_RETURN(request.set, ParseSettings(set));
-  UCP_ASSIGN_OR_RETURN(request.preference, ParseRankPreference(prefer_rank));
-  return request;
-}
-
-void AddSpecOptions(CLI::App& command, SourceOptions& options, bool has_checkpoint) {
+void AddSpecOptions(CLI::App& command, SourceTexts& options, bool has_checkpoint) {
   command
       .add_option("--set", options.set,
                   "Give a dim or a fact of the spec a value: 4, true, swiglu or [moe,dense]; may be repeated")
@@ -146,7 +139,7 @@ void AddSpecOptions(CLI::App& command, SourceOptions& options, bool has_checkpoi
       ->type_name("FILE");
 }
 
-void AddSourceOptions(CLI::App& command, SourceOptions& options) {
+void AddSourceOptions(CLI::App& command, SourceTexts& options) {
   AddSpecOptions(command, options);
   command
       .add_option("--unused", options.unused,
@@ -160,7 +153,7 @@ void AddSourceOptions(CLI::App& command, SourceOptions& options) {
       ->type_name("AXIS=PLACE");
 }
 
-void AddDropStateOption(CLI::App& command, SourceOptions& options) {
+void AddDropStateOption(CLI::App& command, SourceTexts& options) {
   command
       .add_option("--drop-state", options.drop_states,
                   "Leave a state of the optimizer out, such as one that is not one number for each element; may be "
@@ -169,13 +162,7 @@ void AddDropStateOption(CLI::App& command, SourceOptions& options) {
       ->allow_extra_args(false);
 }
 
-void TargetOptions::ApplyTo(CompileRequest& request) const {
-  request.tag = tag;
-  request.keep_opaque = keep_opaque;
-  request.ds_config = ds_config;
-}
-
-void AddTargetOptions(CLI::App& command, TargetOptions& options) {
+void AddTargetOptions(CLI::App& command, TargetTexts& options) {
   command
       .add_option("--tag", options.tag,
                   "The target's tag, which is also the name of its folder (default: the source's)")

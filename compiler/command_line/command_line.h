@@ -4,7 +4,7 @@
 #include <CLI/App.hpp>
 #include <string>
 
-#include "compiler/phases/compile.h"
+#include "compiler/phases/request_texts.h"
 
 namespace ucp {
 
@@ -17,34 +17,15 @@ namespace ucp {
 int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
                    bool is_later_rank = false);
 
-// The options that say what a source is, as they are typed: --spec, --config, --set, --unused, --prefer-rank.
-struct SourceOptions {
-  std::string path;
-  std::string spec;
-  std::string config;
-  std::vector<std::string> set;
-  std::vector<std::string> unused;
-  std::vector<std::string> drop_states;
-  std::string prefer_rank;
-
-  llvm::Expected<SourceRequest> Request() const;
-};
 // --config, --set; a checkpoint may have a configuration of its own.
-void AddSpecOptions(CLI::App& command, SourceOptions& options, bool has_checkpoint = true);
-void AddSourceOptions(CLI::App& command, SourceOptions& options);  // These, --unused and --prefer-rank.
+void AddSpecOptions(CLI::App& command, SourceTexts& options, bool has_checkpoint = true);
+void AddSourceOptions(CLI::App& command, SourceTexts& options);  // These, --unused and --prefer-rank.
 
 // --drop-state NAME
-void AddDropStateOption(CLI::App& command, SourceOptions& options);
+void AddDropStateOption(CLI::App& command, SourceTexts& options);
 
-// What the target is besides its strategy: --tag, --keep-opaque, --ds-config.
-struct TargetOptions {
-  std::string tag;
-  std::vector<std::string> keep_opaque;
-  std::string ds_config;
-
-  void ApplyTo(CompileRequest& request) const;
-};
-void AddTargetOptions(CLI::App& command, TargetOptions& options);
+// --tag, --keep-opaque, --ds-config
+void AddTargetOptions(CLI::App& command, TargetTexts& options);
 
 // --replicas compare|trust
 void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas);

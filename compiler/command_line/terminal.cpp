@@ -66,26 +66,6 @@ void PrintToErrors(const std::string& message) {
 
 void SpeakAs(const Speech& wanted) { speech = wanted; }
 
-const char* CodeName(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kUsage:
-      return "usage";
-    case ErrorCode::kSpec:
-      return "spec";
-    case ErrorCode::kBadData:
-      return "bad-data";
-    case ErrorCode::kUnsupported:
-      return "unsupported";
-    case ErrorCode::kIo:
-      return "io";
-    case ErrorCode::kMemory:
-      return "memory";
-    case ErrorCode::kCancelled:
-      return "cancelled";
-  }
-  return "";
-}
-
 void ShowDiagnostics(const SpecSession& session, bool json) {
   if (json && session.sink.has_errors()) return;
   TextStyle style = StyleOfErrors();

@@ -27,9 +27,6 @@ void ShowDiagnostics(const SpecSession& session, bool json = false);
 // output as well: {"error": {"code": …, "message": …}}, and the diagnostics of a spec that is wrong (render.h).
 int ShowError(const std::string& program, llvm::Error error, bool json = false);
 
-// "bad-data": how errors of this kind are called in JSON.
-const char* CodeName(ErrorCode code);
-
 // One line to standard error, unless quiet. It may begin with `warning:` or `note:`, behind a program's name or not.
 void ShowMessage(const std::string& message);
 // The same behind an error, which is said even if quiet.

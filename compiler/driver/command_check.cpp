@@ -16,7 +16,7 @@ namespace ucp {
 namespace {
 
 struct CheckOptions {
-  SourceOptions source;
+  SourceTexts source;
   bool json = false;
 };
 

@@ -22,7 +22,7 @@ namespace ucp {
 namespace {
 
 struct ExplainOptions {
-  SourceOptions source;  // Its path is a checkpoint's folder or a strategy.
+  SourceTexts source;  // Its path is a checkpoint's folder or a strategy.
   std::string target;
   std::string tensor;
   std::string page;  // Where to write it; empty for none.

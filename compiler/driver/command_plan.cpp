@@ -21,11 +21,11 @@ namespace ucp {
 namespace {
 
 struct PlanOptions {
-  SourceOptions source;
+  SourceTexts source;
   std::string target;
   std::string output;
   bool force = false;
-  TargetOptions target_options;
+  TargetTexts target_options;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   std::string bandwidth;
   std::int64_t nodes = 1;

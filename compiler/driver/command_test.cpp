@@ -19,7 +19,7 @@ namespace ucp {
 namespace {
 
 struct TestOptions {
-  SourceOptions source;
+  SourceTexts source;
   std::uint64_t seed = 1;
   double seconds = 2;
   bool allow_unreached = false;

@@ -25,6 +25,26 @@ int ExitCode(ErrorCode code) {
   UCP_UNREACHABLE();
 }
 
+const char* CodeName(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage:
+      return "usage";
+    case ErrorCode::kSpec:
+      return "spec";
+    case ErrorCode::kBadData:
+      return "bad-data";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kMemory:
+      return "memory";
+    case ErrorCode::kCancelled:
+      return "cancelled";
+  }
+  return "";
+}
+
 void Failure::log(llvm::raw_ostream& out) const { out << message_; }
 
 std::error_code Failure::convertToErrorCode() const { return llvm::inconvertibleErrorCode(); }

@@ -28,6 +28,9 @@ enum class ErrorCode {
 // The programs' exit code for an error of this kind (docs/programs.md lists them).
 int ExitCode(ErrorCode code);
 
+// "bad-data": the name of this kind in JSON and in Python.
+const char* CodeName(ErrorCode code);
+
 class Failure : public llvm::ErrorInfo<Failure> {
  public:
   static char ID;  // NOLINT(readability-identifier-naming): the name LLVM's ErrorInfo asks for.

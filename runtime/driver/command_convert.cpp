@@ -17,9 +17,9 @@ namespace ucp {
 namespace {
 
 struct ConvertOptions {
-  SourceOptions source;
+  SourceTexts source;
   std::string target;
-  TargetOptions target_options;
+  TargetTexts target_options;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool dry_run = false;
   ConversionOptions conversion;

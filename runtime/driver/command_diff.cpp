@@ -24,7 +24,7 @@ namespace ucp {
 namespace {
 
 struct DiffOptions {
-  SourceOptions source;
+  SourceTexts source;
   std::string other;
   std::string tensor = "*";
   bool read_all = false;

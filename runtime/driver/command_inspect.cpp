@@ -19,7 +19,7 @@ namespace ucp {
 namespace {
 
 struct InspectOptions {
-  SourceOptions source;
+  SourceTexts source;
   std::string tensor = "*";
   NodeLocal node_local;
   bool all = false;

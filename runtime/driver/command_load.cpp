@@ -30,9 +30,9 @@ namespace ucp {
 namespace {
 
 struct LoadCommandOptions {
-  SourceOptions source;
+  SourceTexts source;
   std::string target;
-  TargetOptions target_options;
+  TargetTexts target_options;
   std::optional<int> rank;
   bool compare = false;
   bool check = false;

@@ -22,7 +22,7 @@ namespace ucp {
 namespace {
 
 struct SynthOptions {
-  SourceOptions source;  // The spec and its values.
+  SourceTexts source;  // The spec and its values.
   std::string target;
   std::string parameters;
   std::vector<std::string> tied;

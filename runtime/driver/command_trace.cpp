@@ -21,11 +21,11 @@ namespace ucp {
 namespace {
 
 struct TraceOptions {
-  SourceOptions source;
+  SourceTexts source;
   std::string element;
   std::string plan;
   std::string target;
-  TargetOptions target_options;
+  TargetTexts target_options;
   bool json = false;
 };
 
@@ -38,7 +38,7 @@ struct Traced {
 };
 
 llvm::Error TakePlanFile(FileSystem& files, const TraceOptions& options, Traced& traced) {
-  const SourceOptions& source = options.source;
+  const SourceTexts& source = options.source;
   if (!options.target.empty() || !source.spec.empty() || !source.set.empty() || !source.config.empty() ||
       !source.unused.empty() || !source.drop_states.empty() || !source.prefer_rank.empty()) {
     return Fail(ErrorCode::kUsage,

@@ -34,7 +34,7 @@ namespace {
 constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 20;
 
 struct VerifyOptions {
-  SourceOptions source;
+  SourceTexts source;
   std::string same;
   bool bytes = false;
   bool synth = false;

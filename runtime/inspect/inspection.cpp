@@ -155,7 +155,7 @@ std::uint64_t FileBytes(const Storage& storage) {
   return bytes;
 }
 
-llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::string& name_glob,
+llvm::Error Inspect(FileSystem& files, const SourceTexts& source, const std::string& name_glob,
                     Inspection& inspection) {
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, source.path));
   inspection.path = source.path;

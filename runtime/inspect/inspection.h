@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/command_line/command_line.h"
+#include "compiler/phases/request_texts.h"
 #include "compiler/phases/source_phase.h"
 #include "runtime/formats/training_state.h"
 #include "runtime/io/file_system.h"
@@ -49,7 +49,7 @@ std::uint64_t FileBytes(const Storage& storage);
 // Without a spec, a tensor that tensor parallelism cuts is shown as its ranks hold it. `name_glob` says which tensors;
 // kUsage if it fits none.
 // Fills `inspection` as far as it comes, so that a spec's diagnostics can be shown when it fails.
-[[nodiscard]] llvm::Error Inspect(FileSystem& files, const SourceOptions& source, const std::string& name_glob,
+[[nodiscard]] llvm::Error Inspect(FileSystem& files, const SourceTexts& source, const std::string& name_glob,
                                   Inspection& inspection);
 
 // Tensor after tensor, since there can be very many.

@@ -8,7 +8,7 @@
 namespace ucp {
 namespace {
 
-SourceOptions OptionsOf(const LoadSource& source) {
+SourceTexts OptionsOf(const LoadSource& source) {
   return {source.path, source.spec, source.config, source.sets, source.unused, source.drop_states, source.prefer_rank};
 }
 

@@ -10,7 +10,7 @@
 #include <map>
 #include <memory>
 
-#include "compiler/command_line/command_line.h"
+#include "compiler/phases/request_texts.h"
 #include "compiler/phases/with_diagnostics.h"
 #include "compiler/support/printable.h"
 #include "runtime/gpu/open_device.h"
@@ -34,7 +34,7 @@ Communicator& RanksOrOne(PythonRanks* ranks) {
   return *ranks;
 }
 
-llvm::Expected<SourceRequest> RequestOfAll(const SourceOptions& source, Communicator& ranks) {
+llvm::Expected<SourceRequest> RequestOfAll(const SourceTexts& source, Communicator& ranks) {
   llvm::Expected<SourceRequest> request = source.Request();
   UCP_RETURN_IF_ERROR(Agree(ranks, request ? llvm::Error::success() : request.takeError()));
   return request;
@@ -42,7 +42,7 @@ llvm::Expected<SourceRequest> RequestOfAll(const SourceOptions& source, Communic
 
 ReplicaPolicy PolicyOf(bool compare) { return compare ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust; }
 
-LoadPlan CompileForPython(const SourceOptions& source, const std::string& target, const TargetOptions& options,
+LoadPlan CompileForPython(const SourceTexts& source, const std::string& target, const TargetTexts& options,
                           bool compare, PythonRanks* ranks, const std::vector<std::string>& opens, bool check,
                           unsigned threads, bool is_on_host) {
   LoadRequest request;
@@ -88,7 +88,7 @@ llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
   return held;
 }
 
-HeldPlan CompileHeldForPython(const SourceOptions& source, const std::vector<HeldFromPython>& held, bool all_tensors,
+HeldPlan CompileHeldForPython(const SourceTexts& source, const std::vector<HeldFromPython>& held, bool all_tensors,
                               const std::vector<std::string>& kept, bool compare, PythonRanks* ranks, unsigned threads,
                               bool is_on_host) {
   HeldRequest request{{}, PolicyOf(compare), all_tensors, threads, is_on_host, kept};
@@ -277,11 +277,11 @@ void AddPlanClasses(nb::module_& module) {
 }  // namespace
 
 void AddLoad(nb::module_& module) {
-  nb::class_<TargetOptions>(module, "Target")
+  nb::class_<TargetTexts>(module, "Target")
       .def(nb::init<>())
-      .def_rw("tag", &TargetOptions::tag)
-      .def_rw("keep_opaque", &TargetOptions::keep_opaque)
-      .def_prop_rw("ds_config", PathText<&TargetOptions::ds_config>, SetPath<&TargetOptions::ds_config>);
+      .def_rw("tag", &TargetTexts::tag)
+      .def_rw("keep_opaque", &TargetTexts::keep_opaque)
+      .def_prop_rw("ds_config", PathText<&TargetTexts::ds_config>, SetPath<&TargetTexts::ds_config>);
   AddPlanClasses(module);
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
              nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"), nb::arg("is_on_host"));

@@ -5,7 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "compiler/command_line/command_line.h"
+#include "compiler/phases/request_texts.h"
 #include "compiler/phases/with_diagnostics.h"
 #include "compiler/support/version.h"
 #include "runtime/inspect/inspection.h"
@@ -21,7 +21,7 @@ namespace nb = nanobind;
 namespace ucp {
 namespace {
 
-std::string InspectAsJson(const SourceOptions& source, const std::string& tensor) {
+std::string InspectAsJson(const SourceTexts& source, const std::string& tensor) {
   Inspection inspection;
   RunInterruptibly([&](const std::atomic<bool>&) {
     return WithDiagnostics(Inspect(RealFileSystem(), source, tensor, inspection), inspection.source);
@@ -33,18 +33,18 @@ std::string InspectAsJson(const SourceOptions& source, const std::string& tensor
 }  // namespace ucp
 
 NB_MODULE(_ucp, module) {
-  using ucp::SourceOptions;
+  using ucp::SourceTexts;
   module.attr("version") = ucp::kVersion;
   ucp::AddErrorClass(module);
-  nb::class_<SourceOptions>(module, "Source")
+  nb::class_<SourceTexts>(module, "Source")
       .def(nb::init<>())
-      .def_prop_rw("path", ucp::PathText<&SourceOptions::path>, ucp::SetPath<&SourceOptions::path>)
-      .def_prop_rw("spec", ucp::PathText<&SourceOptions::spec>, ucp::SetPath<&SourceOptions::spec>)
-      .def_prop_rw("config", ucp::PathText<&SourceOptions::config>, ucp::SetPath<&SourceOptions::config>)
-      .def_rw("set", &SourceOptions::set)
-      .def_rw("unused", &SourceOptions::unused)
-      .def_rw("drop_states", &SourceOptions::drop_states)
-      .def_rw("prefer_rank", &SourceOptions::prefer_rank);
+      .def_prop_rw("path", ucp::PathText<&SourceTexts::path>, ucp::SetPath<&SourceTexts::path>)
+      .def_prop_rw("spec", ucp::PathText<&SourceTexts::spec>, ucp::SetPath<&SourceTexts::spec>)
+      .def_prop_rw("config", ucp::PathText<&SourceTexts::config>, ucp::SetPath<&SourceTexts::config>)
+      .def_rw("set", &SourceTexts::set)
+      .def_rw("unused", &SourceTexts::unused)
+      .def_rw("drop_states", &SourceTexts::drop_states)
+      .def_rw("prefer_rank", &SourceTexts::prefer_rank);
   ucp::AddRanksClass(module);
   ucp::AddLoad(module);
   ucp::AddValues(module);

@@ -2,7 +2,6 @@
 
 #include <new>
 
-#include "compiler/command_line/terminal.h"
 #include "compiler/support/out_of_memory.h"
 #include "compiler/support/printable.h"
 #include "runtime/python/in_python.h"

@@ -12,7 +12,7 @@ namespace ucp {
 
 struct SourceTexts {
   std::string path;
-  std::string spec;  // As in SourceRequest, and so is the next.
+  std::string spec;                      // As in SourceRequest, and so is the next.
   std::string config;                    // A config.json; empty for the one in the checkpoint.
   std::vector<std::string> set;          // "layers=4"
   std::vector<std::string> unused;       // "lm_head.weight=last"

@@ -11,10 +11,10 @@
 
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/command_line/run_watch.h"
+#include "runtime/command_line/watched_ranks.h"
 #include "runtime/convert/means_of_run.h"
 #include "runtime/convert/node_local.h"
-#include "runtime/convert/run_watch.h"
-#include "runtime/convert/watched_ranks.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
 #include "runtime/executor/share_run.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/convert/run_watch.h"
+#include "runtime/command_line/run_watch.h"
 #include "runtime/io/ranks_folder.h"
 #include "runtime/manifest/find_manifest.h"
 

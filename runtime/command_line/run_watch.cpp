@@ -1,4 +1,4 @@
-#include "runtime/convert/run_watch.h"
+#include "runtime/command_line/run_watch.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "compiler/support/version.h"
-#include "runtime/convert/interrupt.h"
+#include "runtime/command_line/interrupt.h"
 #include "runtime/io/watched_file_system.h"
 
 namespace ucp {

@@ -1,4 +1,4 @@
-#include "runtime/convert/progress.h"
+#include "runtime/command_line/progress_line.h"
 
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-#include "runtime/convert/interrupt.h"
+#include "runtime/command_line/interrupt.h"
 
 #include <unistd.h>
 

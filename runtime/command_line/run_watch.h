@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "compiler/support/phase_clock.h"
-#include "runtime/convert/progress.h"
+#include "runtime/command_line/progress_line.h"
 #include "runtime/executor/execute.h"
 #include "runtime/io/bandwidth_limit.h"
 #include "runtime/io/file_system.h"

@@ -1,4 +1,4 @@
-#include "runtime/convert/watched_ranks.h"
+#include "runtime/command_line/watched_ranks.h"
 
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"

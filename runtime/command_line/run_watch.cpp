@@ -93,6 +93,19 @@ llvm::Expected<std::unique_ptr<RunWatch>> RunWatch::Begin(FileSystem& files, con
   return watch;
 }
 
+llvm::Expected<std::unique_ptr<RunWatch>> RunWatch::Begin(FileSystem& files, const WatchOptions& options,
+                                                          Communicator& ranks) {
+  if (ranks.rank() == 0) {
+    llvm::Expected<std::unique_ptr<RunWatch>> watch = Begin(files, options);
+    UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, watch ? llvm::Error::success() : watch.takeError()));
+    return watch;
+  }
+  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, llvm::Error::success()));
+  WatchOptions quiet;
+  quiet.max_bandwidth = options.max_bandwidth;
+  return Begin(files, quiet);
+}
+
 llvm::Error RunWatch::OpenEvents() {
   UCP_ASSIGN_OR_RETURN(const OutputPlace place,
                        PlaceOf(options_.events, "the events", EventLog::kBeginning, options_, ""));
@@ -147,7 +160,6 @@ void RunWatch::WatchFileCalls() {
 }
 
 void RunWatch::Attach(ExecutionOptions& execution) {
-  progress_.emplace();
   execution.clock = &clock_;
   execution.progress = [this](const ExecutionProgress& progress) { Show(progress); };
   if (!timeline_) return;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/support/phase_clock.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/command_line/progress_line.h"
 #include "runtime/executor/execute.h"
 #include "runtime/io/bandwidth_limit.h"
@@ -38,8 +39,10 @@ void AddCeilingsOption(CLI::App& command, WatchOptions& options);  // For those 
 
 class RunWatch {
  public:
+  // Rank 0 tells for all; the others keep to the bound on bandwidth, which is each rank's own. All call it together.
   // `files` must outlive it. Fails with kUsage and kIo.
-  static llvm::Expected<std::unique_ptr<RunWatch>> Begin(FileSystem& files, const WatchOptions& options);
+  static llvm::Expected<std::unique_ptr<RunWatch>> Begin(FileSystem& files, const WatchOptions& options,
+                                                         Communicator& ranks);
   RunWatch(const RunWatch&) = delete;
   RunWatch& operator=(const RunWatch&) = delete;
 
@@ -52,6 +55,8 @@ class RunWatch {
 
   // What the executor tells.
   void Attach(ExecutionOptions& execution);
+  // Elements begin to move: progress is shown from now on.
+  void ShowProgress() { progress_.emplace(); }
 
   // A sentence for --verbose: what was chosen, and why.
   void Note(const std::string& text);
@@ -73,6 +78,7 @@ class RunWatch {
 
  private:
   RunWatch(FileSystem& files, const WatchOptions& options);
+  static llvm::Expected<std::unique_ptr<RunWatch>> Begin(FileSystem& files, const WatchOptions& options);
   [[nodiscard]] llvm::Error OpenEvents();
   [[nodiscard]] llvm::Error OpenTimeline();
   void WatchFileCalls();

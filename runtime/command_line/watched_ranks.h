@@ -1,4 +1,4 @@
-// How the programs get the ranks of a run.
+// How a program gets the ranks of its run, and ends for all of them.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -12,6 +12,10 @@ namespace ucp {
 // then, with exit code 2, and one says why. `patience` in seconds, 0: for ever. `can_resume`: the command has --resume.
 inline constexpr unsigned kRankPatience = 300;
 llvm::Expected<Communicator*> WatchedRanks(unsigned patience, bool can_resume);
+
+// The exit code for an error that all ranks have; one of them says it.
+int EndWith(llvm::Error error, bool json);
+
 void AddRankTimeoutOption(CLI::App& command, unsigned& patience);
 
 }  // namespace ucp

@@ -1,8 +1,6 @@
 #include "runtime/convert/many_ranks.h"
 
-#include "compiler/command_line/terminal.h"
 #include "compiler/support/error.h"
-#include "runtime/comm/launcher.h"
 #include "runtime/executor/saved_progress.h"
 
 namespace ucp {
@@ -65,24 +63,6 @@ llvm::Expected<std::vector<StagedRun>> ShareStaged(Communicator& ranks, const St
     all.push_back({StagedFolder{reader.Text(), reader.Text(), reader.Number(), reader.Number()}, reader.Text()});
   }
   return all;
-}
-
-llvm::Expected<std::unique_ptr<RunWatch>> BeginWatch(FileSystem& files, const WatchOptions& options,
-                                                     Communicator& ranks) {
-  if (ranks.rank() == 0) {
-    llvm::Expected<std::unique_ptr<RunWatch>> watch = RunWatch::Begin(files, options);
-    UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, watch ? llvm::Error::success() : watch.takeError()));
-    return watch;
-  }
-  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, llvm::Error::success()));
-  WatchOptions quiet;
-  quiet.max_bandwidth = options.max_bandwidth;
-  return RunWatch::Begin(files, quiet);
-}
-
-int EndWith(llvm::Error error, bool json) {
-  if (SpeaksForAllRanks()) return ShowError("ucprun", std::move(error), json);
-  return ExitCode(Describe(std::move(error)).code);
 }
 
 }  // namespace ucp

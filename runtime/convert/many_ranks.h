@@ -1,15 +1,13 @@
-// A command that a launcher started several times: rank 0 reads headers, plans, prints and commits; all do the work.
+// What the ranks of one run tell one another: rank 0 reads headers, plans and commits; all do the work.
 #pragma once
 
 #include <llvm/Support/Error.h>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/command_line/run_watch.h"
 #include "runtime/io/ranks_folder.h"
 #include "runtime/manifest/find_manifest.h"
 
@@ -34,12 +32,5 @@ struct StagedRun {
 
 // By rank; those of a destination that all see, or of one part, go by the one that its first rank gives.
 llvm::Expected<std::vector<StagedRun>> ShareStaged(Communicator& ranks, const StagedRun& mine);
-
-// Rank 0 tells for all; the others keep to the bound on bandwidth, which is each rank's own.
-llvm::Expected<std::unique_ptr<RunWatch>> BeginWatch(FileSystem& files, const WatchOptions& options,
-                                                     Communicator& ranks);
-
-// The exit code for an error that all ranks have; one of them says it.
-int EndWith(llvm::Error error, bool json);
 
 }  // namespace ucp

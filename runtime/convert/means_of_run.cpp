@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
-
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
@@ -65,23 +62,6 @@ llvm::json::Object WayJson(const ChosenWay& way) {
     json["direct_bytes_per_second"] = way.direct_bytes_per_second;
   }
   return json;
-}
-
-void AddIoOption(CLI::App& command, WantedMeans& wanted) {
-  const auto means = [](std::string& text) -> std::string {
-    static const std::map<std::string, WantedMeans> kWanted = {
-        {"auto", WantedMeans::kAuto}, {"buffered", WantedMeans::kBuffered}, {"direct", WantedMeans::kDirect}};
-    const auto named = kWanted.find(text);
-    if (named == kWanted.end()) return fmt::format("takes auto, buffered or direct, not `{}`", text);
-    text = std::to_string(static_cast<int>(named->second));
-    return "";
-  };
-  command
-      .add_option("--io", wanted,
-                  "buffered: large files through the system's page cache; direct: past it, where the file system can; "
-                  "auto (default): the one that a short trial shows to be faster")
-      ->transform(CLI::Validator(means, ""))
-      ->type_name("auto|buffered|direct");
 }
 
 std::vector<std::string> MeansOfRun::Sentences(bool has_source) const {

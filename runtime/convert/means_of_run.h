@@ -3,7 +3,6 @@
 
 #include <llvm/Support/Error.h>
 #include <llvm/Support/JSON.h>
-#include <CLI/App.hpp>
 
 #include <cstdint>
 #include <string>
@@ -17,8 +16,6 @@
 #include "runtime/io/files_by_means.h"
 
 namespace ucp {
-
-void AddIoOption(CLI::App& command, WantedMeans& wanted);
 
 llvm::json::Object WayJson(const ChosenWay& way);
 

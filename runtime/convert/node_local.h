@@ -1,12 +1,10 @@
-// --node-local: what lies on the disks of nodes, of which each sees only its own.
+// What lies on the disks of nodes, of which each sees only its own.
 #pragma once
 
 #include <llvm/Support/Error.h>
-#include <CLI/App.hpp>
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/exchange/files_of_all_ranks.h"
@@ -15,23 +13,16 @@
 namespace ucp {
 
 struct NodeLocal {
-  std::vector<std::string> words;
-
-  bool source() const;
-  bool destination() const;
+  bool source = false;
+  bool destination = false;
 };
 
-// Of a command that writes something, or of one that reads only.
-enum class NodeLocalUse { kReads, kWrites };
-void AddNodeLocalOption(CLI::App& command, NodeLocal& node_local, NodeLocalUse use);
-
-// Fails (kUsage) for words that mean nothing, and for one rank alone.
-[[nodiscard]] llvm::Error CheckNodeLocal(const NodeLocal& node_local, NodeLocalUse use, const Communicator& ranks);
+// Fails (kUsage) for one rank alone.
+[[nodiscard]] llvm::Error CheckNodeLocal(const NodeLocal& node_local, const Communicator& ranks);
 
 // The source at `path`, of all ranks together if each node sees only a part of it; else null, and rank 0 sees all of
 // it. All ranks call it together. Fails as CheckNodeLocal(), and (kBadData) for a source of which a part is missing.
 llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(FileSystem& files, const NodeLocal& node_local,
-                                                               NodeLocalUse use, const std::string& path,
-                                                               Communicator& ranks);
+                                                               const std::string& path, Communicator& ranks);
 
 }  // namespace ucp

@@ -11,7 +11,6 @@
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "runtime/comm/nodes.h"
-#include "runtime/command_line/interrupt.h"
 #include "runtime/convert/check_destination.h"
 #include "runtime/convert/check_folders_differ.h"
 #include "runtime/convert/deal_files.h"
@@ -87,9 +86,10 @@ llvm::Error RunDestination::FindParts(const ExecutionOptions& execution) {
 
 llvm::Expected<std::unique_ptr<RunDestination>> RunDestination::Begin(FileSystem& files, const PlannedRun& run,
                                                                       const ConversionOptions& options,
+                                                                      const ConversionHooks& hooks,
                                                                       ExecutionOptions& execution) {
-  std::unique_ptr<RunDestination> destination(new RunDestination(files, run, options, *execution.ranks));
-  if (options.node_local.destination()) UCP_RETURN_IF_ERROR(destination->FindParts(execution));
+  std::unique_ptr<RunDestination> destination(new RunDestination(files, run, options, hooks, *execution.ranks));
+  if (options.node_local.destination) UCP_RETURN_IF_ERROR(destination->FindParts(execution));
   UCP_RETURN_IF_ERROR(
       destination->Settle(destination->is_leader() ? destination->Stage(execution) : llvm::Error::success()));
   UCP_RETURN_IF_ERROR(destination->TellOthers());
@@ -261,7 +261,7 @@ llvm::Error RunDestination::Commit(ExecutionReport& report, const ExecutionOptio
   };
   UCP_RETURN_IF_ERROR(Settle(Commits() ? make_durable() : llvm::Error::success()));
   UCP_RETURN_IF_ERROR(AppearTogether());
-  EndInItsOwnTime();
+  hooks_.appeared();
   return Settle(Commits() ? staging_->Finish() : llvm::Error::success());
 }
 

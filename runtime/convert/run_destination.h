@@ -43,6 +43,7 @@ class RunDestination {
   // All must outlive the result. `execution` gets what is to be gone on from, and who writes what.
   static llvm::Expected<std::unique_ptr<RunDestination>> Begin(FileSystem& files, const PlannedRun& run,
                                                                const ConversionOptions& options,
+                                                               const ConversionHooks& hooks,
                                                                ExecutionOptions& execution);
 
   // The hidden folder that this rank commits; empty: another rank does, or nothing is left to do.
@@ -62,8 +63,9 @@ class RunDestination {
   [[nodiscard]] llvm::Error Conclude(llvm::Error error);
 
  private:
-  RunDestination(FileSystem& files, const PlannedRun& run, const ConversionOptions& options, Communicator& ranks)
-      : files_(files), run_(run), plan_(run.plan), options_(options), ranks_(ranks) {}
+  RunDestination(FileSystem& files, const PlannedRun& run, const ConversionOptions& options,
+                 const ConversionHooks& hooks, Communicator& ranks)
+      : files_(files), run_(run), plan_(run.plan), options_(options), hooks_(hooks), ranks_(ranks) {}
 
   [[nodiscard]] llvm::Error FindParts(const ExecutionOptions& execution);
   [[nodiscard]] llvm::Error Stage(ExecutionOptions& execution);
@@ -84,6 +86,7 @@ class RunDestination {
   const PlannedRun& run_;
   const Plan& plan_;
   const ConversionOptions& options_;
+  const ConversionHooks& hooks_;
   Communicator& ranks_;
   std::optional<TargetParts> parts_;
   RunIdentity identity_;

@@ -8,7 +8,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
-#include "runtime/convert/conversion.h"
+#include "runtime/command_line/work_options.h"
 #include "runtime/driver/commands.h"
 #include "runtime/gpu/bus_speed.h"
 #include "runtime/gpu/open_device.h"

@@ -7,8 +7,7 @@
 #include "compiler/phases/compile.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
-#include "runtime/convert/conversion.h"
-#include "runtime/convert/many_ranks.h"
+#include "runtime/command_line/conversion_command.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion_report.h"
 #include "runtime/executor/share_run.h"
@@ -22,7 +21,7 @@ struct ConvertOptions {
   TargetTexts target_options;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool dry_run = false;
-  ConversionOptions conversion;
+  ConversionCommand conversion;
 };
 
 llvm::json::Object DryRunJson(const PlannedRun& run) {
@@ -58,9 +57,8 @@ llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watc
 }
 
 llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communicator& ranks) {
-  UCP_ASSIGN_OR_RETURN(
-      std::unique_ptr<FilesOfAllRanks> nodes,
-      NodesOfSource(watch.files(), options.conversion.node_local, NodeLocalUse::kWrites, options.source.path, ranks));
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<FilesOfAllRanks> nodes,
+                       NodesOfSource(watch.files(), options.conversion.node_local, options.source.path, ranks));
   FileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
   const unsigned readers = nodes == nullptr ? ThreadsOf(options.conversion) : 1;  // Nodes speak in one thread.
   UCP_ASSIGN_OR_RETURN(const PlannedRun run,
@@ -72,8 +70,8 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
     if (!options.conversion.json) PrintDryRun(run);
     return llvm::Error::success();
   }
-  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
-                       Convert(watch.files(), run, options.conversion, watch, ranks, nodes.get()));
+  UCP_ASSIGN_OR_RETURN(WatchedOutcome outcome,
+                       ConvertWatched(watch.files(), run, options.conversion, watch, ranks, nodes.get()));
   if (ranks.rank() == 0) PrintReport(run, outcome, options.conversion, watch);
   return llvm::Error::success();
 }

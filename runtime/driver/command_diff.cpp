@@ -10,7 +10,7 @@
 #include "compiler/support/error.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/command_line/progress_line.h"
-#include "runtime/convert/conversion.h"
+#include "runtime/command_line/work_options.h"
 #include "runtime/convert/held_memory.h"
 #include "runtime/difference/compare_checkpoints.h"
 #include "runtime/driver/commands.h"

@@ -7,6 +7,7 @@
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/command_line/watched_ranks.h"
+#include "runtime/command_line/work_options.h"
 #include "runtime/convert/many_ranks.h"
 #include "runtime/convert/node_local.h"
 #include "runtime/driver/commands.h"
@@ -62,9 +63,8 @@ int InspectNodes(const InspectOptions& options) {
   llvm::Expected<Communicator*> ranks = WatchedRanks(kRankPatience, false);
   if (!ranks) return ShowError("ucprun", ranks.takeError(), options.json);
   auto inspect = [&]() -> llvm::Error {
-    UCP_ASSIGN_OR_RETURN(
-        const std::unique_ptr<FilesOfAllRanks> nodes,
-        NodesOfSource(RealFileSystem(), options.node_local, NodeLocalUse::kReads, options.source.path, **ranks));
+    UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes,
+                         NodesOfSource(RealFileSystem(), options.node_local, options.source.path, **ranks));
     return OutcomeOfFirstRank(**ranks,
                               (*ranks)->rank() == 0 ? Inspect(nodes->files(), options) : llvm::Error::success());
   };
@@ -103,7 +103,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   }
   command->add_flag("--json", options->json, "As JSON");
   command->callback([options, &exit_code] {
-    if (!options->node_local.words.empty()) {
+    if (options->node_local.source) {
       exit_code = InspectNodes(*options);
       return;
     }

@@ -2,8 +2,7 @@
 
 #include "compiler/command_line/terminal.h"
 #include "compiler/support/error.h"
-#include "runtime/convert/conversion.h"
-#include "runtime/convert/many_ranks.h"
+#include "runtime/command_line/conversion_command.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion_report.h"
 #include "runtime/driver/plan_to_run.h"
@@ -16,7 +15,7 @@ struct RunOptions {
   std::string plan;
   std::string source;
   bool trust_plan = false;
-  ConversionOptions conversion;
+  ConversionCommand conversion;
 };
 
 llvm::Expected<PlannedRun> Prepare(const RunOptions& options, RunWatch& watch, FileSystem* nodes) {
@@ -31,14 +30,13 @@ llvm::Expected<PlannedRun> Prepare(const RunOptions& options, RunWatch& watch, F
 }
 
 llvm::Error RunPlan(const RunOptions& options, RunWatch& watch, Communicator& ranks) {
-  UCP_ASSIGN_OR_RETURN(
-      std::unique_ptr<FilesOfAllRanks> nodes,
-      NodesOfSource(watch.files(), options.conversion.node_local, NodeLocalUse::kWrites, options.source, ranks));
+  UCP_ASSIGN_OR_RETURN(std::unique_ptr<FilesOfAllRanks> nodes,
+                       NodesOfSource(watch.files(), options.conversion.node_local, options.source, ranks));
   FileSystem* files_of_nodes = nodes == nullptr ? nullptr : &nodes->files();
   UCP_ASSIGN_OR_RETURN(const PlannedRun run,
                        ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, files_of_nodes) : PlannedRun{}));
-  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome,
-                       Convert(watch.files(), run, options.conversion, watch, ranks, nodes.get()));
+  UCP_ASSIGN_OR_RETURN(WatchedOutcome outcome,
+                       ConvertWatched(watch.files(), run, options.conversion, watch, ranks, nodes.get()));
   if (ranks.rank() == 0) PrintReport(run, outcome, options.conversion, watch);
   return llvm::Error::success();
 }

@@ -12,7 +12,7 @@
 #include "compiler/phases/synthetic_source.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
-#include "runtime/convert/conversion.h"
+#include "runtime/command_line/conversion_command.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion_report.h"
 #include "runtime/executor/share_run.h"
@@ -28,7 +28,7 @@ struct SynthOptions {
   std::vector<std::string> tied;
   std::string tag;
   std::string ds_config;
-  ConversionOptions conversion;
+  ConversionCommand conversion;
 };
 
 llvm::Error CompileSynthetic(FileSystem& files, const SynthOptions& options, Compilation& compilation) {
@@ -48,7 +48,7 @@ llvm::Error CompileSynthetic(FileSystem& files, const SynthOptions& options, Com
   return CompileBound(files, compile, strategy, compilation);
 }
 
-void Print(const PlannedRun& run, const ConversionOutcome& outcome, const ConversionOptions& options, RunWatch& watch) {
+void Print(const PlannedRun& run, const WatchedOutcome& outcome, const ConversionCommand& options, RunWatch& watch) {
   if (options.json || outcome.was_complete || watch.tells_to_output()) {
     return PrintReport(run, outcome, options, watch);
   }
@@ -79,7 +79,7 @@ llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch, Communicator&
   // Every rank computes what it writes; what fails here does so on all, for they have the same plan.
   UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> made_up, FilesToRead(run.plan));
   SyntheticFileSystem with_made_up(files, std::move(made_up));
-  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(with_made_up, run, options.conversion, watch, ranks));
+  UCP_ASSIGN_OR_RETURN(WatchedOutcome outcome, ConvertWatched(with_made_up, run, options.conversion, watch, ranks));
   if (ranks.rank() == 0) Print(run, outcome, options.conversion, watch);
   return llvm::Error::success();
 }

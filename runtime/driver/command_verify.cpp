@@ -15,7 +15,7 @@
 #include "runtime/comm/launcher.h"
 #include "runtime/command_line/progress_line.h"
 #include "runtime/command_line/watched_ranks.h"
-#include "runtime/convert/conversion.h"
+#include "runtime/command_line/work_options.h"
 #include "runtime/convert/many_ranks.h"
 #include "runtime/convert/node_local.h"
 #include "runtime/convert/parts_of_source.h"
@@ -96,7 +96,7 @@ llvm::Expected<DigestedSource> Digest(const VerifyOptions& options, const std::s
   UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, SharedExecution(work, ranks));
   execution.digests = wanted.version;
   UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes,
-                       NodesOfSource(RealFileSystem(), options.node_local, NodeLocalUse::kReads, path, ranks));
+                       NodesOfSource(RealFileSystem(), options.node_local, path, ranks));
   FileSystem& files = nodes == nullptr ? RealFileSystem() : nodes->files();
   execution.nodes = nodes.get();
   const bool is_first = ranks.rank() == 0;
@@ -144,12 +144,12 @@ llvm::Expected<Promised> FindPromised(const VerifyOptions& options, Communicator
   FileSystem& files = RealFileSystem();
   const bool is_first = ranks.rank() == 0;
   Promised promised;
-  UCP_RETURN_IF_ERROR(CheckNodeLocal(options.node_local, NodeLocalUse::kReads, ranks));
+  UCP_RETURN_IF_ERROR(CheckNodeLocal(options.node_local, ranks));
   auto find = [&](FileSystem& seen) -> llvm::Expected<std::optional<FoundManifest>> {
     if (!is_first) return std::nullopt;
     return FindManifest(seen, options.source.path);
   };
-  if (!options.node_local.source()) {
+  if (!options.node_local.source) {
     UCP_ASSIGN_OR_RETURN(promised.found, ShareManifest(ranks, find(files)));
     if (!promised.found || promised.found->manifest.part.number == 0) return promised;
     bool is_alone = false;  // As rank 0 sees it: others may see another disk, and all must go the same way.
@@ -196,7 +196,7 @@ llvm::Expected<std::vector<std::string>> FaultsOfFiles(const VerifyOptions& opti
   parallel.threads = execution.threads;
   parallel.cancelled = execution.cancelled;
   std::unique_ptr<FilesOfAllRanks> nodes;
-  if (options.node_local.source() && !promised.parts) {
+  if (options.node_local.source && !promised.parts) {
     UCP_ASSIGN_OR_RETURN(nodes, FilesOfAllRanks::Start(ranks, RealFileSystem()));
   }
   Manifest mine;
@@ -257,9 +257,8 @@ llvm::Error AddSame(const VerifyOptions& options, Communicator& ranks, const Dig
   UCP_ASSIGN_OR_RETURN(const DigestedSource other, Digest(options, options.same, ranks));
   findings.read.push_back(other.run.source);
   UCP_ASSIGN_OR_RETURN(ExecutionOptions execution, SharedExecution(options.work, ranks));
-  UCP_ASSIGN_OR_RETURN(
-      const std::unique_ptr<FilesOfAllRanks> nodes,
-      NodesOfSource(RealFileSystem(), options.node_local, NodeLocalUse::kReads, options.source.path, ranks));
+  UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes,
+                       NodesOfSource(RealFileSystem(), options.node_local, options.source.path, ranks));
   ProgressLine progress;
   if (ranks.rank() == 0) execution.progress = Shown(progress);
   const bool by_elements = options.bytes || findings.version != kDigestVersion;

@@ -40,7 +40,7 @@ std::uint64_t BytesRead(const ExecutionReport& report) {
   return report.bytes_copied + report.bytes_compared + report.bytes_checksummed;
 }
 
-std::optional<Nearness> NearnessOf(const ConversionOutcome& outcome, RunWatch& watch) {
+std::optional<Nearness> NearnessOf(const WatchedOutcome& outcome, RunWatch& watch) {
   if (!watch.ceilings() || outcome.was_complete) return std::nullopt;
   double seconds = outcome.report.seconds;
   for (const Phase& phase : watch.clock().phases()) {
@@ -68,7 +68,7 @@ constexpr std::array<const char*, 13> kOfSource = {
     "bytes_to_compare",    "bytes_copied",  "bytes_compared", "bytes_checksummed", "unused",
     "rounding_mismatches", "decisions",     "bytes_exchanged"};
 
-llvm::json::Object ReportJson(const PlannedRun& run, const ConversionOutcome& outcome, const ConversionOptions& options,
+llvm::json::Object ReportJson(const PlannedRun& run, const WatchedOutcome& outcome, const ConversionCommand& options,
                               RunWatch& watch) {
   const Plan& plan = run.plan;
   const ExecutionReport& report = outcome.report;
@@ -120,7 +120,7 @@ void PrintWhatWasDoneBefore(const ExecutionReport& report) {
   PrintReportLine(fmt::format("went on where an earlier run had written {}", HumanBytes(report.bytes_done_before)));
 }
 
-void PrintReport(const PlannedRun& run, const ConversionOutcome& outcome, const ConversionOptions& options,
+void PrintReport(const PlannedRun& run, const WatchedOutcome& outcome, const ConversionCommand& options,
                  RunWatch& watch) {
   const Plan& plan = run.plan;
   llvm::json::Object json = ReportJson(run, outcome, options, watch);

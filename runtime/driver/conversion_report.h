@@ -1,7 +1,7 @@
 // What a conversion did, for people, and as one JSON object.
 #pragma once
 
-#include "runtime/convert/conversion.h"
+#include "runtime/command_line/conversion_command.h"
 #include "runtime/executor/share_run.h"
 
 namespace ucp {
@@ -10,7 +10,7 @@ namespace ucp {
 void PrintWhatWasDoneBefore(const ExecutionReport& report);
 
 // For those who follow events, as the last one.
-void PrintReport(const PlannedRun& run, const ConversionOutcome& outcome, const ConversionOptions& options,
+void PrintReport(const PlannedRun& run, const WatchedOutcome& outcome, const ConversionCommand& options,
                  RunWatch& watch);
 
 }  // namespace ucp

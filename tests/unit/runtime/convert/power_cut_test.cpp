@@ -61,11 +61,11 @@ class PowerCutTest : public testing::Test {
     options.force = force;
     options.resume = resume;
     options.journal_seconds = 0;
-    options.threads = 1;
-    std::unique_ptr<RunWatch> watch = llvm::cantFail(RunWatch::Begin(files, options.watch));
+    ExecutionOptions execution;
+    execution.threads = 1;
+    execution.ranks = &ranks;
     llvm::Expected<ConversionOutcome> outcome =
-        ucp::Convert(files, {small_.plan(), "/data/source"}, options, *watch, ranks);
-    watch->EndPhases();
+        ucp::Convert(files, {small_.plan(), "/data/source"}, options, execution, {});
     if (!outcome) return Describe(outcome.takeError()).message;
     if (before != nullptr && ranks.rank() == 0) *before = outcome->report.bytes_done_before;
     return "";

@@ -42,7 +42,7 @@ void AppendText(std::string& json, const std::string& text) {
   AppendJson(json, llvm::json::fixUTF8(text));
 }
 
-// `, "key": "word"`, of words that need no escapes.
+// `, "key": "word"`, of dtypes and digests, which need no escapes.
 void AppendWord(std::string& json, std::string_view key, std::string_view word) {
   json.append(", \"").append(key).append("\": \"").append(word).append("\"");
 }
@@ -122,6 +122,15 @@ auto TextInto(JsonReader& json, std::string& text) {
   };
 }
 
+// It is written again as it is, without escapes.
+auto DigestInto(JsonReader& json, std::string& digest) {
+  return [&json, &digest]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(digest, json.ReadText());
+    const bool is_hex = digest.find_first_not_of("0123456789abcdef") == std::string::npos;
+    return is_hex ? llvm::Error::success() : Fail(ErrorCode::kBadData, "`{}` is not a digest", digest);
+  };
+}
+
 auto DTypeInto(JsonReader& json, DType& dtype) {
   return [&json, &dtype]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(std::string name, json.ReadText());
@@ -167,7 +176,7 @@ llvm::Error ReadFile(JsonReader& json, Manifest& manifest) {
   ManifestFile file;
   UCP_RETURN_IF_ERROR(ReadKnown(json, {{"path", TextInto(json, file.path)},
                                        {"bytes", SizeInto(json, file.bytes)},
-                                       {"digest", TextInto(json, file.digest)},
+                                       {"digest", DigestInto(json, file.digest)},
                                        {"parts", NumbersInto(json, file.parts)}}));
   if (!StaysInFolder(file.path)) {
     return Fail(ErrorCode::kBadData, "`{}` is no path inside the checkpoint", file.path);
@@ -192,9 +201,9 @@ llvm::Error ReadState(JsonReader& json, Manifest& manifest) {
                                        {"state", TextInto(json, state.state)},
                                        {"dtype", DTypeInto(json, state.dtype)},
                                        {"shape", ShapeInto(json, state.shape)},
-                                       {"digest", TextInto(json, state.digest)},
+                                       {"digest", DigestInto(json, state.digest)},
                                        {"source_dtype", DTypeInto(json, state.source_dtype)},
-                                       {"source_digest", TextInto(json, state.source_digest)}}));
+                                       {"source_digest", DigestInto(json, state.source_digest)}}));
   if (state.source_digest.empty()) state.source_dtype = state.dtype;
   manifest.states.push_back(std::move(state));
   return llvm::Error::success();

@@ -50,6 +50,10 @@ TEST(ManifestTest, WhatIsNoManifestIsRefused) {
   EXPECT_EQ(ErrorOf("{}"), "it is a manifest of version 0, and this program knows versions 1 to 4");
   EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 5})"), "it is a manifest of version 5, and this program knows versions 1 to 4");
   EXPECT_EQ(ErrorOf("\xff"), "it is not UTF-8");
+  EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 3, "files": [{"path": "a", "bytes": 3, "digest": "ab\""}]})"),
+            "`ab\"` is not a digest");
+  EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 3, "states": [{"digest": "0A"}]})"), "`0A` is not a digest");
+  EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 3, "states": [{"source_digest": "\f"}]})"), "`\f` is not a digest");
   EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 1, "states": [{"dtype": "float33"}]})"), "`float33` is no dtype");
   for (const char* path : {"", "/etc/passwd", "../a", "a/../../b", "..", "a\\u0000b"}) {
     std::string json = std::string(R"({"ucp_manifest": 1, "files": [{"path": ")") + path + "\"}]}";

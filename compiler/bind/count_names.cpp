@@ -101,8 +101,9 @@ class NameCounter {
     }
     if (fit == nullptr || !fit->place) return;
     const auto number = NumbersOf(tensor.name)[fit->place->slot];
-    if (!number || *number < fit->place->low || (*number - fit->place->low) % fit->place->step != 0) return;
-    shown_.emplace((*number - fit->place->low) / fit->place->step, &tensor);
+    const auto above = number ? CheckedSubtract(*number, fit->place->low) : std::nullopt;
+    if (!above || *above < 0 || *above % fit->place->step != 0) return;
+    shown_.emplace(*above / fit->place->step, &tensor);
   }
 
   std::size_t dim_;

@@ -10,7 +10,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/formats/companions.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 namespace {
@@ -23,7 +23,7 @@ struct Beginning {
 };
 
 llvm::Expected<Beginning> ReadBeginning(const std::string& path, std::size_t most) {
-  UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, RealFileSystem().OpenForReading(path));
+  UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, RealFiles().OpenForReading(path));
   Beginning begin{std::string(std::min<std::uint64_t>(most, file->bytes()), '\0'), file->bytes()};
   UCP_RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(begin.bytes))));
   return begin;
@@ -74,7 +74,7 @@ bool HasPointer(const std::filesystem::path& folder) {
 
 // Names of any format's files, without a look at what is in them.
 bool HoldsCheckpoint(const std::filesystem::path& folder) {
-  llvm::Expected<std::vector<DirectoryEntry>> entries = RealFileSystem().List(folder.string());
+  llvm::Expected<std::vector<DirectoryEntry>> entries = RealFiles().List(folder.string());
   if (!entries) {
     llvm::consumeError(entries.takeError());
     return false;

@@ -41,7 +41,7 @@ llvm::Error CheckAlone(const CheckOptions& options) {
 llvm::Error CheckOnCheckpoint(const CheckOptions& options) {
   UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
   SourcePhase phase;
-  llvm::Error error = DescribeAndBind(RealFileSystem(), request, phase);
+  llvm::Error error = DescribeAndBind(RealFiles(), request, phase);
   if (phase.spec == nullptr) return error;
   if (phase.bound) {
     WarnOfPatternsThatMatchNothing(*phase.bound, phase.checkpoint.inventory, request.set, phase.spec->sink);

@@ -6,14 +6,14 @@
 #include "compiler/plan/print.h"
 #include "compiler/support/error.h"
 #include "compiler/verifier/verifier.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 namespace {
 
 llvm::Error Dump(const std::string& path) {
   constexpr std::uint64_t kLargestPlan = std::uint64_t{1} << 31;
-  UCP_ASSIGN_OR_RETURN(std::string bytes, ReadWholeFile(RealFileSystem(), path, kLargestPlan));
+  UCP_ASSIGN_OR_RETURN(std::string bytes, ReadWholeFile(RealFiles(), path, kLargestPlan));
   auto file = DecodePlanWithInputs(bytes);
   if (!file) return AddContext(file.takeError(), "`" + path + "`");
   if (llvm::Error error = VerifyPlan(file->plan)) return AddContext(std::move(error), "`" + path + "`");

@@ -53,7 +53,7 @@ llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) 
     sides.source_name = strategy.format;
   }
   Inventory nothing;
-  if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(RealFileSystem(), request.config, nothing.facts));
+  if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(RealFiles(), request.config, nothing.facts));
   sides.phase.bound = BindSpec(*session.checked, nothing, request.set, session.sink);
   std::optional<Layout> layout;
   if (sides.phase.bound) layout = LowerToMesh(*sides.phase.bound, degrees, session.sink);
@@ -64,9 +64,9 @@ llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) 
 
 llvm::Error LayOutSource(const ExplainOptions& options, Sides& sides) {
   UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
-  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(RealFileSystem(), request));
+  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(RealFiles(), request));
   if (request.path.empty() || is_strategy) return LayOutWithoutCheckpoint(request, sides);
-  UCP_RETURN_IF_ERROR(DescribeAndBind(RealFileSystem(), request, sides.phase));
+  UCP_RETURN_IF_ERROR(DescribeAndBind(RealFiles(), request, sides.phase));
   sides.source_name = sides.phase.checkpoint.inventory.format;
   const Inventory& inventory = sides.phase.checkpoint.inventory;
   for (const std::string& remark : inventory.remarks) ShowMessage("ucpc: note: " + remark);

@@ -28,7 +28,7 @@ struct InferOptions {
 };
 
 llvm::Expected<Checkpoint> DescribeFor(const std::string& path) {
-  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(RealFileSystem(), path, {}));
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(RealFiles(), path, {}));
   const std::string& refused = checkpoint.inventory.embedded_refused;
   if (!refused.empty()) return Fail(ErrorCode::kUnsupported, "{}", refused);
   return checkpoint;
@@ -86,8 +86,8 @@ llvm::Error Infer(const InferOptions& options) {
   }
   Inventory& inventory = checkpoint.inventory;
   UCP_RETURN_IF_ERROR(options.config.empty()
-                          ? AddConfigBeside(RealFileSystem(), {inventory.root, options.checkpoint}, inventory.facts)
-                          : AddConfig(RealFileSystem(), options.config, inventory.facts));
+                          ? AddConfigBeside(RealFiles(), {inventory.root, options.checkpoint}, inventory.facts)
+                          : AddConfig(RealFiles(), options.config, inventory.facts));
   UCP_ASSIGN_OR_RETURN(DraftSpec draft, InferSpec(inventory, elsewhere ? &elsewhere->inventory : nullptr));
   UCP_RETURN_IF_ERROR(Tidy(draft));
   if (place) {

@@ -50,7 +50,8 @@ llvm::Expected<CostQuestion> QuestionOf(const PlanOptions& options, bool is_stra
 }
 
 // From a checkpoint's headers, or from what ranks of a strategy would have saved.
-llvm::Error CompileFrom(FileSystem& files, const CompileRequest& request, bool is_strategy, Compilation& compilation) {
+llvm::Error CompileFrom(ReadableFileSystem& files, const CompileRequest& request, bool is_strategy,
+                        Compilation& compilation) {
   if (!is_strategy) return Compile(files, request, compilation);
   UCP_RETURN_IF_ERROR(PlanSource(files, request.source, request.target, compilation.source));
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
@@ -68,7 +69,7 @@ llvm::Expected<std::optional<OutputPlace>> PlaceOf(const PlanOptions& options) {
 }
 
 llvm::Error MakePlanFile(const PlanOptions& options) {
-  FileSystem& files = RealFileSystem();
+  ReadableFileSystem& files = RealFiles();
   Compilation compilation;
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());

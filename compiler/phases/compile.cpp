@@ -63,7 +63,7 @@ llvm::Error NameLeftOut(const CompileRequest& request, std::vector<LeftOut> left
               "--keep-opaque goes with targets that hold the training state; `{}` holds weights alone", request.target);
 }
 
-llvm::Expected<std::optional<JobConfig>> JobConfigOf(FileSystem& files, const CompileRequest& request) {
+llvm::Expected<std::optional<JobConfig>> JobConfigOf(ReadableFileSystem& files, const CompileRequest& request) {
   if (request.ds_config.empty()) return std::nullopt;
   const PlanInputs* given = request.source.given;
   if (given != nullptr && given->ds_config) return ParseJobConfig(given->ds_config->name, given->ds_config->text);
@@ -71,8 +71,8 @@ llvm::Expected<std::optional<JobConfig>> JobConfigOf(FileSystem& files, const Co
   return ParseJobConfig(request.ds_config, text);
 }
 
-llvm::Error BindAndCompile(FileSystem& files, const CompileRequest& request, const SourceRequest& source_request,
-                           Compilation& compilation) {
+llvm::Error BindAndCompile(ReadableFileSystem& files, const CompileRequest& request,
+                           const SourceRequest& source_request, Compilation& compilation) {
   UCP_RETURN_IF_ERROR(BindDescribed(files, source_request, compilation.source));
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
   return CompileBound(files, request, strategy, compilation);
@@ -91,18 +91,18 @@ bool MayNeedNoReads(const CompileRequest& request, const SourcePhase& source, co
 
 }  // namespace
 
-llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
+llvm::Error Compile(ReadableFileSystem& files, const CompileRequest& request, Compilation& compilation) {
   UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
   UCP_RETURN_IF_ERROR(DescribeCheckpoint(files, source_request, compilation.source));
   return BindAndCompile(files, request, source_request, compilation);
 }
 
-llvm::Error CompileDescribed(FileSystem& files, const CompileRequest& request, Compilation& compilation) {
+llvm::Error CompileDescribed(ReadableFileSystem& files, const CompileRequest& request, Compilation& compilation) {
   UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
   return BindAndCompile(files, request, source_request, compilation);
 }
 
-llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
+llvm::Error CompileBound(ReadableFileSystem& files, const CompileRequest& request, const Strategy& strategy,
                          Compilation& compilation) {
   BeginPhase(request.source.clock, "lay out");
   const Clock::time_point start = Clock::now();

@@ -40,14 +40,15 @@ struct Compilation {
 };
 
 // Fills `compilation` as far as it comes, so that a spec's diagnostics can be shown when it fails.
-[[nodiscard]] llvm::Error Compile(FileSystem& files, const CompileRequest& request, Compilation& compilation);
+[[nodiscard]] llvm::Error Compile(ReadableFileSystem& files, const CompileRequest& request, Compilation& compilation);
 
 // The same for a source that DescribeCheckpoint() has described.
-[[nodiscard]] llvm::Error CompileDescribed(FileSystem& files, const CompileRequest& request, Compilation& compilation);
+[[nodiscard]] llvm::Error CompileDescribed(ReadableFileSystem& files, const CompileRequest& request,
+                                           Compilation& compilation);
 
 // The same for a source that is bound: Compile() without its first two phases. A source without a folder has nothing
 // beside it.
-[[nodiscard]] llvm::Error CompileBound(FileSystem& files, const CompileRequest& request, const Strategy& strategy,
-                                       Compilation& compilation);
+[[nodiscard]] llvm::Error CompileBound(ReadableFileSystem& files, const CompileRequest& request,
+                                       const Strategy& strategy, Compilation& compilation);
 
 }  // namespace ucp

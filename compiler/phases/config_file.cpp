@@ -69,7 +69,7 @@ void AddObject(const std::string& prefix, const llvm::json::Object& object, cons
 
 }  // namespace
 
-llvm::Error AddConfig(FileSystem& files, const std::string& path, std::map<std::string, Fact>& facts) {
+llvm::Error AddConfig(ReadableFileSystem& files, const std::string& path, std::map<std::string, Fact>& facts) {
   UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, path, kMaxConfigBytes));
   return AddConfig({path, std::move(text)}, facts);
 }
@@ -92,7 +92,7 @@ llvm::Error AddConfig(const NamedText& file, std::map<std::string, Fact>& facts)
   return llvm::Error::success();
 }
 
-llvm::Error AddConfigBeside(FileSystem& files, const std::vector<std::string>& folders,
+llvm::Error AddConfigBeside(ReadableFileSystem& files, const std::vector<std::string>& folders,
                             std::map<std::string, Fact>& facts) {
   for (const std::string& folder : folders) {
     std::string path = JoinPath(folder, "config.json");

@@ -10,7 +10,7 @@
 
 #include "compiler/layout/inventory.h"
 #include "compiler/plan/plan_inputs.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -19,13 +19,14 @@ inline constexpr std::uint64_t kMaxConfigBytes = 4u << 20;
 
 // Adds the facts of the file to `facts`. Fails with kBadData, naming the file, if it is no JSON object, is nested too
 // deep, or is larger than kMaxConfigBytes.
-[[nodiscard]] llvm::Error AddConfig(FileSystem& files, const std::string& path, std::map<std::string, Fact>& facts);
+[[nodiscard]] llvm::Error AddConfig(ReadableFileSystem& files, const std::string& path,
+                                    std::map<std::string, Fact>& facts);
 
 // The same of what was read before.
 [[nodiscard]] llvm::Error AddConfig(const NamedText& file, std::map<std::string, Fact>& facts);
 
 // The same for the first of the folders that has a `config.json`; none is fine.
-[[nodiscard]] llvm::Error AddConfigBeside(FileSystem& files, const std::vector<std::string>& folders,
+[[nodiscard]] llvm::Error AddConfigBeside(ReadableFileSystem& files, const std::vector<std::string>& folders,
                                           std::map<std::string, Fact>& facts);
 
 }  // namespace ucp

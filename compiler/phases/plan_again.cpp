@@ -18,7 +18,7 @@ std::string NameOf(const std::string& path) { return path.substr(path.rfind('/')
 
 }  // namespace
 
-llvm::Expected<PlanInputs> ReadInputs(FileSystem& files, const CompileRequest& request) {
+llvm::Expected<PlanInputs> ReadInputs(ReadableFileSystem& files, const CompileRequest& request) {
   const SourceRequest& source = request.source;
   PlanInputs inputs;
   inputs.target = request.target;

@@ -7,12 +7,12 @@
 #include "compiler/phases/compile.h"
 #include "compiler/plan/plan.h"
 #include "compiler/plan/plan_inputs.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
 // What `request` says, with the files --config and --ds-config, which it names.
-llvm::Expected<PlanInputs> ReadInputs(FileSystem& files, const CompileRequest& request);
+llvm::Expected<PlanInputs> ReadInputs(ReadableFileSystem& files, const CompileRequest& request);
 
 // The same for a plan file, once it has been compiled: with the spec, and no paths but names.
 void CompleteInputs(const CompileRequest& request, const SourcePhase& source, PlanInputs& inputs);

@@ -12,7 +12,7 @@
 
 namespace ucp {
 
-llvm::Expected<bool> IsStrategy(FileSystem& files, const SourceRequest& request) {
+llvm::Expected<bool> IsStrategy(ReadableFileSystem& files, const SourceRequest& request) {
   UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(request.path));
   if (kind != PathKind::kMissing) return false;
   if (FindFormat(request.path.substr(0, request.path.find(':'))) != nullptr) return true;
@@ -25,7 +25,8 @@ llvm::Expected<bool> IsStrategy(FileSystem& files, const SourceRequest& request)
                      [&](const StrategyDeclaration& strategy) { return strategy.name == request.path; });
 }
 
-llvm::Error PlanSource(FileSystem& files, const SourceRequest& request, const std::string& target, SourcePhase& phase) {
+llvm::Error PlanSource(ReadableFileSystem& files, const SourceRequest& request, const std::string& target,
+                       SourcePhase& phase) {
   if (request.spec.empty()) {
     return Fail(ErrorCode::kUsage, "`{}` is a strategy, and only a spec says of which tensors; name one", request.path);
   }

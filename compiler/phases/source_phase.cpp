@@ -35,7 +35,7 @@ llvm::Expected<std::unique_ptr<SpecSession>> OpenSpecOf(const SourceRequest& req
   return OpenSpec(path);
 }
 
-llvm::Error AddConfigOf(FileSystem& files, const SourceRequest& request, const std::string& folder,
+llvm::Error AddConfigOf(ReadableFileSystem& files, const SourceRequest& request, const std::string& folder,
                         std::map<std::string, Fact>& facts) {
   if (request.given != nullptr && request.given->config) return AddConfig(*request.given->config, facts);
   if (!request.config.empty()) return AddConfig(files, request.config, facts);
@@ -63,7 +63,7 @@ llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
   return llvm::Error::success();
 }
 
-llvm::Error LayOut(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+llvm::Error LayOut(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
   const bool is_whole = request.spec.empty() && inventory.mesh.Size("tp") == 1;
   if (is_whole && request.cut_over <= 1) return LayOutWhole(request, phase);
@@ -98,8 +98,8 @@ void TakeNames(const BoundSpec& bound, Inventory& inventory) {
   }
 }
 
-llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path, const RankPreference& preference,
-                                          unsigned threads) {
+llvm::Expected<Checkpoint> DescribeSource(ReadableFileSystem& files, const std::string& path,
+                                          const RankPreference& preference, unsigned threads) {
   UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(files, path));
   WatchedLinks watched(files);
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint,
@@ -111,12 +111,12 @@ llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& 
   return checkpoint;
 }
 
-llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+llvm::Error DescribeAndBind(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   UCP_RETURN_IF_ERROR(DescribeCheckpoint(files, request, phase));
   return BindDescribed(files, request, phase);
 }
 
-llvm::Error DescribeCheckpoint(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+llvm::Error DescribeCheckpoint(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   BeginPhase(request.clock, "describe");
   UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path, request.preference, request.threads));
   phase.folder = phase.checkpoint.inventory.root;
@@ -124,7 +124,7 @@ llvm::Error DescribeCheckpoint(FileSystem& files, const SourceRequest& request, 
   return llvm::Error::success();
 }
 
-llvm::Error BindDescribed(FileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+llvm::Error BindDescribed(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase) {
   BeginPhase(request.clock, "bind");
   UCP_RETURN_IF_ERROR(DropStates(request.drop_states, phase.checkpoint));
   UCP_RETURN_IF_ERROR(LayOut(files, request, phase));

@@ -52,19 +52,20 @@ struct SourcePhase {
 
 // Headers only; the message for a path that no format knows lists what each looks for. Fails with kUsage if the source
 // has no rank such as is preferred.
-llvm::Expected<Checkpoint> DescribeSource(FileSystem& files, const std::string& path, const RankPreference& preference,
-                                          unsigned threads = 1);
+llvm::Expected<Checkpoint> DescribeSource(ReadableFileSystem& files, const std::string& path,
+                                          const RankPreference& preference, unsigned threads = 1);
 
 // Fills what phase.checkpoint and phase.folder are. Begins the phase `describe`.
-[[nodiscard]] llvm::Error DescribeCheckpoint(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
+[[nodiscard]] llvm::Error DescribeCheckpoint(ReadableFileSystem& files, const SourceRequest& request,
+                                             SourcePhase& phase);
 
 // Of a checkpoint that is described. With a spec, the facts of --config, or else of a `config.json` in the tag's or the
 // checkpoint's folder, are added to those of the inventory. Fails with kSpec if the spec has errors: they are in
 // `phase.spec->sink`.
-[[nodiscard]] llvm::Error BindDescribed(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
+[[nodiscard]] llvm::Error BindDescribed(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase);
 
 // Both.
-[[nodiscard]] llvm::Error DescribeAndBind(FileSystem& files, const SourceRequest& request, SourcePhase& phase);
+[[nodiscard]] llvm::Error DescribeAndBind(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase);
 
 // SourcePhase::held, for who fills a phase without a folder.
 llvm::Expected<Layout> HeldByFiles(const SourcePhase& phase);

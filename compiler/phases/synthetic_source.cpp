@@ -30,7 +30,7 @@ llvm::Expected<std::vector<LogicalTensor>> TensorsOf(const Layout& layout, DType
 
 }  // namespace
 
-llvm::Error MakeSyntheticSource(FileSystem& files, const SyntheticRequest& request, const Strategy& strategy,
+llvm::Error MakeSyntheticSource(ReadableFileSystem& files, const SyntheticRequest& request, const Strategy& strategy,
                                 SourcePhase& phase) {
   SpecSession& session = *phase.spec;
   if (!session.checked) return SpecErrors(session);

@@ -25,7 +25,7 @@ inline constexpr const char* kSyntheticFormat = "synthetic";
 
 // The spec is open in `phase`, whose rest this fills. Every trained tensor has a float32 master, Adam's two moments and
 // a weight of the strategy's dtype. Fails with kSpec if the spec has errors: they are in its sink.
-[[nodiscard]] llvm::Error MakeSyntheticSource(FileSystem& files, const SyntheticRequest& request,
+[[nodiscard]] llvm::Error MakeSyntheticSource(ReadableFileSystem& files, const SyntheticRequest& request,
                                               const Strategy& strategy, SourcePhase& phase);
 
 }  // namespace ucp

@@ -112,7 +112,7 @@ DType DTypeOf(const Strategy& strategy) {
   return name == "fp16" ? DType::kFloat16 : DType::kBFloat16;
 }
 
-llvm::Expected<ParameterGroups> ReadParameterGroups(FileSystem& files, const std::string& path,
+llvm::Expected<ParameterGroups> ReadParameterGroups(ReadableFileSystem& files, const std::string& path,
                                                     std::span<const LogicalTensor> tensors) {
   UCP_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kMostListBytes));
   std::vector<std::string> trained;

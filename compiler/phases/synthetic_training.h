@@ -11,7 +11,7 @@
 #include "compiler/layout/target.h"
 #include "runtime/formats/strategy.h"
 #include "runtime/formats/training_state.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -20,7 +20,7 @@ using ParameterGroups = std::vector<std::vector<std::string>>;
 
 // One name a line, groups apart by an empty line. Fails with kUsage, naming the line, if these are not the trained
 // tensors, each once.
-llvm::Expected<ParameterGroups> ReadParameterGroups(FileSystem& files, const std::string& path,
+llvm::Expected<ParameterGroups> ReadParameterGroups(ReadableFileSystem& files, const std::string& path,
                                                     std::span<const LogicalTensor> tensors);
 
 // One group, in the order of the spec, layer after layer.

@@ -58,8 +58,8 @@ class Belonging {
 };
 
 // The first file below the folder that does not belong there; empty if there is none.
-llvm::Expected<std::string> FirstForeign(FileSystem& files, const Belonging& belonging, const std::string& destination,
-                                         const std::string& below) {
+llvm::Expected<std::string> FirstForeign(ReadableFileSystem& files, const Belonging& belonging,
+                                         const std::string& destination, const std::string& below) {
   UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(JoinPath(destination, below)));
   for (const DirectoryEntry& entry : entries) {
     const std::string path = below.empty() ? entry.name : JoinPath(below, entry.name);
@@ -75,8 +75,8 @@ llvm::Expected<std::string> FirstForeign(FileSystem& files, const Belonging& bel
 
 }  // namespace
 
-llvm::Error CheckDestination(FileSystem& files, const std::string& source_folder, const std::string& destination,
-                             bool force) {
+llvm::Error CheckDestination(ReadableFileSystem& files, const std::string& source_folder,
+                             const std::string& destination, bool force) {
   UCP_ASSIGN_OR_RETURN(const fs::path source, AbsolutePath(source_folder));
   UCP_ASSIGN_OR_RETURN(const fs::path wanted, AbsolutePath(destination));
   auto [rest, ignored] = std::mismatch(source.begin(), source.end(), wanted.begin(), wanted.end());
@@ -101,7 +101,7 @@ llvm::Error CheckDestination(FileSystem& files, const std::string& source_folder
   return llvm::Error::success();
 }
 
-llvm::Error CheckNothingElse(FileSystem& files, const std::string& destination) {
+llvm::Error CheckNothingElse(ReadableFileSystem& files, const std::string& destination) {
   UCP_ASSIGN_OR_RETURN(FileStatus status, files.Status(destination));
   if (status.is_link || status.kind != PathKind::kDirectory) return llvm::Error::success();
   llvm::Expected<std::optional<Manifest>> found = ReadManifest(files, destination);

@@ -5,17 +5,17 @@
 
 #include <string>
 
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
 // --force is for the result of an earlier run: it does not delete folders of another kind. And a source must not get a
 // folder inside it that was not there. Fails with kUsage, and with kIo where it cannot be told.
-[[nodiscard]] llvm::Error CheckDestination(FileSystem& files, const std::string& source_folder,
+[[nodiscard]] llvm::Error CheckDestination(ReadableFileSystem& files, const std::string& source_folder,
                                            const std::string& destination, bool force);
 
 // A folder is replaced as a whole: fails (kUsage) if a file in it is no part of the checkpoint, such as another tag's,
 // a log or a script, which would be lost.
-[[nodiscard]] llvm::Error CheckNothingElse(FileSystem& files, const std::string& destination);
+[[nodiscard]] llvm::Error CheckNothingElse(ReadableFileSystem& files, const std::string& destination);
 
 }  // namespace ucp

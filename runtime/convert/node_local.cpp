@@ -12,7 +12,7 @@ llvm::Error CheckNodeLocal(const NodeLocal& node_local, const Communicator& rank
               "--node-local is for several ranks, and here is one; start it on all nodes: mpirun -n N ucprun …");
 }
 
-llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(FileSystem& files, const NodeLocal& node_local,
+llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(ReadableFileSystem& files, const NodeLocal& node_local,
                                                                const std::string& path, Communicator& ranks) {
   UCP_RETURN_IF_ERROR(CheckNodeLocal(node_local, ranks));
   if (!node_local.source) {

@@ -8,7 +8,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/exchange/files_of_all_ranks.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -22,7 +22,7 @@ struct NodeLocal {
 
 // The source at `path`, of all ranks together if each node sees only a part of it; else null, and rank 0 sees all of
 // it. All ranks call it together. Fails as CheckNodeLocal(), and (kBadData) for a source of which a part is missing.
-llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(FileSystem& files, const NodeLocal& node_local,
+llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(ReadableFileSystem& files, const NodeLocal& node_local,
                                                                const std::string& path, Communicator& ranks);
 
 }  // namespace ucp

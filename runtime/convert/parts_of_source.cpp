@@ -67,7 +67,7 @@ llvm::Error CheckTogether(const std::string& path, const std::vector<Sight>& sig
 }
 
 // Of a rank that sees a part. Somebody may have put several together.
-llvm::Error CheckEnough(FileSystem& files, const std::string& path, const FoundManifest& found,
+llvm::Error CheckEnough(ReadableFileSystem& files, const std::string& path, const FoundManifest& found,
                         const std::vector<Sight>& sights) {
   std::set<int> seen;
   for (const Sight& sight : sights) seen.insert(sight.part.number);
@@ -95,7 +95,7 @@ std::vector<int> PartsOfSource::RanksWith(int part) const {
   return ranks;
 }
 
-llvm::Expected<std::optional<PartsOfSource>> FindPartsOfSource(FileSystem& files, const std::string& path,
+llvm::Expected<std::optional<PartsOfSource>> FindPartsOfSource(ReadableFileSystem& files, const std::string& path,
                                                                Communicator& ranks) {
   std::optional<FoundManifest> mine;
   Sight sight;

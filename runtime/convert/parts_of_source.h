@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/manifest/find_manifest.h"
 
 namespace ucp {
@@ -24,7 +24,7 @@ struct PartsOfSource {
 // All ranks call it together, each with the files that it sees; nothing if no rank sees a part. Fails on all of them
 // (kBadData) if one sees a part of another run, or the checkpoint without a part's manifest, which may be an older one;
 // and if there are files of parts that nobody sees.
-llvm::Expected<std::optional<PartsOfSource>> FindPartsOfSource(FileSystem& files, const std::string& path,
+llvm::Expected<std::optional<PartsOfSource>> FindPartsOfSource(ReadableFileSystem& files, const std::string& path,
                                                                Communicator& ranks);
 
 }  // namespace ucp

@@ -10,7 +10,7 @@
 
 namespace ucp {
 
-llvm::Expected<PlanWithInputs> ReadPlanFile(FileSystem& files, const std::string& path) {
+llvm::Expected<PlanWithInputs> ReadPlanFile(ReadableFileSystem& files, const std::string& path) {
   constexpr std::uint64_t kLargestPlan = std::uint64_t{1} << 31;
   UCP_ASSIGN_OR_RETURN(std::string bytes, ReadWholeFile(files, path, kLargestPlan));
   auto file = DecodePlanWithInputs(bytes);

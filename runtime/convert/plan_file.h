@@ -8,12 +8,12 @@
 #include "compiler/layout/inventory.h"
 #include "compiler/plan/codec.h"
 #include "compiler/plan/plan.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
 // Verified: a plan file comes from outside.
-llvm::Expected<PlanWithInputs> ReadPlanFile(FileSystem& files, const std::string& path);
+llvm::Expected<PlanWithInputs> ReadPlanFile(ReadableFileSystem& files, const std::string& path);
 
 // Fails (kBadData) for a plan that was made without a checkpoint, to know what a conversion would cost.
 [[nodiscard]] llvm::Error CheckIsOfCheckpoint(const std::string& path, const PlanWithInputs& file);

@@ -186,7 +186,7 @@ std::uint64_t MemoryToCompare(const Plan& a, const Plan& b, unsigned threads) {
   return kProgramBytes + 2 * (std::max(MemoryNeeded(a, threads), MemoryNeeded(b, threads)) - kProgramBytes);
 }
 
-llvm::Expected<std::vector<Difference>> CompareCheckpoints(FileSystem& files, const ComparedCheckpoint& a,
+llvm::Expected<std::vector<Difference>> CompareCheckpoints(ReadableFileSystem& files, const ComparedCheckpoint& a,
                                                            const ComparedCheckpoint& b,
                                                            const std::vector<StatePair>& pairs,
                                                            const ExecutionOptions& options) {

@@ -12,7 +12,7 @@
 #include "runtime/difference/difference_sum.h"
 #include "runtime/difference/pair_states.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -29,7 +29,7 @@ std::uint64_t MemoryToCompare(const Plan& a, const Plan& b, unsigned threads);
 // number of threads and in any memory. `options.memory_bytes` is for both checkpoints together; too little is an error
 // with the number that would do (kUsage). All ranks of `options` call it together, with the same plans and pairs, and
 // share the work; the result is rank 0's. `files` hold both checkpoints.
-llvm::Expected<std::vector<Difference>> CompareCheckpoints(FileSystem& files, const ComparedCheckpoint& a,
+llvm::Expected<std::vector<Difference>> CompareCheckpoints(ReadableFileSystem& files, const ComparedCheckpoint& a,
                                                            const ComparedCheckpoint& b,
                                                            const std::vector<StatePair>& pairs,
                                                            const ExecutionOptions& options);

@@ -5,8 +5,8 @@
 
 namespace ucp {
 
-ElementReader::ElementReader(const Plan& plan, const std::string& root, FileSystem& files, const BufferSizes& sizes,
-                             unsigned threads, bool verify_checksums)
+ElementReader::ElementReader(const Plan& plan, const std::string& root, ReadableFileSystem& files,
+                             const BufferSizes& sizes, unsigned threads, bool verify_checksums)
     : buffers_(sizes, threads),
       steps_(plan),
       source_(plan, root, files, verify_checksums, sizes.ledger_pieces),

@@ -13,14 +13,14 @@
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/source_files.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
 class ElementReader {
  public:
   // The plan must be verified and outlive this, and not cast (a plan onto whole tensors). Replicas are not compared.
-  ElementReader(const Plan& plan, const std::string& root, FileSystem& files, const BufferSizes& sizes,
+  ElementReader(const Plan& plan, const std::string& root, ReadableFileSystem& files, const BufferSizes& sizes,
                 unsigned threads, bool verify_checksums);
 
   // All files are what the plan was made from.

@@ -35,7 +35,7 @@ void PrintDryRun(const PlannedRun& run) {
   for (const std::string& line : PlanReport(run.plan)) PrintReportLine(line);
 }
 
-llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, FileSystem& source,
+llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, ReadableFileSystem& source,
                                    unsigned readers) {
   Compilation compilation;
   CompileRequest request;
@@ -59,7 +59,7 @@ llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watc
 llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communicator& ranks) {
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<FilesOfAllRanks> nodes,
                        NodesOfSource(watch.files(), options.conversion.node_local, options.source.path, ranks));
-  FileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
+  ReadableFileSystem& source = nodes == nullptr ? watch.files() : nodes->files();
   const unsigned readers = nodes == nullptr ? ThreadsOf(options.conversion) : 1;  // Nodes speak in one thread.
   UCP_ASSIGN_OR_RETURN(const PlannedRun run,
                        ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, source, readers) : PlannedRun{}));

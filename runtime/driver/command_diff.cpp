@@ -40,7 +40,7 @@ struct Side {
   StoredDigests digests;
 };
 
-llvm::Expected<Side> Open(FileSystem& files, const DiffOptions& options, const std::string& path,
+llvm::Expected<Side> Open(ReadableFileSystem& files, const DiffOptions& options, const std::string& path,
                           const llvm::GlobPattern& names) {
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, path));
   UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());

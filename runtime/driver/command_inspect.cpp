@@ -36,7 +36,7 @@ void PrintText(const Inspection& inspection, bool grouped) {
   }
 }
 
-llvm::Error Inspect(FileSystem& files, const InspectOptions& options) {
+llvm::Error Inspect(ReadableFileSystem& files, const InspectOptions& options) {
   Inspection inspection;
   llvm::Error error = Inspect(files, options.source, options.tensor, inspection);
   if (inspection.source.spec != nullptr) ShowDiagnostics(*inspection.source.spec, options.json);

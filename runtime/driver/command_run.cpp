@@ -18,7 +18,7 @@ struct RunOptions {
   ConversionCommand conversion;
 };
 
-llvm::Expected<PlannedRun> Prepare(const RunOptions& options, RunWatch& watch, FileSystem* nodes) {
+llvm::Expected<PlannedRun> Prepare(const RunOptions& options, RunWatch& watch, ReadableFileSystem* nodes) {
   const unsigned threads = ThreadsOf(options.conversion);
   return PreparePlan(watch.files(), nodes == nullptr ? watch.files() : *nodes,
                      {.path = options.plan,
@@ -32,7 +32,7 @@ llvm::Expected<PlannedRun> Prepare(const RunOptions& options, RunWatch& watch, F
 llvm::Error RunPlan(const RunOptions& options, RunWatch& watch, Communicator& ranks) {
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<FilesOfAllRanks> nodes,
                        NodesOfSource(watch.files(), options.conversion.node_local, options.source, ranks));
-  FileSystem* files_of_nodes = nodes == nullptr ? nullptr : &nodes->files();
+  ReadableFileSystem* files_of_nodes = nodes == nullptr ? nullptr : &nodes->files();
   UCP_ASSIGN_OR_RETURN(const PlannedRun run,
                        ShareRun(ranks, ranks.rank() == 0 ? Prepare(options, watch, files_of_nodes) : PlannedRun{}));
   UCP_ASSIGN_OR_RETURN(WatchedOutcome outcome,

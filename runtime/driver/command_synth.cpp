@@ -31,7 +31,7 @@ struct SynthOptions {
   ConversionCommand conversion;
 };
 
-llvm::Error CompileSynthetic(FileSystem& files, const SynthOptions& options, Compilation& compilation) {
+llvm::Error CompileSynthetic(ReadableFileSystem& files, const SynthOptions& options, Compilation& compilation) {
   SourcePhase& source = compilation.source;
   UCP_ASSIGN_OR_RETURN(SourceRequest given, options.source.Request());
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(given.spec));
@@ -64,7 +64,7 @@ void Print(const PlannedRun& run, const WatchedOutcome& outcome, const Conversio
 }
 
 // At rank 0.
-llvm::Expected<PlannedRun> Prepare(FileSystem& files, const SynthOptions& options) {
+llvm::Expected<PlannedRun> Prepare(ReadableFileSystem& files, const SynthOptions& options) {
   Compilation compilation;
   llvm::Error error = CompileSynthetic(files, options, compilation);
   if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);

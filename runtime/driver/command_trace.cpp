@@ -37,7 +37,7 @@ struct Traced {
   Plan plan;
 };
 
-llvm::Error TakePlanFile(FileSystem& files, const TraceOptions& options, Traced& traced) {
+llvm::Error TakePlanFile(ReadableFileSystem& files, const TraceOptions& options, Traced& traced) {
   const SourceTexts& source = options.source;
   if (!options.target.empty() || !source.spec.empty() || !source.set.empty() || !source.config.empty() ||
       !source.unused.empty() || !source.drop_states.empty() || !source.prefer_rank.empty()) {
@@ -54,7 +54,7 @@ llvm::Error TakePlanFile(FileSystem& files, const TraceOptions& options, Traced&
   return CheckIdentity(traced.plan, checkpoint.inventory);
 }
 
-llvm::Error PlanHere(FileSystem& files, const TraceOptions& options, Traced& traced) {
+llvm::Error PlanHere(ReadableFileSystem& files, const TraceOptions& options, Traced& traced) {
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
   request.target = options.target;

@@ -97,7 +97,7 @@ llvm::Expected<DigestedSource> Digest(const VerifyOptions& options, const std::s
   execution.digests = wanted.version;
   UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes,
                        NodesOfSource(RealFileSystem(), options.node_local, path, ranks));
-  FileSystem& files = nodes == nullptr ? RealFileSystem() : nodes->files();
+  ReadableFileSystem& files = nodes == nullptr ? RealFiles() : nodes->files();
   execution.nodes = nodes.get();
   const bool is_first = ranks.rank() == 0;
   ProgressLine progress;
@@ -145,7 +145,7 @@ llvm::Expected<Promised> FindPromised(const VerifyOptions& options, Communicator
   const bool is_first = ranks.rank() == 0;
   Promised promised;
   UCP_RETURN_IF_ERROR(CheckNodeLocal(options.node_local, ranks));
-  auto find = [&](FileSystem& seen) -> llvm::Expected<std::optional<FoundManifest>> {
+  auto find = [&](ReadableFileSystem& seen) -> llvm::Expected<std::optional<FoundManifest>> {
     if (!is_first) return std::nullopt;
     return FindManifest(seen, options.source.path);
   };

@@ -160,8 +160,9 @@ class Comparing {
 
 }  // namespace
 
-llvm::Expected<LoadedComparison> CompareLoaded(FileSystem& files, const LoadPlan& load, const SourceRequest& source,
-                                               std::span<const WantedRecord> records, const ExecutionOptions& options) {
+llvm::Expected<LoadedComparison> CompareLoaded(ReadableFileSystem& files, const LoadPlan& load,
+                                               const SourceRequest& source, std::span<const WantedRecord> records,
+                                               const ExecutionOptions& options) {
   SourcePhase phase;
   UCP_ASSIGN_OR_RETURN(const Plan whole, PlanWholeStates(files, source, phase, ReplicaPolicy::kTrust));
   const unsigned threads = std::max(options.threads, 1U);

@@ -9,7 +9,7 @@
 
 #include "compiler/phases/source_phase.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/load/load.h"
 
 namespace ucp {
@@ -20,7 +20,8 @@ struct LoadedComparison {
   std::string first;  // The first one in words, in the order of the target's files.
 };
 
-llvm::Expected<LoadedComparison> CompareLoaded(FileSystem& files, const LoadPlan& load, const SourceRequest& source,
-                                               std::span<const WantedRecord> records, const ExecutionOptions& options);
+llvm::Expected<LoadedComparison> CompareLoaded(ReadableFileSystem& files, const LoadPlan& load,
+                                               const SourceRequest& source, std::span<const WantedRecord> records,
+                                               const ExecutionOptions& options);
 
 }  // namespace ucp

@@ -75,13 +75,14 @@ llvm::Error LoadedMemory::MakeOnHost(const ParallelOptions& parallel) {
   });
 }
 
-llvm::Expected<double> LoadedMemory::Ceiling(const LoadPlan& load, FileSystem& files, const ParallelOptions& parallel) {
+llvm::Expected<double> LoadedMemory::Ceiling(const LoadPlan& load, ReadableFileSystem& files,
+                                             const ParallelOptions& parallel) {
   if (device_ == nullptr) return ReadingRate(load, files, parallel);
   UCP_ASSIGN_OR_RETURN(const BusSpeed speed, MeasureBus(*device_, on_device_.bytes(), BusDirection::kIn));
   return speed.bytes_per_second();
 }
 
-llvm::Expected<double> LoadedMemory::ReadingRate(const LoadPlan& load, FileSystem& files,
+llvm::Expected<double> LoadedMemory::ReadingRate(const LoadPlan& load, ReadableFileSystem& files,
                                                  const ParallelOptions& parallel) {
   const std::vector<Block> blocks = BlocksOf(load.plan, {memory_.get(), bytes_});
   std::vector<std::unique_ptr<ReadableFile>> open(load.plan.source.files.size());

@@ -10,7 +10,7 @@
 
 #include "compiler/support/parallel.h"
 #include "runtime/gpu/device.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/load/load.h"
 
 namespace ucp {
@@ -25,12 +25,12 @@ class LoadedMemory {
   std::uint64_t bytes() const { return bytes_; }
 
   // What a load can at best reach, in bytes a second: for a device, what the bus to it does; else what reading does.
-  llvm::Expected<double> Ceiling(const LoadPlan& load, FileSystem& files, const ParallelOptions& parallel);
+  llvm::Expected<double> Ceiling(const LoadPlan& load, ReadableFileSystem& files, const ParallelOptions& parallel);
 
  private:
   // How many bytes a second all threads read of the plan's source when they do nothing else: as many bytes as there is
   // memory, into the memory. Twice, and the second time counts, when what the machine can keep is in its page cache.
-  llvm::Expected<double> ReadingRate(const LoadPlan& load, FileSystem& files, const ParallelOptions& parallel);
+  llvm::Expected<double> ReadingRate(const LoadPlan& load, ReadableFileSystem& files, const ParallelOptions& parallel);
   llvm::Error MakeOnHost(const ParallelOptions& parallel);
 
   const Device* device_ = nullptr;

@@ -53,7 +53,8 @@ llvm::Expected<PlannedRun> MakeAgain(SeenFiles& source, const PlanToRun& request
 
 }  // namespace
 
-llvm::Expected<PlannedRun> PreparePlan(FileSystem& files, FileSystem& source, const PlanToRun& request) {
+llvm::Expected<PlannedRun> PreparePlan(ReadableFileSystem& files, ReadableFileSystem& source,
+                                       const PlanToRun& request) {
   BeginPhase(request.clock, "load");
   UCP_ASSIGN_OR_RETURN(PlanWithInputs file, ReadPlanFile(files, request.path));
   UCP_RETURN_IF_ERROR(CheckIsOfCheckpoint(request.path, file));

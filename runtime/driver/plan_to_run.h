@@ -8,7 +8,7 @@
 
 #include "compiler/support/phase_clock.h"
 #include "runtime/executor/share_run.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -23,6 +23,6 @@ struct PlanToRun {
 
 // `files` has the plan file, `source` the checkpoint. Fails with kBadData, naming what differs, for a plan that is not
 // sound, not of these files, not of a checkpoint, or another one than is made again.
-llvm::Expected<PlannedRun> PreparePlan(FileSystem& files, FileSystem& source, const PlanToRun& request);
+llvm::Expected<PlannedRun> PreparePlan(ReadableFileSystem& files, ReadableFileSystem& source, const PlanToRun& request);
 
 }  // namespace ucp

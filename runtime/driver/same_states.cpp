@@ -143,8 +143,8 @@ llvm::Error LocateBoth(const PlannedRun& a, const PlannedRun& b, FilesOfAllRanks
   return nodes.Locate("", stored);
 }
 
-llvm::Expected<std::vector<Difference>> CompareElements(FileSystem& files, const PlannedRun& a, const PlannedRun& b,
-                                                        const std::vector<StatePair>& compared,
+llvm::Expected<std::vector<Difference>> CompareElements(ReadableFileSystem& files, const PlannedRun& a,
+                                                        const PlannedRun& b, const std::vector<StatePair>& compared,
                                                         ExecutionOptions options, FilesOfAllRanks* nodes) {
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   if (nodes != nullptr) UCP_RETURN_IF_ERROR(LocateBoth(a, b, *nodes));
@@ -158,7 +158,7 @@ llvm::Expected<std::vector<Difference>> CompareElements(FileSystem& files, const
 
 }  // namespace
 
-llvm::Expected<SameStates> FindSame(FileSystem& files, const SameSide& a, const SameSide& b, bool by_elements,
+llvm::Expected<SameStates> FindSame(ReadableFileSystem& files, const SameSide& a, const SameSide& b, bool by_elements,
                                     const ExecutionOptions& options, FilesOfAllRanks* nodes) {
   const PlannedRun& run_a = a.source.run;
   const PlannedRun& run_b = b.source.run;

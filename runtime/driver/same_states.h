@@ -12,7 +12,7 @@
 #include "runtime/driver/source_digests.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -47,7 +47,7 @@ struct SameStates {
 // All ranks of `options` call it together, and share the reading; the result is rank 0's. Declared casts, and masters
 // that stand against weights, are always compared element by element; `by_elements`: everything is. `nodes`: of whom
 // each sees a part of the files; null: every rank sees all. Too little memory is an error (kUsage).
-llvm::Expected<SameStates> FindSame(FileSystem& files, const SameSide& a, const SameSide& b, bool by_elements,
+llvm::Expected<SameStates> FindSame(ReadableFileSystem& files, const SameSide& a, const SameSide& b, bool by_elements,
                                     const ExecutionOptions& options, FilesOfAllRanks* nodes);
 
 }  // namespace ucp

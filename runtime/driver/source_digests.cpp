@@ -13,7 +13,7 @@
 
 namespace ucp {
 
-llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& request, SourcePhase& phase,
+llvm::Expected<Plan> PlanWholeStates(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase,
                                      ReplicaPolicy replicas) {
   UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
   const Inventory& inventory = phase.checkpoint.inventory;
@@ -26,7 +26,7 @@ llvm::Expected<Plan> PlanWholeStates(FileSystem& files, const SourceRequest& req
   return MakePlan({phase.held, inventory, atomic, tensors, std::move(target), "", replicas});
 }
 
-llvm::Expected<PlannedRun> ShareWholeStates(FileSystem& files, const SourceRequest& request,
+llvm::Expected<PlannedRun> ShareWholeStates(ReadableFileSystem& files, const SourceRequest& request,
                                             const ExecutionOptions& options, SourcePhase& phase,
                                             FilesOfAllRanks* nodes) {
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
@@ -49,7 +49,7 @@ std::vector<WholeTensor> WholeTensorsOf(const Plan& plan, const Checkpoint& chec
   return tensors;
 }
 
-llvm::Expected<SourceRequest> RequestAt(FileSystem& files, SourceRequest request, const std::string& path) {
+llvm::Expected<SourceRequest> RequestAt(ReadableFileSystem& files, SourceRequest request, const std::string& path) {
   request.path = path;
   if (request.spec.empty()) return request;
   UCP_ASSIGN_OR_RETURN(const Checkpoint checkpoint, DescribeSource(files, path, request.preference));
@@ -60,7 +60,7 @@ llvm::Expected<SourceRequest> RequestAt(FileSystem& files, SourceRequest request
   return request;
 }
 
-llvm::Expected<DigestedSource> DigestSource(FileSystem& files, const SourceRequest& request,
+llvm::Expected<DigestedSource> DigestSource(ReadableFileSystem& files, const SourceRequest& request,
                                             const ExecutionOptions& options, SourcePhase& phase,
                                             FilesOfAllRanks* nodes) {
   UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareWholeStates(files, request, options, phase, nodes));

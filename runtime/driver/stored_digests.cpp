@@ -24,7 +24,7 @@ llvm::Expected<bool> SpeaksOf(const FoundManifest& found, const Inventory& inven
 
 }  // namespace
 
-llvm::Expected<StoredDigests> FindStoredDigests(FileSystem& files, const std::string& path,
+llvm::Expected<StoredDigests> FindStoredDigests(ReadableFileSystem& files, const std::string& path,
                                                 const Inventory& inventory) {
   UCP_ASSIGN_OR_RETURN(std::optional<FoundManifest> found, FindManifest(files, path));
   StoredDigests digests;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "compiler/layout/inventory.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/manifest/manifest.h"
 
 namespace ucp {
@@ -17,6 +17,7 @@ using StoredDigests = std::map<std::pair<std::string, std::string>, StateDigest>
 
 // Of the checkpoint that was found at `path`; empty if it has no manifest, one with digests of an earlier version, or
 // one that speaks of other files or of files of other sizes: somebody else has written to the folder since.
-llvm::Expected<StoredDigests> FindStoredDigests(FileSystem& files, const std::string& path, const Inventory& inventory);
+llvm::Expected<StoredDigests> FindStoredDigests(ReadableFileSystem& files, const std::string& path,
+                                                const Inventory& inventory);
 
 }  // namespace ucp

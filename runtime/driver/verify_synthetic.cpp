@@ -80,7 +80,7 @@ class Findings {
 
 }  // namespace
 
-llvm::Expected<SyntheticCheck> CheckSynthetic(FileSystem& files, const SourceRequest& request,
+llvm::Expected<SyntheticCheck> CheckSynthetic(ReadableFileSystem& files, const SourceRequest& request,
                                               const ExecutionOptions& options, SourcePhase& phase,
                                               FilesOfAllRanks* nodes) {
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;

@@ -11,7 +11,7 @@
 #include "runtime/driver/source_digests.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -25,7 +25,7 @@ struct SyntheticCheck {
 // Over all ranks of `options`; rank 0 has all of the result. `phase`, at rank 0, is filled as far as it comes, for
 // diagnostics. Fails where the checkpoint cannot be read, or has numbers that
 // no synthetic one has.
-llvm::Expected<SyntheticCheck> CheckSynthetic(FileSystem& files, const SourceRequest& request,
+llvm::Expected<SyntheticCheck> CheckSynthetic(ReadableFileSystem& files, const SourceRequest& request,
                                               const ExecutionOptions& options, SourcePhase& phase,
                                               FilesOfAllRanks* nodes = nullptr);
 

@@ -33,7 +33,7 @@ class Patience {
 
 }  // namespace
 
-FileServer::FileServer(Communicator& ranks, FileSystem& files)
+FileServer::FileServer(Communicator& ranks, ReadableFileSystem& files)
     : ranks_(ranks), files_(files), open_(kOpenFiles, &CloseReadable) {
   for (unsigned i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Serve(); });
 }

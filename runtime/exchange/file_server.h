@@ -13,14 +13,14 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/exchange/request.h"
 #include "runtime/executor/open_files.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
 class FileServer {
  public:
   // Serves from now on.
-  FileServer(Communicator& ranks, FileSystem& files);
+  FileServer(Communicator& ranks, ReadableFileSystem& files);
   // Nobody may ask any more: all ranks have said so to one another.
   ~FileServer();
 
@@ -40,7 +40,7 @@ class FileServer {
   llvm::Expected<std::shared_ptr<ReadableFile>> Open(const std::string& path);
 
   Communicator& ranks_;
-  FileSystem& files_;
+  ReadableFileSystem& files_;
   OpenFiles<ReadableFile> open_;
   std::mutex mutex_;  // Protects `ids_`.
   std::unordered_map<std::string, FileId> ids_;

@@ -37,7 +37,8 @@ class FilesOfAllRanks::RemoteFile : public ReadableFile {
   std::unique_ptr<HeaderBlocks> blocks_;
 };
 
-llvm::Expected<std::unique_ptr<FilesOfAllRanks>> FilesOfAllRanks::Start(Communicator& ranks, FileSystem& files) {
+llvm::Expected<std::unique_ptr<FilesOfAllRanks>> FilesOfAllRanks::Start(Communicator& ranks,
+                                                                        ReadableFileSystem& files) {
   if (ranks.size() == 1) {
     return Fail(ErrorCode::kUsage,
                 "--node-local is for several ranks, and here is one; start it on all nodes: mpirun -n N ucprun …");
@@ -180,29 +181,5 @@ llvm::Expected<std::vector<DirectoryEntry>> FilesOfAllRanks::List(const std::str
   }
   return all;
 }
-
-namespace {
-
-llvm::Error NotWritten(const std::string& path) {
-  return Fail(ErrorCode::kUnsupported, "`{}` is of a source that several ranks read, and is not written to", path);
-}
-
-}  // namespace
-
-llvm::Expected<std::unique_ptr<WritableFile>> FilesOfAllRanks::CreateForWriting(const std::string& path,
-                                                                                std::uint64_t) {
-  return NotWritten(path);
-}
-llvm::Expected<std::unique_ptr<WritableFile>> FilesOfAllRanks::OpenForWriting(const std::string& path) {
-  return NotWritten(path);
-}
-llvm::Error FilesOfAllRanks::MakeDirectory(const std::string& path) { return NotWritten(path); }
-llvm::Error FilesOfAllRanks::SyncDirectory(const std::string& path) { return NotWritten(path); }
-llvm::Error FilesOfAllRanks::Rename(const std::string& from, const std::string&) { return NotWritten(from); }
-llvm::Error FilesOfAllRanks::Exchange(const std::string& a, const std::string&) { return NotWritten(a); }
-llvm::Error FilesOfAllRanks::RemoveTree(const std::string& path) { return NotWritten(path); }
-llvm::Expected<std::uint64_t> FilesOfAllRanks::FreeBytes(const std::string& directory) { return NotWritten(directory); }
-llvm::Expected<bool> FilesOfAllRanks::IsWritable(const std::string&) { return false; }
-llvm::Expected<std::unique_ptr<FileLock>> FilesOfAllRanks::TryLock(const std::string& path) { return NotWritten(path); }
 
 }  // namespace ucp

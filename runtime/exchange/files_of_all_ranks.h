@@ -25,16 +25,16 @@
 
 namespace ucp {
 
-class FilesOfAllRanks : public SourceOfNodes, private FileSystem {
+class FilesOfAllRanks : public SourceOfNodes, private ReadableFileSystem {
  public:
   // All ranks call it together. `files`, which must outlive the result, are those that this rank sees. Fails on every
   // rank if there is only one, or if MPI's library cannot carry messages between threads (kUsage).
-  static llvm::Expected<std::unique_ptr<FilesOfAllRanks>> Start(Communicator& ranks, FileSystem& files);
+  static llvm::Expected<std::unique_ptr<FilesOfAllRanks>> Start(Communicator& ranks, ReadableFileSystem& files);
 
   // All ranks call it together, with the same files: who sees which. Needed before the functions that take a FileId.
   [[nodiscard]] llvm::Error Locate(const std::string& root, const std::vector<StoredFile>& source_files);
 
-  FileSystem& files() override { return *this; }
+  ReadableFileSystem& files() override { return *this; }
   bool IsElsewhere(FileId file) const override { return !Holds(places_of_source_[file.index()]); }
   [[nodiscard]] llvm::Error ReadRows(FileId file, const ByteRows& rows, std::span<std::byte> packed) override;
   bool AnswersFor(FileId file) const override;
@@ -46,7 +46,7 @@ class FilesOfAllRanks : public SourceOfNodes, private FileSystem {
  private:
   class RemoteFile;
 
-  FilesOfAllRanks(Communicator& ranks, FileSystem& mine) : ranks_(ranks), mine_(mine), remote_(ranks) {}
+  FilesOfAllRanks(Communicator& ranks, ReadableFileSystem& mine) : ranks_(ranks), mine_(mine), remote_(ranks) {}
 
   llvm::Expected<FilePlace> Find(const std::string& path);
   llvm::Expected<std::vector<Sight>> AskForStatus(const std::string& path);
@@ -58,20 +58,8 @@ class FilesOfAllRanks : public SourceOfNodes, private FileSystem {
   llvm::Expected<FileStatus> Status(const std::string& path) override;
   llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override;
 
-  // A source is not written to.
-  llvm::Expected<std::unique_ptr<WritableFile>> CreateForWriting(const std::string& path, std::uint64_t bytes) override;
-  llvm::Expected<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path) override;
-  llvm::Error MakeDirectory(const std::string& path) override;
-  llvm::Error SyncDirectory(const std::string& path) override;
-  llvm::Error Rename(const std::string& from, const std::string& to) override;
-  llvm::Error Exchange(const std::string& a, const std::string& b) override;
-  llvm::Error RemoveTree(const std::string& path) override;
-  llvm::Expected<std::uint64_t> FreeBytes(const std::string& directory) override;
-  llvm::Expected<bool> IsWritable(const std::string& directory) override;
-  llvm::Expected<std::unique_ptr<FileLock>> TryLock(const std::string& path) override;
-
   Communicator& ranks_;
-  FileSystem& mine_;
+  ReadableFileSystem& mine_;
   RemoteFiles remote_;
   std::vector<int> node_of_rank_;
   std::mutex mutex_;  // Protects `places_`.

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/executor/source_of_nodes.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

@@ -25,7 +25,7 @@ llvm::Error CloseReadable(ReadableFile&) { return llvm::Error::success(); }  // 
 
 }  // namespace
 
-SourceFiles::SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums,
+SourceFiles::SourceFiles(const Plan& plan, std::string root, ReadableFileSystem& files, bool verify_checksums,
                          std::uint64_t most_pieces, std::size_t most_open, SourceOfNodes* nodes,
                          std::vector<FileVersion> versions)
     : plan_(plan),

@@ -15,8 +15,8 @@
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/open_files.h"
 #include "runtime/executor/source_of_nodes.h"
-#include "runtime/io/file_system.h"
 #include "runtime/io/open_file_limit.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/io/seen_files.h"
 
 namespace ucp {
@@ -34,9 +34,9 @@ class SourceFiles {
   // `most_pieces` bounds the ledger of checksums; with `verify_checksums` false there is none. `most_open`: files.
   // `nodes`: who reads what this rank does not see; `files` is then theirs together. `versions`: what the headers were
   // read of, by FileId; empty: nobody looked.
-  SourceFiles(const Plan& plan, std::string root, FileSystem& files, bool verify_checksums, std::uint64_t most_pieces,
-              std::size_t most_open = OpenFileShares().reading, SourceOfNodes* nodes = nullptr,
-              std::vector<FileVersion> versions = {});
+  SourceFiles(const Plan& plan, std::string root, ReadableFileSystem& files, bool verify_checksums,
+              std::uint64_t most_pieces, std::size_t most_open = OpenFileShares().reading,
+              SourceOfNodes* nodes = nullptr, std::vector<FileVersion> versions = {});
 
   // All files are there and have the size that the plan says, and are those that the headers were read of; and, if
   // RestoreTimes() was called, none was changed since the run that saved them.
@@ -72,7 +72,7 @@ class SourceFiles {
 
   const Plan& plan_;
   const std::string root_;
-  FileSystem& files_;
+  ReadableFileSystem& files_;
   const bool verify_checksums_;
   SourceOfNodes* const nodes_;  // Null: this rank sees all.
   OpenFiles<ReadableFile> open_;

@@ -11,7 +11,7 @@
 #include <span>
 
 #include "compiler/layout/storage.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -35,7 +35,7 @@ class SourceOfNodes {
   virtual ~SourceOfNodes() = default;
 
   // All nodes' files together.
-  virtual FileSystem& files() = 0;
+  virtual ReadableFileSystem& files() = 0;
 
   // Whether this rank does not see the file, so that others read it for this one.
   virtual bool IsElsewhere(FileId file) const = 0;

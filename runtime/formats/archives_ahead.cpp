@@ -18,7 +18,7 @@ llvm::Expected<std::string> HashOfPickle(const ReadableFile& file, const pytorch
 }
 
 // Nothing if it cannot be read. An exception must not leave a thread.
-std::optional<ReadHeader> TryToRead(FileSystem& files, const std::string& path, pytorch::PickleCache& cache) {
+std::optional<ReadHeader> TryToRead(ReadableFileSystem& files, const std::string& path, pytorch::PickleCache& cache) {
   try {
     llvm::Expected<ReadHeader> header = ReadHeaderOf(files, path, cache);
     if (header) return std::move(*header);
@@ -30,7 +30,8 @@ std::optional<ReadHeader> TryToRead(FileSystem& files, const std::string& path, 
 
 }  // namespace
 
-llvm::Expected<ReadHeader> ReadHeaderOf(FileSystem& files, const std::string& path, pytorch::PickleCache& cache) {
+llvm::Expected<ReadHeader> ReadHeaderOf(ReadableFileSystem& files, const std::string& path,
+                                        pytorch::PickleCache& cache) {
   ReadHeader header;
   UCP_ASSIGN_OR_RETURN(header.readable, files.OpenForReading(path));
   pytorch::ArchiveOptions options;
@@ -40,7 +41,7 @@ llvm::Expected<ReadHeader> ReadHeaderOf(FileSystem& files, const std::string& pa
   return header;
 }
 
-ArchivesAhead::ArchivesAhead(FileSystem& files, pytorch::PickleCache& cache, std::vector<std::string> paths,
+ArchivesAhead::ArchivesAhead(ReadableFileSystem& files, pytorch::PickleCache& cache, std::vector<std::string> paths,
                              unsigned helpers)
     : files_(files), cache_(cache), most_held_(std::size_t{2} * helpers) {
   for (std::string& path : paths) {

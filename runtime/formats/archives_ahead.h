@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "runtime/formats/pytorch/archive_reader.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -23,13 +23,15 @@ struct ReadHeader {
   std::string hash;  // ContentHash of its pickle.
 };
 
-llvm::Expected<ReadHeader> ReadHeaderOf(FileSystem& files, const std::string& path, pytorch::PickleCache& cache);
+llvm::Expected<ReadHeader> ReadHeaderOf(ReadableFileSystem& files, const std::string& path,
+                                        pytorch::PickleCache& cache);
 
 class ArchivesAhead {
  public:
   // Begins to read `paths` in this order, with `helpers` threads, a few files ahead of Take(). The file system and the
   // cache must outlive this.
-  ArchivesAhead(FileSystem& files, pytorch::PickleCache& cache, std::vector<std::string> paths, unsigned helpers);
+  ArchivesAhead(ReadableFileSystem& files, pytorch::PickleCache& cache, std::vector<std::string> paths,
+                unsigned helpers);
   ~ArchivesAhead();
 
   // What was read of a file, once. Nothing: nobody has begun it, and nobody will; or it could not be read, and reading
@@ -47,7 +49,7 @@ class ArchivesAhead {
   void Help();
   File* Next();  // Null: there is none, or no more may be held.
 
-  FileSystem& files_;
+  ReadableFileSystem& files_;
   pytorch::PickleCache& cache_;
   const std::size_t most_held_;
   std::mutex mutex_;  // Protects what follows.

@@ -15,13 +15,13 @@ namespace {
 constexpr std::size_t kMostListed = 16;
 
 // A latest file that leads nowhere makes a root, too: a broken one.
-llvm::Expected<bool> HasLatest(FileSystem& files, const std::string& folder, const Format& format) {
+llvm::Expected<bool> HasLatest(ReadableFileSystem& files, const std::string& folder, const Format& format) {
   if (!format.has_roots()) return false;
   UCP_ASSIGN_OR_RETURN(FileStatus status, files.Status(JoinPath(folder, std::string(format.latest_file()))));
   return status.kind == PathKind::kFile || (status.kind == PathKind::kMissing && status.is_link);
 }
 
-llvm::Expected<Candidate> Examine(FileSystem& files, const std::string& folder, const std::string& name) {
+llvm::Expected<Candidate> Examine(ReadableFileSystem& files, const std::string& folder, const std::string& name) {
   const std::string path = JoinPath(folder, name);
   Candidate candidate{name, {}, false};
   std::vector<std::string> roots_of;
@@ -39,7 +39,7 @@ llvm::Expected<Candidate> Examine(FileSystem& files, const std::string& folder, 
 }
 
 // Second names of folders that are here under their own.
-llvm::Error DropSecondNames(FileSystem& files, const std::string& folder, const std::set<std::string>& links,
+llvm::Error DropSecondNames(ReadableFileSystem& files, const std::string& folder, const std::set<std::string>& links,
                             std::vector<Candidate>& candidates) {
   if (links.empty() || candidates.size() < 2) return llvm::Error::success();
   using Identity = std::pair<std::uint64_t, std::uint64_t>;
@@ -65,7 +65,7 @@ llvm::Error DropSecondNames(FileSystem& files, const std::string& folder, const 
 
 }  // namespace
 
-llvm::Expected<std::vector<Candidate>> FindCandidates(FileSystem& files, const std::string& folder) {
+llvm::Expected<std::vector<Candidate>> FindCandidates(ReadableFileSystem& files, const std::string& folder) {
   UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
   std::vector<Candidate> candidates;
   std::set<std::string> links;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -17,7 +17,7 @@ struct Candidate {
 };
 
 // By name. Hidden folders are none, and neither is a link to another candidate.
-llvm::Expected<std::vector<Candidate>> FindCandidates(FileSystem& files, const std::string& folder);
+llvm::Expected<std::vector<Candidate>> FindCandidates(ReadableFileSystem& files, const std::string& folder);
 
 // "global_step3, global_step9 (deepspeed), universal (universal)"
 std::string Listed(const std::vector<Candidate>& candidates);

@@ -16,7 +16,7 @@ std::string Text(const Claim& claim) {
   return fmt::format("`{}` ({}), which `{}` names", claim.folder, format, claim.named_by);
 }
 
-llvm::Error NoteWeightsIn(FileSystem& files, const std::string& folder, Recognised& recognised) {
+llvm::Error NoteWeightsIn(ReadableFileSystem& files, const std::string& folder, Recognised& recognised) {
   UCP_ASSIGN_OR_RETURN(const Claims claims, ClaimsOnItself(files, folder));
   for (const Claim& claim : claims) {
     if (claim.format->has_roots()) continue;
@@ -29,7 +29,7 @@ llvm::Error NoteWeightsIn(FileSystem& files, const std::string& folder, Recognis
 
 }  // namespace
 
-llvm::Expected<Claims> ClaimsOnItself(FileSystem& files, const std::string& folder) {
+llvm::Expected<Claims> ClaimsOnItself(ReadableFileSystem& files, const std::string& folder) {
   Claims claims;
   for (const auto& format : AllFormats()) {
     UCP_ASSIGN_OR_RETURN(bool is_checkpoint, format->IsCheckpoint(files, folder));
@@ -38,7 +38,8 @@ llvm::Expected<Claims> ClaimsOnItself(FileSystem& files, const std::string& fold
   return claims;
 }
 
-llvm::Expected<Claims> ClaimsByLatest(FileSystem& files, const std::string& root, const std::string& latest_file) {
+llvm::Expected<Claims> ClaimsByLatest(ReadableFileSystem& files, const std::string& root,
+                                      const std::string& latest_file) {
   Claims claims;
   auto is_checkpoint = [&](const std::string& folder) -> llvm::Expected<bool> {
     UCP_ASSIGN_OR_RETURN(claims, ClaimsOnItself(files, folder));
@@ -51,7 +52,7 @@ llvm::Expected<Claims> ClaimsByLatest(FileSystem& files, const std::string& root
   return claims;
 }
 
-llvm::Expected<Recognised> Decide(FileSystem& files, const Claims& claims, const std::string& level) {
+llvm::Expected<Recognised> Decide(ReadableFileSystem& files, const Claims& claims, const std::string& level) {
   Claims left = claims;
   if (left.size() > 1) std::erase_if(left, [](const Claim& claim) { return !claim.format->has_roots(); });
   if (left.size() != 1) {

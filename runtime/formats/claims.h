@@ -8,7 +8,7 @@
 
 #include "runtime/formats/format.h"
 #include "runtime/formats/recognise.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -20,13 +20,14 @@ struct Claim {
 using Claims = std::vector<Claim>;
 
 // That the folder is a checkpoint.
-llvm::Expected<Claims> ClaimsOnItself(FileSystem& files, const std::string& folder);
+llvm::Expected<Claims> ClaimsOnItself(ReadableFileSystem& files, const std::string& folder);
 
 // Those of the folder that the file `latest_file` in `root` names. Fails as FollowLatest() does.
-llvm::Expected<Claims> ClaimsByLatest(FileSystem& files, const std::string& root, const std::string& latest_file);
+llvm::Expected<Claims> ClaimsByLatest(ReadableFileSystem& files, const std::string& root,
+                                      const std::string& latest_file);
 
 // Of several, the one that is meant: weights alone yield, with a remark, to a checkpoint that they stand beside. Fails
 // (kBadData) if that leaves several. `level` is where they were found.
-llvm::Expected<Recognised> Decide(FileSystem& files, const Claims& claims, const std::string& level);
+llvm::Expected<Recognised> Decide(ReadableFileSystem& files, const Claims& claims, const std::string& level);
 
 }  // namespace ucp

@@ -60,7 +60,7 @@ bool IsCompanion(CompanionKind kind, const std::string& name) {
           NumberBetween(name, "scheduler_", ".bin") || NumberBetween(name, "sampler_", ".bin"));
 }
 
-llvm::Expected<bool> IsRoot(FileSystem& files, const std::string& folder) {
+llvm::Expected<bool> IsRoot(ReadableFileSystem& files, const std::string& folder) {
   for (const char* latest : {"latest", "latest_universal"}) {
     UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(JoinPath(folder, latest)));
     if (kind == PathKind::kFile) return true;
@@ -70,7 +70,7 @@ llvm::Expected<bool> IsRoot(FileSystem& files, const std::string& folder) {
 
 }  // namespace
 
-llvm::Expected<Companions> FindCompanions(FileSystem& files, CompanionKind kind, const std::string& checkpoint,
+llvm::Expected<Companions> FindCompanions(ReadableFileSystem& files, CompanionKind kind, const std::string& checkpoint,
                                           const std::string& named) {
   Companions companions;
   if (kind == CompanionKind::kNone) return companions;

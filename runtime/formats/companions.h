@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compiler/layout/left_out.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -35,7 +35,7 @@ struct Companions {
 // Those of the known names (companions.cpp) in the checkpoint's own folder, in the one that the user named, and in the
 // root with the `latest` that belongs to the first; the first that has one gives it. Fails (kBadData) for one that is
 // larger than any real one.
-llvm::Expected<Companions> FindCompanions(FileSystem& files, CompanionKind kind, const std::string& checkpoint,
+llvm::Expected<Companions> FindCompanions(ReadableFileSystem& files, CompanionKind kind, const std::string& checkpoint,
                                           const std::string& named);
 
 // Takes out the pickles with objects that are neither known nor ("module.name") one of `keep`, and those that cannot be

@@ -34,7 +34,7 @@ llvm::Error CheckTag(const std::string& tag, const std::string& latest, const st
   return llvm::Error::success();
 }
 
-llvm::Expected<std::string> FolderNamedBy(FileSystem& files, const std::string& latest, const std::string& root,
+llvm::Expected<std::string> FolderNamedBy(ReadableFileSystem& files, const std::string& latest, const std::string& root,
                                           IsCheckpoint is_checkpoint) {
   UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, latest, kLatestBytes));
   const std::string tag = Strip(text);
@@ -51,7 +51,7 @@ llvm::Expected<std::string> FolderNamedBy(FileSystem& files, const std::string& 
 
 }  // namespace
 
-llvm::Expected<std::optional<std::string>> FollowLatest(FileSystem& files, const std::string& root,
+llvm::Expected<std::optional<std::string>> FollowLatest(ReadableFileSystem& files, const std::string& root,
                                                         const std::string& name, IsCheckpoint is_checkpoint) {
   const std::string latest = JoinPath(root, name);
   UCP_ASSIGN_OR_RETURN(FileStatus status, files.Status(latest));

@@ -22,7 +22,7 @@
 #include "runtime/formats/strategy.h"
 #include "runtime/formats/strategy_rules.h"
 #include "runtime/formats/training_state.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -52,18 +52,19 @@ class Format {
   virtual StrategyRules strategy_rules() const = 0;
 
   // Whether this folder, which exists, is a checkpoint by the names in it. RecogniseAny() (recognise.h) asks.
-  virtual llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) const = 0;
+  virtual llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const = 0;
   // The file in a root whose text names the folder of the newest checkpoint. Empty for models alone: they have no
   // roots, and trainers keep them beside checkpoints.
   virtual std::string_view latest_file() const { return ""; }
   bool has_roots() const { return !latest_file().empty(); }
   // The checkpoint that this file means by its name, whatever is around it: the file itself, or its folder.
-  virtual llvm::Expected<std::optional<std::string>> MeantByFile(FileSystem& files, const std::string& path) const;
+  virtual llvm::Expected<std::optional<std::string>> MeantByFile(ReadableFileSystem& files,
+                                                                 const std::string& path) const;
 
   // From headers only. Call with what RecogniseAny() found. Where ranks contradict each other in what can be believed,
   // the preferred one counts, and the inventory says so; without one it is an error. With more than one of `threads`
   // several read files at the same time.
-  virtual llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder,
+  virtual llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                               const RankPreference& preference, unsigned threads) const = 0;
 
   // Which files beside the source its folders have, too.

@@ -3,7 +3,7 @@
 
 namespace ucp {
 
-llvm::Expected<std::optional<std::string>> Format::MeantByFile(FileSystem&, const std::string&) const {
+llvm::Expected<std::optional<std::string>> Format::MeantByFile(ReadableFileSystem&, const std::string&) const {
   return std::nullopt;
 }
 

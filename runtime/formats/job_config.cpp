@@ -73,7 +73,7 @@ llvm::Expected<ValuePtr> ReadConfig(std::string_view text) {
 
 }  // namespace
 
-llvm::Expected<std::string> ReadJobConfig(FileSystem& files, const std::string& path) {
+llvm::Expected<std::string> ReadJobConfig(ReadableFileSystem& files, const std::string& path) {
   return ReadWholeFile(files, path, kMostBytes);
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "runtime/formats/pytorch/value.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -16,7 +16,7 @@ struct JobConfig {
   pytorch::ValuePtr value;  // A dict.
 };
 
-llvm::Expected<std::string> ReadJobConfig(FileSystem& files, const std::string& path);
+llvm::Expected<std::string> ReadJobConfig(ReadableFileSystem& files, const std::string& path);
 
 // Fails with kBadData, naming the file and the place, if it is not JSON: DeepSpeed lets comments and missing commas
 // pass, and guesses what was meant.

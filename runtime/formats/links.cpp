@@ -16,7 +16,7 @@ bool AreSame(const FileStatus& a, const FileStatus& b) { return a.device == b.de
 
 }  // namespace
 
-llvm::Expected<std::optional<std::string>> EndOutside(FileSystem& files, const std::string& root,
+llvm::Expected<std::optional<std::string>> EndOutside(ReadableFileSystem& files, const std::string& root,
                                                       const std::string& path) {
   UCP_ASSIGN_OR_RETURN(FileStatus link, files.Status(path));
   if (!link.is_link) return std::nullopt;
@@ -34,16 +34,16 @@ llvm::Expected<std::unique_ptr<ReadableFile>> WatchedLinks::OpenForReading(const
   std::unique_lock lock(mutex_);
   if (!listed_.contains(fs::path(path).parent_path().string())) {
     lock.unlock();
-    UCP_ASSIGN_OR_RETURN(const FileStatus status, files().Status(path));
+    UCP_ASSIGN_OR_RETURN(const FileStatus status, files_.Status(path));
     lock.lock();
     if (status.is_link) links_.insert(path);
   }
   lock.unlock();
-  return files().OpenForReading(path);
+  return files_.OpenForReading(path);
 }
 
 llvm::Expected<std::vector<DirectoryEntry>> WatchedLinks::List(const std::string& path) {
-  UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files().List(path));
+  UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files_.List(path));
   std::lock_guard lock(mutex_);
   listed_.insert(path);
   for (const DirectoryEntry& entry : entries) {
@@ -62,7 +62,7 @@ llvm::Expected<std::string> WatchedLinks::Remark(const std::string& root, const 
     for (fs::path part = file.path; !part.empty() && !end; part = part.parent_path()) {
       const std::string path = JoinPath(folder, part.string());
       if (!links_.contains(path)) continue;
-      UCP_ASSIGN_OR_RETURN(end, EndOutside(files(), root, path));
+      UCP_ASSIGN_OR_RETURN(end, EndOutside(files_, root, path));
       if (end && first.empty()) first = fmt::format("`{}` is a link to `{}`", path, *end);
     }
     if (end) ++count;

@@ -11,20 +11,23 @@
 #include <vector>
 
 #include "compiler/layout/storage.h"
-#include "runtime/io/forwarding_file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
 // Where the link `path` ends, if it is one that leads out of the folder `root`.
-llvm::Expected<std::optional<std::string>> EndOutside(FileSystem& files, const std::string& root,
+llvm::Expected<std::optional<std::string>> EndOutside(ReadableFileSystem& files, const std::string& root,
                                                       const std::string& path);
 
 // Notes which of what a description looks at are links, at no cost where files are found by listing their folder.
-class WatchedLinks : public ForwardingFileSystem {
+class WatchedLinks : public ReadableFileSystem {
  public:
-  using ForwardingFileSystem::ForwardingFileSystem;
+  // `files` must outlive this and everything that is opened by it.
+  explicit WatchedLinks(ReadableFileSystem& files) : files_(files) {}
 
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override;
+  llvm::Expected<PathKind> Kind(const std::string& path) override { return files_.Kind(path); }
+  llvm::Expected<FileStatus> Status(const std::string& path) override { return files_.Status(path); }
   llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override;
 
   // A sentence about the files of a checkpoint in `folder` that lie behind links out of `root`; empty if none does.
@@ -32,6 +35,7 @@ class WatchedLinks : public ForwardingFileSystem {
                                      const std::vector<StoredFile>& stored);
 
  private:
+  ReadableFileSystem& files_;
   std::mutex mutex_;  // Protects the next.
   std::set<std::string> listed_;
   std::set<std::string> links_;

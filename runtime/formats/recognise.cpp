@@ -30,7 +30,7 @@ std::string FolderAround(const std::string& path) {
 }
 
 // Every answer of one level. One folder may be named in two ways: `.` in it is its own.
-llvm::Expected<Claims> ClaimsOn(FileSystem& files, const std::string& folder) {
+llvm::Expected<Claims> ClaimsOn(ReadableFileSystem& files, const std::string& folder) {
   UCP_ASSIGN_OR_RETURN(Claims claims, ClaimsOnItself(files, folder));
   for (const auto& format : AllFormats()) {
     if (!format->has_roots()) continue;
@@ -46,7 +46,7 @@ llvm::Expected<Claims> ClaimsOn(FileSystem& files, const std::string& folder) {
 }
 
 // At the level of the folder itself; nothing if no format knows it.
-llvm::Expected<std::optional<Recognised>> RecogniseLevel(FileSystem& files, const std::string& folder) {
+llvm::Expected<std::optional<Recognised>> RecogniseLevel(ReadableFileSystem& files, const std::string& folder) {
   UCP_ASSIGN_OR_RETURN(const Claims claims, ClaimsOn(files, folder));
   if (claims.empty()) return std::nullopt;
   UCP_ASSIGN_OR_RETURN(Recognised found, Decide(files, claims, folder));
@@ -54,7 +54,7 @@ llvm::Expected<std::optional<Recognised>> RecogniseLevel(FileSystem& files, cons
 }
 
 // What is broken or ambiguous at a level is for the user to decide: says between what.
-llvm::Error NameCandidates(FileSystem& files, const std::string& folder, llvm::Error error) {
+llvm::Error NameCandidates(ReadableFileSystem& files, const std::string& folder, llvm::Error error) {
   FailureText failure = Describe(std::move(error));
   llvm::Expected<std::vector<Candidate>> candidates = FindCandidates(files, folder);
   if (!candidates) llvm::consumeError(candidates.takeError());
@@ -63,7 +63,7 @@ llvm::Error NameCandidates(FileSystem& files, const std::string& folder, llvm::E
 }
 
 // A model's folder may hold the checkpoints of the training that made it.
-llvm::Error NoteCheckpointsIn(FileSystem& files, const std::string& folder, Recognised& recognised) {
+llvm::Error NoteCheckpointsIn(ReadableFileSystem& files, const std::string& folder, Recognised& recognised) {
   UCP_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, FindCandidates(files, folder));
   std::erase_if(candidates, [&](const Candidate& candidate) {
     return std::ranges::all_of(candidate.formats,
@@ -75,7 +75,7 @@ llvm::Error NoteCheckpointsIn(FileSystem& files, const std::string& folder, Reco
   return llvm::Error::success();
 }
 
-llvm::Expected<std::optional<Recognised>> RecogniseOnlyOneIn(FileSystem& files, const std::string& folder) {
+llvm::Expected<std::optional<Recognised>> RecogniseOnlyOneIn(ReadableFileSystem& files, const std::string& folder) {
   UCP_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, FindCandidates(files, folder));
   if (candidates.empty()) return std::nullopt;
   if (candidates.size() > 1) {
@@ -92,7 +92,7 @@ llvm::Expected<std::optional<Recognised>> RecogniseOnlyOneIn(FileSystem& files, 
   return found;
 }
 
-llvm::Expected<std::optional<Recognised>> RecogniseFolder(FileSystem& files, const std::string& folder) {
+llvm::Expected<std::optional<Recognised>> RecogniseFolder(ReadableFileSystem& files, const std::string& folder) {
   llvm::Expected<std::optional<Recognised>> found = RecogniseLevel(files, folder);
   if (!found) return NameCandidates(files, folder, found.takeError());
   if (!*found) return RecogniseOnlyOneIn(files, folder);
@@ -101,7 +101,7 @@ llvm::Expected<std::optional<Recognised>> RecogniseFolder(FileSystem& files, con
 }
 
 // A latest file, a model in a file of its own, or a file of the nearest checkpoint around it.
-llvm::Expected<std::optional<Recognised>> RecogniseFile(FileSystem& files, const std::string& path) {
+llvm::Expected<std::optional<Recognised>> RecogniseFile(ReadableFileSystem& files, const std::string& path) {
   std::string around = FolderAround(path);
   const std::string name = fs::path(path).filename();
   for (const auto& format : AllFormats()) {
@@ -123,7 +123,7 @@ llvm::Expected<std::optional<Recognised>> RecogniseFile(FileSystem& files, const
   return std::nullopt;
 }
 
-llvm::Error NotKnown(FileSystem& files, const std::string& path, PathKind kind) {
+llvm::Error NotKnown(ReadableFileSystem& files, const std::string& path, PathKind kind) {
   UCP_ASSIGN_OR_RETURN(PathKind index,
                        files.Kind(JoinPath(kind == PathKind::kDirectory ? path : FolderAround(path), ".metadata")));
   if (index == PathKind::kFile) {
@@ -140,13 +140,13 @@ llvm::Error NotKnown(FileSystem& files, const std::string& path, PathKind kind) 
               path);
 }
 
-llvm::Error RefuseLinkToUnfinished(FileSystem& files, const std::string& path) {
+llvm::Error RefuseLinkToUnfinished(ReadableFileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(const FileStatus status, files.Status(path));
   return status.is_link ? RefuseUnfinished(status.leads_to) : llvm::Error::success();
 }
 
 // Of what was found below the folder that was named: its latest files, and the folders on the way.
-llvm::Error NoteLinks(FileSystem& files, const std::string& root, Recognised& recognised) {
+llvm::Error NoteLinks(ReadableFileSystem& files, const std::string& root, Recognised& recognised) {
   std::vector<std::string> on_the_way;
   for (const auto& format : AllFormats()) {
     if (format->has_roots()) on_the_way.push_back(JoinPath(root, std::string(format->latest_file())));
@@ -183,7 +183,7 @@ llvm::Error RefuseUnfinished(const std::string& path) {
   return llvm::Error::success();
 }
 
-llvm::Expected<Recognised> RecogniseAny(FileSystem& files, const std::string& path) {
+llvm::Expected<Recognised> RecogniseAny(ReadableFileSystem& files, const std::string& path) {
   UCP_RETURN_IF_ERROR(RefuseUnfinished(path));
   UCP_RETURN_IF_ERROR(RefuseLinkToUnfinished(files, path));
   UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(path));

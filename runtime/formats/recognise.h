@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "runtime/formats/format.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -30,7 +30,7 @@ struct Recognised {
 
 // Fails with kIo if nothing is there, with kUnsupported if no format knows it (the message lists what each looks for),
 // with kBadData if it is broken, ambiguous, or the unfinished work of a conversion.
-llvm::Expected<Recognised> RecogniseAny(FileSystem& files, const std::string& path);
+llvm::Expected<Recognised> RecogniseAny(ReadableFileSystem& files, const std::string& path);
 
 // Fails (kBadData) for a folder in which a conversion is being prepared, and for what is in it.
 [[nodiscard]] llvm::Error RefuseUnfinished(const std::string& path);

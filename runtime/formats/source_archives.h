@@ -19,7 +19,7 @@
 #include "runtime/formats/pytorch/archive_reader.h"
 #include "runtime/formats/pytorch/small_tensor_reader.h"
 #include "runtime/formats/training_state.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -50,7 +50,7 @@ struct SourceArchive {
 class SourceArchives {
  public:
   // The arguments must outlive this object.
-  SourceArchives(FileSystem& files, std::string folder, Storage& storage, TrainingState& training)
+  SourceArchives(ReadableFileSystem& files, std::string folder, Storage& storage, TrainingState& training)
       : files_(files), folder_(std::move(folder)), storage_(storage), training_(training) {}
 
   // These will be opened, in this order or nearly: so many other threads read them ahead.
@@ -85,7 +85,7 @@ class SourceArchives {
   llvm::Expected<std::string> KeyOfSmallTensor(const SourceArchive& archive, const pytorch::Tensor& tensor);
   std::string KeyOfLargeTensor(const SourceArchive& archive, const pytorch::Tensor& tensor, const std::string& keys);
 
-  FileSystem& files_;
+  ReadableFileSystem& files_;
   std::string folder_;
   Storage& storage_;
   TrainingState& training_;

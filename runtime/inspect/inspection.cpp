@@ -98,7 +98,7 @@ std::optional<std::uint64_t> ElementsOf(const Inspection& inspection) {
 }
 
 // What a conversion without --spec would find there, or, on one rank, one to a target of several.
-llvm::Error FindFittingSpecs(FileSystem& files, const std::string& path, Inspection& inspection) {
+llvm::Error FindFittingSpecs(ReadableFileSystem& files, const std::string& path, Inspection& inspection) {
   Inventory inventory = inspection.source.checkpoint.inventory;
   UCP_RETURN_IF_ERROR(AddConfigBeside(files, {inventory.root, path}, inventory.facts));
   llvm::Expected<PickedSpec> picked = PickSpec(CatalogueNames(), inventory, {}, 0);
@@ -155,7 +155,7 @@ std::uint64_t FileBytes(const Storage& storage) {
   return bytes;
 }
 
-llvm::Error Inspect(FileSystem& files, const SourceTexts& source, const std::string& name_glob,
+llvm::Error Inspect(ReadableFileSystem& files, const SourceTexts& source, const std::string& name_glob,
                     Inspection& inspection) {
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, source.path));
   inspection.path = source.path;

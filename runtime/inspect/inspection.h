@@ -13,7 +13,7 @@
 #include "compiler/phases/request_texts.h"
 #include "compiler/phases/source_phase.h"
 #include "runtime/formats/training_state.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -49,7 +49,7 @@ std::uint64_t FileBytes(const Storage& storage);
 // Without a spec, a tensor that tensor parallelism cuts is shown as its ranks hold it. `name_glob` says which tensors;
 // kUsage if it fits none.
 // Fills `inspection` as far as it comes, so that a spec's diagnostics can be shown when it fails.
-[[nodiscard]] llvm::Error Inspect(FileSystem& files, const SourceTexts& source, const std::string& name_glob,
+[[nodiscard]] llvm::Error Inspect(ReadableFileSystem& files, const SourceTexts& source, const std::string& name_glob,
                                   Inspection& inspection);
 
 // Tensor after tensor, since there can be very many.

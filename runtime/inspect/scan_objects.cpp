@@ -14,7 +14,7 @@ constexpr int kMostLevels = 64;
 
 class Scanning {
  public:
-  Scanning(FileSystem& files, ObjectScan& scan) : files_(files), scan_(scan) {}
+  Scanning(ReadableFileSystem& files, ObjectScan& scan) : files_(files), scan_(scan) {}
 
   llvm::Error Folder(const std::string& path, const std::string& name, int level = 0) {
     if (level > kMostLevels)
@@ -51,14 +51,14 @@ class Scanning {
     return objects::ObjectsIn(*file, known_);
   }
 
-  FileSystem& files_;
+  ReadableFileSystem& files_;
   ObjectScan& scan_;
   const objects::KnownObjects known_;
 };
 
 }  // namespace
 
-llvm::Expected<ObjectScan> ScanObjects(FileSystem& files, const std::string& path) {
+llvm::Expected<ObjectScan> ScanObjects(ReadableFileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(const PathKind kind, files.Kind(path));
   if (kind == PathKind::kMissing) return Fail(ErrorCode::kIo, "`{}` does not exist", path);
   ObjectScan scan{path, 0, {}};

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/formats/objects/file_objects.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -25,7 +25,7 @@ struct ObjectScan {
 
 // `path` is a file, or a folder of any kind. Folders behind links are not entered. Fails (kIo) only if the path or a
 // folder cannot be read; what is wrong with a file is in the result.
-llvm::Expected<ObjectScan> ScanObjects(FileSystem& files, const std::string& path);
+llvm::Expected<ObjectScan> ScanObjects(ReadableFileSystem& files, const std::string& path);
 
 // Whether all that the pickles hold is known.
 bool IsSafe(const ObjectScan& scan);

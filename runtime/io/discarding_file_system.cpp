@@ -1,5 +1,7 @@
 #include "runtime/io/discarding_file_system.h"
 
+#include <limits>
+
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -14,7 +16,7 @@ class DiscardedFile : public WritableFile {
 
 class DiscardingFileSystem : public FileSystem {
  public:
-  explicit DiscardingFileSystem(FileSystem& files) : files_(files) {}
+  explicit DiscardingFileSystem(ReadableFileSystem& files) : files_(files) {}
 
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
     return files_.OpenForReading(path);
@@ -30,8 +32,10 @@ class DiscardingFileSystem : public FileSystem {
     return std::make_unique<DiscardedFile>();
   }
   llvm::Error MakeDirectory(const std::string&) override { return llvm::Error::success(); }
-  llvm::Expected<std::uint64_t> FreeBytes(const std::string& directory) override { return files_.FreeBytes(directory); }
-  llvm::Expected<bool> IsWritable(const std::string& directory) override { return files_.IsWritable(directory); }
+  llvm::Expected<std::uint64_t> FreeBytes(const std::string&) override {
+    return std::numeric_limits<std::uint64_t>::max();
+  }
+  llvm::Expected<bool> IsWritable(const std::string&) override { return true; }
 
   llvm::Error SyncDirectory(const std::string& path) override { return Refuse(path); }
   llvm::Error Rename(const std::string& from, const std::string&) override { return Refuse(from); }
@@ -44,12 +48,12 @@ class DiscardingFileSystem : public FileSystem {
     return Fail(ErrorCode::kUnsupported, "`{}`: nothing is committed to a file system that keeps nothing", path);
   }
 
-  FileSystem& files_;
+  ReadableFileSystem& files_;
 };
 
 }  // namespace
 
-std::unique_ptr<FileSystem> MakeDiscardingFileSystem(FileSystem& files) {
+std::unique_ptr<FileSystem> MakeDiscardingFileSystem(ReadableFileSystem& files) {
   return std::make_unique<DiscardingFileSystem>(files);
 }
 

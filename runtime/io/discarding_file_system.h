@@ -10,6 +10,6 @@
 namespace ucp {
 
 // Only what an executor needs of a target can be written: folders and files. `files` must outlive this.
-std::unique_ptr<FileSystem> MakeDiscardingFileSystem(FileSystem& files);
+std::unique_ptr<FileSystem> MakeDiscardingFileSystem(ReadableFileSystem& files);
 
 }  // namespace ucp

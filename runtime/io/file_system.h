@@ -1,8 +1,9 @@
-// The file system as this project uses it: positioned reads, positioned writes into files of a known size, directories,
-// and the calls that a safe commit needs. An interface, so that tests can make every call fail in turn.
+// The file system as this project uses it: what is read (readable_file_system.h), positioned writes into files of a
+// known size, directories, and the calls that a safe commit needs. An interface, so that tests can make every call fail
+// in turn.
 //
 // All functions are safe to call from several threads; the objects they return are too. Errors name the path, the call
-// and the operating system's reason, and have the code kIo (kBadData where a file ends too early).
+// and the operating system's reason, and have the code kIo.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -12,22 +13,11 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
+#include "runtime/io/readable_file_system.h"
 #include "runtime/io/whole_sync.h"
 
 namespace ucp {
-
-class ReadableFile {
- public:
-  virtual ~ReadableFile() = default;
-  virtual const std::string& path() const = 0;
-  virtual std::uint64_t bytes() const = 0;
-  // Fills `buffer` from `offset` on; a file that ends before is an error. Short reads and EINTR are continued.
-  [[nodiscard]] virtual llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const = 0;
-  // A hint: these bytes are read soon, and the operating system may begin to fetch them from the device.
-  virtual void StartReading(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) const {}
-};
 
 class WritableFile {
  public:
@@ -40,48 +30,19 @@ class WritableFile {
   [[nodiscard]] virtual llvm::Error Close() = 0;
 };
 
-struct DirectoryEntry {
-  std::string name;
-  bool is_directory = false;
-  std::uint64_t bytes = 0;  // Of a regular file.
-  bool is_link = false;     // A symbolic link, perhaps to nothing.
-};
-
-enum class PathKind { kMissing, kFile, kDirectory, kOther };
-
-struct FileStatus {
-  PathKind kind = PathKind::kMissing;  // Of what the path leads to.
-  bool is_link = false;                // The path itself is a symbolic link, perhaps to nothing.
-  std::uint64_t bytes = 0;             // Of a regular file.
-  std::uint64_t device = 0;            // Differs between a folder and its parent where something is mounted.
-  std::uint64_t inode = 0;             // With the device: which file or folder this is, whatever its path.
-  std::int64_t modified_nanoseconds = 0;
-  bool inode_lasts = true;  // Otherwise another one may be made up for it later, and this one for another.
-  // Of a link: where it ends, as an absolute path without links; what is written in it, if nothing is there.
-  std::string leads_to = {};
-};
-
 // An exclusive lock on a file, held until destroyed or until the process ends. Destroying it removes the file.
 class FileLock {
  public:
   virtual ~FileLock() = default;
 };
 
-class FileSystem {
+class FileSystem : public ReadableFileSystem {
  public:
-  virtual ~FileSystem() = default;
-
-  virtual llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) = 0;
   // Creates a file that must not exist and gives it its final size.
   virtual llvm::Expected<std::unique_ptr<WritableFile>> CreateForWriting(const std::string& path,
                                                                          std::uint64_t bytes) = 0;
   // Opens a file that was created before, and keeps its size.
   virtual llvm::Expected<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path) = 0;
-
-  virtual llvm::Expected<PathKind> Kind(const std::string& path) = 0;  // Follows symbolic links.
-  virtual llvm::Expected<FileStatus> Status(const std::string& path) = 0;
-  // Sorted by name. Symbolic links count as what they lead to.
-  virtual llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) = 0;
 
   [[nodiscard]] virtual llvm::Error MakeDirectory(const std::string& path) = 0;  // It must not exist; its parent must.
   [[nodiscard]] virtual llvm::Error SyncDirectory(const std::string& path) = 0;
@@ -102,11 +63,5 @@ class FileSystem {
 
 // The operating system's file system.
 FileSystem& RealFileSystem();
-
-// Reads a whole file of at most `limit` bytes.
-llvm::Expected<std::string> ReadWholeFile(FileSystem& files, const std::string& path, std::uint64_t limit);
-
-// "a/b" from "a" and "b".
-std::string JoinPath(const std::string& directory, const std::string& name);
 
 }  // namespace ucp

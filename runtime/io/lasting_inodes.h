@@ -7,7 +7,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "runtime/io/seen_files.h"
+#include "runtime/io/file_version.h"
 
 namespace ucp {
 

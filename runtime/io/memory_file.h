@@ -5,7 +5,7 @@
 #include <string>
 
 #include "compiler/support/error.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

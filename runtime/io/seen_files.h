@@ -6,33 +6,26 @@
 #include <string>
 #include <unordered_map>
 
-#include "runtime/io/forwarding_file_system.h"
+#include "runtime/io/file_version.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
-// What changes when a file is written to, or exchanged for another one of its name. Its device is not in it: nodes
-// count the devices of a network differently.
-struct FileVersion {
-  std::uint64_t inode = 0;  // 0: nobody looked.
-  std::uint64_t bytes = 0;
-  std::int64_t modified_nanoseconds = 0;
-
-  bool is_known() const { return inode != 0; }
-  friend bool operator==(const FileVersion&, const FileVersion&) = default;
-};
-
-FileVersion VersionOf(const FileStatus& status);
-
 // Notes what it opens for reading, when it does so the first time.
-class SeenFiles : public ForwardingFileSystem {
+class SeenFiles : public ReadableFileSystem {
  public:
-  using ForwardingFileSystem::ForwardingFileSystem;
+  // `files` must outlive this and everything that is opened by it.
+  explicit SeenFiles(ReadableFileSystem& files) : files_(files) {}
 
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override;
+  llvm::Expected<PathKind> Kind(const std::string& path) override { return files_.Kind(path); }
+  llvm::Expected<FileStatus> Status(const std::string& path) override { return files_.Status(path); }
+  llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override { return files_.List(path); }
 
   FileVersion Version(const std::string& path) const;
 
  private:
+  ReadableFileSystem& files_;
   mutable std::mutex mutex_;  // Protects the next.
   std::unordered_map<std::string, FileVersion> versions_;
 };

@@ -206,13 +206,13 @@ std::vector<LoadedPart> PartsOf(const Compiled& compiled) {
 
 }  // namespace
 
-llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& request, const HeldByRank& mine,
+llvm::Expected<HeldPlan> CompileHeld(ReadableFileSystem& files, const HeldRequest& request, const HeldByRank& mine,
                                      Communicator& ranks, SourcePhase& source) {
   UCP_RETURN_IF_ERROR(AgreeOnRequest(ranks, TextOf(request)));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> encoded,
                        ToFirstRank(ranks, ranks.size() > 1 ? EncodeMine(mine, request.kept) : std::string()));
   Compiled compiled;
-  auto compile = [&](FileSystem& shared) -> llvm::Error {
+  auto compile = [&](ReadableFileSystem& shared) -> llvm::Error {
     UCP_RETURN_IF_ERROR(CheckIsWhole(shared, request.source.path));
     SeenFiles seen(shared);
     UCP_RETURN_IF_ERROR(DescribeAndBind(seen, request.source, source));

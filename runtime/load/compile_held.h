@@ -10,7 +10,7 @@
 #include "compiler/phases/source_phase.h"
 #include "compiler/planner/planner.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/load/held_tensors.h"
 #include "runtime/load/load_plan.h"
 
@@ -46,7 +46,7 @@ struct HeldPlan {
 // where the checkpoint lacks what a rank holds, has another shape or a number that is not cast to the rank's dtype, or
 // where ranks ask for different checkpoints. `source` is filled at rank 0 as far as it comes, so that a spec's
 // diagnostics can be shown.
-llvm::Expected<HeldPlan> CompileHeld(FileSystem& files, const HeldRequest& request, const HeldByRank& mine,
+llvm::Expected<HeldPlan> CompileHeld(ReadableFileSystem& files, const HeldRequest& request, const HeldByRank& mine,
                                      Communicator& ranks, SourcePhase& source);
 
 }  // namespace ucp

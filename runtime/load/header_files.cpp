@@ -77,7 +77,7 @@ class NotingFile : public ReadableFile {
 
 class HeaderFile : public ReadableFile {
  public:
-  HeaderFile(FileSystem& files, const HeaderOfFile& header) : files_(files), header_(header), places_(header) {}
+  HeaderFile(ReadableFileSystem& files, const HeaderOfFile& header) : files_(files), header_(header), places_(header) {}
 
   const std::string& path() const override { return header_.path; }
   std::uint64_t bytes() const override { return header_.file_bytes; }
@@ -95,7 +95,7 @@ class HeaderFile : public ReadableFile {
   }
 
  private:
-  FileSystem& files_;
+  ReadableFileSystem& files_;
   const HeaderOfFile& header_;
   const PlacesOfPieces places_;
   mutable std::mutex mutex_;  // Protects the opening.
@@ -141,7 +141,7 @@ std::uint64_t HeaderOfFile::bytes() const {
 
 bool HasHeader(std::string_view path) { return path.ends_with(".pt") || path.ends_with(".safetensors"); }
 
-llvm::Expected<HeaderOfFile> ReadHeader(FileSystem& files, const std::string& path) {
+llvm::Expected<HeaderOfFile> ReadHeader(ReadableFileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(const FileStatus status, files.Status(path));
   UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, files.OpenForReading(path));
   HeaderOfFile header{path, file->bytes(), {}, VersionOf(status)};
@@ -178,7 +178,7 @@ HeaderOfFile TakeHeader(ProgressReader& reader) {
   return header;
 }
 
-std::unique_ptr<ReadableFile> OpenHeader(FileSystem& files, const HeaderOfFile& header) {
+std::unique_ptr<ReadableFile> OpenHeader(ReadableFileSystem& files, const HeaderOfFile& header) {
   return std::make_unique<HeaderFile>(files, header);
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/executor/saved_progress.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/io/seen_files.h"
 
 namespace ucp {
@@ -33,12 +33,12 @@ struct HeaderOfFile {
 bool HasHeader(std::string_view path);
 
 // What describing the file reads. Fails where it cannot be described; whoever describes it says why.
-llvm::Expected<HeaderOfFile> ReadHeader(FileSystem& files, const std::string& path);
+llvm::Expected<HeaderOfFile> ReadHeader(ReadableFileSystem& files, const std::string& path);
 
 void Add(const HeaderOfFile& header, ProgressWriter& writer);
 HeaderOfFile TakeHeader(ProgressReader& reader);
 
 // Answers from the header, which must outlive it, and reads what that has not from the file.
-std::unique_ptr<ReadableFile> OpenHeader(FileSystem& files, const HeaderOfFile& header);
+std::unique_ptr<ReadableFile> OpenHeader(ReadableFileSystem& files, const HeaderOfFile& header);
 
 }  // namespace ucp

@@ -37,7 +37,7 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
               ranks_of_target, ranks);
 }
 
-llvm::Expected<LoadPlan> CompileAlone(FileSystem& files, const LoadRequest& load_request, int ranks,
+llvm::Expected<LoadPlan> CompileAlone(ReadableFileSystem& files, const LoadRequest& load_request, int ranks,
                                       Compilation& compilation) {
   CompileRequest request = load_request.compile;
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
@@ -144,14 +144,14 @@ std::vector<RecordId> LoadPlan::Between(std::uint64_t first, std::uint64_t end) 
   return found;
 }
 
-llvm::Expected<LoadPlan> CompileLoad(FileSystem& files, const LoadRequest& request, Communicator& ranks,
+llvm::Expected<LoadPlan> CompileLoad(ReadableFileSystem& files, const LoadRequest& request, Communicator& ranks,
                                      Compilation& compilation) {
   if (ranks.size() == 1) return CompileAlone(files, request, 1, compilation);
   UCP_RETURN_IF_ERROR(AgreeOnRequest(ranks, TextOf(request)));
   UCP_ASSIGN_OR_RETURN(const auto opens, GatherOpens(ranks, request.opens));
   LoadPlan load;
   std::vector<LoadedPart> parts;
-  auto compile = [&](FileSystem& shared) -> llvm::Error {
+  auto compile = [&](ReadableFileSystem& shared) -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(load, CompileAlone(shared, request, ranks.size(), compilation));
     UCP_ASSIGN_OR_RETURN(const std::vector<int> roles, RolesOf(load, opens));
     for (int role : roles) parts.push_back({role, load.RecordsOf(role), load.FilesOf(role)});

@@ -14,7 +14,7 @@
 #include "compiler/phases/compile.h"
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/io/seen_files.h"
 
 namespace ucp {
@@ -65,7 +65,7 @@ struct LoadRequest {
 // its part of the result. All call this with the same request. A job of several ranks has as many as the target has,
 // else it is refused before anything is read (kUsage). `compilation` is filled at rank 0 as far as it comes, but for
 // the plan, so that a spec's diagnostics can be shown.
-llvm::Expected<LoadPlan> CompileLoad(FileSystem& files, const LoadRequest& request, Communicator& ranks,
+llvm::Expected<LoadPlan> CompileLoad(ReadableFileSystem& files, const LoadRequest& request, Communicator& ranks,
                                      Compilation& compilation);
 
 }  // namespace ucp

@@ -39,7 +39,7 @@ std::string Encode(const std::vector<Asked>& asked) {
   return writer.bytes();
 }
 
-std::vector<std::string> FilesOf(FileSystem& files, const Asked& asked) {
+std::vector<std::string> FilesOf(ReadableFileSystem& files, const Asked& asked) {
   if (asked.extension.empty()) return {asked.path};
   std::vector<std::string> paths;
   llvm::Expected<std::vector<DirectoryEntry>> entries = files.List(asked.path);
@@ -54,7 +54,7 @@ std::vector<std::string> FilesOf(FileSystem& files, const Asked& asked) {
 }
 
 // This rank's share of what rank 0 asks for.
-std::string ReadShare(FileSystem& files, const Communicator& ranks, std::string_view asked) {
+std::string ReadShare(ReadableFileSystem& files, const Communicator& ranks, std::string_view asked) {
   ProgressReader reader(asked);
   ProgressWriter share;
   std::uint64_t room = kMostBytes / static_cast<std::uint64_t>(ranks.size());
@@ -75,9 +75,9 @@ std::string ReadShare(FileSystem& files, const Communicator& ranks, std::string_
 }
 
 // Rank 0's.
-class SharedFiles : public FileSystem {
+class SharedFiles : public ReadableFileSystem {
  public:
-  SharedFiles(FileSystem& files, Communicator& ranks) : files_(files), ranks_(ranks) {}
+  SharedFiles(ReadableFileSystem& files, Communicator& ranks) : files_(files), ranks_(ranks) {}
 
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
     {
@@ -95,31 +95,11 @@ class SharedFiles : public FileSystem {
   llvm::Expected<FileStatus> Status(const std::string& path) override { return files_.Status(path); }
   llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override { return files_.List(path); }
 
-  // A source is not written to.
-  llvm::Expected<std::unique_ptr<WritableFile>> CreateForWriting(const std::string& path, std::uint64_t) override {
-    return Refuse(path);
-  }
-  llvm::Expected<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path) override {
-    return Refuse(path);
-  }
-  llvm::Error MakeDirectory(const std::string& path) override { return Refuse(path); }
-  llvm::Error SyncDirectory(const std::string& path) override { return Refuse(path); }
-  llvm::Error Rename(const std::string& from, const std::string&) override { return Refuse(from); }
-  llvm::Error Exchange(const std::string& a, const std::string&) override { return Refuse(a); }
-  llvm::Error RemoveTree(const std::string& path) override { return Refuse(path); }
-  llvm::Expected<std::uint64_t> FreeBytes(const std::string& folder) override { return files_.FreeBytes(folder); }
-  llvm::Expected<bool> IsWritable(const std::string&) override { return false; }
-  llvm::Expected<std::unique_ptr<FileLock>> TryLock(const std::string& path) override { return Refuse(path); }
-
   llvm::Error FailureOfTalk() const {
     return failure_ ? MakeError(failure_->code, failure_->message) : llvm::Error::success();
   }
 
  private:
-  static llvm::Error Refuse(const std::string& path) {
-    return Fail(ErrorCode::kUnsupported, "`{}` is of a source, and is not written to", path);
-  }
-
   llvm::Error AskAround(const std::string& path) {
     const std::string folder = FolderOf(path);
     const std::string around = folder.empty() ? "" : FolderOf(folder.substr(0, folder.size() - 1));
@@ -159,7 +139,7 @@ class SharedFiles : public FileSystem {
     return ToFirstRank(ranks_, ReadShare(files_, ranks_, question));
   }
 
-  FileSystem& files_;
+  ReadableFileSystem& files_;
   Communicator& ranks_;
   std::mutex mutex_;                    // Protects what follows, and the talking with other ranks.
   std::optional<FailureText> failure_;  // Of that talking.
@@ -167,7 +147,7 @@ class SharedFiles : public FileSystem {
   std::map<std::string, HeaderOfFile> headers_;  // By path.
 };
 
-llvm::Error Serve(FileSystem& files, Communicator& ranks) {
+llvm::Error Serve(ReadableFileSystem& files, Communicator& ranks) {
   while (true) {
     UCP_ASSIGN_OR_RETURN(const std::string asked, FromFirstRank(ranks, ""));
     if (asked.empty()) return llvm::Error::success();
@@ -177,8 +157,8 @@ llvm::Error Serve(FileSystem& files, Communicator& ranks) {
 
 }  // namespace
 
-llvm::Error WithSharedHeaders(FileSystem& files, Communicator& ranks,
-                              llvm::function_ref<llvm::Error(FileSystem&)> work) {
+llvm::Error WithSharedHeaders(ReadableFileSystem& files, Communicator& ranks,
+                              llvm::function_ref<llvm::Error(ReadableFileSystem&)> work) {
   if (ranks.size() == 1) return work(files);
   if (ranks.rank() != 0) return Serve(files, ranks);
   SharedFiles shared(files, ranks);

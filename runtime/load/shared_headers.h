@@ -7,13 +7,13 @@
 #include <llvm/Support/Error.h>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
 // All ranks call it. Rank 0 runs `work` with files that others help to read, and has its outcome; the others serve it
 // until it is done. What nobody has read before, rank 0 reads itself, so that an error is what it would be alone.
-[[nodiscard]] llvm::Error WithSharedHeaders(FileSystem& files, Communicator& ranks,
-                                            llvm::function_ref<llvm::Error(FileSystem&)> work);
+[[nodiscard]] llvm::Error WithSharedHeaders(ReadableFileSystem& files, Communicator& ranks,
+                                            llvm::function_ref<llvm::Error(ReadableFileSystem&)> work);
 
 }  // namespace ucp

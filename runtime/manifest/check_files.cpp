@@ -20,7 +20,7 @@ struct Window {
 };
 
 // What is wrong with a file before it is read; empty if nothing is.
-llvm::Expected<std::string> FaultOfSize(FileSystem& files, const std::string& root, const ManifestFile& file) {
+llvm::Expected<std::string> FaultOfSize(ReadableFileSystem& files, const std::string& root, const ManifestFile& file) {
   UCP_ASSIGN_OR_RETURN(FileStatus status, files.Status(JoinPath(root, file.path)));
   if (status.kind == PathKind::kMissing) return fmt::format("`{}` is missing", file.path);
   if (status.kind != PathKind::kFile) return fmt::format("`{}` is no file", file.path);
@@ -30,7 +30,7 @@ llvm::Expected<std::string> FaultOfSize(FileSystem& files, const std::string& ro
 
 }  // namespace
 
-llvm::Expected<std::vector<std::string>> CheckFiles(FileSystem& files, const std::string& root,
+llvm::Expected<std::vector<std::string>> CheckFiles(ReadableFileSystem& files, const std::string& root,
                                                     const Manifest& manifest, std::uint64_t window_bytes,
                                                     const ParallelOptions& options) {
   std::vector<std::string> faults(manifest.files.size());

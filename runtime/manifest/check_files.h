@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "compiler/support/parallel.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/manifest/manifest.h"
 
 namespace ucp {
 
 // Every file is read once, `window_bytes` at a time in each thread. The result is a sentence for each file that is
 // missing, of another size, or not what was written, sorted by path. Fails only if something cannot be read.
-llvm::Expected<std::vector<std::string>> CheckFiles(FileSystem& files, const std::string& root,
+llvm::Expected<std::vector<std::string>> CheckFiles(ReadableFileSystem& files, const std::string& root,
                                                     const Manifest& manifest, std::uint64_t window_bytes,
                                                     const ParallelOptions& options);
 

@@ -10,7 +10,7 @@ std::vector<std::string> RootsOf(const std::string& path) {
   return {path, std::filesystem::path(path).lexically_normal().parent_path().string()};
 }
 
-llvm::Expected<std::optional<FoundManifest>> FindManifest(FileSystem& files, const std::string& path) {
+llvm::Expected<std::optional<FoundManifest>> FindManifest(ReadableFileSystem& files, const std::string& path) {
   for (const std::string& root : RootsOf(path)) {
     if (root != path) {  // What is no file there belongs to somebody else.
       UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(JoinPath(root, kManifestName)));

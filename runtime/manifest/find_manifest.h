@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/manifest/manifest.h"
 
 namespace ucp {
@@ -21,6 +21,6 @@ struct FoundManifest {
 std::vector<std::string> RootsOf(const std::string& path);
 
 // In the folder that was named, or in the one above it: a tag's folder may be named as well.
-llvm::Expected<std::optional<FoundManifest>> FindManifest(FileSystem& files, const std::string& path);
+llvm::Expected<std::optional<FoundManifest>> FindManifest(ReadableFileSystem& files, const std::string& path);
 
 }  // namespace ucp

@@ -344,7 +344,7 @@ llvm::Expected<Manifest> ParseManifest(std::string_view text) {
   return manifest;
 }
 
-llvm::Expected<std::optional<Manifest>> ReadManifest(FileSystem& files, const std::string& root) {
+llvm::Expected<std::optional<Manifest>> ReadManifest(ReadableFileSystem& files, const std::string& root) {
   const std::string path = JoinPath(root, kManifestName);
   UCP_ASSIGN_OR_RETURN(FileStatus status, files.Status(path));
   if (status.kind == PathKind::kMissing && !status.is_link) return std::nullopt;

@@ -14,7 +14,7 @@
 #include "compiler/plan/plan.h"
 #include "runtime/executor/execute.h"
 #include "runtime/executor/target_parts.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -72,6 +72,6 @@ std::string ComposeManifest(const Manifest& manifest);
 llvm::Expected<Manifest> ParseManifest(std::string_view json);
 
 // The manifest in this folder; nothing if there is none.
-llvm::Expected<std::optional<Manifest>> ReadManifest(FileSystem& files, const std::string& root);
+llvm::Expected<std::optional<Manifest>> ReadManifest(ReadableFileSystem& files, const std::string& root);
 
 }  // namespace ucp

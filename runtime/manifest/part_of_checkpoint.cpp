@@ -15,7 +15,7 @@ namespace {
 // What a part's manifest begins with, this program being the only one that writes it, is in these bytes.
 constexpr std::uint64_t kHeadBytes = 4096;
 
-llvm::Expected<bool> IsOfPart(FileSystem& files, const std::string& path) {
+llvm::Expected<bool> IsOfPart(ReadableFileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files.OpenForReading(path));
   std::string head(std::min(file->bytes(), kHeadBytes), '\0');
   UCP_RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(head))));
@@ -25,7 +25,7 @@ llvm::Expected<bool> IsOfPart(FileSystem& files, const std::string& path) {
 
 }  // namespace
 
-llvm::Expected<std::optional<FoundManifest>> FindPart(FileSystem& files, const std::string& path) {
+llvm::Expected<std::optional<FoundManifest>> FindPart(ReadableFileSystem& files, const std::string& path) {
   for (const std::string& root : RootsOf(path)) {
     const std::string manifest = JoinPath(root, kManifestName);
     UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(manifest));
@@ -37,7 +37,7 @@ llvm::Expected<std::optional<FoundManifest>> FindPart(FileSystem& files, const s
   return std::nullopt;
 }
 
-llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(FileSystem& files, const FoundManifest& found) {
+llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(ReadableFileSystem& files, const FoundManifest& found) {
   std::vector<ManifestFile> elsewhere;
   for (const ManifestFile& file : found.manifest.files) {
     UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(JoinPath(found.root, file.path)));
@@ -57,7 +57,7 @@ std::string HashOfAll(Manifest manifest) {
 
 std::string Name(const ManifestPart& part) { return fmt::format("part {} of {}", part.number, part.count); }
 
-llvm::Error CheckIsWhole(FileSystem& files, const std::string& path) {
+llvm::Error CheckIsWhole(ReadableFileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(std::optional<FoundManifest> found, FindPart(files, path));
   if (!found) return llvm::Error::success();
   UCP_ASSIGN_OR_RETURN(std::vector<ManifestFile> elsewhere, FilesElsewhere(files, *found));

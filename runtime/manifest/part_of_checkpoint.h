@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/manifest/find_manifest.h"
 
 namespace ucp {
 
 // The manifest at `path`, as FindManifest() finds it, if it is one of a part. Of any other its first bytes are read.
-llvm::Expected<std::optional<FoundManifest>> FindPart(FileSystem& files, const std::string& path);
+llvm::Expected<std::optional<FoundManifest>> FindPart(ReadableFileSystem& files, const std::string& path);
 
 // The files of the whole checkpoint that are not in the folder beside the manifest. None, if what stands there is all
 // of it: because every part has every file, or because somebody has put the parts together.
-llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(FileSystem& files, const FoundManifest& found);
+llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(ReadableFileSystem& files, const FoundManifest& found);
 
 // Whether the file is in this part.
 bool IsIn(const ManifestFile& file, int part);
@@ -30,6 +30,6 @@ std::string HashOfAll(Manifest manifest);
 std::string Name(const ManifestPart& part);
 
 // Fails (kBadData) if `path` is a part of a checkpoint and files of it are elsewhere.
-[[nodiscard]] llvm::Error CheckIsWhole(FileSystem& files, const std::string& path);
+[[nodiscard]] llvm::Error CheckIsWhole(ReadableFileSystem& files, const std::string& path);
 
 }  // namespace ucp

@@ -36,7 +36,7 @@ std::optional<double> Rate(const llvm::json::Object& report, std::string_view of
 
 }  // namespace
 
-llvm::Expected<Ceilings> ReadCeilings(FileSystem& files, const std::string& path) {
+llvm::Expected<Ceilings> ReadCeilings(ReadableFileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, path, kMostBytes));
   // The next reader calls itself for what is nested.
   if (llvm::Error odd = JsonReader(text).SkipValue(kMostDepth)) {

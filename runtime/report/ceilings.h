@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 
@@ -20,7 +20,7 @@ struct Ceilings {
 };
 
 // What `ucprun bench DIR --json` printed. Fails with kUsage for anything else, and with kIo.
-llvm::Expected<Ceilings> ReadCeilings(FileSystem& files, const std::string& path);
+llvm::Expected<Ceilings> ReadCeilings(ReadableFileSystem& files, const std::string& path);
 
 struct MovedBytes {
   std::uint64_t read = 0;

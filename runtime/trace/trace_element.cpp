@@ -19,7 +19,7 @@ constexpr std::size_t kLargestItem = 16;
 
 class Tracer {
  public:
-  Tracer(FileSystem& files, const std::string& root, const Plan& plan, TensorId tensor, const Index& index)
+  Tracer(ReadableFileSystem& files, const std::string& root, const Plan& plan, TensorId tensor, const Index& index)
       : files_(files), root_(root), plan_(plan), tensor_(tensor), index_(index) {}
 
   llvm::Error FindCopies() {
@@ -123,7 +123,7 @@ class Tracer {
     return value;
   }
 
-  FileSystem& files_;
+  ReadableFileSystem& files_;
   const std::string& root_;
   const Plan& plan_;
   const TensorId tensor_;
@@ -133,8 +133,8 @@ class Tracer {
 
 }  // namespace
 
-llvm::Expected<ElementTrace> TraceElement(FileSystem& files, const std::string& root, const Plan& plan, TensorId tensor,
-                                          const Index& index) {
+llvm::Expected<ElementTrace> TraceElement(ReadableFileSystem& files, const std::string& root, const Plan& plan,
+                                          TensorId tensor, const Index& index) {
   Tracer tracer(files, root, plan, tensor, index);
   UCP_RETURN_IF_ERROR(tracer.FindCopies());
   tracer.Judge();

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "runtime/trace/element_place.h"
 
 namespace ucp {
@@ -51,7 +51,7 @@ struct ElementTrace {
 };
 
 // Of tensor `tensor`, at `index`, which must be in it. The plan must be verified; `root` is the folder of its source.
-llvm::Expected<ElementTrace> TraceElement(FileSystem& files, const std::string& root, const Plan& plan, TensorId tensor,
-                                          const Index& index);
+llvm::Expected<ElementTrace> TraceElement(ReadableFileSystem& files, const std::string& root, const Plan& plan,
+                                          TensorId tensor, const Index& index);
 
 }  // namespace ucp

@@ -30,7 +30,7 @@ class DeepSpeedFormat : public Format {
   }
 
   // A universal folder holds model-states files, too; its folder `zero` tells them apart.
-  llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) const override {
+  llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const override {
     UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
     bool has_files = false;
     for (const DirectoryEntry& entry : entries) {
@@ -41,8 +41,8 @@ class DeepSpeedFormat : public Format {
   }
   std::string_view latest_file() const override { return "latest"; }
 
-  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder, const RankPreference& preference,
-                                      unsigned threads) const override {
+  llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
+                                      const RankPreference& preference, unsigned threads) const override {
     return deepspeed::DescribeCheckpoint(files, folder, preference, threads);
   }
 

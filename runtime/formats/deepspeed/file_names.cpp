@@ -101,7 +101,7 @@ llvm::Error AddFileName(CheckpointFiles& files, const std::string& name) {
 
 bool IsCheckpointFileName(const std::string& name) { return Parse(name).kind != Kind::kStranger; }
 
-llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std::string& folder) {
+llvm::Expected<CheckpointFiles> ListCheckpointFiles(ReadableFileSystem& files, const std::string& folder) {
   UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
   CheckpointFiles found;
   for (const DirectoryEntry& entry : entries) {

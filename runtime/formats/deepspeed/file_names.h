@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp::deepspeed {
 
@@ -56,7 +56,7 @@ bool IsCheckpointFileName(const std::string& name);
 [[nodiscard]] llvm::Error AddFileName(CheckpointFiles& files, const std::string& name);
 
 // All files of a folder.
-llvm::Expected<CheckpointFiles> ListCheckpointFiles(FileSystem& files, const std::string& folder);
+llvm::Expected<CheckpointFiles> ListCheckpointFiles(ReadableFileSystem& files, const std::string& folder);
 
 // The names that DeepSpeed gives, for messages about files that are missing.
 std::string ModelStatesName(std::int64_t mp, const CheckpointFiles& files);  // With partition 0 at stage 3.

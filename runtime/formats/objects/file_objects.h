@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/formats/objects/known_objects.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp::objects {
 

@@ -13,7 +13,7 @@
 #include "runtime/formats/pytorch/pickle_reader.h"
 #include "runtime/formats/pytorch/value.h"
 #include "runtime/formats/pytorch/zip_reader.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp::pytorch {
 

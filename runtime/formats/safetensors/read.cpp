@@ -29,7 +29,7 @@ std::string FolderAround(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-llvm::Expected<bool> IsFile(FileSystem& files, const std::string& path) {
+llvm::Expected<bool> IsFile(ReadableFileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(path));
   return kind == PathKind::kFile;
 }
@@ -39,7 +39,7 @@ struct ModelFiles {
   bool index = false;
 };
 
-llvm::Expected<ModelFiles> FindFiles(FileSystem& files, const std::string& folder, std::string_view stem) {
+llvm::Expected<ModelFiles> FindFiles(ReadableFileSystem& files, const std::string& folder, std::string_view stem) {
   ModelFiles found;
   UCP_ASSIGN_OR_RETURN(found.single, IsFile(files, JoinPath(folder, SingleFile(stem))));
   UCP_ASSIGN_OR_RETURN(found.index, IsFile(files, JoinPath(folder, IndexFile(stem))));
@@ -52,7 +52,7 @@ llvm::Error RefuseBoth(const std::string& folder, std::string_view stem) {
 }
 
 // Another model's file may stand beside those of the folder's own, which the index lists where there is one.
-llvm::Expected<bool> BelongsToModel(FileSystem& files, const std::string& folder, const std::string& name) {
+llvm::Expected<bool> BelongsToModel(ReadableFileSystem& files, const std::string& folder, const std::string& name) {
   for (std::string_view stem : {kModelStem, kOptimizerStem}) {
     if (name == SingleFile(stem) || name == IndexFile(stem)) return true;
     const std::string path = JoinPath(folder, IndexFile(stem));
@@ -77,7 +77,7 @@ struct Place {
 
 class Description {
  public:
-  Description(FileSystem& files, std::string root) : files_(files), root_(std::move(root)) {
+  Description(ReadableFileSystem& files, std::string root) : files_(files), root_(std::move(root)) {
     inventory().format = "safetensors";
     inventory().is_whole = true;
     inventory().root = root_;
@@ -221,7 +221,7 @@ class Description {
     inventory().storage.shards.push_back(std::move(shard));
   }
 
-  FileSystem& files_;
+  ReadableFileSystem& files_;
   const std::string root_;
   Checkpoint checkpoint_;
   Places model_;
@@ -231,12 +231,12 @@ class Description {
 
 }  // namespace
 
-llvm::Expected<bool> IsModel(FileSystem& files, const std::string& folder) {
+llvm::Expected<bool> IsModel(ReadableFileSystem& files, const std::string& folder) {
   UCP_ASSIGN_OR_RETURN(ModelFiles found, FindFiles(files, folder, kModelStem));
   return found.single || found.index;
 }
 
-llvm::Expected<std::optional<std::string>> ModelMeantBy(FileSystem& files, const std::string& path) {
+llvm::Expected<std::optional<std::string>> ModelMeantBy(ReadableFileSystem& files, const std::string& path) {
   if (!IsModelFile(path)) return std::nullopt;
   const std::string around = FolderAround(path);
   UCP_ASSIGN_OR_RETURN(ModelFiles found, FindFiles(files, around, kModelStem));
@@ -245,7 +245,7 @@ llvm::Expected<std::optional<std::string>> ModelMeantBy(FileSystem& files, const
   return belongs ? around : path;
 }
 
-llvm::Expected<Checkpoint> DescribeModel(FileSystem& files, const std::string& path) {
+llvm::Expected<Checkpoint> DescribeModel(ReadableFileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(path));
   if (kind == PathKind::kDirectory) return Description(files, path).Run(std::nullopt);
   return Description(files, FolderAround(path)).Run(std::filesystem::path(path).filename().string());

@@ -11,13 +11,13 @@
 namespace ucp::safetensors {
 
 // Whether a folder holds a model, or two of which one is to be named.
-llvm::Expected<bool> IsModel(FileSystem& files, const std::string& folder);
+llvm::Expected<bool> IsModel(ReadableFileSystem& files, const std::string& folder);
 
 // Of a `.safetensors` file or index: its folder, if it belongs to the only model there, else itself. Nothing for other
 // files.
-llvm::Expected<std::optional<std::string>> ModelMeantBy(FileSystem& files, const std::string& path);
+llvm::Expected<std::optional<std::string>> ModelMeantBy(ReadableFileSystem& files, const std::string& path);
 
 // A folder for which IsModel() is true, or what ModelMeantBy() returned.
-llvm::Expected<Checkpoint> DescribeModel(FileSystem& files, const std::string& path);
+llvm::Expected<Checkpoint> DescribeModel(ReadableFileSystem& files, const std::string& path);
 
 }  // namespace ucp::safetensors

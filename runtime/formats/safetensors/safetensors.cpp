@@ -12,14 +12,15 @@ class SafetensorsFormat : public Format {
   std::string_view name() const override { return "safetensors"; }
   StrategyRules strategy_rules() const override { return safetensors::WriteRules(); }
 
-  llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) const override {
+  llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const override {
     return safetensors::IsModel(files, folder);
   }
-  llvm::Expected<std::optional<std::string>> MeantByFile(FileSystem& files, const std::string& path) const override {
+  llvm::Expected<std::optional<std::string>> MeantByFile(ReadableFileSystem& files,
+                                                         const std::string& path) const override {
     return safetensors::ModelMeantBy(files, path);
   }
 
-  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder, const RankPreference&,
+  llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder, const RankPreference&,
                                       unsigned) const override {
     return safetensors::DescribeModel(files, folder);
   }

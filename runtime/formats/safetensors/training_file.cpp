@@ -144,7 +144,7 @@ ComposedArchive ComposeTrainingFile(std::span<const LogicalTensor> tensors, cons
   return composer.Compose(MakeDict(std::move(entries)));
 }
 
-llvm::Expected<std::set<std::string>> ReadTrainingFile(FileSystem& files, const std::string& folder,
+llvm::Expected<std::set<std::string>> ReadTrainingFile(ReadableFileSystem& files, const std::string& folder,
                                                        Checkpoint& checkpoint) {
   TrainingState& training = checkpoint.training;
   SourceArchives archives(files, folder, checkpoint.inventory.storage, training);

@@ -16,7 +16,7 @@ namespace ucp::safetensors {
 ComposedArchive ComposeTrainingFile(std::span<const LogicalTensor> tensors, const TrainingState& training);
 
 // Fills `checkpoint.training`, and returns the names of the model's buffers.
-llvm::Expected<std::set<std::string>> ReadTrainingFile(FileSystem& files, const std::string& folder,
+llvm::Expected<std::set<std::string>> ReadTrainingFile(ReadableFileSystem& files, const std::string& folder,
                                                        Checkpoint& checkpoint);
 
 }  // namespace ucp::safetensors

@@ -12,7 +12,8 @@ namespace ucp::universal {
 namespace {
 
 // By rank; folders that DeepSpeed made from stage 3 have only the second kind.
-llvm::Expected<std::map<std::int64_t, std::string>> ListModelFiles(FileSystem& files, const std::string& folder) {
+llvm::Expected<std::map<std::int64_t, std::string>> ListModelFiles(ReadableFileSystem& files,
+                                                                   const std::string& folder) {
   static const RE2 usual(R"(mp_rank_(\d{1,9})_model_states\.pt)");
   static const RE2 stage3(R"(zero_pp_rank_0_mp_rank_(\d{1,9})_model_states\.pt)");
   UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
@@ -53,7 +54,7 @@ llvm::Error CheckListedTensors(const std::string& folder, const std::vector<Mode
 
 }  // namespace
 
-llvm::Expected<std::vector<ModelStates>> ReadModelFiles(FileSystem& files, const std::string& folder,
+llvm::Expected<std::vector<ModelStates>> ReadModelFiles(ReadableFileSystem& files, const std::string& folder,
                                                         SourceArchives& archives) {
   UCP_ASSIGN_OR_RETURN(const auto names, ListModelFiles(files, folder));
   std::vector<ModelStates> all;

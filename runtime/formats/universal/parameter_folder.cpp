@@ -98,7 +98,7 @@ class FolderReader {
 
 }  // namespace
 
-llvm::Expected<ParameterFolder> ReadParameterFolder(FileSystem& files, const std::string& root,
+llvm::Expected<ParameterFolder> ReadParameterFolder(ReadableFileSystem& files, const std::string& root,
                                                     SourceArchives& archives, const std::string& name,
                                                     const std::vector<std::int64_t>* shape) {
   ParameterFolder parameter;

@@ -24,7 +24,7 @@ struct ParameterFolder {
 // `shape` is what the checkpoint says elsewhere about this parameter, if anything. It is needed for folders of stage 3,
 // which hold bare vectors, and for fused parameters, which DeepSpeed may keep in another view. Fails if states have
 // different shapes, or if the master is missing (half-written).
-llvm::Expected<ParameterFolder> ReadParameterFolder(FileSystem& files, const std::string& root,
+llvm::Expected<ParameterFolder> ReadParameterFolder(ReadableFileSystem& files, const std::string& root,
                                                     SourceArchives& archives, const std::string& name,
                                                     const std::vector<std::int64_t>* shape);
 

@@ -30,7 +30,7 @@ std::string TagOf(const std::string& folder) {
 
 class Description {
  public:
-  Description(FileSystem& files, const std::string& folder, const RankPreference& preference)
+  Description(ReadableFileSystem& files, const std::string& folder, const RankPreference& preference)
       : files_(files), folder_(folder), archives_(files, folder, inventory().storage, training()) {
     inventory().format = "universal";
     inventory().is_whole = true;
@@ -227,7 +227,7 @@ class Description {
     return llvm::Error::success();
   }
 
-  FileSystem& files_;
+  ReadableFileSystem& files_;
   const std::string folder_;
   Checkpoint checkpoint_;
   SourceArchives archives_;
@@ -242,7 +242,7 @@ class Description {
 
 }  // namespace
 
-llvm::Expected<Checkpoint> DescribeFolder(FileSystem& files, const std::string& folder,
+llvm::Expected<Checkpoint> DescribeFolder(ReadableFileSystem& files, const std::string& folder,
                                           const RankPreference& preference) {
   return Description(files, folder, preference).Run();
 }

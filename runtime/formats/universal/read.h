@@ -9,7 +9,7 @@
 
 namespace ucp::universal {
 
-llvm::Expected<Checkpoint> DescribeFolder(FileSystem& files, const std::string& folder,
+llvm::Expected<Checkpoint> DescribeFolder(ReadableFileSystem& files, const std::string& folder,
                                           const RankPreference& preference);
 
 }  // namespace ucp::universal

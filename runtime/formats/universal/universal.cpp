@@ -13,14 +13,14 @@ class UniversalFormat : public Format {
   std::string_view name() const override { return "universal"; }
   StrategyRules strategy_rules() const override { return universal::LoaderRules(); }
 
-  llvm::Expected<bool> IsCheckpoint(FileSystem& files, const std::string& folder) const override {
+  llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const override {
     UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(JoinPath(folder, "zero")));
     return kind == PathKind::kDirectory;
   }
   std::string_view latest_file() const override { return "latest_universal"; }
 
-  llvm::Expected<Checkpoint> Describe(FileSystem& files, const std::string& folder, const RankPreference& preference,
-                                      unsigned) const override {
+  llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
+                                      const RankPreference& preference, unsigned) const override {
     return universal::DescribeFolder(files, folder, preference);
   }
 

@@ -30,7 +30,7 @@ namespace {
 
 class Description {
  public:
-  Description(FileSystem& files, const std::string& folder, const RankPreference& preference, unsigned threads)
+  Description(ReadableFileSystem& files, const std::string& folder, const RankPreference& preference, unsigned threads)
       : files_(files),
         folder_(folder),
         threads_(threads),
@@ -347,7 +347,7 @@ class Description {
     return llvm::Error::success();
   }
 
-  FileSystem& files_;
+  ReadableFileSystem& files_;
   const std::string folder_;
   const unsigned threads_;
   Checkpoint checkpoint_;
@@ -369,7 +369,7 @@ class Description {
 
 }  // namespace
 
-llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder,
+llvm::Expected<Checkpoint> DescribeCheckpoint(ReadableFileSystem& files, const std::string& folder,
                                               const RankPreference& preference, unsigned threads) {
   auto checkpoint = Description(files, folder, preference, threads).Run();
   if (!checkpoint) return NameTagBeside(files, folder, checkpoint.takeError());

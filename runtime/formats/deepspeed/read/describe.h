@@ -9,7 +9,7 @@
 
 namespace ucp::deepspeed {
 
-llvm::Expected<Checkpoint> DescribeCheckpoint(FileSystem& files, const std::string& folder,
+llvm::Expected<Checkpoint> DescribeCheckpoint(ReadableFileSystem& files, const std::string& folder,
                                               const RankPreference& preference, unsigned threads);
 
 }  // namespace ucp::deepspeed

@@ -197,7 +197,7 @@ class OldShapes {
 
 }  // namespace
 
-llvm::Error ReadOldParamShapes(FileSystem& file_system, const CheckpointFiles& files, const std::string& folder,
+llvm::Error ReadOldParamShapes(ReadableFileSystem& file_system, const CheckpointFiles& files, const std::string& folder,
                                std::int64_t partitions, std::vector<ModelStates>& states,
                                std::vector<std::string>& remarks) {
   Storage storage;  // Of this look alone: the optimizer itself is read when its parameters have shapes.

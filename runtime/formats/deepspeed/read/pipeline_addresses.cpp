@@ -38,8 +38,9 @@ llvm::Expected<std::vector<NamedShape>> JoinPieces(std::vector<Piece> pieces, co
 
 }  // namespace
 
-llvm::Error ListAddressedParameters(FileSystem& file_system, const CheckpointFiles& files, const std::string& folder,
-                                    std::int64_t partitions, std::vector<ModelStates>& states) {
+llvm::Error ListAddressedParameters(ReadableFileSystem& file_system, const CheckpointFiles& files,
+                                    const std::string& folder, std::int64_t partitions,
+                                    std::vector<ModelStates>& states) {
   Storage storage;  // Of this look alone: the optimizer itself is read when its parameters have shapes.
   TrainingState training;
   SourceArchives archives(file_system, folder, storage, training);

@@ -14,12 +14,12 @@
 #include "runtime/formats/deepspeed/file_names.h"
 #include "runtime/formats/deepspeed/read/degrees.h"
 #include "runtime/formats/model_states.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp::deepspeed {
 
 // Fills `param_shapes` of every rank from the addresses of its partitions. A shape is yet the number of elements.
-[[nodiscard]] llvm::Error ListAddressedParameters(FileSystem& file_system, const CheckpointFiles& files,
+[[nodiscard]] llvm::Error ListAddressedParameters(ReadableFileSystem& file_system, const CheckpointFiles& files,
                                                   const std::string& folder, std::int64_t partitions,
                                                   std::vector<ModelStates>& states);
 

@@ -45,7 +45,7 @@ bool IsOlder(const std::string& name, const std::string& than) {
 enum class Older { kToo, kNot };
 
 // The others in the same root; none if `folder` lies in no root.
-std::vector<Tag> TagsBeside(FileSystem& files, const std::string& folder, Older older) {
+std::vector<Tag> TagsBeside(ReadableFileSystem& files, const std::string& folder, Older older) {
   std::vector<Tag> tags;
   const std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
   const std::string root = path.parent_path().empty() ? "." : path.parent_path().string();
@@ -87,7 +87,7 @@ std::string WhyIncomplete(CheckpointFiles files) {
 
 }  // namespace
 
-std::vector<std::string> RemarksOnTagsBeside(FileSystem& files, const std::string& folder,
+std::vector<std::string> RemarksOnTagsBeside(ReadableFileSystem& files, const std::string& folder,
                                              const CheckpointFiles& names) {
   static const RE2 usual(R"(global_step\d+)");
   std::vector<std::string> remarks;
@@ -106,7 +106,7 @@ std::vector<std::string> RemarksOnTagsBeside(FileSystem& files, const std::strin
   return remarks;
 }
 
-llvm::Error NameTagBeside(FileSystem& files, const std::string& folder, llvm::Error error) {
+llvm::Error NameTagBeside(ReadableFileSystem& files, const std::string& folder, llvm::Error error) {
   auto names = ListCheckpointFiles(files, folder);
   if (!names) {
     llvm::consumeError(names.takeError());

@@ -8,17 +8,17 @@
 #include <vector>
 
 #include "runtime/formats/deepspeed/file_names.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 
 namespace ucp::deepspeed {
 
 // A sentence for each tag beside `folder` that is half-written, with a file that it lacks. Tags with a lower number are
 // passed over, and so is a folder that lies in no root. What cannot be listed is not there.
-std::vector<std::string> RemarksOnTagsBeside(FileSystem& files, const std::string& folder,
+std::vector<std::string> RemarksOnTagsBeside(ReadableFileSystem& files, const std::string& folder,
                                              const CheckpointFiles& names);
 
 // `error` is why `folder` cannot be read. Where a tag beside it has all its files and more, the message says so: saving
 // this one was interrupted.
-[[nodiscard]] llvm::Error NameTagBeside(FileSystem& files, const std::string& folder, llvm::Error error);
+[[nodiscard]] llvm::Error NameTagBeside(ReadableFileSystem& files, const std::string& folder, llvm::Error error);
 
 }  // namespace ucp::deepspeed

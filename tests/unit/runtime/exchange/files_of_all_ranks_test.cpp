@@ -191,7 +191,7 @@ TEST_F(FilesOfAllRanksTest, FoldersAndFilesOfAll) {
   OnRanks(ranks_, [&](Communicator& ranks) {
     auto nodes = llvm::cantFail(FilesOfAllRanks::Start(ranks, *disks_[static_cast<std::size_t>(ranks.rank())]));
     if (ranks.rank() == 0) {
-      FileSystem& files = nodes->files();
+      ReadableFileSystem& files = nodes->files();
       for (const DirectoryEntry& entry : llvm::cantFail(files.List(source() + "/step"))) {
         found.push_back(entry.name + ": " +
                         llvm::cantFail(ReadWholeFile(files, source() + "/step/" + entry.name, 100)));

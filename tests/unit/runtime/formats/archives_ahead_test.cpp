@@ -25,12 +25,12 @@ TEST(ArchivesAhead, GivesWhatReadingAloneGivesInAnyOrderAndOnce) {
   for (unsigned helpers : {1U, 2U, 5U}) {
     for (const std::vector<std::size_t>& order : {std::vector<std::size_t>{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
       pytorch::PickleCache cache;
-      ArchivesAhead ahead(RealFileSystem(), cache, paths, helpers);
+      ArchivesAhead ahead(RealFiles(), cache, paths, helpers);
       for (std::size_t number : order) {
         std::optional<ReadHeader> taken = ahead.Take(paths[number]);
         if (!taken) continue;  // Nobody had begun it.
         pytorch::PickleCache none;
-        llvm::Expected<ReadHeader> alone = ReadHeaderOf(RealFileSystem(), paths[number], none);
+        llvm::Expected<ReadHeader> alone = ReadHeaderOf(RealFiles(), paths[number], none);
         ASSERT_TRUE(static_cast<bool>(alone));
         EXPECT_EQ(taken->hash, alone->hash);
         EXPECT_EQ(taken->readable->path(), alone->readable->path());
@@ -47,7 +47,7 @@ TEST(ArchivesAhead, WhatCannotBeReadIsNotGiven) {
   copy.Truncate(kZero0, 100);
   copy.Remove(kZero1);
   pytorch::PickleCache cache;
-  ArchivesAhead ahead(RealFileSystem(), cache, PathsIn(copy), 2);
+  ArchivesAhead ahead(RealFiles(), cache, PathsIn(copy), 2);
   EXPECT_FALSE(ahead.Take(PathsIn(copy)[1]).has_value());
   EXPECT_FALSE(ahead.Take(PathsIn(copy)[2]).has_value());
   EXPECT_FALSE(ahead.Take("another").has_value());
@@ -56,7 +56,7 @@ TEST(ArchivesAhead, WhatCannotBeReadIsNotGiven) {
 TEST(ArchivesAhead, NothingIsTakenAndItEnds) {
   const CheckpointCopy copy("zero1_dp2");
   pytorch::PickleCache cache;
-  const ArchivesAhead ahead(RealFileSystem(), cache, PathsIn(copy), 1);
+  const ArchivesAhead ahead(RealFiles(), cache, PathsIn(copy), 1);
 }
 
 TEST(ArchivesAhead, ADescriptionIsTheSameWithAnyNumberOfThreads) {

@@ -28,12 +28,12 @@ const std::string kOptimizer = "bf16_zero_pp_rank_3_mp_rank_01_optim_states.pt";
 const std::string kTensor = "model.layers.1.mlp.experts.w1";
 
 std::string MeshOf(const std::string& fixture) {
-  return ToString(testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture)).inventory.mesh);
+  return ToString(testing::DescribeOrFail(RealFiles(), testing::FixtureRoot(fixture)).inventory.mesh);
 }
 
 // Where each copy of the weights, and each part of the masters, stands.
 std::set<std::string> PlacesOf(const std::string& fixture, const std::string& tensor) {
-  const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture));
+  const Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot(fixture));
   std::set<std::string> places;
   for (const Shard& shard : checkpoint.inventory.storage.shards) {
     if (shard.tensor == tensor) places.insert(ToString(shard.coordinate));

@@ -33,7 +33,7 @@ class RecogniseTest : public ::testing::Test {
   void Link(const std::string& to, const std::string& name) { std::filesystem::create_symlink(to, Path(name)); }
 
   std::optional<std::string> Found(const std::string& path) {
-    auto found = RecogniseAny(RealFileSystem(), path);
+    auto found = RecogniseAny(RealFiles(), path);
     if (found) {
       format_ = found->format->name();
       remarks_ = found->remarks;
@@ -45,7 +45,7 @@ class RecogniseTest : public ::testing::Test {
   }
   // Of what is broken or ambiguous.
   std::string Refusal(const std::string& path) {
-    const FailureText failure = testing::FailureOf(RecogniseAny(RealFileSystem(), Path(path)));
+    const FailureText failure = testing::FailureOf(RecogniseAny(RealFiles(), Path(path)));
     EXPECT_EQ(failure.code, ErrorCode::kBadData) << failure.message;
     return failure.message;
   }

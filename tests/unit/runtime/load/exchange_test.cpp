@@ -9,6 +9,7 @@
 #include "compiler/support/error.h"
 #include "runtime/load/contents.h"
 #include "runtime/load/load.h"
+#include "runtime/io/forwarding_file_system.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
 #include "tests/unit/runtime/formats/testing/counting_file_system.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
@@ -54,9 +55,9 @@ class BrokenFile : public ReadableFile {
   std::atomic<int>& good_reads_;
 };
 
-class BrokenFileSystem : public testing::CountingFileSystem {
+class BrokenFileSystem : public ForwardingFileSystem {
  public:
-  explicit BrokenFileSystem(int good_reads) : good_reads_(good_reads) {}
+  explicit BrokenFileSystem(int good_reads) : ForwardingFileSystem(RealFileSystem()), good_reads_(good_reads) {}
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {
     UCP_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, RealFileSystem().OpenForReading(path));
     return std::make_unique<BrokenFile>(std::move(file), good_reads_);

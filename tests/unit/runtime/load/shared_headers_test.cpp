@@ -66,13 +66,14 @@ std::vector<std::string> HeadersAtFirstRank(const std::string& folder, const std
   SeenElsewhere second(folder, seen);
   std::vector<std::string> headers;
   OnRanks(2, [&](Communicator& ranks) {
-    llvm::cantFail(WithSharedHeaders(ranks.rank() == 0 ? first : second, ranks, [&](FileSystem& files) -> llvm::Error {
-      for (int number = 0; number < kFiles; ++number) {
-        UCP_ASSIGN_OR_RETURN(const auto file, files.OpenForReading(PathOf(folder, number)));
-        headers.push_back(HeaderOf(*file));
-      }
-      return llvm::Error::success();
-    }));
+    llvm::cantFail(
+        WithSharedHeaders(ranks.rank() == 0 ? first : second, ranks, [&](ReadableFileSystem& files) -> llvm::Error {
+          for (int number = 0; number < kFiles; ++number) {
+            UCP_ASSIGN_OR_RETURN(const auto file, files.OpenForReading(PathOf(folder, number)));
+            headers.push_back(HeaderOf(*file));
+          }
+          return llvm::Error::success();
+        }));
   });
   opened = {first.opened, second.opened};
   return headers;

@@ -21,7 +21,7 @@ Ceilings Read(const std::string& of_storage) {
   std::string text = kMeasured;
   text.replace(text.find("%s"), 2, of_storage);
   WriteTestFile(folder.Path("bench.json"), text);
-  return llvm::cantFail(ReadCeilings(RealFileSystem(), folder.Path("bench.json")));
+  return llvm::cantFail(ReadCeilings(RealFiles(), folder.Path("bench.json")));
 }
 
 TEST(CeilingsTest, SecondsAreThoseOfEachKindOfMoving) {

@@ -32,7 +32,7 @@ class Traced {
   explicit Traced(SmallConversion& small) : small_(small) { small.WriteSource(folder_.path()); }
 
   ElementTrace Of(std::size_t tensor, const Index& index) {
-    auto trace = TraceElement(RealFileSystem(), folder_.path(), small_.plan(), TensorId(tensor), index);
+    auto trace = TraceElement(RealFiles(), folder_.path(), small_.plan(), TensorId(tensor), index);
     if (trace) return *trace;
     ADD_FAILURE() << Describe(trace.takeError()).message;
     return {};
@@ -166,7 +166,7 @@ TEST(TraceElementTest, AFileThatIsGoneIsAnError) {
   small.SetTarget({});
   small.Finish();
   ScratchFolder empty;
-  auto trace = TraceElement(RealFileSystem(), empty.path(), small.plan(), TensorId(0), {1});
+  auto trace = TraceElement(RealFiles(), empty.path(), small.plan(), TensorId(0), {1});
   ASSERT_FALSE(static_cast<bool>(trace));
   EXPECT_EQ(Describe(trace.takeError()).code, ErrorCode::kIo);
 }

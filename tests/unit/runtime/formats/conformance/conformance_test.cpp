@@ -77,7 +77,7 @@ class FormatConformance : public ::testing::TestWithParam<Sample> {
       return;
     }
     root_ = temporary_.path() + "/written";
-    Write(format(), testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(GetParam().fixture)), root_,
+    Write(format(), testing::DescribeOrFail(RealFiles(), testing::FixtureRoot(GetParam().fixture)), root_,
           GetParam().settings);
   }
 

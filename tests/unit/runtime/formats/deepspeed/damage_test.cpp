@@ -234,7 +234,7 @@ TEST(DeepSpeedDamage, CodeInAPickleStaysAValue) {
   pytorch::ValuePtr kept = FindEntry(checkpoint->training.ranks.front().client, "surprise");
   ASSERT_NE(kept, nullptr);
   EXPECT_EQ(pytorch::ClassName(*kept), "posix.system");
-  auto kind = RealFileSystem().Kind(copy.root() + "/executed");
+  auto kind = RealFiles().Kind(copy.root() + "/executed");
   ASSERT_TRUE(static_cast<bool>(kind));
   EXPECT_EQ(*kind, PathKind::kMissing);
 }

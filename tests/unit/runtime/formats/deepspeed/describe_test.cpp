@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 using testing::TruthOf;
 
 Checkpoint DescribeFixture(const std::string& name) {
-  return testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(name));
+  return testing::DescribeOrFail(RealFiles(), testing::FixtureRoot(name));
 }
 
 std::string KindName(TensorKind kind) {
@@ -203,7 +203,7 @@ TEST(DeepSpeed, ModelParallelRanksAreCountedAsNumbers) {
     copy.Copy("mp_rank_00_model_states.pt", fmt::format("mp_rank_{:02}_model_states.pt", rank));
     copy.Copy(optimizer, fmt::format("zero_pp_rank_0_mp_rank_{:02}_optim_states.pt", rank));
   }
-  const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), copy.root());
+  const Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), copy.root());
   const Storage& storage = checkpoint.inventory.storage;
   EXPECT_EQ(checkpoint.inventory.mesh.Size("tp"), kRanks);
   int seen = 0;
@@ -233,7 +233,7 @@ TEST(DeepSpeed, OlderSpellings) {
   copy.Set("zero_pp_rank_1_mp_rank_00optim_states.pt", {"optimizer_state_dict", "zero_stage"}, pytorch::MakeInteger(2));
   copy.Set("mp_rank_00_model_states.pt", {"checkpoint_parallel_dimensions"}, nullptr);
   copy.Set("mp_rank_00_model_states.pt", {"csr_tensor_module_names"}, pytorch::MakeList({}));
-  const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), copy.root());
+  const Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), copy.root());
   const Checkpoint original = DescribeFixture("zero2_dp2");
   EXPECT_EQ(checkpoint.inventory.mesh, original.inventory.mesh);
   EXPECT_EQ(checkpoint.inventory.storage.shards, original.inventory.storage.shards);

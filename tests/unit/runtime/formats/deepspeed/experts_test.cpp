@@ -25,7 +25,7 @@ std::string ZeroFile(int partition) {
 
 TEST(Experts, AreAtTheirPlaceOnTheMesh) {
   for (const char* fixture : {"moe_ep2_dp4", "moe_ep2_dp4_data_first"}) {
-    const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture));
+    const Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot(fixture));
     EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=4 tp=1 edp=2 ep=2");
     std::map<std::string, std::set<std::int64_t>> places;
     for (const Shard& shard : checkpoint.inventory.storage.shards) {
@@ -47,7 +47,7 @@ TEST(Experts, AreAtTheirPlaceOnTheMesh) {
 }
 
 TEST(Experts, LayersOfDifferentDegrees) {
-  const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot("moe_ep2_ep4_dp4"));
+  const Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot("moe_ep2_ep4_dp4"));
   EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=4 tp=1 edp=1 ep=4");
   std::map<std::string, std::size_t> cut_over;
   for (const Shard& shard : checkpoint.inventory.storage.shards) {
@@ -62,8 +62,7 @@ TEST(Experts, LayersOfDifferentDegrees) {
 
 // Whole experts that tensor-parallel ranks share out, too: rank r of the stage has expert r mod 4.
 TEST(Experts, WholeOnesAreOnNoTensorRank) {
-  const Checkpoint checkpoint =
-      testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot("moe_tp2_ep4_dp4_whole"));
+  const Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot("moe_tp2_ep4_dp4_whole"));
   EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=4 tp=2 edp=2 ep=4");
   const Storage& storage = checkpoint.inventory.storage;
   std::set<std::string> files;

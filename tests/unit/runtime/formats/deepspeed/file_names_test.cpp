@@ -26,7 +26,7 @@ TEST(FileNames, AreKnown) {
 TEST(FileNames, AreSortedIntoPlaces) {
   testing::TemporaryFolder folder;
   testing::CheckpointCopy copy("llama_pp2_tp2_dp2");
-  auto files = ListCheckpointFiles(RealFileSystem(), copy.folder());
+  auto files = ListCheckpointFiles(RealFiles(), copy.folder());
   ASSERT_TRUE(static_cast<bool>(files));
   EXPECT_EQ(files->model_states.size(), 4u);
   EXPECT_EQ(files->optimizer_states.at({3, 1}), "bf16_zero_pp_rank_1_mp_rank_03_optim_states.pt");

@@ -38,7 +38,7 @@ void Place(CheckpointCopy& copy, const std::string& rank, const std::vector<std:
 
 TEST(FusedExperts, AreAtTheirPlaceOnTheMesh) {
   for (const char* fixture : {"autoep_ep2_dp4", "autoep_ep2_dp4_data_first", "autoep_ep2_dp4_zero3"}) {
-    const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture));
+    const Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot(fixture));
     const Inventory& inventory = checkpoint.inventory;
     EXPECT_EQ(ToString(inventory.mesh), "pp=1 dp=4 tp=1 edp=2 ep=2");
     EXPECT_EQ(inventory.expert_places.size(), 6u);
@@ -62,7 +62,7 @@ TEST(FusedExperts, OfAPipelineAreOnTheirStage) {
   };
   for (const auto& [fixture, mesh] : {Expected{"autoep_pp2_ep2_dp4", "pp=2 dp=4 tp=1 edp=2 ep=2"},
                                       Expected{"autoep_pp2_ep2_dp2_zero0", "pp=2 dp=1 tp=1 edp=1 ep=2"}}) {
-    const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture));
+    const Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot(fixture));
     EXPECT_EQ(ToString(checkpoint.inventory.mesh), mesh);
     std::map<std::string, std::set<std::pair<std::int64_t, std::int64_t>>> places;  // Stage and expert rank.
     for (const Shard& shard : checkpoint.inventory.storage.shards) {
@@ -283,7 +283,7 @@ TEST(FusedExperts, PartitionsThatShareAnotherSubGroup) {
 
 TEST(FusedExperts, OptimizersWithoutZero) {
   const std::string second = "expp_rank_1_mp_rank_00_optim_states.pt";
-  const Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot("autoep_zero0_fp32"));
+  const Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot("autoep_zero0_fp32"));
   EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=1 tp=1 edp=1 ep=2");
   EXPECT_TRUE(checkpoint.training.fused_experts.contains(kTensor));
   {

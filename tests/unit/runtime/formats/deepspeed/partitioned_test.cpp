@@ -209,7 +209,7 @@ std::set<std::string> FilesOfBuffers(const Storage& storage) {
 }
 
 TEST(Partitioned, BuffersAreThoseOfPartition0) {
-  const Storage storage = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(kFrozen)).inventory.storage;
+  const Storage storage = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot(kFrozen)).inventory.storage;
   EXPECT_THAT(FilesOfBuffers(storage), ::testing::ElementsAre(Model(0)));
 }
 

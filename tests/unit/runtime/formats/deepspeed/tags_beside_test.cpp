@@ -57,7 +57,7 @@ TEST(TagsBeside, AFolderOutsideARootHasNone) {
   CheckpointCopy copy("zero1_dp2");
   copy.MakeFolder("../global_step8");
   copy.Remove("../latest");
-  auto checkpoint = FindFormat("deepspeed")->Describe(RealFileSystem(), copy.folder(), {}, 1);
+  auto checkpoint = FindFormat("deepspeed")->Describe(RealFiles(), copy.folder(), {}, 1);
   ASSERT_TRUE(static_cast<bool>(checkpoint));
   EXPECT_THAT(checkpoint->inventory.remarks, IsEmpty());
 }

@@ -137,7 +137,7 @@ class Written {
   }
 
   void ReadFile(const std::string& path) {
-    auto file = RealFileSystem().OpenForReading(temporary_.path() + "/" + path);
+    auto file = RealFiles().OpenForReading(temporary_.path() + "/" + path);
     ASSERT_TRUE(static_cast<bool>(file)) << path;
     auto archive = pytorch::ReadArchive(**file);
     ASSERT_TRUE(static_cast<bool>(archive)) << ucp::Describe(archive.takeError()).message;

@@ -38,7 +38,7 @@ class SafetensorsRead : public ::testing::Test {
 
   // "a float32 [3] in model.safetensors", one for each shard.
   std::vector<std::string> Tensors(const std::string& path) {
-    Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), path);
+    Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), path);
     const Storage& storage = checkpoint.inventory.storage;
     std::vector<std::string> lines;
     for (const Shard& shard : storage.shards) {
@@ -51,9 +51,9 @@ class SafetensorsRead : public ::testing::Test {
   }
 
   std::string Refusal(const std::string& path) {
-    auto found = RecogniseAny(RealFileSystem(), path);
+    auto found = RecogniseAny(RealFiles(), path);
     if (!found) return ucp::Describe(found.takeError()).message;
-    auto checkpoint = DescribeModel(RealFileSystem(), found->folder);
+    auto checkpoint = DescribeModel(RealFiles(), found->folder);
     return checkpoint ? "accepted" : ucp::Describe(checkpoint.takeError()).message;
   }
 

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 class SafetensorsTrainingFile : public ::testing::Test {
  protected:
   void SetUp() override {
-    Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot("frozen_buffers_zero2"));
+    Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot("frozen_buffers_zero2"));
     auto target = testing::LayOutWhole(*FindFormat("safetensors"), checkpoint);
     ASSERT_TRUE(static_cast<bool>(target)) << ucp::Describe(target.takeError()).message;
     std::filesystem::create_directory(root());
@@ -33,7 +33,7 @@ class SafetensorsTrainingFile : public ::testing::Test {
   std::string RefusalWith(const std::vector<std::string>& path, const pytorch::ValuePtr& value) const {
     testing::CheckpointCopy copy = Copy();
     copy.Set("training_state.pt", path, value);
-    return testing::FailureOf(DescribeModel(RealFileSystem(), copy.folder())).message;
+    return testing::FailureOf(DescribeModel(RealFiles(), copy.folder())).message;
   }
 
   testing::TemporaryFolder temporary_;
@@ -63,7 +63,7 @@ TEST_F(SafetensorsTrainingFile, WhatIsMissingIsNamed) {
 TEST_F(SafetensorsTrainingFile, StatesWithoutItAreNotRead) {
   testing::CheckpointCopy copy = Copy();
   copy.Remove("training_state.pt");
-  Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), copy.folder());
+  Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), copy.folder());
   EXPECT_THAT(checkpoint.inventory.remarks, ElementsAre(HasSubstr("without `training_state.pt`")));
   for (const Shard& shard : checkpoint.inventory.storage.shards) EXPECT_EQ(shard.kind, TensorKind::kFrozen);
 }
@@ -72,7 +72,7 @@ TEST_F(SafetensorsTrainingFile, StatesOfNoTensorAreRefused) {
   testing::CheckpointCopy copy = Copy();
   copy.Remove("model.safetensors");
   copy.Copy("optimizer.safetensors", "model.safetensors");
-  EXPECT_THAT(testing::FailureOf(DescribeModel(RealFileSystem(), copy.folder())).message,
+  EXPECT_THAT(testing::FailureOf(DescribeModel(RealFiles(), copy.folder())).message,
               HasSubstr("of the optimizer is not a state of one of the model's"));
 }
 

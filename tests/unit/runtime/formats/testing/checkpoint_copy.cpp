@@ -15,7 +15,7 @@
 #include "runtime/formats/pytorch/pickle_writer.h"
 #include "runtime/formats/pytorch/value_access.h"
 #include "runtime/formats/recognise.h"
-#include "runtime/io/file_system.h"
+#include "runtime/io/readable_file_system.h"
 #include "tests/unit/runtime/formats/testing/fixtures.h"
 
 namespace ucp::testing {
@@ -86,7 +86,7 @@ void CheckpointCopy::Edit(const std::string& file,
                           const std::function<pytorch::ValuePtr(const pytorch::ValuePtr&)>& change) {
   const std::string path = folder() + "/" + file;
   const std::string old = ReadFile(path);
-  auto readable = RealFileSystem().OpenForReading(path);
+  auto readable = RealFiles().OpenForReading(path);
   ASSERT_TRUE(static_cast<bool>(readable));
   auto archive = pytorch::ReadArchive(**readable);
   ASSERT_TRUE(static_cast<bool>(archive));
@@ -167,8 +167,8 @@ void WriteTarget(const TargetFiles& target, const std::string& folder) {
 }
 
 llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy, const RankPreference& preference, unsigned threads) {
-  UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(RealFileSystem(), copy.root()));
-  return recognised.format->Describe(RealFileSystem(), recognised.folder, preference, threads);
+  UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(RealFiles(), copy.root()));
+  return recognised.format->Describe(RealFiles(), recognised.folder, preference, threads);
 }
 
 void ExpectFailure(const CheckpointCopy& copy, ErrorCode code, const std::vector<std::string>& words) {

@@ -29,9 +29,4 @@ llvm::Expected<std::unique_ptr<ReadableFile>> CountingFileSystem::OpenForReading
   return std::make_unique<CountingFile>(std::move(file), bytes_read_);
 }
 
-llvm::Expected<std::unique_ptr<WritableFile>> CountingFileSystem::CreateForWriting(const std::string& path,
-                                                                                   std::uint64_t bytes) {
-  return real_.CreateForWriting(path, bytes);
-}
-
 }  // namespace ucp::testing

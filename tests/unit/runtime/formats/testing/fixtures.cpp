@@ -79,7 +79,7 @@ Truth TruthOf(const std::string& name) {
   return truth;
 }
 
-Checkpoint DescribeOrFail(FileSystem& files, const std::string& path) {
+Checkpoint DescribeOrFail(ReadableFileSystem& files, const std::string& path) {
   llvm::Expected<Recognised> recognised = RecogniseAny(files, path);
   if (!recognised) {
     ADD_FAILURE() << ucp::Describe(recognised.takeError()).message;

@@ -32,7 +32,7 @@ struct Truth {
 Truth TruthOf(const std::string& name);
 
 // Recognised and described, or a test failure.
-Checkpoint DescribeOrFail(FileSystem& files, const std::string& path);
+Checkpoint DescribeOrFail(ReadableFileSystem& files, const std::string& path);
 
 // The elements of one shard and state, fetched one by one by the rules of storage.h.
 std::string GatherShard(const Inventory& inventory, const Shard& shard, const std::string& state);

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 class UniversalRead : public ::testing::Test {
  protected:
   testing::CheckpointCopy Copy(const std::string& fixture) {
-    Checkpoint checkpoint = testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(fixture));
+    Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot(fixture));
     auto target = testing::LayOutWhole(*FindFormat("universal"), checkpoint);
     EXPECT_TRUE(static_cast<bool>(target));
     const std::string root = temporary_.path() + "/" + fixture;
@@ -27,14 +27,14 @@ class UniversalRead : public ::testing::Test {
   }
 
   static Checkpoint Read(const testing::CheckpointCopy& copy) {
-    auto checkpoint = DescribeFolder(RealFileSystem(), copy.folder(), {});
+    auto checkpoint = DescribeFolder(RealFiles(), copy.folder(), {});
     if (checkpoint) return std::move(*checkpoint);
     ADD_FAILURE() << ucp::Describe(checkpoint.takeError()).message;
     return {};
   }
   static void ExpectFailure(const testing::CheckpointCopy& copy, ErrorCode code,
                             const std::vector<std::string>& words) {
-    FailureText failure = testing::FailureOf(DescribeFolder(RealFileSystem(), copy.folder(), {}));
+    FailureText failure = testing::FailureOf(DescribeFolder(RealFiles(), copy.folder(), {}));
     EXPECT_EQ(failure.code, code) << failure.message;
     for (const std::string& word : words) EXPECT_THAT(failure.message, HasSubstr(word));
   }

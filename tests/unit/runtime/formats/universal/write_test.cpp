@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 Checkpoint DescribeFixture(const std::string& name) {
-  return testing::DescribeOrFail(RealFileSystem(), testing::FixtureRoot(name));
+  return testing::DescribeOrFail(RealFiles(), testing::FixtureRoot(name));
 }
 
 // A folder on disk, and the pickles in it.
@@ -35,14 +35,14 @@ class Folder {
   const std::vector<std::string>& paths() const { return paths_; }
 
   pytorch::Archive Read(const std::string& path) const {
-    auto file = RealFileSystem().OpenForReading(temporary_.path() + "/" + path);
+    auto file = RealFiles().OpenForReading(temporary_.path() + "/" + path);
     EXPECT_TRUE(static_cast<bool>(file)) << path;
     auto archive = pytorch::ReadArchive(**file);
     EXPECT_TRUE(static_cast<bool>(archive)) << path;
     return std::move(*archive);
   }
   std::string Text(const std::string& path) const {
-    auto text = ReadWholeFile(RealFileSystem(), temporary_.path() + "/" + path, 1000);
+    auto text = ReadWholeFile(RealFiles(), temporary_.path() + "/" + path, 1000);
     EXPECT_TRUE(static_cast<bool>(text)) << path;
     return *text;
   }
@@ -128,8 +128,8 @@ TEST(UniversalWrite, OneFileForEachRankOfTheTarget) {
 TEST(UniversalWrite, SaysWhoSharesExpertsOutBesideTensorParallelism) {
   Folder folder("autoep_ep2_dp4", {{"mp", "2"}, {"ep", "4"}, {"dp", "4"}});
   for (const char* rank : {"00", "01"}) {
-    auto file = RealFileSystem().OpenForReading(testing::FixtureRoot("autoep_tp2_ep4_dp4") + "/global_step4/mp_rank_" +
-                                                rank + "_model_states.pt");
+    auto file = RealFiles().OpenForReading(testing::FixtureRoot("autoep_tp2_ep4_dp4") + "/global_step4/mp_rank_" +
+                                           rank + "_model_states.pt");
     ASSERT_TRUE(static_cast<bool>(file));
     auto theirs = pytorch::ReadArchive(**file);
     ASSERT_TRUE(static_cast<bool>(theirs));

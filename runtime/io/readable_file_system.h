@@ -1,0 +1,71 @@
+// Files as they are read: positioned reads, and what stands at a path. An interface, so that what is read may lie on
+// other nodes, be computed, or fail in a test.
+//
+// All functions are safe to call from several threads; the objects they return are too. Errors name the path, the call
+// and the operating system's reason, and have the code kIo (kBadData where a file ends too early).
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ucp {
+
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  virtual const std::string& path() const = 0;
+  virtual std::uint64_t bytes() const = 0;
+  // Fills `buffer` from `offset` on; a file that ends before is an error. Short reads and EINTR are continued.
+  [[nodiscard]] virtual llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const = 0;
+  // A hint: these bytes are read soon, and the operating system may begin to fetch them from the device.
+  virtual void StartReading(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) const {}
+};
+
+struct DirectoryEntry {
+  std::string name;
+  bool is_directory = false;
+  std::uint64_t bytes = 0;  // Of a regular file.
+  bool is_link = false;     // A symbolic link, perhaps to nothing.
+};
+
+enum class PathKind { kMissing, kFile, kDirectory, kOther };
+
+struct FileStatus {
+  PathKind kind = PathKind::kMissing;  // Of what the path leads to.
+  bool is_link = false;                // The path itself is a symbolic link, perhaps to nothing.
+  std::uint64_t bytes = 0;             // Of a regular file.
+  std::uint64_t device = 0;            // Differs between a folder and its parent where something is mounted.
+  std::uint64_t inode = 0;             // With the device: which file or folder this is, whatever its path.
+  std::int64_t modified_nanoseconds = 0;
+  bool inode_lasts = true;  // Otherwise another one may be made up for it later, and this one for another.
+  // Of a link: where it ends, as an absolute path without links; what is written in it, if nothing is there.
+  std::string leads_to = {};
+};
+
+class ReadableFileSystem {
+ public:
+  virtual ~ReadableFileSystem() = default;
+
+  virtual llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) = 0;
+  virtual llvm::Expected<PathKind> Kind(const std::string& path) = 0;  // Follows symbolic links.
+  virtual llvm::Expected<FileStatus> Status(const std::string& path) = 0;
+  // Sorted by name. Symbolic links count as what they lead to.
+  virtual llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) = 0;
+};
+
+// The operating system's files.
+ReadableFileSystem& RealFiles();
+
+// Reads a whole file of at most `limit` bytes.
+llvm::Expected<std::string> ReadWholeFile(ReadableFileSystem& files, const std::string& path, std::uint64_t limit);
+
+// "a/b" from "a" and "b".
+std::string JoinPath(const std::string& directory, const std::string& name);
+
+}  // namespace ucp

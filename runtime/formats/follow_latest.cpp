@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "compiler/support/error.h"
-#include "runtime/io/commit.h"
+#include "runtime/io/destination_names.h"
 
 namespace ucp {
 namespace {

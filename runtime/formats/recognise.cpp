@@ -8,7 +8,7 @@
 #include "runtime/formats/candidates.h"
 #include "runtime/formats/claims.h"
 #include "runtime/formats/links.h"
-#include "runtime/io/commit.h"
+#include "runtime/io/destination_names.h"
 
 namespace ucp {
 namespace {

@@ -1,7 +1,5 @@
 #include "runtime/io/commit.h"
 
-#include <fmt/format.h>
-
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,19 +10,6 @@
 
 namespace ucp {
 namespace {
-
-// "a/b" and "c" of "a/b/c//"; the parent of a bare name is ".".
-struct SplitPath {
-  std::string parent;
-  std::string name;
-};
-
-SplitPath Split(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  std::size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return {".", path};
-  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
-}
 
 // All that a folder holds, as paths; or so many of them that no more need be known. Folders come after what they hold.
 llvm::Error Collect(FileSystem& files, const Syncer& syncer, const std::string& folder, PathsToSync& contents) {
@@ -49,20 +34,6 @@ constexpr std::size_t kLongestName = 255 - std::string_view("..ucp-journal-0").s
 std::uint64_t NumberOf(const FileStatus& folder) { return folder.inode_lasts ? folder.inode : kFleetingInode; }
 
 }  // namespace
-
-std::string ParentOf(const std::string& destination) { return Split(destination).parent; }
-
-std::string BesideDestination(const std::string& destination, std::string_view what) {
-  const auto [parent, name] = Split(destination);
-  return JoinPath(parent, fmt::format(".{}.ucp-{}", name, what));
-}
-
-std::optional<std::string> NameOfPrepared(std::string_view folder_name) {
-  constexpr std::string_view kEnd = ".ucp-partial";
-  if (!folder_name.starts_with('.') || !folder_name.ends_with(kEnd)) return std::nullopt;
-  if (folder_name.size() <= kEnd.size() + 1) return std::nullopt;
-  return std::string(folder_name.substr(1, folder_name.size() - kEnd.size() - 1));
-}
 
 Staging::Staging(FileSystem& files, std::string destination)
     : files_(&files), destination_(std::move(destination)), journal_(files, "", ""), ranks_(files, "") {
@@ -103,7 +74,7 @@ Staging::~Staging() {
 
 llvm::Expected<Staging> Staging::Begin(FileSystem& files, const std::string& destination,
                                        const StagingOptions& options) {
-  std::string name = Split(destination).name;
+  const std::string name = NameOfDestination(destination);
   if (name.empty() || name == "." || name == "..") {
     return Fail(ErrorCode::kUsage, "`{}` cannot be a destination: it does not end in a name", destination);
   }

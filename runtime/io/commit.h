@@ -19,9 +19,8 @@
 //   S1  Look at the destination and its parent, and refuse what would surprise: there is no point in writing terabytes
 //       first.
 //   S2  Take the lock; refuse if it is held, or one of another rank is (I3). Put back or remove what an earlier process
-//   left, once the parent is
-//       synced: what stands at the destination may have got there just before that process died (I4). The journal goes
-//       before the folder, so that it never speaks of a folder that is not there.
+//       left, once the parent is synced: what stands at the destination may have got there just before that process
+//       died (I4). The journal goes before the folder, so that it never speaks of a folder that is not there.
 //   S3  Check the free space, and make the hidden folder; or find the earlier one. The caller fills it.
 //   S4  Sync all files, then all folders, the hidden one last: names are durable only with their folder (I2). Where
 //       they are many, and the file system can be relied on for it, it is synced as a whole instead (whole_sync.h).
@@ -42,6 +41,7 @@
 #include <vector>
 
 #include "compiler/support/parallel.h"
+#include "runtime/io/destination_names.h"
 #include "runtime/io/file_system.h"
 #include "runtime/io/journal.h"
 #include "runtime/io/ranks_folder.h"
@@ -59,13 +59,6 @@ struct StagingOptions {
   std::function<llvm::Expected<bool>()> is_complete = {};
   int ranks = 1;  // How many fill the folder. One of them stages it; the others hold a part in it (ranks_folder.h).
 };
-
-// The folder in which a destination has its name; "." for a bare name.
-std::string ParentOf(const std::string& destination);
-// The hidden path beside it for `what`: `parent/.NAME.ucp-WHAT`.
-std::string BesideDestination(const std::string& destination, std::string_view what);
-// "NAME", if this is the name of a hidden folder in which a destination is prepared. Nothing for any other name.
-std::optional<std::string> NameOfPrepared(std::string_view folder_name);
 
 class Staging {
  public:

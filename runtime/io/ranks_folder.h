@@ -3,9 +3,8 @@
 // `journal-R-0` and `-1`, of what it did itself in this run.
 //
 //   J4  What there is to go on from is the newest entry of rank 0 and, of every other rank, its newest entry, if that
-//   is
-//       of the same run; where rank 0 has none, of run 0. A run that goes on is the next run: it begins with an entry
-//       of rank 0 that holds all of these, and only then do the other ranks keep entries of it. So nothing counts
+//       is of the same run; where rank 0 has none, of run 0. A run that goes on is the next run: it begins with an
+//       entry of rank 0 that holds all of these, and only then do the other ranks keep entries of it. So nothing counts
 //       twice, however many ranks each run has and wherever one is stopped.
 #pragma once
 

@@ -68,12 +68,12 @@ shellcheck -x scripts/*.sh tests/*.sh tests/*/*.sh examples/*.sh .ci/run
 # What reads bytes from outside, under AddressSanitizer and UndefinedBehaviorSanitizer; what has threads, under
 # ThreadSanitizer. With --full everything under both.
 reads_bytes=(
-  parse_test parse_fuzz_test front_end_fuzz_test codec_test verifier_mutation_test pytorch_test deepspeed_format_test
-  safetensors_format_test universal_format_test formats_test digest_test synth_test manifest_test runtime_io_test
+  parse_test parse_fuzz_test front_end_fuzz_test codec_test verifier_mutation_test pytorch_test deepspeed_common_test deepspeed_format_test
+  safetensors_format_test universal_format_test formats_test digest_test synth_test manifest_test storage_test commit_test
   elements_test runtime_executor_test library_memory_test
 )
 has_threads=(
-  support_test verifier_test runtime_io_test runtime_executor_test communicator_test gpu_test runtime_exchange_test
+  support_test verifier_test storage_test commit_test runtime_executor_test communicator_test gpu_test runtime_exchange_test
   runtime_difference_test runtime_report_test
 )
 test_under_sanitizer() { # PRESET TEST…

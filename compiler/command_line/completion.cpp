@@ -13,9 +13,9 @@
 #include "compiler/command_line/completion_scripts.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/diagnostics/diagnostics.h"
+#include "compiler/formats/format.h"
 #include "compiler/phases/catalogue.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/format.h"
 
 namespace ucp {
 namespace {

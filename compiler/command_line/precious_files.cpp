@@ -8,9 +8,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "compiler/files/readable_file_system.h"
+#include "compiler/formats/companions.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/companions.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 namespace {

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <system_error>
 
-#include "runtime/formats/strategy_rules.h"
+#include "compiler/formats/strategy_rules.h"
 
 namespace ucp {
 

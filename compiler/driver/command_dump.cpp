@@ -2,11 +2,11 @@
 
 #include "compiler/command_line/terminal.h"
 #include "compiler/driver/commands.h"
+#include "compiler/files/readable_file_system.h"
 #include "compiler/plan/codec.h"
 #include "compiler/plan/print.h"
 #include "compiler/support/error.h"
 #include "compiler/verifier/verifier.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 namespace {

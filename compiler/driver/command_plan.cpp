@@ -6,6 +6,7 @@
 #include "compiler/command_line/write_file.h"
 #include "compiler/driver/commands.h"
 #include "compiler/driver/plan_cost.h"
+#include "compiler/formats/strategy_rules.h"
 #include "compiler/phases/compile.h"
 #include "compiler/phases/find_strategy.h"
 #include "compiler/phases/plan_again.h"
@@ -15,7 +16,6 @@
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
-#include "runtime/formats/strategy_rules.h"
 
 namespace ucp {
 namespace {

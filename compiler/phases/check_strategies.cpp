@@ -6,8 +6,8 @@
 #include <string>
 
 #include "compiler/check/spec.h"
+#include "compiler/formats/format.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/format.h"
 
 namespace ucp {
 namespace {

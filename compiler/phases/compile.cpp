@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 
+#include "compiler/formats/known_training.h"
 #include "compiler/layout/compare_layouts.h"
 #include "compiler/phases/find_strategy.h"
 #include "compiler/phases/large_tensors.h"
@@ -19,7 +20,6 @@
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
 #include "compiler/verifier/verifier.h"
-#include "runtime/formats/known_training.h"
 
 namespace ucp {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "compiler/formats/strategy.h"
 #include "compiler/layout/target.h"
 #include "compiler/phases/source_phase.h"
 #include "compiler/plan/plan.h"
 #include "compiler/planner/planner.h"
-#include "runtime/formats/strategy.h"
 
 namespace ucp {
 

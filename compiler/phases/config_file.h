@@ -8,9 +8,9 @@
 #include <map>
 #include <string>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/layout/inventory.h"
 #include "compiler/plan/plan_inputs.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

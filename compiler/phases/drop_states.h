@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/formats/format.h"
+#include "compiler/formats/format.h"
 
 namespace ucp {
 

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "compiler/formats/strategy.h"
 #include "compiler/phases/spec_phase.h"
-#include "runtime/formats/strategy.h"
 
 namespace ucp {
 

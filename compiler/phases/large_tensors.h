@@ -4,9 +4,9 @@
 
 #include <span>
 
+#include "compiler/formats/format.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/storage.h"
-#include "runtime/formats/format.h"
 
 namespace ucp {
 

@@ -1,4 +1,4 @@
-// States of the optimizer that are not one number for each element (runtime/formats/loose_states.h), on their way
+// States of the optimizer that are not one number for each element (compiler/formats/loose_states.h), on their way
 // through the compiler: a plan moves each of their tensors as a tensor of its own.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 #include <string_view>
 
+#include "compiler/formats/format.h"
 #include "compiler/layout/layout.h"
-#include "runtime/formats/format.h"
 
 namespace ucp {
 

@@ -6,11 +6,11 @@
 #include <map>
 #include <optional>
 
+#include "compiler/formats/expert_names.h"
+#include "compiler/formats/pipeline_layers.h"
+#include "compiler/formats/place_layers.h"
 #include "compiler/layout/layout_index.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/expert_names.h"
-#include "runtime/formats/pipeline_layers.h"
-#include "runtime/formats/place_layers.h"
 
 namespace ucp {
 namespace {

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include "compiler/bind/fact_value.h"
+#include "compiler/formats/job_config.h"
 #include "compiler/phases/config_file.h"
 #include "compiler/plan/codec.h"
 #include "compiler/plan/difference.h"
 #include "compiler/support/error.h"
 #include "compiler/support/version.h"
-#include "runtime/formats/job_config.h"
 
 namespace ucp {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <llvm/Support/Error.h>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/phases/compile.h"
 #include "compiler/plan/plan.h"
 #include "compiler/plan/plan_inputs.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

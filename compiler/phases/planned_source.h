@@ -5,8 +5,8 @@
 
 #include <llvm/Support/Error.h>
 
+#include "compiler/formats/strategy.h"
 #include "compiler/phases/source_phase.h"
-#include "runtime/formats/strategy.h"
 
 namespace ucp {
 

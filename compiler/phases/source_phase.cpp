@@ -2,6 +2,9 @@
 
 #include "compiler/bind/fact_value.h"
 #include "compiler/bind/other_readings.h"
+#include "compiler/formats/identity.h"
+#include "compiler/formats/links.h"
+#include "compiler/formats/recognise.h"
 #include "compiler/infer/embedded_cuts.h"
 #include "compiler/phases/catalogue.h"
 #include "compiler/phases/config_file.h"
@@ -9,9 +12,6 @@
 #include "compiler/phases/loose_states.h"
 #include "compiler/phases/without_spec.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/identity.h"
-#include "runtime/formats/links.h"
-#include "runtime/formats/recognise.h"
 
 namespace ucp {
 namespace {

@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "compiler/bind/bind.h"
+#include "compiler/formats/format.h"
 #include "compiler/layout/checkpoint_identity.h"
 #include "compiler/layout/layout.h"
 #include "compiler/phases/spec_phase.h"
 #include "compiler/plan/plan_inputs.h"
 #include "compiler/support/phase_clock.h"
-#include "runtime/formats/format.h"
 
 namespace ucp {
 

@@ -7,9 +7,9 @@
 
 #include <string>
 
+#include "compiler/formats/strategy.h"
 #include "compiler/phases/source_phase.h"
 #include "compiler/phases/synthetic_training.h"
-#include "runtime/formats/strategy.h"
 
 namespace ucp {
 

@@ -5,9 +5,9 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "compiler/formats/strategy_rules.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
-#include "runtime/formats/strategy_rules.h"
 
 namespace ucp {
 namespace {

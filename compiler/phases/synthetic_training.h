@@ -8,10 +8,10 @@
 #include <string>
 
 #include "compiler/bind/bind.h"
+#include "compiler/files/readable_file_system.h"
+#include "compiler/formats/strategy.h"
+#include "compiler/formats/training_state.h"
 #include "compiler/layout/target.h"
-#include "runtime/formats/strategy.h"
-#include "runtime/formats/training_state.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

@@ -3,9 +3,9 @@
 
 #include <llvm/Support/Error.h>
 
+#include "compiler/formats/format.h"
 #include "compiler/layout/layout.h"
 #include "compiler/phases/source_phase.h"
-#include "runtime/formats/format.h"
 
 namespace ucp {
 

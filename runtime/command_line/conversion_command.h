@@ -15,7 +15,7 @@
 #include "runtime/convert/conversion.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/share_run.h"
-#include "runtime/io/file_system.h"
+#include "runtime/storage/file_system.h"
 
 namespace ucp {
 

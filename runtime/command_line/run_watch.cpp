@@ -10,7 +10,7 @@
 #include "compiler/support/units.h"
 #include "compiler/support/version.h"
 #include "runtime/command_line/interrupt.h"
-#include "runtime/io/watched_file_system.h"
+#include "runtime/storage/watched_file_system.h"
 
 namespace ucp {
 namespace {

@@ -16,12 +16,12 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/command_line/progress_line.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/bandwidth_limit.h"
-#include "runtime/io/file_system.h"
-#include "runtime/io/files_by_means.h"
 #include "runtime/report/ceilings.h"
 #include "runtime/report/event_log.h"
 #include "runtime/report/timeline.h"
+#include "runtime/storage/bandwidth_limit.h"
+#include "runtime/storage/file_system.h"
+#include "runtime/storage/files_by_means.h"
 
 namespace ucp {
 

@@ -11,7 +11,7 @@
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/command_line/interrupt.h"
-#include "runtime/io/open_file_limit.h"
+#include "runtime/storage/open_file_limit.h"
 
 namespace ucp {
 namespace {

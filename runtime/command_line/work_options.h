@@ -9,7 +9,7 @@
 #include "runtime/command_line/watched_ranks.h"
 #include "runtime/convert/node_local.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/choose_means.h"
+#include "runtime/storage/choose_means.h"
 
 namespace ucp {
 

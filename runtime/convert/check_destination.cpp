@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/formats/companions.h"
+#include "compiler/formats/format.h"
+#include "compiler/formats/recognise.h"
 #include "compiler/support/error.h"
 #include "compiler/support/paths.h"
-#include "runtime/formats/companions.h"
-#include "runtime/formats/format.h"
-#include "runtime/formats/recognise.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "runtime/io/readable_file_system.h"
+#include "compiler/files/readable_file_system.h"
 
 namespace ucp {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/support/error.h"
-#include "runtime/io/commit.h"
+#include "runtime/commit/commit.h"
 
 namespace ucp {
 namespace {

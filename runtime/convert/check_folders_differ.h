@@ -10,7 +10,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/executor/target_parts.h"
-#include "runtime/io/file_system.h"
+#include "runtime/storage/file_system.h"
 
 namespace ucp {
 

@@ -8,7 +8,7 @@
 #include "runtime/comm/nodes.h"
 #include "runtime/convert/held_memory.h"
 #include "runtime/convert/run_destination.h"
-#include "runtime/io/choose_means.h"
+#include "runtime/storage/choose_means.h"
 
 namespace ucp {
 namespace {

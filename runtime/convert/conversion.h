@@ -14,7 +14,7 @@
 #include "runtime/executor/execute.h"
 #include "runtime/executor/share_run.h"
 #include "runtime/executor/target_parts.h"
-#include "runtime/io/file_system.h"
+#include "runtime/storage/file_system.h"
 
 namespace ucp {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/io/ranks_folder.h"
+#include "runtime/commit/ranks_folder.h"
 #include "runtime/manifest/find_manifest.h"
 
 namespace ucp {

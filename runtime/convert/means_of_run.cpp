@@ -5,7 +5,7 @@
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
-#include "runtime/io/open_file_limit.h"
+#include "runtime/storage/open_file_limit.h"
 
 namespace ucp {
 namespace {

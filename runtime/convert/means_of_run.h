@@ -11,9 +11,9 @@
 #include "compiler/plan/plan.h"
 #include "runtime/executor/element_counts.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/choose_means.h"
-#include "runtime/io/file_system.h"
-#include "runtime/io/files_by_means.h"
+#include "runtime/storage/choose_means.h"
+#include "runtime/storage/file_system.h"
+#include "runtime/storage/files_by_means.h"
 
 namespace ucp {
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "compiler/files/readable_file_system.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/exchange/files_of_all_ranks.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

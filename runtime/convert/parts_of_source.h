@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/io/readable_file_system.h"
 #include "runtime/manifest/find_manifest.h"
 
 namespace ucp {

@@ -5,10 +5,10 @@
 
 #include <string>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/layout/inventory.h"
 #include "compiler/plan/codec.h"
 #include "compiler/plan/plan.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

@@ -5,12 +5,12 @@
 #include <map>
 #include <unordered_map>
 
+#include "compiler/formats/objects/call_text.h"
+#include "compiler/formats/objects/known_objects.h"
+#include "compiler/formats/pytorch/pickle_reader.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "compiler/verifier/ready_made_archive.h"
-#include "runtime/formats/objects/call_text.h"
-#include "runtime/formats/objects/known_objects.h"
-#include "runtime/formats/pytorch/pickle_reader.h"
 
 namespace ucp {
 namespace {

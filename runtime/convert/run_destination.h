@@ -25,15 +25,15 @@
 #include "compiler/plan/plan.h"
 #include "compiler/support/phase_clock.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/commit/commit.h"
 #include "runtime/convert/conversion.h"
 #include "runtime/convert/earlier_run.h"
 #include "runtime/executor/element_counts.h"
 #include "runtime/executor/execute.h"
 #include "runtime/executor/share_run.h"
 #include "runtime/executor/target_parts.h"
-#include "runtime/io/commit.h"
-#include "runtime/io/file_system.h"
 #include "runtime/manifest/manifest.h"
+#include "runtime/storage/file_system.h"
 
 namespace ucp {
 

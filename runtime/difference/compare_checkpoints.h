@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/plan/plan.h"
 #include "runtime/difference/difference_sum.h"
 #include "runtime/difference/pair_states.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

@@ -8,12 +8,12 @@
 #include <span>
 #include <string>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/plan/steps.h"
 #include "compiler/support/parallel.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/source_files.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

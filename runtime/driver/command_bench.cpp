@@ -12,7 +12,7 @@
 #include "runtime/driver/commands.h"
 #include "runtime/gpu/bus_speed.h"
 #include "runtime/gpu/open_device.h"
-#include "runtime/io/storage_speed.h"
+#include "runtime/storage/storage_speed.h"
 
 namespace ucp {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
+#include "compiler/formats/identity.h"
 #include "compiler/phases/compile.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
@@ -14,7 +15,6 @@
 #include "runtime/driver/commands.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/driver/trace_report.h"
-#include "runtime/formats/identity.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {

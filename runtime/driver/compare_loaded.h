@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/phases/source_phase.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/readable_file_system.h"
 #include "runtime/load/load.h"
 
 namespace ucp {

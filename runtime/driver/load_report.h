@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "runtime/driver/compare_loaded.h"
-#include "runtime/io/choose_means.h"
 #include "runtime/load/load.h"
+#include "runtime/storage/choose_means.h"
 
 namespace ucp {
 

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/support/parallel.h"
 #include "runtime/gpu/device.h"
-#include "runtime/io/readable_file_system.h"
 #include "runtime/load/load.h"
 
 namespace ucp {

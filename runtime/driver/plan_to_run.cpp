@@ -1,12 +1,12 @@
 #include "runtime/driver/plan_to_run.h"
 
+#include "compiler/files/seen_files.h"
+#include "compiler/formats/identity.h"
 #include "compiler/phases/plan_again.h"
 #include "compiler/phases/with_diagnostics.h"
 #include "compiler/support/error.h"
 #include "runtime/convert/plan_file.h"
 #include "runtime/convert/ready_made_pickles.h"
-#include "runtime/formats/identity.h"
-#include "runtime/io/seen_files.h"
 
 namespace ucp {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <string>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/support/phase_clock.h"
 #include "runtime/executor/share_run.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

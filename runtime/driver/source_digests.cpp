@@ -9,7 +9,7 @@
 #include "compiler/planner/join.h"
 #include "compiler/support/error.h"
 #include "runtime/convert/held_memory.h"
-#include "runtime/io/discarding_file_system.h"
+#include "runtime/storage/discarding_file_system.h"
 
 namespace ucp {
 

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/phases/source_phase.h"
 #include "compiler/planner/planner.h"
 #include "runtime/difference/pair_states.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
 #include "runtime/executor/share_run.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/layout/inventory.h"
-#include "runtime/io/readable_file_system.h"
 #include "runtime/manifest/manifest.h"
 
 namespace ucp {

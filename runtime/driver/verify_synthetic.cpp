@@ -13,7 +13,7 @@
 #include "runtime/driver/source_digests.h"
 #include "runtime/elements/element_text.h"
 #include "runtime/executor/saved_progress.h"
-#include "runtime/io/discarding_file_system.h"
+#include "runtime/storage/discarding_file_system.h"
 #include "runtime/synth/synthetic_files.h"
 
 namespace ucp {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/phases/source_phase.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

@@ -2,9 +2,9 @@
 
 #include <optional>
 
+#include "compiler/files/lasting_inodes.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
-#include "runtime/io/lasting_inodes.h"
 
 namespace ucp {
 namespace {

@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/exchange/request.h"
 #include "runtime/executor/open_files.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

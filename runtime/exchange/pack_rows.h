@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <span>
 
+#include "compiler/files/readable_file_system.h"
 #include "runtime/executor/source_of_nodes.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
 #include "runtime/executor/source_of_nodes.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

@@ -10,7 +10,7 @@
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/state_digests.h"
 #include "runtime/executor/work_list.h"
-#include "runtime/io/direct_file.h"
+#include "runtime/storage/direct_file.h"
 
 namespace ucp {
 namespace {

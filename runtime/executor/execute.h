@@ -31,14 +31,14 @@
 #include <string>
 #include <vector>
 
+#include "compiler/files/seen_files.h"
 #include "compiler/plan/plan.h"
 #include "compiler/support/phase_clock.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/executor/source_of_nodes.h"
 #include "runtime/executor/state_digests.h"
-#include "runtime/io/file_system.h"
-#include "runtime/io/open_file_limit.h"
-#include "runtime/io/seen_files.h"
+#include "runtime/storage/file_system.h"
+#include "runtime/storage/open_file_limit.h"
 
 namespace ucp {
 

@@ -9,7 +9,7 @@
 #include "compiler/plan/plan.h"
 #include "runtime/executor/execute.h"
 #include "runtime/executor/target_parts.h"
-#include "runtime/io/file_system.h"
+#include "runtime/storage/file_system.h"
 
 namespace ucp {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/files/seen_files.h"
 #include "compiler/layout/checkpoint_identity.h"
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/io/seen_files.h"
 
 namespace ucp {
 

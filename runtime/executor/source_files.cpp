@@ -6,9 +6,9 @@
 #include <ctime>
 #include <utility>
 
+#include "compiler/files/lasting_inodes.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
-#include "runtime/io/lasting_inodes.h"
 
 namespace ucp {
 namespace {

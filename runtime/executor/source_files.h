@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
+#include "compiler/files/seen_files.h"
 #include "compiler/plan/plan.h"
 #include "compiler/support/parallel.h"
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/open_files.h"
 #include "runtime/executor/source_of_nodes.h"
-#include "runtime/io/open_file_limit.h"
-#include "runtime/io/readable_file_system.h"
-#include "runtime/io/seen_files.h"
+#include "runtime/storage/open_file_limit.h"
 
 namespace ucp {
 

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <span>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/layout/storage.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

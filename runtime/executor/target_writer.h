@@ -22,8 +22,8 @@
 #include "runtime/executor/open_files.h"
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/work_list.h"
-#include "runtime/io/file_system.h"
-#include "runtime/io/sync.h"
+#include "runtime/storage/file_system.h"
+#include "runtime/storage/sync.h"
 
 namespace ucp {
 

@@ -9,14 +9,14 @@
 #include <map>
 #include <set>
 
+#include "compiler/formats/identity.h"
+#include "compiler/formats/pytorch/value_access.h"
 #include "compiler/phases/catalogue.h"
 #include "compiler/phases/config_file.h"
 #include "compiler/phases/pick_spec.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
-#include "runtime/formats/identity.h"
-#include "runtime/formats/pytorch/value_access.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
+#include "compiler/formats/training_state.h"
 #include "compiler/phases/request_texts.h"
 #include "compiler/phases/source_phase.h"
-#include "runtime/formats/training_state.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

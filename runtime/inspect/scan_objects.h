@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/formats/objects/file_objects.h"
-#include "runtime/io/readable_file_system.h"
+#include "compiler/files/readable_file_system.h"
+#include "compiler/formats/objects/file_objects.h"
 
 namespace ucp {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/phases/source_phase.h"
 #include "compiler/planner/planner.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/io/readable_file_system.h"
 #include "runtime/load/held_tensors.h"
 #include "runtime/load/load_plan.h"
 

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <utility>
 
+#include "compiler/formats/pytorch/archive_reader.h"
+#include "compiler/formats/safetensors/header.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/pytorch/archive_reader.h"
-#include "runtime/formats/safetensors/header.h"
 
 namespace ucp {
 namespace {

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
+#include "compiler/files/seen_files.h"
 #include "runtime/executor/saved_progress.h"
-#include "runtime/io/readable_file_system.h"
-#include "runtime/io/seen_files.h"
 
 namespace ucp {
 

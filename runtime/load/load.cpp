@@ -14,7 +14,6 @@
 #include "runtime/executor/saved_progress.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/executor/source_reader.h"
-#include "runtime/io/files_by_means.h"
 #include "runtime/load/as_stored.h"
 #include "runtime/load/contents.h"
 #include "runtime/load/exchange.h"
@@ -22,6 +21,7 @@
 #include "runtime/load/means_of_load.h"
 #include "runtime/load/places.h"
 #include "runtime/load/to_device.h"
+#include "runtime/storage/files_by_means.h"
 
 namespace ucp {
 namespace {

@@ -26,10 +26,10 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/executor/execute.h"
 #include "runtime/gpu/device.h"
-#include "runtime/io/choose_means.h"
-#include "runtime/io/file_system.h"
-#include "runtime/io/open_file_limit.h"
 #include "runtime/load/load_plan.h"
+#include "runtime/storage/choose_means.h"
+#include "runtime/storage/file_system.h"
+#include "runtime/storage/open_file_limit.h"
 
 namespace ucp {
 

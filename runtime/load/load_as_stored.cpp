@@ -17,9 +17,9 @@
 #include "runtime/executor/progress_teller.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/executor/source_reader.h"
-#include "runtime/io/files_by_means.h"
 #include "runtime/load/given_memory.h"
 #include "runtime/load/means_of_load.h"
+#include "runtime/storage/files_by_means.h"
 
 namespace ucp {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <span>
 
-#include "runtime/io/file_system.h"
 #include "runtime/load/load.h"
+#include "runtime/storage/file_system.h"
 
 namespace ucp {
 

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
+#include "compiler/files/seen_files.h"
 #include "compiler/layout/checkpoint_identity.h"
 #include "compiler/layout/file_readers.h"
 #include "compiler/phases/compile.h"
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/io/readable_file_system.h"
-#include "runtime/io/seen_files.h"
 
 namespace ucp {
 

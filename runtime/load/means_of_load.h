@@ -7,10 +7,10 @@
 #include <span>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/io/choose_means.h"
-#include "runtime/io/file_system.h"
-#include "runtime/io/open_file_limit.h"
 #include "runtime/load/load.h"
+#include "runtime/storage/choose_means.h"
+#include "runtime/storage/file_system.h"
+#include "runtime/storage/open_file_limit.h"
 
 namespace ucp {
 

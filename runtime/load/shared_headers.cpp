@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/files/lasting_inodes.h"
 #include "compiler/support/error.h"
-#include "runtime/io/lasting_inodes.h"
 #include "runtime/load/header_files.h"
 
 namespace ucp {

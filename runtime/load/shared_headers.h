@@ -6,8 +6,8 @@
 #include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/Support/Error.h>
 
+#include "compiler/files/readable_file_system.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/io/readable_file_system.h"
+#include "compiler/files/readable_file_system.h"
 #include "runtime/manifest/manifest.h"
 
 namespace ucp {

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/plan/plan.h"
 #include "runtime/executor/execute.h"
 #include "runtime/executor/target_parts.h"
-#include "runtime/io/readable_file_system.h"
 
 namespace ucp {
 

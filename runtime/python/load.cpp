@@ -14,7 +14,6 @@
 #include "compiler/phases/with_diagnostics.h"
 #include "compiler/support/printable.h"
 #include "runtime/gpu/open_device.h"
-#include "runtime/io/open_file_limit.h"
 #include "runtime/load/compile_held.h"
 #include "runtime/load/load.h"
 #include "runtime/load/load_plan.h"
@@ -23,6 +22,7 @@
 #include "runtime/python/paths.h"
 #include "runtime/python/raise.h"
 #include "runtime/python/ranks.h"
+#include "runtime/storage/open_file_limit.h"
 
 namespace nb = nanobind;
 

@@ -24,7 +24,7 @@ namespace {
 std::string InspectAsJson(const SourceTexts& source, const std::string& tensor) {
   Inspection inspection;
   RunInterruptibly([&](const std::atomic<bool>&) {
-    return WithDiagnostics(Inspect(RealFileSystem(), source, tensor, inspection), inspection.source);
+    return WithDiagnostics(Inspect(RealFiles(), source, tensor, inspection), inspection.source);
   });
   return InspectionAsJson(inspection);
 }

@@ -10,10 +10,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compiler/formats/objects/call_text.h"
+#include "compiler/formats/objects/known_objects.h"
+#include "compiler/formats/pytorch/pickle_reader.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/objects/call_text.h"
-#include "runtime/formats/objects/known_objects.h"
-#include "runtime/formats/pytorch/pickle_reader.h"
 #include "runtime/python/raise.h"
 
 namespace nb = nanobind;

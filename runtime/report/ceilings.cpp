@@ -8,7 +8,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/json_text.h"
-#include "runtime/io/storage_speed.h"
+#include "runtime/storage/storage_speed.h"
 
 namespace ucp {
 namespace {

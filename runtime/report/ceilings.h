@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/io/readable_file_system.h"
+#include "compiler/files/readable_file_system.h"
 
 namespace ucp {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
-#include "runtime/io/file_system.h"
+#include "runtime/storage/file_system.h"
 #include "runtime/synth/synthetic_value.h"
 
 namespace ucp {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/plan/plan.h"
-#include "runtime/io/readable_file_system.h"
 #include "runtime/trace/element_place.h"
 
 namespace ucp {

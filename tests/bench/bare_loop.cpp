@@ -16,7 +16,7 @@
 #include "compiler/support/parallel.h"
 #include "runtime/digest/file_sums.h"
 #include "runtime/digest/keyed_sum.h"
-#include "runtime/io/file_system.h"
+#include "runtime/storage/file_system.h"
 
 namespace ucp {
 namespace {

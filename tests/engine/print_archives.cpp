@@ -10,12 +10,12 @@
 #include <fstream>
 #include <unordered_map>
 
+#include "compiler/files/readable_file_system.h"
+#include "compiler/formats/pytorch/archive_reader.h"
+#include "compiler/formats/pytorch/small_tensor_reader.h"
+#include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/pytorch/archive_reader.h"
-#include "runtime/formats/pytorch/small_tensor_reader.h"
-#include "runtime/formats/pytorch/value_access.h"
-#include "runtime/io/file_system.h"
 
 namespace ucp::pytorch {
 namespace {
@@ -104,7 +104,7 @@ class Printer {
   std::unordered_map<const Value*, std::int64_t> numbers_;  // In the order of their printing.
 };
 
-Json PrintFile(FileSystem& files, const std::string& path) {
+Json PrintFile(ReadableFileSystem& files, const std::string& path) {
   auto file = files.OpenForReading(path);
   if (!file) return Object{{"refused", Describe(file.takeError()).message}};
   auto archive = ReadArchive(**file);
@@ -125,7 +125,7 @@ std::string PeakMemory() {
 }  // namespace ucp::pytorch
 
 int main(int count, char** arguments) {
-  ucp::FileSystem& files = ucp::RealFileSystem();
+  ucp::ReadableFileSystem& files = ucp::RealFiles();
   for (int i = 1; i < count; ++i) {
     llvm::outs() << ucp::pytorch::PrintFile(files, arguments[i]) << "\n";
     llvm::outs().flush();

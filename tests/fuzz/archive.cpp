@@ -1,7 +1,7 @@
 // A `.pt` file: every storage that is accepted lies in the file.
+#include "compiler/formats/pytorch/archive_reader.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/pytorch/archive_reader.h"
 #include "tests/fuzz/memory_files.h"
 #include "tests/fuzz/target.h"
 

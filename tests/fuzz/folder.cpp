@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/formats/format.h"
+#include "compiler/formats/recognise.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/format.h"
-#include "runtime/formats/recognise.h"
 #include "tests/fuzz/memory_files.h"
 #include "tests/fuzz/target.h"
 

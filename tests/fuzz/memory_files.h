@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tests/unit/runtime/formats/testing/counting_file_system.h"
+#include "tests/unit/compiler/formats/testing/counting_file_system.h"
 
 namespace ucp::fuzz {
 

@@ -1,9 +1,9 @@
 // What is read is written again, and then reads the same.
+#include "compiler/formats/pytorch/pickle_reader.h"
+#include "compiler/formats/pytorch/pickle_writer.h"
+#include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/pytorch/pickle_reader.h"
-#include "runtime/formats/pytorch/pickle_writer.h"
-#include "runtime/formats/pytorch/value_access.h"
 #include "tests/fuzz/target.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

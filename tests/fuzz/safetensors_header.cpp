@@ -1,8 +1,8 @@
 // The first two bytes say how much data follows the header, in units of 64 bytes. What is accepted fills the data, and
 // reads the same when it is written again.
+#include "compiler/formats/safetensors/header.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
-#include "runtime/formats/safetensors/header.h"
 #include "tests/fuzz/target.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,5 @@
 // A strategy, and the degrees that it gives.
-#include "runtime/formats/strategy.h"
+#include "compiler/formats/strategy.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "tests/fuzz/target.h"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SUPPORT = "compiler/support"
+FILES = "compiler/files"
 SOURCE = "compiler/source"
 DIAGNOSTICS = "compiler/diagnostics"
 AST = "compiler/ast"
@@ -25,19 +26,21 @@ PLAN = "compiler/plan"
 VERIFIER = "compiler/verifier"
 PLANNER = "compiler/planner"
 TRIAL = "compiler/trial"
+FORMATS = "compiler/formats"
+PYTORCH = "compiler/formats/pytorch"
+OBJECTS = "compiler/formats/objects"
+SAFETENSORS = "compiler/formats/safetensors"
+DEEPSPEED_COMMON = "compiler/formats/deepspeed/common"
+DEEPSPEED = "compiler/formats/deepspeed/native"
+DEEPSPEED_READ = "compiler/formats/deepspeed/native/read"
+DEEPSPEED_WRITE = "compiler/formats/deepspeed/native/write"
+UNIVERSAL = "compiler/formats/deepspeed/universal"
 PHASES = "compiler/phases"
 EXPLAIN = "compiler/explain"
 COMMAND_LINE = "compiler/command_line"
 COMPILER_DRIVER = "compiler/driver"
-IO = "runtime/io"
-PYTORCH = "runtime/formats/pytorch"
-OBJECTS = "runtime/formats/objects"
-FORMATS = "runtime/formats"
-DEEPSPEED = "runtime/formats/deepspeed"
-DEEPSPEED_READ = "runtime/formats/deepspeed/read"
-DEEPSPEED_WRITE = "runtime/formats/deepspeed/write"
-SAFETENSORS = "runtime/formats/safetensors"
-UNIVERSAL = "runtime/formats/universal"
+STORAGE = "runtime/storage"
+COMMIT = "runtime/commit"
 COMM = "runtime/comm"
 DIGEST = "runtime/digest"
 ELEMENTS = "runtime/elements"
@@ -61,6 +64,7 @@ LIBRARY_HEADERS = "runtime/library/include/ucp"
 # In the order of the data. A row names what the folder looks at, besides itself.
 ALLOWED: dict[str, set[str]] = {
     SUPPORT: set(),
+    FILES: {SUPPORT},
     SOURCE: {SUPPORT},
     DIAGNOSTICS: {SOURCE, SUPPORT},
     AST: {SOURCE},
@@ -70,64 +74,66 @@ ALLOWED: dict[str, set[str]] = {
     CHECK: {AST, LAYOUT, DIAGNOSTICS, SOURCE, SUPPORT},
     BIND: {CHECK, LAYOUT, DIAGNOSTICS, SUPPORT},
     INFER: {LAYOUT, SUPPORT},
+    PYTORCH: {FILES, LAYOUT, SUPPORT},
+    OBJECTS: {PYTORCH, FILES, SUPPORT},
+    FORMATS: {OBJECTS, PYTORCH, FILES, LAYOUT, SUPPORT},
+    # Formats do not look at each other; those of a family share its common folder.
+    SAFETENSORS: {FORMATS, PYTORCH, LAYOUT, SUPPORT},
+    DEEPSPEED_COMMON: {FORMATS, PYTORCH, FILES, LAYOUT, SUPPORT},
+    DEEPSPEED: {DEEPSPEED_COMMON, FORMATS, SUPPORT},
+    DEEPSPEED_READ: {DEEPSPEED_COMMON, FORMATS, PYTORCH, FILES, LAYOUT, SUPPORT},
+    DEEPSPEED_WRITE: {DEEPSPEED_COMMON, FORMATS, PYTORCH, LAYOUT, SUPPORT},
+    UNIVERSAL: {DEEPSPEED_COMMON, FORMATS, PYTORCH, LAYOUT, SUPPORT},
     PLAN: {LAYOUT, SUPPORT},
     VERIFIER: {PLAN, LAYOUT, SUPPORT},
     PLANNER: {VERIFIER, PLAN, LAYOUT, SUPPORT},
     TRIAL: {BIND, CHECK, PLANNER, PLAN, LAYOUT, SUPPORT},
     PHASES: {
-        BIND, CHECK, INFER, PARSE, AST, PLANNER, VERIFIER, PLAN, LAYOUT, DIAGNOSTICS, SOURCE, SUPPORT, FORMATS, IO,
+        BIND, CHECK, INFER, PARSE, AST, PLANNER, VERIFIER, PLAN, FORMATS, FILES, LAYOUT, DIAGNOSTICS, SOURCE, SUPPORT,
     },
     EXPLAIN: {BIND, LAYOUT, SUPPORT},
-    COMMAND_LINE: {PHASES, DIAGNOSTICS, SUPPORT, FORMATS, IO},
+    COMMAND_LINE: {PHASES, FORMATS, FILES, DIAGNOSTICS, SUPPORT},
     COMPILER_DRIVER: {
-        COMMAND_LINE, EXPLAIN, PHASES, TRIAL, BIND, INFER, PARSE, PRETTY, AST, VERIFIER, PLAN, DIAGNOSTICS, SUPPORT,
-        FORMATS, IO,
+        COMMAND_LINE, EXPLAIN, PHASES, TRIAL, BIND, INFER, PARSE, PRETTY, AST, VERIFIER, PLAN, FORMATS, FILES,
+        DIAGNOSTICS, SUPPORT,
     },
-    IO: {SUPPORT},
-    PYTORCH: {IO, LAYOUT, SUPPORT},
-    OBJECTS: {PYTORCH, IO, SUPPORT},
-    FORMATS: {OBJECTS, PYTORCH, IO, LAYOUT, SUPPORT},
-    # Formats do not look at each other.
-    DEEPSPEED: {FORMATS, PYTORCH, IO, SUPPORT},
-    DEEPSPEED_READ: {DEEPSPEED, FORMATS, PYTORCH, IO, LAYOUT, SUPPORT},
-    DEEPSPEED_WRITE: {DEEPSPEED, FORMATS, PYTORCH, LAYOUT, SUPPORT},
-    SAFETENSORS: {FORMATS, PYTORCH, LAYOUT, SUPPORT},
-    UNIVERSAL: {FORMATS, PYTORCH, LAYOUT, SUPPORT},
+    STORAGE: {FILES, SUPPORT},
+    COMMIT: {STORAGE, FILES, SUPPORT},
     COMM: {SUPPORT},
     DIGEST: {PLAN, LAYOUT, SUPPORT},
     ELEMENTS: {PLAN, LAYOUT, SUPPORT},
-    EXECUTOR: {ELEMENTS, COMM, DIGEST, IO, PLAN, LAYOUT, SUPPORT},
+    EXECUTOR: {ELEMENTS, COMM, DIGEST, STORAGE, FILES, PLAN, LAYOUT, SUPPORT},
     GPU: {COMM, SUPPORT},
-    MANIFEST: {DIGEST, EXECUTOR, IO, PLAN, SUPPORT},
+    MANIFEST: {DIGEST, EXECUTOR, FILES, PLAN, SUPPORT},
     LOAD: {
-        COMM, ELEMENTS, EXECUTOR, GPU, MANIFEST, PYTORCH, SAFETENSORS, IO,
+        COMM, ELEMENTS, EXECUTOR, GPU, MANIFEST, STORAGE, FILES, PYTORCH, SAFETENSORS,
         PHASES, PLANNER, VERIFIER, PLAN, LAYOUT, SUPPORT,
     },
-    EXCHANGE: {COMM, EXECUTOR, IO, SUPPORT},
-    REPORT: {IO, SUPPORT},
-    DIFFERENCE: {COMM, ELEMENTS, EXECUTOR, IO, PLAN, LAYOUT, SUPPORT},
-    SYNTH: {ELEMENTS, IO, PLAN, LAYOUT, SUPPORT},
-    TRACE: {ELEMENTS, IO, PLAN, LAYOUT, SUPPORT},
-    INSPECT: {MANIFEST, FORMATS, OBJECTS, PYTORCH, IO, PHASES, PLAN, SUPPORT},
+    EXCHANGE: {COMM, EXECUTOR, FILES, SUPPORT},
+    REPORT: {STORAGE, FILES, SUPPORT},
+    DIFFERENCE: {COMM, ELEMENTS, EXECUTOR, FILES, PLAN, LAYOUT, SUPPORT},
+    SYNTH: {ELEMENTS, STORAGE, PLAN, LAYOUT, SUPPORT},
+    TRACE: {ELEMENTS, FILES, PLAN, LAYOUT, SUPPORT},
+    INSPECT: {MANIFEST, FORMATS, OBJECTS, PYTORCH, FILES, PHASES, PLAN, SUPPORT},
     CONVERT: {
-        COMM, EXCHANGE, EXECUTOR, MANIFEST, FORMATS, OBJECTS, PYTORCH, IO,
+        COMM, COMMIT, EXCHANGE, EXECUTOR, MANIFEST, STORAGE, FILES, FORMATS, OBJECTS, PYTORCH,
         VERIFIER, PLAN, LAYOUT, SUPPORT,
     },
-    RUN_COMMAND_LINE: {CONVERT, COMM, EXCHANGE, EXECUTOR, REPORT, IO, COMMAND_LINE, SUPPORT},
+    RUN_COMMAND_LINE: {CONVERT, COMM, EXCHANGE, EXECUTOR, REPORT, STORAGE, COMMAND_LINE, SUPPORT},
     RUNTIME_DRIVER: {
         RUN_COMMAND_LINE, CONVERT, INSPECT, COMM, DIFFERENCE, EXCHANGE, LOAD, SYNTH, TRACE, MANIFEST, ELEMENTS,
-        EXECUTOR, GPU, FORMATS, IO,
+        EXECUTOR, GPU, STORAGE, FILES, FORMATS,
         COMMAND_LINE, PHASES, PLANNER, PLAN, LAYOUT, SUPPORT,
     },
-    PYTHON: {INSPECT, LOAD, OBJECTS, PYTORCH, COMM, GPU, IO, PHASES, SUPPORT},
+    PYTHON: {INSPECT, LOAD, OBJECTS, PYTORCH, COMM, GPU, STORAGE, PHASES, SUPPORT},
     LIBRARY_HEADERS: set(),
     LIBRARY: {LIBRARY_HEADERS, INSPECT, LOAD, COMM, PHASES, SUPPORT},
 }
 
 # The file that lists the formats knows them all, and that of DeepSpeed its two sides.
 ALLOWED_TO_FILE: dict[str, set[str]] = {
-    "runtime/formats/format.cpp": {DEEPSPEED, SAFETENSORS, UNIVERSAL},
-    "runtime/formats/deepspeed/deepspeed.cpp": {DEEPSPEED_READ, DEEPSPEED_WRITE},
+    "compiler/formats/format.cpp": {DEEPSPEED, SAFETENSORS, UNIVERSAL},
+    "compiler/formats/deepspeed/native/deepspeed.cpp": {DEEPSPEED_READ, DEEPSPEED_WRITE},
 }
 
 # Where headers of third-party libraries may be included: the beginning of the header's path, and the folders.
@@ -137,7 +143,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "UcpParser": {PARSE},
     "flatbuffers/": {PLAN},
     "plan_generated": {PLAN},
-    "re2/": {INFER, DEEPSPEED, DEEPSPEED_READ, UNIVERSAL},
+    "re2/": {INFER, DEEPSPEED_COMMON, DEEPSPEED_READ, UNIVERSAL},
     "libdeflate": {SUPPORT},
     "xxhash": {SUPPORT},
     "hwy/": {DIGEST, ELEMENTS},

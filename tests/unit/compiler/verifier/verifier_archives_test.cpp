@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/formats/pytorch/archive_writer.h"
+#include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/error.h"
 #include "compiler/verifier/ready_made_archive.h"
-#include "runtime/formats/pytorch/archive_writer.h"
-#include "runtime/formats/pytorch/value_access.h"
 #include "tests/unit/compiler/planner/conversion.h"
 #include "tests/unit/compiler/verifier/small_zip.h"
 #include "tests/unit/compiler/verifier/verdict.h"

@@ -7,8 +7,8 @@
 
 #include "compiler/support/error.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
-#include "tests/unit/runtime/io/failing_files.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/failing_files.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

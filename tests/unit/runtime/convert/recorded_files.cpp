@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "compiler/files/lasting_inodes.h"
 #include "compiler/support/error.h"
-#include "runtime/io/lasting_inodes.h"
 
 namespace ucp {
 namespace {

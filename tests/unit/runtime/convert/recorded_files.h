@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/io/file_system.h"
+#include "runtime/storage/file_system.h"
 
 namespace ucp {
 

@@ -13,7 +13,7 @@
 #include "compiler/verifier/verifier.h"
 #include "runtime/executor/buffers.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

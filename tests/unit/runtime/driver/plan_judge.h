@@ -8,7 +8,7 @@
 #include <string>
 
 #include "compiler/plan/codec.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 

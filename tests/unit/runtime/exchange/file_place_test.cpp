@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/files/lasting_inodes.h"
 #include "compiler/support/error.h"
-#include "runtime/io/lasting_inodes.h"
 
 namespace ucp {
 namespace {

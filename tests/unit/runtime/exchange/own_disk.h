@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compiler/support/error.h"
-#include "runtime/io/file_system.h"
+#include "runtime/storage/file_system.h"
 
 namespace ucp {
 

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "runtime/exchange/request.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

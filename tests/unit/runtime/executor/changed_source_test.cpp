@@ -5,12 +5,12 @@
 #include <filesystem>
 #include <utility>
 
+#include "compiler/files/lasting_inodes.h"
 #include "compiler/support/error.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/forwarding_file_system.h"
-#include "runtime/io/lasting_inodes.h"
+#include "runtime/storage/forwarding_file_system.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "compiler/support/error.h"
-#include "runtime/io/forwarding_file_system.h"
+#include "runtime/storage/forwarding_file_system.h"
 
 namespace ucp {
 

@@ -16,7 +16,7 @@
 #include "runtime/executor/buffers.h"
 #include "tests/unit/runtime/executor/counted_reads.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "compiler/support/error.h"
+#include "runtime/commit/commit.h"
 #include "runtime/executor/execute.h"
-#include "runtime/io/commit.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
-#include "tests/unit/runtime/io/failing_files.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/failing_files.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

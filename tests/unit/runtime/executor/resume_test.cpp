@@ -13,7 +13,7 @@
 #include "runtime/executor/execute.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

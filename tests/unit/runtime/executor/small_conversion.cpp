@@ -11,7 +11,7 @@
 
 #include "compiler/support/checked_math.h"
 #include "runtime/digest/keyed_sum.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

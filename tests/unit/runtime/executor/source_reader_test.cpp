@@ -8,7 +8,7 @@
 
 #include "compiler/support/error.h"
 #include "tests/unit/runtime/executor/counted_reads.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

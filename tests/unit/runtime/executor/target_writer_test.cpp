@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "compiler/support/checksum.h"
-#include "runtime/io/watched_file_system.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "runtime/storage/watched_file_system.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

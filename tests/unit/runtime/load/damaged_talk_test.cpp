@@ -11,8 +11,8 @@
 #include "runtime/load/compile_held.h"
 #include "runtime/load/load.h"
 #include "runtime/load/load_plan.h"
+#include "tests/unit/compiler/formats/testing/fixtures.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
-#include "tests/unit/runtime/formats/testing/fixtures.h"
 #include "tests/unit/runtime/load/loaded_records.h"
 #include "tests/unit/runtime/load/small_load.h"
 

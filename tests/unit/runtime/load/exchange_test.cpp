@@ -9,10 +9,9 @@
 #include "compiler/support/error.h"
 #include "runtime/load/contents.h"
 #include "runtime/load/load.h"
-#include "runtime/io/forwarding_file_system.h"
+#include "runtime/storage/forwarding_file_system.h"
+#include "tests/unit/compiler/formats/testing/fixtures.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
-#include "tests/unit/runtime/formats/testing/counting_file_system.h"
-#include "tests/unit/runtime/formats/testing/fixtures.h"
 #include "tests/unit/runtime/load/loaded_records.h"
 #include "tests/unit/runtime/load/small_load.h"
 

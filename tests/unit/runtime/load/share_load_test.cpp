@@ -13,11 +13,11 @@
 #include "compiler/support/error.h"
 #include "runtime/load/compile_held.h"
 #include "runtime/load/load.h"
+#include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
+#include "tests/unit/compiler/formats/testing/counting_file_system.h"
+#include "tests/unit/compiler/formats/testing/fixtures.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
-#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
-#include "tests/unit/runtime/formats/testing/counting_file_system.h"
-#include "tests/unit/runtime/formats/testing/fixtures.h"
 #include "tests/unit/runtime/load/loaded_records.h"
 
 namespace ucp {

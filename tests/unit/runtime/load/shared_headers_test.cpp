@@ -9,9 +9,9 @@
 #include <fstream>
 
 #include "compiler/support/error.h"
-#include "runtime/io/forwarding_file_system.h"
+#include "runtime/storage/forwarding_file_system.h"
+#include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
-#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 
 namespace ucp {
 namespace {

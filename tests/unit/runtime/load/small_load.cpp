@@ -5,7 +5,7 @@
 #include "compiler/support/error.h"
 #include "compiler/verifier/verifier.h"
 #include "runtime/executor/execute.h"
-#include "tests/unit/runtime/formats/testing/fixtures.h"
+#include "tests/unit/compiler/formats/testing/fixtures.h"
 #include "tests/unit/runtime/load/loaded_records.h"
 
 namespace ucp {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "runtime/load/load_plan.h"
+#include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
-#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
 
 namespace ucp {
 

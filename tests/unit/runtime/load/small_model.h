@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
+#include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
 
 namespace ucp {
 

@@ -21,9 +21,9 @@
 #include "runtime/executor/execute.h"
 #include "runtime/load/load.h"
 #include "runtime/load/rank_states.h"
+#include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
+#include "tests/unit/compiler/formats/testing/fixtures.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
-#include "tests/unit/runtime/formats/testing/checkpoint_copy.h"
-#include "tests/unit/runtime/formats/testing/fixtures.h"
 #include "tests/unit/runtime/load/small_model.h"
 
 namespace ucp {

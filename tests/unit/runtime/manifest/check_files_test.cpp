@@ -7,7 +7,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/digest/file_sums.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

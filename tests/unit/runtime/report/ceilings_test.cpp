@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/support/error.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

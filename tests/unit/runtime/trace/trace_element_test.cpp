@@ -11,7 +11,7 @@
 
 #include "compiler/support/error.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
-#include "tests/unit/runtime/io/scratch_folder.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {

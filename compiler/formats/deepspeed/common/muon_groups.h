@@ -1,0 +1,13 @@
+// Which groups of an optimizer Muon steps, and what it keeps of them.
+#pragma once
+
+#include "compiler/formats/pytorch/value.h"
+
+namespace ucp::deepspeed {
+
+inline constexpr const char* kMomentumState = "momentum_buffer";
+
+// Whether a group with these hyper-parameters is Muon's. Beside them it has groups that Adam steps.
+bool IsMuonGroup(const pytorch::Value& hyper_parameters);
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,70 @@
+#include "compiler/formats/deepspeed/native/deepspeed.h"
+
+#include <algorithm>
+
+#include "compiler/formats/deepspeed/common/file_names.h"
+#include "compiler/formats/deepspeed/native/read/describe.h"
+#include "compiler/formats/deepspeed/native/write/fused_experts.h"
+#include "compiler/formats/deepspeed/native/write/options.h"
+#include "compiler/formats/deepspeed/native/write/readers.h"
+#include "compiler/formats/deepspeed/native/write/write.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+class DeepSpeedFormat : public Format {
+ public:
+  std::string_view name() const override { return "deepspeed"; }
+  StrategyRules strategy_rules() const override {
+    return {
+        .has_degrees = true,
+        .target_axes = deepspeed::TargetAxes(),
+        .settings = {TakesNumber("zero", 0, 3), TakesWord("dtype", {"fp32", "fp16", "bf16"}),
+                     TakesWord("optimizer", {"bf16", "zero", "fused", "unfused"}),
+                     TakesWord("round_robin", {"true", "false"}), TakesWord("data_before_experts", {"true", "false"}),
+                     TakesWord("alignment", {"true", "false"}), TakesWord("elastic", {"true", "false"}),
+                     TakesNumber("sub_group_size", 1, deepspeed::kMostElements),
+                     TakesWord("exclude_frozen", {"true", "false"}), TakesWord("partition", {"parameters", "uniform"}),
+                     TakesWord("expert_tp", {"true", "false"})}};
+  }
+
+  // A universal folder holds model-states files, too; its folder `zero` tells them apart.
+  llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const override {
+    UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
+    bool has_files = false;
+    for (const DirectoryEntry& entry : entries) {
+      if (entry.is_directory && entry.name == "zero") return false;
+      has_files = has_files || (!entry.is_directory && deepspeed::IsCheckpointFileName(entry.name));
+    }
+    return has_files;
+  }
+  std::string_view latest_file() const override { return "latest"; }
+
+  llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
+                                      const RankPreference& preference, unsigned threads) const override {
+    return deepspeed::DescribeCheckpoint(files, folder, preference, threads);
+  }
+
+  CompanionKind TakesCompanions() const override { return CompanionKind::kOfModelAndLoop; }
+  bool TakesJobConfig() const override { return true; }
+  bool CarriesLooseStates() const override { return true; }
+  llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,
+                                                       const TrainingState& training) const override {
+    UCP_ASSIGN_OR_RETURN(Degrees degrees, deepspeed::DegreesToWrite(strategy));
+    UCP_RETURN_IF_ERROR(deepspeed::CheckDegreesOfAutoEp(training, degrees));
+    return degrees;
+  }
+  llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
+    return deepspeed::LayOutCheckpoint(request);
+  }
+  llvm::Expected<FileReaders> Readers(const TargetRequest& request, const TargetFiles& target) const override {
+    return deepspeed::ReadersOf(request, target);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<const Format> MakeDeepSpeedFormat() { return std::make_unique<DeepSpeedFormat>(); }
+
+}  // namespace ucp

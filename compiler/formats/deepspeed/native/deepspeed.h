@@ -1,0 +1,13 @@
+// The `deepspeed` format: the checkpoint folders of DeepSpeed's own save_checkpoint(), read for ZeRO stages 1 and 2 and
+// BF16_Optimizer, with any pipeline, tensor, data and sequence parallelism (README.md).
+#pragma once
+
+#include <memory>
+
+#include "compiler/formats/format.h"
+
+namespace ucp {
+
+std::unique_ptr<const Format> MakeDeepSpeedFormat();
+
+}  // namespace ucp

@@ -1,0 +1,12 @@
+// What a checkpoint's `universal_checkpoint_info` says of how its own tensors are cut.
+#pragma once
+
+#include "compiler/formats/model_states.h"
+#include "compiler/layout/inventory.h"
+
+namespace ucp::deepspeed {
+
+// Fills `embedded` or `embedded_refused`, and `first_stage_counts`. Call when the inventory has all shards.
+void ReadEmbeddedMetadata(const ModelStates& states, Inventory& inventory);
+
+}  // namespace ucp::deepspeed

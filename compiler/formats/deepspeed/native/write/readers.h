@@ -1,0 +1,16 @@
+// Which rank's engine opens which of a native checkpoint's files when it loads it.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include "compiler/formats/format.h"
+#include "compiler/layout/file_readers.h"
+
+namespace ucp::deepspeed {
+
+// `target` is what LayOutCheckpoint() made of the same request. A rank is (stage * partitions + partition) * tp +
+// tensor rank, as PipeModelDataParallelTopology numbers them, and with it every job without a pipeline. Not counted:
+// the first file of a list, which every rank opens only to see that the list is complete.
+llvm::Expected<FileReaders> ReadersOf(const TargetRequest& asked, const TargetFiles& target);
+
+}  // namespace ucp::deepspeed

@@ -1,0 +1,17 @@
+// The facts that a checkpoint states about itself, under dotted paths: what a spec's `from` clauses read.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "compiler/formats/pytorch/value.h"
+#include "compiler/layout/inventory.h"
+
+namespace ucp {
+
+// Adds `value` under `path`, and the entries of a mapping or the attributes of an object under `path.<name>`. Values
+// that a spec cannot name (None, tensors, lists of other things) are left out.
+void AddFacts(const std::string& path, const pytorch::Value& value, const std::string& where,
+              std::map<std::string, Fact>& facts);
+
+}  // namespace ucp

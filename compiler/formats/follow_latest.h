@@ -1,0 +1,23 @@
+// A root's file `latest` names the folder of its newest checkpoint. It is a hint that anybody may have written: what it
+// leads to lies in the root and is a checkpoint, or there is an error.
+#pragma once
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/Support/Error.h>
+
+#include <optional>
+#include <string>
+
+#include "compiler/files/readable_file_system.h"
+
+namespace ucp {
+
+using IsCheckpoint = llvm::function_ref<llvm::Expected<bool>(const std::string& folder)>;
+
+// The folder that the file `name` in `root` names. Nothing if there is no such file, or if a checkpoint is called so.
+// Fails (kBadData) if it is neither a regular file nor a link to one, if it is empty, or if it names unfinished work,
+// or what is not in the root, missing, or not a checkpoint.
+llvm::Expected<std::optional<std::string>> FollowLatest(ReadableFileSystem& files, const std::string& root,
+                                                        const std::string& name, IsCheckpoint is_checkpoint);
+
+}  // namespace ucp

@@ -1,0 +1,95 @@
+// The interface of a checkpoint format: recognise a folder, describe it from its headers, lay out target files. Data is
+// moved by the executor, which knows nothing of formats; a format never reads or writes the elements of a tensor
+// (single numbers such as a step counter excepted).
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/files/readable_file_system.h"
+#include "compiler/formats/companions.h"
+#include "compiler/formats/job_config.h"
+#include "compiler/formats/strategy.h"
+#include "compiler/formats/strategy_rules.h"
+#include "compiler/formats/training_state.h"
+#include "compiler/layout/file_readers.h"
+#include "compiler/layout/inventory.h"
+#include "compiler/layout/layout.h"
+#include "compiler/layout/target.h"
+
+namespace ucp {
+
+struct Checkpoint {
+  Inventory inventory;
+  TrainingState training;
+};
+
+// What a format is asked to write.
+struct TargetRequest {
+  std::span<const LogicalTensor> tensors;  // Sorted by name.
+  const Layout& layout;                    // How the target's ranks hold them.
+  const TrainingState& training;           // Of known objects alone (known_training.h).
+  const Mesh& source_mesh;                 // The degrees of the source.
+  const Strategy& strategy;
+  std::span<const CompanionFile> companions = {};  // If the format takes them.
+  const JobConfig* job_config = nullptr;           // If the format takes one, and the user gave it.
+  unsigned threads = 1;                            // How many may compose files at the same time.
+};
+
+class Format {
+ public:
+  virtual ~Format() = default;
+  virtual std::string_view name() const = 0;
+
+  // What a strategy of this format may say, and with which values.
+  virtual StrategyRules strategy_rules() const = 0;
+
+  // Whether this folder, which exists, is a checkpoint by the names in it. RecogniseAny() (recognise.h) asks.
+  virtual llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const = 0;
+  // The file in a root whose text names the folder of the newest checkpoint. Empty for models alone: they have no
+  // roots, and trainers keep them beside checkpoints.
+  virtual std::string_view latest_file() const { return ""; }
+  bool has_roots() const { return !latest_file().empty(); }
+  // The checkpoint that this file means by its name, whatever is around it: the file itself, or its folder.
+  virtual llvm::Expected<std::optional<std::string>> MeantByFile(ReadableFileSystem& files,
+                                                                 const std::string& path) const;
+
+  // From headers only. Call with what RecogniseAny() found. Where ranks contradict each other in what can be believed,
+  // the preferred one counts, and the inventory says so; without one it is an error. With more than one of `threads`
+  // several read files at the same time.
+  virtual llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
+                                              const RankPreference& preference, unsigned threads) const = 0;
+
+  // Which files beside the source its folders have, too.
+  virtual CompanionKind TakesCompanions() const { return CompanionKind::kNone; }
+  // Whether its files depend on the configuration of the job that will load them.
+  virtual bool TakesJobConfig() const { return false; }
+  // Whether a target can have states of the optimizer that are not one number for each element.
+  virtual bool CarriesLooseStates() const { return false; }
+  // Whether a target of this strategy holds weights alone, without masters and states of the optimizer.
+  virtual bool HoldsWeightsAlone(const Strategy& /*strategy*/) const { return false; }
+  // Whether its tensors go by the names of a published model, without what wrappers of a module add.
+  virtual bool TakesPlainNames(const Strategy& /*strategy*/) const { return false; }
+  // The ranks over which a target cuts its tensors; nothing if it holds them whole. Fails for those on which a job with
+  // this training state does not run, however a spec would cut it.
+  virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,
+                                                               const TrainingState& training) const;
+  // The files of a checkpoint that holds the tensors and the training state.
+  virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
+  // Which ranks of the target's job open which of the files that LayOut() made of the same request: by default all do.
+  virtual llvm::Expected<FileReaders> Readers(const TargetRequest& request, const TargetFiles& target) const;
+};
+
+// Every format.
+std::span<const std::unique_ptr<const Format>> AllFormats();
+// nullptr if there is none of this name.
+const Format* FindFormat(std::string_view name);
+
+}  // namespace ucp

@@ -1,0 +1,18 @@
+// What a format does that does not say otherwise.
+#include "compiler/formats/format.h"
+
+namespace ucp {
+
+llvm::Expected<std::optional<std::string>> Format::MeantByFile(ReadableFileSystem&, const std::string&) const {
+  return std::nullopt;
+}
+
+llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&, const TrainingState&) const {
+  return std::nullopt;
+}
+
+llvm::Expected<FileReaders> Format::Readers(const TargetRequest&, const TargetFiles& target) const {
+  return ReadByAll(target.storage.files.size());
+}
+
+}  // namespace ucp

@@ -1,0 +1,20 @@
+// What of a source's pickles a target has: plain values and the objects that our frameworks write (objects/). All else
+// is left out of every target and named, unless the user vouches for it with --keep-opaque.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/formats/training_state.h"
+#include "compiler/layout/left_out.h"
+
+namespace ucp {
+
+// The training state without what is neither known nor ("module.name") one of `keep`. Appends what goes to `left_out`.
+TrainingState KnownTraining(TrainingState training, std::span<const std::string> keep, std::vector<LeftOut>& left_out);
+
+// A sentence for each entry that is left out, of however many files; those behind the first few are counted.
+std::vector<std::string> NotesOn(std::span<const LeftOut> left_out);
+
+}  // namespace ucp

@@ -1,0 +1,21 @@
+// What loading a pickle would do at one place, in words for a report: `posix.system('touch /tmp/x')`.
+#pragma once
+
+#include <string>
+
+#include "compiler/formats/pytorch/value.h"
+
+namespace ucp::objects {
+
+// The class or function that makes this value: "posix.system"; of a class or function, its own name. Of what is called
+// without a name, the text of that call.
+std::string ObjectName(const pytorch::Value& value);
+
+// What loading it calls, or of a bare name what it imports. Cut after some 160 characters, and printable: it comes from
+// a file.
+std::string CallText(const pytorch::Value& value);
+
+// A value as CallText() shows one.
+std::string ShortText(const pytorch::Value& value);
+
+}  // namespace ucp::objects

@@ -1,0 +1,23 @@
+// Describes a folder of `.safetensors` files, or one file, from headers.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <optional>
+#include <string>
+
+#include "compiler/formats/format.h"
+
+namespace ucp::safetensors {
+
+// Whether a folder holds a model, or two of which one is to be named.
+llvm::Expected<bool> IsModel(ReadableFileSystem& files, const std::string& folder);
+
+// Of a `.safetensors` file or index: its folder, if it belongs to the only model there, else itself. Nothing for other
+// files.
+llvm::Expected<std::optional<std::string>> ModelMeantBy(ReadableFileSystem& files, const std::string& path);
+
+// A folder for which IsModel() is true, or what ModelMeantBy() returned.
+llvm::Expected<Checkpoint> DescribeModel(ReadableFileSystem& files, const std::string& path);
+
+}  // namespace ucp::safetensors

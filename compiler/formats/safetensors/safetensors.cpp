@@ -1,0 +1,45 @@
+#include "compiler/formats/safetensors/safetensors.h"
+
+#include "compiler/formats/safetensors/read.h"
+#include "compiler/formats/safetensors/write.h"
+#include "compiler/formats/safetensors/write_options.h"
+
+namespace ucp {
+namespace {
+
+class SafetensorsFormat : public Format {
+ public:
+  std::string_view name() const override { return "safetensors"; }
+  StrategyRules strategy_rules() const override { return safetensors::WriteRules(); }
+
+  llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const override {
+    return safetensors::IsModel(files, folder);
+  }
+  llvm::Expected<std::optional<std::string>> MeantByFile(ReadableFileSystem& files,
+                                                         const std::string& path) const override {
+    return safetensors::ModelMeantBy(files, path);
+  }
+
+  llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder, const RankPreference&,
+                                      unsigned) const override {
+    return safetensors::DescribeModel(files, folder);
+  }
+
+  bool HoldsWeightsAlone(const Strategy& strategy) const override {
+    return !safetensors::ReadWriteOptions(strategy).all_states;
+  }
+  bool TakesPlainNames(const Strategy& strategy) const override {
+    const safetensors::WriteOptions options = safetensors::ReadWriteOptions(strategy);
+    return !options.all_states && !options.names_in_memory;
+  }
+  CompanionKind TakesCompanions() const override { return CompanionKind::kOfModel; }
+  llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
+    return safetensors::LayOutFolder(request);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<const Format> MakeSafetensorsFormat() { return std::make_unique<SafetensorsFormat>(); }
+
+}  // namespace ucp

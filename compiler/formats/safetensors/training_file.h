@@ -1,0 +1,22 @@
+// `training_state.pt`: what a job needs to resume besides elements, beside the states of its optimizer. A torch.save
+// archive of a dict with plain names (README.md).
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <set>
+#include <span>
+#include <string>
+
+#include "compiler/formats/archive_composer.h"
+#include "compiler/formats/format.h"
+
+namespace ucp::safetensors {
+
+ComposedArchive ComposeTrainingFile(std::span<const LogicalTensor> tensors, const TrainingState& training);
+
+// Fills `checkpoint.training`, and returns the names of the model's buffers.
+llvm::Expected<std::set<std::string>> ReadTrainingFile(ReadableFileSystem& files, const std::string& folder,
+                                                       Checkpoint& checkpoint);
+
+}  // namespace ucp::safetensors

@@ -1,0 +1,31 @@
+#include "compiler/formats/safetensors/write_options.h"
+
+#include <map>
+#include <string>
+
+#include "compiler/support/units.h"
+
+namespace ucp::safetensors {
+
+StrategyRules WriteRules() {
+  SettingRule max_shard{"max_shard", "a size such as 5GB or 500MB",
+                        [](std::string_view text) { return ParseByteCount(text).has_value(); }};
+  return {.has_degrees = false,
+          .settings = {TakesWord("dtype", {"bf16", "fp16", "fp32"}), std::move(max_shard),
+                       TakesWord("names", {"disk", "memory"}), TakesWord("states", {"weights", "all"})}};
+}
+
+WriteOptions ReadWriteOptions(const Strategy& strategy) {
+  static const std::map<std::string, DType> kTypes = {
+      {"bf16", DType::kBFloat16}, {"fp16", DType::kFloat16}, {"fp32", DType::kFloat32}};
+  WriteOptions options;
+  for (const auto& [key, value] : strategy.options) {
+    if (key == "dtype") options.dtype = kTypes.at(value);
+    if (key == "max_shard") options.max_shard_bytes = *ParseByteCount(value);
+    if (key == "names") options.names_in_memory = value == "memory";
+    if (key == "states") options.all_states = value == "all";
+  }
+  return options;
+}
+
+}  // namespace ucp::safetensors

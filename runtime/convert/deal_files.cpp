@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {
@@ -48,7 +48,7 @@ TargetParts DealFiles(const FileReaders& readers, std::size_t files, std::vector
 }
 
 std::string EncodeDealt(const TargetParts& parts) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(std::uint64_t{parts.sets.size()});
   for (const std::vector<int>& set : parts.sets) {
     writer.Add(std::uint64_t{set.size()});
@@ -60,7 +60,7 @@ std::string EncodeDealt(const TargetParts& parts) {
 }
 
 llvm::Expected<TargetParts> DecodeDealt(const std::string& bytes, std::size_t files, std::vector<int> part_of_rank) {
-  ProgressReader reader(bytes);
+  wire::ByteReader reader(bytes);
   TargetParts parts;
   parts.count = 1 + *std::ranges::max_element(part_of_rank);
   parts.part_of_rank = std::move(part_of_rank);
@@ -76,7 +76,7 @@ llvm::Expected<TargetParts> DecodeDealt(const std::string& bytes, std::size_t fi
   }
   parts.set_of_file.resize(reader.Count());
   for (std::uint32_t& set : parts.set_of_file) set = static_cast<std::uint32_t>(below(parts.sets.size()));
-  if (!reader.has_failed() && reader.left().empty() && parts.set_of_file.size() == files) return parts;
+  if (reader.is_at_end() && parts.set_of_file.size() == files) return parts;
   return Fail(ErrorCode::kIo,
               "rank 0 sent {} bytes about the parts of {} files that cannot be read; all ranks must run the same ucp",
               bytes.size(), files);

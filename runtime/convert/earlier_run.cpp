@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "compiler/support/error.h"
-#include "runtime/executor/saved_progress.h"
 #include "runtime/manifest/manifest.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 
@@ -13,7 +13,7 @@ std::string ToolOfRuns() {
 }
 
 std::string ComposeEntry(const RunIdentity& identity, const std::string& progress) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   for (const std::string* text : {&identity.tool, &identity.source, &identity.plan, &identity.part}) writer.Add(*text);
   writer.Add(std::uint64_t{identity.verifies_crc});
   return writer.bytes() + progress;
@@ -22,7 +22,7 @@ std::string ComposeEntry(const RunIdentity& identity, const std::string& progres
 llvm::Expected<std::string> ProgressOf(const std::string& entry, const RunIdentity& identity,
                                        const std::string& destination) {
   constexpr const char* kBeginAgain = "or leave out --resume to begin again";
-  ProgressReader reader(entry);
+  wire::ByteReader reader(entry);
   RunIdentity before;
   for (std::string* text : {&before.tool, &before.source, &before.plan, &before.part}) *text = reader.Text();
   before.verifies_crc = reader.Number() != 0;

@@ -1,14 +1,14 @@
 #include "runtime/convert/many_ranks.h"
 
 #include "compiler/support/error.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 
 llvm::Expected<std::optional<FoundManifest>> ShareManifest(Communicator& ranks,
                                                            llvm::Expected<std::optional<FoundManifest>> of_first_rank) {
   if (ranks.size() == 1) return of_first_rank;
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   llvm::Error error = of_first_rank.takeError();
   if (!error && *of_first_rank) {
     writer.Add((*of_first_rank)->root);
@@ -17,7 +17,7 @@ llvm::Expected<std::optional<FoundManifest>> ShareManifest(Communicator& ranks,
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, std::move(error)));
   UCP_ASSIGN_OR_RETURN(std::string encoded, FromFirstRank(ranks, writer.bytes()));
   if (encoded.empty()) return std::nullopt;
-  ProgressReader reader(encoded);
+  wire::ByteReader reader(encoded);
   const std::string root = reader.Text();
   llvm::Expected<Manifest> manifest = ParseManifest(reader.Text());
   UCP_RETURN_IF_ERROR(Agree(ranks, manifest ? llvm::Error::success() : manifest.takeError()));
@@ -39,18 +39,18 @@ std::vector<ManifestFile> FilesToCheck(const std::vector<ManifestFile>& files, i
 }
 
 llvm::Expected<std::vector<std::string>> GatherTexts(Communicator& ranks, const std::vector<std::string>& mine) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   for (const std::string& text : mine) writer.Add(text);
   UCP_ASSIGN_OR_RETURN(std::vector<std::string> encoded, ranks.AllGather(writer.bytes()));
   std::vector<std::string> all;
   for (const std::string& texts : encoded) {
-    for (ProgressReader reader(texts); !reader.left().empty();) all.push_back(reader.Text());
+    for (wire::ByteReader reader(texts); !reader.left().empty();) all.push_back(reader.Text());
   }
   return all;
 }
 
 llvm::Expected<std::vector<StagedRun>> ShareStaged(Communicator& ranks, const StagedRun& mine) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(mine.where.folder);
   writer.Add(mine.where.ranks_folder);
   writer.Add(mine.where.inode);
@@ -59,7 +59,7 @@ llvm::Expected<std::vector<StagedRun>> ShareStaged(Communicator& ranks, const St
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> encoded, ranks.AllGather(writer.bytes()));
   std::vector<StagedRun> all;
   for (const std::string& of_rank : encoded) {
-    ProgressReader reader(of_rank);
+    wire::ByteReader reader(of_rank);
     all.push_back({StagedFolder{reader.Text(), reader.Text(), reader.Number(), reader.Number()}, reader.Text()});
   }
   return all;

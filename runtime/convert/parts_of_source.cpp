@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "compiler/support/error.h"
-#include "runtime/executor/saved_progress.h"
 #include "runtime/manifest/part_of_checkpoint.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {
@@ -21,7 +21,7 @@ struct Sight {
 };
 
 std::string Encode(const Sight& sight) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(std::uint64_t{sight.has_folder});
   writer.Add(static_cast<std::uint64_t>(sight.part.number));
   writer.Add(static_cast<std::uint64_t>(sight.part.count));
@@ -31,7 +31,7 @@ std::string Encode(const Sight& sight) {
 }
 
 Sight DecodeSight(const std::string& bytes) {
-  ProgressReader reader(bytes);
+  wire::ByteReader reader(bytes);
   const bool has_folder = reader.Number() != 0;
   const int number = static_cast<int>(reader.Number());
   const int count = static_cast<int>(reader.Number());
@@ -124,13 +124,13 @@ llvm::Expected<std::optional<PartsOfSource>> FindPartsOfSource(ReadableFileSyste
   const bool is_first = static_cast<int>(first) == ranks.rank();
   llvm::Error lacking = is_first ? CheckEnough(files, path, *mine, sights) : llvm::Error::success();
   UCP_RETURN_IF_ERROR(Agree(ranks, std::move(lacking)));
-  ProgressWriter manifest;
+  wire::ByteWriter manifest;
   if (is_first) {
     manifest.Add(mine->root);
     manifest.Add(ComposeManifest(mine->manifest));
   }
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(manifest.bytes()));
-  ProgressReader reader(all[first]);
+  wire::ByteReader reader(all[first]);
   parts.found.root = reader.Text();
   llvm::Expected<Manifest> parsed = ParseManifest(reader.Text());
   UCP_RETURN_IF_ERROR(Agree(ranks, parsed ? llvm::Error::success() : parsed.takeError()));

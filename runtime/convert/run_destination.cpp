@@ -16,8 +16,8 @@
 #include "runtime/convert/deal_files.h"
 #include "runtime/convert/many_ranks.h"
 #include "runtime/executor/execute_parts.h"
-#include "runtime/executor/saved_progress.h"
 #include "runtime/manifest/part_of_checkpoint.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {

@@ -14,7 +14,7 @@
 #include "runtime/difference/element_reader.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/progress_teller.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {
@@ -85,7 +85,7 @@ class Comparing {
   }
 
   llvm::Error Gather() {
-    ProgressWriter mine;
+    wire::ByteWriter mine;
     for (std::uint64_t number = 0; ranks_.rank() != 0 && number < StretchesOf(ranks_.rank()); ++number) {
       const Difference& found = found_[StretchOf(ranks_.rank(), number)];
       mine.Add(std::string_view(reinterpret_cast<const char*>(&found), sizeof(found)));
@@ -102,7 +102,7 @@ class Comparing {
   llvm::Error Take(const std::vector<std::string>& all) {
     static_assert(std::is_trivially_copyable_v<Difference>);
     for (int rank = 1; rank < std::ssize(all); ++rank) {
-      ProgressReader reader(all[static_cast<std::size_t>(rank)]);
+      wire::ByteReader reader(all[static_cast<std::size_t>(rank)]);
       for (std::uint64_t number = 0; number < StretchesOf(rank); ++number) {
         const std::string found = reader.Text();
         if (found.size() != sizeof(Difference)) reader.Fail();
@@ -110,7 +110,7 @@ class Comparing {
       }
       a_.Restore(reader);
       b_.Restore(reader);
-      if (!reader.has_failed() && reader.left().empty()) continue;
+      if (reader.is_at_end()) continue;
       return Fail(ErrorCode::kIo, "rank {} sent what does not fit this comparison; all ranks must run the same ucp",
                   rank);
     }

@@ -31,8 +31,8 @@ class ElementReader {
   llvm::Expected<std::span<const std::byte>> Read(unsigned thread, const TargetRange& range);
 
   // What is known of checksums, on its way to the rank that calls End(). Only while nobody reads.
-  void Save(ProgressWriter& writer) const { source_.Save(writer); }
-  void Restore(ProgressReader& reader) { source_.Restore(reader); }
+  void Save(wire::ByteWriter& writer) const { source_.Save(writer); }
+  void Restore(wire::ByteReader& reader) { source_.Restore(reader); }
 
   // The checksums of all records that were touched, and that no file was changed meanwhile.
   [[nodiscard]] llvm::Error End(const ParallelOptions& options);

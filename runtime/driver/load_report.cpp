@@ -10,7 +10,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/convert/means_of_run.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {
@@ -92,7 +92,7 @@ llvm::json::Object RankJson(const LoadPlan& plan, const RankLoad& load) {
 }  // namespace
 
 std::string Encode(const RankLoad& load) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   const LoadReport& report = load.report;
   for (std::uint64_t number :
        {static_cast<std::uint64_t>(load.rank), load.files, report.bytes_placed, report.bytes_read,
@@ -112,7 +112,7 @@ std::string Encode(const RankLoad& load) {
 }
 
 llvm::Expected<RankLoad> DecodeRankLoad(const std::string& bytes) {
-  ProgressReader reader(bytes);
+  wire::ByteReader reader(bytes);
   RankLoad load;
   LoadReport& report = load.report;
   load.rank = static_cast<int>(reader.Number());
@@ -136,7 +136,7 @@ llvm::Expected<RankLoad> DecodeRankLoad(const std::string& bytes) {
     load.comparison->differ = reader.Number();
     load.comparison->first = reader.Text();
   }
-  if (!reader.has_failed() && reader.left().empty()) return load;
+  if (reader.is_at_end()) return load;
   return Fail(ErrorCode::kIo, "a rank sent a report of {} bytes that cannot be read; all ranks must run the same ucp",
               bytes.size());
 }

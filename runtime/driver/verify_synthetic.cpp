@@ -12,9 +12,9 @@
 #include "runtime/convert/held_memory.h"
 #include "runtime/driver/source_digests.h"
 #include "runtime/elements/element_text.h"
-#include "runtime/executor/saved_progress.h"
 #include "runtime/storage/discarding_file_system.h"
 #include "runtime/synth/synthetic_files.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {
@@ -25,7 +25,7 @@ class Findings {
 
   // Sorted by tensor and state; each file is written by one of the ranks.
   llvm::Expected<std::vector<std::string>> Sentences(const SyntheticFileSystem& files, Communicator& ranks) const {
-    ProgressWriter mine;
+    wire::ByteWriter mine;
     std::uint64_t number = 0;
     ForEachTargetRange(plan_, [&](const TargetRange& range) {  // One for each file.
       auto wrong = files.wrong().find(plan_.target.file(range.record).path);
@@ -38,7 +38,7 @@ class Findings {
     UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks.AllGather(mine.bytes()));
     std::map<std::uint64_t, std::string> by_number;
     for (const std::string& encoded : all) {
-      for (ProgressReader reader(encoded); !reader.left().empty();) {
+      for (wire::ByteReader reader(encoded); !reader.left().empty();) {
         const std::uint64_t place = reader.Number();
         by_number[place] = reader.Text();
       }

@@ -66,7 +66,7 @@ void FileServer::Serve() {
 
 // What goes wrong with a file is told to who asked for it.
 llvm::Error FileServer::Answer(const Message& message, Buffers& buffers) {
-  const FileRequest request = DecodeRequest(message.bytes);
+  UCP_ASSIGN_OR_RETURN(const FileRequest request, DecodeRequest(message.bytes));
   if (request.kind == RequestKind::kRead) return SendRows(message.from, request, buffers);
   llvm::Expected<std::vector<Look>> looks = LookAt(request);
   std::string text;

@@ -1,5 +1,7 @@
 #include "runtime/exchange/files_of_all_ranks.h"
 
+#include <llvm/ADT/StringRef.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -8,7 +10,7 @@
 #include "compiler/support/error.h"
 #include "runtime/comm/nodes.h"
 #include "runtime/exchange/header_blocks.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 
@@ -98,8 +100,15 @@ llvm::Error FilesOfAllRanks::Locate(const std::string& root, const std::vector<S
   UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks_.AllGather(Encode(mine)));
   std::vector<std::vector<Sight>> seen(source_files.size());
   for (int rank = 0; rank < ranks_.size(); ++rank) {
-    for (const Look& look : DecodeLooks(all[static_cast<std::size_t>(rank)])) {
-      seen[std::stoull(look.name)].push_back({rank, look.status});
+    UCP_ASSIGN_OR_RETURN(const std::vector<Look> looks, DecodeLooks(all[static_cast<std::size_t>(rank)]));
+    for (const Look& look : looks) {
+      std::size_t file = 0;
+      if (llvm::StringRef(look.name).getAsInteger(10, file) || file >= seen.size()) {
+        return Fail(ErrorCode::kIo,
+                    "rank {} sees a file `{}` that the plan does not read; all ranks must run the same ucp", rank,
+                    look.name);
+      }
+      seen[file].push_back({rank, look.status});
     }
   }
   std::lock_guard lock(mutex_);

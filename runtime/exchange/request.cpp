@@ -1,9 +1,17 @@
 #include "runtime/exchange/request.h"
 
-#include "compiler/support/check.h"
-#include "runtime/executor/saved_progress.h"
+#include "compiler/support/error.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
+namespace {
+
+llvm::Error NotUnderstood(const char* what, std::string_view bytes) {
+  return Fail(ErrorCode::kIo, "another rank sent a {} of {} bytes that cannot be read; all ranks must run the same ucp",
+              what, bytes.size());
+}
+
+}  // namespace
 
 std::uint64_t BytesOf(const ByteRows& rows) {
   std::uint64_t bytes = rows.row_bytes;
@@ -12,7 +20,7 @@ std::uint64_t BytesOf(const ByteRows& rows) {
 }
 
 std::string Encode(const FileRequest& request) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(static_cast<std::uint64_t>(request.kind));
   writer.Add(static_cast<std::uint64_t>(request.answer_tag));
   writer.Add(request.path);
@@ -26,10 +34,10 @@ std::string Encode(const FileRequest& request) {
   return writer.bytes();
 }
 
-FileRequest DecodeRequest(std::string_view bytes) {
-  ProgressReader reader(bytes);
+llvm::Expected<FileRequest> DecodeRequest(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
   FileRequest request;
-  request.kind = static_cast<RequestKind>(reader.Number());
+  const std::uint64_t kind = reader.Number();
   request.answer_tag = static_cast<int>(reader.Number());
   request.path = reader.Text();
   request.rows.offset = reader.Number();
@@ -38,12 +46,14 @@ FileRequest DecodeRequest(std::string_view bytes) {
     const std::uint64_t count = reader.Number();
     request.rows.loops.push_back({count, reader.Number()});
   }
-  UCP_CHECK(!reader.has_failed() && reader.left().empty(), "a request of {} bytes of another version", bytes.size());
+  if (!reader.is_at_end() || kind > static_cast<std::uint64_t>(RequestKind::kRead))
+    return NotUnderstood("request", bytes);
+  request.kind = static_cast<RequestKind>(kind);
   return request;
 }
 
 std::string Encode(const std::vector<Look>& looks) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(std::uint64_t{looks.size()});
   for (const Look& look : looks) {
     writer.Add(look.name);
@@ -58,12 +68,14 @@ std::string Encode(const std::vector<Look>& looks) {
   return writer.bytes();
 }
 
-std::vector<Look> DecodeLooks(std::string_view bytes) {
-  ProgressReader reader(bytes);
+llvm::Expected<std::vector<Look>> DecodeLooks(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
   std::vector<Look> looks(reader.Count());
   for (Look& look : looks) {
     look.name = reader.Text();
-    look.status.kind = static_cast<PathKind>(reader.Number());
+    const std::uint64_t kind = reader.Number();
+    if (kind > static_cast<std::uint64_t>(PathKind::kOther)) reader.Fail();
+    look.status.kind = static_cast<PathKind>(kind);
     look.status.is_link = reader.Number() != 0;
     look.status.leads_to = reader.Text();
     look.status.bytes = reader.Number();
@@ -71,7 +83,7 @@ std::vector<Look> DecodeLooks(std::string_view bytes) {
     look.status.inode = reader.Number();
     look.status.modified_nanoseconds = static_cast<std::int64_t>(reader.Number());
   }
-  UCP_CHECK(!reader.has_failed() && reader.left().empty(), "a list of {} bytes of another version", bytes.size());
+  if (!reader.is_at_end()) return NotUnderstood("list of files", bytes);
   return looks;
 }
 

@@ -45,10 +45,11 @@ struct AnswerHead {
 
 std::uint64_t BytesOf(const ByteRows& rows);
 
+// What another rank encoded. Decoding fails with kIo where the bytes are those of another program.
 std::string Encode(const FileRequest& request);
-FileRequest DecodeRequest(std::string_view bytes);  // Of this program; anything else stops it.
+llvm::Expected<FileRequest> DecodeRequest(std::string_view bytes);
 
 std::string Encode(const std::vector<Look>& looks);
-std::vector<Look> DecodeLooks(std::string_view bytes);
+llvm::Expected<std::vector<Look>> DecodeLooks(std::string_view bytes);
 
 }  // namespace ucp

@@ -73,7 +73,7 @@ std::vector<RecordId> ChecksumLedger::TouchedRecords() const {
   return records;
 }
 
-void ChecksumLedger::Save(ProgressWriter& writer) const {
+void ChecksumLedger::Save(wire::ByteWriter& writer) const {
   const std::vector<RecordId> records = TouchedRecords();
   writer.Add(std::uint64_t{records.size()});
   for (RecordId record : records) {
@@ -88,7 +88,7 @@ void ChecksumLedger::Save(ProgressWriter& writer) const {
   }
 }
 
-void ChecksumLedger::Restore(ProgressReader& reader, const std::vector<Record>& records) {
+void ChecksumLedger::Restore(wire::ByteReader& reader, const std::vector<Record>& records) {
   for (std::uint64_t left = reader.Count(); left > 0; --left) {
     std::uint64_t record = reader.Number();
     if (record >= records.size()) return reader.Fail();

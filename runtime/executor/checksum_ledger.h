@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "compiler/layout/storage.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 
@@ -38,8 +38,8 @@ class ChecksumLedger {
 
   // Only while nobody adds or takes. Restoring fails the reader for what is not in one of these records; one that was
   // forgotten is touched again, and has no pieces.
-  void Save(ProgressWriter& writer) const;
-  void Restore(ProgressReader& reader, const std::vector<Record>& records);
+  void Save(wire::ByteWriter& writer) const;
+  void Restore(wire::ByteReader& reader, const std::vector<Record>& records);
 
   static constexpr std::uint64_t kBytesPerPiece = 128;  // Of memory, about; a third of it when it is saved.
 

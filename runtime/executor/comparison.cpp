@@ -204,13 +204,13 @@ std::vector<RankDecision> Comparison::decisions() const {
   return decisions;
 }
 
-void Comparison::Save(ProgressWriter& writer) const {
+void Comparison::Save(wire::ByteWriter& writer) const {
   writer.Add(std::uint64_t{skipped_checks_});
   wrong_roundings_.Save(writer);
   overruled_.Save(writer);
 }
 
-void Comparison::Restore(ProgressReader& reader) {
+void Comparison::Restore(wire::ByteReader& reader) {
   if (reader.Number() != 0) skipped_checks_ = true;
   wrong_roundings_.Restore(reader, plan_.reads.size());
   overruled_.Restore(reader, plan_.reads.size());

@@ -37,8 +37,8 @@ class Comparison {
   bool skipped_checks() const { return skipped_checks_; }
 
   // Only while no thread compares.
-  void Save(ProgressWriter& writer) const;
-  void Restore(ProgressReader& reader);
+  void Save(wire::ByteWriter& writer) const;
+  void Restore(wire::ByteReader& reader);
 
  private:
   llvm::Error CompareReplica(const Step& step, const TargetRange& range, std::span<const std::byte> chunk,

@@ -29,7 +29,7 @@ std::vector<DifferenceTally::Entry> DifferenceTally::Entries() const {
   return entries;
 }
 
-void DifferenceTally::Save(ProgressWriter& writer) const {
+void DifferenceTally::Save(wire::ByteWriter& writer) const {
   writer.Add(std::uint64_t{counted_.size()});
   for (const auto& [subject, counted] : counted_) {
     writer.Add(std::uint64_t{subject.first});
@@ -50,7 +50,7 @@ void DifferenceTally::Save(ProgressWriter& writer) const {
   }
 }
 
-void DifferenceTally::Restore(ProgressReader& reader, std::size_t subjects) {
+void DifferenceTally::Restore(wire::ByteReader& reader, std::size_t subjects) {
   for (std::uint64_t left = reader.Count(); left > 0; --left) {
     std::uint64_t number = reader.Number();
     if (number >= subjects) return reader.Fail();

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 
@@ -48,8 +48,8 @@ class DifferenceTally {
 
   // Only while no thread adds. Restoring adds to what is there, and fails the reader for subjects above `subjects` and
   // what is not of the plan.
-  void Save(ProgressWriter& writer) const;
-  void Restore(ProgressReader& reader, std::size_t subjects);
+  void Save(wire::ByteWriter& writer) const;
+  void Restore(wire::ByteReader& reader, std::size_t subjects);
 
  private:
   struct Counted {

@@ -2,8 +2,8 @@
 
 #include "compiler/plan/steps.h"
 #include "runtime/executor/element_intervals.h"
-#include "runtime/executor/saved_progress.h"
 #include "runtime/executor/work_list.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 
@@ -47,7 +47,7 @@ BytesToDo BytesLeft(const Plan& plan, const std::vector<bool>& is_mine,
   std::vector<ElementInterval> done;
   const std::uint64_t elements = progress_before.empty() ? 0 : Elements(plan);
   for (const std::string& progress : progress_before) {
-    ProgressReader reader(progress);
+    wire::ByteReader reader(progress);
     for (const ElementInterval& interval : RestoreIntervals(reader, elements)) done.push_back(interval);
   }
   if (done.empty()) return {all, all};

@@ -19,7 +19,7 @@ void Unite(std::vector<ElementInterval>& intervals) {
   intervals = std::move(united);
 }
 
-void Save(const std::vector<ElementInterval>& intervals, ProgressWriter& writer) {
+void Save(const std::vector<ElementInterval>& intervals, wire::ByteWriter& writer) {
   writer.Add(std::uint64_t{intervals.size()});
   for (const ElementInterval& interval : intervals) {
     writer.Add(interval.begin);
@@ -27,7 +27,7 @@ void Save(const std::vector<ElementInterval>& intervals, ProgressWriter& writer)
   }
 }
 
-std::vector<ElementInterval> RestoreIntervals(ProgressReader& reader, std::uint64_t elements) {
+std::vector<ElementInterval> RestoreIntervals(wire::ByteReader& reader, std::uint64_t elements) {
   std::vector<ElementInterval> intervals;
   for (std::uint64_t left = reader.Count(); left > 0; --left) {
     ElementInterval interval{reader.Number(), reader.Number()};

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 
@@ -18,8 +18,8 @@ struct ElementInterval {
 // Sorted, and those that touch are one.
 void Unite(std::vector<ElementInterval>& intervals);
 
-void Save(const std::vector<ElementInterval>& intervals, ProgressWriter& writer);
+void Save(const std::vector<ElementInterval>& intervals, wire::ByteWriter& writer);
 // Sorted, disjoint and within `elements`; empty if the reader fails.
-std::vector<ElementInterval> RestoreIntervals(ProgressReader& reader, std::uint64_t elements);
+std::vector<ElementInterval> RestoreIntervals(wire::ByteReader& reader, std::uint64_t elements);
 
 }  // namespace ucp

@@ -31,15 +31,15 @@ struct Job {
 // An execution that goes on from these.
 llvm::Expected<std::unique_ptr<Execution>> ExecutionAfter(const Job& job, const std::vector<std::string>& before) {
   const std::uint64_t elements = before.empty() ? 0 : Elements(job.plan);
-  std::vector<ProgressReader> readers(before.begin(), before.end());
+  std::vector<wire::ByteReader> readers(before.begin(), before.end());
   std::vector<ElementInterval> done;
-  for (ProgressReader& reader : readers) {
+  for (wire::ByteReader& reader : readers) {
     for (const ElementInterval& interval : RestoreIntervals(reader, elements)) done.push_back(interval);
   }
   Unite(done);
   auto execution = std::make_unique<Execution>(job.plan, job.source_root, job.target_folder, job.files, job.options,
                                                job.parts, job.sizes, done);
-  for (ProgressReader& reader : readers) {
+  for (wire::ByteReader& reader : readers) {
     execution->Restore(reader);
     if (!reader.has_failed() && (reader.left().empty() || !execution->is_leader())) continue;
     return Fail(ErrorCode::kUsage,

@@ -38,7 +38,7 @@ class Execution {
   bool is_leader() const { return leader_ == ranks_.rank(); }
 
   // Call before Run(), with what Save() wrote behind the intervals. What adds up over ranks is the leader's.
-  void Restore(ProgressReader& reader);
+  void Restore(wire::ByteReader& reader);
   // How far this rank has come, with all it was given to restore.
   std::string Save() const;
 
@@ -61,8 +61,8 @@ class Execution {
   std::vector<ElementInterval> Done() const;
 
   // What ranks add up (execution_sums.cpp).
-  void SaveSums(ProgressWriter& writer) const;
-  void RestoreSums(ProgressReader& reader);
+  void SaveSums(wire::ByteWriter& writer) const;
+  void RestoreSums(wire::ByteReader& reader);
   [[nodiscard]] llvm::Error Gather();
   [[nodiscard]] llvm::Error TakeAll(const std::vector<std::string>& all);
   [[nodiscard]] llvm::Error TakeOne(int rank, const std::string& given, FileSums& copies);

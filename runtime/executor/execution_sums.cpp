@@ -11,14 +11,15 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
+#include "runtime/digest/sums_codec.h"
 #include "runtime/executor/execution.h"
 
 namespace ucp {
 namespace {
 
 // What a rank sent was read to its end.
-llvm::Error CheckFits(int rank, const ProgressReader& reader, std::size_t bytes) {
-  if (!reader.has_failed() && reader.left().empty()) return llvm::Error::success();
+llvm::Error CheckFits(int rank, const wire::ByteReader& reader, std::size_t bytes) {
+  if (reader.is_at_end()) return llvm::Error::success();
   return Fail(ErrorCode::kIo,
               "rank {} sent {} bytes about what it has done that do not fit this plan; all ranks must run the same ucp",
               rank, bytes);
@@ -26,14 +27,14 @@ llvm::Error CheckFits(int rank, const ProgressReader& reader, std::size_t bytes)
 
 }  // namespace
 
-void Execution::Restore(ProgressReader& reader) {
+void Execution::Restore(wire::ByteReader& reader) {
   source_.RestoreTimes(reader);
   target_.RestoreFiles(reader);
   if (is_leader()) RestoreSums(reader);
 }
 
 std::string Execution::Save() const {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   ucp::Save(Done(), writer);
   source_.SaveTimes(writer);
   target_.SaveFiles(writer);
@@ -41,14 +42,14 @@ std::string Execution::Save() const {
   return writer.bytes();
 }
 
-void Execution::SaveSums(ProgressWriter& writer) const {
+void Execution::SaveSums(wire::ByteWriter& writer) const {
   source_.Save(writer);
   comparison_.Save(writer);
   digests_.Save(writer);
   target_.Save(writer);
 }
 
-void Execution::RestoreSums(ProgressReader& reader) {
+void Execution::RestoreSums(wire::ByteReader& reader) {
   source_.Restore(reader);
   comparison_.Restore(reader);
   digests_.Restore(reader);
@@ -83,7 +84,7 @@ llvm::Expected<ExecutionReport> Execution::Report() const {
 // What the other ranks added up is as if rank 0 had done it.
 llvm::Error Execution::Gather() {
   if (ranks_.size() == 1) return llvm::Error::success();
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   if (ranks_.rank() != 0) {
     for (ReadReason reason : {ReadReason::kCopy, ReadReason::kCompare, ReadReason::kChecksum}) {
       writer.Add(source_.bytes_read(reason));
@@ -118,7 +119,7 @@ llvm::Error Execution::TakeAll(const std::vector<std::string>& all) {
 }
 
 llvm::Error Execution::TakeOne(int rank, const std::string& given, FileSums& copies) {
-  ProgressReader reader(given);
+  wire::ByteReader reader(given);
   for (std::uint64_t* bytes : {&others_.bytes_copied, &others_.bytes_compared, &others_.bytes_checksummed,
                                &others_.bytes_written, &others_.buffer_bytes, &others_.bytes_done_before}) {
     *bytes += reader.Number();
@@ -128,7 +129,7 @@ llvm::Error Execution::TakeOne(int rank, const std::string& given, FileSums& cop
   source_.Restore(reader);
   comparison_.Restore(reader);
   digests_.Restore(reader);
-  reader.AddTo(copies.size(), [&](std::size_t file) -> FileSums& {
+  TakeFileSums(reader, copies.size(), [&](std::size_t file) -> FileSums& {
     const bool counts = parts_ == nullptr || parts_->CountingPart(FileId(file)) == parts_->PartOf(rank);
     return counts ? target_.sums() : copies;
   });
@@ -156,14 +157,14 @@ llvm::Error Execution::CheckSource() {
 
 // Each rank checks the files that it answers for, by what all of them read.
 llvm::Error Execution::CheckSourceOfNodes() {
-  ProgressWriter read;
+  wire::ByteWriter read;
   if (ranks_.rank() == 0) {
     source_.SaveTimes(read);
     source_.Save(read);
   }
   UCP_ASSIGN_OR_RETURN(std::string by_all, FromFirstRank(ranks_, read.bytes()));
   auto take = [&]() -> llvm::Error {
-    ProgressReader reader(by_all);
+    wire::ByteReader reader(by_all);
     source_.RestoreTimes(reader);
     source_.Restore(reader);
     return CheckFits(0, reader, by_all.size());
@@ -171,12 +172,12 @@ llvm::Error Execution::CheckSourceOfNodes() {
   UCP_RETURN_IF_ERROR(Agree(ranks_, ranks_.rank() == 0 ? llvm::Error::success() : take()));
   const std::uint64_t checksummed_before = source_.bytes_read(ReadReason::kChecksum);
   UCP_RETURN_IF_ERROR(Agree(ranks_, CheckSource()));
-  ProgressWriter counted;
+  wire::ByteWriter counted;
   counted.Add(ranks_.rank() == 0 ? 0 : source_.bytes_read(ReadReason::kChecksum) - checksummed_before);
   counted.Add(options_.nodes->bytes_received());
   UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks_.AllGather(counted.bytes()));
   for (const std::string& of_rank : all) {
-    ProgressReader reader(of_rank);
+    wire::ByteReader reader(of_rank);
     others_.bytes_checksummed += reader.Number();
     others_.bytes_exchanged += reader.Number();
   }

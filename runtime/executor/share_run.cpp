@@ -4,14 +4,14 @@
 
 #include "compiler/plan/codec.h"
 #include "compiler/support/error.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 
 namespace {
 
 std::string Encode(const std::vector<FileVersion>& versions) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   for (const FileVersion& version : versions) {
     writer.Add(version.inode);
     writer.Add(version.bytes);
@@ -22,7 +22,7 @@ std::string Encode(const std::vector<FileVersion>& versions) {
 
 std::vector<FileVersion> Decode(std::string_view bytes) {
   std::vector<FileVersion> versions;
-  for (ProgressReader reader(bytes); !reader.has_failed() && !reader.left().empty();) {
+  for (wire::ByteReader reader(bytes); !reader.left().empty();) {
     versions.push_back({reader.Number(), reader.Number(), static_cast<std::int64_t>(reader.Number())});
   }
   return versions;

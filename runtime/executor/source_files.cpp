@@ -69,13 +69,13 @@ llvm::Error SourceFiles::CheckSizes(const ParallelOptions& options) {
   });
 }
 
-void SourceFiles::SaveTimes(ProgressWriter& writer) const {
+void SourceFiles::SaveTimes(wire::ByteWriter& writer) const {
   for (std::int64_t modified : modified_nanoseconds_) writer.Add(static_cast<std::uint64_t>(modified));
 }
 
-void SourceFiles::Save(ProgressWriter& writer) const { ledger_.Save(writer); }
+void SourceFiles::Save(wire::ByteWriter& writer) const { ledger_.Save(writer); }
 
-void SourceFiles::RestoreTimes(ProgressReader& reader) {
+void SourceFiles::RestoreTimes(wire::ByteReader& reader) {
   for (std::int64_t& modified : modified_nanoseconds_) {
     const auto other = static_cast<std::int64_t>(reader.Number());
     // Two ranks saw different files: none is what CheckUnchanged() wants.

@@ -50,10 +50,10 @@ class SourceFiles {
                                            std::span<const std::span<std::byte>> scratch);
 
   // Only while no thread reads, and before CheckChecksums().
-  void SaveTimes(ProgressWriter& writer) const;  // When files were modified.
-  void RestoreTimes(ProgressReader& reader);
-  void Save(ProgressWriter& writer) const;  // The ledger.
-  void Restore(ProgressReader& reader) { ledger_.Restore(reader, plan_.source.records); }
+  void SaveTimes(wire::ByteWriter& writer) const;  // When files were modified.
+  void RestoreTimes(wire::ByteReader& reader);
+  void Save(wire::ByteWriter& writer) const;  // The ledger.
+  void Restore(wire::ByteReader& reader) { ledger_.Restore(reader, plan_.source.records); }
 
   std::uint64_t bytes_read(ReadReason reason) const { return bytes_[static_cast<std::size_t>(reason)]; }
   std::string Path(FileId file) const;

@@ -4,6 +4,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
+#include "runtime/digest/sums_codec.h"
 
 namespace ucp {
 namespace {
@@ -108,17 +109,17 @@ StateDigest StateDigests::DigestOf(std::size_t index) const {
   return result;
 }
 
-void StateDigests::Save(ProgressWriter& writer) const {
+void StateDigests::Save(wire::ByteWriter& writer) const {
   for (std::size_t s = 0; s < states_.size(); ++s) {
-    writer.Add(sums_[s].target.Get(version_));
-    if (states_[s].has_source) writer.Add(sums_[s].source.Get(version_));
+    ucp::Add(sums_[s].target.Get(version_), writer);
+    if (states_[s].has_source) ucp::Add(sums_[s].source.Get(version_), writer);
   }
 }
 
-void StateDigests::Restore(ProgressReader& reader) {
+void StateDigests::Restore(wire::ByteReader& reader) {
   for (std::size_t s = 0; s < states_.size(); ++s) {
-    sums_[s].target.Add(reader.Sum(version_));
-    if (states_[s].has_source) sums_[s].source.Add(reader.Sum(version_));
+    sums_[s].target.Add(TakeSum(reader, version_));
+    if (states_[s].has_source) sums_[s].source.Add(TakeSum(reader, version_));
   }
 }
 

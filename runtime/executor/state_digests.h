@@ -14,7 +14,7 @@
 #include "compiler/plan/steps.h"
 #include "runtime/digest/counted_elements.h"
 #include "runtime/digest/keyed_sum.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 
@@ -44,8 +44,8 @@ class StateDigests {
   llvm::Expected<std::vector<StateDigest>> Get(unsigned threads) const;
 
   // Only while no thread adds.
-  void Save(ProgressWriter& writer) const;
-  void Restore(ProgressReader& reader);
+  void Save(wire::ByteWriter& writer) const;
+  void Restore(wire::ByteReader& reader);
 
   static std::uint64_t Bytes(const Plan& plan);  // Memory that this takes, about.
 

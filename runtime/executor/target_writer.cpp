@@ -10,6 +10,7 @@
 
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
+#include "runtime/digest/sums_codec.h"
 
 namespace ucp {
 namespace {
@@ -152,12 +153,12 @@ llvm::Error TargetWriter::MakeDurable(const ParallelOptions& options) {
   return llvm::Error::success();
 }
 
-void TargetWriter::SaveFiles(ProgressWriter& writer) const {
+void TargetWriter::SaveFiles(wire::ByteWriter& writer) const {
   for (bool was_made : was_made_) writer.Add(std::uint64_t{was_made});
   ledger_.Save(writer);
 }
 
-void TargetWriter::RestoreFiles(ProgressReader& reader) {
+void TargetWriter::RestoreFiles(wire::ByteReader& reader) {
   for (std::size_t i = 0; i < was_made_.size(); ++i) {
     if (reader.Number() != 0) was_made_[i] = true;
   }
@@ -165,10 +166,10 @@ void TargetWriter::RestoreFiles(ProgressReader& reader) {
   is_restored_ = true;
 }
 
-void TargetWriter::Save(ProgressWriter& writer) const { writer.Add(sums_); }
+void TargetWriter::Save(wire::ByteWriter& writer) const { Add(sums_, writer); }
 
-void TargetWriter::Restore(ProgressReader& reader) {
-  reader.AddTo(sums_.size(), [&](std::size_t) -> FileSums& { return sums_; });
+void TargetWriter::Restore(wire::ByteReader& reader) {
+  TakeFileSums(reader, sums_.size(), [&](std::size_t) -> FileSums& { return sums_; });
 }
 
 llvm::Expected<std::shared_ptr<WritableFile>> TargetWriter::Open(FileId file) {

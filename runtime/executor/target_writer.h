@@ -20,10 +20,10 @@
 #include "runtime/digest/file_sums.h"
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/open_files.h"
-#include "runtime/executor/saved_progress.h"
 #include "runtime/executor/work_list.h"
 #include "runtime/storage/file_system.h"
 #include "runtime/storage/sync.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 
@@ -61,10 +61,10 @@ class TargetWriter {
 
   // Only while no thread writes. The first two are of what a rank needs that goes on with a file, whoever began it:
   // what was made, and what is known of checksums that are not written yet.
-  void SaveFiles(ProgressWriter& writer) const;
-  void RestoreFiles(ProgressReader& reader);
-  void Save(ProgressWriter& writer) const;  // The sums of files, which add up over ranks.
-  void Restore(ProgressReader& reader);
+  void SaveFiles(wire::ByteWriter& writer) const;
+  void RestoreFiles(wire::ByteReader& reader);
+  void Save(wire::ByteWriter& writer) const;  // The sums of files, which add up over ranks.
+  void Restore(wire::ByteReader& reader);
 
   // With what other ranks wrote, at rank 0.
   FileSums& sums() { return sums_; }

@@ -11,7 +11,6 @@
 #include "compiler/support/error.h"
 #include "compiler/verifier/verifier.h"
 #include "runtime/comm/agree_on_request.h"
-#include "runtime/executor/saved_progress.h"
 #include "runtime/executor/share_run.h"
 #include "runtime/load/held_as_stored.h"
 #include "runtime/load/match_held.h"
@@ -19,6 +18,7 @@
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"
 #include "runtime/manifest/part_of_checkpoint.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {
@@ -37,7 +37,7 @@ struct HeldByAll {
 };
 
 std::string EncodeMine(const HeldByRank& held, const std::vector<std::string>& kept) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(Encode(held));
   writer.Add(kept.size());
   for (const std::string& name : kept) writer.Add(name);
@@ -47,12 +47,12 @@ std::string EncodeMine(const HeldByRank& held, const std::vector<std::string>& k
 llvm::Expected<HeldByAll> DecodeAll(const std::vector<std::string>& encoded) {
   HeldByAll all;
   for (const std::string& bytes : encoded) {
-    ProgressReader reader(bytes);
+    wire::ByteReader reader(bytes);
     UCP_ASSIGN_OR_RETURN(HeldByRank held, DecodeHeld(reader.Text()));
     all.held.push_back(std::move(held));
     const std::uint64_t names = reader.Count();
     for (std::uint64_t i = 0; i < names; ++i) all.kept.push_back(reader.Text());
-    if (reader.has_failed() || !reader.left().empty()) {
+    if (!reader.is_at_end()) {
       return Fail(ErrorCode::kIo,
                   "rank {} sent {} bytes about its tensors that cannot be read; all ranks must run the "
                   "same ucp",
@@ -142,7 +142,7 @@ llvm::Expected<Compiled> CompileAlone(const SeenFiles& seen, const HeldRequest& 
 
 // For one rank: by the names that all ranks have for them.
 std::string EncodeRecords(const std::vector<std::optional<RecordId>>& records) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(records.size());
   for (const std::optional<RecordId>& record : records) writer.Add(record ? record->index() + 1 : std::uint64_t{0});
   return writer.bytes();
@@ -150,7 +150,7 @@ std::string EncodeRecords(const std::vector<std::optional<RecordId>>& records) {
 
 llvm::Expected<std::vector<std::optional<RecordId>>> DecodeRecords(std::string_view bytes, const LoadPlan& load,
                                                                    std::size_t wanted) {
-  ProgressReader reader(bytes);
+  wire::ByteReader reader(bytes);
   std::vector<std::optional<RecordId>> records(reader.Count());
   for (std::optional<RecordId>& record : records) {
     const std::uint64_t number = reader.Number();
@@ -158,14 +158,14 @@ llvm::Expected<std::vector<std::optional<RecordId>>> DecodeRecords(std::string_v
     record = load.Find(RecordId(number - 1));
     if (!record || record->index() >= load.plan.target.records.size()) reader.Fail();
   }
-  if (!reader.has_failed() && reader.left().empty() && records.size() == wanted) return records;
+  if (reader.is_at_end() && records.size() == wanted) return records;
   return Fail(ErrorCode::kIo, "rank 0 sent {} bytes about {} tensors; all ranks must run the same ucp", bytes.size(),
               wanted);
 }
 
 // For all ranks.
 std::string EncodeRest(const Compiled& compiled) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(compiled.not_loaded.size());
   for (const NotLoaded& entry : compiled.not_loaded) {
     writer.Add(entry.tensor);
@@ -178,7 +178,7 @@ std::string EncodeRest(const Compiled& compiled) {
 }
 
 llvm::Error DecodeRest(std::string_view bytes, HeldPlan& plan) {
-  ProgressReader reader(bytes);
+  wire::ByteReader reader(bytes);
   plan.not_loaded.resize(reader.Count());
   for (NotLoaded& entry : plan.not_loaded) {
     entry.tensor = reader.Text();
@@ -188,7 +188,7 @@ llvm::Error DecodeRest(std::string_view bytes, HeldPlan& plan) {
   const bool has_step = reader.Number() == 1;
   const auto step = std::bit_cast<double>(reader.Number());
   if (has_step) plan.step = step;
-  if (!reader.has_failed() && reader.left().empty()) return llvm::Error::success();
+  if (reader.is_at_end()) return llvm::Error::success();
   return Fail(ErrorCode::kIo, "rank 0 sent {} bytes about tensors that cannot be read; all ranks must run the same ucp",
               bytes.size());
 }

@@ -12,7 +12,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/out_of_memory.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {
@@ -39,8 +39,8 @@ llvm::Error AnotherPlan(std::size_t rank) {
 
 // What is not shared first, and then set by set.
 std::string Exchange::EncodeSets() const {
-  ProgressWriter writer;
-  ProgressWriter sets;
+  wire::ByteWriter writer;
+  wire::ByteWriter sets;
   std::uint64_t alone = 0;
   for (const SharedContents& shared : contents_) {
     std::uint64_t bytes = 0;
@@ -57,18 +57,19 @@ std::string Exchange::EncodeSets() const {
     for (int rank : shared.ranks) sets.Add(static_cast<std::uint64_t>(rank));
   }
   writer.Add(alone);
-  return writer.bytes() + sets.bytes();
+  writer.Add(sets.bytes());
+  return writer.bytes();
 }
 
 llvm::Error Exchange::AgreeOnSizes() {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(options_.chunk_bytes);
   const std::uint64_t of_others = ranks_.DeliversAllToAll() ? static_cast<std::uint64_t>(ranks_.size()) : 0;
   const std::uint64_t round_bytes = options_.memory_bytes / (kHeldAtOnce + of_others);
   writer.Add(std::clamp(round_bytes, LeastMemory(ranks_.size()) / kHeldAtOnce, kMostRoundBytes));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(writer.bytes()));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    ProgressReader reader(all[rank]);
+    wire::ByteReader reader(all[rank]);
     const std::uint64_t chunk = reader.Number();
     const std::uint64_t round = reader.Number();
     if (reader.has_failed() || chunk == 0 || round < 2) return AnotherPlan(rank);
@@ -83,14 +84,16 @@ llvm::Expected<std::vector<SharedBytes>> Exchange::GatherSets(std::vector<std::u
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(EncodeSets()));
   std::map<std::vector<int>, std::pair<SharedBytes, std::size_t>> known;  // And how many have told.
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    ProgressReader reader(all[rank]);
+    wire::ByteReader reader(all[rank]);
     alone.push_back(reader.Number());
-    while (!reader.left().empty() && !reader.has_failed()) {
+    const std::string sets = reader.Text();
+    if (!reader.is_at_end()) return AnotherPlan(rank);
+    for (wire::ByteReader of_set(sets); !of_set.left().empty();) {
       SharedBytes set;
-      set.bytes = reader.Number();
-      set.cost = reader.Number();
-      set.ranks.resize(reader.Count());
-      for (int& member : set.ranks) member = static_cast<int>(std::min<std::uint64_t>(reader.Number(), INT32_MAX));
+      set.bytes = of_set.Number();
+      set.cost = of_set.Number();
+      set.ranks.resize(of_set.Count());
+      for (int& member : set.ranks) member = static_cast<int>(std::min<std::uint64_t>(of_set.Number(), INT32_MAX));
       const bool ascends = std::ranges::adjacent_find(set.ranks, std::greater_equal()) == set.ranks.end();
       const bool is_member = std::ranges::binary_search(set.ranks, static_cast<int>(rank));
       if (set.ranks.size() < 2 || !ascends || !is_member || set.ranks.back() >= ranks_.size()) return AnotherPlan(rank);
@@ -98,7 +101,6 @@ llvm::Expected<std::vector<SharedBytes>> Exchange::GatherSets(std::vector<std::u
       if (first != set) return AnotherPlan(rank);
       ++told;
     }
-    if (reader.has_failed()) return AnotherPlan(rank);
   }
   std::vector<SharedBytes> sets;
   for (const auto& [members, entry] : known) {

@@ -150,7 +150,7 @@ llvm::Expected<HeaderOfFile> ReadHeader(ReadableFileSystem& files, const std::st
   return header;
 }
 
-void Add(const HeaderOfFile& header, ProgressWriter& writer) {
+void Add(const HeaderOfFile& header, wire::ByteWriter& writer) {
   writer.Add(std::string_view(header.path));
   writer.Add(header.file_bytes);
   writer.Add(header.version.inode);
@@ -163,7 +163,7 @@ void Add(const HeaderOfFile& header, ProgressWriter& writer) {
   }
 }
 
-HeaderOfFile TakeHeader(ProgressReader& reader) {
+HeaderOfFile TakeHeader(wire::ByteReader& reader) {
   HeaderOfFile header;
   header.path = reader.Text();
   header.file_bytes = reader.Number();

@@ -12,7 +12,7 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/files/seen_files.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 
@@ -35,8 +35,8 @@ bool HasHeader(std::string_view path);
 // What describing the file reads. Fails where it cannot be described; whoever describes it says why.
 llvm::Expected<HeaderOfFile> ReadHeader(ReadableFileSystem& files, const std::string& path);
 
-void Add(const HeaderOfFile& header, ProgressWriter& writer);
-HeaderOfFile TakeHeader(ProgressReader& reader);
+void Add(const HeaderOfFile& header, wire::ByteWriter& writer);
+HeaderOfFile TakeHeader(wire::ByteReader& reader);
 
 // Answers from the header, which must outlive it, and reads what that has not from the file.
 std::unique_ptr<ReadableFile> OpenHeader(ReadableFileSystem& files, const HeaderOfFile& header);

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {
@@ -218,7 +218,7 @@ class HeldLayout {
 }  // namespace
 
 std::string Encode(const HeldByRank& held) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(held.size());
   for (const HeldTensor& tensor : held) {
     writer.Add(tensor.tensor);
@@ -240,7 +240,7 @@ std::string Encode(const HeldByRank& held) {
 }
 
 llvm::Expected<HeldByRank> DecodeHeld(std::string_view bytes) {
-  ProgressReader reader(bytes);
+  wire::ByteReader reader(bytes);
   HeldByRank held(reader.Count());
   for (HeldTensor& tensor : held) {
     tensor.tensor = reader.Text();
@@ -260,7 +260,7 @@ llvm::Expected<HeldByRank> DecodeHeld(std::string_view bytes) {
       }
     }
   }
-  if (!reader.has_failed() && reader.left().empty()) return held;
+  if (reader.is_at_end()) return held;
   return Fail(ErrorCode::kBadData, "another rank sent {} bytes that do not say what it holds; do all run one version?",
               bytes.size());
 }

@@ -11,7 +11,6 @@
 #include "runtime/executor/chunk_maker.h"
 #include "runtime/executor/comparison.h"
 #include "runtime/executor/progress_teller.h"
-#include "runtime/executor/saved_progress.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/executor/source_reader.h"
 #include "runtime/load/as_stored.h"
@@ -22,6 +21,7 @@
 #include "runtime/load/places.h"
 #include "runtime/load/to_device.h"
 #include "runtime/storage/files_by_means.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {
@@ -61,7 +61,7 @@ llvm::Expected<RanksOfRecords> WantedBy(const LoadPlan& load, const Places& plac
     if (stretches.empty() || stretches.back().second != name) stretches.emplace_back(name, name);
     ++stretches.back().second;
   }
-  ProgressWriter mine;
+  wire::ByteWriter mine;
   for (const auto& [first, end] : stretches) {
     mine.Add(first);
     mine.Add(end);
@@ -69,8 +69,8 @@ llvm::Expected<RanksOfRecords> WantedBy(const LoadPlan& load, const Places& plac
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(mine.bytes()));
   RanksOfRecords wanted_by(load.plan.target.records.size());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    ProgressReader reader(all[rank]);
-    while (!reader.left().empty() && !reader.has_failed()) {
+    wire::ByteReader reader(all[rank]);
+    while (!reader.left().empty()) {
       const std::uint64_t first = reader.Number();
       const std::uint64_t end = reader.Number();
       for (RecordId record : load.Between(first, end)) wanted_by[record.index()].push_back(static_cast<int>(rank));
@@ -184,7 +184,7 @@ class Loading {
 
   // What is to be checked at rank 0, and what all have read.
   llvm::Error Gather() {
-    ProgressWriter writer;
+    wire::ByteWriter writer;
     writer.Add(BytesRead());
     if (ranks_.rank() != 0 && options_.check_source) {
       source_.Save(writer);
@@ -196,7 +196,7 @@ class Loading {
 
   llvm::Error TakeAll(const std::vector<std::string>& all) {
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      ProgressReader reader(all[rank]);
+      wire::ByteReader reader(all[rank]);
       bytes_read_by_all_ += reader.Number();
       const bool is_for_others = options_.check_source && rank != 0;
       if (is_for_others && ranks_.rank() == 0) {

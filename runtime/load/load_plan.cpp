@@ -8,13 +8,13 @@
 
 #include "compiler/support/error.h"
 #include "runtime/comm/agree_on_request.h"
-#include "runtime/executor/saved_progress.h"
 #include "runtime/executor/share_run.h"
 #include "runtime/load/request_text.h"
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"
 #include "runtime/load/target_as_stored.h"
 #include "runtime/manifest/part_of_checkpoint.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {
@@ -88,13 +88,13 @@ llvm::Expected<std::vector<int>> RolesOf(const LoadPlan& load, const std::vector
 
 llvm::Expected<std::vector<std::vector<std::string>>> GatherOpens(Communicator& ranks,
                                                                   const std::vector<std::string>& mine) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   for (const std::string& name : mine) writer.Add(std::string_view(name));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(writer.bytes()));
   std::vector<std::vector<std::string>> opens(all.size());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    ProgressReader reader(all[rank]);
-    while (!reader.left().empty() && !reader.has_failed()) opens[rank].push_back(reader.Text());
+    wire::ByteReader reader(all[rank]);
+    while (!reader.left().empty()) opens[rank].push_back(reader.Text());
     if (reader.has_failed()) {
       return Fail(ErrorCode::kIo,
                   "rank {} sent {} bytes that do not say which files it opens; all ranks must run the "

@@ -10,7 +10,7 @@
 #include "compiler/plan/codec.h"
 #include "compiler/plan/part_of_plan.h"
 #include "compiler/support/error.h"
-#include "runtime/executor/saved_progress.h"
+#include "runtime/wire/byte_codec.h"
 
 namespace ucp {
 namespace {
@@ -21,7 +21,7 @@ struct Parcel {
   std::string own;
 };
 
-void Add(ProgressWriter& writer, const FileReaders& readers) {
+void Add(wire::ByteWriter& writer, const FileReaders& readers) {
   writer.Add(static_cast<std::uint64_t>(readers.ranks));
   writer.Add(readers.sets.size());
   for (const std::vector<int>& set : readers.sets) {
@@ -32,7 +32,7 @@ void Add(ProgressWriter& writer, const FileReaders& readers) {
   for (std::uint32_t set : readers.set_of_file) writer.Add(std::uint64_t{set});
 }
 
-FileReaders TakeReaders(ProgressReader& reader) {
+FileReaders TakeReaders(wire::ByteReader& reader) {
   FileReaders readers;
   readers.ranks = static_cast<int>(reader.Number());
   readers.sets.resize(reader.Count());
@@ -66,7 +66,7 @@ FileReaders Cut(const FileReaders& whole, const std::vector<FileId>& files) {
 llvm::Expected<std::string> EncodeTables(const Plan& plan, const FileReaders& readers, const std::string& folder,
                                          const std::vector<RecordId>& records) {
   UCP_ASSIGN_OR_RETURN(const std::string encoded, EncodePlan(plan));
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(std::string_view(encoded));
   Add(writer, readers);
   writer.Add(std::string_view(folder));
@@ -81,7 +81,7 @@ llvm::Error NotUnderstood(std::size_t bytes) {
 }
 
 llvm::Expected<LoadPlan> DecodeTables(std::string_view bytes) {
-  ProgressReader reader(bytes);
+  wire::ByteReader reader(bytes);
   LoadPlan load;
   UCP_ASSIGN_OR_RETURN(load.plan, DecodePlan(reader.Text()));
   load.readers = TakeReaders(reader);
@@ -90,12 +90,12 @@ llvm::Expected<LoadPlan> DecodeTables(std::string_view bytes) {
   for (RecordId& record : load.records) record = RecordId(reader.Number());
   const bool fits = load.records.empty() || load.records.size() == load.plan.target.records.size();
   const bool has_readers = load.readers.set_of_file.size() == load.plan.target.files.size();
-  if (reader.has_failed() || !reader.left().empty() || !fits || !has_readers) return NotUnderstood(bytes.size());
+  if (!reader.is_at_end() || !fits || !has_readers) return NotUnderstood(bytes.size());
   return load;
 }
 
 std::string EncodeOwn(const LoadedPart& part, const ReadyMadePart& ready) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   writer.Add(static_cast<std::uint64_t>(part.rank));
   writer.Add(std::string_view(part.note));
   writer.Add(ready.blobs.size());
@@ -110,7 +110,7 @@ std::string EncodeOwn(const LoadedPart& part, const ReadyMadePart& ready) {
 }
 
 llvm::Error DecodeOwn(std::string_view bytes, SharedLoad& shared) {
-  ProgressReader reader(bytes);
+  wire::ByteReader reader(bytes);
   shared.load.rank = static_cast<int>(reader.Number());
   shared.note = reader.Text();
   Plan& plan = shared.load.plan;
@@ -126,7 +126,7 @@ llvm::Error DecodeOwn(std::string_view bytes, SharedLoad& shared) {
     if (placement.blob.index() >= blobs.size() || placement.file.index() >= plan.target.files.size()) reader.Fail();
   }
   if (!blobs.empty()) plan.blobs = std::move(blobs);
-  return reader.has_failed() || !reader.left().empty() ? NotUnderstood(bytes.size()) : llvm::Error::success();
+  return !reader.is_at_end() ? NotUnderstood(bytes.size()) : llvm::Error::success();
 }
 
 // Rank 0's. The same tables are kept in `tables` once.

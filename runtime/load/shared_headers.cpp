@@ -31,7 +31,7 @@ struct Asked {
 };
 
 std::string Encode(const std::vector<Asked>& asked) {
-  ProgressWriter writer;
+  wire::ByteWriter writer;
   for (const Asked& one : asked) {
     writer.Add(std::string_view(one.path));
     writer.Add(std::string_view(one.extension));
@@ -55,10 +55,10 @@ std::vector<std::string> FilesOf(ReadableFileSystem& files, const Asked& asked) 
 
 // This rank's share of what rank 0 asks for.
 std::string ReadShare(ReadableFileSystem& files, const Communicator& ranks, std::string_view asked) {
-  ProgressReader reader(asked);
-  ProgressWriter share;
+  wire::ByteReader reader(asked);
+  wire::ByteWriter share;
   std::uint64_t room = kMostBytes / static_cast<std::uint64_t>(ranks.size());
-  for (int number = 0; !reader.left().empty() && !reader.has_failed(); ++number) {
+  for (int number = 0; !reader.left().empty(); ++number) {
     const Asked one{reader.Text(), reader.Text()};
     if (number % ranks.size() != ranks.rank()) continue;
     for (const std::string& path : FilesOf(files, one)) {
@@ -125,8 +125,8 @@ class SharedFiles : public ReadableFileSystem {
       return FailureOfTalk();
     }
     for (const std::string& share : *all) {
-      ProgressReader reader(share);
-      while (!reader.left().empty() && !reader.has_failed()) {
+      wire::ByteReader reader(share);
+      while (!reader.left().empty()) {
         HeaderOfFile header = TakeHeader(reader);
         if (!reader.has_failed()) headers_.emplace(header.path, std::move(header));
       }

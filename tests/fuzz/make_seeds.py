@@ -4,6 +4,7 @@ the programs in BIN. OUT/folders has whole checkpoints, of which one file is rep
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 import sys
 import zipfile
@@ -28,6 +29,13 @@ def write(folder: Path, name: str, data: bytes) -> None:
     (folder / name).write_bytes(data)
 
 
+def wire(*parts: int | bytes) -> bytes:
+    """A message of ranks (runtime/wire/byte_codec.h)."""
+    return b"ucpwire\x01" + b"".join(
+        struct.pack("<Q", part) if isinstance(part, int) else struct.pack("<Q", len(part)) + part for part in parts
+    )
+
+
 def data_of_pickles(path: Path) -> list[bytes]:
     if not zipfile.is_zipfile(path):
         return []
@@ -49,6 +57,8 @@ def main() -> None:
                 write(out / "pickle", f"{name}-{number}", data)
     for number, strategy in enumerate(STRATEGIES):
         write(out / "strategy", str(number), strategy.encode())
+    write(out / "wire", "request", wire(2, 7, b"/data/model.pt", 64, 4096, 2, 3, 8192, 2, 65536))
+    write(out / "wire", "looks", wire(1, b"model.pt", 1, 0, b"", 4096, 2049, 77, 1_700_000_000_000_000_000))
     for path in sorted((ROOT / "specs").glob("*.ucp")):
         write(out / "spec", path.stem, path.read_bytes())
 

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 source scripts/announce.sh
 
-targets=(archive manifest pickle plan plan_run safetensors_header spec strategy folder)
+targets=(archive manifest pickle plan plan_run safetensors_header spec strategy wire folder)
 folder=build/fuzz
 bounded=false
 if [[ ${1:-} == --bounded ]]; then

@@ -13,6 +13,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
 #include "compiler/verifier/verifier.h"
+#include "runtime/digest/file_sums.h"
 #include "runtime/executor/buffers.h"
 #include "tests/unit/runtime/executor/counted_reads.h"
 #include "tests/unit/runtime/executor/small_conversion.h"

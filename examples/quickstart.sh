@@ -54,5 +54,6 @@ export PATH="$PWD/build/release/bin:\$PATH"
 ucprun inspect CHECKPOINT
 ucprun convert CHECKPOINT OUT --to universal                        # no tensor parallelism: no spec
 ucprun convert CHECKPOINT OUT --to universal --spec SPEC            # with it: a file, or a name from specs/
+mpirun -n 8 ucprun convert CHECKPOINT OUT --to universal            # by 8 processes, on one machine or several
 Then train on from OUT, on any number of GPUs, with DeepSpeed's {"checkpoint": {"load_universal": true}}.
 END

@@ -10,13 +10,13 @@ packages=(
   llvm-19-dev libfmt-dev libcli11-dev libre2-dev                   # containers and errors, text, command line, patterns
   libflatbuffers-dev flatbuffers-compiler                          # plan files
   libdeflate-dev zlib1g-dev libxxhash-dev libhwy-dev               # checksums, and vectors for them
-  libopenmpi-dev                                                   # runs of several ranks
+  libopenmpi-dev openmpi-bin                                       # runs of several ranks
   libmimalloc-dev                                                  # a faster malloc()
   libzstd-dev libtinfo-dev                                         # what LLVM links
   python3 python3-dev python3-venv                                 # the Python package
 )
 test_packages=(
-  libgtest-dev libgmock-dev clang-format-19 clang-tidy-19 shellcheck strace openmpi-bin zsh fish
+  libgtest-dev libgmock-dev clang-format-19 clang-tidy-19 shellcheck strace zsh fish
   chromium # the page of `ucpc explain`, looked at
 )
 

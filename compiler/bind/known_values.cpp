@@ -7,12 +7,13 @@
 
 #include "compiler/bind/fact_value.h"
 #include "compiler/support/spelling.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
 
 constexpr const char* kCommandLine = "the command line";
-constexpr const char* kSetOrigin = ", given with `--set`";
+std::string SetOrigin() { return fmt::format(", given with `{}`", OptionName(UserOption::kSets)); }
 
 template <typename Declaration>
 std::optional<std::size_t> Find(const std::vector<Declaration>& declarations, const std::string& name) {
@@ -51,7 +52,7 @@ void KnownValues::TakeSettings() {
 void KnownValues::TakeSetting(const std::string& name, const FactValue& value) {
   if (name.starts_with("has ")) return TakeHas(name, value);
   if (auto fact = Find(spec_.facts, name)) {
-    solved_.facts[*fact] = BoundFact{value, Place::Elsewhere(kCommandLine), kSetOrigin};
+    solved_.facts[*fact] = BoundFact{value, Place::Elsewhere(kCommandLine), SetOrigin()};
     return;
   }
   auto dim = Find(spec_.dims, name);
@@ -59,26 +60,28 @@ void KnownValues::TakeSetting(const std::string& name, const FactValue& value) {
   const auto* number = std::get_if<std::int64_t>(&value.value);
   if (!number) {
     return RefuseSetting(DiagnosticKind::kTypeMismatch,
-                         fmt::format("`{}` is a dim, and `--set` gives it {}, {}", name, KindOf(value), TextOf(value)));
+                         fmt::format("`{}` is a dim, and `{}` gives it {}, {}", name, OptionName(UserOption::kSets),
+                                     KindOf(value), TextOf(value)));
   }
   if (*number < 0) {
     return RefuseSetting(DiagnosticKind::kNumberOutOfRange,
                          fmt::format("`{}` is {}, which is negative", name, *number));
   }
-  solved_.dims[*dim] = DimValue{*number, Place::Elsewhere(kCommandLine), kSetOrigin};
+  solved_.dims[*dim] = DimValue{*number, Place::Elsewhere(kCommandLine), SetOrigin()};
 }
 
 // `has "name"` stands for a header, and must not contradict one.
 void KnownValues::TakeHas(const std::string& name, const FactValue& value) {
   if (!std::holds_alternative<bool>(value.value)) {
-    return RefuseSetting(DiagnosticKind::kTypeMismatch,
-                         fmt::format("`--set '{}'` takes true or false, and not {}", name, TextOf(value)));
+    return RefuseSetting(
+        DiagnosticKind::kTypeMismatch,
+        fmt::format("`{}` takes true or false, and not {}", OptionName(UserOption::kSets, name), TextOf(value)));
   }
   if (header_.exists()) {
-    return RefuseSetting(DiagnosticKind::kUnknownName,
-                         fmt::format("`--set '{}'` is for a spec without a checkpoint: here the checkpoint's header "
-                                     "says which tensors it has",
-                                     name));
+    return RefuseSetting(
+        DiagnosticKind::kUnknownName,
+        fmt::format("`{}` is for a spec without a checkpoint: here the checkpoint's header says which tensors it has",
+                    OptionName(UserOption::kSets, name)));
   }
 }
 
@@ -93,9 +96,10 @@ void KnownValues::RefuseUnknownSetting(const std::string& name) {
   for (const FactDeclaration& fact : spec_.facts) names.push_back(fact.name);
   auto nearest = NearestWord(name, names);
   std::string known = names.empty() ? "it has none" : fmt::format("it has {}", fmt::join(names, ", "));
-  RefuseSetting(DiagnosticKind::kUnknownName,
-                fmt::format("`--set {}` names no dim or fact of {}", name, spec_.source->path()),
-                nearest ? fmt::format("did you mean `{}`?", *nearest) : known);
+  RefuseSetting(
+      DiagnosticKind::kUnknownName,
+      fmt::format("`{}` names no dim or fact of {}", OptionName(UserOption::kSets, name), spec_.source->path()),
+      nearest ? fmt::format("did you mean `{}`?", *nearest) : known);
 }
 
 void KnownValues::ReadDim(std::size_t dim) {
@@ -142,7 +146,7 @@ void KnownValues::ReportDispute(const MetadataPath& path, const Fact& fact) {
   sink_.Report({.kind = DiagnosticKind::kBadFact,
                 .place = path.range,
                 .message = fmt::format("`{}` is {}", path.dotted, fact.disputed),
-                .hint = "say with `--set` which value counts"});
+                .hint = fmt::format("say with `{}` which value counts", OptionName(UserOption::kSets))});
 }
 
 void KnownValues::Learn(std::size_t dim, DimValue value) {

@@ -6,6 +6,7 @@
 
 #include "compiler/bind/count_names.h"
 #include "compiler/bind/live.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -108,7 +109,8 @@ class MissingReporter {
     sink_.Report({.kind = DiagnosticKind::kFactWithoutValue,
                   .place = condition.range,
                   .message = "the header of a checkpoint says whether it has such a tensor, and there is no checkpoint",
-                  .hint = fmt::format("say it with `--set 'has {}=true'`", spec_.TextOf(name))});
+                  .hint = fmt::format("say it with `{}`",
+                                      OptionName(UserOption::kSets, fmt::format("has {}=true", spec_.TextOf(name))))});
     return true;
   }
 
@@ -162,7 +164,7 @@ class MissingReporter {
                   .place = dim.range,
                   .message = fmt::format("nothing says how large `{}` is, and no shape tells", dim.name),
                   .notes = std::move(notes),
-                  .hint = fmt::format("give it with `--set {}=NUMBER`", dim.name)});
+                  .hint = fmt::format("give it with `{}`", OptionName(UserOption::kSets, dim.name + "=NUMBER"))});
   }
 
   std::optional<Note> WhyNoNameTells(std::size_t dim) const {
@@ -201,7 +203,8 @@ class MissingReporter {
                   .place = fact.range,
                   .message = fmt::format("nothing says what `{}` is", fact.name),
                   .notes = PathNotes(fact.from),
-                  .hint = fmt::format("give it with `--set {}=VALUE`, or a default with `else`", fact.name)});
+                  .hint = fmt::format("give it with `{}`, or a default with `else`",
+                                      OptionName(UserOption::kSets, fact.name + "=VALUE"))});
   }
 
   KnownValues& known_;

@@ -14,6 +14,7 @@
 #include "compiler/bind/expand.h"
 #include "compiler/bind/inventory_index.h"
 #include "compiler/layout/holders.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -216,7 +217,7 @@ class ReadingComparer {
                                          "chose this one",
                                          name),
                   .notes = std::move(notes),
-                  .hint = "say with `--set` which one it is"});
+                  .hint = fmt::format("say with `{}` which one it is", OptionName(UserOption::kSets))});
   }
 
   Values values_;

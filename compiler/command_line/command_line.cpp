@@ -14,6 +14,7 @@
 #include "compiler/command_line/command_words.h"
 #include "compiler/command_line/completion.h"
 #include "compiler/command_line/help_page.h"
+#include "compiler/command_line/option_names.h"
 #include "compiler/command_line/speech.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/usage_message.h"
@@ -101,6 +102,7 @@ int Refuse(const CLI::App& app, const std::string& program, const CLI::ParseErro
 
 int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
                    bool is_later_rank) {
+  SpellOptionsBy(CommandLineOption);
   app.name(program);  // And not by which path it was started.
   app.formatter(std::make_shared<HelpPage>());
   AddSpeechOptions(app);

@@ -8,6 +8,7 @@
 #include "compiler/formats/objects/call_text.h"
 #include "compiler/formats/objects/known_part.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -46,8 +47,8 @@ void CheckLooseStates(const objects::KnownObjects& known, std::vector<LooseState
   for (LooseState& state : states) {
     const pytorch::Value* unknown = known.FindUnknown(*state.value);
     if (unknown == nullptr) continue;
-    state.why_not_carried = fmt::format("loading it would run `{}`; --keep-opaque {} keeps it",
-                                        objects::CallText(*unknown), objects::ObjectName(*unknown));
+    state.why_not_carried = fmt::format("loading it would run `{}`; {} keeps it", objects::CallText(*unknown),
+                                        OptionName(UserOption::kKeepOpaque, objects::ObjectName(*unknown)));
   }
 }
 
@@ -70,7 +71,9 @@ std::string TextOf(const Note& note, const std::vector<std::string>& files) {
   if (files.size() > 1) text += fmt::format(" and {}", Counted(files.size() - 1, "other file"));
   text += fmt::format(" is left out: loading it would run `{}`", fmt::join(note.calls, "`, `"));
   if (note.has_other_form) text += ", with contents that its framework does not write";
-  return text + fmt::format("; `--keep-opaque {}` keeps it", fmt::join(note.objects, " --keep-opaque "));
+  std::vector<std::string> kept_by;
+  for (const std::string& object : note.objects) kept_by.push_back(OptionName(UserOption::kKeepOpaque, object));
+  return text + fmt::format("; `{}` keeps it", fmt::join(kept_by, " "));
 }
 
 }  // namespace
@@ -115,7 +118,7 @@ std::vector<std::string> NotesOn(std::span<const LeftOut> left_out) {
     sentences.push_back(TextOf(notes[i], files.at(notes[i])));
   }
   if (notes.size() > kMostNotes) {
-    sentences.push_back(fmt::format("{} left out for such a reason: --json lists all",
+    sentences.push_back(fmt::format("{} left out for such a reason: the report as JSON lists all",
                                     Counted(notes.size() - kMostNotes, "more note")));
   }
   return sentences;

@@ -9,6 +9,7 @@
 #include "compiler/formats/claims.h"
 #include "compiler/formats/links.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -176,9 +177,9 @@ llvm::Error RefuseUnfinished(const std::string& path) {
     const std::optional<std::string> name = NameOfPrepared(part.string());
     if (!name) continue;
     return Fail(ErrorCode::kBadData,
-                "`{}` belongs to a conversion to `{}` that has not finished; run the same command again with --resume, "
+                "`{}` belongs to a conversion to `{}` that has not finished; run the same command again with {}, "
                 "and name its result",
-                path, *name);
+                path, *name, OptionName(UserOption::kResume));
   }
   return llvm::Error::success();
 }

@@ -9,6 +9,7 @@
 
 #include "compiler/layout/expert_cut.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 
@@ -134,9 +135,9 @@ llvm::Expected<Layout> WholeLayout(const Inventory& inventory) {
     if (inventory.expert_places.contains(shard.tensor)) continue;  // Ranks may have several numbers of experts.
     return Fail(ErrorCode::kBadData,
                 "tensor `{}` has shape {} at {} and {} at {}; write a spec that says how it is cut, "
-                "and name it with --spec",
+                "and name it with {}",
                 shard.tensor, ShapeText(entry->second->shape), ToString(entry->second->coordinate),
-                ShapeText(shard.shape), ToString(shard.coordinate));
+                ShapeText(shard.shape), ToString(shard.coordinate), OptionName(UserOption::kSpec));
   }
   std::vector<const Shard*> sorted;
   for (const auto& [name, shard] : first) {

@@ -7,6 +7,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -19,11 +20,11 @@ llvm::Error AddPlace(Coordinate& named, std::string_view text, std::string_view 
   auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), place);
   const bool is_number = error == std::errc() && end == number.data() + number.size() && place >= 0;
   if ((axis != "mp" && !IsKnownAxis(axis)) || !is_number) {
-    return Fail(ErrorCode::kUsage, "--prefer-rank takes places on the source's axes, such as dp=0,tp=1, not `{}`",
-                whole);
+    return Fail(ErrorCode::kUsage, "{} takes places on the source's axes, such as dp=0,tp=1, not `{}`",
+                OptionName(UserOption::kPreferRank), whole);
   }
   if (named.at.emplace(axis, place).second) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "--prefer-rank `{}` names two places on `{}`", whole, axis);
+  return Fail(ErrorCode::kUsage, "{} `{}` names two places on `{}`", OptionName(UserOption::kPreferRank), whole, axis);
 }
 
 // "dp=0,tp=1", as it is typed.
@@ -68,7 +69,8 @@ llvm::Error CheckPreference(const RankPreference& preference, const Mesh& source
   for (const auto& [axis, place] : preference.named.at) {
     if (place < source.Size(axis)) continue;
     const std::string degrees = source.axes.empty() ? "one rank" : "the degrees " + ToString(source);
-    return Fail(ErrorCode::kUsage, "--prefer-rank names {}={}, and the source has {}", axis, place, degrees);
+    return Fail(ErrorCode::kUsage, "{} names {}={}, and the source has {}", OptionName(UserOption::kPreferRank), axis,
+                place, degrees);
   }
   return llvm::Error::success();
 }
@@ -82,7 +84,8 @@ std::string PreferenceHint(const Coordinate& a, const Coordinate& b) {
     second.at[axis] = other->second;
   }
   if (first.at.empty()) return "";
-  return fmt::format("--prefer-rank {} (or {}) says which of them counts", PlacesText(first), PlacesText(second));
+  return fmt::format("{} (or {}) says which of them counts", OptionName(UserOption::kPreferRank, PlacesText(first)),
+                     PlacesText(second));
 }
 
 std::vector<std::string> DecisionNotes(const RankPreference& preference, const std::vector<RankDecision>& decisions) {
@@ -90,9 +93,10 @@ std::vector<std::string> DecisionNotes(const RankPreference& preference, const s
   for (const RankDecision& decision : decisions) {
     const std::string more =
         decision.elements > 1 ? fmt::format(" ({} differ)", Counted(decision.elements, "element")) : std::string();
-    notes.push_back(fmt::format("--prefer-rank {}: {} is {} in `{}`, which is believed, and {} in `{}`{}",
-                                PlacesText(preference.named), decision.what, decision.believed, decision.believed_file,
-                                decision.overruled, decision.overruled_file, more));
+    notes.push_back(fmt::format("{}: {} is {} in `{}`, which is believed, and {} in `{}`{}",
+                                OptionName(UserOption::kPreferRank, PlacesText(preference.named)), decision.what,
+                                decision.believed, decision.believed_file, decision.overruled, decision.overruled_file,
+                                more));
   }
   return notes;
 }

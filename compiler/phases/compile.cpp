@@ -19,6 +19,7 @@
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
+#include "compiler/support/user_option.h"
 #include "compiler/verifier/verifier.h"
 
 namespace ucp {
@@ -41,14 +42,15 @@ llvm::Expected<SourceRequest> WithTargetRanks(const CompileRequest& request) {
 // An option that a format would ignore was not meant.
 llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
   if (request.ds_config.empty() || format.TakesJobConfig()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "--ds-config goes with the native files of a job; `{}` does not depend on it",
-              format.name());
+  return Fail(ErrorCode::kUsage, "{} goes with the native files of a job; `{}` does not depend on it",
+              OptionName(UserOption::kDsConfig), format.name());
 }
 
 // What a target needs decides what a source must have.
 llvm::Error CheckHasOptimizer(const TrainingState& training, const Format& format, const Strategy& strategy) {
   if (training.absent_optimizer.empty() || format.HoldsWeightsAlone(strategy)) return llvm::Error::success();
-  return Fail(ErrorCode::kBadData, "{}. `--to safetensors` needs nothing but its weights", training.absent_optimizer);
+  return Fail(ErrorCode::kBadData, "{}. `{}` needs nothing but its weights", training.absent_optimizer,
+              OptionName(UserOption::kTo, "safetensors"));
 }
 
 // A target of weights has none of the objects that could be left out of it.
@@ -59,8 +61,8 @@ llvm::Error NameLeftOut(const CompileRequest& request, std::vector<LeftOut> left
     return llvm::Error::success();
   }
   if (request.keep_opaque.empty()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage,
-              "--keep-opaque goes with targets that hold the training state; `{}` holds weights alone", request.target);
+  return Fail(ErrorCode::kUsage, "{} goes with targets that hold the training state; `{}` holds weights alone",
+              OptionName(UserOption::kKeepOpaque), request.target);
 }
 
 llvm::Expected<std::optional<JobConfig>> JobConfigOf(ReadableFileSystem& files, const CompileRequest& request) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -28,8 +29,8 @@ llvm::Error DropStates(const std::vector<std::string>& states, Checkpoint& check
   const std::set<std::string> known = StatesOf(checkpoint);
   for (const std::string& state : states) {
     if (known.contains(state)) continue;
-    return Fail(ErrorCode::kUsage,
-                "--drop-state names the state `{}`, which no optimizer of the checkpoint has; it has {}", state,
+    return Fail(ErrorCode::kUsage, "{} names the state `{}`, which no optimizer of the checkpoint has; it has {}",
+                OptionName(UserOption::kDropStates), state,
                 known.empty() ? "none" : fmt::format("`{}`", fmt::join(known, "`, `")));
   }
   auto is_dropped = [&](const std::string& state) {

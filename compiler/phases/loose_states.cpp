@@ -6,6 +6,7 @@
 #include <map>
 
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -89,8 +90,8 @@ llvm::Error CheckNoLooseStates(const TrainingState& training, std::string_view f
   if (training.loose_states.empty()) return llvm::Error::success();
   const LooseState& state = training.loose_states.front();
   return Fail(ErrorCode::kUnsupported,
-              "{}: it is not one number for each element, and `{}` has no place for it; --drop-state {} leaves it out",
-              state.sentence, format, state.name);
+              "{}: it is not one number for each element, and `{}` has no place for it; {} leaves it out",
+              state.sentence, format, OptionName(UserOption::kDropStates, state.name));
 }
 
 }  // namespace ucp

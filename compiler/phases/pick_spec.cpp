@@ -19,6 +19,7 @@
 #include "compiler/layout/compare_layouts.h"
 #include "compiler/phases/catalogue.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -128,7 +129,7 @@ std::string Reasons(const std::vector<Rejected>& rejected, const Inventory& inve
     return fact.first.starts_with("config.") || fact.first.starts_with("args.");
   });
   if (some_have_names && !has_config)
-    text += "; no config.json was found beside the checkpoint: name one with --config";
+    text += "; no config.json was found beside the checkpoint: name one with " + OptionName(UserOption::kConfig);
   return text;
 }
 
@@ -163,8 +164,8 @@ llvm::Expected<PickedSpec> PickSpec(const std::vector<std::string>& names, const
     if (different) {
       return Fail(ErrorCode::kUsage,
                   "the specs `{}` and `{}` of the catalogue both fit, and do not mean the same: they differ in tensor "
-                  "`{}`; say which one with --spec",
-                  picked->name, name, *different);
+                  "`{}`; say which one with {}",
+                  picked->name, name, *different, OptionName(UserOption::kSpec));
     }
     same.push_back(name);
   }

@@ -8,6 +8,7 @@
 #include "compiler/plan/codec.h"
 #include "compiler/plan/difference.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 #include "compiler/support/version.h"
 
 namespace ucp {
@@ -82,8 +83,8 @@ llvm::Error CheckMadeAgain(const std::string& path, Plan plan, const Plan& again
                                                                  fmt::format("{} others", bytes_again.size())});
   return Fail(ErrorCode::kBadData,
               "`{}` is not the plan that is made of this checkpoint: {} is {} in the file, and {} where the same is "
-              "planned again{}; make the plan again with `ucpc plan`, or run it as it is with --trust-plan",
-              path, difference.what, difference.first, difference.second, by);
+              "planned again{}; make the plan again with `ucpc plan`, or run it as it is with {}",
+              path, difference.what, difference.first, difference.second, by, OptionName(UserOption::kTrustPlan));
 }
 
 }  // namespace ucp

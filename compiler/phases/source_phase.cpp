@@ -12,6 +12,7 @@
 #include "compiler/phases/loose_states.h"
 #include "compiler/phases/without_spec.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -44,7 +45,8 @@ llvm::Error AddConfigOf(ReadableFileSystem& files, const SourceRequest& request,
 
 llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
   if (!request.unused.empty()) {
-    return Fail(ErrorCode::kUsage, "--unused is for checkpoints without a spec; write `unused` in the spec instead");
+    return Fail(ErrorCode::kUsage, "{} is for checkpoints without a spec; write `unused` in the spec instead",
+                OptionName(UserOption::kUnused));
   }
   UCP_ASSIGN_OR_RETURN(phase.spec, OpenSpecOf(request));
   SpecSession& session = *phase.spec;
@@ -141,13 +143,13 @@ llvm::Expected<Settings> ParseSettings(const std::vector<std::string>& settings)
     if (equals != std::string::npos && equals != 0)
       value = ParseFactValue(std::string_view(setting).substr(equals + 1));
     if (!value) {
-      return Fail(ErrorCode::kUsage, "--set takes NAME=VALUE, with a number, true, false, a text or a [list], not `{}`",
-                  setting);
+      return Fail(ErrorCode::kUsage, "{} takes NAME=VALUE, with a number, true, false, a text or a [list], not `{}`",
+                  OptionName(UserOption::kSets), setting);
     }
     auto [entry, added] = set.emplace(setting.substr(0, equals), *value);
     if (!added && !(entry->second == *value)) {
-      return Fail(ErrorCode::kUsage, "--set gives `{}` twice, {} and {}", entry->first, TextOf(entry->second),
-                  TextOf(*value));
+      return Fail(ErrorCode::kUsage, "{} gives `{}` twice, {} and {}", OptionName(UserOption::kSets), entry->first,
+                  TextOf(entry->second), TextOf(*value));
     }
   }
   return set;

@@ -8,6 +8,7 @@
 #include "compiler/formats/strategy_rules.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -59,7 +60,7 @@ llvm::Expected<std::optional<PipelineLayers>> LayersOf(std::span<const LogicalTe
     auto [entry, added] = layers.prefixes.emplace(*layer, prefix);
     if (!added && entry->second != prefix) {
       return Fail(ErrorCode::kUsage, "`{}` and `{}` cannot both be layer {}; say which layer a tied module is with {}",
-                  entry->second, prefix, *layer, "--tied-layer KEY=N");
+                  entry->second, prefix, *layer, OptionName(UserOption::kTiedLayer, "KEY=N"));
     }
   }
   if (layers.prefixes.empty()) return std::nullopt;
@@ -98,8 +99,8 @@ llvm::Expected<TiedLayers> ParseTiedLayers(const std::vector<std::string>& setti
       layer = ParseCount(std::string_view(setting).substr(equals + 1), 0, kMostRanks);
     }
     if (!layer) {
-      return Fail(ErrorCode::kUsage, "--tied-layer takes KEY=N, a tied module and the number of its layer, not `{}`",
-                  setting);
+      return Fail(ErrorCode::kUsage, "{} takes KEY=N, a tied module and the number of its layer, not `{}`",
+                  OptionName(UserOption::kTiedLayer), setting);
     }
     tied[setting.substr(0, equals)] = *layer;
   }

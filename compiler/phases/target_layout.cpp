@@ -9,6 +9,7 @@
 #include "compiler/layout/layout_index.h"
 #include "compiler/phases/pipeline_target.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -67,8 +68,8 @@ llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees
   for (const Axis& axis : degrees.mesh.axes) {
     const bool is_as_before = axis.name == "tp" && axis.size == source_tp;
     if (axis.size == 1 || is_as_before || CutsNoTensor(axis.name)) continue;
-    return Fail(ErrorCode::kUsage, "{}={}: nothing says how tensors are cut over {} ranks; say it with --spec{}",
-                axis.name, axis.size, axis.name,
+    return Fail(ErrorCode::kUsage, "{}={}: nothing says how tensors are cut over {} ranks; say it with {}{}", axis.name,
+                axis.size, axis.name, OptionName(UserOption::kSpec),
                 source.why_no_spec.empty() ? "" : ", since the catalogue does not decide: " + source.why_no_spec);
   }
   const bool has_other_stages =
@@ -77,8 +78,8 @@ llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees
   if (has_other_stages && !knows_layers) {
     return Fail(ErrorCode::kUsage,
                 "pp={}: the source has {} pipeline stage{}, and nothing says how its layers are spread over others; "
-                "say it with --spec",
-                pp, stages.count, stages.count == 1 ? "" : "s");
+                "say it with {}",
+                pp, stages.count, stages.count == 1 ? "" : "s", OptionName(UserOption::kSpec));
   }
   UCP_ASSIGN_OR_RETURN(Layout layout, AtomicLayout(source.layout));
   layout.mesh = degrees.mesh;

@@ -11,6 +11,7 @@
 #include "compiler/phases/catalogue.h"
 #include "compiler/phases/pick_spec.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -30,22 +31,23 @@ llvm::Error ApplyUnused(const std::string& text, Layout& layout) {
   std::int64_t stages = layout.mesh.Size("pp");
   std::optional<std::int64_t> number = stage == "last" ? stages - 1 : stage == "first" ? 0 : ParseNumber(stage);
   if (!number || *number < 0 || *number >= stages) {
-    return Fail(ErrorCode::kUsage, "--unused takes NAME=first, NAME=last or NAME=STAGE with a stage below {}, not `{}`",
-                stages, text);
+    return Fail(ErrorCode::kUsage, "{} takes NAME=first, NAME=last or NAME=STAGE with a stage below {}, not `{}`",
+                OptionName(UserOption::kUnused), stages, text);
   }
   for (TensorLayout& tensor : layout.tensors) {
     if (tensor.name != name) continue;
     tensor.unused_stages.push_back(*number);
-    tensor.declared_at = "--unused";
+    tensor.declared_at = OptionName(UserOption::kUnused);
     return llvm::Error::success();
   }
-  return Fail(ErrorCode::kUsage, "--unused names tensor `{}`, which the checkpoint does not have", name);
+  return Fail(ErrorCode::kUsage, "{} names tensor `{}`, which the checkpoint does not have",
+              OptionName(UserOption::kUnused), name);
 }
 
 llvm::Error ApplyOptions(const SourceRequest& request, Layout& layout) {
   if (!request.config.empty() || !request.set.empty()) {
     return Fail(ErrorCode::kUsage, "{} gives values to the dims and facts of a spec, and no spec is named",
-                request.set.empty() ? "--config" : "--set");
+                OptionName(request.set.empty() ? UserOption::kConfig : UserOption::kSets));
   }
   for (const std::string& unused : request.unused) UCP_RETURN_IF_ERROR(ApplyUnused(unused, layout));
   return llvm::Error::success();
@@ -87,9 +89,10 @@ std::string OpenQuestion(const Inventory& inventory, const EmbeddedCuts* embedde
 // What is missing, and what the catalogue has to say to it.
 llvm::Error NeedsSpec(const Inventory& inventory, const EmbeddedCuts* embedded, llvm::Error catalogue) {
   return Fail(ErrorCode::kUsage,
-              "the checkpoint is cut over {} tensor-parallel ranks, and {}; say it with --spec FILE (docs/language.md; "
+              "the checkpoint is cut over {} tensor-parallel ranks, and {}; say it with {} (docs/language.md; "
               "`ucpc infer` drafts one), since the catalogue does not decide: {}",
-              inventory.mesh.Size("tp"), OpenQuestion(inventory, embedded), llvm::toString(std::move(catalogue)));
+              inventory.mesh.Size("tp"), OpenQuestion(inventory, embedded), OptionName(UserOption::kSpec, "FILE"),
+              llvm::toString(std::move(catalogue)));
 }
 
 llvm::Error LayOutByMetadata(const SourceRequest& request, EmbeddedCuts embedded, SourcePhase& phase) {
@@ -98,9 +101,9 @@ llvm::Error LayOutByMetadata(const SourceRequest& request, EmbeddedCuts embedded
   inventory.remarks.push_back(
       fmt::format("the checkpoint's own metadata says how its {} tensors are cut over {} ranks, {} of them by affine "
                   "maps and {} by "
-                  "patterns (`universal_checkpoint_info`, version {}, in {}); --spec would outrank it",
+                  "patterns (`universal_checkpoint_info`, version {}, in {}); {} would outrank it",
                   tensors, inventory.mesh.Size("tp"), embedded.by_map, tensors - embedded.by_map,
-                  inventory.embedded->version, inventory.embedded->where));
+                  inventory.embedded->version, inventory.embedded->where, OptionName(UserOption::kSpec)));
   phase.layout = std::move(embedded.layout);
   UCP_RETURN_IF_ERROR(ApplyOptions(request, phase.layout));
   return VerifyLayout(phase.layout);
@@ -112,9 +115,8 @@ llvm::Error CompareWithMetadata(const PickedSpec& picked, const EmbeddedCuts& em
   WarnOfOtherReadings(picked.bound, picked.layout, embedded.layout, readings);
   std::vector<Diagnostic> found = readings.Sorted();
   if (found.empty()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage,
-              "the spec `{}` of the catalogue fits, but {}; with --spec you say that the spec counts", picked.name,
-              found.front().message);
+  return Fail(ErrorCode::kUsage, "the spec `{}` of the catalogue fits, but {}; with {} you say that the spec counts",
+              picked.name, found.front().message, OptionName(UserOption::kSpec));
 }
 
 // "…; the checkpoint's own metadata, which describes 12 of 21 tensors, agrees"
@@ -136,7 +138,8 @@ llvm::Error Take(PickedSpec picked, SourcePhase& phase) {
 // `embedded` may be null.
 llvm::Error LayOutByCatalogue(const SourceRequest& request, const EmbeddedCuts* embedded, SourcePhase& phase) {
   if (!request.unused.empty()) {
-    return Fail(ErrorCode::kUsage, "--unused is for checkpoints without a spec; write `unused` in the spec instead");
+    return Fail(ErrorCode::kUsage, "{} is for checkpoints without a spec; write `unused` in the spec instead",
+                OptionName(UserOption::kUnused));
   }
   Inventory& inventory = phase.checkpoint.inventory;
   llvm::Expected<PickedSpec> picked = PickSpec(CatalogueNames(), inventory, request.set, request.cut_over);
@@ -166,7 +169,8 @@ void TakeCuts(const Inventory& inventory, Layout& layout) {
 // Metadata that is there and cannot be believed is for the user to judge, and not for the catalogue.
 llvm::Error Distrust(llvm::Error why) {
   FailureText failure = Describe(std::move(why));
-  return Fail(failure.code, "{}; say with --spec FILE how the tensors are cut (docs/language.md)", failure.message);
+  return Fail(failure.code, "{}; say with {} how the tensors are cut (docs/language.md)", failure.message,
+              OptionName(UserOption::kSpec, "FILE"));
 }
 
 }  // namespace
@@ -186,9 +190,10 @@ llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase) {
   UCP_ASSIGN_OR_RETURN(phase.layout, WholeLayout(inventory));
   TakeCuts(inventory, phase.layout);
   if (inventory.embedded && IsOfMegatron(*inventory.embedded)) {
-    inventory.remarks.emplace_back(
+    inventory.remarks.push_back(
         "a checkpoint of one tensor-parallel rank does not say which of its matrices are cut by columns, so the result "
-        "serves targets of one such rank; for others name a spec with --spec");
+        "serves targets of one such rank; for others name a spec with " +
+        OptionName(UserOption::kSpec));
   }
   return ApplyOptions(request, phase.layout);
 }

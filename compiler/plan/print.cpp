@@ -8,6 +8,7 @@
 
 #include "compiler/plan/steps.h"
 #include "compiler/support/check.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -76,8 +77,12 @@ std::string RanksText(const std::vector<int>& ranks) {
   return text;
 }
 
-void PrintFile(const char* option, const NamedText& file, llvm::function_ref<void(const std::string&)> line) {
-  line(fmt::format("asked {} {}", option, file.name));
+std::string Asked(UserOption option, const std::string& value) {
+  return fmt::format("asked {} {}", OptionName(option), value);
+}
+
+void PrintFile(UserOption option, const NamedText& file, llvm::function_ref<void(const std::string&)> line) {
+  line(Asked(option, file.name));
   for (llvm::StringRef left = file.text; !left.empty();) {
     const auto [one, rest] = left.split('\n');
     line(("| " + one).str());
@@ -88,20 +93,21 @@ void PrintFile(const char* option, const NamedText& file, llvm::function_ref<voi
 }  // namespace
 
 void PrintInputs(const PlanInputs& inputs, llvm::function_ref<void(const std::string&)> line) {
-  if (!inputs.source_strategy.empty()) line("asked --from " + inputs.source_strategy);
-  line("asked --to " + inputs.target);
-  for (const NamedText& file : inputs.spec) PrintFile("--spec", file, line);
-  if (inputs.config) PrintFile("--config", *inputs.config, line);
-  if (inputs.ds_config) PrintFile("--ds-config", *inputs.ds_config, line);
-  const std::pair<const char*, const std::vector<std::string>&> repeated[] = {{"--set", inputs.set},
-                                                                              {"--unused", inputs.unused},
-                                                                              {"--drop-state", inputs.drop_states},
-                                                                              {"--keep-opaque", inputs.keep_opaque}};
+  if (!inputs.source_strategy.empty()) line(Asked(UserOption::kFrom, inputs.source_strategy));
+  line(Asked(UserOption::kTo, inputs.target));
+  for (const NamedText& file : inputs.spec) PrintFile(UserOption::kSpec, file, line);
+  if (inputs.config) PrintFile(UserOption::kConfig, *inputs.config, line);
+  if (inputs.ds_config) PrintFile(UserOption::kDsConfig, *inputs.ds_config, line);
+  const std::pair<UserOption, const std::vector<std::string>&> repeated[] = {
+      {UserOption::kSets, inputs.set},
+      {UserOption::kUnused, inputs.unused},
+      {UserOption::kDropStates, inputs.drop_states},
+      {UserOption::kKeepOpaque, inputs.keep_opaque}};
   for (const auto& [option, values] : repeated) {
-    for (const std::string& value : values) line(fmt::format("asked {} {}", option, value));
+    for (const std::string& value : values) line(Asked(option, value));
   }
-  if (!inputs.tag.empty()) line("asked --tag " + inputs.tag);
-  if (inputs.trusts_replicas) line("asked --replicas trust");
+  if (!inputs.tag.empty()) line(Asked(UserOption::kTag, inputs.tag));
+  if (inputs.trusts_replicas) line(Asked(UserOption::kReplicas, "trust"));
 }
 
 std::string ReadersText(const Plan& plan, FileId file) {

@@ -11,8 +11,8 @@ namespace ucp {
 
 // What is said of it. The text is ready, since it is for those who have no memory.
 inline constexpr std::string_view kOutOfMemory =
-    "there is not enough memory: the system gives this process no more; raise its limit (`ulimit -v`), or lower "
-    "--threads or --memory if the command has them";
+    "there is not enough memory: the system gives this process no more; raise its limit (`ulimit -v`), or use "
+    "fewer threads or less memory";
 
 // kMemory, with that sentence.
 [[nodiscard]] llvm::Error OutOfMemory();

@@ -1,6 +1,7 @@
 // A fact has no declared type, so what it may hold is seen from its uses: asked as it is, it is true or false; compared
 // with texts, it is one of them; with a position behind it, it is a list of that, and behind `in` or in `length` too.
 #include "compiler/trial/families.h"
+#include "compiler/support/user_option.h"
 
 #include <fmt/format.h>
 
@@ -164,8 +165,8 @@ std::vector<Open> OpenOf(const CheckedSpec& spec, const Settings& given, Random&
 std::vector<Settings> FamiliesOf(const CheckedSpec& spec, const Settings& given, Random& random, std::string& why) {
   std::vector<Open> all = OpenOf(spec, given, random);
   if (all.size() > kMostFacts) {
-    why = fmt::format("{} facts and `has` are more than the {} that a trial sets; --set some of them", all.size(),
-                      kMostFacts);
+    why = fmt::format("{} facts and `has` are more than the {} that a trial sets; give some of them with {}",
+                      all.size(), kMostFacts, OptionName(UserOption::kSets));
     return {};
   }
   std::size_t product = 1;

@@ -9,6 +9,7 @@
 
 #include "compiler/support/checked_math.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -77,9 +78,9 @@ std::string WhyTooLarge(const Layout& layout) {
   const TensorLayout& largest = *std::ranges::max_element(layout.tensors, {}, places_of);
   return fmt::format(
       "all ranks together hold {} elements, padding and copies included, and a trial follows {}; `{}` ({}) is the "
-      "largest with {}: --set smaller values, or write dims for numbers",
+      "largest with {}; give smaller values with {}, or write dims for numbers",
       WithThousands(static_cast<std::uint64_t>(all)), WithThousands(kMostHeldPlaces), largest.name, largest.declared_at,
-      WithThousands(static_cast<std::uint64_t>(places_of(largest))));
+      WithThousands(static_cast<std::uint64_t>(places_of(largest))), OptionName(UserOption::kSets));
 }
 
 }  // namespace ucp

@@ -18,6 +18,7 @@
 #include "compiler/check/variant.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 #include "compiler/trial/held_places.h"
 #include "compiler/trial/reach.h"
 
@@ -140,8 +141,8 @@ class Search {
   }
 
   static std::string TooMany(std::int64_t names) {
-    return fmt::format("{} tensors are more than the {} that a trial follows; --set smaller values", names,
-                       kMostTensors);
+    return fmt::format("{} tensors are more than the {} that a trial follows; give smaller values with {}", names,
+                       kMostTensors, OptionName(UserOption::kSets));
   }
 
   void AddValues(const auto& values) {

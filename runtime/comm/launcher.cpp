@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -122,15 +121,10 @@ class MpiRanks : public Communicator {
     return message;
   }
 
-  llvm::Error Watch(const RankPatience& patience, int status, std::function<void(const std::string&)> tell) {
+  void Abort(int status) { abort_(status); }
+
+  llvm::Error Watch(const RankPatience& patience, std::function<void(const std::string&)> end) {
     if (watch_ != nullptr) return llvm::Error::success();
-    auto end = [this, status, tell = std::move(tell)](const std::string& sentence) {
-      // Who has nothing to say leaves the time to say it to who has.
-      if (sentence.empty()) std::this_thread::sleep_for(std::chrono::seconds(2));
-      if (!sentence.empty()) tell(sentence);
-      abort_(status);
-      ::_exit(status);
-    };
     UCP_ASSIGN_OR_RETURN(watch_, RankWatch::Begin(*this, patience, std::move(end)));
     return llvm::Error::success();
   }
@@ -206,11 +200,15 @@ llvm::Expected<Communicator*> RanksOfThisRun() {
   return OpenRanks().get();
 }
 
-llvm::Expected<Communicator*> WatchedRanksOfThisRun(const RankPatience& patience, int status,
-                                                    std::function<void(const std::string&)> tell) {
+llvm::Expected<Communicator*> WatchedRanksOfThisRun(const RankPatience& patience,
+                                                    std::function<void(const std::string&)> end) {
   UCP_ASSIGN_OR_RETURN(Communicator * ranks, RanksOfThisRun());
-  if (OpenRanks() != nullptr) UCP_RETURN_IF_ERROR(OpenRanks()->Watch(patience, status, std::move(tell)));
+  if (OpenRanks() != nullptr) UCP_RETURN_IF_ERROR(OpenRanks()->Watch(patience, std::move(end)));
   return ranks;
+}
+
+void AbortRanks(int status) {
+  if (OpenRanks() != nullptr) OpenRanks()->Abort(status);
 }
 
 unsigned RanksOnThisMachine() { return works_alone ? 1 : static_cast<unsigned>(NumberIn(kLocalSizeVariables)); }

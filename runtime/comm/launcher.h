@@ -13,10 +13,14 @@ namespace ucp {
 // ranks would all do the same work and disturb each other (kUsage).
 llvm::Expected<Communicator*> RanksOfThisRun();
 
-// The same, watched (rank_watch.h) until LeaveRanks(). `tell` shows why the run ends; then all ranks end, with
-// `status`.
-llvm::Expected<Communicator*> WatchedRanksOfThisRun(const RankPatience& patience, int status,
-                                                    std::function<void(const std::string& sentence)> tell);
+// The same, watched (rank_watch.h) until LeaveRanks(). `end` is called, from a thread of the watch, when the run cannot
+// go on: with a sentence that says why at the rank that found out, and with an empty one at the others. It ends this
+// process.
+llvm::Expected<Communicator*> WatchedRanksOfThisRun(const RankPatience& patience,
+                                                    std::function<void(const std::string& sentence)> end);
+
+// Asks MPI to end the processes of all ranks with `status`. This process may still live when it returns.
+void AbortRanks(int status);
 
 // How many ranks the launcher started on this machine, as far as it says so.
 unsigned RanksOnThisMachine();

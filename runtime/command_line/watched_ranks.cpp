@@ -1,5 +1,11 @@
 #include "runtime/command_line/watched_ranks.h"
 
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"
 #include "compiler/support/error.h"
@@ -10,8 +16,13 @@ namespace ucp {
 llvm::Expected<Communicator*> WatchedRanks(unsigned patience, bool can_resume) {
   RankPatience ranks{std::chrono::seconds(patience), {}};
   if (can_resume) ranks.then = "The same command with --resume goes on from what is written";
-  return WatchedRanksOfThisRun(ranks, ExitCode(ErrorCode::kIo), [](const std::string& sentence) {
-    (void)ShowError("ucprun", Fail(ErrorCode::kIo, "{}", sentence));
+  return WatchedRanksOfThisRun(ranks, [](const std::string& sentence) {
+    // A rank with nothing to say leaves time to the one that has.
+    if (sentence.empty()) std::this_thread::sleep_for(std::chrono::seconds(2));
+    if (!sentence.empty()) (void)ShowError("ucprun", Fail(ErrorCode::kIo, "{}", sentence));
+    const int status = ExitCode(ErrorCode::kIo);
+    AbortRanks(status);
+    ::_exit(status);
   });
 }
 

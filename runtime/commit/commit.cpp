@@ -7,6 +7,7 @@
 #include "compiler/files/lasting_inodes.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -201,10 +202,12 @@ llvm::Error Staging::CheckDestination(const StagingOptions& options) {
   replaces_ = status.kind != PathKind::kMissing;
   if (!replaces_) return llvm::Error::success();
   if (!options.force) {
-    return Fail(ErrorCode::kUsage, "`{}` exists; name another folder, or pass --force to replace it", destination_);
+    return Fail(ErrorCode::kUsage, "`{}` exists; name another folder, or pass {} to replace it", destination_,
+                OptionName(UserOption::kForce));
   }
   if (status.kind != PathKind::kDirectory) {
-    return Fail(ErrorCode::kUsage, "`{}` is not a folder, and --force replaces only folders", destination_);
+    return Fail(ErrorCode::kUsage, "`{}` is not a folder, and {} replaces only folders", destination_,
+                OptionName(UserOption::kForce));
   }
   if (status.device != parent.device) {
     return Fail(ErrorCode::kUsage, "`{}` is a mount point and cannot be replaced; name a folder in it", destination_);

@@ -12,6 +12,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -61,8 +62,8 @@ llvm::Error AskForMemory(std::uint64_t bytes, unsigned threads) {
   return Fail(
       ErrorCode::kMemory,
       "there is not enough memory: this run with {} takes up to {} more, and the system does not give it; lower "
-      "--threads or --memory, or raise its limit (`ulimit -v`)",
-      Counted(threads, "thread"), HumanBytes(bytes));
+      "{} or {}, or raise its limit (`ulimit -v`)",
+      Counted(threads, "thread"), HumanBytes(bytes), OptionName(UserOption::kThreads), OptionName(UserOption::kMemory));
 }
 
 }  // namespace ucp

@@ -11,6 +11,7 @@
 #include "compiler/formats/recognise.h"
 #include "compiler/support/error.h"
 #include "compiler/support/paths.h"
+#include "compiler/support/user_option.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
@@ -95,8 +96,8 @@ llvm::Error CheckDestination(ReadableFileSystem& files, const std::string& sourc
   if (llvm::Error error = RecogniseAny(files, destination).takeError()) {
     FailureText failure = Describe(std::move(error));
     if (failure.code == ErrorCode::kIo) return MakeError(failure.code, failure.message);  // It may well be one.
-    return Fail(ErrorCode::kUsage, "`{}` is neither empty nor a checkpoint, so --force does not replace it",
-                destination);
+    return Fail(ErrorCode::kUsage, "`{}` is neither empty nor a checkpoint, so {} does not replace it", destination,
+                OptionName(UserOption::kForce));
   }
   return llvm::Error::success();
 }
@@ -120,9 +121,9 @@ llvm::Error CheckNothingElse(ReadableFileSystem& files, const std::string& desti
   UCP_ASSIGN_OR_RETURN(const std::string foreign, FirstForeign(files, Belonging(manifest, folder), destination, ""));
   if (foreign.empty()) return llvm::Error::success();
   return Fail(ErrorCode::kUsage,
-              "`{}` holds `{}`, which is no part of the checkpoint that --force would replace; move it elsewhere, or "
+              "`{}` holds `{}`, which is no part of the checkpoint that {} would replace; move it elsewhere, or "
               "name another folder",
-              destination, foreign);
+              destination, foreign, OptionName(UserOption::kForce));
 }
 
 }  // namespace ucp

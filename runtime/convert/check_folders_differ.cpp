@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 #include "runtime/commit/commit.h"
 
 namespace ucp {
@@ -67,9 +68,9 @@ llvm::Error CheckFoldersDiffer(FileSystem& files, const std::string& destination
   for (std::size_t rank = 0; rank < makers->size(); ++rank) {
     if ((*makers)[rank].empty()) continue;
     return Fail(ErrorCode::kUsage,
-                "rank {} and rank {} are on different nodes and see the same folder `{}`; leave out --node-local "
+                "rank {} and rank {} are on different nodes and see the same folder `{}`; leave out {} "
                 "destination, or name a folder on a disk that each node has for itself",
-                (*makers)[rank], rank, ParentOf(destination));
+                (*makers)[rank], rank, ParentOf(destination), OptionName(UserOption::kNodeLocal));
   }
   return llvm::Error::success();
 }

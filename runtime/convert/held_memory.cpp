@@ -5,6 +5,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 #include "runtime/convert/ask_for_memory.h"
 #include "runtime/executor/buffers.h"
 
@@ -41,9 +42,10 @@ llvm::Error CountHeldMemory(const MemoryToMove& to_move, ExecutionOptions& execu
   }
   return Fail(ErrorCode::kUsage,
               "{} of memory is too little for this plan with {}: planning took {}, and moving "
-              "its elements takes {} with what is held; pass --memory={}MiB",
+              "its elements takes {} with what is held; pass {}",
               HumanBytes(execution.memory_bytes), Counted(std::max(execution.threads, 1U), "thread"), HumanBytes(peak),
-              HumanBytes(to_move.bytes + held), WouldDo(to_move.bytes + aside(peak)));
+              HumanBytes(to_move.bytes + held),
+              OptionName(UserOption::kMemory, fmt::format("{}MiB", WouldDo(to_move.bytes + aside(peak)))));
 }
 
 llvm::Error CountHeldMemory(const Plan& plan, const FilesOfAllRanks* nodes, ExecutionOptions& execution) {

@@ -5,6 +5,7 @@
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 #include "runtime/storage/open_file_limit.h"
 
 namespace ucp {
@@ -84,14 +85,15 @@ llvm::Expected<OpenFileShares> OpenFilesBy(Means means, unsigned threads) {
   return Fail(
       ErrorCode::kUsage,
       "past the page cache every file is opened twice, and this process may have {} open at once (`ulimit -n`), "
-      "too few for {} so; raise the limit, lower --threads, or pass --io=buffered",
-      limit, Counted(threads, "thread"));
+      "too few for {} so; raise the limit, lower {}, or pass {}",
+      limit, Counted(threads, "thread"), OptionName(UserOption::kThreads), OptionName(UserOption::kIo, "buffered"));
 }
 
 llvm::Expected<MeansOfRun> ChooseMeans(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                        const TargetToFill& target, WantedMeans wanted, const std::string& why_buffered,
                                        const ExecutionOptions& execution) {
-  if (wanted != WantedMeans::kAuto) return Both(wanted == WantedMeans::kDirect, "so --io says");
+  if (wanted != WantedMeans::kAuto)
+    return Both(wanted == WantedMeans::kDirect, fmt::format("so {} says", OptionName(UserOption::kIo)));
   if (!why_buffered.empty()) return Both(false, why_buffered);
   return ByTrial(files, plan, source_folder, target, execution);
 }

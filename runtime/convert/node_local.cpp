@@ -1,6 +1,7 @@
 #include "runtime/convert/node_local.h"
 
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 #include "runtime/convert/parts_of_source.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
@@ -9,7 +10,8 @@ namespace ucp {
 llvm::Error CheckNodeLocal(const NodeLocal& node_local, const Communicator& ranks) {
   if (ranks.size() > 1 || (!node_local.source && !node_local.destination)) return llvm::Error::success();
   return Fail(ErrorCode::kUsage,
-              "--node-local is for several ranks, and here is one; start it on all nodes: mpirun -n N ucprun …");
+              "{} is for several ranks, and here is one; start it on all nodes: mpirun -n N ucprun …",
+              OptionName(UserOption::kNodeLocal));
 }
 
 llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(ReadableFileSystem& files, const NodeLocal& node_local,

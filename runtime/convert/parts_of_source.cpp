@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 #include "runtime/wire/byte_codec.h"
 
@@ -54,14 +55,14 @@ llvm::Error CheckTogether(const std::string& path, const std::vector<Sight>& sig
       return Fail(
           ErrorCode::kBadData,
           "rank {} sees {} in `{}`, and rank {} {}: the source was changed between them, so they hold different "
-          "data; convert all of it again with --force",
-          first, Describe(known), path, rank, Describe(sight.part));
+          "data; convert all of it again with {}",
+          first, Describe(known), path, rank, Describe(sight.part), OptionName(UserOption::kForce));
     }
     return Fail(
         ErrorCode::kBadData,
         "rank {} sees {} in `{}`, and rank {} {}: these do not belong together; if a conversion was interrupted "
-        "while its parts appeared, the same command with --resume finishes it",
-        first, Describe(known), path, rank, Describe(sight.part));
+        "while its parts appeared, the same command with {} finishes it",
+        first, Describe(known), path, rank, Describe(sight.part), OptionName(UserOption::kResume));
   }
   return llvm::Error::success();
 }
@@ -80,9 +81,10 @@ llvm::Error CheckEnough(ReadableFileSystem& files, const std::string& path, cons
   if (missing.empty()) return llvm::Error::success();
   return Fail(ErrorCode::kBadData,
               "of `{}` (run {}), part{} {} of {} {} at none of the {} ranks; start ranks on all its nodes, or, if its "
-              "conversion was interrupted, finish it by the same command with --resume",
+              "conversion was interrupted, finish it by the same command with {}",
               path, found.manifest.part.run, missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
-              found.manifest.part.count, missing.size() == 1 ? "is" : "are", sights.size());
+              found.manifest.part.count, missing.size() == 1 ? "is" : "are", sights.size(),
+              OptionName(UserOption::kResume));
 }
 
 }  // namespace

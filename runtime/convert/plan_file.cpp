@@ -5,6 +5,7 @@
 #include <map>
 
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 #include "compiler/verifier/verifier.h"
 #include "runtime/convert/ready_made_pickles.h"
 
@@ -28,8 +29,8 @@ llvm::Error CheckIsOfCheckpoint(const std::string& path, const PlanWithInputs& f
   return Fail(
       ErrorCode::kBadData,
       "`{}` was made without a checkpoint, from the strategy `{}`; make a plan of the checkpoint with `ucpc plan "
-      "--from DIR`",
-      path, file.inputs->source_strategy);
+      "{} DIR`",
+      path, file.inputs->source_strategy, OptionName(UserOption::kFrom));
 }
 
 llvm::Error CheckIdentity(const Plan& plan, const Inventory& inventory) {

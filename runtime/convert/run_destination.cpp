@@ -10,6 +10,7 @@
 #include "compiler/plan/codec.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 #include "runtime/comm/nodes.h"
 #include "runtime/convert/check_destination.h"
 #include "runtime/convert/check_folders_differ.h"
@@ -22,7 +23,7 @@
 namespace ucp {
 namespace {
 
-constexpr const char* kGoOn = "the same command with --resume";
+std::string GoOn() { return "the same command with " + OptionName(UserOption::kResume); }
 
 // Single weights that are no rounding of their masters are reported. When most of those are not that a rank holds of a
 // tensor, these are not the masters of its model, and a conversion would carry wrong values on. Other ranks' copies and
@@ -33,8 +34,8 @@ llvm::Error CheckMastersBelong(const ExecutionReport& report) {
     if (worst.elements <= worst.of / 2) continue;
     return Fail(ErrorCode::kBadData,
                 "{} of the {} weights of `{}` that a rank holds in one file are not the rounding of their masters, so "
-                "these files do not belong together; first: {}. Pass --replicas=trust to take the masters all the same",
-                worst.elements, worst.of, mismatch.tensor, worst.first);
+                "these files do not belong together; first: {}. Pass {} to take the masters all the same",
+                worst.elements, worst.of, mismatch.tensor, worst.first, OptionName(UserOption::kReplicas, "trust"));
   }
   return llvm::Error::success();
 }
@@ -49,8 +50,8 @@ llvm::Error CheckAgrees(const Manifest& complete, const Plan& plan, const Execut
     return Fail(
         ErrorCode::kBadData,
         "`{}` has the digest {} now, and had {} when {} was completed, so the source was changed since; convert "
-        "all of it again with --force",
-        path, report.file_digests[i], digests[path], Name(complete.part));
+        "all of it again with {}",
+        path, report.file_digests[i], digests[path], Name(complete.part), OptionName(UserOption::kForce));
   }
   return llvm::Error::success();
 }
@@ -172,8 +173,8 @@ llvm::Error RunDestination::TellOthers() {
     if (of_part.entry_head == made_of) continue;
     return Fail(ErrorCode::kBadData,
                 "the parts of `{}` that are complete were made of different data, so the source was changed between "
-                "them; convert all of it again with --force",
-                options_.destination);
+                "them; convert all of it again with {}",
+                options_.destination, OptionName(UserOption::kForce));
   }
   return llvm::Error::success();
 }
@@ -307,10 +308,10 @@ llvm::Error RunDestination::Conclude(llvm::Error error) {
     const std::string where =
         parts_ ? fmt::format("beside `{}` on its nodes", options_.destination) : fmt::format("in `{}`", where_.folder);
     failure.message +=
-        fmt::format("; what is done is kept {}: {} goes on with it, and without removes it", where, kGoOn);
+        fmt::format("; what is done is kept {}: {} goes on with it, and without removes it", where, GoOn());
   } else if (parts_ && !have_appeared_ && !is_refused && std::ranges::count(parts_->is_done, true) > 0) {
     failure.message +=
-        fmt::format("; some parts of `{}` are there, and others not: {} finishes it", options_.destination, kGoOn);
+        fmt::format("; some parts of `{}` are there, and others not: {} finishes it", options_.destination, GoOn());
   }
   return MakeError(failure.code, failure.message);
 }

@@ -10,6 +10,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/difference/element_reader.h"
 #include "runtime/executor/buffers.h"
@@ -170,8 +171,9 @@ llvm::Expected<SizesOfBoth> DivideBetween(const Plan& a, const Plan& b, const Ex
   if (options.memory_bytes < needed) {
     return Fail(ErrorCode::kUsage,
                 "{} of memory is too little to compare these checkpoints with {}: it takes {} ({} bytes); raise "
-                "--memory or lower --threads",
-                HumanBytes(options.memory_bytes), Counted(threads, "thread"), HumanBytes(needed), needed);
+                "{} or lower {}",
+                HumanBytes(options.memory_bytes), Counted(threads, "thread"), HumanBytes(needed), needed,
+                OptionName(UserOption::kMemory), OptionName(UserOption::kThreads));
   }
   const std::uint64_t of_each = kProgramBytes + (options.memory_bytes - kProgramBytes) / 2;
   SizesOfBoth sizes;

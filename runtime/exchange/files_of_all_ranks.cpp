@@ -8,6 +8,7 @@
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 #include "runtime/comm/nodes.h"
 #include "runtime/exchange/header_blocks.h"
 #include "runtime/wire/byte_codec.h"
@@ -43,13 +44,14 @@ llvm::Expected<std::unique_ptr<FilesOfAllRanks>> FilesOfAllRanks::Start(Communic
                                                                         ReadableFileSystem& files) {
   if (ranks.size() == 1) {
     return Fail(ErrorCode::kUsage,
-                "--node-local is for several ranks, and here is one; start it on all nodes: mpirun -n N ucprun …");
+                "{} is for several ranks, and here is one; start it on all nodes: mpirun -n N ucprun …",
+                OptionName(UserOption::kNodeLocal));
   }
-  UCP_RETURN_IF_ERROR(Agree(ranks, ranks.has_messages()
-                                       ? llvm::Error::success()
-                                       : Fail(ErrorCode::kUsage,
-                                              "--node-local needs an MPI library that several threads may call "
-                                              "(MPI_THREAD_MULTIPLE), and this one is for one thread")));
+  UCP_RETURN_IF_ERROR(Agree(ranks, ranks.has_messages() ? llvm::Error::success()
+                                                        : Fail(ErrorCode::kUsage,
+                                                               "{} needs an MPI library that several threads may call "
+                                                               "(MPI_THREAD_MULTIPLE), and this one is for one thread",
+                                                               OptionName(UserOption::kNodeLocal))));
   std::unique_ptr<FilesOfAllRanks> all(new FilesOfAllRanks(ranks, files));
   UCP_ASSIGN_OR_RETURN(all->node_of_rank_, NodesOfRanks(ranks));
   all->server_ = std::make_unique<FileServer>(ranks, files);

@@ -6,6 +6,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 #include "runtime/digest/file_sums.h"
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/state_digests.h"
@@ -88,9 +89,10 @@ llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std
   const std::uint64_t needed = MemoryNeeded(plan, threads, aside_bytes);
   if (memory_bytes < needed) {
     return Fail(ErrorCode::kUsage,
-                "{} of memory is too little for this plan with {} {}: it takes {} ({} bytes); raise --memory or lower "
-                "--threads",
-                HumanBytes(memory_bytes), threads, threads == 1 ? "thread" : "threads", HumanBytes(needed), needed);
+                "{} of memory is too little for this plan with {} {}: it takes {} ({} bytes); raise {} or lower "
+                "{}",
+                HumanBytes(memory_bytes), threads, threads == 1 ? "thread" : "threads", HumanBytes(needed), needed,
+                OptionName(UserOption::kMemory), OptionName(UserOption::kThreads));
   }
   std::uint64_t available = memory_bytes - FixedBytes(plan, threads, aside_bytes);
   std::uint64_t share = (available - available / 8) / threads;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compiler/support/check.h"
+#include "compiler/support/user_option.h"
 #include "runtime/elements/element_text.h"
 #include "runtime/elements/rounding.h"
 
@@ -89,9 +90,10 @@ llvm::Error Comparison::CompareReplica(const Step& step, const TargetRange& rang
         copied == nullptr ? "" : PreferenceHint(copied->coordinate, plan_.reads[step.read].coordinate);
     return Fail(ErrorCode::kBadData,
                 "{} has two values: {} in `{}` and {} in `{}`; {}{}declare the copy as `unused` if that stage does not "
-                "train it, or pass --replicas=trust",
+                "train it, or pass {}",
                 difference.what, difference.believed, difference.believed_file, difference.overruled,
-                difference.overruled_file, hint, hint.empty() ? "" : "; or ");
+                difference.overruled_file, hint, hint.empty() ? "" : "; or ",
+                OptionName(UserOption::kReplicas, "trust"));
   });
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/element_counts.h"
 #include "runtime/executor/element_intervals.h"
@@ -43,7 +44,8 @@ llvm::Expected<std::unique_ptr<Execution>> ExecutionAfter(const Job& job, const 
     execution->Restore(reader);
     if (!reader.has_failed() && (reader.left().empty() || !execution->is_leader())) continue;
     return Fail(ErrorCode::kUsage,
-                "the journal of the interrupted run does not fit this plan; leave out --resume to begin again");
+                "the journal of the interrupted run does not fit this plan; leave out {} to begin again",
+                OptionName(UserOption::kResume));
   }
   return execution;
 }

@@ -9,6 +9,7 @@
 #include "compiler/files/lasting_inodes.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -60,8 +61,9 @@ llvm::Error SourceFiles::CheckSizes(const ParallelOptions& options) {
     if (is_restored_ && status.modified_nanoseconds != modified_nanoseconds_[number]) {
       return Fail(ErrorCode::kUsage,
                   "`{}` was changed since the interrupted run read it: it was modified {}, and {} then; leave out "
-                  "--resume to begin again",
-                  path, TimeText(status.modified_nanoseconds), TimeText(modified_nanoseconds_[number]));
+                  "{} to begin again",
+                  path, TimeText(status.modified_nanoseconds), TimeText(modified_nanoseconds_[number]),
+                  OptionName(UserOption::kResume));
     }
     modified_nanoseconds_[number] = status.modified_nanoseconds;
     versions_[number] = VersionOf(status);

@@ -10,6 +10,7 @@
 
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
+#include "compiler/support/user_option.h"
 #include "runtime/digest/sums_codec.h"
 
 namespace ucp {
@@ -114,11 +115,10 @@ llvm::Error TargetWriter::CreateFile(FileId id, std::span<std::byte> scratch) {
       if (work.chunks == 0) ++files_finished_;
       return llvm::Error::success();
     }
-    return Fail(
-        ErrorCode::kUsage,
-        "`{}`, which the interrupted run wrote, is not there as a file of {} bytes; leave out --resume to begin "
-        "again",
-        path, bytes);
+    return Fail(ErrorCode::kUsage,
+                "`{}`, which the interrupted run wrote, is not there as a file of {} bytes; leave out {} to begin "
+                "again",
+                path, bytes, OptionName(UserOption::kResume));
   }
   if (IsSmall(id, scratch)) return llvm::Error::success();
   if (is_restored_) UCP_RETURN_IF_ERROR(files_.RemoveTree(path));

@@ -17,6 +17,7 @@
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
@@ -162,7 +163,9 @@ llvm::Error Inspect(ReadableFileSystem& files, const SourceTexts& source, const 
   SourcePhase& phase = inspection.source;
   if (source.spec.empty()) {
     if (!source.set.empty() || !source.config.empty() || !source.unused.empty()) {
-      return Fail(ErrorCode::kUsage, "--set, --config and --unused say how to read a spec, and no --spec is named");
+      return Fail(ErrorCode::kUsage, "{}, {} and {} say how to read a spec, and no {} is named",
+                  OptionName(UserOption::kSets), OptionName(UserOption::kConfig), OptionName(UserOption::kUnused),
+                  OptionName(UserOption::kSpec));
     }
     UCP_ASSIGN_OR_RETURN(RankPreference preference, ParseRankPreference(source.prefer_rank));
     UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, source.path, preference));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -29,7 +30,7 @@ ChosenWay ByTrial(const LoadPlan& load, FileSystem& files, std::span<const Wante
 llvm::Expected<ChosenWay> ChooseMeansOfLoad(const LoadPlan& load, FileSystem& files,
                                             std::span<const WantedRecord> wanted, const LoadOptions& options,
                                             Communicator& ranks) {
-  ChosenWay chosen{options.io == WantedMeans::kDirect, "so --io says", 0, 0};
+  ChosenWay chosen{options.io == WantedMeans::kDirect, fmt::format("so {} says", OptionName(UserOption::kIo)), 0, 0};
   if (ranks.rank() == 0 && options.io == WantedMeans::kAuto) chosen = ByTrial(load, files, wanted, options);
   if (ranks.size() == 1) return chosen;
   UCP_ASSIGN_OR_RETURN(const std::string way, FromFirstRank(ranks, chosen.directly ? "directly" : ""));

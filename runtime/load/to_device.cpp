@@ -6,6 +6,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -99,9 +100,10 @@ llvm::Expected<DeviceWays> DeviceWays::Make(Places& places, unsigned threads, st
   const std::uint64_t least = slots * SlotRing::kLeastSlotBytes;
   if (!devices.empty() && device_bytes < least) {
     return Fail(ErrorCode::kUsage,
-                "{} of the device's memory is too little with {} {}: it takes {} ({} bytes); raise --device-memory or "
-                "lower --threads",
-                HumanBytes(device_bytes), threads, threads == 1 ? "thread" : "threads", HumanBytes(least), least);
+                "{} of the device's memory is too little with {} {}: it takes {} ({} bytes); raise {} or "
+                "lower {}",
+                HumanBytes(device_bytes), threads, threads == 1 ? "thread" : "threads", HumanBytes(least), least,
+                OptionName(UserOption::kDeviceMemory), OptionName(UserOption::kThreads));
   }
   for (const Device* device : devices) {
     const std::uint64_t most = std::min(host_bytes / devices.size(), device_bytes) / slots;

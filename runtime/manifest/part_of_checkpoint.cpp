@@ -8,6 +8,7 @@
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -69,9 +70,10 @@ llvm::Error CheckIsWhole(ReadableFileSystem& files, const std::string& path) {
   return Fail(
       ErrorCode::kBadData,
       "`{}` is {} of a checkpoint (run {}), and {} of it {} in the other parts, as `{}` is in part {}; read all "
-      "parts together under mpirun with --node-local source, or copy them into one folder",
+      "parts together under mpirun with {}, or copy them into one folder",
       found->root, Name(found->manifest.part), found->manifest.part.run, Counted(elsewhere.size(), "file"),
-      elsewhere.size() == 1 ? "is" : "are", first.path, fmt::join(first.parts, ", "));
+      elsewhere.size() == 1 ? "is" : "are", first.path, fmt::join(first.parts, ", "),
+      OptionName(UserOption::kNodeLocal, "source"));
 }
 
 }  // namespace ucp

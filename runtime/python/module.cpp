@@ -7,8 +7,10 @@
 
 #include "compiler/phases/request_texts.h"
 #include "compiler/phases/with_diagnostics.h"
+#include "compiler/support/user_option.h"
 #include "compiler/support/version.h"
 #include "runtime/inspect/inspection.h"
+#include "runtime/python/argument_names.h"
 #include "runtime/python/interruptible.h"
 #include "runtime/python/load.h"
 #include "runtime/python/paths.h"
@@ -34,6 +36,7 @@ std::string InspectAsJson(const SourceTexts& source, const std::string& tensor) 
 
 NB_MODULE(_ucp, module) {
   using ucp::SourceTexts;
+  ucp::SpellOptionsBy(ucp::PythonArgument);
   module.attr("version") = ucp::kVersion;
   ucp::AddErrorClass(module);
   nb::class_<SourceTexts>(module, "Source")

@@ -4,7 +4,6 @@
 
 #include "compiler/support/out_of_memory.h"
 #include "compiler/support/printable.h"
-#include "runtime/python/in_python.h"
 
 namespace nb = nanobind;
 
@@ -23,7 +22,7 @@ PyObject* memory_class = nullptr;
 
 void SetPythonError(const RaisedFailure& failure) {
   PyObject* kind = failure.code == ErrorCode::kMemory ? memory_class : error_class;
-  nb::object error = nb::steal(PyObject_CallFunction(kind, "s", InPython(PrintableLines(failure.message)).c_str()));
+  nb::object error = nb::steal(PyObject_CallFunction(kind, "s", PrintableLines(failure.message).c_str()));
   if (!error.is_valid()) return;  // Python has raised something else.
   error.attr("code") = CodeName(failure.code);
   PyErr_SetObject(kind, error.ptr());

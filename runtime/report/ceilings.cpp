@@ -17,7 +17,7 @@ constexpr std::uint64_t kMostBytes = 1 << 20;  // Of the file; it has a few hund
 constexpr int kMostDepth = 8;
 
 llvm::Error NotFromBench(const std::string& path, const std::string& why) {
-  return Fail(ErrorCode::kUsage, "`{}` is not what `ucprun bench DIR --json` prints: {}", path, why);
+  return Fail(ErrorCode::kUsage, "`{}` is not the JSON report of `ucprun bench`: {}", path, why);
 }
 
 // Bytes per second of one of the things that were measured.

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -21,8 +22,8 @@ llvm::Expected<OpenFileShares> DivideOpenFiles(std::uint64_t limit, unsigned thr
     return Fail(
         ErrorCode::kUsage,
         "this process may have {} files open at once (`ulimit -n`), and a conversion with {} {} needs {}; raise "
-        "the limit or lower --threads",
-        limit, threads, threads == 1 ? "thread" : "threads", needed);
+        "the limit or lower {}",
+        limit, threads, threads == 1 ? "thread" : "threads", needed, OptionName(UserOption::kThreads));
   }
   OpenFileShares shares;
   const std::uint64_t third = (limit - kOtherFiles) / 3;

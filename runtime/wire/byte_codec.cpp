@@ -26,8 +26,11 @@ ByteReader::ByteReader(std::string_view bytes) : left_(bytes) {
   if (bytes.empty()) return;
   const bool is_ours = bytes.size() >= kHeadBytes && bytes.starts_with(kMagic) &&
                        static_cast<std::uint8_t>(bytes[kMagic.size()]) == kVersion;
-  if (!is_ours) return Fail();
-  left_.remove_prefix(kHeadBytes);
+  if (is_ours) {
+    left_.remove_prefix(kHeadBytes);
+  } else {
+    Fail();
+  }
 }
 
 void ByteReader::Fail() {

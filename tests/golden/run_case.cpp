@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "compiler/command_line/option_names.h"
 #include "compiler/support/error.h"
 #include "tests/golden/phases.h"
 
 namespace ucp::golden {
 
 llvm::Expected<CaseResult> RunCase(const GoldenCase& golden) {
+  SpellOptionsBy(CommandLineOption);  // A golden file shows what the programs print.
   auto phases = AllPhases();
   auto phase = std::find_if(phases.begin(), phases.end(), [&](const Phase& p) { return p.name == golden.phase; });
   if (phase == phases.end()) {

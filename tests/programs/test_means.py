@@ -144,7 +144,7 @@ class Means(ProgramTest):
                 self.assertEqual(result.returncode, 1, result.stderr)
                 self.assertIn("past the page cache every file is opened twice, and this process may have 30 open at "
                               "once (`ulimit -n`), too few for 2 threads so; raise the limit, lower --threads, or pass "
-                              "--io=buffered\n", result.stderr)  # fmt: skip
+                              "--io buffered\n", result.stderr)  # fmt: skip
             else:
                 self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(all_files(self.folder / "44"), all_files(self.folder / "60"))

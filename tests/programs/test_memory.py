@@ -57,7 +57,7 @@ class Memory(ProgramTest):
                     self.assertEqual([path.name for path in self.folder.iterdir()], ["source"])
                     found = re.search(
                         r"of memory is too little for this plan with 1 thread: planning "
-                        r"took [\d.]+ MB, .*; pass --memory=(\d+)MiB",
+                        r"took [\d.]+ MB, .*; pass --memory (\d+)MiB",
                         result.stderr,
                     )
                     assert found is not None, result.stderr
@@ -82,7 +82,7 @@ class Memory(ProgramTest):
                 self.assertEqual(result.returncode, 1, result.stderr)
                 found = re.search(
                     r"25\.2 MB of memory is too little for this plan with 1 thread: planning "
-                    r"took [\d.]+ MB, .*; pass --memory=(\d+)MiB",
+                    r"took [\d.]+ MB, .*; pass --memory (\d+)MiB",
                     result.stderr,
                 )
                 assert found is not None, result.stderr

@@ -156,7 +156,7 @@ class Ranks(ProgramTest):
         reason = (
             r"rank 1 of 2: past the page cache every file is opened twice, and this process may have 40 open at "
             r"once \(`ulimit -n`\), too few for 2 threads so; raise the limit, lower --threads, or pass "
-            r"--io=buffered"
+            r"--io buffered"
         )
         result = self.mpirun("-n", 1, *words.split(), ":", "-n", 1, *few)
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -153,7 +153,8 @@ class Trials(ProgramTest):
         (self.folder / "spec.ucp").write_text('ucp 1\ndim layers\nlayout l { "{i: layers}.x" [4] }\n')
         result = self.run_program("ucpc", "test", "spec.ucp", "--set", "layers=1001")
         self.assertEqual((result.returncode, result.stdout), (1, ""))
-        self.assertIn("1001 tensors are more than the 1000 that a trial follows; --set smaller values", result.stderr)
+        self.assertIn("1001 tensors are more than the 1000 that a trial follows; give smaller values with --set",
+                      result.stderr)  # fmt: skip
 
     def test_a_million_names_are_refused_without_being_made(self) -> None:
         """They are counted; making them takes seconds, and ten times as many are more than a spec may have at all."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import check_editors
 import check_includes
+import check_libraries
 import check_sources
 
 
@@ -42,6 +43,21 @@ class IncludeRules(unittest.TestCase):
 
     def test_a_new_folder_needs_a_row(self) -> None:
         self.assertFalse(self.includes("compiler/helpers/helper.cpp", "vector"))
+
+
+class LibraryRules(unittest.TestCase):
+    def problems(self, source: str) -> int:
+        return len(list(check_libraries.problems_of("runtime/load/load.cpp", source)))
+
+    def test_printing_and_exiting(self) -> None:
+        for line in ('std::fputs("x", f);', "fflush(stdout);", "::_exit(1);", 'fmt::print("x");'):
+            self.assertEqual(self.problems(line), 1, line)
+        self.assertEqual(self.problems('// printf() and stdout\nauto text = "stderr"; int my_stdout;'), 0)
+
+    def test_options_in_texts(self) -> None:
+        self.assertEqual(self.problems('Fail("leave out --resume to begin again");'), 1)
+        self.assertEqual(self.problems('Fail("pass --set or --spec=x");'), 2)
+        self.assertEqual(self.problems('--count; Fail("{} to begin again", Name());  // --resume'), 0)
 
 
 class SourceRules(unittest.TestCase):

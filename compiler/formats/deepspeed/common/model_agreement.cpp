@@ -7,6 +7,7 @@
 #include "compiler/formats/facts.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
@@ -108,8 +109,8 @@ llvm::Expected<std::size_t> JoinModelStates(Inventory& inventory, std::vector<Mo
     if (&rank == &states[believed]) continue;
     UCP_RETURN_IF_ERROR(CheckEngineAlike(inventory, states[believed], rank));
     RemarkOnClient(inventory, states[believed], rank,
-                   "each rank keeps its own, and a target with other ranks gets the first one's, or that of "
-                   "--prefer-rank",
+                   "each rank keeps its own, and a target with other ranks gets the first one's, or that of " +
+                       OptionName(UserOption::kPreferRank),
                    remarked);
     DisputeFacts(states[believed], rank, inventory.facts);
     TakeEngine(states[believed], rank);

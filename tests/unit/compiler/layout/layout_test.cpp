@@ -174,7 +174,7 @@ TEST(LayoutTest, WholeTensorsNeedNoSpec) {
   EXPECT_EQ(
       Describe(refused.takeError()).message,
       "tensor `embed` has shape [4, 2] at tp=0 and [3, 2] at tp=1; write a spec that says how it is cut, and name "
-      "it with --spec");
+      "it with spec");
 }
 
 TEST(LayoutTest, TheAtomicLayoutIsWholeAndWithoutPadding) {

@@ -36,7 +36,7 @@ TEST(RankPreference, TheFirstThatIsPreferredOrSimplyTheFirst) {
 
 TEST(RankPreference, HintsNameThePlacesThatDiffer) {
   EXPECT_EQ(PreferenceHint({{{"pp", 0}, {"tp", 0}}}, {{{"pp", 0}, {"tp", 2}}}),
-            "--prefer-rank tp=0 (or tp=2) says which of them counts");
+            "prefer_rank tp=0 (or tp=2) says which of them counts");
   EXPECT_EQ(PreferenceHint({{{"pp", 0}}}, {{{"pp", 0}, {"tp", 2}}}), "");
 }
 
@@ -44,7 +44,7 @@ TEST(RankPreference, OtherTextsAreRefused) {
   for (const char* text : {"0", "tp", "tp=", "tp=x", "tp=-1", "tp=1x", "xx=1", "tp=0,", ",", "tp=0,tp=1", "=1"}) {
     auto preference = ParseRankPreference(text);
     ASSERT_FALSE(static_cast<bool>(preference)) << text;
-    EXPECT_THAT(Describe(preference.takeError()).message, HasSubstr("--prefer-rank")) << text;
+    EXPECT_THAT(Describe(preference.takeError()).message, HasSubstr("prefer_rank")) << text;
   }
 }
 
@@ -53,15 +53,15 @@ TEST(RankPreference, RanksThatTheSourceDoesNotHave) {
     return Describe(CheckPreference(Preferring(text), {{{"dp", 2}, {"tp", 4}}})).message;
   };
   EXPECT_FALSE(static_cast<bool>(CheckPreference(Preferring("dp=1,tp=3,pp=0"), {{{"dp", 2}, {"tp", 4}}})));
-  EXPECT_EQ(message("tp=4"), "--prefer-rank names tp=4, and the source has the degrees dp=2 tp=4");
+  EXPECT_EQ(message("tp=4"), "prefer_rank names tp=4, and the source has the degrees dp=2 tp=4");
   EXPECT_THAT(message("pp=1"), HasSubstr("names pp=1"));
 }
 
 TEST(RankPreference, DecisionsAreSentences) {
   EXPECT_THAT(DecisionNotes(Preferring("tp=1"), {{"`lr`", "0.5", "b.pt", "0.25", "a.pt", 0},
                                                  {"element [3] of `fp32`", "1", "b.pt", "2", "a.pt", 7}}),
-              ElementsAre("--prefer-rank tp=1: `lr` is 0.5 in `b.pt`, which is believed, and 0.25 in `a.pt`",
-                          "--prefer-rank tp=1: element [3] of `fp32` is 1 in `b.pt`, which is believed, and 2 in "
+              ElementsAre("prefer_rank tp=1: `lr` is 0.5 in `b.pt`, which is believed, and 0.25 in `a.pt`",
+                          "prefer_rank tp=1: element [3] of `fp32` is 1 in `b.pt`, which is believed, and 2 in "
                           "`a.pt` (7 elements differ)"));
 }
 

@@ -30,8 +30,8 @@ TEST(HeldPlacesTest, NumbersOfTheSpecAreRefused) {
   const std::string text = "mesh pp, dp, tp\nlayout m {\n\"x\" [(100000@tp(spread) * 100000)@dp(spread)]\n}\n";
   EXPECT_EQ(Try(text).failure,
             "no small values make a model of this spec: all ranks together hold 10,000,000,000 elements, padding and "
-            "copies included, and a trial follows 10,000,000; `x` (trial.ucp:4) is the largest with 10,000,000,000: "
-            "--set smaller values, or write dims for numbers");
+            "copies included, and a trial follows 10,000,000; `x` (trial.ucp:4) is the largest with 10,000,000,000; "
+            "give smaller values with sets, or write dims for numbers");
 }
 
 TEST(HeldPlacesTest, PaddingCounts) {
@@ -60,7 +60,7 @@ TEST(HeldPlacesTest, FactsCount) {
     layout += fmt::format("when f{} {{ \"x{}\" [4] }}\n", i, i);
   }
   EXPECT_EQ(Try(text + layout + "\"y\" [4@tp]\n}\n").failure,
-            "1001 facts and `has` are more than the 1000 that a trial sets; --set some of them");
+            "1001 facts and `has` are more than the 1000 that a trial sets; give some of them with sets");
 }
 
 // The bound is what a trial really makes, counted after it is made.

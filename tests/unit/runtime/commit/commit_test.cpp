@@ -90,7 +90,7 @@ TEST_F(CommitTest, AbandonRemovesEverything) {
 
 TEST_F(CommitTest, S1RefusesWhatWouldSurprise) {
   MakeOld();
-  EXPECT_EQ(Convert(), "`" + Destination() + "` exists; name another folder, or pass --force to replace it");
+  EXPECT_EQ(Convert(), "`" + Destination() + "` exists; name another folder, or pass force to replace it");
   EXPECT_TRUE(IsOld());
 
   std::filesystem::rename(Destination(), folder_.Path("elsewhere"));

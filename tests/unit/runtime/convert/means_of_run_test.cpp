@@ -47,7 +47,7 @@ TEST_F(MeansOfRunTest, WithoutATrial) {
   EXPECT_EQ(barred.writing.reason, "one rank may not");
   const MeansOfRun wanted = Choose({kLarge, kLarge}, WantedMeans::kDirect, "one rank may not");
   EXPECT_TRUE(wanted.reading.directly && wanted.writing.directly);
-  EXPECT_EQ(wanted.reading.reason, "so --io says");
+  EXPECT_EQ(wanted.reading.reason, "so io says");
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ TEST(CompareCheckpointsTest, TheLeastMemoryIsThatOfOneProgram) {
     if (!differences) {
       EXPECT_THAT(Describe(differences.takeError()).message,
                   AllOf(HasSubstr(HumanBytes(memory_bytes) + " of memory is too little to compare these checkpoints"),
-                        HasSubstr(fmt::format("({} bytes); raise --memory or lower --threads", needed))));
+                        HasSubstr(fmt::format("({} bytes); raise memory or lower threads", needed))));
     }
   }
 }

@@ -74,7 +74,7 @@ TEST(PlanToRunTest, TellsWhatDiffers) {
     auto change = [&](PlanWithInputs& file) { one.change(file.plan); };
     EXPECT_THAT(Refusal(change),
                 AllOf(HasSubstr("/plan` is not the plan that is made of this checkpoint: "), HasSubstr(one.words),
-                      HasSubstr("make the plan again with `ucpc plan`, or run it as it is with --trust-plan")));
+                      HasSubstr("make the plan again with `ucpc plan`, or run it as it is with trust_plan")));
   }
 }
 
@@ -105,7 +105,7 @@ TEST(PlanToRunTest, VersionsAndRemarksDoNotMatter) {
 TEST(PlanToRunTest, PlansWithoutInputsAreTrustedOrNot) {
   auto change = [](PlanWithInputs& file) { file.inputs.reset(), file.plan.tool_version = "0.0.9"; };
   EXPECT_THAT(Refusal(change),
-              AllOf(HasSubstr("is by ucp 0.0.9 and does not say what it was made from"), HasSubstr("--trust-plan")));
+              AllOf(HasSubstr("is by ucp 0.0.9 and does not say what it was made from"), HasSubstr("trust_plan")));
   EXPECT_EQ(Refusal(change, true), "");
 }
 

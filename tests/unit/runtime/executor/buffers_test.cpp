@@ -26,7 +26,7 @@ TEST(BuffersTest, EveryBudgetThatIsAcceptedIsKept) {
     for (std::uint64_t memory = kMiB; memory < 256 * kMiB; memory += kMiB) {
       llvm::Expected<BufferSizes> sizes = DivideMemory(Plan{}, threads, memory, 2 * kMiB);
       if (!sizes) {
-        EXPECT_THAT(Describe(sizes.takeError()).message, HasSubstr("raise --memory or lower --threads"));
+        EXPECT_THAT(Describe(sizes.takeError()).message, HasSubstr("raise memory or lower threads"));
         continue;
       }
       EXPECT_GE(sizes->chunk_bytes, 32U << 10);

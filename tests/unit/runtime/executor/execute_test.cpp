@@ -253,7 +253,7 @@ TEST(ExecuteTest, E3AReplicaThatDiffersIsAnErrorWithBothValuesAndPlaces) {
                 AllOf(HasSubstr("element [5, 2] of `exp_avg` of tensor `a` has two values: -23.02"),
                       HasSubstr("in `" + conversion.source() + "/source_tp1_dp0` and 0.5 (0x3f000000) in `" +
                                 conversion.source() + "/replica_tp1_dp0`"),
-                      HasSubstr("declare the copy as `unused`"), HasSubstr("--replicas=trust")));
+                      HasSubstr("declare the copy as `unused`"), HasSubstr("replicas trust")));
   }
 }
 
@@ -340,7 +340,7 @@ TEST(ExecuteTest, TooLittleMemoryIsRefusedWithTheSizeThatWouldDo) {
   Conversion conversion(small);
   ExecutionOptions options = Options(2, 64);
   options.memory_bytes = 1 << 20;
-  EXPECT_THAT(conversion.ErrorOf(options), AllOf(HasSubstr("too little"), HasSubstr("--memory")));
+  EXPECT_THAT(conversion.ErrorOf(options), AllOf(HasSubstr("too little"), HasSubstr("raise memory")));
   options.memory_bytes = 64 << 20;
   EXPECT_EQ(conversion.ErrorOf(options), "no error");
 }

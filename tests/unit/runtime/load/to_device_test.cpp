@@ -241,7 +241,7 @@ TEST(ToDeviceTest, MemoryBesidesTheTargetIsWhatWasAllowed) {
 
   options.device_memory_bytes = 100000;
   EXPECT_THAT(TextOf(Load(small.load, RealFileSystem(), loaded.wanted(), options).takeError()),
-              AllOf(HasSubstr("of the device's memory is too little with 2 threads"), HasSubstr("--device-memory")));
+              AllOf(HasSubstr("of the device's memory is too little with 2 threads"), HasSubstr("device_memory")));
   SetHostDevice({.memory_bytes = loaded.bytes() + 100000});
   options.device_memory_bytes = std::uint64_t{1} << 20;
   EXPECT_THAT(TextOf(Load(small.load, RealFileSystem(), loaded.wanted(), options).takeError()),

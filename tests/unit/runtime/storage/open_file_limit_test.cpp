@@ -37,7 +37,7 @@ TEST(OpenFileLimitTest, MoreThanIsOfUseIsNotTaken) {
 TEST(OpenFileLimitTest, TooFewAreRefusedWithBothNumbers) {
   EXPECT_EQ(Describe(DivideOpenFiles(6, 2).takeError()).message,
             "this process may have 6 files open at once (`ulimit -n`), and a conversion with 2 threads needs 22; raise "
-            "the limit or lower --threads");
+            "the limit or lower threads");
 }
 
 }  // namespace

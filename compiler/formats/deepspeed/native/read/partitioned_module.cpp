@@ -13,13 +13,16 @@
 #include "compiler/formats/deepspeed/native/read/partition_buffers.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp::deepspeed {
 namespace {
 
 // Random numbers are the script's affair, and the target may have other partitions.
-constexpr std::string_view kOneCounts =
-    "the former counts for all partitions of a target, or the one that --prefer-rank names";
+std::string OneCounts() {
+  return fmt::format("the former counts for all partitions of a target, or the one that {} names",
+                     OptionName(UserOption::kPreferRank));
+}
 
 class PartitionedModule {
  public:
@@ -54,7 +57,7 @@ class PartitionedModule {
       const ModelStates& other = read ? *read : *counts;
       UCP_RETURN_IF_ERROR(CheckAgrees(other, p));
       UCP_RETURN_IF_ERROR(CheckEngineAlike(context_.checkpoint.inventory, counts ? *counts : states_, other));
-      RemarkOnClient(context_.checkpoint.inventory, counts ? *counts : states_, other, kOneCounts, remarked_);
+      RemarkOnClient(context_.checkpoint.inventory, counts ? *counts : states_, other, OneCounts(), remarked_);
       for (const auto& [name, place] : other.frozen_fragments.tensors) parts_[name].push_back(place);
     }
     for (const auto& [name, shape] : states_.frozen_shapes) UCP_RETURN_IF_ERROR(AddFrozen(name, shape));
@@ -83,7 +86,7 @@ class PartitionedModule {
   // Each partition has buffers and a client state of its own; its lists are those of all.
   void TakeOwnOf(const ModelStates& believed) {
     TakeEngine(believed, states_);
-    RemarkOnClient(context_.checkpoint.inventory, believed, states_, kOneCounts, remarked_);
+    RemarkOnClient(context_.checkpoint.inventory, believed, states_, OneCounts(), remarked_);
     states_.client = believed.client;
     states_.client_path = believed.path;
     states_.module.extras = believed.module.extras;

@@ -9,6 +9,7 @@
 #include "compiler/formats/archive_composer.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp::deepspeed {
 
@@ -21,8 +22,8 @@ llvm::Error AddCompanions(const TargetRequest& request, const WriteOptions& opti
     if (file.name == tag) {
       return Fail(ErrorCode::kUsage,
                   "the tag `{}` is also the name of a file beside the checkpoint; choose another "
-                  "with --tag",
-                  tag);
+                  "with {}",
+                  tag, OptionName(UserOption::kTag));
     }
     if (std::optional<std::int64_t> rank = RankOfCompanion(file.name)) {
       if (*rank >= ranks) {

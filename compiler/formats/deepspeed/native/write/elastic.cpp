@@ -5,6 +5,7 @@
 #include "compiler/formats/expert_names.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -134,8 +135,10 @@ llvm::Error ChooseForm(const TrainingState& training, std::span<const LogicalTen
   const std::string reason =
       is_possible ? fmt::format("native files without them do not load: {}; ", obstacle)
                   : fmt::format("{} wants them; take zero=1 or zero=2 with optimizer=zero, or ", wanted_by);
-  const std::string advice =
-      training.groups.size() == 1 ? "name the job's configuration with FusedAdam's settings by --ds-config, or " : "";
+  const std::string advice = training.groups.size() == 1
+                                 ? fmt::format("name the job's configuration with FusedAdam's settings by {}, or ",
+                                               OptionName(UserOption::kDsConfig))
+                                 : "";
   return Fail(
       ErrorCode::kUnsupported,
       "the source, an elastic checkpoint, has no settings of the optimizer (learning rates, …), and {}{}convert "

@@ -12,6 +12,7 @@
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/layout/affine_map.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -98,8 +99,8 @@ llvm::Error CheckBesideAutoTP(const std::string& name, const WriteOptions& optio
   if (!options.says_offload) return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported,
               "{} with nothing that is offloaded, whatever the device says; leave `offload_optimizer` and "
-              "`offload_param` out of the job's configuration, and say so in --ds-config",
-              beside);
+              "`offload_param` out of the job's configuration, and say so in {}",
+              beside, OptionName(UserOption::kDsConfig));
 }
 
 }  // namespace

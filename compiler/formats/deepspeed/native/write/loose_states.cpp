@@ -8,6 +8,7 @@
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp::deepspeed {
 
@@ -82,8 +83,8 @@ llvm::Error LooseStatesToWrite::CheckAllGiven() const {
     return Fail(ErrorCode::kUnsupported,
                 "{}: it is not one number for each element, and stays as it is only with the same elements in the same "
                 "places. It belongs to {}, and {}. Choose degrees, stage and sizes that cut them alike, or leave it "
-                "out with --drop-state {}",
-                state.sentence, ToString(state.belongs_to), why, state.name);
+                "out with {}",
+                state.sentence, ToString(state.belongs_to), why, OptionName(UserOption::kDropStates, state.name));
   }
   return llvm::Error::success();
 }

@@ -8,6 +8,7 @@
 #include "compiler/formats/strategy_rules.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -148,7 +149,8 @@ llvm::Error SetOffload(const TrainingState& training, WriteOptions& options) {
   return Fail(ErrorCode::kUnsupported,
               "`zero_optimization.offload_optimizer.device` of the job is nvme: its engine would take the optimizer "
               "from swap files, `offloaded_tensors`, which are not written; let the job load the target with the "
-              "device cpu or none, and say so in --ds-config");
+              "device cpu or none, and say so in {}",
+              OptionName(UserOption::kDsConfig));
 }
 
 llvm::Error SetSubGroupSize(const Strategy& strategy, const TrainingState& training, WriteOptions& options) {

@@ -7,6 +7,7 @@
 
 #include "compiler/formats/deepspeed/common/pipeline_names.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -18,7 +19,7 @@ using Held = std::function<bool(const std::string& name, std::int64_t stage)>;
 struct WrongOrder {
   std::string_view whose = "the source";
   std::string_view what_is_wrong = "another one";
-  std::string_view remedy = "convert to `universal` instead";
+  std::string remedy = "convert to `universal` instead";
 };
 
 // Tied modules first, then layers by number, which is what the names of group `index` must do already.
@@ -78,7 +79,8 @@ class Orderer {
  private:
   llvm::Expected<std::vector<Names>> InPlace() const {
     WrongOrder wrong{.whose = CalledInMessages(training_)};
-    if (training_.is_synthetic) wrong.remedy = "list them layer by layer, in the spec or with --parameters";
+    if (training_.is_synthetic)
+      wrong.remedy = "list them layer by layer, in the spec or with " + OptionName(UserOption::kParameters);
     wrong.what_is_wrong =
         modules_.empty() ? "not that of the layers"
                          : "neither that of the layers nor, on the source's stages, that with what AutoEP made behind "

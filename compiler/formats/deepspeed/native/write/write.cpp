@@ -35,6 +35,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "compiler/support/parallel.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp::deepspeed {
 namespace {
@@ -46,8 +47,8 @@ llvm::Error CheckTag(const std::string& tag) {
   const bool is_plain = !tag.empty() && tag != "." && tag != ".." && tag.size() <= 255 && tag != "latest" &&
                         tag.find('/') == std::string::npos && tag.find('\0') == std::string::npos;
   if (is_plain) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "the tag `{}` cannot be the name of a checkpoint's folder; choose one with --tag",
-              tag);
+  return Fail(ErrorCode::kUsage, "the tag `{}` cannot be the name of a checkpoint's folder; choose one with {}", tag,
+              OptionName(UserOption::kTag));
 }
 
 bool LooksLikePipeline(const TrainingState& training) {

@@ -66,7 +66,7 @@ TEST(Elastic, WithoutSettingsNoOtherFormLoads) {
   EXPECT_THAT(FormOf(Source({}), 2, false), HasSubstr("listed|the source, an elastic checkpoint"));
   EXPECT_THAT(FormOf(Source({kStep}), 1, true), HasSubstr("a job that loads it keeps its own"));
   EXPECT_THAT(FormOf(Source({}), 3, false), HasSubstr("zero=3 wants them; take zero=1 or zero=2"));
-  EXPECT_THAT(FormOf(Source({}), 3, false), HasSubstr("by --ds-config, or convert to `universal`"));
+  EXPECT_THAT(FormOf(Source({}), 3, false), HasSubstr("by ds_config, or convert to `universal`"));
   TrainingState two_groups = Source({});
   two_groups.groups.push_back(two_groups.groups.front());
   EXPECT_THAT(FormOf(two_groups, 3, false), HasSubstr("with optimizer=zero, or convert to `universal`"));

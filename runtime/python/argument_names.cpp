@@ -1,0 +1,23 @@
+#include "runtime/python/argument_names.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace ucp {
+namespace {
+
+constexpr std::array<const char*, kUserOptions> kArguments = {
+    "config",      "device_memory", "drop_states", "ds_config",  "force",       "source",     "ignore_crc", "io",
+    "keep_opaque", "memory",        "node_local",  "parameters", "prefer_rank", "verify",     "resume",     "sets",
+    "spec",        "tag",           "threads",     "tied_layer", "to",          "trust_plan", "unused"};
+
+}  // namespace
+
+std::string PythonArgument(UserOption option, std::optional<std::string_view> value) {
+  const char* name = kArguments[static_cast<std::size_t>(option)];
+  if (option == UserOption::kReplicas) return fmt::format("{}={}", name, value == "trust" ? "False" : "True");
+  return value ? fmt::format("{}=\"{}\"", name, *value) : fmt::format("{}=", name);
+}
+
+}  // namespace ucp

@@ -74,7 +74,7 @@ reads_bytes=(
 )
 has_threads=(
   support_test verifier_test storage_test commit_test runtime_executor_test communicator_test gpu_test runtime_exchange_test
-  runtime_difference_test runtime_report_test
+  runtime_difference_test runtime_command_line_test
 )
 test_under_sanitizer() { # PRESET TEST…
   local preset=$1

@@ -1,8 +1,8 @@
-// Progress on standard error while elements move (runtime/report/progress_output.h says when and how).
+// Progress on standard error while elements move (runtime/command_line/progress_output.h says when and how).
 #pragma once
 
+#include "runtime/command_line/progress_output.h"
 #include "runtime/executor/execute.h"
-#include "runtime/report/progress_output.h"
 
 namespace ucp {
 

@@ -1,4 +1,4 @@
-#include "runtime/report/progress_output.h"
+#include "runtime/command_line/progress_output.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/report/text_sink.h"
+#include "runtime/command_line/text_sink.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/report/timeline.h"
+#include "runtime/command_line/timeline.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/report/event_log.h"
+#include "runtime/command_line/event_log.h"
 
 #include <llvm/Support/raw_ostream.h>
 

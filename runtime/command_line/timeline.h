@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/report/text_sink.h"
+#include "runtime/command_line/text_sink.h"
 
 namespace ucp {
 

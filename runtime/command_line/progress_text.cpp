@@ -1,4 +1,4 @@
-#include "runtime/report/progress_text.h"
+#include "runtime/command_line/progress_text.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/report/ceilings.h"
+#include "runtime/command_line/ceilings.h"
 
 #include <llvm/Support/JSON.h>
 

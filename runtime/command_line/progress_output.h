@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/report/progress_text.h"
+#include "runtime/command_line/progress_text.h"
 
 namespace ucp {
 

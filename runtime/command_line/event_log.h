@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "runtime/report/text_sink.h"
+#include "runtime/command_line/text_sink.h"
 
 namespace ucp {
 

@@ -138,7 +138,7 @@ if $engine; then
   "$engine_python" -m pytest tests/catalogue --quiet -n "$jobs"
   "$engine_python" -m pytest tests/cuts --quiet -n "$jobs"
   part "The Python package"
-  if compgen -G 'build/release/python/ucp/_ucp.*.so' >/dev/null; then
+  if compgen -G 'build/release/python/ucp_checkpoint/_ucp.*.so' >/dev/null; then
     "$engine_python" -m pytest tests/python --quiet
   else
     echo "NOT RUN: the tests of the Python package, which was not built; it needs build/python-build."

@@ -17,11 +17,11 @@ python3 -m venv "$folder/using"
 fixture=$PWD/tests/fixtures/gpt_pp2_tp2_dp2/checkpoint
 cd "$folder"
 using/bin/ucprun --version
-using/bin/python -m ucp inspect "$fixture" --spec megatron_deepspeed_gpt >/dev/null
+using/bin/python -m ucp_checkpoint inspect "$fixture" --spec megatron_deepspeed_gpt >/dev/null
 using/bin/python - "$fixture" <<'PYTHON'
 import sys
 
-import ucp
+import ucp_checkpoint as ucp
 
 assert ucp.inspect(sys.argv[1], spec="megatron_deepspeed_gpt")["format"] == "deepspeed"
 try:

@@ -39,10 +39,10 @@ void Raise(llvm::Error error) {
 void AddErrorClass(nb::module_& module) {
   nb::dict members;
   members["code"] = "";
-  error_class = PyErr_NewExceptionWithDoc("ucp.Error", kDocumentation, PyExc_Exception, members.ptr());
+  error_class = PyErr_NewExceptionWithDoc("ucp_checkpoint.Error", kDocumentation, PyExc_Exception, members.ptr());
   module.attr("Error") = nb::borrow(error_class);
   const nb::tuple kinds = nb::make_tuple(nb::borrow(error_class), nb::borrow(PyExc_MemoryError));
-  memory_class = PyErr_NewExceptionWithDoc("ucp.OutOfMemory", kMemoryDocumentation, kinds.ptr(), nullptr);
+  memory_class = PyErr_NewExceptionWithDoc("ucp_checkpoint.OutOfMemory", kMemoryDocumentation, kinds.ptr(), nullptr);
   module.attr("OutOfMemory") = nb::borrow(memory_class);
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {

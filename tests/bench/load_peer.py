@@ -41,7 +41,7 @@ def in_folder(folder: Path) -> Shapes:
 
 
 def with_ucp(folder: Path, into: Tensors, verify: bool = False) -> None:
-    import ucp
+    import ucp_checkpoint as ucp
 
     ucp.load_into(into, folder, verify=verify)
 
@@ -93,7 +93,7 @@ def main() -> None:
         dtype = getattr(torch, options.dtype) if options.dtype else stored
         into[name] = torch.empty(shape, dtype=dtype) if options.fresh else torch.full(shape, 1, dtype=dtype)
     if options.way.startswith("ucp"):
-        import ucp  # As the others' packages, which are imported by now.
+        import ucp_checkpoint as ucp  # As the others' packages, which are imported by now.
 
         assert ucp.load_into is not None
     begin, processor_begin = time.perf_counter(), time.process_time()

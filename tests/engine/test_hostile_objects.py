@@ -115,8 +115,8 @@ def test_the_hook_does_not_build_them(tmp_path: Path, kind: object) -> None:
     code = f"""
 import sys
 sys.path.insert(0, {str(PROGRAMS.parent / "python")!r})
-from ucp import _ucp
-from ucp.deepspeed.files import PlannedFiles
+from ucp_checkpoint import _ucp
+from ucp_checkpoint.deepspeed.files import PlannedFiles
 source = _ucp.Source()
 source.path = {str(source).encode()!r}
 for keep in ([], ["posix.system"]):

@@ -10,7 +10,7 @@ import random
 import sys
 from collections.abc import Callable
 
-import ucp
+import ucp_checkpoint as ucp
 
 hook = ctypes.CDLL(sys.argv[1])
 hook.ucp_fail_allocation.argtypes = [ctypes.c_long]

@@ -11,10 +11,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
-import ucp
+import ucp_checkpoint as ucp
 from held import checkpoint
-from ucp import _ranks
-from ucp._target import Target
+from ucp_checkpoint import _ranks
+from ucp_checkpoint._target import Target
 
 
 def die_in_message(rank: int, victim: int, message: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch.distributed.tensor import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed import fake_pg  # noqa: F401  Makes the backend "fake" known.
 
-import ucp
+import ucp_checkpoint as ucp
 from distributed_work import trained, whole_states, wrong
 from fixtures.models import Plain
 from held import checkpoint

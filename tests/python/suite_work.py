@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-import ucp
-from ucp import _ranks
+import ucp_checkpoint as ucp
+from ucp_checkpoint import _ranks
 
 sys.path.append(str(Path(os.environ["PYTHONPATH"]) / "tests"))
 

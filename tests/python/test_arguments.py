@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-import ucp
+import ucp_checkpoint as ucp
 from held import checkpoint
 
 SOURCE = checkpoint("zero1_dp2")
@@ -123,7 +123,7 @@ def test_the_programs_options_are_arguments_here() -> None:
         ucp.inspect(gpt, sets={"layers": 4})
     with pytest.raises(ucp.Error) as missing:
         ucp.inspect(checkpoint("autotp_tp2_dp2"), spec="llama")
-    assert 'give it with `sets="layers=NUMBER"`' in str(missing.value)
+    assert 'give it with `sets="ffn=NUMBER"`' in str(missing.value)
     with pytest.raises(ucp.Error, match=r"raise memory= or lower threads=") as little:
         ucp.load(SOURCE, to="universal", memory=16)
     for failure in (missing, little):

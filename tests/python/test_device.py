@@ -13,17 +13,18 @@ from pathlib import Path
 import pytest
 import torch
 
-import ucp
+import ucp_checkpoint as ucp
 from conftest import BIN, PACKAGE
 from held import checkpoint
-from ucp._arrays import device_name
+from ucp_checkpoint._arrays import device_name
 
 STAND_IN = BIN.parent / "lib" / "ucp_host_device.so"
 
 PRETENDING = """
 import sys
 import torch
-import ucp, ucp._arrays, ucp._into, ucp._load, ucp._target
+import ucp_checkpoint as ucp
+import ucp_checkpoint._arrays, ucp_checkpoint._into, ucp_checkpoint._load, ucp_checkpoint._target
 
 class Pretending(ucp._arrays.Torch):
     def __init__(self, device):
@@ -72,9 +73,9 @@ def pretending(tmp_path: Path) -> dict[str, str]:
     """An environment whose package has the stand-in as its plugin."""
     if not STAND_IN.exists():
         pytest.skip("the stand-in for a GPU is not built")
-    package = tmp_path / "ucp"
+    package = tmp_path / "ucp_checkpoint"
     package.mkdir()
-    for source in (PACKAGE / "ucp").iterdir():
+    for source in (PACKAGE / "ucp_checkpoint").iterdir():
         if source.name.startswith("_ucp.") and source.suffix == ".so":
             os.link(source, package / source.name)  # What a link leads to would look for plugins there.
         elif source.name != "bin":

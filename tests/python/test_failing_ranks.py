@@ -14,7 +14,7 @@ import pytest
 
 import failing_work
 import job
-import ucp
+import ucp_checkpoint as ucp
 from held import checkpoint
 
 RANKS = 3

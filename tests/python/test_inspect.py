@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import ucp
+import ucp_checkpoint as ucp
 
 GPT = "gpt_pp2_tp2_dp2"
 

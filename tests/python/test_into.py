@@ -14,10 +14,10 @@ import torch
 from safetensors.torch import save_file, save_model
 from torch import nn
 
-import ucp
+import ucp_checkpoint as ucp
 from fixtures.models import Plain
-from ucp._target import Target
-from ucp._work import Work
+from ucp_checkpoint._target import Target
+from ucp_checkpoint._work import Work
 
 UP, UP_BIAS, NORM = "blocks.0.up.weight", "blocks.0.up.bias", "blocks.0.norm.weight"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import ucp
+import ucp_checkpoint as ucp
 from conftest import BIN
 from held import checkpoint, describe, spec_of, states_of
 

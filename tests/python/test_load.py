@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import ucp
+import ucp_checkpoint as ucp
 from fixtures.cases import CASES
 from held import checkpoint, describe, spec_of, states_of
 

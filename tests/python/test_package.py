@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import ucp
-import ucp._ucp
+import ucp_checkpoint as ucp
+import ucp_checkpoint._ucp
 
 SOURCE = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_importing_it_imports_no_framework_and_is_quick() -> None:
     """Below 100 ms of processor time beyond the interpreter's own start, the best of several."""
-    best = {"pass": 9.0, "import ucp": 9.0}
+    best = {"pass": 9.0, "import ucp_checkpoint as ucp": 9.0}
     for _ in range(3):
         for statement in best:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -34,9 +34,20 @@ def test_importing_it_imports_no_framework_and_is_quick() -> None:
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             best[statement] = min(best[statement], spent)
-    assert best["import ucp"] - best["pass"] < 0.1
-    modules = run("-c", "import sys, ucp; print(sorted({'torch', 'numpy'} & set(sys.modules)))")
+    assert best["import ucp_checkpoint as ucp"] - best["pass"] < 0.1
+    modules = run("-c", "import sys, ucp_checkpoint; print(sorted({'torch', 'numpy'} & set(sys.modules)))")
     assert modules.stdout == "[]\n"
+
+
+def test_a_module_called_ucp_is_another_one(tmp_path: Path) -> None:
+    """RAPIDS' bindings of UCX have that name."""
+    (tmp_path / "ucp").mkdir()
+    (tmp_path / "ucp" / "__init__.py").write_text("whose = 'UCX'\n")
+    statements = "import ucp, ucp_checkpoint as ours; print(ucp.whose, ours.inspect.__module__)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    result = subprocess.run([sys.executable, "-c", statements], env=environment, capture_output=True, text=True,
+                            timeout=60, check=False)  # fmt: skip
+    assert result.stdout == "UCX ucp_checkpoint._inspect\n", result.stderr
 
 
 def test_every_public_name_is_there() -> None:
@@ -50,7 +61,7 @@ def test_every_public_name_is_there() -> None:
 
 def test_the_stubs_say_what_the_module_has() -> None:
     """Every public name of the extension module, and no other; so do the members of its classes."""
-    stubs = ast.parse((SOURCE / "runtime" / "python" / "ucp" / "_ucp.pyi").read_text())
+    stubs = ast.parse((SOURCE / "runtime" / "python" / "ucp_checkpoint" / "_ucp.pyi").read_text())
     named: dict[str, set[str]] = {}
     for statement in stubs.body:
         if isinstance(statement, ast.AnnAssign):
@@ -72,7 +83,7 @@ def test_the_stubs_say_what_the_module_has() -> None:
 
 def plain(annotation: str) -> str:
     """A type without its module; what is a list in the stubs is any sequence on the way in, and any callable one."""
-    annotation = re.sub(r"\b(ucp\._ucp|collections\.abc)\.", "", annotation).replace("list[", "Sequence[")
+    annotation = re.sub(r"\b(ucp_checkpoint\._ucp|collections\.abc)\.", "", annotation).replace("list[", "Sequence[")
     return re.sub(r"\b(dict|Callable)\[.*\]", r"\1", annotation)
 
 
@@ -94,7 +105,7 @@ def types_in_the_module(function: Any) -> list[str]:
 
 def test_the_stubs_have_the_modules_types() -> None:
     """Of every function, method and property, its setter, too."""
-    text = (SOURCE / "runtime" / "python" / "ucp" / "_ucp.pyi").read_text()
+    text = (SOURCE / "runtime" / "python" / "ucp_checkpoint" / "_ucp.pyi").read_text()
     (alias,) = re.findall(r"^Held: TypeAlias = (.*)$", text, re.MULTILINE)
     compared = 0
 
@@ -118,9 +129,9 @@ def test_the_stubs_have_the_modules_types() -> None:
 
 
 def test_the_module_is_the_program(ucprun: Path, tmp_path: Path) -> None:
-    """`python -m ucp` has the output and the exit code of `ucprun`."""
+    """`python -m ucp_checkpoint` has the output and the exit code of `ucprun`."""
     for arguments in (["--version"], ["inspect", str(tmp_path / "missing")], ["inspekt"]):
-        ours = run("-m", "ucp", *arguments)
+        ours = run("-m", "ucp_checkpoint", *arguments)
         theirs = subprocess.run([ucprun, *arguments], capture_output=True, text=True, timeout=60, check=False)
         assert (ours.returncode, ours.stdout, ours.stderr) == (theirs.returncode, theirs.stdout, theirs.stderr)
 
@@ -137,6 +148,6 @@ def test_versions_agree() -> None:
 def test_all_sources_are_in_the_build_tree() -> None:
     """A file that the build does not link there would be in a wheel, and untested."""
     package = Path(ucp.__file__).parent
-    for path in (SOURCE / "runtime" / "python" / "ucp").rglob("*"):
+    for path in (SOURCE / "runtime" / "python" / "ucp_checkpoint").rglob("*"):
         if path.suffix in (".py", ".pyi", ".typed"):
-            assert os.path.samefile(path, package / path.relative_to(SOURCE / "runtime" / "python" / "ucp"))
+            assert os.path.samefile(path, package / path.relative_to(SOURCE / "runtime" / "python" / "ucp_checkpoint"))

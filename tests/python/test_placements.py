@@ -7,7 +7,7 @@ import itertools
 import torch
 from torch.distributed.tensor.placement_types import Shard, _StridedShard
 
-from ucp._placements import _apply, _held
+from ucp_checkpoint._placements import _apply, _held
 
 
 def listed(runs: list[tuple[int, int]]) -> list[int]:

@@ -14,7 +14,7 @@ def test_types() -> None:
     cache = SOURCE / "build" / "mypy-cache"
     checker = [sys.executable, "-m", "mypy", "--config-file", SOURCE / "pyproject.toml", "--cache-dir", cache]
     checked = subprocess.run(
-        [*map(str, checker), "-p", "ucp"], cwd=SOURCE / "runtime" / "python", capture_output=True, text=True,
+        [*map(str, checker), "-p", "ucp_checkpoint"], cwd=SOURCE / "runtime" / "python", capture_output=True, text=True,
         timeout=900, check=False,
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -20,7 +20,9 @@ MAY_PRINT = {"compiler/support/check.h"}
 FOREIGN = ("--no-load-rng", "--mpi=")
 
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'', re.DOTALL)
-PRINTS = re.compile(r"\b(?:stdout|stderr|fputs|puts|printf|fprintf|_exit|_Exit|fmt::print|std::cout|std::cerr|std::exit)\b")
+PRINTS = re.compile(
+    r"\b(?:stdout|stderr|fputs|puts|printf|fprintf|_exit|_Exit|fmt::print|std::cout|std::cerr|std::exit)\b"
+)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+=?")
 
 

@@ -10,20 +10,20 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ucp import _arguments, _ucp
-from ucp._agree import agree
-from ucp._arrays import need_torch, settle
-from ucp._failure import failure
-from ucp._module import named_tensors
-from ucp._optimizer import OptimizerStates, add_optimizer
-from ucp._source import Path, Settings, source_from
-from ucp._target import Place, Target, is_distributed
-from ucp._work import Work, byte_count, thread_count
+from ucp_checkpoint import _arguments, _ucp
+from ucp_checkpoint._agree import agree
+from ucp_checkpoint._arrays import need_torch, settle
+from ucp_checkpoint._failure import failure
+from ucp_checkpoint._module import named_tensors
+from ucp_checkpoint._optimizer import OptimizerStates, add_optimizer
+from ucp_checkpoint._source import Path, Settings, source_from
+from ucp_checkpoint._target import Place, Target, is_distributed
+from ucp_checkpoint._work import Work, byte_count, thread_count
 
 if TYPE_CHECKING:
     import torch
 
-    from ucp._ranks import Group
+    from ucp_checkpoint._ranks import Group
 
 
 @dataclass
@@ -53,7 +53,7 @@ def _group_of(places: Target, group: object) -> Group | None:
         group = dist.group.WORLD
     if group is None:
         return None
-    from ucp._ranks import Group
+    from ucp_checkpoint._ranks import Group
 
     return Group(group, "ucp.load_into")
 

@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ucp import _ucp
-from ucp._arrays import device_name
-from ucp._failure import failure
+from ucp_checkpoint import _ucp
+from ucp_checkpoint._arrays import device_name
+from ucp_checkpoint._failure import failure
 
 if TYPE_CHECKING:
     import torch
@@ -285,7 +285,7 @@ def _look_at(place: Place) -> None:
         )
     if not is_distributed(value):
         return
-    from ucp._placements import are_increasing, positions_of
+    from ucp_checkpoint._placements import are_increasing, positions_of
 
     if value.device_mesh.get_coordinate() is None:
         place.local = None  # Other ranks hold it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ucp import _arguments, _ucp
-from ucp._source import Path, Settings, source_from
+from ucp_checkpoint import _arguments, _ucp
+from ucp_checkpoint._source import Path, Settings, source_from
 
 
 def inspect(

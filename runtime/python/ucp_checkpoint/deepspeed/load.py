@@ -201,7 +201,7 @@ def take(engine: Any, files: dict[str, State], wanted: Wanted, weights_alone: bo
 def tell(report: dict[str, Any]) -> None:
     """The first rank says what was done."""
     if dist.get_rank() == 0:
-        log = logging.getLogger("ucp")
+        log = logging.getLogger("ucp_checkpoint")
         for remark in report["remarks"]:
             log.warning(remark)
         if report["weights_alone"]:

@@ -13,7 +13,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
-from ucp._failure import failure
+from ucp_checkpoint._failure import failure
 
 Runs = list[tuple[int, int]]
 

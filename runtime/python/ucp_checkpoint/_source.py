@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from ucp import _arguments
-from ucp._ucp import Source
+from ucp_checkpoint import _arguments
+from ucp_checkpoint._ucp import Source
 
 Path: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
 # {"layers": 4, "tied": True}, or as on the command line: ["layers=4", "tied=true"].

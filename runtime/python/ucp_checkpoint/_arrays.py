@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ucp._failure import failure
+from ucp_checkpoint._failure import failure
 
 if TYPE_CHECKING:
     import torch

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ucp import _arguments, _ucp
-from ucp._failure import failure
+from ucp_checkpoint import _arguments, _ucp
+from ucp_checkpoint._failure import failure
 
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", 1):

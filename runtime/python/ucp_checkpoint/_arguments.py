@@ -6,7 +6,7 @@ import operator
 import os
 from collections.abc import Iterable, Mapping
 
-from ucp._failure import failure
+from ucp_checkpoint._failure import failure
 
 
 def text(name: str, value: object, what: str = "a text") -> str:

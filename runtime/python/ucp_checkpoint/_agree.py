@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ucp._failure import failure
-from ucp._ucp import Error
+from ucp_checkpoint._failure import failure
+from ucp_checkpoint._ucp import Error
 
 if TYPE_CHECKING:
-    from ucp._ranks import Group
+    from ucp_checkpoint._ranks import Group
 
 
 def agree(group: Group | None, problem: Exception | None) -> None:

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ucp import _arguments
-from ucp._failure import failure
-from ucp._target import Named, has_memory
+from ucp_checkpoint import _arguments
+from ucp_checkpoint._failure import failure
+from ucp_checkpoint._target import Named, has_memory
 
 if TYPE_CHECKING:
     import torch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ucp._ucp import Error, OutOfMemory
+from ucp_checkpoint._ucp import Error, OutOfMemory
 
 
 def failure(code: str, message: str) -> Error:

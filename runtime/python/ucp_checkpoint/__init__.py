@@ -6,14 +6,14 @@ the programs `ucpc` and `ucprun` would print, and whose `code` says of which kin
 
 from __future__ import annotations
 
-from ucp._ucp import Error, OutOfMemory
-from ucp._ucp import version as __version__
+from ucp_checkpoint._ucp import Error, OutOfMemory
+from ucp_checkpoint._ucp import version as __version__
 
 TYPE_CHECKING = False  # As type checkers know it; importing `typing` takes longer than all the rest.
 if TYPE_CHECKING:
-    from ucp._inspect import inspect
-    from ucp._into import Filled, load_into
-    from ucp._load import Loaded, Part, load
+    from ucp_checkpoint._inspect import inspect
+    from ucp_checkpoint._into import Filled, load_into
+    from ucp_checkpoint._load import Loaded, Part, load
 
 __all__ = ["Error", "Filled", "Loaded", "OutOfMemory", "Part", "__version__", "inspect", "load", "load_into"]
 
@@ -26,10 +26,10 @@ def __getattr__(name: str) -> object:
     import importlib
 
     if name == "deepspeed":
-        return importlib.import_module("ucp.deepspeed")
+        return importlib.import_module("ucp_checkpoint.deepspeed")
     if name not in _MODULE_OF:
         raise AttributeError(f"module `ucp` has no `{name}`")
-    value = getattr(importlib.import_module(f"ucp.{_MODULE_OF[name]}"), name)
+    value = getattr(importlib.import_module(f"ucp_checkpoint.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""`python -m ucp` is the program `ucprun`, and `ucpc` the compiler; both come with the package."""
+"""`python -m ucp_checkpoint` is the program `ucprun`, and `ucpc` the compiler; both come with the package."""
 
 from __future__ import annotations
 

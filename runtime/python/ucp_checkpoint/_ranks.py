@@ -24,8 +24,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
-from ucp import _ucp
-from ucp._failure import failure
+from ucp_checkpoint import _ucp
+from ucp_checkpoint._failure import failure
 
 _FIRST_TAG = 20_240_000  # Of messages, and the next one for the ring. Others use small numbers.
 _TAGS = 1_000_000  # So many, and then from the first again.

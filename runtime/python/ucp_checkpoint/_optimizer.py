@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ucp._failure import failure
-from ucp._module import unwrapped
+from ucp_checkpoint._failure import failure
+from ucp_checkpoint._module import unwrapped
 
 if TYPE_CHECKING:
     import torch
 
-    from ucp._target import Target
+    from ucp_checkpoint._target import Target
 
 
 @dataclass

@@ -9,15 +9,15 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ucp import _arguments, _ucp
-from ucp._agree import agree
-from ucp._arrays import Framework, framework_of, need_torch
-from ucp._failure import failure
-from ucp._source import Path, Settings, source_from
-from ucp._work import Work, byte_count, thread_count
+from ucp_checkpoint import _arguments, _ucp
+from ucp_checkpoint._agree import agree
+from ucp_checkpoint._arrays import Framework, framework_of, need_torch
+from ucp_checkpoint._failure import failure
+from ucp_checkpoint._source import Path, Settings, source_from
+from ucp_checkpoint._work import Work, byte_count, thread_count
 
 if TYPE_CHECKING:
-    from ucp._ranks import Group
+    from ucp_checkpoint._ranks import Group
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def load(
     ranks: Group | None = None
     if group is not None:
         need_torch("a group is one of PyTorch's")
-        from ucp._ranks import Group as RanksOfGroup
+        from ucp_checkpoint._ranks import Group as RanksOfGroup
 
         ranks = RanksOfGroup(group, "ucp.load")
     problem: Exception | None = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,8 +16,13 @@ from programs import PROGRAMS
 CAN_RUN = bool(shutil.which("mpirun")) and (PROGRAMS / "ucp_mpi.so").exists()
 WHY_NOT = "needs mpirun and a build with MPI"
 
+# Of this test program alone: launchers that begin and end at the same time take each other's folder away.
+LAUNCHERS_FOLDER = tempfile.mkdtemp(prefix="ucp-mpi-")
+atexit.register(shutil.rmtree, LAUNCHERS_FOLDER, ignore_errors=True)
+
 # More ranks than processors, as root in a container, and without binding threads of a rank to one processor.
 ENVIRONMENT = os.environ | {
+    "OMPI_MCA_orte_tmpdir_base": LAUNCHERS_FOLDER,
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",

@@ -105,7 +105,7 @@ class PickedSpecs(ProgramTest):
         result = self.run_program("ucprun", "convert", source, self.out, "--to", "deepspeed:tp=4,dp=1,zero=1")
         self.assertEqual(result.returncode, 1)
         self.assertIn(
-            "`gemma2`, `llama`, `mistral`, `qwen2` and 3 more: nothing says how large `layers` is, and no shape tells; "
+            "`gemma2`, `llama`, `mistral`, `qwen2` and 3 more: nothing says how large `heads` is, and no shape tells; "
             "24 others do not fit; no config.json was found beside the checkpoint: name one with --config",
             result.stderr,
         )

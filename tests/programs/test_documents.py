@@ -18,7 +18,7 @@ from programs import PROGRAMS, SOURCE, ProgramTest
 
 BLOCK = re.compile(r"^```(ucp [\w.]+|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Times, rates and peaks of memory differ from run to run.
-MEASURED = re.compile(r"\d+(\.\d+)? s \(\d+(\.\d+)? GB/s\), peak memory \d+(\.\d+)? [KMG]?B")
+MEASURED = re.compile(r"\d+(\.\d+)? s \(\d+(\.\d+)? [KMG]?B/s\), peak memory \d+(\.\d+)? [KMG]?B")
 
 
 class Documents(ProgramTest):

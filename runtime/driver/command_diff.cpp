@@ -14,9 +14,9 @@
 #include "runtime/convert/held_memory.h"
 #include "runtime/difference/compare_checkpoints.h"
 #include "runtime/driver/commands.h"
-#include "runtime/driver/diff_report.h"
-#include "runtime/driver/source_digests.h"
-#include "runtime/driver/stored_digests.h"
+#include "runtime/jobs/diff_report.h"
+#include "runtime/jobs/source_digests.h"
+#include "runtime/jobs/stored_digests.h"
 #include "runtime/executor/buffers.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 

@@ -13,7 +13,7 @@
 #include "runtime/comm/launcher.h"
 #include "runtime/convert/plan_file.h"
 #include "runtime/driver/commands.h"
-#include "runtime/driver/source_digests.h"
+#include "runtime/jobs/source_digests.h"
 #include "runtime/driver/trace_report.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 

@@ -12,7 +12,7 @@
 #include "runtime/difference/element_reader.h"
 #include "runtime/difference/pair_states.h"
 #include "runtime/driver/loaded_view.h"
-#include "runtime/driver/source_digests.h"
+#include "runtime/jobs/source_digests.h"
 #include "runtime/elements/cast.h"
 #include "runtime/elements/element_text.h"
 #include "runtime/elements/finish_sum.h"

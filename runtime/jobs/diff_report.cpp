@@ -1,4 +1,4 @@
-#include "runtime/driver/diff_report.h"
+#include "runtime/jobs/diff_report.h"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/driver/stored_digests.h"
+#include "runtime/jobs/stored_digests.h"
 
 #include <filesystem>
 

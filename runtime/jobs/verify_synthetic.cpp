@@ -1,4 +1,4 @@
-#include "runtime/driver/verify_synthetic.h"
+#include "runtime/jobs/verify_synthetic.h"
 
 #include <fmt/ranges.h>
 
@@ -10,7 +10,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/convert/held_memory.h"
-#include "runtime/driver/source_digests.h"
+#include "runtime/jobs/source_digests.h"
 #include "runtime/elements/element_text.h"
 #include "runtime/storage/discarding_file_system.h"
 #include "runtime/synth/synthetic_files.h"

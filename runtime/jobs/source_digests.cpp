@@ -1,4 +1,4 @@
-#include "runtime/driver/source_digests.h"
+#include "runtime/jobs/source_digests.h"
 
 #include <set>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "runtime/driver/same_report.h"
+#include "runtime/jobs/same_report.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/driver/same_states.h"
+#include "runtime/jobs/same_states.h"
 
 namespace ucp {
 

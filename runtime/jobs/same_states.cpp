@@ -1,4 +1,4 @@
-#include "runtime/driver/same_states.h"
+#include "runtime/jobs/same_states.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

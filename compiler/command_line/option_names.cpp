@@ -8,10 +8,12 @@ namespace ucp {
 namespace {
 
 constexpr std::array<const char*, kUserOptions> kOptions = {
-    "--config",     "--device-memory", "--drop-state", "--ds-config",  "--force",      "--from",        "--ignore-crc",
-    "--io",         "--keep-opaque",   "--memory",     "--node-local", "--parameters", "--prefer-rank", "--replicas",
-    "--resume",     "--set",           "--spec",       "--tag",        "--threads",    "--tied-layer",  "--to",
-    "--trust-plan", "--unused"};
+    "--config",     "--device-memory", "--drop-state",  "--ds-config",   "--force",
+    "--from",       "--ignore-crc",    "--io",          "--keep-opaque", "--memory",
+    "--node-local", "--parameters",    "--prefer-rank", "--replicas",    "--resume",
+    "--same",       "--set",           "--spec",        "--synth",       "--tag",
+    "--threads",    "--tied-layer",    "--to",          "--trust-plan",  "--unused"};
+static_assert(kOptions.back() != nullptr);
 
 constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:=/+@%";
 

@@ -12,10 +12,7 @@
 #include "compiler/explain/explain_json.h"
 #include "compiler/explain/explain_page.h"
 #include "compiler/explain/explain_text.h"
-#include "compiler/phases/catalogue.h"
-#include "compiler/phases/config_file.h"
-#include "compiler/phases/find_strategy.h"
-#include "compiler/phases/planned_source.h"
+#include "compiler/phases/both_sides.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -30,69 +27,6 @@ struct ExplainOptions {
   bool json = false;
   bool affine = false;
 };
-
-// What is to be explained, wherever it came from. The layouts of a spec point into the phase.
-struct Sides {
-  SourcePhase phase;
-  std::string source_name;
-  std::optional<Layout> target;
-  std::string target_name;
-};
-
-// The spec at a strategy's degrees, or at one rank, without any checkpoint.
-llvm::Error LayOutWithoutCheckpoint(const SourceRequest& request, Sides& sides) {
-  if (request.spec.empty()) return Fail(ErrorCode::kUsage, "name a spec, or a checkpoint with --from");
-  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
-  UCP_ASSIGN_OR_RETURN(sides.phase.spec, OpenSpec(path));
-  SpecSession& session = *sides.phase.spec;
-  if (!session.checked) return SpecErrors(session);
-  Degrees degrees;
-  if (!request.path.empty()) {
-    UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.path, &session, StrategyUse::kLayout));
-    UCP_ASSIGN_OR_RETURN(degrees, ParseDegrees(strategy));
-    sides.source_name = strategy.format;
-  }
-  Inventory nothing;
-  if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(RealFiles(), request.config, nothing.facts));
-  sides.phase.bound = BindSpec(*session.checked, nothing, request.set, session.sink);
-  std::optional<Layout> layout;
-  if (sides.phase.bound) layout = LowerToMesh(*sides.phase.bound, degrees, session.sink);
-  if (!layout) return SpecErrors(session);
-  sides.phase.layout = std::move(*layout);
-  return VerifyLayout(sides.phase.layout);
-}
-
-llvm::Error LayOutSource(const ExplainOptions& options, Sides& sides) {
-  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
-  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(RealFiles(), request));
-  if (request.path.empty() || is_strategy) return LayOutWithoutCheckpoint(request, sides);
-  UCP_RETURN_IF_ERROR(DescribeAndBind(RealFiles(), request, sides.phase));
-  sides.source_name = sides.phase.checkpoint.inventory.format;
-  const Inventory& inventory = sides.phase.checkpoint.inventory;
-  for (const std::string& remark : inventory.remarks) ShowMessage("ucpc: note: " + remark);
-  for (const std::string& note : DecisionNotes(inventory.preference, inventory.decisions)) {
-    ShowMessage("ucpc: note: " + note);
-  }
-  return llvm::Error::success();
-}
-
-// Formats whose strategies have no degrees hold tensors whole; others are cut as the spec says.
-llvm::Error LayOutTarget(const std::string& text, Sides& sides) {
-  if (text.empty()) return llvm::Error::success();
-  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(text, sides.phase.spec.get(), StrategyUse::kLayout));
-  sides.target_name = strategy.format;
-  if (!FindFormat(strategy.format)->strategy_rules().has_degrees) {
-    UCP_ASSIGN_OR_RETURN(sides.target, AtomicLayout(sides.phase.layout));
-    return llvm::Error::success();
-  }
-  UCP_ASSIGN_OR_RETURN(Degrees degrees, ParseDegrees(strategy));
-  if (!sides.phase.bound) {
-    return Fail(ErrorCode::kUsage, "only a spec says how tensors are cut for `{}`; name one", text);
-  }
-  sides.target = LowerToMesh(*sides.phase.bound, degrees, sides.phase.spec->sink);
-  if (!sides.target) return SpecErrors(*sides.phase.spec);
-  return VerifyLayout(*sides.target);
-}
 
 // Where the page goes, if anywhere.
 llvm::Expected<std::optional<OutputPlace>> PlaceOf(const ExplainOptions& options) {
@@ -110,7 +44,7 @@ llvm::Error WritePage(const OutputPlace& place, const std::string& name, const E
   return llvm::Error::success();
 }
 
-llvm::Error Show(const ExplainOptions& options, const std::optional<OutputPlace>& place, const Sides& sides) {
+llvm::Error Show(const ExplainOptions& options, const std::optional<OutputPlace>& place, const BothSides& sides) {
   const SourcePhase& phase = sides.phase;
   bool has_checkpoint = !phase.checkpoint.inventory.format.empty();
   ExplainRequest request{.source = phase.layout,
@@ -130,9 +64,14 @@ llvm::Error Show(const ExplainOptions& options, const std::optional<OutputPlace>
 
 llvm::Error RunExplain(const ExplainOptions& options) {
   UCP_ASSIGN_OR_RETURN(const std::optional<OutputPlace> place, PlaceOf(options));
-  Sides sides;
-  llvm::Error error = LayOutSource(options, sides);
-  if (!error) error = LayOutTarget(options.target, sides);
+  UCP_ASSIGN_OR_RETURN(const SourceRequest request, options.source.Request());
+  BothSides sides;
+  llvm::Error error = LayOutBothSides(RealFiles(), request, options.target, sides);
+  const Inventory& inventory = sides.phase.checkpoint.inventory;
+  for (const std::string& remark : inventory.remarks) ShowMessage("ucpc: note: " + remark);
+  for (const std::string& note : DecisionNotes(inventory.preference, inventory.decisions)) {
+    ShowMessage("ucpc: note: " + note);
+  }
   if (sides.phase.spec != nullptr) ShowDiagnostics(*sides.phase.spec, options.json);
   if (error) return error;
   return Show(options, place, sides);

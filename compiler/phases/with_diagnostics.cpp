@@ -6,9 +6,17 @@
 namespace ucp {
 
 llvm::Error WithDiagnostics(llvm::Error error, const SourcePhase& source) {
-  if (!error || source.spec == nullptr || !source.spec->sink.has_errors()) return error;
+  return WithDiagnostics(std::move(error), source.spec == nullptr ? "" : ErrorsOf(*source.spec));
+}
+
+std::string ErrorsOf(const SpecSession& spec) {
+  return spec.sink.has_errors() ? RenderText(*spec.source, spec.sink) : "";
+}
+
+llvm::Error WithDiagnostics(llvm::Error error, const std::string& errors_of_spec) {
+  if (!error || errors_of_spec.empty()) return error;
   FailureText failure = Describe(std::move(error));
-  return MakeError(failure.code, failure.message + "\n" + RenderText(*source.spec->source, source.spec->sink));
+  return MakeError(failure.code, failure.message + "\n" + errors_of_spec);
 }
 
 }  // namespace ucp

@@ -3,11 +3,17 @@
 
 #include <llvm/Support/Error.h>
 
+#include <string>
+
 #include "compiler/phases/source_phase.h"
 
 namespace ucp {
 
 // The error, and behind its sentence the diagnostics of the spec, if that is wrong.
 [[nodiscard]] llvm::Error WithDiagnostics(llvm::Error error, const SourcePhase& source);
+
+// The same in two steps, where the spec is gone when the error comes: its errors as text, empty if it has none.
+std::string ErrorsOf(const SpecSession& spec);
+[[nodiscard]] llvm::Error WithDiagnostics(llvm::Error error, const std::string& errors_of_spec);
 
 }  // namespace ucp

@@ -8,9 +8,12 @@ namespace ucp {
 namespace {
 
 constexpr std::array<const char*, kUserOptions> kNames = {
-    "config",      "device_memory", "drop_states", "ds_config",  "force",       "from",       "ignore_crc", "io",
-    "keep_opaque", "memory",        "node_local",  "parameters", "prefer_rank", "replicas",   "resume",     "sets",
-    "spec",        "tag",           "threads",     "tied_layer", "to",          "trust_plan", "unused"};
+    "config",     "device_memory", "drop_states", "ds_config",   "force",
+    "from",       "ignore_crc",    "io",          "keep_opaque", "memory",
+    "node_local", "parameters",    "prefer_rank", "replicas",    "resume",
+    "same",       "sets",          "spec",        "synth",       "tag",
+    "threads",    "tied_layer",    "to",          "trust_plan",  "unused"};
+static_assert(kNames.back() != nullptr);
 
 std::string PlainName(UserOption option, std::optional<std::string_view> value) {
   const char* name = kNames[static_cast<std::size_t>(option)];

@@ -4,22 +4,18 @@
 
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
-#include "compiler/phases/compile.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "runtime/command_line/conversion_command.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion_report.h"
 #include "runtime/executor/share_run.h"
+#include "runtime/jobs/convert.h"
 
 namespace ucp {
 namespace {
 
-struct ConvertOptions {
-  SourceTexts source;
-  std::string target;
-  TargetTexts target_options;
-  ReplicaPolicy replicas = ReplicaPolicy::kCompare;
+struct ConvertOptions : ConvertRequest {
   bool dry_run = false;
   ConversionCommand conversion;
 };
@@ -37,23 +33,14 @@ void PrintDryRun(const PlannedRun& run) {
 
 llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, ReadableFileSystem& source,
                                    unsigned readers) {
-  Compilation compilation;
-  CompileRequest request;
-  UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
-  request.source.threads = readers;
-  request.source.clock = &watch.clock();
-  request.target = options.target;
-  options.target_options.ApplyTo(request);
-  request.replicas = options.replicas;
-  request.threads = ThreadsOf(options.conversion);
-  request.hashes_plan = !options.dry_run;
-  SeenFiles seen(source);
-  llvm::Error error = Compile(seen, request, compilation);
-  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
-  if (error) return error;
-  std::vector<FileVersion> versions = VersionsOf(seen, compilation.plan, compilation.source.folder);
-  return PlannedRun{std::move(compilation.plan), std::move(compilation.source.folder), std::move(versions),
-                    std::move(compilation.plan_hash), std::move(compilation.source.identity)};
+  JobHooks hooks;
+  hooks.bound = [&](const SpecSession& spec) { ShowDiagnostics(spec, options.conversion.json); };
+  return PlanConversion(source, options,
+                        {.readers = readers,
+                         .threads = ThreadsOf(options.conversion),
+                         .hashes_plan = !options.dry_run,
+                         .clock = &watch.clock()},
+                        hooks);
 }
 
 llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communicator& ranks) {

@@ -13,8 +13,8 @@
 #include "runtime/comm/launcher.h"
 #include "runtime/convert/plan_file.h"
 #include "runtime/driver/commands.h"
-#include "runtime/jobs/source_digests.h"
 #include "runtime/driver/trace_report.h"
+#include "runtime/jobs/source_digests.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {

@@ -12,11 +12,11 @@
 #include "runtime/difference/element_reader.h"
 #include "runtime/difference/pair_states.h"
 #include "runtime/driver/loaded_view.h"
-#include "runtime/jobs/source_digests.h"
 #include "runtime/elements/cast.h"
 #include "runtime/elements/element_text.h"
 #include "runtime/elements/finish_sum.h"
 #include "runtime/executor/buffers.h"
+#include "runtime/jobs/source_digests.h"
 #include "runtime/load/places.h"
 
 namespace ucp {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <llvm/Support/JSON.h>
-#include <array>
 
 #include <algorithm>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "compiler/command_line/terminal.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/units.h"
+#include "runtime/jobs/convert.h"
 
 namespace ucp {
 namespace {
@@ -19,13 +19,6 @@ std::string RoundingText(const RoundingMismatch& mismatch) {
   return fmt::format(
       "the model's weights of `{}` are not the rounding of their masters in {}; the masters were used. First: {}",
       mismatch.tensor, Counted(mismatch.elements, "element"), mismatch.first);
-}
-
-// Those of single numbers were made with the plan, those of elements when they were read.
-std::vector<RankDecision> AllDecisions(const Plan& plan, const ExecutionReport& report) {
-  std::vector<RankDecision> decisions = plan.decisions;
-  decisions.insert(decisions.end(), report.decisions.begin(), report.decisions.end());
-  return decisions;
 }
 
 // How near a run came to what the storage can do.
@@ -51,65 +44,17 @@ std::optional<Nearness> NearnessOf(const WatchedOutcome& outcome, RunWatch& watc
   return Nearness{watch.ceilings()->folder, at_best, at_best / seconds, std::min(moved.read, moved.read_from_storage)};
 }
 
-llvm::json::Array PartsJson(const Plan& plan, const TargetParts& parts) {
-  llvm::json::Array all;
-  for (int part = 0; part < parts.count; ++part) {
-    all.push_back(llvm::json::Object{{"rank", parts.LeaderOf(part)},
-                                     {"files", parts.FilesOf(part).size()},
-                                     {"bytes", parts.BytesOf(part, plan.target.files)},
-                                     {"was_complete", parts.IsDone(part)}});
-  }
-  return all;
-}
-
-// What is said of a source, and of what was read of it.
-constexpr std::array<const char*, 13> kOfSource = {
-    "checkpoint",          "source_format", "source_mesh",    "source_files",      "bytes_to_copy",
-    "bytes_to_compare",    "bytes_copied",  "bytes_compared", "bytes_checksummed", "unused",
-    "rounding_mismatches", "decisions",     "bytes_exchanged"};
-
 llvm::json::Object ReportJson(const PlannedRun& run, const WatchedOutcome& outcome, const ConversionCommand& options,
                               RunWatch& watch) {
-  const Plan& plan = run.plan;
-  const ExecutionReport& report = outcome.report;
-  llvm::json::Object json = PlanReportJson(plan);
-  llvm::json::Array roundings;
-  for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
-    roundings.push_back(
-        llvm::json::Object{{"tensor", mismatch.tensor}, {"elements", mismatch.elements}, {"first", mismatch.first}});
-  }
-  llvm::json::Array notes;
-  for (const std::string& note : report.notes) notes.push_back(note);
-  json["destination"] = options.destination;
-  if (outcome.parts) json["parts"] = PartsJson(plan, *outcome.parts);
-  json["was_complete"] = outcome.was_complete;
-  json["bytes_copied"] = report.bytes_copied;
-  json["bytes_compared"] = report.bytes_compared;
-  json["bytes_checksummed"] = report.bytes_checksummed;
-  json["bytes_written"] = report.bytes_written;
-  json["bytes_done_before"] = report.bytes_done_before;
-  json["bytes_exchanged"] = report.bytes_exchanged;
-  json["seconds"] = report.seconds;
-  json["peak_memory_bytes"] = report.peak_memory_bytes;
-  json["threads"] = report.threads;
-  json["chunk_bytes"] = report.chunk_bytes;
-  json["buffer_bytes"] = report.buffer_bytes;
+  llvm::json::Object json = ConversionJson(run, outcome, options);
   if (const std::optional<Nearness> nearness = NearnessOf(outcome, watch)) {
     json["ceilings"] = llvm::json::Object{{"folder", nearness->folder},
                                           {"seconds", nearness->seconds},
                                           {"share", nearness->share},
                                           {"bytes_from_storage", nearness->bytes_from_storage}};
   }
-  if (!outcome.was_complete) json["io"] = outcome.means.Json(options.has_source);
   json["choices"] = llvm::json::Array(outcome.choices);
   json["phases"] = PhasesJson(watch.clock());
-  json["rounding_mismatches"] = std::move(roundings);
-  json["notes"] = std::move(notes);
-  json["decisions"] = DecisionsJson(AllDecisions(plan, report));
-  json["checkpoint"] = IdentityJson(run.source);
-  if (!options.has_source) {
-    for (const char* key : kOfSource) json.erase(key);
-  }
   return json;
 }
 

@@ -9,9 +9,9 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/phases/source_phase.h"
-#include "runtime/jobs/source_digests.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
+#include "runtime/jobs/source_digests.h"
 
 namespace ucp {
 

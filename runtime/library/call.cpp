@@ -34,12 +34,8 @@ ErrorKind KindOf(ErrorCode code) {
 }
 
 llvm::Expected<LoadOptions> OwnOptions(const LoadSettings& settings) {
-  if (settings.threads > kMostThreads) {
-    return Fail(ErrorCode::kUsage, "threads is a number from 1 to {}, or 0 for all processors, not {}", kMostThreads,
-                settings.threads);
-  }
   LoadOptions options;
-  options.threads = settings.threads == 0 ? std::min(ProcessorsOfThisRank(), kMostThreads) : settings.threads;
+  UCP_ASSIGN_OR_RETURN(options.threads, ThreadsOf(settings.threads));
   options.memory_bytes = settings.memory_bytes;
   options.check_source = settings.verify;
   options.cancelled = settings.cancelled;
@@ -71,6 +67,12 @@ llvm::Expected<LoadOptions> LoadOptionsOf(const LoadSettings& settings, Communic
   UCP_RETURN_IF_ERROR(Agree(ranks, options ? llvm::Error::success() : options.takeError()));
   options->ranks = &ranks;
   return options;
+}
+
+llvm::Expected<unsigned> ThreadsOf(unsigned threads) {
+  if (threads <= kMostThreads) return threads == 0 ? std::min(ProcessorsOfThisRank(), kMostThreads) : threads;
+  return Fail(ErrorCode::kUsage, "threads is a number from 1 to {}, or 0 for all processors, not {}", kMostThreads,
+              threads);
 }
 
 LoadTotals TotalsOf(const LoadReport& report) {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/request_texts.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/load/load.h"
 #include "ucp/error.h"
@@ -26,11 +26,16 @@ T Take(llvm::Expected<T> value) {
 
 ErrorCode CodeOf(ErrorKind kind);
 
+SourceTexts TextsOf(const LoadSource& source);
+
 // All ranks call it, and all have the outcome.
 llvm::Expected<SourceRequest> RequestOf(const LoadSource& source, Communicator& ranks);
 
 // Fails (kUsage) for settings that nobody can load with. All ranks call it, and all have the outcome.
 llvm::Expected<LoadOptions> LoadOptionsOf(const LoadSettings& settings, Communicator& ranks);
+
+// All processors for 0. Fails with kUsage for more than there may be.
+llvm::Expected<unsigned> ThreadsOf(unsigned threads);
 
 LoadTotals TotalsOf(const LoadReport& report);
 

@@ -6,16 +6,13 @@
 #include "runtime/library/call.h"
 
 namespace ucp {
-namespace {
 
-SourceTexts OptionsOf(const LoadSource& source) {
+SourceTexts TextsOf(const LoadSource& source) {
   return {source.path, source.spec, source.config, source.sets, source.unused, source.drop_states, source.prefer_rank};
 }
 
-}  // namespace
-
 llvm::Expected<SourceRequest> RequestOf(const LoadSource& source, Communicator& ranks) {
-  llvm::Expected<SourceRequest> request = OptionsOf(source).Request();
+  llvm::Expected<SourceRequest> request = TextsOf(source).Request();
   UCP_RETURN_IF_ERROR(Agree(ranks, request ? llvm::Error::success() : request.takeError()));
   return request;
 }
@@ -24,7 +21,7 @@ inline namespace v0 {
 
 std::string InspectAsJson(const LoadSource& source, const std::string& tensors) {
   Inspection inspection;
-  llvm::Error error = Inspect(RealFileSystem(), OptionsOf(source), tensors, inspection);
+  llvm::Error error = Inspect(RealFiles(), TextsOf(source), tensors, inspection);
   ThrowIf(WithDiagnostics(std::move(error), inspection.source));
   return InspectionAsJson(inspection);
 }

@@ -8,9 +8,12 @@ namespace ucp {
 namespace {
 
 constexpr std::array<const char*, kUserOptions> kArguments = {
-    "config",      "device_memory", "drop_states", "ds_config",  "force",       "source",     "ignore_crc", "io",
-    "keep_opaque", "memory",        "node_local",  "parameters", "prefer_rank", "verify",     "resume",     "sets",
-    "spec",        "tag",           "threads",     "tied_layer", "to",          "trust_plan", "unused"};
+    "config",     "device_memory", "drop_states", "ds_config",   "force",
+    "source",     "ignore_crc",    "io",          "keep_opaque", "memory",
+    "node_local", "parameters",    "prefer_rank", "verify",      "resume",
+    "same",       "sets",          "spec",        "synth",       "tag",
+    "threads",    "tied_layer",    "to",          "trust_plan",  "unused"};
+static_assert(kArguments.back() != nullptr);
 
 }  // namespace
 

@@ -44,7 +44,8 @@ llvm::Error OutcomeOf(std::future<llvm::Error>& work) {
 
 }  // namespace
 
-void RunInterruptibly(llvm::function_ref<llvm::Error(const std::atomic<bool>& cancelled)> work) {
+void RunInterruptibly(llvm::function_ref<llvm::Error(const std::atomic<bool>& cancelled)> work,
+                      llvm::function_ref<void()> look) {
   constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
   std::atomic<bool> cancelled = false;
   // Where the system has no more threads, on this one, when the outcome is asked for.
@@ -56,10 +57,8 @@ void RunInterruptibly(llvm::function_ref<llvm::Error(const std::atomic<bool>& ca
     nb::gil_scoped_release release;
     return outcome.wait_for(time) != std::future_status::timeout;
   };
-  while (!ends_within(kBetweenLooks)) {
-    if (PyErr_CheckSignals() == 0) continue;
-    // The exception waits in Python's own state, which the work below must not see.
-    nb::python_error interruption;
+  // The exception does not wait in Python's own state, which the work below must not see.
+  auto end_by = [&](nb::python_error& interruption) {
     cancelled = true;
     // The work fills memory that is the caller's, so it cannot be left alone. It ends soon, unless the system keeps it
     // waiting for storage that does not answer.
@@ -67,8 +66,20 @@ void RunInterruptibly(llvm::function_ref<llvm::Error(const std::atomic<bool>& ca
     if (interruption.matches(PyExc_KeyboardInterrupt)) again.emplace();
     llvm::consumeError(OutcomeOf(outcome));
     throw interruption;
+  };
+  while (!ends_within(kBetweenLooks)) {
+    if (PyErr_CheckSignals() != 0) {
+      nb::python_error interruption;
+      end_by(interruption);
+    }
+    try {
+      look();
+    } catch (nb::python_error& raised) {
+      end_by(raised);
+    }
   }
   Raise(OutcomeOf(outcome));
+  look();
 }
 
 }  // namespace ucp

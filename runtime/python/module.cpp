@@ -12,6 +12,7 @@
 #include "runtime/inspect/inspection.h"
 #include "runtime/python/argument_names.h"
 #include "runtime/python/interruptible.h"
+#include "runtime/python/jobs.h"
 #include "runtime/python/load.h"
 #include "runtime/python/paths.h"
 #include "runtime/python/raise.h"
@@ -50,6 +51,7 @@ NB_MODULE(_ucp, module) {
       .def_rw("prefer_rank", &SourceTexts::prefer_rank);
   ucp::AddRanksClass(module);
   ucp::AddLoad(module);
+  ucp::AddJobs(module);
   ucp::AddValues(module);
   module.def("inspect", &ucp::InspectAsJson);
 }

@@ -105,6 +105,10 @@ PROGRAM = """
 #include <vector>
 
 {headers}
+void Converts() {{
+{converts}
+}}
+
 void Loads() {{
 {shards}
 }}
@@ -121,6 +125,7 @@ void Fills() {{
   std::ofstream file("rows" + std::to_string(ranks.rank()));
   file.write(reinterpret_cast<const char*>(rows.data()), static_cast<std::streamsize>(rows.size()));
   if (ranks.rank() != 0) return;
+  Converts();
   Loads();
   std::cout << outcome.not_loaded.size() << "\\n";
 }}
@@ -148,12 +153,12 @@ def test_the_pages_code(prefix: Path, tmp_path: Path) -> None:
         pytest.skip("needs MPI")
     page = (SOURCE / "docs" / "library.md").read_text()
     blocks = re.findall(r"^```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     headers = sorted(set(re.findall(r"`(ucp/\w+\.h)`", page)))
     assert len(headers) == len(list((SOURCE / "runtime" / "library" / "include" / "ucp").iterdir()))
     (package,) = re.findall(r"^```cmake\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     program = PROGRAM.format(headers="".join(f"#include <{header}>\n" for header in headers), shards=blocks[0],
-                             nccl=blocks[1], fills=blocks[2])  # fmt: skip
+                             converts=blocks[1], nccl=blocks[2], fills=blocks[3])  # fmt: skip
     (tmp_path / "job.cpp").write_text(program)
     (tmp_path / "CMakeLists.txt").write_text(PROJECT + package)
     (tmp_path / "checkpoints").symlink_to(checkpoint("zero1_dp2"))
@@ -163,7 +168,9 @@ def test_the_pages_code(prefix: Path, tmp_path: Path) -> None:
     assert made.returncode == 0, made.stdout
     told = run("mpirun", "-n", 2, "-wdir", tmp_path, tmp_path / "build" / "job")
     assert told.returncode == 0, told.stderr
-    *parts, others = told.stdout.splitlines()
+    written, *parts, others = told.stdout.splitlines()
+    assert int(written.removesuffix(" bytes written")) > 0
+    assert ucp.verify(tmp_path / "converted", same=checkpoint("zero1_dp2"))["differences"] == []
     found = ucp.load(checkpoint("zero1_dp2"), to="deepspeed:dp=4,zero=1", rank=2)
     assert sorted(parts) == lines_of(found)
     whole = ucp.load(checkpoint("zero1_dp2"), to="universal")

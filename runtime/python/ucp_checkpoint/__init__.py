@@ -1,4 +1,4 @@
-"""Reads training checkpoints of one topology into the memory of a job of another, and says what is in them.
+"""Converts training checkpoints, reads them into the memory of a job of another topology, and says what is in them.
 
 No framework is imported before a tensor is asked for. What goes wrong is a `ucp.Error`, whose text is the sentence that
 the programs `ucpc` and `ucprun` would print, and whose `code` says of which kind it is.
@@ -13,12 +13,17 @@ TYPE_CHECKING = False  # As type checkers know it; importing `typing` takes long
 if TYPE_CHECKING:
     from ucp_checkpoint._inspect import inspect
     from ucp_checkpoint._into import Filled, load_into
+    from ucp_checkpoint._jobs import convert, diff, explain, verify
     from ucp_checkpoint._load import Loaded, Part, load
 
-__all__ = ["Error", "Filled", "Loaded", "OutOfMemory", "Part", "__version__", "inspect", "load", "load_into"]
+__all__ = [
+    "Error", "Filled", "Loaded", "OutOfMemory", "Part", "__version__", "convert", "diff", "explain", "inspect", "load",
+    "load_into", "verify",
+]  # fmt: skip
 
 # Imported when they are asked for: most programs need one of them, and some none.
 _MODULE_OF = {"inspect": "_inspect", "Loaded": "_load", "Part": "_load", "load": "_load"}
+_MODULE_OF |= {"convert": "_jobs", "diff": "_jobs", "explain": "_jobs", "verify": "_jobs"}
 _MODULE_OF |= {"Filled": "_into", "load_into": "_into"}
 
 

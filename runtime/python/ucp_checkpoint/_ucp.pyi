@@ -51,6 +51,45 @@ class Target:
     def ds_config(self, value: bytes) -> None: ...
     def __init__(self) -> None: ...
 
+def convert(
+    source: Source,
+    out: bytes,
+    to: str,
+    target: Target,
+    verify: bool,
+    force: bool,
+    resume: bool,
+    threads: int,
+    memory_bytes: int,
+    progress: object | None,
+) -> str:
+    """JSON, as `ucprun convert --json` prints it."""
+
+def verify(
+    source: Source,
+    same: bytes,
+    by_elements: bool,
+    checksums: bool,
+    threads: int,
+    memory_bytes: int,
+    progress: object | None,
+) -> str:
+    """JSON, as `ucprun verify --json` prints it."""
+
+def diff(
+    source: Source,
+    other: bytes,
+    tensor: str,
+    read_all: bool,
+    threads: int,
+    memory_bytes: int,
+    progress: object | None,
+) -> str:
+    """JSON, as `ucprun diff --json` prints it."""
+
+def explain(source: Source, to: str, tensor: str) -> str:
+    """JSON, as `ucpc explain --json` prints it."""
+
 class Ranks:
     """The ranks of a job. `all_gather` takes this rank's bytes and returns those of all ranks, in order. `deliver`
     sends to some ranks, and fills memory with what some others send."""

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <mutex>
 
 #include "tests/unit/runtime/library/job_of_threads.h"
 #include "tests/unit/runtime/library/thrown.h"
+#include "ucp/convert.h"
 #include "ucp/load.h"
 #include "ucp/load_into.h"
 
@@ -231,6 +233,53 @@ TEST(LibraryTest, RequestsThatMakeNoSense) {
   std::atomic<bool> cancelled = true;
   ShardLoad load(source, "universal", {}, {.cancelled = &cancelled});
   EXPECT_EQ(KindOf([&] { load.Fill(); }, sentence), ErrorKind::kCancelled);
+}
+
+class LibraryFolderTest : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  const std::filesystem::path folder_ = std::filesystem::path(testing::TempDir()) / "ucp_library_converts";
+};
+
+TEST_F(LibraryFolderTest, ConvertsAndVerifies) {
+  std::filesystem::create_directory(folder_);
+  const std::string out = folder_ / "out";
+  std::mutex mutex;
+  WorkProgress last;
+  ConvertSettings settings;
+  settings.threads = 2;
+  settings.progress = [&](const WorkProgress& now) {
+    std::lock_guard lock(mutex);
+    EXPECT_GE(now.bytes_done, last.bytes_done);
+    last = now;
+  };
+  const ConvertTotals totals = Convert(Fixture("zero1_dp2"), out, "universal", settings);
+  EXPECT_GT(last.bytes_total, 0U);
+  EXPECT_EQ(last.bytes_done, last.bytes_total);
+  EXPECT_GT(totals.bytes_written, last.bytes_total);
+  EXPECT_FALSE(totals.was_complete);
+  std::string sentence;
+  EXPECT_EQ(KindOf([&] { Convert(Fixture("zero1_dp2"), out, "universal"); }, sentence), ErrorKind::kUsage);
+  EXPECT_THAT(sentence, HasSubstr("exists; name another folder, or pass force to replace it"));
+  EXPECT_THAT(Verify({.path = out}).differences, testing::IsEmpty());
+  VerifySettings same;
+  same.same = Fixture("zero1_dp2").path;
+  same.by_elements = true;
+  EXPECT_THAT(Verify({.path = out}, same).differences, testing::IsEmpty());
+  same.same = Fixture("zero1_dp4").path;  // Another run.
+  EXPECT_THAT(Verify({.path = out}, same).differences, testing::Not(testing::IsEmpty()));
+}
+
+TEST_F(LibraryFolderTest, ACancelledConversionLeavesNothing) {
+  std::filesystem::create_directory(folder_);
+  std::atomic<bool> cancelled = true;
+  ConvertSettings settings;
+  settings.cancelled = &cancelled;
+  std::string sentence;
+  EXPECT_EQ(KindOf([&] { Convert(Fixture("zero1_dp2"), folder_ / "out", "universal", settings); }, sentence),
+            ErrorKind::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 
 TEST(LibraryTest, InspectionIsThePrograms) {

@@ -1,0 +1,71 @@
+#include "compiler/phases/both_sides.h"
+
+#include "compiler/phases/catalogue.h"
+#include "compiler/phases/config_file.h"
+#include "compiler/phases/find_strategy.h"
+#include "compiler/phases/planned_source.h"
+#include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
+
+namespace ucp {
+namespace {
+
+// The spec at a strategy's degrees, or at one rank, without any checkpoint.
+llvm::Error LayOutWithoutCheckpoint(ReadableFileSystem& files, const SourceRequest& request, BothSides& sides) {
+  if (request.spec.empty())
+    return Fail(ErrorCode::kUsage, "name a spec, or a checkpoint with {}", OptionName(UserOption::kFrom));
+  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
+  UCP_ASSIGN_OR_RETURN(sides.phase.spec, OpenSpec(path));
+  SpecSession& session = *sides.phase.spec;
+  if (!session.checked) return SpecErrors(session);
+  Degrees degrees;
+  if (!request.path.empty()) {
+    UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.path, &session, StrategyUse::kLayout));
+    UCP_ASSIGN_OR_RETURN(degrees, ParseDegrees(strategy));
+    sides.source_name = strategy.format;
+  }
+  Inventory nothing;
+  if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(files, request.config, nothing.facts));
+  sides.phase.bound = BindSpec(*session.checked, nothing, request.set, session.sink);
+  std::optional<Layout> layout;
+  if (sides.phase.bound) layout = LowerToMesh(*sides.phase.bound, degrees, session.sink);
+  if (!layout) return SpecErrors(session);
+  sides.phase.layout = std::move(*layout);
+  return VerifyLayout(sides.phase.layout);
+}
+
+llvm::Error LayOutSource(ReadableFileSystem& files, const SourceRequest& request, BothSides& sides) {
+  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(files, request));
+  if (request.path.empty() || is_strategy) return LayOutWithoutCheckpoint(files, request, sides);
+  UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, sides.phase));
+  sides.source_name = sides.phase.checkpoint.inventory.format;
+  return llvm::Error::success();
+}
+
+// Formats whose strategies have no degrees hold tensors whole; others are cut as the spec says.
+llvm::Error LayOutOther(const std::string& text, BothSides& sides) {
+  if (text.empty()) return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(text, sides.phase.spec.get(), StrategyUse::kLayout));
+  sides.target_name = strategy.format;
+  if (!FindFormat(strategy.format)->strategy_rules().has_degrees) {
+    UCP_ASSIGN_OR_RETURN(sides.target, AtomicLayout(sides.phase.layout));
+    return llvm::Error::success();
+  }
+  UCP_ASSIGN_OR_RETURN(Degrees degrees, ParseDegrees(strategy));
+  if (!sides.phase.bound) {
+    return Fail(ErrorCode::kUsage, "only a spec says how tensors are cut for `{}`; name one", text);
+  }
+  sides.target = LowerToMesh(*sides.phase.bound, degrees, sides.phase.spec->sink);
+  if (!sides.target) return SpecErrors(*sides.phase.spec);
+  return VerifyLayout(*sides.target);
+}
+
+}  // namespace
+
+llvm::Error LayOutBothSides(ReadableFileSystem& files, const SourceRequest& request, const std::string& target,
+                            BothSides& sides) {
+  UCP_RETURN_IF_ERROR(LayOutSource(files, request, sides));
+  return LayOutOther(target, sides);
+}
+
+}  // namespace ucp

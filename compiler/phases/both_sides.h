@@ -1,0 +1,27 @@
+// The layouts of a source and of a target as a spec has them, with a checkpoint or without, to be explained.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <optional>
+#include <string>
+
+#include "compiler/files/readable_file_system.h"
+#include "compiler/phases/source_phase.h"
+
+namespace ucp {
+
+// The layouts of a spec point into the phase.
+struct BothSides {
+  SourcePhase phase;
+  std::string source_name;  // Its format; empty for a spec alone.
+  std::optional<Layout> target;
+  std::string target_name;
+};
+
+// `request.path` is a checkpoint, a strategy or nothing; `target` a strategy or empty. Fills `sides` as far as it
+// comes, so that a spec's diagnostics can be shown when it fails.
+[[nodiscard]] llvm::Error LayOutBothSides(ReadableFileSystem& files, const SourceRequest& request,
+                                          const std::string& target, BothSides& sides);
+
+}  // namespace ucp

@@ -1,0 +1,53 @@
+// A conversion as one call: planned, verified, executed, committed.
+#pragma once
+
+#include <llvm/Support/Error.h>
+#include <llvm/Support/JSON.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/files/readable_file_system.h"
+#include "compiler/phases/request_texts.h"
+#include "runtime/convert/conversion.h"
+#include "runtime/executor/share_run.h"
+#include "runtime/jobs/job_hooks.h"
+
+namespace ucp {
+
+struct ConvertRequest {
+  SourceTexts source;
+  std::string target;  // A strategy: "universal", "deepspeed:tp=2,dp=4,zero=1"
+  TargetTexts target_options;
+  ReplicaPolicy replicas = ReplicaPolicy::kCompare;
+};
+
+struct PlanningOptions {
+  unsigned readers = 1;  // Threads that read headers at the same time.
+  unsigned threads = 1;
+  bool hashes_plan = true;      // Not needed where nothing is run.
+  PhaseClock* clock = nullptr;  // Told of the phases; may be null.
+};
+
+// The plan, which is verified. `hooks.bound` is called once a spec is bound, or is found to be wrong.
+llvm::Expected<PlannedRun> PlanConversion(ReadableFileSystem& source, const ConvertRequest& request,
+                                          const PlanningOptions& options, const JobHooks& hooks);
+
+struct ConvertReport {
+  PlannedRun run;
+  ConversionOutcome outcome;
+};
+
+// Everything, in this process alone. `destination.destination` appears complete, or not at all. Codes as those of the
+// programs (docs/programs.md).
+llvm::Expected<ConvertReport> ConvertCheckpoint(const ConvertRequest& request, const ConversionOptions& destination,
+                                                ExecutionOptions execution, const JobHooks& hooks = {});
+
+// Those of single numbers were made with the plan, those of elements when they were read.
+std::vector<RankDecision> AllDecisions(const Plan& plan, const ExecutionReport& report);
+
+// The object that `ucprun convert --json` prints, but for what only a command knows.
+llvm::json::Object ConversionJson(const PlannedRun& run, const ConversionOutcome& outcome,
+                                  const ConversionOptions& options);
+
+}  // namespace ucp

@@ -1,0 +1,46 @@
+// Whether a checkpoint is what was written, and whether two are the same, whichever way each is cut.
+#pragma once
+
+#include <llvm/Support/Error.h>
+#include <llvm/Support/JSON.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/layout/checkpoint_identity.h"
+#include "compiler/phases/request_texts.h"
+#include "runtime/convert/node_local.h"
+#include "runtime/executor/execute.h"
+#include "runtime/jobs/job_hooks.h"
+#include "runtime/jobs/same_states.h"
+#include "runtime/manifest/manifest.h"
+
+namespace ucp {
+
+struct VerifyRequest {
+  SourceTexts source;        // A spec is for both checkpoints.
+  std::string same;          // Another checkpoint that must hold the same; empty for none.
+  bool by_elements = false;  // With it: the elements are compared, and not their digests.
+  bool synth = false;        // Every element must be what `ucprun synth` writes.
+  NodeLocal node_local;
+};
+
+struct VerifyReport {
+  std::vector<CheckpointIdentity> read;  // Each checkpoint whose tensors were.
+  std::vector<std::string> lines;        // What was done.
+  std::vector<std::string> differences;  // What is not as it should be, a sentence each; empty: all is as it should.
+  DigestVersion version = kDigestVersion;
+  std::vector<StateDigest> digests;  // Of every tensor and state.
+  std::optional<SameStates> same;    // Of VerifyRequest::same.
+};
+
+// The files are held against the manifest, if there is one, and all of the data is read: checksums, copies on other
+// ranks, and the digest of each state. All ranks of `execution` call it together; the report is rank 0's. Fails where
+// the checkpoint cannot be read; what differs is no failure.
+llvm::Expected<VerifyReport> Verify(const VerifyRequest& request, const ExecutionOptions& execution,
+                                    const JobHooks& hooks = {});
+
+void WriteVerifyReport(const VerifyReport& report, llvm::json::OStream& json);
+
+}  // namespace ucp

@@ -1,0 +1,69 @@
+// Conversions from folder to folder, and whether a checkpoint holds what it should: `ucprun convert` and `ucprun
+// verify` as functions. They do not print, and end when they are asked to.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ucp/source.h"
+
+namespace ucp {
+inline namespace [[gnu::visibility("default")]] v0 {
+
+// How far a stretch of reading is, or a conversion. Told from any thread, one call at a time, a few times a second and
+// once at the end; several stretches may follow one another.
+struct WorkProgress {
+  std::uint64_t bytes_done = 0;
+  std::uint64_t bytes_total = 0;
+};
+
+// How much of the machine is used, and who follows.
+struct WorkSettings {
+  unsigned threads = 0;  // From 1 to 256; 0: one for each processor that this process may use.
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;     // The most to use.
+  std::function<void(const WorkProgress&)> progress = {};  // What it throws ends the process.
+  const std::atomic<bool>* cancelled = nullptr;  // Raise it, from any thread, to end the work with kCancelled.
+};
+
+struct ConvertSettings : WorkSettings {
+  std::string tag = {};                       // --tag: the target's own name; empty: the source's.
+  std::vector<std::string> keep_opaque = {};  // --keep-opaque: "module.Class"
+  std::string ds_config = {};                 // --ds-config: a file; empty: none.
+  bool verify = true;                         // Check the archives' checksums, and compare copies on other ranks.
+  bool force = false;                         // Replace an existing destination, in one step.
+  bool resume = false;                        // Go on where an interrupted run of the same call stopped.
+};
+
+struct ConvertTotals {
+  std::uint64_t bytes_read = 0;
+  std::uint64_t bytes_written = 0;
+  double seconds = 0;
+  bool was_complete = false;         // With `resume`: nothing was left to do.
+  std::vector<std::string> remarks;  // Sentences about what was done.
+};
+
+// Converts to the strategy `to`, such as "universal" or "deepspeed:tp=2,dp=4,zero=1". The folder `out` appears
+// complete, or not at all. Throws Error; after it, `out` is what it was before.
+ConvertTotals Convert(const LoadSource& source, const std::string& out, const std::string& to,
+                      const ConvertSettings& settings = {});
+
+struct VerifySettings : WorkSettings {
+  std::string same = {};     // --same: another checkpoint that must hold the same, however it is cut; empty: none.
+  bool by_elements = false;  // --bytes: compare the elements of both, and not their digests.
+  bool checksums = true;     // Read the archives' checksums.
+};
+
+struct VerifyFindings {
+  std::vector<std::string> differences;  // A sentence for each thing that is not as it should be; empty: all is well.
+  std::vector<std::string> notes;        // What was done, and warnings.
+};
+
+// Whether the files are what was written, can be read, and fit together. Throws Error where the checkpoint cannot be
+// read; what differs is in the findings.
+VerifyFindings Verify(const LoadSource& source, const VerifySettings& settings = {});
+
+}  // namespace v0
+}  // namespace ucp

@@ -1,0 +1,192 @@
+#include "runtime/python/jobs.h"
+
+#include <llvm/Support/JSON.h>
+#include <llvm/Support/raw_ostream.h>
+#include <nanobind/stl/string.h>
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "compiler/explain/explain.h"
+#include "compiler/explain/explain_json.h"
+#include "compiler/phases/both_sides.h"
+#include "compiler/phases/with_diagnostics.h"
+#include "compiler/support/error.h"
+#include "runtime/jobs/convert.h"
+#include "runtime/jobs/diff.h"
+#include "runtime/jobs/verify.h"
+#include "runtime/python/interruptible.h"
+#include "runtime/python/raise.h"
+
+namespace nb = nanobind;
+
+namespace ucp {
+namespace {
+
+// How far a job is, from its threads to the one that may call Python.
+class Progress {
+ public:
+  explicit Progress(nb::object callback) : callback_(std::move(callback)) {}
+
+  void Set(const ExecutionProgress& now) {
+    std::lock_guard lock(mutex_);
+    latest_ = {now.bytes_done, now.bytes_total};
+  }
+
+  // Calls `callback(bytes_done, bytes_total)` if that is news.
+  void Look() {
+    if (callback_.is_none()) return;
+    std::optional<std::pair<std::uint64_t, std::uint64_t>> news;
+    {
+      std::lock_guard lock(mutex_);
+      news = std::exchange(latest_, std::nullopt);
+    }
+    if (news) callback_(news->first, news->second);
+  }
+
+ private:
+  nb::object callback_;
+  std::mutex mutex_;  // Protects the next.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> latest_;
+};
+
+// What all jobs are given.
+struct Work {
+  unsigned threads = 1;
+  std::uint64_t memory_bytes = 0;
+  bool checksums = true;
+  nb::object progress;
+};
+
+// Runs a job that can be stopped; its error has the spec's diagnostics behind it.
+template <typename Job>
+void RunJob(const Work& work, Job job) {
+  Progress progress(work.progress);
+  RunInterruptibly(
+      [&](const std::atomic<bool>& cancelled) -> llvm::Error {
+        ExecutionOptions execution;
+        execution.threads = work.threads;
+        execution.memory_bytes = work.memory_bytes;
+        execution.verify_source_crc = work.checksums;
+        execution.cancelled = &cancelled;
+        UCP_ASSIGN_OR_RETURN(execution.open_files, DivideOpenFiles(OpenFileLimit(), work.threads));
+        std::string errors;
+        JobHooks hooks;
+        hooks.begin_progress = [&progress]() -> ProgressCallback {
+          return [&progress](const ExecutionProgress& now) { progress.Set(now); };
+        };
+        hooks.bound = [&](const SpecSession& spec) { errors = ErrorsOf(spec); };
+        return WithDiagnostics(job(std::move(execution), hooks), errors);
+      },
+      [&] { progress.Look(); });
+}
+
+std::string TextOf(llvm::json::Value value) {
+  std::string text;
+  llvm::raw_string_ostream(text) << value;
+  return text;
+}
+
+template <typename Write>
+std::string TextBy(Write write) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  llvm::json::OStream json(out);
+  write(json);
+  return text;
+}
+
+Work WorkOf(unsigned threads, std::uint64_t memory_bytes, bool checksums, nb::object progress) {
+  return {threads, memory_bytes, checksums, std::move(progress)};
+}
+
+std::string ConvertForPython(const SourceTexts& source, const nb::bytes& out, const std::string& to,
+                             const TargetTexts& target, bool verify, bool force, bool resume, unsigned threads,
+                             std::uint64_t memory_bytes, nb::object progress) {
+  const ConvertRequest request{source, to, target, verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust};
+  ConversionOptions destination;
+  destination.destination.assign(out.c_str(), out.size());
+  destination.force = force;
+  destination.resume = resume;
+  std::string json;
+  RunJob(WorkOf(threads, memory_bytes, verify, std::move(progress)),
+         [&](ExecutionOptions execution, const JobHooks& hooks) -> llvm::Error {
+           UCP_ASSIGN_OR_RETURN(const ConvertReport report,
+                                ConvertCheckpoint(request, destination, std::move(execution), hooks));
+           json = TextOf(ConversionJson(report.run, report.outcome, destination));
+           return llvm::Error::success();
+         });
+  return json;
+}
+
+std::string VerifyForPython(const SourceTexts& source, const nb::bytes& same, bool by_elements, bool checksums,
+                            unsigned threads, std::uint64_t memory_bytes, nb::object progress) {
+  VerifyRequest request;
+  request.source = source;
+  request.same.assign(same.c_str(), same.size());
+  request.by_elements = by_elements;
+  std::string json;
+  RunJob(WorkOf(threads, memory_bytes, checksums, std::move(progress)),
+         [&](const ExecutionOptions& execution, const JobHooks& hooks) -> llvm::Error {
+           UCP_ASSIGN_OR_RETURN(const VerifyReport report, Verify(request, execution, hooks));
+           json = TextBy([&](llvm::json::OStream& out) { WriteVerifyReport(report, out); });
+           return llvm::Error::success();
+         });
+  return json;
+}
+
+std::string DiffForPython(const SourceTexts& source, const nb::bytes& other, const std::string& tensor, bool read_all,
+                          unsigned threads, std::uint64_t memory_bytes, nb::object progress) {
+  DiffRequest request;
+  request.source = source;
+  request.other.assign(other.c_str(), other.size());
+  request.tensor = tensor;
+  request.read_all = read_all;
+  std::string json;
+  RunJob(WorkOf(threads, memory_bytes, true, std::move(progress)),
+         [&](ExecutionOptions execution, const JobHooks& hooks) -> llvm::Error {
+           UCP_ASSIGN_OR_RETURN(const DiffOutcome outcome, Diff(request, std::move(execution), hooks));
+           json = TextBy([&](llvm::json::OStream& out) { WriteDiff(outcome.report, out); });
+           return llvm::Error::success();
+         });
+  return json;
+}
+
+std::string ExplainForPython(const SourceTexts& source, const std::string& to, const std::string& tensor) {
+  std::string json;
+  RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(const SourceRequest request, source.Request());
+    BothSides sides;
+    UCP_RETURN_IF_ERROR(WithDiagnostics(LayOutBothSides(RealFiles(), request, to, sides), sides.phase));
+    const bool has_checkpoint = !sides.phase.checkpoint.inventory.format.empty();
+    UCP_ASSIGN_OR_RETURN(const Explanation explanation,
+                         Explain({.source = sides.phase.layout,
+                                  .source_name = sides.source_name,
+                                  .target = sides.target ? &*sides.target : nullptr,
+                                  .target_name = sides.target_name,
+                                  .bound = sides.phase.bound ? &*sides.phase.bound : nullptr,
+                                  .inventory = has_checkpoint ? &sides.phase.checkpoint.inventory : nullptr,
+                                  .tensor_glob = tensor}));
+    llvm::raw_string_ostream out(json);
+    ExplainAsJson(explanation, out);
+    return llvm::Error::success();
+  });
+  return json;
+}
+
+}  // namespace
+
+void AddJobs(nb::module_& module) {
+  module.def("convert", &ConvertForPython, nb::arg("source"), nb::arg("out"), nb::arg("to"), nb::arg("target"),
+             nb::arg("verify"), nb::arg("force"), nb::arg("resume"), nb::arg("threads"), nb::arg("memory_bytes"),
+             nb::arg("progress").none());
+  module.def("verify", &VerifyForPython, nb::arg("source"), nb::arg("same"), nb::arg("by_elements"),
+             nb::arg("checksums"), nb::arg("threads"), nb::arg("memory_bytes"), nb::arg("progress").none());
+  module.def("diff", &DiffForPython, nb::arg("source"), nb::arg("other"), nb::arg("tensor"), nb::arg("read_all"),
+             nb::arg("threads"), nb::arg("memory_bytes"), nb::arg("progress").none());
+  module.def("explain", &ExplainForPython, nb::arg("source"), nb::arg("to"), nb::arg("tensor"));
+}
+
+}  // namespace ucp

@@ -80,9 +80,18 @@ function(ucp_program name)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# ucp_test(NAME SOURCES a_test.cpp … [ALONE b_test.cpp …] DEPENDS lib …): a GoogleTest program, each test known to ctest.
+# ucp_test(NAME [LABELS reads_bytes has_threads] SOURCES a_test.cpp … [ALONE b_test.cpp …] DEPENDS lib …): a GoogleTest
+# program, each test known to ctest. Test runs take programs that read bytes from outside under AddressSanitizer and
+# UndefinedBehaviorSanitizer, and those that have threads under ThreadSanitizer: tests/with_LABEL.txt in the build folder
+# lists them.
 function(ucp_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LABELS;SOURCES;ALONE;DEPENDS" ${ARGN})
+  foreach(label IN LISTS ARG_LABELS)
+    if(NOT label MATCHES "^(reads_bytes|has_threads)$")
+      message(FATAL_ERROR "${name}: there is no label ${label}")
+    endif()
+    set_property(GLOBAL APPEND_STRING PROPERTY ucp_tests_with_${label} "${name}\n")
+  endforeach()
   ucp_together(sources ${name} ${ARG_SOURCES})
   add_executable(${name} ${sources} ${ARG_ALONE})
   ucp_compile_options(${name})

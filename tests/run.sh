@@ -2,7 +2,7 @@
 # Installs what the tests need, builds, and runs every test; the last lines are those of the test runners.
 #
 #   --no-install  no packages and no engine environment; the tests with the real engine run if it is there already
-#   --full        also what is longer: clang-tidy, a wheel from a clean clone, every test under every sanitizer, random
+#   --full        also what is longer: clang-tidy of all sources, a wheel from a clean clone, every test under every sanitizer, random
 #                 tests for a minute each, an hour of failing calls and kills (tests/kill.sh), and every cell of the
 #                 acceptance matrix, which is then written to docs/acceptance.md
 #
@@ -65,45 +65,38 @@ part "How the sources are written: clang-format, shellcheck"
 scripts/format.sh --check
 shellcheck -x scripts/*.sh tests/*.sh tests/*/*.sh examples/*.sh .ci/run
 
-# What reads bytes from outside, under AddressSanitizer and UndefinedBehaviorSanitizer; what has threads, under
-# ThreadSanitizer. With --full everything under both.
-reads_bytes=(
-  parse_test parse_fuzz_test front_end_fuzz_test codec_test verifier_mutation_test pytorch_test deepspeed_common_test deepspeed_format_test
-  safetensors_format_test universal_format_test formats_test digest_test synth_test manifest_test storage_test commit_test
-  elements_test runtime_executor_test library_memory_test
-)
-has_threads=(
-  support_test verifier_test storage_test commit_test runtime_executor_test communicator_test gpu_test runtime_exchange_test
-  runtime_difference_test runtime_command_line_test
-)
-test_under_sanitizer() { # PRESET TEST…
-  local preset=$1
-  shift
+# The programs whose CMakeLists.txt has the label; with --full all of them.
+test_under_sanitizer() { # PRESET LABEL
   if $full; then
-    build "$preset"
-    ctest --preset "$preset" -j "$jobs" --progress
+    build "$1"
+    ctest --preset "$1" -j "$jobs" --progress
     return
   fi
-  build "$preset" "$@"
-  for program in "$@"; do
+  cmake --preset "$1" -DUCP_BUILD_TESTS=ON --log-level=WARNING >/dev/null
+  local programs
+  mapfile -t programs <"build/$1/tests/with_$2.txt"
+  ((${#programs[@]} > 0)) || stop "no test has the label $2"
+  build "$1" "${programs[@]}"
+  local program
+  for program in "${programs[@]}"; do
     printf '%s: ' "$program"
-    "build/$preset/bin/$program" --gtest_brief=1
+    "build/$1/bin/$program" --gtest_brief=1
   done
 }
 
 part "AddressSanitizer and UndefinedBehaviorSanitizer (build/asan)"
-test_under_sanitizer asan "${reads_bytes[@]}"
+test_under_sanitizer asan reads_bytes
 
 part "Damaged input, bounded (tests/fuzz)"
 tests/fuzz/run.sh --bounded 1000
 
 part "ThreadSanitizer (build/tsan)"
-test_under_sanitizer tsan "${has_threads[@]}"
+test_under_sanitizer tsan has_threads
+
+part "clang-tidy, each source by itself (build/debug)"
+if $full; then scripts/tidy.sh; else scripts/tidy.sh --changed; fi
 
 if $full; then
-  part "clang-tidy"
-  scripts/tidy.sh
-
   part "A wheel from a clean clone"
   tests/wheel.sh
 fi

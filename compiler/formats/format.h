@@ -61,6 +61,18 @@ class Format {
   virtual llvm::Expected<std::optional<std::string>> MeantByFile(ReadableFileSystem& files,
                                                                  const std::string& path) const;
 
+  // Whether a checkpoint may have a file of this path below its folder; of a model alone, also beside the folders of
+  // checkpoints, where trainers have them. `--force` replaces no other file.
+  virtual bool MayHaveFile(std::string_view path) const = 0;
+  // How the names of its files end; what a manifest lists ends so, or is not believed to be one of them.
+  virtual std::vector<std::string_view> file_endings() const = 0;
+  // Whether this is, by its name, a file with a header, and all that Describe() reads of one such file. What it reads
+  // is noted by whoever shares headers between ranks. Fails where the file cannot be described.
+  virtual bool HasHeader(std::string_view path) const = 0;
+  [[nodiscard]] virtual llvm::Error ReadHeader(const ReadableFile& file) const = 0;
+  // The folder of a checkpoint in which each tensor has a folder of its own; empty if there is none.
+  virtual std::string_view folder_of_tensors() const { return ""; }
+
   // From headers only. Call with what RecogniseAny() found. Where ranks contradict each other in what can be believed,
   // the preferred one counts, and the inventory says so; without one it is an error. With more than one of `threads`
   // several read files at the same time.
@@ -87,9 +99,11 @@ class Format {
   virtual llvm::Expected<FileReaders> Readers(const TargetRequest& request, const TargetFiles& target) const;
 };
 
-// Every format.
+// Every format, in the order in which they are listed (format_list.cpp).
 std::span<const std::unique_ptr<const Format>> AllFormats();
 // nullptr if there is none of this name.
 const Format* FindFormat(std::string_view name);
+// nullptr if it is no format's file with a header.
+const Format* FindFormatOfHeader(std::string_view path);
 
 }  // namespace ucp

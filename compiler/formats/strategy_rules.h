@@ -24,6 +24,7 @@ struct StrategyRules {
   bool has_degrees = false;                   // The axes of the mesh, lists of stages, and `interleave`.
   std::vector<std::string> target_axes = {};  // Of these, what a target can be cut over.
   std::vector<SettingRule> settings;
+  std::string help;  // "safetensors for weights alone, with dtype=…": what a target is, and its settings.
 };
 
 // All settings, those of degrees first.

@@ -19,16 +19,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a model, in a folder of its own or beside the folder of a tag, where trainers have them.
-bool IsWeightsOfModel(std::string_view name) {
-  const bool begins =
-      name.starts_with("model") || name.starts_with("pytorch_model") || name.starts_with("adapter_model");
-  return begins && (name.ends_with(".safetensors") || name.ends_with(".bin") || name.ends_with(".index.json"));
-}
-
 // Such as some format writes. A manifest is a hint from outside: it cannot make anything else part of a checkpoint.
 bool HasNameOfFormat(std::string_view path) {
-  return path.ends_with(".pt") || path.ends_with(".safetensors") || path.ends_with(".index.json");
+  return std::ranges::any_of(AllFormats(), [&](const auto& format) {
+    return std::ranges::any_of(format->file_endings(), [&](std::string_view end) { return path.ends_with(end); });
+  });
+}
+
+// Of a checkpoint that has roots, or of a model alone.
+bool MayBeFileOf(bool has_roots, std::string_view path) {
+  return std::ranges::any_of(
+      AllFormats(), [&](const auto& format) { return format->has_roots() == has_roots && format->MayHaveFile(path); });
 }
 
 // What may stand in a checkpoint: what its manifest lists, or, without one, what its format and those who write it
@@ -46,11 +47,8 @@ class Belonging {
     const bool is_on_top = path.find('/') == std::string::npos;
     if (is_on_top && BelongsBesideCheckpoint(path)) return true;
     if (!listed_.empty()) return listed_.contains(path) && HasNameOfFormat(path);
-    if (is_on_top && IsWeightsOfModel(path)) return true;
-    if (!path.starts_with(folder_)) return false;
-    const std::string_view within = std::string_view(path).substr(folder_.size());
-    if (within.starts_with("zero/")) return within.ends_with(".pt");
-    return within.find('/') == std::string_view::npos && within.ends_with("_states.pt");
+    if (is_on_top && MayBeFileOf(false, path)) return true;
+    return path.starts_with(folder_) && MayBeFileOf(true, std::string_view(path).substr(folder_.size()));
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
+#include "compiler/formats/format.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "runtime/command_line/conversion_command.h"
@@ -63,6 +64,13 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
   return llvm::Error::success();
 }
 
+// What each format says of its targets.
+std::string TargetsHelp() {
+  std::string help;
+  for (const auto& format : AllFormats()) help += (help.empty() ? "" : "; ") + format->strategy_rules().help;
+  return help;
+}
+
 }  // namespace
 
 void AddConvertCommand(CLI::App& app, int& exit_code) {
@@ -82,20 +90,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
       ->required();
   AddDestination(*command, options->conversion);
-  command
-      ->add_option(
-          "--to", options->target,
-          "universal, universal:mp=N for a target with N model-parallel ranks (default: as many as the source), "
-          "universal:ep=N for one whose experts are spread over N ranks, universal:mp=N,ep=N,dp=N for AutoEP beside "
-          "tensor parallelism, universal:zero=3,engine=VERSION for stage 3 of a DeepSpeed before 0.19.3; safetensors "
-          "for weights alone, "
-          "with dtype=bf16|fp16|fp32 (default: the model's own), max_shard=SIZE (5GB), states=all (masters and "
-          "optimizer "
-          "too), names=memory (keep names that differ in Hugging Face's files); deepspeed:KEY=VALUE,… for "
-          "native files: pp, tp, dp, sp, ep, zero, dtype, optimizer, round_robin, alignment, elastic, "
-          "data_before_experts, expert_tp, sub_group_size, exclude_frozen, partition")
-      ->type_name("STRATEGY")
-      ->required();
+  command->add_option("--to", options->target, TargetsHelp())->type_name("STRATEGY")->required();
   command
       ->add_option(
           "--spec", options->source.spec,

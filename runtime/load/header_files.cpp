@@ -3,22 +3,15 @@
 #include "runtime/load/header_files.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
 
-#include "compiler/formats/pytorch/archive_reader.h"
-#include "compiler/formats/safetensors/header.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
 namespace {
-
-// Steps and states of random generators are read with the headers; a header with more of them is read once more.
-constexpr std::uint64_t kLargestSmallStorage = std::uint64_t{8} << 10;
-constexpr std::uint64_t kMostSmallStorages = std::uint64_t{32} << 10;  // Bytes of one file.
 
 bool Covers(const HeaderOfFile::Piece& piece, std::uint64_t offset, std::uint64_t bytes) {
   return piece.offset <= offset && bytes <= piece.bytes.size() && offset - piece.offset <= piece.bytes.size() - bytes;
@@ -102,35 +95,6 @@ class HeaderFile : public ReadableFile {
   mutable std::unique_ptr<ReadableFile> file_;
 };
 
-// Whoever hashes or reads again what was read finds it in the notes.
-llvm::Error ReadArchiveHeader(const ReadableFile& file) {
-  UCP_ASSIGN_OR_RETURN(const pytorch::Archive archive, pytorch::ReadArchive(file));
-  std::string bytes(archive.pickle_data.bytes, '\0');
-  UCP_RETURN_IF_ERROR(file.ReadAt(archive.pickle_data.offset, std::as_writable_bytes(std::span(bytes))));
-  std::uint64_t small = 0;
-  for (const auto& storage : archive.pickle->storages) {
-    const pytorch::StorageExtent& extent = archive.storages.at(storage->key);
-    if (extent.data.bytes > kLargestSmallStorage || small + extent.data.bytes > kMostSmallStorages) continue;
-    small += extent.data.bytes;
-    bytes.resize(extent.data.bytes);
-    UCP_RETURN_IF_ERROR(file.ReadAt(extent.data.offset, std::as_writable_bytes(std::span(bytes))));
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error ReadSafetensorsHeader(const ReadableFile& file) {
-  std::array<std::byte, 8> length_bytes{};
-  UCP_RETURN_IF_ERROR(file.ReadAt(0, length_bytes));
-  std::uint64_t length = 0;
-  for (std::size_t i = length_bytes.size(); i-- > 0;)
-    length = length << 8 | std::to_integer<std::uint64_t>(length_bytes[i]);
-  if (length > std::min(safetensors::kMostHeaderBytes, file.bytes() - length_bytes.size())) {
-    return Fail(ErrorCode::kBadData, "its header is too long");
-  }
-  std::string json(length, '\0');
-  return file.ReadAt(length_bytes.size(), std::as_writable_bytes(std::span(json)));
-}
-
 }  // namespace
 
 std::uint64_t HeaderOfFile::bytes() const {
@@ -139,14 +103,12 @@ std::uint64_t HeaderOfFile::bytes() const {
   return sum;
 }
 
-bool HasHeader(std::string_view path) { return path.ends_with(".pt") || path.ends_with(".safetensors"); }
-
-llvm::Expected<HeaderOfFile> ReadHeader(ReadableFileSystem& files, const std::string& path) {
+llvm::Expected<HeaderOfFile> ReadHeader(ReadableFileSystem& files, const Format& format, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(const FileStatus status, files.Status(path));
   UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, files.OpenForReading(path));
   HeaderOfFile header{path, file->bytes(), {}, VersionOf(status)};
   const NotingFile noting(*file, header);
-  UCP_RETURN_IF_ERROR(path.ends_with(".pt") ? ReadArchiveHeader(noting) : ReadSafetensorsHeader(noting));
+  UCP_RETURN_IF_ERROR(format.ReadHeader(noting));
   return header;
 }
 

@@ -12,6 +12,7 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/files/seen_files.h"
+#include "compiler/formats/format.h"
 #include "runtime/wire/byte_codec.h"
 
 namespace ucp {
@@ -29,11 +30,9 @@ struct HeaderOfFile {
   std::uint64_t bytes() const;
 };
 
-// Whether this is a file of which ReadHeader() knows what describing it takes.
-bool HasHeader(std::string_view path);
-
-// What describing the file reads. Fails where it cannot be described; whoever describes it says why.
-llvm::Expected<HeaderOfFile> ReadHeader(ReadableFileSystem& files, const std::string& path);
+// What describing the file reads, which is one of this format's with a header. Fails where it cannot be described;
+// whoever describes it says why.
+llvm::Expected<HeaderOfFile> ReadHeader(ReadableFileSystem& files, const Format& format, const std::string& path);
 
 void Add(const HeaderOfFile& header, wire::ByteWriter& writer);
 HeaderOfFile TakeHeader(wire::ByteReader& reader);

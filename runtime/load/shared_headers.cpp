@@ -3,6 +3,9 @@
 // at.
 #include "runtime/load/shared_headers.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -12,6 +15,7 @@
 #include <vector>
 
 #include "compiler/files/lasting_inodes.h"
+#include "compiler/formats/format.h"
 #include "compiler/support/error.h"
 #include "runtime/load/header_files.h"
 
@@ -62,7 +66,9 @@ std::string ReadShare(ReadableFileSystem& files, const Communicator& ranks, std:
     const Asked one{reader.Text(), reader.Text()};
     if (number % ranks.size() != ranks.rank()) continue;
     for (const std::string& path : FilesOf(files, one)) {
-      llvm::Expected<HeaderOfFile> header = ReadHeader(files, path);
+      const Format* format = FindFormatOfHeader(path);
+      if (format == nullptr) continue;
+      llvm::Expected<HeaderOfFile> header = ReadHeader(files, *format, path);
       if (!header) {
         llvm::consumeError(header.takeError());  // Rank 0 will find out.
       } else if (header->bytes() <= room) {
@@ -83,7 +89,8 @@ class SharedFiles : public ReadableFileSystem {
     {
       std::lock_guard lock(mutex_);
       UCP_RETURN_IF_ERROR(FailureOfTalk());
-      if (HasHeader(path) && !headers_.contains(path)) UCP_RETURN_IF_ERROR(AskAround(path));
+      const Format* format = FindFormatOfHeader(path);
+      if (format != nullptr && !headers_.contains(path)) UCP_RETURN_IF_ERROR(AskAround(path));
       if (auto header = headers_.find(path); header != headers_.end()) {
         UCP_ASSIGN_OR_RETURN(const FileStatus now, files_.Status(path));
         if (MayBeSame(VersionOf(now), header->second.version)) return OpenHeader(files_, header->second);
@@ -103,7 +110,10 @@ class SharedFiles : public ReadableFileSystem {
   llvm::Error AskAround(const std::string& path) {
     const std::string folder = FolderOf(path);
     const std::string around = folder.empty() ? "" : FolderOf(folder.substr(0, folder.size() - 1));
-    const bool is_of_tensor = around.ends_with("/zero/");
+    const bool is_of_tensor = std::ranges::any_of(AllFormats(), [&](const auto& format) {
+      const std::string_view tensors = format->folder_of_tensors();
+      return !tensors.empty() && around.ends_with(fmt::format("/{}/", tensors));
+    });
     if (!asked_.insert(is_of_tensor ? around : folder).second) return llvm::Error::success();
     std::vector<Asked> asked;
     if (is_of_tensor) {

@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <tuple>
 
 #include "compiler/formats/safetensors/dtype_codes.h"
@@ -161,6 +163,19 @@ std::string ComposeHeader(const Header& header) {
   std::string bytes;
   for (unsigned i = 0; i < kLengthBytes; ++i) bytes += static_cast<char>(json.size() >> (8 * i));
   return bytes + json;
+}
+
+llvm::Error ReadHeaderBytes(const ReadableFile& file) {
+  std::array<std::byte, kLengthBytes> length_bytes{};
+  UCP_RETURN_IF_ERROR(file.ReadAt(0, length_bytes));
+  std::uint64_t length = 0;
+  for (std::size_t i = length_bytes.size(); i-- > 0;)
+    length = length << 8 | std::to_integer<std::uint64_t>(length_bytes[i]);
+  if (length > std::min(kMostHeaderBytes, file.bytes() - length_bytes.size())) {
+    return Fail(ErrorCode::kBadData, "its header is too long");
+  }
+  std::string json(length, '\0');
+  return file.ReadAt(length_bytes.size(), std::as_writable_bytes(std::span(json)));
 }
 
 }  // namespace ucp::safetensors

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/layout/dtype.h"
 
 namespace ucp::safetensors {
@@ -50,5 +51,8 @@ void Arrange(Header& header);
 
 // Length and JSON, byte for byte as the reference writer has them (with the metadata sorted). Names must be UTF-8.
 std::string ComposeHeader(const Header& header);
+
+// Reads all that describing the file reads, and looks at nothing but its length.
+[[nodiscard]] llvm::Error ReadHeaderBytes(const ReadableFile& file);
 
 }  // namespace ucp::safetensors

@@ -1,5 +1,7 @@
 #include "compiler/formats/safetensors/safetensors.h"
 
+#include "compiler/formats/safetensors/file_names.h"
+#include "compiler/formats/safetensors/header.h"
 #include "compiler/formats/safetensors/read.h"
 #include "compiler/formats/safetensors/write.h"
 #include "compiler/formats/safetensors/write_options.h"
@@ -19,6 +21,11 @@ class SafetensorsFormat : public Format {
                                                          const std::string& path) const override {
     return safetensors::ModelMeantBy(files, path);
   }
+
+  bool MayHaveFile(std::string_view path) const override { return safetensors::IsWeightsName(path); }
+  std::vector<std::string_view> file_endings() const override { return {".safetensors", ".index.json", ".pt"}; }
+  bool HasHeader(std::string_view path) const override { return path.ends_with(safetensors::kSuffix); }
+  llvm::Error ReadHeader(const ReadableFile& file) const override { return safetensors::ReadHeaderBytes(file); }
 
   llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder, const RankPreference&,
                                       unsigned) const override {

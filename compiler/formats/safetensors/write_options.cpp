@@ -12,7 +12,11 @@ StrategyRules WriteRules() {
                         [](std::string_view text) { return ParseByteCount(text).has_value(); }};
   return {.has_degrees = false,
           .settings = {TakesWord("dtype", {"bf16", "fp16", "fp32"}), std::move(max_shard),
-                       TakesWord("names", {"disk", "memory"}), TakesWord("states", {"weights", "all"})}};
+                       TakesWord("names", {"disk", "memory"}), TakesWord("states", {"weights", "all"})},
+          .help =
+              "safetensors for weights alone, with dtype=bf16|fp16|fp32 (default: the model's own), max_shard=SIZE "
+              "(5GB), states=all (masters and optimizer too), names=memory (keep names that differ in Hugging Face's "
+              "files)"};
 }
 
 WriteOptions ReadWriteOptions(const Strategy& strategy) {

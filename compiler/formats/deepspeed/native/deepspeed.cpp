@@ -8,6 +8,7 @@
 #include "compiler/formats/deepspeed/native/write/options.h"
 #include "compiler/formats/deepspeed/native/write/readers.h"
 #include "compiler/formats/deepspeed/native/write/write.h"
+#include "compiler/formats/pytorch/archive_header.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -26,7 +27,10 @@ class DeepSpeedFormat : public Format {
                      TakesWord("alignment", {"true", "false"}), TakesWord("elastic", {"true", "false"}),
                      TakesNumber("sub_group_size", 1, deepspeed::kMostElements),
                      TakesWord("exclude_frozen", {"true", "false"}), TakesWord("partition", {"parameters", "uniform"}),
-                     TakesWord("expert_tp", {"true", "false"})}};
+                     TakesWord("expert_tp", {"true", "false"})},
+        .help =
+            "deepspeed:KEY=VALUE,… for native files: pp, tp, dp, sp, ep, zero, dtype, optimizer, round_robin, "
+            "alignment, elastic, data_before_experts, expert_tp, sub_group_size, exclude_frozen, partition"};
   }
 
   // A universal folder holds model-states files, too; its folder `zero` tells them apart.
@@ -40,6 +44,13 @@ class DeepSpeedFormat : public Format {
     return has_files;
   }
   std::string_view latest_file() const override { return "latest"; }
+
+  bool MayHaveFile(std::string_view path) const override {
+    return path.find('/') == std::string_view::npos && path.ends_with("_states.pt");
+  }
+  std::vector<std::string_view> file_endings() const override { return {".pt"}; }
+  bool HasHeader(std::string_view path) const override { return path.ends_with(".pt"); }
+  llvm::Error ReadHeader(const ReadableFile& file) const override { return pytorch::ReadArchiveHeader(file); }
 
   llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                       const RankPreference& preference, unsigned threads) const override {

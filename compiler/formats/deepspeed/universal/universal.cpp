@@ -3,6 +3,7 @@
 #include "compiler/formats/deepspeed/universal/loader.h"
 #include "compiler/formats/deepspeed/universal/read.h"
 #include "compiler/formats/deepspeed/universal/write.h"
+#include "compiler/formats/pytorch/archive_header.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -18,6 +19,15 @@ class UniversalFormat : public Format {
     return kind == PathKind::kDirectory;
   }
   std::string_view latest_file() const override { return "latest_universal"; }
+
+  bool MayHaveFile(std::string_view path) const override {
+    if (path.starts_with("zero/")) return path.ends_with(".pt");
+    return path.find('/') == std::string_view::npos && path.ends_with("_states.pt");
+  }
+  std::vector<std::string_view> file_endings() const override { return {".pt"}; }
+  bool HasHeader(std::string_view path) const override { return path.ends_with(".pt"); }
+  llvm::Error ReadHeader(const ReadableFile& file) const override { return pytorch::ReadArchiveHeader(file); }
+  std::string_view folder_of_tensors() const override { return "zero"; }
 
   llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                       const RankPreference& preference, unsigned) const override {

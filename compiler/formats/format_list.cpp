@@ -1,0 +1,17 @@
+#include "compiler/formats/format_list.h"
+
+#include "compiler/formats/deepspeed/native/deepspeed.h"
+#include "compiler/formats/deepspeed/universal/universal.h"
+#include "compiler/formats/safetensors/safetensors.h"
+
+namespace ucp {
+
+std::vector<std::unique_ptr<const Format>> MakeFormats() {
+  std::vector<std::unique_ptr<const Format>> formats;
+  formats.push_back(MakeDeepSpeedFormat());
+  formats.push_back(MakeUniversalFormat());
+  formats.push_back(MakeSafetensorsFormat());
+  return formats;
+}
+
+}  // namespace ucp

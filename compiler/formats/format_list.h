@@ -1,0 +1,13 @@
+// The list of all formats, which is one file: whoever adds a format adds a line there.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "compiler/formats/format.h"
+
+namespace ucp {
+
+std::vector<std::unique_ptr<const Format>> MakeFormats();
+
+}  // namespace ucp

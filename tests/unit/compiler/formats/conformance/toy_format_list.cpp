@@ -1,0 +1,19 @@
+// The list of compiler/formats/format_list.cpp and one line.
+#include "compiler/formats/deepspeed/native/deepspeed.h"
+#include "compiler/formats/deepspeed/universal/universal.h"
+#include "compiler/formats/format_list.h"
+#include "compiler/formats/safetensors/safetensors.h"
+#include "tests/unit/compiler/formats/conformance/toy_format.h"
+
+namespace ucp {
+
+std::vector<std::unique_ptr<const Format>> MakeFormats() {
+  std::vector<std::unique_ptr<const Format>> formats;
+  formats.push_back(MakeDeepSpeedFormat());
+  formats.push_back(MakeUniversalFormat());
+  formats.push_back(MakeSafetensorsFormat());
+  formats.push_back(MakeToyFormat());
+  return formats;
+}
+
+}  // namespace ucp

@@ -42,7 +42,7 @@ def reason(form: str, source: Case, column: str) -> str | None:
     if column in AXES and column != "dp" and source.model not in CUT_OVER[column]:
         return {
             "tp": "the model has no tensor parallelism",
-            "pp": "the model is no pipeline",
+            "pp": "the model is not a pipeline",
             "ep": "the model has no experts",
         }[column]
     if column in ("stage 2", "stage 3") and source.model in CUT_OVER["pp"]:

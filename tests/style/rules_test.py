@@ -9,6 +9,7 @@ from pathlib import Path
 import check_editors
 import check_includes
 import check_libraries
+import check_prose
 import check_sources
 
 
@@ -43,6 +44,19 @@ class IncludeRules(unittest.TestCase):
 
     def test_a_new_folder_needs_a_row(self) -> None:
         self.assertFalse(self.includes("compiler/helpers/helper.cpp", "vector"))
+
+
+class ProseRules(unittest.TestCase):
+    def found(self, text: str) -> int:
+        return sum(len(pattern.findall(text)) for pattern in check_prose.PATTERNS.values())
+
+    def test_phrases(self) -> None:
+        for text in ("What is written is put together.", "It ends. Who tries is refused.", "`x` is no checkpoint",
+                     "Progress is told here", "a run that is gone on with", "the files are written, too"):  # fmt: skip
+            self.assertEqual(self.found(text), 1, text)
+        for text in ("What is written?", "there is no folder", "it is no longer there", "too little memory",
+                     "tell what it said", "`x` is not a checkpoint"):  # fmt: skip
+            self.assertEqual(self.found(text), 0, text)
 
 
 class LibraryRules(unittest.TestCase):

@@ -1,0 +1,82 @@
+"""check_prose.py ROOT [--list KIND]: counts phrases that a reader has to read twice, and holds them to a budget.
+
+The counts are those of prose_budget.json and may only fall: whoever mends a sentence lowers the number. `--list docs`
+shows where they are. docs/style.md says what to write instead.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from check_libraries import TOKEN
+
+# A sentence that begins with a relative clause has its subject last.
+PATTERNS = {
+    "a sentence that begins with What, Who or Which": re.compile(
+        r"(?:^|(?<=[.!:;] ))(?:What|Who|Which)\b[^?]*?(?:[.:;]|$)"
+    ),
+    '"is no" for "is not a"': re.compile(r"(?<!here )\b(?:is|are|was|were) no\b(?! longer| more)"),
+    '"is told" or "is said"': re.compile(r"\b(?:is|are|was|were) (?:told|said)\b"),
+    '"goes on with", "gone on with"': re.compile(r"\b(?:goes|gone|go) on with\b"),
+    '", too" at the end of a clause': re.compile(r", too(?=[.,;:)]|$)"),
+    '"such as is"': re.compile(r"\bsuch as (?:is|are)\b"),
+}
+
+
+def texts_of(root: Path) -> Iterator[tuple[str, str, str]]:
+    """Kind, place and text: paragraphs of pages, blocks of comments, and the words of messages."""
+    pages = [*(root / "docs").rglob("*.md"), *root.glob("*.md"), *(root / "compiler").rglob("README.md")]
+    for page in sorted(page for page in pages if page.name != "style.md"):  # Which shows what not to write.
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for line in text.splitlines():
+            for cell in line.split(" | "):
+                yield "docs", str(page.relative_to(root)), cell.strip("|*- ")
+    for tree in ("compiler", "runtime"):
+        for path in sorted((root / tree).rglob("*")):
+            if path.suffix not in (".h", ".cpp"):
+                continue
+            source = path.read_text()
+            for block in re.findall(r"(?:^[ \t]*//[^\n]*\n)+", source, re.MULTILINE):
+                words = " ".join(line.strip().removeprefix("//").strip() for line in block.splitlines())
+                yield "comments", str(path.relative_to(root)), words
+            for match in TOKEN.finditer(source):
+                if match.group().startswith('"') and match.group().count(" ") > 2:
+                    yield "messages", str(path.relative_to(root)), match.group().strip('"')
+
+
+def found_in(root: Path) -> Iterator[tuple[str, str, str, str]]:
+    for kind, place, text in texts_of(root):
+        for name, pattern in PATTERNS.items():
+            for match in pattern.finditer(text):
+                yield kind, place, name, text[max(0, match.start() - 30) : match.end() + 30]
+
+
+def main() -> int:
+    root = Path(sys.argv[1])
+    found = list(found_in(root))
+    if "--list" in sys.argv:
+        for kind, place, name, around in found:
+            if kind == sys.argv[-1]:
+                print(f"{place}: {name}: …{around}…")
+        return 0
+    budget = json.loads((Path(__file__).parent / "prose_budget.json").read_text())
+    counts = Counter(kind for kind, *_ in found)
+    failed = 0
+    for kind, most in budget.items():
+        if counts[kind] == most:
+            continue
+        failed = 1
+        if counts[kind] > most:
+            print(f"{kind}: {counts[kind]} of {most} that there may be; `check_prose.py ROOT --list {kind}` shows them")
+        else:
+            print(f"{kind}: {counts[kind]} are left; lower the {most} in tests/style/prose_budget.json")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

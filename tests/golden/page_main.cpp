@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "compiler/command_line/option_names.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/support/error.h"
 #include "tests/golden/check_phases.h"
@@ -101,6 +102,7 @@ bool IsKind(const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ucp::SpellOptionsBy(ucp::CommandLineOption);  // As the programs print them.
   bool rewrite = argc > 2 && std::strcmp(argv[1], "--rewrite") == 0;
   std::filesystem::path folder = argv[argc - 1];
   int failures = 0;

@@ -105,7 +105,7 @@ TEST(PlanToRunTest, VersionsAndRemarksDoNotMatter) {
 TEST(PlanToRunTest, PlansWithoutInputsAreTrustedOrNot) {
   auto change = [](PlanWithInputs& file) { file.inputs.reset(), file.plan.tool_version = "0.0.9"; };
   EXPECT_THAT(Refusal(change),
-              AllOf(HasSubstr("is by ucp 0.0.9 and does not say what it was made from"), HasSubstr("trust_plan")));
+              AllOf(HasSubstr("is by ucp 0.0.9 and does not say what it was made from"), HasSubstr("--trust-plan")));
   EXPECT_EQ(Refusal(change, true), "");
 }
 

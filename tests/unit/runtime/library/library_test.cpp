@@ -237,13 +237,16 @@ TEST(LibraryTest, RequestsThatMakeNoSense) {
 
 class LibraryFolderTest : public testing::Test {
  protected:
+  void SetUp() override { std::filesystem::create_directory(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  const std::filesystem::path folder_ = std::filesystem::path(testing::TempDir()) / "ucp_library_converts";
+  // Tests run side by side.
+  const std::filesystem::path folder_ =
+      std::filesystem::path(testing::TempDir()) /
+      (std::string("ucp_library_") + testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(LibraryFolderTest, ConvertsAndVerifies) {
-  std::filesystem::create_directory(folder_);
   const std::string out = folder_ / "out";
   std::mutex mutex;
   WorkProgress last;
@@ -272,7 +275,6 @@ TEST_F(LibraryFolderTest, ConvertsAndVerifies) {
 }
 
 TEST_F(LibraryFolderTest, ACancelledConversionLeavesNothing) {
-  std::filesystem::create_directory(folder_);
   std::atomic<bool> cancelled = true;
   ConvertSettings settings;
   settings.cancelled = &cancelled;

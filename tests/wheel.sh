@@ -12,7 +12,7 @@ python3 -m venv "$folder/building"
 export CC=cc CXX=c++
 "$folder/building/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$folder" "$folder/clone"
 python3 -m venv "$folder/using"
-"$folder/using/bin/pip" install --quiet --disable-pip-version-check --no-deps "$folder"/ucp-*.whl
+"$folder/using/bin/pip" install --quiet --disable-pip-version-check --no-deps "$folder"/ucp_checkpoint-*.whl
 
 fixture=$PWD/tests/fixtures/gpt_pp2_tp2_dp2/checkpoint
 cd "$folder"
@@ -31,4 +31,4 @@ except ucp.Error as error:
 else:
     raise AssertionError("numpy came from somewhere")
 PYTHON
-ls -l "$folder"/ucp-*.whl
+ls -l "$folder"/ucp_checkpoint-*.whl

@@ -136,7 +136,7 @@ def test_shards_of_tensor_parallel_ranks() -> None:
 def test_numpy() -> None:
     """The same numbers, and no PyTorch in the process."""
     script = (
-        "import sys, hashlib, ucp\n"
+        "import sys, hashlib, ucp_checkpoint as ucp\n"
         f"found = ucp.load({str(checkpoint('zero1_dp2'))!r}, to='universal', states='exp_*', framework='numpy')\n"
         "for tensor, states in found.items():\n"
         "    for state, value in states.items():\n"

@@ -1,4 +1,4 @@
-// Which file was read: what is read of it later must be from the same one.
+// The version of a file that was read, so that a later read can tell whether it is still the same file.
 #pragma once
 
 #include <cstdint>

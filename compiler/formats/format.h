@@ -103,7 +103,7 @@ class Format {
 std::span<const std::unique_ptr<const Format>> AllFormats();
 // nullptr if there is none of this name.
 const Format* FindFormat(std::string_view name);
-// nullptr if it is no format's file with a header.
+// nullptr if no format has a file of this name with a header.
 const Format* FindFormatOfHeader(std::string_view path);
 
 }  // namespace ucp

@@ -7,7 +7,6 @@
 #include <chrono>
 
 #include "compiler/formats/known_training.h"
-#include "compiler/layout/compare_layouts.h"
 #include "compiler/phases/find_strategy.h"
 #include "compiler/phases/large_tensors.h"
 #include "compiler/phases/loose_states.h"
@@ -78,17 +77,6 @@ llvm::Error BindAndCompile(ReadableFileSystem& files, const CompileRequest& requ
   UCP_RETURN_IF_ERROR(BindDescribed(files, source_request, compilation.source));
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
   return CompileBound(files, request, strategy, compilation);
-}
-
-// Looks at what is cheap, before anything is laid out: not so where many tensors share a record, as in ZeRO's files.
-bool MayNeedNoReads(const CompileRequest& request, const SourcePhase& source, const Layout& target) {
-  if (!request.needs_no_reads) return false;
-  const Storage& storage = source.checkpoint.inventory.storage;
-  std::size_t states = 0;
-  for (const Shard& shard : storage.shards) states += storage.buffer_set(shard.states).size();
-  return states <= storage.records.size() &&
-         std::all_of(source.held.tensors.begin(), source.held.tensors.end(), IsUncut) &&
-         std::all_of(target.tensors.begin(), target.tensors.end(), IsUncut);
 }
 
 }  // namespace
@@ -164,16 +152,9 @@ llvm::Error CompileBound(ReadableFileSystem& files, const CompileRequest& reques
   PlanDrafting drafting(plan_request);
   // Loose states and large tensors are tensors of the plan only once the files are laid out.
   const unsigned threads = adds_tensors ? 1 : request.threads;
-  bool needs_reads = true;
-  if (!adds_tensors && MayNeedNoReads(request, source, target_layout)) {
-    UCP_RETURN_IF_ERROR(lay_out());
-    needs_reads = !request.needs_no_reads(source, target_files);
-    if (needs_reads) UCP_RETURN_IF_ERROR(drafting.DraftReads());
-  } else {
-    UCP_RETURN_IF_ERROR(ForEachInParallel(2, {threads, nullptr}, [&](unsigned, std::uint64_t number) {
-      return number == 0 ? lay_out() : drafting.DraftReads();
-    }));
-  }
+  UCP_RETURN_IF_ERROR(ForEachInParallel(2, {threads, nullptr}, [&](unsigned, std::uint64_t number) {
+    return number == 0 ? lay_out() : drafting.DraftReads();
+  }));
   target_files.remarks.insert(target_files.remarks.end(), remarks.begin(), remarks.end());
   if (!companions.left_behind.empty()) {
     target_files.remarks.push_back(
@@ -181,10 +162,6 @@ llvm::Error CompileBound(ReadableFileSystem& files, const CompileRequest& reques
   }
 
   BeginPhase(request.source.clock, "plan");
-  if (!needs_reads) {
-    UCP_ASSIGN_OR_RETURN(compilation.plan, drafting.FinishWithoutReads());
-    return llvm::Error::success();
-  }
   UCP_ASSIGN_OR_RETURN(compilation.plan, drafting.Finish());
   const Clock::time_point drafted = Clock::now();
   BeginPhase(request.source.clock, "verify");

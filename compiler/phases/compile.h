@@ -3,7 +3,6 @@
 
 #include <llvm/Support/Error.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,9 +24,6 @@ struct CompileRequest {
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   unsigned threads = 1;
   bool hashes_plan = false;  // Compilation::plan_hash is wanted.
-  // Asked where no tensor is cut on either side, once the target's files are laid out: whether the caller knows by the
-  // two tables where each element comes from. Then nothing is drafted and proved: the plan has no reads.
-  std::function<bool(const SourcePhase& source, const TargetFiles& target)> needs_no_reads = nullptr;
 };
 
 struct Compilation {

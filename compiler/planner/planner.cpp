@@ -94,14 +94,6 @@ llvm::Expected<Plan> PlanDrafting::Finish() {
   return std::move(draft_->plan);
 }
 
-llvm::Expected<Plan> PlanDrafting::FinishWithoutReads() {
-  draft_ = std::make_unique<PlanDraft>(request_);
-  TakeSource(request_, *draft_);
-  TakeTarget(request_.target_files, draft_->plan);
-  UCP_RETURN_IF_ERROR(AssignWrites(request_, *draft_));
-  return std::move(draft_->plan);
-}
-
 llvm::Expected<Plan> DraftPlan(PlanRequest request) {
   PlanDrafting drafting(request);
   UCP_RETURN_IF_ERROR(drafting.DraftReads());

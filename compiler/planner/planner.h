@@ -45,9 +45,6 @@ class PlanDrafting {
   [[nodiscard]] llvm::Error DraftReads();
   // Once, after DraftReads(). The plan is not verified yet.
   llvm::Expected<Plan> Finish();
-  // Instead of both: the tables of the two sides and what the target's shards hold, but nobody who gives it. For those
-  // who know without a plan where each element comes from.
-  llvm::Expected<Plan> FinishWithoutReads();
 
  private:
   PlanRequest& request_;

@@ -59,14 +59,13 @@ llvm::Expected<Destination> DestinationFrom(const LoadCommandOptions& options) {
 }
 
 llvm::Expected<LoadPlan> PlanOf(const LoadCommandOptions& options, Communicator& ranks, unsigned threads,
-                                bool is_on_host, SourceRequest& source) {
+                                SourceRequest& source) {
   UCP_ASSIGN_OR_RETURN(source, options.source.Request());
   LoadRequest request;
   request.compile.source = source;
   request.compile.target = options.target;
   request.compile.threads = threads;
   request.is_checked = options.check;
-  request.may_be_as_stored = !options.check && !options.compare && is_on_host;
   options.target_options.ApplyTo(request.compile);
   Compilation compilation;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks, compilation);
@@ -141,7 +140,7 @@ llvm::Expected<int> RunLoad(const LoadCommandOptions& options, Communicator& ran
   llvm::Expected<Destination> to = DestinationFrom(options);
   UCP_RETURN_IF_ERROR(Agree(ranks, to ? llvm::Error::success() : to.takeError()));
   SourceRequest source;
-  UCP_ASSIGN_OR_RETURN(const LoadPlan load, PlanOf(options, ranks, execution->threads, to->device == nullptr, source));
+  UCP_ASSIGN_OR_RETURN(const LoadPlan load, PlanOf(options, ranks, execution->threads, source));
   UCP_ASSIGN_OR_RETURN(const int rank, WhichRank(options, load, ranks));
   UCP_ASSIGN_OR_RETURN(const RankLoad mine, LoadAsRank(options, source, load, rank, *to, ranks, *execution));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(Encode(mine)));

@@ -75,7 +75,6 @@ llvm::Expected<LoadPlan> PlanLoad(const LoadSource& source, const std::string& t
                                   const LoadOptions& options, Communicator& ranks) {
   LoadRequest request;
   request.is_checked = options.check_source;
-  request.may_be_as_stored = !options.check_source;
   request.compile.threads = options.threads;
   UCP_ASSIGN_OR_RETURN(request.compile.source, RequestOf(source, ranks));
   request.compile.target = to;

@@ -37,7 +37,9 @@ std::optional<StoredRange> AsStored::Find(const TargetRange& range) const {
     if (fragments.size() != 1) continue;
     const BufferPart& part = buffer.parts[fragments.front().part];
     const StoredRange stored{part.record, part.first_element + fragments.front().place};
-    if (IsSameFile(plan_.source.file(stored.record).path, plan_.target.file(range.record).path)) return stored;
+    if (read.role == ReadRole::kCopy ||
+        IsSameFile(plan_.source.file(stored.record).path, plan_.target.file(range.record).path))
+      return stored;
   }
   return std::nullopt;
 }

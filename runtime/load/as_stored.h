@@ -1,6 +1,6 @@
-// What a target wants and the source has as it is, in one piece in the file of the same name: it need not be converted.
-// Layouts are compared, not steps: a model's weight counts, although a conversion makes it of its master, and so does a
-// replica, although it reads another copy. Copies that nobody trains do not.
+// What a target wants and the source has as it is, in one piece: it need not be converted. That is what the plan copies
+// unchanged, and besides, of a file that the target has under the same name, a model's weight, although a conversion
+// makes it of its master, and a replica, although a conversion reads another copy. Copies that nobody trains are not.
 #pragma once
 
 #include <cstdint>

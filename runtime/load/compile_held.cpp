@@ -12,7 +12,6 @@
 #include "compiler/verifier/verifier.h"
 #include "runtime/comm/agree_on_request.h"
 #include "runtime/executor/share_run.h"
-#include "runtime/load/held_as_stored.h"
 #include "runtime/load/match_held.h"
 #include "runtime/load/request_text.h"
 #include "runtime/load/share_load.h"
@@ -94,18 +93,6 @@ std::optional<double> CommonStep(const TrainingState& training) {
     common = step;
   }
   return common;
-}
-
-// Without a plan, if one process wants what the source has as it is.
-std::optional<Compiled> TakeAsStored(const SeenFiles& seen, const HeldRequest& request, const HeldByRank& mine,
-                                     const SourcePhase& source) {
-  if (!request.is_on_host || request.replicas != ReplicaPolicy::kTrust) return std::nullopt;
-  std::optional<HeldAsStored> found = FindAsStored(source, mine, request.all_tensors, request.kept);
-  if (!found) return std::nullopt;
-  Compiled compiled{std::move(found->load), {}, std::move(found->not_loaded), CommonStep(source.checkpoint.training)};
-  compiled.load.source_versions = VersionsOf(seen, compiled.load.plan, source.folder);
-  compiled.records.push_back(std::move(found->records));
-  return compiled;
 }
 
 llvm::Expected<Compiled> CompileAlone(const SeenFiles& seen, const HeldRequest& request, HeldByAll all,
@@ -216,12 +203,6 @@ llvm::Expected<HeldPlan> CompileHeld(ReadableFileSystem& files, const HeldReques
     UCP_RETURN_IF_ERROR(CheckIsWhole(shared, request.source.path));
     SeenFiles seen(shared);
     UCP_RETURN_IF_ERROR(DescribeAndBind(seen, request.source, source));
-    if (ranks.size() == 1) {
-      if (std::optional<Compiled> found = TakeAsStored(seen, request, mine, source)) {
-        compiled = std::move(*found);
-        return llvm::Error::success();
-      }
-    }
     HeldByAll all = {{mine}, request.kept};
     if (ranks.size() > 1) {
       UCP_ASSIGN_OR_RETURN(all, DecodeAll(encoded));

@@ -21,7 +21,6 @@ struct HeldRequest {
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool all_tensors = true;  // Refuse a checkpoint with tensors that no rank holds.
   unsigned threads = 1;     // To plan with.
-  bool is_on_host = true;   // All that is held; else it has to be planned how it gets to its devices.
   // Tensors that this rank has, too, and leaves as they are: with `all_tensors`, that nobody fills them is no error.
   std::vector<std::string> kept = {};
 };
@@ -39,8 +38,7 @@ struct HeldPlan {
   std::optional<double> step;                    // The optimizer's, if all its groups count the same.
 };
 
-// Where one process holds what the checkpoint has just so, nothing is planned (held_as_stored.h), unless copies are to
-// be compared. A held `weight` of a tensor with a master is made from that. Names are those of the source, or its
+// A held `weight` of a tensor with a master is made from that. Names are those of the source, or its
 // second names for shared tensors; where it has none of these, HeldTensor::second_names are tried. All ranks call this,
 // each with what it holds; rank 0 reads the headers, and nobody goes on before all is known to fit. Fails (kUsage)
 // where the checkpoint lacks what a rank holds, has another shape or a number that is not cast to the rank's dtype, or

@@ -16,7 +16,6 @@
 #include "runtime/load/as_stored.h"
 #include "runtime/load/contents.h"
 #include "runtime/load/exchange.h"
-#include "runtime/load/load_as_stored.h"
 #include "runtime/load/means_of_load.h"
 #include "runtime/load/places.h"
 #include "runtime/load/to_device.h"
@@ -286,7 +285,6 @@ class Loading {
 
 llvm::Expected<LoadReport> Load(const LoadPlan& load, FileSystem& files, std::span<const WantedRecord> wanted,
                                 const LoadOptions& options) {
-  if (!load.as_stored.empty()) return LoadAsStored(load, files, wanted, options);
   const Clock::time_point start = Clock::now();
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   llvm::Expected<Places> places = Places::Make(load.plan, wanted);

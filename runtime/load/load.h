@@ -9,8 +9,7 @@
 //   L5  No source file was changed meanwhile; and if it was asked for, what was read is what its archive's checksum
 //       says, and equal to its copies.
 //
-// Where nothing was planned, because nothing has to be converted (LoadPlan::as_stored), L1 and L5 hold as well, and
-// every wanted byte is read into its place.
+// If the source has every wanted record as it is (as_stored.h), each is read as it is stored.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -65,7 +64,7 @@ struct LoadReport {
   std::uint64_t transfers = 0;  // To devices.
   std::uint64_t launches = 0;   // Of kernels that put what arrived in its places, and of fills.
   ChosenWay reading;            // Large files, by this rank.
-  bool is_as_stored = false;    // Nothing had to be converted: so LoadPlan says, or AsStored.
+  bool is_as_stored = false;    // Nothing had to be converted (AsStored).
   double seconds = 0;
   unsigned threads = 0;
   std::uint64_t buffer_bytes = 0;

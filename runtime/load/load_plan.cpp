@@ -12,7 +12,6 @@
 #include "runtime/load/request_text.h"
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"
-#include "runtime/load/target_as_stored.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 #include "runtime/wire/byte_codec.h"
 
@@ -39,16 +38,10 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
 
 llvm::Expected<LoadPlan> CompileAlone(ReadableFileSystem& files, const LoadRequest& load_request, int ranks,
                                       Compilation& compilation) {
-  CompileRequest request = load_request.compile;
+  const CompileRequest& request = load_request.compile;
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
   SeenFiles seen(files);
   LoadPlan load;
-  if (load_request.may_be_as_stored && !load_request.is_checked && ranks == 1) {
-    request.needs_no_reads = [&load](const SourcePhase& source, const TargetFiles& target) {
-      load.as_stored = FindTargetAsStored(source, target);
-      return !load.as_stored.empty();
-    };
-  }
   UCP_RETURN_IF_ERROR(Compile(seen, request, compilation));
   load.plan = std::move(compilation.plan);
   load.source_folder = compilation.source.folder;

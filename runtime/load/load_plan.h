@@ -19,14 +19,6 @@
 
 namespace ucp {
 
-// What is wanted of a tensor, and where the source has it as it is: in its `record`, from byte `offset` on.
-struct StoredBytes {
-  std::string tensor;
-  RecordId record;
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
-};
-
 struct LoadPlan {
   Plan plan;                       // Of a rank among several: what it needs of it.
   FileReaders readers;             // Of the target's files.
@@ -37,9 +29,6 @@ struct LoadPlan {
   std::vector<RecordId> records = {};
   // By FileId of the source: what the headers were read of, at the rank that planned.
   std::vector<FileVersion> source_versions = {};
-  // By RecordId of the target, if nothing has to be converted and nothing was planned (held_as_stored.h,
-  // target_as_stored.h): the plan then says where no element comes from. Empty: it is as the plan says.
-  std::vector<StoredBytes> as_stored = {};
 
   std::vector<FileId> FilesOf(int of_rank) const;      // That the rank opens, in order.
   std::vector<RecordId> RecordsOf(int of_rank) const;  // Of these files, in order.
@@ -56,9 +45,6 @@ struct LoadRequest {
   // does. It is then the rank of the target that opens them all. Empty: the ranks are those of the target.
   std::vector<std::string> opens = {};
   bool is_checked = false;  // The source will be checked, for which every rank needs the whole plan.
-  // The result is for Load() into the host's memory, without checks, and for nothing else: where one process loads what
-  // the source has as it is, LoadPlan::as_stored is enough.
-  bool may_be_as_stored = false;
 };
 
 // Describes, binds, lays out, plans and verifies at rank 0, where ranks help to read the headers, and gives every rank

@@ -44,14 +44,13 @@ ReplicaPolicy PolicyOf(bool compare) { return compare ? ReplicaPolicy::kCompare 
 
 LoadPlan CompileForPython(const SourceTexts& source, const std::string& target, const TargetTexts& options,
                           bool compare, PythonRanks* ranks, const std::vector<std::string>& opens, bool check,
-                          unsigned threads, bool is_on_host) {
+                          unsigned threads) {
   LoadRequest request;
   request.compile.target = target;
   request.compile.replicas = PolicyOf(compare);
   request.compile.threads = threads;
   request.opens = opens;
   request.is_checked = check;
-  request.may_be_as_stored = is_on_host && !check;
   options.ApplyTo(request.compile);
   LoadPlan load;
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
@@ -89,9 +88,9 @@ llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
 }
 
 HeldPlan CompileHeldForPython(const SourceTexts& source, const std::vector<HeldFromPython>& held, bool all_tensors,
-                              const std::vector<std::string>& kept, bool compare, PythonRanks* ranks, unsigned threads,
-                              bool is_on_host) {
-  HeldRequest request{{}, PolicyOf(compare), all_tensors, threads, is_on_host, kept};
+                              const std::vector<std::string>& kept, bool compare, PythonRanks* ranks,
+                              unsigned threads) {
+  HeldRequest request{{}, PolicyOf(compare), all_tensors, threads, kept};
   HeldByRank mine;
   auto convert = [&]() -> llvm::Error {
     for (const HeldFromPython& from : held) {
@@ -284,9 +283,9 @@ void AddLoad(nb::module_& module) {
       .def_prop_rw("ds_config", PathText<&TargetTexts::ds_config>, SetPath<&TargetTexts::ds_config>);
   AddPlanClasses(module);
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
-             nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"), nb::arg("is_on_host"));
+             nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"));
   module.def("compile_held", &CompileHeldForPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
-             nb::arg("kept"), nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"), nb::arg("is_on_host"));
+             nb::arg("kept"), nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"));
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),
              nb::arg("check"), nb::arg("ranks").none(), nb::arg("devices") = std::map<std::size_t, std::string>(),
              nb::arg("device_memory_bytes") = LoadOptions().device_memory_bytes);

@@ -136,7 +136,7 @@ def _fill(
     in_group = ranks.ranks if ranks is not None else None
     held = places.described()
     with ranks or nullcontext():
-        how = (strict, places.kept_names, verify, in_group, work.threads, places.is_on_host)
+        how = (strict, places.kept_names, verify, in_group, work.threads)
         plan = _ucp.compile_held(source, held, *how)
         try:
             places.refuse_untied(plan.not_loaded)

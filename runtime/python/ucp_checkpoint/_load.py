@@ -195,7 +195,7 @@ def _load(
 ) -> Loaded:
     in_group = group.ranks if group is not None else None
     # Copies belong to the plan: what lies in the source as it is wanted may be one. The load compares them or does not.
-    plan = _ucp.compile_load(source, to, target, True, in_group, [], verify, work.threads, arrays.device is None)
+    plan = _ucp.compile_load(source, to, target, True, in_group, [], verify, work.threads)
 
     found = Loaded()
     found.remarks = list(plan.remarks)

@@ -181,11 +181,6 @@ class Target:
             for place in self.places
         ]
 
-    @property
-    def is_on_host(self) -> bool:
-        """Whether all of them are."""
-        return all(place.local is None or place.local.device.type == "cpu" for place in self.places)
-
     @_collector_paused()
     def memory_of(self, records: list[int | None]) -> tuple[list[tuple[int, int, int]], dict[int, str]]:
         """Of these records, one for each place: their addresses and sizes, and on which devices they are."""

@@ -197,10 +197,9 @@ def compile_load(
     opens: list[str],
     check: bool,
     threads: int,
-    is_on_host: bool,
 ) -> LoadPlan:
     """`opens`: names of files that this rank opens, where that decides which of the target's ranks it is. `check`:
-    whether the source will be checked. `is_on_host`: whether all is loaded into the host's memory."""
+    whether the source will be checked."""
     ...
 
 def compile_held(
@@ -211,7 +210,6 @@ def compile_held(
     compare: bool,
     ranks: Ranks | None,
     threads: int,
-    is_on_host: bool,
 ) -> HeldPlan: ...
 def load(
     plan: LoadPlan,

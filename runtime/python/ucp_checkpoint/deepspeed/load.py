@@ -138,7 +138,7 @@ def plan_for(
     threads, _, verify = how
     try:
         # Copies belong to the plan; whether they are compared is the load's affair.
-        plan = _ucp.compile_load(source, strategy, target, True, group.ranks, sorted(needed), verify, threads, True)
+        plan = _ucp.compile_load(source, strategy, target, True, group.ranks, sorted(needed), verify, threads)
         return PlannedFiles(plan)
     except Error as error:  # Nobody but this function knows of the file.
         said = str(error).replace(f"`{os.fsdecode(target.ds_config)}`", "the engine's configuration")

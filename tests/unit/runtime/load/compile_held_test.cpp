@@ -1,6 +1,6 @@
-// What is read without a plan must be what the file's own header says, and what a plan reads; and whatever is not
-// plainly as it is wanted must be planned.
-#include "runtime/load/held_as_stored.h"
+// What a process holds is filled with what the file's own header says, and as it is stored where the file has it as it
+// is held.
+#include "runtime/load/compile_held.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,14 +73,17 @@ struct Memory {
   std::vector<std::string> contents;
 };
 
-std::vector<std::string> Loaded(const HeldPlan& plan, const HeldByRank& held, const LoadOptions& options) {
+std::vector<std::string> Loaded(const HeldPlan& plan, const HeldByRank& held, const LoadOptions& options,
+                                bool is_as_stored = true) {
   Memory memory(held);
   const LoadReport report = llvm::cantFail(Load(plan.load, RealFileSystem(), memory.For(plan), options));
-  EXPECT_EQ(report.is_as_stored, !plan.load.as_stored.empty());
+  EXPECT_EQ(report.is_as_stored, is_as_stored);
   std::uint64_t bytes = 0;
   for (const std::string& content : memory.contents) bytes += content.size();
   EXPECT_EQ(report.bytes_placed, bytes);
-  EXPECT_EQ(report.bytes_read, bytes);
+  if (is_as_stored) {
+    EXPECT_EQ(report.bytes_read, bytes);
+  }
   return memory.contents;
 }
 
@@ -96,16 +99,14 @@ std::string ErrorOf(const HeldPlan& plan, std::vector<WantedRecord> wanted) {
   return report ? "no error" : Describe(report.takeError()).message;
 }
 
-TEST(HeldAsStoredTest, WhatTheFileHasIsReadIntoItsPlace) {
+TEST(CompileHeldTest, WhatTheFileHasIsReadIntoItsPlace) {
   const SmallModel model = Model();
   const HeldByRank held = {Held("e", {700, 1000}), Held("c", {}), Held("b", {4}, DType::kBFloat16), Held("d", {0, 5}),
                            Held("a", {2, 3})};
   HeldRequest request = RequestFor(model.path());
   request.all_tensors = true;
   const HeldPlan plan = llvm::cantFail(Compile(request, held));
-  ASSERT_EQ(plan.load.as_stored.size(), 4U);
   EXPECT_FALSE(plan.records[3].has_value());
-  EXPECT_TRUE(plan.load.plan.writes.empty());
   EXPECT_TRUE(plan.not_loaded.empty());
   for (auto [threads, chunk_bytes] : {std::pair(1U, 1U << 21), {3U, 1000U}, {2U, 7U}}) {
     const std::vector<std::string> loaded = Loaded(plan, held, Options(threads, chunk_bytes));
@@ -113,11 +114,10 @@ TEST(HeldAsStoredTest, WhatTheFileHasIsReadIntoItsPlace) {
   }
 }
 
-TEST(HeldAsStoredTest, WhatNobodyHoldsIsSaid) {
+TEST(CompileHeldTest, WhatNobodyHoldsIsSaid) {
   const SmallModel model = Model();
   HeldRequest request = RequestFor(model.path());
   const HeldPlan plan = llvm::cantFail(Compile(request, {Held("c", {}), Held("a", {2, 3})}));
-  ASSERT_FALSE(plan.load.as_stored.empty());
   std::vector<std::string> names;
   for (const NotLoaded& entry : plan.not_loaded) {
     names.push_back(entry.tensor);
@@ -130,15 +130,14 @@ TEST(HeldAsStoredTest, WhatNobodyHoldsIsSaid) {
   EXPECT_THAT(Describe(refused.takeError()).message, HasSubstr("holds tensor `b` and 2 more, and no rank has a place"));
 }
 
-TEST(HeldAsStoredTest, WhatIsKeptHasAPlace) {
+TEST(CompileHeldTest, WhatIsKeptHasAPlace) {
   const SmallModel model = Model();
   HeldRequest request = RequestFor(model.path());
   request.all_tensors = true;
-  for (ReplicaPolicy replicas : {ReplicaPolicy::kTrust, ReplicaPolicy::kCompare}) {  // Without a plan, and with one.
+  for (ReplicaPolicy replicas : {ReplicaPolicy::kTrust, ReplicaPolicy::kCompare}) {
     request.replicas = replicas;
     request.kept = {"d", "b", "e", "of the job alone"};
     const HeldPlan plan = llvm::cantFail(Compile(request, {Held("c", {}), Held("a", {2, 3})}));
-    EXPECT_EQ(plan.load.as_stored.empty(), replicas == ReplicaPolicy::kCompare);
     EXPECT_EQ(plan.not_loaded.size(), 3U);
     request.kept = {"d"};
     llvm::Expected<HeldPlan> refused = Compile(request, {Held("c", {}), Held("a", {2, 3})});
@@ -148,29 +147,19 @@ TEST(HeldAsStoredTest, WhatIsKeptHasAPlace) {
   }
 }
 
-TEST(HeldAsStoredTest, WhatIsNotPlainlySoIsPlanned) {
+TEST(CompileHeldTest, OneThatIsCastIsEnoughToConvert) {
   const SmallModel model = Model();
-  const HeldByRank whole = {Held("a", {2, 3})};
-  std::vector<std::pair<HeldRequest, HeldByRank>> cases(4, {RequestFor(model.path()), whole});
-  cases[0].second[0].dtype = DType::kFloat64;
-  cases[1].first.replicas = ReplicaPolicy::kCompare;
-  cases[2].first.is_on_host = false;
-  cases[3].second.push_back(Held("b", {4}, DType::kFloat32));  // One that is cast is enough.
-  for (const auto& [request, held] : cases) {
-    const HeldPlan plan = llvm::cantFail(Compile(request, held));
-    EXPECT_TRUE(plan.load.as_stored.empty());
-    EXPECT_FALSE(plan.load.plan.writes.empty());
+  const HeldByRank held = {Held("a", {2, 3}), Held("b", {4})};
+  const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
+  const std::vector<std::string> loaded = Loaded(plan, held, Options(1, 1000), /*is_as_stored=*/false);
+  EXPECT_EQ(loaded[0], model.contents().at("a"));
+  const std::string& stored = model.contents().at("b");  // bfloat16: the upper halves of the float32 numbers.
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(loaded[1].substr(4 * i, 4), std::string(2, '\0') + stored.substr(2 * i, 2)) << i;
   }
-  std::vector<std::size_t> as_stored(2, 1);
-  OnRanks(2, [&](Communicator& ranks) {
-    SourcePhase source;
-    const HeldPlan plan = llvm::cantFail(CompileHeld(RealFileSystem(), RequestFor(model.path()), whole, ranks, source));
-    as_stored[static_cast<std::size_t>(ranks.rank())] = plan.load.as_stored.size();
-  });
-  EXPECT_EQ(as_stored, (std::vector<std::size_t>{0, 0}));
 }
 
-TEST(HeldAsStoredTest, WhatDoesNotFitIsRefusedByPlanning) {
+TEST(CompileHeldTest, WhatDoesNotFitIsRefused) {
   const SmallModel model = Model();
   HeldByRank part = {Held("a", {2, 3})};
   part[0].holds[0] = {{0, 1}};
@@ -186,7 +175,7 @@ TEST(HeldAsStoredTest, WhatDoesNotFitIsRefusedByPlanning) {
   }
 }
 
-TEST(HeldAsStoredTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
+TEST(CompileHeldTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
   const SmallModel model = Model();
   const HeldByRank held = {Held("a", {2, 3}), Held("c", {})};
   HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
@@ -207,12 +196,11 @@ TEST(HeldAsStoredTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
   munmap(page, 4096);
 }
 
-TEST(HeldAsStoredTest, TooLittleMemoryIsRefusedAsForAPlan) {
+TEST(CompileHeldTest, TooLittleMemoryIsRefused) {
   const SmallModel model = Model();
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     const HeldByRank held = {Held("a", {2, 3}, dtype)};
     const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
-    EXPECT_EQ(plan.load.as_stored.empty(), dtype == DType::kFloat64);
     Memory memory(held);
     const Memory before = memory;
     LoadOptions options = Options(2, 1000);
@@ -225,7 +213,7 @@ TEST(HeldAsStoredTest, TooLittleMemoryIsRefusedAsForAPlan) {
   }
 }
 
-TEST(HeldAsStoredTest, AFileThatChangedIsRefused) {
+TEST(CompileHeldTest, AFileThatChangedIsRefused) {
   SmallModel model = Model();
   const HeldByRank held = {Held("a", {2, 3})};
   const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
@@ -234,7 +222,7 @@ TEST(HeldAsStoredTest, AFileThatChangedIsRefused) {
   EXPECT_THAT(ErrorOf(plan, memory.For(plan)), HasSubstr("when the plan was made; plan again"));
 }
 
-TEST(HeldAsStoredTest, ItStopsWhenItIsAskedTo) {
+TEST(CompileHeldTest, ItStopsWhenItIsAskedTo) {
   const SmallModel model = Model();
   const HeldByRank held = {Held("e", {700, 1000})};
   const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
@@ -248,8 +236,8 @@ TEST(HeldAsStoredTest, ItStopsWhenItIsAskedTo) {
 }
 
 // All states of the parameters of a real checkpoint, of which one file of its universal form has each: what the engine
-// itself held, and what a plan reads. The native checkpoint has none in one piece, but one of a single rank.
-TEST(HeldAsStoredTest, RealCheckpoints) {
+// itself held. The native checkpoint has the same in several pieces.
+TEST(CompileHeldTest, RealCheckpoints) {
   for (const char* fixture : {"zero1_dp4", "frozen_buffers_zero2"}) {
     LoadRequest to_universal;
     to_universal.compile.source.path = testing::FixtureRoot(fixture);
@@ -270,22 +258,15 @@ TEST(HeldAsStoredTest, RealCheckpoints) {
     }
     HeldRequest request = RequestFor(universal.path());
     const HeldPlan plan = llvm::cantFail(Compile(request, held));
-    ASSERT_EQ(plan.load.as_stored.size(), held.size()) << fixture;
     EXPECT_TRUE(plan.step.has_value());
     const std::vector<std::string> loaded = Loaded(plan, held, Options(2, 1 << 12));
     for (std::size_t i = 0; i < held.size(); ++i) {
       EXPECT_EQ(testing::Sha256(loaded[i]), sums[i]) << held[i].tensor << " " << held[i].state;
     }
-    request.is_on_host = false;
-    const HeldPlan planned = llvm::cantFail(Compile(request, held));
-    EXPECT_TRUE(loaded == Loaded(planned, held, Options(1, 1 << 12)));
-    ASSERT_EQ(planned.not_loaded.size(), plan.not_loaded.size());
-    for (std::size_t i = 0; i < plan.not_loaded.size(); ++i) {
-      EXPECT_EQ(planned.not_loaded[i].tensor, plan.not_loaded[i].tensor);
-      EXPECT_EQ(planned.not_loaded[i].states, plan.not_loaded[i].states);
-    }
     request.source.path = testing::FixtureRoot(fixture);
-    EXPECT_TRUE(llvm::cantFail(Compile(request, held)).load.as_stored.empty());
+    const HeldPlan native = llvm::cantFail(Compile(request, held));
+    EXPECT_TRUE(loaded == Loaded(native, held, Options(1, 1 << 12), /*is_as_stored=*/false));
+    ASSERT_EQ(native.not_loaded.size(), plan.not_loaded.size());
   }
 }
 

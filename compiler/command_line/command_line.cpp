@@ -164,7 +164,7 @@ void AddDropStateOption(CLI::App& command, SourceTexts& options) {
       ->allow_extra_args(false);
 }
 
-void AddTargetOptions(CLI::App& command, TargetTexts& options) {
+void AddTargetOptions(CLI::App& command, TargetSettings& options) {
   command
       .add_option("--tag", options.tag,
                   "The target's tag, which is also the name of its folder (default: the source's)")

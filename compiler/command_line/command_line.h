@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <string>
 
+#include "compiler/phases/compile_request.h"
 #include "compiler/phases/request_texts.h"
 
 namespace ucp {
@@ -25,7 +26,7 @@ void AddSourceOptions(CLI::App& command, SourceTexts& options);  // These, --unu
 void AddDropStateOption(CLI::App& command, SourceTexts& options);
 
 // --tag, --keep-opaque, --ds-config
-void AddTargetOptions(CLI::App& command, TargetTexts& options);
+void AddTargetOptions(CLI::App& command, TargetSettings& options);
 
 // --replicas compare|trust
 void AddReplicasOption(CLI::App& command, ReplicaPolicy& replicas);

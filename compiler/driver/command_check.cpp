@@ -2,14 +2,12 @@
 
 #include <memory>
 
-#include "compiler/bind/match_nothing.h"
-#include "compiler/bind/two_readings.h"
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/driver/commands.h"
+#include "compiler/phases/bound_source.h"
 #include "compiler/phases/catalogue.h"
-#include "compiler/phases/spec_phase.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -31,7 +29,7 @@ void Show(const SpecSession& session, bool json, bool failed) {
 
 llvm::Error CheckAlone(const CheckOptions& options) {
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(options.source.spec));
-  UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
+  UCP_ASSIGN_OR_RETURN(OpenedSpec session, OpenSpec(path));
   Show(*session, options.json, session->sink.has_errors());
   if (session->sink.has_errors()) return SpecErrors(*session);
   if (!options.json) PrintReportLine(fmt::format("{}: no errors", path));
@@ -40,16 +38,14 @@ llvm::Error CheckAlone(const CheckOptions& options) {
 
 llvm::Error CheckOnCheckpoint(const CheckOptions& options) {
   UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
-  SourcePhase phase;
-  llvm::Error error = DescribeAndBind(RealFiles(), request, phase);
-  if (phase.spec == nullptr) return error;
-  if (phase.bound) {
-    WarnOfPatternsThatMatchNothing(*phase.bound, phase.checkpoint.inventory, request.set, phase.spec->sink);
-    WarnOfTwoReadings(*phase.bound, phase.checkpoint.inventory, request.set, phase.spec->sink);
-  }
-  Show(*phase.spec, options.json, static_cast<bool>(error));
+  OpenedSpec spec;
+  request.opened = &spec;
+  request.warns_of_unmatched = true;
+  llvm::Error error = DescribeAndBind(RealFiles(), request).takeError();
+  if (spec == nullptr) return error;
+  Show(*spec, options.json, static_cast<bool>(error));
   if (error) return error;
-  if (!options.json) PrintReportLine(fmt::format("{}: no errors on {}", phase.spec->source->path(), request.path));
+  if (!options.json) PrintReportLine(fmt::format("{}: no errors on {}", spec->source->path(), request.path));
   return llvm::Error::success();
 }
 

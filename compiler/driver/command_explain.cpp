@@ -45,7 +45,7 @@ llvm::Error WritePage(const OutputPlace& place, const std::string& name, const E
 }
 
 llvm::Error Show(const ExplainOptions& options, const std::optional<OutputPlace>& place, const BothSides& sides) {
-  const SourcePhase& phase = sides.phase;
+  const BoundSource& phase = sides.source;
   bool has_checkpoint = !phase.checkpoint.inventory.format.empty();
   ExplainRequest request{.source = phase.layout,
                          .source_name = sides.source_name,
@@ -64,17 +64,20 @@ llvm::Error Show(const ExplainOptions& options, const std::optional<OutputPlace>
 
 llvm::Error RunExplain(const ExplainOptions& options) {
   UCP_ASSIGN_OR_RETURN(const std::optional<OutputPlace> place, PlaceOf(options));
-  UCP_ASSIGN_OR_RETURN(const SourceRequest request, options.source.Request());
-  BothSides sides;
-  llvm::Error error = LayOutBothSides(RealFiles(), request, options.target, sides);
-  const Inventory& inventory = sides.phase.checkpoint.inventory;
-  for (const std::string& remark : inventory.remarks) ShowMessage("ucpc: note: " + remark);
-  for (const std::string& note : DecisionNotes(inventory.preference, inventory.decisions)) {
-    ShowMessage("ucpc: note: " + note);
+  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
+  OpenedSpec spec;
+  request.opened = &spec;
+  llvm::Expected<BothSides> sides = LayOutBothSides(RealFiles(), request, options.target);
+  if (sides) {
+    const Inventory& inventory = sides->source.checkpoint.inventory;
+    for (const std::string& remark : inventory.remarks) ShowMessage("ucpc: note: " + remark);
+    for (const std::string& note : DecisionNotes(inventory.preference, inventory.decisions)) {
+      ShowMessage("ucpc: note: " + note);
+    }
   }
-  if (sides.phase.spec != nullptr) ShowDiagnostics(*sides.phase.spec, options.json);
-  if (error) return error;
-  return Show(options, place, sides);
+  if (spec != nullptr) ShowDiagnostics(*spec, options.json);
+  if (!sides) return sides.takeError();
+  return Show(options, place, *sides);
 }
 
 }  // namespace

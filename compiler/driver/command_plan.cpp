@@ -25,7 +25,7 @@ struct PlanOptions {
   std::string target;
   std::string output;
   bool force = false;
-  TargetTexts target_options;
+  TargetSettings target_options;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   std::string bandwidth;
   std::int64_t nodes = 1;
@@ -50,12 +50,10 @@ llvm::Expected<CostQuestion> QuestionOf(const PlanOptions& options, bool is_stra
 }
 
 // From a checkpoint's headers, or from what ranks of a strategy would have saved.
-llvm::Error CompileFrom(ReadableFileSystem& files, const CompileRequest& request, bool is_strategy,
-                        Compilation& compilation) {
-  if (!is_strategy) return Compile(files, request, compilation);
-  UCP_RETURN_IF_ERROR(PlanSource(files, request.source, request.target, compilation.source));
-  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
-  return CompileBound(files, request, strategy, compilation);
+llvm::Expected<Compiled> CompileFrom(ReadableFileSystem& files, const CompileRequest& request, bool is_strategy) {
+  if (!is_strategy) return Compile(files, request);
+  UCP_ASSIGN_OR_RETURN(BoundSource source, BindStrategy(files, request));
+  return CompileBound(files, request, std::move(source));
 }
 
 // Where the plan goes, if anywhere.
@@ -70,41 +68,42 @@ llvm::Expected<std::optional<OutputPlace>> PlaceOf(const PlanOptions& options) {
 
 llvm::Error MakePlanFile(const PlanOptions& options) {
   ReadableFileSystem& files = RealFiles();
-  Compilation compilation;
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
   request.target = options.target;
-  options.target_options.ApplyTo(request);
+  request.settings = options.target_options;
   request.replicas = options.replicas;
   UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(files, request.source));
   UCP_ASSIGN_OR_RETURN(CostQuestion question, QuestionOf(options, is_strategy));
   UCP_ASSIGN_OR_RETURN(PlanInputs inputs, ReadInputs(files, request));
   request.source.given = &inputs;
   UCP_ASSIGN_OR_RETURN(const std::optional<OutputPlace> place, PlaceOf(options));
-  llvm::Error error = CompileFrom(files, request, is_strategy, compilation);
-  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.json);
-  if (error) return error;
+  OpenedSpec spec;
+  request.source.opened = &spec;
+  llvm::Expected<Compiled> compiled = CompileFrom(files, request, is_strategy);
+  if (spec != nullptr) ShowDiagnostics(*spec, options.json);
+  if (!compiled) return compiled.takeError();
   std::uint64_t plan_bytes = 0;
   if (place || is_strategy) {
-    CompleteInputs(request, compilation.source, inputs);
-    UCP_ASSIGN_OR_RETURN(std::string bytes, EncodePlan(compilation.plan, &inputs));
+    CompleteInputs(request, compiled->source, inputs);
+    UCP_ASSIGN_OR_RETURN(std::string bytes, EncodePlan(compiled->plan, &inputs));
     plan_bytes = bytes.size();
     if (place) UCP_RETURN_IF_ERROR(WriteOutput(*place, bytes));
   }
   if (place && place->kind == OutputPlace::Kind::kStandardOutput) return llvm::Error::success();
   if (options.json) {
-    llvm::json::Object report = PlanReportJson(compilation.plan);
-    if (!is_strategy) report["checkpoint"] = IdentityJson(compilation.source.identity);
-    if (is_strategy) AddCost(compilation, plan_bytes, question, report);
+    llvm::json::Object report = PlanReportJson(compiled->plan);
+    if (!is_strategy) report["checkpoint"] = IdentityJson(compiled->source.identity);
+    if (is_strategy) AddCost(*compiled, plan_bytes, question, report);
     PrintJson(std::move(report));
     return llvm::Error::success();
   }
   if (!is_strategy) {
-    for (const std::string& line : IdentityLines(compilation.source.identity)) PrintReportLine(line);
+    for (const std::string& line : IdentityLines(compiled->source.identity)) PrintReportLine(line);
   }
-  for (const std::string& line : PlanReport(compilation.plan)) PrintReportLine(line);
+  for (const std::string& line : PlanReport(compiled->plan)) PrintReportLine(line);
   if (!is_strategy) return llvm::Error::success();
-  for (const std::string& line : CostReport(compilation, plan_bytes, question)) PrintReportLine(line);
+  for (const std::string& line : CostReport(*compiled, plan_bytes, question)) PrintReportLine(line);
   return llvm::Error::success();
 }
 

@@ -58,7 +58,7 @@ void PrintReport(const TrialReport& report, const TestOptions& options) {
 llvm::Error Test(const TestOptions& options) {
   UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(options.source.spec));
-  UCP_ASSIGN_OR_RETURN(std::unique_ptr<SpecSession> session, OpenSpec(path));
+  UCP_ASSIGN_OR_RETURN(OpenedSpec session, OpenSpec(path));
   ShowDiagnostics(*session);
   if (session->sink.has_errors()) return SpecErrors(*session);
   TrialReport report = TrySpec(*session->checked, {request.set, options.seed, options.seconds});

@@ -31,9 +31,8 @@ std::string HumanSeconds(double seconds) {
 
 }  // namespace
 
-std::vector<std::string> CostReport(const Compilation& compilation, std::uint64_t plan_bytes,
-                                    const CostQuestion& question) {
-  const Cost cost = CostOf(compilation.plan, question);
+std::vector<std::string> CostReport(const Compiled& compiled, std::uint64_t plan_bytes, const CostQuestion& question) {
+  const Cost cost = CostOf(compiled.plan, question);
   const auto nodes = static_cast<std::uint64_t>(question.nodes);
   std::vector<std::string> lines;
   if (nodes > 1) {
@@ -45,22 +44,22 @@ std::vector<std::string> CostReport(const Compilation& compilation, std::uint64_
                                 HumanBytes(question.bytes_per_second), nodes > 1 ? " and node" : ""));
   }
   lines.push_back(fmt::format("plan     {}, made in {:.2f} s and verified in {:.2f} s, peak memory {}",
-                              HumanBytes(plan_bytes), compilation.planning_seconds, compilation.verifying_seconds,
+                              HumanBytes(plan_bytes), compiled.planning_seconds, compiled.verifying_seconds,
                               HumanBytes(PeakMemoryBytes())));
   return lines;
 }
 
-void AddCost(const Compilation& compilation, std::uint64_t plan_bytes, const CostQuestion& question,
+void AddCost(const Compiled& compiled, std::uint64_t plan_bytes, const CostQuestion& question,
              llvm::json::Object& report) {
-  const Cost cost = CostOf(compilation.plan, question);
+  const Cost cost = CostOf(compiled.plan, question);
   report["nodes"] = question.nodes;
   if (question.bytes_per_second > 0) {
     report["bytes_per_second"] = question.bytes_per_second;
     report["seconds"] = cost.seconds;
   }
   report["plan_bytes"] = plan_bytes;
-  report["planning_seconds"] = compilation.planning_seconds;
-  report["verifying_seconds"] = compilation.verifying_seconds;
+  report["planning_seconds"] = compiled.planning_seconds;
+  report["verifying_seconds"] = compiled.verifying_seconds;
   report["peak_memory_bytes"] = PeakMemoryBytes();
 }
 

@@ -17,10 +17,9 @@ struct CostQuestion {
 };
 
 // Lines behind those of PlanReport(). `plan_bytes` is the size of the plan's file.
-std::vector<std::string> CostReport(const Compilation& compilation, std::uint64_t plan_bytes,
-                                    const CostQuestion& question);
+std::vector<std::string> CostReport(const Compiled& compiled, std::uint64_t plan_bytes, const CostQuestion& question);
 // Keys beside those of PlanReportJson().
-void AddCost(const Compilation& compilation, std::uint64_t plan_bytes, const CostQuestion& question,
+void AddCost(const Compiled& compiled, std::uint64_t plan_bytes, const CostQuestion& question,
              llvm::json::Object& report);
 
 }  // namespace ucp

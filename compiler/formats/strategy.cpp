@@ -47,7 +47,7 @@ llvm::Error CheckSetting(const std::string& format, const std::string& key, cons
   const std::vector<SettingRule> rules = AllSettings(format_rules);
   auto rule = std::find_if(rules.begin(), rules.end(), [&](const SettingRule& known) { return known.name == key; });
   if (rule == rules.end()) {
-    std::vector<std::string> names = TargetSettings(format_rules);
+    std::vector<std::string> names = NamesOfTargetSettings(format_rules);
     if (use == StrategyUse::kLayout) {
       names.clear();
       for (const SettingRule& known : rules) names.push_back(known.name);

@@ -47,7 +47,7 @@ std::vector<SettingRule> AllSettings(const StrategyRules& rules) {
   return all;
 }
 
-std::vector<std::string> TargetSettings(const StrategyRules& rules) {
+std::vector<std::string> NamesOfTargetSettings(const StrategyRules& rules) {
   std::vector<std::string> names;
   for (const std::string& axis : KnownAxes()) {
     if (std::find(rules.target_axes.begin(), rules.target_axes.end(), axis) != rules.target_axes.end()) {

@@ -31,7 +31,7 @@ struct StrategyRules {
 std::vector<SettingRule> AllSettings(const StrategyRules& rules);
 
 // The names of those that a target can have, in the same order.
-std::vector<std::string> TargetSettings(const StrategyRules& rules);
+std::vector<std::string> NamesOfTargetSettings(const StrategyRules& rules);
 
 // A whole number from `least` to `most`, in digits.
 std::optional<std::int64_t> ParseCount(std::string_view text, std::int64_t least, std::int64_t most);

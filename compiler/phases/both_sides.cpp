@@ -15,8 +15,9 @@ llvm::Error LayOutWithoutCheckpoint(ReadableFileSystem& files, const SourceReque
   if (request.spec.empty())
     return Fail(ErrorCode::kUsage, "name a spec, or a checkpoint with {}", OptionName(UserOption::kFrom));
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(request.spec));
-  UCP_ASSIGN_OR_RETURN(sides.phase.spec, OpenSpec(path));
-  SpecSession& session = *sides.phase.spec;
+  UCP_ASSIGN_OR_RETURN(sides.source.spec, OpenSpec(path));
+  if (request.opened != nullptr) *request.opened = sides.source.spec;
+  SpecSession& session = *sides.source.spec;
   if (!session.checked) return SpecErrors(session);
   Degrees degrees;
   if (!request.path.empty()) {
@@ -26,46 +27,48 @@ llvm::Error LayOutWithoutCheckpoint(ReadableFileSystem& files, const SourceReque
   }
   Inventory nothing;
   if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(files, request.config, nothing.facts));
-  sides.phase.bound = BindSpec(*session.checked, nothing, request.set, session.sink);
+  sides.source.bound = BindSpec(*session.checked, nothing, request.set, session.sink);
   std::optional<Layout> layout;
-  if (sides.phase.bound) layout = LowerToMesh(*sides.phase.bound, degrees, session.sink);
+  if (sides.source.bound) layout = LowerToMesh(*sides.source.bound, degrees, session.sink);
   if (!layout) return SpecErrors(session);
-  sides.phase.layout = std::move(*layout);
-  return VerifyLayout(sides.phase.layout);
+  sides.source.layout = std::move(*layout);
+  return VerifyLayout(sides.source.layout);
 }
 
 llvm::Error LayOutSource(ReadableFileSystem& files, const SourceRequest& request, BothSides& sides) {
   UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(files, request));
   if (request.path.empty() || is_strategy) return LayOutWithoutCheckpoint(files, request, sides);
-  UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, sides.phase));
-  sides.source_name = sides.phase.checkpoint.inventory.format;
+  UCP_ASSIGN_OR_RETURN(sides.source, DescribeAndBind(files, request));
+  sides.source_name = sides.source.checkpoint.inventory.format;
   return llvm::Error::success();
 }
 
 // Formats whose strategies have no degrees hold tensors whole; others are cut as the spec says.
 llvm::Error LayOutOther(const std::string& text, BothSides& sides) {
   if (text.empty()) return llvm::Error::success();
-  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(text, sides.phase.spec.get(), StrategyUse::kLayout));
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(text, sides.source.spec.get(), StrategyUse::kLayout));
   sides.target_name = strategy.format;
   if (!FindFormat(strategy.format)->strategy_rules().has_degrees) {
-    UCP_ASSIGN_OR_RETURN(sides.target, AtomicLayout(sides.phase.layout));
+    UCP_ASSIGN_OR_RETURN(sides.target, AtomicLayout(sides.source.layout));
     return llvm::Error::success();
   }
   UCP_ASSIGN_OR_RETURN(Degrees degrees, ParseDegrees(strategy));
-  if (!sides.phase.bound) {
+  if (!sides.source.bound) {
     return Fail(ErrorCode::kUsage, "only a spec says how tensors are cut for `{}`; name one", text);
   }
-  sides.target = LowerToMesh(*sides.phase.bound, degrees, sides.phase.spec->sink);
-  if (!sides.target) return SpecErrors(*sides.phase.spec);
+  sides.target = LowerToMesh(*sides.source.bound, degrees, sides.source.spec->sink);
+  if (!sides.target) return SpecErrors(*sides.source.spec);
   return VerifyLayout(*sides.target);
 }
 
 }  // namespace
 
-llvm::Error LayOutBothSides(ReadableFileSystem& files, const SourceRequest& request, const std::string& target,
-                            BothSides& sides) {
+llvm::Expected<BothSides> LayOutBothSides(ReadableFileSystem& files, const SourceRequest& request,
+                                          const std::string& target) {
+  BothSides sides;
   UCP_RETURN_IF_ERROR(LayOutSource(files, request, sides));
-  return LayOutOther(target, sides);
+  UCP_RETURN_IF_ERROR(LayOutOther(target, sides));
+  return sides;
 }
 
 }  // namespace ucp

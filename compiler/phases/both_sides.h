@@ -7,21 +7,20 @@
 #include <string>
 
 #include "compiler/files/readable_file_system.h"
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
 
 namespace ucp {
 
-// The layouts of a spec point into the phase.
+// The layouts of a spec point into the source.
 struct BothSides {
-  SourcePhase phase;
+  BoundSource source;
   std::string source_name;  // Its format; empty for a spec alone.
   std::optional<Layout> target;
   std::string target_name;
 };
 
-// `request.path` is a checkpoint, a strategy or nothing; `target` a strategy or empty. Fills `sides` as far as it
-// comes, so that a spec's diagnostics can be shown when it fails.
-[[nodiscard]] llvm::Error LayOutBothSides(ReadableFileSystem& files, const SourceRequest& request,
-                                          const std::string& target, BothSides& sides);
+// `request.path` is a checkpoint, a strategy or nothing; `target` a strategy or empty.
+llvm::Expected<BothSides> LayOutBothSides(ReadableFileSystem& files, const SourceRequest& request,
+                                          const std::string& target);
 
 }  // namespace ucp

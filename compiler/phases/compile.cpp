@@ -1,24 +1,16 @@
 #include "compiler/phases/compile.h"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <array>
 #include <chrono>
+#include <optional>
+#include <utility>
 
-#include "compiler/formats/known_training.h"
+#include "compiler/phases/carried_tensors.h"
 #include "compiler/phases/find_strategy.h"
-#include "compiler/phases/large_tensors.h"
-#include "compiler/phases/loose_states.h"
-#include "compiler/phases/plain_names.h"
-#include "compiler/phases/target_layout.h"
+#include "compiler/phases/format_target.h"
 #include "compiler/plan/codec.h"
-#include "compiler/planner/join.h"
-#include "compiler/support/check.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
-#include "compiler/support/user_option.h"
 #include "compiler/verifier/verifier.h"
 
 namespace ucp {
@@ -26,9 +18,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Without a spec, the strategy is no name that only a spec knows.
+// Without a spec, the strategy is not a name that only a spec knows.
 llvm::Expected<SourceRequest> WithTargetRanks(const CompileRequest& request) {
   SourceRequest source = request.source;
   if (!source.spec.empty()) return source;
@@ -38,143 +30,88 @@ llvm::Expected<SourceRequest> WithTargetRanks(const CompileRequest& request) {
   return source;
 }
 
-// An option that a format would ignore was not meant.
-llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
-  if (request.ds_config.empty() || format.TakesJobConfig()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "{} goes with the native files of a job; `{}` does not depend on it",
-              OptionName(UserOption::kDsConfig), format.name());
+PlanRequest PlanRequestOf(const Sides& sides, const CompileOptions& options) {
+  const BoundSource& source = sides.source;
+  return {.source_layout = source.held,
+          .inventory = source.checkpoint.inventory,
+          .target_layout = sides.target,
+          .tensors = sides.tensors,
+          .spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text()),
+          .replicas = options.replicas};
 }
 
-// What a target needs decides what a source must have.
-llvm::Error CheckHasOptimizer(const TrainingState& training, const Format& format, const Strategy& strategy) {
-  if (training.absent_optimizer.empty() || format.HoldsWeightsAlone(strategy)) return llvm::Error::success();
-  return Fail(ErrorCode::kBadData, "{}. `{}` needs nothing but its weights", training.absent_optimizer,
-              OptionName(UserOption::kTo, "safetensors"));
-}
-
-// A target of weights has none of the objects that could be left out of it.
-llvm::Error NameLeftOut(const CompileRequest& request, std::vector<LeftOut> left_out, TargetFiles& target) {
-  if (!target.weights_only) {
-    for (std::string& note : NotesOn(left_out)) target.remarks.push_back(std::move(note));
-    target.left_out = std::move(left_out);
+// The reads do not depend on the target's files: the two are made at the same time.
+llvm::Expected<Plan> DraftBeside(CompileTarget& target, const Sides& sides, const CompileOptions& options) {
+  const PlanRequest request = PlanRequestOf(sides, options);
+  TargetFiles files;
+  std::optional<DraftedReads> reads;
+  auto lay_out = [&]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(files, target.LayOut(sides));
     return llvm::Error::success();
-  }
-  if (request.keep_opaque.empty()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "{} goes with targets that hold the training state; `{}` holds weights alone",
-              OptionName(UserOption::kKeepOpaque), request.target);
+  };
+  auto draft = [&]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(reads, DraftReads(request));
+    return llvm::Error::success();
+  };
+  UCP_RETURN_IF_ERROR(ForEachInParallel(2, {options.threads, nullptr}, [&](unsigned, std::uint64_t number) {
+    return number == 0 ? lay_out() : draft();
+  }));
+  BeginPhase(options.clock, "plan");
+  return FinishPlan(std::move(*reads), std::move(files));
 }
 
-llvm::Expected<std::optional<JobConfig>> JobConfigOf(ReadableFileSystem& files, const CompileRequest& request) {
-  if (request.ds_config.empty()) return std::nullopt;
-  const PlanInputs* given = request.source.given;
-  if (given != nullptr && given->ds_config) return ParseJobConfig(given->ds_config->name, given->ds_config->text);
-  UCP_ASSIGN_OR_RETURN(const std::string text, ReadJobConfig(files, request.ds_config));
-  return ParseJobConfig(request.ds_config, text);
+// The files that hold them decide which tensors of the training state are moved.
+llvm::Expected<Plan> DraftAfter(CompileTarget& target, Sides& sides, const CompileOptions& options) {
+  UCP_ASSIGN_OR_RETURN(TargetFiles files, target.LayOut(sides));
+  UCP_ASSIGN_OR_RETURN(sides, WithCarriedTensors(std::move(sides), files, target.CarriesLooseStates()));
+  BeginPhase(options.clock, "plan");
+  return DraftPlan(PlanRequestOf(sides, options), std::move(files));
 }
 
-llvm::Error BindAndCompile(ReadableFileSystem& files, const CompileRequest& request,
-                           const SourceRequest& source_request, Compilation& compilation) {
-  UCP_RETURN_IF_ERROR(BindDescribed(files, source_request, compilation.source));
-  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, compilation.source.spec.get()));
-  return CompileBound(files, request, strategy, compilation);
+// The plan's hash is made beside its proof.
+llvm::Expected<std::string> Verify(const Plan& plan, const CompileOptions& options) {
+  std::string hash;
+  UCP_RETURN_IF_ERROR(ForEachInParallel(options.hashes_plan ? 2 : 1, {options.threads, nullptr},
+                                        [&](unsigned, std::uint64_t number) -> llvm::Error {
+                                          if (number == 0) return VerifyPlan(plan, options.threads);
+                                          UCP_ASSIGN_OR_RETURN(hash, HashOfPlan(plan));
+                                          return llvm::Error::success();
+                                        }));
+  return hash;
 }
 
 }  // namespace
 
-llvm::Error Compile(ReadableFileSystem& files, const CompileRequest& request, Compilation& compilation) {
-  UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
-  UCP_RETURN_IF_ERROR(DescribeCheckpoint(files, source_request, compilation.source));
-  return BindAndCompile(files, request, source_request, compilation);
-}
-
-llvm::Error CompileDescribed(ReadableFileSystem& files, const CompileRequest& request, Compilation& compilation) {
-  UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
-  return BindAndCompile(files, request, source_request, compilation);
-}
-
-llvm::Error CompileBound(ReadableFileSystem& files, const CompileRequest& request, const Strategy& strategy,
-                         Compilation& compilation) {
-  BeginPhase(request.source.clock, "lay out");
+llvm::Expected<Compiled> CompileInto(CompileTarget& target, BoundSource source, const CompileOptions& options) {
+  BeginPhase(options.clock, "lay out");
   const Clock::time_point start = Clock::now();
-  const Format* format = FindFormat(strategy.format);
-  UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
-  UCP_RETURN_IF_ERROR(CheckOptions(request, *format));
-  UCP_RETURN_IF_ERROR(CheckHasOptimizer(compilation.source.checkpoint.training, *format, strategy));
-  UCP_ASSIGN_OR_RETURN(const std::optional<JobConfig> job_config, JobConfigOf(files, request));
-  SourcePhase& source = compilation.source;
-  if (!request.tag.empty()) source.checkpoint.training.tag = request.tag;
-  const Inventory& inventory = source.checkpoint.inventory;
-  std::vector<LeftOut> left_out;
-  source.checkpoint.training = KnownTraining(std::move(source.checkpoint.training), request.keep_opaque, left_out);
-
-  std::vector<std::string> remarks;
-  if (format->TakesPlainNames(strategy)) TakePlainNames(source, remarks);
-  UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
-  UCP_ASSIGN_OR_RETURN(Layout target_layout, LayOutTarget(*format, strategy, source, compilation.tensors, remarks));
-  Companions companions;
-  if (!source.folder.empty()) {
-    UCP_ASSIGN_OR_RETURN(companions,
-                         FindCompanions(files, format->TakesCompanions(), source.folder, request.source.path));
-    TakeOutUnknown(companions, request.keep_opaque, left_out, remarks);
-  }
-  const TargetRequest target_request{compilation.tensors,
-                                     target_layout,
-                                     source.checkpoint.training,
-                                     inventory.mesh,
-                                     strategy,
-                                     companions.files,
-                                     job_config ? &*job_config : nullptr,
-                                     request.threads};
-  const std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
-  PlanRequest plan_request{source.held,   inventory, target_layout,   compilation.tensors,
-                           TargetFiles{}, spec_hash, request.replicas};
-  TargetFiles& target_files = plan_request.target_files;
-  const TrainingState& training = source.checkpoint.training;
-  const bool has_loose = format->CarriesLooseStates() && !training.loose_states.empty();
-  const bool adds_tensors = has_loose || !training.large_tensors.empty();
-  auto lay_out = [&]() -> llvm::Error {
-    UCP_ASSIGN_OR_RETURN(target_files, format->LayOut(target_request));
-    UCP_ASSIGN_OR_RETURN(target_files.readers, format->Readers(target_request, target_files));
-    UCP_RETURN_IF_ERROR(NameLeftOut(request, std::move(left_out), target_files));
-    if (!format->CarriesLooseStates() && !target_files.weights_only) {
-      UCP_RETURN_IF_ERROR(CheckNoLooseStates(training, strategy.format));
-    }
-    if (!adds_tensors) return llvm::Error::success();
-    const std::array<Layout*, 3> layouts = {&source.layout, &source.held, &target_layout};
-    if (has_loose) {
-      AddLooseShards(source.checkpoint);
-      for (Layout* layout : layouts) AddLooseTensors(training, *layout);
-    }
-    AddLargeTensors(target_files.storage, source.checkpoint, layouts);
-    UCP_ASSIGN_OR_RETURN(compilation.tensors, JoinTensors(source.layout, inventory));
-    return llvm::Error::success();
-  };
-  PlanDrafting drafting(plan_request);
-  // Loose states and large tensors are tensors of the plan only once the files are laid out.
-  const unsigned threads = adds_tensors ? 1 : request.threads;
-  UCP_RETURN_IF_ERROR(ForEachInParallel(2, {threads, nullptr}, [&](unsigned, std::uint64_t number) {
-    return number == 0 ? lay_out() : drafting.DraftReads();
-  }));
-  target_files.remarks.insert(target_files.remarks.end(), remarks.begin(), remarks.end());
-  if (!companions.left_behind.empty()) {
-    target_files.remarks.push_back(
-        fmt::format("not copied from beside the checkpoint: {}", fmt::join(companions.left_behind, ", ")));
-  }
-
-  BeginPhase(request.source.clock, "plan");
-  UCP_ASSIGN_OR_RETURN(compilation.plan, drafting.Finish());
+  UCP_ASSIGN_OR_RETURN(Sides sides, target.Meet(std::move(source)));
+  UCP_ASSIGN_OR_RETURN(Plan plan, target.CarriesTensors(sides) ? DraftAfter(target, sides, options)
+                                                               : DraftBeside(target, sides, options));
+  const double planning_seconds = SecondsSince(start);
+  BeginPhase(options.clock, "verify");
   const Clock::time_point drafted = Clock::now();
-  BeginPhase(request.source.clock, "verify");
-  const std::uint64_t tasks = request.hashes_plan ? 2 : 1;
-  UCP_RETURN_IF_ERROR(
-      ForEachInParallel(tasks, {request.threads, nullptr}, [&](unsigned, std::uint64_t number) -> llvm::Error {
-        if (number == 0) return VerifyPlan(compilation.plan, request.threads);
-        UCP_ASSIGN_OR_RETURN(compilation.plan_hash, HashOfPlan(compilation.plan));
-        return llvm::Error::success();
-      }));
-  compilation.planning_seconds = Seconds(drafted - start);
-  compilation.verifying_seconds = Seconds(Clock::now() - drafted);
-  return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(std::string hash, Verify(plan, options));
+  return Compiled{std::move(sides.source), std::move(plan), std::move(hash), planning_seconds, SecondsSince(drafted)};
+}
+
+llvm::Expected<Compiled> Compile(ReadableFileSystem& files, const CompileRequest& request) {
+  UCP_ASSIGN_OR_RETURN(Described described, DescribeCheckpoint(files, request.source));
+  return CompileDescribed(files, request, std::move(described));
+}
+
+llvm::Expected<Compiled> CompileDescribed(ReadableFileSystem& files, const CompileRequest& request,
+                                          Described described) {
+  UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
+  UCP_ASSIGN_OR_RETURN(BoundSource source, BindCheckpoint(files, source_request, std::move(described)));
+  return CompileBound(files, request, std::move(source));
+}
+
+llvm::Expected<Compiled> CompileBound(ReadableFileSystem& files, const CompileRequest& request, BoundSource source) {
+  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.target, source.spec.get()));
+  FormatTarget target(files, request, std::move(strategy));
+  return CompileInto(target, std::move(source),
+                     {request.replicas, request.threads, request.hashes_plan, request.source.clock});
 }
 
 }  // namespace ucp

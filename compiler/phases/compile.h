@@ -1,50 +1,49 @@
-// All phases in order: a source and a target strategy become a verified plan.
+// The recipe: a source and a target become a verified plan, in five steps. Each takes the result of the one before.
+//
+//   DescribeCheckpoint   Described   what the headers of a checkpoint say            bound_source.h
+//   BindCheckpoint       BoundSource which tensors it holds, and how they are cut    bound_source.h
+//   Meet, LayOut         Sides       how both sides hold them, and the target's files  compile_target.h
+//   DraftReads, FinishPlan  Plan     where each element comes from and goes           compiler/planner/planner.h
+//   VerifyPlan                       the proof of it                                  compiler/verifier/verifier.h
 #pragma once
 
 #include <llvm/Support/Error.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "compiler/formats/strategy.h"
-#include "compiler/layout/target.h"
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
+#include "compiler/phases/compile_request.h"
+#include "compiler/phases/compile_target.h"
 #include "compiler/plan/plan.h"
 #include "compiler/planner/planner.h"
 
 namespace ucp {
 
-struct CompileRequest {
-  SourceRequest source;
-  std::string target;                    // A strategy: "universal:mp=4"
-  std::string tag;                       // The target's own name; empty: the source's.
-  std::vector<std::string> keep_opaque;  // "module.Class": objects that the user vouches for (known_training.h).
-  std::string ds_config;                 // --ds-config FILE; empty: the source's own `ds_config` counts.
+struct CompileOptions {
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   unsigned threads = 1;
-  bool hashes_plan = false;  // Compilation::plan_hash is wanted.
+  bool hashes_plan = false;     // Compiled::plan_hash is wanted.
+  PhaseClock* clock = nullptr;  // Told of the phases `lay out`, `plan` and `verify`; may be null.
 };
 
-struct Compilation {
+struct Compiled {
+  BoundSource source;  // What the target took of it.
+  Plan plan;
+  std::string plan_hash;         // HashOfPlan(); empty unless it is wanted.
   double planning_seconds = 0;   // From the bound source to the plan,
   double verifying_seconds = 0;  // and for its proof.
-  SourcePhase source;
-  std::vector<LogicalTensor> tensors;
-  Plan plan;
-  std::string plan_hash;  // HashOfPlan(); empty unless it is wanted.
 };
 
-// Fills `compilation` as far as it comes, so that a spec's diagnostics can be shown when it fails.
-[[nodiscard]] llvm::Error Compile(ReadableFileSystem& files, const CompileRequest& request, Compilation& compilation);
+// The last three steps.
+llvm::Expected<Compiled> CompileInto(CompileTarget& target, BoundSource source, const CompileOptions& options);
 
-// The same for a source that DescribeCheckpoint() has described.
-[[nodiscard]] llvm::Error CompileDescribed(ReadableFileSystem& files, const CompileRequest& request,
-                                           Compilation& compilation);
-
-// The same for a source that is bound: Compile() without its first two phases. A source without a folder has nothing
-// beside it.
-[[nodiscard]] llvm::Error CompileBound(ReadableFileSystem& files, const CompileRequest& request,
-                                       const Strategy& strategy, Compilation& compilation);
+// A conversion to the files of a format. A spec's diagnostics are in SourceRequest::opened, whatever fails.
+llvm::Expected<Compiled> Compile(ReadableFileSystem& files, const CompileRequest& request);
+// The same of a source that DescribeCheckpoint() has described.
+llvm::Expected<Compiled> CompileDescribed(ReadableFileSystem& files, const CompileRequest& request,
+                                          Described described);
+// The same of a source that is bound.
+llvm::Expected<Compiled> CompileBound(ReadableFileSystem& files, const CompileRequest& request, BoundSource source);
 
 }  // namespace ucp

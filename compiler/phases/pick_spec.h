@@ -18,7 +18,7 @@ struct PickedSpec {
   std::string name;               // The first by name of those that fit.
   std::vector<std::string> same;  // Others that fit and mean the same.
   std::string why;                // "spec `llama` of the catalogue fits, and no other: …", for the report.
-  std::unique_ptr<SpecSession> session;
+  OpenedSpec session;
   BoundSpec bound;
   Layout layout;
   Layout target;  // On the ranks that a target is cut over; else the same.

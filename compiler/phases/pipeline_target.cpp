@@ -60,7 +60,7 @@ llvm::Error CheckAgainstSource(const PipelineSource& pipeline, DealMethod method
 }
 
 // Nothing if it does not know them of every tensor.
-std::optional<SourceStages> StagesRemembered(const SourcePhase& source) {
+std::optional<SourceStages> StagesRemembered(const BoundSource& source) {
   const std::optional<PipelineLayers>& pipeline = source.checkpoint.training.pipeline;
   if (!pipeline || pipeline->stage_count == 1 || source.checkpoint.inventory.mesh.Size("pp") > 1) return std::nullopt;
   SourceStages stages{pipeline->stage_count, {}};
@@ -76,7 +76,7 @@ std::optional<SourceStages> StagesRemembered(const SourcePhase& source) {
 
 }  // namespace
 
-SourceStages StagesOfSource(const SourcePhase& source) {
+SourceStages StagesOfSource(const BoundSource& source) {
   if (std::optional<SourceStages> remembered = StagesRemembered(source)) return std::move(*remembered);
   SourceStages stages{source.checkpoint.inventory.mesh.Size("pp"), {}};
   const LayoutIndex by_name(source.layout);
@@ -87,7 +87,7 @@ SourceStages StagesOfSource(const SourcePhase& source) {
   return stages;
 }
 
-llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
+llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, const BoundSource& source,
                           const SourceStages& stages, std::span<const LogicalTensor> tensors, Layout& layout,
                           std::vector<std::string>& remarks) {
   PipelineLayers layers = *source.checkpoint.training.pipeline;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/layout/target.h"
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
 
 namespace ucp {
 
@@ -20,12 +20,12 @@ struct SourceStages {
   std::int64_t count = 1;
   std::unordered_map<std::string, std::set<std::int64_t>> of_tensor;  // By the layout's own name.
 };
-SourceStages StagesOfSource(const SourcePhase& source);
+SourceStages StagesOfSource(const BoundSource& source);
 
 // Gives each tensor of `layout`, which has the target's mesh, its stages: by the numbers of layers in `degrees`, by the
 // setting `partition` of the strategy, or by PipelineModule's default if the source's own stages bear it out. What was
 // chosen is a remark. Call if the source knows its layer files.
-[[nodiscard]] llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
+[[nodiscard]] llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, const BoundSource& source,
                                         const SourceStages& stages, std::span<const LogicalTensor> tensors,
                                         Layout& layout, std::vector<std::string>& remarks);
 

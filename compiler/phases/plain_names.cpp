@@ -46,7 +46,7 @@ bool IsOfLightning(const TrainingState& training) {
 
 }  // namespace
 
-void TakePlainNames(SourcePhase& source, std::vector<std::string>& remarks) {
+void TakePlainNames(BoundSource& source, std::vector<std::string>& remarks) {
   Inventory& inventory = source.checkpoint.inventory;
   TrainingState& training = source.checkpoint.training;
   std::set<std::string> names;

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
 
 namespace ucp {
 
 // Renames the tensors in the inventory, the layouts and the training state of a bound source, and says so in `remarks`.
-void TakePlainNames(SourcePhase& source, std::vector<std::string>& remarks);
+void TakePlainNames(BoundSource& source, std::vector<std::string>& remarks);
 
 }  // namespace ucp

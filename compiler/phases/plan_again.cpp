@@ -27,20 +27,20 @@ llvm::Expected<PlanInputs> ReadInputs(ReadableFileSystem& files, const CompileRe
     UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, source.config, kMaxConfigBytes));
     inputs.config = {source.config, std::move(text)};
   }
-  if (!request.ds_config.empty()) {
-    UCP_ASSIGN_OR_RETURN(std::string text, ReadJobConfig(files, request.ds_config));
-    inputs.ds_config = {request.ds_config, std::move(text)};
+  if (!request.settings.ds_config.empty()) {
+    UCP_ASSIGN_OR_RETURN(std::string text, ReadJobConfig(files, request.settings.ds_config));
+    inputs.ds_config = {request.settings.ds_config, std::move(text)};
   }
   for (const auto& [name, value] : source.set) inputs.set.push_back(name + "=" + SettingOf(value));
   inputs.unused = source.unused;
   inputs.drop_states = source.drop_states;
-  inputs.keep_opaque = request.keep_opaque;
-  inputs.tag = request.tag;
+  inputs.keep_opaque = request.settings.keep_opaque;
+  inputs.tag = request.settings.tag;
   inputs.trusts_replicas = request.replicas == ReplicaPolicy::kTrust;
   return inputs;
 }
 
-void CompleteInputs(const CompileRequest& request, const SourcePhase& source, PlanInputs& inputs) {
+void CompleteInputs(const CompileRequest& request, const BoundSource& source, PlanInputs& inputs) {
   // One that the catalogue gave is looked for again.
   if (!request.source.spec.empty() && source.spec != nullptr) inputs.spec = TextsOf(*source.spec);
   if (source.folder.empty()) inputs.source_strategy = request.source.path;
@@ -61,9 +61,9 @@ llvm::Expected<CompileRequest> RequestOf(const PlanInputs& inputs, const RankPre
   request.source.drop_states = inputs.drop_states;
   request.source.preference = preference;
   request.target = inputs.target;
-  request.tag = inputs.tag;
-  request.keep_opaque = inputs.keep_opaque;
-  if (inputs.ds_config) request.ds_config = inputs.ds_config->name;
+  request.settings.tag = inputs.tag;
+  request.settings.keep_opaque = inputs.keep_opaque;
+  if (inputs.ds_config) request.settings.ds_config = inputs.ds_config->name;
   request.replicas = inputs.trusts_replicas ? ReplicaPolicy::kTrust : ReplicaPolicy::kCompare;
   return request;
 }

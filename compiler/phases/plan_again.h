@@ -15,7 +15,7 @@ namespace ucp {
 llvm::Expected<PlanInputs> ReadInputs(ReadableFileSystem& files, const CompileRequest& request);
 
 // The same for a plan file, once it has been compiled: with the spec, and no paths but names.
-void CompleteInputs(const CompileRequest& request, const SourcePhase& source, PlanInputs& inputs);
+void CompleteInputs(const CompileRequest& request, const BoundSource& source, PlanInputs& inputs);
 
 // The request that was made, of the checkpoint at `path`. `inputs` must outlive it.
 llvm::Expected<CompileRequest> RequestOf(const PlanInputs& inputs, const RankPreference& preference,

@@ -5,8 +5,7 @@
 
 #include <llvm/Support/Error.h>
 
-#include "compiler/formats/strategy.h"
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/compile_request.h"
 
 namespace ucp {
 
@@ -14,10 +13,8 @@ namespace ucp {
 // before a strategy is.
 llvm::Expected<bool> IsStrategy(ReadableFileSystem& files, const SourceRequest& request);
 
-// Opens the spec of `request`, whose path is a strategy, and fills `phase`. Its training state is one that a target of
-// the strategy `target` (as in FindStrategy) can be written from. Fails with kSpec if the spec has errors: they are in
-// its sink; with kUsage if no spec is named.
-[[nodiscard]] llvm::Error PlanSource(ReadableFileSystem& files, const SourceRequest& request, const std::string& target,
-                                     SourcePhase& phase);
+// The source of `request`, whose path is a strategy, by its spec. Its training state is one that the request's target
+// can be written from. Fails with kSpec if the spec has errors, with kUsage if no spec is named.
+llvm::Expected<BoundSource> BindStrategy(ReadableFileSystem& files, const CompileRequest& request);
 
 }  // namespace ucp

@@ -11,10 +11,4 @@ llvm::Expected<SourceRequest> SourceTexts::Request() const {
   return request;
 }
 
-void TargetTexts::ApplyTo(CompileRequest& request) const {
-  request.tag = tag;
-  request.keep_opaque = keep_opaque;
-  request.ds_config = ds_config;
-}
-
 }  // namespace ucp

@@ -1,4 +1,4 @@
-// What a user says of a source and of a target, as texts: typed on a command line, or given from Python.
+// A user's request for a source, as texts: typed on a command line, or given from Python.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/phases/compile.h"
+#include "compiler/phases/bound_source.h"
 
 namespace ucp {
 
@@ -21,15 +21,6 @@ struct SourceTexts {
 
   // Fails with kUsage for a text without a meaning.
   llvm::Expected<SourceRequest> Request() const;
-};
-
-// Beside the strategy.
-struct TargetTexts {
-  std::string tag;
-  std::vector<std::string> keep_opaque;  // "module.Class"
-  std::string ds_config;                 // A file.
-
-  void ApplyTo(CompileRequest& request) const;
 };
 
 }  // namespace ucp

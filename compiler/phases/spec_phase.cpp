@@ -13,8 +13,8 @@
 namespace ucp {
 namespace {
 
-std::unique_ptr<SpecSession> Open(Source source, const IncludableTexts* texts) {
-  auto session = std::make_unique<SpecSession>();
+OpenedSpec Open(Source source, const IncludableTexts* texts) {
+  auto session = std::make_shared<SpecSession>();
   std::optional<ast::File> tree = ParseWithIncludes(source, session->sink, texts);
   session->source = std::make_shared<const Source>(std::move(source));
   if (!tree) return session;
@@ -26,12 +26,12 @@ std::unique_ptr<SpecSession> Open(Source source, const IncludableTexts* texts) {
 
 }  // namespace
 
-llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::string& path) {
+llvm::Expected<OpenedSpec> OpenSpec(const std::string& path) {
   UCP_ASSIGN_OR_RETURN(Source source, Source::FromFile(path));
   return Open(std::move(source), nullptr);
 }
 
-llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::vector<NamedText>& texts) {
+llvm::Expected<OpenedSpec> OpenSpec(const std::vector<NamedText>& texts) {
   UCP_CHECK(!texts.empty(), "there is no spec");
   UCP_ASSIGN_OR_RETURN(Source source, Source::FromText(texts.front().name, texts.front().text));
   IncludableTexts included;

@@ -25,12 +25,14 @@ struct SpecSession {
   std::optional<CheckedSpec> checked;  // Nothing if there are errors.
 };
 
+using OpenedSpec = std::shared_ptr<SpecSession>;
+
 // Reads, parses and checks, with all files that it includes. An error is one of reading the file; what is wrong in it
 // is in the sink.
-llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::string& path);
+llvm::Expected<OpenedSpec> OpenSpec(const std::string& path);
 
 // The same of what was read before: the spec, and behind it what it includes.
-llvm::Expected<std::unique_ptr<SpecSession>> OpenSpec(const std::vector<NamedText>& texts);
+llvm::Expected<OpenedSpec> OpenSpec(const std::vector<NamedText>& texts);
 
 // What OpenSpec() has read, by its paths from the folder of the spec.
 std::vector<NamedText> TextsOf(const SpecSession& session);

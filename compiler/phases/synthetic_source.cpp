@@ -30,35 +30,37 @@ llvm::Expected<std::vector<LogicalTensor>> TensorsOf(const Layout& layout, DType
 
 }  // namespace
 
-llvm::Error MakeSyntheticSource(ReadableFileSystem& files, const SyntheticRequest& request, const Strategy& strategy,
-                                SourcePhase& phase) {
-  SpecSession& session = *phase.spec;
+llvm::Expected<BoundSource> MakeSyntheticSource(ReadableFileSystem& files, const SyntheticRequest& request,
+                                                const Strategy& strategy, OpenedSpec spec) {
+  BoundSource source;
+  source.spec = std::move(spec);
+  SpecSession& session = *source.spec;
   if (!session.checked) return SpecErrors(session);
-  Inventory& inventory = phase.checkpoint.inventory;
+  Inventory& inventory = source.checkpoint.inventory;
   inventory.format = kSyntheticFormat;
   inventory.is_whole = true;
   if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(files, request.config, inventory.facts));
-  phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
-  if (!phase.bound) return SpecErrors(session);
-  std::optional<Layout> layout = LowerWhole(*phase.bound, session.sink);
+  source.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
+  if (!source.bound) return SpecErrors(session);
+  std::optional<Layout> layout = LowerWhole(*source.bound, session.sink);
   if (!layout) return SpecErrors(session);
-  phase.layout = std::move(*layout);
-  UCP_RETURN_IF_ERROR(VerifyLayout(phase.layout));
+  source.layout = std::move(*layout);
+  UCP_RETURN_IF_ERROR(VerifyLayout(source.layout));
 
-  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, TensorsOf(phase.layout, DTypeOf(strategy), true));
+  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, TensorsOf(source.layout, DTypeOf(strategy), true));
   UCP_ASSIGN_OR_RETURN(ParameterGroups groups, request.parameters.empty()
-                                                   ? GroupsInSpecOrder(*phase.bound, tensors)
+                                                   ? GroupsInSpecOrder(*source.bound, tensors)
                                                    : ReadParameterGroups(files, request.parameters, tensors));
-  UCP_ASSIGN_OR_RETURN(phase.checkpoint.training, MakeSyntheticTraining(strategy, tensors, groups, request.tied));
-  phase.checkpoint.training.is_synthetic = true;
-  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> trained, TensorsOf(phase.layout, DTypeOf(strategy), false));
+  UCP_ASSIGN_OR_RETURN(source.checkpoint.training, MakeSyntheticTraining(strategy, tensors, groups, request.tied));
+  source.checkpoint.training.is_synthetic = true;
+  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> trained, TensorsOf(source.layout, DTypeOf(strategy), false));
   inventory.mesh = {{{"pp", 1}, {"dp", 1}, {"tp", 1}}};
   // All in one list, so that each file has a number of its own.
   std::vector<LogicalTensor> all = std::move(trained);
   all.insert(all.end(), tensors.begin(), tensors.end());
   inventory.storage = OneFileForEachState(all);
-  UCP_ASSIGN_OR_RETURN(phase.held, HeldByFiles(phase));
-  return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(source.held, HeldByFiles(source));
+  return source;
 }
 
 }  // namespace ucp

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "compiler/formats/strategy.h"
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
 #include "compiler/phases/synthetic_training.h"
 
 namespace ucp {
@@ -23,9 +23,9 @@ struct SyntheticRequest {
 
 inline constexpr const char* kSyntheticFormat = "synthetic";
 
-// The spec is open in `phase`, whose rest this fills. Every trained tensor has a float32 master, Adam's two moments and
-// a weight of the strategy's dtype. Fails with kSpec if the spec has errors: they are in its sink.
-[[nodiscard]] llvm::Error MakeSyntheticSource(ReadableFileSystem& files, const SyntheticRequest& request,
-                                              const Strategy& strategy, SourcePhase& phase);
+// Every trained tensor has a float32 master, Adam's two moments and a weight of the strategy's dtype. Fails with kSpec
+// if the spec has errors: they are in its sink.
+llvm::Expected<BoundSource> MakeSyntheticSource(ReadableFileSystem& files, const SyntheticRequest& request,
+                                                const Strategy& strategy, OpenedSpec spec);
 
 }  // namespace ucp

@@ -33,7 +33,7 @@ void UncutPaddedRows(const TensorLayout& held, std::int64_t ranks, TensorLayout&
 }
 
 // What metadata says of cuts holds for as many ranks as it is of, and padding for one, too.
-void KeepCuts(const SourcePhase& source, Layout& layout) {
+void KeepCuts(const BoundSource& source, Layout& layout) {
   const std::int64_t ranks = source.checkpoint.inventory.mesh.Size("tp");
   const LayoutIndex held_by_name(source.held);
   for (TensorLayout& tensor : layout.tensors) {
@@ -59,7 +59,7 @@ void SpreadFusedExperts(const TrainingState& training, Layout& layout) {
   }
 }
 
-llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees& degrees, const SourcePhase& source,
+llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees& degrees, const BoundSource& source,
                                          std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   const std::int64_t pp = degrees.mesh.Size("pp");
   const bool has_stages = pp > 1 || !degrees.stage_layers.empty() || DealsLayers(strategy);
@@ -98,7 +98,7 @@ llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees
 }
 
 // How many layers each stage of the source has; nothing if its stages are not runs of layers.
-std::vector<std::int64_t> LayersOfStages(const SourcePhase& source, SourceStages& stages) {
+std::vector<std::int64_t> LayersOfStages(const BoundSource& source, SourceStages& stages) {
   std::map<std::int64_t, std::set<std::int64_t>> layers_of_stage;
   for (const BoundTensor& tensor : source.bound->tensors) {
     if (!tensor.stage_counter) continue;
@@ -120,7 +120,7 @@ std::vector<std::int64_t> LayersOfStages(const SourcePhase& source, SourceStages
 
 }  // namespace
 
-llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strategy, SourcePhase& source,
+llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strategy, BoundSource& source,
                                     std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy, source.checkpoint.training));
   if (!degrees) return AtomicLayout(source.layout);

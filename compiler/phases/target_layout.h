@@ -5,7 +5,7 @@
 
 #include "compiler/formats/format.h"
 #include "compiler/layout/layout.h"
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
 
 namespace ucp {
 
@@ -13,7 +13,7 @@ namespace ucp {
 // pipeline_target.h. With a spec and as many stages as in the source, each stage keeps its layers unless the strategy
 // says otherwise. Fails with kSpec if the spec does not fit the target's ranks (its errors are in the phase's sink),
 // with kUsage if one is needed. What was chosen for want of a word is a remark.
-llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strategy, SourcePhase& source,
+llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strategy, BoundSource& source,
                                     std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks);
 
 }  // namespace ucp

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include "compiler/layout/product_set.h"
+#include "compiler/phases/carried_tensors.h"
+#include "compiler/planner/join.h"
+#include "compiler/support/error.h"
 
 namespace ucp {
 
@@ -21,6 +24,26 @@ Storage OneFileForEachState(std::span<const LogicalTensor> tensors) {
         {tensor.name, tensor.kind, {}, tensor.shape, {}, 0, Spread::kAcrossBuffer, storage.Add(states)});
   }
   return storage;
+}
+
+llvm::Expected<Sides> WholeStates::Meet(BoundSource bound) {
+  BoundSource source = WithLooseStates(std::move(bound));
+  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
+  UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
+  return Sides{std::move(source), std::move(whole), std::move(tensors)};
+}
+
+llvm::Expected<TargetFiles> WholeStates::LayOut(const Sides& sides) {
+  TargetFiles files;
+  files.storage = OneFileForEachState(sides.tensors);
+  return files;
+}
+
+llvm::Expected<Compiled> CompileWholeStates(ReadableFileSystem& files, const SourceRequest& request,
+                                            ReplicaPolicy replicas) {
+  UCP_ASSIGN_OR_RETURN(BoundSource source, DescribeAndBind(files, request));
+  WholeStates target;
+  return CompileInto(target, std::move(source), {.replicas = replicas});
 }
 
 }  // namespace ucp

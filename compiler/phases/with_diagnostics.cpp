@@ -5,8 +5,8 @@
 
 namespace ucp {
 
-llvm::Error WithDiagnostics(llvm::Error error, const SourcePhase& source) {
-  return WithDiagnostics(std::move(error), source.spec == nullptr ? "" : ErrorsOf(*source.spec));
+llvm::Error WithDiagnostics(llvm::Error error, const OpenedSpec& spec) {
+  return WithDiagnostics(std::move(error), spec == nullptr ? "" : ErrorsOf(*spec));
 }
 
 std::string ErrorsOf(const SpecSession& spec) {

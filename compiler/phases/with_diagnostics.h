@@ -5,12 +5,12 @@
 
 #include <string>
 
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/spec_phase.h"
 
 namespace ucp {
 
-// The error, and behind its sentence the diagnostics of the spec, if that is wrong.
-[[nodiscard]] llvm::Error WithDiagnostics(llvm::Error error, const SourcePhase& source);
+// The error, and behind its sentence the diagnostics of the spec, if there is one and it is wrong.
+[[nodiscard]] llvm::Error WithDiagnostics(llvm::Error error, const OpenedSpec& spec);
 
 // The same in two steps, where the spec is gone when the error comes: its errors as text, empty if it has none.
 std::string ErrorsOf(const SpecSession& spec);

@@ -95,7 +95,7 @@ llvm::Error NeedsSpec(const Inventory& inventory, const EmbeddedCuts* embedded, 
               llvm::toString(std::move(catalogue)));
 }
 
-llvm::Error LayOutByMetadata(const SourceRequest& request, EmbeddedCuts embedded, SourcePhase& phase) {
+llvm::Error LayOutByMetadata(const SourceRequest& request, EmbeddedCuts embedded, BoundSource& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
   std::size_t tensors = embedded.layout.tensors.size();
   inventory.remarks.push_back(
@@ -127,8 +127,9 @@ std::string Why(const PickedSpec& picked, const EmbeddedCuts* embedded) {
                      described, described + embedded->undescribed.size());
 }
 
-llvm::Error Take(PickedSpec picked, SourcePhase& phase) {
+llvm::Error Take(const SourceRequest& request, PickedSpec picked, BoundSource& phase) {
   phase.spec = std::move(picked.session);
+  if (request.opened != nullptr) *request.opened = phase.spec;
   phase.bound = std::move(picked.bound);
   phase.layout = std::move(picked.layout);
   TakeNames(*phase.bound, phase.checkpoint.inventory);
@@ -136,7 +137,7 @@ llvm::Error Take(PickedSpec picked, SourcePhase& phase) {
 }
 
 // `embedded` may be null.
-llvm::Error LayOutByCatalogue(const SourceRequest& request, const EmbeddedCuts* embedded, SourcePhase& phase) {
+llvm::Error LayOutByCatalogue(const SourceRequest& request, const EmbeddedCuts* embedded, BoundSource& phase) {
   if (!request.unused.empty()) {
     return Fail(ErrorCode::kUsage, "{} is for checkpoints without a spec; write `unused` in the spec instead",
                 OptionName(UserOption::kUnused));
@@ -146,7 +147,7 @@ llvm::Error LayOutByCatalogue(const SourceRequest& request, const EmbeddedCuts* 
   if (!picked) return NeedsSpec(inventory, embedded, picked.takeError());
   if (embedded != nullptr) UCP_RETURN_IF_ERROR(CompareWithMetadata(*picked, *embedded));
   inventory.remarks.push_back(Why(*picked, embedded));
-  return Take(std::move(*picked), phase);
+  return Take(request, std::move(*picked), phase);
 }
 
 // Megatron-DeepSpeed always names its vocabulary, but its row-parallel matrices only where there are several ranks.
@@ -175,7 +176,7 @@ llvm::Error Distrust(llvm::Error why) {
 
 }  // namespace
 
-llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase) {
+llvm::Error LayOutWhole(const SourceRequest& request, BoundSource& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
   // Metadata of one rank that names cuts serves others; else the catalogue may know the model.
   const bool lacks_cuts = !inventory.embedded || IsOfMegatron(*inventory.embedded);
@@ -183,7 +184,7 @@ llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase) {
     llvm::Expected<PickedSpec> picked = PickSpec(CatalogueNames(), inventory, request.set, request.cut_over);
     if (picked) {
       inventory.remarks.push_back(picked->why);
-      return Take(std::move(*picked), phase);
+      return Take(request, std::move(*picked), phase);
     }
     phase.why_no_spec = llvm::toString(picked.takeError());
   }
@@ -198,7 +199,7 @@ llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase) {
   return ApplyOptions(request, phase.layout);
 }
 
-llvm::Error LayOutWithoutSpec(const SourceRequest& request, SourcePhase& phase) {
+llvm::Error LayOutWithoutSpec(const SourceRequest& request, BoundSource& phase) {
   const Inventory& inventory = phase.checkpoint.inventory;
   if (!inventory.embedded_refused.empty()) {
     return Distrust(Fail(ErrorCode::kUnsupported, "{}", inventory.embedded_refused));

@@ -6,14 +6,14 @@
 
 #include <llvm/Support/Error.h>
 
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
 
 namespace ucp {
 
 // Where every tensor is whole: no tensor parallelism.
-[[nodiscard]] llvm::Error LayOutWhole(const SourceRequest& request, SourcePhase& phase);
+[[nodiscard]] llvm::Error LayOutWhole(const SourceRequest& request, BoundSource& phase);
 
 // Where tensors are cut. A remark of the inventory says what was used, and why.
-[[nodiscard]] llvm::Error LayOutWithoutSpec(const SourceRequest& request, SourcePhase& phase);
+[[nodiscard]] llvm::Error LayOutWithoutSpec(const SourceRequest& request, BoundSource& phase);
 
 }  // namespace ucp

@@ -12,9 +12,9 @@ namespace ucp {
 namespace {
 
 // By TensorId.
-std::vector<bool> HaveWeight(const PlanRequest& request, const PlanDraft& draft) {
+std::vector<bool> HaveWeight(const TargetFiles& target_files, const PlanDraft& draft) {
   std::vector<bool> have_weight(draft.plan.tensors.size());
-  for (const Shard& shard : request.target_files.storage.shards) {
+  for (const Shard& shard : target_files.storage.shards) {
     if (!FindState(draft.plan.target.buffer_set(shard.states), kWeightState)) continue;
     const auto tensor = draft.tensor_of_name.find(llvm::CachedHashStringRef(shard.tensor));
     if (tensor != draft.tensor_of_name.end()) have_weight[tensor->second.index()] = true;
@@ -24,8 +24,8 @@ std::vector<bool> HaveWeight(const PlanRequest& request, const PlanDraft& draft)
 
 }  // namespace
 
-llvm::Error AssignStates(const PlanRequest& request, PlanDraft& draft) {
-  const std::vector<bool> have_weight = HaveWeight(request, draft);
+llvm::Error AssignStates(const TargetFiles& target_files, PlanDraft& draft) {
+  const std::vector<bool> have_weight = HaveWeight(target_files, draft);
   for (std::size_t t = 0; t < draft.plan.tensors.size(); ++t) {
     PlanTensor& tensor = draft.plan.tensors[t];
     std::vector<LogicalTensor::State>& states = tensor.logical.states;
@@ -40,7 +40,7 @@ llvm::Error AssignStates(const PlanRequest& request, PlanDraft& draft) {
                   tensor.logical.name);
     }
     const LogicalTensor::State weight{kWeightState, master->dtype};
-    if (request.target_files.weights_only) states.clear();
+    if (target_files.weights_only) states.clear();
     states.push_back(weight);
   }
   return llvm::Error::success();

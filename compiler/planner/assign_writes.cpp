@@ -7,14 +7,14 @@
 
 namespace ucp {
 
-llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft) {
-  draft.plan.writes.reserve(request.target_files.storage.shards.size());
-  for (const Shard& shard : request.target_files.storage.shards) {
+llvm::Error AssignWrites(const TargetFiles& target_files, PlanDraft& draft) {
+  draft.plan.writes.reserve(target_files.storage.shards.size());
+  for (const Shard& shard : target_files.storage.shards) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
     auto id = draft.tensor_of_name.find(llvm::CachedHashStringRef(shard.tensor));
     const TensorLayout* layout = id == draft.tensor_of_name.end() ? nullptr : draft.TargetOf(id->second);
     UCP_CHECK(layout != nullptr, "the target format wants an unknown tensor `{}`", shard.tensor);
-    UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*layout, request.target_files.mesh, shard.coordinate));
+    UCP_ASSIGN_OR_RETURN(ProductSet set, HeldAt(*layout, target_files.mesh, shard.coordinate));
     UCP_CHECK(set.LocalShape() == shard.shape, "the target format gives `{}` the shape [{}], and its layout [{}]",
               shard.tensor, fmt::join(shard.shape, ", "), fmt::join(set.LocalShape(), ", "));
     PlanWrite write{id->second, {}, shard.coordinate, shard.base, shard.spread, shard.states};

@@ -68,14 +68,14 @@ void AssignTerms(const PlanRequest& request, PlanDraft& draft);
 [[nodiscard]] llvm::Error AssignReads(const PlanRequest& request, PlanDraft& draft);
 
 // Makes the states of every tensor those that the target's files hold of it.
-[[nodiscard]] llvm::Error AssignStates(const PlanRequest& request, PlanDraft& draft);
+[[nodiscard]] llvm::Error AssignStates(const TargetFiles& target_files, PlanDraft& draft);
 
 // Fills the rest of PlanTensor::arithmetic: what `scale` of both layouts asks for. Fails where numbers cannot follow
 // it, or the terms.
 [[nodiscard]] llvm::Error AssignArithmetic(PlanDraft& draft);
 
 // Fills Plan::writes: one for each shard that the target format laid out.
-[[nodiscard]] llvm::Error AssignWrites(const PlanRequest& request, PlanDraft& draft);
+[[nodiscard]] llvm::Error AssignWrites(const TargetFiles& target_files, PlanDraft& draft);
 
 // Fills Plan::geometries for every read and write of one tensor whose sets have elements in common.
 [[nodiscard]] llvm::Error MeetSets(PlanDraft& draft);

@@ -70,38 +70,41 @@ TensorId PlanDraft::TensorOf(const TensorLayout& source) const {
   return id;
 }
 
-PlanDrafting::PlanDrafting(PlanRequest& request) : request_(request) {}
-PlanDrafting::~PlanDrafting() = default;
+DraftedReads::DraftedReads(std::unique_ptr<PlanDraft> draft) : draft_(std::move(draft)) {}
+DraftedReads::DraftedReads(DraftedReads&&) noexcept = default;
+DraftedReads& DraftedReads::operator=(DraftedReads&&) noexcept = default;
+DraftedReads::~DraftedReads() = default;
 
-llvm::Error PlanDrafting::DraftReads() {
-  draft_ = std::make_unique<PlanDraft>(request_);
-  TakeSource(request_, *draft_);
+llvm::Expected<DraftedReads> DraftReads(const PlanRequest& request) {
+  auto draft = std::make_unique<PlanDraft>(request);
+  TakeSource(request, *draft);
   // Of how many terms a tensor is; who gives which depends on it.
-  AssignTerms(request_, *draft_);
+  AssignTerms(request, *draft);
   // Who gives each element, who is compared with it, and who is not read.
-  return AssignReads(request_, *draft_);
+  UCP_RETURN_IF_ERROR(AssignReads(request, *draft));
+  return DraftedReads(std::move(draft));
 }
 
-llvm::Expected<Plan> PlanDrafting::Finish() {
-  TakeTarget(request_.target_files, draft_->plan);
+llvm::Expected<Plan> FinishPlan(DraftedReads reads, TargetFiles target_files) {
+  PlanDraft& draft = *reads.draft_;
+  TakeTarget(target_files, draft.plan);
   // Which states the target holds; what is scaled is checked for those alone.
-  UCP_RETURN_IF_ERROR(AssignStates(request_, *draft_));
-  UCP_RETURN_IF_ERROR(AssignArithmetic(*draft_));
+  UCP_RETURN_IF_ERROR(AssignStates(target_files, draft));
+  UCP_RETURN_IF_ERROR(AssignArithmetic(draft));
   // Who gets each element.
-  UCP_RETURN_IF_ERROR(AssignWrites(request_, *draft_));
+  UCP_RETURN_IF_ERROR(AssignWrites(target_files, draft));
   // What each pair of sets has in common; it needs all reads and writes.
-  UCP_RETURN_IF_ERROR(MeetSets(*draft_));
-  return std::move(draft_->plan);
+  UCP_RETURN_IF_ERROR(MeetSets(draft));
+  return std::move(draft.plan);
 }
 
-llvm::Expected<Plan> DraftPlan(PlanRequest request) {
-  PlanDrafting drafting(request);
-  UCP_RETURN_IF_ERROR(drafting.DraftReads());
-  return drafting.Finish();
+llvm::Expected<Plan> DraftPlan(const PlanRequest& request, TargetFiles target_files) {
+  UCP_ASSIGN_OR_RETURN(DraftedReads reads, DraftReads(request));
+  return FinishPlan(std::move(reads), std::move(target_files));
 }
 
-llvm::Expected<Plan> MakePlan(PlanRequest request, unsigned threads) {
-  UCP_ASSIGN_OR_RETURN(Plan plan, DraftPlan(std::move(request)));
+llvm::Expected<Plan> MakePlan(const PlanRequest& request, TargetFiles target_files, unsigned threads) {
+  UCP_ASSIGN_OR_RETURN(Plan plan, DraftPlan(request, std::move(target_files)));
   // The verifier knows nothing of the passes above. It also speaks for itself when a source contradicts itself in a way
   // that no pass noticed.
   UCP_RETURN_IF_ERROR(VerifyPlan(plan, threads));

@@ -24,37 +24,34 @@ struct PlanRequest {
   const Inventory& inventory;
   const Layout& target_layout;
   const std::vector<LogicalTensor>& tensors;  // From JoinTensors().
-  TargetFiles target_files;                   // What the target format laid out for them; the plan takes its tables.
   std::string spec_hash;                      // Empty without a spec.
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
 };
 
 struct PlanDraft;
 
-// A plan in two halves, so that the target's files can be laid out while the first one is made. Errors name the tensor
-// and say what is missing or twice.
-class PlanDrafting {
+// The first half of a plan: who gives each element. It points into what it was drafted from.
+class DraftedReads {
  public:
-  // Must outlive this. Its files may come later, and before Finish().
-  explicit PlanDrafting(PlanRequest& request);
-  ~PlanDrafting();
-  PlanDrafting(const PlanDrafting&) = delete;
-  PlanDrafting& operator=(const PlanDrafting&) = delete;
-
-  // Who gives each element. Does not look at the target's files.
-  [[nodiscard]] llvm::Error DraftReads();
-  // Once, after DraftReads(). The plan is not verified yet.
-  llvm::Expected<Plan> Finish();
+  explicit DraftedReads(std::unique_ptr<PlanDraft> draft);
+  DraftedReads(DraftedReads&&) noexcept;
+  DraftedReads& operator=(DraftedReads&&) noexcept;
+  ~DraftedReads();
 
  private:
-  PlanRequest& request_;
+  friend llvm::Expected<Plan> FinishPlan(DraftedReads reads, TargetFiles target_files);
   std::unique_ptr<PlanDraft> draft_;
 };
 
+// A plan in two halves, so that the target's files can be laid out while the first one is made. Errors name the tensor
+// and say what is missing or twice. The plan takes the tables of the target's files, and is not verified yet.
+llvm::Expected<DraftedReads> DraftReads(const PlanRequest& request);
+llvm::Expected<Plan> FinishPlan(DraftedReads reads, TargetFiles target_files);
+
 // Both halves.
-llvm::Expected<Plan> DraftPlan(PlanRequest request);
+llvm::Expected<Plan> DraftPlan(const PlanRequest& request, TargetFiles target_files);
 
 // The same, and the plan has passed VerifyPlan(), with so many threads.
-llvm::Expected<Plan> MakePlan(PlanRequest request, unsigned threads = 1);
+llvm::Expected<Plan> MakePlan(const PlanRequest& request, TargetFiles target_files, unsigned threads = 1);
 
 }  // namespace ucp

@@ -76,7 +76,7 @@ class Carrier {
 llvm::Expected<Plan> PlanBetween(const Side& source, const Side& target) {
   Inventory inventory = AsInventory(source);
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, inventory));
-  return MakePlan({source.layout, inventory, target.layout, tensors, target.files, "trial"});
+  return MakePlan({source.layout, inventory, target.layout, tensors, "trial"}, target.files);
 }
 
 CarriedOut CarryOut(const Plan& plan, const Side& source, const Side& target, const Memory& memory) {

@@ -37,14 +37,14 @@ void PrintText(const Inspection& inspection, bool grouped) {
 }
 
 llvm::Error Inspect(ReadableFileSystem& files, const InspectOptions& options) {
-  Inspection inspection;
-  llvm::Error error = Inspect(files, options.source, options.tensor, inspection);
-  if (inspection.source.spec != nullptr) ShowDiagnostics(*inspection.source.spec, options.json);
-  if (error) return error;
+  OpenedSpec spec;
+  llvm::Expected<Inspection> inspection = Inspect(files, options.source, options.tensor, spec);
+  if (spec != nullptr) ShowDiagnostics(*spec, options.json);
+  if (!inspection) return inspection.takeError();
   if (options.json) {
-    return PrintJsonBy([&](llvm::json::OStream& json) { WriteInspection(inspection, json); });
+    return PrintJsonBy([&](llvm::json::OStream& json) { WriteInspection(*inspection, json); });
   }
-  PrintText(inspection, !options.all && options.tensor == "*");
+  PrintText(*inspection, !options.all && options.tensor == "*");
   return llvm::Error::success();
 }
 

@@ -31,7 +31,7 @@ namespace {
 struct LoadCommandOptions {
   SourceTexts source;
   std::string target;
-  TargetTexts target_options;
+  TargetSettings target_options;
   std::optional<int> rank;
   bool compare = false;
   bool check = false;
@@ -66,10 +66,11 @@ llvm::Expected<LoadPlan> PlanOf(const LoadCommandOptions& options, Communicator&
   request.compile.target = options.target;
   request.compile.threads = threads;
   request.is_checked = options.check;
-  options.target_options.ApplyTo(request.compile);
-  Compilation compilation;
-  llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks, compilation);
-  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.work.json);
+  request.compile.settings = options.target_options;
+  OpenedSpec spec;
+  request.compile.source.opened = &spec;
+  llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks);
+  if (spec != nullptr) ShowDiagnostics(*spec, options.work.json);
   return load;
 }
 

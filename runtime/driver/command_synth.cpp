@@ -8,6 +8,7 @@
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"
 #include "compiler/phases/catalogue.h"
+#include "compiler/phases/compile.h"
 #include "compiler/phases/find_strategy.h"
 #include "compiler/phases/synthetic_source.h"
 #include "compiler/support/error.h"
@@ -31,21 +32,20 @@ struct SynthOptions {
   ConversionCommand conversion;
 };
 
-llvm::Error CompileSynthetic(ReadableFileSystem& files, const SynthOptions& options, Compilation& compilation) {
-  SourcePhase& source = compilation.source;
+llvm::Expected<Compiled> CompileSynthetic(ReadableFileSystem& files, const SynthOptions& options, OpenedSpec& spec) {
   UCP_ASSIGN_OR_RETURN(SourceRequest given, options.source.Request());
   UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(given.spec));
-  UCP_ASSIGN_OR_RETURN(source.spec, OpenSpec(path));
-  UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(options.target, source.spec.get()));
+  UCP_ASSIGN_OR_RETURN(spec, OpenSpec(path));
+  UCP_ASSIGN_OR_RETURN(const Strategy strategy, FindStrategy(options.target, spec.get()));
   SyntheticRequest request{given.config, given.set, options.parameters, {}};
   UCP_ASSIGN_OR_RETURN(request.tied, ParseTiedLayers(options.tied));
-  UCP_RETURN_IF_ERROR(MakeSyntheticSource(files, request, strategy, source));
+  UCP_ASSIGN_OR_RETURN(BoundSource source, MakeSyntheticSource(files, request, strategy, spec));
   CompileRequest compile;
   compile.target = options.target;
-  compile.tag = options.tag;
-  compile.ds_config = options.ds_config;
+  compile.settings.tag = options.tag;
+  compile.settings.ds_config = options.ds_config;
   compile.replicas = ReplicaPolicy::kTrust;  // Weights are computed where they are written, and from nothing else.
-  return CompileBound(files, compile, strategy, compilation);
+  return CompileBound(files, compile, std::move(source));
 }
 
 void Print(const PlannedRun& run, const WatchedOutcome& outcome, const ConversionCommand& options, RunWatch& watch) {
@@ -65,11 +65,11 @@ void Print(const PlannedRun& run, const WatchedOutcome& outcome, const Conversio
 
 // At rank 0.
 llvm::Expected<PlannedRun> Prepare(ReadableFileSystem& files, const SynthOptions& options) {
-  Compilation compilation;
-  llvm::Error error = CompileSynthetic(files, options, compilation);
-  if (compilation.source.spec != nullptr) ShowDiagnostics(*compilation.source.spec, options.conversion.json);
-  if (error) return error;
-  return PlannedRun{std::move(compilation.plan), kSyntheticFolder};
+  OpenedSpec spec;
+  llvm::Expected<Compiled> compiled = CompileSynthetic(files, options, spec);
+  if (spec != nullptr) ShowDiagnostics(*spec, options.conversion.json);
+  if (!compiled) return compiled.takeError();
+  return PlannedRun{std::move(compiled->plan), kSyntheticFolder};
 }
 
 llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch, Communicator& ranks) {

@@ -8,13 +8,13 @@
 #include "compiler/command_line/terminal.h"
 #include "compiler/formats/identity.h"
 #include "compiler/phases/compile.h"
+#include "compiler/phases/whole_states.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/convert/plan_file.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/trace_report.h"
-#include "runtime/jobs/source_digests.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 
 namespace ucp {
@@ -25,7 +25,7 @@ struct TraceOptions {
   std::string element;
   std::string plan;
   std::string target;
-  TargetTexts target_options;
+  TargetSettings target_options;
   bool json = false;
 };
 
@@ -58,21 +58,17 @@ llvm::Error PlanHere(ReadableFileSystem& files, const TraceOptions& options, Tra
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
   request.target = options.target;
-  options.target_options.ApplyTo(request);
-  Compilation compilation;
-  SourcePhase& phase = compilation.source;
-  auto make_plan = [&]() -> llvm::Expected<Plan> {
-    if (options.target.empty()) return PlanWholeStates(files, request.source, phase);
-    UCP_RETURN_IF_ERROR(Compile(files, request, compilation));
-    return std::move(compilation.plan);
-  };
-  llvm::Expected<Plan> plan = make_plan();
-  if (phase.spec != nullptr) ShowDiagnostics(*phase.spec, options.json);
-  if (!plan) return plan.takeError();
-  traced.plan = std::move(*plan);
-  traced.folder = phase.folder;
-  traced.layout = std::move(phase.layout);
-  traced.identity = phase.identity;
+  request.settings = options.target_options;
+  OpenedSpec spec;
+  request.source.opened = &spec;
+  llvm::Expected<Compiled> compiled =
+      options.target.empty() ? CompileWholeStates(files, request.source) : Compile(files, request);
+  if (spec != nullptr) ShowDiagnostics(*spec, options.json);
+  if (!compiled) return compiled.takeError();
+  traced.plan = std::move(compiled->plan);
+  traced.folder = compiled->source.folder;
+  traced.layout = std::move(compiled->source.layout);
+  traced.identity = compiled->source.identity;
   return llvm::Error::success();
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/phases/whole_states.h"
 #include "compiler/plan/boxes.h"
 #include "compiler/support/error.h"
 #include "runtime/difference/element_reader.h"
@@ -16,7 +17,6 @@
 #include "runtime/elements/element_text.h"
 #include "runtime/elements/finish_sum.h"
 #include "runtime/executor/buffers.h"
-#include "runtime/jobs/source_digests.h"
 #include "runtime/load/places.h"
 
 namespace ucp {
@@ -163,14 +163,14 @@ class Comparing {
 llvm::Expected<LoadedComparison> CompareLoaded(ReadableFileSystem& files, const LoadPlan& load,
                                                const SourceRequest& source, std::span<const WantedRecord> records,
                                                const ExecutionOptions& options) {
-  SourcePhase phase;
-  UCP_ASSIGN_OR_RETURN(const Plan whole, PlanWholeStates(files, source, phase, ReplicaPolicy::kTrust));
+  UCP_ASSIGN_OR_RETURN(const Compiled compiled, CompileWholeStates(files, source, ReplicaPolicy::kTrust));
+  const Plan& whole = compiled.plan;
   const unsigned threads = std::max(options.threads, 1U);
   UCP_ASSIGN_OR_RETURN(const Places places, Places::Make(load.plan, records));
   const std::uint64_t windows = places.Devices().empty() ? 0 : threads * options.most_chunk_bytes;
   UCP_ASSIGN_OR_RETURN(const BufferSizes sizes,
                        DivideMemory(whole, threads, options.memory_bytes, options.most_chunk_bytes, windows));
-  ElementReader reader(whole, phase.folder, files, sizes, threads, false);
+  ElementReader reader(whole, compiled.source.folder, files, sizes, threads, false);
   const ParallelOptions parallel{threads, options.cancelled};
   UCP_RETURN_IF_ERROR(reader.Begin(parallel));
   constexpr std::int64_t kMostItemBytes = 16;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "compiler/files/readable_file_system.h"
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
 #include "runtime/executor/execute.h"
 #include "runtime/load/load.h"
 

@@ -24,8 +24,8 @@ llvm::Expected<PlannedRun> TakeAsItIs(SeenFiles& source, const PlanToRun& reques
 }
 
 // A spec that does not fit is the plan file's here, and not the user's.
-llvm::Error CannotPlanAgain(const std::string& path, const SourcePhase& source, llvm::Error error) {
-  FailureText failure = Describe(WithDiagnostics(std::move(error), source));
+llvm::Error CannotPlanAgain(const std::string& path, const OpenedSpec& spec, llvm::Error error) {
+  FailureText failure = Describe(WithDiagnostics(std::move(error), spec));
   const bool is_of_file = failure.code == ErrorCode::kSpec || failure.code == ErrorCode::kUsage;
   return Fail(is_of_file ? ErrorCode::kBadData : failure.code,
               "what `{}` was made from does not give a plan of this checkpoint: {}", path, failure.message);
@@ -33,22 +33,22 @@ llvm::Error CannotPlanAgain(const std::string& path, const SourcePhase& source, 
 
 llvm::Expected<PlannedRun> MakeAgain(SeenFiles& source, const PlanToRun& request, PlanWithInputs file) {
   llvm::Expected<CompileRequest> made = RequestOf(*file.inputs, file.plan.preference, request.source);
-  if (!made) return CannotPlanAgain(request.path, {}, made.takeError());
+  if (!made) return CannotPlanAgain(request.path, nullptr, made.takeError());
   made->source.threads = request.readers;
   made->source.clock = request.clock;
   made->threads = request.threads;
   made->hashes_plan = true;
-  Compilation again;
-  UCP_RETURN_IF_ERROR(DescribeCheckpoint(source, made->source, again.source));
+  OpenedSpec spec;
+  made->source.opened = &spec;
+  UCP_ASSIGN_OR_RETURN(Described described, DescribeCheckpoint(source, made->source));
   // Before anything else: another checkpoint than the plan was made of is the likeliest mistake.
-  UCP_RETURN_IF_ERROR(CheckIdentity(file.plan, again.source.checkpoint.inventory));
-  if (llvm::Error error = CompileDescribed(source, *made, again)) {
-    return CannotPlanAgain(request.path, again.source, std::move(error));
-  }
-  UCP_RETURN_IF_ERROR(CheckMadeAgain(request.path, std::move(file.plan), again.plan));
-  std::vector<FileVersion> versions = VersionsOf(source, again.plan, again.source.folder);
-  return PlannedRun{std::move(again.plan), std::move(again.source.folder), std::move(versions),
-                    std::move(again.plan_hash), std::move(again.source.identity)};
+  UCP_RETURN_IF_ERROR(CheckIdentity(file.plan, described.checkpoint.inventory));
+  llvm::Expected<Compiled> again = CompileDescribed(source, *made, std::move(described));
+  if (!again) return CannotPlanAgain(request.path, spec, again.takeError());
+  UCP_RETURN_IF_ERROR(CheckMadeAgain(request.path, std::move(file.plan), again->plan));
+  std::vector<FileVersion> versions = VersionsOf(source, again->plan, again->source.folder);
+  return PlannedRun{std::move(again->plan), std::move(again->source.folder), std::move(versions),
+                    std::move(again->plan_hash), std::move(again->source.identity)};
 }
 
 }  // namespace

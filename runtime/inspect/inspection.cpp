@@ -156,11 +156,12 @@ std::uint64_t FileBytes(const Storage& storage) {
   return bytes;
 }
 
-llvm::Error Inspect(ReadableFileSystem& files, const SourceTexts& source, const std::string& name_glob,
-                    Inspection& inspection) {
+llvm::Expected<Inspection> Inspect(ReadableFileSystem& files, const SourceTexts& source, const std::string& name_glob,
+                                   OpenedSpec& spec) {
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, source.path));
+  Inspection inspection;
   inspection.path = source.path;
-  SourcePhase& phase = inspection.source;
+  BoundSource& phase = inspection.source;
   if (source.spec.empty()) {
     if (!source.set.empty() || !source.config.empty() || !source.unused.empty()) {
       return Fail(ErrorCode::kUsage, "{}, {} and {} say how to read a spec, and no {} is named",
@@ -173,7 +174,8 @@ llvm::Error Inspect(ReadableFileSystem& files, const SourceTexts& source, const 
     UCP_RETURN_IF_ERROR(FindFittingSpecs(files, source.path, inspection));
   } else {
     UCP_ASSIGN_OR_RETURN(SourceRequest request, source.Request());
-    UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
+    request.opened = &spec;
+    UCP_ASSIGN_OR_RETURN(phase, DescribeAndBind(files, request));
   }
   llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(name_glob);
   if (!glob) {
@@ -190,7 +192,7 @@ llvm::Error Inspect(ReadableFileSystem& files, const SourceTexts& source, const 
   }
   UCP_RETURN_IF_ERROR(UseWholeShapes(phase.layout, inspection.tensors));
   inspection.elements = ElementsOf(inspection);
-  return llvm::Error::success();
+  return inspection;
 }
 
 // Keys are in their order, as those of all objects are that the programs print.

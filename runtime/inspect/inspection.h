@@ -12,8 +12,8 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/training_state.h"
+#include "compiler/phases/bound_source.h"
 #include "compiler/phases/request_texts.h"
-#include "compiler/phases/source_phase.h"
 
 namespace ucp {
 
@@ -32,7 +32,7 @@ struct InspectedTensor {
 
 struct Inspection {
   std::string path;  // As the user gave it.
-  SourcePhase source;
+  BoundSource source;
   std::vector<InspectedTensor> tensors;  // Those whose name fits, sorted.
   std::size_t all_tensors = 0;           // How many there are.
   // Of the parameters in `tensors`; nothing where only what ranks hold is known.
@@ -48,9 +48,9 @@ std::uint64_t FileBytes(const Storage& storage);
 
 // Without a spec, a tensor that tensor parallelism cuts is shown as its ranks hold it. `name_glob` says which tensors;
 // kUsage if it fits none.
-// Fills `inspection` as far as it comes, so that a spec's diagnostics can be shown when it fails.
-[[nodiscard]] llvm::Error Inspect(ReadableFileSystem& files, const SourceTexts& source, const std::string& name_glob,
-                                  Inspection& inspection);
+// `spec` receives the spec once it is open, so that its diagnostics can be shown, also when this fails.
+llvm::Expected<Inspection> Inspect(ReadableFileSystem& files, const SourceTexts& source, const std::string& name_glob,
+                                   OpenedSpec& spec);
 
 // Tensor after tensor, since there can be very many.
 void WriteInspection(const Inspection& inspection, llvm::json::OStream& json);

@@ -33,23 +33,24 @@ constexpr std::array<const char*, 13> kOfSource = {
 
 llvm::Expected<PlannedRun> PlanConversion(ReadableFileSystem& source, const ConvertRequest& request,
                                           const PlanningOptions& options, const JobHooks& hooks) {
-  Compilation compilation;
   CompileRequest compile;
   UCP_ASSIGN_OR_RETURN(compile.source, request.source.Request());
   compile.source.threads = options.readers;
   compile.source.clock = options.clock;
   compile.target = request.target;
-  request.target_options.ApplyTo(compile);
+  compile.settings = request.target_options;
   compile.replicas = request.replicas;
   compile.threads = options.threads;
   compile.hashes_plan = options.hashes_plan;
   SeenFiles seen(source);
-  llvm::Error error = Compile(seen, compile, compilation);
-  if (compilation.source.spec != nullptr) hooks.bound(*compilation.source.spec);
-  if (error) return error;
-  std::vector<FileVersion> versions = VersionsOf(seen, compilation.plan, compilation.source.folder);
-  return PlannedRun{std::move(compilation.plan), std::move(compilation.source.folder), std::move(versions),
-                    std::move(compilation.plan_hash), std::move(compilation.source.identity)};
+  OpenedSpec spec;
+  compile.source.opened = &spec;
+  llvm::Expected<Compiled> compiled = Compile(seen, compile);
+  if (spec != nullptr) hooks.bound(*spec);
+  if (!compiled) return compiled.takeError();
+  std::vector<FileVersion> versions = VersionsOf(seen, compiled->plan, compiled->source.folder);
+  return PlannedRun{std::move(compiled->plan), std::move(compiled->source.folder), std::move(versions),
+                    std::move(compiled->plan_hash), std::move(compiled->source.identity)};
 }
 
 llvm::Expected<ConvertReport> ConvertCheckpoint(const ConvertRequest& request, const ConversionOptions& destination,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/files/readable_file_system.h"
+#include "compiler/phases/compile_request.h"
 #include "compiler/phases/request_texts.h"
 #include "runtime/convert/conversion.h"
 #include "runtime/executor/share_run.h"
@@ -18,7 +19,7 @@ namespace ucp {
 struct ConvertRequest {
   SourceTexts source;
   std::string target;  // A strategy: "universal", "deepspeed:tp=2,dp=4,zero=1"
-  TargetTexts target_options;
+  TargetSettings target_options;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
 };
 

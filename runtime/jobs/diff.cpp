@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/phases/whole_states.h"
 #include "compiler/support/error.h"
 #include "runtime/convert/held_memory.h"
 #include "runtime/difference/compare_checkpoints.h"
@@ -20,16 +21,18 @@ llvm::Expected<DiffSide> Open(ReadableFileSystem& files, const DiffRequest& aske
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, path));
   UCP_ASSIGN_OR_RETURN(SourceRequest request, asked.source.Request());
   UCP_ASSIGN_OR_RETURN(request, RequestAt(files, std::move(request), path));
-  SourcePhase phase;
-  llvm::Expected<Plan> plan = PlanWholeStates(files, request, phase, ReplicaPolicy::kTrust);
-  if (phase.spec != nullptr) hooks.bound(*phase.spec);
-  if (!plan) return plan.takeError();
-  DiffSide side{phase.folder, phase.identity, std::move(*plan), {}, false, {}};
-  side.tensors = WholeTensorsOf(side.plan, phase.checkpoint);
+  OpenedSpec spec;
+  request.opened = &spec;
+  llvm::Expected<Compiled> compiled = CompileWholeStates(files, request, ReplicaPolicy::kTrust);
+  if (spec != nullptr) hooks.bound(*spec);
+  if (!compiled) return compiled.takeError();
+  const BoundSource& source = compiled->source;
+  DiffSide side{source.folder, source.identity, std::move(compiled->plan), {}, false, {}};
+  side.tensors = WholeTensorsOf(side.plan, source.checkpoint);
   side.holds_weights_alone = HoldsWeightsAlone(side.tensors);
   std::erase_if(side.tensors, [&](const WholeTensor& tensor) { return !names.match(tensor.name); });
   if (!asked.read_all) {
-    UCP_ASSIGN_OR_RETURN(side.digests, FindStoredDigests(files, path, phase.checkpoint.inventory));
+    UCP_ASSIGN_OR_RETURN(side.digests, FindStoredDigests(files, path, source.checkpoint.inventory));
   }
   return side;
 }

@@ -3,40 +3,26 @@
 #include <set>
 #include <utility>
 
-#include "compiler/phases/compile.h"
-#include "compiler/phases/loose_states.h"
 #include "compiler/phases/whole_states.h"
-#include "compiler/planner/join.h"
 #include "compiler/support/error.h"
 #include "runtime/convert/held_memory.h"
 #include "runtime/storage/discarding_file_system.h"
 
 namespace ucp {
 
-llvm::Expected<Plan> PlanWholeStates(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase,
-                                     ReplicaPolicy replicas) {
-  UCP_RETURN_IF_ERROR(DescribeAndBind(files, request, phase));
-  const Inventory& inventory = phase.checkpoint.inventory;
-  AddLooseShards(phase.checkpoint);
-  for (Layout* layout : {&phase.layout, &phase.held}) AddLooseTensors(phase.checkpoint.training, *layout);
-  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(phase.layout, inventory));
-  UCP_ASSIGN_OR_RETURN(Layout atomic, AtomicLayout(phase.layout));
-  TargetFiles target;
-  target.storage = OneFileForEachState(tensors);
-  return MakePlan({phase.held, inventory, atomic, tensors, std::move(target), "", replicas});
-}
-
-llvm::Expected<PlannedRun> ShareWholeStates(ReadableFileSystem& files, const SourceRequest& request,
-                                            const ExecutionOptions& options, SourcePhase& phase,
-                                            FilesOfAllRanks* nodes) {
+llvm::Expected<WholeStatesRun> ShareWholeStates(ReadableFileSystem& files, const SourceRequest& request,
+                                                const ExecutionOptions& options, FilesOfAllRanks* nodes) {
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
+  Checkpoint checkpoint;  // At rank 0.
   auto make = [&]() -> llvm::Expected<PlannedRun> {
-    UCP_ASSIGN_OR_RETURN(Plan plan, PlanWholeStates(files, request, phase));
-    return PlannedRun{std::move(plan), phase.folder, {}, {}, phase.identity};
+    UCP_ASSIGN_OR_RETURN(Compiled compiled, CompileWholeStates(files, request));
+    checkpoint = std::move(compiled.source.checkpoint);
+    return PlannedRun{std::move(compiled.plan), compiled.source.folder, {}, {}, compiled.source.identity};
   };
   UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareRun(ranks, ranks.rank() == 0 ? make() : PlannedRun{}));
   if (nodes != nullptr) UCP_RETURN_IF_ERROR(nodes->Locate(run.source_folder, run.plan.source.files));
-  return run;
+  std::vector<WholeTensor> tensors = WholeTensorsOf(run.plan, checkpoint);
+  return WholeStatesRun{std::move(run), std::move(tensors)};
 }
 
 std::vector<WholeTensor> WholeTensorsOf(const Plan& plan, const Checkpoint& checkpoint) {
@@ -61,16 +47,15 @@ llvm::Expected<SourceRequest> RequestAt(ReadableFileSystem& files, SourceRequest
 }
 
 llvm::Expected<DigestedSource> DigestSource(ReadableFileSystem& files, const SourceRequest& request,
-                                            const ExecutionOptions& options, SourcePhase& phase,
-                                            FilesOfAllRanks* nodes) {
-  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareWholeStates(files, request, options, phase, nodes));
+                                            const ExecutionOptions& options, FilesOfAllRanks* nodes) {
+  UCP_ASSIGN_OR_RETURN(WholeStatesRun whole, ShareWholeStates(files, request, options, nodes));
+  const PlannedRun& run = whole.run;
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   ExecutionOptions execution = options;
   UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, nodes, execution)));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
   UCP_ASSIGN_OR_RETURN(ExecutionReport report, Execute(run.plan, run.source_folder, "", *nowhere, execution));
-  std::vector<WholeTensor> tensors = WholeTensorsOf(run.plan, phase.checkpoint);
-  return DigestedSource{std::move(run), std::move(tensors), std::move(report)};
+  return DigestedSource{std::move(whole.run), std::move(whole.tensors), std::move(report)};
 }
 
 }  // namespace ucp

@@ -77,18 +77,19 @@ llvm::Expected<DigestedSource> Digest(const Job& job, const std::string& path, C
   execution.nodes = nodes.get();
   const bool is_first = ranks.rank() == 0;
   if (is_first) execution.progress = job.hooks.begin_progress();
-  SourcePhase phase;
+  OpenedSpec spec;
+  request.opened = &spec;
   llvm::Expected<DigestedSource> source = DigestedSource();
   if (wanted.wrong == nullptr) {
-    source = DigestSource(files, request, execution, phase, nodes.get());
-  } else if (auto check = CheckSynthetic(files, request, execution, phase, nodes.get())) {
+    source = DigestSource(files, request, execution, nodes.get());
+  } else if (auto check = CheckSynthetic(files, request, execution, nodes.get())) {
     *wanted.wrong = std::move(check->wrong);
     source = std::move(check->source);
   } else {
     source = check.takeError();
   }
   execution.progress = nullptr;
-  if (phase.spec != nullptr) job.hooks.bound(*phase.spec);
+  if (spec != nullptr) job.hooks.bound(*spec);
   if (!source || !is_first) return source;
   for (const RoundingMismatch& mismatch : source->report.rounding_mismatches) {
     if (wanted.wrong != nullptr) break;  // They are among them.

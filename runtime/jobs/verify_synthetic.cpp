@@ -81,10 +81,10 @@ class Findings {
 }  // namespace
 
 llvm::Expected<SyntheticCheck> CheckSynthetic(ReadableFileSystem& files, const SourceRequest& request,
-                                              const ExecutionOptions& options, SourcePhase& phase,
-                                              FilesOfAllRanks* nodes) {
+                                              const ExecutionOptions& options, FilesOfAllRanks* nodes) {
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
-  UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareWholeStates(files, request, options, phase, nodes));
+  UCP_ASSIGN_OR_RETURN(WholeStatesRun whole, ShareWholeStates(files, request, options, nodes));
+  const PlannedRun& run = whole.run;
   UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> expected, FilesToWrite(run.plan));
   std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
   SyntheticFileSystem compared(*nowhere, std::move(expected));
@@ -99,8 +99,8 @@ llvm::Expected<SyntheticCheck> CheckSynthetic(ReadableFileSystem& files, const S
     check.wrong.push_back(fmt::format("{} of `{}` are not the rounding of their masters; the first: {}",
                                       Counted(mismatch.elements, "weight"), mismatch.tensor, mismatch.first));
   }
-  check.source.tensors = WholeTensorsOf(run.plan, phase.checkpoint);
-  check.source.run = std::move(run);
+  check.source.tensors = std::move(whole.tensors);
+  check.source.run = std::move(whole.run);
   return check;
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/files/readable_file_system.h"
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
 #include "runtime/jobs/source_digests.h"
@@ -22,11 +22,9 @@ struct SyntheticCheck {
   std::vector<std::string> wrong;
 };
 
-// Over all ranks of `options`; rank 0 has all of the result. `phase`, at rank 0, is filled as far as it comes, for
-// diagnostics. Fails where the checkpoint cannot be read, or has numbers that
-// no synthetic one has.
+// Over all ranks of `options`; rank 0 has all of the result. Fails where the checkpoint cannot be read, or has numbers
+// that no synthetic one has.
 llvm::Expected<SyntheticCheck> CheckSynthetic(ReadableFileSystem& files, const SourceRequest& request,
-                                              const ExecutionOptions& options, SourcePhase& phase,
-                                              FilesOfAllRanks* nodes = nullptr);
+                                              const ExecutionOptions& options, FilesOfAllRanks* nodes = nullptr);
 
 }  // namespace ucp

@@ -62,12 +62,13 @@ llvm::Expected<std::vector<WantedRecord>> Wanted(std::span<const TensorToFill> t
 
 HeldPlan PlanInto(const LoadSource& source, const HeldByRank& held, const LoadOptions& options, bool all_tensors,
                   Communicator& ranks) {
-  const HeldRequest request{Take(RequestOf(source, ranks)),
-                            options.check_source ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust, all_tensors,
-                            options.threads};
-  SourcePhase phase;
-  llvm::Expected<HeldPlan> plan = CompileHeld(RealFileSystem(), request, held, ranks, phase);
-  if (!plan) ThrowIf(WithDiagnostics(plan.takeError(), phase));
+  HeldRequest request{Take(RequestOf(source, ranks)),
+                      options.check_source ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust, all_tensors,
+                      options.threads};
+  OpenedSpec spec;
+  request.source.opened = &spec;
+  llvm::Expected<HeldPlan> plan = CompileHeld(RealFileSystem(), request, held, ranks);
+  if (!plan) ThrowIf(WithDiagnostics(plan.takeError(), spec));
   return std::move(*plan);
 }
 

@@ -78,10 +78,11 @@ llvm::Expected<LoadPlan> PlanLoad(const LoadSource& source, const std::string& t
   request.compile.threads = options.threads;
   UCP_ASSIGN_OR_RETURN(request.compile.source, RequestOf(source, ranks));
   request.compile.target = to;
-  request.compile.ds_config = choice.ds_config;
-  Compilation compilation;
-  llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks, compilation);
-  if (!load) return WithDiagnostics(load.takeError(), compilation.source);
+  request.compile.settings.ds_config = choice.ds_config;
+  OpenedSpec spec;
+  request.compile.source.opened = &spec;
+  llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks);
+  if (!load) return WithDiagnostics(load.takeError(), spec);
   return load;
 }
 

@@ -20,10 +20,10 @@ llvm::Expected<SourceRequest> RequestOf(const LoadSource& source, Communicator& 
 inline namespace v0 {
 
 std::string InspectAsJson(const LoadSource& source, const std::string& tensors) {
-  Inspection inspection;
-  llvm::Error error = Inspect(RealFiles(), TextsOf(source), tensors, inspection);
-  ThrowIf(WithDiagnostics(std::move(error), inspection.source));
-  return InspectionAsJson(inspection);
+  OpenedSpec spec;
+  llvm::Expected<Inspection> inspection = Inspect(RealFiles(), TextsOf(source), tensors, spec);
+  if (!inspection) ThrowIf(WithDiagnostics(inspection.takeError(), spec));
+  return InspectionAsJson(*inspection);
 }
 
 }  // namespace v0

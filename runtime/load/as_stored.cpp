@@ -36,16 +36,20 @@ std::optional<StoredRange> AsStored::Find(const TargetRange& range) const {
         FragmentsOf(read.spread, read.base, plan_.LocalElements(write), buffer, range.begin, range.end);
     if (fragments.size() != 1) continue;
     const BufferPart& part = buffer.parts[fragments.front().part];
-    const StoredRange stored{part.record, part.first_element + fragments.front().place};
-    if (read.role == ReadRole::kCopy ||
-        IsSameFile(plan_.source.file(stored.record).path, plan_.target.file(range.record).path))
-      return stored;
+    StoredRange stored{part.record, part.first_element + fragments.front().place};
+    stored.is_in_same_file = IsSameFile(plan_.source.file(stored.record).path, plan_.target.file(range.record).path);
+    if (stored.is_in_same_file || read.role == ReadRole::kCopy) return stored;
   }
   return std::nullopt;
 }
 
 bool AsStored::HasAll(const std::vector<TargetRange>& ranges) const {
-  return std::all_of(ranges.begin(), ranges.end(), [&](const TargetRange& range) { return Find(range).has_value(); });
+  return std::all_of(ranges.begin(), ranges.end(), [&](const TargetRange& range) {
+    const std::optional<StoredRange> stored = Find(range);
+    if (!stored) return false;
+    const bool is_all = range.begin == 0 && range.end == plan_.LocalElements(plan_.writes[range.write]);
+    return stored->is_in_same_file || is_all;
+  });
 }
 
 }  // namespace ucp

@@ -1,6 +1,9 @@
-// What a target wants and the source has as it is, in one piece: it need not be converted. That is what the plan copies
-// unchanged, and besides, of a file that the target has under the same name, a model's weight, although a conversion
-// makes it of its master, and a replica, although a conversion reads another copy. Copies that nobody trains are not.
+// Stretches of the source that hold what a target wants in one piece and as it is, so that they need not be converted:
+//
+//   - in a file that the target has under the same name. Layouts are compared, not steps: a model's weight counts,
+//     although a conversion makes it of its master, and so does a replica, although it reads another copy. Copies that
+//     nobody trains do not.
+//   - in another file, if the plan copies the stretch unchanged.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +18,7 @@ namespace ucp {
 struct StoredRange {
   RecordId record;  // Of the source.
   std::int64_t record_element = 0;
+  bool is_in_same_file = false;
 };
 
 class AsStored {
@@ -22,6 +26,7 @@ class AsStored {
   explicit AsStored(const Plan& plan);  // The plan must be verified and outlive this. Linear in its tables.
 
   std::optional<StoredRange> Find(const TargetRange& range) const;
+  // Whether all of these are stored so, each in a file of the same name or as all of its shard.
   bool HasAll(const std::vector<TargetRange>& ranges) const;
 
  private:

@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <set>
 #include <utility>
 
-#include "compiler/planner/join.h"
-#include "compiler/support/checksum.h"
+#include "compiler/phases/compile.h"
 #include "compiler/support/error.h"
-#include "compiler/verifier/verifier.h"
 #include "runtime/comm/agree_on_request.h"
 #include "runtime/executor/share_run.h"
-#include "runtime/load/match_held.h"
+#include "runtime/load/held_target.h"
 #include "runtime/load/request_text.h"
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"
@@ -61,24 +58,8 @@ llvm::Expected<HeldByAll> DecodeAll(const std::vector<std::string>& encoded) {
   return all;
 }
 
-llvm::Error CheckAllHeld(std::span<const LogicalTensor> tensors, const std::vector<NotLoaded>& not_loaded,
-                         const std::set<std::string>& kept) {
-  std::vector<std::string> extra;
-  std::size_t tensor = 0;
-  for (const NotLoaded& entry : not_loaded) {
-    while (tensors[tensor].name != entry.tensor) ++tensor;
-    const bool is_held = entry.states.size() < tensors[tensor].states.size();
-    if (!is_held && !kept.contains(entry.tensor)) extra.push_back(entry.tensor);
-  }
-  if (extra.empty()) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage,
-              "the checkpoint holds tensor `{}`{}, and no rank has a place for it; that a part is "
-              "enough has to be said (in Python, strict=False)",
-              extra.front(), extra.size() == 1 ? "" : fmt::format(" and {} more", extra.size() - 1));
-}
-
 // What rank 0 makes for all.
-struct Compiled {
+struct CompiledHeld {
   LoadPlan load;
   std::vector<std::vector<std::optional<RecordId>>> records;  // By rank.
   std::vector<NotLoaded> not_loaded;
@@ -95,36 +76,20 @@ std::optional<double> CommonStep(const TrainingState& training) {
   return common;
 }
 
-llvm::Expected<Compiled> CompileAlone(const SeenFiles& seen, const HeldRequest& request, HeldByAll all,
-                                      SourcePhase& source) {
-  std::vector<HeldByRank>& held = all.held;
-  const Inventory& inventory = source.checkpoint.inventory;
-  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, inventory));
-  UCP_RETURN_IF_ERROR(MatchHeld(source.layout, tensors, held));
-  Compiled compiled;
-  compiled.not_loaded = FindNotLoaded(tensors, held);
-  compiled.step = CommonStep(source.checkpoint.training);
-  if (request.all_tensors) {
-    UCP_RETURN_IF_ERROR(CheckAllHeld(tensors, compiled.not_loaded, KeptTensors(source.layout, all.kept)));
-  }
-  UCP_ASSIGN_OR_RETURN(HeldTarget target, LayOutHeld(held));
-  target.files.remarks = CastRemarks(tensors, held);
-  // Most loads leave nothing of the source out.
-  const bool is_all_held =
-      compiled.not_loaded.empty() && source.layout.dropped.empty() && source.layout.tensors.size() == tensors.size();
-  if (!is_all_held) {
-    KeepHeld(held, source);
-    UCP_ASSIGN_OR_RETURN(tensors, JoinTensors(source.layout, inventory));
-  }
-  std::string spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text());
-  PlanRequest plan_request{source.held, inventory,       target.layout, tensors, std::move(target.files),
-                           spec_hash,   request.replicas};
-  UCP_ASSIGN_OR_RETURN(compiled.load.plan, MakePlan(std::move(plan_request), request.threads));
-  compiled.load.readers = std::move(target.readers);
-  compiled.load.source_folder = source.folder;
-  compiled.load.source_versions = VersionsOf(seen, compiled.load.plan, source.folder);
-  compiled.records = std::move(target.records);
-  return compiled;
+llvm::Expected<CompiledHeld> CompileAtFirstRank(const SeenFiles& seen, const HeldRequest& request, HeldByAll all,
+                                                BoundSource source) {
+  HeldTarget target(std::move(all.held), request.all_tensors, all.kept);
+  CompiledHeld held;
+  held.step = CommonStep(source.checkpoint.training);
+  UCP_ASSIGN_OR_RETURN(Compiled compiled, CompileInto(target, std::move(source),
+                                                      {.replicas = request.replicas, .threads = request.threads}));
+  held.load.plan = std::move(compiled.plan);
+  held.load.readers = target.TakeReaders();
+  held.load.source_folder = compiled.source.folder;
+  held.load.source_versions = VersionsOf(seen, held.load.plan, held.load.source_folder);
+  held.records = target.TakeRecords();
+  held.not_loaded = target.TakeNotLoaded();
+  return held;
 }
 
 // For one rank: by the names that all ranks have for them.
@@ -151,7 +116,7 @@ llvm::Expected<std::vector<std::optional<RecordId>>> DecodeRecords(std::string_v
 }
 
 // For all ranks.
-std::string EncodeRest(const Compiled& compiled) {
+std::string EncodeRest(const CompiledHeld& compiled) {
   wire::ByteWriter writer;
   writer.Add(compiled.not_loaded.size());
   for (const NotLoaded& entry : compiled.not_loaded) {
@@ -180,7 +145,7 @@ llvm::Error DecodeRest(std::string_view bytes, HeldPlan& plan) {
               bytes.size());
 }
 
-std::vector<LoadedPart> PartsOf(const Compiled& compiled) {
+std::vector<LoadedPart> PartsOf(const CompiledHeld& compiled) {
   std::vector<LoadedPart> parts;
   for (const auto& records : compiled.records) {
     LoadedPart& part = parts.emplace_back(LoadedPart{static_cast<int>(parts.size()), {}, {}, EncodeRecords(records)});
@@ -194,20 +159,20 @@ std::vector<LoadedPart> PartsOf(const Compiled& compiled) {
 }  // namespace
 
 llvm::Expected<HeldPlan> CompileHeld(ReadableFileSystem& files, const HeldRequest& request, const HeldByRank& mine,
-                                     Communicator& ranks, SourcePhase& source) {
+                                     Communicator& ranks) {
   UCP_RETURN_IF_ERROR(AgreeOnRequest(ranks, TextOf(request)));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> encoded,
                        ToFirstRank(ranks, ranks.size() > 1 ? EncodeMine(mine, request.kept) : std::string()));
-  Compiled compiled;
+  CompiledHeld compiled;
   auto compile = [&](ReadableFileSystem& shared) -> llvm::Error {
     UCP_RETURN_IF_ERROR(CheckIsWhole(shared, request.source.path));
     SeenFiles seen(shared);
-    UCP_RETURN_IF_ERROR(DescribeAndBind(seen, request.source, source));
+    UCP_ASSIGN_OR_RETURN(BoundSource source, DescribeAndBind(seen, request.source));
     HeldByAll all = {{mine}, request.kept};
     if (ranks.size() > 1) {
       UCP_ASSIGN_OR_RETURN(all, DecodeAll(encoded));
     }
-    UCP_ASSIGN_OR_RETURN(compiled, CompileAlone(seen, request, std::move(all), source));
+    UCP_ASSIGN_OR_RETURN(compiled, CompileAtFirstRank(seen, request, std::move(all), std::move(source)));
     return llvm::Error::success();
   };
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, WithSharedHeaders(files, ranks, compile)));

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "compiler/files/readable_file_system.h"
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
 #include "compiler/planner/planner.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/load/held_tensors.h"
 #include "runtime/load/load_plan.h"
+#include "runtime/load/match_held.h"
 
 namespace ucp {
 
@@ -23,12 +24,6 @@ struct HeldRequest {
   unsigned threads = 1;     // To plan with.
   // Tensors that this rank has, too, and leaves as they are: with `all_tensors`, that nobody fills them is no error.
   std::vector<std::string> kept = {};
-};
-
-// States of a tensor of the checkpoint that nobody holds.
-struct NotLoaded {
-  std::string tensor;
-  std::vector<std::string> states;
 };
 
 struct HeldPlan {
@@ -42,9 +37,8 @@ struct HeldPlan {
 // second names for shared tensors; where it has none of these, HeldTensor::second_names are tried. All ranks call this,
 // each with what it holds; rank 0 reads the headers, and nobody goes on before all is known to fit. Fails (kUsage)
 // where the checkpoint lacks what a rank holds, has another shape or a number that is not cast to the rank's dtype, or
-// where ranks ask for different checkpoints. `source` is filled at rank 0 as far as it comes, so that a spec's
-// diagnostics can be shown.
+// where ranks ask for different checkpoints.
 llvm::Expected<HeldPlan> CompileHeld(ReadableFileSystem& files, const HeldRequest& request, const HeldByRank& mine,
-                                     Communicator& ranks, SourcePhase& source);
+                                     Communicator& ranks);
 
 }  // namespace ucp

@@ -37,7 +37,7 @@ class HeldLayout {
  public:
   explicit HeldLayout(std::span<const HeldByRank> ranks) : ranks_(ranks) {}
 
-  llvm::Expected<HeldTarget> Run() {
+  llvm::Expected<HeldLaidOut> Run() {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       std::set<std::pair<std::string_view, std::string_view>> seen;
       for (const HeldTensor& held : ranks_[rank]) {
@@ -211,7 +211,7 @@ class HeldLayout {
   std::span<const HeldByRank> ranks_;
   std::map<std::string, Parts> parts_of_;                                                       // By name.
   std::map<std::pair<std::string, std::string>, std::map<Place, std::int64_t>> held_elements_;  // By tensor and state.
-  HeldTarget target_;
+  HeldLaidOut target_;
   std::vector<std::vector<int>> readers_of_files_;  // By FileId.
 };
 
@@ -273,6 +273,6 @@ std::vector<HeldPositions> HoldsOfWhole(const std::vector<std::int64_t>& shape) 
   return holds;
 }
 
-llvm::Expected<HeldTarget> LayOutHeld(std::span<const HeldByRank> ranks) { return HeldLayout(ranks).Run(); }
+llvm::Expected<HeldLaidOut> LayOutHeld(std::span<const HeldByRank> ranks) { return HeldLayout(ranks).Run(); }
 
 }  // namespace ucp

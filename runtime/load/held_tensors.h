@@ -41,7 +41,7 @@ struct HeldTensor {
 };
 using HeldByRank = std::vector<HeldTensor>;
 
-struct HeldTarget {
+struct HeldLaidOut {
   TargetFiles files;
   Layout layout;
   FileReaders readers;
@@ -54,7 +54,7 @@ std::vector<HeldPositions> HoldsOfWhole(const std::vector<std::int64_t>& shape);
 
 // What all ranks hold, by rank. Fails (kUsage) where a part lies outside of its tensor, ranks disagree on a shape, one
 // rank holds a tensor's state twice, or there are elements of a tensor that nobody holds; the message names the ranks.
-llvm::Expected<HeldTarget> LayOutHeld(std::span<const HeldByRank> ranks);
+llvm::Expected<HeldLaidOut> LayOutHeld(std::span<const HeldByRank> ranks);
 
 // As bytes, for other ranks.
 std::string Encode(const HeldByRank& held);

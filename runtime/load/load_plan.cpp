@@ -21,9 +21,10 @@ namespace {
 std::string TextOf(const LoadRequest& request) {
   const CompileRequest& compile = request.compile;
   std::vector<std::string> more;
-  if (!compile.tag.empty()) more.push_back(fmt::format("tag `{}`", compile.tag));
-  for (const std::string& name : compile.keep_opaque) more.push_back(fmt::format("objects of `{}` kept", name));
-  if (!compile.ds_config.empty()) more.push_back(fmt::format("ds_config `{}`", compile.ds_config));
+  if (!compile.settings.tag.empty()) more.push_back(fmt::format("tag `{}`", compile.settings.tag));
+  for (const std::string& name : compile.settings.keep_opaque)
+    more.push_back(fmt::format("objects of `{}` kept", name));
+  if (!compile.settings.ds_config.empty()) more.push_back(fmt::format("ds_config `{}`", compile.settings.ds_config));
   if (compile.replicas == ReplicaPolicy::kCompare) more.emplace_back("copies compared");
   if (request.is_checked) more.emplace_back("checksums checked");
   return RequestText(compile.source, compile.target, more);
@@ -36,16 +37,15 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
               ranks_of_target, ranks);
 }
 
-llvm::Expected<LoadPlan> CompileAlone(ReadableFileSystem& files, const LoadRequest& load_request, int ranks,
-                                      Compilation& compilation) {
+llvm::Expected<LoadPlan> PlanAtFirstRank(ReadableFileSystem& files, const LoadRequest& load_request, int ranks) {
   const CompileRequest& request = load_request.compile;
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
   SeenFiles seen(files);
   LoadPlan load;
-  UCP_RETURN_IF_ERROR(Compile(seen, request, compilation));
-  load.plan = std::move(compilation.plan);
-  load.source_folder = compilation.source.folder;
-  load.source = compilation.source.identity;
+  UCP_ASSIGN_OR_RETURN(Compiled compiled, Compile(seen, request));
+  load.plan = std::move(compiled.plan);
+  load.source_folder = compiled.source.folder;
+  load.source = compiled.source.identity;
   load.source_versions = VersionsOf(seen, load.plan, load.source_folder);
   load.readers = std::exchange(load.plan.readers, {});
   UCP_RETURN_IF_ERROR(CheckRanks(ranks, load.readers.ranks, request.target));
@@ -137,15 +137,14 @@ std::vector<RecordId> LoadPlan::Between(std::uint64_t first, std::uint64_t end) 
   return found;
 }
 
-llvm::Expected<LoadPlan> CompileLoad(ReadableFileSystem& files, const LoadRequest& request, Communicator& ranks,
-                                     Compilation& compilation) {
-  if (ranks.size() == 1) return CompileAlone(files, request, 1, compilation);
+llvm::Expected<LoadPlan> CompileLoad(ReadableFileSystem& files, const LoadRequest& request, Communicator& ranks) {
+  if (ranks.size() == 1) return PlanAtFirstRank(files, request, 1);
   UCP_RETURN_IF_ERROR(AgreeOnRequest(ranks, TextOf(request)));
   UCP_ASSIGN_OR_RETURN(const auto opens, GatherOpens(ranks, request.opens));
   LoadPlan load;
   std::vector<LoadedPart> parts;
   auto compile = [&](ReadableFileSystem& shared) -> llvm::Error {
-    UCP_ASSIGN_OR_RETURN(load, CompileAlone(shared, request, ranks.size(), compilation));
+    UCP_ASSIGN_OR_RETURN(load, PlanAtFirstRank(shared, request, ranks.size()));
     UCP_ASSIGN_OR_RETURN(const std::vector<int> roles, RolesOf(load, opens));
     for (int role : roles) parts.push_back({role, load.RecordsOf(role), load.FilesOf(role)});
     return llvm::Error::success();

@@ -49,9 +49,7 @@ struct LoadRequest {
 
 // Describes, binds, lays out, plans and verifies at rank 0, where ranks help to read the headers, and gives every rank
 // its part of the result. All call this with the same request. A job of several ranks has as many as the target has,
-// else it is refused before anything is read (kUsage). `compilation` is filled at rank 0 as far as it comes, but for
-// the plan, so that a spec's diagnostics can be shown.
-llvm::Expected<LoadPlan> CompileLoad(ReadableFileSystem& files, const LoadRequest& request, Communicator& ranks,
-                                     Compilation& compilation);
+// else it is refused before anything is read (kUsage).
+llvm::Expected<LoadPlan> CompileLoad(ReadableFileSystem& files, const LoadRequest& request, Communicator& ranks);
 
 }  // namespace ucp

@@ -155,7 +155,7 @@ std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std
   return remarks;
 }
 
-void KeepHeld(std::span<const HeldByRank> ranks, SourcePhase& source) {
+BoundSource KeepHeld(std::span<const HeldByRank> ranks, BoundSource source) {
   auto wanted = HeldStates(ranks);
   for (auto& [tensor, states] : wanted) {
     // Either needs the other: to be made from, or to be compared with.
@@ -181,6 +181,7 @@ void KeepHeld(std::span<const HeldByRank> ranks, SourcePhase& source) {
     std::erase_if(layout->tensors, [&](const TensorLayout& tensor) { return !wanted.contains(tensor.name); });
     layout->dropped.clear();
   }
+  return source;
 }
 
 }  // namespace ucp

@@ -9,11 +9,16 @@
 #include <vector>
 
 #include "compiler/layout/target.h"
-#include "compiler/phases/source_phase.h"
-#include "runtime/load/compile_held.h"
+#include "compiler/phases/bound_source.h"
 #include "runtime/load/held_tensors.h"
 
 namespace ucp {
+
+// States of a tensor of the checkpoint that nobody holds.
+struct NotLoaded {
+  std::string tensor;
+  std::vector<std::string> states;
+};
 
 // Gives every held tensor the name and the state that the source has for it. Fails as CompileHeld() says; `tensors` are
 // those of the source.
@@ -29,8 +34,8 @@ std::set<std::string> KeptTensors(const Layout& layout, std::span<const std::str
 // Sentences about states that ranks hold in another dtype than the source. Call after MatchHeld().
 std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks);
 
-// Takes everything that nobody holds out of the source: tensors from its layouts, and shards and states from its
-// inventory. Weights stay beside their masters, to be compared with them.
-void KeepHeld(std::span<const HeldByRank> ranks, SourcePhase& source);
+// The source without what nobody holds: tensors of its layouts, and shards and states of its inventory. Weights stay
+// beside their masters, to be compared with them.
+BoundSource KeepHeld(std::span<const HeldByRank> ranks, BoundSource source);
 
 }  // namespace ucp

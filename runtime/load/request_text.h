@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
 
 namespace ucp {
 

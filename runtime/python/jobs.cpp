@@ -103,7 +103,7 @@ Work WorkOf(unsigned threads, std::uint64_t memory_bytes, bool checksums, nb::ob
 }
 
 std::string ConvertForPython(const SourceTexts& source, const nb::bytes& out, const std::string& to,
-                             const TargetTexts& target, bool verify, bool force, bool resume, unsigned threads,
+                             const TargetSettings& target, bool verify, bool force, bool resume, unsigned threads,
                              std::uint64_t memory_bytes, nb::object progress) {
   const ConvertRequest request{source, to, target, verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust};
   ConversionOptions destination;
@@ -157,17 +157,20 @@ std::string DiffForPython(const SourceTexts& source, const nb::bytes& other, con
 std::string ExplainForPython(const SourceTexts& source, const std::string& to, const std::string& tensor) {
   std::string json;
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
-    UCP_ASSIGN_OR_RETURN(const SourceRequest request, source.Request());
-    BothSides sides;
-    UCP_RETURN_IF_ERROR(WithDiagnostics(LayOutBothSides(RealFiles(), request, to, sides), sides.phase));
-    const bool has_checkpoint = !sides.phase.checkpoint.inventory.format.empty();
+    UCP_ASSIGN_OR_RETURN(SourceRequest request, source.Request());
+    OpenedSpec spec;
+    request.opened = &spec;
+    llvm::Expected<BothSides> laid_out = LayOutBothSides(RealFiles(), request, to);
+    if (!laid_out) return WithDiagnostics(laid_out.takeError(), spec);
+    const BothSides& sides = *laid_out;
+    const bool has_checkpoint = !sides.source.checkpoint.inventory.format.empty();
     UCP_ASSIGN_OR_RETURN(const Explanation explanation,
-                         Explain({.source = sides.phase.layout,
+                         Explain({.source = sides.source.layout,
                                   .source_name = sides.source_name,
                                   .target = sides.target ? &*sides.target : nullptr,
                                   .target_name = sides.target_name,
-                                  .bound = sides.phase.bound ? &*sides.phase.bound : nullptr,
-                                  .inventory = has_checkpoint ? &sides.phase.checkpoint.inventory : nullptr,
+                                  .bound = sides.source.bound ? &*sides.source.bound : nullptr,
+                                  .inventory = has_checkpoint ? &sides.source.checkpoint.inventory : nullptr,
                                   .tensor_glob = tensor}));
     llvm::raw_string_ostream out(json);
     ExplainAsJson(explanation, out);

@@ -42,7 +42,7 @@ llvm::Expected<SourceRequest> RequestOfAll(const SourceTexts& source, Communicat
 
 ReplicaPolicy PolicyOf(bool compare) { return compare ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust; }
 
-LoadPlan CompileForPython(const SourceTexts& source, const std::string& target, const TargetTexts& options,
+LoadPlan CompileForPython(const SourceTexts& source, const std::string& target, const TargetSettings& options,
                           bool compare, PythonRanks* ranks, const std::vector<std::string>& opens, bool check,
                           unsigned threads) {
   LoadRequest request;
@@ -51,14 +51,15 @@ LoadPlan CompileForPython(const SourceTexts& source, const std::string& target, 
   request.compile.threads = threads;
   request.opens = opens;
   request.is_checked = check;
-  options.ApplyTo(request.compile);
+  request.compile.settings = options;
   LoadPlan load;
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
-    Compilation compilation;
     UCP_ASSIGN_OR_RETURN(request.compile.source, RequestOfAll(source, RanksOrOne(ranks)));
-    llvm::Expected<LoadPlan> made = CompileLoad(RealFileSystem(), request, RanksOrOne(ranks), compilation);
+    OpenedSpec spec;
+    request.compile.source.opened = &spec;
+    llvm::Expected<LoadPlan> made = CompileLoad(RealFileSystem(), request, RanksOrOne(ranks));
     if (made) load = std::move(*made);
-    return WithDiagnostics(made.takeError(), compilation.source);
+    return WithDiagnostics(made.takeError(), spec);
   });
   return load;
 }
@@ -103,10 +104,11 @@ HeldPlan CompileHeldForPython(const SourceTexts& source, const std::vector<HeldF
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
     UCP_RETURN_IF_ERROR(Agree(RanksOrOne(ranks), convert()));
     UCP_ASSIGN_OR_RETURN(request.source, RequestOfAll(source, RanksOrOne(ranks)));
-    SourcePhase phase;
-    llvm::Expected<HeldPlan> made = CompileHeld(RealFileSystem(), request, mine, RanksOrOne(ranks), phase);
+    OpenedSpec spec;
+    request.source.opened = &spec;
+    llvm::Expected<HeldPlan> made = CompileHeld(RealFileSystem(), request, mine, RanksOrOne(ranks));
     if (made) plan = std::move(*made);
-    return WithDiagnostics(made.takeError(), phase);
+    return WithDiagnostics(made.takeError(), spec);
   });
   return plan;
 }
@@ -276,11 +278,11 @@ void AddPlanClasses(nb::module_& module) {
 }  // namespace
 
 void AddLoad(nb::module_& module) {
-  nb::class_<TargetTexts>(module, "Target")
+  nb::class_<TargetSettings>(module, "Target")
       .def(nb::init<>())
-      .def_rw("tag", &TargetTexts::tag)
-      .def_rw("keep_opaque", &TargetTexts::keep_opaque)
-      .def_prop_rw("ds_config", PathText<&TargetTexts::ds_config>, SetPath<&TargetTexts::ds_config>);
+      .def_rw("tag", &TargetSettings::tag)
+      .def_rw("keep_opaque", &TargetSettings::keep_opaque)
+      .def_prop_rw("ds_config", PathText<&TargetSettings::ds_config>, SetPath<&TargetSettings::ds_config>);
   AddPlanClasses(module);
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
              nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"));

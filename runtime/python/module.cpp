@@ -25,11 +25,15 @@ namespace ucp {
 namespace {
 
 std::string InspectAsJson(const SourceTexts& source, const std::string& tensor) {
-  Inspection inspection;
-  RunInterruptibly([&](const std::atomic<bool>&) {
-    return WithDiagnostics(Inspect(RealFiles(), source, tensor, inspection), inspection.source);
+  std::string json;
+  RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
+    OpenedSpec spec;
+    llvm::Expected<Inspection> inspection = Inspect(RealFiles(), source, tensor, spec);
+    if (!inspection) return WithDiagnostics(inspection.takeError(), spec);
+    json = InspectionAsJson(*inspection);
+    return llvm::Error::success();
   });
-  return InspectionAsJson(inspection);
+  return json;
 }
 
 }  // namespace

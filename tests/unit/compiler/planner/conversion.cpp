@@ -41,7 +41,7 @@ llvm::Expected<Plan> MakePlan(const Side& source, const Side& target, ReplicaPol
   Inventory inventory = AsInventory(source);
   inventory.preference = preference;
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, inventory));
-  return ucp::MakePlan({source.layout, inventory, target.layout, tensors, target.files, "spec", replicas});
+  return ucp::MakePlan({source.layout, inventory, target.layout, tensors, "spec", replicas}, target.files);
 }
 
 llvm::Expected<Compiled> Compile(const Conversion& conversion, ReplicaPolicy replicas) {

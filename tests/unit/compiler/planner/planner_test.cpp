@@ -177,7 +177,7 @@ TEST(PlannerTest, WithoutASpecMetadataSaysWhichStageCounts) {
   inventory.first_stage_counts = {"t0"};
   auto tensors = JoinTensors(source.layout, inventory);
   ASSERT_TRUE(static_cast<bool>(tensors));
-  auto plan = ucp::MakePlan({source.layout, inventory, target.layout, *tensors, target.files, ""});
+  auto plan = ucp::MakePlan({source.layout, inventory, target.layout, *tensors, ""}, target.files);
   ASSERT_TRUE(static_cast<bool>(plan)) << Describe(plan.takeError()).message;
   EXPECT_THAT(Reads(*plan), ElementsAre("copy pp=0 [0..4]", "unused pp=1 [0..4]"));
 }

@@ -47,11 +47,10 @@ PlanJudge::PlanJudge(const AskedFor& asked) : asked_(asked), source_(folder_.Pat
   request.source.path = source_;
   if (!asked.spec.empty()) request.source.spec = std::string(UCP_SOURCE_DIR) + "/specs/" + asked.spec + ".ucp";
   request.target = asked.target;
-  Compilation compilation;
   PlanInputs inputs = llvm::cantFail(ReadInputs(RealFileSystem(), request));
-  llvm::cantFail(Compile(RealFileSystem(), request, compilation));
-  CompleteInputs(request, compilation.source, inputs);
-  honest_file_ = llvm::cantFail(EncodePlan(compilation.plan, &inputs));
+  const Compiled compiled = llvm::cantFail(Compile(RealFileSystem(), request));
+  CompleteInputs(request, compiled.source, inputs);
+  honest_file_ = llvm::cantFail(EncodePlan(compiled.plan, &inputs));
   honest_ = llvm::cantFail(DecodePlanWithInputs(honest_file_));
   if (asked.contradicts_itself) DisturbACopy();
   const std::string refusal = Output(honest_file_, false, honest_output_);

@@ -48,8 +48,7 @@ HeldRequest RequestFor(const std::string& path) {
 }
 
 llvm::Expected<HeldPlan> Compile(const HeldRequest& request, const HeldByRank& held) {
-  SourcePhase source;
-  return CompileHeld(RealFileSystem(), request, held, SingleProcess(), source);
+  return CompileHeld(RealFileSystem(), request, held, SingleProcess());
 }
 
 std::uint64_t SizeOf(const HeldTensor& held) {
@@ -242,9 +241,7 @@ TEST(CompileHeldTest, RealCheckpoints) {
     LoadRequest to_universal;
     to_universal.compile.source.path = testing::FixtureRoot(fixture);
     to_universal.compile.target = "universal";
-    Compilation compilation;
-    const LoadPlan conversion =
-        llvm::cantFail(CompileLoad(RealFileSystem(), to_universal, SingleProcess(), compilation));
+    const LoadPlan conversion = llvm::cantFail(CompileLoad(RealFileSystem(), to_universal, SingleProcess()));
     const testing::TemporaryFolder universal;
     llvm::cantFail(Execute(conversion.plan, conversion.source_folder, universal.path(), RealFileSystem(), {}));
     HeldByRank held;

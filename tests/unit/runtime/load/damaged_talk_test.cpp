@@ -122,8 +122,7 @@ TEST(DamagedTalkTest, WhilePlanningTheLoadOfAJob) {
   request.opens = {"mp_rank_00_model_states.pt"};
   ExpectOneEnd(
       [&](Communicator& ranks) -> llvm::Expected<std::string> {
-        Compilation compilation;
-        UCP_ASSIGN_OR_RETURN(const LoadPlan load, CompileLoad(RealFileSystem(), request, ranks, compilation));
+        UCP_ASSIGN_OR_RETURN(const LoadPlan load, CompileLoad(RealFileSystem(), request, ranks));
         return EncodePlan(load.plan);
       },
       10);
@@ -138,8 +137,7 @@ TEST(DamagedTalkTest, WhilePlanningALoadIntoTensors) {
         const std::int64_t begin = ranks.rank() * 16;
         const HeldByRank mine = {
             {"blocks.0.up.weight", "weight", DType::kFloat32, {50, 33}, {{{begin, begin + 18}}, {{0, 33}}}}};
-        SourcePhase source;
-        UCP_ASSIGN_OR_RETURN(const HeldPlan plan, CompileHeld(RealFileSystem(), request, mine, ranks, source));
+        UCP_ASSIGN_OR_RETURN(const HeldPlan plan, CompileHeld(RealFileSystem(), request, mine, ranks));
         return EncodePlan(plan.load.plan);
       },
       10);

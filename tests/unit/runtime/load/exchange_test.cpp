@@ -159,8 +159,7 @@ TEST(ExchangeTest, RanksOfARealJob) {
   std::uint64_t read_by_first = 0;
   for (const char* target : {"deepspeed:dp=2,zero=1", "deepspeed:dp=8,zero=1", "universal"}) {
     request.compile.target = target;
-    Compilation alone;
-    LoadPlan load = llvm::cantFail(CompileLoad(RealFileSystem(), request, SingleProcess(), alone));
+    LoadPlan load = llvm::cantFail(CompileLoad(RealFileSystem(), request, SingleProcess()));
     const int ranks = load.readers.ranks == 0 ? 3 : load.readers.ranks;
     std::vector<std::vector<RecordId>> records;
     for (int rank = 0; rank < ranks; ++rank) records.push_back(load.RecordsOf(rank));
@@ -315,8 +314,7 @@ TEST(ExchangeTest, AJobOfAnotherSizeIsRefused) {
   request.compile.target = "deepspeed:dp=4,zero=2";
   std::vector<std::string> errors(3);
   OnRanks(3, [&](Communicator& ranks) {
-    Compilation compilation;
-    auto load = CompileLoad(RealFileSystem(), request, ranks, compilation);
+    auto load = CompileLoad(RealFileSystem(), request, ranks);
     errors[static_cast<std::size_t>(ranks.rank())] = load ? "" : Describe(load.takeError()).message;
   });
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("is a job of 4 ranks, and 3 load"))));

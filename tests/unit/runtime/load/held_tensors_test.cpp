@@ -20,11 +20,11 @@ HeldTensor Held(std::vector<std::int64_t> shape, std::vector<HeldPositions> hold
 }
 
 std::string ErrorOf(const std::vector<HeldByRank>& ranks) {
-  llvm::Expected<HeldTarget> target = LayOutHeld(ranks);
+  llvm::Expected<HeldLaidOut> target = LayOutHeld(ranks);
   return target ? "no error" : Describe(target.takeError()).message;
 }
 
-const Shard& ShardOf(const HeldTarget& target, RecordId record) {
+const Shard& ShardOf(const HeldLaidOut& target, RecordId record) {
   for (const Shard& shard : target.files.storage.shards) {
     BufferId buffer = target.files.storage.buffer_set(shard.states).front().buffer;
     if (target.files.storage.buffer(buffer).parts.front().record == record) return shard;
@@ -41,7 +41,7 @@ HeldPositions PositionsOf(const Selection& selection) {
 }
 
 // Every record must be of a shard whose place in the layout holds exactly what the rank said.
-void ExpectAsSaid(const std::vector<HeldByRank>& ranks, const HeldTarget& target) {
+void ExpectAsSaid(const std::vector<HeldByRank>& ranks, const HeldLaidOut& target) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (std::size_t i = 0; i < ranks[rank].size(); ++i) {
       const HeldTensor& held = ranks[rank][i];
@@ -65,7 +65,7 @@ TEST(HeldTensorsTest, EqualPartsAreOneFileOfSeveralReaders) {
   HeldTensor upper = Held({5, 2}, {{{0, 3}}, {{0, 2}}});
   HeldTensor lower = Held({5, 2}, {{{3, 5}}, {{0, 2}}});
   std::vector<HeldByRank> ranks = {{upper}, {lower}, {upper}};
-  llvm::Expected<HeldTarget> target = LayOutHeld(ranks);
+  llvm::Expected<HeldLaidOut> target = LayOutHeld(ranks);
   ASSERT_TRUE(static_cast<bool>(target));
   ExpectAsSaid(ranks, *target);
   ASSERT_EQ(target->files.storage.files.size(), 2U);
@@ -91,7 +91,7 @@ TEST(HeldTensorsTest, RandomParts) {
       const auto cut = static_cast<std::int64_t>(random()) % (columns + 1);
       ranks.push_back({Held({rows, columns}, {some, cut > 0 ? HeldPositions{{0, cut}} : HeldPositions{}})});
     }
-    llvm::Expected<HeldTarget> target = LayOutHeld(ranks);
+    llvm::Expected<HeldLaidOut> target = LayOutHeld(ranks);
     ASSERT_TRUE(static_cast<bool>(target)) << Describe(target.takeError()).message;
     ExpectAsSaid(ranks, *target);
   }

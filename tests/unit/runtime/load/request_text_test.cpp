@@ -91,17 +91,16 @@ void ExpectRefused(const Request& request, const std::function<void(Request&)>& 
 TEST(RequestTextTest, RanksLoadTheSame) {
   using Change = std::function<void(LoadRequest&)>;
   auto compile = [](const LoadRequest& request, Communicator& ranks) {
-    Compilation compilation;
-    return CompileLoad(RealFileSystem(), request, ranks, compilation).takeError();
+    return CompileLoad(RealFileSystem(), request, ranks).takeError();
   };
   LoadRequest request;
   request.compile.source = Source({"layers=4"});
   request.compile.target = "universal";
   for (const Change& change : {Change([](LoadRequest& one) { one.compile.source = Source({"layers=5"}); }),
                                Change([](LoadRequest& one) { one.compile.target = "safetensors"; }),
-                               Change([](LoadRequest& one) { one.compile.tag = "x"; }),
-                               Change([](LoadRequest& one) { one.compile.keep_opaque = {"x.Y"}; }),
-                               Change([](LoadRequest& one) { one.compile.ds_config = "x.json"; }),
+                               Change([](LoadRequest& one) { one.compile.settings.tag = "x"; }),
+                               Change([](LoadRequest& one) { one.compile.settings.keep_opaque = {"x.Y"}; }),
+                               Change([](LoadRequest& one) { one.compile.settings.ds_config = "x.json"; }),
                                Change([](LoadRequest& one) { one.compile.replicas = ReplicaPolicy::kTrust; }),
                                Change([](LoadRequest& one) { one.is_checked = true; })}) {
     ExpectRefused<LoadRequest>(request, change, compile);
@@ -111,8 +110,7 @@ TEST(RequestTextTest, RanksLoadTheSame) {
 TEST(RequestTextTest, RanksLoadTheSameIntoTheirTensors) {
   using Change = std::function<void(HeldRequest&)>;
   auto compile = [](const HeldRequest& request, Communicator& ranks) {
-    SourcePhase source;
-    return CompileHeld(RealFileSystem(), request, {}, ranks, source).takeError();
+    return CompileHeld(RealFileSystem(), request, {}, ranks).takeError();
   };
   const HeldRequest request{Source({"layers=4"})};
   for (const Change& change : {Change([](HeldRequest& one) { one.source = Source({"layers=5"}); }),

@@ -71,12 +71,10 @@ std::map<RecordId, std::string> Loaded(const LoadPlan& load, const std::vector<R
 TEST(ShareLoadTest, WhatARankLoadsByItsPartIsWhatItLoadsByTheWhole) {
   for (const char* target : {"deepspeed:dp=8,zero=1", "deepspeed:dp=4,zero=3", "universal"}) {
     const LoadRequest request = RequestOf("zero1_dp4", target);
-    Compilation alone;
-    const LoadPlan whole = llvm::cantFail(CompileLoad(RealFileSystem(), request, SingleProcess(), alone));
+    const LoadPlan whole = llvm::cantFail(CompileLoad(RealFileSystem(), request, SingleProcess()));
     const int ranks = whole.readers.ranks == 0 ? 3 : whole.readers.ranks;
     OnRanks(ranks, [&](Communicator& communicator) {
-      Compilation compilation;
-      const LoadPlan load = llvm::cantFail(CompileLoad(RealFileSystem(), request, communicator, compilation));
+      const LoadPlan load = llvm::cantFail(CompileLoad(RealFileSystem(), request, communicator));
       const int rank = communicator.rank();
       EXPECT_EQ(load.rank, rank);
       const auto own = Loaded(load, load.RecordsOf(rank), &communicator);
@@ -95,8 +93,7 @@ TEST(ShareLoadTest, APartIsSmallerTheMoreRanksThereAre) {
   const LoadRequest request = RequestOf("zero1_dp4", "deepspeed:dp=16,zero=1");
   std::vector<std::size_t> bytes(16);
   OnRanks(16, [&](Communicator& ranks) {
-    Compilation compilation;
-    const LoadPlan load = llvm::cantFail(CompileLoad(RealFileSystem(), request, ranks, compilation));
+    const LoadPlan load = llvm::cantFail(CompileLoad(RealFileSystem(), request, ranks));
     bytes[static_cast<std::size_t>(ranks.rank())] = EncodedBytes(load.plan);
   });
   // The pickle of the model's states, which all open, is most of it.
@@ -105,9 +102,8 @@ TEST(ShareLoadTest, APartIsSmallerTheMoreRanksThereAre) {
 
 // Every rank holds one row of each tensor, as under FSDP.
 TEST(ShareLoadTest, PartsOfHeldTensorsAreDisjoint) {
-  Compilation alone;
   LoadRequest whole_request = RequestOf("zero1_dp4", "universal");
-  const LoadPlan universal = llvm::cantFail(CompileLoad(RealFileSystem(), whole_request, SingleProcess(), alone));
+  const LoadPlan universal = llvm::cantFail(CompileLoad(RealFileSystem(), whole_request, SingleProcess()));
   HeldRequest request;
   request.source = whole_request.compile.source;
   request.replicas = ReplicaPolicy::kTrust;
@@ -125,8 +121,7 @@ TEST(ShareLoadTest, PartsOfHeldTensorsAreDisjoint) {
       held.holds[0] = {{shape[0] * rank / kRanks, shape[0] * (rank + 1) / kRanks}};
       mine.push_back(held);
     }
-    SourcePhase source;
-    const HeldPlan plan = llvm::cantFail(CompileHeld(RealFileSystem(), request, mine, ranks, source));
+    const HeldPlan plan = llvm::cantFail(CompileHeld(RealFileSystem(), request, mine, ranks));
     std::vector<RecordId> records;
     for (const std::optional<RecordId>& record : plan.records) records.push_back(record.value());
     ASSERT_EQ(records.size(), mine.size());
@@ -165,8 +160,7 @@ TEST(ShareLoadTest, WhoChecksTheSourceHasTheWholePlan) {
   LoadRequest request = RequestOf("zero1_dp4", "deepspeed:dp=4,zero=1");
   request.is_checked = true;
   OnRanks(4, [&](Communicator& ranks) {
-    Compilation compilation;
-    const LoadPlan load = llvm::cantFail(CompileLoad(RealFileSystem(), request, ranks, compilation));
+    const LoadPlan load = llvm::cantFail(CompileLoad(RealFileSystem(), request, ranks));
     EXPECT_TRUE(load.records.empty());
     EXPECT_EQ(load.FilesOf(3).size(), load.FilesOf(ranks.rank()).size());
   });
@@ -176,8 +170,7 @@ TEST(ShareLoadTest, WhoChecksTheSourceHasTheWholePlan) {
 TEST(ShareLoadTest, JobsMayCountTheirRanksOtherwise) {
   LoadRequest request = RequestOf("zero1_dp4", "deepspeed:dp=4,zero=1");
   const std::vector<int> roles = {0, 3, 2, 1};
-  Compilation alone;
-  const LoadPlan whole = llvm::cantFail(CompileLoad(RealFileSystem(), request, SingleProcess(), alone));
+  const LoadPlan whole = llvm::cantFail(CompileLoad(RealFileSystem(), request, SingleProcess()));
   OnRanks(4, [&](Communicator& ranks) {
     const int role = roles[static_cast<std::size_t>(ranks.rank())];
     LoadRequest own = request;
@@ -185,8 +178,7 @@ TEST(ShareLoadTest, JobsMayCountTheirRanksOtherwise) {
       const std::string& path = whole.plan.target.files[file.index()].path;
       own.opens.push_back(path.substr(path.rfind('/') + 1));
     }
-    Compilation compilation;
-    const LoadPlan load = llvm::cantFail(CompileLoad(RealFileSystem(), own, ranks, compilation));
+    const LoadPlan load = llvm::cantFail(CompileLoad(RealFileSystem(), own, ranks));
     EXPECT_EQ(load.rank, role);
     EXPECT_TRUE(Loaded(load, load.RecordsOf(role), &ranks) == Loaded(whole, whole.RecordsOf(role)));
   });
@@ -199,12 +191,10 @@ TEST(ShareLoadTest, HeadersAreReadByOneRankEach) {
     LoadRequest request = RequestOf(fixture, target);
     if (std::string(fixture).starts_with("gpt")) request.compile.source.spec = "megatron_deepspeed_gpt";
     OpenedFiles alone;
-    Compilation compilation;
-    llvm::cantFail(CompileLoad(alone, request, SingleProcess(), compilation));
+    llvm::cantFail(CompileLoad(alone, request, SingleProcess()));
     std::vector<OpenedFiles> of_ranks(4);
     OnRanks(4, [&](Communicator& ranks) {
-      Compilation own;
-      llvm::cantFail(CompileLoad(of_ranks[static_cast<std::size_t>(ranks.rank())], request, ranks, own));
+      llvm::cantFail(CompileLoad(of_ranks[static_cast<std::size_t>(ranks.rank())], request, ranks));
     });
     std::map<std::string, int> by_all;
     std::vector<std::size_t> by_rank;
@@ -225,15 +215,13 @@ TEST(ShareLoadTest, ADamagedHeaderIsSaidAsByOneRankAlone) {
   copy.Truncate("bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", 1000);
   LoadRequest request = RequestOf("zero1_dp4", "deepspeed:dp=3,zero=2");
   request.compile.source.path = copy.root();
-  Compilation compilation;
-  auto alone = CompileLoad(RealFileSystem(), request, SingleProcess(), compilation);
+  auto alone = CompileLoad(RealFileSystem(), request, SingleProcess());
   ASSERT_FALSE(static_cast<bool>(alone));
   const std::string right = Describe(alone.takeError()).message;
   std::vector<std::string> errors(3);
   OnRanks(3, [&](Communicator& ranks) {
-    Compilation own;
     errors[static_cast<std::size_t>(ranks.rank())] =
-        Describe(CompileLoad(RealFileSystem(), request, ranks, own).takeError()).message;
+        Describe(CompileLoad(RealFileSystem(), request, ranks).takeError()).message;
   });
   EXPECT_THAT(errors, Each(right));
 }

@@ -53,9 +53,8 @@ ConvertedLoad Convert(const std::string& fixture, const std::string& target) {
   LoadRequest request;
   request.compile.source.path = testing::FixtureRoot(fixture);
   request.compile.target = target;
-  Compilation compilation;
   ConvertedLoad converted;
-  converted.load = llvm::cantFail(CompileLoad(RealFileSystem(), request, SingleProcess(), compilation));
+  converted.load = llvm::cantFail(CompileLoad(RealFileSystem(), request, SingleProcess()));
   converted.records = AllRecords(converted.load.plan);
   const testing::TemporaryFolder folder;
   llvm::cantFail(Execute(converted.load.plan, converted.load.source_folder, folder.path(), RealFileSystem(), {}));

@@ -124,8 +124,7 @@ std::uint64_t BytesOverTheBus(const std::string& target) {
   LoadRequest request;
   request.compile.source.path = testing::FixtureRoot("bf16_masters_zero2");
   request.compile.target = target;
-  Compilation compilation;
-  llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, SingleProcess(), compilation);
+  llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, SingleProcess());
   if (!load) ADD_FAILURE() << Describe(load.takeError()).message;
   SetHostDevice({});
   const Device device(HostDeviceCalls(), 0);

@@ -35,13 +35,22 @@ struct SourceRequest {
   std::int64_t cut_over = 0;    // Over how many tensor-parallel ranks a target is to be cut; 0: it has none.
   unsigned threads = 1;         // That may read headers at the same time.
   PhaseClock* clock = nullptr;  // Told of the phases `describe` and `bind`; may be null.
+  // Receives the spec once it is open, with what there is to say about it, whatever fails later; may be null.
+  OpenedSpec* opened = nullptr;
+  bool warns_of_unmatched = false;  // Also of patterns of the spec that match nothing, and of names read in two ways.
 };
 
-struct SourcePhase {
-  std::string folder;  // What file paths of the inventory are relative to.
+// A checkpoint as its headers have it.
+struct Described {
+  std::string folder;          // What file paths of the inventory are relative to; empty: there are no files.
+  std::string requested_path;  // As the user named it.
   CheckpointIdentity identity;
   Checkpoint checkpoint;
-  std::unique_ptr<SpecSession> spec;  // Null without one. Holds the warnings, and the errors if there is no layout.
+};
+
+// The same, with which logical tensors it holds and how they are cut.
+struct BoundSource : Described {
+  OpenedSpec spec;  // Null without one.
   std::optional<BoundSpec> bound;
   std::string why_no_spec;  // What the catalogue has to say to a source on one rank, if it was asked and did not fit.
   Layout layout;
@@ -55,20 +64,19 @@ struct SourcePhase {
 llvm::Expected<Checkpoint> DescribeSource(ReadableFileSystem& files, const std::string& path,
                                           const RankPreference& preference, unsigned threads = 1);
 
-// Fills what phase.checkpoint and phase.folder are. Begins the phase `describe`.
-[[nodiscard]] llvm::Error DescribeCheckpoint(ReadableFileSystem& files, const SourceRequest& request,
-                                             SourcePhase& phase);
+// The first step of the recipe (compile.h). Begins the phase `describe`.
+llvm::Expected<Described> DescribeCheckpoint(ReadableFileSystem& files, const SourceRequest& request);
 
-// Of a checkpoint that is described. With a spec, the facts of --config, or else of a `config.json` in the tag's or the
-// checkpoint's folder, are added to those of the inventory. Fails with kSpec if the spec has errors: they are in
-// `phase.spec->sink`.
-[[nodiscard]] llvm::Error BindDescribed(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase);
+// The second one. With a spec, the facts of --config, or else of a `config.json` in the tag's or the checkpoint's
+// folder, are added to those of the inventory. Fails with kSpec if the spec has errors (SpecFailure).
+llvm::Expected<BoundSource> BindCheckpoint(ReadableFileSystem& files, const SourceRequest& request,
+                                           Described described);
 
 // Both.
-[[nodiscard]] llvm::Error DescribeAndBind(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase);
+llvm::Expected<BoundSource> DescribeAndBind(ReadableFileSystem& files, const SourceRequest& request);
 
-// SourcePhase::held, for who fills a phase without a folder.
-llvm::Expected<Layout> HeldByFiles(const SourcePhase& phase);
+// BoundSource::held, for who makes a source without a folder.
+llvm::Expected<Layout> HeldByFiles(const BoundSource& source);
 
 // Gives the inventory's shards the names that the spec gives to what stages number by themselves.
 void TakeNames(const BoundSpec& bound, Inventory& inventory);

@@ -1,15 +1,17 @@
-#include "compiler/phases/source_phase.h"
+#include "compiler/phases/bound_source.h"
 
 #include "compiler/bind/fact_value.h"
+#include "compiler/bind/match_nothing.h"
 #include "compiler/bind/other_readings.h"
+#include "compiler/bind/two_readings.h"
 #include "compiler/formats/identity.h"
 #include "compiler/formats/links.h"
 #include "compiler/formats/recognise.h"
 #include "compiler/infer/embedded_cuts.h"
+#include "compiler/phases/carried_tensors.h"
 #include "compiler/phases/catalogue.h"
 #include "compiler/phases/config_file.h"
 #include "compiler/phases/drop_states.h"
-#include "compiler/phases/loose_states.h"
 #include "compiler/phases/without_spec.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
@@ -18,7 +20,7 @@ namespace ucp {
 namespace {
 
 // The spec counts, whatever the metadata says; where that is of another opinion, the author should know.
-void CompareWithMetadata(SourcePhase& phase) {
+void CompareWithMetadata(BoundSource& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
   if (!inventory.embedded || inventory.mesh.Size("tp") == 1) return;
   llvm::Expected<EmbeddedCuts> embedded = ReadEmbeddedCuts(inventory);
@@ -30,7 +32,7 @@ void CompareWithMetadata(SourcePhase& phase) {
   WarnOfOtherReadings(*phase.bound, phase.layout, embedded->layout, phase.spec->sink);
 }
 
-llvm::Expected<std::unique_ptr<SpecSession>> OpenSpecOf(const SourceRequest& request) {
+llvm::Expected<OpenedSpec> OpenSpecOf(const SourceRequest& request) {
   if (request.given != nullptr && !request.given->spec.empty()) return OpenSpec(request.given->spec);
   UCP_ASSIGN_OR_RETURN(const std::string path, FindSpec(request.spec));
   return OpenSpec(path);
@@ -43,18 +45,23 @@ llvm::Error AddConfigOf(ReadableFileSystem& files, const SourceRequest& request,
   return AddConfigBeside(files, {folder, request.path}, facts);
 }
 
-llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
+llvm::Error LayOutBySpec(const SourceRequest& request, BoundSource& phase) {
   if (!request.unused.empty()) {
     return Fail(ErrorCode::kUsage, "{} is for checkpoints without a spec; write `unused` in the spec instead",
                 OptionName(UserOption::kUnused));
   }
   UCP_ASSIGN_OR_RETURN(phase.spec, OpenSpecOf(request));
+  if (request.opened != nullptr) *request.opened = phase.spec;
   SpecSession& session = *phase.spec;
   Inventory& inventory = phase.checkpoint.inventory;
   if (!session.checked) return SpecErrors(session);
   phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
   if (!phase.bound) return SpecErrors(session);
   TakeNames(*phase.bound, inventory);
+  if (request.warns_of_unmatched) {
+    WarnOfPatternsThatMatchNothing(*phase.bound, inventory, request.set, session.sink);
+    WarnOfTwoReadings(*phase.bound, inventory, request.set, session.sink);
+  }
   std::optional<Layout> layout =
       inventory.is_whole ? LowerWhole(*phase.bound, session.sink)
                          : LowerToMesh(*phase.bound, {.mesh = inventory.mesh, .stage_layers = {}}, session.sink);
@@ -65,7 +72,7 @@ llvm::Error LayOutBySpec(const SourceRequest& request, SourcePhase& phase) {
   return llvm::Error::success();
 }
 
-llvm::Error LayOut(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+llvm::Error LayOut(ReadableFileSystem& files, const SourceRequest& request, BoundSource& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
   const bool is_whole = request.spec.empty() && inventory.mesh.Size("tp") == 1;
   if (is_whole && request.cut_over <= 1) return LayOutWhole(request, phase);
@@ -86,7 +93,7 @@ llvm::Error AddRemarks(WatchedLinks& files, const std::string& path, Recognised 
 
 }  // namespace
 
-llvm::Expected<Layout> HeldByFiles(const SourcePhase& phase) {
+llvm::Expected<Layout> HeldByFiles(const BoundSource& phase) {
   if (!phase.checkpoint.inventory.is_whole) return phase.layout;
   UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(phase.layout));
   whole.mesh = phase.layout.mesh;
@@ -113,25 +120,28 @@ llvm::Expected<Checkpoint> DescribeSource(ReadableFileSystem& files, const std::
   return checkpoint;
 }
 
-llvm::Error DescribeAndBind(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase) {
-  UCP_RETURN_IF_ERROR(DescribeCheckpoint(files, request, phase));
-  return BindDescribed(files, request, phase);
-}
-
-llvm::Error DescribeCheckpoint(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+llvm::Expected<Described> DescribeCheckpoint(ReadableFileSystem& files, const SourceRequest& request) {
   BeginPhase(request.clock, "describe");
-  UCP_ASSIGN_OR_RETURN(phase.checkpoint, DescribeSource(files, request.path, request.preference, request.threads));
-  phase.folder = phase.checkpoint.inventory.root;
-  phase.identity = IdentityOf(phase.checkpoint);
-  return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, request.path, request.preference, request.threads));
+  CheckpointIdentity identity = IdentityOf(checkpoint);
+  std::string folder = checkpoint.inventory.root;
+  return Described{std::move(folder), request.path, std::move(identity), std::move(checkpoint)};
 }
 
-llvm::Error BindDescribed(ReadableFileSystem& files, const SourceRequest& request, SourcePhase& phase) {
+llvm::Expected<BoundSource> BindCheckpoint(ReadableFileSystem& files, const SourceRequest& request,
+                                           Described described) {
   BeginPhase(request.clock, "bind");
-  UCP_RETURN_IF_ERROR(DropStates(request.drop_states, phase.checkpoint));
-  UCP_RETURN_IF_ERROR(LayOut(files, request, phase));
-  UCP_ASSIGN_OR_RETURN(phase.held, HeldByFiles(phase));
-  return NameLooseStates(phase.layout, phase.checkpoint);
+  BoundSource source{std::move(described), nullptr, std::nullopt, "", {}, {}};
+  UCP_RETURN_IF_ERROR(DropStates(request.drop_states, source.checkpoint));
+  UCP_RETURN_IF_ERROR(LayOut(files, request, source));
+  UCP_ASSIGN_OR_RETURN(source.held, HeldByFiles(source));
+  UCP_RETURN_IF_ERROR(NameLooseStates(source.layout, source.checkpoint));
+  return source;
+}
+
+llvm::Expected<BoundSource> DescribeAndBind(ReadableFileSystem& files, const SourceRequest& request) {
+  UCP_ASSIGN_OR_RETURN(Described described, DescribeCheckpoint(files, request));
+  return BindCheckpoint(files, request, std::move(described));
 }
 
 // The name of a tensor behind `has` may hold an equals sign, and no value that it can be given does.

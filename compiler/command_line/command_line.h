@@ -4,8 +4,8 @@
 #include <CLI/App.hpp>
 #include <string>
 
-#include "compiler/phases/compile_request.h"
-#include "compiler/phases/request_texts.h"
+#include "compiler/compile/compile_request.h"
+#include "compiler/compile/request_texts.h"
 
 namespace ucp {
 

@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "compiler/catalogue/catalogue.h"
 #include "compiler/command_line/command_words.h"
 #include "compiler/command_line/completion_scripts.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/diagnostics/diagnostics.h"
 #include "compiler/formats/format.h"
-#include "compiler/phases/catalogue.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "compiler/catalogue/opened_spec.h"
 #include "compiler/command_line/speech.h"
-#include "compiler/phases/spec_phase.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

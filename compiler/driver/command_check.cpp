@@ -2,12 +2,12 @@
 
 #include <memory>
 
+#include "compiler/catalogue/catalogue.h"
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
+#include "compiler/compile/bound_source.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/driver/commands.h"
-#include "compiler/phases/bound_source.h"
-#include "compiler/phases/catalogue.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

@@ -6,13 +6,13 @@
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/write_file.h"
+#include "compiler/compile/both_sides.h"
 #include "compiler/driver/commands.h"
 #include "compiler/explain/explain.h"
 #include "compiler/explain/explain_affine.h"
 #include "compiler/explain/explain_json.h"
 #include "compiler/explain/explain_page.h"
 #include "compiler/explain/explain_text.h"
-#include "compiler/phases/both_sides.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "compiler/ast/print.h"
+#include "compiler/catalogue/catalogue.h"
+#include "compiler/catalogue/opened_spec.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/write_file.h"
 #include "compiler/driver/commands.h"
 #include "compiler/parse/parse.h"
-#include "compiler/phases/catalogue.h"
-#include "compiler/phases/spec_phase.h"
 #include "compiler/pretty/pretty.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"

@@ -4,14 +4,14 @@
 #include <memory>
 
 #include "compiler/bind/bind.h"
+#include "compiler/catalogue/config_file.h"
 #include "compiler/command_line/output_place.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/write_file.h"
+#include "compiler/compile/bound_source.h"
 #include "compiler/driver/commands.h"
 #include "compiler/infer/infer.h"
 #include "compiler/parse/parse.h"
-#include "compiler/phases/bound_source.h"
-#include "compiler/phases/config_file.h"
 #include "compiler/pretty/pretty.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"

@@ -1,21 +1,21 @@
 #include <memory>
 
+#include "compiler/catalogue/find_strategy.h"
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"
 #include "compiler/command_line/write_file.h"
+#include "compiler/compile/compile.h"
+#include "compiler/compile/plan_again.h"
 #include "compiler/driver/commands.h"
 #include "compiler/driver/plan_cost.h"
 #include "compiler/formats/strategy_rules.h"
-#include "compiler/phases/compile.h"
-#include "compiler/phases/find_strategy.h"
-#include "compiler/phases/plan_again.h"
-#include "compiler/phases/planned_source.h"
 #include "compiler/plan/codec.h"
 #include "compiler/plan/envelope.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/synthetic/planned_source.h"
 
 namespace ucp {
 namespace {
@@ -73,7 +73,7 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   request.target = options.target;
   request.settings = options.target_options;
   request.replicas = options.replicas;
-  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(files, request.source));
+  UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(files, request.source.path, request.source.spec));
   UCP_ASSIGN_OR_RETURN(CostQuestion question, QuestionOf(options, is_strategy));
   UCP_ASSIGN_OR_RETURN(PlanInputs inputs, ReadInputs(files, request));
   request.source.given = &inputs;

@@ -5,12 +5,12 @@
 #include <memory>
 
 #include "compiler/bind/fact_value.h"
+#include "compiler/catalogue/catalogue.h"
+#include "compiler/catalogue/opened_spec.h"
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"
 #include "compiler/driver/commands.h"
-#include "compiler/phases/catalogue.h"
-#include "compiler/phases/spec_phase.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "compiler/trial/trial.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/phases/compile.h"
+#include "compiler/compile/compile.h"
 
 namespace ucp {
 

@@ -4,15 +4,15 @@
 
 #include <memory>
 
+#include "compiler/catalogue/catalogue.h"
+#include "compiler/catalogue/find_strategy.h"
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"
-#include "compiler/phases/catalogue.h"
-#include "compiler/phases/compile.h"
-#include "compiler/phases/find_strategy.h"
-#include "compiler/phases/synthetic_source.h"
+#include "compiler/compile/compile.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
+#include "compiler/synthetic/synthetic_source.h"
 #include "runtime/command_line/conversion_command.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion_report.h"

@@ -6,9 +6,9 @@
 
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
+#include "compiler/compile/compile.h"
+#include "compiler/compile/whole_states.h"
 #include "compiler/formats/identity.h"
-#include "compiler/phases/compile.h"
-#include "compiler/phases/whole_states.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
 #include "runtime/comm/launcher.h"

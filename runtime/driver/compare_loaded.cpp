@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/phases/whole_states.h"
+#include "compiler/compile/whole_states.h"
 #include "compiler/plan/boxes.h"
 #include "compiler/support/error.h"
 #include "runtime/difference/element_reader.h"

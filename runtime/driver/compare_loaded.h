@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "compiler/compile/bound_source.h"
 #include "compiler/files/readable_file_system.h"
-#include "compiler/phases/bound_source.h"
 #include "runtime/executor/execute.h"
 #include "runtime/load/load.h"
 

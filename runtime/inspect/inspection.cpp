@@ -9,11 +9,11 @@
 #include <map>
 #include <set>
 
+#include "compiler/catalogue/catalogue.h"
+#include "compiler/catalogue/config_file.h"
+#include "compiler/catalogue/pick_spec.h"
 #include "compiler/formats/identity.h"
 #include "compiler/formats/pytorch/value_access.h"
-#include "compiler/phases/catalogue.h"
-#include "compiler/phases/config_file.h"
-#include "compiler/phases/pick_spec.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/compile/bound_source.h"
+#include "compiler/compile/request_texts.h"
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/training_state.h"
-#include "compiler/phases/bound_source.h"
-#include "compiler/phases/request_texts.h"
 
 namespace ucp {
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "compiler/compile/compile.h"
 #include "compiler/files/seen_files.h"
-#include "compiler/phases/compile.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "runtime/storage/files_by_means.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "compiler/compile/compile_request.h"
+#include "compiler/compile/request_texts.h"
 #include "compiler/files/readable_file_system.h"
-#include "compiler/phases/compile_request.h"
-#include "compiler/phases/request_texts.h"
 #include "runtime/convert/conversion.h"
 #include "runtime/executor/share_run.h"
 #include "runtime/jobs/job_hooks.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/phases/whole_states.h"
+#include "compiler/compile/whole_states.h"
 #include "compiler/support/error.h"
 #include "runtime/convert/held_memory.h"
 #include "runtime/difference/compare_checkpoints.h"

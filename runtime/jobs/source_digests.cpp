@@ -3,7 +3,7 @@
 #include <set>
 #include <utility>
 
-#include "compiler/phases/whole_states.h"
+#include "compiler/compile/whole_states.h"
 #include "compiler/support/error.h"
 #include "runtime/convert/held_memory.h"
 #include "runtime/storage/discarding_file_system.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/compile/request_texts.h"
 #include "compiler/layout/checkpoint_identity.h"
-#include "compiler/phases/request_texts.h"
 #include "runtime/convert/node_local.h"
 #include "runtime/executor/execute.h"
 #include "runtime/jobs/job_hooks.h"

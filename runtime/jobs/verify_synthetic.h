@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/compile/bound_source.h"
 #include "compiler/files/readable_file_system.h"
-#include "compiler/phases/bound_source.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
 #include "runtime/jobs/source_digests.h"

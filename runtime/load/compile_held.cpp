@@ -5,7 +5,7 @@
 #include <bit>
 #include <utility>
 
-#include "compiler/phases/compile.h"
+#include "compiler/compile/compile.h"
 #include "compiler/support/error.h"
 #include "runtime/comm/agree_on_request.h"
 #include "runtime/executor/share_run.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/compile/bound_source.h"
 #include "compiler/files/readable_file_system.h"
-#include "compiler/phases/bound_source.h"
 #include "compiler/planner/planner.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/load/held_tensors.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/phases/compile_target.h"
+#include "compiler/compile/compile_target.h"
 #include "runtime/load/held_tensors.h"
 #include "runtime/load/match_held.h"
 

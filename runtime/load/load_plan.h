@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "compiler/compile/compile.h"
 #include "compiler/files/readable_file_system.h"
 #include "compiler/files/seen_files.h"
 #include "compiler/layout/checkpoint_identity.h"
 #include "compiler/layout/file_readers.h"
-#include "compiler/phases/compile.h"
 #include "compiler/plan/plan.h"
 #include "runtime/comm/communicator.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/compile/bound_source.h"
 #include "compiler/layout/target.h"
-#include "compiler/phases/bound_source.h"
 #include "runtime/load/held_tensors.h"
 
 namespace ucp {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/phases/bound_source.h"
+#include "compiler/compile/bound_source.h"
 
 namespace ucp {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "compiler/catalogue/with_diagnostics.h"
+#include "compiler/compile/both_sides.h"
 #include "compiler/explain/explain.h"
 #include "compiler/explain/explain_json.h"
-#include "compiler/phases/both_sides.h"
-#include "compiler/phases/with_diagnostics.h"
 #include "compiler/support/error.h"
 #include "runtime/jobs/convert.h"
 #include "runtime/jobs/diff.h"

@@ -10,8 +10,8 @@
 #include <map>
 #include <memory>
 
-#include "compiler/phases/request_texts.h"
-#include "compiler/phases/with_diagnostics.h"
+#include "compiler/catalogue/with_diagnostics.h"
+#include "compiler/compile/request_texts.h"
 #include "compiler/support/printable.h"
 #include "runtime/gpu/open_device.h"
 #include "runtime/load/compile_held.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "compiler/phases/plan_again.h"
+#include "compiler/compile/plan_again.h"
 #include "compiler/plan/envelope.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checksum.h"

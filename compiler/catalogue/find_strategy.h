@@ -1,0 +1,22 @@
+// What `--to` and a strategy behind `--from` mean: as it is written, or by the name that a spec gives it.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "compiler/catalogue/opened_spec.h"
+#include "compiler/files/readable_file_system.h"
+#include "compiler/formats/strategy.h"
+
+namespace ucp {
+
+// `spec` may be null. Fails with kUsage.
+llvm::Expected<Strategy> FindStrategy(const std::string& text, const SpecSession* spec,
+                                      StrategyUse use = StrategyUse::kTarget);
+
+// Whether the source `text` is a strategy, by itself or by the name that the spec gives it, and not a folder. `spec`:
+// as in FindSpec(); empty for none.
+llvm::Expected<bool> IsStrategy(ReadableFileSystem& files, const std::string& text, const std::string& spec);
+
+}  // namespace ucp

@@ -1,0 +1,19 @@
+// A failure of the first phases as one text, for who prints nothing: a library's caller.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "compiler/catalogue/opened_spec.h"
+
+namespace ucp {
+
+// The error, and behind its sentence the diagnostics of the spec, if there is one and it is wrong.
+[[nodiscard]] llvm::Error WithDiagnostics(llvm::Error error, const OpenedSpec& spec);
+
+// The same in two steps, where the spec is gone when the error comes: its errors as text, empty if it has none.
+std::string ErrorsOf(const SpecSession& spec);
+[[nodiscard]] llvm::Error WithDiagnostics(llvm::Error error, const std::string& errors_of_spec);
+
+}  // namespace ucp

@@ -1,0 +1,35 @@
+// The target side of the recipe (compile.h): the files of a format (format_target.h), a place for every number of a
+// model (whole_states.h), or the tensors that a job holds (runtime/load/held_target.h).
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <vector>
+
+#include "compiler/compile/bound_source.h"
+#include "compiler/layout/layout.h"
+#include "compiler/layout/target.h"
+
+namespace ucp {
+
+// The tensors of a conversion, and how both sides hold them.
+struct Sides {
+  BoundSource source;  // As far as the target takes it, under the target's names.
+  Layout target;
+  std::vector<LogicalTensor> tensors;  // JoinTensors() of the source.
+};
+
+class CompileTarget {
+ public:
+  virtual ~CompileTarget() = default;
+
+  // Takes from a source what the target needs, and says how the target holds it.
+  virtual llvm::Expected<Sides> Meet(BoundSource source) = 0;
+  // The files, or places in memory, of these sides. Called once; another thread may read `sides` meanwhile.
+  virtual llvm::Expected<TargetFiles> LayOut(const Sides& sides) = 0;
+  // Whether the files may hold tensors of the training state beside those of the model (carried_tensors.h).
+  virtual bool CarriesTensors(const Sides& /*sides*/) const { return false; }
+  virtual bool CarriesLooseStates() const { return false; }
+};
+
+}  // namespace ucp

@@ -1,0 +1,116 @@
+#include "compiler/compile/format_target.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "compiler/compile/carried_tensors.h"
+#include "compiler/compile/plain_names.h"
+#include "compiler/compile/target_layout.h"
+#include "compiler/formats/known_training.h"
+#include "compiler/planner/join.h"
+#include "compiler/support/check.h"
+#include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
+
+namespace ucp {
+namespace {
+
+const Format& FormatOf(const Strategy& strategy) {
+  const Format* format = FindFormat(strategy.format);
+  UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
+  return *format;
+}
+
+// An option that a format would ignore was not meant.
+llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
+  if (request.settings.ds_config.empty() || format.TakesJobConfig()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "{} goes with the native files of a job; `{}` does not depend on it",
+              OptionName(UserOption::kDsConfig), format.name());
+}
+
+// A source must have what its target needs.
+llvm::Error CheckHasOptimizer(const TrainingState& training, const Format& format, const Strategy& strategy) {
+  if (training.absent_optimizer.empty() || format.HoldsWeightsAlone(strategy)) return llvm::Error::success();
+  return Fail(ErrorCode::kBadData, "{}. `{}` needs nothing but its weights", training.absent_optimizer,
+              OptionName(UserOption::kTo, "safetensors"));
+}
+
+llvm::Expected<std::optional<JobConfig>> JobConfigOf(ReadableFileSystem& files, const CompileRequest& request) {
+  if (request.settings.ds_config.empty()) return std::nullopt;
+  if (request.source.given != nullptr && request.source.given->ds_config) {
+    return ParseJobConfig(request.source.given->ds_config->name, request.source.given->ds_config->text);
+  }
+  UCP_ASSIGN_OR_RETURN(const std::string text, ReadJobConfig(files, request.settings.ds_config));
+  return ParseJobConfig(request.settings.ds_config, text);
+}
+
+}  // namespace
+
+FormatTarget::FormatTarget(ReadableFileSystem& files, const CompileRequest& request, Strategy strategy)
+    : files_(files), request_(request), strategy_(std::move(strategy)), format_(FormatOf(strategy_)) {}
+
+llvm::Expected<Sides> FormatTarget::Meet(BoundSource source) {
+  TrainingState& training = source.checkpoint.training;
+  UCP_RETURN_IF_ERROR(CheckOptions(request_, format_));
+  UCP_RETURN_IF_ERROR(CheckHasOptimizer(training, format_, strategy_));
+  UCP_ASSIGN_OR_RETURN(job_config_, JobConfigOf(files_, request_));
+  if (!request_.settings.tag.empty()) training.tag = request_.settings.tag;
+  training = KnownTraining(std::move(training), request_.settings.keep_opaque, left_out_);
+  if (format_.TakesPlainNames(strategy_)) TakePlainNames(source, remarks_);
+  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
+  UCP_ASSIGN_OR_RETURN(Layout layout, LayOutTarget(format_, strategy_, source, tensors, remarks_));
+  if (!source.folder.empty()) {
+    UCP_ASSIGN_OR_RETURN(companions_,
+                         FindCompanions(files_, format_.TakesCompanions(), source.folder, source.requested_path));
+    TakeOutUnknown(companions_, request_.settings.keep_opaque, left_out_, remarks_);
+  }
+  return Sides{std::move(source), std::move(layout), std::move(tensors)};
+}
+
+llvm::Expected<TargetFiles> FormatTarget::LayOut(const Sides& sides) {
+  const TrainingState& training = sides.source.checkpoint.training;
+  const TargetRequest request{.tensors = sides.tensors,
+                              .layout = sides.target,
+                              .training = training,
+                              .source_mesh = sides.source.checkpoint.inventory.mesh,
+                              .strategy = strategy_,
+                              .companions = companions_.files,
+                              .job_config = job_config_ ? &*job_config_ : nullptr,
+                              .threads = request_.threads};
+  UCP_ASSIGN_OR_RETURN(TargetFiles target, format_.LayOut(request));
+  UCP_ASSIGN_OR_RETURN(target.readers, format_.Readers(request, target));
+  UCP_RETURN_IF_ERROR(NameLeftOut(target));
+  if (!format_.CarriesLooseStates() && !target.weights_only) {
+    UCP_RETURN_IF_ERROR(CheckNoLooseStates(training, strategy_.format));
+  }
+  AddRemarks(target);
+  return target;
+}
+
+bool FormatTarget::CarriesTensors(const Sides& sides) const {
+  const TrainingState& training = sides.source.checkpoint.training;
+  return !training.large_tensors.empty() || (format_.CarriesLooseStates() && !training.loose_states.empty());
+}
+
+// A target of weights has none of the objects that could be left out of it.
+llvm::Error FormatTarget::NameLeftOut(TargetFiles& target) {
+  if (!target.weights_only) {
+    for (std::string& note : NotesOn(left_out_)) target.remarks.push_back(std::move(note));
+    target.left_out = std::move(left_out_);
+    return llvm::Error::success();
+  }
+  if (request_.settings.keep_opaque.empty()) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "{} goes with targets that hold the training state; `{}` holds weights alone",
+              OptionName(UserOption::kKeepOpaque), request_.target);
+}
+
+void FormatTarget::AddRemarks(TargetFiles& target) const {
+  target.remarks.insert(target.remarks.end(), remarks_.begin(), remarks_.end());
+  if (companions_.left_behind.empty()) return;
+  target.remarks.push_back(
+      fmt::format("not copied from beside the checkpoint: {}", fmt::join(companions_.left_behind, ", ")));
+}
+
+}  // namespace ucp

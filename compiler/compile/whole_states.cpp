@@ -1,0 +1,49 @@
+#include "compiler/compile/whole_states.h"
+
+#include <fmt/format.h>
+
+#include "compiler/compile/carried_tensors.h"
+#include "compiler/layout/product_set.h"
+#include "compiler/planner/join.h"
+#include "compiler/support/error.h"
+
+namespace ucp {
+
+Storage OneFileForEachState(std::span<const LogicalTensor> tensors) {
+  Storage storage;
+  for (const LogicalTensor& tensor : tensors) {
+    const std::int64_t elements = ProductSet::Whole(tensor.shape).local_elements();
+    BufferSet states;
+    for (const LogicalTensor::State& state : tensor.states) {
+      auto bytes = static_cast<std::uint64_t>(elements * ItemBytes(state.dtype));
+      FileId file = storage.Add(StoredFile{fmt::to_string(storage.files.size()), bytes, ""});
+      RecordId record = storage.Add(Record{file, 0, bytes, std::nullopt});
+      states.push_back({state.name, storage.Add(Buffer{state.dtype, elements, {{record, 0, elements}}})});
+    }
+    storage.shards.push_back(
+        {tensor.name, tensor.kind, {}, tensor.shape, {}, 0, Spread::kAcrossBuffer, storage.Add(states)});
+  }
+  return storage;
+}
+
+llvm::Expected<Sides> WholeStates::Meet(BoundSource bound) {
+  BoundSource source = WithLooseStates(std::move(bound));
+  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
+  UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
+  return Sides{std::move(source), std::move(whole), std::move(tensors)};
+}
+
+llvm::Expected<TargetFiles> WholeStates::LayOut(const Sides& sides) {
+  TargetFiles files;
+  files.storage = OneFileForEachState(sides.tensors);
+  return files;
+}
+
+llvm::Expected<Compiled> CompileWholeStates(ReadableFileSystem& files, const SourceRequest& request,
+                                            ReplicaPolicy replicas) {
+  UCP_ASSIGN_OR_RETURN(BoundSource source, DescribeAndBind(files, request));
+  WholeStates target;
+  return CompileInto(target, std::move(source), {.replicas = replicas});
+}
+
+}  // namespace ucp

@@ -1,0 +1,24 @@
+// A target that has a place for every number of a checkpoint: each tensor whole and row-major, each of its states a
+// file. To read all of a checkpoint, or to compare it with another.
+#pragma once
+
+#include <span>
+
+#include "compiler/compile/compile.h"
+
+namespace ucp {
+
+// Files are named by their numbers. Shards are in the order of the tensors.
+Storage OneFileForEachState(std::span<const LogicalTensor> tensors);
+
+class WholeStates final : public CompileTarget {
+ public:
+  llvm::Expected<Sides> Meet(BoundSource source) override;
+  llvm::Expected<TargetFiles> LayOut(const Sides& sides) override;
+};
+
+// A checkpoint into these.
+llvm::Expected<Compiled> CompileWholeStates(ReadableFileSystem& files, const SourceRequest& request,
+                                            ReplicaPolicy replicas = ReplicaPolicy::kCompare);
+
+}  // namespace ucp

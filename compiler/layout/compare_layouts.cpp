@@ -50,10 +50,4 @@ llvm::Expected<std::optional<std::string>> DifferentTensor(const Layout& a, cons
   return std::nullopt;
 }
 
-bool IsUncut(const TensorLayout& tensor) {
-  if (!tensor.mean_axes.empty() || !tensor.unused_stages.empty() || tensor.scale != Scale{}) return false;
-  return std::all_of(tensor.dims.begin(), tensor.dims.end(),
-                     [](const ShapeExpr& dim) { return dim.kind == ShapeExpr::Kind::kLength; });
-}
-
 }  // namespace ucp

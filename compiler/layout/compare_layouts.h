@@ -18,7 +18,4 @@ llvm::Expected<bool> AreCutAlike(const TensorLayout& a, const TensorLayout& b, c
 // its copies. Nothing if they do, else the name of a tensor of which they do not.
 llvm::Expected<std::optional<std::string>> DifferentTensor(const Layout& a, const Layout& b);
 
-// Whether the tensor is what it looks like wherever somebody has it: uncut, row-major, neither scaled nor a mean.
-bool IsUncut(const TensorLayout& tensor);
-
 }  // namespace ucp

@@ -13,6 +13,7 @@ std::vector<Axis> AxesThatCut(const TensorLayout& tensor, const Mesh& mesh) {
   for (const ShapeExpr& dim : tensor.dims) {
     for (const std::string& axis : CuttingAxes(dim)) names.insert(axis);
   }
+  if (!tensor.boxes.empty()) names.insert(kBoxAxis);
   std::vector<Axis> axes;
   std::copy_if(mesh.axes.begin(), mesh.axes.end(), std::back_inserter(axes),
                [&](const Axis& axis) { return axis.size > 1 && names.contains(axis.name); });

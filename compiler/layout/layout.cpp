@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "compiler/layout/expert_cut.h"
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 
@@ -50,6 +51,12 @@ bool IsHeldAt(const TensorLayout& tensor, const Coordinate& coordinate) {
 }
 
 llvm::Expected<ProductSet> HeldAt(const TensorLayout& tensor, const Mesh& mesh, const Coordinate& coordinate) {
+  if (!tensor.boxes.empty()) {
+    const auto place = static_cast<std::size_t>(coordinate.At(kBoxAxis));
+    UCP_CHECK(place < tensor.boxes.size(), "tensor `{}` has {} boxes, and not {}", tensor.name, tensor.boxes.size(),
+              place);
+    return tensor.boxes[place];
+  }
   ProductSet set;
   std::size_t pieces = 1;
   for (const ShapeExpr& dim : tensor.dims) {
@@ -93,13 +100,17 @@ std::vector<Coordinate> CoordinatesOf(const TensorLayout& tensor, const Mesh& me
     for (const std::string& axis : CuttingAxes(dim)) cutting.push_back(axis);
   }
   for (const auto& [axis, places] : tensor.only_at) cutting.push_back(axis);
+  if (!tensor.boxes.empty()) cutting.emplace_back(kBoxAxis);
   std::vector<std::string> axes = tensor.axes;
   if (axes.empty()) {
     for (const Axis& axis : mesh.axes) axes.push_back(axis.name);
   }
   std::erase_if(axes, [&](const std::string& axis) { return !Contains(cutting, axis); });
   std::vector<Coordinate> all = CoordinatesOfAxes(axes, mesh);
-  std::erase_if(all, [&](const Coordinate& coordinate) { return !NameIsAt(tensor, coordinate); });
+  std::erase_if(all, [&](const Coordinate& coordinate) {
+    const bool has_box = tensor.boxes.empty() || coordinate.At(kBoxAxis) < std::ssize(tensor.boxes);
+    return !has_box || !NameIsAt(tensor, coordinate);
+  });
   return all;
 }
 
@@ -184,6 +195,7 @@ std::string ToString(const TensorLayout& tensor) {
   std::string dims;
   for (const ShapeExpr& dim : tensor.dims) dims += fmt::format("{}{}", dims.empty() ? "" : ", ", ToString(dim));
   std::string text = fmt::format("{} [{}]", tensor.name, dims);
+  if (!tensor.boxes.empty()) text += fmt::format(" in {} boxes", tensor.boxes.size());
   if (!tensor.axes.empty()) text += fmt::format(" of {}", fmt::join(tensor.axes, ", "));
   if (tensor.stages) text += fmt::format(" at pp={}", fmt::join(*tensor.stages, ","));
   if (!tensor.unused_stages.empty()) text += fmt::format(" unused pp={}", fmt::join(tensor.unused_stages, ","));

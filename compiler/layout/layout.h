@@ -24,9 +24,13 @@ struct Scale {
   bool operator==(const Scale&) const = default;
 };
 
+// The axis of tensors that are described by boxes (from_boxes.h).
+inline constexpr const char* kBoxAxis = "box";
+
 struct TensorLayout {
   std::string name;
   std::vector<ShapeExpr> dims;
+  std::vector<ProductSet> boxes;  // By the place on kBoxAxis: what is held there. Empty: `dims` say it.
   std::vector<std::string> axes;  // Of its own mesh, major to minor; empty: those of the layout's mesh.
   std::optional<std::vector<std::int64_t>> stages;  // The stages that hold it; nothing: those where the source has it.
   std::vector<std::int64_t> unused_stages;          // Stages that hold a copy which they do not train.

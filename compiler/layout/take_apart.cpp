@@ -34,11 +34,21 @@ Apart TakeApartBy(const ProductSet& set, const ProductSet& other) {
   return apart;
 }
 
+constexpr std::size_t kFew = 16;
+
 }  // namespace
 
-SetParts TakeApart(const ProductSet& set, const std::vector<ProductSet>& earlier) {
+void EarlierSets::Add(const ProductSet& set) {
+  sets_.push_back(set);
+  if (index_ != nullptr) return index_->Add(BoxAround(set));
+  if (sets_.size() < kFew) return;
+  index_ = std::make_unique<BoxIndex>();
+  for (const ProductSet& earlier : sets_) index_->Add(BoxAround(earlier));
+}
+
+SetParts EarlierSets::TakeApart(const ProductSet& set) const {
   SetParts parts{{set}, {}};
-  for (const ProductSet& other : earlier) {
+  auto take_apart_by = [&](const ProductSet& other) {
     std::vector<ProductSet> fresh;
     for (const ProductSet& part : parts.fresh) {
       Apart apart = TakeApartBy(part, other);
@@ -46,9 +56,17 @@ SetParts TakeApart(const ProductSet& set, const std::vector<ProductSet>& earlier
       std::move(apart.rest.begin(), apart.rest.end(), std::back_inserter(fresh));
     }
     parts.fresh = std::move(fresh);
-    if (parts.fresh.empty()) return {{}, {set}};  // All of it is elsewhere: one read, however many hold it.
+    return !parts.fresh.empty();
+  };
+  bool is_fresh = true;
+  if (index_ == nullptr) {
+    for (std::size_t i = 0; i < sets_.size() && is_fresh; ++i) is_fresh = take_apart_by(sets_[i]);
+  } else {
+    const std::vector<std::size_t> meeting = index_->Meeting(BoxAround(set));
+    for (std::size_t i = 0; i < meeting.size() && is_fresh; ++i) is_fresh = take_apart_by(sets_[meeting[i]]);
   }
-  return parts;
+  if (is_fresh) return parts;
+  return {{}, {set}};  // All of it is elsewhere: one read, however many hold it.
 }
 
 }  // namespace ucp

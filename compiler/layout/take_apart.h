@@ -1,8 +1,10 @@
 // Who is the first to hold each element, where several ranks hold the same ones.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "compiler/layout/box_index.h"
 #include "compiler/layout/product_set.h"
 
 namespace ucp {
@@ -14,7 +16,16 @@ struct SetParts {
   std::vector<ProductSet> replicas;
 };
 
-// All sets are increasing, and the earlier ones disjoint.
-SetParts TakeApart(const ProductSet& set, const std::vector<ProductSet>& earlier);
+// Sets that are disjoint. All are increasing, and of one tensor.
+class EarlierSets {
+ public:
+  void Add(const ProductSet& set);
+  SetParts TakeApart(const ProductSet& set) const;
+  const std::vector<ProductSet>& sets() const { return sets_; }
+
+ private:
+  std::vector<ProductSet> sets_;
+  std::unique_ptr<BoxIndex> index_;  // Null while there are few.
+};
 
 }  // namespace ucp

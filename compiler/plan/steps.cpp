@@ -1,6 +1,7 @@
 #include "compiler/plan/steps.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "compiler/plan/boxes.h"
 
@@ -91,6 +92,46 @@ StepEnumerator::StepEnumerator(const Plan& plan, ComparedWrites compared)
     const ProductSet& set = plan.set(source);
     if (source == target) is_dense_[source.index()] = set.real_elements() == set.local_elements();
   }
+  AddIndices();
+  AddRepetitions();
+}
+
+void StepEnumerator::AddIndices() {
+  constexpr std::size_t kFewReads = 16;
+  for (std::size_t t = 0; t < reads_of_tensor_.size(); ++t) {
+    const auto [first, last] = reads_of_tensor_[t];
+    if (last - first <= kFewReads) continue;
+    BoxIndex& index = index_of_tensor_[TensorId(t)];
+    for (std::size_t r = first; r < last; ++r) index.Add(BoxAround(plan_.set(plan_.reads[r].set)));
+  }
+}
+
+void StepEnumerator::AddRepetitions() {
+  held_alike_.reserve(plan_.writes.size());
+  std::map<std::vector<SetId>, std::uint32_t> last_of_tensor;
+  for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
+    const auto number = static_cast<std::uint32_t>(w);
+    if (w > 0 && plan_.writes[w].tensor != plan_.writes[w - 1].tensor) last_of_tensor.clear();
+    auto [last, is_new] = last_of_tensor.try_emplace(plan_.writes[w].pieces, number);
+    held_alike_.push_back(std::exchange(last->second, number));
+  }
+}
+
+StepEnumerator::Reads StepEnumerator::ReadsFor(const PlanWrite& write) const {
+  const auto [first, last] = reads_of_tensor_[write.tensor.index()];
+  const auto index = index_of_tensor_.find(write.tensor);
+  Reads reads;
+  if (index == index_of_tensor_.end()) {
+    for (std::size_t r = first; r < last; ++r) reads.push_back(r);
+    return reads;
+  }
+  for (SetId piece : write.pieces) {
+    for (std::size_t number : index->second.Meeting(BoxAround(plan_.set(piece)))) reads.push_back(first + number);
+  }
+  if (write.pieces.size() == 1) return reads;
+  std::sort(reads.begin(), reads.end());
+  reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+  return reads;
 }
 
 // What of one piece of a written shard lies in a range.
@@ -102,10 +143,9 @@ struct StepEnumerator::PieceOfRange {
 };
 
 bool StepEnumerator::IsRepeated(std::size_t write, const std::string& state) const {
-  const PlanWrite& shard = plan_.writes[write];
-  for (std::size_t w = write; w-- > 0 && plan_.writes[w].tensor == shard.tensor;) {
-    const PlanWrite& earlier = plan_.writes[w];
-    if (earlier.pieces == shard.pieces && FindState(plan_.target.buffer_set(earlier.states), state)) return true;
+  for (std::size_t w = write; held_alike_[w] != w;) {
+    w = held_alike_[w];
+    if (FindState(plan_.target.buffer_set(plan_.writes[w].states), state)) return true;
   }
   return false;
 }
@@ -131,17 +171,28 @@ void StepEnumerator::Enumerate(const TargetRange& range, bool joins,
     }
   };
   const bool compares = compared_ == ComparedWrites::kEach || !IsRepeated(range.write, range.state);
-  auto [first, last] = reads_of_tensor_[write.tensor.index()];
-  for (std::size_t r = first; r < last; ++r) {
+  auto visit_read = [&](std::size_t r) {
     const PlanRead& read = plan_.reads[r];
-    if (read.role == ReadRole::kUnused || (!compares && read.role != ReadRole::kCopy)) continue;
-    if (joins && IsHeldAlike(read, write)) {
-      ForEachRunOfPair(range, r, visit);
-      continue;
-    }
+    if (read.role == ReadRole::kUnused || (!compares && read.role != ReadRole::kCopy)) return;
+    if (joins && IsHeldAlike(read, write)) return ForEachRunOfPair(range, r, visit);
     if (!pieces) find_pieces();
     for (const PieceOfRange& piece : *pieces) ForEachStepOfPair(range, r, piece, visit);
+  };
+  const auto [first, last] = reads_of_tensor_[write.tensor.index()];
+  const auto index = index_of_tensor_.find(write.tensor);
+  if (index == index_of_tensor_.end()) {
+    for (std::size_t r = first; r < last; ++r) visit_read(r);
+    return;
   }
+  find_pieces();
+  Reads reads;
+  for (const PieceOfRange& piece : *pieces) {
+    const BoundingBox box = BoxAround(plan_.set(piece.set), piece.low, piece.high);
+    for (std::size_t number : index->second.Meeting(box)) reads.push_back(first + number);
+  }
+  std::sort(reads.begin(), reads.end());
+  reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+  for (std::size_t r : reads) visit_read(r);
 }
 
 // Whether the local tensors of both have the same elements in the same places, and nothing else.

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/layout/box_index.h"
 #include "compiler/plan/boxes.h"
 #include "compiler/plan/plan.h"
 #include "compiler/plan/state_feeds.h"
@@ -87,11 +88,19 @@ class StepEnumerator {
   // no index has to be computed. So it is wherever only ZeRO's partitions change.
   void ForEachJoinedStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
-  // Whether an earlier rank of the target holds all of that state of a written shard, too.
+  // Whether an earlier rank of the target also holds all of that state of a written shard.
   bool IsRepeated(std::size_t write, const std::string& state) const;
+
+  // Which of Plan::reads may have elements in common with a written shard, ascending: all of its tensor, or of a tensor
+  // with many reads those whose bounding boxes meet the shard's.
+  using Reads = llvm::SmallVector<std::size_t, 8>;
+  Reads ReadsFor(const PlanWrite& write) const;
 
  private:
   struct PieceOfRange;
+  // The bounding boxes of a tensor's reads, numbered from its first one.
+  void AddIndices();
+  void AddRepetitions();
   void Enumerate(const TargetRange& range, bool joins, llvm::function_ref<void(const Step&)> visit) const;
   bool IsHeldAlike(const PlanRead& read, const PlanWrite& write) const;
   void ForEachRunOfPair(const TargetRange& range, std::size_t r, llvm::function_ref<void(const Step&)> visit) const;
@@ -101,7 +110,9 @@ class StepEnumerator {
   const Plan& plan_;
   const ComparedWrites compared_;
   std::vector<std::pair<std::size_t, std::size_t>> reads_of_tensor_;  // [first, last) of Plan::reads, by tensor.
-  std::vector<bool> is_dense_;  // By SetId: who has it on both sides has no padding, and copies it.
+  std::map<TensorId, BoxIndex> index_of_tensor_;                      // Of those with many reads.
+  std::vector<std::uint32_t> held_alike_;  // By write: the one before that holds the same; itself if there is none.
+  std::vector<bool> is_dense_;             // By SetId: who has it on both sides has no padding, and copies it.
   std::map<std::pair<SetId, SetId>, std::size_t> geometry_of_sets_;
   StateFeeds feeds_;
 };

@@ -81,8 +81,8 @@ class Assigner {
   // What is copied from the ranks that the user believes, and from the others, of states that are held together.
   struct Copied {
     BufferSetId states;  // Of the first shard.
-    std::vector<ProductSet> believed;
-    std::vector<ProductSet> others;
+    EarlierSets believed;
+    EarlierSets others;
   };
   using CopiedOfStates = llvm::SmallVector<Copied, 1>;
 
@@ -127,14 +127,14 @@ class Assigner {
   llvm::Error AssignStates(PlanRead& read, const ProductSet& set, bool is_believed) {
     Copied& copied = CopiedOf(read);
     for (const ProductSet& piece : IncreasingPieces(set)) {
-      SetParts believed = is_believed ? SetParts{{piece}, {}} : TakeApart(piece, copied.believed);
+      SetParts believed = is_believed ? SetParts{{piece}, {}} : copied.believed.TakeApart(piece);
       UCP_RETURN_IF_ERROR(AddReplicas(read, believed.replicas, true));
       for (const ProductSet& rest : believed.fresh) {
-        std::vector<ProductSet>& equals = is_believed ? copied.believed : copied.others;
-        SetParts parts = TakeApart(rest, equals);
+        EarlierSets& equals = is_believed ? copied.believed : copied.others;
+        SetParts parts = equals.TakeApart(rest);
         for (const ProductSet& fresh : parts.fresh) {
           UCP_RETURN_IF_ERROR(Add(read, ReadRole::kCopy, fresh));
-          if (fresh.real_elements() > 0) equals.push_back(fresh);
+          if (fresh.real_elements() > 0) equals.Add(fresh);
         }
         UCP_RETURN_IF_ERROR(AddReplicas(read, parts.replicas, false));
       }
@@ -172,10 +172,11 @@ class Assigner {
       read.reason = fmt::format("its tensor is the mean of {} ranks, of which no weight is the rounding", terms);
       return AddUnused(read, set);
     }
-    const std::vector<ProductSet> nobody;
+    const EarlierSets nobody;
     const Copied* masters = FindCopied(read, kMasterState);
     for (const ProductSet& piece : IncreasingPieces(set)) {
-      const SetParts parts = TakeApart(piece, is_believed || masters == nullptr ? nobody : masters->believed);
+      const EarlierSets& believed = is_believed || masters == nullptr ? nobody : masters->believed;
+      const SetParts parts = believed.TakeApart(piece);
       for (const auto& [sets, are_overruled] : {std::pair(&parts.fresh, false), std::pair(&parts.replicas, true)}) {
         read.is_overruled = are_overruled;
         for (const ProductSet& part : *sets) {
@@ -257,7 +258,7 @@ class Assigner {
       held = 0;
       states = all.size() > 1 ? StatesOf(copied) + " of " : "";
       for (const auto* list : {&copied.believed, &copied.others}) {
-        for (const ProductSet& set : *list) held += set.real_elements();
+        for (const ProductSet& set : list->sets()) held += set.real_elements();
       }
       is_complete = held == elements;
       if (!is_complete) break;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/layout/box_index.h"
 #include "compiler/planner/draft.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
@@ -18,24 +19,60 @@ std::optional<std::vector<std::vector<Progression>>> Meet(const ProductSet& sour
   return dims;
 }
 
+class Meetings {
+ public:
+  explicit Meetings(Plan& plan) : plan_(plan) {}
+
+  void Of(SetId source, SetId target) {
+    if (!met_.emplace(source, target).second) return;
+    if (auto dims = Meet(plan_.set(source), plan_.set(target))) {
+      plan_.geometries.push_back({source, target, std::move(*dims)});
+    }
+  }
+
+  // The same of each pair of these, which are of one tensor.
+  void OfAll(const std::set<SetId>& sources, const std::set<SetId>& targets) {
+    if (targets.size() < kFew) {
+      for (SetId source : sources) {
+        for (SetId target : targets) Of(source, target);
+      }
+      return;
+    }
+    BoxIndex index;
+    const std::vector<SetId> numbered(targets.begin(), targets.end());
+    for (SetId target : numbered) index.Add(BoxAround(plan_.set(target)));
+    for (SetId source : sources) {
+      for (std::size_t number : index.Meeting(BoxAround(plan_.set(source)))) Of(source, numbered[number]);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kFew = 16;
+
+  Plan& plan_;
+  std::set<std::pair<SetId, SetId>> met_;
+};
+
 }  // namespace
 
 llvm::Error MeetSets(PlanDraft& draft) {
   Plan& plan = draft.plan;
-  std::set<std::pair<SetId, SetId>> met;
+  Meetings meetings(plan);
+  auto read = plan.reads.begin();
   auto write = plan.writes.begin();
-  for (const PlanRead& read : plan.reads) {
+  while (read != plan.reads.end()) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
-    if (read.role == ReadRole::kUnused) continue;
-    while (write != plan.writes.end() && write->tensor < read.tensor) ++write;
-    for (auto other = write; other != plan.writes.end() && other->tensor == read.tensor; ++other) {
-      for (SetId piece : other->pieces) {
-        if (!met.emplace(read.set, piece).second) continue;
-        if (auto dims = Meet(plan.set(read.set), plan.set(piece))) {
-          plan.geometries.push_back({read.set, piece, std::move(*dims)});
-        }
-      }
+    const TensorId tensor = read->tensor;
+    std::set<SetId> sources;
+    for (; read != plan.reads.end() && read->tensor == tensor; ++read) {
+      if (read->role != ReadRole::kUnused) sources.insert(read->set);
     }
+    while (write != plan.writes.end() && write->tensor < tensor) ++write;
+    std::set<SetId> targets;
+    for (; write != plan.writes.end() && write->tensor == tensor; ++write) {
+      targets.insert(write->pieces.begin(), write->pieces.end());
+    }
+    meetings.OfAll(sources, targets);
   }
   std::sort(plan.geometries.begin(), plan.geometries.end(), [](const Geometry& a, const Geometry& b) {
     return std::pair(a.source, a.target) < std::pair(b.source, b.target);

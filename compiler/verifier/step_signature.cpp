@@ -22,20 +22,10 @@ std::int64_t Number(SetId set) { return static_cast<std::int64_t>(set.index()); 
 }  // namespace
 
 StepSignatures::StepSignatures(const Plan& plan, const StepEnumerator& steps)
-    : plan_(plan),
-      steps_(steps),
-      feeds_(plan),
-      source_(plan.source),
-      target_(plan.target),
-      reads_of_tensor_(plan.tensors.size(), {0, 0}) {
-  for (std::size_t r = 0; r < plan.reads.size(); ++r) {
-    auto& [first, last] = reads_of_tensor_[plan.reads[r].tensor.index()];
-    if (last == 0) first = r;
-    last = r + 1;
-  }
-}
+    : plan_(plan), steps_(steps), feeds_(plan), source_(plan.source), target_(plan.target) {}
 
-std::optional<StepSignature> StepSignatures::Of(std::size_t w, const StateBuffer& state) const {
+std::optional<StepSignature> StepSignatures::Of(std::size_t w, const StateBuffer& state,
+                                                const StepEnumerator::Reads& reads) const {
   const PlanWrite& write = plan_.writes[w];
   const std::int64_t elements = plan_.LocalElements(write);
   if (!target_.Fits(write.spread, write.base, elements, state.buffer)) return std::nullopt;
@@ -43,8 +33,7 @@ std::optional<StepSignature> StepSignatures::Of(std::size_t w, const StateBuffer
                              std::ssize(write.pieces)};
   for (SetId piece : write.pieces) signature.push_back(Number(piece));
   AddCuts(write.spread, write.base, elements, plan_.target.buffer(state.buffer), signature);
-  auto [first, last] = ReadsOf(write.tensor);
-  for (std::size_t r = first; r < last; ++r) {
+  for (std::size_t r : reads) {
     const PlanRead& read = plan_.reads[r];
     std::optional<BufferId> buffer = feeds_.Find(read, state.state);
     signature.push_back(buffer ? 1 : 0);

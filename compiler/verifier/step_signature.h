@@ -29,10 +29,9 @@ class StepSignatures {
   // Both must outlive this, and the plan's tables be verified. Linear in them.
   StepSignatures(const Plan& plan, const StepEnumerator& steps);
 
-  std::optional<StepSignature> Of(std::size_t write, const StateBuffer& state) const;
-
-  // [first, last) of Plan::reads.
-  std::pair<std::size_t, std::size_t> ReadsOf(TensorId tensor) const { return reads_of_tensor_[tensor.index()]; }
+  // `reads`: StepEnumerator::ReadsFor() the write.
+  std::optional<StepSignature> Of(std::size_t write, const StateBuffer& state,
+                                  const StepEnumerator::Reads& reads) const;
 
  private:
   const Plan& plan_;
@@ -40,7 +39,6 @@ class StepSignatures {
   StateFeeds feeds_;
   Fitting source_;
   Fitting target_;
-  std::vector<std::pair<std::size_t, std::size_t>> reads_of_tensor_;
 };
 
 }  // namespace ucp

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/layout/box_index.h"
 #include "compiler/support/interruption.h"
 #include "compiler/verifier/shards_of_tensors.h"
 #include "compiler/verifier/unsound.h"
@@ -76,21 +77,60 @@ bool HaveCommon(const ProductSet& a, const ProductSet& b) {
   return true;
 }
 
-// For every read and written piece of one tensor. The geometries are sorted.
-llvm::Error VerifyNoneIsMissing(const Plan& plan) {
-  std::set<std::pair<SetId, SetId>> known;
-  for (const Geometry& geometry : plan.geometries) known.emplace(geometry.source, geometry.target);
-  const ShardsOfTensors shards(plan);
-  for (const PlanRead& read : plan.reads) {
-    UCP_RETURN_IF_ERROR(CheckInterrupted());
-    if (read.role == ReadRole::kUnused) continue;
-    for (const PlanWrite& write : shards.WritesOf(read.tensor)) {
-      for (SetId piece : write.pieces) {
-        if (!known.emplace(read.set, piece).second || !HaveCommon(plan.set(read.set), plan.set(piece))) continue;
-        return Unsound("tensor `{}`: what {} and {} have in common has no geometry",
-                       plan.tensor(read.tensor).logical.name, ToString(plan.set(read.set)), ToString(plan.set(piece)));
+class Completeness {
+ public:
+  explicit Completeness(const Plan& plan) : plan_(plan) {
+    for (const Geometry& geometry : plan.geometries) known_.emplace(geometry.source, geometry.target);
+  }
+
+  // Every pair of a read and a written set of one tensor that have elements in common has a geometry.
+  llvm::Error Check(TensorId tensor, const std::set<SetId>& sources, const std::set<SetId>& targets) {
+    if (targets.size() < kFew) {
+      for (SetId source : sources) {
+        for (SetId target : targets) UCP_RETURN_IF_ERROR(Check(tensor, source, target));
+      }
+      return llvm::Error::success();
+    }
+    BoxIndex index;
+    const std::vector<SetId> numbered(targets.begin(), targets.end());
+    for (SetId target : numbered) index.Add(BoxAround(plan_.set(target)));
+    for (SetId source : sources) {
+      for (std::size_t number : index.Meeting(BoxAround(plan_.set(source)))) {
+        UCP_RETURN_IF_ERROR(Check(tensor, source, numbered[number]));
       }
     }
+    return llvm::Error::success();
+  }
+
+ private:
+  static constexpr std::size_t kFew = 16;
+
+  llvm::Error Check(TensorId tensor, SetId source, SetId target) {
+    if (!known_.emplace(source, target).second || !HaveCommon(plan_.set(source), plan_.set(target))) {
+      return llvm::Error::success();
+    }
+    return Unsound("tensor `{}`: what {} and {} have in common has no geometry", plan_.tensor(tensor).logical.name,
+                   ToString(plan_.set(source)), ToString(plan_.set(target)));
+  }
+
+  const Plan& plan_;
+  std::set<std::pair<SetId, SetId>> known_;
+};
+
+llvm::Error VerifyNoneIsMissing(const Plan& plan) {
+  Completeness completeness(plan);
+  const ShardsOfTensors shards(plan);
+  for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
+    std::set<SetId> sources;
+    for (const PlanRead& read : shards.ReadsOf(TensorId(t))) {
+      if (read.role != ReadRole::kUnused) sources.insert(read.set);
+    }
+    std::set<SetId> targets;
+    for (const PlanWrite& write : shards.WritesOf(TensorId(t))) {
+      targets.insert(write.pieces.begin(), write.pieces.end());
+    }
+    UCP_RETURN_IF_ERROR(completeness.Check(TensorId(t), sources, targets));
   }
   return llvm::Error::success();
 }

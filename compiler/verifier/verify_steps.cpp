@@ -49,8 +49,9 @@ class StepWalk {
       tallies_.clear();
       for (const PlanWrite& write : shards_.WritesOf(TensorId(t))) {
         UCP_RETURN_IF_ERROR(CheckInterrupted());
+        const StepEnumerator::Reads reads = steps_.ReadsFor(write);
         for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) {
-          UCP_RETURN_IF_ERROR(VerifyState(w, entry));
+          UCP_RETURN_IF_ERROR(VerifyState(w, entry, reads));
         }
         ++w;
       }
@@ -60,7 +61,7 @@ class StepWalk {
   }
 
  private:
-  // How many elements of each read of a tensor the steps use.
+  // How many elements of each read the steps use: of a tensor's reads, or of those that a shard may have elements of.
   using Tally = std::vector<std::int64_t>;
 
   struct TallyOfState {
@@ -69,24 +70,29 @@ class StepWalk {
     Tally expected;
   };
 
-  llvm::Error VerifyState(std::size_t w, const StateBuffer& entry) {
-    const auto [first, last] = signatures_.ReadsOf(plan_.writes[w].tensor);
-    std::optional<StepSignature> signature = signatures_.Of(w, entry);
+  llvm::Error VerifyState(std::size_t w, const StateBuffer& entry, const StepEnumerator::Reads& reads) {
+    const llvm::ArrayRef<PlanRead> of_tensor = shards_.ReadsOf(plan_.writes[w].tensor);
+    std::optional<StepSignature> signature = signatures_.Of(w, entry, reads);
     auto known = signature ? known_.find(*signature) : known_.end();
     Tally walked;
     if (known == known_.end()) {
-      walked.assign(last - first, 0);
+      walked.assign(reads.size(), 0);
       llvm::Error error = llvm::Error::success();
       ForEachTargetRangeOf(plan_, feeds_, w, entry, [&](const TargetRange& range) {
-        if (!error) error = VerifyRange(range, first, walked);
+        if (!error) error = VerifyRange(range, reads, walked);
       });
       if (error) return error;
       if (signature) known_.emplace(std::move(*signature), walked);
     }
     const Tally& tally = known == known_.end() ? walked : known->second;
-    Tally& used = TallyOf(entry.state, tally.size()).used;
-    for (std::size_t i = 0; i < tally.size(); ++i) used[i] += tally[i];
+    Tally& used = TallyOf(entry.state, of_tensor.size()).used;
+    for (std::size_t i = 0; i < tally.size(); ++i) used[PlaceOf(reads[i], of_tensor)] += tally[i];
     return llvm::Error::success();
+  }
+
+  // Among the reads of its tensor.
+  std::size_t PlaceOf(std::size_t read, llvm::ArrayRef<PlanRead> of_tensor) const {
+    return static_cast<std::size_t>(&plan_.reads[read] - of_tensor.data());
   }
 
   // Of the tensor that is looked at. It has few states.
@@ -97,7 +103,7 @@ class StepWalk {
     return tallies_.emplace_back(state, Tally(reads, 0), Tally(reads, 0));
   }
 
-  llvm::Error VerifyRange(const TargetRange& range, std::size_t first_read, Tally& tally) const {
+  llvm::Error VerifyRange(const TargetRange& range, const StepEnumerator::Reads& reads, Tally& tally) const {
     const PlanWrite& write = plan_.writes[range.write];
     const LogicalTensor& tensor = plan_.tensor(write.tensor).logical;
     std::map<std::int64_t, std::int64_t> copied;  // By term.
@@ -117,7 +123,12 @@ class StepWalk {
         if (!disjoint && flaw.empty()) flaw = "two steps of one shard write the same element";
       }
       others.push_back(std::move(parts));
-      tally[step.read - first_read] += step.elements();
+      const auto* read = std::lower_bound(reads.begin(), reads.end(), step.read);
+      if (read == reads.end() || *read != step.read) {
+        flaw = "a step is of a read that has nothing in common with its shard";
+        return;
+      }
+      tally[static_cast<std::size_t>(read - reads.begin())] += step.elements();
       if (step.role == ReadRole::kCopy) copied[step.term] += step.elements();
       if (step.term < term && flaw.empty()) flaw = "its terms are not in order";
       term = step.term;
@@ -220,15 +231,17 @@ class StepWalk {
   // What is compared is compared with one of those that hold the same.
   void AddExpected(llvm::ArrayRef<PlanRead> reads, llvm::ArrayRef<PlanWrite> writes) {
     std::set<std::pair<std::vector<SetId>, std::string_view>> written;
-    Tally common(reads.size());  // Of what is written, with each read: the same in all states.
     for (const PlanWrite& write : writes) {
-      for (std::size_t r = 0; r < reads.size(); ++r) common[r] = CommonElements(reads[r], write);
+      const StepEnumerator::Reads meeting = steps_.ReadsFor(write);
+      Tally common;  // Of what is written, with each of these: the same in all states.
+      for (std::size_t r : meeting) common.push_back(CommonElements(plan_.reads[r], write));
       for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) {
         const bool is_first = writes.size() == 1 || written.emplace(write.pieces, entry.state).second;
         Tally& expected = TallyOf(entry.state, reads.size()).expected;
-        for (std::size_t r = 0; r < reads.size(); ++r) {
-          if (reads[r].role != ReadRole::kCopy && !is_first) continue;
-          if (feeds_.Find(reads[r], entry.state)) expected[r] += common[r];
+        for (std::size_t i = 0; i < meeting.size(); ++i) {
+          const PlanRead& read = plan_.reads[meeting[i]];
+          if (read.role != ReadRole::kCopy && !is_first) continue;
+          if (feeds_.Find(read, entry.state)) expected[PlaceOf(meeting[i], reads)] += common[i];
         }
       }
     }

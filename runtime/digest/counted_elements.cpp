@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "compiler/layout/take_apart.h"
-
 namespace ucp {
 namespace {
 
@@ -36,17 +34,16 @@ using StatesAndPieces = std::pair<std::string, std::vector<SetId>>;
 
 }  // namespace
 
-CountedElements::Parts CountedElements::FirstHeld(const Plan& plan, const PlanWrite& write,
-                                                  std::vector<ProductSet>& earlier) {
+CountedElements::Parts CountedElements::FirstHeld(const Plan& plan, const PlanWrite& write, EarlierSets& earlier) {
   Parts parts;
   for (SetId piece : write.pieces) {
-    SetParts apart = TakeApart(plan.set(piece), earlier);
+    SetParts apart = earlier.TakeApart(plan.set(piece));
     for (ProductSet& fresh : apart.fresh) {
       if (fresh.real_elements() == 0) continue;
       const bool is_whole = fresh == ProductSet::Whole(plan.tensor(write.tensor).logical.shape);
       Part part{std::move(fresh), {}, is_whole};
       for (const Selection& dim : part.set.dims) part.geometry.push_back(Intersect(dim, dim));
-      earlier.push_back(part.set);
+      earlier.Add(part.set);
       parts.push_back(std::move(part));
     }
   }
@@ -64,7 +61,7 @@ CountedElements::CountedElements(const Plan& plan) : plan_(plan), parts_(1), of_
     }
     auto [entry, is_new] = known.try_emplace(std::move(pieces));
     if (is_new) {
-      std::map<std::string, std::vector<ProductSet>> earlier;  // A weight does not hold its master.
+      std::map<std::string, EarlierSets> earlier;  // A weight does not hold its master.
       for (std::size_t w = first; w < last; ++w) {
         Parts parts = FirstHeld(plan, plan.writes[w], earlier[entry->first[w - first].first]);
         entry->second.push_back(parts.empty() ? 0 : static_cast<std::uint32_t>(parts_.size()));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "compiler/layout/take_apart.h"
 #include "compiler/plan/steps.h"
 
 namespace ucp {
@@ -35,7 +36,7 @@ class CountedElements {
   };
   using Parts = std::vector<Part>;
 
-  static Parts FirstHeld(const Plan& plan, const PlanWrite& write, std::vector<ProductSet>& earlier);
+  static Parts FirstHeld(const Plan& plan, const PlanWrite& write, EarlierSets& earlier);
 
   const Plan& plan_;
   std::vector<Parts> parts_;             // The first one is empty.

@@ -13,9 +13,9 @@ namespace {
 
 std::uint64_t BytesOf(const HeldTensor& held) {
   auto bytes = static_cast<std::uint64_t>(ItemBytes(held.dtype));
-  for (const HeldPositions& positions : held.holds) {
+  for (const Positions& positions : held.holds) {
     std::uint64_t length = 0;
-    for (const HeldRange& range : positions) length += static_cast<std::uint64_t>(range.end - range.begin);
+    for (const PositionRange& range : positions) length += static_cast<std::uint64_t>(range.end - range.begin);
     bytes *= length;
   }
   return bytes;
@@ -29,10 +29,10 @@ llvm::Expected<HeldTensor> HeldOf(const TensorToFill& tensor) {
   }
   HeldTensor held{tensor.tensor, tensor.state, *dtype, tensor.shape, {}};
   for (const std::vector<HeldSpan>& spans : tensor.holds) {
-    HeldPositions& positions = held.holds.emplace_back();
+    Positions& positions = held.holds.emplace_back();
     for (const HeldSpan& span : spans) positions.push_back({span.begin, span.end});
   }
-  if (tensor.holds.empty()) held.holds = HoldsOfWhole(tensor.shape);
+  if (tensor.holds.empty()) held.holds = WholeBox(tensor.shape);
   return held;
 }
 

@@ -1,9 +1,7 @@
 // A target that is no folder: tensors in the memory of a job's ranks. Each rank says which positions of which tensor it
 // holds; whoever hold the same ones of the same state in the same dtype are readers of one file of the target, so that
 // it is planned, read and exchanged once.
-//
-// The target needs no mesh of the job's: every dimension of a tensor is cut over an axis of its own, whose coordinates
-// are the distinct parts that ranks hold.
+// The target needs no mesh of the job's: its tensors are in boxes (compiler/layout/from_boxes.h).
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -15,25 +13,19 @@
 #include <vector>
 
 #include "compiler/layout/file_readers.h"
+#include "compiler/layout/from_boxes.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
 
 namespace ucp {
-
-struct HeldRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  auto operator<=>(const HeldRange&) const = default;
-};
-using HeldPositions = std::vector<HeldRange>;  // Of one dimension: increasing, and none of them empty.
 
 // One row-major local tensor.
 struct HeldTensor {
   std::string tensor;
   std::string state;
   DType dtype = DType::kFloat32;
-  std::vector<std::int64_t> shape;   // Of the whole tensor.
-  std::vector<HeldPositions> holds;  // By dimension.
+  std::vector<std::int64_t> shape;  // Of the whole tensor.
+  Box holds;                        // The part that is held.
   // Others that the job has for the same tensor: the first that the checkpoint knows counts, where it does not know
   // `tensor`.
   std::vector<std::string> second_names = {};
@@ -48,9 +40,6 @@ struct HeldLaidOut {
   // By rank, for each of its tensors in order; nothing for one without elements.
   std::vector<std::vector<std::optional<RecordId>>> records;
 };
-
-// All of a tensor.
-std::vector<HeldPositions> HoldsOfWhole(const std::vector<std::int64_t>& shape);
 
 // What all ranks hold, by rank. Fails (kUsage) where a part lies outside of its tensor, ranks disagree on a shape, one
 // rank holds a tensor's state twice, or there are elements of a tensor that nobody holds; the message names the ranks.

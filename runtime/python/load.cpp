@@ -78,11 +78,11 @@ llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
   }
   HeldTensor held{tensor, state, *dtype, shape, {}, second_names};
   if (!holds) {
-    held.holds = HoldsOfWhole(shape);
+    held.holds = WholeBox(shape);
     return held;
   }
   for (const auto& positions : *holds) {
-    HeldPositions& of_dim = held.holds.emplace_back();
+    Positions& of_dim = held.holds.emplace_back();
     for (const auto& [begin, end] : positions) of_dim.push_back({begin, end});
   }
   return held;

@@ -63,10 +63,10 @@ TEST(StepSignatureTest, ShardsOfOneSignatureHaveTheSameSteps) {
     std::map<StepSignature, std::string> known;
     for (std::size_t w = 0; w < plan.writes.size(); ++w) {
       for (const StateBuffer& state : plan.target.buffer_set(plan.writes[w].states)) {
-        std::optional<StepSignature> signature = signatures.Of(w, state);
+        const StepEnumerator::Reads reads = steps.ReadsFor(plan.writes[w]);
+        std::optional<StepSignature> signature = signatures.Of(w, state, reads);
         if (!signature) continue;
-        const std::size_t first_read = signatures.ReadsOf(plan.writes[w].tensor).first;
-        const std::string here = StepsOf(plan, steps, feeds, first_read, w, state);
+        const std::string here = StepsOf(plan, steps, feeds, reads.empty() ? 0 : reads.front(), w, state);
         auto [entry, is_new] = known.emplace(*signature, here);
         ASSERT_EQ(entry->second, here);
         alike += is_new ? 0 : 1;

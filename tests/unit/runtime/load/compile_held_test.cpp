@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 
 HeldTensor Held(const std::string& tensor, std::vector<std::int64_t> shape, DType dtype = DType::kFloat32,
                 const std::string& state = kWeightState) {
-  const std::vector<HeldPositions> holds = HoldsOfWhole(shape);
+  const Box holds = WholeBox(shape);
   return {tensor, state, dtype, std::move(shape), holds};
 }
 

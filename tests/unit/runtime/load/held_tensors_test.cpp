@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-HeldTensor Held(std::vector<std::int64_t> shape, std::vector<HeldPositions> holds, std::string state = "weight") {
+HeldTensor Held(std::vector<std::int64_t> shape, Box holds, std::string state = "weight") {
   return {"a", std::move(state), DType::kFloat32, std::move(shape), std::move(holds)};
 }
 
@@ -32,8 +32,8 @@ const Shard& ShardOf(const HeldLaidOut& target, RecordId record) {
   throw std::runtime_error("no shard has the record");
 }
 
-HeldPositions PositionsOf(const Selection& selection) {
-  HeldPositions positions;
+Positions PositionsOf(const Selection& selection) {
+  Positions positions;
   for (const Run& run : selection.runs()) {
     positions.push_back({run.logical_begin, run.logical_begin + run.length});
   }
@@ -52,7 +52,7 @@ void ExpectAsSaid(const std::vector<HeldByRank>& ranks, const HeldLaidOut& targe
       const Shard& shard = ShardOf(target, *record);
       llvm::Expected<ProductSet> set = HeldAt(*target.layout.Find(held.tensor), target.layout.mesh, shard.coordinate);
       ASSERT_TRUE(static_cast<bool>(set));
-      std::vector<HeldPositions> found;
+      Box found;
       for (const Selection& dim : set->dims) found.push_back(PositionsOf(dim));
       ASSERT_EQ(found, held.holds) << "rank " << rank;
       ASSERT_EQ(set->LocalShape(), shard.shape);
@@ -82,14 +82,14 @@ TEST(HeldTensorsTest, RandomParts) {
     const std::int64_t columns = 1 + static_cast<std::int64_t>(random() % 4);
     std::vector<HeldByRank> ranks(1, {Held({rows, columns}, {{{0, rows}}, {{0, columns}}})});  // So nothing is missing.
     for (std::size_t rank = 1; rank < 1 + random() % 4; ++rank) {
-      HeldPositions some;
+      Positions some;
       for (std::int64_t row = 0; row < rows; ++row) {
         if (random() % 2 == 0) continue;
         if (some.empty() || some.back().end != row) some.push_back({row, row});
         some.back().end = row + 1;
       }
       const auto cut = static_cast<std::int64_t>(random()) % (columns + 1);
-      ranks.push_back({Held({rows, columns}, {some, cut > 0 ? HeldPositions{{0, cut}} : HeldPositions{}})});
+      ranks.push_back({Held({rows, columns}, {some, cut > 0 ? Positions{{0, cut}} : Positions{}})});
     }
     llvm::Expected<HeldLaidOut> target = LayOutHeld(ranks);
     ASSERT_TRUE(static_cast<bool>(target)) << Describe(target.takeError()).message;

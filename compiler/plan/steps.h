@@ -91,8 +91,8 @@ class StepEnumerator {
   // Whether an earlier rank of the target also holds all of that state of a written shard.
   bool IsRepeated(std::size_t write, const std::string& state) const;
 
-  // Which of Plan::reads may have elements in common with a written shard, ascending: all of its tensor, or of a tensor
-  // with many reads those whose bounding boxes meet the shard's.
+  // Those of Plan::reads that may have elements in common with a written shard, ascending: all of its tensor, or of a
+  // tensor with many reads those whose bounding boxes meet the shard's.
   using Reads = llvm::SmallVector<std::size_t, 8>;
   Reads ReadsFor(const PlanWrite& write) const;
 

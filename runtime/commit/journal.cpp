@@ -9,7 +9,7 @@
 namespace ucp {
 namespace {
 
-constexpr std::string_view kMagic = "ucpjrnl3";
+constexpr std::string_view kMagic = "ucpjrnl4";
 constexpr std::size_t kHashBytes = 32;
 constexpr std::size_t kHeadBytes = kMagic.size() + 3 * sizeof(std::uint64_t);  // The entry's number, inode, run.
 constexpr std::uint64_t kLargestEntry = std::uint64_t{1} << 31;

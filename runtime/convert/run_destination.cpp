@@ -214,7 +214,7 @@ BytesToDo RunDestination::Left(const ExecutionOptions& execution) const {
   for (std::size_t file = 0; parts_ && file < plan_.target.files.size(); ++file) {
     is_mine.push_back(parts_->Has(part(), FileId(file)));
   }
-  return BytesLeft(plan_, is_mine, execution.progress_before);
+  return BytesLeft(plan_, is_mine.empty() ? TargetShare() : TargetShare(std::move(is_mine)), execution.progress_before);
 }
 
 // Rank 0's, or that of the first part that was complete before; then what was written now must fit it.

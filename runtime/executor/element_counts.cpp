@@ -22,15 +22,19 @@ void ForEachState(const Plan& plan, Visit visit) {
 
 }  // namespace
 
-std::uint64_t BytesOfElements(const Plan& plan, const std::vector<bool>& is_mine) {
+std::uint64_t BytesOfElements(const Plan& plan, const TargetShare& share) {
   std::uint64_t bytes = 0;
-  if (is_mine.empty()) {
+  if (share.is_all()) {
     ForEachState(plan, [&](std::uint64_t elements, std::uint64_t item_bytes) { bytes += elements * item_bytes; });
     return bytes;
   }
   ForEachTargetRange(plan, [&](const TargetRange& range) {
-    if (!is_mine[plan.target.record(range.record).file.index()]) return;
-    bytes += static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
+    const Record& record = plan.target.record(range.record);
+    const std::int64_t item_bytes = ItemBytes(range.dtype);
+    const std::uint64_t offset = record.begin + static_cast<std::uint64_t>(range.record_element * item_bytes);
+    for (const auto& [first, end] : share.ElementsOf(record.file, offset, range.end - range.begin, item_bytes)) {
+      bytes += static_cast<std::uint64_t>((end - first) * item_bytes);
+    }
   });
   return bytes;
 }
@@ -41,9 +45,8 @@ std::uint64_t Elements(const Plan& plan) {
   return all;
 }
 
-BytesToDo BytesLeft(const Plan& plan, const std::vector<bool>& is_mine,
-                    const std::vector<std::string>& progress_before) {
-  const std::uint64_t all = BytesOfElements(plan, is_mine);
+BytesToDo BytesLeft(const Plan& plan, const TargetShare& share, const std::vector<std::string>& progress_before) {
+  const std::uint64_t all = BytesOfElements(plan, share);
   std::vector<ElementInterval> done;
   const std::uint64_t elements = progress_before.empty() ? 0 : Elements(plan);
   for (const std::string& progress : progress_before) {
@@ -53,7 +56,7 @@ BytesToDo BytesLeft(const Plan& plan, const std::vector<bool>& is_mine,
   if (done.empty()) return {all, all};
   Unite(done);
   constexpr std::uint64_t kAnyChunk = 1 << 20;
-  return {all, WorkList(plan, kAnyChunk, done, is_mine).element_bytes()};
+  return {all, WorkList(plan, kAnyChunk, done, share).element_bytes()};
 }
 
 }  // namespace ucp

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
+#include "runtime/executor/share_out.h"
 
 namespace ucp {
 
-// Of all files, or of those that are this rank's: `is_mine` is by FileId; empty: all are.
-std::uint64_t BytesOfElements(const Plan& plan, const std::vector<bool>& is_mine);
+// That a rank writes.
+std::uint64_t BytesOfElements(const Plan& plan, const TargetShare& share);
 
 std::uint64_t Elements(const Plan& plan);  // Of all files.
 
@@ -20,7 +21,6 @@ struct BytesToDo {
 };
 
 // Of elements, and what is left of them after ExecutionOptions::progress_before; all, if that does not fit the plan.
-BytesToDo BytesLeft(const Plan& plan, const std::vector<bool>& is_mine,
-                    const std::vector<std::string>& progress_before);
+BytesToDo BytesLeft(const Plan& plan, const TargetShare& share, const std::vector<std::string>& progress_before);
 
 }  // namespace ucp

@@ -12,11 +12,11 @@
 // journal, with all that was added up on the way. A later run goes on from there as if it had never stopped: chunks are
 // handed out in one order, so what is done is a stretch of elements for each thread.
 //
-// On several ranks each writes whole files (share_out.h), and reads what belongs there. What they added up comes
-// together at rank 0, which does E4 and E5; one rank's error is every rank's (communicator.h). Each gives its journal
-// what it did itself; a run that goes on begins by joining what all ranks of the earlier one gave (J4 of
-// ranks_folder.h). Where each node sees only a part of the source (source_of_nodes.h), every rank learns what was added
-// up of it, and does E4 and E5 for its part.
+// On several ranks each writes whole files or stretches of large ones (share_out.h), and reads what belongs there. What
+// they added up comes together at rank 0, which does E4 and E5; one rank's error is every rank's (communicator.h). Each
+// gives its journal what it did itself; a run that goes on begins by joining what all ranks of the earlier one gave (J4
+// of ranks_folder.h). Where each node sees only a part of the source (source_of_nodes.h), every rank learns what was
+// added up of it, and does E4 and E5 for its part.
 //
 // The bytes of the target depend on the plan and the source alone, and not on threads, memory or timing (G4). Each
 // needed source byte is read once, each target byte written once (G7).
@@ -35,6 +35,7 @@
 #include "compiler/plan/plan.h"
 #include "compiler/support/phase_clock.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/executor/share_out.h"
 #include "runtime/executor/source_of_nodes.h"
 #include "runtime/executor/state_digests.h"
 #include "runtime/storage/file_system.h"
@@ -79,9 +80,10 @@ struct ExecutionOptions {
   std::vector<std::string> progress_before;
   // Who shares the work, each with the same plan; null: this process alone.
   Communicator* ranks = nullptr;
-  std::vector<int> node_of_rank;             // NodesOfRanks(); empty: all are on one node.
-  SourceOfNodes* nodes = nullptr;            // Where the source is read; null: every rank sees all of it.
-  std::vector<FileVersion> source_versions;  // What the headers were read of, by FileId; empty: nobody looked.
+  std::vector<int> node_of_rank;                  // NodesOfRanks(); empty: all are on one node.
+  std::uint64_t stretch_border = kStretchBorder;  // Where a file may be cut that several ranks write (share_out.h).
+  SourceOfNodes* nodes = nullptr;                 // Where the source is read; null: every rank sees all of it.
+  std::vector<FileVersion> source_versions;       // What the headers were read of, by FileId; empty: nobody looked.
 };
 
 // A tensor whose model weight is not the rounding of its master.

@@ -20,10 +20,11 @@ Communicator& RanksOf(const ExecutionOptions& options) {
   return options.ranks == nullptr ? SingleProcess() : *options.ranks;
 }
 
-std::vector<bool> WrittenBy(const Plan& plan, const ExecutionOptions& options, const TargetParts* parts,
-                            const Communicator& ranks) {
-  return parts != nullptr ? FilesOfRank(plan.target.files, ranks.rank(), *parts)
-                          : FilesOfRank(plan.target.files, ranks.rank(), ranks.size(), options.node_of_rank);
+TargetShare ShareOf(const Plan& plan, const ExecutionOptions& options, const TargetParts* parts,
+                    const Communicator& ranks) {
+  return parts != nullptr
+             ? ShareOfRank(plan.target.files, ranks.rank(), *parts)
+             : ShareOfRank(plan.target.files, ranks.rank(), ranks.size(), options.node_of_rank, options.stretch_border);
 }
 
 std::uint64_t BytesOf(const TargetRange& range) {
@@ -61,21 +62,21 @@ Execution::Execution(const Plan& plan, const std::string& source_root, const std
       parts_(parts),
       ranks_(RanksOf(options)),
       leader_(parts == nullptr ? 0 : parts->LeaderOf(parts->PartOf(ranks_.rank()))),
-      is_mine_(WrittenBy(plan, options, parts, ranks_)),
+      share_(ShareOf(plan, options, parts, ranks_)),
       is_copy_(CopiesOf(ranks_.rank(), parts)),
       parallel_{std::max(options.threads, 1U), options.cancelled},
       buffers_(sizes, parallel_.threads),
       steps_(plan),
       done_before_(done_before),
-      work_(plan, sizes.chunk_bytes, done_before, is_mine_),
+      work_(plan, sizes.chunk_bytes, done_before, share_),
       source_(plan, source_root, options.nodes == nullptr ? files : options.nodes->files(), options.verify_source_crc,
               sizes.ledger_pieces, options.open_files.reading, options.nodes, options.source_versions),
-      target_(plan, target_folder, files, work_.WorkOfFiles(), work_.holes(), options.open_files.writing, is_mine_),
+      target_(plan, target_folder, files, work_.WorkOfFiles(), work_.holes(), options.open_files.writing, share_),
       comparison_(plan, steps_, source_),
       digests_(plan, options.digests),
       maker_(plan, steps_, &comparison_, &digests_),
       copy_maker_(plan, steps_, nullptr, nullptr),
-      bytes_before_(BytesOfElements(plan, is_mine_) - work_.element_bytes()),
+      bytes_before_(BytesOfElements(plan, share_) - work_.element_bytes()),
       progress_(options.progress, bytes_before_ + work_.element_bytes(), FilesToWrite()),
       stretches_(CutIntoStretches(work_.chunks(), parallel_.threads)),
       kept_at_(Clock::now()) {
@@ -85,11 +86,16 @@ Execution::Execution(const Plan& plan, const std::string& source_root, const std
 llvm::Error Execution::Run() {
   BeginPhase(options_.clock, "create");
   UCP_RETURN_IF_ERROR(Agree(ranks_, WithinMemory([&] { return Prepare(); })));
+  if (share_.has_shared_files()) {  // They are made before another rank opens them.
+    UCP_RETURN_IF_ERROR(
+        Agree(ranks_, WithinMemory([&] { return target_.CreateFiles(parallel_, buffers_.scratch()); })));
+  }
   if (llvm::Error error = Agree(ranks_, WithinMemory([&] { return WriteFiles(); }))) {
     auto [code, message] = Describe(std::move(error));
     if (code == ErrorCode::kCancelled) UCP_RETURN_IF_ERROR(Agree(ranks_, KeepLast()));
     return MakeError(code, message);
   }
+  UCP_RETURN_IF_ERROR(FinishFiles());
   BeginPhase(options_.clock, "check");
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, Gather()));
   if (options_.nodes != nullptr) {
@@ -102,8 +108,9 @@ llvm::Error Execution::Run() {
 }
 
 std::uint64_t Execution::FilesToWrite() const {
-  return is_mine_.empty() ? plan_.target.files.size()
-                          : static_cast<std::uint64_t>(std::count(is_mine_.begin(), is_mine_.end(), true));
+  std::uint64_t files = 0;
+  for (std::size_t file = 0; file < plan_.target.files.size(); ++file) files += share_.Owns(FileId(file)) ? 1U : 0U;
+  return files;
 }
 
 llvm::Error Execution::Prepare() {
@@ -113,16 +120,30 @@ llvm::Error Execution::Prepare() {
 }
 
 llvm::Error Execution::WriteFiles() {
-  llvm::Error error = target_.CreateFiles(parallel_, buffers_.scratch());
+  llvm::Error error =
+      share_.has_shared_files() ? llvm::Error::success() : target_.CreateFiles(parallel_, buffers_.scratch());
   if (!error) {
     BeginPhase(options_.clock, "move");
     error = RunChunks();
   }
-  // The leader syncs all that is kept before it appears (I2), which need not reach what another node has not written
-  // yet.
-  if (!error && options_.keep && !is_leader()) error = target_.MakeDurable(parallel_);
   if (error) ranks_.AskToStop();
   return error;
+}
+
+// Finishes the files that no rank could finish by itself. The leader syncs all that is kept before it appears (I2),
+// which need not reach what another node has not written yet.
+llvm::Error Execution::FinishFiles() {
+  auto finish = [&](std::span<const std::string> of_ranks) -> llvm::Error {
+    if (!of_ranks.empty()) UCP_RETURN_IF_ERROR(target_.FinishShared(of_ranks, buffers_.scratch()[0]));
+    if (!options_.keep || is_leader()) return llvm::Error::success();
+    return target_.MakeDurable(parallel_);
+  };
+  std::vector<std::string> of_ranks;
+  if (share_.has_shared_files()) {
+    UCP_RETURN_IF_ERROR(Agree(ranks_, target_.CloseShared()));
+    UCP_ASSIGN_OR_RETURN(of_ranks, ranks_.AllGather(target_.SaveShared()));
+  }
+  return Agree(ranks_, WithinMemory([&] { return finish(of_ranks); }));
 }
 
 llvm::Error Execution::RunChunks() {

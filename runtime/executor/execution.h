@@ -19,6 +19,7 @@
 #include "runtime/executor/execute.h"
 #include "runtime/executor/execute_parts.h"
 #include "runtime/executor/progress_teller.h"
+#include "runtime/executor/share_out.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/executor/state_digests.h"
 #include "runtime/executor/target_writer.h"
@@ -51,6 +52,7 @@ class Execution {
   std::uint64_t FilesToWrite() const;
   [[nodiscard]] llvm::Error Prepare();
   [[nodiscard]] llvm::Error WriteFiles();
+  [[nodiscard]] llvm::Error FinishFiles();
   [[nodiscard]] llvm::Error RunChunks();
   [[nodiscard]] llvm::Error RunChunk(unsigned thread, const std::vector<TargetRange>& ranges);
   bool IsAskedToStop(unsigned thread);
@@ -75,7 +77,7 @@ class Execution {
   const TargetParts* const parts_;  // Null: the target is in one piece.
   Communicator& ranks_;
   const int leader_;
-  const std::vector<bool> is_mine_;  // By FileId of the target; empty: all are.
+  const TargetShare share_;          // Of the target, this rank's.
   const std::vector<bool> is_copy_;  // Files of this rank that enter sums in another part; empty: none does.
   ParallelOptions parallel_;
   Buffers buffers_;

@@ -12,6 +12,7 @@
 #include "compiler/support/checksum.h"
 #include "compiler/support/user_option.h"
 #include "runtime/digest/sums_codec.h"
+#include "runtime/executor/entries_of_file.h"
 
 namespace ucp {
 namespace {
@@ -19,36 +20,12 @@ namespace {
 // The largest file that is written in one go. What it needs on the disk is not reserved before.
 constexpr std::uint64_t kSmallFileBytes = std::uint64_t{64} << 10;
 
+// The state of a file in a journal.
+constexpr std::uint64_t kMissing = 0;
+constexpr std::uint64_t kMade = 1;
+constexpr std::uint64_t kFinished = 2;
+
 llvm::Error CloseWritable(WritableFile& file) { return file.Close(); }
-
-// The indices of `entries`, by file and offset.
-template <typename Entry>
-std::vector<std::uint32_t> ByPlace(const std::vector<Entry>& entries) {
-  std::vector<std::uint32_t> order(entries.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return std::tuple(entries[a].file, entries[a].offset) < std::tuple(entries[b].file, entries[b].offset);
-  });
-  return order;
-}
-
-// Little-endian.
-std::array<std::byte, 4> BytesOf(std::uint32_t number) {
-  std::array<std::byte, 4> bytes{};
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(number >> (8 * i));
-  return bytes;
-}
-
-// The part of such an order that belongs to one file.
-template <typename Entry>
-std::span<const std::uint32_t> OfFile(const std::vector<Entry>& entries, const std::vector<std::uint32_t>& order,
-                                      FileId file) {
-  auto first = std::lower_bound(order.begin(), order.end(), file,
-                                [&](std::uint32_t index, FileId wanted) { return entries[index].file < wanted; });
-  auto last = std::upper_bound(first, order.end(), file,
-                               [&](FileId wanted, std::uint32_t index) { return wanted < entries[index].file; });
-  return {first, last};
-}
 
 }  // namespace
 
@@ -60,27 +37,31 @@ std::vector<std::uint64_t> SizesOf(const std::vector<StoredFile>& files) {
 }
 
 TargetWriter::TargetWriter(const Plan& plan, std::string folder, FileSystem& files, std::vector<FileWork> work,
-                           std::vector<FileHole> holes, std::size_t most_open, std::vector<bool> is_mine)
+                           std::vector<FileHole> holes, std::size_t most_open, TargetShare share)
     : plan_(plan),
       folder_(std::move(folder)),
       files_(files),
       open_(most_open, &CloseWritable),
       // Chunks are written in a few stretches, so their pieces are few however large a record is.
       ledger_(std::numeric_limits<std::uint64_t>::max()),
+      shared_ledger_(std::numeric_limits<std::uint64_t>::max()),
       has_crc_field_(plan.target.records.size(), false),
       placements_(ByPlace(plan.placements)),
       crc_fields_(ByPlace(plan.crc_fields)),
       is_placed_(plan.placements.size(), 0),
       work_(std::move(work)),
-      is_mine_(std::move(is_mine)),
+      share_(std::move(share)),
       chunks_left_(plan.target.files.size()),
       unsynced_(plan.target.files.size()),
       holes_(std::move(holes)),
       sums_(SizesOf(plan.target.files)),
       syncer_(files, folder_),
-      was_made_(plan.target.files.size(), false) {
+      was_made_(plan.target.files.size(), false),
+      is_finished_(plan.target.files.size()) {
   for (const CrcField& field : plan.crc_fields) has_crc_field_[field.record.index()] = true;
-  for (std::size_t i = 0; i < chunks_left_.size(); ++i) chunks_left_[i] = work_[i].chunks;
+  for (std::size_t i = 0; i < chunks_left_.size(); ++i) {
+    chunks_left_[i] = work_[i].chunks + (share_.IsShared(FileId(i)) ? 1U : 0U);  // The last one is FinishShared().
+  }
 }
 
 std::string TargetWriter::Path(FileId file) const { return JoinPath(folder_, plan_.target.files[file.index()].path); }
@@ -96,11 +77,11 @@ llvm::Error TargetWriter::CreateFolders() {
 llvm::Error TargetWriter::CreateFiles(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch) {
   UCP_RETURN_IF_ERROR(
       ForEachInParallel(plan_.target.files.size(), options, [&](unsigned thread, std::uint64_t number) -> llvm::Error {
-        if (!is_mine_.empty() && !is_mine_[number]) return llvm::Error::success();
+        if (!share_.Owns(FileId(number))) return llvm::Error::success();
         return CreateFile(FileId(number), scratch[thread]);
       }));
   for (std::size_t i = 0; i < was_made_.size(); ++i) {
-    if (is_mine_.empty() || is_mine_[i]) was_made_[i] = true;
+    if (share_.Owns(FileId(i))) was_made_[i] = true;
   }
   return llvm::Error::success();
 }
@@ -109,11 +90,13 @@ llvm::Error TargetWriter::CreateFile(FileId id, std::span<std::byte> scratch) {
   const std::uint64_t bytes = plan_.target.files[id.index()].bytes;
   const FileWork& work = work_[id.index()];
   const std::string path = Path(id);
-  if (work.is_begun || (was_made_[id.index()] && work.chunks == 0)) {
+  const bool is_finished = is_finished_[id.index()];
+  const bool lacks_headers = !is_finished && work.chunks == 0 && !share_.IsShared(id);
+  if (work.is_begun || is_finished) {
     UCP_ASSIGN_OR_RETURN(FileStatus status, files_.Status(path));
     if (status.kind == PathKind::kFile && !status.is_link && status.bytes == bytes) {
-      if (work.chunks == 0) ++files_finished_;
-      return llvm::Error::success();
+      if (is_finished) ++files_finished_;
+      return lacks_headers ? Finish(id, scratch) : llvm::Error::success();
     }
     return Fail(ErrorCode::kUsage,
                 "`{}`, which the interrupted run wrote, is not there as a file of {} bytes; leave out {} to begin "
@@ -124,7 +107,37 @@ llvm::Error TargetWriter::CreateFile(FileId id, std::span<std::byte> scratch) {
   if (is_restored_) UCP_RETURN_IF_ERROR(files_.RemoveTree(path));
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files_.CreateForWriting(path, bytes));
   UCP_RETURN_IF_ERROR(file->Close());
-  return work.chunks == 0 ? Finish(id, scratch) : llvm::Error::success();
+  return lacks_headers ? Finish(id, scratch) : llvm::Error::success();
+}
+
+llvm::Error TargetWriter::CloseShared() {
+  for (std::size_t i = 0; i < plan_.target.files.size(); ++i) {
+    if (share_.IsShared(FileId(i))) UCP_RETURN_IF_ERROR(open_.Close(FileId(i)));
+  }
+  return llvm::Error::success();
+}
+
+std::string TargetWriter::SaveShared() const {
+  wire::ByteWriter writer;
+  shared_ledger_.Save(writer);
+  return writer.bytes();
+}
+
+llvm::Error TargetWriter::FinishShared(std::span<const std::string> of_ranks, std::span<std::byte> scratch) {
+  for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    wire::ByteReader reader(of_ranks[rank]);
+    ledger_.Restore(reader, plan_.target.records);
+    if (reader.is_at_end()) continue;
+    return Fail(ErrorCode::kIo,
+                "rank {} sent {} bytes about checksums that do not fit this plan; all ranks must run the same ucp",
+                rank, of_ranks[rank].size());
+  }
+  for (std::size_t i = 0; i < plan_.target.files.size(); ++i) {
+    const FileId file(i);
+    if (!share_.IsShared(file) || !share_.Owns(file) || is_finished_[i]) continue;
+    UCP_RETURN_IF_ERROR(Finish(file, scratch));
+  }
+  return llvm::Error::success();
 }
 
 std::vector<std::string> TargetWriter::FileDigests() const {
@@ -154,15 +167,20 @@ llvm::Error TargetWriter::MakeDurable(const ParallelOptions& options) {
 }
 
 void TargetWriter::SaveFiles(wire::ByteWriter& writer) const {
-  for (bool was_made : was_made_) writer.Add(std::uint64_t{was_made});
+  for (std::size_t i = 0; i < was_made_.size(); ++i) {
+    writer.Add(is_finished_[i] ? kFinished : was_made_[i] ? kMade : kMissing);
+  }
   ledger_.Save(writer);
+  shared_ledger_.Save(writer);
 }
 
 void TargetWriter::RestoreFiles(wire::ByteReader& reader) {
   for (std::size_t i = 0; i < was_made_.size(); ++i) {
-    if (reader.Number() != 0) was_made_[i] = true;
+    const std::uint64_t state = reader.Number();
+    if (state >= kMade) was_made_[i] = true;
+    if (state == kFinished) is_finished_[i] = true;
   }
-  ledger_.Restore(reader, plan_.target.records);
+  for (int ledger = 0; ledger < 2; ++ledger) ledger_.Restore(reader, plan_.target.records);
   is_restored_ = true;
 }
 
@@ -192,7 +210,8 @@ llvm::Error TargetWriter::WriteChunk(std::span<WrittenRange> ranges, std::span<s
               range.record, record.bytes);
     if (!has_crc_field_[range.record.index()]) continue;
     if (!range.crc32) range.crc32 = Crc32(bytes_of(range));
-    ledger_.Add(range.record, {range.offset, range.offset + range.bytes, *range.crc32});
+    ChecksumLedger& ledger = share_.IsShared(file) ? shared_ledger_ : ledger_;
+    ledger.Add(range.record, {range.offset, range.offset + range.bytes, *range.crc32});
   }
   if (IsSmall(file, scratch)) return WriteSmallFile(file, ranges, memory, scratch);
   std::uint64_t written = begin;
@@ -215,44 +234,6 @@ llvm::Error TargetWriter::WriteStretch(FileId id, std::uint64_t offset, std::spa
   return llvm::Error::success();
 }
 
-// It can if all of it is ready-made, and holds no checksum but that of the record before, which is complete.
-bool TargetWriter::FillBetween(const WrittenRange& before, std::span<std::byte> between) {
-  if (between.empty()) return true;
-  const Record& record = plan_.target.record(before.record);
-  const std::uint64_t begin = PlaceOf(before) + before.bytes;
-  const std::uint64_t end = begin + between.size();
-  const std::span<const std::uint32_t> placements = OfFile(plan_.placements, placements_, record.file);
-  auto is_before = [&](const auto& entries) {
-    return [&](std::uint32_t index) { return entries[index].offset < begin; };
-  };
-  const auto first = std::partition_point(placements.begin(), placements.end(), is_before(plan_.placements));
-  std::uint64_t filled = begin;
-  auto next = first;
-  for (; next != placements.end() && filled < end; ++next) {
-    const BlobPlacement& placement = plan_.placements[*next];
-    const std::string& blob = plan_.blobs[placement.blob.index()];
-    if (placement.offset != filled || blob.size() > end - filled) return false;
-    std::memcpy(between.data() + (filled - begin), blob.data(), blob.size());
-    filled += blob.size();
-  }
-  if (filled < end) return false;
-  const std::span<const std::uint32_t> fields = OfFile(plan_.crc_fields, crc_fields_, record.file);
-  const bool is_complete = before.offset == 0 && before.bytes == record.bytes && before.crc32;
-  const auto ends_before = [&](std::uint32_t index) {
-    return plan_.crc_fields[index].offset + sizeof(std::uint32_t) <= begin;
-  };
-  for (auto field = std::partition_point(fields.begin(), fields.end(), ends_before);
-       field != fields.end() && plan_.crc_fields[*field].offset < end; ++field) {
-    const CrcField& crc_field = plan_.crc_fields[*field];
-    if (!is_complete || crc_field.record != before.record) return false;
-    const std::array<std::byte, sizeof(std::uint32_t)> bytes = BytesOf(*before.crc32);
-    if (crc_field.offset < begin || crc_field.offset + bytes.size() > end) return false;
-    std::memcpy(between.data() + (crc_field.offset - begin), bytes.data(), bytes.size());
-  }
-  for (auto placed = first; placed != next; ++placed) is_placed_[*placed] = 1;
-  return true;
-}
-
 void TargetWriter::NoteWritten(FileId file, std::uint64_t offset, std::span<const std::byte> bytes) {
   unsynced_[file.index()] = true;
   sums_.Add(file.index(), offset, bytes);
@@ -262,6 +243,7 @@ void TargetWriter::NoteWritten(FileId file, std::uint64_t offset, std::span<cons
 bool TargetWriter::IsSmall(FileId file, std::span<const std::byte> scratch) const {
   const FileWork& work = work_[file.index()];
   const std::uint64_t bytes = plan_.target.files[file.index()].bytes;
+  if (share_.IsShared(file)) return false;
   return work.chunks == 1 && !work.is_begun && bytes <= std::min<std::uint64_t>(kSmallFileBytes, scratch.size());
 }
 
@@ -287,104 +269,9 @@ llvm::Error TargetWriter::WriteSmallFile(FileId id, std::span<const WrittenRange
   UCP_RETURN_IF_ERROR(file->WriteAt(0, whole));
   NoteWritten(id, 0, whole);
   --chunks_left_[id.index()];
+  is_finished_[id.index()] = true;
   ++files_finished_;
   return file->Close();
-}
-
-llvm::Error TargetWriter::Finish(FileId file, std::span<std::byte> scratch) {
-  unsynced_[file.index()] = true;
-  std::span<const std::uint32_t> placements = OfFile(plan_.placements, placements_, file);
-  if (!placements.empty()) {
-    std::vector<PatchedField> fields = Fields(file);
-    UCP_ASSIGN_OR_RETURN(std::shared_ptr<WritableFile> open_file, Open(file));
-    for (std::uint32_t index : placements) {
-      WritableFile* const missing = is_placed_[index] != 0 ? nullptr : open_file.get();
-      UCP_RETURN_IF_ERROR(WriteBlob(missing, plan_.placements[index], fields, scratch));
-    }
-  }
-  const auto is_before = [](const FileHole& hole, FileId wanted) { return hole.file < wanted; };
-  for (auto hole = std::lower_bound(holes_.begin(), holes_.end(), file, is_before);
-       hole != holes_.end() && hole->file == file; ++hole) {
-    sums_.AddZeros(file.index(), hole->begin, hole->end);
-  }
-  ++files_finished_;
-  return open_.Close(file);
-}
-
-// A blob with all fields that lie in it (they are sorted), window by window: a blob may be larger than the scratch
-// memory.
-llvm::Error TargetWriter::WriteBlob(WritableFile* file, const BlobPlacement& placement,
-                                    std::span<const PatchedField> fields, std::span<std::byte> scratch) {
-  const std::string& blob = plan_.blobs[placement.blob.index()];
-  for (std::size_t done = 0; done < blob.size();) {
-    std::span<std::byte> window = scratch.first(std::min(scratch.size(), blob.size() - done));
-    std::memcpy(window.data(), blob.data() + done, window.size());
-    std::uint64_t begin = placement.offset + done;
-    auto field = std::partition_point(fields.begin(), fields.end(), [&](const PatchedField& candidate) {
-      return candidate.offset + candidate.bytes.size() <= begin;
-    });
-    for (; field != fields.end() && field->offset < begin + window.size(); ++field) {
-      for (std::uint64_t i = 0; i < field->bytes.size(); ++i) {
-        std::uint64_t at = field->offset + i;
-        if (at >= begin && at < begin + window.size()) window[at - begin] = field->bytes[i];
-      }
-    }
-    if (file != nullptr) {
-      UCP_RETURN_IF_ERROR(file->WriteAt(begin, window));
-      file->StartWriteback(begin, window.size());
-    }
-    NoteWritten(placement.file, begin, window);
-    done += window.size();
-  }
-  return llvm::Error::success();
-}
-
-std::vector<TargetWriter::PatchedField> TargetWriter::Fields(FileId file) {
-  std::span<const std::uint32_t> indices = OfFile(plan_.crc_fields, crc_fields_, file);
-  std::vector<PatchedField> fields;
-  // A record's checksum stands in two places of a zip file, and the ledger gives it once.
-  std::unordered_map<RecordId, std::uint32_t> checksums;
-  for (std::uint32_t index : indices) {
-    const CrcField& field = plan_.crc_fields[index];
-    auto [entry, is_new] = checksums.try_emplace(field.record, 0);
-    if (is_new) entry->second = TakeCrc32(field.record);
-    fields.push_back({field.offset, BytesOf(entry->second)});
-  }
-  return fields;
-}
-
-// What no chunk wrote is ready-made, or padding: a new file has zeros there.
-std::uint32_t TargetWriter::TakeCrc32(RecordId record) {
-  std::uint64_t end = 0;
-  std::uint32_t crc32 = 0;
-  for (const ChecksumPiece& piece : ledger_.Take(record)) {
-    crc32 = ExtendOverBlobs(crc32, record, end, piece.begin);
-    crc32 = CombineCrc32(crc32, piece.crc32, piece.end - piece.begin);
-    end = piece.end;
-  }
-  return ExtendOverBlobs(crc32, record, end, plan_.target.record(record).bytes);
-}
-
-std::uint32_t TargetWriter::ExtendOverBlobs(std::uint32_t crc32, RecordId record, std::uint64_t begin,
-                                            std::uint64_t end) const {
-  if (begin >= end) return crc32;
-  const Record& place = plan_.target.record(record);
-  begin += place.begin;  // From here on, of the file.
-  end += place.begin;
-  std::span<const std::uint32_t> placements = OfFile(plan_.placements, placements_, place.file);
-  auto next = std::partition_point(placements.begin(), placements.end(), [&](std::uint32_t index) {
-    return plan_.placements[index].offset + plan_.blobs[plan_.placements[index].blob.index()].size() <= begin;
-  });
-  for (; next != placements.end() && plan_.placements[*next].offset < end; ++next) {
-    const BlobPlacement& placement = plan_.placements[*next];
-    const std::string& blob = plan_.blobs[placement.blob.index()];
-    std::uint64_t from = std::max(begin, placement.offset);
-    std::uint64_t to = std::min(end, placement.offset + blob.size());
-    crc32 = CombineCrc32(crc32, Crc32OfZeros(from - begin), from - begin);
-    crc32 = ExtendCrc32(crc32, std::as_bytes(std::span(blob)).subspan(from - placement.offset, to - from));
-    begin = to;
-  }
-  return CombineCrc32(crc32, Crc32OfZeros(end - begin), end - begin);
 }
 
 }  // namespace ucp

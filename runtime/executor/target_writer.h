@@ -20,6 +20,7 @@
 #include "runtime/digest/file_sums.h"
 #include "runtime/executor/checksum_ledger.h"
 #include "runtime/executor/open_files.h"
+#include "runtime/executor/share_out.h"
 #include "runtime/executor/work_list.h"
 #include "runtime/storage/file_system.h"
 #include "runtime/storage/sync.h"
@@ -40,10 +41,10 @@ struct WrittenRange {
 // Shared by all threads.
 class TargetWriter {
  public:
-  // `work`: how many times WriteChunk() will be called for each file. `most_open`: files. `is_mine`: files that another
-  // rank writes are left to it; empty: there are none. `holes` are sorted.
+  // `work`: how many times WriteChunk() will be called for each file. `most_open`: files. The parts of
+  // other ranks are left to them. `holes` are sorted.
   TargetWriter(const Plan& plan, std::string folder, FileSystem& files, std::vector<FileWork> work,
-               std::vector<FileHole> holes, std::size_t most_open, std::vector<bool> is_mine = {});
+               std::vector<FileHole> holes, std::size_t most_open, TargetShare share = {});
 
   // Makes all folders, unless RestoreFiles() was called.
   [[nodiscard]] llvm::Error CreateFolders();
@@ -55,6 +56,13 @@ class TargetWriter {
   // where it stands in the file; what is between them is filled in here. `scratch` is the thread's.
   [[nodiscard]] llvm::Error WriteChunk(std::span<WrittenRange> ranges, std::span<std::byte> memory,
                                        std::span<std::byte> scratch);
+
+  // Files of which several ranks write a part are complete only when all have written theirs. Each rank closes them, so
+  // that a network file system has what it wrote; then each gives what it knows of their checksums to the others, and
+  // the owner writes the headers.
+  [[nodiscard]] llvm::Error CloseShared();
+  std::string SaveShared() const;
+  [[nodiscard]] llvm::Error FinishShared(std::span<const std::string> of_ranks, std::span<std::byte> scratch);
 
   // All that was written is durable, and so are the files' names. Only while no thread writes.
   [[nodiscard]] llvm::Error MakeDurable(const ParallelOptions& options);
@@ -106,12 +114,13 @@ class TargetWriter {
   FileSystem& files_;
   OpenFiles<WritableFile> open_;
   ChecksumLedger ledger_;
-  std::vector<bool> has_crc_field_;                      // By RecordId.
-  std::vector<std::uint32_t> placements_;                // Indices of Plan::placements, by file and offset.
-  std::vector<std::uint32_t> crc_fields_;                // Indices of Plan::crc_fields, by file and offset.
-  std::vector<char> is_placed_;                          // By index of Plan::placements: written with a chunk.
-  const std::vector<FileWork> work_;                     // By FileId.
-  const std::vector<bool> is_mine_;                      // By FileId; empty: all are.
+  ChecksumLedger shared_ledger_;           // Of files that are shared, what this run wrote.
+  std::vector<bool> has_crc_field_;        // By RecordId.
+  std::vector<std::uint32_t> placements_;  // Indices of Plan::placements, by file and offset.
+  std::vector<std::uint32_t> crc_fields_;  // Indices of Plan::crc_fields, by file and offset.
+  std::vector<char> is_placed_;            // By index of Plan::placements: written with a chunk.
+  const std::vector<FileWork> work_;       // By FileId.
+  const TargetShare share_;
   std::vector<std::atomic<std::uint32_t>> chunks_left_;  // By FileId.
   std::vector<std::atomic<bool>> unsynced_;              // By FileId: written to since the last MakeDurable().
   const std::vector<FileHole> holes_;
@@ -119,7 +128,8 @@ class TargetWriter {
   Syncer syncer_;
   std::atomic<std::uint64_t> bytes_written_ = 0;
   std::atomic<std::uint64_t> files_finished_ = 0;
-  std::vector<bool> was_made_;  // By FileId: here or by an earlier run. What has no elements is complete.
+  std::vector<bool> was_made_;                  // By FileId: here or by an earlier run.
+  std::vector<std::atomic<bool>> is_finished_;  // By FileId: likewise. All of it is written, headers included.
   bool names_are_durable_ = false;
   bool is_restored_ = false;
 };

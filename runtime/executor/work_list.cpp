@@ -60,7 +60,7 @@ std::int64_t ElementsOfChunk(const Plan& plan, const TargetRange& range, std::ui
 }
 
 WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done,
-                   const std::vector<bool>& is_mine)
+                   const TargetShare& share)
     : plan_(plan), chunk_bytes_(chunk_bytes) {
   AddByPlace();
   FindHoles();
@@ -69,11 +69,8 @@ WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vecto
     range.first_element = elements;
     elements += static_cast<std::uint64_t>(range.end - range.begin);
   }
-  if (!is_mine.empty()) {
-    std::erase_if(ranges_,
-                  [&](const Range& range) { return !is_mine[plan_.target.record(range.record).file.index()]; });
-  }
   if (!done.empty()) LeaveOut(done);
+  if (!share.is_all()) KeepShare(share);
   NumberChunks();
 }
 
@@ -246,6 +243,22 @@ void WorkList::LeaveOut(const std::vector<ElementInterval>& done) {
     }
   }
   ranges_ = std::move(left);
+}
+
+void WorkList::KeepShare(const TargetShare& share) {
+  std::vector<Range> kept;
+  for (const Range& range : ranges_) {
+    const FileId file = plan_.target.record(range.record).file;
+    for (const auto& [first, end] :
+         share.ElementsOf(file, FileOffset(range), range.end - range.begin, ItemBytes(range.dtype))) {
+      Range& part = kept.emplace_back(range);
+      part.begin = range.begin + first;
+      part.end = range.begin + end;
+      part.record_element += first;
+      part.first_element += static_cast<std::uint64_t>(first);
+    }
+  }
+  ranges_ = std::move(kept);
 }
 
 void WorkList::AddElements(std::uint64_t first, std::uint64_t end, std::vector<ElementInterval>& intervals) const {

@@ -11,6 +11,7 @@
 
 #include "compiler/plan/steps.h"
 #include "runtime/executor/element_intervals.h"
+#include "runtime/executor/share_out.h"
 
 namespace ucp {
 
@@ -35,10 +36,10 @@ class WorkList {
  public:
   // No chunk is larger than `chunk_bytes` in either of its dtypes, which must hold at least one element of any dtype;
   // what lies between the ranges of a chunk counts. The plan must outlive this. The elements of `done` are left out;
-  // Unite() made it, and it ends within the plan's elements. So are files that are another rank's: `is_mine` is by
-  // FileId; empty: all are.
+  // Unite() made it, and it ends within the plan's elements. So are the parts of
+  // other ranks.
   WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done = {},
-           const std::vector<bool>& is_mine = {});
+           const TargetShare& share = {});
 
   // Of these ranges alone, in this order.
   WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<TargetRange>& ranges);
@@ -86,6 +87,7 @@ class WorkList {
   std::uint64_t ChunksOf(const Range& range) const;
   std::uint64_t FileOffset(const Range& range) const;
   void LeaveOut(const std::vector<ElementInterval>& done);
+  void KeepShare(const TargetShare& share);
   std::uint32_t StateNumber(const std::string& state);
 
   const Plan& plan_;

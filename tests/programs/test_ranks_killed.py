@@ -149,6 +149,20 @@ class KilledRanks(FailureTest):
             self.stderr = run.stderr.read() if run.stderr else ""
         return run
 
+    def test_several_ranks_write_one_file(self) -> None:
+        """Two large files, of which each rank writes stretches: interrupted, killed, and finished by other ranks."""
+        self.prepare(self.source, "--to", "deepspeed:pp=1,tp=1,dp=2,zero=1", *SPEC)
+        self.assertGreater(max(len(content) for content in self.expected.values()), 24 << 20)
+        self.replace_out(None)
+        self.assert_finished_on(4, "nothing")
+        for ranks, then in ((3, 2), (2, 4), (4, 1)):
+            self.interrupted(ranks)
+            self.assertIn("what is done is kept in", self.stderr)
+            with self.start(then, "--resume", "--max-bandwidth", "10MB", "--journal-every", 0.1) as again:
+                time.sleep(1.5)
+                self.stop(again, random.Random(ranks), f"{ranks} ranks, then {then}")
+            self.assert_finished_on(ranks, f"{ranks} ranks, then {then}")
+
     def test_a_rank_that_does_not_answer(self) -> None:
         """It is waited for, since a disk may take long; when the run is asked to stop, it ends all the same."""
         self.replace_out(None)

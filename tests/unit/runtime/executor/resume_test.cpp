@@ -81,6 +81,7 @@ class ResumeTest : public testing::Test {
       options.journal_seconds = 0;
       options.cancelled = &cancelled;
       options.ranks = &communicator;
+      options.stretch_border = stretch_border_;
       const int rank = communicator.rank();
       if (rank == 0) options.progress_before = before;
       options.keep = [&, rank](const std::string& progress) -> llvm::Error {
@@ -118,6 +119,7 @@ class ResumeTest : public testing::Test {
   ScratchFolder folder_;
   std::optional<std::string> kept_;
   std::map<int, std::string> journals_;
+  std::uint64_t stretch_border_ = kStretchBorder;
 };
 
 TEST_F(ResumeTest, StoppedAnywhereAndGoneOnWith) {
@@ -160,7 +162,13 @@ TEST_F(ResumeTest, StoppedAnywhereAndGoneOnWith) {
   }
 }
 
-TEST_F(ResumeTest, J4StoppedOnAnyRanksAndGoneOnWithByOthers) {
+// By whole files; by files that several ranks write a part of; and where such a part ends within an element.
+class ResumeOnRanksTest : public ResumeTest, public testing::WithParamInterface<std::uint64_t> {};
+
+INSTANTIATE_TEST_SUITE_P(StretchBorders, ResumeOnRanksTest, testing::Values(kStretchBorder, 16, 10));
+
+TEST_P(ResumeOnRanksTest, J4StoppedOnAnyRanksAndGoneOnWithByOthers) {
+  stretch_border_ = GetParam();
   const ExecutionReport whole = llvm::cantFail(Run(1, 64, 1 << 30));
   std::mt19937 random(20261122);
   auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };

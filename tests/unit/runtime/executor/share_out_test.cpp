@@ -76,5 +76,57 @@ TEST(ShareOutTest, NoRankHasMoreThanTheAverageAndAFile) {
   }
 }
 
+// Every byte is in one stretch, every element is one rank's, and every file has one owner.
+TEST(ShareOutTest, LargeFilesAreDealtInStretches) {
+  std::mt19937 random(20261126);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<std::uint64_t> sizes(1 + random() % 4);
+    for (std::uint64_t& size : sizes) size = random() % 3 == 0 ? random() % 40 : 4 * (random() % 3000);
+    const std::vector<StoredFile> files = FilesOf(sizes);
+    const int ranks = 2 + static_cast<int>(random() % 7);
+    const std::uint64_t border = 4 * (1 + random() % 60);
+    std::vector<std::uint64_t> bytes(static_cast<std::size_t>(ranks), 0);
+    std::uint64_t total = 0;
+    std::uint64_t longest = 0;
+    std::vector<std::uint64_t> end_of(sizes.size(), 0);
+    for (const TargetStretch& stretch : ShareOut(files, std::vector<int>(static_cast<std::size_t>(ranks), 0), border)) {
+      ASSERT_EQ(stretch.begin, end_of[stretch.file.index()]);
+      ASSERT_EQ(stretch.begin % border, 0U);
+      end_of[stretch.file.index()] = stretch.end;
+      bytes[static_cast<std::size_t>(stretch.rank)] += stretch.end - stretch.begin;
+      longest = std::max(longest, stretch.end - stretch.begin);
+      total += stretch.end - stretch.begin;
+    }
+    EXPECT_EQ(end_of, sizes);
+    EXPECT_LE(*std::ranges::max_element(bytes), total / bytes.size() + longest + sizes.size() * (64 << 10));
+    for (std::size_t file = 0; file < sizes.size(); ++file) {
+      constexpr std::uint64_t kHeader = 10;
+      const auto elements = static_cast<std::int64_t>(sizes[file] < kHeader ? 0 : (sizes[file] - kHeader) / 8);
+      std::vector<int> writers(static_cast<std::size_t>(elements), 0);
+      int owners = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const TargetShare share = ShareOfRank(files, rank, ranks, {}, border);
+        owners += share.Owns(FileId(file)) ? 1 : 0;
+        for (const auto& [first, end] : share.ElementsOf(FileId(file), kHeader, elements, 8)) {
+          ASSERT_LT(first, end);
+          for (std::int64_t element = first; element < end; ++element) ++writers[static_cast<std::size_t>(element)];
+        }
+      }
+      ASSERT_EQ(owners, 1);
+      ASSERT_THAT(writers, testing::Each(1));
+    }
+  }
+}
+
+// Two large files over eight ranks: nobody has more than an eighth and a bit.
+TEST(ShareOutTest, TwoLargeFilesKeepEightRanksBusy) {
+  const std::uint64_t size = 1000 * kMiB;
+  std::vector<std::uint64_t> bytes(8, 0);
+  for (const TargetStretch& stretch : ShareOut(FilesOf({size, size}), std::vector<int>(8, 0))) {
+    bytes[static_cast<std::size_t>(stretch.rank)] += stretch.end - stretch.begin;
+  }
+  EXPECT_LE(*std::ranges::max_element(bytes), 2 * size / 7);
+}
+
 }  // namespace
 }  // namespace ucp

@@ -6,14 +6,13 @@ namespace {
 // Where a shard is cut. One that lies in a single part of a long vector is not cut at all.
 void AddCuts(Spread spread, std::int64_t base, std::int64_t elements, const Buffer& buffer, StepSignature& signature) {
   const auto parts = static_cast<std::int64_t>(buffer.parts.size());
-  if (parts == 1 || elements == 0) {
-    signature.push_back(0);
-  } else if (spread == Spread::kEachTensor) {
+  const bool may_be_cut = parts > 1 && elements > 0;
+  if (may_be_cut && spread == Spread::kEachTensor) {
     signature.insert(signature.end(), {1, parts});
-  } else if (base / buffer.part_elements == (base + elements - 1) / buffer.part_elements) {
-    signature.push_back(0);
-  } else {
+  } else if (may_be_cut && base / buffer.part_elements != (base + elements - 1) / buffer.part_elements) {
     signature.insert(signature.end(), {2, buffer.part_elements, base % buffer.part_elements});
+  } else {
+    signature.push_back(0);
   }
 }
 

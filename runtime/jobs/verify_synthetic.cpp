@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "compiler/plan/steps.h"
 #include "compiler/support/error.h"
@@ -23,32 +24,61 @@ class Findings {
  public:
   Findings(const Plan& plan, const std::string& root) : plan_(plan), root_(root), steps_(plan) {}
 
-  // Sorted by tensor and state; each file is written by one of the ranks.
+  // Sorted by tensor and state. Several ranks may have written a file.
   llvm::Expected<std::vector<std::string>> Sentences(const SyntheticFileSystem& files, Communicator& ranks) const {
-    wire::ByteWriter mine;
-    std::uint64_t number = 0;
-    ForEachTargetRange(plan_, [&](const TargetRange& range) {  // One for each file.
-      auto wrong = files.wrong().find(plan_.target.file(range.record).path);
-      if (wrong != files.wrong().end()) {
-        mine.Add(number);
-        mine.Add(Sentence(range, wrong->second));
-      }
-      ++number;
-    });
-    UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks.AllGather(mine.bytes()));
-    std::map<std::uint64_t, std::string> by_number;
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(Encode(files)));
+    std::map<std::uint64_t, WrongElements> by_number;
     for (const std::string& encoded : all) {
-      for (wire::ByteReader reader(encoded); !reader.left().empty();) {
-        const std::uint64_t place = reader.Number();
-        by_number[place] = reader.Text();
-      }
+      wire::ByteReader reader(encoded);
+      while (!reader.left().empty() && !reader.has_failed()) Join(reader, by_number);
+      if (reader.has_failed()) return Fail(ErrorCode::kIo, "the ranks run different versions of ucp");
     }
     std::vector<std::string> sentences;
-    for (auto& [place, sentence] : by_number) sentences.push_back(std::move(sentence));
+    std::uint64_t number = 0;
+    ForEachTargetRange(plan_, [&](const TargetRange& range) {
+      if (const auto wrong = by_number.find(number++); wrong != by_number.end()) {
+        sentences.push_back(Sentence(range, wrong->second));
+      }
+    });
     return sentences;
   }
 
  private:
+  // By the number of the range, of which there is one for each file.
+  std::string Encode(const SyntheticFileSystem& files) const {
+    wire::ByteWriter mine;
+    std::uint64_t number = 0;
+    ForEachTargetRange(plan_, [&](const TargetRange& range) {
+      const auto wrong = files.wrong().find(plan_.target.file(range.record).path);
+      if (wrong != files.wrong().end()) {
+        mine.Add(number);
+        mine.Add(wrong->second.count);
+        mine.Add(static_cast<std::uint64_t>(wrong->second.first));
+        for (const std::vector<std::byte>* element : {&wrong->second.was, &wrong->second.should_be}) {
+          mine.Add(std::string_view(reinterpret_cast<const char*>(element->data()), element->size()));
+        }
+      }
+      ++number;
+    });
+    return mine.bytes();
+  }
+
+  static void Join(wire::ByteReader& reader, std::map<std::uint64_t, WrongElements>& by_number) {
+    const std::uint64_t number = reader.Number();
+    WrongElements found;
+    found.count = reader.Number();
+    found.first = static_cast<std::int64_t>(reader.Number());
+    for (std::vector<std::byte>* element : {&found.was, &found.should_be}) {
+      const std::string text = reader.Text();
+      const auto bytes = std::as_bytes(std::span(text));
+      element->assign(bytes.begin(), bytes.end());
+    }
+    WrongElements& known = by_number[number];
+    const std::uint64_t count = known.count + found.count;
+    if (known.count == 0 || found.first < known.first) known = std::move(found);
+    known.count = count;
+  }
+
   std::string Sentence(const TargetRange& range, const WrongElements& wrong) const {
     const LogicalTensor& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical;
     return fmt::format("{}[{}] `{}` is {} and should be {}, {}; {} of {} wrong", tensor.name,

@@ -82,6 +82,21 @@ class RanksThatVerify(ProgramTest):
         self.assertEqual(found.returncode, 3, found.stderr)
         self.assert_same("verify", "made", "--synth", "--ignore-crc", code=3)
 
+    def test_a_tensor_of_which_each_rank_has_a_part(self) -> None:
+        """Its wrong elements are counted over all ranks, and the first of them is shown."""
+        sizes = {"layers": 1, "hidden": 16, "heads": 2, "vocab": 400_000, "seq": 8, "ffn": 16}
+        settings = [word for name, size in sizes.items() for word in ("--set", f"{name}={size}")]
+        made = self.on(1, "synth", "gpt2", "made", "--to", "universal", *settings)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        path = max((self.folder / "made").rglob("fp32.pt"), key=lambda path: path.stat().st_size)
+        data = bytearray(path.read_bytes())
+        self.assertGreater(len(data), 24 << 20)
+        for tenth in (1, 5, 9):
+            data[(len(data) * tenth // 10) & ~3] ^= 1
+        path.write_bytes(bytes(data))
+        found = self.assert_same("verify", "made", "--synth", "--ignore-crc", code=3)
+        self.assertIn("; 3 of 6,400,000 elements wrong", found)
+
     def test_what_one_rank_does_is_said_once(self) -> None:
         """And an error, too."""
         source = self.checkpoint("zero1_dp2")

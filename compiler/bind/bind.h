@@ -1,5 +1,5 @@
 // A checked spec against one checkpoint: dims get their values, names are expanded and found, and every shape is
-// compared with every local tensor. What is left can be lowered to any mesh.
+// compared with every local tensor. The rest can be lowered to any mesh.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct DimValue {
   bool assumed = false;  // A default says so, or it follows from one.
 };
 
-// What a fact holds, and who says so.
+// The value of a fact, and its source.
 struct BoundFact {
   FactValue value;
   Place place;
@@ -73,8 +73,8 @@ struct BoundSpec {
   std::vector<Choice> choices;                  // In source order.
 };
 
-// What the command line gives with `--set`: dims and facts by their names, and what stands for a header where there is
-// none as `has "lm_head.weight"`, with the name as the spec writes it.
+// The values that the command line gives with `--set`: dims and facts by their names, and what stands for a header
+// where there is none as `has "lm_head.weight"`, with the name as the spec writes it.
 using Settings = std::map<std::string, FactValue>;
 
 // More names than any model has: 20,000 tensors are a large one.

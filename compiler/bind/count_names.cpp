@@ -15,7 +15,7 @@ namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Of each group of digits, unless they are no number that a pattern prints: one with a zero in front, or too large.
+// Of each group of digits, unless they are not a number that a pattern prints: one with a zero in front, or too large.
 std::vector<std::optional<std::int64_t>> NumbersOf(std::string_view name) {
   std::vector<std::optional<std::int64_t>> numbers;
   for (std::size_t begin = 0; begin < name.size(); ++begin) {

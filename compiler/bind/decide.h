@@ -1,4 +1,4 @@
-// What conditions and fact expressions come to, as far as it is known: while values are still being found, many are
+// The values of conditions and fact expressions, as far as they are known: while values are still being found, many are
 // open.
 #pragma once
 
@@ -21,8 +21,8 @@ enum class Truth : std::uint8_t {
   kWrong,  // It has no meaning, and that was reported.
 };
 
-// What `has` asks: the names of the source, or what `--set 'has "name"=true'` says where there is no source. An
-// optional block is there then, unless it says no.
+// The names that `has` asks for: the names of the source, or what `--set 'has "name"=true'` says where there is no
+// source. An optional block is there then, unless it says no.
 class Header {
  public:
   // Both must outlive it.
@@ -33,7 +33,7 @@ class Header {
   // Whether names that count layers from 0 on every stage have the layers' own numbers by now.
   bool names_layers() const { return found_.names_layers(); }
 
-  // What the command line says about a name as the spec writes it, quotes included.
+  // The command line's value for a name as the spec writes it, quotes included.
   Truth Told(std::string_view quoted) const;
   bool Has(std::string_view name) const;
   const InventoryIndex& found() const { return found_; }

@@ -1,4 +1,4 @@
-// What formulas are worth, once dims have values.
+// The values of formulas, once dims have values.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ std::optional<std::int64_t> Evaluate(const Formula& formula, const Values& value
 std::optional<std::int64_t> EvaluateSigned(const Formula& formula, const Values& values,
                                            std::span<const std::int64_t> counters, DiagnosticSink& sink);
 
-// The element of the list that a fact holds; fact and position must have values. nullptr after reporting: it is no
+// The element of the list that a fact holds; fact and position must have values. nullptr after reporting: it is not a
 // list, or not that long. `range` is where the element is asked for.
 const FactValue* ElementOf(std::size_t fact, const Formula& position, SourceRange range, const Values& values,
                            std::span<const std::int64_t> counters, DiagnosticSink& sink);

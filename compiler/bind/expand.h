@@ -38,7 +38,7 @@ class Expander {
   const Decisions& decisions() const { return decisions_; }
 
  private:
-  // What one call of Expand works on.
+  // The state of one call of Expand.
   struct Work {
     const Pattern& pattern;
     const Guards& guards;

@@ -1,4 +1,4 @@
-// What a fact holds, in words for messages and as it is typed.
+// The value of a fact, in words for messages and as it is typed.
 #pragma once
 
 #include <optional>
@@ -15,9 +15,9 @@ std::string_view KindOf(const FactValue& value);
 // `true`, `3`, `"moe"`, `["dense", "moe", "moe"]`; long lists are cut, and say how long they are.
 std::string TextOf(const FactValue& value);
 
-// What `--set NAME=` takes: true, false, a number, a list in brackets, or a text, with or without quotes. In a list,
-// blanks between the elements do not count, and a text without quotes ends at a comma or bracket. Nothing for an
-// unclosed list or quote, or lists within lists within lists.
+// The values that `--set NAME=` takes: true, false, a number, a list in brackets, or a text, with or without quotes. In
+// a list, blanks between the elements do not count, and a text without quotes ends at a comma or bracket. Nothing for
+// an unclosed list or quote, or lists within lists within lists.
 std::optional<FactValue> ParseFactValue(std::string_view text);
 
 // A text from which ParseFactValue() makes this value, which was one of its values.

@@ -23,11 +23,12 @@ std::optional<std::size_t> Find(const std::vector<Declaration>& declarations, co
   return std::nullopt;
 }
 
-// Of a value that is no size: JSON's large integers arrive as floating-point numbers.
+// Of a value that is not a size: JSON's large integers arrive as floating-point numbers.
 const char* WhyNoSize(const FactValue& value) {
   const auto* real = std::get_if<double>(&value.value);
   if (std::holds_alternative<std::int64_t>(value.value)) return "which is negative";
-  return real != nullptr && std::fabs(*real) >= 0x1p63 ? "which does not fit in 63 bits" : "which is no whole number";
+  return real != nullptr && std::fabs(*real) >= 0x1p63 ? "which does not fit in 63 bits"
+                                                       : "which is not a whole number";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What is known of dims and facts so far, and which sources have been heard.
+// The known values of dims and facts so far, and which sources have been heard.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class KnownValues {
   bool HasDim(std::size_t dim) const { return solved_.dims[dim].has_value(); }
   bool HasFact(std::size_t fact) const { return solved_.facts[fact].has_value(); }
 
-  // What the command line says. Reports names that the spec does not have, and values of the wrong kind.
+  // Takes the values of the command line. Reports names that the spec does not have, and values of the wrong kind.
   void TakeSettings();
 
   // The first path that the checkpoint has; null does not count. A value of no use is reported, and nothing falls

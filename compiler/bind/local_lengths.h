@@ -32,12 +32,12 @@ struct LocalLengths {
 // A table has at most so many entries, which is more ranks than any job has.
 inline constexpr std::int64_t kMaxLocalLengths = std::int64_t{1} << 17;
 
-// What `combine` makes of both at each coordinate; nothing if it says nothing, or the table would be too large.
+// The result of `combine` on both at each coordinate; nothing if it says nothing, or the table would be too large.
 using CombineLengths = llvm::function_ref<std::optional<std::int64_t>(std::int64_t, std::int64_t)>;
 std::optional<LocalLengths> Combine(const LocalLengths& a, const LocalLengths& b, CombineLengths combine);
 
-// What is left of `inner` when it is cut over `axes`, none of which it has: `width` says how many of its places the
-// coordinate `index` (over all of `axes`) gets. Nothing as for Combine.
+// The part of `inner` that is left when it is cut over `axes`, none of which it has: `width` says how many of its
+// places the coordinate `index` (over all of `axes`) gets. Nothing as for Combine.
 using WidthAt = llvm::function_ref<std::optional<std::int64_t>(std::int64_t places, std::int64_t index)>;
 std::optional<LocalLengths> CutLengths(const LocalLengths& inner, const std::vector<Axis>& axes, WidthAt width);
 

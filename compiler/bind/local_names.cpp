@@ -117,7 +117,7 @@ class LayerNamer {
     }
   }
 
-  // What is printed for the counter 0.
+  // The text for the counter 0.
   std::optional<std::int64_t> OffsetOf(const PatternPiece& piece) {
     if (piece.number.kind == Formula::Kind::kCounter) return 0;
     const Formula& offset = piece.number.operands[1];
@@ -141,7 +141,7 @@ class LayerNamer {
     return entry->second;
   }
 
-  // Numbers that are no layer's belong to another pattern, which may be a plain name.
+  // Numbers that do not belong to a layer belong to another pattern, which may be a plain name.
   std::optional<LayerSlot> SlotOf(const std::string& name) const {
     auto candidates = by_skeleton_.find(SkeletonOf(name));
     if (candidates == by_skeleton_.end()) return std::nullopt;

@@ -1,5 +1,5 @@
 // First the rule's own numbers: the grain, the widths, the lists. Then, for each number of places that some coordinate
-// has before the cut (nearly always one number), whether the rule fits it. What each coordinate gets is for
+// has before the cut (nearly always one number), whether the rule fits it. The part of each coordinate is for
 // compiler/layout/cut.h to say; here the same refusals are sentences about what the author wrote.
 #include "compiler/bind/lower_cut.h"
 

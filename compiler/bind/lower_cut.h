@@ -11,7 +11,7 @@
 
 namespace ucp {
 
-// What `cut`, a kCut, leaves of `inner`. As for LowerDim.
+// The part of `inner` that `cut`, a kCut, leaves. As for LowerDim.
 std::optional<LoweredDim> LowerCut(const Formula& cut, LoweredDim inner, const Values& values,
                                    std::span<const std::int64_t> counters, DiagnosticSink& sink);
 

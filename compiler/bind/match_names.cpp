@@ -38,7 +38,8 @@ class NameMatcher {
     }
   }
 
-  // What the source has: a declared tensor, a second name that its own metadata knows, dropped, or not declared.
+  // The kinds of names in the source: a declared tensor, a second name that its own metadata knows, dropped, or not
+  // declared.
   std::vector<UnmatchedTensors> SortFound(std::vector<std::string>& dropped) {
     std::unordered_set<std::string> drops(expanded_.drops.begin(), expanded_.drops.end());
     UnmatchedGroups groups;

@@ -1,4 +1,4 @@
-// What is legal, and perhaps not meant: patterns of a spec that stand for no tensor of this checkpoint.
+// Warns of what is legal, and perhaps not meant: patterns of a spec that stand for no tensor of this checkpoint.
 #pragma once
 
 #include "compiler/bind/bind.h"
@@ -8,7 +8,7 @@
 namespace ucp {
 
 // Warns of optional tensors, drops and second names that the checkpoint has none of, and of counters that count to 0.
-// Branches of `when` that are not taken are no mistake. `bound` must come from BindSpec with the same arguments.
+// Branches of `when` that are not taken are not a mistake. `bound` must come from BindSpec with the same arguments.
 void WarnOfPatternsThatMatchNothing(const BoundSpec& bound, const Inventory& inventory, const Settings& set,
                                     DiagnosticSink& sink);
 

@@ -1,4 +1,5 @@
-// What is legal, and perhaps not meant: a spec that reads a tensor otherwise than the checkpoint's own metadata does.
+// Warns of what is legal, and perhaps not meant: a spec that reads a tensor otherwise than the checkpoint's own
+// metadata does.
 #pragma once
 
 #include "compiler/bind/bind.h"

@@ -1,4 +1,4 @@
-// What to say when values are missing after all sources have been heard.
+// Reports values that are missing after all sources have been heard.
 #pragma once
 
 #include "compiler/bind/known_values.h"

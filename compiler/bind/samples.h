@@ -1,4 +1,4 @@
-// Which tensor of the header shows how large the dims of a declaration are.
+// Finds the tensor of the header that shows how large the dims of a declaration are.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,9 @@
 // Values spread like this: what is given (command line, metadata) comes first. Then, until nothing changes, definitions
 // whose dims are known are computed and shapes are solved. When that stands still, one default is taken, the first in
 // the order of declaration that can be, and the spreading goes on: a default comes after everything that knows better.
-// What a counter counts to and nobody says is counted in the names after that, one dim at a time.
-// Names that count from 0 on every stage get their layers' own numbers in between, since a condition may ask for them.
-// A declaration with a condition takes part when the condition is known: where it does not hold, only the default and
-// the shapes count.
+// The count of a counter that nobody says is counted in the names after that, one dim at a time. Names that count from
+// 0 on every stage get their layers' own numbers in between, since a condition may ask for them. A declaration with a
+// condition takes part when the condition is known: where it does not hold, only the default and the shapes count.
 #include "compiler/bind/solve_dims.h"
 
 #include <fmt/format.h>
@@ -192,7 +191,7 @@ class DimSolver {
     return false;
   }
 
-  // What is left in branches that are not taken needs no value, and hears this no harm.
+  // The rest in branches that are not taken needs no value, and hears this no harm.
   bool CountOneDim() {
     if (found_.tensors().empty()) return false;
     for (std::size_t dim = 0; dim < spec_.dims.size(); ++dim) {

@@ -99,7 +99,7 @@ class LinearForm {
     return total;
   }
 
-  // Other rules than even give an amount that is no multiple of the whole.
+  // Other rules than even give an amount that is not a multiple of the whole.
   std::optional<Linear> Cut(const Formula& formula) const {
     if (formula.rule != CutRule::kEven) return std::nullopt;
     auto inner = Of(formula.operands[0]);

@@ -1,4 +1,4 @@
-// Which pipeline stages a declaration means.
+// Finds the pipeline stages that a declaration means.
 #pragma once
 
 #include <cstdint>

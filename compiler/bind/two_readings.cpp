@@ -1,6 +1,6 @@
 // For two branches that exclude each other by a condition that rests on a default, the whole spec is read as if the
 // other one had been taken. That reading stands only if it gives the same names and if all of its shapes fit: what a
-// name or a shape can tell is no doubt. Then the holders of each tensor are compared on a few small meshes, since on
+// name or a shape can tell is not a doubt. Then the holders of each tensor are compared on a few small meshes, since on
 // the source's own mesh, perhaps of one rank, two cuts can look alike.
 #include "compiler/bind/two_readings.h"
 
@@ -135,7 +135,8 @@ class ReadingComparer {
     return names;
   }
 
-  // What `guards` still ask if the doubtful ones of the branch are taken to hold; nothing if they contradict it.
+  // The conditions that `guards` still ask if the doubtful ones of the branch are taken to hold; nothing if they
+  // contradict it.
   std::optional<Guards> GuardsLeft(const Guards& guards, const Guards& branch, std::size_t fork) {
     Guards left(guards.begin(), guards.begin() + static_cast<std::ptrdiff_t>(fork));
     for (std::size_t i = fork; i < guards.size(); ++i) {

@@ -1,5 +1,5 @@
 // Two readings that the spec itself has of one checkpoint: both branches of a `when` fit its names and shapes, and cut
-// a tensor differently. That is no mistake where something known chose the branch, and doubtful where a default did.
+// a tensor differently. That is not a mistake where something known chose the branch, and doubtful where a default did.
 #pragma once
 
 #include "compiler/bind/bind.h"

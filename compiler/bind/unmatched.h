@@ -1,5 +1,5 @@
-// What to say when the names of a spec and of a checkpoint differ. A misspelt pattern misses its tensors, and leaves as
-// many that nothing declares: that is one mistake, and one message.
+// Reports names of a spec and of a checkpoint that differ. A misspelt pattern misses its tensors, and leaves as many
+// that nothing declares: that is one mistake, and one message.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 namespace ucp {
 
 // Reports formats that do not exist, settings that a format does not have, values that it does not take, and strategies
-// that have the name of a format. What CheckSpec() reports is passed over.
+// that have the name of a format. Faults that CheckSpec() reports are passed over.
 void CheckAgainstFormats(const ast::File& file, DiagnosticSink& sink);
 
 }  // namespace ucp

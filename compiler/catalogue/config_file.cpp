@@ -82,7 +82,7 @@ llvm::Error AddConfig(const NamedText& file, std::map<std::string, Fact>& facts)
   }
   llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(text);
   if (!parsed) {
-    return Fail(ErrorCode::kBadData, "`{}` is no JSON: {}", path, llvm::toString(parsed.takeError()));
+    return Fail(ErrorCode::kBadData, "`{}` is not valid JSON: {}", path, llvm::toString(parsed.takeError()));
   }
   const llvm::json::Object* object = parsed->getAsObject();
   if (object == nullptr) {

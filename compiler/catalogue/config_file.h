@@ -1,5 +1,5 @@
 // Hugging Face's `config.json`: what it says becomes facts under `config.`, nested objects by dotted paths, arrays as
-// lists. What is null does not exist, and neither does what no path can name: keys with blanks or dots, lists of
+// lists. A null does not exist, and neither does a value that no path can name: keys with blanks or dots, lists of
 // objects.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace ucp {
 // Real ones have a few KB.
 inline constexpr std::uint64_t kMaxConfigBytes = 4u << 20;
 
-// Adds the facts of the file to `facts`. Fails with kBadData, naming the file, if it is no JSON object, is nested too
-// deep, or is larger than kMaxConfigBytes.
+// Adds the facts of the file to `facts`. Fails with kBadData, naming the file, if it is not a JSON object, is nested
+// too deep, or is larger than kMaxConfigBytes.
 [[nodiscard]] llvm::Error AddConfig(ReadableFileSystem& files, const std::string& path,
                                     std::map<std::string, Fact>& facts);
 

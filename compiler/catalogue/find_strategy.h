@@ -1,4 +1,4 @@
-// What `--to` and a strategy behind `--from` mean: as it is written, or by the name that a spec gives it.
+// The meaning of `--to` and of a strategy behind `--from`: as it is written, or by the name that a spec gives it.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -1,5 +1,5 @@
-// Which spec of the catalogue says how a checkpoint is cut, when the user names none. It is picked only where there is
-// no choice: one fits, names, shapes and cuts, or several that mean the same for this checkpoint.
+// Finds the spec of the catalogue that says how a checkpoint is cut, when the user names none. It is picked only where
+// there is no choice: one fits, names, shapes and cuts, or several that mean the same for this checkpoint.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -25,7 +25,7 @@ struct PickedSpec {
 };
 
 // Tries the specs `names` of the catalogue. One whose patterns cannot print a name of the checkpoint is put aside
-// before anything is bound, so trying is linear in names and specs. What a spec that does not fit has to say is not
+// before anything is bound, so trying is linear in names and specs. Diagnostics of a spec that does not fit are not
 // shown.
 //
 // Fails with kUsage if none fits, with the first reasons of those that come nearest, or if several fit and differ, with

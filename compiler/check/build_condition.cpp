@@ -1,4 +1,4 @@
-// From a tree's expression to a condition. What a fact holds is not known yet: whether it is a boolean, a text or a
+// From a tree's expression to a condition. The value of a fact is not known yet: whether it is a boolean, a text or a
 // number is seen when the condition is asked (decide.cpp). All other mistakes of kind are found here.
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using Operand = Condition::Operand;
 
-// What an operand is, as far as it can be said without values.
+// The kind of an operand, as far as it can be said without values.
 std::string_view KindOf(const Operand& operand) {
   if (std::holds_alternative<Formula>(operand.value)) return "a number";
   if (std::holds_alternative<std::string>(operand.value)) return "a text";

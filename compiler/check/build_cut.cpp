@@ -1,5 +1,5 @@
-// What stands behind an `@`: axes, a rule, and what the rule is given, `spread 64`, `widths [3, 3, 2]`,
-// `list [[0, 3], [1, 2]]`. The numbers are formulas of dims and counters.
+// The parts behind an `@`: axes, a rule, and what the rule is given, `spread 64`, `widths [3, 3, 2]`, `list [[0, 3],
+// [1, 2]]`. The numbers are formulas of dims and counters.
 #include <fmt/format.h>
 
 #include "compiler/check/scope.h"

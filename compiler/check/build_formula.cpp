@@ -132,7 +132,7 @@ class FormulaBuilder {
     return CheckSum(std::move(formula));
   }
 
-  // What is taken away from a sum would have to say which positions: only plain numbers are subtracted.
+  // A subtraction from a sum would have to say which positions: only plain numbers are subtracted.
   std::optional<Formula> CheckSum(Formula formula) {
     bool subtracts = std::count(formula.operators.begin(), formula.operators.end(), Operator::kMinus) != 0;
     if (!subtracts || !HasStructure(formula)) return formula;

@@ -1,5 +1,5 @@
 // Arithmetic of numbers that the spec itself gives. A division that leaves a remainder there can never be exact,
-// whatever the checkpoint, so it is an error before there is one. What depends on anything else is left to
+// whatever the checkpoint, so it is an error before there is one. Values that depend on anything else are left to
 // bind/evaluate.cpp.
 #include <fmt/format.h>
 

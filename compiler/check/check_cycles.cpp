@@ -24,7 +24,7 @@ class CycleFinder {
  private:
   enum class State : std::uint8_t { kNew, kOpen, kDone };
 
-  // What `node` needs, and the definition or condition that says so.
+  // The needs of `node`, and the definition or condition that says so.
   struct Need {
     std::size_t node;
     SourceRange range;

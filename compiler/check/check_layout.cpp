@@ -5,7 +5,8 @@
 namespace ucp {
 namespace {
 
-// What the blocks around an item say. A block whose own name is wrong is not entered: its items would all be wrong.
+// The context from the blocks around an item. A block whose own name is wrong is not entered: its items would all be
+// wrong.
 struct Surroundings {
   Pattern prefix;
   std::optional<StagesDeclaration> stages;
@@ -66,7 +67,7 @@ class LayoutChecker {
     CheckItems(node.items, inner);
   }
 
-  // What an optional block is there by. It is asked for each choice of the counters around it.
+  // The tensor that an optional block is there by. It is asked for each choice of the counters around it.
   static Condition IsThere(const Pattern& prefix, SourceRange head, const Surroundings& around) {
     Condition condition;
     condition.kind = Condition::Kind::kHas;
@@ -148,14 +149,14 @@ class LayoutChecker {
   }
 
   void Check(SourceRange, const ast::Include& node, const Surroundings&) { RefuseInclude(node, sink_); }
-  // What all layers of a layout have in common, so it stands once and in no block.
+  // A property of all layers of a layout, so it stands once and in no block.
   void Check(SourceRange range, const ast::Interleave& node, const Surroundings& around) {
     if (spec_.interleave || !around.prefix.pieces.empty()) {
       std::vector<Note> notes;
       if (spec_.interleave) notes.push_back({spec_.interleave->range, "said here"});
       sink_.Report({.kind = DiagnosticKind::kBadStages,
                     .place = range,
-                    .message = "`interleave` is said once, for the whole layout",
+                    .message = "`interleave` belongs to the whole layout, and stands once",
                     .notes = std::move(notes)});
       return;
     }

@@ -71,7 +71,7 @@ class PatternChecker {
     pattern_.counters.push_back(counter ? std::move(*counter) : Unknown(capture));
   }
 
-  // What follows may speak of a counter whose count is wrong.
+  // The rest may speak of a counter whose count is wrong.
   static Counter Unknown(const ast::Capture& capture) {
     Counter counter;
     counter.name = capture.counter.text;
@@ -177,7 +177,7 @@ class PatternChecker {
     if (!sound) return false;
     if (stages && (cut.axes.size() > 1 || cut.rule != ast::CutRule::kEven)) {
       Report(DiagnosticKind::kBadExpression, cut.cut_range,
-             "layers are spread over the stages alone, and how is said by the checkpoint or by the strategy: pp=8+8+6");
+             "layers are spread over the stages alone, as the checkpoint or the strategy says: pp=8+8+6");
       return false;
     }
     return true;

@@ -32,7 +32,7 @@ Formula One(SourceRange range) {
   return one;
 }
 
-// What is multiplied and what is divided by are kept apart, so that 1 / 4 is exact.
+// Factors and divisors are kept apart, so that 1 / 4 is exact.
 class ScaleChecker {
  public:
   ScaleChecker(const Scope& scope, DiagnosticSink& sink) : scope_(scope), sink_(sink) {}

@@ -71,7 +71,7 @@ class ShapeChecker {
     sound_ = false;
   }
 
-  // What is averaged are whole copies: an axis that cuts has none.
+  // Whole copies are averaged: an axis that cuts has none.
   void CheckMean(const MeanDeclaration& mean, const Uses& cuts) {
     for (const std::string& axis : mean.axes) {
       auto cut = cuts.find(axis);

@@ -1,5 +1,5 @@
 // The other side of a tie must be a tensor that some pattern declares: seen without a checkpoint where no values of
-// dims and counters make it one. What numbers decide is left to bind/expand_spec.cpp.
+// dims and counters make it one. Questions that numbers decide are left to bind/expand_spec.cpp.
 #include <fmt/format.h>
 
 #include <string>

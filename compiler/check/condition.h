@@ -67,7 +67,7 @@ bool ExcludeEachOther(const Guards& a, const Guards& b);
 // counters and for the guards before it.
 std::vector<std::size_t> GuardsUntil(const Guards& guards, std::size_t counters);
 
-// What an expression or a condition speaks of. Each is there once, in the order they are named.
+// The names in an expression or a condition. Each is there once, in the order they are named.
 struct References {
   std::vector<std::size_t> dims;
   std::vector<std::size_t> facts;

@@ -19,7 +19,7 @@ std::vector<MeshDeclaration> CheckMeshes(const ast::File& file, DiagnosticSink& 
 // they are declared.
 void CheckDimsAndFacts(const ast::File& file, Scope& scope, CheckedSpec& spec, DiagnosticSink& sink);
 
-// What `=` or `else` gives a fact.
+// The value that `=` or `else` gives a fact.
 std::optional<FactExpression> BuildFactExpression(const ast::Expr& expr, const Scope& scope, DiagnosticSink& sink);
 
 // Dims and facts whose definitions or conditions need themselves.

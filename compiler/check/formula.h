@@ -1,5 +1,5 @@
 // Checked arithmetic: an expression of a spec in which every name has been looked up and every node makes sense where
-// it stands. What it is worth is another question, which evaluate.h answers once dims have values.
+// it stands. Its value is another question, which evaluate.h answers once dims have values.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace ucp {
 
 struct Formula;
 
-// What stands behind a cut rule: `spread 64`, `widths [3, 3, 2]`, `list placement`.
+// The argument of a cut rule: `spread 64`, `widths [3, 3, 2]`, `list placement`.
 struct CutArgument {
   enum class Kind : std::uint8_t {
     kNone,     // kWidths: those of the source's headers. kSpread: a grain of 1.

@@ -1,4 +1,4 @@
-// Which numbers a piece of a name can print, as far as that can be said before dims have values: bounds that are
+// The numbers that a piece of a name can print, as far as that can be said before dims have values: bounds that are
 // polynomials of dims. `{i + 3: layers}` prints layers + 3 - 1 at most, so it never meets `{layers + 4}`.
 #pragma once
 

@@ -36,10 +36,10 @@ bool Scope::CheckAxis(const ast::Identifier& axis, DiagnosticSink& sink) const {
 }
 
 void RefuseInclude(const ast::Include& include, DiagnosticSink& sink) {
-  sink.Report(
-      {.kind = DiagnosticKind::kBadInclude,
-       .place = include.path_range,
-       .message = fmt::format("`{}` is included, and this spec is no file, so it has no folder", include.path)});
+  sink.Report({.kind = DiagnosticKind::kBadInclude,
+               .place = include.path_range,
+               .message = fmt::format("`{}` is included, and this spec does not come from a file, so it has no folder",
+                                      include.path)});
 }
 
 std::optional<std::size_t> FindFact(const ast::Identifier& name, const Scope& scope, DiagnosticSink& sink) {

@@ -1,4 +1,4 @@
-// Which names an expression may speak of, and what it may do, by where it stands.
+// The names that an expression may use, and what it may do, by where it stands.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace ucp {
 
-// What the declarations above and around a layout's items have introduced.
+// The names that declarations above and around a layout's items have introduced.
 struct Scope {
   std::unordered_map<std::string, std::size_t> dims;   // Name to place in CheckedSpec::dims.
   std::vector<std::string> dim_names;                  // In order, for the nearest one.

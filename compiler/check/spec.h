@@ -34,8 +34,8 @@ struct DimDeclaration {
   std::optional<Formula> otherwise;    // else 4 * hidden
 };
 
-// What `=` or `else` gives a fact: true or false by a condition, a number, a text, another fact or an element of it, or
-// a list of these.
+// The value that `=` or `else` gives a fact: true or false by a condition, a number, a text, another fact or an element
+// of it, or a list of these.
 struct FactExpression {
   SourceRange range;
   std::variant<Condition, Formula, std::string, Condition::Operand::FactElement, std::vector<FactExpression>> value;
@@ -132,17 +132,18 @@ struct CheckedSpec {
   std::string LineOf(SourceRange range) const;  // "gpt.ucp:14"
 };
 
-// What a strategy of a spec gives one key, as it stands on the command line; nothing after reporting what no value is.
+// The value that a strategy of a spec gives one key, as it stands on the command line; nothing after reporting what no
+// value is.
 std::optional<std::string> SettingText(const ast::Setting& setting, DiagnosticSink& sink);
 
 // A spec has at most this many dims and facts.
 inline constexpr std::size_t kMaxDimsAndFacts = 4096;
 
-// What an item's name, shape and stages speak of, its guards left out.
+// The names in an item's name, shape and stages, its guards left out.
 References ReferencesOf(const TensorDeclaration& tensor);
 References ReferencesOf(const TieDeclaration& tie);
 
-// What gives a dim or a fact its value speaks of: its definition, its condition and its default.
+// The names in what gives a dim or a fact its value: its definition, its condition and its default.
 References ReferencesOf(const FactExpression& expression);
 
 // The meaning of a tree, or nothing if `sink` has errors, the parser's included. It finds as many mistakes as it can.

@@ -1,7 +1,10 @@
 // One choice of all alternatives of a pattern, in a form that is compared without knowing any dim.
 //
-// A name is cut into characters that are no digits, and the digits that stand together. The first make its skeleton,
-// with one mark for each group of digits:   "3.mlp.fc1.weight"  ->  "#.mlp.fc#.weight"
+// A name is cut into characters that are not digits, and the digits that stand together. The first make its skeleton,
+// with one mark for each group of digits:
+//
+//     "3.mlp.fc1.weight"  ->  "#.mlp.fc#.weight"
+//
 // Numbers in patterns print at least one digit, so two patterns match a common name if and only if they have a variant
 // each with the same skeleton, and their numbers can all be equal. Skeletons are looked up, so matching is linear.
 #pragma once

@@ -28,7 +28,7 @@ namespace {
 // When one of its ranks has failed.
 constexpr std::chrono::seconds kUntilLauncherEndsRanks{2};
 
-// Asked before the command line is understood, so that those who read JSON get it for a wrong one, too.
+// Asked before the command line is understood, so that those who read JSON also get it for a wrong one.
 bool WantsJson(int argc, char** argv) {
   char** end = std::find(argv, argv + argc, std::string_view("--"));
   return std::find(argv, end, std::string_view("--json")) != end;

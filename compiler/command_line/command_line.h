@@ -1,4 +1,4 @@
-// What the command lines of both programs have in common.
+// The common parts of both programs' command lines.
 #pragma once
 
 #include <CLI/App.hpp>

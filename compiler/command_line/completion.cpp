@@ -1,4 +1,4 @@
-// What the last word can be follows from where the words before it end.
+// The choices for the last word follow from where the words before it end.
 #include "compiler/command_line/completion.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ void AddCommands(const CLI::App& app, Completions& completions) {
   }
 }
 
-// What a value is called says what it is; a word in small letters stands for itself.
+// The name of a value says what it is; a word in small letters stands for itself.
 void AddValues(const std::string& name, Completions& values) {
   if (name == "SPEC") {
     for (const std::string& spec : CatalogueNames()) values.candidates.push_back({spec, "catalogue"});

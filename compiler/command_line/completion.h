@@ -17,7 +17,7 @@ struct Candidate {
   std::string description;
 };
 
-// What else may stand there; the shell lists it.
+// The other words that may stand there; the shell lists it.
 enum class PathsWanted : std::uint8_t { kNone, kFiles, kFolders };
 
 struct Completions {

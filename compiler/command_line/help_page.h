@@ -1,4 +1,4 @@
-// What `--help` prints: every line of it fits into 80 columns.
+// The text of `--help`: every line of it fits into 80 columns.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -42,7 +42,7 @@ bool IsSafetensors(const Beginning& begin) {
   return header <= begin.file_bytes - sizeof(header) && begin.bytes[sizeof(header)] == '{';
 }
 
-// The first word that is no comment is `ucp`, and a number follows.
+// The first word that is not in a comment is `ucp`, and a number follows.
 bool IsSpec(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   auto skip_blanks = [&] { text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size())); };

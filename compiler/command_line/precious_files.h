@@ -1,4 +1,5 @@
-// What no output replaces: what cannot be made again. A file is one by what is in it, by its name, or by where it is.
+// Files that no output replaces, since they cannot be made again. A file is one by what is in it, by its name, or by
+// where it is.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -1,5 +1,5 @@
 // How much a program says, and in which colours: --quiet and --color, which the program and all of its commands take.
-// They count for a command line that is wrong, too, so they are looked for before it is understood.
+// They also count for a command line that is wrong, so they are looked for before it is understood.
 #pragma once
 
 #include <CLI/App.hpp>

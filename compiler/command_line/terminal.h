@@ -1,5 +1,5 @@
-// How both programs speak: reports on standard output, messages on standard error, in colours on a terminal. What
-// comes from files is made printable here, so that no name of a tensor can command a terminal.
+// How both programs speak: reports on standard output, messages on standard error, in colours on a terminal. Text from
+// files is made printable here, so that no name of a tensor can command a terminal.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -16,7 +16,7 @@
 
 namespace ucp {
 
-// What counts from now on; before that, --color auto does.
+// The setting from now on; before that, --color auto does.
 void SpeakAs(const Speech& speech);
 
 // The diagnostics of a spec, if there are any, on standard error; errors alone if quiet. With `json`, errors are left
@@ -29,7 +29,7 @@ int ShowError(const std::string& program, llvm::Error error, bool json = false);
 
 // One line to standard error, unless quiet. It may begin with `warning:` or `note:`, behind a program's name or not.
 void ShowMessage(const std::string& message);
-// The same behind an error, which is said even if quiet.
+// The same behind an error, which is printed even if quiet.
 void ShowHint(const std::string& message);
 // A piece of a line of progress, as it is, unless quiet.
 void ShowProgress(const std::string& text);
@@ -39,14 +39,14 @@ void ShowProgress(const std::string& text);
 bool PrintLine(const std::string& line);
 void PrintReportLine(const std::string& line);
 void PrintJson(llvm::json::Value value);
-// For what is too long to be held as one value. A closed pipe is no error.
+// For what is too long to be held as one value. A closed pipe is not an error.
 [[nodiscard]] llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write);
 [[nodiscard]] llvm::Error PrintJsonBy(llvm::function_ref<void(llvm::json::OStream&)> write);
 
 // Text as it is, control characters too: only for what the user gave, and wants back.
 void PrintVerbatim(std::string_view text);
 
-// Pushes out what was printed. An error if standard output could not take it (a full disk), which is said once.
+// Pushes out what was printed. An error if standard output could not take it (a full disk), which is reported once.
 [[nodiscard]] llvm::Error FlushOutput();
 
 // Whether standard error is a terminal that obeys commands, and how wide.

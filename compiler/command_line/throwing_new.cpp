@@ -1,4 +1,4 @@
-// The allocator's own `operator new` (mimalloc is C) ends the process where it should throw. malloc() is its, too.
+// The allocator's own `operator new` (mimalloc is C) ends the process where it should throw. malloc() is also its own.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// What is wrong with a command line, in one sentence; the library's own would often name something else.
+// The fault of a command line, in one sentence; the library's own would often name something else.
 #pragma once
 
 #include <CLI/App.hpp>

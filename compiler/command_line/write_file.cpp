@@ -35,7 +35,7 @@ int WriteAll(int file, std::string_view bytes) {
   return 0;
 }
 
-// What a new file may be for whom, or what the one that it replaces is.
+// The permissions of a new file, or those of the one that it replaces.
 mode_t ModeFor(const OutputPlace& place) {
   struct stat status{};
   if (place.kind == Kind::kReplaced && ::stat(place.path.c_str(), &status) == 0) return status.st_mode & 07777;

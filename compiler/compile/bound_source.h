@@ -30,7 +30,7 @@ struct SourceRequest {
   std::vector<std::string> unused;       // --unused NAME=last
   std::vector<std::string> drop_states;  // --drop-state NAME
   RankPreference preference;             // --prefer-rank tp=1
-  // Where a plan is made again, the spec and the configurations as they were. What it has is not read from a disk.
+  // Where a plan is made again, the spec and the configurations as they were. Texts in it are not read from a disk.
   const PlanInputs* given = nullptr;
   std::int64_t cut_over = 0;    // Over how many tensor-parallel ranks a target is to be cut; 0: it has none.
   unsigned threads = 1;         // That may read headers at the same time.
@@ -54,13 +54,13 @@ struct BoundSource : Described {
   std::optional<BoundSpec> bound;
   std::string why_no_spec;  // What the catalogue has to say to a source on one rank, if it was asked and did not fit.
   Layout layout;
-  // How the files hold the tensors. What a spec says of padding, means and scales is for ranks; a folder of whole
-  // tensors has none of it.
+  // How the files hold the tensors. Padding, means and scales of a spec are for ranks; a folder of whole tensors has
+  // none of it.
   Layout held;
 };
 
 // Headers only; the message for a path that no format knows lists what each looks for. Fails with kUsage if the source
-// has no rank such as is preferred.
+// lacks the preferred rank.
 llvm::Expected<Checkpoint> DescribeSource(ReadableFileSystem& files, const std::string& path,
                                           const RankPreference& preference, unsigned threads = 1);
 

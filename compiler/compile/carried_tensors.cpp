@@ -15,7 +15,7 @@
 namespace ucp {
 namespace {
 
-// What is averaged or scaled on its way is not what the state was made for.
+// A state does not fit elements that are averaged or scaled on their way.
 std::string WhyNotCarried(const TensorLayout& tensor) {
   if (tensor.scale == Scale{} && tensor.mean_axes.empty()) return "";
   return fmt::format("the elements of `{}` become others by {}", tensor.name, tensor.declared_at);

@@ -43,7 +43,7 @@ llvm::Expected<std::int64_t> LocalElements(const TensorLayout& tensor, const Mes
   return *same;
 }
 
-// What a job made with this method would have had as its source's stages, too.
+// A job made with this method would also have had its source's stages.
 llvm::Error CheckAgainstSource(const PipelineSource& pipeline, DealMethod method) {
   if (pipeline.stage_count == 1) return llvm::Error::success();
   UCP_ASSIGN_OR_RETURN(PipelineStages same, PlaceLayers(pipeline, pipeline.stage_count, method));

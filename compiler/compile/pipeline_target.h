@@ -23,8 +23,8 @@ struct SourceStages {
 SourceStages StagesOfSource(const BoundSource& source);
 
 // Gives each tensor of `layout`, which has the target's mesh, its stages: by the numbers of layers in `degrees`, by the
-// setting `partition` of the strategy, or by PipelineModule's default if the source's own stages bear it out. What was
-// chosen is a remark. Call if the source knows its layer files.
+// setting `partition` of the strategy, or by PipelineModule's default if the source's own stages bear it out. The
+// choice is a remark. Call if the source knows its layer files.
 [[nodiscard]] llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, const BoundSource& source,
                                         const SourceStages& stages, std::span<const LogicalTensor> tensors,
                                         Layout& layout, std::vector<std::string>& remarks);

@@ -71,7 +71,7 @@ llvm::Expected<CompileRequest> RequestOf(const PlanInputs& inputs, const RankPre
 llvm::Error CheckMadeAgain(const std::string& path, Plan plan, const Plan& again) {
   const std::string made_by = std::move(plan.tool_version);
   plan.tool_version = again.tool_version;
-  plan.remarks = again.remarks;  // They speak of what lies beside the checkpoint, too.
+  plan.remarks = again.remarks;  // They also speak of what lies beside the checkpoint.
   UCP_ASSIGN_OR_RETURN(const std::string bytes, EncodePlan(plan));
   UCP_ASSIGN_OR_RETURN(const std::string bytes_again, EncodePlan(again));
   if (bytes == bytes_again) return llvm::Error::success();

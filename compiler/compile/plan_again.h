@@ -1,5 +1,5 @@
 // Making a plan again: a plan file says what it was made from (compiler/plan/plan_inputs.h), and with the same
-// checkpoint the same plan comes of it, but for its remarks, which speak of what lies beside the checkpoint, too.
+// checkpoint the same plan comes of it, but for its remarks, which also speak of what lies beside the checkpoint.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -11,7 +11,7 @@
 
 namespace ucp {
 
-// What `request` says, with the files --config and --ds-config, which it names.
+// The inputs in `request`, with the files --config and --ds-config, which it names.
 llvm::Expected<PlanInputs> ReadInputs(ReadableFileSystem& files, const CompileRequest& request);
 
 // The same for a plan file, once it has been compiled: with the spec, and no paths but names.

@@ -32,7 +32,7 @@ void UncutPaddedRows(const TensorLayout& held, std::int64_t ranks, TensorLayout&
   }
 }
 
-// What metadata says of cuts holds for as many ranks as it is of, and padding for one, too.
+// Cuts in metadata hold for as many ranks as it is of, and padding also for one.
 void KeepCuts(const BoundSource& source, Layout& layout) {
   const std::int64_t ranks = source.checkpoint.inventory.mesh.Size("tp");
   const LayoutIndex held_by_name(source.held);

@@ -64,7 +64,7 @@ const Shard* CutExample(const Inventory& inventory) {
   return example;
 }
 
-// What the files leave open: a tensor that the metadata does not describe, or, without metadata, any.
+// The question that the files leave open: a tensor that the metadata does not describe, or, without metadata, any.
 std::string OpenQuestion(const Inventory& inventory, const EmbeddedCuts* embedded) {
   if (embedded != nullptr && embedded->undescribed.empty()) {
     return fmt::format("`universal_checkpoint_info` in {} says how for these ranks, and not for other numbers of them",
@@ -86,7 +86,7 @@ std::string OpenQuestion(const Inventory& inventory, const EmbeddedCuts* embedde
   return "its files do not say how";
 }
 
-// What is missing, and what the catalogue has to say to it.
+// The missing information, and the catalogue's answer to it.
 llvm::Error NeedsSpec(const Inventory& inventory, const EmbeddedCuts* embedded, llvm::Error catalogue) {
   return Fail(ErrorCode::kUsage,
               "the checkpoint is cut over {} tensor-parallel ranks, and {}; say it with {} (docs/language.md; "
@@ -155,8 +155,8 @@ bool IsOfMegatron(const EmbeddedLayout& embedded) {
   return !embedded.vocabulary.empty() && embedded.row_parallel.empty() && embedded.maps.empty();
 }
 
-// On one rank every tensor is whole. What the metadata says beside that is where other ranks would cut it, and how many
-// of its rows are padding.
+// On one rank every tensor is whole. Beside that, the metadata says where other ranks would cut it, and how many of its
+// rows are padding.
 void TakeCuts(const Inventory& inventory, Layout& layout) {
   if (!inventory.embedded) return;
   llvm::Expected<EmbeddedCuts> embedded = ReadEmbeddedCuts(inventory);

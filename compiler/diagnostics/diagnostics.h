@@ -1,4 +1,4 @@
-// What the compiler tells the author of a spec: kinds, diagnostics, and the sink that collects them.
+// Messages of the compiler to the author of a spec: kinds, diagnostics, and the sink that collects them.
 //
 // A message begins in lower case, has no full stop, and puts code in backticks. It says what was seen; the notes say
 // where each number in it came from; the hint, if any, says what to write instead.

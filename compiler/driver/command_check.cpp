@@ -18,7 +18,7 @@ struct CheckOptions {
   bool json = false;
 };
 
-// What there is to say of a spec; its errors are for ShowError() to print as JSON.
+// Shows the diagnostics of a spec; its errors are for ShowError() to print as JSON.
 void Show(const SpecSession& session, bool json, bool failed) {
   if (json && !failed) {
     PrintJson(RenderJson(*session.source, session.sink));

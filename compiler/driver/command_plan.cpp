@@ -117,7 +117,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       "  ucpc plan gpt.ucp --from checkpoints/ --to universal -o run.plan\n"
       "  ucpc plan --from checkpoints/ --to universal    no tensor parallelism: no spec\n"
       "\n"
-      "What a conversion would cost, without a checkpoint:\n"
+      "The cost of a conversion, without a checkpoint:\n"
       "  ucpc plan gpt.ucp --from deepspeed:tp=8,pp=16,dp=8,zero=1 \\\n"
       "      --to deepspeed:tp=4,pp=32,dp=16,zero=1 --set layers=128 … \\\n"
       "      --bandwidth 2GB/s --nodes 16");

@@ -1,4 +1,4 @@
-// What a conversion between two strategies would cost, for people who have neither the files nor the machines yet.
+// The cost of a conversion between two strategies, for people who have neither the files nor the machines yet.
 #pragma once
 
 #include <llvm/Support/JSON.h>

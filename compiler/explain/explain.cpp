@@ -77,7 +77,7 @@ class Explainer {
   llvm::Expected<Explanation> Run() {
     llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(request_.tensor_glob);
     if (!glob) {
-      return Fail(ErrorCode::kUsage, "`{}` is no pattern for names: {}", request_.tensor_glob,
+      return Fail(ErrorCode::kUsage, "`{}` is not a valid pattern for names: {}", request_.tensor_glob,
                   llvm::toString(glob.takeError()));
     }
     AddHeader();

@@ -1,5 +1,5 @@
-// What a layout means: for each tensor its pattern, its declaration, its whole shape, and who holds which part of it,
-// in the source and, where there is one, in the target. This is the data; explain_text.h, explain_json.h and
+// Explains a layout: for each tensor its pattern, its declaration, its whole shape, and who holds which part of it, in
+// the source and, where there is one, in the target. This is the data; explain_text.h, explain_json.h and
 // explain_page.h show it.
 #pragma once
 

@@ -22,7 +22,7 @@
 namespace ucp {
 namespace {
 
-// What is drawn and listed at most, so that a page stays small whatever a spec says; the page says how many more.
+// The most that is drawn and listed, so that a page stays small whatever a spec says; the page says how many more.
 constexpr std::size_t kMostHolders = 512;
 constexpr std::size_t kMostRuns = 512;
 

@@ -9,7 +9,7 @@
 
 namespace ucp {
 
-// What the page begins with. A file that begins so may be overwritten by another page.
+// The beginning of the page. A file that begins so may be overwritten by another page.
 inline constexpr const char* kPageBegins = "<!doctype html>\n<!-- ucpc explain -->\n";
 
 // Whatever names and texts hold, they reach the page as text only, and its policy lets nothing run but its own script

@@ -1,4 +1,4 @@
-// An open file as the operating system counts it, and how its refusals are told.
+// An open file as the operating system counts it, and the messages of its refusals.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -7,8 +7,8 @@
 
 namespace ucp {
 
-// What changes when a file is written to, or exchanged for another one of its name. Its device is not in it: nodes
-// count the devices of a network differently.
+// Properties that change when a file is written to, or exchanged for another one of its name. Its device is not in it:
+// nodes count the devices of a network differently.
 struct FileVersion {
   std::uint64_t inode = 0;  // 0: nobody looked.
   std::uint64_t bytes = 0;

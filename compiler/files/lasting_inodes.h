@@ -11,7 +11,7 @@
 
 namespace ucp {
 
-// What FileStatus::inode of such a file is instead.
+// The FileStatus::inode of such a file is instead.
 inline constexpr std::uint64_t kFleetingInode = ~std::uint64_t{0};
 
 // Of a file system as statfs() calls its kind.
@@ -20,7 +20,7 @@ bool HasLastingInodes(std::int64_t statfs_type);
 // The same for what is mounted, asked once for each device. Safe to use from several threads.
 class LastingInodes {
  public:
-  // `path` is on `device`. What cannot be asked is taken for one that makes numbers up.
+  // `path` is on `device`. One that cannot be asked is taken for one that makes numbers up.
   bool On(std::uint64_t device, const std::string& path);
 
  private:

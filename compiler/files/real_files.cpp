@@ -70,7 +70,7 @@ PathKind KindOf(const struct stat& status) {
 
 bool IsMissing(int error_number) { return error_number == ENOENT || error_number == ENOTDIR; }
 
-// What stands under a name that a folder was read to have. A link to nothing is an entry of no kind; what vanished
+// The entry under a name that a folder was read to have. A link to nothing is an entry of no kind; what vanished
 // meanwhile is none. `type` is what reading the folder said of it.
 llvm::Expected<std::optional<DirectoryEntry>> Examine(int folder, const std::string& path, const std::string& name,
                                                       unsigned char type) {

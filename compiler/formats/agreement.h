@@ -1,5 +1,6 @@
-// What the ranks of a job must say alike. Where they do not, the checkpoint is refused with both files and both values;
-// but if the user said which rank to believe (--prefer-rank), that one counts, and the decision is kept for the report.
+// Values on which the ranks of a job must agree. Where they do not, the checkpoint is refused with both files and both
+// values; but if the user said which rank to believe (--prefer-rank), that one counts, and the decision is kept for the
+// report.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -14,14 +15,14 @@
 
 namespace ucp {
 
-// Who says something: a file, and where its rank stands on the axes that tell such files apart.
+// The source of a statement: a file, and where its rank stands on the axes that tell such files apart.
 struct Speaker {
   std::string path;
   Coordinate rank;
 };
 
 // `a` is the one that counts, by RankPreference::FirstOf() or because all are equal. `what` is in the words of the
-// message: "`lr_scheduler`". Null is a value, too.
+// message: "`lr_scheduler`". Null is also a value.
 [[nodiscard]] llvm::Error CheckAlike(Inventory& inventory, const std::string& what, const Speaker& a,
                                      const pytorch::ValuePtr& a_value, const Speaker& b,
                                      const pytorch::ValuePtr& b_value, pytorch::ListLengths lengths);

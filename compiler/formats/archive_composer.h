@@ -38,7 +38,7 @@ class ArchiveComposer {
   ComposedArchive Compose(const pytorch::ValuePtr& root) const;
 
  private:
-  // What a storage holds, if that is known: the elements, or which large tensor is to come.
+  // The contents of a storage, if they are known: the elements, or which large tensor is to come.
   struct Content {
     const std::string* bytes = nullptr;
     const LargeTensor* large = nullptr;

@@ -1,5 +1,5 @@
 // Archives that other threads read before they are asked for: while one file's tensors are entered into the inventory,
-// the headers of the next ones are read. What comes out is what reading one after the other gives, errors included.
+// the headers of the next ones are read. The result is what reading one after the other gives, errors included.
 #pragma once
 
 #include <condition_variable>
@@ -34,8 +34,8 @@ class ArchivesAhead {
                 unsigned helpers);
   ~ArchivesAhead();
 
-  // What was read of a file, once. Nothing: nobody has begun it, and nobody will; or it could not be read, and reading
-  // it again says why.
+  // The data that was read of a file, once. Nothing: nobody has begun it, and nobody will; or it could not be read, and
+  // reading it again says why.
   std::optional<ReadHeader> Take(const std::string& path);
 
  private:

@@ -141,7 +141,7 @@ class LayerReader {
                               layer.local_experts, placed));
   }
 
-  // Which experts the rank has if all have equally many neighbours; DeepSpeed writes the same numbers for other
+  // The experts that the rank has if all have equally many neighbours; DeepSpeed writes the same numbers for other
   // placements, where they say nothing.
   llvm::Error CheckRange(const AutoEpLayer& layer) const {
     const bool is_even = layer.experts % layer.ep() == 0 && layer.places == Neighbours(layer.experts, layer.ep());
@@ -181,7 +181,7 @@ class LayerReader {
     return llvm::Error::success();
   }
 
-  // Which experts the pieces of each rank are; nothing if some are no whole experts in an order without gaps.
+  // The experts that the pieces of each rank are; nothing if some are not whole experts in an order without gaps.
   static std::optional<ExpertPlaces> PlacesOf(const AffineMap& map) {
     ExpertPlaces places(map.ranks.size());
     std::int64_t size = 1;  // Of one expert.

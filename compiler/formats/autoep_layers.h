@@ -1,4 +1,4 @@
-// What a model-states file says of the layers whose experts DeepSpeed's AutoEP spreads over ranks: the entry
+// A model-states file's statement of the layers whose experts DeepSpeed's AutoEP spreads over ranks: the entry
 // `ds_autoep_layers`. AutoEP keeps all experts of a layer in three tensors, `<prefix>.w1` to `<prefix>.w3`, with an
 // expert for each place of the first dimension; each rank has a part of those places, its own in an order of its own.
 #pragma once

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostListed = 16;
 
-// A latest file that leads nowhere makes a root, too: a broken one.
+// A latest file that leads nowhere also makes a root: a broken one.
 llvm::Expected<bool> HasLatest(ReadableFileSystem& files, const std::string& folder, const Format& format) {
   if (!format.has_roots()) return false;
   UCP_ASSIGN_OR_RETURN(FileStatus status, files.Status(JoinPath(folder, std::string(format.latest_file()))));

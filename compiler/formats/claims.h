@@ -1,4 +1,4 @@
-// What formats say of one level on the way to a checkpoint (recognise.h), and which of it counts.
+// The formats' claims on one level on the way to a checkpoint (recognise.h), and which of them counts.
 #pragma once
 
 #include <llvm/Support/Error.h>

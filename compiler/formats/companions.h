@@ -16,7 +16,7 @@
 
 namespace ucp {
 
-// Which of them a format's folders have, too.
+// Those of them that a format's folders also have.
 enum class CompanionKind { kNone, kOfModel, kOfModelAndLoop };
 
 // Whether files of this name are pickles.

@@ -25,7 +25,7 @@ struct ExpertName {
   std::string With(std::int64_t other) const { return layer + std::to_string(other) + rest; }
 };
 
-// Nothing for a name that is no expert's.
+// Nothing for a name that is not an expert's.
 std::optional<ExpertName> ParseExpertName(const std::string& name);
 
 // A layer with experts: what the names of all of them begin with, and how many they are.

@@ -18,8 +18,8 @@ struct Folding {
   std::int64_t tp_rank = 0;
   std::int64_t ep_size = 1;
   std::int64_t ep_rank = 0;
-  // Which ranks share what the file holds: "dense_dp" in model-states files, "edp" in those of an expert's weights,
-  // "per_family" in those of the optimizer, whose count and rank are those of the former.
+  // The ranks that share the contents of the file: "dense_dp" in model-states files, "edp" in those of an expert's
+  // weights, "per_family" in those of the optimizer, whose count and rank are those of the former.
   std::string partition_group;
   std::int64_t partition_count = 1;
   std::optional<std::int64_t> partition_rank;  // Of those that save an expert's file each writes its own: the last's.
@@ -32,7 +32,7 @@ llvm::Expected<std::optional<Folding>> ReadFolding(const pytorch::Value& root, c
 // The value of such an entry. `param_families`, what DeepSpeed says of each tensor, stands in it unless it is null.
 pytorch::ValuePtr ComposeFolding(const Folding& folding, const pytorch::ValuePtr& param_families = nullptr);
 
-// What the file `where` says is what it must be, by its name and `ds_autoep_layers` in `layers`. Fails with both
+// Checks that the file `where` says what it must, by its name and `ds_autoep_layers` in `layers`. Fails with both
 // values, and where there is no such entry while ranks are counted so. An expected `partition_rank` of nothing is not
 // compared.
 [[nodiscard]] llvm::Error CheckFolding(const std::optional<Folding>& found, const std::string& where,

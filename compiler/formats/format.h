@@ -31,7 +31,7 @@ struct Checkpoint {
   TrainingState training;
 };
 
-// What a format is asked to write.
+// The request for the files of a target.
 struct TargetRequest {
   std::span<const LogicalTensor> tensors;  // Sorted by name.
   const Layout& layout;                    // How the target's ranks hold them.
@@ -48,7 +48,7 @@ class Format {
   virtual ~Format() = default;
   virtual std::string_view name() const = 0;
 
-  // What a strategy of this format may say, and with which values.
+  // The settings of a strategy of this format, and their values.
   virtual StrategyRules strategy_rules() const = 0;
 
   // Whether this folder, which exists, is a checkpoint by the names in it. RecogniseAny() (recognise.h) asks.
@@ -66,8 +66,8 @@ class Format {
   virtual bool MayHaveFile(std::string_view path) const = 0;
   // How the names of its files end; what a manifest lists ends so, or is not believed to be one of them.
   virtual std::vector<std::string_view> file_endings() const = 0;
-  // Whether this is, by its name, a file with a header, and all that Describe() reads of one such file. What it reads
-  // is noted by whoever shares headers between ranks. Fails where the file cannot be described.
+  // Whether this is, by its name, a file with a header, and all that Describe() reads of one such file. Whoever shares
+  // headers between ranks notes what it reads. Fails where the file cannot be described.
   virtual bool HasHeader(std::string_view path) const = 0;
   [[nodiscard]] virtual llvm::Error ReadHeader(const ReadableFile& file) const = 0;
   // The folder of a checkpoint in which each tensor has a folder of its own; empty if there is none.
@@ -79,7 +79,7 @@ class Format {
   virtual llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                               const RankPreference& preference, unsigned threads) const = 0;
 
-  // Which files beside the source its folders have, too.
+  // The files beside the source that its folders also have.
   virtual CompanionKind TakesCompanions() const { return CompanionKind::kNone; }
   // Whether its files depend on the configuration of the job that will load them.
   virtual bool TakesJobConfig() const { return false; }
@@ -95,7 +95,8 @@ class Format {
                                                                const TrainingState& training) const;
   // The files of a checkpoint that holds the tensors and the training state.
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
-  // Which ranks of the target's job open which of the files that LayOut() made of the same request: by default all do.
+  // The ranks of the target's job that open each of the files that LayOut() made of the same request: by default all
+  // do.
   virtual llvm::Expected<FileReaders> Readers(const TargetRequest& request, const TargetFiles& target) const;
 };
 

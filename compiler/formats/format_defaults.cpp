@@ -1,4 +1,4 @@
-// What a format does that does not say otherwise.
+// The behaviour of a format that does not say otherwise.
 #include "compiler/formats/format.h"
 
 namespace ucp {

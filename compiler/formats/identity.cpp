@@ -16,7 +16,7 @@ std::string FrameworkVersion(const TrainingState& training) {
   return "";
 }
 
-// What the engine counts, where no optimizer says it.
+// The engine's count, where no optimizer says it.
 std::optional<double> StepOf(const TrainingState& training) {
   if (std::optional<double> step = OptimizerStep(training)) return step;
   const pytorch::ValuePtr steps = FindEntry(training.engine, "global_steps");

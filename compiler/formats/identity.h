@@ -1,4 +1,4 @@
-// Who a checkpoint is, from its description.
+// The identity of a checkpoint, from its description.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ CheckpointIdentity IdentityOf(const Checkpoint& checkpoint);
 // Of the first group of the optimizer, if it says one number.
 std::optional<double> OptimizerStep(const TrainingState& training);
 
-// What the folder of a checkpoint is called, however it is named: `.` has a name, too.
+// The name of a checkpoint's folder, however it is given: `.` also has a name.
 std::string NameOfFolder(const std::string& folder);
 
 }  // namespace ucp

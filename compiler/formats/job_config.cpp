@@ -67,7 +67,7 @@ llvm::Expected<ValuePtr> ReadConfig(std::string_view text) {
   JsonReader json(text);
   UCP_ASSIGN_OR_RETURN(ValuePtr value, ReadValue(json, kMostDepth));
   UCP_RETURN_IF_ERROR(json.ReadEnd());
-  if (value->As<pytorch::Dict>() == nullptr) return Fail(ErrorCode::kBadData, "it is no object of settings");
+  if (value->As<pytorch::Dict>() == nullptr) return Fail(ErrorCode::kBadData, "it is not an object of settings");
   return value;
 }
 
@@ -80,7 +80,7 @@ llvm::Expected<std::string> ReadJobConfig(ReadableFileSystem& files, const std::
 llvm::Expected<JobConfig> ParseJobConfig(const std::string& path, std::string_view text) {
   llvm::Expected<ValuePtr> value = ReadConfig(text);
   if (value) return JobConfig{path, *value};
-  return AddContext(value.takeError(), fmt::format("`{}` is no DeepSpeed configuration in JSON", path));
+  return AddContext(value.takeError(), fmt::format("`{}` is not a DeepSpeed configuration in JSON", path));
 }
 
 }  // namespace ucp

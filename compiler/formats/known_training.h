@@ -1,5 +1,5 @@
-// What of a source's pickles a target has: plain values and the objects that our frameworks write (objects/). All else
-// is left out of every target and named, unless the user vouches for it with --keep-opaque.
+// The part of a source's pickles that a target has: plain values and the objects that our frameworks write (objects/).
+// All else is left out of every target and named, unless the user vouches for it with --keep-opaque.
 #pragma once
 
 #include <span>

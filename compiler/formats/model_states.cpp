@@ -22,7 +22,7 @@ using pytorch::ValuePtr;
 
 constexpr int kModuleDepth = 32;
 
-// What the engine itself saves and restores; carried on.
+// Entries that the engine itself saves and restores; carried on.
 constexpr std::array<std::string_view, 11> kEngineKeys = {"lr_scheduler",
                                                           "data_sampler",
                                                           "random_ltd",
@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, 11> kEngineKeys = {"lr_scheduler",
                                                           "dp_world_size",
                                                           "ds_config",
                                                           "ds_version"};
-// What describes this cut of the model, and is read here.
+// Entries that describe this cut of the model, and are read here.
 constexpr std::array<std::string_view, 13> kStructureKeys = {"module",
                                                              "buffer_names",
                                                              "optimizer",
@@ -49,7 +49,7 @@ constexpr std::array<std::string_view, 13> kStructureKeys = {"module",
                                                              "autoep_layers",
                                                              "folding"};
 
-// Of a partition whose other entries are not carried on; what else is a text or a number is compared, too.
+// Of a partition whose other entries are not carried on; what else is a text or a number is also compared.
 constexpr std::array<std::string_view, 9> kComparedKeys = {
     "lr_scheduler", "global_steps", "global_samples",           "skipped_steps", "dp_world_size", "ds_config",
     "ds_version",   "iteration",    "universal_checkpoint_info"};
@@ -161,7 +161,7 @@ struct ModuleReader {
     return llvm::Error::success();
   }
 
-  // A dict that is no part of the module tree is some layer's extra state.
+  // A dict that is not a part of the module tree is some layer's extra state.
   static bool HoldsTensors(const std::vector<pytorch::Entry>& children) {
     return std::any_of(children.begin(), children.end(), [](const pytorch::Entry& child) {
       return child.value->As<pytorch::Tensor>() != nullptr || Entries(*child.value) != nullptr;

@@ -66,17 +66,18 @@ struct ModelStates : Speaker {
 // stage 3, `engine` and `client` have only what is compared with partition 0's, which are carried on.
 enum class ModelStatesOf { kNativeCheckpoint, kFurtherPartition, kUniversalFolder };
 
-// What reads the entry `optimizer` while the file is open: without ZeRO the optimizer stands there.
+// The reader of the entry `optimizer` while the file is open: without ZeRO the optimizer stands there.
 using OptimizerVisitor = std::function<llvm::Error(const SourceArchive&, const pytorch::ValuePtr& optimizer)>;
 
-// What this version does not read is kUnsupported, and named; an optimizer too, if nobody visits it.
+// An entry that this version does not read is kUnsupported, and named; an optimizer too, if nobody visits it.
 llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of,
                                             const OptimizerVisitor& visit_optimizer = nullptr);
 
 // Whether frozen parameters, if the model has any, were left out: from stage 2 on, DeepSpeed lists them otherwise.
 bool ExcludesFrozen(const ModelStates& states);
 
-// What a spec can name: `args` under "args", `universal_checkpoint_info` under "info", `ds_config` under "ds_config".
+// The facts that a spec can name: `args` under "args", `universal_checkpoint_info` under "info", `ds_config` under
+// "ds_config".
 void AddFacts(const ModelStates& states, std::map<std::string, Fact>& facts);
 
 // The tensors of a state dict, nested dicts joined with dots: {'encoder': {'0.weight': …}} is "encoder.0.weight".

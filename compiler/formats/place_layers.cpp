@@ -104,7 +104,7 @@ std::ptrdiff_t LayersWithParameters(const Guess& guess) {
   return std::count_if(guess.begin(), guess.end(), [](const std::string& prefix) { return prefix != kNoParameters; });
 }
 
-// What a target needs of a pipeline that is dealt so.
+// The description of a dealt pipeline that a target needs.
 PipelineStages StagesOf(const Guess& guess, const std::vector<std::int64_t>& first, std::int64_t known_layers) {
   PipelineStages stages;
   std::map<std::string, std::set<std::int64_t>> found;

@@ -1,10 +1,10 @@
-// Which stage of a target has which layers of a PipelineModule.
+// Places the layers of a PipelineModule on the stages of a target.
 //
 // A checkpoint does not say all that DeepSpeed deals layers by. Layers without parameters have no file, and neither has
 // a layer that uses the parameters of an earlier one (a head that is tied to the embedding, with a function of its
 // own). So every pipeline is tried that could have left the source's files: such layers in each place without a file,
-// and behind the last one, with no more tied layers than the files and the source's stages ask for. What all of them
-// agree on is known; where two differ, the user has to say it.
+// and behind the last one, with no more tied layers than the files and the source's stages ask for. A value on which
+// all of them agree is known; where two differ, the user has to say it.
 #pragma once
 
 #include <llvm/Support/Error.h>

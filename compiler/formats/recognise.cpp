@@ -54,7 +54,7 @@ llvm::Expected<std::optional<Recognised>> RecogniseLevel(ReadableFileSystem& fil
   return found;
 }
 
-// What is broken or ambiguous at a level is for the user to decide: says between what.
+// A broken or ambiguous level is for the user to decide: says between what.
 llvm::Error NameCandidates(ReadableFileSystem& files, const std::string& folder, llvm::Error error) {
   FailureText failure = Describe(std::move(error));
   llvm::Expected<std::vector<Candidate>> candidates = FindCandidates(files, folder);
@@ -135,7 +135,7 @@ llvm::Error NotKnown(ReadableFileSystem& files, const std::string& path, PathKin
         path);
   }
   return Fail(ErrorCode::kUnsupported,
-              "`{}` is no checkpoint that this version knows: a DeepSpeed folder holds `mp_rank_*_model_states.pt` and "
+              "`{}` is not a recognised checkpoint: a DeepSpeed folder holds `mp_rank_*_model_states.pt` and "
               "`*_optim_states.pt` (its root a file `latest`), a universal one a folder `zero` (its root a file "
               "`latest_universal`), a safetensors one `model.safetensors` or `model.safetensors.index.json`",
               path);

@@ -1,8 +1,8 @@
-// Which checkpoint a path means. The folder that users name is often not the checkpoint itself but the root around it,
-// or a file inside.
+// Finds the checkpoint that a path means. The folder that users name is often not the checkpoint itself but the root
+// around it, or a file inside.
 //
-// Levels are looked at one after the other, and at each of them every format is asked. What is found at one level is
-// the answer, whatever lies below:
+// Levels are looked at one after the other, and at each of them every format is asked. A find at one level is the
+// answer, whatever lies below:
 //
 //   the folder itself   it is a checkpoint, or its file `latest` names one
 //   the folders in it   if nothing is: the only one that is a checkpoint, or a root with a file `latest`

@@ -63,7 +63,7 @@ std::string PhraseOfPlace(const pytorch::Value& root, const pytorch::Value& targ
   return keys.empty() ? "" : fmt::format(", `{}`", keys);
 }
 
-// What is not larger than this is read at once, and stands in the plan.
+// Tensors that are not larger than this are read at once, and stand in the plan.
 constexpr std::uint64_t kMostReadBytes = std::uint64_t{64} << 10;
 
 // Strides of 0 let a tensor be larger than its storage: only what is not can be moved as it lies.

@@ -1,4 +1,4 @@
-// What `--to` asks for: a format and its settings, "deepspeed:tp=4,pp=8+8+8+6,zero=1".
+// The value of `--to`: a format and its settings, "deepspeed:tp=4,pp=8+8+8+6,zero=1".
 #pragma once
 
 #include <llvm/Support/Error.h>

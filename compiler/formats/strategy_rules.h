@@ -1,4 +1,4 @@
-// What the strategies of a format may say: each format states a table of these, and strategy.h holds strategies to it.
+// The settings of a format's strategies: each format states a table of these, and strategy.h holds strategies to it.
 #pragma once
 
 #include <cstdint>

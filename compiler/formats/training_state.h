@@ -1,6 +1,6 @@
-// What a job needs to resume besides the elements of its tensors: hyper-parameters, step counters, the scheduler, the
-// loss scaler, and what the training script itself put into the checkpoint. The same for all formats, and loss-free:
-// what we do not understand is a value that is carried on as it was.
+// The state that a job needs to resume besides the elements of its tensors: hyper-parameters, step counters, the
+// scheduler, the loss scaler, and what the training script itself put into the checkpoint. The same for all formats,
+// and loss-free: what we do not understand is a value that is carried on as it was.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -65,7 +65,7 @@ struct OptimizerGroup {
   std::vector<std::string> parameters;
 };
 
-// What one model-parallel rank saved for itself.
+// The state that one model-parallel rank saved for itself.
 struct RankState {
   std::vector<pytorch::Entry> client;         // The training script's own entries: rng_state, args, iteration, …
   std::vector<pytorch::Entry> module_extras;  // Entries of the module that are not tensors (`_extra_state`), by name.
@@ -79,7 +79,7 @@ struct TrainingState {
   std::vector<OptimizerGroup> groups;
   // Everything else in the optimizer's file: loss_scaler, dynamic_loss_scale, overflow, clip_grad, …
   std::vector<pytorch::Entry> optimizer;
-  // What the engine itself counts: global_steps, global_samples, skipped_steps, dp_world_size, ds_version, ds_config,
+  // The engine's own counts: global_steps, global_samples, skipped_steps, dp_world_size, ds_version, ds_config,
   // lr_scheduler, ….
   std::vector<pytorch::Entry> engine;
   ValueOrigin groups_origin;  // Of the list of groups.
@@ -103,7 +103,7 @@ struct TrainingState {
 // The value of a text key; null if there is none.
 pytorch::ValuePtr FindEntry(const std::vector<pytorch::Entry>& entries, std::string_view key);
 
-// What messages call the checkpoint that all this is of: "the source", or "the synthetic model".
+// The name in messages of the checkpoint that all this is of: "the source", or "the synthetic model".
 std::string_view CalledInMessages(const TrainingState& training);
 
 // The version of DeepSpeed that saved the source, as a text; without one, a version that writes what we write.
@@ -112,7 +112,7 @@ pytorch::ValuePtr VersionOf(const TrainingState& training);
 // Adds one to a training state; returns the key of its storage there.
 std::string AddTensor(TrainingState& training, SmallTensorData data);
 std::string AddTensor(TrainingState& training, LargeTensor tensor);
-// What a tensor of this training state is; null if it is none of these.
+// The data of a tensor of this training state; null if it is none of these.
 const SmallTensorData* FindSmallTensor(const TrainingState& training, const pytorch::Tensor& tensor);
 const LargeTensor* FindLargeTensor(const TrainingState& training, const pytorch::Tensor& tensor);
 
@@ -122,7 +122,7 @@ std::optional<double> StepNumber(const TrainingState& training, const pytorch::V
 // "4", "4 (float32)", "missing"
 std::string StepText(const TrainingState& training, const pytorch::ValuePtr& step);
 
-// Whether two steps of one training state are the same in value and in type. Null is a step, too.
+// Whether two steps of one training state are the same in value and in type. Null is also a step.
 bool IsSameStep(const pytorch::ValuePtr& a, const pytorch::ValuePtr& b);
 
 // Fails (kBadData) if two step counters differ in value or in type, with both files and both values.

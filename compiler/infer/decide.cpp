@@ -104,7 +104,7 @@ Decision DecideAlone(const ObservedTensor& tensor) {
   return decision;
 }
 
-// What DeepSpeed's converter would do with a tensor that its metadata does not describe.
+// The treatment by DeepSpeed's converter of a tensor that its metadata does not describe.
 Decision DecideUndescribed(const ObservedTensor& tensor, const std::string& why_unsupported) {
   Decision decision{&tensor, {CutReading(tensor.by_rank, 0)}, ""};
   decision.question =

@@ -1,4 +1,4 @@
-// How each tensor is cut, as far as headers and embedded metadata tell. What they do not tell stays a question.
+// How each tensor is cut, as far as headers and embedded metadata tell. The rest stays a question.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -32,7 +32,7 @@ bool IsBufferBesideMaps(const EmbeddedLayout& embedded, const ObservedTensor& te
          std::all_of(shapes.begin(), shapes.end(), [&](const LocalShape& shape) { return shape == shapes.front(); });
 }
 
-// Which experts a rank has is AutoEP's word; the patterns of AutoTP beside it call them replicated.
+// AutoEP says which experts a rank has; the patterns of AutoTP beside it call them replicated.
 std::optional<TensorLayout> LayoutOfExperts(const Inventory& inventory, const ObservedTensor& observed) {
   const auto places = inventory.expert_places.find(observed.name);
   if (places == inventory.expert_places.end()) return std::nullopt;

@@ -36,7 +36,7 @@ class PatternList {
       auto regex = std::make_unique<const re2::RE2>(re2::StringPiece(patterns[i].data(), patterns[i].size()), options);
       if (!regex->ok()) {
         return Fail(ErrorCode::kUnsupported,
-                    "the pattern `{}` of `universal_checkpoint_info` in {} is no regular expression of RE2: {}",
+                    "the pattern `{}` of `universal_checkpoint_info` in {} is not a valid regular expression (RE2): {}",
                     patterns[i], where, regex->error());
       }
       list.regexes_.emplace_back(i, std::move(regex));

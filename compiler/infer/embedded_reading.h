@@ -1,4 +1,4 @@
-// What a checkpoint's own metadata says of one tensor's cut (layout/embedded_layout.h), as a shape expression.
+// The cut of one tensor by a checkpoint's own metadata (layout/embedded_layout.h), as a shape expression.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -5,8 +5,8 @@
 //
 // Under one prefix every (rest, declaration) has the set of numbers where it occurs. If the numbers are 0..n without a
 // hole, the prefix is a block with a counter, and rests that are not there for all numbers stand under a condition. The
-// rests are grouped in the same way again. Where the numbers are no counter (a pipeline's "1.weight" among layers 3 to
-// 26), neighbours that are alike get a counter of their own.
+// rests are grouped in the same way again. Where the numbers are not a counter (a pipeline's "1.weight" among layers 3
+// to 26), neighbours that are alike get a counter of their own.
 #include "compiler/infer/group_names.h"
 
 #include <fmt/format.h>

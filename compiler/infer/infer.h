@@ -1,6 +1,7 @@
-// Drafts a spec from a checkpoint's headers: `ucpc infer`. What decides a cut, in this order: the layout that DeepSpeed
-// embedded (universal_checkpoint_info), the shapes at two tensor-parallel degrees, ranks of different sizes. What none
-// of these decides is a question in the draft, with every reading as a comment: nothing is guessed silently.
+// Drafts a spec from a checkpoint's headers: `ucpc infer`. The evidence for a cut, in this order: the layout that
+// DeepSpeed embedded (universal_checkpoint_info), the shapes at two tensor-parallel degrees, ranks of different sizes.
+// A cut that none of these decides is a question in the draft, with every reading as a comment: nothing is guessed
+// silently.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -1,4 +1,4 @@
-// What a rank holds is a product set if its pieces are all combinations of some intervals of each dimension. So: take
+// The part of a rank is a product set if its pieces are all combinations of some intervals of each dimension. So: take
 // the intervals that occur on each dimension, check that their combinations are as many elements as the shard has, and
 // lift each dimension by itself.
 #include "compiler/infer/lift_map.h"
@@ -30,7 +30,7 @@ std::optional<Sizes> RowMajor(const Sizes& shape) {
   return strides;
 }
 
-// Where a block begins in a row-major tensor; nothing if it is no box of it.
+// Where a block begins in a row-major tensor; nothing if it is not a box of it.
 std::optional<Sizes> BoxAt(const AffineView& view, const Sizes& shape, const Sizes& tensor) {
   auto strides = RowMajor(tensor);
   if (!strides || view.strides.size() != tensor.size() || shape.size() != tensor.size() || view.offset < 0) {
@@ -139,7 +139,7 @@ llvm::Expected<Reading> LiftMap(const AffineMap& map, const ObservedTensor& tens
   std::vector<std::vector<std::vector<Interval>>> held(map.logical_shape.size());  // By dimension, and then by rank.
   for (const auto& [rank, shard] : map.ranks) {
     auto intervals = IntervalsOf(shard, map.logical_shape);
-    if (!intervals) return refuse(fmt::format("gives rank {} what is no product of intervals", rank));
+    if (!intervals) return refuse(fmt::format("gives rank {} positions that are not a product of intervals", rank));
     for (std::size_t d = 0; d < held.size(); ++d) held[d].push_back(std::move((*intervals)[d]));
   }
   Reading reading;
@@ -152,7 +152,7 @@ llvm::Expected<Reading> LiftMap(const AffineMap& map, const ObservedTensor& tens
   }
   if (cuts > 1) return refuse("cuts two dimensions by one axis");
   auto scale = ScaleOf(map);
-  if (!scale) return refuse("has scales that are no ratio of small numbers, or differ");
+  if (!scale) return refuse("has scales that are not ratios of small numbers, or differ");
   reading.scale = *scale;
   return reading;
 }

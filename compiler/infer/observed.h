@@ -1,4 +1,4 @@
-// What the headers of one or two checkpoints show of each tensor, before anything is concluded from it.
+// The view of each tensor in the headers of one or two checkpoints, before anything is concluded from it.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -84,7 +84,7 @@ class MapBuilder {
     return llvm::Error::success();
   }
 
-  // What each rank holds of the dimension that is cut. A tensor that is not cut has every dimension whole on every
+  // The part of the cut dimension that each rank holds. A tensor that is not cut has every dimension whole on every
   // rank, and then any will do; one without dimensions has one position.
   llvm::Error SelectRanks() {
     for (std::size_t d = 0; d < tensor_.dims.size(); ++d) {

@@ -1,4 +1,4 @@
-// Which checkpoint was read: what every report begins with, so that a wrong one is seen.
+// The identity of the checkpoint that was read, with which every report begins, so that a wrong one is seen.
 #pragma once
 
 #include <llvm/Support/JSON.h>

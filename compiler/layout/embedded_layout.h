@@ -1,4 +1,4 @@
-// What DeepSpeed writes into a checkpoint about how its parameters are cut over tensor-parallel ranks: the entry
+// DeepSpeed's own statement in a checkpoint of how its parameters are cut over tensor-parallel ranks: the entry
 // `universal_checkpoint_info`, of versions 0.2 to 0.4 and affine maps of version 1 (docs/formats.md). All patterns are
 // regular expressions that match at the start of a name.
 #pragma once

@@ -1,4 +1,4 @@
-// Which ranks of a job open which files of a checkpoint when they resume from it, by the formats' own rules.
+// The ranks of a job that open each file of a checkpoint when they resume from it, by the formats' own rules.
 #pragma once
 
 #include <cstdint>

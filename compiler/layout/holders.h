@@ -1,4 +1,4 @@
-// Who holds which part of one tensor: its layout, spelled out for one mesh.
+// The holders of one tensor's parts: its layout, spelled out for one mesh.
 #pragma once
 
 #include <llvm/Support/Error.h>

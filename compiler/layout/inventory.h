@@ -1,5 +1,5 @@
-// What a format found in a checkpoint folder, from headers alone: which local tensors lie where, and the facts that the
-// checkpoint states about itself. Names of tensors are those of the rank's own module.
+// A checkpoint folder as its format describes it, from headers alone: which local tensors lie where, and the facts that
+// the checkpoint states about itself. Names of tensors are those of the rank's own module.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct Inventory {
   std::vector<std::string> first_stage_counts;
   // A second name of a tensor (shared parameters), as the checkpoint's own metadata says.
   std::map<std::string, std::string> aliases;
-  // What the checkpoint itself says about how its tensors are cut.
+  // The checkpoint's own statement of how its tensors are cut.
   std::optional<EmbeddedLayout> embedded;
   // The same of tensors that hold several experts, which are spread over `ep` by AutoEP.
   std::map<std::string, ExpertPlaces> expert_places;

@@ -59,8 +59,8 @@ llvm::Expected<std::vector<std::int64_t>> LogicalShape(const TensorLayout& tenso
 // too) and its places are in `only_at`.
 bool IsHeldAt(const TensorLayout& tensor, const Coordinate& coordinate);
 
-// What the rank at `coordinate` of `mesh` holds of the tensor, if it has it (IsHeldAt is not asked). The set need not
-// be increasing where a cut is by `list`. Fails as Select does, or if the set falls into more than
+// The set of the tensor that the rank at `coordinate` of `mesh` holds, if it has it (IsHeldAt is not asked). The set
+// need not be increasing where a cut is by `list`. Fails as Select does, or if the set falls into more than
 // `kMaxIncreasingPieces` increasing pieces.
 inline constexpr std::size_t kMaxIncreasingPieces = 4096;
 llvm::Expected<ProductSet> HeldAt(const TensorLayout& tensor, const Mesh& mesh, const Coordinate& coordinate);

@@ -30,9 +30,9 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
-// What a strategy says about its ranks. With `interleave` > 1 every pipeline stage holds that many chunks of layers:
-// the pipeline then has pp * interleave places, of which place c is on stage c mod pp (virtual stages). Nothing is not
-// the same as 1: a layout that has chunks contradicts a strategy that says there are none.
+// The ranks of a strategy. With `interleave` > 1 every pipeline stage holds that many chunks of layers: the pipeline
+// then has pp * interleave places, of which place c is on stage c mod pp (virtual stages). Nothing is not the same as
+// 1: a layout that has chunks contradicts a strategy that says there are none.
 struct Degrees {
   Mesh mesh;
   std::optional<std::int64_t> interleave = {};

@@ -79,7 +79,7 @@ std::vector<Run>::const_iterator RunAtOrBehindLogical(const Selection& dim, std:
                               [&](const Run& run) { return run.logical_begin + run.length <= logical; });
 }
 
-// What one dimension answers when it is asked for its first member at or behind a place: the member (as local place and
+// The answer of one dimension to the question for its first member at or behind a place: the member (as local place and
 // logical position), whether it is the place itself, or that there is none.
 struct Member {
   bool found = false;

@@ -1,6 +1,6 @@
-// Which rank the user believes where copies differ: `--prefer-rank dp=0,tp=1`, or `mp=1` for a universal folder, which
-// has files of model-parallel ranks and does not say more of them. It counts for the values of copies and
-// for single numbers and texts that ranks must agree on; degrees, shapes and names are never a matter of belief.
+// The rank that the user believes where copies differ: `--prefer-rank dp=0,tp=1`, or `mp=1` for a universal folder,
+// which has files of model-parallel ranks and does not say more of them. It counts for the values of copies and for
+// single numbers and texts that ranks must agree on; degrees, shapes and names are never a matter of belief.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -22,7 +22,7 @@ struct RankPreference {
   // Whether what stands at `place` is believed: of the axes that it has, one at least is named, and on all that are
   // named it stands at the named place. A tensor's copy has no place on `dp`, which cuts it, and a file may have one.
   bool Prefers(const Coordinate& place) const;
-  // Which of several is believed over the others: the first that is preferred, or simply the first.
+  // The one of several that is believed over the others: the first that is preferred, or simply the first.
   std::size_t FirstOf(const std::vector<Coordinate>& places) const;
   bool operator==(const RankPreference&) const = default;
 };
@@ -33,8 +33,8 @@ llvm::Expected<RankPreference> ParseRankPreference(std::string_view text);
 // Fails with kUsage if the source has no such ranks.
 [[nodiscard]] llvm::Error CheckPreference(const RankPreference& preference, const Mesh& source);
 
-// What the user can say to decide between two places: "--prefer-rank tp=0 (or tp=1) says which of them counts". Empty
-// if they are the same.
+// The option that decides between two places: "--prefer-rank tp=0 (or tp=1) says which of them counts". Empty if they
+// are the same.
 std::string PreferenceHint(const Coordinate& a, const Coordinate& b);
 
 // One thing that a preference decided.

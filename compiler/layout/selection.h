@@ -63,9 +63,9 @@ std::vector<Selection> IncreasingPieces(const Selection& selection);
 // "0..4 8..12 pad 2": logical ranges in local order.
 std::string ToString(const Selection& selection);
 
-// What two ranks have in common on one dimension: `count` blocks of `length` positions; block b begins at
-// `*_begin + b * *_stride` in the source's local index, the target's local index and the logical index.
-// Blocks are sorted and disjoint; a single block has stride 0.
+// The common positions of two ranks on one dimension: `count` blocks of `length` positions; block b begins at `*_begin
+// + b * *_stride` in the source's local index, the target's local index and the logical index. Blocks are sorted and
+// disjoint; a single block has stride 0.
 struct Progression {
   std::int64_t source_begin = 0;
   std::int64_t target_begin = 0;

@@ -55,9 +55,9 @@ std::string ToString(const ShapeExpr& expr);
 // The length of the whole dimension, padding excluded; it does not depend on the mesh. Checked against overflow.
 llvm::Expected<std::int64_t> LogicalLength(const ShapeExpr& expr);
 
-// What the rank at `coordinate` holds. Fails with one sentence if a cut rule does not fit (cut.h), a padded expression
-// is cut inside, the coordinate is outside of the mesh, or the selection would have more than `kMaxRuns` runs. That no
-// axis cuts two nested factors is for the spec's checker to say (check/check_shape.cpp).
+// The selection that the rank at `coordinate` holds. Fails with one sentence if a cut rule does not fit (cut.h), a
+// padded expression is cut inside, the coordinate is outside of the mesh, or the selection would have more than
+// `kMaxRuns` runs. That no axis cuts two nested factors is for the spec's checker to say (check/check_shape.cpp).
 constexpr std::int64_t kMaxRuns = 1 << 20;
 llvm::Expected<Selection> Select(const ShapeExpr& expr, const Mesh& mesh, const Coordinate& coordinate);
 

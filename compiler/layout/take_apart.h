@@ -1,4 +1,4 @@
-// Who is the first to hold each element, where several ranks hold the same ones.
+// Finds the first holder of each element, where several ranks hold the same ones.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// What a format will write: files of a known size, their ready-made bytes, and where the elements go. Headers are
-// complete before any data is read; only the CRC-32 of each record is filled in when its data has been written.
+// The files that a format will write: files of a known size, their ready-made bytes, and where the elements go. Headers
+// are complete before any data is read; only the CRC-32 of each record is filled in when its data has been written.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@
 namespace ucp {
 namespace {
 
-// What an axis does to one tensor; an axis may do one thing.
+// The use of each axis in one tensor; an axis has one use.
 using Uses = std::map<std::string, std::string>;
 
 class TensorVerifier {

@@ -1,4 +1,4 @@
-// What wrappers of a module put into the names of its tensors, and a published model's names do not have:
+// Parts of names that wrappers of a module add, and that a published model's names do not have:
 //
 //   _orig_mod.                    torch.compile, at the front or around one block
 //   _checkpoint_wrapped_module.   activation checkpointing

@@ -38,7 +38,7 @@ Child* OnlyChild(antlr4::ParserRuleContext& rule) {
 // Operators stand at the odd places among the children of a chain.
 std::size_t OperatorBefore(antlr4::ParserRuleContext& chain, std::size_t operand) {
   auto* node = dynamic_cast<antlr4::tree::TerminalNode*>(chain.children[2 * operand - 1]);
-  UCP_CHECK(node != nullptr, "child {} of {} is no operator", 2 * operand - 1, chain.children.size());
+  UCP_CHECK(node != nullptr, "child {} of {} is not an operator", 2 * operand - 1, chain.children.size());
   return node->getSymbol()->getType();
 }
 

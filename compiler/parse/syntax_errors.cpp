@@ -265,7 +265,7 @@ std::string SyntaxErrors::HintFor(antlr4::Parser& parser, const antlr4::Token& f
   if (before != nullptr && (before->getType() == UcpParser::OPTIONAL || before->getType() == UcpParser::BUFFER)) {
     return "`" + before->getText() + "` stands before the name of its tensor";
   }
-  // Behind a declaration or a tensor, what could have gone on with it.
+  // Behind a declaration or a tensor, what could have continued it.
   IntervalSet keywords = expected;
   bool behind_tensor = expected.contains(static_cast<std::size_t>(UcpParser::BLOCK));
   bool behind_declaration = expected.contains(static_cast<std::size_t>(UcpParser::LAYOUT));

@@ -12,8 +12,8 @@
 
 namespace ucp {
 
-// Recovers as ANTLR does: leaves out one token, makes up one, or skips to where an enclosing rule can go on. What
-// differs: lists of declarations and items always go on, where ANTLR would leave the list at a wrong first token; a
+// Recovers as ANTLR does: leaves out one token, makes up one, or skips to where an enclosing rule can go on. The
+// difference: lists of declarations and items always go on, where ANTLR would leave the list at a wrong first token; a
 // misspelt keyword that begins one of them is taken for the keyword; a word of the language in the place of a name is
 // taken for that name, unless it begins a line; and a closing bracket is never left out. After kMaxSyntaxErrors it
 // gives up with antlr4::ParseCancellationException.

@@ -35,7 +35,7 @@ auto EncodeStructs(FlatBufferBuilder& builder, const std::vector<Item>& items, E
   return builder.CreateVectorOfStructs(structs);
 }
 
-// What stands before the FlatBuffer.
+// The bytes before the FlatBuffer.
 std::string EnvelopeOf(std::string_view buffer) {
   std::string bytes(kPlanMagic);
   const std::uint64_t header[2] = {buffer.size(), ContentHash64(buffer)};
@@ -44,8 +44,7 @@ std::string EnvelopeOf(std::string_view buffer) {
 
 class Encoder {
  public:
-  // It begins with room for as many bytes. What is not used of them is not touched, and a buffer that has to grow is
-  // copied.
+  // It begins with room for as many bytes. The unused ones are not touched, and a buffer that has to grow is copied.
   explicit Encoder(std::size_t room) : b_(room) {}
 
   // The FlatBuffer, which stays here.
@@ -223,7 +222,7 @@ class Encoder {
                              static_cast<std::uint8_t>(write.spread), write.states.value(), more_pieces);
   }
 
-  // What stands once however often it is said, at its first place.
+  // Values that are stored once, at their first place.
   Offset<flatbuffers::String> Shared(const std::string& text) {
     auto [known, is_new] = shared_.try_emplace(text);
     if (is_new) known->second = b_.CreateString(text);

@@ -283,7 +283,8 @@ class Decoder {
     return write;
   }
 
-  // What the file has room for. Any number of rows may refer to one list or one text, and memory would know no bound.
+  // The most that the file has room for. Any number of rows may refer to one list or one text, and memory would know no
+  // bound.
   std::size_t items_left_;
   std::size_t text_left_;
   std::string error_;

@@ -1,4 +1,5 @@
-// Tables that others point into come first, so that an id that differs is told only where what it leads to is the same.
+// Tables that others point into come first, so that an id that differs is reported only where what it leads to is the
+// same.
 #include "compiler/plan/difference.h"
 
 #include <fmt/format.h>

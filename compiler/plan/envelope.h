@@ -1,4 +1,4 @@
-// What stands around the FlatBuffer of a plan file, since a FlatBuffer does not know its own length and has no
+// The envelope around the FlatBuffer of a plan file, since a FlatBuffer does not know its own length and has no
 // checksum:
 //
 //   [0, 8)    "UCPPLAN" and the version of the envelope, one byte

@@ -123,7 +123,7 @@ std::vector<std::size_t> PlanCutter::WritesOf(std::span<const RecordId> wanted) 
   return writes;
 }
 
-// What is kept of all tables.
+// The rows of all tables that are kept.
 struct PlanCutter::Part {
   explicit Part(const Plan& plan) : source(plan.source), target(plan.target) {}
 

@@ -37,7 +37,8 @@ class PlanCutter {
   // what is to be shared is seen in each part. By their places in Plan::writes, ascending.
   std::vector<std::size_t> WritesOf(std::span<const RecordId> wanted) const;
 
-  // What fills these shards, with all of these records and files of the target. Its cost depends on the part alone.
+  // The part of a plan that fills these shards, with all of these records and files of the target. Its cost depends on
+  // the part alone.
   PlanPart Cut(std::span<const std::size_t> writes, std::span<const RecordId> records,
                std::span<const FileId> files) const;
 

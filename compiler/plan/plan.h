@@ -28,8 +28,8 @@ namespace ucp {
 using TensorId = TypedId<struct TensorTag>;
 using SetId = TypedId<struct SetTag>;
 
-// What is done to the numbers of a tensor between source and target, in this order. All of it is in the state's own
-// dtype and rounded after every operation, as PyTorch does it: `sum(slices) / len(slices)`, `shard / scale`.
+// The arithmetic on a tensor between source and target, in this order. All of it is in the state's own dtype and
+// rounded after every operation, as PyTorch does it: `sum(slices) / len(slices)`, `shard / scale`.
 struct Arithmetic {
   std::int64_t terms = 1;  // Copies that have drifted apart: they are added in this order, and divided by their number.
   Scale divisor;           // The source stores the tensor times this.
@@ -50,7 +50,7 @@ struct Geometry {
   bool operator==(const Geometry&) const = default;
 };
 
-// What a source shard is for.
+// The use of a source shard.
 enum class ReadRole {
   kCopy,           // Its elements are written to the target, or are a term of what is written.
   kCompare,        // A replica: it must equal what is copied, or the conversion fails.
@@ -74,8 +74,8 @@ struct PlanRead {
 
 struct PlanWrite {
   TensorId tensor;
-  // What the shard holds, in increasing pieces of one local shape: one, but where a `list` gives positions in falling
-  // order. A real place of the shard is in one piece, and padding in the others.
+  // The set that the shard holds, in increasing pieces of one local shape: one, but where a `list` gives positions in
+  // falling order. A real place of the shard is in one piece, and padding in the others.
   std::vector<SetId> pieces;
   Coordinate coordinate;
   std::int64_t base = 0;
@@ -105,8 +105,8 @@ struct Plan {
   std::vector<PlanWrite> writes;     // Sorted by tensor.
   std::vector<std::string> remarks;  // Sentences for the report.
 
-  // Who will open which of the target's files: what nodes need on disks of their own. Left out of a plan file, and
-  // empty then, if a job of any size opens all of them.
+  // The ranks that will open each of the target's files: nodes need this on disks of their own. Left out of a plan
+  // file, and empty then, if a job of any size opens all of them.
   FileReaders readers;
 
   RankPreference preference;            // Whom the user believes where copies differ.

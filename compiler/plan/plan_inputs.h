@@ -1,5 +1,5 @@
-// What a plan was made from besides the checkpoint. A plan file holds it, so that whoever runs the plan can make it
-// again of the checkpoint at hand and compare.
+// The inputs of a plan besides the checkpoint. A plan file holds it, so that whoever runs the plan can make it again of
+// the checkpoint at hand and compare.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What a plan will do, in numbers, for `ucpc plan` and `--dry-run`.
+// The work of a plan in numbers, for `ucpc plan` and `--dry-run`.
 #pragma once
 
 #include <llvm/Support/JSON.h>
@@ -14,7 +14,7 @@ std::vector<std::string> PlanReport(const Plan& plan);
 llvm::json::Object PlanReportJson(const Plan& plan);
 // A list of {file, path, object, calls}.
 llvm::json::Array LeftOutJson(const std::vector<LeftOut>& left_out);
-// What --prefer-rank decided: a list of {what, believed: {file, value}, overruled: {file, value}, elements}.
+// The decisions of --prefer-rank: a list of {what, believed: {file, value}, overruled: {file, value}, elements}.
 llvm::json::Array DecisionsJson(const std::vector<RankDecision>& decisions);
 
 }  // namespace ucp

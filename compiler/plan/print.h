@@ -15,7 +15,7 @@ namespace ucp {
 // Calls `line` for every line, without the line end. The plan must be verified.
 void PrintPlan(const Plan& plan, llvm::function_ref<void(const std::string&)> line);
 
-// What it was made from, as it would be typed, and behind the name of each file its text.
+// The inputs, as they would be typed, and behind the name of each file its text.
 void PrintInputs(const PlanInputs& inputs, llvm::function_ref<void(const std::string&)> line);
 
 // ", for ranks 0, 2-4 of 8"; nothing if every rank opens it.

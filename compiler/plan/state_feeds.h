@@ -1,7 +1,7 @@
-// Which state of the source feeds which state of the target. A state is fed from the one of its name, but for what the
-// model computes with ("weight"): it is fed from the master where the source has one, because the source's own weight
-// is only the master's rounding. Such a weight in the source is compared instead: with the master if the target has it,
-// and else with the weight that the target gets.
+// The state of the source that feeds each state of the target. A state is fed from the one of its name, but for what
+// the model computes with ("weight"): it is fed from the master where the source has one, because the source's own
+// weight is only the master's rounding. Such a weight in the source is compared instead: with the master if the target
+// has it, and else with the weight that the target gets.
 #pragma once
 
 #include <llvm/ADT/SmallVector.h>
@@ -18,10 +18,10 @@ class StateFeeds {
  public:
   explicit StateFeeds(const Plan& plan);  // Its ids must be sane; it must outlive this. Linear in its tables.
 
-  // What of the source a read has for `state` of the target, if anything.
+  // The buffer of the source that a read has for `state` of the target, if any.
   std::optional<BufferId> Find(const PlanRead& read, const std::string& state) const;
 
-  // What the elements of `state` of a tensor are before they are cast; nothing if nobody copies them.
+  // The dtype of the elements of `state` of a tensor before they are cast; nothing if nobody copies them.
   std::optional<DType> SourceDType(TensorId tensor, const std::string& state) const;
 
  private:

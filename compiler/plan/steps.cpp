@@ -134,7 +134,7 @@ StepEnumerator::Reads StepEnumerator::ReadsFor(const PlanWrite& write) const {
   return reads;
 }
 
-// What of one piece of a written shard lies in a range.
+// The part of one piece of a written shard that lies in a range.
 struct StepEnumerator::PieceOfRange {
   std::size_t piece = 0;
   SetId set;

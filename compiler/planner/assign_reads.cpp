@@ -1,6 +1,7 @@
-// Who gives each element. Shards of one tensor are taken in mesh order. What no earlier shard holds is copied from this
-// one; what an earlier one holds too is a replica, and is compared with what is written. Where only a part is a replica
-// (keys and values that every rank holds beside queries that are cut), the shard is read twice, with disjoint sets:
+// Decides which shard gives each element. Shards of one tensor are taken in mesh order. Elements that no earlier shard
+// holds are copied from this one; those that an earlier one also holds are replicas, and are compared with the written
+// ones. Where only a part is a replica (keys and values that every rank holds beside queries that are cut), the shard
+// is read twice, with disjoint sets:
 //
 //     shard of tp=0   [ q q q | k k v v ]   all of it is copied
 //     shard of tp=1   [ q q q | . . . . ]   copied       '.' is padding in the set: same places, not read
@@ -9,8 +10,8 @@
 // States that lie elsewhere than the others of their tensor are in shards of their own (join.h), and each set of
 // states is given out by itself.
 //
-// Where the user believes a rank over others (--prefer-rank), its shards are taken first. What another rank holds of
-// their elements is overruled: compared, too, but a difference is told and not refused.
+// Where the user believes a rank over others (--prefer-rank), its shards are taken first. Copies of their elements on
+// other ranks are overruled: they are compared as well, but a difference is reported and not refused.
 #include <fmt/format.h>
 #include <llvm/ADT/SmallVector.h>
 
@@ -28,7 +29,7 @@
 namespace ucp {
 namespace {
 
-// What one rank has, in the order in which the format listed it.
+// The shards of one rank, in the order in which the format listed them.
 struct ShardsOfRank {
   bool is_believed = false;
   std::vector<const Shard*> shards;
@@ -78,7 +79,8 @@ class Assigner {
   }
 
  private:
-  // What is copied from the ranks that the user believes, and from the others, of states that are held together.
+  // The sets that are copied from the ranks that the user believes, and from the others, of states that are held
+  // together.
   struct Copied {
     BufferSetId states;  // Of the first shard.
     EarlierSets believed;
@@ -151,7 +153,7 @@ class Assigner {
     return llvm::Error::success();
   }
 
-  // Which of the drifted copies a rank holds: its place on the axes of the mean, in the order of its mesh.
+  // The number of the drifted copy that a rank holds: its place on the axes of the mean, in the order of its mesh.
   std::int64_t TermOf(const TensorLayout& layout, const Coordinate& coordinate) const {
     if (layout.mean_axes.empty()) return 0;
     const Mesh& mesh = request_.source_layout.mesh;

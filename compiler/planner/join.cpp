@@ -44,7 +44,7 @@ std::string FileOf(const Storage& storage, const Shard& shard) {
   return set.empty() ? "" : storage.file(storage.buffer(set.front().buffer).parts.front().record).path;
 }
 
-// What the shards of one tensor say together: the trained states if there are any, and else the weight.
+// The states of one tensor over all its shards: the trained states if there are any, and else the weight.
 struct Gathered {
   TensorKind kind = TensorKind::kParameter;
   llvm::SmallVector<const Shard*, 1> trained;  // The first of those with the same states.

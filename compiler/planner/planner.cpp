@@ -32,7 +32,7 @@ void TakeSource(const PlanRequest& request, PlanDraft& draft) {
   }
 }
 
-// What is left is what the passes look at.
+// The passes look at the rest.
 void TakeTarget(TargetFiles& target, Plan& plan) {
   plan.target_format = target.format;
   plan.target_mesh = target.mesh;
@@ -80,7 +80,7 @@ llvm::Expected<DraftedReads> DraftReads(const PlanRequest& request) {
   TakeSource(request, *draft);
   // Of how many terms a tensor is; who gives which depends on it.
   AssignTerms(request, *draft);
-  // Who gives each element, who is compared with it, and who is not read.
+  // The reads: which shard gives each element, which are compared with it, and which are not read.
   UCP_RETURN_IF_ERROR(AssignReads(request, *draft));
   return DraftedReads(std::move(draft));
 }
@@ -88,12 +88,12 @@ llvm::Expected<DraftedReads> DraftReads(const PlanRequest& request) {
 llvm::Expected<Plan> FinishPlan(DraftedReads reads, TargetFiles target_files) {
   PlanDraft& draft = *reads.draft_;
   TakeTarget(target_files, draft.plan);
-  // Which states the target holds; what is scaled is checked for those alone.
+  // The states that the target holds; scales are checked for those alone.
   UCP_RETURN_IF_ERROR(AssignStates(target_files, draft));
   UCP_RETURN_IF_ERROR(AssignArithmetic(draft));
-  // Who gets each element.
+  // The writes: which shards get each element.
   UCP_RETURN_IF_ERROR(AssignWrites(target_files, draft));
-  // What each pair of sets has in common; it needs all reads and writes.
+  // The common elements of each pair of sets; this needs all reads and writes.
   UCP_RETURN_IF_ERROR(MeetSets(draft));
   return std::move(draft.plan);
 }

@@ -9,7 +9,7 @@
 namespace ucp::pretty {
 namespace {
 
-// What the tree knows of a row: the ends of its cells but the last, and with which rows it shares columns.
+// The parts of a row that the tree knows: the ends of its cells but the last, and with which rows it shares columns.
 struct Announcement {
   std::vector<std::uint32_t> cell_ends;
   std::optional<ColumnGroup> group;

@@ -24,7 +24,7 @@ bool TakesBrackets(const Word& word) {
   return word.text == ")" || (word.kind == WordKind::kWord && !IsOneOf(word.text, kWordsBeforeExpressions));
 }
 
-// The `widths` of `ffn@tp(widths [3, 3, 2])`, whose list is no index.
+// The `widths` of `ffn@tp(widths [3, 3, 2])`, whose list is not an index.
 bool IsCutRule(const Word& before, const Word& word) {
   static constexpr std::array<std::string_view, 3> kRules = {"spread", "widths", "list"};
   return before.text == "(" && IsOneOf(word.text, kRules);

@@ -1,4 +1,5 @@
-// What stands between two words of one row, and where a row that is too long may be broken. Private to this folder.
+// Decides the space between two words of one row, and where a row that is too long may be broken. Private to this
+// folder.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace ucp::pretty {
 
-// What is before a word.
+// The context before a word.
 struct Gap {
   std::size_t blanks = 0;
   int strength = kNeverBroken;  // How tightly the words hold together: a line is broken at its weakest place.

@@ -64,7 +64,7 @@ class Source {
   SourceRange IncludedFrom(std::uint32_t offset) const { return FileAt(offset).included_from; }
   std::uint32_t OffsetInFile(std::uint32_t offset) const { return offset - FileAt(offset).begin; }
 
-  // What stands in `range`, which must lie within the text.
+  // The text in `range`, which must lie within the text.
   std::string_view TextOf(SourceRange range) const;
 
   std::size_t line_count() const { return line_starts_.size(); }

@@ -32,7 +32,7 @@ std::uint32_t Crc32OfZeros(std::uint64_t bytes) {
 std::uint32_t CombineCrc32(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
   // Of nothing, for one, it is 0; and what is moved by any number of bytes is 0 again.
   if (first == 0) return second;
-  // What a length does is found bit by bit, and most pieces are as long as the one before.
+  // The effect of a length is computed bit by bit, and most pieces are as long as the one before.
   thread_local std::uint64_t known_bytes = 0;
   thread_local uLong known_operation = crc32_combine_gen(0);
   if (second_bytes != known_bytes) {

@@ -18,7 +18,7 @@ bool IsUtf8(std::string_view text) { return llvm::json::isUTF8(text); }
 
 namespace {
 
-// What stands in a text as it is. Everything behind the first 32 characters does, but for two.
+// The characters that stand in a text as they are. Everything behind the first 32 characters does, but for two.
 bool IsPlain(char c) { return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\'; }
 
 void AppendEscaped(std::string& json, char c) {

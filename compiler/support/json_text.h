@@ -1,5 +1,5 @@
 // JSON read strictly, one value at a time, with no recursion but the caller's own: a key that stands twice and numbers
-// that are no sizes are errors, which a general reader lets pass. Errors say at which byte of the text.
+// that are not sizes are errors, which a general reader lets pass. Errors say at which byte of the text.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>

@@ -1,6 +1,6 @@
-// LLVM is built without exceptions: it ends the process where it has no memory, unless it is told what to do instead.
-// And its hash tables (llvm::json::Object is one) are broken when an exception leaves them while they grow, so that
-// unwinding crashes. They get their memory here, as a last resort what was put aside for them.
+// LLVM is built without exceptions: it ends the process where it has no memory, unless a handler is set. And its hash
+// tables (llvm::json::Object is one) are broken when an exception leaves them while they grow, so that unwinding
+// crashes. They get their memory here, as a last resort what was put aside for them.
 #include "compiler/support/out_of_memory.h"
 
 #include <llvm/Support/ErrorHandling.h>

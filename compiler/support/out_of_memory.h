@@ -9,7 +9,7 @@
 
 namespace ucp {
 
-// What is said of it. The text is ready, since it is for those who have no memory.
+// The message for it. The text is ready, since it is for those who have no memory.
 inline constexpr std::string_view kOutOfMemory =
     "there is not enough memory: the system gives this process no more; raise its limit (`ulimit -v`), or use "
     "fewer threads or less memory";
@@ -17,7 +17,7 @@ inline constexpr std::string_view kOutOfMemory =
 // kMemory, with that sentence.
 [[nodiscard]] llvm::Error OutOfMemory();
 
-// What `work` returns, or kMemory if an allocation fails in it.
+// The result of `work`, or kMemory if an allocation fails in it.
 [[nodiscard]] llvm::Error WithinMemory(llvm::function_ref<llvm::Error()> work);
 
 // For programs: called, instead of an exception, where one cannot pass; it does not return.

@@ -86,7 +86,7 @@ class Crew {
   }
 
   // From the thread's own stretch, or else from the next one that has something. After a failure all items of earlier
-  // turns are still handed out, since one of them may fail, too.
+  // turns are still handed out, since one of them may also fail.
   std::optional<Item> Take(unsigned thread) {
     for (std::size_t i = 0; i < stretches_.size(); ++i) {
       const std::size_t number = (thread + i) % stretches_.size();

@@ -19,7 +19,7 @@ class PhaseClock {
  public:
   using Listener = std::function<void(const Phase&)>;
 
-  // A phase that has begun is told with 0 seconds, and once more when it has ended.
+  // A phase that has begun is reported with 0 seconds, and once more when it has ended.
   void TellBegin(Listener listener) { on_begin_.push_back(std::move(listener)); }
   void TellEnd(Listener listener) { on_end_.push_back(std::move(listener)); }
 

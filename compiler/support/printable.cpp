@@ -26,7 +26,7 @@ bool IsHidden(std::uint32_t code_point) {
                      [&](const CodePoints& hidden) { return code_point >= hidden.first && code_point <= hidden.last; });
 }
 
-// The bytes of the code point that `text` begins with, and which it is; 0 if these bytes are no UTF-8.
+// The bytes of the code point that `text` begins with, and which it is; 0 if these bytes are not UTF-8.
 std::size_t ReadCodePoint(std::string_view text, std::uint32_t& code_point) {
   const auto* begin = reinterpret_cast<const llvm::UTF8*>(text.data());
   const llvm::UTF8* at = begin;

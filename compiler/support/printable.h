@@ -6,8 +6,8 @@
 
 namespace ucp {
 
-// What a terminal would obey and not show becomes an escape: control characters (`\n`, `\x1b`), bytes that are no UTF-8
-// (`\xff`), and code points that reorder or hide text (`\u{202e}`). All else stays.
+// Characters that a terminal would obey and not show become escapes: control characters (`\n`, `\x1b`), bytes that are
+// not UTF-8 (`\xff`), and code points that reorder or hide text (`\u{202e}`). All else stays.
 std::string Printable(std::string_view text);
 
 // The same line by line, for text that has several: the diagnostics of a spec.

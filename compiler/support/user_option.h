@@ -1,4 +1,4 @@
-// What a user can set, by the name that the user knows: `--drop-state exp_avg` on the command line,
+// The settings of a user, by the names that the user knows: `--drop-state exp_avg` on the command line,
 // `drop_states="exp_avg"` in Python, `drop_states exp_avg` where nobody said how options are spelled.
 #pragma once
 

@@ -7,7 +7,7 @@
 namespace ucp {
 namespace {
 
-// What the optimizer keeps of a trained tensor, and what the model computes with of every one.
+// The optimizer's states of trained tensors, and the model's weights of all.
 llvm::Expected<std::vector<LogicalTensor>> TensorsOf(const Layout& layout, DType dtype, bool weights) {
   std::vector<LogicalTensor> tensors;
   for (const TensorLayout& tensor : layout.tensors) {

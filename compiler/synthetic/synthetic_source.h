@@ -1,5 +1,5 @@
-// A source that is nowhere: the tensors of a spec, whole, with the training state of a plain job. What is planned from
-// it can be written with synthetic numbers (runtime/synth), or cut as the ranks of a strategy would have saved it
+// A source that is nowhere: the tensors of a spec, whole, with the training state of a plain job. A plan from it can be
+// written with synthetic numbers (runtime/synth), or cut as the ranks of a strategy would have saved it
 // (planned_source.h).
 #pragma once
 

@@ -189,7 +189,7 @@ llvm::Expected<TrainingState> MakeSyntheticTraining(const Strategy& strategy, st
                      {MakeText("random_ltd"), pytorch::MakeNone()},   {MakeText("skipped_steps"), MakeInteger(0)},
                      {MakeText("global_steps"), MakeInteger(1)},      {MakeText("global_samples"), MakeInteger(1)},
                      {MakeText("ds_config"), Config(strategy)}};
-  // The writer of native files says it of its own ranks; an engine looks for it in other files, too.
+  // The writer of native files says it of its own ranks; an engine also looks for it in other files.
   if (strategy.format != "deepspeed") training.engine.push_back({MakeText("dp_world_size"), MakeInteger(1)});
   training.ranks.emplace_back();
   if (MayBePipeline(strategy)) {

@@ -1,4 +1,5 @@
-// What a plain job would have saved besides its tensors: Adam after one step, and nothing of a training script.
+// The state that a plain job would have saved besides its tensors: Adam after one step, and nothing of a training
+// script.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -15,7 +16,7 @@
 
 namespace ucp {
 
-// Which parameters the optimizer was given, group after group, each in its order.
+// The parameters that the optimizer was given, group after group, each in its order.
 using ParameterGroups = std::vector<std::vector<std::string>>;
 
 // One name a line, groups apart by an empty line. Fails with kUsage, naming the line, if these are not the trained
@@ -32,7 +33,7 @@ using TiedLayers = std::map<std::string, std::int64_t>;
 // "embed=1" -> {"embed", 1}, for --tied-layer. Fails with kUsage.
 llvm::Expected<TiedLayers> ParseTiedLayers(const std::vector<std::string>& settings);
 
-// What the model computes with: as the strategy's `dtype` says, and bfloat16 if it does not.
+// The dtype that the model computes with: as the strategy's `dtype` says, and bfloat16 if it does not.
 DType DTypeOf(const Strategy& strategy);
 
 // If all names are those of a PipelineModule, and the strategy is not of a kind that cannot have one, it is one. Fails

@@ -55,7 +55,7 @@ std::optional<List> WidthsOf(const ShapeExpr& cut, std::int64_t places, std::int
   return std::nullopt;
 }
 
-// Which places of a list coordinate `index` of `degree` gets, in which order.
+// The places of a list that coordinate `index` of `degree` gets, in their order.
 std::optional<List> PlacesOf(const ShapeExpr& cut, std::int64_t places, std::int64_t degree, std::int64_t index) {
   if (cut.rule == CutRule::kList) {
     if (std::ssize(cut.lists) != degree) return std::nullopt;

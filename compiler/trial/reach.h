@@ -1,4 +1,4 @@
-// Which items of a spec the models of a trial had: what none of them had was not tried, however many of the others
+// The items of a spec that the models of a trial had: what none of them had was not tried, however many of the others
 // were.
 #pragma once
 

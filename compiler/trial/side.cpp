@@ -1,5 +1,5 @@
-// Who holds what comes from the oracle's lists and not from Select(): for each tensor, every coordinate of the axes
-// that cut models, and of those data-like axes that cut this tensor. Tensors of one coordinate share a buffer.
+// The holders come from the oracle's lists and not from Select(): for each tensor, every coordinate of the axes that
+// cut models, and of those data-like axes that cut this tensor. Tensors of one coordinate share a buffer.
 #include "compiler/trial/side.h"
 
 #include <fmt/format.h>

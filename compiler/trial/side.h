@@ -26,7 +26,7 @@ struct SideStyle {
   bool as_found = false;
 };
 
-// What stands in each record, element by element: ElementOf(), or oracle::kNothing.
+// The contents of each record, element by element: ElementOf(), or oracle::kNothing.
 using Memory = std::vector<std::vector<std::int64_t>>;
 
 struct Side {

@@ -79,7 +79,7 @@ class Search {
       if (has_default) default_of_[dim.name] = dim.otherwise->number;
     }
     AddValues(kSmallValues);
-    // What divides by 7, and what is not 7 but near it, are values of their own.
+    // Values that divide by 7, and values near 7, are values of their own.
     constexpr std::int64_t kLargestNumber = 100;
     for (const std::int64_t number : NumbersOf(spec)) {
       if (number > 1 && number <= kLargestNumber) AddValues(std::array{number, number + 1, 2 * number, 12 * number});

@@ -118,7 +118,7 @@ class Trial {
     return true;
   }
 
-  // What no family's values reached yet is sought again in each, as long as some is found.
+  // Items that no family's values reached yet are sought again in each, as long as some is found.
   void SeekUnreached() {
     for (bool finds = true; finds && report_.failure.empty();) {
       finds = false;

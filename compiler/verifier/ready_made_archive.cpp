@@ -33,7 +33,7 @@ std::uint64_t Number(std::string_view bytes, std::size_t at, std::size_t width) 
   return number;
 }
 
-// What a header says of a record, with the numbers that its extra field has in place of those that are too large.
+// The fields of a record in a header, with the numbers that its extra field has in place of those that are too large.
 struct Header {
   std::uint64_t flags = 0;
   std::uint64_t method = 0;

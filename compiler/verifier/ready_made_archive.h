@@ -22,11 +22,11 @@ struct PlacedBytes {
 // By FileId: the ready-made bytes of each target file, by offset. Nothing is copied.
 std::vector<std::vector<PlacedBytes>> ReadyMadeBytes(const Plan& plan);
 
-// Which target files are archives: `.pt` files that elements are written to or that stand in a folder. Others in the
+// The target files that are archives: `.pt` files that elements are written to or that stand in a folder. Others in the
 // root lie beside the source, whoever wrote them, and are copied as they are.
 std::vector<FileId> ArchivesOf(const Plan& plan);
 
-// What is stored under one name.
+// The entry under one name.
 struct ArchivedRecord {
   std::string_view name;
   std::uint64_t begin = 0;

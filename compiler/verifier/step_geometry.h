@@ -13,8 +13,8 @@
 
 namespace ucp {
 
-// Which part of which progression of the geometry a clipped progression is: blocks [first_block, last_block) and of
-// each the offsets [first_offset, last_offset).
+// The part of a geometry's progression that a clipped progression is: blocks [first_block, last_block) and of each the
+// offsets [first_offset, last_offset).
 struct GeometryPart {
   std::size_t progression = 0;
   std::int64_t first_block = 0;

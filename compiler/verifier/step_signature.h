@@ -1,7 +1,7 @@
-// What decides the steps that fill one state of a written shard, but for where its bytes and those of the source lie.
-// Shards with one signature have the same steps, moved: the enumerator (steps.h) works in local elements, and adds the
-// places of records and bases at the end. A model has thousands of tensors and few signatures, so what is proved about
-// the steps of one shard need not be proved again for its likes.
+// The properties that decide the steps that fill one state of a written shard, but for where its bytes and those of the
+// source lie. Shards with one signature have the same steps, moved: the enumerator (steps.h) works in local elements,
+// and adds the places of records and bases at the end. A model has thousands of tensors and few signatures, so what is
+// proved about the steps of one shard need not be proved again for its likes.
 //
 // A signature holds the sets of the shard's pieces and of each read that feeds or is compared with them, with its role
 // and term, and whether an earlier shard is compared in its stead; and for each where it is cut, in elements from its

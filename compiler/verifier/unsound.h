@@ -1,4 +1,4 @@
-// What the parts of the verifier say of a plan that they refuse.
+// The error by which the parts of the verifier refuse a plan.
 #pragma once
 
 #include <fmt/format.h>

@@ -67,7 +67,7 @@ class ArchiveProof {
   llvm::Error CheckArchive(std::size_t file) {
     const std::string& path = plan_.target.files[file].path;
     llvm::Expected<const std::vector<ArchivedRecord>*> archived = Parsed(file);
-    if (!archived) return Unsound("`{}` is no archive: {}", path, Describe(archived.takeError()).message);
+    if (!archived) return Unsound("`{}` is not an archive: {}", path, Describe(archived.takeError()).message);
     std::size_t next_record = 0;
     std::vector<std::pair<std::uint64_t, RecordId>> wanted;  // Checksum fields.
     for (const ArchivedRecord& archive : **archived) {
@@ -83,7 +83,7 @@ class ArchiveProof {
       for (std::uint64_t place : archive.crc32_places) wanted.emplace_back(place, id);
     }
     if (const Record* record = NextRecord(file, next_record)) {
-      return Unsound("{} bytes at {} of `{}` are no record of the archive", record->bytes, record->begin, path);
+      return Unsound("{} bytes at {} of `{}` are not a record of the archive", record->bytes, record->begin, path);
     }
     std::sort(wanted.begin(), wanted.end());
     return CheckFields(file, wanted);

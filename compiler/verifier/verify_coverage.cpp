@@ -12,7 +12,7 @@
 namespace ucp {
 namespace {
 
-// What one copy takes of one space: the bytes of a file, or the elements of a buffer with several parts.
+// The extent of one copy in one space: the bytes of a file, or the elements of a buffer with several parts.
 struct ReadExtent {
   std::size_t space = 0;  // A file; behind all files, a buffer.
   std::uint64_t begin = 0;

@@ -55,7 +55,7 @@ class ElementChecker {
   const std::pair<const Question, std::optional<Multiplicity>>* last_ = nullptr;
 };
 
-// What feeds a state of the target.
+// The sets that feed a state of the target.
 std::vector<SetId> CopiedSets(const StateFeeds& feeds, llvm::ArrayRef<PlanRead> reads, const std::string& state) {
   std::vector<SetId> sets;
   for (const PlanRead& read : reads) {

@@ -157,7 +157,7 @@ class StepWalk {
     if (read.tensor != write.tensor || geometry == geometries_.end()) return "a step has no geometry";
     for (std::size_t d = 0; d < step.box.size(); ++d) {
       std::optional<GeometryPart> part = FindPart(*step.box[d], geometry->second->dims[d]);
-      if (!part) return "a step is no part of its geometry";
+      if (!part) return "a step is not a part of its geometry";
       parts.push_back(*part);
     }
     std::vector<std::int64_t> row_major = Strides(source_set, {});
@@ -227,8 +227,8 @@ class StepWalk {
     return llvm::Error::success();
   }
 
-  // For each state of the target: how many elements each read that serves it has in common with all that is written.
-  // What is compared is compared with one of those that hold the same.
+  // For each state of the target: how many elements each read that serves it has in common with all that is written. A
+  // replica is compared with one of those that hold the same.
   void AddExpected(llvm::ArrayRef<PlanRead> reads, llvm::ArrayRef<PlanWrite> writes) {
     std::set<std::pair<std::vector<SetId>, std::string_view>> written;
     for (const PlanWrite& write : writes) {

@@ -1,5 +1,5 @@
-// V2, file after file. What stands in one file is its blobs and, of each buffer with a part there, what the buffer's
-// shards have in that part:
+// V2, file after file. The contents of one file are its blobs and, of each buffer with a part there, the elements that
+// the buffer's shards have in that part:
 //
 //     file    | blob | shard a | shard b | blob (padding) | blob | shard a | shard b | ...
 //                    '-- a part of the buffer of fp32 ---'       '-- of exp_avg --

@@ -66,7 +66,7 @@ std::uint64_t TakeNumber(std::string_view& text) {
   return number;
 }
 
-// One behind the other: for how many ranks, for which, how many bytes, and these. What goes to several ranks is there
+// One behind the other: for how many ranks, for which, how many bytes, and these. Bytes for several ranks are there
 // once.
 std::string Encode(std::span<const Outgoing> sending) {
   std::string all;
@@ -84,7 +84,7 @@ std::string Encode(std::span<const Outgoing> sending) {
   return all;
 }
 
-// What of it is for `rank`.
+// The part of it that is for `rank`.
 std::vector<std::string_view> DecodeSent(std::string_view all, int rank) {
   std::vector<std::string_view> found;
   while (!all.empty()) {
@@ -143,7 +143,7 @@ llvm::Expected<std::string> FromFirstRank(Communicator& ranks, const std::string
   return std::move(all.front());
 }
 
-// Sizes are told to all, so that all see the same ones that make no sense; what comes of the delivery may differ from
+// All ranks get the sizes, so that all see the same ones that make no sense; what comes of the delivery may differ from
 // rank to rank, and so they agree on it. Then no rank goes on alone.
 llvm::Expected<std::vector<std::string>> ToFirstRank(Communicator& ranks, const std::string& mine) {
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> told, ranks.AllGather(EncodeSize(mine.size())));

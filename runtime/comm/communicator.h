@@ -18,7 +18,7 @@ struct Message {
   std::string bytes;
 };
 
-// What one rank gives to another one, and where it is taken. None is empty.
+// The bytes that one rank sends to another one, and the place where they are received. None is empty.
 struct Outgoing {
   int to = 0;
   std::span<const std::byte> bytes;
@@ -37,13 +37,13 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // What each rank gives, by rank; a rank may give nothing. Nobody goes on before all have given theirs.
+  // The bytes of each rank, by rank; a rank may give none. Nobody goes on before all have given theirs.
   virtual llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) = 0;
 
-  // Each rank gives bytes to some others and takes what it expects of some. What goes from one rank to another comes in
-  // order, and has as many bytes as are expected there, else it is an error (kIo). Bytes that were given may change
-  // when this returns. Ranks without anything for one another need not wait for one another. Made of AllGather(),
-  // through which everything goes to all, unless an implementation knows better.
+  // Each rank gives bytes to some others and takes what it expects of some. Bytes from one rank to another arrive in
+  // order, as many as are expected there, else it is an error (kIo). Bytes that were given may change when this
+  // returns. Ranks without anything for one another need not wait for one another. Made of AllGather(), through which
+  // everything goes to all, unless an implementation knows better.
   [[nodiscard]] virtual llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving);
   // Whether each rank holds for a moment what all ranks give in a Deliver(), and not only what it takes.
   virtual bool DeliversAllToAll() const { return true; }
@@ -71,16 +71,16 @@ class Communicator {
 // A run of this process alone.
 Communicator& SingleProcess();
 
-// What rank 0 gives.
+// The bytes of rank 0.
 llvm::Expected<std::string> FromFirstRank(Communicator& ranks, const std::string& mine);
 
-// What each rank gives, by rank, at rank 0; nothing elsewhere.
+// The bytes of each rank, by rank, at rank 0; nothing elsewhere.
 llvm::Expected<std::vector<std::string>> ToFirstRank(Communicator& ranks, const std::string& mine);
 
-// What rank 0 has for each rank, by rank.
+// The bytes that rank 0 has for each rank, by rank.
 llvm::Expected<std::string> FromFirstRankToEach(Communicator& ranks, std::span<const std::string* const> of_ranks);
 
-// What came of something that rank 0 alone does, on every rank.
+// The outcome of something that rank 0 alone does, on every rank.
 [[nodiscard]] llvm::Error OutcomeOfFirstRank(Communicator& ranks, llvm::Error mine);
 
 // The outcome of all: success, or on every rank the same error, that of the lowest rank that has one, which is named if

@@ -18,7 +18,7 @@
 namespace ucp {
 namespace {
 
-// Which variable holds the number of ranks: Open MPI's mpirun, MPICH's and Slurm's (PMI), and PMIx'.
+// The variable that holds the number of ranks: Open MPI's mpirun, MPICH's and Slurm's (PMI), and PMIx'.
 constexpr std::array kSizeVariables = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS"};
 
 constexpr std::array kRankVariables = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};

@@ -1,4 +1,4 @@
-// Who started this process: mpirun and srun say so in the environment.
+// The launcher of this process: mpirun and srun say so in the environment.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -29,7 +29,7 @@ unsigned RanksOnThisMachine();
 // did not bind to processors of their own share them.
 unsigned ProcessorsOfThisRank();
 
-// Which of them this process is, likewise; 0 if it does not say.
+// The rank of this process, likewise; 0 if it does not say.
 int RankOnThisMachine();
 
 // Whether this process prints what concerns all ranks: rank 0 does.

@@ -1,4 +1,4 @@
-// What ucp_mpi.so offers: MPI behind plain C, since the program is built without MPI and opens this library only if a
+// The calls of ucp_mpi.so: MPI behind plain C, since the program is built without MPI and opens this library only if a
 // launcher started it. All functions return 0, or MPI's error code.
 #pragma once
 

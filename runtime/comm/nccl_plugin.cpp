@@ -1,9 +1,9 @@
-// NCCL behind the calls of nccl_calls.h. What ranks tell one another goes by way of buffers on the GPU, a slice of each
-// rank's bytes at a time.
+// NCCL behind the calls of nccl_calls.h. Messages between ranks go by way of buffers on the GPU, a slice of each rank's
+// bytes at a time.
 //
 // The communicator does not block: every call of NCCL comes back at once, and this thread looks whether it is done, so
 // that it can also find out that it never will be. When the others take too long, or NCCL says that one of them failed,
-// the communicator is aborted. That ends the kernels that wait on the GPU, and the other ranks are told by NCCL.
+// the communicator is aborted. That ends the kernels that wait on the GPU, and NCCL notifies the other ranks.
 //
 // CUDA's runtime is linked in. NCCL is opened, because a process must have only one, such as its framework's.
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// Which ranks share a machine, and so its disks, its memory and its way to the storage.
+// Finds the ranks that share a machine, and so its disks, its memory and its way to the storage.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -40,22 +40,22 @@ llvm::Expected<Ceilings> ReadCeilings(ReadableFileSystem& files, const std::stri
   UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, path, kMostBytes));
   // The next reader calls itself for what is nested.
   if (llvm::Error odd = JsonReader(text).SkipValue(kMostDepth)) {
-    return NotFromBench(path, "it is no JSON: " + llvm::toString(std::move(odd)));
+    return NotFromBench(path, "it is not valid JSON: " + llvm::toString(std::move(odd)));
   }
   llvm::Expected<llvm::json::Value> json = llvm::json::parse(text);
   if (!json) {
     llvm::consumeError(json.takeError());
-    return NotFromBench(path, "it is no JSON");
+    return NotFromBench(path, "it is not valid JSON");
   }
   const llvm::json::Object* report = json->getAsObject();
-  if (report == nullptr) return NotFromBench(path, "it is no object");
+  if (report == nullptr) return NotFromBench(path, "it is not an object");
   Ceilings ceilings;
   ceilings.folder = report->getString("folder").value_or("").str();
   for (const auto& [of, rate] :
        {std::pair(kWriteWithSync, &ceilings.write), std::pair(kReadFromCache, &ceilings.read_from_cache),
         std::pair(kReadFromStorage, &ceilings.read_from_storage)}) {
     const std::optional<double> measured = Rate(*report, of);
-    // Some file systems keep what they were told to forget, and so always read from memory.
+    // Some file systems keep what they should forget, and so always read from memory.
     if (!measured && of != kReadFromStorage) return NotFromBench(path, fmt::format("it has no `{}`", of));
     *rate = measured.value_or(ceilings.read_from_cache);
   }

@@ -1,4 +1,4 @@
-// What `ucprun bench` measured in a folder, and how near to that a run came.
+// The rates that `ucprun bench` measured in a folder, and how near to them a run came.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -19,7 +19,7 @@ struct Ceilings {
   double read_from_storage = 0;
 };
 
-// What `ucprun bench DIR --json` printed. Fails with kUsage for anything else, and with kIo.
+// Reads what `ucprun bench DIR --json` printed. Fails with kUsage for anything else, and with kIo.
 llvm::Expected<Ceilings> ReadCeilings(ReadableFileSystem& files, const std::string& path);
 
 struct MovedBytes {
@@ -31,7 +31,7 @@ struct MovedBytes {
 // How long the storage alone would take, one thing after the other.
 double SecondsAt(const Ceilings& ceilings, const MovedBytes& moved);
 
-// What this process has made the system fetch from storage until now; 0 where the system does not say.
+// The bytes that this process has made the system fetch from storage until now; 0 where the system does not say.
 std::uint64_t BytesFromStorage();
 
 }  // namespace ucp

@@ -109,7 +109,7 @@ int RunWatched(FileSystem& files, const ConversionCommand& options,
       return llvm::Error(std::move(failure));
     });
   }
-  // What was converted is converted, whether or not all of it could be told.
+  // A conversion is complete, whether or not all of its events could be written.
   if (llvm::Error untold = (*watch)->End()) ShowMessage("warning: " + Describe(std::move(untold)).message);
   return error ? EndWith(std::move(error), json) : 0;
 }

@@ -1,4 +1,4 @@
-// What the commands that convert have in common: their options, what follows the run, and how it ends.
+// The common parts of the commands that convert: their options, what follows the run, and how it ends.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>

@@ -1,5 +1,5 @@
-// Ctrl-C, SIGTERM and SIGHUP ask a conversion to stop cleanly; a second one stops the process at once. What was ignored
-// when the program began, as SIGHUP is under nohup, stays ignored.
+// Ctrl-C, SIGTERM and SIGHUP ask a conversion to stop cleanly; a second one stops the process at once. A signal that
+// was ignored when the program began, as SIGHUP is under nohup, stays ignored.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@ namespace ucp {
 const std::atomic<bool>& WatchForInterrupts();
 
 // From now on a process that was asked to stop ends 20 seconds later, whatever it waits for: another rank that does not
-// answer would be waited for without end. What is done is mostly kept by then, and if not, any kill is safe.
+// answer would be waited for without end. Progress is mostly kept by then, and if not, any kill is safe.
 void EndSomeTimeAfterInterrupt();
 
 // Not any more: what is left to do is to clean up.

@@ -1,5 +1,5 @@
-// When progress is told, and in what form: a line that is written over again on a terminal; in a pipe whole lines, few
-// of them, and none for a run that is soon over.
+// The times and the form of progress: a line that is written over again on a terminal; in a pipe whole lines, few of
+// them, and none for a run that is soon over.
 #pragma once
 
 #include <chrono>
@@ -23,10 +23,10 @@ class ProgressOutput {
   // The terminal has another width now.
   void Resize(std::size_t columns) { columns_ = columns; }
 
-  // What to write, if anything. Rates are since the first call, whose bytes an earlier run may have moved.
+  // The text to write, if any. Rates are since the first call, whose bytes an earlier run may have moved.
   std::optional<std::string> Tell(ProgressNumbers numbers, Clock::time_point now);
 
-  // What makes the place of the line empty, if there is one.
+  // The text that clears the line, if there is one.
   std::optional<std::string> Clear();
 
   static constexpr std::chrono::milliseconds kShort{200};  // A run that is over by then shows nothing on a terminal,

@@ -31,7 +31,7 @@ std::string ProgressText(const ProgressNumbers& numbers, std::size_t columns) {
   const std::string files =
       numbers.files_total == 0 ? "" : fmt::format("{} of {} files", numbers.files_done, numbers.files_total);
 
-  // What matters least goes first.
+  // The least important part goes first.
   const std::vector<std::vector<std::string>> choices{
       {bytes, speed, left, files}, {bytes, speed, left}, {bytes, left}, {left}};
   for (const std::vector<std::string>& parts : choices) {

@@ -62,14 +62,14 @@ void AddWatchOptions(CLI::App& command, WatchOptions& options) {
       ->type_name("FILE");
   command
       .add_option("--timeline", options.timeline,
-                  "What each thread did and when, in the trace format of Chrome, for Perfetto and chrome://tracing")
+                  "The work of each thread over time, in the trace format of Chrome, for Perfetto and chrome://tracing")
       ->type_name("FILE");
 }
 
 void AddCeilingsOption(CLI::App& command, WatchOptions& options) {
   command
       .add_option("--ceilings", options.ceilings,
-                  "What `ucprun bench DIR --json` printed for this storage; the report then says how near to it the "
+                  "The output of `ucprun bench DIR --json` for this storage; the report then says how near to it the "
                   "run came")
       ->type_name("FILE");
 }

@@ -53,7 +53,7 @@ class RunWatch {
   bool has_bandwidth_limit() const { return limit_.has_value(); }
   const std::optional<Ceilings>& ceilings() const { return ceilings_; }
 
-  // What the executor tells.
+  // The callback of the executor.
   void Attach(ExecutionOptions& execution);
   // Elements begin to move: progress is shown from now on.
   void ShowProgress() { progress_.emplace(); }

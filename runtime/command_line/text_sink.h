@@ -1,5 +1,5 @@
-// A file that text is appended to while a run goes on. What cannot be written is lost, and said at the end: a run does
-// not fail because somebody watches it.
+// A file that text is appended to while a run goes on. Text that cannot be written is lost, and reported at the end: a
+// run does not fail because somebody watches it.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -1,6 +1,6 @@
-// What each thread did and when, in the trace format of Chrome (chrome://tracing, Perfetto): an array of events, one
-// for each phase of the run, chunk of elements and call on a file. They are written as they come; in memory is no more
-// than one buffer of them.
+// The work of each thread over time, in the trace format of Chrome (chrome://tracing, Perfetto): an array of events,
+// one for each phase of the run, chunk of elements and call on a file. They are written as they come; in memory is no
+// more than one buffer of them.
 #pragma once
 
 #include <llvm/Support/Error.h>

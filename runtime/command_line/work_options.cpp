@@ -75,7 +75,7 @@ void AddIoOption(CLI::App& command, WantedMeans& wanted) {
 void AddNodeLocalOption(CLI::App& command, NodeLocal& node_local, NodeLocalUse use) {
   const bool writes = use == NodeLocalUse::kWrites;
   std::string text =
-      "What is spread over the nodes' own disks; the ranks of mpirun send one another what they "
+      "Data that is spread over the nodes' own disks; the ranks of mpirun send one another what they "
       "need. source: the checkpoint";
   if (writes) text += "; destination: OUT, of which each node gets what its ranks of the job open";
   const auto check = [writes](const std::string& word) -> std::string {

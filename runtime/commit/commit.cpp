@@ -31,7 +31,7 @@ llvm::Error Collect(FileSystem& files, const Syncer& syncer, const std::string& 
 // A name has 255 bytes at most, and the longest one beside the destination is ".NAME.ucp-journal-0".
 constexpr std::size_t kLongestName = 255 - std::string_view("..ucp-journal-0").size();
 
-// What a journal calls the folder (J3).
+// The journal's name for the folder (J3).
 std::uint64_t NumberOf(const FileStatus& folder) { return folder.inode_lasts ? folder.inode : kFleetingInode; }
 
 }  // namespace
@@ -86,7 +86,7 @@ llvm::Expected<Staging> Staging::Begin(FileSystem& files, const std::string& des
                 destination, name.size(), kLongestName);
   }
   Staging staging(files, destination);
-  // An earlier run may have finished what this one is to go on with.
+  // An earlier run may have finished what this one is to continue.
   UCP_RETURN_IF_ERROR(options.resume ? staging.LookAtDestination(options) : staging.CheckDestination(options));
   UCP_ASSIGN_OR_RETURN(staging.lock_, files.TryLock(staging.lock_path_));
   if (staging.lock_ == nullptr) {
@@ -128,7 +128,7 @@ llvm::Error Staging::CheckOthersAreGone() {
               destination_, held);
 }
 
-// What an entry vouches for is named by it (J3), and not by the name of the folder.
+// An entry names the folder that it vouches for (J3), and not by the name of the folder.
 llvm::Error Staging::FindEntries() {
   UCP_ASSIGN_OR_RETURN(FileStatus status, files_->Status(folder_));
   if (status.kind != PathKind::kDirectory || status.is_link) return llvm::Error::success();

@@ -2,7 +2,7 @@
 //
 // A destination `parent/NAME` is prepared in the hidden folder `parent/.NAME.ucp-partial`, while the lock file
 // `parent/.NAME.ucp-lock` is held. A journal beside it (journal.h) says what of the hidden folder a later run can go on
-// from. What must stay true at every moment, whatever call fails and wherever the power goes:
+// from. These stay true at every moment, whatever call fails and wherever the power goes:
 //
 //   I1  The destination is what it was before, or the complete new folder. (Where the file system cannot exchange two
 //       folders in one step, there is a moment in which it is missing; the old one is then `parent/.NAME.ucp-old`, and
@@ -10,7 +10,7 @@
 //   I2  Nothing is at the destination before it is durable.
 //   I3  A hidden folder belongs to the process that holds the lock, and to the other ranks of its run, each of which
 //       holds a lock of its own (ranks_folder.h). If nobody holds one, they are gone, and the next run to the same
-//       destination goes on with the folder, if it was told to and the journal vouches for it, and removes it
+//       destination continues the folder, if it was asked to and the journal vouches for it, and removes it
 //       otherwise.
 //   I4  Nothing that existed is removed before what replaces it is durable at the destination.
 //
@@ -68,7 +68,7 @@ class Staging {
 
   Staging(Staging&& other) noexcept;
   Staging& operator=(Staging&&) = delete;
-  // If neither Commit() nor Abandon() came to an end, removes the hidden folder, unless a later run can go on with it.
+  // If neither Commit() nor Abandon() came to an end, removes the hidden folder, unless a later run can continue it.
   ~Staging();
 
   // The hidden folder, empty at first unless this run goes on.

@@ -62,7 +62,7 @@ llvm::Error Journal::Write(std::uint64_t folder_inode, const JournalEntry& entry
   Append(text, entry.run);
   text += entry.text;
   text += ContentHash(text);
-  // Which of the two is older follows from the number, so the newest whole entry is never the one that goes.
+  // The number says which of the two is older, so the newest whole entry is never the one that goes.
   const std::string& path = paths_[next_number_ % paths_.size()];
   UCP_RETURN_IF_ERROR(files_->RemoveTree(path));
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files_->CreateForWriting(path, text.size()));

@@ -1,4 +1,4 @@
-// What an unfinished folder can be believed for, kept beside it so that a later run can go on:
+// The progress that an unfinished folder can be believed for, kept beside it so that a later run can go on:
 // `parent/.NAME.ucp-journal-0` and `-1`. Each holds one entry, and they take turns: while one is written, the other is
 // whole.
 //
@@ -34,7 +34,7 @@ class Journal {
   // `base` is the path without "-0" and "-1", in the folder `parent`. `files` must outlive this.
   Journal(FileSystem& files, std::string parent, std::string base);
 
-  // The newest whole entry about the folder with this inode. What cannot be read does not count.
+  // The newest whole entry about the folder with this inode. An entry that cannot be read does not count.
   std::optional<JournalEntry> Find(std::uint64_t folder_inode);
 
   // Durable when this returns. Entries are those of one folder.

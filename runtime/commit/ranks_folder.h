@@ -1,5 +1,5 @@
-// What the ranks of one run have of their own beside the hidden folder that they fill together (commit.h), all but
-// rank 0: in `parent/.NAME.ucp-ranks`, rank R holds the lock `lock-R` while it works, and keeps the journal
+// Files that the ranks of one run have of their own beside the hidden folder that they fill together (commit.h), all
+// but rank 0: in `parent/.NAME.ucp-ranks`, rank R holds the lock `lock-R` while it works, and keeps the journal
 // `journal-R-0` and `-1`, of what it did itself in this run.
 //
 //   J4  What there is to go on from is the newest entry of rank 0 and, of every other rank, its newest entry, if that
@@ -42,7 +42,7 @@ class RanksFolder {
   std::string path_;
 };
 
-// What rank 0 tells the others of a folder that it has staged.
+// The description of a folder that rank 0 has staged, for the other ranks.
 struct StagedFolder {
   std::string folder;
   std::string ranks_folder;

@@ -32,8 +32,8 @@ bool MayBeFileOf(bool has_roots, std::string_view path) {
       AllFormats(), [&](const auto& format) { return format->has_roots() == has_roots && format->MayHaveFile(path); });
 }
 
-// What may stand in a checkpoint: what its manifest lists, or, without one, what its format and those who write it
-// have.
+// The files that may stand in a checkpoint: what its manifest lists, or, without one, what its format and those who
+// write it have.
 class Belonging {
  public:
   // `folder`: of the checkpoint within the destination, "" if that is it.
@@ -119,7 +119,7 @@ llvm::Error CheckNothingElse(ReadableFileSystem& files, const std::string& desti
   UCP_ASSIGN_OR_RETURN(const std::string foreign, FirstForeign(files, Belonging(manifest, folder), destination, ""));
   if (foreign.empty()) return llvm::Error::success();
   return Fail(ErrorCode::kUsage,
-              "`{}` holds `{}`, which is no part of the checkpoint that {} would replace; move it elsewhere, or "
+              "`{}` holds `{}`, which is not a part of the checkpoint that {} would replace; move it elsewhere, or "
               "name another folder",
               destination, foreign, OptionName(UserOption::kForce));
 }

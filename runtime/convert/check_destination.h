@@ -1,4 +1,4 @@
-// What a conversion may replace, and where it may write.
+// Decides what a conversion may replace, and where it may write.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -14,8 +14,8 @@ namespace ucp {
 [[nodiscard]] llvm::Error CheckDestination(ReadableFileSystem& files, const std::string& source_folder,
                                            const std::string& destination, bool force);
 
-// A folder is replaced as a whole: fails (kUsage) if a file in it is no part of the checkpoint, such as another tag's,
-// a log or a script, which would be lost.
+// A folder is replaced as a whole: fails (kUsage) if a file in it is not a part of the checkpoint, such as another
+// tag's, a log or a script, which would be lost.
 [[nodiscard]] llvm::Error CheckNothingElse(ReadableFileSystem& files, const std::string& destination);
 
 }  // namespace ucp

@@ -56,7 +56,7 @@ llvm::Error CheckFoldersDiffer(FileSystem& files, const std::string& destination
     const std::string run = names.front() + " ";
     is_mine = is_leader && Make(files, path, run + std::to_string(ranks.rank()));
     UCP_RETURN_IF_ERROR(ranks.AllGather("").takeError());  // Nobody looks before all have made theirs.
-    // Who made it looks, too: not every file system lets one alone make a file.
+    // The rank that made it also looks: not every file system lets one alone make a file.
     std::string maker = is_leader ? MakerOf(files, path, run) : "";
     if (maker == std::to_string(ranks.rank())) maker.clear();
     return ranks.AllGather(maker);

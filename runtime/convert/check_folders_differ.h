@@ -15,7 +15,7 @@
 namespace ucp {
 
 // All ranks call it together, before anything is made. Fails on all of them (kUsage) with the ranks that see one
-// folder. What is wrong with a folder in which no file can be made is for the commit protocol to say.
+// folder. The commit protocol reports a folder in which no file can be made.
 [[nodiscard]] llvm::Error CheckFoldersDiffer(FileSystem& files, const std::string& destination,
                                              const TargetParts& parts, Communicator& ranks);
 

@@ -13,7 +13,7 @@
 namespace ucp {
 namespace {
 
-// What is written has to be read back and renamed by who wrote it.
+// The owner of the output must be able to read and rename it.
 llvm::Error CheckUmask() {
   const mode_t mask = ::umask(0);
   ::umask(mask);

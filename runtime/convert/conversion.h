@@ -28,7 +28,7 @@ struct ConversionOptions {
   NodeLocal node_local;
 };
 
-// What is called, on every rank, while a conversion goes on.
+// Callbacks, on every rank, while a conversion goes on.
 struct ConversionHooks {
   std::function<void(Means)> use_means = [](Means) {};  // How `files` is to read and write from now on.
   std::function<void()> appeared = [] {};               // The destination is there; what is left is to clean up.

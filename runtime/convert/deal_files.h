@@ -1,4 +1,4 @@
-// Which node's part gets which file of a target.
+// Deals the files of a target to the parts of nodes.
 //
 // A job's ranks are dealt to nodes as launchers do it: consecutive ones to each, and where they cannot be dealt evenly,
 // one more to each of the first nodes. A file is in the part of every node whose ranks open it, and in all parts if all
@@ -22,7 +22,7 @@ int NodeOfJobRank(int rank, int ranks, int nodes);
 // nothing of files, every rank opens them.
 TargetParts DealFiles(const FileReaders& readers, std::size_t files, std::vector<int> part_of_rank);
 
-// Which files are in which parts, to be sent to other ranks; each knows the parts of the ranks.
+// The parts of each file, to be sent to other ranks; each knows the parts of the ranks.
 std::string EncodeDealt(const TargetParts& parts);
 llvm::Expected<TargetParts> DecodeDealt(const std::string& bytes, std::size_t files, std::vector<int> part_of_rank);
 

@@ -32,7 +32,7 @@ llvm::Expected<std::string> ProgressOf(const std::string& entry, const RunIdenti
                 destination, OptionName(UserOption::kResume));
   }
   if (before.tool != identity.tool) {
-    return Fail(ErrorCode::kUsage, "the interrupted run to `{}` was one of {}, and this is {}; go on with that one, {}",
+    return Fail(ErrorCode::kUsage, "the interrupted run to `{}` was one of {}, and this is {}; continue that one, {}",
                 destination, before.tool, identity.tool, begin_again);
   }
   if (before.source != identity.source && !identity.has_source) {

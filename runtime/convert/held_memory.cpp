@@ -20,13 +20,13 @@ constexpr bool kIsMostlySanitizer = true;  // What such a process holds says not
 constexpr bool kIsMostlySanitizer = false;
 #endif
 
-// What threads take at most while they describe and plan differs from run to run, by up to a seventh. How much of it
+// The peak memory of threads while they describe and plan differs from run to run, by up to a seventh. How much of it
 // the system has back when the plan is there differs more: so of the next run, all of it is supposed to be held.
 std::uint64_t WouldDo(std::uint64_t bytes) { return (bytes + bytes / 4) / kMiB + 1; }
 
 }  // namespace
 
-// What is held is counted as it stands, with freed memory that the system has not got back yet: rather too much.
+// Memory is counted as it stands, with freed memory that the system has not got back yet: rather too much.
 llvm::Error CountHeldMemory(const MemoryToMove& to_move, ExecutionOptions& execution) {
   // Beyond what is among `to_move`.
   auto aside = [&](std::uint64_t held) {

@@ -1,4 +1,4 @@
-// What a program took before it moves anything, describing and planning, is under --memory, too.
+// Memory that a program took before it moves anything, to describe and to plan, also counts under --memory.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -11,7 +11,7 @@
 
 namespace ucp {
 
-// What moving elements takes at the least.
+// The least that moving elements takes.
 struct MemoryToMove {
   std::uint64_t bytes = 0;            // The program itself (kProgramBytes), tables and buffers.
   std::uint64_t plan_bytes = 0;       // The plans, which are among the tables and are there already.
@@ -19,8 +19,8 @@ struct MemoryToMove {
   std::uint64_t buffer_bytes = 0;     // What buffers take beyond the least, since there is as much.
 };
 
-// Takes what this process holds off `execution.memory_bytes`, which is for the whole process, and leaves what is among
-// `to_move`, too; and takes what that sets aside. Fails (kUsage), with a size that would do, if so much was taken
+// Takes what this process holds off `execution.memory_bytes`, which is for the whole process, and also leaves what is
+// among `to_move`; and takes what that sets aside. Fails (kUsage), with a size that would do, if so much was taken
 // already or if the rest is too little; or (kMemory) if the system does not give what moving takes. For programs alone:
 // all of the process is counted. Call when the plan is there, on every rank, and before anything is written.
 [[nodiscard]] llvm::Error CountHeldMemory(const MemoryToMove& to_move, ExecutionOptions& execution);

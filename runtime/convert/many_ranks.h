@@ -1,4 +1,4 @@
-// What the ranks of one run tell one another: rank 0 reads headers, plans and commits; all do the work.
+// Messages between the ranks of one run: rank 0 reads headers, plans and commits; all do the work.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -13,7 +13,7 @@
 
 namespace ucp {
 
-// What stands beside a checkpoint, as rank 0 found it.
+// The files beside a checkpoint, as rank 0 found them.
 llvm::Expected<std::optional<FoundManifest>> ShareManifest(Communicator& ranks,
                                                            llvm::Expected<std::optional<FoundManifest>> of_first_rank);
 

@@ -39,8 +39,8 @@ llvm::Expected<MeansOfRun> ChooseMeans(FileSystem& files, const Plan& plan, cons
                                        const TargetToFill& target, WantedMeans wanted, const std::string& why_buffered,
                                        const ExecutionOptions& execution);
 
-// What an execution by these means may have open: past the page cache every file is opened twice. kUsage if this
-// process may not have so many.
+// The files that an execution by these means may have open: past the page cache every file is opened twice. kUsage if
+// this process may not have so many.
 llvm::Expected<OpenFileShares> OpenFilesBy(Means means, unsigned threads);
 
 }  // namespace ucp

@@ -1,4 +1,4 @@
-// What lies on the disks of nodes, of which each sees only its own.
+// Data on the disks of nodes, of which each sees only its own.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -14,7 +14,7 @@
 namespace ucp {
 namespace {
 
-// What one rank sees at the path.
+// One rank's view of the path.
 struct Sight {
   bool has_folder = false;
   ManifestPart part;  // Number 0: there is no manifest of a part.

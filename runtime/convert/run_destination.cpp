@@ -25,9 +25,9 @@ namespace {
 
 std::string GoOn() { return "the same command with " + OptionName(UserOption::kResume); }
 
-// Single weights that are no rounding of their masters are reported. When most of those are not that a rank holds of a
-// tensor, these are not the masters of its model, and a conversion would carry wrong values on. Other ranks' copies and
-// shards may be sound, and other files of the same shard, so each counts for itself.
+// Single weights that are not roundings of their masters are reported. When most of those are not that a rank holds of
+// a tensor, these are not the masters of its model, and a conversion would carry wrong values on. Other ranks' copies
+// and shards may be sound, and other files of the same shard, so each counts for itself.
 llvm::Error CheckMastersBelong(const ExecutionReport& report) {
   for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
     const RoundingMismatch::Worst& worst = mismatch.worst;
@@ -40,7 +40,7 @@ llvm::Error CheckMastersBelong(const ExecutionReport& report) {
   return llvm::Error::success();
 }
 
-// What this run wrote is what a part lists that an earlier run completed (P6).
+// A part that an earlier run completed lists what this run wrote (P6).
 llvm::Error CheckAgrees(const Manifest& complete, const Plan& plan, const ExecutionReport& report) {
   std::map<std::string, std::string> digests;
   for (const ManifestFile& file : complete.files) digests[file.path] = file.digest;
@@ -62,7 +62,7 @@ std::string PartText(const std::optional<TargetParts>& parts, int part) {
 
 }  // namespace
 
-// Which part of the target's files each rank is to write: ranks that see one folder have one part.
+// The part of the target's files that each rank is to write: ranks that see one folder have one part.
 llvm::Error RunDestination::FindParts(const ExecutionOptions& execution) {
   llvm::Expected<FileStatus> parent = files_.Status(ParentOf(options_.destination));
   llvm::Error error = parent.takeError();
@@ -97,7 +97,7 @@ llvm::Expected<std::unique_ptr<RunDestination>> RunDestination::Begin(FileSystem
   return destination;
 }
 
-// What leaders alone do has one outcome for all.
+// The work of leaders has one outcome for all.
 llvm::Error RunDestination::Settle(llvm::Error error) {
   return parts_ ? Agree(ranks_, std::move(error)) : OutcomeOfFirstRank(ranks_, std::move(error));
 }
@@ -120,7 +120,7 @@ llvm::Error RunDestination::Stage(ExecutionOptions& execution) {
   llvm::Expected<Staging> begun = Staging::Begin(files_, options_.destination, staging);
   if (!begun) return begun.takeError();
   staging_.emplace(std::move(*begun));
-  // What an earlier run completed is not replaced.
+  // The work of a completed earlier run is not replaced.
   if (options_.force && options_.resume && !staging_->is_complete()) {
     UCP_RETURN_IF_ERROR(CheckNothingElse(files_, options_.destination));
   }
@@ -131,7 +131,7 @@ llvm::Error RunDestination::Stage(ExecutionOptions& execution) {
   return llvm::Error::success();
 }
 
-// What the earlier run left is what this plan makes of this source, in this part.
+// The rest of the earlier run is what this plan makes of this source, in this part.
 llvm::Expected<bool> RunDestination::IsComplete() {
   llvm::Expected<std::optional<Manifest>> found = ReadManifest(files_, options_.destination);
   if (!found) {
@@ -266,7 +266,7 @@ llvm::Error RunDestination::Commit(ExecutionReport& report, const ExecutionOptio
   return Settle(Commits() ? staging_->Finish() : llvm::Error::success());
 }
 
-// P3. Who cannot go back says so.
+// P3. A rank that cannot go back says so.
 llvm::Error RunDestination::AppearTogether() {
   llvm::Error mine = Commits() ? staging_->Appear() : llvm::Error::success();
   const bool has_appeared = Commits() && staging_->has_appeared();
@@ -301,14 +301,14 @@ llvm::Error RunDestination::Conclude(llvm::Error error) {
       failure.message += outcome;
     }
   }
-  // Who is refused is told what to do by the refusal.
+  // A refusal says what to do.
   const bool is_refused =
       failure.code != ErrorCode::kCancelled && failure.code != ErrorCode::kIo && failure.code != ErrorCode::kMemory;
   if (is_kept && !is_refused) {
     const std::string where =
         parts_ ? fmt::format("beside `{}` on its nodes", options_.destination) : fmt::format("in `{}`", where_.folder);
-    failure.message +=
-        fmt::format("; what is done is kept {}: {} goes on with it, and without removes it", where, GoOn());
+    failure.message += fmt::format(
+        "; what is done is kept {}: {} continues from it, and without that option removes it", where, GoOn());
   } else if (parts_ && !have_appeared_ && !is_refused && std::ranges::count(parts_->is_done, true) > 0) {
     failure.message +=
         fmt::format("; some parts of `{}` are there, and others not: {} finishes it", options_.destination, GoOn());

@@ -1,5 +1,5 @@
-// The work is cut into stretches of a pair, and a thread goes through one of them in chunks. What a stretch adds up to
-// is kept until the end, where stretches are put together in their order: floating-point sums depend on it. Ranks take
+// The work is cut into stretches of a pair, and a thread goes through one of them in chunks. The sum of a stretch is
+// kept until the end, where stretches are put together in their order: floating-point sums depend on it. Ranks take
 // stretches in turn; what they found, and what they know of checksums, comes together at rank 0.
 #include "runtime/difference/compare_checkpoints.h"
 

@@ -4,8 +4,8 @@
 // number in float64, or both not a number. Of those that differ, the norm and the largest difference are of those whose
 // difference is a finite number; the others are counted by themselves.
 //
-// Where the elements of one side are said to be those of the other, cast to its dtype, it is counted besides how many
-// are not: the bits must be those that PyTorch's cast gives, and any NaN is the cast of any NaN.
+// Where the elements of one side should be those of the other, cast to its dtype, it is counted besides how many are
+// not: the bits must be those that PyTorch's cast gives, and any NaN is the cast of any NaN.
 #pragma once
 
 #include <array>

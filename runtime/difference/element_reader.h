@@ -30,7 +30,7 @@ class ElementReader {
   // until the thread's next call. One call at a time for each thread.
   llvm::Expected<std::span<const std::byte>> Read(unsigned thread, const TargetRange& range);
 
-  // What is known of checksums, on its way to the rank that calls End(). Only while nobody reads.
+  // The known parts of checksums, on their way to the rank that calls End(). Only while nobody reads.
   void Save(wire::ByteWriter& writer) const { source_.Save(writer); }
   void Restore(wire::ByteReader& reader) { source_.Restore(reader); }
 

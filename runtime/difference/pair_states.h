@@ -1,4 +1,4 @@
-// Which state of a tensor in one checkpoint is held against which one in another.
+// Pairs the states of a tensor in one checkpoint with those in another.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ std::vector<WholeTensor> WholeTensors(const Plan& plan);
 // Whether a checkpoint has no state but its model's weights: no master, and nothing of an optimizer.
 bool HoldsWeightsAlone(const std::vector<WholeTensor>& tensors);
 
-// Whose elements are said to be the other's, cast to its own dtype.
+// The side whose elements should be the other's, cast to its own dtype.
 enum class DeclaredCast { kNone, kOfA, kOfB };
 
 struct StatePair {

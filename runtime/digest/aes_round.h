@@ -11,7 +11,7 @@ namespace ucp {
 // Columns, whose first byte is the lowest.
 using AesBlock = std::array<std::uint32_t, 4>;
 
-// What a byte of the first row becomes in its column, by SubBytes and MixColumns.
+// The column that a byte of the first row becomes, by SubBytes and MixColumns.
 constexpr std::array<std::uint32_t, 256> MakeAesTable() {
   auto times_two = [](std::uint32_t number) { return ((number << 1) ^ ((number >> 7) * 0x11B)) & 0xFF; };
   std::array<std::uint32_t, 256> table{};

@@ -23,7 +23,7 @@ void ForEachRunOfLoops(llvm::ArrayRef<StepLoop> inner_first, CountedRun run,
   }
 }
 
-// What a write holds of a tensor's states, as one text.
+// The states of a tensor that a write holds, as one text.
 std::string StatesOf(const Plan& plan, const PlanWrite& write) {
   std::string states;
   for (const StateBuffer& entry : plan.target.buffer_set(write.states)) states += entry.state + "\n";

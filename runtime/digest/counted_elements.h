@@ -25,7 +25,8 @@ class CountedElements {
   // once.
   explicit CountedElements(const Plan& plan);
 
-  // What of `range`, a range that ForEachTargetRange gave or a part of one, counts. Safe to call from several threads.
+  // The part that counts of `range`, a range that ForEachTargetRange gave or a part of one. Safe to call from several
+  // threads.
   void ForEachRun(const TargetRange& range, llvm::function_ref<void(const CountedRun&)> visit) const;
 
  private:

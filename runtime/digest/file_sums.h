@@ -34,7 +34,7 @@ class FileSums {
   void Add(std::size_t file, std::uint64_t offset, std::span<const std::byte> bytes);
   void AddZeros(std::size_t file, std::uint64_t begin, std::uint64_t end);
 
-  // What somebody else has of the same files. A part that cannot be is left out, and the result is false.
+  // Adds the sums of somebody else for the same files. A part that cannot be is left out, and the result is false.
   void AddSum(std::size_t file, const KeyedSum& sum) { sums_[file].Add(sum); }
   [[nodiscard]] bool AddPart(const PartOfUnit& part);
 

@@ -1,6 +1,6 @@
-// What a digest is made of: a sum that depends on where each number stands, and not on the order in which the numbers
-// are seen, nor on the pieces in which they come. Any number of threads and ranks can each add what they have, in any
-// cut, and add up the results. docs/digests.md has the definition, and the argument for what is found.
+// The base of a digest: a sum that depends on where each number stands, and not on the order in which the numbers are
+// seen, nor on the pieces in which they come. Any number of threads and ranks can each add what they have, in any cut,
+// and add up the results. docs/digests.md has the definition, and the argument for what is found.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,7 @@ class SharedKeyedSum {
 // Digests: XXH3-128 of the lanes, little-endian, and of a text that says what was added up, as 32 hexadecimal digits.
 std::string FileDigest(const KeyedSum& sum, std::uint64_t bytes);  // "file 1024"
 
-// What a tensor's state is besides its elements.
+// The properties of a tensor's state besides its elements.
 struct StateForm {
   std::string_view dtype;
   std::span<const std::int64_t> shape;

@@ -89,7 +89,7 @@ void AddBenchCommand(CLI::App& app, int& exit_code) {
       ->type_name("SIZE");
   command
       ->add_option("--device", options->device,
-                   "A GPU, cuda or cuda:N, to measure copies between it and pinned memory, too")
+                   "A GPU, cuda or cuda:N, to also measure copies between it and pinned memory")
       ->type_name("DEVICE");
   AddThreadsOption(*command, options->work);
   command->add_flag("--json", options->work.json, "The numbers as JSON");

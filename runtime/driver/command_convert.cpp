@@ -64,7 +64,7 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
   return llvm::Error::success();
 }
 
-// What each format says of its targets.
+// Each format's help on its targets.
 std::string TargetsHelp() {
   std::string help;
   for (const auto& format : AllFormats()) help += (help.empty() ? "" : "; ") + format->strategy_rules().help;

@@ -44,11 +44,11 @@ void AddDiffCommand(CLI::App& app, int& exit_code) {
       "  ucprun diff monday/ tuesday/\n"
       "  ucprun diff checkpoints/ model/ --tensor '*.bias' --json\n"
       "\n"
-      "What the manifests of both say to be the same is not read. Exit code 3 if anything differs.");
+      "States that are the same by both manifests are not read. Exit code 3 if anything differs.");
   command->add_option("A", options->source.path, "A folder that a conversion or a training run wrote")->required();
   command->add_option("B", options->other, "Another one")->required();
   command->add_option("--tensor", options->tensor, "Only tensors whose name fits; one must")->type_name("GLOB");
-  command->add_flag("--read-all", options->read_all, "Read what the manifests of both say to be the same, too");
+  command->add_flag("--read-all", options->read_all, "Also read states that are the same by both manifests");
   command
       ->add_option("--spec", options->source.spec,
                    "How tensors are cut, as for `convert`; for both checkpoints, but not for whole tensors")

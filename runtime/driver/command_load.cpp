@@ -180,7 +180,9 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
   command->add_option("--to", options->target, "The job that loads, as the target of `convert`")
       ->type_name("STRATEGY")
       ->required();
-  command->add_option("--rank", options->rank, "Which rank's files; not under mpirun, where each rank loads its own")
+  command
+      ->add_option("--rank", options->rank,
+                   "The rank whose files are loaded; not under mpirun, where each rank loads its own")
       ->check(WholeNumber(0, 1 << 24))
       ->type_name("N");
   command->add_option("--spec", options->source.spec, "How tensors are cut, as for `convert`")->type_name("SPEC");

@@ -29,7 +29,7 @@ struct TraceOptions {
   bool json = false;
 };
 
-// What is traced, and in which folder. `layout` is empty where the plan comes from a file.
+// The plan that is traced, and its folder. `layout` is empty where the plan comes from a file.
 struct Traced {
   std::string folder;
   CheckpointIdentity identity;

@@ -93,7 +93,7 @@ class Comparing {
   LoadedComparison found() const { return found_; }
 
  private:
-  // What a model computes with is the rounding of its master, where there is one.
+  // A model computes with the rounding of a master, where there is one.
   const TargetRange* FindWhole(const std::string& tensor, const std::string& state) const {
     if (state == kWeightState) {
       if (auto master = whole_.find({tensor, kMasterState}); master != whole_.end()) return &master->second;

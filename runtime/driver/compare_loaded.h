@@ -1,5 +1,5 @@
-// What was loaded, element by element against the source: read again by another plan, onto whole tensors, and found by
-// each element's own place, without the geometry that the loading plan was made by.
+// Compares what was loaded with the source, element by element: read again by another plan, onto whole tensors, and
+// found by each element's own place, without the geometry that the loading plan was made by.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -1,4 +1,4 @@
-// What a conversion did, for people, and as one JSON object.
+// The report of a conversion, for people, and as one JSON object.
 #pragma once
 
 #include "runtime/command_line/conversion_command.h"

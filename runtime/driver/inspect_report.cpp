@@ -138,7 +138,7 @@ std::string DTypesText(const std::vector<InspectedTensor>& rows) {
   return fmt::format("{}", fmt::join(dtypes, ", "));
 }
 
-// What is done with such a checkpoint most often; empty if its name would have to be quoted.
+// The most usual next command for such a checkpoint; empty if its name would have to be quoted.
 std::string NextCommand(const Inspection& inspection) {
   const Checkpoint& checkpoint = inspection.source.checkpoint;
   const std::string& path = inspection.path;

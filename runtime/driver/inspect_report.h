@@ -1,4 +1,4 @@
-// What `ucprun inspect` prints for people; as JSON it is inspection.h's.
+// The output of `ucprun inspect` for people; as JSON it is inspection.h's.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace ucp {
 
-// Which checkpoint it is, and all of it in numbers.
+// The identity of the checkpoint, and all of it in numbers.
 std::vector<std::string> InspectHeader(const Inspection& inspection);
 
 // A tensor or a group of tensors, in one line or two of at most 80 columns if its name allows it. Groups are of tensors

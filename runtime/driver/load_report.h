@@ -1,4 +1,4 @@
-// What `ucprun load` says.
+// The report of `ucprun load`.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -24,7 +24,8 @@ class LoadedMemory {
   const std::vector<WantedRecord>& records() const { return records_; }
   std::uint64_t bytes() const { return bytes_; }
 
-  // What a load can at best reach, in bytes a second: for a device, what the bus to it does; else what reading does.
+  // The best rate that a load can reach, in bytes a second: for a device, what the bus to it does; else what reading
+  // does.
   llvm::Expected<double> Ceiling(const LoadPlan& load, ReadableFileSystem& files, const ParallelOptions& parallel);
 
  private:

@@ -1,4 +1,4 @@
-// What was loaded, for the host to look at: where it lies, or, if that is a device's memory, a window of it at a time.
+// A view of what was loaded, for the host: where it lies, or, if that is a device's memory, a window of it at a time.
 #pragma once
 
 #include <llvm/Support/Error.h>

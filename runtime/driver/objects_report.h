@@ -1,4 +1,4 @@
-// What `ucprun inspect --objects` says.
+// The report of `ucprun inspect --objects`.
 #pragma once
 
 #include <llvm/Support/JSON.h>

@@ -12,7 +12,7 @@ namespace ucp {
 namespace {
 
 llvm::Expected<PlannedRun> TakeAsItIs(SeenFiles& source, const PlanToRun& request, PlanWithInputs file) {
-  // What its maker chose to keep is not what its user vouches for.
+  // The user of a plan does not vouch for what its maker chose to keep.
   if (llvm::Error error = CheckReadyMadePickles(file.plan)) {
     return AddContext(std::move(error), fmt::format("`{}`", request.path));
   }

@@ -42,7 +42,7 @@ std::string RoleText(const ElementCopy& copy, std::int64_t terms) {
   return terms == 1 || copy.role == ReadRole::kUnused ? role : fmt::format("{} {}/{}", role, copy.term + 1, terms);
 }
 
-// What happens between what is read and what is written, in this order.
+// The steps between reading and writing, in this order.
 std::vector<std::string> Operations(const Arithmetic& arithmetic, const WrittenElement& written) {
   std::vector<std::string> operations;
   const Scale& divisor = arithmetic.divisor;

@@ -1,4 +1,4 @@
-// What `ucprun trace` found, as text and as JSON.
+// The findings of `ucprun trace`, as text and as JSON.
 #pragma once
 
 #include <llvm/Support/JSON.h>

@@ -1,6 +1,5 @@
-// Block by block, and it may be in place: a block is taken out whole before anything is put where it was. What becomes
-// narrower is done from the front, so that a block is put where earlier ones have been taken from; what becomes wider
-// from the back.
+// Block by block, and it may be in place: a block is taken out whole before anything is put where it was. Narrowing
+// casts go from the front, so that a block is put where earlier ones have been taken from; widening ones from the back.
 //
 //     narrower   [aabbccdd]  ->  [abcd....]        wider   [abcd....]  ->  [aabbccdd]
 //

@@ -15,15 +15,15 @@ struct FilePlace {
   std::vector<int> holders;  // The ranks that see this file, ascending; empty for what is no file.
 };
 
-// What one rank sees.
+// One rank's view.
 struct Sight {
   int rank = 0;
   FileStatus status;
 };
 
-// What ranks see at one path, put together; those that see nothing may be left out. `seen` is sorted by rank. Several
-// ranks may see the same file, or on nodes of their own one of the same name: then the lowest rank's counts, and the
-// others must have its size (kBadData). `node_of_rank` tells nodes apart.
+// The views of one path by all ranks, put together; those that see nothing may be left out. `seen` is sorted by rank.
+// Several ranks may see the same file, or on nodes of their own one of the same name: then the lowest rank's counts,
+// and the others must have its size (kBadData). `node_of_rank` tells nodes apart.
 llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<Sight>& seen,
                                   const std::vector<int>& node_of_rank);
 

@@ -64,7 +64,7 @@ void FileServer::Serve() {
   }
 }
 
-// What goes wrong with a file is told to who asked for it.
+// An error with a file is reported to the rank that asked for it.
 llvm::Error FileServer::Answer(const Message& message, Buffers& buffers) {
   UCP_ASSIGN_OR_RETURN(const FileRequest request, DecodeRequest(message.bytes));
   if (request.kind == RequestKind::kRead) return SendRows(message.from, request, buffers);

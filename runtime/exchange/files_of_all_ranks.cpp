@@ -147,7 +147,7 @@ std::uint64_t FilesOfAllRanks::MemoryBytes() const {
 
 llvm::Expected<std::unique_ptr<ReadableFile>> FilesOfAllRanks::OpenForReading(const std::string& path) {
   UCP_ASSIGN_OR_RETURN(FilePlace place, Find(path));
-  // What is nowhere has its error here.
+  // A file that no rank has is an error here.
   if (place.holders.empty() || Holds(place)) return mine_.OpenForReading(path);
   const bool headers = paths_of_source_.empty();  // Nothing is moved before Locate().
   return std::make_unique<RemoteFile>(remote_, Reader(place), path, place.status.bytes, headers);

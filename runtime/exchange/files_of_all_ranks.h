@@ -2,8 +2,8 @@
 // what it does not.
 //
 // Where ranks see files of the same name on nodes of their own, the lowest rank's is read, by all: copies need not be
-// equal in everything, and one file is then one file. What a rank has found out about a path it does not ask for again;
-// a file that changes meanwhile is noticed by the rank that answers for it.
+// equal in everything, and one file is then one file. A rank does not ask again about a path that it knows; a file that
+// changes meanwhile is noticed by the rank that answers for it.
 //
 // From Start() to the end every rank serves the others. It ends together: no rank may destroy this before all have come
 // to a common call (Agree()) after which nobody reads.
@@ -39,7 +39,7 @@ class FilesOfAllRanks : public SourceOfNodes, private ReadableFileSystem {
   [[nodiscard]] llvm::Error ReadRows(FileId file, const ByteRows& rows, std::span<std::byte> packed) override;
   bool AnswersFor(FileId file) const override;
 
-  // What this takes, once Locate() was called.
+  // The memory of this, once Locate() was called.
   std::uint64_t MemoryBytes() const;
   std::uint64_t bytes_received() const override { return remote_.bytes_received(); }
 

@@ -21,8 +21,8 @@ class HeaderBlocks {
 
   static constexpr std::uint64_t kBlockBytes = std::uint64_t{16} << 10;
 
-  // Fills `buffer` from `offset` on, through `read`, which reads from the file itself. What is longer than a block, or
-  // goes behind the file's end, is read as it is.
+  // Fills `buffer` from `offset` on, through `read`, which reads from the file itself. A read that is longer than a
+  // block, or goes behind the file's end, is done as it is.
   using Read = llvm::function_ref<llvm::Error(std::uint64_t offset, std::span<std::byte> buffer)>;
   [[nodiscard]] llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer, Read read);
 

@@ -1,6 +1,6 @@
-// What one rank asks of another one's files, and how the answer goes. Requests are messages to a tag that every rank
-// listens to; answers are messages to a tag that the request names, so that several may be under way. An answer is a
-// row of pieces, each with a head of a fixed size before it, the last of which says so.
+// Requests for another rank's files, and the answers to them. Requests are messages to a tag that every rank listens
+// to; answers are messages to a tag that the request names, so that several may be under way. An answer is a row of
+// pieces, each with a head of a fixed size before it, the last of which says so.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -31,7 +31,7 @@ struct FileRequest {
 
 inline constexpr int kRequestTag = 0;  // Answers have all others.
 
-// What a rank sees at a path.
+// A rank's view of a path.
 struct Look {
   std::string name;  // In a list.
   FileStatus status;
@@ -45,7 +45,7 @@ struct AnswerHead {
 
 std::uint64_t BytesOf(const ByteRows& rows);
 
-// What another rank encoded. Decoding fails with kIo where the bytes are those of another program.
+// Decodes what another rank encoded. Decoding fails with kIo where the bytes are those of another program.
 std::string Encode(const FileRequest& request);
 llvm::Expected<FileRequest> DecodeRequest(std::string_view bytes);
 

@@ -48,7 +48,7 @@ std::uint64_t BytesOfBorders(const Plan& plan, unsigned threads) {
   return std::accumulate(borders.begin(), end, std::uint64_t{0}) * FileSums::kBytesOfBorder;
 }
 
-// What the plan and the tables over it take, roughly and rather too much.
+// The memory of the plan and the tables over it, roughly and rather too much.
 std::uint64_t TableBytes(const Plan& plan, unsigned threads) {
   // Twice: paths are strings, every record that is touched has an entry in a ledger, and every file a sum, which a
   // journal's entry has too.
@@ -63,7 +63,7 @@ bool AddsAnything(const Plan& plan) {
 
 std::uint64_t DownToPage(std::uint64_t bytes) { return bytes / kPageBytes * kPageBytes; }
 
-// What is no thread's buffer, nor for checksums.
+// Memory that is neither a thread's buffer nor for checksums.
 std::uint64_t FixedBytes(const Plan& plan, unsigned threads, std::uint64_t aside_bytes) {
   return kProgramBytes + threads * kThreadBytes + TableBytes(plan, threads) + aside_bytes;
 }

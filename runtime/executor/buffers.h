@@ -23,7 +23,7 @@ struct BufferSizes {
 
 inline constexpr std::uint64_t kProgramBytes = std::uint64_t{20} << 20;  // Code, libraries, what the allocator keeps.
 
-// What a plan takes itself, at the least: of what DivideMemory() sets aside, this is there already.
+// The least memory of a plan itself: of what DivideMemory() sets aside, this is there already.
 std::uint64_t PlanBytes(const Plan& plan);
 
 // The least that DivideMemory() takes.

@@ -24,7 +24,7 @@ void ChecksumLedger::Add(RecordId record, const ChecksumPiece& piece) {
 void ChecksumLedger::AddTo(Entry& entry, ChecksumPiece piece) {
   auto next = entry.pieces.lower_bound(piece.begin);
   auto previous = next == entry.pieces.begin() ? entry.pieces.end() : std::prev(next);
-  // What overlaps was read before, for another use of the same elements.
+  // An overlapping piece was read before, for another use of the same elements.
   if (previous != entry.pieces.end() && previous->second.end > piece.begin) return;
   auto behind = next;
   while (behind != entry.pieces.end() && behind->second.begin < piece.end) ++behind;

@@ -1,4 +1,4 @@
-// What is known of the CRC-32 of each record, while its bytes come by in pieces, in any order and from any thread.
+// The known parts of the CRC-32 of each record, while its bytes come by in pieces, in any order and from any thread.
 // Neighbouring pieces are joined at once, so that a record is a handful of entries at any time.
 #pragma once
 

@@ -23,7 +23,7 @@ struct ChunkMemory {
   std::span<std::byte> scratch;  // What StepMover takes.
 };
 
-// What steps read ahead goes to one half of a thread's scratch memory, and what they move to the other one.
+// Bytes that are read ahead go to one half of a thread's scratch memory, and bytes that steps move to the other.
 inline std::span<std::byte> ForReadingAhead(std::span<std::byte> scratch) { return scratch.last(scratch.size() / 2); }
 inline std::span<std::byte> ForMoving(std::span<std::byte> scratch) {
   return scratch.first(scratch.size() - scratch.size() / 2);

@@ -26,8 +26,8 @@ class Comparison {
 
   // `chunk` holds the elements of `range` as they were copied (the step's own term, before any arithmetic and cast),
   // and `step` (kCompare or kCheckRounding) reads what they are compared with. A replica that differs is an error; a
-  // weight that is not its master's rounding is counted; and both are told as decisions if the user believes another
-  // rank than the one that is read.
+  // weight that is not its master's rounding is counted; and both are reported as decisions if the user believes
+  // another rank than the one that is read.
   [[nodiscard]] llvm::Error Compare(const Step& step, const TargetRange& range, std::span<const std::byte> chunk,
                                     StepMover& mover);
 
@@ -47,11 +47,11 @@ class Comparison {
                             StepMover& mover);
   void CountMismatches(const Step& step, const TargetRange& range, std::span<const std::byte> chunk,
                        const std::byte* low, std::int64_t element, const StepLoop& row);
-  // What the element of the chunk is, `copied`, and what the step reads of it, `read`.
+  // The element of the chunk, `copied`, and that which the step reads of it, `read`.
   RankDecision Describe(const Step& step, const TargetRange& range, std::int64_t element, std::string copied,
                         std::string read) const;
   std::string LogicalPlace(const TargetRange& range, std::int64_t element) const;
-  // What `wrong_roundings_` counts by: the file of a record, and how many of a read's weights are in such a file.
+  // The key of `wrong_roundings_`: the file of a record, and how many of a read's weights are in such a file.
   std::string KeyOfFile(RecordId record) const;
   std::uint64_t WeightsIn(const PlanRead& read, const std::string& file) const;
   const PlanRead* CopyOf(std::int64_t term, const TargetRange& range, std::int64_t element, std::string& path) const;

@@ -1,4 +1,4 @@
-// Differences that are told and not refused, counted by all threads.
+// Differences that are reported and not refused, counted by all threads.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -27,7 +27,7 @@ struct DifferencePlace {
 
 class DifferenceTally {
  public:
-  // What is counted together: a tensor or a read, and a state or a file.
+  // The key of a count: a tensor or a read, and a state or a file.
   using Subject = std::pair<std::size_t, std::string>;
 
   explicit DifferenceTally(const Plan& plan) : plan_(plan) {}

@@ -1,5 +1,5 @@
-// Which elements of a plan's target are done: numbers in the order of its list of chunks, which does not depend on how
-// large chunks are.
+// The elements of a plan's target that are done: numbers in the order of its list of chunks, which does not depend on
+// how large chunks are.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@
 // journal, with all that was added up on the way. A later run goes on from there as if it had never stopped: chunks are
 // handed out in one order, so what is done is a stretch of elements for each thread.
 //
-// On several ranks each writes whole files or stretches of large ones (share_out.h), and reads what belongs there. What
-// they added up comes together at rank 0, which does E4 and E5; one rank's error is every rank's (communicator.h). Each
+// On several ranks each writes whole files or stretches of large ones (share_out.h), and reads what belongs there.
+// Their sums come together at rank 0, which does E4 and E5; one rank's error is every rank's (communicator.h). Each
 // gives its journal what it did itself; a run that goes on begins by joining what all ranks of the earlier one gave (J4
 // of ranks_folder.h). Where each node sees only a part of the source (source_of_nodes.h), every rank learns what was
 // added up of it, and does E4 and E5 for its part.
@@ -76,9 +76,10 @@ struct ExecutionOptions {
   // written; but before all else with what `progress_before` says, as one. Empty: nothing is kept.
   std::function<llvm::Error(const std::string& progress)> keep;
   double journal_seconds = 5;
-  // What an earlier run of the same plan gave to `keep`, the last of each of its ranks; rank 0 says it for all.
+  // The progress that an earlier run of the same plan gave to `keep`, the last of each of its ranks; rank 0 says it for
+  // all.
   std::vector<std::string> progress_before;
-  // Who shares the work, each with the same plan; null: this process alone.
+  // The ranks that share the work, each with the same plan; null: this process alone.
   Communicator* ranks = nullptr;
   std::vector<int> node_of_rank;                  // NodesOfRanks(); empty: all are on one node.
   std::uint64_t stretch_border = kStretchBorder;  // Where a file may be cut that several ranks write (share_out.h).

@@ -13,10 +13,10 @@
 
 namespace ucp {
 
-// Execute() of several ranks, where `target_folder` is that of this rank's part; one that is done is not touched.
-// `progress_before` is said by the lowest rank of each part, for that part. In the report, `file_digests` are empty
-// where all parts that have the file were done before, and `digests` are of what other parts hold. Fails besides
-// (kBadData) if a file comes out otherwise in one part than in another: the source has changed in between.
+// Execute() of several ranks, where `target_folder` is that of this rank's part; one that is done is not touched. The
+// lowest rank of each part gives `progress_before` for that part. In the report, `file_digests` are empty where all
+// parts that have the file were done before, and `digests` are of what other parts hold. Fails besides (kBadData) if a
+// file comes out otherwise in one part than in another: the source has changed in between.
 llvm::Expected<ExecutionReport> ExecuteParts(const Plan& plan, const std::string& source_root,
                                              const std::string& target_folder, FileSystem& files,
                                              const ExecutionOptions& options, const TargetParts& parts);

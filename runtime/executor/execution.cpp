@@ -31,7 +31,7 @@ std::uint64_t BytesOf(const TargetRange& range) {
   return static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
 }
 
-// What continues the one before, and like it has no checksum yet, becomes a part of it.
+// A range that continues the one before, and like it has no checksum yet, becomes a part of it.
 void AddWritten(std::vector<WrittenRange>& written, const WrittenRange& next) {
   if (!written.empty() && !next.crc32) {
     WrittenRange& last = written.back();
@@ -157,7 +157,7 @@ llvm::Error Execution::RunChunks() {
     UCP_RETURN_IF_ERROR(ForEachUntilPaused(stretches_, parallel_, pause_, run));
     const bool is_cancelled = parallel_.cancelled != nullptr && *parallel_.cancelled;
     if (is_cancelled || is_asked_to_stop_) return Fail(ErrorCode::kCancelled, "interrupted");
-    // What is synced at the end need not be synced by the commit, which can take long, too.
+    // Data that is synced at the end need not be synced by the commit, which can also take long.
     const double seconds = ChunksDone() < work_.chunks() ? options_.journal_seconds
                                                          : std::min(options_.journal_seconds, kSecondsWorthKeeping);
     if (HasPassed(seconds)) UCP_RETURN_IF_ERROR(Keep());
@@ -186,7 +186,7 @@ llvm::Error Execution::Keep() {
   return llvm::Error::success();
 }
 
-// Who interrupts one rank stops all, and all keep what they have.
+// An interrupt of one rank stops all, and all keep what they have.
 llvm::Error Execution::KeepLast() { return ChunksDone() > kept_ ? Keep() : llvm::Error::success(); }
 
 std::uint64_t Execution::ChunksDone() const {
@@ -195,7 +195,7 @@ std::uint64_t Execution::ChunksDone() const {
       [](std::uint64_t before, const WorkStretch& stretch) { return before + (stretch.next - stretch.begin); });
 }
 
-// What earlier runs did is in the leader's entry.
+// The work of earlier runs is in the leader's entry.
 std::vector<ElementInterval> Execution::Done() const {
   std::vector<ElementInterval> done = is_leader() ? done_before_ : std::vector<ElementInterval>();
   for (const WorkStretch& stretch : stretches_) {

@@ -38,7 +38,7 @@ class Execution {
   // Whether this rank is the first of those that fill its folder: rank 0, or of each part of a target the lowest.
   bool is_leader() const { return leader_ == ranks_.rank(); }
 
-  // Call before Run(), with what Save() wrote behind the intervals. What adds up over ranks is the leader's.
+  // Call before Run(), with what Save() wrote behind the intervals. Sums over ranks are the leader's.
   void Restore(wire::ByteReader& reader);
   // How far this rank has come, with all it was given to restore.
   std::string Save() const;
@@ -62,7 +62,7 @@ class Execution {
   [[nodiscard]] llvm::Error KeepLast();
   std::vector<ElementInterval> Done() const;
 
-  // What ranks add up (execution_sums.cpp).
+  // The sums of ranks (execution_sums.cpp).
   void SaveSums(wire::ByteWriter& writer) const;
   void RestoreSums(wire::ByteReader& reader);
   [[nodiscard]] llvm::Error Gather();

@@ -1,5 +1,5 @@
-// What an execution adds up while chunks go by: it is kept with what is done, comes together at rank 0 at the end, and
-// says then whether the source was what it promised to be.
+// The sums of an execution while chunks go by: they are kept with what is done, comes together at rank 0 at the end,
+// and says then whether the source was what it promised to be.
 //
 // Where a target is in parts, what several of them have is written in each, and enters the sums in one. Of the others,
 // rank 0 compares what was written with that: a source that changed between two copies of a file is noticed.
@@ -17,7 +17,7 @@
 namespace ucp {
 namespace {
 
-// What a rank sent was read to its end.
+// Checks that a rank's message was read to its end.
 llvm::Error CheckFits(int rank, const wire::ByteReader& reader, std::size_t bytes) {
   if (reader.is_at_end()) return llvm::Error::success();
   return Fail(ErrorCode::kIo,
@@ -81,7 +81,7 @@ llvm::Expected<ExecutionReport> Execution::Report() const {
   return report;
 }
 
-// What the other ranks added up is as if rank 0 had done it.
+// The sums of the other ranks count as if rank 0 had made them.
 llvm::Error Execution::Gather() {
   if (ranks_.size() == 1) return llvm::Error::success();
   wire::ByteWriter writer;

@@ -1,4 +1,4 @@
-// What rank 0 planned, on all ranks: so each source file's header is read once for all of them.
+// Gives the plan of rank 0 to all ranks: so each source file's header is read once for all of them.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -10,7 +10,7 @@ namespace ucp {
 
 llvm::Error SourceReader::ReadAhead(std::vector<PieceToRead> pieces, std::span<std::byte> memory) {
   ahead_.clear();
-  // Another rank sends what lies between, too.
+  // Another rank also sends what lies between.
   std::erase_if(
       pieces, [&](const PieceToRead& piece) { return piece.needed_bytes < piece.bytes && IsElsewhere(piece.record); });
   std::sort(pieces.begin(), pieces.end(), [](const PieceToRead& a, const PieceToRead& b) {
@@ -36,7 +36,7 @@ llvm::Error SourceReader::ReadAhead(std::vector<PieceToRead> pieces, std::span<s
   return llvm::Error::success();
 }
 
-// What the pieces need is counted when they are asked for.
+// The bytes of the pieces are counted when they are asked for.
 llvm::Error SourceReader::ReadTogether(std::span<const PieceToRead> pieces, std::span<std::byte> memory) {
   const RecordId record = pieces.front().record;
   const std::uint64_t begin = pieces.front().offset;

@@ -15,7 +15,7 @@
 
 namespace ucp {
 
-// What a step will ask Read() for.
+// The bytes that a step will ask Read() for.
 struct PieceToRead {
   RecordId record;
   std::uint64_t offset = 0;
@@ -33,7 +33,7 @@ class SourceReader {
   explicit SourceReader(SourceFiles& files) : files_(files) {}
 
   // Reads those of these pieces that lie near one another together, as far as `memory` has room, which must stay until
-  // the next call. What was read ahead before is forgotten.
+  // the next call. Bytes that were read ahead before are forgotten.
   [[nodiscard]] llvm::Error ReadAhead(std::vector<PieceToRead> pieces, std::span<std::byte> memory);
 
   // Fills `buffer` from byte `offset` of `record`. `needed_bytes` of them count for `reason`, the others were between.

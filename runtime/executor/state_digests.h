@@ -24,7 +24,7 @@ struct StateDigest {
   DType dtype = DType::kFloat32;
   std::optional<std::vector<std::int64_t>> shape;  // Manifests with digests of version 1 do not say it.
   std::string digest;
-  // What the source has, where the target's numbers are others: before a cast or a scale. Empty: the same.
+  // The source's numbers, where the target's are others: before a cast or a scale. Empty: the same.
   DType source_dtype = DType::kFloat32;
   std::string source_digest;
   bool operator==(const StateDigest&) const = default;

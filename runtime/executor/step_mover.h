@@ -1,8 +1,8 @@
 // Moving the elements of one step from a record of the source into a chunk of the target, or past it for comparison.
 //
-// A step is a nest of loops. What matters for reading is how the source lies, so the loops are ordered by their
-// distance in the source; the innermost ones then run over neighbouring bytes. From the outside inwards the nest is
-// taken apart until what is left is worth one read:
+// A step is a nest of loops. The layout of the source matters for reading, so the loops are ordered by their distance
+// in the source; the innermost ones then run over neighbouring bytes. From the outside inwards the nest is taken apart
+// until what is left is worth one read:
 //
 //   - one long run that is contiguous on both sides is read straight into the chunk
 //   - loops whose gaps are small are read as one span into scratch memory, and taken from there: passing over a gap of
@@ -46,7 +46,7 @@ class StepMover {
   // `first_element` of the target's record.
   [[nodiscard]] llvm::Error Copy(const Step& step, std::span<std::byte> chunk, std::int64_t first_element);
 
-  // What moving the step would read, if it is one small piece.
+  // The bytes that moving the step would read, if they are one small piece.
   static std::optional<PieceToRead> SmallPieceOf(const Step& step);
 
   // Gives the elements to `take`, in as many calls as there are reads.

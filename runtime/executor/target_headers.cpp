@@ -122,7 +122,7 @@ std::vector<TargetWriter::PatchedField> TargetWriter::Fields(FileId file) {
   return fields;
 }
 
-// What no chunk wrote is ready-made, or padding: a new file has zeros there.
+// Bytes that no chunk wrote are ready-made, or padding: a new file has zeros there.
 std::uint32_t TargetWriter::TakeCrc32(RecordId record) {
   std::uint64_t end = 0;
   std::uint32_t crc32 = 0;

@@ -1,5 +1,5 @@
-// A target in parts: each node keeps some of its files, on a disk of its own. What several nodes keep is written on
-// each of them.
+// A target in parts: each node keeps some of its files, on a disk of its own. Files that several nodes keep are written
+// on each of them.
 #pragma once
 
 #include <cstdint>

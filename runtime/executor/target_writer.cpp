@@ -17,7 +17,7 @@
 namespace ucp {
 namespace {
 
-// The largest file that is written in one go. What it needs on the disk is not reserved before.
+// The largest file that is written in one go. Its space on the disk is not reserved before.
 constexpr std::uint64_t kSmallFileBytes = std::uint64_t{64} << 10;
 
 // The state of a file in a journal.

@@ -30,7 +30,7 @@ namespace ucp {
 
 std::vector<std::uint64_t> SizesOf(const std::vector<StoredFile>& files);  // In bytes, by FileId.
 
-// What a chunk has of one range.
+// The part of one range in a chunk.
 struct WrittenRange {
   RecordId record;
   std::uint64_t offset = 0;  // In the record.
@@ -67,8 +67,8 @@ class TargetWriter {
   // All that was written is durable, and so are the files' names. Only while no thread writes.
   [[nodiscard]] llvm::Error MakeDurable(const ParallelOptions& options);
 
-  // Only while no thread writes. The first two are of what a rank needs that goes on with a file, whoever began it:
-  // what was made, and what is known of checksums that are not written yet.
+  // Only while no thread writes. The first two are of what a rank needs to continue a file, whoever began it: what was
+  // made, and what is known of checksums that are not written yet.
   void SaveFiles(wire::ByteWriter& writer) const;
   void RestoreFiles(wire::ByteReader& reader);
   void Save(wire::ByteWriter& writer) const;  // The sums of files, which add up over ranks.

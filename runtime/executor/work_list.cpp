@@ -10,7 +10,7 @@
 namespace ucp {
 namespace {
 
-// What may lie between two ranges of one chunk: a header, or padding. It is written with them.
+// The most that may lie between two ranges of one chunk: a header, or padding. It is written with them.
 constexpr std::uint64_t kMostBetween = std::uint64_t{4} << 10;
 // How long such a chunk may be. From here on another write costs little, and less is in a cache that is near.
 constexpr std::uint64_t kMostJoined = std::uint64_t{256} << 10;
@@ -94,7 +94,7 @@ WorkList::Range WorkList::Compact(const TargetRange& range) {
           0};
 }
 
-// Record after record, as they lie in the files. What is compared lies together, and each range is moved once.
+// Record after record, as they lie in the files. Replicas lie together, and each range is moved once.
 void WorkList::AddByPlace() {
   const std::vector<Record>& records = plan_.target.records;
   std::vector<std::size_t> by_place(records.size());

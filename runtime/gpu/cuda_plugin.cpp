@@ -114,7 +114,7 @@ int EndStream(UcpStream* stream) {
 int MakeEvent(int device, UcpEvent** event) {
   if (int code = Choose(device); code != 0) return code;
   cudaEvent_t made = nullptr;
-  // Who waits for it sleeps: the threads that read need the processors.
+  // A thread that waits for it sleeps: the threads that read need the processors.
   constexpr unsigned kFlags = cudaEventDisableTiming | cudaEventBlockingSync;
   if (int code = Done(cudaEventCreateWithFlags(&made, kFlags), "cudaEventCreate"); code != 0) return code;
   *event = new UcpEvent{device, made};

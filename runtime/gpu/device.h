@@ -1,6 +1,6 @@
-// A device with memory of its own, such as a GPU, behind the calls of its plugin (device_calls.h). What is made here is
-// given back when it is destroyed; it must not outlive its Device. All is callable from any thread. Errors are kIo and
-// name the device, the call and its reason: "cuda:0: cudaMalloc of 536870912 bytes: out of memory".
+// A device with memory of its own, such as a GPU, behind the calls of its plugin (device_calls.h). Resources are given
+// back when their object is destroyed; it must not outlive its Device. All is callable from any thread. Errors are kIo
+// and name the device, the call and its reason: "cuda:0: cudaMalloc of 536870912 bytes: out of memory".
 #pragma once
 
 #include <llvm/Support/Error.h>

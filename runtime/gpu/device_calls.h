@@ -1,4 +1,4 @@
-// What a plugin for a kind of device offers (ucp_cuda.so for NVIDIA's GPUs): plain C, since the programs are built
+// The calls of a plugin for a kind of device (ucp_cuda.so for NVIDIA's GPUs): plain C, since the programs are built
 // without CUDA and open the plugin only if a device is asked for. Every function returns 0, or another number after
 // which last_error() says in words what went wrong in this thread: the call, and its reason. All may be called from any
 // thread.
@@ -17,7 +17,7 @@ extern "C" {
 
 enum { kUcpDeviceCallsVersion = 1 };
 
-// What a number is stored as. kUcpBytes is anything that is moved as it is.
+// The type in which a number is stored. kUcpBytes is anything that is moved as it is.
 enum UcpNumber { kUcpBytes = 0, kUcpFloat64, kUcpFloat32, kUcpBFloat16, kUcpFloat16 };
 
 // Numbers that lie one behind the other in a buffer, `from` bytes behind its beginning, and where they go: to `to`, an

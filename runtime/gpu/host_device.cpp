@@ -1,5 +1,5 @@
 // Addresses of device memory are given out with a bit that no address of the host has, so that a host that looks there
-// by itself ends at once. What is counted is counted without locks, since a lock that two threads take would hide from
+// by itself ends at once. Counts are made without locks, since a lock that two threads take would hide from
 // ThreadSanitizer that they share memory without waiting for each other.
 #include "runtime/gpu/host_device.h"
 

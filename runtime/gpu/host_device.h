@@ -1,5 +1,5 @@
-// A stand-in for GPUs, for tests: its devices' memory is the host's, and each stream is a thread that does what it is
-// told only some time later, so that whoever does not wait for it is found out. It can be told to fail, has little
+// A stand-in for GPUs, for tests: its devices' memory is the host's, and each stream is a thread that carries out its
+// calls only some time later, so that whoever does not wait for it is found out. It can be told to fail, has little
 // memory, and knows what is whose: an address outside of what was allocated is an error, as it is on a GPU.
 #pragma once
 
@@ -19,7 +19,7 @@ struct HostDeviceOptions {
   bool flips_a_bit = false;                             // In the first byte of everything that is copied out.
 };
 
-// What was called since SetHostDevice().
+// The calls since SetHostDevice().
 struct HostDeviceCounts {
   std::uint64_t calls = 0;      // That may fail: all but those that give something back.
   std::uint64_t transfers = 0;  // To devices.

@@ -1,4 +1,4 @@
-// What a GPU's kernel does with one UcpMove, and the stand-in of tests too: the same lines, compiled for both. Whoever
+// The work of a GPU's kernel, and of the stand-in of tests, for one UcpMove: the same lines, compiled for both. Whoever
 // runs them divides the numbers among `lanes` of equal rank; each lane does every `lanes`th one, from its own on.
 #pragma once
 
@@ -85,7 +85,7 @@ UCP_GPU_TOO void CastFrom(const std::byte* from, const UcpMove& move, std::byte*
 // This lane's share. A move of bytes is to bytes, and one of numbers to numbers of another kind.
 UCP_GPU_TOO void MoveShare(const UcpMove& move, const std::byte* buffer, Lane lane) {
   const std::byte* from = buffer + move.from;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): so kernels are told where.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): kernels get addresses so.
   auto* to = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(move.to));
   switch (move.from_number) {
     case kUcpBytes:

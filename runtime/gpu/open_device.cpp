@@ -43,7 +43,8 @@ llvm::Expected<std::unique_ptr<Device>> OpenDevice(std::string_view name, int pl
   if (name == "cpu") return nullptr;
   const std::optional<int> index = IndexIn(name);
   if (!index) {
-    return Fail(ErrorCode::kUsage, "`{}` is no device that can be loaded into; those are cpu, cuda and cuda:N", name);
+    return Fail(ErrorCode::kUsage, "`{}` is not a device that can be loaded into; those are cpu, cuda and cuda:N",
+                name);
   }
   const std::string path = FindPlugin(kPlugin);
   if (path.empty()) {

@@ -1,5 +1,5 @@
-// Devices by the names that users give them. What CUDA needs is a plugin, opened at the first call, so that one build
-// serves machines with and without GPUs.
+// Devices by the names that users give them. CUDA is in a plugin, opened at the first call, so that one build serves
+// machines with and without GPUs.
 #pragma once
 
 #include <llvm/Support/Error.h>

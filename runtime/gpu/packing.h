@@ -17,7 +17,7 @@ class Packing {
   explicit Packing(SlotRing& ring) : ring_(ring) {}
   ~Packing();
 
-  // What is put to one place twice without Finish() between may come in either order.
+  // Two writes to one place without Finish() between may come in either order.
   void Put(std::byte* to, std::span<const std::byte> bytes);
   void Zero(std::span<std::byte> memory);
 

@@ -19,7 +19,7 @@
 
 namespace ucp {
 
-// What came to the device, and how.
+// The bytes that came to the device, and how.
 struct SlotCounts {
   std::uint64_t bytes = 0;  // Over the bus, the lists of moves included.
   std::uint64_t transfers = 0;
@@ -63,7 +63,7 @@ struct Slot {
   DeviceEvent done;
 };
 
-// What one slot takes to the device. Given up, it takes nothing.
+// The contents of one slot on the way to the device. Given up, it takes nothing.
 class Shipment {
  public:
   Shipment(Shipment&& other) noexcept;

@@ -98,7 +98,7 @@ std::optional<std::uint64_t> ElementsOf(const Inspection& inspection) {
   return elements;
 }
 
-// What a conversion without --spec would find there, or, on one rank, one to a target of several.
+// Finds what a conversion without --spec would find there, or, on one rank, one to a target of several.
 llvm::Error FindFittingSpecs(ReadableFileSystem& files, const std::string& path, Inspection& inspection) {
   Inventory inventory = inspection.source.checkpoint.inventory;
   UCP_RETURN_IF_ERROR(AddConfigBeside(files, {inventory.root, path}, inventory.facts));
@@ -179,7 +179,8 @@ llvm::Expected<Inspection> Inspect(ReadableFileSystem& files, const SourceTexts&
   }
   llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(name_glob);
   if (!glob) {
-    return Fail(ErrorCode::kUsage, "`{}` is no pattern for names: {}", name_glob, llvm::toString(glob.takeError()));
+    return Fail(ErrorCode::kUsage, "`{}` is not a valid pattern for names: {}", name_glob,
+                llvm::toString(glob.takeError()));
   }
   const Inventory& inventory = phase.checkpoint.inventory;
   inspection.tensors = TensorsOf(inventory.storage, static_cast<std::uint64_t>(inventory.mesh.Size("tp")));

@@ -1,4 +1,5 @@
-// What a checkpoint of any known format holds, from its headers alone: `ucprun inspect`, and ucp.inspect() in Python.
+// The contents of a checkpoint of any known format, from its headers alone: `ucprun inspect`, and ucp.inspect() in
+// Python.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -23,7 +23,7 @@ llvm::json::Array PartsJson(const Plan& plan, const TargetParts& parts) {
   return all;
 }
 
-// What is said of a source, and of what was read of it.
+// The keys about a source, and about what was read of it.
 constexpr std::array<const char*, 13> kOfSource = {
     "checkpoint",          "source_format", "source_mesh",    "source_files",      "bytes_to_copy",
     "bytes_to_compare",    "bytes_copied",  "bytes_compared", "bytes_checksummed", "unused",

@@ -45,7 +45,7 @@ bool AreSameByDigest(const DiffSide& a, const DiffSide& b, const TensorPair& ten
          of_a->second.digest == of_b->second.digest;
 }
 
-// What of two checkpoints is to be compared; the report points into both sides.
+// Pairs the states of two checkpoints that are to be compared; the report points into both sides.
 llvm::Expected<DiffReport> Pair(const DiffRequest& asked, const DiffSide& a, const DiffSide& b,
                                 std::vector<StatePair>& compared) {
   DiffReport report{asked.source.path, asked.other, {}};
@@ -69,7 +69,7 @@ llvm::Expected<DiffOutcome> Diff(const DiffRequest& request, ExecutionOptions ex
   ReadableFileSystem& files = RealFiles();
   llvm::Expected<llvm::GlobPattern> names = llvm::GlobPattern::create(request.tensor);
   if (!names) {
-    return Fail(ErrorCode::kUsage, "`{}` is no pattern for names: {}", request.tensor,
+    return Fail(ErrorCode::kUsage, "`{}` is not a valid pattern for names: {}", request.tensor,
                 llvm::toString(names.takeError()));
   }
   // Where only some tensors are asked for, the others in their records are not read for a checksum.

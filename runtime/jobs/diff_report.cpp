@@ -11,7 +11,7 @@
 namespace ucp {
 namespace {
 
-// What the two sides call it, and of which type it is there.
+// The names of it on the two sides, and its types there.
 bool AreAlike(const StatePair& pair) {
   return pair.a->name == pair.b->name && pair.a->range.dtype == pair.b->range.dtype;
 }

@@ -1,4 +1,4 @@
-// What `ucprun diff` found, as text and as JSON.
+// The findings of `ucprun diff`, as text and as JSON.
 #pragma once
 
 #include <llvm/Support/JSON.h>
@@ -30,7 +30,7 @@ struct DiffReport {
   std::vector<CheckpointIdentity> read = {};  // Both.
 };
 
-// What is equal by declared cast does not differ, nor do states beyond weights where the other side has none.
+// States that are equal by a declared cast do not differ, nor do states beyond weights where the other side has none.
 bool Differs(const TensorOutcome& tensor);
 bool Differs(const DiffReport& report);
 

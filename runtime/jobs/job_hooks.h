@@ -1,4 +1,4 @@
-// Who follows a job while it goes on. Everything is called on rank 0 alone, and nothing need be set.
+// Callbacks of a job while it goes on. Everything is called on rank 0 alone, and nothing need be set.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace ucp {
 using ProgressCallback = std::function<void(const ExecutionProgress&)>;
 
 struct JobHooks {
-  // At the beginning of each stretch of reading: who is told how far that is. Destroyed at its end.
+  // At the beginning of each stretch of reading: the callback for its progress. Destroyed at its end.
   std::function<ProgressCallback()> begin_progress = [] { return ProgressCallback(); };
   // Once the spec is bound, or is found to be wrong: its warnings and errors.
   std::function<void(const SpecSession&)> bound = [](const SpecSession&) {};

@@ -1,4 +1,4 @@
-// What `ucprun verify --same` found, as text and as JSON.
+// The findings of `ucprun verify --same`, as text and as JSON.
 #pragma once
 
 #include <llvm/Support/JSON.h>

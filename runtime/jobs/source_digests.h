@@ -25,8 +25,8 @@ struct WholeStatesRun {
 llvm::Expected<WholeStatesRun> ShareWholeStates(ReadableFileSystem& files, const SourceRequest& request,
                                                 const ExecutionOptions& options, FilesOfAllRanks* nodes = nullptr);
 
-// What to read at `path`, asked for as `request` says. A spec is for what ranks cut: a folder of whole tensors is taken
-// as it is, since its metadata may not even say what the spec asks for.
+// The request for `path`, made from `request`. A spec is for what ranks cut: a folder of whole tensors is taken as it
+// is, since its metadata may not even say what the spec asks for.
 llvm::Expected<SourceRequest> RequestAt(ReadableFileSystem& files, SourceRequest request, const std::string& path);
 
 // The tensors of a plan that CompileWholeStates() made of this checkpoint.

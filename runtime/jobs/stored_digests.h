@@ -1,4 +1,4 @@
-// What the manifest of a checkpoint says that its tensors are.
+// The digests of tensors that the manifest of a checkpoint states.
 #pragma once
 
 #include <llvm/Support/Error.h>

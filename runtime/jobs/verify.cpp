@@ -100,7 +100,7 @@ llvm::Expected<DigestedSource> Digest(const Job& job, const std::string& path, C
   return source;
 }
 
-// What is known of a checkpoint's files before they are read.
+// The known facts of a checkpoint's files before they are read.
 struct Promised {
   std::optional<FoundManifest> found;
   std::optional<PartsOfSource> parts;  // If each node has one.

@@ -37,7 +37,7 @@ struct VerifyReport {
 
 // The files are held against the manifest, if there is one, and all of the data is read: checksums, copies on other
 // ranks, and the digest of each state. All ranks of `execution` call it together; the report is rank 0's. Fails where
-// the checkpoint cannot be read; what differs is no failure.
+// the checkpoint cannot be read; a difference is not a failure.
 llvm::Expected<VerifyReport> Verify(const VerifyRequest& request, const ExecutionOptions& execution,
                                     const JobHooks& hooks = {});
 

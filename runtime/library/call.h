@@ -1,5 +1,5 @@
-// What the functions of this library have in common: from the public types to those of the runtime, and from its errors
-// to what is thrown.
+// Functions that the rest of this library shares: from the public types to those of the runtime, and from its errors to
+// what is thrown.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -10,7 +10,7 @@
 namespace ucp {
 namespace {
 
-// What the caller's code throws, as an error.
+// Turns an exception of the caller's code into an error.
 llvm::Error Caught(llvm::function_ref<void()> work) {
   try {
     work();

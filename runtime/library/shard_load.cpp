@@ -1,5 +1,5 @@
-// A plan whose target's files are memory, and the records of one rank of it. What was chosen of the rank's parts says
-// which records are needed; these are the blocks.
+// A plan whose target's files are memory, and the records of one rank of it. The chosen parts of the rank decide which
+// records are needed; these are the blocks.
 #include <llvm/Support/GlobPattern.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class Chosen {
     for (const std::string& text : patterns) {
       llvm::Expected<llvm::GlobPattern> pattern = llvm::GlobPattern::create(text);
       if (!pattern) {
-        return Fail(ErrorCode::kUsage, "`{}` is no pattern: {}", text, llvm::toString(pattern.takeError()));
+        return Fail(ErrorCode::kUsage, "`{}` is not a valid pattern: {}", text, llvm::toString(pattern.takeError()));
       }
       bool fits_any = text == "*";
       for (std::size_t state = 0; state < states.size(); ++state) {

@@ -26,7 +26,7 @@ std::string TextOf(const HeldRequest& request) {
   return RequestText(request.source, "", more);
 }
 
-// What all ranks hold, and what some have and keep.
+// The tensors that all ranks hold, and those that some have and keep.
 struct HeldByAll {
   std::vector<HeldByRank> held;
   std::vector<std::string> kept;
@@ -58,7 +58,7 @@ llvm::Expected<HeldByAll> DecodeAll(const std::vector<std::string>& encoded) {
   return all;
 }
 
-// What rank 0 makes for all.
+// The result of rank 0, for all.
 struct CompiledHeld {
   LoadPlan load;
   std::vector<std::vector<std::optional<RecordId>>> records;  // By rank.

@@ -22,7 +22,8 @@ struct HeldRequest {
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool all_tensors = true;  // Refuse a checkpoint with tensors that no rank holds.
   unsigned threads = 1;     // To plan with.
-  // Tensors that this rank has, too, and leaves as they are: with `all_tensors`, that nobody fills them is no error.
+  // Tensors that this rank also has, and leaves as they are: with `all_tensors`, that nobody fills them is not an
+  // error.
   std::vector<std::string> kept = {};
 };
 

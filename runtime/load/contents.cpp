@@ -15,7 +15,7 @@
 namespace ucp {
 namespace {
 
-// What makes local elements the same ones.
+// The properties that make local elements the same ones.
 using Kind = std::tuple<TensorId, std::vector<SetId>, std::string, DType>;
 
 Kind KindOf(const Plan& plan, const TargetRange& range) {

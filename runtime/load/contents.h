@@ -1,5 +1,5 @@
-// What a rank loads, each content once: where several of its records hold the same elements, and where other ranks
-// want them, too.
+// The contents that a rank loads, each once: where several of its records hold the same elements, and where other ranks
+// also want them.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Content {
   std::vector<CopyInMemory> copies;  // In its other ones.
 };
 
-// What these ranks want, and nobody else.
+// The contents that these ranks want, and nobody else.
 struct SharedContents {
   std::vector<int> ranks;  // Ascending.
   std::vector<Content> contents;
@@ -33,7 +33,7 @@ struct SharedContents {
 using RanksOfRecords = std::vector<std::vector<int>>;
 
 // All that `rank` of so many wants, by who shares it; on all ranks of a list in the same order, cut at the same
-// elements. What it wants alone begins somewhere else on each rank, so that not all read the same file first.
+// elements. Contents that it wants alone begin somewhere else on each rank, so that not all read the same file first.
 std::vector<SharedContents> FindContents(const Plan& plan, const RanksOfRecords& wanted_by, int rank, int ranks);
 
 // A part of a content, no larger than a chunk.
@@ -47,7 +47,7 @@ std::vector<Piece> CutIntoPieces(const Plan& plan, const std::vector<Content>& c
 TargetRange RangeOf(const Content& content, const Piece& piece);
 
 // Puts the elements of a piece, which lie in the place of its range (the host's), or in `bytes`, where its content is
-// held. What goes to a device is there after Places::Finish().
+// held. Bytes for a device are there after Places::Finish().
 void PlaceCopies(const Places& places, const Content& content, const Piece& piece);
 void PlaceAll(const Places& places, const Content& content, const Piece& piece, std::span<const std::byte> bytes);
 

@@ -1,8 +1,8 @@
 // Every rank knows the schedule, so that a round is nothing but bytes: what this rank read for others goes to each of
 // them, and it takes what others read for it. While a round is delivered, the threads read the next one.
 //
-// A rank whose reading fails has no bytes to give, and others count on them. It goes on with the rounds, without
-// reading, until all ranks look whether one of them has failed, which they do every few rounds.
+// A rank whose reading fails has no bytes to give, and others count on them. It continues the rounds, without reading,
+// until all ranks look whether one of them has failed, which they do every few rounds.
 #include "runtime/load/exchange.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ llvm::Error AnotherPlan(std::size_t rank) {
 
 }  // namespace
 
-// What is not shared first, and then set by set.
+// Contents that are not shared come first, and then set by set.
 std::string Exchange::EncodeSets() const {
   wire::ByteWriter writer;
   wire::ByteWriter sets;
@@ -79,7 +79,7 @@ llvm::Error Exchange::AgreeOnSizes() {
   return llvm::Error::success();
 }
 
-// All sets of all ranks, in one order everywhere. A set is told by each of its members.
+// All sets of all ranks, in one order everywhere. Each member of a set reports it.
 llvm::Expected<std::vector<SharedBytes>> Exchange::GatherSets(std::vector<std::uint64_t>& alone) {
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(EncodeSets()));
   std::map<std::vector<int>, std::pair<SharedBytes, std::size_t>> known;  // And how many have told.
@@ -280,7 +280,7 @@ llvm::Expected<std::vector<Exchange::Part>> Exchange::RunRound(std::size_t numbe
       std::async(std::launch::async | std::launch::deferred, [&] { return WithinMemory(read_next); });
   llvm::Error delivered = Deliver(own, taken);
   Note(reading.get());
-  if (delivered) {  // Others may have had no such error: this rank goes on with them until all look (HasAnyFailed()).
+  if (delivered) {  // Others may have had no such error: this rank continues with them until all look (HasAnyFailed()).
     Note(std::move(delivered));
     return next;
   }

@@ -1,5 +1,5 @@
-// What several ranks want is read by one of them and given to those others, and to nobody else. Each of them reads a
-// stretch of its own, so that files are read in order and not all ranks begin with the same one.
+// Contents that several ranks want are read by one of them and given to the others, and to nobody else. Each of them
+// reads a stretch of its own, so that files are read in order and not all ranks begin with the same one.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -39,14 +39,14 @@ class Exchange {
            const ExchangeOptions& options)
       : plan_(plan), places_(places), contents_(contents), ranks_(ranks), options_(options) {}
 
-  // All ranks call it. What fails on one ends it for all: that rank has its error, and the others are cancelled.
+  // All ranks call it. A failure of one ends it for all: that rank has its error, and the others are cancelled.
   [[nodiscard]] llvm::Error Run(Read read);
 
   std::uint64_t bytes_received() const { return bytes_received_; }
   std::uint64_t buffer_bytes() const { return own_[0].size() + own_[1].size() + taken_.size(); }
 
  private:
-  // What one rank reads of one set in one turn: pieces [first, end).
+  // The part of one set that one rank reads in one turn: pieces [first, end).
   struct Part {
     std::size_t set = 0;
     int reader = 0;

@@ -15,7 +15,7 @@
 namespace ucp {
 namespace {
 
-// What raises the members' loads to one level, as far as `cost` goes.
+// The shares that raise the members' loads to one level, as far as `cost` goes.
 std::vector<std::uint64_t> Fill(const std::vector<std::uint64_t>& loads, std::uint64_t cost) {
   std::vector<std::size_t> order(loads.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

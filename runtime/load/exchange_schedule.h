@@ -1,5 +1,5 @@
-// Who reads how much of what several ranks want, and when it is given to the others. Every rank computes all of it from
-// the same numbers, so nothing has to be said while the exchange goes on.
+// Decides how much each rank reads of what several want, and when it is given to the others. Every rank computes all of
+// it from the same numbers, so nothing has to be said while the exchange goes on.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace ucp {
 
-// What these ranks want, and nobody else.
+// The contents that these ranks want, and nobody else.
 struct SharedBytes {
   std::vector<int> ranks;   // Ascending; two at least.
   std::uint64_t bytes = 0;  // As they are wanted.

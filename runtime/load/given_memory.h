@@ -16,8 +16,8 @@
 namespace ucp {
 
 // A load has `records` of them. kUsage names the first record that is none of these, that is wanted twice, or that has
-// memory of another size, which cannot be written or of which another record has a part. What is mapped for writing the
-// system says; where it does not, that is not looked at, nor is it of a device's memory.
+// memory of another size, which cannot be written or of which another record has a part. The system says what is mapped
+// for writing; where it does not, that is not looked at, nor is it of a device's memory.
 [[nodiscard]] llvm::Error CheckWanted(std::span<const WantedRecord> wanted, std::size_t records,
                                       llvm::function_ref<std::uint64_t(RecordId)> bytes_of,
                                       llvm::function_ref<std::string(RecordId)> name_of);

@@ -17,7 +17,7 @@ bool Covers(const HeaderOfFile::Piece& piece, std::uint64_t offset, std::uint64_
   return piece.offset <= offset && bytes <= piece.bytes.size() && offset - piece.offset <= piece.bytes.size() - bytes;
 }
 
-// Which piece has which bytes. There is one for each tensor of a file.
+// The bytes of each piece. There is one for each tensor of a file.
 class PlacesOfPieces {
  public:
   explicit PlacesOfPieces(const HeaderOfFile& header) : header_(header) {

@@ -1,7 +1,7 @@
-// A target that is no folder: tensors in the memory of a job's ranks. Each rank says which positions of which tensor it
-// holds; whoever hold the same ones of the same state in the same dtype are readers of one file of the target, so that
-// it is planned, read and exchanged once.
-// The target needs no mesh of the job's: its tensors are in boxes (compiler/layout/from_boxes.h).
+// A target that is not a folder: tensors in the memory of a job's ranks. Each rank says which positions of which tensor
+// it holds; whoever hold the same ones of the same state in the same dtype are readers of one file of the target, so
+// that it is planned, read and exchanged once. The target needs no mesh of the job's: its tensors are in boxes
+// (compiler/layout/from_boxes.h).
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -41,8 +41,9 @@ struct HeldLaidOut {
   std::vector<std::vector<std::optional<RecordId>>> records;
 };
 
-// What all ranks hold, by rank. Fails (kUsage) where a part lies outside of its tensor, ranks disagree on a shape, one
-// rank holds a tensor's state twice, or there are elements of a tensor that nobody holds; the message names the ranks.
+// Lays out what all ranks hold, by rank. Fails (kUsage) where a part lies outside of its tensor, ranks disagree on a
+// shape, one rank holds a tensor's state twice, or there are elements of a tensor that nobody holds; the message names
+// the ranks.
 llvm::Expected<HeldLaidOut> LayOutHeld(std::span<const HeldByRank> ranks);
 
 // As bytes, for other ranks.

@@ -41,7 +41,7 @@ llvm::Expected<bool> IsSoForAll(Communicator& ranks, bool is_so) {
   return std::all_of(all.begin(), all.end(), [](const std::string& one) { return one.empty(); });
 }
 
-// What one rank checks is put together from what all have read.
+// The check of one rank is put together from what all have read.
 llvm::Error CheckedAlike(Communicator& ranks, bool is_checked) {
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(is_checked ? "checked" : ""));
   const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& one) { return one != all.front(); });
@@ -51,7 +51,8 @@ llvm::Error CheckedAlike(Communicator& ranks, bool is_checked) {
               other->empty() ? 0 : rank, other->empty() ? rank : 0);
 }
 
-// Every rank says what it wants, as stretches of neighbouring records. What is not in this rank's plan concerns others.
+// Every rank says what it wants, as stretches of neighbouring records. Records that are not in this rank's plan concern
+// others.
 llvm::Expected<RanksOfRecords> WantedBy(const LoadPlan& load, const Places& places, Communicator& ranks) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> stretches;
   for (std::size_t record = 0; record < load.plan.target.records.size(); ++record) {
@@ -155,7 +156,7 @@ class Loading {
     return places_.Finish();
   }
 
-  // What nobody else wants.
+  // Contents that nobody else wants.
   llvm::Error ReadAlone(const std::vector<Content>& contents) {
     UCP_RETURN_IF_ERROR(ReadToHost(ContentsOn(nullptr, places_, contents)));
     for (const std::unique_ptr<SlotRing>& ring : ways_.rings()) {
@@ -181,7 +182,7 @@ class Loading {
     return bytes;
   }
 
-  // What is to be checked at rank 0, and what all have read.
+  // Data to be checked at rank 0, and the bytes that all have read.
   llvm::Error Gather() {
     wire::ByteWriter writer;
     writer.Add(BytesRead());

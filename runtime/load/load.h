@@ -51,7 +51,7 @@ struct LoadOptions {
   // Called from any thread, one call at a time, a few times a second and once at the end.
   std::function<void(const ExecutionProgress&)> progress;
   const std::atomic<bool>* cancelled = nullptr;
-  // Who loads at the same time, each what it wants of the same plan; null: this process alone.
+  // The ranks that load at the same time, each what it wants of the same plan; null: this process alone.
   Communicator* ranks = nullptr;
 };
 

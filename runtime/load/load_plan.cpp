@@ -61,7 +61,7 @@ std::set<std::string, std::less<>> NamesOf(const LoadPlan& load, int rank) {
   return names;
 }
 
-// Which rank of the target each rank is: itself, if that one opens what this one does, else the first that does.
+// The rank of the target that each rank is: itself, if that one opens what this one does, else the first that does.
 llvm::Expected<std::vector<int>> RolesOf(const LoadPlan& load, const std::vector<std::vector<std::string>>& opens) {
   std::vector<int> roles;
   std::vector<std::set<std::string, std::less<>>> names;

@@ -1,4 +1,4 @@
-// What a load will do: a conversion whose target files are memory. The target is laid out as if its files were written;
+// The plan of a load: a conversion whose target files are memory. The target is laid out as if its files were written;
 // a rank then loads the files that a rank of such a job would open.
 #pragma once
 
@@ -38,7 +38,7 @@ struct LoadPlan {
   std::vector<RecordId> Between(std::uint64_t first, std::uint64_t end) const;
 };
 
-// What a job asks for.
+// The request of a job.
 struct LoadRequest {
   CompileRequest compile;
   // File names, without folders, that this rank opens: of jobs that may count their ranks otherwise than the target

@@ -28,7 +28,7 @@ const LogicalTensor::State* FindState(const LogicalTensor& tensor, std::string_v
   return found == tensor.states.end() ? nullptr : &*found;
 }
 
-// Which states of which tensors somebody holds.
+// The states of each tensor that somebody holds.
 std::map<std::string, std::set<std::string>> HeldStates(std::span<const HeldByRank> ranks) {
   std::map<std::string, std::set<std::string>> states;
   for (const HeldByRank& held_by_rank : ranks) {

@@ -1,4 +1,4 @@
-// What ranks hold, against what a checkpoint has.
+// Matches what ranks hold with what a checkpoint has.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -25,7 +25,7 @@ struct NotLoaded {
 [[nodiscard]] llvm::Error MatchHeld(const Layout& layout, std::span<const LogicalTensor> tensors,
                                     std::span<HeldByRank> ranks);
 
-// What of the source nobody holds.
+// The states of the source that nobody holds.
 std::vector<NotLoaded> FindNotLoaded(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks);
 
 // The source's names for those of these that it knows.

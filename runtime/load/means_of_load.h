@@ -14,9 +14,9 @@
 
 namespace ucp {
 
-// All ranks call it, and rank 0's options decide. What is read past the page cache goes into the caller's own memory,
-// whose process may fork meanwhile: open(2) warns of that, because a page that is written to after a fork is another
-// page than the device fills. Here it fills whole pages, to which no thread writes until they are full.
+// All ranks call it, and rank 0's options decide. Data that is read past the page cache goes into the caller's own
+// memory, whose process may fork meanwhile: open(2) warns of that, because a page that is written to after a fork is
+// another page than the device fills. Here it fills whole pages, to which no thread writes until they are full.
 llvm::Expected<ChosenWay> ChooseMeansOfLoad(const LoadPlan& load, FileSystem& files,
                                             std::span<const WantedRecord> wanted, const LoadOptions& options,
                                             Communicator& ranks);

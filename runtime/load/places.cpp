@@ -107,7 +107,7 @@ llvm::Error Places::FillBetween(const std::vector<TargetRange>& ranges) const {
   return Finish();
 }
 
-// A header stands between records, but single numbers that were known when the files were laid out are records, too.
+// A header stands between records, but single numbers that were known when the files were laid out are also records.
 void Places::PlaceBlobs() const {
   std::vector<RecordId> records;
   for (std::size_t record = 0; record < memory_.size(); ++record) {

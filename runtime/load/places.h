@@ -33,12 +33,12 @@ class Places {
   std::vector<const Device*> Devices() const;
   void ReachBy(const Device& device, Packing& packing) { ways_[&device] = &packing; }
 
-  // From byte `begin` of a record on. What comes to a device is there after Finish(), and so are errors. By one thread
-  // at a time.
+  // From byte `begin` of a record on. Bytes for a device are there after Finish(), and so are errors. By one thread at
+  // a time.
   void Put(RecordId record, std::uint64_t begin, std::span<const std::byte> bytes) const;
   [[nodiscard]] llvm::Error Finish() const;
 
-  // What the plan writes to the wanted records, by file and place.
+  // The ranges that the plan writes to the wanted records, by file and place.
   std::vector<TargetRange> Ranges() const;
   // Everything else in them: ready-made bytes, and zeros. It is there when this returns.
   [[nodiscard]] llvm::Error FillBetween(const std::vector<TargetRange>& ranges) const;

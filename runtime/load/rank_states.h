@@ -1,4 +1,4 @@
-// What a rank of the target's job has of each tensor when its records are loaded, and where in them.
+// The part of each tensor that a rank of the target's job has when its records are loaded, and where in them.
 #pragma once
 
 #include <cstdint>

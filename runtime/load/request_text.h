@@ -1,4 +1,4 @@
-// What a job asks for, as one text: ranks compare theirs before they load together (agree_on_request.h).
+// The request of a job as one text: ranks compare theirs before they load together (agree_on_request.h).
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@
 namespace ucp {
 namespace {
 
-// What a rank gets: tables that others get, too, and what is its own.
+// The message for a rank: tables that others also get, and its own.
 struct Parcel {
   const std::string* tables = nullptr;
   std::string own;

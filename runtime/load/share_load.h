@@ -1,4 +1,4 @@
-// What rank 0 has planned, on all ranks: each is given what it needs to fill its own memory.
+// Gives the plan of rank 0 to all ranks: each gets what it needs to fill its own memory.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -12,7 +12,7 @@
 
 namespace ucp {
 
-// What a rank loads.
+// The records that a rank loads.
 struct LoadedPart {
   int rank = 0;                   // Of the target's job.
   std::vector<RecordId> records;  // Ascending, as the files.

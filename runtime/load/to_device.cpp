@@ -1,5 +1,5 @@
-// Which pieces share a slot is settled before, so that slots are filled and sent in the order of the model, whichever
-// thread does it.
+// The pieces that share a slot are settled before, so that slots are filled and sent in the order of the model,
+// whichever thread does it.
 #include "runtime/load/to_device.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ UcpNumber NumberOf(DType dtype) {
   }
 }
 
-// What goes into a slot, and how.
+// The contents of a slot, and how they get there.
 struct Freight {
   TargetRange range;  // As it is read: in the dtype that crosses the bus.
   Numbers numbers;

@@ -40,7 +40,7 @@ class DeviceWays {
   std::uint64_t host_bytes_ = 0;
 };
 
-// What of the contents lies on one device (null: the host), with the copies that lie there, too.
+// The contents that lie on one device (null: the host), with the copies that also lie there.
 std::vector<Content> ContentsOn(const Device* device, const Places& places, const std::vector<Content>& contents);
 
 // Fills `bytes` with the elements of a range, which will be `wanted_bytes` where they are wanted.

@@ -19,11 +19,11 @@ struct Window {
   std::uint64_t bytes = 0;
 };
 
-// What is wrong with a file before it is read; empty if nothing is.
+// The fault of a file before it is read; empty if nothing is.
 llvm::Expected<std::string> FaultOfSize(ReadableFileSystem& files, const std::string& root, const ManifestFile& file) {
   UCP_ASSIGN_OR_RETURN(FileStatus status, files.Status(JoinPath(root, file.path)));
   if (status.kind == PathKind::kMissing) return fmt::format("`{}` is missing", file.path);
-  if (status.kind != PathKind::kFile) return fmt::format("`{}` is no file", file.path);
+  if (status.kind != PathKind::kFile) return fmt::format("`{}` is not a file", file.path);
   if (status.bytes == file.bytes) return "";
   return fmt::format("`{}` has {} bytes, and had {} when it was written", file.path, status.bytes, file.bytes);
 }

@@ -19,8 +19,8 @@
 namespace ucp {
 namespace {
 
-// What a manifest's version says. A program that does not know of parts must not take one for the whole, and one that
-// does not know a version of digests must not find them wrong.
+// The version of a manifest. A program that does not know of parts must not take one for the whole, and one that does
+// not know a version of digests must not find them wrong.
 struct ManifestVersion {
   std::uint64_t number = 0;
   DigestVersion digests = kDigestVersion;
@@ -36,7 +36,7 @@ constexpr std::uint64_t kMostParts = std::uint64_t{1} << 20;
 constexpr std::uint64_t kLargestManifest = std::uint64_t{1} << 30;
 constexpr int kMostDepth = 16;  // Of values under keys that this version does not know.
 
-// What is not UTF-8 is replaced: most texts are, and finding that out is quick.
+// Bytes that are not UTF-8 are replaced: most texts are, and finding that out is quick.
 void AppendText(std::string& json, const std::string& text) {
   if (IsUtf8(text)) return AppendJson(json, text);
   AppendJson(json, llvm::json::fixUTF8(text));
@@ -135,7 +135,7 @@ auto DTypeInto(JsonReader& json, DType& dtype) {
   return [&json, &dtype]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(std::string name, json.ReadText());
     std::optional<DType> found = DTypeFromName(name);
-    if (!found) return Fail(ErrorCode::kBadData, "`{}` is no dtype", name);
+    if (!found) return Fail(ErrorCode::kBadData, "`{}` is not a dtype", name);
     dtype = *found;
     return llvm::Error::success();
   };
@@ -151,7 +151,7 @@ auto SizeInto(JsonReader& json, std::uint64_t& size) {
 auto NumberInto(JsonReader& json, int& number) {
   return [&json, &number]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(const std::uint64_t size, json.ReadSize());
-    if (size == 0 || size > kMostParts) return Fail(ErrorCode::kBadData, "{} is no number of a part", size);
+    if (size == 0 || size > kMostParts) return Fail(ErrorCode::kBadData, "{} is not a valid number of a part", size);
     number = static_cast<int>(size);
     return llvm::Error::success();
   };
@@ -179,7 +179,7 @@ llvm::Error ReadFile(JsonReader& json, Manifest& manifest) {
                                        {"digest", DigestInto(json, file.digest)},
                                        {"parts", NumbersInto(json, file.parts)}}));
   if (!StaysInFolder(file.path)) {
-    return Fail(ErrorCode::kBadData, "`{}` is no path inside the checkpoint", file.path);
+    return Fail(ErrorCode::kBadData, "`{}` is not a path inside the checkpoint", file.path);
   }
   manifest.files.push_back(std::move(file));
   return llvm::Error::success();

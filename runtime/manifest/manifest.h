@@ -1,5 +1,5 @@
-// What stands beside a converted checkpoint to say what it is and to check it by: each file with its digest, each
-// tensor and state with one that no layout changes, and what all was made from (docs/digests.md). It holds neither
+// The file beside a converted checkpoint that says what it is and by which it is checked: each file with its digest,
+// each tensor and state with one that no layout changes, and what all was made from (docs/digests.md). It holds neither
 // times nor paths of a machine, so that the same conversion gives the same manifest wherever it runs.
 #pragma once
 
@@ -28,8 +28,8 @@ struct ManifestFile {
   bool operator==(const ManifestFile&) const = default;
 };
 
-// Which part of a checkpoint stands beside it, where each node keeps its own. The manifests of all parts say the same
-// but for `number`, and have the same size.
+// The part of a checkpoint that stands beside it, where each node keeps its own. The manifests of all parts say the
+// same but for `number`, and have the same size.
 struct ManifestPart {
   int number = 0;  // From 1 on; 0: the checkpoint is in one piece.
   int count = 0;
@@ -53,7 +53,7 @@ struct Manifest {
 
 std::string ToolName();  // "ucp 0.1.0"
 
-// What tells this plan's source from another one: ContentHash of its files' paths, sizes and header hashes.
+// The mark that tells this plan's source from another one: ContentHash of its files' paths, sizes and header hashes.
 std::string SourceIdentity(const Plan& plan);
 
 // Of what a plan wrote. `plan_hash` is ContentHash of EncodePlan(). `parts`: those of the target, if it is in several;
@@ -61,14 +61,14 @@ std::string SourceIdentity(const Plan& plan);
 Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, ExecutionReport& report,
                       const TargetParts* parts = nullptr);
 
-// What the parts of one run have in common and no other run's have: it follows from the plan and their number.
+// A mark that the parts of one run have in common, and no other run's: it follows from the plan and their number.
 std::string RunOfParts(const std::string& plan_hash, int parts);
 
 // One line for each file and for each state.
 std::string ComposeManifest(const Manifest& manifest);
 
-// Fails (kBadData) for what is no manifest, for a version that this program does not know, and for files outside of the
-// checkpoint.
+// Fails (kBadData) for what is not a manifest, for a version that this program does not know, and for files outside of
+// the checkpoint.
 llvm::Expected<Manifest> ParseManifest(std::string_view json);
 
 // The manifest in this folder; nothing if there is none.

@@ -13,7 +13,7 @@
 namespace ucp {
 namespace {
 
-// What a part's manifest begins with, this program being the only one that writes it, is in these bytes.
+// A part's manifest begins with these bytes, since this program alone writes it.
 constexpr std::uint64_t kHeadBytes = 4096;
 
 llvm::Expected<bool> IsOfPart(ReadableFileSystem& files, const std::string& path) {
@@ -63,7 +63,7 @@ llvm::Error CheckIsWhole(ReadableFileSystem& files, const std::string& path) {
   if (!found) return llvm::Error::success();
   UCP_ASSIGN_OR_RETURN(std::vector<ManifestFile> elsewhere, FilesElsewhere(files, *found));
   const int mine = found->manifest.part.number;
-  // What this part itself lacks is missed by who reads it, like any missing file.
+  // A reader misses what this part itself lacks, like any missing file.
   std::erase_if(elsewhere, [&](const ManifestFile& file) { return IsIn(file, mine); });
   if (elsewhere.empty()) return llvm::Error::success();
   const ManifestFile& first = elsewhere.front();

@@ -9,7 +9,7 @@
 
 namespace ucp {
 
-// `sets=`, `sets="layers=4"`. What the package does not take has its plain name. An OptionSpelling.
+// `sets=`, `sets="layers=4"`. An option that the package does not take has its plain name. An OptionSpelling.
 std::string PythonArgument(UserOption option, std::optional<std::string_view> value);
 
 }  // namespace ucp

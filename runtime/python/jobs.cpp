@@ -52,7 +52,7 @@ class Progress {
   std::optional<std::pair<std::uint64_t, std::uint64_t>> latest_;
 };
 
-// What all jobs are given.
+// The common arguments of all jobs.
 struct Work {
   unsigned threads = 1;
   std::uint64_t memory_bytes = 0;

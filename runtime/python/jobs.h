@@ -1,4 +1,4 @@
-// What the programs do to whole checkpoints, for Python: conversions, verifications, differences, explanations.
+// The jobs of the programs on whole checkpoints, for Python: conversions, verifications, differences, explanations.
 #pragma once
 
 #include <nanobind/nanobind.h>

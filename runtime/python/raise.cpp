@@ -11,7 +11,7 @@ namespace ucp {
 namespace {
 
 constexpr const char* kDocumentation =
-    "What went wrong, in one sentence. `code` says of which kind: \"usage\", \"spec\", \"bad-data\", \"unsupported\", "
+    "An error of ucp, in one sentence. `code` says of which kind: \"usage\", \"spec\", \"bad-data\", \"unsupported\", "
     "\"io\", \"memory\" or \"cancelled\".";
 constexpr const char* kMemoryDocumentation =
     "There is not enough memory, on this rank or on another one: an Error with the code \"memory\", and a MemoryError.";

@@ -11,7 +11,7 @@
 
 namespace ucp {
 
-// What a binding throws.
+// The exception that a binding throws.
 struct RaisedFailure {
   ErrorCode code;
   std::string message;

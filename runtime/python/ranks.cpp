@@ -35,7 +35,7 @@ llvm::Expected<std::vector<std::string>> PythonRanks::AllGather(const std::strin
   }
 }
 
-// What goes to several ranks is one object.
+// Bytes for several ranks are one object.
 llvm::Error PythonRanks::Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) {
   if (sending.empty() && receiving.empty()) return llvm::Error::success();
   nb::gil_scoped_acquire lock;

@@ -1,4 +1,4 @@
-// What a pickle holds, as Python objects, without Python's own unpickler: for `ucp.deepspeed`.
+// The contents of a pickle as Python objects, without Python's own unpickler: for `ucp.deepspeed`.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -49,7 +49,7 @@ unsigned ThreadsOf(const TrialOptions& options) {
                               std::clamp(options.threads, 1U, kMostThreads));
 }
 
-// What both trials have in common.
+// Common parts of both trials.
 class Trial {
  public:
   // A thread moves a stretch of so many bytes, by pieces, in each way and round.
@@ -142,9 +142,9 @@ std::optional<std::string> WhyNot(const DirectDescriptor& direct) {
   return std::nullopt;
 }
 
-// What the system says of its pages, which of other users' files is always yes; and whether a read that may not wait
-// for the device gets something, for which the device is asked, too, and a fast one can have answered before the read
-// looks.
+// Whether the system says that it has the pages, which it always does of other users' files; and whether a read that
+// may not wait for the device gets something, for which the device is also asked, and a fast one can have answered
+// before the read looks.
 bool IsInPageCache(const Descriptor& file, std::uint64_t offset) {
   const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const auto page_begin = static_cast<off_t>(offset / page_bytes * page_bytes);

@@ -1,6 +1,6 @@
 // Whether large files are read, and written, through the page cache or past it: a moment's trial of both, with the very
-// files and the very folder. What wins depends on the storage, on what else goes on, and on whether the system has the
-// files in memory already; so it is measured and not known.
+// files and the very folder. The faster way depends on the storage, on what else goes on, and on whether the system has
+// the files in memory already; so it is measured and not known.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -44,16 +44,16 @@ struct FileToRead {
   std::uint64_t bytes = 0;
 };
 
-// `bytes` of these files are to be read; for less than four times what one round reads no trial pays. What is in the
-// page cache already, at every place that a trial would read, is read from there. So is what cannot be tried; whatever
-// is wrong with the files shows when they are read.
+// `bytes` of these files are to be read; for less than four times what one round reads no trial pays. Files that are in
+// the page cache already, at every place that a trial would read, are read from there. So are those that cannot be
+// tried; whatever is wrong with the files shows when they are read.
 ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, std::uint64_t bytes,
                         const TrialOptions& options);
 
 // `bytes` are to be written. A file is made in `folder` for a moment. Fails with kIo if it is left there.
 llvm::Expected<ChosenWay> ChooseWriting(FileSystem& files, const std::string& folder, std::uint64_t bytes,
                                         const TrialOptions& options);
-// What is left of a trial during which a run was stopped.
+// The remains of a trial during which a run was stopped.
 [[nodiscard]] llvm::Error RemoveTrial(FileSystem& files, const std::string& folder);
 
 }  // namespace ucp

@@ -36,7 +36,7 @@ std::uint64_t Address(Byte* place) {
   return reinterpret_cast<std::uintptr_t>(place);
 }
 
-// The operating system's words for "not in this way", which is no failure of the device.
+// The operating system's words for "not in this way", which is not a failure of the device.
 bool IsRefusal(int error_number) { return error_number == EINVAL || error_number == EOPNOTSUPP; }
 
 bool IsInMemory(int descriptor) {

@@ -1,6 +1,6 @@
 // Files whose large pieces go past the page cache (O_DIRECT). The device then moves whole blocks, to and from memory
 // that begins at a block too; so what is left of a piece at its ends, small pieces, and everything where the system
-// refuses, go through the page cache, by the file that is wrapped. Which way it goes never shows in the bytes.
+// refuses, go through the page cache, by the file that is wrapped. The bytes are the same either way.
 //
 // Reading takes memory that begins anywhere: the blocks are read to the nearest place that will do, and moved. Writing
 // goes past the page cache only from memory that stands as in the file: equal modulo kDirectBlockBytes.
@@ -26,7 +26,7 @@ inline constexpr std::uint64_t kLeastDirectBytes = std::uint64_t{128} << 10;  //
 // The second descriptor of a file, opened when it is first needed.
 class DirectDescriptor {
  public:
-  // `access`: O_RDONLY or O_WRONLY, and what else open() is told.
+  // `access`: O_RDONLY or O_WRONLY, and other flags of open().
   DirectDescriptor(std::string path, int access) : path_(std::move(path)), access_(access) {}
 
   // Or -1: the system refuses.
@@ -69,7 +69,7 @@ class DirectWritableFile : public WritableFile {
   DirectWritableFile(std::unique_ptr<WritableFile> file, const std::string& path);
 
   llvm::Error WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) override;
-  // Nothing: what goes past the page cache is on its way, and of what does not this is said at once.
+  // Nothing: bytes past the page cache are on their way, and writing the rest starts its own writeback.
   void StartWriteback(std::uint64_t, std::uint64_t) override {}
   llvm::Error Sync() override { return file_->Sync(); }
   llvm::Error Close() override { return file_->Close(); }

@@ -1,4 +1,4 @@
-// A file system that is another one in every call. Who changes some calls overrides those.
+// A file system that is another one in every call. A class that changes some calls overrides those.
 #pragma once
 
 #include <memory>

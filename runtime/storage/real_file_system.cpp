@@ -23,8 +23,8 @@
 namespace ucp {
 namespace {
 
-// What is less than this is cheaper for the system to write when it likes: it is a file of its own, or seldom. Nor are
-// blocks reserved for such a file.
+// Less than this is cheaper for the system to write when it likes: it is a file of its own, or seldom. Nor are blocks
+// reserved for such a file.
 constexpr std::uint64_t kLeastWriteback = std::uint64_t{64} << 10;
 
 class RealWritableFile : public WritableFile {

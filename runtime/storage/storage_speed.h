@@ -1,5 +1,5 @@
-// What a folder's storage, and this machine's memory, can do: a file of bounded size is written and read in bounded
-// time, by the means that a conversion could use.
+// Measures the speed of a folder's storage and of this machine's memory: a file of bounded size is written and read in
+// bounded time, by the means that a conversion could use.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -19,7 +19,7 @@ struct SpeedOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// What runs are held against.
+// The rates that runs are compared with.
 inline constexpr std::string_view kWriteWithSync = "write, buffered, with sync";
 inline constexpr std::string_view kReadFromCache = "read, buffered, from the page cache";
 inline constexpr std::string_view kReadFromStorage = "read, buffered, from storage";

@@ -31,7 +31,7 @@ class Syncer {
 
   [[nodiscard]] llvm::Error Sync(const PathsToSync& paths, const ParallelOptions& options);
 
-  // What the last Sync() did, and why.
+  // The way of the last Sync(), and the reason for it.
   const std::string& choice() const { return choice_; }
 
  private:

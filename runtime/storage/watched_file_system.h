@@ -1,4 +1,4 @@
-// A file system beside another one: every call goes there, and those who watch are told of it. How bandwidth is bounded
+// A file system beside another one: every call goes there, and observers are notified of it. How bandwidth is bounded
 // and how a timeline is drawn, without the executor knowing.
 #pragma once
 

@@ -17,7 +17,7 @@
 
 namespace ucp {
 
-// No path of another file begins so: `/dev/null` is no folder.
+// No path of another file begins so: `/dev/null` is not a folder.
 inline constexpr const char* kSyntheticFolder = "/dev/null/synthetic";
 
 // One tensor in one state, whole and row-major, is a file.
@@ -32,7 +32,7 @@ struct SyntheticFile {
 llvm::Expected<std::vector<SyntheticFile>> FilesToRead(const Plan& plan);
 llvm::Expected<std::vector<SyntheticFile>> FilesToWrite(const Plan& plan);
 
-// What was written wrongly.
+// Elements that were written wrongly.
 struct WrongElements {
   std::uint64_t count = 0;
   std::int64_t first = 0;      // The smallest number in the whole tensor.

@@ -58,7 +58,7 @@ llvm::Expected<SyntheticValues> SyntheticValues::Make(std::string_view tensor, s
   return SyntheticValues(HashOf(tensor, source), state == "exp_avg_sq", dtype);
 }
 
-// Odd numbers of 21 bits in units of 2^-24: float32 has them exactly, and sums of a few equal ones, too.
+// Odd numbers of 21 bits in units of 2^-24: float32 has them exactly, and also sums of a few equal ones.
 void SyntheticValues::FillFloats(std::int64_t first, std::span<float> values) const {
   const std::int32_t below = is_positive_ ? 0 : 1 << 20;
   for (std::size_t done = 0; done < values.size();) {

@@ -14,7 +14,7 @@
 
 namespace ucp {
 
-// The numbers of one tensor in one state. No number is 0, so that what was never written is told from what was.
+// The numbers of one tensor in one state. No number is 0, so that unwritten elements are recognised.
 class SyntheticValues {
  public:
   // Fails (kUnsupported) for a dtype that is not a floating-point one.

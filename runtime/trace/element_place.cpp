@@ -24,7 +24,7 @@ std::int64_t StridedPlace(std::int64_t flat, const std::vector<std::int64_t>& sh
   return place;
 }
 
-// What is not read is not verified either: it may claim places that no part has.
+// A read that is not used is not verified either: it may claim places that no part has.
 std::optional<ElementPlace> PlaceInPart(const StorageTables& tables, const Buffer& buffer, std::size_t part,
                                         std::int64_t place, const Coordinate& coordinate) {
   if (part >= buffer.parts.size()) return std::nullopt;

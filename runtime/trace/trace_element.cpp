@@ -1,6 +1,6 @@
 // The copies are found first, read by read and state by state. Then each is held against the one that is taken for its
-// state and term; a weight, against its master. What is written follows from those that are taken, by the executor's
-// own arithmetic.
+// state and term; a weight, against its master. The written element follows from those that are taken, by the
+// executor's own arithmetic.
 #include "runtime/trace/trace_element.h"
 
 #include <map>

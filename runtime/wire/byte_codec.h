@@ -31,7 +31,7 @@ class ByteWriter {
   std::string bytes_;
 };
 
-// What does not fit is 0 or empty, and nothing is left; has_failed() from then on.
+// A value that does not fit is 0 or empty, and nothing is left; has_failed() from then on.
 class ByteReader {
  public:
   // `bytes` must outlive this. Fails at once if they have another head.

@@ -106,7 +106,7 @@ def test_what_is_no_tensor_in_an_experts_file_is_named(ucprun: Path, tmp_path: P
     torch.save(torch.load(path) | {name: {"calls": 7}}, path)
     result = run_convert(ucprun, copy, tmp_path / "out")
     assert result.returncode == 0, result.stderr
-    assert f"'{name}' in `{path.name}` is no tensor and is not carried" in result.stderr
+    assert f"'{name}' in `{path.name}` is not a tensor and is not carried" in result.stderr
 
 
 def without_experts(folder: Path, gone: Callable[[int, int], bool]) -> Path:

@@ -81,9 +81,9 @@ class Bench(ProgramTest):
         source = self.checkpoint("zero1_dp2")
         other = self.folder / "other.json"
         for text, words in [
-            ("", "it is no JSON"),
-            ("[" * 60000, "it is no JSON"),
-            ("[]", "it is no object"),
+            ("", "it is not valid JSON"),
+            ("[" * 60000, "it is not valid JSON"),
+            ("[]", "it is not an object"),
             ("{}", "it has no `write, buffered"),
         ]:
             other.write_text(text)

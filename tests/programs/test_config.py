@@ -59,10 +59,10 @@ class Config(ProgramTest):
         """Each is refused with a sentence and the file's name."""
         for text, words in (
             ("[1, 2]", "holds no JSON object"),
-            ("{", "is no JSON"),
-            ("", "is no JSON"),
+            ("{", "is not valid JSON"),
+            ("", "is not valid JSON"),
             ("[" * 100000, "nested deeper than 64"),
-            ('{"a": "\udc80"}', "is no JSON"),
+            ('{"a": "\udc80"}', "is not valid JSON"),
             (" " * (4 << 20) + "{}", "4194306"),
         ):
             (self.folder / "config.json").write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -75,8 +75,8 @@ class Config(ProgramTest):
     def test_values_that_are_no_size(self) -> None:
         """The file, the value and the reason."""
         for value, words in (
-            ('"a"', '`config.num_hidden_layers` is "a" in `config.json`, which is no whole number'),
-            ("1.5", "is 1.5 in `config.json`, which is no whole number"),
+            ('"a"', '`config.num_hidden_layers` is "a" in `config.json`, which is not a whole number'),
+            ("1.5", "is 1.5 in `config.json`, which is not a whole number"),
             ("-1", "is -1 in `config.json`, which is negative"),
             ("99999999999999999999", "is 1e+20 in `config.json`, which does not fit in 63 bits"),
         ):

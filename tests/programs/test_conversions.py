@@ -119,7 +119,7 @@ class Requests(ProgramTest):
                 result = self.run_program("ucprun", "convert", source, place, "--to", to, "--force")
                 self.assertEqual((result.returncode, result.stdout), (1, ""))
                 self.assertIn(
-                    f"`{place}` holds `{foreign}`, which is no part of the checkpoint that --force would "
+                    f"`{place}` holds `{foreign}`, which is not a part of the checkpoint that --force would "
                     "replace; move it elsewhere, or name another folder\n",
                     result.stderr,
                 )
@@ -142,7 +142,7 @@ class Requests(ProgramTest):
         manifest.write_text(manifest.read_text().replace('"files": [', listed, 1))
         result = self.convert(source, "--force")
         self.assertEqual(result.returncode, 1)
-        self.assertIn(f"`{self.out}` holds `thesis.tex`, which is no part of the checkpoint", result.stderr)
+        self.assertIn(f"`{self.out}` holds `thesis.tex`, which is not a part of the checkpoint", result.stderr)
         self.assertEqual((self.out / "thesis.tex").read_text(), "years")
 
     def test_a_destination_inside_the_source_is_refused(self) -> None:

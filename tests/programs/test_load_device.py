@@ -63,7 +63,7 @@ class WithoutPlugin(DeviceTest):
         source = FIXTURES / "zero1_dp2" / "checkpoint"
         for device in ("gpu", "cuda:", "cuda:x", "cuda:99999", "mps:0"):
             result = self.run_installed("load", source, "--to", "universal", "--device", device)
-            self.assert_refused(result, 1, f"`{device}` is no device that can be loaded into")
+            self.assert_refused(result, 1, f"`{device}` is not a device that can be loaded into")
 
 
 @unittest.skipUnless(STAND_IN.exists(), "the stand-in for a GPU is not built")

@@ -81,7 +81,7 @@ class Resume(FailureTest):
             self.assertEqual(
                 wrong.result.stderr,
                 f"ucprun: error: interrupted; what is done is kept in `{self.folder}/{PARTIAL}`: the same "
-                "command with --resume goes on with it, and without removes it\n",
+                "command with --resume continues from it, and without that option removes it\n",
             )
             self.assertFalse(self.out.exists())
             self.assertTrue((self.folder / PARTIAL).is_dir())

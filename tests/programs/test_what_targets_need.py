@@ -70,7 +70,7 @@ class WhatTargetsNeed(ProgramTest):
         for file in root.glob("*/*optim_states.pt"):
             file.unlink()
         result = self.run_program("ucprun", "convert", root, self.out, "--to", "safetensors")
-        self.assert_refused(result, 2, "where stage 3 has the weights, too")
+        self.assert_refused(result, 2, "which under stage 3 also have the weights")
 
     def test_absent_copies(self) -> None:
         """As DeepSpeed 0.16.4 saves after it resumed from a universal folder: whichever of the files is there."""

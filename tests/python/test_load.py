@@ -179,7 +179,7 @@ def test_requests_that_make_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
         ("usage", 'memory takes .* such as "256MiB"', {"memory": "much"}),
         ("usage", "threads is a number from 1 to 256, not 0", {"threads": 0}),
         ("usage", '"torch" or "numpy", not \'jax\'', {"framework": "jax"}),
-        ("usage", "`gpu` is no device", {"device": "gpu"}),
+        ("usage", "`gpu` is not a device", {"device": "gpu"}),
         ("usage", "in the host's memory", {"device": "cuda", "framework": "numpy"}),
         ("io", "does not exist", {"path": "/nowhere"}),
     ]

@@ -1,4 +1,4 @@
-// What loading a pickle would do at one place, in words for a report: `posix.system('touch /tmp/x')`.
+// The effect of loading a pickle at one place, in words for a report: `posix.system('touch /tmp/x')`.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace ucp::objects {
 // without a name, the text of that call.
 std::string ObjectName(const pytorch::Value& value);
 
-// What loading it calls, or of a bare name what it imports. Cut after some 160 characters, and printable: it comes from
-// a file.
+// The call that loading it makes, or of a bare name what it imports. Cut after some 160 characters, and printable: it
+// comes from a file.
 std::string CallText(const pytorch::Value& value);
 
 // A value as CallText() shows one.

@@ -1,5 +1,5 @@
-// Which form a file has is told by its first bytes, as torch.load tells it: those of a zip archive, or else a pickle.
-// What no reader would take for either, by its bytes and its name, is not one.
+// The first bytes of a file say which form it has, as for torch.load: those of a zip archive, or else a pickle. A file
+// that no reader would take for either, by its bytes and its name, is not one.
 #include "compiler/formats/objects/file_objects.h"
 
 #include <algorithm>

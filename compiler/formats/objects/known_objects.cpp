@@ -1,5 +1,5 @@
-// A walk over values that stops at nothing it does not know. What a pickle makes by a call is known if the list has the
-// name and the call has its form; the parts that the form leaves open are looked at in turn.
+// A walk over values that stops at nothing it does not know. An object that a pickle makes by a call is known if the
+// list has the name and the call has its form; the parts that the form leaves open are looked at in turn.
 #include "compiler/formats/objects/known_objects.h"
 
 #include <llvm/ADT/DenseSet.h>

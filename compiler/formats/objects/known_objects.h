@@ -14,7 +14,7 @@
 
 namespace ucp::objects {
 
-// Which parts of an object may be values of any known kind. All others are fixed by its form.
+// The parts of an object that may be values of any known kind. All others are fixed by its form.
 struct OpenParts {
   bool arguments = false;
   bool items = false;
@@ -42,9 +42,9 @@ class KnownObjects {
 
   // Whether this one value is known, whatever it holds.
   bool IsKnown(const pytorch::Value& value) const;
-  // What it holds that must be known, too. Call with one that is known.
+  // Its contents that must also be known. Call with one that is known.
   void AppendOpen(const pytorch::Value& value, std::vector<const pytorch::Value*>& values) const;
-  // Which parts of a call that is known are open; nothing if it is kept, and all of them are.
+  // The open parts of a call that is known; nothing if it is kept, and all of them are.
   std::optional<OpenParts> OpenPartsOf(const pytorch::Call& call) const;
 
   // The first value that is not known, in `root` or below it; null if there is none. Linear.

@@ -1,5 +1,5 @@
-// What is on the list, by where it comes from. Additions need the form that the framework writes, from a file that it
-// wrote; docs/security.md lists the names.
+// The entries of the list, by where they come from. Additions need the form that the framework writes, from a file that
+// it wrote; docs/security.md lists the names.
 #include <algorithm>
 #include <array>
 #include <tuple>
@@ -44,7 +44,7 @@ void AddNumpyAndTorch(std::vector<KnownObject>& all) {
                          {"torch", "Size", &IsSize, {}, kFixed},
                          {"torch", "device", &IsDevice, {}, kFixed},
                          {"torch.serialization", "_get_layout", &IsEnum, {}, kFixed}});
-  // Dense tensors are no calls in a value. These are the others, which no conversion reads and a scan meets.
+  // Dense tensors are not calls in a value. These are the others, which no conversion reads and a scan meets.
   for (std::string_view name :
        {"_rebuild_device_tensor_from_numpy", "_rebuild_meta_tensor_no_storage", "_rebuild_nested_tensor",
         "_rebuild_parameter", "_rebuild_qtensor", "_rebuild_sparse_csr_tensor", "_rebuild_sparse_tensor",
@@ -90,7 +90,7 @@ void AddMegatron(std::vector<KnownObject>& all) {
   AddEnums(all, "megatron.model.enums", {"AttnMaskType", "AttnType", "LayerType"});
 }
 
-// What transformers' Trainer keeps in training_args.bin.
+// The objects that transformers' Trainer keeps in training_args.bin.
 void AddTrainer(std::vector<KnownObject>& all) {
   AddEnums(all, "accelerate.utils.dataclasses", {"DistributedType"});
   AddEnums(all, "transformers.debug_utils", {"DebugOption"});

@@ -1,5 +1,6 @@
-// Each function looks at one call alone. What a call may hold besides its arguments, and does not, must be absent: an
-// argument, an item or a state that the framework never writes is how an object of a known class is made to run code.
+// Each function looks at one call alone. Parts that a call may hold besides its arguments, and does not, must be
+// absent: an argument, an item or a state that the framework never writes is how an object of a known class is made to
+// run code.
 #include "compiler/formats/objects/object_forms.h"
 
 #include <algorithm>
@@ -148,7 +149,7 @@ bool IsDevice(const KnownObject&, const Call& call) {
   return arguments->size() == 1 || (arguments->size() == 2 && pytorch::AsInteger(*(*arguments)[1]));
 }
 
-// A number or a text that is no member is an error when it is loaded.
+// A number or a text that is not a member is an error when it is loaded.
 bool IsEnum(const KnownObject&, const Call& call) {
   const auto* arguments = ArgumentsAlone(call);
   return arguments != nullptr && arguments->size() == 1 &&

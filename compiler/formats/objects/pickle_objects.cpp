@@ -1,6 +1,6 @@
 // Each object that the pickle makes is judged by itself, whether or not it is still there at the end: its form, and
-// what stands in its open parts up to the next objects, which have a turn of their own. What is left at the end is
-// looked at from its root, for classes that stand as values.
+// what stands in its open parts up to the next objects, which have a turn of their own. The rest at the end is looked
+// at from its root, for classes that stand as values.
 #include "compiler/formats/objects/pickle_objects.h"
 
 #include <llvm/ADT/DenseSet.h>
@@ -46,7 +46,7 @@ class Judge {
     if (!IsKnownName(global) && !IsOfTensors(global) && !known_.IsKept(global)) Mark(object, CallText(*made.value));
   }
 
-  // What is there at the end.
+  // The value that is there at the end.
   void AddRoot(const Value& root) { AddBelow(root); }
 
  private:

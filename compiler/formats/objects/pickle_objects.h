@@ -1,4 +1,4 @@
-// What one pickle names and calls, entered into the objects of its file.
+// Enters the names and calls of one pickle into the objects of its file.
 #pragma once
 
 #include "compiler/formats/objects/file_objects.h"

@@ -1,4 +1,4 @@
-// What describing an archive reads of it: its directory, its pickle, and the small tensors in it.
+// The parts of an archive that describing it reads: its directory, its pickle, and the small tensors in it.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -11,7 +11,7 @@
 namespace ucp::pytorch {
 namespace {
 
-// What a tree names is in the list, with the same size.
+// A storage that a tree names is in the list, with the same size.
 class StorageList {
  public:
   explicit StorageList(std::span<const StorageToWrite> storages) {

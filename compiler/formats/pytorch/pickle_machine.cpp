@@ -11,8 +11,8 @@ constexpr std::uint8_t kStop = '.';
 
 }  // namespace
 
-// The instructions of pickletools, by their code. What is absent is refused: EXT1/2/4 and PERSID name things outside
-// the file; INST, OBJ, STRING and UNICODE are of protocols 0 and 1; NEXT_BUFFER and READONLY_BUFFER need data from
+// The instructions of pickletools, by their code. An absent one is refused: EXT1/2/4 and PERSID name things outside the
+// file; INST, OBJ, STRING and UNICODE are of protocols 0 and 1; NEXT_BUFFER and READONLY_BUFFER need data from
 // elsewhere.
 const PickleMachine::Instructions& PickleMachine::AllInstructions() {
   using M = PickleMachine;

@@ -36,7 +36,7 @@ class PickleMachine {
   [[nodiscard]] llvm::Error Scan();
   const std::vector<MadeObject>& made() const { return made_; }
   const std::string& odd_instruction() const { return odd_instruction_; }
-  // What the program ends with; null before its end.
+  // The result of the program; null before its end.
   const Value* root() const { return stack_.size() == 1 ? stack_.front().get() : nullptr; }
   std::size_t bytes_read() const { return offset_; }
   // How many bytes more than there are the instruction that failed announces; 0 if it failed otherwise.

@@ -1,4 +1,4 @@
-// The instructions of protocols 0 and 1 that a reader refuses. What they mean is kept as far as it says what is called.
+// The instructions of protocols 0 and 1 that a reader refuses. Their meaning is kept as far as it says what is called.
 #include "compiler/formats/pytorch/pickle_scan.h"
 
 #include "compiler/formats/pytorch/pickle_machine.h"

@@ -186,7 +186,7 @@ llvm::Expected<Storage> StorageFromPersistentId(const Value& id) {
   }
   storage.dtype = *dtype;
   if (!CheckedMultiply(*elements, ItemBytes(*dtype))) {
-    return Fail(ErrorCode::kBadData, "the storage `{:.80}` is said to have {} elements", *key, *elements);
+    return Fail(ErrorCode::kBadData, "the storage `{:.80}` claims to have {} elements", *key, *elements);
   }
   return storage;
 }

@@ -1,4 +1,4 @@
-// What the calls that torch.save writes for tensors mean: the functions of torch._utils known by name, and the
+// The meaning of the calls that torch.save writes for tensors: the functions of torch._utils known by name, and the
 // persistent ids of storages. Errors are sentences without a place; the caller knows the byte.
 #pragma once
 

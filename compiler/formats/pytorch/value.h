@@ -1,6 +1,6 @@
-// What a pickle inside a PyTorch file means, as plain data: a tree of values that is read, changed and written again
-// without importing or calling anything. Objects of classes that we do not know stay as the recipe that makes them (a
-// Call), so that they can be written again unchanged. README.md lists the forms.
+// The meaning of a pickle inside a PyTorch file, as plain data: a tree of values that is read, changed and written
+// again without importing or calling anything. Objects of classes that we do not know stay as the recipe that makes
+// them (a Call), so that they can be written again unchanged. README.md lists the forms.
 //
 // A ValuePtr is never null unless a member says so. Values are immutable once built, so trees can share parts and be
 // used from several threads. Sharing carries meaning: what is one object in Python is one pointer here, and the writer
@@ -122,7 +122,7 @@ class Value {
   }
   bool is_none() const { return As<None>() != nullptr; }
 
-  // What `visitor`, which takes any kind, makes of the content.
+  // The result of `visitor`, which takes any kind, on the content.
   template <typename Visitor>
   auto Visit(const Visitor& visitor) const {
     return std::visit(

@@ -102,12 +102,11 @@ llvm::Error DirectoryReader::FindDirectory64(std::uint64_t locator_offset) {
   UCP_ASSIGN_OR_RETURN(const std::string locator, ReadBytes(locator_offset, zip::kEnd64LocatorBytes));
   const std::uint64_t end_offset = zip::Field(locator, 8, 8);
   if (locator_offset < zip::kEnd64Bytes || end_offset > locator_offset - zip::kEnd64Bytes) {
-    return Fail(ErrorCode::kBadData, "the zip archive's 64-bit end record is said to be at {}, beyond its end",
-                end_offset);
+    return Fail(ErrorCode::kBadData, "the zip archive's 64-bit end record should be at {}, beyond its end", end_offset);
   }
   UCP_ASSIGN_OR_RETURN(const std::string end, ReadBytes(end_offset, zip::kEnd64Bytes));
   if (zip::Field(end, 0, 4) != zip::kEnd64) {
-    return Fail(ErrorCode::kBadData, "the zip archive has no 64-bit end record at {}, where it is said to be",
+    return Fail(ErrorCode::kBadData, "the zip archive has no 64-bit end record at {}, where its locator points",
                 end_offset);
   }
   entry_count_ = zip::Field(end, 32, 8);
@@ -219,12 +218,12 @@ void DirectoryReader::StartReadingHeaders(std::size_t first, std::size_t count) 
 llvm::Error DirectoryReader::ReadLocalHeader(CentralEntry& entry) {
   const std::uint64_t least = zip::kLocalHeaderBytes + entry.name.size();
   if (entry.header_offset > directory_offset_ || least > directory_offset_ - entry.header_offset) {
-    return Fail(ErrorCode::kBadData, "the record `{}` is said to begin at {}, outside the data, which ends at {}",
+    return Fail(ErrorCode::kBadData, "the record `{}` would begin at {}, outside the data, which ends at {}",
                 entry.name, entry.header_offset, directory_offset_);
   }
   UCP_ASSIGN_OR_RETURN(const std::string header, ReadBytes(entry.header_offset, least));
   if (zip::Field(header, 0, 4) != zip::kLocalHeader) {
-    return Fail(ErrorCode::kBadData, "there is no record at {}, where `{}` is said to begin", entry.header_offset,
+    return Fail(ErrorCode::kBadData, "there is no record at {}, where `{}` should begin", entry.header_offset,
                 entry.name);
   }
   if (zip::Field(header, 26, 2) != entry.name.size() ||

@@ -1,5 +1,5 @@
-// What the files of a folder are called. A model is one file, or several with an index; and so are the states of its
-// optimizer, where this project wrote them.
+// The names of a folder's files. A model is one file, or several with an index; and so are the states of its optimizer,
+// where this project wrote them.
 #pragma once
 
 #include <string>

@@ -168,7 +168,7 @@ class Description {
     return places;
   }
 
-  // What `states=all` wrote beside the model.
+  // The states that `states=all` wrote beside the model.
   llvm::Error ReadOptimizer() {
     UCP_ASSIGN_OR_RETURN(ModelFiles found, FindFiles(files_, root_, kOptimizerStem));
     UCP_ASSIGN_OR_RETURN(bool has_training_file, IsFile(files_, JoinPath(root_, std::string(kTrainingStateFile))));

@@ -1,4 +1,4 @@
-// What a strategy of this format can say: "safetensors:dtype=bf16,max_shard=2GB,states=all,names=memory".
+// The settings of a strategy of this format: "safetensors:dtype=bf16,max_shard=2GB,states=all,names=memory".
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ bool Repeat(CutRun& run, std::int64_t times) {
   return true;
 }
 
-// What stands before the factor that is cut repeats its runs, what stands behind it makes them longer.
+// Factors before the one that is cut repeat its runs, factors behind it make them longer.
 Runs RunsOfProduct(const ShapeExpr& expr) {
   Runs runs;
   std::int64_t repeats = 1;

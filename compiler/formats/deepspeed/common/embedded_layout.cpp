@@ -51,10 +51,10 @@ class Reader {
   llvm::Expected<std::vector<std::string>> Texts(const Value& value, std::string_view entry) const {
     std::vector<std::string> texts;
     const auto* items = pytorch::Items(value);
-    if (items == nullptr) return Refuse(entry, "is no list of patterns");
+    if (items == nullptr) return Refuse(entry, "is not a list of patterns");
     for (const ValuePtr& item : *items) {
       auto text = pytorch::AsText(*item);
-      if (!text) return Refuse(entry, "holds something that is no text");
+      if (!text) return Refuse(entry, "holds something that is not a text");
       texts.emplace_back(*text);
     }
     return texts;
@@ -71,7 +71,7 @@ class Reader {
     ValuePtr list = Find(kEntry);
     if (list == nullptr) return llvm::Error::success();
     const auto* items = pytorch::Items(*list);
-    if (items == nullptr) return Refuse(kEntry, "is no list");
+    if (items == nullptr) return Refuse(kEntry, "is not a list");
     for (const ValuePtr& item : *items) UCP_RETURN_IF_ERROR(ReadSubParameters(*item, kEntry, layout));
     return llvm::Error::success();
   }
@@ -98,7 +98,7 @@ class Reader {
     } else if (auto parts = pytorch::AsIntegers(along)) {
       parameters.sizes = std::move(*parts);
     } else {
-      return Refuse(entry, "has parts that are no whole numbers");
+      return Refuse(entry, "has parts that are not whole numbers");
     }
     for (std::string& text : texts) {
       parameters.pattern = std::move(text);
@@ -117,10 +117,10 @@ class Reader {
     ValuePtr widths = pytorch::Find(*all, parameters.pattern);
     if (widths == nullptr) return llvm::Error::success();
     const auto* parts = pytorch::Items(*widths);
-    if (parts == nullptr) return Refuse(kEntry, "is no list for each pattern");
+    if (parts == nullptr) return Refuse(kEntry, "does not have a list for each pattern");
     for (const ValuePtr& part : *parts) {
       auto one = pytorch::AsIntegers(*part);
-      if (!one) return Refuse(kEntry, "has widths that are no whole numbers");
+      if (!one) return Refuse(kEntry, "has widths that are not whole numbers");
       parameters.widths.push_back(std::move(*one));
     }
     return llvm::Error::success();
@@ -142,7 +142,7 @@ class Reader {
     if (maps == nullptr) return Refuse(kEntry, "has no `params`");
     for (const pytorch::Entry& map : *maps) {
       auto pattern = pytorch::AsText(*map.key);
-      if (!pattern) return Refuse(kEntry, "has a pattern that is no text");
+      if (!pattern) return Refuse(kEntry, "has a pattern that is not a text");
       auto read = ReadAffineMap(*map.value);
       if (!read) return Refuse(kEntry, fmt::format("has a map of another form for `{}`", *pattern));
       layout.maps.emplace_back(*pattern, std::move(*read));

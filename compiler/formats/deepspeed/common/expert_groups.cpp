@@ -147,7 +147,8 @@ class Regrouper {
     return llvm::Error::success();
   }
 
-  // What tensor-parallel ranks have of a tensor is not known here; a group that is small enough in whole is not split.
+  // The part of a tensor on tensor-parallel ranks is not known here; a group that is small enough in whole is not
+  // split.
   llvm::Error CheckSmallEnough(std::span<const OptimizerGroup> parts) const {
     if (tensor_ranks_.source == 1 && tensor_ranks_.target == 1) return llvm::Error::success();
     std::int64_t degree = ep_;
@@ -185,7 +186,7 @@ class Regrouper {
     for (const OptimizerGroup& part : parts) {
       for (const std::string& name : part.parameters) {
         const auto rank = RankOf(name, degree);
-        if (!rank) return Refuse(part.parameters, fmt::format("has `{}`, which is no expert's", name));
+        if (!rank) return Refuse(part.parameters, fmt::format("has `{}`, which does not belong to an expert", name));
         ranks[static_cast<std::size_t>(*rank)].push_back(name);
       }
       ends.push_back(ranks.front().size());
@@ -212,7 +213,7 @@ class Regrouper {
       std::set<std::int64_t> having;
       for (const std::string& name : part.parameters) {
         if (!training_.fused_experts.contains(name)) {
-          return Refuse(part.parameters, fmt::format("has `{}`, which is no expert's", name));
+          return Refuse(part.parameters, fmt::format("has `{}`, which does not belong to an expert", name));
         }
         const std::int64_t stage = StageOf(stages_.source, name);
         of_stage[stage].push_back(name);

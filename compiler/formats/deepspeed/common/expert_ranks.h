@@ -1,5 +1,5 @@
-// Which ranks have which experts. Those that share a layer's experts out are counted from 0: the data-parallel ranks of
-// one tensor-parallel rank, or, where experts are whole and the other layers are cut, all ranks of a stage:
+// The ranks that have each expert. Those that share a layer's experts out are counted from 0: the data-parallel ranks
+// of one tensor-parallel rank, or, where experts are whole and the other layers are cut, all ranks of a stage:
 //
 //   tensor-parallel ranks 2, data-parallel ranks 4, experts shared out over ep = 4 expert ranks
 //   rank of the stage     0     1     2     3     4     5     6     7      (data-parallel rank, tensor-parallel rank)
@@ -12,8 +12,8 @@
 
 namespace ucp::deepspeed {
 
-// Which of the ranks that share experts out have those of one of `ep` expert ranks, in order. `ranks` is a multiple of
-// it.
+// The ranks among those that share experts out that have those of one of `ep` expert ranks, in order. `ranks` is a
+// multiple of it.
 std::vector<std::int64_t> RanksWithExperts(std::int64_t expert_rank, std::int64_t ep, std::int64_t ranks,
                                            bool data_first);
 

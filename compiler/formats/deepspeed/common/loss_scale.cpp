@@ -35,7 +35,7 @@ ValuePtr StaticScaler(ValuePtr scale) {
   return MakeScaler("LossScaler", {{MakeText("cur_scale"), std::move(scale)}, {MakeText("dynamic"), MakeBool(false)}});
 }
 
-// What `fp16` says in the configuration, or else DeepSpeed's default.
+// The value of `fp16` in the configuration, or else DeepSpeed's default.
 class HalfSettings {
  public:
   explicit HalfSettings(const ValuePtr& config) : section_(config ? Find(*config, "fp16") : nullptr) {}

@@ -23,8 +23,8 @@ pytorch::ValuePtr UnitLossScaler();
 // DeepSpeed's own defaults have it.
 pytorch::ValuePtr InitialLossScaler(const pytorch::ValuePtr& config);
 
-// Replaces the numbers of an optimizer without ZeRO by the object; nothing changes if there are none. What the numbers
-// leave out (the least scale, how many overflows lower it) is as InitialLossScaler() has it.
+// Replaces the numbers of an optimizer without ZeRO by the object; nothing changes if there are none. Values that the
+// numbers leave out (the least scale, how many overflows lower it) are as InitialLossScaler() has them.
 void GatherLossScale(const pytorch::ValuePtr& config, std::vector<pytorch::Entry>& optimizer);
 
 // The way back. `steps` is what a scale that never changes has counted; the other counts for itself.

@@ -52,7 +52,7 @@ llvm::Error CheckInfoAlike(const std::string& folder, const ModelStates& a, cons
   return CheckSameText(folder, keys + "`universal_checkpoint_info`", found.front().a, a.path, found.front().b, b.path);
 }
 
-// What a spec takes from `args` must be said alike; that ranks have a number of their own there is no matter.
+// Ranks must agree on what a spec takes from `args`; that ranks have a number of their own there is no matter.
 void DisputeFacts(const ModelStates& a, const ModelStates& b, std::map<std::string, Fact>& facts) {
   std::map<std::string, Fact> others;
   AddFacts(b, others);
@@ -86,7 +86,7 @@ llvm::Error CheckEngineAlike(Inventory& inventory, const ModelStates& a, const M
   return CheckInfoAlike(inventory.root, a, b);
 }
 
-// A script may save what it likes on each rank, so this is no contradiction.
+// A script may save what it likes on each rank, so this is not a contradiction.
 void RemarkOnClient(Inventory& inventory, const ModelStates& a, const ModelStates& b, std::string_view fate,
                     std::set<std::string>& known) {
   for (const Entry& entry : a.client) {

@@ -1,5 +1,5 @@
-// What the model-states files of several ranks must say alike: DeepSpeed's native checkpoints and its universal folders
-// both have such files.
+// Values on which the model-states files of several ranks must agree: DeepSpeed's native checkpoints and its universal
+// folders both have such files.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -15,8 +15,8 @@
 
 namespace ucp {
 
-// What the engine counts and restores, the iteration that Megatron-DeepSpeed counts, and `universal_checkpoint_info`,
-// of which no rank is believed over another. `a` is the one that counts.
+// Compares what the engine counts and restores, the iteration that Megatron-DeepSpeed counts, and
+// `universal_checkpoint_info`, of which no rank is believed over another. `a` is the one that counts.
 [[nodiscard]] llvm::Error CheckEngineAlike(Inventory& inventory, const ModelStates& a, const ModelStates& b);
 
 // All of them, by model-parallel rank. Returns which one counts; adds the facts that it states, those that other ranks

@@ -1,4 +1,4 @@
-// Which groups of an optimizer Muon steps, and what it keeps of them.
+// The groups of an optimizer that Muon steps, and what it keeps of them.
 #pragma once
 
 #include "compiler/formats/pytorch/value.h"

@@ -1,8 +1,8 @@
 // From a pipeline's layer files to the names of the whole model.
 //
-// A layer file holds names that are local to its layer: "norm.weight". The model calls that tensor "5.norm.weight"
-// (5 being the layer), or "tied_modules.<key>.norm.weight" if the layer is tied to another one. Which of the two, and
-// on which stage the layer is, follows from the names that each stage lists in its model-states file.
+// A layer file holds names that are local to its layer: "norm.weight". The model calls that tensor "5.norm.weight" (5
+// being the layer), or "tied_modules.<key>.norm.weight" if the layer is tied to another one. The names that each stage
+// lists in its model-states file say which of the two, and on which stage the layer is.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -21,8 +21,7 @@ namespace ucp::deepspeed {
 // all layers. Nothing for a name that is none of a pipeline's.
 std::optional<std::int64_t> PlaceInPipeline(const std::string& name);
 
-// What stands before the names of its layer: "5." or "tied_modules.embed.". Empty for a name that is none of a
-// pipeline's.
+// The prefix of the names of its layer: "5." or "tied_modules.embed.". Empty for a name that is none of a pipeline's.
 std::string PrefixInPipeline(const std::string& name);
 
 // The layers whose numbers stand in the names of a rank's tensors follow those of the stages before it, as the stages

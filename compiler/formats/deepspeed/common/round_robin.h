@@ -6,8 +6,8 @@
 
 namespace ucp::deepspeed {
 
-// What round_robin_gradients makes of an order, and the way back: item i goes to partition i mod `partitions`, and the
-// partitions follow one another.
+// The order that round_robin_gradients makes of another one, and the way back: item i goes to partition i mod
+// `partitions`, and the partitions follow one another.
 template <typename T>
 std::vector<T> DealRoundRobin(const std::vector<T>& items, std::int64_t partitions) {
   std::vector<T> dealt;

@@ -33,7 +33,7 @@ class DeepSpeedFormat : public Format {
             "alignment, elastic, data_before_experts, expert_tp, sub_group_size, exclude_frozen, partition"};
   }
 
-  // A universal folder holds model-states files, too; its folder `zero` tells them apart.
+  // A universal folder also holds model-states files; its folder `zero` tells them apart.
   llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const override {
     UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
     bool has_files = false;

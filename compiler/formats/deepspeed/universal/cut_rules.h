@@ -1,4 +1,4 @@
-// What a parameter file of a universal folder says about tensor parallelism. The loader of a target with several
+// The statement on tensor parallelism in a parameter file of a universal folder. The loader of a target with several
 // tensor-parallel ranks takes its part of the whole tensor by these keys and knows nothing else, so a key that is
 // missing or wrong gives wrong weights without a word.
 #pragma once
@@ -12,7 +12,7 @@
 namespace ucp::universal {
 
 // How the loader cuts a tensor: the dimension `cat_dim` consists of `parts`, each of which is cut evenly over the
-// ranks, and a rank holds its piece of each. No parts: the loader is told nothing.
+// ranks, and a rank holds its piece of each. No parts: the file says nothing to the loader.
 struct CutRule {
   std::int64_t cat_dim = 0;
   std::vector<std::int64_t> parts;

@@ -1,5 +1,5 @@
 // Experts in a universal folder. A loader opens the folder of a parameter by the name that it has on its own rank, and
-// ranks that share experts out number their own from 0. What the loader does obey are two keys beside `param`:
+// ranks that share experts out number their own from 0. The loader does obey two keys beside `param`:
 //
 //   is_expert_param, ep_num_experts = rows    with ep > 1 ranks, rank e takes rows [e * rows / ep, (e + 1) * rows / ep)
 //
@@ -21,7 +21,7 @@
 
 namespace ucp::universal {
 
-// What stands in one file: a tensor, or the same parameter of one expert from each rank.
+// The contents of one file: a tensor, or the same parameter of one expert from each rank.
 struct StackedExperts {
   std::string name;                           // Of the folder.
   std::vector<const LogicalTensor*> tensors;  // Of equal shape and states.
@@ -33,7 +33,7 @@ struct StackedExperts {
 llvm::Expected<StackedExperts> StackExperts(const LogicalTensor& tensor, std::span<const LogicalTensor> tensors,
                                             std::int64_t ep);
 
-// The two keys; none for what is no expert's.
+// The two keys; none for what is not an expert's.
 std::vector<pytorch::Entry> ExpertEntries(const StackedExperts& stack);
 
 // The same of AutoEP's tensors, which have an expert for each place of their first dimension: an engine with AutoEP

@@ -1,4 +1,5 @@
-// Who will load a universal folder, as the strategy says it: "universal:mp=4", "universal:zero=3,engine=0.18.9".
+// The job that will load a universal folder, as the strategy says it: "universal:mp=4",
+// "universal:zero=3,engine=0.18.9".
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -19,7 +20,7 @@ struct Loader {
   std::int64_t ranks = 1;  // Model-parallel ranks: the engine wants as many model-states files.
   // Ranks that share out the experts of DeepSpeed's MoE layer: each loads by the numbers that they have on it.
   std::int64_t ep = 1;
-  // Where ranks cut tensors and share out AutoEP's experts, too: what the first one's file says of that (folding.h).
+  // Where ranks cut tensors and also share out AutoEP's experts: what the first one's file says of that (folding.h).
   std::optional<Folding> folding;
   // Whether each state file is to be the bare vector, not a dict around it. DeepSpeed's stage 3 wants it before 0.19.3,
   // and its stages 1 and 2 never do.

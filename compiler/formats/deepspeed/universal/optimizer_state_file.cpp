@@ -12,7 +12,7 @@ namespace {
 using pytorch::Find;
 using pytorch::ValuePtr;
 
-// What a partition's file says about its partition alone is not carried on.
+// Entries about a partition alone are not carried on.
 llvm::Expected<std::vector<pytorch::Entry>> CarriedEntries(SourceArchives& archives, const SourceArchive& archive) {
   static const std::set<std::string_view> kLeftOut = {"param_groups",
                                                       "optimizer_state_dict",

@@ -13,7 +13,7 @@ namespace ucp::universal {
 struct OptimizerStateFile {
   struct Group {
     pytorch::ValuePtr hyper_parameters;  // A dict.
-    // Which lists of `param_shapes` are its own: one for each group, or (stage 3) one for each sub-group.
+    // The lists of `param_shapes` that are its own: one for each group, or (stage 3) one for each sub-group.
     std::vector<std::int64_t> places;
   };
   std::vector<Group> groups;

@@ -81,7 +81,7 @@ class ModelStatesComposer {
     return extras;
   }
 
-  // What the tensors are: the first rank's file says it for all.
+  // The list of tensors: the first rank's file says it for all.
   std::vector<Entry> Names() const {
     std::unordered_map<std::string_view, const LogicalTensor*> by_name;
     std::vector<ValuePtr> buffer_names;

@@ -143,7 +143,7 @@ class Writer {
     return llvm::Error::success();
   }
 
-  // What stands beside the parameter in each of its states' files.
+  // The entries beside the parameter in each of its states' files.
   std::vector<Entry> EntriesBeside(const StackedExperts& stack) const {
     const LogicalTensor& tensor = *stack.tensors.front();
     std::vector<Entry> entries;
@@ -257,7 +257,7 @@ class Writer {
   std::unordered_map<std::size_t, SharedArchive> step_files_;
 };
 
-// What only the tensors say of an engine with AutoEP beside tensor parallelism.
+// The facts that only the tensors say of an engine with AutoEP beside tensor parallelism.
 llvm::Error CheckSpreadExperts(std::span<const LogicalTensor> tensors, const TrainingState& training,
                                const Loader& loader) {
   if (!loader.folding) return llvm::Error::success();

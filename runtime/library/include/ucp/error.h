@@ -1,5 +1,5 @@
-// What goes wrong in a call of this library: one sentence, the same that the programs print, and of which kind it is.
-// Nothing else is thrown, but std::bad_alloc.
+// The error of a call of this library: one sentence, the same that the programs print, and of which kind it is. Nothing
+// else is thrown, but std::bad_alloc.
 #pragma once
 
 #include <stdexcept>

@@ -1,5 +1,4 @@
-// What one rank of a job would read of a checkpoint, from a checkpoint of any other topology, into memory. Nothing is
-// written.
+// Loads into memory what one rank of a job would read, from a checkpoint of any other topology. Nothing is written.
 //
 //   ucp::ShardLoad load({.path = "checkpoints"}, "deepspeed:tp=2,dp=4,zero=1", {.rank = 3});
 //   load.Fill();
@@ -26,7 +25,7 @@
 namespace ucp {
 inline namespace [[gnu::visibility("default")]] v0 {
 
-// Which part of the job's state is loaded.
+// The part of the job's state that is loaded.
 struct ShardChoice {
   // A rank of the job. Left out, it is this rank of LoadSettings::ranks where there are several, and 0 in a job where
   // all ranks read the same.

@@ -23,7 +23,7 @@ inline namespace v0 {
 // Between MPI_Init() and MPI_Finalize(), on the thread that called MPI_Init(), or on any one if MPI allows several.
 class MpiRanks : public Ranks {
  public:
-  // All ranks of `job` make one. What they say is kept apart from what the job says itself.
+  // All ranks of `job` make one. Their messages are kept apart from the job's own.
   explicit MpiRanks(MPI_Comm job = MPI_COMM_WORLD) {
     Check(MPI_Comm_dup(job, &communicator_), "copy a communicator");
     Check(MPI_Comm_rank(communicator_, &rank_), "find a rank");
@@ -119,7 +119,7 @@ class MpiRanks : public Ranks {
     }
   }
 
-  // MPI's own waiting takes a processor, which threads that read need. What comes soon comes in many parts, each of
+  // MPI's own waiting takes a processor, which threads that read need. Bytes that come soon come in many parts, each of
   // which waits for both sides to look; what does not is the work of another rank.
   static std::vector<MPI_Status> Wait(std::vector<MPI_Request>& requests) {
     constexpr int kLooks = 200;

@@ -10,7 +10,7 @@
 namespace ucp {
 inline namespace [[gnu::visibility("default")]] v0 {
 
-// What a rank gives to another one, and where it takes what that one gives. None is empty.
+// The bytes that a rank sends to another one, and the place for those that it receives. None is empty.
 struct BytesToRank {
   int to = 0;
   std::span<const std::byte> bytes;
@@ -20,8 +20,8 @@ struct BytesFromRank {
   std::span<std::byte> bytes;
 };
 
-// All ranks make the same calls of this library in the same order, and in each the library makes the same calls of
-// this class, from the thread that called it. What an implementation throws is what the library's call throws on that
+// All ranks make the same calls of this library in the same order, and in each the library makes the same calls of this
+// class, from the thread that called it. An exception of an implementation is thrown by the library's call on that
 // rank.
 class Ranks {
  public:
@@ -33,12 +33,12 @@ class Ranks {
   virtual int rank() const = 0;  // From 0 on.
   virtual int size() const = 0;
 
-  // What each rank gives, by rank; one may give nothing, and another one any number of bytes. Nobody goes on before all
+  // The bytes of each rank, by rank; one may give none, and another one any number of bytes. Nobody goes on before all
   // have given theirs. Throws when a rank is gone.
   virtual std::vector<std::string> AllGather(const std::string& mine) = 0;
 
   // Gives bytes to some ranks, which may change when this returns, and takes what is expected of some; ranks without
-  // anything for one another need not wait for one another. What goes from one rank to another comes in order, with as
+  // anything for one another need not wait for one another. Bytes from one rank to another arrive in order, with as
   // many bytes as are expected there, or this throws. Returns whether it has done so, on all ranks alike.
   //
   // Each call of this library begins with one that has nothing to give and nothing to take. Where it returns false, as

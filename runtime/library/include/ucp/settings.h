@@ -10,8 +10,8 @@ namespace ucp {
 inline namespace [[gnu::visibility("default")]] v0 {
 
 struct LoadSettings {
-  // Who loads at the same time: each header and each byte is read by one rank, and what is wrong on one
-  // rank is thrown by all. Null: this process alone. It must outlive the load.
+  // The ranks that load at the same time: each header and each byte is read by one rank, and what is wrong on one rank
+  // is thrown by all. Null: this process alone. It must outlive the load.
   Ranks* ranks = nullptr;
   bool verify = false;   // Check the archives' checksums, and copies in the checkpoint against each other: slower.
   unsigned threads = 0;  // From 1 to 256; 0: one for each processor that this rank may use.

@@ -1,4 +1,4 @@
-// Which checkpoint, and what cannot be read from it: the arguments and options that the programs have, too.
+// The checkpoint, and what cannot be read from it: the arguments and options that the programs have.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ struct LoadSource {
   std::string prefer_rank = {};               // --prefer-rank: "tp=1"
 };
 
-// What the checkpoint holds, as the JSON text that `ucprun inspect --json` prints. Headers alone are read. `tensors`
-// is a pattern for the names of the tensors that are listed. Throws Error.
+// The contents of the checkpoint, as the JSON text that `ucprun inspect --json` prints. Headers alone are read.
+// `tensors` is a pattern for the names of the tensors that are listed. Throws Error.
 std::string InspectAsJson(const LoadSource& source, const std::string& tensors = "*");
 
 }  // namespace v0

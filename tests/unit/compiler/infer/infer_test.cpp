@@ -248,7 +248,7 @@ TEST(Infer, ARankMayHoldNothing) {
 
   map.ranks[1].pieces.clear();  // Places of which nothing is said.
   layout.maps = {{"^key$", map}};
-  EXPECT_THAT(Draft(headers.Embed(layout)), HasSubstr("gives rank 1 what is no product of intervals"));
+  EXPECT_THAT(Draft(headers.Embed(layout)), HasSubstr("gives rank 1 positions that are not a product of intervals"));
 }
 
 TEST(Infer, AScaledCopyIsWrittenAsScale) {

@@ -222,7 +222,7 @@ TEST(LibraryTest, RequestsThatMakeNoSense) {
   EXPECT_EQ(KindOf([&] { ShardLoad load(source, "deepspeed:dp=3", {.rank = 3}); }, sentence), ErrorKind::kUsage);
   EXPECT_EQ(sentence, "rank 3 is asked for, and `deepspeed:dp=3` is a job of 3 ranks, counted from 0");
   EXPECT_EQ(KindOf([&] { ShardLoad load(source, "universal", {.tensors = {"[a"}}); }, sentence), ErrorKind::kUsage);
-  EXPECT_THAT(sentence, HasSubstr("`[a` is no pattern"));
+  EXPECT_THAT(sentence, HasSubstr("`[a` is not a valid pattern"));
   EXPECT_EQ(KindOf([&] { InspectAsJson({.path = "/nowhere"}); }, sentence), ErrorKind::kIo);
   EXPECT_EQ(sentence, "`/nowhere` does not exist");
   LoadSource wrong = Fixture("gpt_pp2_tp2_dp2");

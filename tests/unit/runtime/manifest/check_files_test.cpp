@@ -62,7 +62,7 @@ TEST(CheckFilesTest, AFolderIsNoFile) {
   Written written;
   std::filesystem::remove(written.folder.Path("empty"));
   std::filesystem::create_directory(written.folder.Path("empty"));
-  EXPECT_THAT(written.Faults(), ElementsAre("`empty` is no file"));
+  EXPECT_THAT(written.Faults(), ElementsAre("`empty` is not a file"));
 }
 
 }  // namespace

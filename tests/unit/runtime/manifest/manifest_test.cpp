@@ -54,7 +54,7 @@ TEST(ManifestTest, WhatIsNoManifestIsRefused) {
             "`ab\"` is not a digest");
   EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 3, "states": [{"digest": "0A"}]})"), "`0A` is not a digest");
   EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 3, "states": [{"source_digest": "\f"}]})"), "`\f` is not a digest");
-  EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 1, "states": [{"dtype": "float33"}]})"), "`float33` is no dtype");
+  EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 1, "states": [{"dtype": "float33"}]})"), "`float33` is not a dtype");
   for (const char* path : {"", "/etc/passwd", "../a", "a/../../b", "..", "a\\u0000b"}) {
     std::string json = std::string(R"({"ucp_manifest": 1, "files": [{"path": ")") + path + "\"}]}";
     EXPECT_NE(ErrorOf(json).find("no path inside the checkpoint"), std::string::npos) << path;
@@ -90,7 +90,7 @@ TEST(ManifestTest, PartsThatCannotBeAreRefused) {
     EXPECT_NE(at, std::string::npos) << old;
     return ErrorOf(changed.replace(at, old.size(), wrong));
   };
-  EXPECT_EQ(with("\"part\": 2", "\"part\": 0"), "0 is no number of a part");
+  EXPECT_EQ(with("\"part\": 2", "\"part\": 0"), "0 is not a valid number of a part");
   EXPECT_EQ(with("\"part\": 2", "\"part\": 4"), "it is of version 4, of part 4 of 3, and of the run `0123`");
   EXPECT_EQ(with("\"part\": 2", "\"past\": 2"), "it is of version 4, of part 0 of 3, and of the run `0123`");
   EXPECT_EQ(with("0123", ""), "it is of version 4, of part 2 of 3, and of the run ``");

@@ -39,7 +39,7 @@ llvm::Error CheckServed(const CheckpointFiles& files, const std::string& folder)
   if (files.optimizer_states.empty() && !files.partitioned_model_states.empty()) {
     return Fail(
         ErrorCode::kBadData,
-        "`{}` is of stage 3 and holds no `*_optim_states.pt`, where stage 3 has the weights, too: saving it was "
+        "`{}` is of stage 3 and holds no `*_optim_states.pt`, which under stage 3 also have the weights: saving it was "
         "interrupted",
         folder);
   }

@@ -103,7 +103,7 @@ class Description {
     const bool is_whole = names_.optimizer_states.empty() && !HasWholeExperts();
     if (is_whole && whole_optimizers_.size() != states_.size()) {
       absent = fmt::format(
-          "`{}` holds no `*_optim_states.pt`, and `{}` no whole optimizer: saving it was interrupted, or it is no "
+          "`{}` holds no `*_optim_states.pt`, and `{}` no whole optimizer: saving it was interrupted, or it is not a "
           "checkpoint to resume from",
           folder_, path_without_optimizer_);
     } else if (is_whole && HasExperts()) {
@@ -156,7 +156,7 @@ class Description {
     return pytorch::Find(optimizer, "single_partition_of_fp32_groups") != nullptr;
   }
 
-  // What rank 0 put into its model-states file is what it put into its optimizer file.
+  // Rank 0 put the same into its model-states file and into its optimizer file.
   llvm::Error CheckIsCopy(const SourceArchive& archive, const pytorch::Value& optimizer) {
     has_copies_ = IsOfPartition(optimizer);
     if (has_copies_) return llvm::Error::success();
@@ -312,7 +312,7 @@ class Description {
         first.path));
     for (const std::string& name : second_names_) {
       inventory().remarks.push_back(
-          fmt::format("`{}` is left out, too: it is a second name of `{}`, which was excluded", name,
+          fmt::format("`{}` is also left out: it is a second name of `{}`, which was excluded", name,
                       first.shared_params.at(name)));
     }
   }

@@ -1,4 +1,4 @@
-// What a checkpoint's `universal_checkpoint_info` says of how its own tensors are cut.
+// Reads from a checkpoint's `universal_checkpoint_info` how its own tensors are cut.
 #pragma once
 
 #include "compiler/formats/model_states.h"

@@ -10,7 +10,7 @@
 namespace ucp::deepspeed {
 namespace {
 
-// What a rank lists of its own experts, by the list that says so.
+// A rank's list of its own experts, by the list that says so.
 struct Listed {
   std::string_view list;
   TensorKind kind;
@@ -117,7 +117,7 @@ llvm::Error Experts::ReadFile(SourceArchives& archives, const std::string& path,
   UCP_ASSIGN_OR_RETURN(SourceArchive archive, archives.Open(path));
   UCP_ASSIGN_OR_RETURN(ModuleEntries entries, ReadModule(archives, archive, archive.archive.root(), ""));
   for (const auto& extra : entries.extras) {
-    remarks_.push_back(fmt::format("{} in `{}` is no tensor and is not carried", pytorch::Print(*extra.key), path));
+    remarks_.push_back(fmt::format("{} in `{}` is not a tensor and is not carried", pytorch::Print(*extra.key), path));
   }
   for (auto& [name, tensor] : entries.tensors) {
     const auto parsed = ParseExpertName(name);

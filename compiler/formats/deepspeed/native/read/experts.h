@@ -35,7 +35,7 @@ namespace ucp::deepspeed {
 // Whether a parameter belongs to an expert, by its name.
 bool IsExpertName(const std::string& name);
 
-// What `ds_config` says of use_data_before_expert_parallelism.
+// The value of use_data_before_expert_parallelism in `ds_config`.
 bool IsDataFirst(const ModelStates& states);
 
 class Experts {
@@ -52,7 +52,7 @@ class Experts {
   std::int64_t tensor_ranks() const { return tensor_ranks_; }
   // Where an expert rank stands. A whole expert has no place on `tp`.
   Coordinate PlaceOf(std::int64_t mp, std::int64_t expert_rank) const;
-  // What is left out of the files, in sentences.
+  // The contents of the files that are left out, in sentences.
   const std::vector<std::string>& remarks() const { return remarks_; }
   // Every expert has what each rank lists of its own; and what is listed says what is trained. Without ZeRO call it
   // when the optimizer's parameters are known; Read() does it otherwise.
@@ -66,10 +66,10 @@ class Experts {
   // The degree of a group of experts at one model-parallel rank, from the names of its parameters there. Fails if they
   // are of layers with different ones.
   llvm::Expected<std::int64_t> DegreeOf(std::int64_t mp, const std::vector<NamedShape>& group) const;
-  // The name in the whole model of what `expert_rank` calls `local`; a name that is no expert's stays.
+  // The name in the whole model of what `expert_rank` calls `local`; a name that is not an expert's stays.
   std::string NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const;
 
-  // What an expert rank's module has of experts, in its order and by its names.
+  // The experts in an expert rank's module, in its order and by its names.
   std::vector<std::pair<std::string, TensorPlace>> TensorsOf(std::int64_t mp, std::int64_t expert_rank) const;
 
   // Without ZeRO, the model-parallel rank that saved an expert rank's optimizer: `mp`, or of the ranks that share

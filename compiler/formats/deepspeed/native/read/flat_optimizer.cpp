@@ -31,7 +31,7 @@ class FlatOptimizer {
   explicit FlatOptimizer(const OptimizerContext& context) : context_(context) {}
 
   // All partitions of the model-parallel ranks from `first` on that share experts out together: one, unless whole
-  // experts are shared out by tensor-parallel ranks, too. They are held together only here; what remains is the
+  // experts are also shared out by tensor-parallel ranks. They are held together only here; what remains is the
   // storage.
   llvm::Expected<std::vector<RankGroups>> AddRanks(std::int64_t first) {
     Together ranks;
@@ -92,7 +92,7 @@ class FlatOptimizer {
     return partitions;
   }
 
-  // What one file must have in common with the model-states file of its rank.
+  // Values that one file must have in common with the model-states file of its rank.
   llvm::Error CheckGroups(std::int64_t mp, const ModelStates& model, const OptimizerStates& states) const {
     const std::string& folder = context_.folder;
     if (states.groups.size() != model.param_shapes.size()) {
@@ -123,7 +123,7 @@ class FlatOptimizer {
     return llvm::Error::success();
   }
 
-  // What all partitions of a rank must say alike, but for the steps.
+  // Values on which all partitions of a rank must agree, but for the steps.
   llvm::Error CheckAgrees(const OptimizerStates& a, const OptimizerStates& b) const {
     UCP_RETURN_IF_ERROR(CheckSameText(context_.folder, "the kind of optimizer", a.kind, a.path, b.kind, b.path));
     Inventory& inventory = context_.checkpoint.inventory;

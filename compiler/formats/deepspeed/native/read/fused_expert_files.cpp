@@ -8,7 +8,7 @@
 namespace ucp::deepspeed {
 namespace {
 
-// What the file of an expert's weights has beside `folding`.
+// The contents of the file of an expert's weights beside `folding`.
 pytorch::ValuePtr TensorsIn(const SourceArchive& archive) {
   const std::vector<pytorch::Entry>* entries = pytorch::Entries(archive.root());  // None of what is no dict.
   if (entries == nullptr || !pytorch::Find(archive.root(), "folding")) return archive.archive.root();

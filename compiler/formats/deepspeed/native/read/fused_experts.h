@@ -1,6 +1,6 @@
 // Models whose experts DeepSpeed's AutoEP spreads (compiler/formats/autoep_layers.h): a tensor has several experts, an
-// expert rank some of its first dimension's places. What several ranks have of the same experts, the optimizer cuts
-// over them, as with DeepSpeed's own layer of experts (experts.h).
+// expert rank some of its first dimension's places. Parts of the same experts on several ranks, the optimizer cuts over
+// them, as with DeepSpeed's own layer of experts (experts.h).
 //
 //   tensor `<prefix>.w1` [4, a, b]     expert 0 | expert 1 | expert 2 | expert 3
 //   placement [[0, 1], [2, 3]]         rank 0: [2, a, b]   | rank 1: [2, a, b]
@@ -85,14 +85,14 @@ class FusedExperts {
   // ZeRO the optimizer.
   [[nodiscard]] llvm::Error CheckExpertFile(const std::optional<Folding>& folding, const std::string& path,
                                             std::int64_t mp, std::int64_t expert_rank) const;
-  // What no group of `param_shapes` has is frozen; call it when the optimizers' parameters are known.
+  // A tensor that no group of `param_shapes` has is frozen; call it when the optimizers' parameters are known.
   void FindFrozen(const std::vector<ModelStates>& states);
 
   // The weights that the model computes with, and who has which expert.
   void AddTo(Inventory& inventory, TrainingState& training) const;
 
  private:
-  // What the first model-states file of a pipeline stage says of its layers.
+  // The layers of a pipeline stage, by its first model-states file.
   struct Stage {
     std::vector<AutoEpLayer> layers;
     std::string path;
@@ -117,7 +117,7 @@ class FusedExperts {
   llvm::Error FindStages(const std::string& folder, const Degrees& degrees, const std::vector<ModelStates>& states);
   llvm::Error CheckDegrees(const std::string& folder);
   llvm::Error CheckRanks(const std::string& folder, const std::vector<ModelStates>& states);
-  // What `states`, of an expert rank, lists of its stage's tensors.
+  // The tensors of its stage that `states`, of an expert rank, lists.
   llvm::Expected<FusedTensors> ListTensors(const std::string& folder, const ModelStates& states, const Stage& stage,
                                            std::int64_t expert_rank) const;
   // The same from a file of an expert's weights, the first of the layer.

@@ -1,5 +1,5 @@
-// Which parameters are in which group of the optimizer, where one list names all of them and the files say only how
-// long each group is. Both ways fail to decide rather than guess.
+// Finds the parameters of each group of the optimizer, where one list names all of them and the files say only how long
+// each group is. Both ways fail to decide rather than guess.
 #pragma once
 
 #include <cstddef>

@@ -95,7 +95,7 @@ class RankModule {
   std::map<std::string, std::string> aliases_;
 };
 
-// What a model-states file says the module of its rank has, by the list that says it.
+// The module of its rank by a model-states file, by the list that says it.
 std::vector<std::pair<std::string_view, const std::string*>> ListedTensors(const ModelStates& states) {
   std::vector<std::pair<std::string_view, const std::string*>> listed;
   for (const auto& group : states.param_shapes) {

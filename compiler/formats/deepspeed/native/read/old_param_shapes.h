@@ -16,9 +16,9 @@
 
 namespace ucp::deepspeed {
 
-// Fills `param_shapes` of the ranks whose model-states file has none, from all optimizer files of the rank. What one
-// dict leaves open is decided by how long the groups are, and by the flat vectors that the module's tensors are views
-// of. Fails (kUnsupported) if that decides nothing, (kBadData) if no file has the shapes.
+// Fills `param_shapes` of the ranks whose model-states file has none, from all optimizer files of the rank. The lengths
+// of the groups decide what one dict leaves open, and so do the flat vectors that the module's tensors are views of.
+// Fails (kUnsupported) if that decides nothing, (kBadData) if no file has the shapes.
 [[nodiscard]] llvm::Error ReadOldParamShapes(ReadableFileSystem& file_system, const CheckpointFiles& files,
                                              const std::string& folder, std::int64_t partitions,
                                              std::vector<ModelStates>& states, std::vector<std::string>& remarks);

@@ -21,9 +21,9 @@ struct RankGroups {
 };
 
 // Fills `groups` and `optimizer` of the training state, whose values the steps are. Groups of different stages are one
-// if their hyper-parameters are equal and their order allows it. What ranks must say alike is compared: steps, the loss
-// scale, versions, and the hyper-parameters of tensor-parallel ranks, which have the same groups. Fails as CheckAlike()
-// does, and if a parameter is in groups that differ (both files, both values).
+// if their hyper-parameters are equal and their order allows it. Values on which ranks must agree are compared: steps,
+// the loss scale, versions, and the hyper-parameters of tensor-parallel ranks, which have the same groups. Fails as
+// CheckAlike() does, and if a parameter is in groups that differ (both files, both values).
 [[nodiscard]] llvm::Error MergeOptimizers(Inventory& inventory, TrainingState& training, std::vector<RankGroups> ranks);
 
 }  // namespace ucp::deepspeed

@@ -20,7 +20,7 @@
 
 namespace ucp::deepspeed {
 
-// What is known when the optimizer is read, and what it adds to.
+// The inputs for reading the optimizer, and the results that it adds to.
 struct OptimizerContext {
   SourceArchives& archives;
   const CheckpointFiles& files;

@@ -91,7 +91,7 @@ class Reader {
   }
 
   // Stage 1 before 0.3.17 cut a partition into one vector for each of its communication intervals. Where there is one
-  // interval, the partition is that vector. The states stand in such lists, too, and are taken out. Returns null if the
+  // interval, the partition is that vector. The states also stand in such lists, and are taken out. Returns null if the
   // file has no such list.
   llvm::Expected<ValuePtr> OnlySubPartitions() {
     ValuePtr all = Find(*state_dict_, "local_sub_partitions_of_fp32_groups");

@@ -23,7 +23,7 @@ struct SliceAddress {
   bool operator==(const SliceAddress&) const = default;
 };
 
-// What one partition holds of one optimizer group. Its master may be short of the padding at its end.
+// One partition's part of one optimizer group. Its master may be short of the padding at its end.
 struct GroupPartition : SteppedTensor {
   bool is_lean = false;                // Elastic: states are short of the padding, too.
   pytorch::ValuePtr hyper_parameters;  // A dict. Never null.

@@ -1,4 +1,4 @@
-// What the partitions of one rank hold of one tensor that the optimizer steps: compared, and put together.
+// The parts of one tensor that the optimizer steps in the partitions of one rank: compared, and put together.
 #pragma once
 
 #include <llvm/Support/Error.h>

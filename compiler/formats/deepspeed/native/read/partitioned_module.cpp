@@ -159,8 +159,8 @@ class PartitionedModule {
     return place.elements == 0 || is_old;
   }
 
-  // What the module has in place of a parameter: its elements are in the optimizer's files, or in the fragments. A
-  // second name of a parameter is a placeholder, too.
+  // The module's placeholder for a parameter: its elements are in the optimizer's files, or in the fragments. A second
+  // name of a parameter is also a placeholder.
   llvm::Error TakeOutPlaceholders() {
     std::set<std::string> elsewhere;
     for (const auto& group : states_.param_shapes) {
@@ -193,7 +193,7 @@ class PartitionedModule {
     states_.module.tensors = std::move(tensors);
     if (!left_out.empty()) {
       context_.checkpoint.inventory.remarks.push_back(
-          fmt::format("`{}` left out, too: nothing says what they are second names of", fmt::join(left_out, "`, `")));
+          fmt::format("`{}` also left out: nothing says what they are second names of", fmt::join(left_out, "`, `")));
     }
     return llvm::Error::success();
   }

@@ -74,7 +74,7 @@ class PartitionedOptimizer {
     return llvm::Error::success();
   }
 
-  // What all partitions of a rank must say alike, but for the steps.
+  // Values on which all partitions of a rank must agree, but for the steps.
   llvm::Error CheckAgrees(const PartitionedStates& a, const PartitionedStates& b) const {
     UCP_RETURN_IF_ERROR(CheckSameText(context_.folder, "the number of `param_groups`", std::to_string(a.groups.size()),
                                       a.path, std::to_string(b.groups.size()), b.path));
@@ -147,7 +147,7 @@ class PartitionedOptimizer {
                 NameOf(index), of.path, model_.path);
   }
 
-  // What `sharing` partitions hold together; of one expert rank, if it is given.
+  // The part that `sharing` partitions hold together; of one expert rank, if it is given.
   llvm::Error AddVector(std::size_t index, const std::vector<NamedShape>& shapes,
                         std::optional<std::int64_t> expert_rank, const std::vector<Sharing>& sharing) {
     auto flat = LayOutGroup(shapes, {});
@@ -189,7 +189,7 @@ class PartitionedOptimizer {
 
   static std::string NameOf(std::size_t sub_group) { return fmt::format("sub-group {}", sub_group); }
 
-  // What the file itself says of who shares the sub-group.
+  // The file's own statement of who shares the sub-group.
   llvm::Error CheckSharing(const PartitionedStates& partition, std::size_t index,
                            const std::vector<Sharing>& sharing) const {
     std::vector<std::int64_t> ranks;  // As all are counted; experts and stages are not together.

@@ -69,7 +69,7 @@ std::vector<Tag> TagsBeside(ReadableFileSystem& files, const std::string& folder
   return tags;
 }
 
-// What `names` lack, if they are some of `all`.
+// The names that `names` lack, if they are some of `all`.
 std::optional<std::vector<std::string>> Lacking(const std::set<std::string>& names, const std::set<std::string>& all) {
   if (!std::includes(all.begin(), all.end(), names.begin(), names.end())) return std::nullopt;
   std::vector<std::string> lacking;

@@ -19,7 +19,7 @@ namespace {
 // It also loads them without it.
 constexpr std::string_view kHidden = "__bnb_optimizer_quant_state__";
 
-// What an optimizer looks up or scales, and does not compute with.
+// States that an optimizer looks up or scales, and does not compute with.
 bool IsCode(DType dtype) {
   switch (dtype) {
     case DType::kBool:
@@ -139,7 +139,7 @@ llvm::Error TorchOptimizerReader::ReadState(const std::string& name, const Value
     tensor.states.emplace(name, archives_.PlaceOf(archive_, *state));
   } else {
     UCP_ASSIGN_OR_RETURN(OtherState other, ReadOther(value, name));
-    other.sentence = fmt::format("`{}` of {} in `{}` is no tensor", name, owner, archive_.path);
+    other.sentence = fmt::format("`{}` of {} in `{}` is not a tensor", name, owner, archive_.path);
     tensor.others.emplace(name, std::move(other));
   }
   return llvm::Error::success();
@@ -173,7 +173,7 @@ llvm::Error TorchOptimizerReader::CheckDistinctMemory(const std::vector<Owned>& 
   };
   for (const auto& [owner, tensor] : tensors) {
     add(owner, kMasterState, tensor->master);
-    // What is smaller is not one number for each element: a table that several states are looked up in.
+    // A smaller state is not one number for each element: a table that several states are looked up in.
     std::int64_t most = tensor->master.elements;
     for (const auto& [state, place] : tensor->states) most = std::max(most, place.elements);
     for (const auto& [state, place] : tensor->states) {

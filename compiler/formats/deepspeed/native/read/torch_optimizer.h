@@ -1,5 +1,5 @@
-// What a torch optimizer's state_dict() says, in whatever file it stands: the hyper-parameters of its groups, and the
-// states of every tensor that it steps. Such a tensor is a flat vector of many parameters, or one parameter.
+// The contents of a torch optimizer's state_dict(), in whatever file it stands: the hyper-parameters of its groups, and
+// the states of every tensor that it steps. Such a tensor is a flat vector of many parameters, or one parameter.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -1,8 +1,9 @@
 // Experts without ZeRO. Each expert rank saves the whole optimizer that it has, in
-// `expp_rank_E_mp_rank_XX_optim_states.pt`: of what is no expert's every file has a copy, and of the experts the rank's
-// own. The model-states file repeats the first rank's. Nothing lists the parameters, so that their names follow from
-// shapes (whole_names.h), for experts and for the others each on their own: the groups of experts are marked. AutoEP's
-// files are the same; beside tensor parallelism each tensor-parallel rank has one of every expert rank that it has.
+// `expp_rank_E_mp_rank_XX_optim_states.pt`: of what is not an expert's every file has a copy, and of the experts the
+// rank's own. The model-states file repeats the first rank's. Nothing lists the parameters, so that their names follow
+// from shapes (whole_names.h), for experts and for the others each on their own: the groups of experts are marked.
+// AutoEP's files are the same; beside tensor parallelism each tensor-parallel rank has one of every expert rank that it
+// has.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -18,7 +19,7 @@
 
 namespace ucp::deepspeed {
 
-// One file, with the module as its rank has it: what is no expert's, and the rank's own by its own names.
+// One file, with the module as its rank has it: what is not an expert's, and the rank's own by its own names.
 struct WholeExpertRank {
   std::int64_t mp = 0;
   std::int64_t expert_rank = 0;

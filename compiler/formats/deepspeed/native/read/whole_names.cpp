@@ -120,7 +120,7 @@ class Namer {
   }
 
   // Tensors of the module that can be trained. Second names of the same memory come later in the module, and are left
-  // out; those of buffers, too, which `buffer_names` lacks.
+  // out; also those of buffers, which `buffer_names` lacks.
   void FindCandidates() {
     std::multimap<std::pair<RecordId, std::int64_t>, const TensorPlace*> named;  // By where they begin.
     auto is_named = [&](const TensorPlace& place) {

@@ -1,5 +1,5 @@
-// Which parameter is which in a checkpoint without ZeRO: nothing in it lists them. It follows from the module, or it is
-// refused.
+// Identifies the parameters in a checkpoint without ZeRO: nothing in it lists them. It follows from the module, or it
+// is refused.
 //
 // FP16_Optimizer makes the model's parameters views of one flat vector for each group, and the module is saved as such:
 // the views say which parameters are in a group, and where. In the other forms a tensor of the optimizer has the shape
@@ -20,7 +20,7 @@
 
 namespace ucp::deepspeed {
 
-// What all refusals say: `why` is how this checkpoint does not tell.
+// The sentence of all refusals: `why` is how this checkpoint does not tell.
 [[nodiscard]] llvm::Error FailWithoutNames(const std::string& folder, const ModelStates& states,
                                            const std::string& why);
 

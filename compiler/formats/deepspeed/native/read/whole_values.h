@@ -1,6 +1,6 @@
-// Which parameter is which by values: what a model computes with is the rounding of its masters, so that a master
-// begins with the numbers that round to those of its parameter. The last resort of whole_names.h, since it reads data:
-// where a module of half precision is saved without ZeRO, and neither views nor shapes decide.
+// Identifies parameters by values: what a model computes with is the rounding of its masters, so that a master begins
+// with the numbers that round to those of its parameter. The last resort of whole_names.h, since it reads data: where a
+// module of half precision is saved without ZeRO, and neither views nor shapes decide.
 //
 //   master of a group  | 0.2501 0.7502 | 1.333 2.111 … |    rounds to the module's `a`, and behind it to its `c`
 //
@@ -20,7 +20,7 @@
 namespace ucp::deepspeed {
 
 // The parameters of each group, of `candidates` in the module's order. Those of one group that have the same values are
-// in that order, too, if all of the group is; if not, nothing says which is which. Where this is so, or a master's
+// also in that order, if all of the group is; if not, nothing says which is which. Where this is so, or a master's
 // values are those of no parameter, or of several that are not in one group, the sentence in `why_not` says it, and
 // there are no groups. Not of WholeForm::kModule, which has no masters.
 struct NamedByValues {

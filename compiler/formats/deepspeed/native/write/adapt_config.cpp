@@ -123,7 +123,7 @@ class Adapter {
     std::erase_if(entries, [&](const Entry& entry) { return pytorch::AsText(*entry.key) == key; });
   }
 
-  // A section that is empty then goes, too.
+  // A section that is empty then also goes.
   void RemoveIn(std::string_view section, std::string_view key) {
     std::vector<Entry> entries = Section(section);
     const std::size_t before = entries.size();

@@ -97,7 +97,7 @@ class Carrier {
     const std::string of_source = LossScaleText(scaler), of_job = LossScaleText(*InitialLossScaler(job_));
     if (of_source == of_job) return;
     carried_.remarks.push_back(fmt::format(
-        "the loss scale of the source is {}, and that of the job's configuration {}: the engine goes on with the "
+        "the loss scale of the source is {}, and that of the job's configuration {}: the engine continues with the "
         "source's, as from its own checkpoints",
         of_source, of_job));
   }

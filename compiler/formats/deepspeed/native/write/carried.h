@@ -1,5 +1,5 @@
-// What a target takes over from the source besides tensors: as it was, adapted to the target's ranks, or not at all.
-// Each difference is a sentence for the report, because nobody sees it in the files.
+// The values besides tensors that a target takes over from the source: as it was, adapted to the target's ranks, or not
+// at all. Each difference is a sentence for the report, because nobody sees it in the files.
 #pragma once
 
 #include <llvm/Support/Error.h>

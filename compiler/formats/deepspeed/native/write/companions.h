@@ -1,4 +1,4 @@
-// What lies beside a checkpoint in the folders of Hugging Face's Trainer and Accelerate, on its way into the target's
+// Files beside a checkpoint in the folders of Hugging Face's Trainer and Accelerate, on their way into the target's
 // root, so that the loop that trained goes on from there.
 #pragma once
 

@@ -221,8 +221,8 @@ class Describer {
     widths_.push_back({pattern, MakeList(std::move(of_runs))});
   }
 
-  // By their patterns: one for tensors whose names differ in numbers alone, where the same is said of all of them,
-  // since DeepSpeed's converter tries each pattern on each name. AutoTP names each tensor.
+  // By their patterns: one for tensors whose names differ in numbers alone, where the same holds for all of them, since
+  // DeepSpeed's converter tries each pattern on each name. AutoTP names each tensor.
   std::vector<Entry> ByPatterns(const std::vector<SaidOfTensor>& all) const {
     struct SaidOfAlike {
       std::size_t tensors = 0;

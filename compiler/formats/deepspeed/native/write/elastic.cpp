@@ -20,7 +20,7 @@ bool IsTrue(const pytorch::Value& dict, std::string_view key) {
   return value && pytorch::AsBool(*value).value_or(false);
 }
 
-// Of its own classes for `Adam` and `AdamW`, DeepSpeed takes FusedAdam unless it is told otherwise.
+// Of its own classes for `Adam` and `AdamW`, DeepSpeed takes FusedAdam unless the configuration says otherwise.
 bool IsFusedAdam(const pytorch::Value& config, std::string_view type, const pytorch::Value& params) {
   ValuePtr zero = Find(config, "zero_optimization");
   ValuePtr offload = zero ? Find(*zero, "offload_optimizer") : nullptr;
@@ -120,7 +120,7 @@ llvm::Error ChooseForm(const TrainingState& training, std::span<const LogicalTen
     if (options.lists_states) return llvm::Error::success();
     remarks.push_back(
         fmt::format("the optimizer's states are in the form without `elastic_checkpoint`, which a job "
-                    "with it loads, too: {}",
+                    "with it loads as well: {}",
                     obstacle));
     return llvm::Error::success();
   }

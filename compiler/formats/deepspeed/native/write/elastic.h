@@ -30,8 +30,8 @@ bool LacksSettings(const TrainingState& training);
 [[nodiscard]] llvm::Error ChooseForm(const TrainingState& training, std::span<const LogicalTensor> tensors,
                                      WriteOptions& options, std::vector<std::string>& remarks);
 
-// What a list has beside it: the step of the first group's settings, where FusedAdam keeps one, or None. DeepSpeed
-// saves nothing in the other case, and then fails to load it.
+// The values beside a list: the step of the first group's settings, where FusedAdam keeps one, or None. DeepSpeed saves
+// nothing in the other case, and then fails to load it.
 pytorch::ValuePtr StepBesideStates(const TrainingState& training);
 
 }  // namespace ucp::deepspeed

@@ -1,8 +1,8 @@
-// What a target has of experts: who holds which, under which name, and the files of their weights (read/experts.h and
+// The experts of a target: who holds which, under which name, and the files of their weights (read/experts.h and
 // expert_ranks.h have the pictures). The layout of a target does not cut experts, unless a spec says so; DeepSpeed
 // gives each of `ep` ranks equally many in the order of their numbers, and a spec that says otherwise is refused.
-// Experts that the layout cuts over `tp` have a part on every tensor-parallel rank; whole ones are shared out by these
-// ranks, too.
+// Experts that the layout cuts over `tp` have a part on every tensor-parallel rank; whole ones are also shared out by
+// these ranks.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -44,9 +44,9 @@ class ExpertsToWrite {
   // (compiler/formats/folding.h).
   bool is_folded() const { return are_fused() && tensor_ranks_ > 1; }
   bool IsExpert(const std::string& name) const;
-  // Whether this expert rank has the parameter; all of them have one that is no expert's.
+  // Whether this expert rank has the parameter; all of them have one that is not an expert's.
   bool IsHeldAt(const std::string& name, std::int64_t expert_rank) const;
-  // What the rank that has it calls it.
+  // The name on the rank that has it.
   std::string LocalName(const std::string& name) const;
   // Of the ranks that share experts out, those that have what is held by this expert rank, in order.
   std::vector<std::int64_t> RanksOf(std::int64_t expert_rank) const;

@@ -24,7 +24,7 @@ using pytorch::MakeList;
 using pytorch::MakeText;
 using pytorch::ValuePtr;
 
-// What AutoEP calls an expert's three matrices, in the order in which it lists them.
+// AutoEP's names for an expert's three matrices, in the order in which it lists them.
 constexpr std::array<std::string_view, 3> kMatrices = {"w1", "w2", "w3"};
 constexpr std::string_view kModule = "experts";  // Of the layer's own.
 
@@ -86,7 +86,7 @@ llvm::Error CheckJob(const TargetRequest& request) {
       *fused.begin(), request.job_config->path);
 }
 
-// What DeepSpeed does not start beside tensor parallelism.
+// Refuses jobs that DeepSpeed does not start beside tensor parallelism.
 llvm::Error CheckBesideAutoTP(const std::string& name, const WriteOptions& options) {
   if (options.tp == 1) return llvm::Error::success();
   const std::string beside =
@@ -144,7 +144,7 @@ llvm::Expected<std::map<std::string, ExpertsOfLayer>> FindFusedLayers(const Targ
     if (!is_named || tensor.shape.size() != 3) {
       return Fail(
           ErrorCode::kUnsupported,
-          "`{}` with the shape [{}] holds several experts, and is no tensor of AutoEP's (`experts.w1` with three "
+          "`{}` with the shape [{}] holds several experts, and is not a tensor of AutoEP's (`experts.w1` with three "
           "dimensions)",
           tensor.name, fmt::join(tensor.shape, ", "));
     }

@@ -1,6 +1,6 @@
-// What a target has of experts that DeepSpeed's AutoEP spreads (read/fused_experts.h has the picture). A released
-// engine gives each of `ep` ranks equally many neighbours, whatever ranks had them in the source. Below stage 3 each
-// expert's weights are in a file of their own; at stage 3 there are the masters alone, and metadata says who has which.
+// The experts of a target that DeepSpeed's AutoEP spreads (read/fused_experts.h has the picture). A released engine
+// gives each of `ep` ranks equally many neighbours, whatever ranks had them in the source. Below stage 3 each expert's
+// weights are in a file of their own; at stage 3 there are the masters alone, and metadata says who has which.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -161,7 +161,7 @@ void GroupsToWrite::Flatten(FlatGroupToWrite& group) const {
 std::vector<FlatGroupToWrite> GroupsToWrite::CutIntoSubGroups(FlatGroupToWrite group) const {
   std::vector<FlatGroupToWrite> sub_groups;
   for (PlacedParameter& parameter : group.parameters) {
-    // The parameter that fills a sub-group is its last one. (So a group that is not larger is one, too.)
+    // The parameter that fills a sub-group is its last one. (So a group that is not larger is also one.)
     if (sub_groups.empty() || sub_groups.back().partition_elements >= options_.sub_group_size) {
       sub_groups.push_back({group.group, {}, group.ranks, 0, 0, group.of_experts, {}});
     }

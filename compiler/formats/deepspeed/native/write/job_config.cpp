@@ -16,7 +16,7 @@ using pytorch::ValuePtr;
 
 enum class Kind { kBool, kNumber, kText };
 
-// What changes the bytes of a checkpoint, and the strategy's word for it.
+// A setting that changes the bytes of a checkpoint, and the strategy's word for it.
 struct Said {
   std::string_view section;
   std::string_view key;
@@ -210,7 +210,7 @@ std::vector<std::string> CompareWithJob(const JobConfig& job, const TrainingStat
     if (!of_file) llvm::consumeError(of_file.takeError());
     if (!differs) continue;
     remarks.push_back(fmt::format(
-        "`{}={}` of the strategy counts, and `{}` says otherwise: the job that loads the target has to have it, too",
+        "`{}={}` of the strategy counts, and `{}` says otherwise: the job that loads the target must have the same",
         setting, value, job.path));
   }
   for (const Degree& degree : DegreesOf(job)) {

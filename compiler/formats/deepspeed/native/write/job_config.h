@@ -18,8 +18,8 @@ namespace ucp::deepspeed {
 // that is misspelt; and for degrees that the strategy leaves out.
 llvm::Expected<pytorch::ValuePtr> ConfigOfJob(const JobConfig& job, const Strategy& strategy);
 
-// What users should know of the file and this target: settings of the strategy that count instead of the file's, and
-// what becomes of the source's batch. `configured` is the source's training state with the file as its `ds_config`.
+// Remarks on the file and this target: settings of the strategy that count instead of the file's, and what becomes of
+// the source's batch. `configured` is the source's training state with the file as its `ds_config`.
 std::vector<std::string> CompareWithJob(const JobConfig& job, const TrainingState& configured,
                                         const WriteOptions& options, const TargetRequest& request);
 

@@ -133,7 +133,7 @@ class StatesComposer {
     return MakeDict(std::move(root));
   }
 
-  // AutoEP's layers stand among what is said of cuts, too; the other entries there stay as `client` has them.
+  // AutoEP's layers also stand among the entries on cuts; the other entries there stay as `client` has them.
   llvm::Expected<std::vector<Entry>> OfExperts(std::int64_t partition, std::vector<Entry>& client) const {
     std::vector<ValuePtr> counts;
     for (std::int64_t count : experts_.CountsOf(coordinate_.At("pp"))) counts.push_back(MakeInteger(count));

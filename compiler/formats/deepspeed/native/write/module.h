@@ -15,7 +15,7 @@
 
 namespace ucp::deepspeed {
 
-// What a module has of a tensor.
+// A module's part of a tensor.
 LogicalTensor::State ModuleState(const LogicalTensor& tensor, const WriteOptions& options);
 
 // The part of each tensor that one coordinate holds, in one state: what the model computes with. Without ZeRO and in
@@ -32,7 +32,7 @@ class ModuleToWrite {
   // A tensor for the pickle; its elements come from what `coordinate` holds. Call only for tensors that it holds.
   llvm::Expected<pytorch::ValuePtr> Add(const LogicalTensor& tensor, const Coordinate& coordinate);
 
-  // What stands for a tensor whose elements are in other files: nothing, of its type.
+  // The placeholder for a tensor whose elements are in other files: nothing, of its type.
   pytorch::ValuePtr AddPlaceholder(const LogicalTensor& tensor);
 
   // Enters the shards of all that was added; `records` are those of the composed file. Once for each file that it is.

@@ -18,7 +18,7 @@ constexpr std::string_view kRoot = "language_model.";
 constexpr std::string_view kEmbedding = "embedding";
 constexpr std::array<std::string_view, 5> kParts = {kEmbedding, "encoder", "decoder", "pooler", "output_layer"};
 
-// What stands before the first dot, and takes it off with the dot.
+// The part before the first dot; takes it off with the dot.
 std::string_view TakeWord(std::string_view& name) {
   const std::size_t dot = name.find('.');
   const std::string_view word = name.substr(0, dot);

@@ -37,7 +37,7 @@ ValuePtr FragmentAddress(std::int64_t start, std::int64_t elements) {
   return pytorch::MakeCall(std::move(call));
 }
 
-// What the files say, and where in them elements lie, alike.
+// The common statements of the files, and the common places of elements in them.
 class FlatFiles {
  public:
   FlatFiles(const TargetRequest& request, const WriteOptions& options, const Carried& carried,
@@ -64,7 +64,7 @@ class FlatFiles {
     return is_short ? RealElements(group, partition) : group.partition_elements;
   }
 
-  // What a partition of a tensor-parallel rank has of a group.
+  // The part of a group in a partition of a tensor-parallel rank.
   std::int64_t PartitionOf(const FlatGroupToWrite& group, std::size_t rank, std::int64_t partition) const {
     if (!group.of_experts) return partition;
     const std::int64_t number = experts_.NumberOf(static_cast<std::int64_t>(rank), partition);
@@ -167,7 +167,8 @@ class FileComposer : FlatFiles {
     }
   }
 
-  // What each class writes there: BF16_Optimizer tells the last partition of all the padding, and the others of none.
+  // The value that each class writes there: BF16_Optimizer tells the last partition of all the padding, and the others
+  // of none.
   std::int64_t PaddingOf(const FlatGroupToWrite& group, std::int64_t partition) const {
     if (!options_.bf16_optimizer) return group.partition_elements - RealElements(group, partition);
     const std::int64_t partitions = std::ssize(group.ranks);
@@ -180,7 +181,7 @@ class FileComposer : FlatFiles {
     return MakeList(std::move(paddings));
   }
 
-  // Which parameters lie in a partition, and where.
+  // The parameters that lie in a partition, and where.
   static ValuePtr MappingOf(const FlatGroupToWrite& group, std::int64_t partition) {
     const std::int64_t begin = partition * group.partition_elements;
     const std::int64_t end = begin + group.partition_elements;
@@ -213,7 +214,7 @@ class FilesAdder : FlatFiles {
     }
   }
 
-  // What all ranks have of the same experts is entered with the first one.
+  // The same experts of all ranks are entered with the first one.
   void AddShards() {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       for (std::size_t expert_rank = 0; expert_rank < ranks_[r].groups.size(); ++expert_rank) {

@@ -24,14 +24,14 @@ struct RankToWrite {
   std::vector<std::vector<FlatGroupToWrite>> groups;
 };
 
-// One file, and what in it is no parameter's part of a flat vector.
+// One file, and what in it is not a parameter's part of a flat vector.
 struct ComposedFlatFile {
   ComposedArchive archive;
   LooseStatesOfFile loose;
   WholeMatricesOfFile matrices;
 };
 
-// The files of ExpertsToWrite::tensor_ranks() ranks. What they say depends on nothing that the target has, so they can
+// The files of ExpertsToWrite::tensor_ranks() ranks. Their contents depend on nothing that the target has, so they can
 // be composed while other files are added to it.
 class FlatOptimizerFiles {
  public:

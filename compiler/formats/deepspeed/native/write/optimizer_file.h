@@ -1,4 +1,4 @@
-// What the optimizer's files of all ZeRO stages have in common.
+// The common parts of the optimizer's files of all ZeRO stages.
 #pragma once
 
 #include <string>

@@ -93,7 +93,7 @@ llvm::Error SetStage(const Strategy& strategy, const TrainingState& training, Wr
               options.pp == 1 ? "of a source that is a PipelineModule, also on one stage" : "in a pipeline");
 }
 
-// What FusedAdam keeps for a group, and no other optimizer without more.
+// The state that FusedAdam keeps for a group, and no other optimizer without more.
 bool IsFusedAdam(const OptimizerGroup& group) {
   const pytorch::Value& said = *group.hyper_parameters;
   return pytorch::Find(said, "bias_correction") && !pytorch::Find(said, "amsgrad") && !pytorch::Find(said, "max_coeff");
@@ -173,8 +173,8 @@ llvm::Error SetSubGroupSize(const Strategy& strategy, const TrainingState& train
   return llvm::Error::success();
 }
 
-// What matters where a group is one flat vector that is cut: its order, zeros between parameters, and the form of the
-// states. BF16_Optimizer knows none of it.
+// Properties that matter where a group is one flat vector that is cut: its order, zeros between parameters, and the
+// form of the states. BF16_Optimizer knows none of it.
 llvm::Error SetFlattening(const Strategy& strategy, const TrainingState& training, WriteOptions& options) {
   const bool is_possible = (options.stage == 1 || options.stage == 2) && !options.bf16_optimizer;
   options.round_robin =

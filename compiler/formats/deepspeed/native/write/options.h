@@ -1,5 +1,5 @@
-// What a strategy asks of a native checkpoint: over how many ranks it is cut, and which of DeepSpeed's optimizers will
-// load it. What the strategy leaves open is as the source's own `ds_config` has it.
+// The settings of a strategy for a native checkpoint: over how many ranks it is cut, and which of DeepSpeed's
+// optimizers will load it. Settings that the strategy leaves open are as the source's own `ds_config` has them.
 #pragma once
 
 #include <llvm/Support/Error.h>

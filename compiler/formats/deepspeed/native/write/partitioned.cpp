@@ -37,8 +37,8 @@ class RanksWriter {
     }
   }
 
-  // What is no expert's, all expert ranks have alike; what all ranks have of the same experts is entered with the first
-  // one.
+  // Tensors that are not an expert's, all expert ranks have alike; what all ranks have of the same experts is entered
+  // with the first one.
   void AddShards() {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       for (std::size_t expert_rank = 0; expert_rank < ranks_[r].groups.size(); ++expert_rank) {

@@ -30,7 +30,7 @@ llvm::Expected<Names> ByLayers(std::size_t index, Names names, const WrongOrder&
     std::optional<std::int64_t> place = PlaceInPipeline(name);
     if (!place) {
       return Fail(ErrorCode::kUnsupported,
-                  "`{}` is no name of a pipeline's parameter, so where its optimizer has it is not known", name);
+                  "`{}` is not a parameter of a pipeline layer, so its place in the optimizer is not known", name);
     }
     if (*place < 0) continue;
     if (*place < last) {

@@ -1,4 +1,4 @@
-// Which rank's engine opens which of a native checkpoint's files when it loads it.
+// The files of a native checkpoint that each rank's engine opens when it loads it.
 #pragma once
 
 #include <llvm/Support/Error.h>

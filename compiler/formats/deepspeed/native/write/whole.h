@@ -29,7 +29,7 @@ class WholeOptimizerToWrite {
                  TargetFiles& target) const;
 
  private:
-  // What the optimizer steps as one tensor: a group, or a parameter.
+  // The unit that the optimizer steps as one tensor: a group, or a parameter.
   struct Stepped {
     std::span<const PlacedParameter> parameters;
     bool of_experts = false;

@@ -109,13 +109,13 @@ llvm::Error CheckMasters(const TargetRequest& request, const WriteOptions& optio
 }
 
 // Whether tensor-parallel ranks of the source shared whole experts out with the data-parallel ones: then more ranks do
-// than are data-parallel. Without ZeRO the files do not say how many those are, and the answer is no.
+// than are data-parallel. Without ZeRO the files do not say how many those are, and this returns false.
 bool HasWholeExperts(const Mesh& source) {
   const std::int64_t dp = source.Size("dp");
   return dp > 1 && source.Size("edp") * source.Size("ep") > dp;
 }
 
-// What is asked for, as all that writes it wants it.
+// The request, as all that writes it wants it.
 struct Wanted {
   const TargetRequest& request;
   const WriteOptions& options;
@@ -124,7 +124,7 @@ struct Wanted {
   const std::string& folder;
 };
 
-// What one rank has besides the optimizer's files of ZeRO.
+// The files of one rank besides the optimizer's files of ZeRO.
 llvm::Error AddModelFiles(const Wanted& wanted, const RankToWrite& rank, TargetFiles& target) {
   const auto& [request, options, carried, experts, folder] = wanted;
   const auto expert_rank = static_cast<std::size_t>(experts.FirstExpertRank(rank.coordinate.At("tp")));

@@ -133,9 +133,9 @@ TEST(ZipReader, RefusesTruncationAtEveryByte) {
 TEST(ZipReader, RefusesADamagedEnd) {
   EXPECT_THAT(DirectoryResult(Sample("views.pt") + "x"), HasSubstr("does not end with a zip archive's end record"));
   EXPECT_THAT(DirectoryResult(Archive().Put(kLocator, 0, 8, 1u << 30, 8).bytes),
-              HasSubstr("64-bit end record is said to be at 1073741824, beyond its end"));
+              HasSubstr("64-bit end record should be at 1073741824, beyond its end"));
   EXPECT_THAT(DirectoryResult(Archive().Put(kLocator, 0, 8, 64, 8).bytes),
-              HasSubstr("has no 64-bit end record at 64, where it is said to be"));
+              HasSubstr("has no 64-bit end record at 64, where its locator points"));
   EXPECT_THAT(DirectoryResult(Archive().Put(kEnd64, 0, 32, 1000, 8).bytes), HasSubstr("cannot hold the 1000 records"));
   EXPECT_THAT(DirectoryResult(Archive().Put(kEnd64, 0, 32, ~std::uint64_t{0}, 8).bytes), HasSubstr("cannot hold the"));
   EXPECT_THAT(DirectoryResult(Archive().Put(kEnd64, 0, 32, 8, 8).bytes), HasSubstr("bytes are left over"));
@@ -165,14 +165,14 @@ TEST(ZipReader, RefusesRecordsThatAreNotStored) {
 
 TEST(ZipReader, RefusesRecordsOutsideTheData) {
   EXPECT_THAT(DirectoryResult(Archive().Put(kCentral, 4, 42, 0xfffffff0, 4).bytes),
-              HasSubstr("the record `views/data/0` is said to begin at 4294967280, outside the data"));
+              HasSubstr("the record `views/data/0` would begin at 4294967280, outside the data"));
   EXPECT_THAT(DirectoryResult(Archive().Put(kCentral, 4, 42, 0xffffffff, 4).bytes),
-              HasSubstr("is said to begin at 4294967295, outside the data"));
+              HasSubstr("would begin at 4294967295, outside the data"));
   EXPECT_THAT(DirectoryResult(Archive().Put(kCentral, 8, 20, 4000, 4).Put(kCentral, 8, 24, 4000, 4).bytes),
               HasSubstr("`views/.data/serialization_id` of 4000 bytes at"));
   EXPECT_THAT(DirectoryResult(Archive().Put(kLocal, 8, 28, 0xffff, 2).bytes), HasSubstr("reaches beyond the data"));
   EXPECT_THAT(DirectoryResult(Archive().Put(kCentral, 4, 42, 3, 4).bytes),
-              HasSubstr("there is no record at 3, where `views/data/0` is said to begin"));
+              HasSubstr("there is no record at 3, where `views/data/0` should begin"));
 }
 
 TEST(ZipReader, RefusesRecordsThatOverlap) {

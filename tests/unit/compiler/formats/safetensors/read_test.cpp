@@ -70,7 +70,7 @@ TEST_F(SafetensorsRead, OneFile) {
 
 TEST_F(SafetensorsRead, AFileOfAnotherNameStandsForItself) {
   Write("consolidated.safetensors", FileOf({{"a", 3}}));
-  EXPECT_THAT(Refusal(Path()), HasSubstr("is no checkpoint that this version knows"));
+  EXPECT_THAT(Refusal(Path()), HasSubstr("is not a recognised checkpoint"));
   EXPECT_THAT(Tensors(Path("consolidated.safetensors")), ElementsAre("a float32 [3] in consolidated.safetensors"));
 }
 

@@ -230,7 +230,7 @@ TEST(ExpertGroups, OfAutoEpThatNobodyCouldHaveMade) {
   fused = FusedGroups(10, {{"1.experts.w1", "norm"}}, 4);
   groups = GroupsForExpertRanks(fused.training, fused.tensors, 2);
   ASSERT_FALSE(static_cast<bool>(groups));
-  EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr("has `norm`, which is no expert's"));
+  EXPECT_THAT(llvm::toString(groups.takeError()), HasSubstr("has `norm`, which does not belong to an expert"));
   fused = FusedGroups(10, {kFused}, 4);
   fused.training.groups.front().hyper_parameters = pytorch::MakeDict({});
   groups = GroupsForExpertRanks(fused.training, fused.tensors, 2);

@@ -36,7 +36,7 @@ TEST(DeepSpeedLooseStates, StatesThatAreNotOneNumberForEachElementAreSetAside) {
   const std::vector<LooseState>& loose = checkpoint->training.loose_states;
   ASSERT_EQ(loose.size(), 8U);  // Two of each partition.
   EXPECT_THAT(loose[0].sentence, HasSubstr("`absmax1` of group 0 in `" + FileOf(0) + "` is a tensor of [1]"));
-  EXPECT_EQ(loose[1].sentence, "`mu_product` of group 0 in `" + FileOf(0) + "` is no tensor");
+  EXPECT_EQ(loose[1].sentence, "`mu_product` of group 0 in `" + FileOf(0) + "` is not a tensor");
   copy.Set(FileOf(1), with("mu_product"), nullptr);
   ExpectFailure(copy, ErrorCode::kBadData, {"the list of states of group 0", "mu_product in another form", FileOf(1)});
 }

@@ -3,7 +3,7 @@
 // system. One rank, the file's owner, makes it and writes its headers.
 #pragma once
 
-#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/SmallVector.h>
 
 #include <cstdint>
 #include <span>
@@ -52,7 +52,7 @@ class TargetShare {
   bool IsShared(FileId file) const { return !is_shared_.empty() && is_shared_[file.index()]; }
 
   // Of so many elements, that begin at this byte of the file, those of this rank: [first, end) of them, ascending.
-  using ElementRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  using ElementRanges = llvm::SmallVector<std::pair<std::int64_t, std::int64_t>, 2>;  // There are millions of ranges.
   ElementRanges ElementsOf(FileId file, std::uint64_t offset, std::int64_t elements, std::int64_t item_bytes) const;
 
  private:

@@ -57,7 +57,7 @@ TEST(ManifestTest, WhatIsNoManifestIsRefused) {
   EXPECT_EQ(ErrorOf(R"({"ucp_manifest": 1, "states": [{"dtype": "float33"}]})"), "`float33` is not a dtype");
   for (const char* path : {"", "/etc/passwd", "../a", "a/../../b", "..", "a\\u0000b"}) {
     std::string json = std::string(R"({"ucp_manifest": 1, "files": [{"path": ")") + path + "\"}]}";
-    EXPECT_NE(ErrorOf(json).find("no path inside the checkpoint"), std::string::npos) << path;
+    EXPECT_NE(ErrorOf(json).find("not a path inside the checkpoint"), std::string::npos) << path;
   }
   EXPECT_NE(ErrorOf(ComposeManifest(Some()) + "x"), "no error");
   std::string whole = ComposeManifest(Some());

@@ -11,7 +11,8 @@
 //       follows from the plan and the number of parts: two parts of one run fit together, whenever they were written.
 //   P5  What lacks files of other parts is never read alone, and parts of several runs never together
 //       (part_of_checkpoint.h, parts_of_source.h).
-//   P6  After a run that died while its parts appeared, a run with --resume finds those that did complete, continues the
+//   P6  After a run that died while its parts appeared, a run with --resume finds those that did complete, continues
+//   the
 //       others, and holds what it writes against what the complete ones say of it.
 #pragma once
 

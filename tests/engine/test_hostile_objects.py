@@ -123,7 +123,7 @@ for keep in ([], ["posix.system"]):
     target = _ucp.Target()
     target.keep_opaque = keep
     opens = ["mp_rank_00_model_states.pt"]
-    plan = _ucp.compile_load(source, "deepspeed:dp=2,zero=2", target, False, None, opens, True, 1, True)
+    plan = _ucp.compile_load(source, "deepspeed:dp=2,zero=2", target, False, None, opens, True, 1)
     files = PlannedFiles(plan)
     try:
         (name,) = (name for name in files.files if name.endswith("mp_rank_00_model_states.pt"))

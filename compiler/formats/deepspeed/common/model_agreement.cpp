@@ -52,7 +52,7 @@ llvm::Error CheckInfoAlike(const std::string& folder, const ModelStates& a, cons
   return CheckSameText(folder, keys + "`universal_checkpoint_info`", found.front().a, a.path, found.front().b, b.path);
 }
 
-// Ranks must agree on what a spec takes from `args`; that ranks have a number of their own there is no matter.
+// Ranks must agree on what a spec takes from `args`; other entries, such as a rank's own number, may differ.
 void DisputeFacts(const ModelStates& a, const ModelStates& b, std::map<std::string, Fact>& facts) {
   std::map<std::string, Fact> others;
   AddFacts(b, others);

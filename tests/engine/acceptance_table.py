@@ -18,7 +18,8 @@ the job that resumes, or the axis whose number of ranks it changes. A cell sums 
 `ok`: the engine loads what we wrote, by `load_universal` or by a plain `load_checkpoint`; all masters, moments and
 frozen weights that it then holds are those of the source, bit for bit; so are the step and its counter; and every loss
 of the steps that it then trains is that of the uninterrupted run, with the same global batch, within 5e-6 in float32,
-1e-3 in float16 and 5e-3 in bfloat16 (1e-2 where a router chooses experts, 2e-2 where the type itself changed). Every
+1e-3 in float16 and 5e-3 in bfloat16 (1e-4 with Muon, 1e-2 where a router chooses experts, 2e-2 where the type itself
+changed). Every
 run is a test of `tests/engine/test_acceptance.py` or `tests/engine/test_native.py`.
 """
 

@@ -1,6 +1,6 @@
 // First by names alone: a name with its numbers blanked out (its skeleton) must be one that some pattern prints. That
-// puts almost every spec aside. The rest is bound to the checkpoint and lowered to its mesh, as `--spec` would do, and
-// fits if there is no error.
+// puts almost every spec aside. Each of the rest is bound to the checkpoint and lowered to its mesh, as `--spec` would
+// do. It fits if that finds no error.
 //
 // Several may fit: families share names, and a spec of an uneven cut agrees with one of an even cut wherever the degree
 // divides. So layouts are compared by what every coordinate holds, not by how it is written.

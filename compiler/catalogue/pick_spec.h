@@ -1,5 +1,6 @@
-// Finds the spec of the catalogue that says how a checkpoint is cut, when the user names none. It is picked only where
-// there is no choice: one fits, names, shapes and cuts, or several that mean the same for this checkpoint.
+// Finds the spec of the catalogue that says how a checkpoint is cut, when the user names none. A spec fits if its
+// names, shapes and cuts agree with the checkpoint's. One is picked only if it alone fits, or if all that fit mean the
+// same for this checkpoint.
 #pragma once
 
 #include <llvm/Support/Error.h>

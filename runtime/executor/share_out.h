@@ -1,6 +1,6 @@
 // How the target's bytes are dealt over ranks. Small files are written whole by one rank. A large one is dealt in
-// stretches whose borders are multiples of 4 MiB: two nodes then never write one block of a network file
-// system. One rank, the file's owner, makes it and writes its headers.
+// stretches whose borders are multiples of 4 MiB: two nodes then never write one block of a network file system. One
+// rank, the file's owner, makes it and writes its headers.
 #pragma once
 
 #include <llvm/ADT/SmallVector.h>

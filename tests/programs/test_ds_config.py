@@ -116,7 +116,7 @@ class DsConfig(ProgramTest):
     def test_refused(self) -> None:
         """What DeepSpeed would read otherwise than it is meant, or not at all."""
         self.refuse('{"zero_optimization": {"stage": 1},} // comment', 2, "in JSON", "at byte 35")
-        self.refuse("[1]", 2, "no object of settings")
+        self.refuse("[1]", 2, "not an object of settings")
         self.refuse('{"a": 1, "a": 2}', 2, "the key `a` twice")
         self.refuse('{"a": nan}', 2, "`nan`")
         self.refuse("[" * 100000, 2, "nested deeper than 64")

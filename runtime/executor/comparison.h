@@ -11,7 +11,7 @@
 
 #include "compiler/plan/steps.h"
 #include "runtime/executor/difference_tally.h"
-#include "runtime/executor/execute.h"
+#include "runtime/executor/engine_report.h"
 #include "runtime/executor/source_files.h"
 #include "runtime/executor/step_mover.h"
 

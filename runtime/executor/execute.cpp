@@ -11,8 +11,9 @@
 #include "runtime/executor/buffers.h"
 #include "runtime/executor/element_counts.h"
 #include "runtime/executor/element_intervals.h"
+#include "runtime/executor/engine.h"
 #include "runtime/executor/execute_parts.h"
-#include "runtime/executor/execution.h"
+#include "runtime/executor/folder_sink.h"
 
 namespace ucp {
 namespace {
@@ -29,7 +30,25 @@ struct Job {
   const BufferSizes& sizes;
 };
 
-// An execution that goes on from these.
+// An engine with its folder. A folder that continues an earlier run hands some of its sums to the engine.
+struct Execution {
+  Execution(const Job& job, const std::vector<ElementInterval>& done)
+      : engine(job.plan, SourceOf(job), job.options, ChecksOf(job.options), job.sizes, job.options.clock),
+        folder(engine, job.target_folder, job.files, job.options, job.parts, job.sizes, done) {}
+
+  static EngineSource SourceOf(const Job& job) {
+    const ExecutionOptions& options = job.options;
+    return {job.source_root, options.nodes == nullptr ? job.files : options.nodes->files(), options.nodes,
+            options.source_versions, options.open_files.reading};
+  }
+  static EngineChecks ChecksOf(const ExecutionOptions& options) {
+    return {.checksums = options.verify_source_crc, .digests = options.digests};
+  }
+
+  Engine engine;
+  FolderSink folder;
+};
+
 llvm::Expected<std::unique_ptr<Execution>> ExecutionAfter(const Job& job, const std::vector<std::string>& before) {
   const std::uint64_t elements = before.empty() ? 0 : Elements(job.plan);
   std::vector<wire::ByteReader> readers(before.begin(), before.end());
@@ -38,11 +57,10 @@ llvm::Expected<std::unique_ptr<Execution>> ExecutionAfter(const Job& job, const 
     for (const ElementInterval& interval : RestoreIntervals(reader, elements)) done.push_back(interval);
   }
   Unite(done);
-  auto execution = std::make_unique<Execution>(job.plan, job.source_root, job.target_folder, job.files, job.options,
-                                               job.parts, job.sizes, done);
+  auto execution = std::make_unique<Execution>(job, done);
   for (wire::ByteReader& reader : readers) {
-    execution->Restore(reader);
-    if (!reader.has_failed() && (reader.left().empty() || !execution->is_leader())) continue;
+    execution->folder.RestoreProgress(reader);
+    if (!reader.has_failed() && (reader.left().empty() || !execution->folder.is_leader())) continue;
     return Fail(ErrorCode::kUsage,
                 "the journal of the interrupted run does not fit this plan; leave out {} to begin again",
                 OptionName(UserOption::kResume));
@@ -61,7 +79,7 @@ llvm::Expected<std::unique_ptr<Execution>> BeginExecution(const Job& job, Commun
   auto join = [&]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(execution, ExecutionAfter(job, job.options.progress_before));
     if (job.options.progress_before.empty()) return llvm::Error::success();
-    joined.push_back(execution->Save());
+    joined.push_back(execution->folder.SaveProgress());
     return job.options.keep ? job.options.keep(joined.front()) : llvm::Error::success();
   };
   llvm::Error error = is_leader ? join() : llvm::Error::success();
@@ -89,9 +107,10 @@ llvm::Expected<ExecutionReport> ExecuteAny(const Plan& plan, const std::string& 
   UCP_RETURN_IF_ERROR(Agree(ranks, sizes ? llvm::Error::success() : sizes.takeError()));
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<Execution> execution,
                        BeginExecution({plan, source_root, target_folder, files, options, parts, *sizes}, ranks));
-  UCP_RETURN_IF_ERROR(execution->Run());
-  UCP_ASSIGN_OR_RETURN(ExecutionReport report, execution->Report());
-  report.threads = std::max(options.threads, 1U);
+  UCP_RETURN_IF_ERROR(execution->engine.Run(execution->folder));
+  ExecutionReport report;
+  UCP_ASSIGN_OR_RETURN(static_cast<EngineReport&>(report), execution->engine.Report());
+  execution->folder.AddTo(report);
   report.chunk_bytes = sizes->chunk_bytes;
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return report;

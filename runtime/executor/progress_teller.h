@@ -7,7 +7,7 @@
 #include <functional>
 #include <mutex>
 
-#include "runtime/executor/execute.h"
+#include "runtime/executor/engine_options.h"
 
 namespace ucp {
 

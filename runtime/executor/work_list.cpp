@@ -74,13 +74,6 @@ WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vecto
   NumberChunks();
 }
 
-WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<TargetRange>& ranges)
-    : plan_(plan), chunk_bytes_(chunk_bytes) {
-  ranges_.reserve(ranges.size());
-  for (const TargetRange& range : ranges) ranges_.push_back(Compact(range));
-  NumberChunks();
-}
-
 WorkList::Range WorkList::Compact(const TargetRange& range) {
   return {static_cast<std::uint32_t>(range.write),
           StateNumber(range.state),

@@ -41,9 +41,6 @@ class WorkList {
   WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done = {},
            const TargetShare& share = {});
 
-  // Of these ranges alone, in this order.
-  WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<TargetRange>& ranges);
-
   std::uint64_t chunks() const { return chunks_; }
   std::uint64_t element_bytes() const;  // Of all chunks, as they are written.
   // Its ranges, in the order of their places. Of more than one each begins in memory where a number may, if the first

@@ -6,7 +6,7 @@
 #include "compiler/compile/whole_states.h"
 #include "compiler/support/error.h"
 #include "runtime/convert/held_memory.h"
-#include "runtime/storage/discarding_file_system.h"
+#include "runtime/executor/visit_sink.h"
 
 namespace ucp {
 
@@ -53,8 +53,7 @@ llvm::Expected<DigestedSource> DigestSource(ReadableFileSystem& files, const Sou
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   ExecutionOptions execution = options;
   UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, nodes, execution)));
-  std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
-  UCP_ASSIGN_OR_RETURN(ExecutionReport report, Execute(run.plan, run.source_folder, "", *nowhere, execution));
+  UCP_ASSIGN_OR_RETURN(EngineReport report, Visit(run.plan, run.source_folder, files, execution));
   return DigestedSource{std::move(whole.run), std::move(whole.tensors), std::move(report)};
 }
 

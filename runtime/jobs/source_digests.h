@@ -32,11 +32,11 @@ llvm::Expected<SourceRequest> RequestAt(ReadableFileSystem& files, SourceRequest
 // The tensors of a plan that CompileWholeStates() made of this checkpoint.
 std::vector<WholeTensor> WholeTensorsOf(const Plan& plan, const Checkpoint& checkpoint);
 
-// A checkpoint that was read whole: how, and ExecutionReport::digests, which are those of the logical tensors.
+// A checkpoint that was read whole: how, and EngineReport::digests, which are those of the logical tensors.
 struct DigestedSource {
   PlannedRun run;
   std::vector<WholeTensor> tensors;  // As above.
-  ExecutionReport report;            // Rank 0's.
+  EngineReport report;               // Rank 0's.
 };
 llvm::Expected<DigestedSource> DigestSource(ReadableFileSystem& files, const SourceRequest& request,
                                             const ExecutionOptions& options, FilesOfAllRanks* nodes = nullptr);

@@ -12,9 +12,9 @@
 #include "compiler/support/units.h"
 #include "runtime/convert/held_memory.h"
 #include "runtime/elements/element_text.h"
+#include "runtime/executor/visit_sink.h"
 #include "runtime/jobs/source_digests.h"
-#include "runtime/storage/discarding_file_system.h"
-#include "runtime/synth/synthetic_files.h"
+#include "runtime/synth/synthetic_comparison.h"
 #include "runtime/wire/byte_codec.h"
 
 namespace ucp {
@@ -25,8 +25,8 @@ class Findings {
   Findings(const Plan& plan, const std::string& root) : plan_(plan), root_(root), steps_(plan) {}
 
   // Sorted by tensor and state. Several ranks may have written a file.
-  llvm::Expected<std::vector<std::string>> Sentences(const SyntheticFileSystem& files, Communicator& ranks) const {
-    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(Encode(files)));
+  llvm::Expected<std::vector<std::string>> Sentences(const SyntheticComparison& compared, Communicator& ranks) const {
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(Encode(compared)));
     std::map<std::uint64_t, WrongElements> by_number;
     for (const std::string& encoded : all) {
       wire::ByteReader reader(encoded);
@@ -44,13 +44,13 @@ class Findings {
   }
 
  private:
-  // By the number of the range, of which there is one for each file.
-  std::string Encode(const SyntheticFileSystem& files) const {
+  // By the number of the range, of which there is one for each record.
+  std::string Encode(const SyntheticComparison& compared) const {
     wire::ByteWriter mine;
     std::uint64_t number = 0;
     ForEachTargetRange(plan_, [&](const TargetRange& range) {
-      const auto wrong = files.wrong().find(plan_.target.file(range.record).path);
-      if (wrong != files.wrong().end()) {
+      const auto wrong = compared.wrong().find(range.record);
+      if (wrong != compared.wrong().end()) {
         mine.Add(number);
         mine.Add(wrong->second.count);
         mine.Add(static_cast<std::uint64_t>(wrong->second.first));
@@ -115,15 +115,13 @@ llvm::Expected<SyntheticCheck> CheckSynthetic(ReadableFileSystem& files, const S
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   UCP_ASSIGN_OR_RETURN(WholeStatesRun whole, ShareWholeStates(files, request, options, nodes));
   const PlannedRun& run = whole.run;
-  UCP_ASSIGN_OR_RETURN(std::vector<SyntheticFile> expected, FilesToWrite(run.plan));
-  std::unique_ptr<FileSystem> nowhere = MakeDiscardingFileSystem(files);
-  SyntheticFileSystem compared(*nowhere, std::move(expected));
+  UCP_ASSIGN_OR_RETURN(SyntheticComparison compared, SyntheticComparison::Make(run.plan));
   SyntheticCheck check;
   ExecutionOptions without_checksums = options;
   without_checksums.verify_source_crc = false;  // Each element is known, which says more than that some byte is wrong.
   UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, nodes, without_checksums)));
-  UCP_ASSIGN_OR_RETURN(check.source.report,
-                       Execute(run.plan, run.source_folder, kSyntheticFolder, compared, without_checksums));
+  auto compare = [&](const TargetRange& range, std::span<const std::byte> bytes) { compared.Compare(range, bytes); };
+  UCP_ASSIGN_OR_RETURN(check.source.report, Visit(run.plan, run.source_folder, files, without_checksums, compare));
   UCP_ASSIGN_OR_RETURN(check.wrong, Findings(run.plan, run.source_folder).Sentences(compared, ranks));
   for (const RoundingMismatch& mismatch : check.source.report.rounding_mismatches) {
     check.wrong.push_back(fmt::format("{} of `{}` are not the rounding of their masters; the first: {}",

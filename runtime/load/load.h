@@ -1,34 +1,21 @@
-// Loading: a plan's records into memory, one reading of each byte for all ranks that want it.
-//
-//   L1  Every source file is what the plan was made from: same size.
-//   L2  What no step fills of a wanted record is zero, or ready-made.
-//   L3  What several ranks want is read by one of them, and given to the others.
-//   L4  Chunk by chunk and over all threads: what is stored as it is wanted is read straight into its place; what is
-//       cut smaller than that, added or cast goes through a buffer.
-//   L4' What goes to a device is read straight into a slot of a ring instead, and the slot is sent off (to_device.h).
-//   L5  No source file was changed meanwhile; and if it was asked for, what was read is what its archive's checksum
-//       says, and equal to its copies.
-//
-// If the source has every wanted record as it is (as_stored.h), each is read as it is stored.
+// Loading: a plan's records into memory, one reading of each byte for all ranks that want it. The engine
+// (runtime/executor/engine.h) runs it, with the memory as its sink (memory_sink.h).
 #pragma once
 
 #include <llvm/Support/Error.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/executor/execute.h"
+#include "runtime/executor/engine_options.h"
+#include "runtime/executor/engine_report.h"
 #include "runtime/gpu/device.h"
 #include "runtime/load/load_plan.h"
 #include "runtime/storage/choose_means.h"
 #include "runtime/storage/file_system.h"
-#include "runtime/storage/open_file_limit.h"
 
 namespace ucp {
 
@@ -40,19 +27,10 @@ struct WantedRecord {
   const Device* device = nullptr;
 };
 
-struct LoadOptions {
-  unsigned threads = 1;
-  std::uint64_t memory_bytes = std::uint64_t{1} << 30;           // Of the host, beyond the wanted memory.
-  std::uint64_t device_memory_bytes = std::uint64_t{512} << 20;  // Likewise of each device.
-  std::uint64_t most_chunk_bytes = std::uint64_t{1} << 21;
-  OpenFileShares open_files;
-  WantedMeans io = WantedMeans::kAuto;  // How large files are read; rank 0's counts.
-  bool check_source = false;            // The archives' checksums, and the copies in the source against each other.
-  // Called from any thread, one call at a time, a few times a second and once at the end.
-  std::function<void(const ExecutionProgress&)> progress;
-  const std::atomic<bool>* cancelled = nullptr;
-  // The ranks that load at the same time, each what it wants of the same plan; null: this process alone.
-  Communicator* ranks = nullptr;
+struct LoadOptions : EngineOptions {
+  std::uint64_t device_memory_bytes = std::uint64_t{512} << 20;  // Of each device, beyond the wanted memory.
+  WantedMeans io = WantedMeans::kAuto;                           // How large files are read; rank 0's counts.
+  bool check_source = false;  // The archives' checksums, and the copies in the source against each other.
 };
 
 struct LoadReport {

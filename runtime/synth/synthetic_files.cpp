@@ -39,30 +39,19 @@ llvm::Error CheckRange(const SyntheticFile& file, const std::string& path, std::
               offset);
 }
 
-// `shards` are PlanReads or PlanWrites.
-template <typename Shards>
-llvm::Expected<std::vector<SyntheticFile>> FilesOf(const Plan& plan, const StorageTables& tables,
-                                                   const Shards& shards) {
-  std::vector<SyntheticFile> files;
-  for (const auto& shard : shards) {
-    const std::string& tensor = plan.tensor(shard.tensor).logical.name;
-    for (const StateBuffer& entry : tables.buffer_set(shard.states)) {
-      const Buffer& buffer = tables.buffer(entry.buffer);
-      UCP_ASSIGN_OR_RETURN(SyntheticValues values, SyntheticValues::Make(tensor, entry.state, buffer.dtype));
-      files.push_back({tables.file(buffer.parts.front().record).path, values, buffer.part_elements});
-    }
-  }
-  return files;
-}
-
 }  // namespace
 
 llvm::Expected<std::vector<SyntheticFile>> FilesToRead(const Plan& plan) {
-  return FilesOf(plan, plan.source, plan.reads);
-}
-
-llvm::Expected<std::vector<SyntheticFile>> FilesToWrite(const Plan& plan) {
-  return FilesOf(plan, plan.target, plan.writes);
+  std::vector<SyntheticFile> files;
+  for (const PlanRead& read : plan.reads) {
+    const std::string& tensor = plan.tensor(read.tensor).logical.name;
+    for (const StateBuffer& entry : plan.source.buffer_set(read.states)) {
+      const Buffer& buffer = plan.source.buffer(entry.buffer);
+      UCP_ASSIGN_OR_RETURN(SyntheticValues values, SyntheticValues::Make(tensor, entry.state, buffer.dtype));
+      files.push_back({plan.source.file(buffer.parts.front().record).path, values, buffer.part_elements});
+    }
+  }
+  return files;
 }
 
 class SyntheticFileSystem::Computed : public ReadableFile {
@@ -89,48 +78,6 @@ class SyntheticFileSystem::Computed : public ReadableFile {
   const std::string path_;
 };
 
-class SyntheticFileSystem::Compared : public WritableFile {
- public:
-  Compared(SyntheticFileSystem& files, const SyntheticFile& file, std::string path)
-      : files_(files), file_(file), path_(std::move(path)) {}
-
-  llvm::Error WriteAt(std::uint64_t offset, std::span<const std::byte> bytes) override {
-    UCP_RETURN_IF_ERROR(CheckRange(file_, path_, offset, bytes.size()));
-    ForEachBlock(file_, offset, bytes.size(), [&](std::uint64_t at, std::span<const std::byte> should_be) {
-      const std::span<const std::byte> was = bytes.subspan(at - offset, should_be.size());
-      if (std::memcmp(was.data(), should_be.data(), was.size()) != 0) Note(at, was, should_be);
-    });
-    return llvm::Error::success();
-  }
-  llvm::Error Sync() override { return llvm::Error::success(); }
-  llvm::Error Close() override { return llvm::Error::success(); }
-
- private:
-  // Chunks of a target are whole elements.
-  void Note(std::uint64_t offset, std::span<const std::byte> was, std::span<const std::byte> should_be) {
-    const auto item_bytes = static_cast<std::size_t>(ItemBytes(file_.values.dtype()));
-    WrongElements here;
-    for (std::size_t i = 0; i + item_bytes <= was.size(); i += item_bytes) {
-      const auto a = was.subspan(i, item_bytes);
-      const auto b = should_be.subspan(i, item_bytes);
-      if (std::equal(a.begin(), a.end(), b.begin())) continue;
-      if (here.count++ > 0) continue;
-      here.first = static_cast<std::int64_t>((offset + i) / item_bytes);
-      here.was.assign(a.begin(), a.end());
-      here.should_be.assign(b.begin(), b.end());
-    }
-    std::scoped_lock lock(files_.mutex_);
-    WrongElements& all = files_.wrong_[file_.path];
-    const std::uint64_t count = all.count + here.count;
-    if (all.count == 0 || here.first < all.first) all = std::move(here);
-    all.count = count;
-  }
-
-  SyntheticFileSystem& files_;
-  const SyntheticFile& file_;
-  const std::string path_;
-};
-
 SyntheticFileSystem::SyntheticFileSystem(FileSystem& others, std::vector<SyntheticFile> files) : others_(others) {
   for (SyntheticFile& file : files) {
     std::string path = JoinPath(kSyntheticFolder, file.path);
@@ -146,17 +93,6 @@ const SyntheticFile* SyntheticFileSystem::Find(const std::string& path) const {
 llvm::Expected<std::unique_ptr<ReadableFile>> SyntheticFileSystem::OpenForReading(const std::string& path) {
   if (const SyntheticFile* file = Find(path)) return std::make_unique<Computed>(*file, path);
   return others_.OpenForReading(path);
-}
-
-llvm::Expected<std::unique_ptr<WritableFile>> SyntheticFileSystem::CreateForWriting(const std::string& path,
-                                                                                    std::uint64_t bytes) {
-  if (Find(path) != nullptr) return OpenForWriting(path);
-  return others_.CreateForWriting(path, bytes);
-}
-
-llvm::Expected<std::unique_ptr<WritableFile>> SyntheticFileSystem::OpenForWriting(const std::string& path) {
-  if (const SyntheticFile* file = Find(path)) return std::make_unique<Compared>(*this, *file, path);
-  return others_.OpenForWriting(path);
 }
 
 llvm::Expected<PathKind> SyntheticFileSystem::Kind(const std::string& path) {

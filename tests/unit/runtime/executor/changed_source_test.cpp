@@ -1,4 +1,4 @@
-// E1 and E5 of execute.h, where a file is exchanged for another one of the same name, size and time.
+// E1 and E5 of engine.h, where a file is exchanged for another one of the same name, size and time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

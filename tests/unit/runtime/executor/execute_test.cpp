@@ -1,4 +1,4 @@
-// E1 to E5 are those of execute.h, G7 is one of the guarantees of the design.
+// E1 to E5 are those of engine.h, G7 is one of the guarantees of the design.
 #include "runtime/executor/execute.h"
 
 #include <fmt/format.h>

@@ -103,7 +103,7 @@ std::uint64_t BytesOfShards(const Plan& plan) {
   return bytes;
 }
 
-TEST(ExchangeTest, L3EachByteIsReadOnceForAllRanks) {
+TEST(ExchangeTest, L2EachByteIsReadOnceForAllRanks) {
   const SmallLoad small(Replicated());
   const std::vector<RecordId>& all = small.records;
   const auto expected = small.Expected();

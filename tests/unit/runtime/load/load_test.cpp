@@ -1,4 +1,4 @@
-// L1 to L5 are those of load.h. What the memory must hold comes from SmallConversion's slow rules, or is what an
+// E1 to E5 are those of engine.h. What the memory must hold comes from SmallConversion's slow rules, or is what an
 // ordinary conversion of a real checkpoint writes.
 #include "runtime/load/load.h"
 
@@ -87,7 +87,7 @@ SmallConversion OneSmallTensor() {
   return small;
 }
 
-TEST(LoadTest, L1ASourceOfAnotherSizeIsRefused) {
+TEST(LoadTest, E1ASourceOfAnotherSizeIsRefused) {
   const SmallLoad small(OneSmallTensor());
   LoadPlan load = small.load;
   LoadedRecords loaded(load.plan, small.records);
@@ -96,7 +96,7 @@ TEST(LoadTest, L1ASourceOfAnotherSizeIsRefused) {
               AllOf(HasSubstr("bytes, and had"), HasSubstr("plan again")));
 }
 
-TEST(LoadTest, L5DamageIsFoundWhereItIsAskedFor) {
+TEST(LoadTest, E4DamageIsFoundWhereItIsAskedFor) {
   SmallConversion damaged = OneSmallTensor();
   for (auto& [path, content] : damaged.source_contents()) content[content.size() / 2] ^= 1;
   const SmallLoad small(std::move(damaged));

@@ -40,24 +40,6 @@ TEST_F(SyntheticFilesTest, AnyRangeIsWhatTheWholeFileHolds) {
   EXPECT_THAT(Describe(file->ReadAt(9999, two)).message, testing::HasSubstr("10000 bytes"));
 }
 
-TEST_F(SyntheticFilesTest, TheSmallestWrongElementIsNoted) {
-  auto file = llvm::cantFail(files_.CreateForWriting(path_, truth_.size()));
-  std::vector<std::byte> written = truth_;
-  llvm::cantFail(file->WriteAt(0, written));
-  EXPECT_THAT(files_.wrong(), testing::IsEmpty());
-  written[2 * 4321] ^= std::byte{1};
-  written[2 * 4999 + 1] ^= std::byte{1};
-  written[2 * 77] ^= std::byte{1};
-  // The later part first, as threads may do it.
-  llvm::cantFail(file->WriteAt(6000, std::span(written).subspan(6000)));
-  llvm::cantFail(file->WriteAt(0, std::span(written).first(6000)));
-  const WrongElements& wrong = files_.wrong().at("0");
-  EXPECT_EQ(wrong.count, 3u);
-  EXPECT_EQ(wrong.first, 77);
-  EXPECT_EQ(std::memcmp(wrong.was.data(), written.data() + 2 * 77, 2), 0);
-  EXPECT_EQ(std::memcmp(wrong.should_be.data(), truth_.data() + 2 * 77, 2), 0);
-}
-
 TEST_F(SyntheticFilesTest, OtherPathsAreOnDisk) {
   EXPECT_EQ(llvm::cantFail(files_.Kind(path_)), PathKind::kFile);
   EXPECT_EQ(llvm::cantFail(files_.Kind("/")), PathKind::kDirectory);

@@ -1,0 +1,140 @@
+#include "runtime/load/memory_sink.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "compiler/support/error.h"
+#include "compiler/support/parallel.h"
+#include "runtime/load/exchange.h"
+#include "runtime/wire/byte_codec.h"
+
+namespace ucp {
+namespace {
+
+// One rank may read for all only if all would read the same.
+llvm::Expected<bool> IsSoForAll(Communicator& ranks, bool is_so) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(is_so ? "" : "no"));
+  return std::all_of(all.begin(), all.end(), [](const std::string& one) { return one.empty(); });
+}
+
+// The names of the records that this rank wants, as stretches of neighbours.
+std::string EncodeWanted(const LoadPlan& load, const Places& places) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> stretches;
+  for (std::size_t record = 0; record < load.plan.target.records.size(); ++record) {
+    if (!places.Holds(RecordId(record))) continue;
+    const std::uint64_t name = load.NameOf(RecordId(record)).index();
+    if (stretches.empty() || stretches.back().second != name) stretches.emplace_back(name, name);
+    ++stretches.back().second;
+  }
+  wire::ByteWriter mine;
+  for (const auto& [first, end] : stretches) {
+    mine.Add(first);
+    mine.Add(end);
+  }
+  return mine.bytes();
+}
+
+// The ranks that want each record. Records that are not in this rank's plan concern others.
+llvm::Expected<RanksOfRecords> WantedBy(const LoadPlan& load, const Places& places, Communicator& ranks) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks.AllGather(EncodeWanted(load, places)));
+  RanksOfRecords wanted_by(load.plan.target.records.size());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    wire::ByteReader reader(all[rank]);
+    while (!reader.left().empty()) {
+      const std::uint64_t first = reader.Number();
+      const std::uint64_t end = reader.Number();
+      for (RecordId record : load.Between(first, end)) wanted_by[record.index()].push_back(static_cast<int>(rank));
+    }
+    if (reader.has_failed()) return Fail(ErrorCode::kIo, "rank {} runs another ucp", rank);
+  }
+  return wanted_by;
+}
+
+}  // namespace
+
+MemorySink::MemorySink(const LoadPlan& load, const Places& places, const DeviceWays& ways, const BufferSizes& sizes,
+                       bool reads_as_stored)
+    : load_(load),
+      plan_(load.plan),
+      places_(places),
+      ways_(ways),
+      sizes_(sizes),
+      reads_as_stored_(reads_as_stored),
+      ranges_(places.Ranges()),
+      stored_(load.plan) {}
+
+SinkSize MemorySink::Size() const {
+  SinkSize size;
+  for (const TargetRange& range : ranges_) {
+    size.bytes_left += static_cast<std::uint64_t>((range.end - range.begin) * ItemBytes(range.dtype));
+  }
+  return size;
+}
+
+llvm::Error MemorySink::Prepare(Engine& engine) {
+  Communicator& ranks = engine.ranks();
+  UCP_ASSIGN_OR_RETURN(is_as_stored_, IsSoForAll(ranks, stored_.HasAll(ranges_)));
+  UCP_ASSIGN_OR_RETURN(wanted_by_, WantedBy(load_, places_, ranks));
+  return Agree(ranks, places_.FillBetween(ranges_));  // All ranks come to the exchange, or none.
+}
+
+llvm::Error MemorySink::Fill(Engine& engine) {
+  engine.BeginPhaseOf("move");
+  Communicator& ranks = engine.ranks();
+  const std::vector<SharedContents> contents = FindContents(plan_, wanted_by_, ranks.rank(), ranks.size());
+  if (ranks.size() > 1) {
+    const std::uint64_t left_bytes = sizes_.left_bytes - ways_.host_bytes();
+    Exchange exchange(plan_, places_, contents, ranks, {engine.parallel(), sizes_.chunk_bytes, left_bytes});
+    UCP_RETURN_IF_ERROR(exchange.Run([&](unsigned thread, const TargetRange& range, std::span<std::byte> place) {
+      engine.AddProgress(place.size());
+      return Make(engine, thread, range, place);
+    }));
+    bytes_received_ = exchange.bytes_received();
+    exchange_bytes_ = exchange.buffer_bytes();
+  }
+  for (const SharedContents& shared : contents) {
+    if (shared.ranks.size() == 1) UCP_RETURN_IF_ERROR(FillAlone(engine, shared.contents));
+  }
+  return places_.Finish();
+}
+
+// Contents that no other rank wants.
+llvm::Error MemorySink::FillAlone(Engine& engine, const std::vector<Content>& contents) const {
+  UCP_RETURN_IF_ERROR(FillHost(engine, ContentsOn(nullptr, places_, contents)));
+  for (const std::unique_ptr<SlotRing>& ring : ways_.rings()) {
+    UCP_RETURN_IF_ERROR(ReadToDevice(
+        plan_, places_, ContentsOn(&ring->device(), places_, contents), *ring, sizes_.chunk_bytes, engine.parallel(),
+        [&](unsigned thread, const TargetRange& range, std::span<std::byte> slot, std::uint64_t wanted_bytes) {
+          if (engine.IsAskedToStop(thread)) return Fail(ErrorCode::kCancelled, "interrupted");
+          engine.AddProgress(wanted_bytes);
+          return Make(engine, thread, range, slot);
+        }));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error MemorySink::FillHost(Engine& engine, const std::vector<Content>& contents) const {
+  const std::vector<Piece> pieces = CutIntoPieces(plan_, contents, sizes_.chunk_bytes);
+  return ForEachInStretches(pieces.size(), engine.parallel(),
+                            [&](unsigned thread, std::uint64_t number) -> llvm::Error {
+                              if (engine.IsAskedToStop(thread)) return Fail(ErrorCode::kCancelled, "interrupted");
+                              const Piece& piece = pieces[number];
+                              const TargetRange range = RangeOf(contents[piece.content], piece);
+                              const std::span<std::byte> place = places_.Of(range);
+                              engine.AddProgress(place.size());
+                              UCP_RETURN_IF_ERROR(Make(engine, thread, range, place));
+                              PlaceCopies(places_, contents[piece.content], piece);
+                              return llvm::Error::success();
+                            });
+}
+
+llvm::Error MemorySink::Make(Engine& engine, unsigned thread, const TargetRange& range,
+                             std::span<std::byte> place) const {
+  if (!is_as_stored_ || !reads_as_stored_) return engine.MakeInPlace(thread, range, place);
+  const StoredRange stored = *stored_.Find(range);
+  const auto offset = static_cast<std::uint64_t>(stored.record_element * ItemBytes(range.dtype));
+  return engine.ReadRecord(stored.record, offset, place);
+}
+
+}  // namespace ucp

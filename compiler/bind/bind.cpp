@@ -53,7 +53,7 @@ std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inve
   auto interleave = ResolveInterleave(std::nullopt, values, sink);
   if (!interleave) return std::nullopt;
   values.interleave = *interleave;
-  values.is_whole = inventory.is_whole;
+  values.is_whole = inventory.is_whole();
   auto expanded = ExpandSpec(values, sink);
   if (!expanded) return std::nullopt;
   bound.choices = std::move(expanded->choices);

@@ -57,7 +57,7 @@ class ShapeMatcher {
       auto lowered = LowerDim(dim, values_, tensor.counters, sink_);
       declared.sound = declared.sound && lowered;
       if (!lowered) continue;
-      const bool is_whole = found_.inventory().is_whole;
+      const bool is_whole = found_.inventory().is_whole();
       entry->second.push_back(is_whole ? LocalLengths::Same(lowered->logical) : std::move(lowered->local));
     }
     return declared.sound ? &entry->second : nullptr;

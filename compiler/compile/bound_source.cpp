@@ -22,7 +22,7 @@ namespace {
 // The spec counts, whatever the metadata says; where that is of another opinion, the author should know.
 void CompareWithMetadata(BoundSource& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
-  if (!inventory.embedded || inventory.mesh.Size("tp") == 1) return;
+  if (inventory.embedded() == nullptr || inventory.mesh.Size("tp") == 1) return;
   llvm::Expected<EmbeddedCuts> embedded = ReadEmbeddedCuts(inventory);
   if (!embedded) {
     inventory.remarks.push_back("the spec could not be compared with the checkpoint's own metadata: " +
@@ -63,8 +63,8 @@ llvm::Error LayOutBySpec(const SourceRequest& request, BoundSource& phase) {
     WarnOfTwoReadings(*phase.bound, inventory, request.set, session.sink);
   }
   std::optional<Layout> layout =
-      inventory.is_whole ? LowerWhole(*phase.bound, session.sink)
-                         : LowerToMesh(*phase.bound, {.mesh = inventory.mesh, .stage_layers = {}}, session.sink);
+      inventory.is_whole() ? LowerWhole(*phase.bound, session.sink)
+                           : LowerToMesh(*phase.bound, {.mesh = inventory.mesh, .stage_layers = {}}, session.sink);
   if (!layout) return SpecErrors(session);
   phase.layout = std::move(*layout);
   UCP_RETURN_IF_ERROR(VerifyLayout(phase.layout));
@@ -94,7 +94,7 @@ llvm::Error AddRemarks(WatchedLinks& files, const std::string& path, Recognised 
 }  // namespace
 
 llvm::Expected<Layout> HeldByFiles(const BoundSource& phase) {
-  if (!phase.checkpoint.inventory.is_whole) return phase.layout;
+  if (!phase.checkpoint.inventory.is_whole()) return phase.layout;
   UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(phase.layout));
   whole.mesh = phase.layout.mesh;
   whole.dropped = phase.layout.dropped;

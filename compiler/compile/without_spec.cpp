@@ -68,13 +68,13 @@ const Shard* CutExample(const Inventory& inventory) {
 std::string OpenQuestion(const Inventory& inventory, const EmbeddedCuts* embedded) {
   if (embedded != nullptr && embedded->undescribed.empty()) {
     return fmt::format("`universal_checkpoint_info` in {} says how for these ranks, and not for other numbers of them",
-                       inventory.embedded->where);
+                       inventory.embedded()->where);
   }
   if (embedded != nullptr) {
     return fmt::format(
         "`universal_checkpoint_info` in {} names no pattern for {} of its {} tensors, among them `{}`, which DeepSpeed "
         "would concatenate along dimension 0 without a word",
-        inventory.embedded->where, embedded->undescribed.size(),
+        inventory.embedded()->where, embedded->undescribed.size(),
         embedded->undescribed.size() + embedded->layout.tensors.size(), embedded->undescribed.front());
   }
   if (const Shard* shard = CutExample(inventory)) {
@@ -103,7 +103,7 @@ llvm::Error LayOutByMetadata(const SourceRequest& request, EmbeddedCuts embedded
                   "maps and {} by "
                   "patterns (`universal_checkpoint_info`, version {}, in {}); {} would outrank it",
                   tensors, inventory.mesh.Size("tp"), embedded.by_map, tensors - embedded.by_map,
-                  inventory.embedded->version, inventory.embedded->where, OptionName(UserOption::kSpec)));
+                  inventory.embedded()->version, inventory.embedded()->where, OptionName(UserOption::kSpec)));
   phase.layout = std::move(embedded.layout);
   UCP_RETURN_IF_ERROR(ApplyOptions(request, phase.layout));
   return VerifyLayout(phase.layout);
@@ -158,7 +158,7 @@ bool IsOfMegatron(const EmbeddedLayout& embedded) {
 // On one rank every tensor is whole. Beside that, the metadata says where other ranks would cut it, and how many of its
 // rows are padding.
 void TakeCuts(const Inventory& inventory, Layout& layout) {
-  if (!inventory.embedded) return;
+  if (inventory.embedded() == nullptr) return;
   llvm::Expected<EmbeddedCuts> embedded = ReadEmbeddedCuts(inventory);
   if (!embedded) return llvm::consumeError(embedded.takeError());
   const LayoutIndex described(embedded->layout);
@@ -179,7 +179,7 @@ llvm::Error Distrust(llvm::Error why) {
 llvm::Error LayOutWhole(const SourceRequest& request, BoundSource& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
   // Metadata of one rank that names cuts serves others; else the catalogue may know the model.
-  const bool lacks_cuts = !inventory.embedded || IsOfMegatron(*inventory.embedded);
+  const bool lacks_cuts = inventory.embedded() == nullptr || IsOfMegatron(*inventory.embedded());
   if (request.cut_over > 1 && lacks_cuts && request.unused.empty()) {
     llvm::Expected<PickedSpec> picked = PickSpec(CatalogueNames(), inventory, request.set, request.cut_over);
     if (picked) {
@@ -190,7 +190,7 @@ llvm::Error LayOutWhole(const SourceRequest& request, BoundSource& phase) {
   }
   UCP_ASSIGN_OR_RETURN(phase.layout, WholeLayout(inventory));
   TakeCuts(inventory, phase.layout);
-  if (inventory.embedded && IsOfMegatron(*inventory.embedded)) {
+  if (inventory.embedded() != nullptr && IsOfMegatron(*inventory.embedded())) {
     inventory.remarks.push_back(
         "a checkpoint of one tensor-parallel rank does not say which of its matrices are cut by columns, so the result "
         "serves targets of one such rank; for others name a spec with " +
@@ -201,10 +201,10 @@ llvm::Error LayOutWhole(const SourceRequest& request, BoundSource& phase) {
 
 llvm::Error LayOutWithoutSpec(const SourceRequest& request, BoundSource& phase) {
   const Inventory& inventory = phase.checkpoint.inventory;
-  if (!inventory.embedded_refused.empty()) {
-    return Distrust(Fail(ErrorCode::kUnsupported, "{}", inventory.embedded_refused));
+  if (const auto* unread = std::get_if<UnreadStatement>(&inventory.cuts)) {
+    return Distrust(Fail(ErrorCode::kUnsupported, "{}", unread->why));
   }
-  if (!inventory.embedded) return LayOutByCatalogue(request, nullptr, phase);
+  if (inventory.embedded() == nullptr) return LayOutByCatalogue(request, nullptr, phase);
   llvm::Expected<EmbeddedCuts> embedded = ReadEmbeddedCuts(inventory);
   if (!embedded) return Distrust(embedded.takeError());
   // Metadata is of the ranks that wrote it; how others would cut a tensor only a spec says.

@@ -29,8 +29,8 @@ struct InferOptions {
 
 llvm::Expected<Checkpoint> DescribeFor(const std::string& path) {
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(RealFiles(), path, {}));
-  const std::string& refused = checkpoint.inventory.embedded_refused;
-  if (!refused.empty()) return Fail(ErrorCode::kUnsupported, "{}", refused);
+  const auto* unread = std::get_if<UnreadStatement>(&checkpoint.inventory.cuts);
+  if (unread != nullptr) return Fail(ErrorCode::kUnsupported, "{}", unread->why);
   return checkpoint;
 }
 

@@ -56,7 +56,7 @@ void AddAliases(const Inventory& inventory, Layout& layout) {
 }  // namespace
 
 llvm::Expected<EmbeddedCuts> ReadEmbeddedCuts(const Inventory& inventory) {
-  const EmbeddedLayout& embedded = *inventory.embedded;
+  const EmbeddedLayout& embedded = *inventory.embedded();
   UCP_ASSIGN_OR_RETURN(Observation observation, Observe(inventory, nullptr));
   UCP_ASSIGN_OR_RETURN(std::optional<EmbeddedReader> reader,
                        EmbeddedReader::Make(&embedded, observation.vocabulary_grain));

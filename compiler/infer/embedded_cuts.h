@@ -19,7 +19,7 @@ struct EmbeddedCuts {
   std::vector<std::string> undescribed;  // The names of all others, sorted.
 };
 
-// `inventory.embedded` must hold a value. A tensor that no pattern names is `undescribed`, and not cut along dimension
+// `inventory.embedded()` must not be null. A tensor that no pattern names is `undescribed`, and not cut along dimension
 // 0 as DeepSpeed's converter does without a word. Fails where the metadata contradicts itself or the shapes, where it
 // says that it cannot describe a tensor, and where it is not understood.
 llvm::Expected<EmbeddedCuts> ReadEmbeddedCuts(const Inventory& inventory);

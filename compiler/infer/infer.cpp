@@ -106,12 +106,11 @@ llvm::Expected<DraftSpec> InferSpec(const Inventory& inventory, const Inventory*
                 inventory.root, ep);
   }
   UCP_ASSIGN_OR_RETURN(Observation observation, Observe(inventory, elsewhere));
-  UCP_ASSIGN_OR_RETURN(std::vector<Decision> decisions,
-                       Decide(observation, inventory.embedded ? &*inventory.embedded : nullptr));
+  UCP_ASSIGN_OR_RETURN(std::vector<Decision> decisions, Decide(observation, inventory.embedded()));
   Drafter drafter(inventory, observation);
   std::vector<DraftNode> nodes = drafter.Draft(decisions);
   DraftHeading heading{inventory.root, inventory.format, inventory.mesh, elsewhere == nullptr ? "" : elsewhere->root,
-                       inventory.embedded ? inventory.embedded->where : ""};
+                       inventory.embedded() != nullptr ? inventory.embedded()->where : ""};
   return WriteDraft(heading, drafter.names().Declarations(), nodes, observation);
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -32,28 +31,38 @@ struct Fact {
 // order in which it holds them. Several ranks may have the same one.
 using ExpertPlaces = std::vector<std::vector<std::int64_t>>;
 
+// A checkpoint's own statement of how its tensors are cut is one of these. Without a statement, a spec has to say it.
+struct NothingStated {};
+// Each tensor stands as the model has it: whole, without padding, neither averaged nor scaled any more.
+struct WholeTensors {};
+// There is a statement, and it was not understood.
+struct UnreadStatement {
+  std::string why;
+};
+using CutStatement = std::variant<NothingStated, WholeTensors, EmbeddedLayout, UnreadStatement>;
+
 struct Inventory {
   std::string format;  // "deepspeed", "universal"
   std::string root;    // The folder that file paths are relative to.
   Mesh mesh;           // The degrees of the source.
-  // Whether every tensor stands as the model has it: whole, without padding, neither averaged nor scaled any more.
-  bool is_whole = false;
+  CutStatement cuts;
   Storage storage;
   std::map<std::string, Fact> facts;
   // Tensors whose copy on the first stage alone counts, as the checkpoint's own metadata says (pipeline-replicated).
   std::vector<std::string> first_stage_counts;
   // A second name of a tensor (shared parameters), as the checkpoint's own metadata says.
   std::map<std::string, std::string> aliases;
-  // The checkpoint's own statement of how its tensors are cut.
-  std::optional<EmbeddedLayout> embedded;
-  // The same of tensors that hold several experts, which are spread over `ep` by AutoEP.
+  // Of tensors that hold several experts, which are spread over `ep` beside these cuts.
   std::map<std::string, ExpertPlaces> expert_places;
-  std::string embedded_refused;  // Why what it says was not understood; empty if it was, or says nothing.
   // Sentences for the report: stray files, metadata that was not believed, and why.
   std::vector<std::string> remarks;
   // Whom the user believes, and what that has decided among single numbers and texts.
   RankPreference preference;
   std::vector<RankDecision> decisions;
+
+  bool is_whole() const { return std::holds_alternative<WholeTensors>(cuts); }
+  // Null if it states something else.
+  const EmbeddedLayout* embedded() const { return std::get_if<EmbeddedLayout>(&cuts); }
 };
 
 }  // namespace ucp

@@ -31,11 +31,12 @@ llvm::Expected<BoundSource> BindStrategy(ReadableFileSystem& files, const Compil
   BoundSource source = std::move(sides.source);
   Inventory& inventory = source.checkpoint.inventory;
   inventory.format = from.format;
-  inventory.is_whole = !FindFormat(from.format)->strategy_rules().has_degrees;
+  const bool is_whole = !FindFormat(from.format)->strategy_rules().has_degrees;
+  inventory.cuts = is_whole ? CutStatement(WholeTensors{}) : NothingStated{};
   inventory.mesh = saved.mesh;
   inventory.storage = std::move(saved.storage);
   inventory.remarks = saver.remarks();
-  if (!inventory.is_whole) source.layout = std::move(sides.target);
+  if (!is_whole) source.layout = std::move(sides.target);
   UCP_ASSIGN_OR_RETURN(source.held, HeldByFiles(source));
   UCP_ASSIGN_OR_RETURN(source.checkpoint.training,
                        MakeSyntheticTraining(to, sides.tensors, GroupsInSpecOrder(*source.bound, sides.tensors), {}));

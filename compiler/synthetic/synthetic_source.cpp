@@ -38,7 +38,7 @@ llvm::Expected<BoundSource> MakeSyntheticSource(ReadableFileSystem& files, const
   if (!session.checked) return SpecErrors(session);
   Inventory& inventory = source.checkpoint.inventory;
   inventory.format = kSyntheticFormat;
-  inventory.is_whole = true;
+  inventory.cuts = WholeTensors{};
   if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(files, request.config, inventory.facts));
   source.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
   if (!source.bound) return SpecErrors(session);

@@ -88,7 +88,7 @@ std::map<std::string, std::string> PlainNamesOf(const WholeSide& side, const Who
 
 }  // namespace
 
-std::vector<WholeTensor> WholeTensors(const Plan& plan) {
+std::vector<WholeTensor> WholeTensorsOf(const Plan& plan) {
   std::vector<WholeTensor> tensors;
   for (const PlanTensor& tensor : plan.tensors) {
     WholeTensor whole{tensor.logical.name, tensor.logical.shape, {}};

@@ -63,7 +63,7 @@ class Comparing {
   // `most_run`: elements that are read at a time.
   Comparing(const Plan& loaded, LoadedView& view, const Plan& whole, ElementReader& reader, std::int64_t most_run)
       : loaded_(loaded), view_(view), reader_(reader), most_run_(most_run) {
-    for (const WholeTensor& tensor : WholeTensors(whole)) {
+    for (const WholeTensor& tensor : WholeTensorsOf(whole)) {
       for (const WholeState& state : tensor.states) whole_.emplace(std::pair(tensor.name, state.name), state.range);
     }
   }

@@ -30,7 +30,7 @@ std::vector<WholeTensor> WholeTensorsOf(const Plan& plan, const Checkpoint& chec
   for (const LooseState& state : checkpoint.training.loose_states) {
     for (const LooseTensor& tensor : state.tensors) loose.insert(tensor.name);
   }
-  std::vector<WholeTensor> tensors = WholeTensors(plan);
+  std::vector<WholeTensor> tensors = WholeTensorsOf(plan);
   for (WholeTensor& tensor : tensors) tensor.is_of_model = !loose.contains(tensor.name);
   return tensors;
 }
@@ -39,7 +39,7 @@ llvm::Expected<SourceRequest> RequestAt(ReadableFileSystem& files, SourceRequest
   request.path = path;
   if (request.spec.empty()) return request;
   UCP_ASSIGN_OR_RETURN(const Checkpoint checkpoint, DescribeSource(files, path, request.preference));
-  if (!checkpoint.inventory.is_whole) return request;
+  if (!checkpoint.inventory.is_whole()) return request;
   request.spec.clear();
   request.config.clear();
   request.set.clear();

@@ -42,7 +42,7 @@ std::string RunBind(const Source& spec, std::string_view arguments, DiagnosticSi
   source.mesh = written->inventory.mesh;
   auto layout = LowerToMesh(*bound, written->to.value_or(source), sink);
   if (!layout) return "";
-  if (written->inventory.embedded) {
+  if (written->inventory.embedded() != nullptr) {
     auto metadata = ReadEmbeddedCuts(written->inventory);
     if (!metadata) return "the metadata is wrong: " + Describe(metadata.takeError()).message + "\n";
     WarnOfOtherReadings(*bound, *layout, metadata->layout, sink);

@@ -43,8 +43,9 @@ class InventoryReader {
     if (word == "set") return ReadSet(rest);
     if (word == "tensor") return ReadTensor(rest);
     if (word == "row parallel") {
-      if (!written_.inventory.embedded) written_.inventory.embedded.emplace().where = "metadata.pt";
-      written_.inventory.embedded->row_parallel.push_back(rest.str());
+      CutStatement& cuts = written_.inventory.cuts;
+      if (!std::holds_alternative<EmbeddedLayout>(cuts)) cuts.emplace<EmbeddedLayout>().where = "metadata.pt";
+      std::get<EmbeddedLayout>(cuts).row_parallel.push_back(rest.str());
     }
     if (word == "alias") {
       auto [second, first] = rest.split(" = ");

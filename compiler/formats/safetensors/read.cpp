@@ -79,7 +79,7 @@ class Description {
  public:
   Description(ReadableFileSystem& files, std::string root) : files_(files), root_(std::move(root)) {
     inventory().format = "safetensors";
-    inventory().is_whole = true;
+    inventory().cuts = WholeTensors{};
     inventory().root = root_;
   }
 

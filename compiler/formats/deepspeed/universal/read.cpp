@@ -33,7 +33,7 @@ class Description {
   Description(ReadableFileSystem& files, const std::string& folder, const RankPreference& preference)
       : files_(files), folder_(folder), archives_(files, folder, inventory().storage, training()) {
     inventory().format = "universal";
-    inventory().is_whole = true;
+    inventory().cuts = WholeTensors{};
     inventory().root = folder_;
     inventory().preference = preference;
   }

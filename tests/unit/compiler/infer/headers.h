@@ -42,7 +42,7 @@ class Headers {
   }
   Headers& Embed(EmbeddedLayout layout) {
     layout.where = "model.pt";
-    inventory_.embedded = std::move(layout);
+    inventory_.cuts = std::move(layout);
     return *this;
   }
   const Inventory& get() const { return inventory_; }

@@ -35,7 +35,7 @@ class Side {
     small_.Finish();
     small_.WriteSource(folder_.path());
     if (llvm::Error error = VerifyPlan(small_.plan())) ADD_FAILURE() << Describe(std::move(error)).message;
-    tensors_ = WholeTensors(small_.plan());
+    tensors_ = WholeTensorsOf(small_.plan());
   }
 
   ComparedCheckpoint checkpoint() { return {small_.plan(), folder_.path()}; }

@@ -47,9 +47,9 @@ void ReadEmbeddedMetadata(const ModelStates& states, Inventory& inventory) {
   AddFirstStageCounts(*info, inventory);
   auto embedded = ReadEmbeddedLayout(*info, states.path);
   if (embedded) {
-    inventory.embedded = std::move(*embedded);
+    inventory.cuts = std::move(*embedded);
   } else {
-    inventory.embedded_refused = llvm::toString(embedded.takeError());
+    inventory.cuts = UnreadStatement{llvm::toString(embedded.takeError())};
   }
 }
 

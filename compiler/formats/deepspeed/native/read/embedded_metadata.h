@@ -6,7 +6,7 @@
 
 namespace ucp::deepspeed {
 
-// Fills `embedded` or `embedded_refused`, and `first_stage_counts`. Call when the inventory has all shards.
+// Fills `cuts` and `first_stage_counts`. Call when the inventory has all shards.
 void ReadEmbeddedMetadata(const ModelStates& states, Inventory& inventory);
 
 }  // namespace ucp::deepspeed

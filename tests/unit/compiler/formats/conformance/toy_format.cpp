@@ -70,7 +70,7 @@ class ToyFormat : public Format {
     Inventory& inventory = checkpoint.inventory;
     inventory.format = name();
     inventory.root = folder;
-    inventory.is_whole = true;
+    inventory.cuts = WholeTensors{};
     inventory.storage.Add(StoredFile{kHeaderFile, header.size(), ContentHash(header)});
     const FileId file = inventory.storage.Add(StoredFile{kDataFile, data.bytes, ContentHash("")});
     std::istringstream lines(header);

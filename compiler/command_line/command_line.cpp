@@ -177,7 +177,7 @@ void AddTargetOptions(CLI::App& command, TargetSettings& options) {
       ->type_name("MODULE.CLASS")
       ->allow_extra_args(false);
   command
-      .add_option("--ds-config", options.ds_config,
+      .add_option("--ds-config", options.job_config,
                   "For `deepspeed`: the JSON configuration of the job that will load the target; what the strategy "
                   "leaves open is taken from it (default: from the source's)")
       ->type_name("FILE");

@@ -13,7 +13,7 @@ namespace ucp {
 struct TargetSettings {
   std::string tag;                       // The target's own name; empty: the source's.
   std::vector<std::string> keep_opaque;  // "module.Class": objects that the user vouches for (known_training.h).
-  std::string ds_config;                 // A configuration of DeepSpeed; empty: the source's own `ds_config` counts.
+  std::string job_config;                // A file that the target's format interprets; empty: the source's own counts.
 };
 
 // A conversion to the files of a format.

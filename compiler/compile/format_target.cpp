@@ -25,7 +25,7 @@ const Format& FormatOf(const Strategy& strategy) {
 
 // An option that a format would ignore was not meant.
 llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
-  if (request.settings.ds_config.empty() || format.TakesJobConfig()) return llvm::Error::success();
+  if (request.settings.job_config.empty() || format.TakesJobConfig()) return llvm::Error::success();
   return Fail(ErrorCode::kUsage, "{} goes with the native files of a job; `{}` does not depend on it",
               OptionName(UserOption::kDsConfig), format.name());
 }
@@ -38,12 +38,12 @@ llvm::Error CheckHasOptimizer(const TrainingState& training, const Format& forma
 }
 
 llvm::Expected<std::optional<JobConfig>> JobConfigOf(ReadableFileSystem& files, const CompileRequest& request) {
-  if (request.settings.ds_config.empty()) return std::nullopt;
+  if (request.settings.job_config.empty()) return std::nullopt;
   if (request.source.given != nullptr && request.source.given->ds_config) {
-    return ParseJobConfig(request.source.given->ds_config->name, request.source.given->ds_config->text);
+    return JobConfig{request.source.given->ds_config->name, request.source.given->ds_config->text};
   }
-  UCP_ASSIGN_OR_RETURN(const std::string text, ReadJobConfig(files, request.settings.ds_config));
-  return ParseJobConfig(request.settings.ds_config, text);
+  UCP_ASSIGN_OR_RETURN(JobConfig job, ReadJobConfig(files, request.settings.job_config));
+  return job;
 }
 
 }  // namespace
@@ -56,6 +56,7 @@ llvm::Expected<Sides> FormatTarget::Meet(BoundSource source) {
   UCP_RETURN_IF_ERROR(CheckOptions(request_, format_));
   UCP_RETURN_IF_ERROR(CheckHasOptimizer(training, format_, strategy_));
   UCP_ASSIGN_OR_RETURN(job_config_, JobConfigOf(files_, request_));
+  if (job_config_) UCP_RETURN_IF_ERROR(format_.CheckJobConfig(*job_config_));
   if (!request_.settings.tag.empty()) training.tag = request_.settings.tag;
   training = KnownTraining(std::move(training), request_.settings.keep_opaque, left_out_);
   if (format_.TakesPlainNames(strategy_)) TakePlainNames(source, remarks_);

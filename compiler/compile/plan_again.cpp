@@ -27,9 +27,9 @@ llvm::Expected<PlanInputs> ReadInputs(ReadableFileSystem& files, const CompileRe
     UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, source.config, kMaxConfigBytes));
     inputs.config = {source.config, std::move(text)};
   }
-  if (!request.settings.ds_config.empty()) {
-    UCP_ASSIGN_OR_RETURN(std::string text, ReadJobConfig(files, request.settings.ds_config));
-    inputs.ds_config = {request.settings.ds_config, std::move(text)};
+  if (!request.settings.job_config.empty()) {
+    UCP_ASSIGN_OR_RETURN(JobConfig job, ReadJobConfig(files, request.settings.job_config));
+    inputs.ds_config = {std::move(job.path), std::move(job.text)};
   }
   for (const auto& [name, value] : source.set) inputs.set.push_back(name + "=" + SettingOf(value));
   inputs.unused = source.unused;
@@ -63,7 +63,7 @@ llvm::Expected<CompileRequest> RequestOf(const PlanInputs& inputs, const RankPre
   request.target = inputs.target;
   request.settings.tag = inputs.tag;
   request.settings.keep_opaque = inputs.keep_opaque;
-  if (inputs.ds_config) request.settings.ds_config = inputs.ds_config->name;
+  if (inputs.ds_config) request.settings.job_config = inputs.ds_config->name;
   request.replicas = inputs.trusts_replicas ? ReplicaPolicy::kTrust : ReplicaPolicy::kCompare;
   return request;
 }

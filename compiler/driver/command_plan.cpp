@@ -63,7 +63,7 @@ llvm::Expected<std::optional<OutputPlace>> PlaceOf(const PlanOptions& options) {
                       .what = "the plan",
                       .begins = kPlanName,
                       .force = options.force,
-                      .inputs = {options.source.spec, options.source.config, options.target_options.ds_config}});
+                      .inputs = {options.source.spec, options.source.config, options.target_options.job_config}});
 }
 
 llvm::Error MakePlanFile(const PlanOptions& options) {

@@ -83,6 +83,8 @@ class Format {
   virtual CompanionKind TakesCompanions() const { return CompanionKind::kNone; }
   // Whether its files depend on the configuration of the job that will load them.
   virtual bool TakesJobConfig() const { return false; }
+  // Fails where that cannot be read. LayOut() interprets it.
+  [[nodiscard]] virtual llvm::Error CheckJobConfig(const JobConfig& /*job*/) const { return llvm::Error::success(); }
   // Whether a target can have states of the optimizer that are not one number for each element.
   virtual bool CarriesLooseStates() const { return false; }
   // Whether a target of this strategy holds weights alone, without masters and states of the optimizer.

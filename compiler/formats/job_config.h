@@ -1,25 +1,19 @@
-// The configuration of the job that a target is for, as users keep it for DeepSpeed: a JSON file.
+// The configuration of the job that a target is for: a file as its user keeps it, which the target's format interprets.
 #pragma once
 
 #include <llvm/Support/Error.h>
 
 #include <string>
-#include <string_view>
 
 #include "compiler/files/readable_file_system.h"
-#include "compiler/formats/pytorch/value.h"
 
 namespace ucp {
 
 struct JobConfig {
   std::string path;
-  pytorch::ValuePtr value;  // A dict.
+  std::string text;
 };
 
-llvm::Expected<std::string> ReadJobConfig(ReadableFileSystem& files, const std::string& path);
-
-// Fails with kBadData, naming the file and the place, if it is not JSON: DeepSpeed lets comments and missing commas
-// pass, and guesses what was meant.
-llvm::Expected<JobConfig> ParseJobConfig(const std::string& path, std::string_view text);
+llvm::Expected<JobConfig> ReadJobConfig(ReadableFileSystem& files, const std::string& path);
 
 }  // namespace ucp

@@ -108,7 +108,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   AddNodeLocalOption(*command, options->conversion.node_local, NodeLocalUse::kWrites);
   command->callback([options, &exit_code] {
     options->conversion.watch.inputs = {options->source.spec, options->source.config,
-                                        options->target_options.ds_config};
+                                        options->target_options.job_config};
     exit_code = RunWatched(RealFileSystem(), options->conversion,
                            [&](RunWatch& watch, Communicator& ranks) { return RunConvert(*options, watch, ranks); });
   });

@@ -43,7 +43,7 @@ llvm::Expected<Compiled> CompileSynthetic(ReadableFileSystem& files, const Synth
   CompileRequest compile;
   compile.target = options.target;
   compile.settings.tag = options.tag;
-  compile.settings.ds_config = options.ds_config;
+  compile.settings.job_config = options.ds_config;
   compile.replicas = ReplicaPolicy::kTrust;  // Weights are computed where they are written, and from nothing else.
   return CompileBound(files, compile, std::move(source));
 }

@@ -78,7 +78,7 @@ llvm::Expected<LoadPlan> PlanLoad(const LoadSource& source, const std::string& t
   request.compile.threads = options.threads;
   UCP_ASSIGN_OR_RETURN(request.compile.source, RequestOf(source, ranks));
   request.compile.target = to;
-  request.compile.settings.ds_config = choice.ds_config;
+  request.compile.settings.job_config = choice.ds_config;
   OpenedSpec spec;
   request.compile.source.opened = &spec;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, ranks);

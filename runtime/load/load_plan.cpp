@@ -24,7 +24,7 @@ std::string TextOf(const LoadRequest& request) {
   if (!compile.settings.tag.empty()) more.push_back(fmt::format("tag `{}`", compile.settings.tag));
   for (const std::string& name : compile.settings.keep_opaque)
     more.push_back(fmt::format("objects of `{}` kept", name));
-  if (!compile.settings.ds_config.empty()) more.push_back(fmt::format("ds_config `{}`", compile.settings.ds_config));
+  if (!compile.settings.job_config.empty()) more.push_back(fmt::format("ds_config `{}`", compile.settings.job_config));
   if (compile.replicas == ReplicaPolicy::kCompare) more.emplace_back("copies compared");
   if (request.is_checked) more.emplace_back("checksums checked");
   return RequestText(compile.source, compile.target, more);

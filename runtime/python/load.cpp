@@ -282,7 +282,7 @@ void AddLoad(nb::module_& module) {
       .def(nb::init<>())
       .def_rw("tag", &TargetSettings::tag)
       .def_rw("keep_opaque", &TargetSettings::keep_opaque)
-      .def_prop_rw("ds_config", PathText<&TargetSettings::ds_config>, SetPath<&TargetSettings::ds_config>);
+      .def_prop_rw("ds_config", PathText<&TargetSettings::job_config>, SetPath<&TargetSettings::job_config>);
   AddPlanClasses(module);
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
              nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"));

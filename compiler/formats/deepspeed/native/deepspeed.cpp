@@ -4,6 +4,7 @@
 
 #include "compiler/formats/deepspeed/common/file_names.h"
 #include "compiler/formats/deepspeed/native/read/describe.h"
+#include "compiler/formats/deepspeed/native/write/engine_config.h"
 #include "compiler/formats/deepspeed/native/write/fused_experts.h"
 #include "compiler/formats/deepspeed/native/write/options.h"
 #include "compiler/formats/deepspeed/native/write/readers.h"
@@ -59,6 +60,9 @@ class DeepSpeedFormat : public Format {
 
   CompanionKind TakesCompanions() const override { return CompanionKind::kOfModelAndLoop; }
   bool TakesJobConfig() const override { return true; }
+  llvm::Error CheckJobConfig(const JobConfig& job) const override {
+    return deepspeed::ParseEngineConfig(job).takeError();
+  }
   bool CarriesLooseStates() const override { return true; }
   llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,
                                                        const TrainingState& training) const override {

@@ -100,7 +100,7 @@ TEST(RequestTextTest, RanksLoadTheSame) {
                                Change([](LoadRequest& one) { one.compile.target = "safetensors"; }),
                                Change([](LoadRequest& one) { one.compile.settings.tag = "x"; }),
                                Change([](LoadRequest& one) { one.compile.settings.keep_opaque = {"x.Y"}; }),
-                               Change([](LoadRequest& one) { one.compile.settings.ds_config = "x.json"; }),
+                               Change([](LoadRequest& one) { one.compile.settings.job_config = "x.json"; }),
                                Change([](LoadRequest& one) { one.compile.replicas = ReplicaPolicy::kTrust; }),
                                Change([](LoadRequest& one) { one.is_checked = true; })}) {
     ExpectRefused<LoadRequest>(request, change, compile);

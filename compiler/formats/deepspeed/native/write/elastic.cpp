@@ -76,17 +76,17 @@ bool LacksSettings(const TrainingState& training) {
          });
 }
 
-llvm::Error TakeSettingsOfJob(const JobConfig* job, std::span<const LogicalTensor> tensors, TrainingState& training,
+llvm::Error TakeSettingsOfJob(const EngineConfig& job, std::span<const LogicalTensor> tensors, TrainingState& training,
                               std::vector<std::string>& remarks) {
-  if (job == nullptr || !LacksSettings(training) || training.groups.size() != 1) return llvm::Error::success();
+  if (!LacksSettings(training) || training.groups.size() != 1) return llvm::Error::success();
   if (!HasStatesOfFusedAdam(training, tensors)) return llvm::Error::success();
-  ValuePtr optimizer = Find(*job->value, "optimizer");
+  ValuePtr optimizer = Find(*job.value, "optimizer");
   if (!optimizer) return llvm::Error::success();
   ValuePtr type = Find(*optimizer, "type"), params = Find(*optimizer, "params");
   if (!type || !params || pytorch::Entries(*params) == nullptr) {
-    return Fail(ErrorCode::kUsage, "`optimizer` in `{}` has no `type` with `params`", job->path);
+    return Fail(ErrorCode::kUsage, "`optimizer` in `{}` has no `type` with `params`", job.path);
   }
-  if (!IsFusedAdam(*job->value, pytorch::AsText(*type).value_or(""), *params)) return llvm::Error::success();
+  if (!IsFusedAdam(*job.value, pytorch::AsText(*type).value_or(""), *params)) return llvm::Error::success();
   std::vector<Entry> settings;
   for (const char* key : {"lr", "bias_correction", "betas", "eps", "weight_decay"}) {
     ValuePtr value = Find(*params, key);
@@ -95,14 +95,14 @@ llvm::Error TakeSettingsOfJob(const JobConfig* job, std::span<const LogicalTenso
       return Fail(ErrorCode::kUsage,
                   "`optimizer.params.{}` in `{}` is {}, and the source, an elastic checkpoint, has no settings of the "
                   "optimizer either; say it there",
-                  key, job->path, value ? pytorch::Print(*value) : "missing");
+                  key, job.path, value ? pytorch::Print(*value) : "missing");
     }
     settings.push_back({MakeText(key), std::move(value)});
   }
   remarks.push_back(fmt::format(
       "the source, an elastic checkpoint, has no settings of the optimizer: those of `{}` count, {}; a job that gives "
       "its parameters others has to set them after it has loaded",
-      job->path, pytorch::Print(*pytorch::MakeDict(settings))));
+      job.path, pytorch::Print(*pytorch::MakeDict(settings))));
   OptimizerGroup& group = training.groups.front();
   if (ValuePtr step = Find(*group.hyper_parameters, "step")) settings.push_back({MakeText("step"), std::move(step)});
   group.hyper_parameters = pytorch::MakeDict(std::move(settings));

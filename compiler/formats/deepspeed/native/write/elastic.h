@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/formats/deepspeed/native/write/engine_config.h"
 #include "compiler/formats/deepspeed/native/write/options.h"
-#include "compiler/formats/job_config.h"
 #include "compiler/layout/target.h"
 
 namespace ucp::deepspeed {
@@ -20,9 +20,8 @@ bool LacksSettings(const TrainingState& training);
 
 // Takes them from the job's own `optimizer`, if the source lacks them, and has one group with Adam's states and steps
 // that are numbers, as FusedAdam's are; tells in a remark which.
-// Nothing changes without an `optimizer`. `job` is null if no configuration was given. Fails with kUsage for an
-// optimizer of which it does not say everything.
-[[nodiscard]] llvm::Error TakeSettingsOfJob(const JobConfig* job, std::span<const LogicalTensor> tensors,
+// Nothing changes without an `optimizer`. Fails with kUsage for an optimizer of which it does not say everything.
+[[nodiscard]] llvm::Error TakeSettingsOfJob(const EngineConfig& job, std::span<const LogicalTensor> tensors,
                                             TrainingState& training, std::vector<std::string>& remarks);
 
 // Decides on the form of a target of `options`, and sets `options.lists_states`. Fails with kUnsupported for a source

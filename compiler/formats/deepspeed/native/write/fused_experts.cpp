@@ -68,22 +68,22 @@ llvm::Expected<ValuePtr> Maps(const TargetRequest& request, const ExpertsOfLayer
       {{MakeText("version"), MakeInteger(kDescriptionVersion)}, {MakeText("params"), MakeDict(std::move(maps))}});
 }
 
-llvm::Error CheckJob(const TargetRequest& request) {
-  if (request.job_config == nullptr) return llvm::Error::success();
+llvm::Error CheckJob(const TargetRequest& request, const EngineConfig* job) {
+  if (job == nullptr) return llvm::Error::success();
   const auto& fused = request.training.fused_experts;
-  const bool has_autoep = SwitchesAutoEpOn(*request.job_config->value);
+  const bool has_autoep = SwitchesAutoEpOn(*job->value);
   if (has_autoep == !fused.empty()) return llvm::Error::success();
   if (has_autoep) {
     return Fail(ErrorCode::kUnsupported,
                 "`{}` switches AutoEP on (`expert_parallel`), and nothing in {} says that its experts are AutoEP's: "
                 "tensors of a run without it have other names, so resume without it; weights alone do not say it",
-                request.job_config->path, CalledInMessages(request.training));
+                job->path, CalledInMessages(request.training));
   }
   return Fail(
       ErrorCode::kUnsupported,
       "`{}` has experts as DeepSpeed's AutoEP keeps them, and `{}` does not switch it on (`expert_parallel`): a "
       "job without AutoEP has other tensors",
-      *fused.begin(), request.job_config->path);
+      *fused.begin(), job->path);
 }
 
 // Refuses jobs that DeepSpeed does not start beside tensor parallelism.
@@ -116,8 +116,8 @@ llvm::Error CheckDegreesOfAutoEp(const TrainingState& training, const Degrees& d
       *training.fused_experts.begin(), tp);
 }
 
-llvm::Error CheckAutoEp(const TargetRequest& request, const WriteOptions& options) {
-  UCP_RETURN_IF_ERROR(CheckJob(request));
+llvm::Error CheckAutoEp(const TargetRequest& request, const EngineConfig* job, const WriteOptions& options) {
+  UCP_RETURN_IF_ERROR(CheckJob(request, job));
   if (request.training.fused_experts.empty()) return llvm::Error::success();
   const std::string& name = *request.training.fused_experts.begin();
   auto refuse = [&](const std::string& what) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/formats/deepspeed/native/write/engine_config.h"
 #include "compiler/formats/deepspeed/native/write/experts.h"
 #include "compiler/formats/deepspeed/native/write/groups.h"
 #include "compiler/formats/deepspeed/native/write/options.h"
@@ -23,7 +24,8 @@ namespace ucp::deepspeed {
 
 // Fails for targets that AutoEP does not run on, or that this version does not write; and for a job's configuration
 // that has AutoEP where the source does not, or the other way round.
-[[nodiscard]] llvm::Error CheckAutoEp(const TargetRequest& request, const WriteOptions& options);
+[[nodiscard]] llvm::Error CheckAutoEp(const TargetRequest& request, const EngineConfig* job,
+                                      const WriteOptions& options);
 
 // The layers of the source's fused tensors, by what their names begin with. Fails if one is not of AutoEP's form.
 llvm::Expected<std::map<std::string, ExpertsOfLayer>> FindFusedLayers(const TargetRequest& request);

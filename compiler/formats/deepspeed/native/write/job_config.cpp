@@ -59,7 +59,7 @@ std::string_view Wanted(Kind kind) {
   return "";
 }
 
-llvm::Error CheckSections(const JobConfig& job) {
+llvm::Error CheckSections(const EngineConfig& job) {
   const std::vector<std::string> known = {"zero_optimization",
                                           "bf16",
                                           "bfloat16",
@@ -92,7 +92,7 @@ ValuePtr FindIn(const ValuePtr& config, std::string_view section, std::string_vi
   return found ? pytorch::Find(*found, key) : nullptr;
 }
 
-llvm::Error CheckValues(const JobConfig& job, const Strategy& strategy) {
+llvm::Error CheckValues(const EngineConfig& job, const Strategy& strategy) {
   for (const Said& said : kSaid) {
     ValuePtr value = FindIn(job.value, said.section, said.key);
     if (!value || IsOfKind(*value, said.kind) || strategy.options.contains(std::string(said.setting))) continue;
@@ -109,7 +109,7 @@ struct Degree {
   std::string name;
   std::int64_t size = 1;
 };
-std::vector<Degree> DegreesOf(const JobConfig& job) {
+std::vector<Degree> DegreesOf(const EngineConfig& job) {
   std::vector<Degree> degrees;
   auto add = [&](std::string_view axis, std::string name, const ValuePtr& value) {
     const auto size = value ? pytorch::AsInteger(*value) : std::nullopt;
@@ -129,7 +129,7 @@ std::int64_t SizeIn(const Strategy& strategy, std::string_view axis) {
   return given == strategy.options.end() ? 1 : ParseCount(given->second, 1, kMostRanks).value_or(1);
 }
 
-llvm::Error CheckDegrees(const JobConfig& job, const Strategy& strategy) {
+llvm::Error CheckDegrees(const EngineConfig& job, const Strategy& strategy) {
   for (const Degree& degree : DegreesOf(job)) {
     const bool is_given = strategy.options.contains(std::string(degree.axis));
     if (is_given || degree.size == 1) continue;
@@ -146,7 +146,7 @@ std::optional<std::int64_t> Count(const ValuePtr& config, std::string_view key) 
 }
 
 // Masters are written in their own type, and the engine copies them into what it has.
-std::string RemarkOnMasters(const JobConfig& job, std::span<const LogicalTensor> tensors) {
+std::string RemarkOnMasters(const EngineConfig& job, std::span<const LogicalTensor> tensors) {
   struct Narrow {
     const char* section;
     const char* key;
@@ -183,7 +183,7 @@ std::int64_t GlobalBatch(const ValuePtr& config, std::int64_t ranks) {
 
 }  // namespace
 
-llvm::Expected<ValuePtr> ConfigOfJob(const JobConfig& job, const Strategy& strategy) {
+llvm::Expected<ValuePtr> ConfigOfJob(const EngineConfig& job, const Strategy& strategy) {
   UCP_RETURN_IF_ERROR(CheckSections(job));
   UCP_RETURN_IF_ERROR(CheckValues(job, strategy));
   UCP_RETURN_IF_ERROR(CheckDegrees(job, strategy));
@@ -195,7 +195,7 @@ llvm::Expected<ValuePtr> ConfigOfJob(const JobConfig& job, const Strategy& strat
   return pytorch::MakeDict(std::move(sections));
 }
 
-std::vector<std::string> CompareWithJob(const JobConfig& job, const TrainingState& configured,
+std::vector<std::string> CompareWithJob(const EngineConfig& job, const TrainingState& configured,
                                         const WriteOptions& options, const TargetRequest& request) {
   const Strategy& strategy = request.strategy;
   std::vector<std::string> remarks;

@@ -7,20 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "compiler/formats/deepspeed/native/write/engine_config.h"
 #include "compiler/formats/deepspeed/native/write/options.h"
 #include "compiler/formats/format.h"
-#include "compiler/formats/job_config.h"
 
 namespace ucp::deepspeed {
 
 // The file with what DeepSpeed takes where it says nothing, as far as that changes the bytes. Fails with kUsage for
 // what DeepSpeed would not read as it stands, such as `auto`, unless the strategy has a setting for it; for a section
 // that is misspelt; and for degrees that the strategy leaves out.
-llvm::Expected<pytorch::ValuePtr> ConfigOfJob(const JobConfig& job, const Strategy& strategy);
+llvm::Expected<pytorch::ValuePtr> ConfigOfJob(const EngineConfig& job, const Strategy& strategy);
 
 // Remarks on the file and this target: settings of the strategy that count instead of the file's, and what becomes of
 // the source's batch. `configured` is the source's training state with the file as its `ds_config`.
-std::vector<std::string> CompareWithJob(const JobConfig& job, const TrainingState& configured,
+std::vector<std::string> CompareWithJob(const EngineConfig& job, const TrainingState& configured,
                                         const WriteOptions& options, const TargetRequest& request);
 
 }  // namespace ucp::deepspeed

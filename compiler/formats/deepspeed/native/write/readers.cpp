@@ -10,6 +10,7 @@
 #include "compiler/formats/deepspeed/common/expert_ranks.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
 #include "compiler/formats/deepspeed/native/write/adapt_config.h"
+#include "compiler/formats/deepspeed/native/write/engine_config.h"
 #include "compiler/formats/deepspeed/native/write/experts.h"
 #include "compiler/formats/deepspeed/native/write/job_config.h"
 #include "compiler/formats/deepspeed/native/write/options.h"
@@ -158,7 +159,8 @@ class ReadersByName {
 llvm::Expected<FileReaders> ReadersOf(const TargetRequest& asked, const TargetFiles& target) {
   TrainingState configured = asked.training;
   if (asked.job_config != nullptr) {
-    UCP_ASSIGN_OR_RETURN(pytorch::ValuePtr job, ConfigOfJob(*asked.job_config, asked.strategy));
+    UCP_ASSIGN_OR_RETURN(const EngineConfig config, ParseEngineConfig(*asked.job_config));
+    UCP_ASSIGN_OR_RETURN(pytorch::ValuePtr job, ConfigOfJob(config, asked.strategy));
     SetEntry(configured.engine, "ds_config", job);
   }
   UCP_ASSIGN_OR_RETURN(const WriteOptions options, ReadWriteOptions(asked.strategy, configured));

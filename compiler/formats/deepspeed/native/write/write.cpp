@@ -19,6 +19,7 @@
 #include "compiler/formats/deepspeed/native/write/carried.h"
 #include "compiler/formats/deepspeed/native/write/companions.h"
 #include "compiler/formats/deepspeed/native/write/elastic.h"
+#include "compiler/formats/deepspeed/native/write/engine_config.h"
 #include "compiler/formats/deepspeed/native/write/experts.h"
 #include "compiler/formats/deepspeed/native/write/fused_experts.h"
 #include "compiler/formats/deepspeed/native/write/groups.h"
@@ -196,17 +197,21 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   TrainingState training = asked.training;
   const TargetRequest request{asked.tensors,  asked.layout,     training, asked.source_mesh,
                               asked.strategy, asked.companions, nullptr,  asked.threads};
-  UCP_RETURN_IF_ERROR(TakeSettingsOfJob(asked.job_config, asked.tensors, training, remarks));
+  std::optional<EngineConfig> config;
+  if (asked.job_config != nullptr) {
+    UCP_ASSIGN_OR_RETURN(config, ParseEngineConfig(*asked.job_config));
+    UCP_RETURN_IF_ERROR(TakeSettingsOfJob(*config, asked.tensors, training, remarks));
+  }
   TrainingState configured = request.training;
   pytorch::ValuePtr job;
-  if (asked.job_config != nullptr) {
-    UCP_ASSIGN_OR_RETURN(job, ConfigOfJob(*asked.job_config, asked.strategy));
+  if (config) {
+    UCP_ASSIGN_OR_RETURN(job, ConfigOfJob(*config, asked.strategy));
     SetEntry(configured.engine, "ds_config", job);
   }
   UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, configured));
   const std::string& folder = request.training.tag;
   UCP_RETURN_IF_ERROR(CheckTag(folder));
-  UCP_RETURN_IF_ERROR(CheckAutoEp(asked, options));
+  UCP_RETURN_IF_ERROR(CheckAutoEp(request, config ? &*config : nullptr, options));
   UCP_RETURN_IF_ERROR(CheckModule(request, options));
   UCP_RETURN_IF_ERROR(CheckMuonIsWritten(request.training, options));
   UCP_RETURN_IF_ERROR(CheckAdagradRuns(request.training, options));
@@ -227,8 +232,8 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());
   LooseStatesToWrite loose(request.training, options);
-  if (job) {
-    for (std::string& remark : CompareWithJob(*asked.job_config, configured, options, request)) {
+  if (config) {
+    for (std::string& remark : CompareWithJob(*config, configured, options, request)) {
       remarks.push_back(std::move(remark));
     }
   }

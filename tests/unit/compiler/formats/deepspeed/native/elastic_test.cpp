@@ -83,17 +83,17 @@ std::vector<Entry> Adam() {
           {MakeText("weight_decay"), MakeDouble(0.0)}};
 }
 
-JobConfig Job(const char* type, std::vector<Entry> params, std::vector<Entry> zero = {}) {
+EngineConfig Job(const char* type, std::vector<Entry> params, std::vector<Entry> zero = {}) {
   return {"job.json", MakeDict({{MakeText("optimizer"), MakeDict({{MakeText("type"), MakeText(type)},
                                                                   {MakeText("params"), MakeDict(std::move(params))}})},
                                 {MakeText("zero_optimization"), MakeDict(std::move(zero))}})};
 }
 
 // The settings of the first group afterwards, or the refusal.
-std::string SettingsBy(const JobConfig& job, TrainingState training, std::size_t remarks_expected,
+std::string SettingsBy(const EngineConfig& job, TrainingState training, std::size_t remarks_expected,
                        const LogicalTensor& tensor = Parameter("w")) {
   std::vector<std::string> remarks;
-  if (llvm::Error error = TakeSettingsOfJob(&job, {&tensor, 1}, training, remarks))
+  if (llvm::Error error = TakeSettingsOfJob(job, {&tensor, 1}, training, remarks))
     return ucp::Describe(std::move(error)).message;
   EXPECT_EQ(remarks.size(), remarks_expected);
   return pytorch::Print(*training.groups.front().hyper_parameters);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/formats/format_state.h"
 #include "compiler/layout/wrapper_names.h"
 
 namespace ucp {
@@ -74,9 +75,7 @@ void TakePlainNames(BoundSource& source, std::vector<std::string>& remarks) {
   for (std::string& name : inventory.first_stage_counts) renaming.Rename(name);
   renaming.Rename(inventory.aliases);
   renaming.Rename(training.aliases);
-  std::set<std::string> fused;
-  for (const std::string& name : training.fused_experts) fused.insert(renaming.NameOf(name));
-  training.fused_experts = std::move(fused);
+  if (training.format_state) training.format_state = training.format_state->Renamed(found.plain);
   renaming.Rename(source.layout);
   renaming.Rename(source.held);
 }

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <unordered_map>
 
-#include "compiler/compile/pipeline_target.h"
+#include "compiler/compile/source_stages.h"
 #include "compiler/layout/holders.h"
 #include "compiler/layout/layout_index.h"
 #include "compiler/support/error.h"
@@ -13,9 +12,6 @@
 
 namespace ucp {
 namespace {
-
-// Whether the strategy says how DeepSpeed deals layers over stages.
-bool DealsLayers(const Strategy& strategy) { return strategy.options.contains("partition"); }
 
 // Experts have tensors of their own, and the format knows which ranks get which; or AutoEP's are spread below.
 bool CutsNoTensor(std::string_view axis) {
@@ -50,20 +46,8 @@ void KeepCuts(const BoundSource& source, Layout& layout) {
   }
 }
 
-// An engine with AutoEP gives every rank of `ep` equally many neighbours.
-void SpreadFusedExperts(const TrainingState& training, Layout& layout) {
-  if (layout.mesh.Size("ep") == 1) return;
-  for (TensorLayout& tensor : layout.tensors) {
-    if (!training.fused_experts.contains(tensor.name) || tensor.dims.empty()) continue;
-    tensor.dims.front() = ShapeExpr::Cut(tensor.dims.front(), {"ep"});
-  }
-}
-
-llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees& degrees, const BoundSource& source,
-                                         std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
-  const std::int64_t pp = degrees.mesh.Size("pp");
-  const bool has_stages = pp > 1 || !degrees.stage_layers.empty() || DealsLayers(strategy);
-  SourceStages stages = has_stages ? StagesOfSource(source) : SourceStages();
+// Fails if neither a spec nor the source says how tensors are cut over the target's ranks.
+llvm::Error CheckCutsAreKnown(const Degrees& degrees, const BoundSource& source) {
   const std::int64_t source_tp = source.checkpoint.inventory.mesh.Size("tp");
   for (const Axis& axis : degrees.mesh.axes) {
     const bool is_as_before = axis.name == "tp" && axis.size == source_tp;
@@ -72,10 +56,19 @@ llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees
                 axis.size, axis.name, OptionName(UserOption::kSpec),
                 source.why_no_spec.empty() ? "" : ", since the catalogue does not decide: " + source.why_no_spec);
   }
-  const bool has_other_stages =
-      (pp != stages.count && pp != 1) || !degrees.stage_layers.empty() || DealsLayers(strategy);
-  const bool knows_layers = source.checkpoint.training.pipeline.has_value();
-  if (has_other_stages && !knows_layers) {
+  return llvm::Error::success();
+}
+
+llvm::Expected<Layout> LayOutWithoutSpec(const Format& format, const Strategy& strategy, const Degrees& degrees,
+                                         const BoundSource& source, std::span<const LogicalTensor> tensors,
+                                         std::vector<std::string>& remarks) {
+  const std::int64_t pp = degrees.mesh.Size("pp");
+  const bool is_dealt = !degrees.stage_layers.empty() || format.DealsLayers(strategy);
+  SourceStages stages = pp > 1 || is_dealt ? StagesOfSource(source) : SourceStages();
+  UCP_RETURN_IF_ERROR(CheckCutsAreKnown(degrees, source));
+  const bool has_other_stages = (pp != stages.count && pp != 1) || is_dealt;
+  const FormatState* state = source.checkpoint.training.format_state.get();
+  if (has_other_stages && (state == nullptr || !state->knows_layers())) {
     return Fail(ErrorCode::kUsage,
                 "pp={}: the source has {} pipeline stage{}, and nothing says how its layers are spread over others; "
                 "say it with {}",
@@ -84,10 +77,10 @@ llvm::Expected<Layout> LayOutWithoutSpec(const Strategy& strategy, const Degrees
   UCP_ASSIGN_OR_RETURN(Layout layout, AtomicLayout(source.layout));
   layout.mesh = degrees.mesh;
   KeepCuts(source, layout);
-  SpreadFusedExperts(source.checkpoint.training, layout);
+  if (state != nullptr) state->SpreadExperts(layout);
   if (pp == 1) return layout;
   if (has_other_stages) {
-    UCP_RETURN_IF_ERROR(PlacePipeline(strategy, degrees, source, stages, tensors, layout, remarks));
+    UCP_RETURN_IF_ERROR(state->PlaceStages({strategy, degrees, stages, tensors}, layout, remarks));
     return layout;
   }
   for (TensorLayout& tensor : layout.tensors) {
@@ -124,10 +117,10 @@ llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strate
                                     std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy, source.checkpoint.training));
   if (!degrees) return AtomicLayout(source.layout);
-  if (!source.bound) return LayOutWithoutSpec(strategy, *degrees, source, tensors, remarks);
+  if (!source.bound) return LayOutWithoutSpec(format, strategy, *degrees, source, tensors, remarks);
   SourceStages stages = StagesOfSource(source);
   const bool has_stages_of_source = degrees->mesh.Size("pp") == stages.count;
-  const bool deals_layers = DealsLayers(strategy) && degrees->mesh.Size("pp") > 1;
+  const bool deals_layers = format.DealsLayers(strategy) && degrees->mesh.Size("pp") > 1;
   Degrees lowered = *degrees;
   if (deals_layers) {  // The stages come later.
     std::erase_if(lowered.mesh.axes, [](const Axis& axis) { return axis.name == "pp"; });
@@ -138,12 +131,13 @@ llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strate
   std::optional<Layout> layout = LowerToMesh(*source.bound, lowered, source.spec->sink);
   if (!layout) return SpecErrors(*source.spec);
   if (deals_layers) {
-    if (!source.checkpoint.training.pipeline) {
+    const FormatState* state = source.checkpoint.training.format_state.get();
+    if (state == nullptr || !state->knows_layers()) {
       return Fail(ErrorCode::kUsage, "`partition` in the strategy: {} does not know the layers of a pipeline",
                   CalledInMessages(source.checkpoint.training));
     }
     layout->mesh = degrees->mesh;
-    UCP_RETURN_IF_ERROR(PlacePipeline(strategy, *degrees, source, stages, tensors, *layout, remarks));
+    UCP_RETURN_IF_ERROR(state->PlaceStages({strategy, *degrees, stages, tensors}, *layout, remarks));
   }
   UCP_RETURN_IF_ERROR(VerifyLayout(*layout));
   return std::move(*layout);

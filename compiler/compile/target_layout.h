@@ -9,10 +9,11 @@
 
 namespace ucp {
 
-// Without a spec every tensor is whole, and the stages of a pipeline stay the source's, or become one, or are those of
-// pipeline_target.h. With a spec and as many stages as in the source, each stage keeps its layers unless the strategy
-// says otherwise. Fails with kSpec if the spec does not fit the target's ranks (its errors are in the spec's sink),
-// with kUsage if one is needed. A choice that the request leaves open is a remark.
+// Without a spec every tensor is whole, and the stages of a pipeline stay the source's, or become one, or are those
+// that the source's format gives its layers (FormatState::PlaceStages()). With a spec and as many stages as in the
+// source, each stage keeps its layers unless the strategy says otherwise. Fails with kSpec if the spec does not fit the
+// target's ranks (its errors are in the spec's sink), with kUsage if one is needed. A choice that the request leaves
+// open is a remark.
 llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strategy, BoundSource& source,
                                     std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks);
 

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/training_state.h"
 
 namespace ucp {
 namespace {
@@ -55,6 +56,13 @@ void AddFacts(const std::string& path, const pytorch::Value& value, const std::s
               std::map<std::string, Fact>& facts) {
   Budget budget;
   AddFactsBelow(path, value, where, 0, budget, facts);
+}
+
+void AddFacts(const std::vector<pytorch::Entry>& client, const std::vector<pytorch::Entry>& engine,
+              const std::string& where, std::map<std::string, Fact>& facts) {
+  if (auto args = FindEntry(client, "args")) AddFacts("args", *args, where, facts);
+  if (auto info = FindEntry(client, "universal_checkpoint_info")) AddFacts("info", *info, where, facts);
+  if (auto config = FindEntry(engine, "ds_config")) AddFacts("ds_config", *config, where, facts);
 }
 
 }  // namespace ucp

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "compiler/formats/pytorch/value.h"
 #include "compiler/layout/inventory.h"
@@ -13,5 +14,10 @@ namespace ucp {
 // that a spec cannot name (None, tensors, lists of other things) are left out.
 void AddFacts(const std::string& path, const pytorch::Value& value, const std::string& where,
               std::map<std::string, Fact>& facts);
+
+// The facts in the entries of a training script and of the engine: `args` under "args", `universal_checkpoint_info`
+// under "info", `ds_config` under "ds_config".
+void AddFacts(const std::vector<pytorch::Entry>& client, const std::vector<pytorch::Entry>& engine,
+              const std::string& where, std::map<std::string, Fact>& facts);
 
 }  // namespace ucp

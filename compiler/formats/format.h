@@ -15,6 +15,7 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/companions.h"
+#include "compiler/formats/format_state.h"
 #include "compiler/formats/job_config.h"
 #include "compiler/formats/strategy.h"
 #include "compiler/formats/strategy_rules.h"
@@ -79,6 +80,12 @@ class Format {
   virtual llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                               const RankPreference& preference, unsigned threads) const = 0;
 
+  // The family's own part of the training state of a source that is made up for this strategy: what a job would have
+  // known of these tensors. Null if there is none.
+  virtual llvm::Expected<std::shared_ptr<const FormatState>> MakeState(const Strategy& strategy,
+                                                                       std::span<const LogicalTensor> tensors,
+                                                                       const TiedLayers& tied) const;
+
   // The files beside the source that its folders also have.
   virtual CompanionKind TakesCompanions() const { return CompanionKind::kNone; }
   // Whether its files depend on the configuration of the job that will load them.
@@ -87,6 +94,8 @@ class Format {
   [[nodiscard]] virtual llvm::Error CheckJobConfig(const JobConfig& /*job*/) const { return llvm::Error::success(); }
   // Whether a target can have states of the optimizer that are not one number for each element.
   virtual bool CarriesLooseStates() const { return false; }
+  // Whether the strategy says how the layers of a pipeline are dealt over its stages, instead of a spec.
+  virtual bool DealsLayers(const Strategy& /*strategy*/) const { return false; }
   // Whether a target of this strategy holds weights alone, without masters and states of the optimizer.
   virtual bool HoldsWeightsAlone(const Strategy& /*strategy*/) const { return false; }
   // Whether its tensors go by the names of a published model, without what wrappers of a module add.

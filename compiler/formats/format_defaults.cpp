@@ -7,6 +7,11 @@ llvm::Expected<std::optional<std::string>> Format::MeantByFile(ReadableFileSyste
   return std::nullopt;
 }
 
+llvm::Expected<std::shared_ptr<const FormatState>> Format::MakeState(const Strategy&, std::span<const LogicalTensor>,
+                                                                     const TiedLayers&) const {
+  return nullptr;
+}
+
 llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&, const TrainingState&) const {
   return std::nullopt;
 }

@@ -10,7 +10,7 @@ std::vector<std::unique_ptr<const Format>> MakeFormats() {
   std::vector<std::unique_ptr<const Format>> formats;
   formats.push_back(MakeDeepSpeedFormat());
   formats.push_back(MakeUniversalFormat());
-  formats.push_back(MakeSafetensorsFormat());
+  formats.push_back(MakeSafetensorsFormat({DeepSpeedStateReader()}));
   return formats;
 }
 

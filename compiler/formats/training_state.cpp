@@ -54,12 +54,6 @@ std::string_view CalledInMessages(const TrainingState& training) {
   return training.is_synthetic ? "the synthetic model" : "the source";
 }
 
-pytorch::ValuePtr VersionOf(const TrainingState& training) {
-  pytorch::ValuePtr version = FindEntry(training.engine, "ds_version");
-  if (!version) version = FindEntry(training.optimizer, "ds_version");
-  return version && pytorch::AsText(*version) ? version : pytorch::MakeText("0.19.8");
-}
-
 std::string AddTensor(TrainingState& training, SmallTensorData data) {
   training.small_tensors.push_back(std::move(data));
   return fmt::format("{}", training.small_tensors.size() - 1);

@@ -7,18 +7,19 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "compiler/formats/expert_names.h"
 #include "compiler/formats/loose_states.h"
 #include "compiler/formats/pytorch/value.h"
 #include "compiler/layout/dtype.h"
 #include "compiler/layout/storage.h"
 
 namespace ucp {
+
+class FormatState;  // format_state.h
 
 // The elements of small tensors that stand inside values: 0-dimensional steps, states of random generators. Inside a
 // TrainingState, every tensor is the whole of a storage, whose key leads to one of these or to a large tensor.
@@ -37,18 +38,6 @@ struct LargeTensor {
   std::vector<std::int64_t> strides;  // Empty: row-major.
   BufferSetId states;
   std::int64_t base = 0;
-};
-
-// A PipelineModule's layers, as their files have them.
-struct PipelineLayers {
-  // By the number of each layer that has a file, what stands before the names in it: "3.", or "tied_modules.embed.".
-  std::map<std::int64_t, std::string> prefixes;
-  bool has_tensor_axis = false;  // Its files are named with the tensor-parallel rank, even if there is only one.
-  // Where the layers were in a checkpoint of several stages, by what stands before their names, in or out of files:
-  // what a folder of whole tensors remembers of it.
-  std::int64_t stage_count = 1;
-  std::map<std::string, std::set<std::int64_t>> stages;
-  bool operator==(const PipelineLayers&) const = default;
 };
 
 // Where a source has a value, for the report.
@@ -79,8 +68,7 @@ struct TrainingState {
   std::vector<OptimizerGroup> groups;
   // Everything else in the optimizer's file: loss_scaler, dynamic_loss_scale, overflow, clip_grad, …
   std::vector<pytorch::Entry> optimizer;
-  // The engine's own counts: global_steps, global_samples, skipped_steps, dp_world_size, ds_version, ds_config,
-  // lr_scheduler, ….
+  // The engine's own counts and settings: global_steps, skipped_steps, lr_scheduler, its configuration, ….
   std::vector<pytorch::Entry> engine;
   ValueOrigin groups_origin;  // Of the list of groups.
   ValueOrigin optimizer_origin;
@@ -88,16 +76,11 @@ struct TrainingState {
   std::vector<RankState> ranks;                // By model-parallel rank (pipeline major). Never empty.
   std::size_t counting_rank = 0;               // Which of them counts for a target that has other ranks.
   std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).
-  std::optional<PipelineLayers> pipeline;      // Nothing if the model is none, or its layers' files are not known.
-  std::vector<ExpertLayer> expert_layers;      // In the model's order, stage after stage; empty if not known.
-  // Tensors with an expert for each place of their first dimension, over which DeepSpeed's AutoEP spreads them.
-  std::set<std::string> fused_experts;
-  bool excludes_frozen = false;          // Saved without the frozen parameters: the model may have some.
   std::string absent_optimizer;          // Why only weights could be read, as a sentence; empty if it has an optimizer.
-  std::string order_doubt;               // Why the order of the groups' parameters is not known; empty if it is.
   std::vector<LooseState> loose_states;  // Of the optimizer, beside those in the inventory's shards.
   std::vector<SmallTensorData> small_tensors;
   std::vector<LargeTensor> large_tensors;
+  std::shared_ptr<const FormatState> format_state;  // The part that one family of formats understands; may be null.
 };
 
 // The value of a text key; null if there is none.
@@ -105,9 +88,6 @@ pytorch::ValuePtr FindEntry(const std::vector<pytorch::Entry>& entries, std::str
 
 // The name in messages of the checkpoint that all this is of: "the source", or "the synthetic model".
 std::string_view CalledInMessages(const TrainingState& training);
-
-// The version of DeepSpeed that saved the source, as a text; without one, a version that writes what we write.
-pytorch::ValuePtr VersionOf(const TrainingState& training);
 
 // Adds one to a training state; returns the key of its storage there.
 std::string AddTensor(TrainingState& training, SmallTensorData data);

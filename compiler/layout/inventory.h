@@ -31,12 +31,10 @@ struct Fact {
 // order in which it holds them. Several ranks may have the same one.
 using ExpertPlaces = std::vector<std::vector<std::int64_t>>;
 
-// A checkpoint's own statement of how its tensors are cut is one of these. Without a statement, a spec has to say it.
-struct NothingStated {};
-// Each tensor stands as the model has it: whole, without padding, neither averaged nor scaled any more.
-struct WholeTensors {};
-// There is a statement, and it was not understood.
-struct UnreadStatement {
+// A checkpoint's own statement of how its tensors are cut is one of these, or DeepSpeed's metadata (EmbeddedLayout).
+struct NothingStated {};  // Only a spec says it.
+struct WholeTensors {};   // As the model has them: whole, without padding, neither averaged nor scaled any more.
+struct UnreadStatement {  // There is one that was not understood.
   std::string why;
 };
 using CutStatement = std::variant<NothingStated, WholeTensors, EmbeddedLayout, UnreadStatement>;

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <unordered_set>
 
+#include "compiler/formats/format.h"
 #include "compiler/formats/strategy_rules.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
@@ -22,8 +23,6 @@ using pytorch::MakeText;
 using pytorch::ValuePtr;
 
 constexpr std::uint64_t kMostListBytes = std::uint64_t{1} << 28;
-constexpr std::string_view kTied = "tied_modules.";
-constexpr std::int64_t kUsualTiedLayer = 1;  // Megatron-DeepSpeed's embedding, behind a function that makes float16.
 
 std::string Setting(const Strategy& strategy, const std::string& key, const std::string& otherwise) {
   auto option = strategy.options.find(key);
@@ -34,38 +33,6 @@ std::string Setting(const Strategy& strategy, const std::string& key, const std:
 std::string StageOf(const Strategy& strategy) { return Setting(strategy, "zero", "1"); }
 
 bool IsTrained(const LogicalTensor& tensor) { return tensor.kind == TensorKind::kParameter; }
-
-// DeepSpeed has pipelines at stages 0 and 1 only; the same names then are those of a plain module.
-bool MayBePipeline(const Strategy& strategy) {
-  const std::string stage = StageOf(strategy);
-  return strategy.format == "deepspeed" && (stage == "0" || stage == "1");
-}
-
-// Nothing if some name is none of a PipelineModule's.
-llvm::Expected<std::optional<PipelineLayers>> LayersOf(std::span<const LogicalTensor> tensors, const TiedLayers& tied) {
-  PipelineLayers layers;
-  for (const LogicalTensor& tensor : tensors) {
-    const bool is_tied = tensor.name.starts_with(kTied);
-    const std::size_t dot = tensor.name.find('.', is_tied ? kTied.size() : 0);
-    if (dot == std::string::npos) return std::nullopt;
-    const std::size_t begin = is_tied ? kTied.size() : 0;
-    const std::string key = tensor.name.substr(begin, dot - begin);
-    std::optional<std::int64_t> layer = ParseCount(key, 0, kMostRanks);
-    if (is_tied) {
-      auto said = tied.find(key);
-      layer = said == tied.end() ? kUsualTiedLayer : said->second;
-    }
-    if (!layer) return std::nullopt;
-    const std::string prefix = tensor.name.substr(0, dot + 1);
-    auto [entry, added] = layers.prefixes.emplace(*layer, prefix);
-    if (!added && entry->second != prefix) {
-      return Fail(ErrorCode::kUsage, "`{}` and `{}` cannot both be layer {}; say which layer a tied module is with {}",
-                  entry->second, prefix, *layer, OptionName(UserOption::kTiedLayer, "KEY=N"));
-    }
-  }
-  if (layers.prefixes.empty()) return std::nullopt;
-  return layers;
-}
 
 ValuePtr HyperParameters() {
   return MakeDict({{MakeText("lr"), MakeDouble(1e-4)},
@@ -192,9 +159,7 @@ llvm::Expected<TrainingState> MakeSyntheticTraining(const Strategy& strategy, st
   // The writer of native files says it of its own ranks; an engine also looks for it in other files.
   if (strategy.format != "deepspeed") training.engine.push_back({MakeText("dp_world_size"), MakeInteger(1)});
   training.ranks.emplace_back();
-  if (MayBePipeline(strategy)) {
-    UCP_ASSIGN_OR_RETURN(training.pipeline, LayersOf(tensors, tied));
-  }
+  UCP_ASSIGN_OR_RETURN(training.format_state, FindFormat(strategy.format)->MakeState(strategy, tensors, tied));
   return training;
 }
 

@@ -10,6 +10,7 @@
 
 #include "compiler/bind/bind.h"
 #include "compiler/files/readable_file_system.h"
+#include "compiler/formats/format_state.h"
 #include "compiler/formats/strategy.h"
 #include "compiler/formats/training_state.h"
 #include "compiler/layout/target.h"
@@ -27,17 +28,13 @@ llvm::Expected<ParameterGroups> ReadParameterGroups(ReadableFileSystem& files, c
 // One group, in the order of the spec, layer after layer.
 ParameterGroups GroupsInSpecOrder(const BoundSpec& bound, std::span<const LogicalTensor> tensors);
 
-// By the key of a tied module ("embed"): the first of its layers. One that is not named is layer 1.
-using TiedLayers = std::map<std::string, std::int64_t>;
-
 // "embed=1" -> {"embed", 1}, for --tied-layer. Fails with kUsage.
 llvm::Expected<TiedLayers> ParseTiedLayers(const std::vector<std::string>& settings);
 
 // The dtype that the model computes with: as the strategy's `dtype` says, and bfloat16 if it does not.
 DType DTypeOf(const Strategy& strategy);
 
-// If all names are those of a PipelineModule, and the strategy is not of a kind that cannot have one, it is one. Fails
-// with kUsage if two modules would be the same layer.
+// Fails with kUsage if two modules would be the same layer.
 llvm::Expected<TrainingState> MakeSyntheticTraining(const Strategy& strategy, std::span<const LogicalTensor> tensors,
                                                     const ParameterGroups& groups, const TiedLayers& tied);
 

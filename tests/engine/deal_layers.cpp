@@ -1,6 +1,6 @@
 // deal_layers < CASES > ANSWERS: deals layers over stages as our targets do, for tests/engine/test_stages.py. A case is
 // a line "METHOD STAGES WEIGHT…", its answer a line with the first layer of each stage and the number of layers.
-#include "compiler/formats/deal_layers.h"
+#include "compiler/formats/deepspeed/common/deal_layers.h"
 
 #include <iostream>
 #include <sstream>

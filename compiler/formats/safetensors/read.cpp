@@ -77,7 +77,8 @@ struct Place {
 
 class Description {
  public:
-  Description(ReadableFileSystem& files, std::string root) : files_(files), root_(std::move(root)) {
+  Description(ReadableFileSystem& files, std::string root, std::span<const FormatStateReader> readers)
+      : files_(files), root_(std::move(root)), readers_(readers) {
     inventory().format = "safetensors";
     inventory().cuts = WholeTensors{};
     inventory().root = root_;
@@ -180,7 +181,7 @@ class Description {
                       kTrainingStateFile));
       return llvm::Error::success();
     }
-    UCP_ASSIGN_OR_RETURN(buffers_, ReadTrainingFile(files_, root_, checkpoint_));
+    UCP_ASSIGN_OR_RETURN(buffers_, ReadTrainingFile(files_, root_, readers_, checkpoint_));
     UCP_ASSIGN_OR_RETURN(Places places, ReadStem(kOptimizerStem));
     for (auto& [entry, place] : places) {
       const std::size_t dot = entry.rfind('.');
@@ -223,6 +224,7 @@ class Description {
 
   ReadableFileSystem& files_;
   const std::string root_;
+  const std::span<const FormatStateReader> readers_;
   Checkpoint checkpoint_;
   Places model_;
   std::map<std::string, Places> states_;  // By tensor.
@@ -245,10 +247,11 @@ llvm::Expected<std::optional<std::string>> ModelMeantBy(ReadableFileSystem& file
   return belongs ? around : path;
 }
 
-llvm::Expected<Checkpoint> DescribeModel(ReadableFileSystem& files, const std::string& path) {
+llvm::Expected<Checkpoint> DescribeModel(ReadableFileSystem& files, const std::string& path,
+                                         std::span<const FormatStateReader> readers) {
   UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(path));
-  if (kind == PathKind::kDirectory) return Description(files, path).Run(std::nullopt);
-  return Description(files, FolderAround(path)).Run(std::filesystem::path(path).filename().string());
+  if (kind == PathKind::kDirectory) return Description(files, path, readers).Run(std::nullopt);
+  return Description(files, FolderAround(path), readers).Run(std::filesystem::path(path).filename().string());
 }
 
 }  // namespace ucp::safetensors

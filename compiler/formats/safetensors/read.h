@@ -4,9 +4,11 @@
 #include <llvm/Support/Error.h>
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "compiler/formats/format.h"
+#include "compiler/formats/format_state.h"
 
 namespace ucp::safetensors {
 
@@ -17,7 +19,9 @@ llvm::Expected<bool> IsModel(ReadableFileSystem& files, const std::string& folde
 // files.
 llvm::Expected<std::optional<std::string>> ModelMeantBy(ReadableFileSystem& files, const std::string& path);
 
-// A folder for which IsModel() is true, or what ModelMeantBy() returned.
-llvm::Expected<Checkpoint> DescribeModel(ReadableFileSystem& files, const std::string& path);
+// A folder for which IsModel() is true, or what ModelMeantBy() returned. `readers` are those of all families whose part
+// of a training state the folder may carry.
+llvm::Expected<Checkpoint> DescribeModel(ReadableFileSystem& files, const std::string& path,
+                                         std::span<const FormatStateReader> readers);
 
 }  // namespace ucp::safetensors

@@ -11,6 +11,8 @@ namespace {
 
 class SafetensorsFormat : public Format {
  public:
+  explicit SafetensorsFormat(std::vector<FormatStateReader> readers) : readers_(std::move(readers)) {}
+
   std::string_view name() const override { return "safetensors"; }
   StrategyRules strategy_rules() const override { return safetensors::WriteRules(); }
 
@@ -29,7 +31,7 @@ class SafetensorsFormat : public Format {
 
   llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder, const RankPreference&,
                                       unsigned) const override {
-    return safetensors::DescribeModel(files, folder);
+    return safetensors::DescribeModel(files, folder, readers_);
   }
 
   bool HoldsWeightsAlone(const Strategy& strategy) const override {
@@ -43,10 +45,15 @@ class SafetensorsFormat : public Format {
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
     return safetensors::LayOutFolder(request);
   }
+
+ private:
+  const std::vector<FormatStateReader> readers_;
 };
 
 }  // namespace
 
-std::unique_ptr<const Format> MakeSafetensorsFormat() { return std::make_unique<SafetensorsFormat>(); }
+std::unique_ptr<const Format> MakeSafetensorsFormat(std::vector<FormatStateReader> readers) {
+  return std::make_unique<SafetensorsFormat>(std::move(readers));
+}
 
 }  // namespace ucp

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/formats/expert_names.h"
-#include "compiler/formats/model_states.h"
-#include "compiler/formats/pipeline_layers.h"
+#include "compiler/formats/facts.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/formats/safetensors/file_names.h"
 #include "compiler/formats/source_archives.h"
@@ -19,8 +17,6 @@ using pytorch::MakeText;
 using pytorch::ValuePtr;
 
 constexpr std::int64_t kVersion = 1;
-constexpr const char* kFusedExperts = "fused_experts";      // Only if there are some.
-constexpr const char* kExcludesFrozen = "excludes_frozen";  // There only if they were.
 
 ValuePtr TextList(std::span<const std::string> texts) {
   std::vector<ValuePtr> items;
@@ -134,17 +130,14 @@ ComposedArchive ComposeTrainingFile(std::span<const LogicalTensor> tensors, cons
                                 {MakeText("ranks"), pytorch::MakeList(std::move(ranks))},
                                 {MakeText("buffers"), TextList(buffers)},
                                 {MakeText("shared_params"), MakeDict(std::move(shared))}};
-  if (!training.fused_experts.empty()) {
-    const std::vector<std::string> fused(training.fused_experts.begin(), training.fused_experts.end());
-    entries.push_back({MakeText(kFusedExperts), TextList(fused)});
+  if (training.format_state) {
+    for (Entry& entry : training.format_state->Entries()) entries.push_back(std::move(entry));
   }
-  if (training.excludes_frozen) entries.push_back({MakeText(kExcludesFrozen), pytorch::MakeBool(true)});
-  if (training.pipeline) entries.push_back(PipelineEntry(*training.pipeline));
-  if (!training.expert_layers.empty()) entries.push_back(ExpertLayersEntry(training.expert_layers));
   return composer.Compose(MakeDict(std::move(entries)));
 }
 
 llvm::Expected<std::set<std::string>> ReadTrainingFile(ReadableFileSystem& files, const std::string& folder,
+                                                       std::span<const FormatStateReader> readers,
                                                        Checkpoint& checkpoint) {
   TrainingState& training = checkpoint.training;
   SourceArchives archives(files, folder, checkpoint.inventory.storage, training);
@@ -179,21 +172,12 @@ llvm::Expected<std::set<std::string>> ReadTrainingFile(ReadableFileSystem& files
   UCP_ASSIGN_OR_RETURN(std::vector<Entry> aliases, dict.GetEntries("shared_params"));
   UCP_RETURN_IF_ERROR(ReadAliases(aliases, place, training));
   checkpoint.inventory.aliases = training.aliases;
-  if (pytorch::Find(*root, kFusedExperts)) {
-    UCP_ASSIGN_OR_RETURN(std::vector<std::string> fused, dict.GetTexts(kFusedExperts));
-    training.fused_experts.insert(fused.begin(), fused.end());
+  for (FormatStateReader read : readers) {
+    if (training.format_state) break;
+    UCP_ASSIGN_OR_RETURN(training.format_state, read(*pytorch::Entries(*root), archive));  // It had entries above.
   }
-  ValuePtr excludes_frozen = pytorch::Find(*root, kExcludesFrozen);
-  training.excludes_frozen = excludes_frozen && pytorch::AsBool(*excludes_frozen).value_or(false);
-  std::vector<Entry> all = *pytorch::Entries(*root);  // It had entries above.
-  UCP_ASSIGN_OR_RETURN(training.pipeline, TakePipelineEntry(all, archive.path));
-  UCP_ASSIGN_OR_RETURN(training.expert_layers, TakeExpertLayersEntry(all, archive.path));
   if (training.ranks.empty()) return Fail(ErrorCode::kBadData, "{} tells of no rank", place);
-  ModelStates first;
-  first.path = archive.path;
-  first.client = training.ranks.front().client;
-  first.engine = training.engine;
-  AddFacts(first, checkpoint.inventory.facts);
+  AddFacts(training.ranks.front().client, training.engine, archive.path, checkpoint.inventory.facts);
   UCP_ASSIGN_OR_RETURN(std::vector<std::string> buffers, dict.GetTexts("buffers"));
   return std::set<std::string>(buffers.begin(), buffers.end());
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler/formats/archive_composer.h"
+#include "compiler/formats/format_state.h"
 #include "compiler/formats/safetensors/dtype_codes.h"
 #include "compiler/formats/safetensors/file_names.h"
 #include "compiler/formats/safetensors/header.h"
@@ -67,11 +68,9 @@ class Writer {
       return Fail(ErrorCode::kUnsupported, "the name of tensor `{}` cannot stand in a safetensors file", tensor.name);
     }
     if (options_.names_in_memory) return llvm::Error::success();
-    if (const auto& fused = request_.training.fused_experts; !fused.empty()) {
-      return Fail(ErrorCode::kUnsupported,
-                  "tensor `{}` has the name that DeepSpeed's AutoEP gives it in memory, where a hub folder has each "
-                  "expert's matrices under other names; `names=memory` writes the names as they are",
-                  *fused.begin());
+    const FormatState* state = request_.training.format_state.get();
+    if (const std::string why = state != nullptr ? state->WhyNotPublished() : ""; !why.empty()) {
+      return Fail(ErrorCode::kUnsupported, "{}; `names=memory` writes the names as they are", why);
     }
     std::optional<MemoryName> name = FindMemoryName(request_.tensors);
     if (!name) return llvm::Error::success();

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/formats/affine_map_value.h"
+#include "compiler/formats/deepspeed/common/affine_map_value.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/error.h"
 

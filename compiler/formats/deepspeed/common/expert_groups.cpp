@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/formats/strategy_rules.h"
 #include "compiler/support/error.h"
@@ -141,7 +142,7 @@ class Regrouper {
     if (are_fused()) return SplitFused(parts.front(), joined);
     AddSplit(parts.front(), joined);
     // Each stage splits what it has.
-    if (training_.pipeline && (parts.size() > 1 || regrouped_.size() > before + 1)) {
+    if (deepspeed::StateOf(training_).pipeline && (parts.size() > 1 || regrouped_.size() > before + 1)) {
       return RefuseOtherStages(parts);
     }
     return llvm::Error::success();
@@ -196,11 +197,12 @@ class Regrouper {
   }
 
   // Of AutoEP's tensors every rank has a part, so that its list is the group's own.
-  bool are_fused() const { return !training_.fused_experts.empty(); }
+  bool are_fused() const { return !deepspeed::StateOf(training_).fused_experts.empty(); }
 
   llvm::Error CheckNoneFused(const OptimizerGroup& group) const {
-    const bool has_one = std::any_of(group.parameters.begin(), group.parameters.end(),
-                                     [&](const std::string& name) { return training_.fused_experts.contains(name); });
+    const bool has_one = std::any_of(group.parameters.begin(), group.parameters.end(), [&](const std::string& name) {
+      return deepspeed::StateOf(training_).fused_experts.contains(name);
+    });
     if (!has_one) return llvm::Error::success();
     return Refuse(group.parameters, "is not marked as one of experts (`moe`)");
   }
@@ -212,7 +214,7 @@ class Regrouper {
     for (const OptimizerGroup& part : parts) {
       std::set<std::int64_t> having;
       for (const std::string& name : part.parameters) {
-        if (!training_.fused_experts.contains(name)) {
+        if (!deepspeed::StateOf(training_).fused_experts.contains(name)) {
           return Refuse(part.parameters, fmt::format("has `{}`, which does not belong to an expert", name));
         }
         const std::int64_t stage = StageOf(stages_.source, name);
@@ -271,9 +273,10 @@ class Regrouper {
     const auto runs = RunsOfLayers(names);
     if (!runs) return Refuse(names, "is not in the order of layers, experts and their parameters");
     auto place = [&](const LayerRun& run) {
-      return std::find_if(training_.expert_layers.begin(), training_.expert_layers.end(),
+      return std::find_if(deepspeed::StateOf(training_).expert_layers.begin(),
+                          deepspeed::StateOf(training_).expert_layers.end(),
                           [&](const ExpertLayer& layer) { return layer.prefix == run.layer; }) -
-             training_.expert_layers.begin();
+             deepspeed::StateOf(training_).expert_layers.begin();
     };
     std::vector<LayerRun> sorted = *runs;
     std::stable_sort(sorted.begin(), sorted.end(), [&](auto& a, auto& b) { return place(a) < place(b); });

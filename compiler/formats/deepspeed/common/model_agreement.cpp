@@ -55,7 +55,7 @@ llvm::Error CheckInfoAlike(const std::string& folder, const ModelStates& a, cons
 // Ranks must agree on what a spec takes from `args`; other entries, such as a rank's own number, may differ.
 void DisputeFacts(const ModelStates& a, const ModelStates& b, std::map<std::string, Fact>& facts) {
   std::map<std::string, Fact> others;
-  AddFacts(b, others);
+  AddFacts(b.client, b.engine, b.path, others);
   for (auto& [path, other] : others) {
     auto fact = facts.find(path);
     if (fact == facts.end() || fact->second.value == other.value || !fact->second.disputed.empty()) continue;
@@ -103,7 +103,7 @@ llvm::Expected<std::size_t> JoinModelStates(Inventory& inventory, std::vector<Mo
   std::vector<Coordinate> ranks;
   for (const ModelStates& rank : states) ranks.push_back(rank.rank);
   const std::size_t believed = inventory.preference.FirstOf(ranks);
-  AddFacts(states[believed], inventory.facts);
+  AddFacts(states[believed].client, states[believed].engine, states[believed].path, inventory.facts);
   std::set<std::string> remarked;
   for (ModelStates& rank : states) {
     if (&rank == &states[believed]) continue;

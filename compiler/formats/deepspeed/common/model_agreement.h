@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "compiler/formats/agreement.h"
-#include "compiler/formats/model_states.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 
 namespace ucp {
 

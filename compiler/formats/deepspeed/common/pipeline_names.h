@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/model_states.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 
 namespace ucp::deepspeed {
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
 #include "compiler/formats/deepspeed/native/read/describe.h"
+#include "compiler/formats/deepspeed/native/synthetic_state.h"
 #include "compiler/formats/deepspeed/native/write/engine_config.h"
 #include "compiler/formats/deepspeed/native/write/fused_experts.h"
 #include "compiler/formats/deepspeed/native/write/options.h"
@@ -58,12 +60,19 @@ class DeepSpeedFormat : public Format {
     return deepspeed::DescribeCheckpoint(files, folder, preference, threads);
   }
 
+  llvm::Expected<std::shared_ptr<const FormatState>> MakeState(const Strategy& strategy,
+                                                               std::span<const LogicalTensor> tensors,
+                                                               const TiedLayers& tied) const override {
+    return deepspeed::MakeSyntheticState(strategy, tensors, tied);
+  }
+
   CompanionKind TakesCompanions() const override { return CompanionKind::kOfModelAndLoop; }
   bool TakesJobConfig() const override { return true; }
   llvm::Error CheckJobConfig(const JobConfig& job) const override {
     return deepspeed::ParseEngineConfig(job).takeError();
   }
   bool CarriesLooseStates() const override { return true; }
+  bool DealsLayers(const Strategy& strategy) const override { return strategy.options.contains("partition"); }
   llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,
                                                        const TrainingState& training) const override {
     UCP_ASSIGN_OR_RETURN(Degrees degrees, deepspeed::DegreesToWrite(strategy));
@@ -81,5 +90,7 @@ class DeepSpeedFormat : public Format {
 }  // namespace
 
 std::unique_ptr<const Format> MakeDeepSpeedFormat() { return std::make_unique<DeepSpeedFormat>(); }
+
+FormatStateReader DeepSpeedStateReader() { return &deepspeed::ReadState; }
 
 }  // namespace ucp

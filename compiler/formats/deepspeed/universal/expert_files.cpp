@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/formats/deepspeed/common/expert_groups.h"
+#include "compiler/formats/deepspeed/common/expert_names.h"
 #include "compiler/support/error.h"
 
 namespace ucp::universal {

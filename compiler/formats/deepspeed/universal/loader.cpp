@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/support/error.h"
 
 namespace ucp::universal {
@@ -31,13 +32,13 @@ std::optional<Version> ParseVersion(std::string_view text) {
 // pipeline DeepSpeed runs it without such ranks alone.
 llvm::Error FindFolding(std::optional<std::int64_t> dp, const TrainingState& training, Loader& loader,
                         std::vector<std::string>& remarks) {
-  const std::string& example = *training.fused_experts.begin();
-  if (loader.ranks == 1 || training.pipeline) {
+  const std::string& example = *deepspeed::StateOf(training).fused_experts.begin();
+  if (loader.ranks == 1 || deepspeed::StateOf(training).pipeline) {
     if (loader.ep == 1 && !dp) return llvm::Error::success();
     return Fail(ErrorCode::kUsage,
                 "`{}` has experts that AutoEP spreads: a folder for {} serves any `autoep_size` and any number of "
                 "replicas, so leave out `ep` and `dp`",
-                example, training.pipeline ? "a pipeline" : "1 model-parallel rank");
+                example, deepspeed::StateOf(training).pipeline ? "a pipeline" : "1 model-parallel rank");
   }
   if (loader.ep == 1 && !dp) {
     remarks.push_back(fmt::format(
@@ -87,7 +88,7 @@ llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState&
   if (auto text = said("dp")) dp = ParseCount(*text, 1, kMaxRanks).value();
   if (auto text = said("zero")) stage = ParseCount(*text, 1, 3).value();
   if (auto text = said("engine")) version = ParseVersion(*text).value();
-  if (!training.fused_experts.empty()) {
+  if (!deepspeed::StateOf(training).fused_experts.empty()) {
     UCP_RETURN_IF_ERROR(FindFolding(dp, training, loader, remarks));
   } else if (dp) {
     return Fail(
@@ -103,10 +104,10 @@ llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState&
                 "`zero=1` beside `engine`");
   }
   loader.bare_states = *stage == 3;
-  if (!training.fused_experts.empty()) {
+  if (!deepspeed::StateOf(training).fused_experts.empty()) {
     return Fail(ErrorCode::kUsage,
                 "`{}` has experts that AutoEP spreads, and no DeepSpeed before 0.19.3 has AutoEP: leave out `engine`",
-                *training.fused_experts.begin());
+                *deepspeed::StateOf(training).fused_experts.begin());
   }
   if (loader.bare_states && loader.ranks > 1) {
     return Fail(ErrorCode::kUnsupported,

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/folding.h"
+#include "compiler/formats/deepspeed/common/folding.h"
 #include "compiler/formats/strategy.h"
 #include "compiler/formats/strategy_rules.h"
 #include "compiler/formats/training_state.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/model_states.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/formats/source_archives.h"
 #include "compiler/layout/inventory.h"
 

@@ -1,7 +1,7 @@
 #include "compiler/formats/deepspeed/universal/parameter_folder.h"
 
-#include "compiler/formats/expert_names.h"
-#include "compiler/formats/model_states.h"
+#include "compiler/formats/deepspeed/common/expert_names.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/error.h"
 

@@ -4,15 +4,16 @@
 
 #include <unordered_map>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/model_agreement.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
+#include "compiler/formats/deepspeed/common/pipeline_layers.h"
 #include "compiler/formats/deepspeed/universal/expert_files.h"
 #include "compiler/formats/deepspeed/universal/model_files.h"
 #include "compiler/formats/deepspeed/universal/module_tensors.h"
 #include "compiler/formats/deepspeed/universal/optimizer_state_file.h"
 #include "compiler/formats/deepspeed/universal/parameter_folder.h"
 #include "compiler/formats/identity.h"
-#include "compiler/formats/model_states.h"
-#include "compiler/formats/pipeline_layers.h"
 #include "compiler/formats/source_archives.h"
 #include "compiler/support/error.h"
 
@@ -106,7 +107,7 @@ class Description {
       UCP_ASSIGN_OR_RETURN(ParameterFolder parameter,
                            ReadParameterFolder(files_, folder_, archives_, entry.name,
                                                shape == shapes_.end() ? nullptr : &shape->second));
-      if (parameter.is_fused) training().fused_experts.insert(parameter.name);
+      if (parameter.is_fused) fused_experts_.insert(parameter.name);
       parameters_.push_back(std::move(parameter));
       UCP_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                            NamesInModel(folder_, parameters_.back().name, parameters_.back().shape, shapes_));
@@ -213,12 +214,14 @@ class Description {
     training().counting_rank = believed_;
     training().engine_origin = {states_[believed_].path, ""};
     const std::string& path = states_.front().path;
-    UCP_ASSIGN_OR_RETURN(training().pipeline, TakePipelineEntry(states_.front().client, path));
-    if (!training().pipeline) training().pipeline = LayersFromNames(states_);
-    UCP_ASSIGN_OR_RETURN(training().expert_layers, TakeExpertLayersEntry(states_.front().client, path));
-    if (training().expert_layers.empty()) training().expert_layers = LayersInOrder(states_.front().autoep_layers);
+    deepspeed::FamilyState& state = deepspeed::EditState(training());
+    state.fused_experts = std::move(fused_experts_);
+    UCP_ASSIGN_OR_RETURN(state.pipeline, TakePipelineEntry(states_.front().client, path));
+    if (!state.pipeline) state.pipeline = LayersFromNames(states_);
+    UCP_ASSIGN_OR_RETURN(state.expert_layers, TakeExpertLayersEntry(states_.front().client, path));
+    if (state.expert_layers.empty()) state.expert_layers = LayersInOrder(states_.front().autoep_layers);
+    state.excludes_frozen = ExcludesFrozen(states_.front());
     training().aliases = states_.front().shared_params;
-    training().excludes_frozen = ExcludesFrozen(states_.front());
     inventory().aliases = training().aliases;
     for (ModelStates& states : states_) {
       training().ranks.push_back(
@@ -234,6 +237,7 @@ class Description {
   std::vector<ModelStates> states_;  // By model-parallel rank.
   std::size_t believed_ = 0;         // Which of them counts where ranks contradict each other.
   ShapeOfName shapes_;
+  std::set<std::string> fused_experts_;
   std::unordered_map<std::string, std::size_t> group_of_;
   std::vector<ParameterFolder> parameters_;
   std::unordered_map<std::string, std::size_t> parameter_of_;  // A folder of experts is of several tensors.

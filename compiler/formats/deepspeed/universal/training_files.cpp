@@ -1,11 +1,12 @@
 #include "compiler/formats/deepspeed/universal/training_files.h"
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/layout/wrapper_names.h"
 
 #include <string_view>
 #include <unordered_map>
 
-#include "compiler/formats/expert_names.h"
-#include "compiler/formats/pipeline_layers.h"
+#include "compiler/formats/deepspeed/common/expert_names.h"
+#include "compiler/formats/deepspeed/common/pipeline_layers.h"
 #include "compiler/formats/pytorch/value_access.h"
 
 namespace ucp::universal {
@@ -46,8 +47,9 @@ class ModelStatesComposer {
     std::vector<Entry> all = {{MakeText("module"), pytorch::MakeOrderedDict(std::move(module))}};
     if (rank == 0) {
       for (Entry& entry : Names()) all.push_back(std::move(entry));
-      if (training_.pipeline) all.push_back(PipelineEntry(*training_.pipeline));
-      if (!training_.expert_layers.empty()) all.push_back(ExpertLayersEntry(training_.expert_layers));
+      const deepspeed::FamilyState& state = deepspeed::StateOf(training_);
+      if (state.pipeline) all.push_back(PipelineEntry(*state.pipeline));
+      if (!state.expert_layers.empty()) all.push_back(ExpertLayersEntry(state.expert_layers));
     }
     for (Entry& entry : entries) all.push_back(std::move(entry));
     return MakeDict(std::move(all));
@@ -104,8 +106,9 @@ class ModelStatesComposer {
     for (const auto& [alias, canonical] : training_.aliases) shared.push_back({MakeText(alias), MakeText(canonical)});
     return {{MakeText("buffer_names"), pytorch::MakeList(std::move(buffer_names))},
             {MakeText("param_shapes"), pytorch::MakeList(std::move(groups))},
-            {MakeText("frozen_param_shapes"),
-             training_.excludes_frozen ? pytorch::MakeNone() : pytorch::MakeOrderedDict(std::move(frozen))},
+            {MakeText("frozen_param_shapes"), deepspeed::StateOf(training_).excludes_frozen
+                                                  ? pytorch::MakeNone()
+                                                  : pytorch::MakeOrderedDict(std::move(frozen))},
             {MakeText("shared_params"), MakeDict(std::move(shared))}};
   }
 
@@ -132,7 +135,7 @@ ComposedArchive ComposeOptimizerState(const TrainingState& training) {
     entries.push_back(entry);
   }
   entries = composer.AddEntries(entries);
-  entries.push_back({MakeText("ds_version"), VersionOf(training)});
+  entries.push_back({MakeText("ds_version"), deepspeed::VersionOf(training)});
   std::vector<ValuePtr> groups;
   for (std::size_t g = 0; g < training.groups.size(); ++g) {
     std::vector<Entry> group = composer.AddEntries(*pytorch::Entries(*training.groups[g].hyper_parameters));

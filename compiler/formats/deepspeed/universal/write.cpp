@@ -16,11 +16,12 @@
 #include <unordered_map>
 
 #include "compiler/formats/archive_composer.h"
+#include "compiler/formats/deepspeed/common/expert_names.h"
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/universal/cut_rules.h"
 #include "compiler/formats/deepspeed/universal/expert_files.h"
 #include "compiler/formats/deepspeed/universal/loader.h"
 #include "compiler/formats/deepspeed/universal/training_files.h"
-#include "compiler/formats/expert_names.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
@@ -149,7 +150,7 @@ class Writer {
     std::vector<Entry> entries;
     if (loader_.bare_states) return entries;
     for (Entry& entry : CutEntries(tensor)) entries.push_back(std::move(entry));
-    const bool is_fused = training_.fused_experts.contains(tensor.name);
+    const bool is_fused = deepspeed::StateOf(training_).fused_experts.contains(tensor.name);
     for (Entry& entry : is_fused ? FusedExpertEntries(tensor) : ExpertEntries(stack)) {
       entries.push_back(std::move(entry));
     }
@@ -266,9 +267,9 @@ llvm::Error CheckSpreadExperts(std::span<const LogicalTensor> tensors, const Tra
       return Fail(ErrorCode::kUnsupported,
                   "`{}` is of an expert of DeepSpeed's MoE layer, and `{}` has experts that AutoEP spreads: no folder "
                   "spreads both over the ranks that `ep` names",
-                  tensor.name, *training.fused_experts.begin());
+                  tensor.name, *deepspeed::StateOf(training).fused_experts.begin());
     }
-    if (!training.fused_experts.contains(tensor.name) || tensor.shape.empty()) continue;
+    if (!deepspeed::StateOf(training).fused_experts.contains(tensor.name) || tensor.shape.empty()) continue;
     if (tensor.shape.front() % loader.folding->ep_size == 0) continue;
     return Fail(ErrorCode::kUsage, "ep={}: the {} experts of `{}` do not divide over so many ranks",
                 loader.folding->ep_size, tensor.shape.front(), tensor.name);

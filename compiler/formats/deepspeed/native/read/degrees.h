@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compiler/formats/deepspeed/common/file_names.h"
-#include "compiler/formats/model_states.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 
 namespace ucp::deepspeed {
 

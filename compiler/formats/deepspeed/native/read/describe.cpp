@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/model_agreement.h"
 #include "compiler/formats/deepspeed/common/pipeline_names.h"
 #include "compiler/formats/deepspeed/native/read/degrees.h"
@@ -49,8 +50,8 @@ class Description {
     if (is_addressed) {
       UCP_RETURN_IF_ERROR(ListAddressedParameters(files_, names_, folder_, partitions_, states_));
     }
-    UCP_RETURN_IF_ERROR(ReadLayerFiles(archives_, names_, folder_, degrees_, states_, inventory().remarks,
-                                       checkpoint_.training.pipeline));
+    UCP_RETURN_IF_ERROR(
+        ReadLayerFiles(archives_, names_, folder_, degrees_, states_, inventory().remarks, state_.pipeline));
     if (is_addressed) UCP_RETURN_IF_ERROR(TakeShapesOfModules(folder_, degrees_, states_));
     UCP_RETURN_IF_ERROR(NameWholeParameters());
     UCP_RETURN_IF_ERROR(CheckStagesFollow(folder_, degrees_.tp, states_));
@@ -58,13 +59,13 @@ class Description {
     UCP_RETURN_IF_ERROR(CheckModuleTensors(names_, folder_, degrees_, states_));
     second_names_ = TakeOutSecondNames(states_);
     UCP_RETURN_IF_ERROR(ReadExperts());
-    const OptimizerContext context{archives_,      names_,      folder_, degrees_,   experts_,
-                                   fused_experts_, partitions_, states_, checkpoint_};
+    const OptimizerContext context{archives_,      names_,      folder_, degrees_,    experts_,
+                                   fused_experts_, partitions_, states_, checkpoint_, state_};
     if (!names_.partitioned_model_states.empty()) UCP_RETURN_IF_ERROR(AddPartitionedModule(context, states_));
     if (LacksOptimizer()) ShareTiedModules(degrees_, states_);
     UCP_RETURN_IF_ERROR(AddModuleShards(archives_, degrees_, states_, inventory()));
     experts_.AddShards(archives_, inventory().storage);
-    fused_experts_.AddTo(inventory(), checkpoint_.training);
+    fused_experts_.AddTo(inventory(), state_);
     UCP_ASSIGN_OR_RETURN(rank_groups_, AddOptimizer(context));
     NoteLayers();
     RemarkOnStrangers();
@@ -179,7 +180,7 @@ class Description {
 
   void DoubtOrder() {
     if (std::none_of(whole_optimizers_.begin(), whole_optimizers_.end(), LacksALikeness)) return;
-    checkpoint_.training.order_doubt =
+    state_.order_doubt =
         "its optimizer has no states that would say which parameter is which, before its first step or because it "
         "keeps none";
   }
@@ -220,7 +221,7 @@ class Description {
     const std::int64_t copies = partitions_ * experts_.tensor_ranks() / experts_.ep();
     inventory().mesh.axes.push_back({"edp", std::max<std::int64_t>(1, copies)});
     inventory().mesh.axes.push_back({"ep", experts_.ep()});
-    checkpoint_.training.expert_layers = experts_.Layers();
+    state_.expert_layers = experts_.Layers();
     NotePipeline();
     return llvm::Error::success();
   }
@@ -234,7 +235,7 @@ class Description {
   // Beside experts a pipeline has no layer files; its parameters' names tell.
   void NotePipeline() {
     const bool is_stage3 = !names_.partitioned_model_states.empty();  // Which no pipeline has.
-    if (names_.layers.empty() && !is_stage3 && IsPipeline()) checkpoint_.training.pipeline = PipelineLayers{};
+    if (names_.layers.empty() && !is_stage3 && IsPipeline()) state_.pipeline = PipelineLayers{};
   }
 
   bool IsPipeline() const {
@@ -255,7 +256,7 @@ class Description {
 
   // On which stages the layers are; and which there are, where no files are theirs, beside experts.
   void NoteLayers() {
-    std::optional<PipelineLayers>& pipeline = checkpoint_.training.pipeline;
+    std::optional<PipelineLayers>& pipeline = state_.pipeline;
     if (!pipeline) return;
     pipeline->stage_count = degrees_.pp;
     for (const Shard& shard : inventory().storage.shards) {
@@ -304,8 +305,8 @@ class Description {
 
   void RemarkOnFrozen() {
     const ModelStates& first = states_.front();
-    checkpoint_.training.excludes_frozen = ExcludesFrozen(first) || !second_names_.empty();
-    if (!checkpoint_.training.excludes_frozen) return;
+    state_.excludes_frozen = ExcludesFrozen(first) || !second_names_.empty();
+    if (!state_.excludes_frozen) return;
     inventory().remarks.push_back(fmt::format(
         "`{}` was saved with exclude_frozen_parameters: frozen parameters, if the model has any, are in none of the "
         "files, nor are their names; take them from where the model began",
@@ -330,6 +331,7 @@ class Description {
 
   llvm::Error FillTrainingState() {
     TrainingState& training = checkpoint_.training;
+    EditState(training) = std::move(state_);
     if (!LacksOptimizer()) {
       UCP_RETURN_IF_ERROR(MergeOptimizers(inventory(), training, std::move(rank_groups_)));
       RemarkOnMissingStates();
@@ -351,6 +353,7 @@ class Description {
   const std::string folder_;
   const unsigned threads_;
   Checkpoint checkpoint_;
+  FamilyState state_;  // For `checkpoint_`.
   SourceArchives archives_;
   CheckpointFiles names_;
   std::vector<ModelStates> states_;               // By model-parallel rank.

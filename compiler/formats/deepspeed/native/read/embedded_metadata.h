@@ -1,7 +1,7 @@
 // Reads from a checkpoint's `universal_checkpoint_info` how its own tensors are cut.
 #pragma once
 
-#include "compiler/formats/model_states.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/layout/inventory.h"
 
 namespace ucp::deepspeed {

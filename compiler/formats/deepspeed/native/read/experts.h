@@ -24,10 +24,10 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/formats/deepspeed/common/expert_names.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/formats/deepspeed/native/read/degrees.h"
-#include "compiler/formats/expert_names.h"
-#include "compiler/formats/model_states.h"
 #include "compiler/formats/source_archives.h"
 
 namespace ucp::deepspeed {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/formats/deepspeed/native/read/optimizer_states.h"
-#include "compiler/formats/model_states.h"
 
 namespace ucp::deepspeed {
 

@@ -307,17 +307,17 @@ llvm::Error FusedExperts::CheckPartition(const ModelStates& first, const ModelSt
   return CheckFolding(other.folding, other.path, expected, first.path);
 }
 
-void FusedExperts::AddTo(Inventory& inventory, TrainingState& training) const {
+void FusedExperts::AddTo(Inventory& inventory, FamilyState& state) const {
   for (const Stage& stage : stages_) {
     const std::vector<ExpertLayer> layers = LayersInOrder(stage.layers);
-    training.expert_layers.insert(training.expert_layers.end(), layers.begin(), layers.end());
+    state.expert_layers.insert(state.expert_layers.end(), layers.begin(), layers.end());
     if (!layers.empty()) continue;
-    training.expert_layers.clear();  // Those of the other stages do not say where these are.
+    state.expert_layers.clear();  // Those of the other stages do not say where these are.
     break;
   }
   for (const auto& [name, tensor] : tensors_) {
     inventory.expert_places.emplace(name, LayerOf(name).places);
-    training.fused_experts.insert(name);
+    state.fused_experts.insert(name);
     if (tensor.experts.empty()) continue;
     const std::int64_t first = static_cast<std::int64_t>(layer_of_.at(name).stage) * tensor_ranks_;
     for (std::int64_t mp = first; mp < first + tensor_ranks_; ++mp) {

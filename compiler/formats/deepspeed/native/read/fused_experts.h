@@ -1,6 +1,6 @@
-// Models whose experts DeepSpeed's AutoEP spreads (compiler/formats/autoep_layers.h): a tensor has several experts, an
-// expert rank some of its first dimension's places. Parts of the same experts on several ranks, the optimizer cuts over
-// them, as with DeepSpeed's own layer of experts (experts.h).
+// Models whose experts DeepSpeed's AutoEP spreads (compiler/formats/deepspeed/common/autoep_layers.h): a tensor has
+// several experts, an expert rank some of its first dimension's places. Parts of the same experts on several ranks, the
+// optimizer cuts over them, as with DeepSpeed's own layer of experts (experts.h).
 //
 //   tensor `<prefix>.w1` [4, a, b]     expert 0 | expert 1 | expert 2 | expert 3
 //   placement [[0, 1], [2, 3]]         rank 0: [2, a, b]   | rank 1: [2, a, b]
@@ -21,10 +21,11 @@
 #include <vector>
 
 #include "compiler/formats/deepspeed/common/expert_ranks.h"
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/formats/deepspeed/native/read/degrees.h"
 #include "compiler/formats/deepspeed/native/read/experts.h"
-#include "compiler/formats/model_states.h"
 #include "compiler/formats/source_archives.h"
 
 namespace ucp::deepspeed {
@@ -89,7 +90,7 @@ class FusedExperts {
   void FindFrozen(const std::vector<ModelStates>& states);
 
   // The weights that the model computes with, and who has which expert.
-  void AddTo(Inventory& inventory, TrainingState& training) const;
+  void AddTo(Inventory& inventory, FamilyState& state) const;
 
  private:
   // The layers of a pipeline stage, by its first model-states file.

@@ -8,14 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/formats/deepspeed/native/read/degrees.h"
 #include "compiler/formats/deepspeed/native/read/experts.h"
 #include "compiler/formats/deepspeed/native/read/fused_experts.h"
 #include "compiler/formats/deepspeed/native/read/optimizer_groups.h"
 #include "compiler/formats/deepspeed/native/read/whole_states.h"
 #include "compiler/formats/format.h"
-#include "compiler/formats/model_states.h"
 #include "compiler/formats/source_archives.h"
 
 namespace ucp::deepspeed {
@@ -31,6 +32,7 @@ struct OptimizerContext {
   std::int64_t partitions = 1;
   const std::vector<ModelStates>& states;  // By model-parallel rank.
   Checkpoint& checkpoint;
+  FamilyState& state;  // The checkpoint's, before it has it.
 
   Storage& storage() const { return checkpoint.inventory.storage; }
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "compiler/formats/agreement.h"
+#include "compiler/formats/deepspeed/common/folding.h"
 #include "compiler/formats/deepspeed/native/read/torch_optimizer.h"
-#include "compiler/formats/folding.h"
 
 namespace ucp::deepspeed {
 

@@ -13,8 +13,8 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/formats/deepspeed/native/read/degrees.h"
-#include "compiler/formats/model_states.h"
 
 namespace ucp::deepspeed {
 

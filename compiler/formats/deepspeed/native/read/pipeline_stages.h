@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/formats/deepspeed/native/read/degrees.h"
 #include "compiler/formats/deepspeed/native/read/whole_states.h"
-#include "compiler/formats/model_states.h"
 
 namespace ucp::deepspeed {
 

@@ -15,8 +15,8 @@
 
 #include <string>
 
+#include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/formats/deepspeed/native/read/whole_states.h"
-#include "compiler/formats/model_states.h"
 
 namespace ucp::deepspeed {
 

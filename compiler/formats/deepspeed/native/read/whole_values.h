@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/formats/deepspeed/native/read/whole_states.h"
-#include "compiler/formats/model_states.h"
 #include "compiler/formats/source_archives.h"
 
 namespace ucp::deepspeed {

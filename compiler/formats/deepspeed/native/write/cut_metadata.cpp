@@ -9,8 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/formats/affine_map_value.h"
+#include "compiler/formats/deepspeed/common/affine_map_value.h"
 #include "compiler/formats/deepspeed/common/cut_runs.h"
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/native/write/adapt_config.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/layout/name_pattern.h"
@@ -76,7 +77,7 @@ class Describer {
         source_(FindEntry(request.training.ranks[request.training.counting_rank].client, kCutMetadata)) {
     if (source_ && pytorch::Entries(*source_) == nullptr) source_ = nullptr;
     ValuePtr maps = source_ ? pytorch::Find(*source_, "affine_map") : nullptr;
-    is_autotp_ = (maps && !maps->is_none()) || (options.tp > 1 && !request.training.fused_experts.empty());
+    is_autotp_ = (maps && !maps->is_none()) || (options.tp > 1 && !StateOf(request.training).fused_experts.empty());
     layout_knows_cuts_ = std::any_of(request.layout.tensors.begin(), request.layout.tensors.end(),
                                      [](const TensorLayout& tensor) { return IsCutOverTensorRanks(tensor.dims); });
   }
@@ -133,7 +134,8 @@ class Describer {
 
   void Describe(const LogicalTensor& tensor) {
     const TensorLayout& held = *request_.layout.Find(tensor.name);
-    if (options_.tp > 1 && request_.training.fused_experts.contains(tensor.name)) return DescribeExperts(tensor, held);
+    if (options_.tp > 1 && StateOf(request_.training).fused_experts.contains(tensor.name))
+      return DescribeExperts(tensor, held);
     const std::vector<ShapeExpr>& dims = DimsOf(tensor, held);
     const bool is_trained = tensor.kind == TensorKind::kParameter;
     if (tensor.kind == TensorKind::kBuffer && !IsCutOverTensorRanks(dims)) return;  // The same on every rank.

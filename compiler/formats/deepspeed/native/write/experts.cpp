@@ -6,6 +6,7 @@
 
 #include "compiler/formats/archive_composer.h"
 #include "compiler/formats/deepspeed/common/expert_groups.h"
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
 #include "compiler/formats/deepspeed/native/write/fused_experts.h"
 #include "compiler/formats/deepspeed/native/write/module.h"
@@ -50,7 +51,7 @@ llvm::Error ExpertsToWrite::FindLayers() {
           ErrorCode::kUnsupported,
           "`{}*` are experts of DeepSpeed's MoE layer, and `{}` has those that AutoEP spreads: models with both "
           "are not written",
-          layers_.begin()->first, *request_->training.fused_experts.begin());
+          layers_.begin()->first, *StateOf(request_->training).fused_experts.begin());
     }
     UCP_ASSIGN_OR_RETURN(layers_, FindFusedLayers(*request_));
   } else if (any()) {
@@ -62,7 +63,8 @@ llvm::Error ExpertsToWrite::FindLayers() {
 }
 
 bool ExpertsToWrite::IsExpert(const std::string& name) const {
-  return are_fused() ? request_->training.fused_experts.contains(name) : any() && ParseExpertName(name).has_value();
+  return are_fused() ? StateOf(request_->training).fused_experts.contains(name)
+                     : any() && ParseExpertName(name).has_value();
 }
 
 llvm::Error ExpertsToWrite::FindTensorRanks() {
@@ -131,7 +133,7 @@ llvm::Error ExpertsToWrite::CheckDegrees() const {
   UCP_RETURN_IF_ERROR(CheckSharing());
   for (const auto& [prefix, layer] : layers_) {
     const bool is_known =
-        std::any_of(request_->training.expert_layers.begin(), request_->training.expert_layers.end(),
+        std::any_of(StateOf(request_->training).expert_layers.begin(), StateOf(request_->training).expert_layers.end(),
                     [&](const ExpertLayer& known) { return known.prefix == prefix && known.experts == layer.experts; });
     if (!is_known) {
       return Fail(ErrorCode::kUnsupported,
@@ -203,7 +205,7 @@ bool ExpertsToWrite::IsSavedBy(std::int64_t tensor_rank, std::int64_t expert_ran
 
 std::vector<ExpertsOfLayer> ExpertsToWrite::LayersOf(std::int64_t stage) const {
   std::vector<ExpertsOfLayer> held;
-  for (const ExpertLayer& known : request_->training.expert_layers) {
+  for (const ExpertLayer& known : StateOf(request_->training).expert_layers) {
     const auto found = layers_.find(known.prefix);
     if (found == layers_.end()) continue;
     const TensorLayout& layout = *request_->layout.Find(found->second.tensors.front()->name);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "compiler/formats/deepspeed/common/expert_ranks.h"
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/native/write/options.h"
 #include "compiler/formats/format.h"
 #include "compiler/layout/target.h"
@@ -39,9 +40,9 @@ class ExpertsToWrite {
   // How many tensor-parallel ranks share experts out together: all, if experts are whole, else 1.
   std::int64_t tensor_ranks() const { return tensor_ranks_; }
   // Whether AutoEP keeps the experts of a layer in three tensors, of which every expert rank has a part.
-  bool are_fused() const { return !request_->training.fused_experts.empty(); }
+  bool are_fused() const { return !StateOf(request_->training).fused_experts.empty(); }
   // Whether tensor-parallel ranks, which cut the rest of the model, have parts of these, too
-  // (compiler/formats/folding.h).
+  // (compiler/formats/deepspeed/common/folding.h).
   bool is_folded() const { return are_fused() && tensor_ranks_ > 1; }
   bool IsExpert(const std::string& name) const;
   // Whether this expert rank has the parameter; all of them have one that is not an expert's.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "compiler/formats/folding.h"
+#include "compiler/formats/deepspeed/common/folding.h"
 #include "compiler/formats/pytorch/value_access.h"
 
 namespace ucp::deepspeed {

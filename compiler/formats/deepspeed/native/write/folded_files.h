@@ -1,6 +1,6 @@
-// The files' statement of whose they are (compiler/formats/folding.h), where tensor-parallel ranks cut the model and
-// share out the experts that AutoEP spreads. Each function adds the entry `folding` to a file's entries, and nothing to
-// those of other targets (ExpertsToWrite::is_folded).
+// The files' statement of whose they are (compiler/formats/deepspeed/common/folding.h), where tensor-parallel ranks cut
+// the model and share out the experts that AutoEP spreads. Each function adds the entry `folding` to a file's entries,
+// and nothing to those of other targets (ExpertsToWrite::is_folded).
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "compiler/formats/affine_map_value.h"
 #include "compiler/formats/archive_composer.h"
+#include "compiler/formats/deepspeed/common/affine_map_value.h"
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
 #include "compiler/formats/deepspeed/native/write/adapt_config.h"
 #include "compiler/formats/deepspeed/native/write/folded_files.h"
@@ -70,7 +71,7 @@ llvm::Expected<ValuePtr> Maps(const TargetRequest& request, const ExpertsOfLayer
 
 llvm::Error CheckJob(const TargetRequest& request, const EngineConfig* job) {
   if (job == nullptr) return llvm::Error::success();
-  const auto& fused = request.training.fused_experts;
+  const auto& fused = StateOf(request.training).fused_experts;
   const bool has_autoep = SwitchesAutoEpOn(*job->value);
   if (has_autoep == !fused.empty()) return llvm::Error::success();
   if (has_autoep) {
@@ -107,19 +108,19 @@ llvm::Error CheckBesideAutoTP(const std::string& name, const WriteOptions& optio
 
 llvm::Error CheckDegreesOfAutoEp(const TrainingState& training, const Degrees& degrees) {
   const std::int64_t tp = degrees.mesh.Size("tp");
-  if (training.fused_experts.empty() || tp == 1) return llvm::Error::success();
-  if (degrees.mesh.Size("pp") == 1 && !training.pipeline) return llvm::Error::success();
+  if (StateOf(training).fused_experts.empty() || tp == 1) return llvm::Error::success();
+  if (degrees.mesh.Size("pp") == 1 && !StateOf(training).pipeline) return llvm::Error::success();
   return Fail(
       ErrorCode::kUnsupported,
       "`{}` has experts that DeepSpeed's AutoEP spreads: in a pipeline DeepSpeed does not start it beside tensor "
       "parallelism, and tp={}",
-      *training.fused_experts.begin(), tp);
+      *StateOf(training).fused_experts.begin(), tp);
 }
 
 llvm::Error CheckAutoEp(const TargetRequest& request, const EngineConfig* job, const WriteOptions& options) {
   UCP_RETURN_IF_ERROR(CheckJob(request, job));
-  if (request.training.fused_experts.empty()) return llvm::Error::success();
-  const std::string& name = *request.training.fused_experts.begin();
+  if (StateOf(request.training).fused_experts.empty()) return llvm::Error::success();
+  const std::string& name = *StateOf(request.training).fused_experts.begin();
   auto refuse = [&](const std::string& what) {
     return Fail(ErrorCode::kUnsupported, "`{}` has experts that DeepSpeed's AutoEP spreads: {}", name, what);
   };
@@ -127,7 +128,8 @@ llvm::Error CheckAutoEp(const TargetRequest& request, const EngineConfig* job, c
     return refuse(fmt::format("sp={} beside it is not written yet; convert to `universal`", options.sp));
   }
   for (const LogicalTensor& tensor : request.tensors) {
-    if (tensor.kind == TensorKind::kParameter || !request.training.fused_experts.contains(tensor.name)) continue;
+    if (tensor.kind == TensorKind::kParameter || !StateOf(request.training).fused_experts.contains(tensor.name))
+      continue;
     return refuse(
         fmt::format("`{}` is not trained, and DeepSpeed gives all ranks the first rank's frozen experts", tensor.name));
   }
@@ -137,7 +139,7 @@ llvm::Error CheckAutoEp(const TargetRequest& request, const EngineConfig* job, c
 llvm::Expected<std::map<std::string, ExpertsOfLayer>> FindFusedLayers(const TargetRequest& request) {
   std::map<std::string, ExpertsOfLayer> layers;
   for (const LogicalTensor& tensor : request.tensors) {  // Sorted: each layer has w1, w2 and w3 in order.
-    if (!request.training.fused_experts.contains(tensor.name)) continue;
+    if (!StateOf(request.training).fused_experts.contains(tensor.name)) continue;
     const std::size_t dot = tensor.name.rfind('.');
     const std::string prefix = tensor.name.substr(0, dot == std::string::npos ? 0 : dot);
     const bool is_named = prefix == kModule || prefix.ends_with("." + std::string(kModule));

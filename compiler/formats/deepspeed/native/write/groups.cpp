@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/round_robin.h"
 #include "compiler/formats/deepspeed/native/write/pipeline_order.h"
 #include "compiler/support/checked_math.h"
@@ -47,14 +48,14 @@ llvm::Expected<GroupsToWrite::Ordered> GroupsToWrite::Find(const std::string& na
 }
 
 llvm::Error GroupsToWrite::Order() {
-  if (!request_.training.order_doubt.empty()) {
+  if (!StateOf(request_.training).order_doubt.empty()) {
     return Fail(ErrorCode::kUnsupported,
                 "the order of the optimizer's parameters is not known: {}; convert to `universal` instead",
-                request_.training.order_doubt);
+                StateOf(request_.training).order_doubt);
   }
   std::vector<std::vector<std::string>> ordered;
   for (const OptimizerGroup& group : request_.training.groups) ordered.push_back(group.parameters);
-  if (request_.training.pipeline) {
+  if (StateOf(request_.training).pipeline) {
     UCP_ASSIGN_OR_RETURN(ordered, OrderOfPipeline(request_.training, request_.layout, options_.pp));
   }
   for (const std::vector<std::string>& names : ordered) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/native/write/model.h"
 #include "compiler/formats/deepspeed/native/write/module.h"
 #include "compiler/formats/pytorch/value_access.h"
@@ -54,7 +55,7 @@ std::vector<const LogicalTensor*> TensorsInOrder(const TargetRequest& request, c
 
 llvm::Error AddLayerFiles(const TargetRequest& request, const WriteOptions& options, const std::string& folder,
                           TargetFiles& target) {
-  const PipelineLayers& pipeline = *request.training.pipeline;
+  const PipelineLayers& pipeline = *StateOf(request.training).pipeline;
   const std::vector<const LogicalTensor*> tensors = TensorsInOrder(request, options);
   std::set<const LogicalTensor*> in_files;
   for (const auto& [layer, prefix] : pipeline.prefixes) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
 #include "compiler/formats/deepspeed/native/write/adapt_config.h"
 #include "compiler/formats/deepspeed/native/write/cut_metadata.h"
@@ -92,7 +93,7 @@ class StatesComposer {
     std::vector<Entry> frozen, frozen_shapes;
     ValuePtr module = MakeNone();
     const bool has_layer_files = HasLayerFiles(request_, experts_);
-    if (options_.wrapper == WholeWrapper::kFused && !request_.training.pipeline && !experts_.any()) {
+    if (options_.wrapper == WholeWrapper::kFused && !StateOf(request_.training).pipeline && !experts_.any()) {
       for (const FlatGroupToWrite& group : groups_) module_.AddVector(group);
     }
     if (IsCut()) {
@@ -258,7 +259,7 @@ class StatesComposer {
 }  // namespace
 
 bool HasLayerFiles(const TargetRequest& request, const ExpertsToWrite& experts) {
-  return request.training.pipeline.has_value() && !experts.any();
+  return StateOf(request.training).pipeline.has_value() && !experts.any();
 }
 
 llvm::Error AddModelStates(const TargetRequest& request, const WriteOptions& options, const Carried& carried,

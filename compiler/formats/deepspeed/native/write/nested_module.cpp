@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/error.h"
 
@@ -49,7 +50,7 @@ pytorch::ValuePtr ToValue(const Branch& branch) {
 }  // namespace
 
 bool HasNestedModule(const TrainingState& training, std::span<const LogicalTensor> tensors) {
-  return !training.pipeline && FindEntry(training.ranks.front().client, "args") != nullptr &&
+  return !StateOf(training).pipeline && FindEntry(training.ranks.front().client, "args") != nullptr &&
          std::any_of(tensors.begin(), tensors.end(),
                      [](const LogicalTensor& tensor) { return tensor.name.starts_with(kRoot); });
 }

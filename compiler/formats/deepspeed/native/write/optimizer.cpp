@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/formats/deepspeed/common/expert_ranks.h"
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/native/write/elastic.h"
 #include "compiler/formats/deepspeed/native/write/folded_files.h"
 #include "compiler/formats/deepspeed/native/write/optimizer_file.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/formats/strategy_rules.h"
 #include "compiler/support/checked_math.h"
@@ -87,7 +88,7 @@ llvm::Error SetStage(const Strategy& strategy, const TrainingState& training, Wr
                 "copies of them, are not written yet",
                 pytorch::Print(*shared_by));
   }
-  if (options.stage < 2 || (options.pp == 1 && !training.pipeline)) return llvm::Error::success();
+  if (options.stage < 2 || (options.pp == 1 && !StateOf(training).pipeline)) return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported, "zero={} {}: DeepSpeed runs a PipelineModule at stages 0 and 1 only",
               options.stage,
               options.pp == 1 ? "of a source that is a PipelineModule, also on one stage" : "in a pipeline");
@@ -106,7 +107,7 @@ llvm::Error SetWrapper(const Strategy& strategy, const TrainingState& training, 
     if (text == nullptr) return llvm::Error::success();
     return Fail(ErrorCode::kUsage, "`optimizer={}` says nothing at zero=0 with dtype=fp32: no wrapper is there", *text);
   }
-  if (options.dtype == DType::kBFloat16 && (options.pp > 1 || training.pipeline)) {
+  if (options.dtype == DType::kBFloat16 && (options.pp > 1 || StateOf(training).pipeline)) {
     return Fail(ErrorCode::kUnsupported,
                 "zero=0 with dtype=bf16 in a pipeline: DeepSpeed saves such a checkpoint and fails to load it; take "
                 "zero=1");
@@ -231,7 +232,7 @@ llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const Tr
   options.data_before_experts =
       Switch(strategy, "data_before_experts", IsOn(training, {"use_data_before_expert_parallelism"}));
   if (Setting(strategy, "expert_tp") != nullptr) options.expert_tp = Switch(strategy, "expert_tp", false);
-  options.exclude_frozen = Switch(strategy, "exclude_frozen", training.excludes_frozen);
+  options.exclude_frozen = Switch(strategy, "exclude_frozen", StateOf(training).excludes_frozen);
   UCP_RETURN_IF_ERROR(SetSubGroupSize(strategy, training, options));
   UCP_RETURN_IF_ERROR(SetFlattening(strategy, training, options));
   return options;

@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/pipeline_names.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
@@ -57,7 +58,7 @@ class Orderer {
  public:
   Orderer(const TrainingState& training, const Layout& layout, std::int64_t stages)
       : training_(training), layout_(layout), stages_(stages) {
-    for (const std::string& name : training.fused_experts) {
+    for (const std::string& name : StateOf(training).fused_experts) {
       const std::size_t experts = name.rfind(".experts.");
       if (experts != std::string::npos) modules_.insert(name.substr(0, experts));
     }
@@ -105,7 +106,7 @@ class Orderer {
         if (!by_layers) return llvm::consumeError(by_layers.takeError()), std::nullopt;
         order.insert(order.end(), by_layers->begin(), by_layers->end());
       }
-      for (std::int64_t stage = 0; stage < training_.pipeline->stage_count; ++stage) {
+      for (std::int64_t stage = 0; stage < StateOf(training_).pipeline->stage_count; ++stage) {
         const Held was_held = [this](const std::string& name, std::int64_t at) { return WasHeldAt(name, at); };
         if (OfStage(order, stage, was_held) != OfStage(names, stage, was_held)) return std::nullopt;
       }
@@ -135,15 +136,15 @@ class Orderer {
   }
 
   bool IsMadeByAutoEp(const std::string& name) const {
-    if (training_.fused_experts.contains(name)) return true;
+    if (StateOf(training_).fused_experts.contains(name)) return true;
     const std::size_t router = name.rfind(".router.");
     return router != std::string::npos && modules_.contains(name.substr(0, router));
   }
 
   bool WasHeldAt(const std::string& name, std::int64_t stage) const {
-    if (training_.pipeline->stage_count == 1) return true;
-    const auto held = training_.pipeline->stages.find(PrefixInPipeline(name));
-    return held == training_.pipeline->stages.end() || held->second.contains(stage);
+    if (StateOf(training_).pipeline->stage_count == 1) return true;
+    const auto held = StateOf(training_).pipeline->stages.find(PrefixInPipeline(name));
+    return held == StateOf(training_).pipeline->stages.end() || held->second.contains(stage);
   }
 
   const TrainingState& training_;

@@ -10,9 +10,13 @@
 #include "compiler/formats/deepspeed/native/write/write.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
 #include "compiler/formats/archive_composer.h"
 #include "compiler/formats/deepspeed/common/expert_groups.h"
+#include "compiler/formats/deepspeed/common/family_state.h"
+#include "compiler/formats/deepspeed/common/pipeline_layers.h"
 #include "compiler/formats/deepspeed/common/pipeline_names.h"
 #include "compiler/formats/deepspeed/native/write/adagrad.h"
 #include "compiler/formats/deepspeed/native/write/adapt_config.h"
@@ -31,7 +35,6 @@
 #include "compiler/formats/deepspeed/native/write/optimizer.h"
 #include "compiler/formats/deepspeed/native/write/partitioned.h"
 #include "compiler/formats/deepspeed/native/write/whole.h"
-#include "compiler/formats/pipeline_layers.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
@@ -62,7 +65,7 @@ bool LooksLikePipeline(const TrainingState& training) {
 // Whether the model's module is one that this version can write the files of.
 llvm::Error CheckModule(const TargetRequest& request, const WriteOptions& options) {
   const TrainingState& training = request.training;
-  if (training.pipeline) return llvm::Error::success();
+  if (StateOf(training).pipeline) return llvm::Error::success();
   if (options.pp > 1) {
     return Fail(ErrorCode::kUnsupported,
                 "pp={}: {} does not know the layer files of a pipeline, and only a PipelineModule has stages",
@@ -82,7 +85,7 @@ llvm::Error CheckFrozen(const TargetRequest& request, const WriteOptions& option
   auto frozen = std::find_if(request.tensors.begin(), request.tensors.end(),
                              [](const LogicalTensor& tensor) { return tensor.kind == TensorKind::kFrozen; });
   if (!options.exclude_frozen || frozen == request.tensors.end()) return llvm::Error::success();
-  if (request.training.excludes_frozen) {  // All but some that the optimizer could have had, or second names.
+  if (StateOf(request.training).excludes_frozen) {  // All but some that the optimizer could have had, or second names.
     if (options.stage < 3) return llvm::Error::success();
     return Fail(ErrorCode::kUnsupported,
                 "zero=3: `{}` is not trained, and the source was saved with exclude_frozen_parameters all the same; "
@@ -174,7 +177,7 @@ llvm::Error AddRanks(const Wanted& wanted, std::int64_t mp, const GroupsToWrite&
 
 ExpertStages StagesOfExperts(const TargetRequest& request, const ExpertsToWrite& experts) {
   ExpertStages stages;
-  const std::optional<PipelineLayers>& pipeline = request.training.pipeline;
+  const std::optional<PipelineLayers>& pipeline = StateOf(request.training).pipeline;
   for (const LogicalTensor& tensor : request.tensors) {
     if (!pipeline || !experts.IsExpert(tensor.name)) continue;
     const auto& held = request.layout.Find(tensor.name)->stages;
@@ -190,6 +193,46 @@ llvm::Error CheckStageOfExperts(const WriteOptions& options, const ExpertsToWrit
   return Fail(ErrorCode::kUnsupported, "zero=3: DeepSpeed's own layer of experts runs below stage 3 only");
 }
 
+// Refuses targets that DeepSpeed would not load. `job` is null if no configuration was given.
+llvm::Error CheckTarget(const TargetRequest& request, const EngineConfig* job, const WriteOptions& options) {
+  UCP_RETURN_IF_ERROR(CheckTag(request.training.tag));
+  UCP_RETURN_IF_ERROR(CheckAutoEp(request, job, options));
+  UCP_RETURN_IF_ERROR(CheckModule(request, options));
+  UCP_RETURN_IF_ERROR(CheckMuonIsWritten(request.training, options));
+  UCP_RETURN_IF_ERROR(CheckAdagradRuns(request.training, options));
+  UCP_RETURN_IF_ERROR(CheckMasters(request, options));
+  UCP_RETURN_IF_ERROR(CheckFrozen(request, options));
+  if (options.mp() * options.dp <= kMaxFiles) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
+}
+
+// Spreads the groups' experts over the target's ranks. `training` is the request's.
+llvm::Error RegroupExperts(const TargetRequest& request, const WriteOptions& options, const ExpertsToWrite& experts,
+                           TrainingState& training) {
+  if (!experts.any()) return llvm::Error::success();
+  UCP_RETURN_IF_ERROR(CheckStageOfExperts(options, experts));
+  const bool were_whole = experts.are_fused() || HasWholeExperts(request.source_mesh);
+  const bool are_whole = experts.are_fused() || experts.tensor_ranks() > 1;
+  const TensorRanks cut_over{were_whole ? 1 : request.source_mesh.Size("tp"), are_whole ? 1 : options.tp};
+  UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep, cut_over,
+                                                             StagesOfExperts(request, experts)));
+  return llvm::Error::success();
+}
+
+// All files but those of the ranks.
+llvm::Expected<TargetFiles> BeginTarget(const TargetRequest& request, const WriteOptions& options,
+                                        const Carried& carried, std::vector<std::string> remarks) {
+  TargetFiles target;
+  target.format = "deepspeed";
+  target.mesh = request.layout.mesh;
+  target.directories = {request.training.tag};
+  target.remarks = std::move(remarks);
+  target.remarks.insert(target.remarks.end(), carried.remarks.begin(), carried.remarks.end());
+  AddFile(target, "latest", request.training.tag);
+  UCP_RETURN_IF_ERROR(AddCompanions(request, options, target));
+  return target;
+}
+
 }  // namespace
 
 llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
@@ -202,58 +245,30 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
     UCP_ASSIGN_OR_RETURN(config, ParseEngineConfig(*asked.job_config));
     UCP_RETURN_IF_ERROR(TakeSettingsOfJob(*config, asked.tensors, training, remarks));
   }
-  TrainingState configured = request.training;
+  TrainingState configured = training;
   pytorch::ValuePtr job;
   if (config) {
     UCP_ASSIGN_OR_RETURN(job, ConfigOfJob(*config, asked.strategy));
     SetEntry(configured.engine, "ds_config", job);
   }
   UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, configured));
-  const std::string& folder = request.training.tag;
-  UCP_RETURN_IF_ERROR(CheckTag(folder));
-  UCP_RETURN_IF_ERROR(CheckAutoEp(request, config ? &*config : nullptr, options));
-  UCP_RETURN_IF_ERROR(CheckModule(request, options));
-  UCP_RETURN_IF_ERROR(CheckMuonIsWritten(request.training, options));
-  UCP_RETURN_IF_ERROR(CheckAdagradRuns(request.training, options));
-  UCP_RETURN_IF_ERROR(CheckMasters(request, options));
-  UCP_RETURN_IF_ERROR(CheckFrozen(request, options));
-  if (options.mp() * options.dp > kMaxFiles) {
-    return Fail(ErrorCode::kUsage, "{} ranks would write more than {} files", options.mp() * options.dp, kMaxFiles);
-  }
+  UCP_RETURN_IF_ERROR(CheckTarget(request, config ? &*config : nullptr, options));
   UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
-  if (experts.any()) {
-    UCP_RETURN_IF_ERROR(CheckStageOfExperts(options, experts));
-    const bool were_whole = experts.are_fused() || HasWholeExperts(request.source_mesh);
-    const bool are_whole = experts.are_fused() || experts.tensor_ranks() > 1;
-    const TensorRanks cut_over{were_whole ? 1 : request.source_mesh.Size("tp"), are_whole ? 1 : options.tp};
-    UCP_ASSIGN_OR_RETURN(training.groups, GroupsForExpertRanks(training, request.tensors, options.ep, cut_over,
-                                                               StagesOfExperts(request, experts)));
-  }
+  UCP_RETURN_IF_ERROR(RegroupExperts(request, options, experts, training));
   GroupsToWrite groups(request, options, experts);
   UCP_RETURN_IF_ERROR(groups.Order());
   LooseStatesToWrite loose(request.training, options);
-  if (config) {
-    for (std::string& remark : CompareWithJob(*config, configured, options, request)) {
-      remarks.push_back(std::move(remark));
-    }
-  }
+  if (config) std::ranges::move(CompareWithJob(*config, configured, options, request), std::back_inserter(remarks));
   UCP_RETURN_IF_ERROR(ChooseForm(training, request.tensors, options, remarks));
   const Carried carried = CarryOver(request, options, job);
-  TargetFiles target;
-  target.format = "deepspeed";
-  target.mesh = request.layout.mesh;
-  target.directories = {folder};
-  target.remarks = std::move(remarks);
-  target.remarks.insert(target.remarks.end(), carried.remarks.begin(), carried.remarks.end());
-  AddFile(target, "latest", folder);
-  UCP_RETURN_IF_ERROR(AddCompanions(request, options, target));
-  const Wanted wanted{request, options, carried, experts, folder};
+  UCP_ASSIGN_OR_RETURN(TargetFiles target, BeginTarget(request, options, carried, std::move(remarks)));
+  const Wanted wanted{request, options, carried, experts, training.tag};
   for (std::int64_t mp = 0; mp < options.mp(); mp += experts.tensor_ranks()) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
     UCP_RETURN_IF_ERROR(AddRanks(wanted, mp, groups, loose, target));
   }
   UCP_RETURN_IF_ERROR(loose.CheckAllGiven());
-  if (HasLayerFiles(request, experts)) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, folder, target));
+  if (HasLayerFiles(request, experts)) UCP_RETURN_IF_ERROR(AddLayerFiles(request, options, training.tag, target));
   return target;
 }
 

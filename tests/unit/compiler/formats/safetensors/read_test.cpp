@@ -53,7 +53,7 @@ class SafetensorsRead : public ::testing::Test {
   std::string Refusal(const std::string& path) {
     auto found = RecogniseAny(RealFiles(), path);
     if (!found) return ucp::Describe(found.takeError()).message;
-    auto checkpoint = DescribeModel(RealFiles(), found->folder);
+    auto checkpoint = DescribeModel(RealFiles(), found->folder, {});
     return checkpoint ? "accepted" : ucp::Describe(checkpoint.takeError()).message;
   }
 

@@ -33,7 +33,7 @@ class SafetensorsTrainingFile : public ::testing::Test {
   std::string RefusalWith(const std::vector<std::string>& path, const pytorch::ValuePtr& value) const {
     testing::CheckpointCopy copy = Copy();
     copy.Set("training_state.pt", path, value);
-    return testing::FailureOf(DescribeModel(RealFiles(), copy.folder())).message;
+    return testing::FailureOf(DescribeModel(RealFiles(), copy.folder(), {})).message;
   }
 
   testing::TemporaryFolder temporary_;
@@ -72,7 +72,7 @@ TEST_F(SafetensorsTrainingFile, StatesOfNoTensorAreRefused) {
   testing::CheckpointCopy copy = Copy();
   copy.Remove("model.safetensors");
   copy.Copy("optimizer.safetensors", "model.safetensors");
-  EXPECT_THAT(testing::FailureOf(DescribeModel(RealFiles(), copy.folder())).message,
+  EXPECT_THAT(testing::FailureOf(DescribeModel(RealFiles(), copy.folder(), {})).message,
               HasSubstr("of the optimizer is not a state of one of the model's"));
 }
 

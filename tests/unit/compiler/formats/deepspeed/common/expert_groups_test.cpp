@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/error.h"
 
@@ -47,7 +48,7 @@ std::vector<LogicalTensor> Tensors(std::int64_t elements) {
 TrainingState Training(std::vector<OptimizerGroup> groups) {
   TrainingState training;
   training.groups = std::move(groups);
-  for (const char* layer : {"1.", "2."}) training.expert_layers.push_back({Long(layer), 4});
+  for (const char* layer : {"1.", "2."}) deepspeed::EditState(training).expert_layers.push_back({Long(layer), 4});
   return training;
 }
 
@@ -142,7 +143,7 @@ struct Fused {
 Fused FusedGroups(std::int64_t elements, const std::vector<std::vector<std::string>>& groups, std::int64_t ep) {
   Fused fused;
   for (const char* name : {"1.experts.w1", "1.experts.w2", "2.experts.w1", "2.experts.w2"}) {
-    fused.training.fused_experts.insert(name);
+    deepspeed::EditState(fused.training).fused_experts.insert(name);
     LogicalTensor tensor;
     tensor.name = name;
     tensor.shape = {8, elements, 1};
@@ -212,7 +213,7 @@ TEST(ExpertGroups, OfAutoEpAreSplitByWhatAStageHas) {
 // What such groups have in common with those of another split is their order alone.
 TEST(ExpertGroups, LargeOnesOfOtherStagesAreNotGuessedAt) {
   TrainingState training = Training({Group("ep_size_4", kAll)});
-  training.pipeline = PipelineLayers{};
+  deepspeed::EditState(training).pipeline = PipelineLayers{};
   ExpertStages stages;
   stages.source[Long(kAll.back())] = 1;
   EXPECT_TRUE(static_cast<bool>(GroupsForExpertRanks(training, Tensors(10), 4, {}, stages)));

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/format.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
 #include "tests/unit/compiler/formats/testing/fixtures.h"
@@ -40,7 +41,7 @@ TEST(Experts, AreAtTheirPlaceOnTheMesh) {
     EXPECT_EQ(names[0], kLayer + "0.up.bias");
     EXPECT_EQ(names[4], kLayer + "2.up.bias");
     EXPECT_THAT(names[8], HasSubstr("blocks.3."));
-    EXPECT_THAT(checkpoint.training.expert_layers,
+    EXPECT_THAT(StateOf(checkpoint.training).expert_layers,
                 ::testing::ElementsAre(ExpertLayer{kLayer, 4},
                                        ExpertLayer{"blocks.3.moe.deepspeed_moe.experts.deepspeed_experts.", 4}));
   }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
 #include "tests/unit/compiler/formats/testing/fixtures.h"
@@ -43,7 +44,7 @@ TEST(FusedExperts, AreAtTheirPlaceOnTheMesh) {
     EXPECT_EQ(ToString(inventory.mesh), "pp=1 dp=4 tp=1 edp=2 ep=2");
     EXPECT_EQ(inventory.expert_places.size(), 6u);
     EXPECT_THAT(inventory.expert_places.at(kTensor), ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
-    EXPECT_TRUE(checkpoint.training.fused_experts.contains(kTensor));
+    EXPECT_TRUE(StateOf(checkpoint.training).fused_experts.contains(kTensor));
     for (const Shard& shard : inventory.storage.shards) {
       if (shard.tensor != kTensor) continue;
       EXPECT_THAT(shard.shape, ElementsAre(2, 6, 16));
@@ -66,7 +67,7 @@ TEST(FusedExperts, OfAPipelineAreOnTheirStage) {
     EXPECT_EQ(ToString(checkpoint.inventory.mesh), mesh);
     std::map<std::string, std::set<std::pair<std::int64_t, std::int64_t>>> places;  // Stage and expert rank.
     for (const Shard& shard : checkpoint.inventory.storage.shards) {
-      if (!checkpoint.training.fused_experts.contains(shard.tensor)) continue;
+      if (!StateOf(checkpoint.training).fused_experts.contains(shard.tensor)) continue;
       EXPECT_EQ(shard.shape.front(), 2);
       EXPECT_EQ(shard.kind, TensorKind::kParameter);
       places[shard.tensor].emplace(shard.coordinate.At("pp"), shard.coordinate.At("ep"));
@@ -76,11 +77,11 @@ TEST(FusedExperts, OfAPipelineAreOnTheirStage) {
       EXPECT_THAT(places[fmt::format("{}.mlp.experts.w2", layer)], ElementsAre(Pair(stage, 0), Pair(stage, 1)));
     }
     EXPECT_THAT(
-        checkpoint.training.expert_layers,
+        StateOf(checkpoint.training).expert_layers,
         ElementsAre(ExpertLayer{"2.mlp.experts", 4}, ExpertLayer{"4.mlp.experts", 4}, ExpertLayer{"5.mlp.experts", 4}));
-    ASSERT_TRUE(checkpoint.training.pipeline);
-    EXPECT_EQ(checkpoint.training.pipeline->stage_count, 2);
-    EXPECT_THAT(checkpoint.training.pipeline->stages.at("5."), ElementsAre(1));
+    ASSERT_TRUE(StateOf(checkpoint.training).pipeline);
+    EXPECT_EQ(StateOf(checkpoint.training).pipeline->stage_count, 2);
+    EXPECT_THAT(StateOf(checkpoint.training).pipeline->stages.at("5."), ElementsAre(1));
   }
 }
 
@@ -285,7 +286,7 @@ TEST(FusedExperts, OptimizersWithoutZero) {
   const std::string second = "expp_rank_1_mp_rank_00_optim_states.pt";
   const Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot("autoep_zero0_fp32"));
   EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=1 tp=1 edp=1 ep=2");
-  EXPECT_TRUE(checkpoint.training.fused_experts.contains(kTensor));
+  EXPECT_TRUE(StateOf(checkpoint.training).fused_experts.contains(kTensor));
   {
     CheckpointCopy copy("autoep_zero0_fp32");
     copy.Copy(second, "expp_rank_2_mp_rank_00_optim_states.pt");

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/pipeline_names.h"
 #include "compiler/support/error.h"
 
@@ -28,9 +29,9 @@ std::vector<std::string> Ordered(const std::vector<std::vector<std::string>>& gr
     const std::int64_t layer = *PlaceInPipeline(name);
     return stages[static_cast<std::size_t>(std::max<std::int64_t>(layer, 0))];
   };
-  if (has_experts) training.fused_experts = {"1.mlp.experts.w1", "3.mlp.experts.w1"};
-  training.pipeline = PipelineLayers{};
-  training.pipeline->stage_count = source.back() + 1;
+  if (has_experts) EditState(training).fused_experts = {"1.mlp.experts.w1", "3.mlp.experts.w1"};
+  PipelineLayers& pipeline = EditState(training).pipeline.emplace();
+  pipeline.stage_count = source.back() + 1;
   for (const std::vector<std::string>& names : groups) {
     training.groups.push_back({nullptr, nullptr, names});
     for (const std::string& name : names) {
@@ -38,7 +39,7 @@ std::vector<std::string> Ordered(const std::vector<std::vector<std::string>>& gr
       tensor.name = name;
       tensor.stages = {place(name, target)};
       layout.tensors.push_back(std::move(tensor));
-      if (source.back() > 0) training.pipeline->stages[PrefixInPipeline(name)].insert(place(name, source));
+      if (source.back() > 0) pipeline.stages[PrefixInPipeline(name)].insert(place(name, source));
     }
   }
   auto ordered = OrderOfPipeline(training, layout, target.back() + 1);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/native/write/adagrad.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
 
@@ -117,7 +118,7 @@ TEST(WriteOptions, FrozenParametersAreExcludedAsTheSourceHasIt) {
   TrainingState source = Source({Stage(2)}, "bf16");
   EXPECT_FALSE(Options("deepspeed", source).exclude_frozen);
   EXPECT_TRUE(Options("deepspeed:exclude_frozen=true", source).exclude_frozen);
-  source.excludes_frozen = true;
+  EditState(source).excludes_frozen = true;
   EXPECT_TRUE(Options("deepspeed", source).exclude_frozen);
   EXPECT_FALSE(Options("deepspeed:exclude_frozen=false", source).exclude_frozen);
 }

@@ -1,4 +1,4 @@
-#include "compiler/formats/pipeline_layers.h"
+#include "compiler/formats/deepspeed/common/pipeline_layers.h"
 
 #include <algorithm>
 

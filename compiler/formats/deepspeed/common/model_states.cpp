@@ -1,11 +1,10 @@
-#include "compiler/formats/model_states.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 
-#include "compiler/formats/facts.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/error.h"
 
@@ -270,14 +269,6 @@ std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::form
 
 bool IsPlain(const pytorch::Value& value) {
   return AsText(value) || pytorch::AsDouble(value) || pytorch::AsBool(value);
-}
-
-void AddFacts(const ModelStates& states, std::map<std::string, Fact>& facts) {
-  if (ValuePtr args = FindEntry(states.client, "args")) AddFacts("args", *args, states.path, facts);
-  if (ValuePtr info = FindEntry(states.client, "universal_checkpoint_info")) {
-    AddFacts("info", *info, states.path, facts);
-  }
-  if (ValuePtr config = FindEntry(states.engine, "ds_config")) AddFacts("ds_config", *config, states.path, facts);
 }
 
 }  // namespace ucp

@@ -5,16 +5,28 @@
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "compiler/formats/model_states.h"
-#include "compiler/formats/training_state.h"
+#include "compiler/formats/deepspeed/common/model_states.h"
 
 namespace ucp {
+
+// A PipelineModule's layers, as their files have them.
+struct PipelineLayers {
+  // By the number of each layer that has a file, what stands before the names in it: "3.", or "tied_modules.embed.".
+  std::map<std::int64_t, std::string> prefixes;
+  bool has_tensor_axis = false;  // Its files are named with the tensor-parallel rank, even if there is only one.
+  // Where the layers were in a checkpoint of several stages, by what stands before their names, in or out of files:
+  // what a folder of whole tensors remembers of it.
+  std::int64_t stage_count = 1;
+  std::map<std::string, std::set<std::int64_t>> stages;
+  bool operator==(const PipelineLayers&) const = default;
+};
 
 // On which stages `pipeline` remembers a tensor; null if it does not.
 const std::set<std::int64_t>* RememberedStages(const PipelineLayers& pipeline, std::string_view tensor);

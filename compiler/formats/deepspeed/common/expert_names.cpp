@@ -1,4 +1,4 @@
-#include "compiler/formats/expert_names.h"
+#include "compiler/formats/deepspeed/common/expert_names.h"
 
 #include <algorithm>
 

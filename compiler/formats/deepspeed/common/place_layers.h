@@ -16,8 +16,8 @@
 #include <variant>
 #include <vector>
 
-#include "compiler/formats/deal_layers.h"
-#include "compiler/formats/training_state.h"
+#include "compiler/formats/deepspeed/common/deal_layers.h"
+#include "compiler/formats/deepspeed/common/pipeline_layers.h"
 
 namespace ucp {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/expert_names.h"
+#include "compiler/formats/deepspeed/common/expert_names.h"
 #include "compiler/formats/pytorch/value.h"
 #include "compiler/layout/inventory.h"
 

@@ -1,4 +1,4 @@
-#include "compiler/formats/deal_layers.h"
+#include "compiler/formats/deepspeed/common/deal_layers.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "compiler/formats/folding.h"
+#include "compiler/formats/deepspeed/common/folding.h"
 
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/error.h"

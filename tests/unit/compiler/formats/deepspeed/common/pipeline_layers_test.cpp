@@ -1,5 +1,5 @@
 // What a folder of whole tensors remembers of a pipeline. That targets follow from it is for tests/programs.
-#include "compiler/formats/pipeline_layers.h"
+#include "compiler/formats/deepspeed/common/pipeline_layers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

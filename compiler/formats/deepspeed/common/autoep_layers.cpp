@@ -1,10 +1,10 @@
-#include "compiler/formats/autoep_layers.h"
+#include "compiler/formats/deepspeed/common/autoep_layers.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "compiler/formats/affine_map_value.h"
+#include "compiler/formats/deepspeed/common/affine_map_value.h"
 #include "compiler/formats/pytorch/value_access.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"

@@ -1,7 +1,7 @@
 // The entry `folding`: whose each file is, where tensor-parallel ranks share AutoEP's experts out. That the elements
 // are those of the engine is for tests/engine/test_truth.py. Here: a file that says something else is
 // refused.
-#include "compiler/formats/folding.h"
+#include "compiler/formats/deepspeed/common/folding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,18 +1,18 @@
-#include "compiler/compile/pipeline_target.h"
+#include "compiler/formats/deepspeed/common/place_stages.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <unordered_map>
+#include <variant>
 
-#include "compiler/formats/expert_names.h"
-#include "compiler/formats/pipeline_layers.h"
-#include "compiler/formats/place_layers.h"
-#include "compiler/layout/layout_index.h"
+#include "compiler/formats/deepspeed/common/expert_names.h"
+#include "compiler/formats/deepspeed/common/place_layers.h"
 #include "compiler/support/error.h"
 
-namespace ucp {
+namespace ucp::deepspeed {
 namespace {
 
 constexpr const char* kSetting = "partition";
@@ -59,48 +59,19 @@ llvm::Error CheckAgainstSource(const PipelineSource& pipeline, DealMethod method
   return llvm::Error::success();
 }
 
-// Nothing if it does not know them of every tensor.
-std::optional<SourceStages> StagesRemembered(const BoundSource& source) {
-  const std::optional<PipelineLayers>& pipeline = source.checkpoint.training.pipeline;
-  if (!pipeline || pipeline->stage_count == 1 || source.checkpoint.inventory.mesh.Size("pp") > 1) return std::nullopt;
-  SourceStages stages{pipeline->stage_count, {}};
-  for (const Shard& shard : source.checkpoint.inventory.storage.shards) {
-    const TensorLayout* tensor = source.layout.Find(shard.tensor);
-    if (tensor == nullptr) continue;
-    const std::set<std::int64_t>* held = RememberedStages(*pipeline, shard.tensor);
-    if (held == nullptr) return std::nullopt;
-    stages.of_tensor[tensor->name] = *held;
-  }
-  return stages;
-}
+using PrefixOfTensor = std::unordered_map<const TensorLayout*, std::string>;
 
-}  // namespace
-
-SourceStages StagesOfSource(const BoundSource& source) {
-  if (std::optional<SourceStages> remembered = StagesRemembered(source)) return std::move(*remembered);
-  SourceStages stages{source.checkpoint.inventory.mesh.Size("pp"), {}};
-  const LayoutIndex by_name(source.layout);
-  for (const Shard& shard : source.checkpoint.inventory.storage.shards) {
-    const TensorLayout* tensor = by_name.Find(shard.tensor);
-    if (tensor != nullptr) stages.of_tensor[tensor->name].insert(shard.coordinate.At("pp"));
-  }
-  return stages;
-}
-
-llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, const BoundSource& source,
-                          const SourceStages& stages, std::span<const LogicalTensor> tensors, Layout& layout,
-                          std::vector<std::string>& remarks) {
-  PipelineLayers layers = *source.checkpoint.training.pipeline;
-  PipelineSource pipeline{layers, {}, {}, stages.count};
+// Fills in where the source has each layer, and how many trained parameters it has.
+llvm::Error WeighLayers(const FamilyState& state, const StageRequest& request, const Layout& layout,
+                        PipelineSource& pipeline, PrefixOfTensor& prefix_of) {
   for (const auto& [layer, prefix] : pipeline.layers.prefixes) pipeline.weights[prefix] = 0;
   std::map<std::string, std::int64_t> of_experts;  // Of all of a layer's.
-  std::unordered_map<const TensorLayout*, std::string> prefix_of;
-  for (const LogicalTensor& tensor : tensors) {
+  for (const LogicalTensor& tensor : request.tensors) {
     const TensorLayout* in_layout = layout.Find(tensor.name);
     UCP_ASSIGN_OR_RETURN(std::string prefix, PrefixOf(tensor.name, pipeline.layers));
-    const std::set<std::int64_t>& held = stages.of_tensor.at(in_layout->name);
+    const std::set<std::int64_t>& held = request.source.of_tensor.at(in_layout->name);
     pipeline.stages[prefix].insert(held.begin(), held.end());
-    if (source.checkpoint.training.fused_experts.contains(tensor.name)) {
+    if (state.fused_experts.contains(tensor.name)) {
       // Layers are dealt before AutoEP spreads their experts: every rank has all of them then.
       pipeline.weights[prefix] += ProductSet::Whole(tensor.shape).local_elements();
     } else if (tensor.kind == TensorKind::kParameter) {
@@ -109,18 +80,30 @@ llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, cons
     }
     prefix_of[in_layout] = std::move(prefix);
   }
-  // One of which there is no tensor is a layer like those without a file.
-  std::erase_if(layers.prefixes, [&](const auto& layer) { return !pipeline.stages.contains(layer.second); });
   // Its own experts are what a rank counts, which are as large as the others.
   for (const auto& [prefix, elements] : of_experts) pipeline.weights[prefix] += elements / layout.mesh.Size("ep");
-  std::variant<DealMethod, std::vector<std::int64_t>> how = degrees.stage_layers;
-  auto setting = strategy.options.find(kSetting);
-  const bool is_said = setting != strategy.options.end();
-  if (is_said && !degrees.stage_layers.empty()) {
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+llvm::Error PlacePipeline(const FamilyState& state, const StageRequest& request, Layout& layout,
+                          std::vector<std::string>& remarks) {
+  const std::vector<std::int64_t>& stage_layers = request.degrees.stage_layers;
+  PipelineLayers layers = *state.pipeline;
+  PipelineSource pipeline{layers, {}, {}, request.source.count};
+  PrefixOfTensor prefix_of;
+  UCP_RETURN_IF_ERROR(WeighLayers(state, request, layout, pipeline, prefix_of));
+  // One of which there is no tensor is a layer like those without a file.
+  std::erase_if(layers.prefixes, [&](const auto& layer) { return !pipeline.stages.contains(layer.second); });
+  std::variant<DealMethod, std::vector<std::int64_t>> how = stage_layers;
+  auto setting = request.strategy.options.find(kSetting);
+  const bool is_said = setting != request.strategy.options.end();
+  if (is_said && !stage_layers.empty()) {
     return Fail(ErrorCode::kUsage, "the strategy says the layers of each stage ({}) and `partition`; leave one out",
-                fmt::join(degrees.stage_layers, "+"));
+                fmt::join(stage_layers, "+"));
   }
-  if (degrees.stage_layers.empty()) {
+  if (stage_layers.empty()) {
     how = is_said ? *FindDealMethod(setting->second) : DealMethod::kParameters;
     if (!is_said) UCP_RETURN_IF_ERROR(CheckAgainstSource(pipeline, DealMethod::kParameters));
   }
@@ -129,7 +112,7 @@ llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, cons
     auto prefix = prefix_of.find(&tensor);
     if (prefix != prefix_of.end()) tensor.stages = placed.of_prefix.at(prefix->second);
   }
-  if (degrees.stage_layers.empty()) {
+  if (stage_layers.empty()) {
     remarks.push_back(
         fmt::format("the stages have {} layers, as DeepSpeed's `{}` deals them{}", fmt::join(placed.layers, "+"),
                     is_said ? setting->second : "parameters",
@@ -138,4 +121,4 @@ llvm::Error PlacePipeline(const Strategy& strategy, const Degrees& degrees, cons
   return llvm::Error::success();
 }
 
-}  // namespace ucp
+}  // namespace ucp::deepspeed

@@ -1,4 +1,4 @@
-#include "compiler/formats/affine_map_value.h"
+#include "compiler/formats/deepspeed/common/affine_map_value.h"
 
 #include <charconv>
 #include <string_view>

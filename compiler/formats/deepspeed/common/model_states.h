@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "compiler/formats/agreement.h"
-#include "compiler/formats/autoep_layers.h"
-#include "compiler/formats/folding.h"
+#include "compiler/formats/deepspeed/common/autoep_layers.h"
+#include "compiler/formats/deepspeed/common/folding.h"
 #include "compiler/formats/source_archives.h"
 #include "compiler/layout/inventory.h"
 
@@ -75,10 +75,6 @@ llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std:
 
 // Whether frozen parameters, if the model has any, were left out: from stage 2 on, DeepSpeed lists them otherwise.
 bool ExcludesFrozen(const ModelStates& states);
-
-// The facts that a spec can name: `args` under "args", `universal_checkpoint_info` under "info", `ds_config` under
-// "ds_config".
-void AddFacts(const ModelStates& states, std::map<std::string, Fact>& facts);
 
 // The tensors of a state dict, nested dicts joined with dots: {'encoder': {'0.weight': …}} is "encoder.0.weight".
 llvm::Expected<ModuleEntries> ReadModule(SourceArchives& archives, const SourceArchive& archive,

@@ -1,4 +1,4 @@
-#include "compiler/formats/place_layers.h"
+#include "compiler/formats/deepspeed/common/place_layers.h"
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

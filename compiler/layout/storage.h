@@ -19,6 +19,7 @@
 
 #include "compiler/layout/dtype.h"
 #include "compiler/layout/mesh.h"
+#include "compiler/layout/product_set.h"
 #include "compiler/support/typed_id.h"
 
 namespace ucp {
@@ -78,6 +79,16 @@ enum class TensorKind {
   kCarried,    // Not the model's: it stands in the training state. No digest is made of it.
 };
 
+// A shard of a target may be put together of pieces of several tensors: local place (i, j, …) of the piece's set is
+// element `begin + i * strides[0] + j * strides[1] + …` of the row-major shard.
+struct ShardPiece {
+  std::string tensor;
+  ProductSet set;
+  std::int64_t begin = 0;
+  std::vector<std::int64_t> strides;  // One for each dimension of the set; empty: row-major.
+  bool operator==(const ShardPiece&) const = default;
+};
+
 struct Shard {
   std::string tensor;
   TensorKind kind = TensorKind::kParameter;
@@ -87,6 +98,7 @@ struct Shard {
   std::int64_t base = 0;
   Spread spread = Spread::kAcrossBuffer;
   BufferSetId states;
+  std::vector<ShardPiece> pieces = {};  // Targets only, and fused shards alone: `tensor` is their name in the files.
   bool operator==(const Shard&) const = default;
 };
 

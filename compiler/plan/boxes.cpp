@@ -91,6 +91,19 @@ void ForEachBox(const std::vector<std::vector<Progression>>& geometry, const Lex
   BoxWalk(dims, low, high, [&](Box box) { ForEachChoice(box, visit); }).Run();
 }
 
+// Clipping leaves progressions sorted, so what one interval leaves of a geometry is a geometry.
+void ForEachBox(const std::vector<std::vector<Progression>>& geometry, const LexBound& low, const LexBound& high,
+                llvm::ArrayRef<std::size_t> order, const LexBound& low_in_order, const LexBound& high_in_order,
+                llvm::function_ref<void(llvm::ArrayRef<const Progression*>)> visit) {
+  llvm::SmallVector<Progressions, 6> in_order;
+  for (std::size_t d : order) in_order.push_back(geometry[d]);
+  llvm::SmallVector<Progressions, 6> dims(order.size());
+  BoxWalk(in_order, low_in_order, high_in_order, [&](Box left) {
+    for (std::size_t i = 0; i < order.size(); ++i) dims[order[i]] = left[i];
+    BoxWalk(dims, low, high, [&](Box box) { ForEachChoice(box, visit); }).Run();
+  }).Run();
+}
+
 void LoopNest::AddOuter(StepLoop loop) {
   if (loop.count == 1) return;
   if (!inner_first_.empty()) {

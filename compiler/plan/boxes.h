@@ -6,6 +6,7 @@
 #include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/ADT/SmallVector.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +18,12 @@ namespace ucp {
 // The boxes of a geometry (progressions for each dimension) that lie in the lexicographic interval [low, high), in
 // order. A box is valid during the visit only.
 void ForEachBox(const std::vector<std::vector<Progression>>& geometry, const LexBound& low, const LexBound& high,
+                llvm::function_ref<void(llvm::ArrayRef<const Progression*>)> visit);
+
+// The same within a second interval, whose bounds have the dimensions in an order of their own: `order` has the
+// dimension of each of its coordinates.
+void ForEachBox(const std::vector<std::vector<Progression>>& geometry, const LexBound& low, const LexBound& high,
+                llvm::ArrayRef<std::size_t> order, const LexBound& low_in_order, const LexBound& high_in_order,
                 llvm::function_ref<void(llvm::ArrayRef<const Progression*>)> visit);
 
 // One loop over elements of a source and a target: `count` times, with these distances in elements.

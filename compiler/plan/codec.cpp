@@ -4,6 +4,7 @@
 #include <llvm/ADT/StringMap.h>
 #include <plan_generated.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "compiler/plan/envelope.h"
@@ -35,9 +36,11 @@ auto EncodeStructs(FlatBufferBuilder& builder, const std::vector<Item>& items, E
   return builder.CreateVectorOfStructs(structs);
 }
 
-// The bytes before the FlatBuffer.
-std::string EnvelopeOf(std::string_view buffer) {
-  std::string bytes(kPlanMagic);
+// The bytes before the plan's FlatBuffer.
+std::string EnvelopeOf(const Plan& plan, std::string_view buffer) {
+  const bool is_fused = std::any_of(plan.writes.begin(), plan.writes.end(),
+                                    [](const PlanWrite& write) { return write.fused.has_value(); });
+  std::string bytes(is_fused ? kFusedPlanMagic : kPlanMagic);
   const std::uint64_t header[2] = {buffer.size(), ContentHash64(buffer)};
   return bytes.append(reinterpret_cast<const char*>(header), sizeof(header));
 }
@@ -215,11 +218,25 @@ class Encoder {
 
   Offset<flat::Write> EncodeWrite(const PlanWrite& write) {
     auto coordinate = EncodeCoordinate(write.coordinate);
+    const auto spread = static_cast<std::uint8_t>(write.spread);
+    if (write.fused) {
+      return flat::CreateWrite(b_, 0, 0, coordinate, write.base, spread, write.states.value(), 0, EncodeFused(write));
+    }
     std::vector<std::uint32_t> more;
-    for (std::size_t p = 1; p < write.pieces.size(); ++p) more.push_back(write.pieces[p].value());
+    for (std::size_t p = 1; p < write.pieces.size(); ++p) more.push_back(write.pieces[p].set.value());
     auto more_pieces = more.empty() ? 0 : b_.CreateVector(more);
-    return flat::CreateWrite(b_, write.tensor.value(), write.pieces.front().value(), coordinate, write.base,
-                             static_cast<std::uint8_t>(write.spread), write.states.value(), more_pieces);
+    return flat::CreateWrite(b_, write.first_tensor().value(), write.pieces.front().set.value(), coordinate, write.base,
+                             spread, write.states.value(), more_pieces);
+  }
+
+  Offset<flat::Fused> EncodeFused(const PlanWrite& write) {
+    auto name = b_.CreateString(write.fused->name);
+    auto shape = b_.CreateVector(write.fused->shape);
+    auto pieces = EncodeAll(b_, write.pieces, [&](const WrittenPiece& piece) {
+      auto strides = piece.strides.empty() ? 0 : b_.CreateVector(piece.strides);
+      return flat::CreateFusedPiece(b_, piece.tensor.value(), piece.set.value(), piece.begin, strides);
+    });
+    return flat::CreateFused(b_, name, shape, pieces);
   }
 
   // Values that are stored once, at their first place.
@@ -259,13 +276,13 @@ llvm::Expected<Encoder> EncoderFor(const Plan& plan) {
 llvm::Expected<std::string> EncodePlan(const Plan& plan, const PlanInputs* inputs) {
   UCP_ASSIGN_OR_RETURN(Encoder encoder, EncoderFor(plan));
   const std::string_view buffer = encoder.Encode(plan, inputs);
-  return EnvelopeOf(buffer).append(buffer);
+  return EnvelopeOf(plan, buffer).append(buffer);
 }
 
 llvm::Expected<std::string> HashOfPlan(const Plan& plan) {
   UCP_ASSIGN_OR_RETURN(Encoder encoder, EncoderFor(plan));
   const std::string_view buffer = encoder.Encode(plan, nullptr);
-  return ContentHash(EnvelopeOf(buffer), buffer);
+  return ContentHash(EnvelopeOf(plan, buffer), buffer);
 }
 
 }  // namespace ucp

@@ -11,10 +11,17 @@ namespace {
 
 std::string SpreadText(Spread spread) { return spread == Spread::kAcrossBuffer ? "across the buffer" : "by itself"; }
 
-std::string ShardText(const Plan& plan, TensorId tensor, const Coordinate& coordinate, std::int64_t base, Spread spread,
+std::string ShardText(const std::string& name, const Coordinate& coordinate, std::int64_t base, Spread spread,
                       BufferSetId states) {
-  return fmt::format("`{}` at {}, states {}, from element {} on, spread {}", plan.tensor(tensor).logical.name,
-                     ToString(coordinate), states, base, SpreadText(spread));
+  return fmt::format("`{}` at {}, states {}, from element {} on, spread {}", name, ToString(coordinate), states, base,
+                     SpreadText(spread));
+}
+
+// Of a piece of a fused shard.
+std::string PlaceText(const Plan& plan, const WrittenPiece& piece) {
+  std::string text = fmt::format(" of `{}` from {} on", plan.tensor(piece.tensor).logical.name, piece.begin);
+  if (!piece.strides.empty()) text += fmt::format(", strides [{}]", fmt::join(piece.strides, ", "));
+  return text;
 }
 
 std::string KindText(TensorKind kind) {
@@ -90,17 +97,22 @@ std::string EntryText(const Geometry& geometry) {
 }
 
 std::string EntryText(const Plan& plan, const PlanRead& read) {
-  std::string text = fmt::format("{} {}, set {} {}, term {}", Name(read.role),
-                                 ShardText(plan, read.tensor, read.coordinate, read.base, read.spread, read.states),
-                                 read.set, ToString(plan.set(read.set)), read.term);
+  std::string text = fmt::format(
+      "{} {}, set {} {}, term {}", Name(read.role),
+      ShardText(plan.tensor(read.tensor).logical.name, read.coordinate, read.base, read.spread, read.states), read.set,
+      ToString(plan.set(read.set)), read.term);
   if (!read.strides.empty()) text += fmt::format(", strides [{}]", fmt::join(read.strides, ", "));
   if (read.is_overruled) text += ", overruled";
   return read.reason.empty() ? text : text + ": " + read.reason;
 }
 
 std::string EntryText(const Plan& plan, const PlanWrite& write) {
-  std::string text = "write " + ShardText(plan, write.tensor, write.coordinate, write.base, write.spread, write.states);
-  for (SetId piece : write.pieces) text += fmt::format(", set {} {}", piece, ToString(plan.set(piece)));
+  std::string text = "write " + ShardText(plan.NameOf(write), write.coordinate, write.base, write.spread, write.states);
+  if (write.fused) text += fmt::format(", fused [{}]", fmt::join(write.fused->shape, ", "));
+  for (const WrittenPiece& piece : write.pieces) {
+    text += fmt::format(", set {} {}", piece.set, ToString(plan.set(piece.set)));
+    if (write.fused) text += PlaceText(plan, piece);
+  }
   return text;
 }
 

@@ -96,7 +96,7 @@ PlanCutter::PlanCutter(const Plan& plan)
     end = r + 1;
   }
   for (std::size_t w = 0; w < plan.writes.size(); ++w) {
-    writes_of_kind_[{plan.writes[w].tensor, plan.writes[w].pieces}].push_back(w);
+    writes_of_kind_[plan.writes[w].pieces].push_back(w);
   }
   ForEachTargetRange(plan, [&](const TargetRange& range) {
     std::vector<std::uint32_t>& writes = writes_of_record_[range.record.index()];
@@ -114,8 +114,7 @@ std::vector<std::size_t> PlanCutter::WritesOf(std::span<const RecordId> wanted) 
   std::vector<std::size_t> writes;
   for (RecordId record : wanted) {
     for (std::size_t write : writes_of_record_[record.index()]) {
-      const PlanWrite& mine = plan_.writes[write];
-      const std::vector<std::size_t>& same = writes_of_kind_.at({mine.tensor, mine.pieces});
+      const std::vector<std::size_t>& same = writes_of_kind_.at(plan_.writes[write].pieces);
       writes.insert(writes.end(), same.begin(), same.end());
     }
   }
@@ -136,14 +135,14 @@ struct PlanCutter::Part {
 };
 
 void PlanCutter::Keep(const PlanWrite& write, Part& part) const {
-  part.tensors.Keep(write.tensor);
   part.target.Keep(write.states);
-  const auto [first, end] = reads_of_tensor_[write.tensor.index()];
-  for (SetId piece : write.pieces) {
-    part.sets.Keep(piece);
+  for (const WrittenPiece& piece : write.pieces) {
+    part.tensors.Keep(piece.tensor);
+    part.sets.Keep(piece.set);
+    const auto [first, end] = reads_of_tensor_[piece.tensor.index()];
     for (std::size_t r = first; r < end; ++r) {
       const PlanRead& read = plan_.reads[r];
-      auto geometry = geometry_of_sets_.find({read.set, piece});
+      auto geometry = geometry_of_sets_.find({read.set, piece.set});
       if (read.role == ReadRole::kUnused || geometry == geometry_of_sets_.end()) continue;
       part.sets.Keep(read.set);
       part.source.Keep(read.states);
@@ -169,8 +168,10 @@ void PlanCutter::AddTensors(const Part& part, std::span<const std::size_t> write
   }
   for (std::size_t w : writes) {
     PlanWrite& write = plan.writes.emplace_back(plan_.writes[w]);
-    write.tensor = part.tensors[write.tensor];
-    for (SetId& piece : write.pieces) piece = part.sets[piece];
+    for (WrittenPiece& piece : write.pieces) {
+      piece.tensor = part.tensors[piece.tensor];
+      piece.set = part.sets[piece.set];
+    }
     write.states = part.target.NumberOf(write.states);
   }
 }

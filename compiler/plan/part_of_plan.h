@@ -56,7 +56,7 @@ class PlanCutter {
   const Plan& plan_;
   std::vector<std::vector<std::uint32_t>> writes_of_record_;
   std::vector<Rows> reads_of_tensor_;
-  std::map<std::pair<TensorId, std::vector<SetId>>, std::vector<std::size_t>> writes_of_kind_;
+  std::map<std::vector<WrittenPiece>, std::vector<std::size_t>> writes_of_kind_;
   std::vector<std::vector<std::uint32_t>> placements_of_file_;
   std::map<std::pair<SetId, SetId>, std::size_t> geometry_of_sets_;
 };

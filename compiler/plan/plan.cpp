@@ -18,6 +18,13 @@ std::optional<BufferId> FindState(const BufferSet& set, const std::string& state
   return std::nullopt;
 }
 
+std::int64_t Plan::LocalElements(const PlanWrite& write) const {
+  if (!write.fused) return set(write.pieces.front().set).local_elements();
+  std::int64_t elements = 1;
+  for (std::int64_t length : write.fused->shape) elements *= length;
+  return elements;
+}
+
 PlanTotals Totals(const Plan& plan) {
   PlanTotals totals;
   totals.source_files = plan.source.files.size();

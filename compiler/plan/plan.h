@@ -6,7 +6,9 @@
 //   sets             distinct product sets: what some rank holds of some tensors
 //   geometries       for each pair of a source set and a target set that meet: what they have in common, dimension by
 //                    dimension, before any flat range is cut from it
-//   reads, writes    one for each tensor and coordinate, all states and all data-parallel parts together
+//   reads, writes    one for each stored tensor and coordinate, all states and all data-parallel parts together; what
+//   is
+//                    read is of one tensor, and what is written may be fused of several
 #pragma once
 
 #include <cstdint>
@@ -72,15 +74,36 @@ struct PlanRead {
   bool is_overruled = false;  // kCompare and kCheckRounding: the user believes another rank, so differences are told.
 };
 
-struct PlanWrite {
+// A part of a written shard, of one tensor. Local place (i, j, …) of the set is the shard's element `begin + i *
+// strides[0] + j * strides[1] + …`. The strides are nested: in the order of their sizes, each is larger than the
+// distance that all smaller ones reach, so the shard's elements run through the set in the order of its dimensions'
+// strides.
+struct WrittenPiece {
   TensorId tensor;
-  // The set that the shard holds, in increasing pieces of one local shape: one, but where a `list` gives positions in
-  // falling order. A real place of the shard is in one piece, and padding in the others.
-  std::vector<SetId> pieces;
+  SetId set;                               // Increasing. Padding may be another piece's place.
+  std::int64_t begin = 0;                  // Fused shards only.
+  std::vector<std::int64_t> strides = {};  // Fused shards only, one for each dimension; empty: row-major.
+  auto operator<=>(const WrittenPiece&) const = default;
+};
+
+// A stored tensor that is put together of pieces: of several tensors, or with their elements in another order.
+struct FusedTensor {
+  std::string name;                 // In the target's files.
+  std::vector<std::int64_t> shape;  // Local. The shard's elements are row-major.
+  bool operator==(const FusedTensor&) const = default;
+};
+
+struct PlanWrite {
+  // Sorted by tensor. A real place of the shard is in one piece, and padding in the others. Without `fused`, all are of
+  // one tensor and of one local shape, the shard's: one piece, but where a `list` gives positions in falling order.
+  std::vector<WrittenPiece> pieces;
   Coordinate coordinate;
   std::int64_t base = 0;
   Spread spread = Spread::kAcrossBuffer;
   BufferSetId states;
+  std::optional<FusedTensor> fused = std::nullopt;  // Its tensors have the same arithmetic and dtypes.
+
+  TensorId first_tensor() const { return pieces.front().tensor; }
 };
 
 struct Plan {
@@ -102,7 +125,7 @@ struct Plan {
   std::vector<ProductSet> sets;
   std::vector<Geometry> geometries;  // Sorted by (source, target).
   std::vector<PlanRead> reads;       // Sorted by (tensor, term, role); kUnused ones too, so that all is accounted for.
-  std::vector<PlanWrite> writes;     // Sorted by tensor.
+  std::vector<PlanWrite> writes;     // Sorted by their first tensors.
   std::vector<std::string> remarks;  // Sentences for the report.
 
   // The ranks that will open each of the target's files: nodes need this on disks of their own. Left out of a plan
@@ -116,8 +139,14 @@ struct Plan {
 
   const PlanTensor& tensor(TensorId id) const { return tensors[id.index()]; }
   const ProductSet& set(SetId id) const { return sets[id.index()]; }
-  std::vector<std::int64_t> LocalShape(const PlanWrite& write) const { return set(write.pieces.front()).LocalShape(); }
-  std::int64_t LocalElements(const PlanWrite& write) const { return set(write.pieces.front()).local_elements(); }
+  // The name that the target has for it.
+  const std::string& NameOf(const PlanWrite& write) const {
+    return write.fused ? write.fused->name : tensor(write.first_tensor()).logical.name;
+  }
+  std::vector<std::int64_t> LocalShape(const PlanWrite& write) const {
+    return write.fused ? write.fused->shape : set(write.pieces.front().set).LocalShape();
+  }
+  std::int64_t LocalElements(const PlanWrite& write) const;
 };
 
 // Whether Arithmetic can be done in it, and it can be cast: float16, bfloat16, float32, float64.

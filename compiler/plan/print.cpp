@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "compiler/plan/entry_text.h"
 #include "compiler/plan/steps.h"
 #include "compiler/support/check.h"
 #include "compiler/support/user_option.h"
@@ -27,7 +29,9 @@ std::string PlaceText(const StorageTables& tables, RecordId record, std::int64_t
 
 std::string StateOf(const Plan& plan, const Step& step) {
   for (const PlanWrite& write : plan.writes) {
-    if (write.tensor != step.tensor) continue;
+    const bool has_tensor = std::any_of(write.pieces.begin(), write.pieces.end(),
+                                        [&](const WrittenPiece& piece) { return piece.tensor == step.tensor; });
+    if (!has_tensor) continue;
     for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
       for (const BufferPart& part : plan.target.buffer(entry.buffer).parts) {
         if (part.record == step.target) return entry.state;
@@ -151,6 +155,9 @@ void PrintPlan(const Plan& plan, llvm::function_ref<void(const std::string&)> li
   for (const PlanTensor& tensor : plan.tensors) {
     line(fmt::format("tensor {} [{}] by {}{}", tensor.logical.name, fmt::join(tensor.logical.shape, ", "),
                      tensor.declared_at, ArithmeticText(tensor.arithmetic)));
+  }
+  for (const PlanWrite& write : plan.writes) {
+    if (write.fused) line(EntryText(plan, write));
   }
   for (const PlanRead& read : plan.reads) {
     if (read.role != ReadRole::kUnused) continue;

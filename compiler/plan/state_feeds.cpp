@@ -14,7 +14,8 @@ const std::string kWeight = kWeightState;
 StateFeeds::StateFeeds(const Plan& plan)
     : plan_(plan), master_is_written_(plan.tensors.size(), false), first_copies_(plan.tensors.size()) {
   for (const PlanWrite& write : plan.writes) {
-    if (FindState(plan.target.buffer_set(write.states), kMaster)) master_is_written_[write.tensor.index()] = true;
+    if (!FindState(plan.target.buffer_set(write.states), kMaster)) continue;
+    for (const WrittenPiece& piece : write.pieces) master_is_written_[piece.tensor.index()] = true;
   }
   for (const PlanRead& read : plan.reads) {
     const BufferSet& states = plan.source.buffer_set(read.states);

@@ -1,6 +1,7 @@
 #include "compiler/plan/steps.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "compiler/plan/boxes.h"
@@ -36,6 +37,13 @@ Step StepOfBox(llvm::ArrayRef<const Progression*> box, const Addressing& source,
   return step;
 }
 
+// Ids and numbers; a plan has few that are long.
+struct LessPieces {
+  bool operator()(llvm::ArrayRef<WrittenPiece> a, llvm::ArrayRef<WrittenPiece> b) const {
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+  }
+};
+
 }  // namespace
 
 std::int64_t Step::elements() const {
@@ -58,7 +66,7 @@ void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t
   const PlanWrite& shard = plan.writes[write];
   const std::int64_t elements = plan.LocalElements(shard);
   const Buffer& buffer = plan.target.buffer(state.buffer);
-  const DType source_dtype = feeds.SourceDType(shard.tensor, state.state).value_or(buffer.dtype);
+  const DType source_dtype = feeds.SourceDType(shard.first_tensor(), state.state).value_or(buffer.dtype);
   auto visit_fragment = [&](const Fragment& fragment) {
     const BufferPart& part = buffer.parts[fragment.part];
     visit({write, state.state, part.record, part.first_element + fragment.place, fragment.begin, fragment.end,
@@ -108,25 +116,26 @@ void StepEnumerator::AddIndices() {
 
 void StepEnumerator::AddRepetitions() {
   held_alike_.reserve(plan_.writes.size());
-  std::map<std::vector<SetId>, std::uint32_t> last_of_tensor;
+  std::map<llvm::ArrayRef<WrittenPiece>, std::uint32_t, LessPieces> last_of_tensor;
   for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
     const auto number = static_cast<std::uint32_t>(w);
-    if (w > 0 && plan_.writes[w].tensor != plan_.writes[w - 1].tensor) last_of_tensor.clear();
+    if (w > 0 && plan_.writes[w].first_tensor() != plan_.writes[w - 1].first_tensor()) last_of_tensor.clear();
     auto [last, is_new] = last_of_tensor.try_emplace(plan_.writes[w].pieces, number);
     held_alike_.push_back(std::exchange(last->second, number));
   }
 }
 
-StepEnumerator::Reads StepEnumerator::ReadsFor(const PlanWrite& write) const {
-  const auto [first, last] = reads_of_tensor_[write.tensor.index()];
-  const auto index = index_of_tensor_.find(write.tensor);
+StepEnumerator::Reads StepEnumerator::ReadsFor(const PlanWrite& write, TensorId tensor) const {
+  const auto [first, last] = reads_of_tensor_[tensor.index()];
+  const auto index = index_of_tensor_.find(tensor);
   Reads reads;
   if (index == index_of_tensor_.end()) {
     for (std::size_t r = first; r < last; ++r) reads.push_back(r);
     return reads;
   }
-  for (SetId piece : write.pieces) {
-    for (std::size_t number : index->second.Meeting(BoxAround(plan_.set(piece)))) reads.push_back(first + number);
+  for (const WrittenPiece& piece : write.pieces) {
+    if (piece.tensor != tensor) continue;
+    for (std::size_t number : index->second.Meeting(BoxAround(plan_.set(piece.set)))) reads.push_back(first + number);
   }
   if (write.pieces.size() == 1) return reads;
   std::sort(reads.begin(), reads.end());
@@ -140,6 +149,17 @@ struct StepEnumerator::PieceOfRange {
   SetId set;
   LexBound low;
   LexBound high;
+  ElementStrides strides;
+  std::int64_t offset = 0;  // Place in the record of the piece's first local place, which may lie before the range.
+  // Of a piece with an order of its own, which the bounds have. Null: they have the tensor's.
+  std::unique_ptr<PiecePlaces> places;
+};
+
+// Some of a written shard's pieces, all of one tensor, and one or all of its terms.
+struct StepEnumerator::PiecesOfTensor {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  std::optional<std::int64_t> term;  // Nothing: all.
 };
 
 bool StepEnumerator::IsRepeated(std::size_t write, const std::string& state) const {
@@ -150,44 +170,99 @@ bool StepEnumerator::IsRepeated(std::size_t write, const std::string& state) con
   return false;
 }
 
-void StepEnumerator::ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const {
+void StepEnumerator::ForEachStep(const TargetRange& range, VisitStep visit) const {
   Enumerate(range, /*joins=*/false, visit);
 }
 
-void StepEnumerator::ForEachJoinedStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const {
+void StepEnumerator::ForEachJoinedStep(const TargetRange& range, VisitStep visit) const {
   Enumerate(range, /*joins=*/true, visit);
 }
 
-void StepEnumerator::Enumerate(const TargetRange& range, bool joins,
-                               llvm::function_ref<void(const Step&)> visit) const {
-  const PlanWrite& write = plan_.writes[range.write];
-  std::optional<llvm::SmallVector<PieceOfRange, 1>> pieces;
-  auto find_pieces = [&] {
-    pieces.emplace();
-    for (std::size_t p = 0; p < write.pieces.size(); ++p) {
-      const ProductSet& set = plan_.set(write.pieces[p]);
-      PieceOfRange piece{p, write.pieces[p], LogicalBound(set, range.begin), LogicalBound(set, range.end)};
-      if (piece.low < piece.high) pieces->push_back(std::move(piece));
+void StepEnumerator::ForEachStepOf(TensorId tensor, const TargetRange& range, VisitStep visit) const {
+  const auto of_tensor = std::equal_range(
+      plan_.writes[range.write].pieces.begin(), plan_.writes[range.write].pieces.end(), WrittenPiece{tensor, {}, 0, {}},
+      [](const WrittenPiece& a, const WrittenPiece& b) { return a.tensor < b.tensor; });
+  const auto begin = plan_.writes[range.write].pieces.begin();
+  EnumerateTensor(range,
+                  {static_cast<std::size_t>(of_tensor.first - begin),
+                   static_cast<std::size_t>(of_tensor.second - begin), std::nullopt},
+                  /*joins=*/false, visit);
+}
+
+void StepEnumerator::Enumerate(const TargetRange& range, bool joins, VisitStep visit) const {
+  const std::vector<WrittenPiece>& pieces = plan_.writes[range.write].pieces;
+  if (pieces.front().tensor == pieces.back().tensor) {
+    return EnumerateTensor(range, {0, pieces.size(), std::nullopt}, joins, visit);
+  }
+  const std::int64_t terms = plan_.tensor(pieces.front().tensor).arithmetic.terms;
+  for (std::int64_t term = 0; term < terms; ++term) {
+    for (std::size_t first = 0; first < pieces.size();) {
+      std::size_t last = first + 1;
+      while (last < pieces.size() && pieces[last].tensor == pieces[first].tensor) ++last;
+      EnumerateTensor(range, {first, last, term}, joins, visit);
+      first = last;
     }
-  };
+  }
+}
+
+llvm::SmallVector<StepEnumerator::PieceOfRange, 1> StepEnumerator::PiecesIn(const TargetRange& range,
+                                                                            PiecesOfTensor of_tensor) const {
+  const PlanWrite& write = plan_.writes[range.write];
+  const std::int64_t offset = range.record_element - range.begin;
+  llvm::SmallVector<PieceOfRange, 1> pieces;
+  for (std::size_t p = of_tensor.first; p < of_tensor.last; ++p) {
+    const WrittenPiece& piece = write.pieces[p];
+    const ProductSet& set = plan_.set(piece.set);
+    PieceOfRange part{p, piece.set, {}, {}, {}, 0, nullptr};
+    if (write.fused) {
+      auto places = std::make_unique<PiecePlaces>(set, piece);
+      if (places->begin() >= range.end || places->last() < range.begin) continue;
+      part.low = places->BoundAt(range.begin);
+      part.high = places->BoundAt(range.end);
+      part.strides = places->strides();
+      part.offset = offset + piece.begin;
+      if (places->has_own_order()) part.places = std::move(places);
+    } else {
+      part.low = LogicalBound(set, range.begin);
+      part.high = LogicalBound(set, range.end);
+      part.strides = RowMajorStrides(set);
+      part.offset = offset;
+    }
+    if (part.low < part.high) pieces.push_back(std::move(part));
+  }
+  return pieces;
+}
+
+void StepEnumerator::EnumerateTensor(const TargetRange& range, PiecesOfTensor of_tensor, bool joins,
+                                     VisitStep visit) const {
+  const PlanWrite& write = plan_.writes[range.write];
+  if (of_tensor.first == of_tensor.last) return;
+  const TensorId tensor = write.pieces[of_tensor.first].tensor;
+  std::optional<llvm::SmallVector<PieceOfRange, 1>> pieces;
+  if (write.fused) {
+    pieces = PiecesIn(range, of_tensor);
+    if (pieces->empty()) return;
+  }
   const bool compares = compared_ == ComparedWrites::kEach || !IsRepeated(range.write, range.state);
   auto visit_read = [&](std::size_t r) {
     const PlanRead& read = plan_.reads[r];
     if (read.role == ReadRole::kUnused || (!compares && read.role != ReadRole::kCopy)) return;
+    if (of_tensor.term && read.term != *of_tensor.term) return;
     if (joins && IsHeldAlike(read, write)) return ForEachRunOfPair(range, r, visit);
-    if (!pieces) find_pieces();
+    if (!pieces) pieces = PiecesIn(range, of_tensor);
     for (const PieceOfRange& piece : *pieces) ForEachStepOfPair(range, r, piece, visit);
   };
-  const auto [first, last] = reads_of_tensor_[write.tensor.index()];
-  const auto index = index_of_tensor_.find(write.tensor);
+  const auto [first, last] = reads_of_tensor_[tensor.index()];
+  const auto index = index_of_tensor_.find(tensor);
   if (index == index_of_tensor_.end()) {
     for (std::size_t r = first; r < last; ++r) visit_read(r);
     return;
   }
-  find_pieces();
+  if (!pieces) pieces = PiecesIn(range, of_tensor);
   Reads reads;
   for (const PieceOfRange& piece : *pieces) {
-    const BoundingBox box = BoxAround(plan_.set(piece.set), piece.low, piece.high);
+    const BoundingBox box = piece.places ? piece.places->BoxWithin(piece.low, piece.high)
+                                         : BoxAround(plan_.set(piece.set), piece.low, piece.high);
     for (std::size_t number : index->second.Meeting(box)) reads.push_back(first + number);
   }
   std::sort(reads.begin(), reads.end());
@@ -197,13 +272,12 @@ void StepEnumerator::Enumerate(const TargetRange& range, bool joins,
 
 // Whether the local tensors of both have the same elements in the same places, and nothing else.
 bool StepEnumerator::IsHeldAlike(const PlanRead& read, const PlanWrite& write) const {
-  return write.pieces.size() == 1 && read.set == write.pieces.front() && read.strides.empty() &&
+  return write.pieces.size() == 1 && !write.fused && read.set == write.pieces.front().set && read.strides.empty() &&
          is_dense_[read.set.index()];
 }
 
 // The steps between one read and what is written, where they are held alike: one for each record.
-void StepEnumerator::ForEachRunOfPair(const TargetRange& range, std::size_t r,
-                                      llvm::function_ref<void(const Step&)> visit) const {
+void StepEnumerator::ForEachRunOfPair(const TargetRange& range, std::size_t r, VisitStep visit) const {
   const PlanRead& read = plan_.reads[r];
   std::optional<BufferId> buffer_id = feeds_.Find(read, range.state);
   if (!buffer_id) return;
@@ -227,9 +301,20 @@ void StepEnumerator::ForEachRunOfPair(const TargetRange& range, std::size_t r,
   }
 }
 
+// The places [first, second) of a source's set that hold all which lies in a part of a piece. Where that has an order
+// of its own, others lie between them.
+std::pair<std::int64_t, std::int64_t> StepEnumerator::LocalPlacesOf(const ProductSet& source,
+                                                                    const PieceOfRange& piece) {
+  if (!piece.places) return {LocalPlace(source, piece.low), LocalPlace(source, piece.high)};
+  BoundingBox box = piece.places->BoxWithin(piece.low, piece.high);
+  const std::int64_t first = LocalPlace(source, LexBound::At(box.begin));
+  for (std::int64_t& position : box.end) --position;
+  return {first, std::min(LocalPlace(source, LexBound::At(box.end)) + 1, source.local_elements())};
+}
+
 // The steps between one read and one piece of what is written.
 void StepEnumerator::ForEachStepOfPair(const TargetRange& range, std::size_t r, const PieceOfRange& piece,
-                                       llvm::function_ref<void(const Step&)> visit) const {
+                                       VisitStep visit) const {
   const PlanRead& read = plan_.reads[r];
   auto geometry = geometry_of_sets_.find({read.set, piece.set});
   if (geometry == geometry_of_sets_.end()) return;
@@ -237,22 +322,21 @@ void StepEnumerator::ForEachStepOfPair(const TargetRange& range, std::size_t r, 
   if (!buffer_id) return;
   const Buffer& buffer = plan_.source.buffer(*buffer_id);
   const ProductSet& source_set = plan_.set(read.set);
-  Addressing target{RowMajorStrides(plan_.set(piece.set)), range.record_element - range.begin};
+  const Addressing target{piece.strides, piece.offset};
   bool row_major = read.strides.empty();
-  std::int64_t begin = LocalPlace(source_set, piece.low);
-  std::int64_t end = LocalPlace(source_set, piece.high);
+  const auto [begin, end] = LocalPlacesOf(source_set, piece);
   for (const Fragment& fragment :
        FragmentsOf(read.spread, read.base, source_set.local_elements(), buffer, begin, end)) {
     const LexBound source_low = LogicalBound(source_set, fragment.begin);
     const LexBound source_high = LogicalBound(source_set, fragment.end);
-    const LexBound& low = std::max(piece.low, source_low);
-    const LexBound& high = std::min(piece.high, source_high);
+    const LexBound& low = piece.places ? source_low : std::max(piece.low, source_low);
+    const LexBound& high = piece.places ? source_high : std::min(piece.high, source_high);
     if (low >= high) continue;
     const BufferPart& part = buffer.parts[fragment.part];
     Addressing source;
     source.strides = row_major ? RowMajorStrides(source_set) : ElementStrides(read.strides.begin(), read.strides.end());
     source.offset = part.first_element + (row_major ? fragment.place - fragment.begin : read.base);
-    ForEachBox(plan_.geometries[geometry->second].dims, low, high, [&](llvm::ArrayRef<const Progression*> box) {
+    auto visit_box = [&](llvm::ArrayRef<const Progression*> box) {
       Step step = StepOfBox(box, source, target);
       step.box = box;
       step.role = read.role;
@@ -265,7 +349,13 @@ void StepEnumerator::ForEachStepOfPair(const TargetRange& range, std::size_t r, 
       step.source_dtype = buffer.dtype;
       step.target_dtype = range.dtype;
       visit(step);
-    });
+    };
+    const std::vector<std::vector<Progression>>& dims = plan_.geometries[geometry->second].dims;
+    if (piece.places) {
+      ForEachBox(dims, low, high, piece.places->order(), piece.low, piece.high, visit_box);
+    } else {
+      ForEachBox(dims, low, high, visit_box);
+    }
   }
 }
 

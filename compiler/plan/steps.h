@@ -3,9 +3,14 @@
 // can be asked for by itself: a chunk of work is a flat range of one written shard, and its steps are those that fill
 // it.
 //
+// The steps that fill a part of a fused shard are those of its tensors, one after the other; where they are sums of
+// several terms, term after term.
+//
 // The rule behind it: a flat range of a row-major local tensor is the tensor's product set within one lexicographic
 // interval of logical indices. Two shards with flat ranges therefore meet in what their product sets have in common
-// (the geometry), within the later start and the earlier end: at most 2 * rank - 1 boxes.
+// (the geometry), within the later start and the earlier end: at most 2 * rank - 1 boxes. Where a fused shard has the
+// dimensions of a piece in another order (piece_places.h), the starts and the ends are not of one order: each of the
+// 2 * rank - 1 boxes of the target's interval is cut again by the source's.
 #pragma once
 
 #include <llvm/ADT/ArrayRef.h>
@@ -20,6 +25,7 @@
 
 #include "compiler/layout/box_index.h"
 #include "compiler/plan/boxes.h"
+#include "compiler/plan/piece_places.h"
 #include "compiler/plan/plan.h"
 #include "compiler/plan/state_feeds.h"
 
@@ -83,6 +89,9 @@ class StepEnumerator {
   // several threads.
   void ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
+  // Those of them that are of one tensor of a fused shard.
+  void ForEachStepOf(TensorId tensor, const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
+
   // The same elements in the same order, in no more steps, for who moves them: where both sides hold the same set of a
   // tensor, local element i of the one is local element i of the other, so that what lies in one record is one run, and
   // no index has to be computed. So it is wherever only ZeRO's partitions change.
@@ -91,21 +100,25 @@ class StepEnumerator {
   // Whether an earlier rank of the target also holds all of that state of a written shard.
   bool IsRepeated(std::size_t write, const std::string& state) const;
 
-  // Those of Plan::reads that may have elements in common with a written shard, ascending: all of its tensor, or of a
-  // tensor with many reads those whose bounding boxes meet the shard's.
+  // Those of Plan::reads that may have elements of one of its tensors in common with a written shard, ascending: all of
+  // the tensor, or of a tensor with many reads those whose bounding boxes meet the shard's.
   using Reads = llvm::SmallVector<std::size_t, 8>;
-  Reads ReadsFor(const PlanWrite& write) const;
+  Reads ReadsFor(const PlanWrite& write, TensorId tensor) const;
 
  private:
   struct PieceOfRange;
+  struct PiecesOfTensor;
   // The bounding boxes of a tensor's reads, numbered from its first one.
   void AddIndices();
   void AddRepetitions();
-  void Enumerate(const TargetRange& range, bool joins, llvm::function_ref<void(const Step&)> visit) const;
+  using VisitStep = llvm::function_ref<void(const Step&)>;
+  void Enumerate(const TargetRange& range, bool joins, VisitStep visit) const;
+  void EnumerateTensor(const TargetRange& range, PiecesOfTensor of_tensor, bool joins, VisitStep visit) const;
+  llvm::SmallVector<PieceOfRange, 1> PiecesIn(const TargetRange& range, PiecesOfTensor of_tensor) const;
+  static std::pair<std::int64_t, std::int64_t> LocalPlacesOf(const ProductSet& source, const PieceOfRange& piece);
   bool IsHeldAlike(const PlanRead& read, const PlanWrite& write) const;
-  void ForEachRunOfPair(const TargetRange& range, std::size_t r, llvm::function_ref<void(const Step&)> visit) const;
-  void ForEachStepOfPair(const TargetRange& range, std::size_t r, const PieceOfRange& piece,
-                         llvm::function_ref<void(const Step&)> visit) const;
+  void ForEachRunOfPair(const TargetRange& range, std::size_t r, VisitStep visit) const;
+  void ForEachStepOfPair(const TargetRange& range, std::size_t r, const PieceOfRange& piece, VisitStep visit) const;
 
   const Plan& plan_;
   const ComparedWrites compared_;

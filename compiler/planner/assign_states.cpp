@@ -16,8 +16,12 @@ std::vector<bool> HaveWeight(const TargetFiles& target_files, const PlanDraft& d
   std::vector<bool> have_weight(draft.plan.tensors.size());
   for (const Shard& shard : target_files.storage.shards) {
     if (!FindState(draft.plan.target.buffer_set(shard.states), kWeightState)) continue;
-    const auto tensor = draft.tensor_of_name.find(llvm::CachedHashStringRef(shard.tensor));
-    if (tensor != draft.tensor_of_name.end()) have_weight[tensor->second.index()] = true;
+    auto has_weight = [&](const std::string& name) {
+      const auto tensor = draft.tensor_of_name.find(llvm::CachedHashStringRef(name));
+      if (tensor != draft.tensor_of_name.end()) have_weight[tensor->second.index()] = true;
+    };
+    if (shard.pieces.empty()) has_weight(shard.tensor);
+    for (const ShardPiece& piece : shard.pieces) has_weight(piece.tensor);
   }
   return have_weight;
 }

@@ -19,6 +19,18 @@ std::optional<std::vector<std::vector<Progression>>> Meet(const ProductSet& sour
   return dims;
 }
 
+// Each once, by tensor.
+std::vector<std::pair<TensorId, SetId>> WrittenSets(const Plan& plan) {
+  std::vector<std::pair<TensorId, SetId>> sets;
+  sets.reserve(plan.writes.size());
+  for (const PlanWrite& write : plan.writes) {
+    for (const WrittenPiece& piece : write.pieces) sets.emplace_back(piece.tensor, piece.set);
+  }
+  std::sort(sets.begin(), sets.end());
+  sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
+  return sets;
+}
+
 class Meetings {
  public:
   explicit Meetings(Plan& plan) : plan_(plan) {}
@@ -58,8 +70,9 @@ class Meetings {
 llvm::Error MeetSets(PlanDraft& draft) {
   Plan& plan = draft.plan;
   Meetings meetings(plan);
+  const std::vector<std::pair<TensorId, SetId>> written = WrittenSets(plan);
   auto read = plan.reads.begin();
-  auto write = plan.writes.begin();
+  auto write = written.begin();
   while (read != plan.reads.end()) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
     const TensorId tensor = read->tensor;
@@ -67,11 +80,9 @@ llvm::Error MeetSets(PlanDraft& draft) {
     for (; read != plan.reads.end() && read->tensor == tensor; ++read) {
       if (read->role != ReadRole::kUnused) sources.insert(read->set);
     }
-    while (write != plan.writes.end() && write->tensor < tensor) ++write;
+    while (write != written.end() && write->first < tensor) ++write;
     std::set<SetId> targets;
-    for (; write != plan.writes.end() && write->tensor == tensor; ++write) {
-      targets.insert(write->pieces.begin(), write->pieces.end());
-    }
+    for (; write != written.end() && write->first == tensor; ++write) targets.insert(write->second);
     meetings.OfAll(sources, targets);
   }
   std::sort(plan.geometries.begin(), plan.geometries.end(), [](const Geometry& a, const Geometry& b) {

@@ -1,4 +1,5 @@
-// Where the reads and the writes of each tensor stand in a plan: both are sorted by tensor, which the verifier sees to.
+// Where the reads and the writes of each tensor stand in a plan. Reads are sorted by tensor, which the verifier sees
+// to; a fused shard is a write of each of its tensors.
 #pragma once
 
 #include <llvm/ADT/ArrayRef.h>
@@ -14,20 +15,21 @@ class ShardsOfTensors {
  public:
   explicit ShardsOfTensors(const Plan& plan);  // It must outlive this.
 
-  llvm::ArrayRef<PlanRead> ReadsOf(TensorId tensor) const { return Of(tensor, plan_.reads, first_read_); }
-  llvm::ArrayRef<PlanWrite> WritesOf(TensorId tensor) const { return Of(tensor, plan_.writes, first_write_); }
-
- private:
-  template <typename Shard>
-  static llvm::ArrayRef<Shard> Of(TensorId tensor, const std::vector<Shard>& shards,
-                                  const std::vector<std::uint32_t>& first) {
-    const std::size_t begin = first[tensor.index()];
-    return llvm::ArrayRef<Shard>(shards).slice(begin, first[tensor.index() + 1] - begin);
+  llvm::ArrayRef<PlanRead> ReadsOf(TensorId tensor) const {
+    const std::size_t begin = first_read_[tensor.index()];
+    return llvm::ArrayRef<PlanRead>(plan_.reads).slice(begin, first_read_[tensor.index() + 1] - begin);
+  }
+  // Indices of Plan::writes, ascending.
+  llvm::ArrayRef<std::uint32_t> WritesOf(TensorId tensor) const {
+    const std::size_t begin = first_write_[tensor.index()];
+    return llvm::ArrayRef<std::uint32_t>(writes_).slice(begin, first_write_[tensor.index() + 1] - begin);
   }
 
+ private:
   const Plan& plan_;
   std::vector<std::uint32_t> first_read_;  // By TensorId, and behind the last one.
   std::vector<std::uint32_t> first_write_;
+  std::vector<std::uint32_t> writes_;
 };
 
 }  // namespace ucp

@@ -40,16 +40,25 @@ std::vector<std::int64_t> Strides(const ProductSet& set, const std::vector<std::
   return strides;
 }
 
-std::int64_t RealElementsBefore(const ProductSet& set, std::int64_t flat) {
+std::int64_t RealElementsBefore(const ProductSet& set, const WrittenPiece& piece, std::int64_t element) {
+  std::int64_t left = element - piece.begin;
+  if (left <= 0) return 0;
   std::int64_t inner_real = set.real_elements();
-  std::int64_t inner_local = set.local_elements();
-  if (flat >= inner_local) return inner_real;
+  if (inner_real == 0) return 0;
+  // Slowest first: a place of one dimension is before all later ones of it, whatever their places in faster ones.
+  const std::vector<std::int64_t> strides = Strides(set, piece.strides);
+  std::vector<std::size_t> slowest_first;
+  for (std::size_t d = 0; d < strides.size(); ++d) {
+    if (set.dims[d].local_length() > 1) slowest_first.push_back(d);
+  }
+  std::stable_sort(slowest_first.begin(), slowest_first.end(),
+                   [&](std::size_t a, std::size_t b) { return strides[a] > strides[b]; });
   std::int64_t before = 0;
-  for (const Selection& dim : set.dims) {
-    inner_local /= dim.local_length();
-    inner_real = dim.real_length() == 0 ? 0 : inner_real / dim.real_length();
-    std::int64_t local = flat / inner_local;
-    flat %= inner_local;
+  for (std::size_t d : slowest_first) {
+    const Selection& dim = set.dims[d];
+    inner_real /= dim.real_length();
+    const std::int64_t local = left / strides[d];
+    left %= strides[d];
     std::int64_t real_before = 0;
     bool is_real = false;
     for (const Run& run : dim.runs()) {
@@ -59,7 +68,7 @@ std::int64_t RealElementsBefore(const ProductSet& set, std::int64_t flat) {
     before += real_before * inner_real;
     if (!is_real) return before;
   }
-  return before;
+  return before + (left > 0 ? 1 : 0);
 }
 
 bool LoopsAreTheBox(const Step& step, const std::vector<std::int64_t>& source_strides,

@@ -30,8 +30,8 @@ std::optional<GeometryPart> FindPart(const Progression& clipped, const std::vect
 // In elements: those given, or row-major ones of the local tensor.
 std::vector<std::int64_t> Strides(const ProductSet& set, const std::vector<std::int64_t>& given);
 
-// Real elements of the row-major local tensor that lie before local place `flat`.
-std::int64_t RealElementsBefore(const ProductSet& set, std::int64_t flat);
+// Real elements of a piece that stand before an element of its shard.
+std::int64_t RealElementsBefore(const ProductSet& set, const WrittenPiece& piece, std::int64_t element);
 
 // Whether the step's loops walk the box in the same way: the box's own loops, innermost first, taken together where one
 // continues the other, must be the step's.

@@ -1,5 +1,7 @@
 #include "compiler/verifier/step_signature.h"
 
+#include <algorithm>
+
 namespace ucp {
 namespace {
 
@@ -18,19 +20,33 @@ void AddCuts(Spread spread, std::int64_t base, std::int64_t elements, const Buff
 
 std::int64_t Number(SetId set) { return static_cast<std::int64_t>(set.index()); }
 
+std::int64_t PiecesOf(const PlanWrite& write, TensorId tensor) {
+  return std::count_if(write.pieces.begin(), write.pieces.end(),
+                       [&](const WrittenPiece& piece) { return piece.tensor == tensor; });
+}
+
+void AddPiece(const PlanWrite& write, const WrittenPiece& piece, StepSignature& signature) {
+  signature.push_back(Number(piece.set));
+  if (!write.fused) return;
+  signature.insert(signature.end(), {piece.begin, std::ssize(piece.strides)});
+  signature.insert(signature.end(), piece.strides.begin(), piece.strides.end());
+}
+
 }  // namespace
 
 StepSignatures::StepSignatures(const Plan& plan, const StepEnumerator& steps)
     : plan_(plan), steps_(steps), feeds_(plan), source_(plan.source), target_(plan.target) {}
 
-std::optional<StepSignature> StepSignatures::Of(std::size_t w, const StateBuffer& state,
+std::optional<StepSignature> StepSignatures::Of(std::size_t w, TensorId tensor, const StateBuffer& state,
                                                 const StepEnumerator::Reads& reads) const {
   const PlanWrite& write = plan_.writes[w];
   const std::int64_t elements = plan_.LocalElements(write);
   if (!target_.Fits(write.spread, write.base, elements, state.buffer)) return std::nullopt;
-  StepSignature signature = {plan_.tensor(write.tensor).arithmetic.terms, steps_.IsRepeated(w, state.state) ? 1 : 0,
-                             std::ssize(write.pieces)};
-  for (SetId piece : write.pieces) signature.push_back(Number(piece));
+  StepSignature signature = {plan_.tensor(tensor).arithmetic.terms, steps_.IsRepeated(w, state.state) ? 1 : 0,
+                             write.fused ? elements : -1, PiecesOf(write, tensor)};
+  for (const WrittenPiece& piece : write.pieces) {
+    if (piece.tensor == tensor) AddPiece(write, piece, signature);
+  }
   AddCuts(write.spread, write.base, elements, plan_.target.buffer(state.buffer), signature);
   for (std::size_t r : reads) {
     const PlanRead& read = plan_.reads[r];

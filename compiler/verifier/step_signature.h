@@ -3,10 +3,12 @@
 // and adds the places of records and bases at the end. A model has thousands of tensors and few signatures, so what is
 // proved about the steps of one shard need not be proved again for its likes.
 //
-// A signature holds the sets of the shard's pieces and of each read that feeds or is compared with them, with its role
-// and term, and whether an earlier shard is compared in its stead; and for each where it is cut, in elements from its
-// own beginning. Places are not in it, so it must be known that all of them are inside their parts: a shard that does
-// not fit has no signature, nor has one that is read with strides.
+// The steps of a fused shard are looked at tensor by tensor: each has a signature of its own.
+//
+// A signature holds the sets of the shard's pieces of the tensor, where these stand in it, and the sets of each read
+// that feeds or is compared with them, with its role and term, and whether an earlier shard is compared in its stead;
+// and for each where it is cut, in elements from its own beginning. Places are not in it, so it must be known that all
+// of them are inside their parts: a shard that does not fit has no signature, nor has one that is read with strides.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +31,8 @@ class StepSignatures {
   // Both must outlive this, and the plan's tables be verified. Linear in them.
   StepSignatures(const Plan& plan, const StepEnumerator& steps);
 
-  // `reads`: StepEnumerator::ReadsFor() the write.
-  std::optional<StepSignature> Of(std::size_t write, const StateBuffer& state,
+  // `reads`: StepEnumerator::ReadsFor() the write and the tensor.
+  std::optional<StepSignature> Of(std::size_t write, TensorId tensor, const StateBuffer& state,
                                   const StepEnumerator::Reads& reads) const;
 
  private:

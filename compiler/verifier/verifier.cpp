@@ -14,6 +14,7 @@
 #include "compiler/support/parallel.h"
 #include "compiler/support/paths.h"
 #include "compiler/verifier/fitting.h"
+#include "compiler/verifier/pieces_apart.h"
 #include "compiler/verifier/unsound.h"
 #include "compiler/verifier/verify_coverage.h"
 #include "compiler/verifier/verify_steps.h"
@@ -116,22 +117,35 @@ llvm::Error VerifyExtent(const StorageTables& tables, BufferSetId states, const 
   return llvm::Error::success();
 }
 
-// All pieces are of one local shape; VerifyPlaces() says that they share it out.
-llvm::Error VerifyPieces(const Plan& plan, const PlanWrite& write) {
-  if (write.pieces.empty()) return Unsound("a written shard has no pieces");
-  for (SetId piece : write.pieces) {
-    UCP_RETURN_IF_ERROR(VerifyShard(plan, plan.target, write.tensor, piece, write.states, write.base));
-    if (plan.set(piece).LocalShape() == plan.LocalShape(write)) continue;
-    return Unsound("the pieces of a shard of tensor `{}` have the local shapes [{}] and [{}]",
-                   plan.tensor(write.tensor).logical.name, fmt::join(plan.LocalShape(write), ", "),
-                   fmt::join(plan.set(piece).LocalShape(), ", "));
+// All pieces are of one tensor and of one local shape; VerifyPlaces() says that they share it out.
+llvm::Error VerifyPiecesOfOne(const Plan& plan, const PlanWrite& write) {
+  const std::string& name = plan.NameOf(write);
+  for (const WrittenPiece& piece : write.pieces) {
+    if (piece.tensor != write.first_tensor()) {
+      return Unsound("a shard of tensor `{}` has a piece of `{}` and is not fused", name,
+                     plan.tensor(piece.tensor).logical.name);
+    }
+    if (piece.begin != 0 || !piece.strides.empty()) {
+      return Unsound("a piece of tensor `{}` has a place of its own in a shard that is not fused", name);
+    }
+    const std::vector<std::int64_t> shape = plan.set(piece.set).LocalShape();
+    if (shape == plan.LocalShape(write)) continue;
+    return Unsound("the pieces of a shard of tensor `{}` have the local shapes [{}] and [{}]", name,
+                   fmt::join(plan.LocalShape(write), ", "), fmt::join(shape, ", "));
   }
   return llvm::Error::success();
 }
 
+llvm::Error VerifyPieces(const Plan& plan, const PlanWrite& write) {
+  for (const WrittenPiece& piece : write.pieces) {
+    UCP_RETURN_IF_ERROR(VerifyShard(plan, plan.target, piece.tensor, piece.set, write.states, write.base));
+  }
+  return write.fused ? VerifyFusedPieces(plan, write) : VerifyPiecesOfOne(plan, write);
+}
+
 llvm::Error VerifyWrite(const Plan& plan, const Fitting& fitting, const PlanWrite& write) {
   UCP_RETURN_IF_ERROR(VerifyPieces(plan, write));
-  const std::string& name = plan.tensor(write.tensor).logical.name;
+  const std::string& name = plan.NameOf(write);
   std::int64_t elements = plan.LocalElements(write);
   UCP_RETURN_IF_ERROR(VerifyExtent(plan.target, write.states, name, write.base, write.spread, elements));
   for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
@@ -261,7 +275,9 @@ llvm::Error VerifyShards(const Plan& plan) {
   if (!std::is_sorted(plan.reads.begin(), plan.reads.end(), in_order)) {
     return Unsound("its reads are not sorted by tensor, term and role");
   }
-  auto by_tensor = [](const PlanWrite& a, const PlanWrite& b) { return a.tensor < b.tensor; };
+  auto has_none = [](const PlanWrite& write) { return write.pieces.empty(); };
+  if (std::any_of(plan.writes.begin(), plan.writes.end(), has_none)) return Unsound("a written shard has no pieces");
+  auto by_tensor = [](const PlanWrite& a, const PlanWrite& b) { return a.first_tensor() < b.first_tensor(); };
   if (!std::is_sorted(plan.writes.begin(), plan.writes.end(), by_tensor)) {
     return Unsound("its writes are not sorted by tensor");
   }

@@ -50,6 +50,26 @@ llvm::Error VerifyWeights(const Plan& plan) {
   return llvm::Error::success();
 }
 
+// A chunk is cast, added and scaled as a whole, whichever tensors are in it.
+llvm::Error VerifyFused(const Plan& plan, const StateFeeds& feeds, const PlanWrite& write) {
+  if (!write.fused) return llvm::Error::success();
+  const PlanTensor& first = plan.tensor(write.first_tensor());
+  for (const WrittenPiece& piece : write.pieces) {
+    const PlanTensor& tensor = plan.tensor(piece.tensor);
+    bool is_alike = tensor.arithmetic == first.arithmetic;
+    for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
+      is_alike = is_alike &&
+                 feeds.SourceDType(piece.tensor, entry.state) == feeds.SourceDType(write.first_tensor(), entry.state);
+    }
+    if (is_alike) continue;
+    return Fail(ErrorCode::kBadData,
+                "the plan is not sound: the tensors `{}` and `{}` are pieces of one shard, and have other types or "
+                "another arithmetic",
+                first.logical.name, tensor.logical.name);
+  }
+  return llvm::Error::success();
+}
+
 }  // namespace
 
 llvm::Error VerifyCasts(const Plan& plan) {
@@ -57,14 +77,15 @@ llvm::Error VerifyCasts(const Plan& plan) {
   UCP_RETURN_IF_ERROR(VerifySources(plan, feeds));
   UCP_RETURN_IF_ERROR(VerifyWeights(plan));
   for (const PlanWrite& write : plan.writes) {
+    UCP_RETURN_IF_ERROR(VerifyFused(plan, feeds, write));
     for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
       DType to = plan.target.buffer(entry.buffer).dtype;
-      DType from = feeds.SourceDType(write.tensor, entry.state).value_or(to);
+      DType from = feeds.SourceDType(write.first_tensor(), entry.state).value_or(to);
       if (from == to || (IsArithmetic(from) && IsArithmetic(to))) continue;
       return Fail(ErrorCode::kBadData,
                   "the plan is not sound: `{}` of tensor `{}` is {} in the source and {} in the target; only "
                   "floating-point numbers of 16 bits and more are cast",
-                  entry.state, plan.tensor(write.tensor).logical.name, Name(from), Name(to));
+                  entry.state, plan.NameOf(write), Name(from), Name(to));
     }
   }
   return llvm::Error::success();

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "compiler/plan/state_feeds.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "compiler/verifier/multiplicity.h"
+#include "compiler/verifier/pieces_apart.h"
 #include "compiler/verifier/shards_of_tensors.h"
 #include "compiler/verifier/verify_coverage.h"
 
@@ -64,20 +66,23 @@ std::vector<SetId> CopiedSets(const StateFeeds& feeds, llvm::ArrayRef<PlanRead> 
   return sets;
 }
 
-std::vector<SetId> WrittenSets(const Plan& plan, llvm::ArrayRef<PlanWrite> writes, const std::string& state) {
+std::vector<SetId> WrittenSets(const Plan& plan, TensorId tensor, llvm::ArrayRef<std::uint32_t> writes,
+                               const std::string& state) {
   std::vector<SetId> sets;
-  for (const PlanWrite& write : writes) {
-    if (!FindState(plan.target.buffer_set(write.states), state)) continue;
-    sets.insert(sets.end(), write.pieces.begin(), write.pieces.end());
+  for (std::uint32_t write : writes) {
+    if (!FindState(plan.target.buffer_set(plan.writes[write].states), state)) continue;
+    for (const WrittenPiece& piece : plan.writes[write].pieces) {
+      if (piece.tensor == tensor) sets.push_back(piece.set);
+    }
   }
   std::sort(sets.begin(), sets.end());
   sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
   return sets;
 }
 
-llvm::Error VerifyStates(const Plan& plan, const LogicalTensor& tensor, llvm::ArrayRef<PlanWrite> writes) {
-  for (const PlanWrite& write : writes) {
-    for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
+llvm::Error VerifyStates(const Plan& plan, const LogicalTensor& tensor, llvm::ArrayRef<std::uint32_t> writes) {
+  for (std::uint32_t write : writes) {
+    for (const StateBuffer& entry : plan.target.buffer_set(plan.writes[write].states)) {
       bool known = std::any_of(tensor.states.begin(), tensor.states.end(),
                                [&](const LogicalTensor::State& state) { return state.name == entry.state; });
       if (known) continue;
@@ -86,6 +91,26 @@ llvm::Error VerifyStates(const Plan& plan, const LogicalTensor& tensor, llvm::Ar
     }
   }
   return llvm::Error::success();
+}
+
+// The pieces without their tensors: many shards are put together alike.
+using PiecesAlike = std::pair<bool, std::vector<std::tuple<SetId, std::int64_t, std::vector<std::int64_t>>>>;
+
+// Pieces may share a set, so a small file can have more than there is memory for.
+constexpr std::int64_t kMostRuns = 4'000'000;
+
+std::int64_t RunsOf(const Plan& plan, const PlanWrite& write) {
+  std::int64_t runs = 0;
+  for (const WrittenPiece& piece : write.pieces) {
+    for (const Selection& dim : plan.set(piece.set).dims) runs += std::ssize(dim.runs());
+  }
+  return runs;
+}
+
+PiecesAlike PlacesOf(const PlanWrite& write) {
+  PiecesAlike places{write.fused.has_value(), {}};
+  for (const WrittenPiece& piece : write.pieces) places.second.emplace_back(piece.set, piece.begin, piece.strides);
+  return places;
 }
 
 }  // namespace
@@ -106,7 +131,7 @@ llvm::Error VerifyElements(const Plan& plan) {
         UCP_RETURN_IF_ERROR(
             checker.Check(id, state.name, CopiedSets(feeds, of_term, state.name), Wanted::kOnce, "source"));
       }
-      UCP_RETURN_IF_ERROR(checker.Check(id, state.name, WrittenSets(plan, shards.WritesOf(id), state.name),
+      UCP_RETURN_IF_ERROR(checker.Check(id, state.name, WrittenSets(plan, id, shards.WritesOf(id), state.name),
                                         Wanted::kOnceAtLeast, "target"));
     }
   }
@@ -114,14 +139,18 @@ llvm::Error VerifyElements(const Plan& plan) {
 }
 
 llvm::Error VerifyPlaces(const Plan& plan) {
-  std::set<std::vector<SetId>> known;
+  std::set<PiecesAlike> known;
   for (const PlanWrite& write : plan.writes) {
-    if (write.pieces.size() == 1 || !known.insert(write.pieces).second) continue;
-    std::vector<ProductSet> pieces;
-    for (SetId piece : write.pieces) pieces.push_back(plan.set(piece));
-    if (ShareOutPlaces(pieces)) continue;
+    if (write.pieces.size() == 1 || !known.insert(PlacesOf(write)).second) continue;
+    if (RunsOf(plan, write) > kMostRuns) {
+      return Fail(ErrorCode::kBadData, "the plan is not sound: the pieces of a shard of tensor `{}` have {} runs",
+                  plan.NameOf(write), RunsOf(plan, write));
+    }
+    std::vector<ProductSet> sets;
+    for (const WrittenPiece& piece : write.pieces) sets.push_back(plan.set(piece.set));
+    if (write.fused ? LieApart(sets, write.pieces) : ShareOutPlaces(sets)) continue;
     return Fail(ErrorCode::kBadData, "the plan is not sound: two pieces of a shard of tensor `{}` have one place",
-                plan.tensor(write.tensor).logical.name);
+                plan.NameOf(write));
   }
   return llvm::Error::success();
 }

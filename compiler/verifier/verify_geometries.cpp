@@ -127,8 +127,10 @@ llvm::Error VerifyNoneIsMissing(const Plan& plan) {
       if (read.role != ReadRole::kUnused) sources.insert(read.set);
     }
     std::set<SetId> targets;
-    for (const PlanWrite& write : shards.WritesOf(TensorId(t))) {
-      targets.insert(write.pieces.begin(), write.pieces.end());
+    for (std::uint32_t write : shards.WritesOf(TensorId(t))) {
+      for (const WrittenPiece& piece : plan.writes[write].pieces) {
+        if (piece.tensor == TensorId(t)) targets.insert(piece.set);
+      }
     }
     UCP_RETURN_IF_ERROR(completeness.Check(TensorId(t), sources, targets));
   }

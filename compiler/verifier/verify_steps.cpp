@@ -1,7 +1,7 @@
-// The walk over all steps. For each target range and each read, the boxes that the enumerator shows are checked to be
-// parts of the geometry (which V3 has proved), to lie within both flat ranges, to be disjoint, and to be written down
-// rightly as loops. Since the kCopy reads of a tensor are a partition of it (V4), boxes that are disjoint and together
-// as many elements as the range has real places fill it exactly once.
+// The walk over all steps, tensor by tensor. For each target range and each read, the boxes that the enumerator shows
+// are checked to be parts of the geometry (which V3 has proved), to lie within both flat ranges, to be disjoint, and to
+// be written down rightly as loops. Since the kCopy reads of a tensor are a partition of it (V4), boxes that are
+// disjoint and together as many elements as the range has real places fill it exactly once.
 //
 // Shards of one signature (step_signature.h) have the same steps but for where they lie, and V1 has seen that they lie
 // inside their parts: the walk is over one of them.
@@ -44,18 +44,17 @@ class StepWalk {
   }
 
   llvm::Error Run() {
-    std::size_t w = 0;
     for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
+      const TensorId tensor(t);
       tallies_.clear();
-      for (const PlanWrite& write : shards_.WritesOf(TensorId(t))) {
+      for (std::uint32_t w : shards_.WritesOf(tensor)) {
         UCP_RETURN_IF_ERROR(CheckInterrupted());
-        const StepEnumerator::Reads reads = steps_.ReadsFor(write);
-        for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) {
-          UCP_RETURN_IF_ERROR(VerifyState(w, entry, reads));
+        const StepEnumerator::Reads reads = steps_.ReadsFor(plan_.writes[w], tensor);
+        for (const StateBuffer& entry : plan_.target.buffer_set(plan_.writes[w].states)) {
+          UCP_RETURN_IF_ERROR(VerifyState(w, tensor, entry, reads));
         }
-        ++w;
       }
-      UCP_RETURN_IF_ERROR(VerifyReadsAreUsed(TensorId(t)));
+      UCP_RETURN_IF_ERROR(VerifyReadsAreUsed(tensor));
     }
     return llvm::Error::success();
   }
@@ -70,16 +69,17 @@ class StepWalk {
     Tally expected;
   };
 
-  llvm::Error VerifyState(std::size_t w, const StateBuffer& entry, const StepEnumerator::Reads& reads) {
-    const llvm::ArrayRef<PlanRead> of_tensor = shards_.ReadsOf(plan_.writes[w].tensor);
-    std::optional<StepSignature> signature = signatures_.Of(w, entry, reads);
+  llvm::Error VerifyState(std::size_t w, TensorId tensor, const StateBuffer& entry,
+                          const StepEnumerator::Reads& reads) {
+    const llvm::ArrayRef<PlanRead> of_tensor = shards_.ReadsOf(tensor);
+    std::optional<StepSignature> signature = signatures_.Of(w, tensor, entry, reads);
     auto known = signature ? known_.find(*signature) : known_.end();
     Tally walked;
     if (known == known_.end()) {
       walked.assign(reads.size(), 0);
       llvm::Error error = llvm::Error::success();
       ForEachTargetRangeOf(plan_, feeds_, w, entry, [&](const TargetRange& range) {
-        if (!error) error = VerifyRange(range, reads, walked);
+        if (!error) error = VerifyRange(range, tensor, reads, walked);
       });
       if (error) return error;
       if (signature) known_.emplace(std::move(*signature), walked);
@@ -103,16 +103,18 @@ class StepWalk {
     return tallies_.emplace_back(state, Tally(reads, 0), Tally(reads, 0));
   }
 
-  llvm::Error VerifyRange(const TargetRange& range, const StepEnumerator::Reads& reads, Tally& tally) const {
+  // The elements of one tensor in a range.
+  llvm::Error VerifyRange(const TargetRange& range, TensorId id, const StepEnumerator::Reads& reads,
+                          Tally& tally) const {
     const PlanWrite& write = plan_.writes[range.write];
-    const LogicalTensor& tensor = plan_.tensor(write.tensor).logical;
+    const LogicalTensor& tensor = plan_.tensor(id).logical;
     std::map<std::int64_t, std::int64_t> copied;  // By term.
     std::int64_t term = 0;
     // Of a read and a piece, by record: what lies in several records is in several parts of the source, and so
     // disjoint.
     std::map<std::tuple<std::size_t, std::size_t, RecordId>, std::vector<std::vector<GeometryPart>>> boxes;
     std::string flaw;
-    steps_.ForEachStep(range, [&](const Step& step) {
+    steps_.ForEachStepOf(id, range, [&](const Step& step) {
       if (!flaw.empty()) return;
       std::vector<GeometryPart> parts;
       flaw = StepFlaw(range, step, parts);
@@ -135,10 +137,12 @@ class StepWalk {
     });
     if (!flaw.empty()) return Unsound("tensor `{}`, state {}: {}", tensor.name, range.state, flaw);
     std::int64_t real = 0;
-    for (SetId piece : write.pieces) {
-      real += RealElementsBefore(plan_.set(piece), range.end) - RealElementsBefore(plan_.set(piece), range.begin);
+    for (const WrittenPiece& piece : write.pieces) {
+      if (piece.tensor != id) continue;
+      const ProductSet& set = plan_.set(piece.set);
+      real += RealElementsBefore(set, piece, range.end) - RealElementsBefore(set, piece, range.begin);
     }
-    for (std::int64_t t = 0; t < plan_.tensor(write.tensor).arithmetic.terms; ++t) {
+    for (std::int64_t t = 0; t < plan_.tensor(id).arithmetic.terms; ++t) {
       if (copied[t] == real) continue;
       return Unsound("tensor `{}`, state {}: {} of {} elements of `{}` would be written", tensor.name, range.state,
                      copied[t], real, plan_.target.file(range.record).path);
@@ -152,9 +156,9 @@ class StepWalk {
     const PlanRead& read = plan_.reads[step.read];
     const ProductSet& source_set = plan_.set(read.set);
     if (step.piece >= write.pieces.size()) return "a step writes to no piece";
-    const ProductSet& target_set = plan_.set(write.pieces[step.piece]);
-    auto geometry = geometries_.find({read.set, write.pieces[step.piece]});
-    if (read.tensor != write.tensor || geometry == geometries_.end()) return "a step has no geometry";
+    const WrittenPiece& piece = write.pieces[step.piece];
+    auto geometry = geometries_.find({read.set, piece.set});
+    if (read.tensor != piece.tensor || geometry == geometries_.end()) return "a step has no geometry";
     for (std::size_t d = 0; d < step.box.size(); ++d) {
       std::optional<GeometryPart> part = FindPart(*step.box[d], geometry->second->dims[d]);
       if (!part) return "a step is not a part of its geometry";
@@ -162,10 +166,12 @@ class StepWalk {
     }
     std::vector<std::int64_t> row_major = Strides(source_set, {});
     std::vector<std::int64_t> source_strides = Strides(source_set, read.strides);
-    std::vector<std::int64_t> target_strides = Strides(target_set, {});
+    std::vector<std::int64_t> target_strides = Strides(plan_.set(piece.set), piece.strides);
     if (!LoopsAreTheBox(step, source_strides, target_strides)) return "the loops of a step are not its box";
 
     auto [target_first, target_last] = Corners(step, target_strides, StepSide::kTarget);
+    target_first += piece.begin;
+    target_last += piece.begin;
     if (target_first < range.begin || target_last >= range.end || step.target != range.record ||
         step.target_element != range.record_element + target_first - range.begin) {
       return "a step leaves its target range";
@@ -215,7 +221,7 @@ class StepWalk {
   // compared is left out.
   llvm::Error VerifyReadsAreUsed(TensorId tensor) {
     const llvm::ArrayRef<PlanRead> reads = shards_.ReadsOf(tensor);
-    AddExpected(reads, shards_.WritesOf(tensor));
+    AddExpected(tensor, reads);
     for (const TallyOfState& tally : tallies_) {
       for (std::size_t r = 0; r < reads.size(); ++r) {
         if (tally.used[r] == tally.expected[r]) continue;
@@ -229,10 +235,12 @@ class StepWalk {
 
   // For each state of the target: how many elements each read that serves it has in common with all that is written. A
   // replica is compared with one of those that hold the same.
-  void AddExpected(llvm::ArrayRef<PlanRead> reads, llvm::ArrayRef<PlanWrite> writes) {
-    std::set<std::pair<std::vector<SetId>, std::string_view>> written;
-    for (const PlanWrite& write : writes) {
-      const StepEnumerator::Reads meeting = steps_.ReadsFor(write);
+  void AddExpected(TensorId tensor, llvm::ArrayRef<PlanRead> reads) {
+    std::set<std::pair<std::vector<WrittenPiece>, std::string_view>> written;
+    const llvm::ArrayRef<std::uint32_t> writes = shards_.WritesOf(tensor);
+    for (std::uint32_t w : writes) {
+      const PlanWrite& write = plan_.writes[w];
+      const StepEnumerator::Reads meeting = steps_.ReadsFor(write, tensor);
       Tally common;  // Of what is written, with each of these: the same in all states.
       for (std::size_t r : meeting) common.push_back(CommonElements(plan_.reads[r], write));
       for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) {
@@ -249,8 +257,9 @@ class StepWalk {
 
   std::int64_t CommonElements(const PlanRead& read, const PlanWrite& write) const {
     std::int64_t common = 0;
-    for (SetId piece : write.pieces) {
-      auto geometry = geometries_.find({read.set, piece});
+    for (const WrittenPiece& piece : write.pieces) {
+      if (piece.tensor != read.tensor) continue;
+      auto geometry = geometries_.find({read.set, piece.set});
       if (geometry != geometries_.end()) common += Elements(*geometry->second);
     }
     return common;

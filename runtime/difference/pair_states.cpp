@@ -99,7 +99,7 @@ std::vector<WholeTensor> WholeTensorsOf(const Plan& plan) {
     tensors.push_back(std::move(whole));
   }
   ForEachTargetRange(plan, [&](const TargetRange& range) {
-    for (WholeState& state : tensors[plan.writes[range.write].tensor.index()].states) {
+    for (WholeState& state : tensors[plan.writes[range.write].first_tensor().index()].states) {
       if (state.name == range.state) state.range = range;
     }
   });

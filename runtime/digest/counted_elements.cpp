@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "compiler/plan/piece_places.h"
+
 namespace ucp {
 namespace {
 
@@ -30,19 +32,40 @@ std::string StatesOf(const Plan& plan, const PlanWrite& write) {
   return states;
 }
 
-using StatesAndPieces = std::pair<std::string, std::vector<SetId>>;
+// How pieces of one tensor stand in a shard, whichever tensor it is.
+using StatesAndPieces = std::pair<std::string, std::vector<WrittenPiece>>;
 
 }  // namespace
 
-CountedElements::Parts CountedElements::FirstHeld(const Plan& plan, const PlanWrite& write, EarlierSets& earlier) {
+// All writes of a tensor in their order, tensor after tensor.
+std::vector<CountedElements::OfTensor> CountedElements::ByTensor(const Plan& plan) {
+  std::vector<OfTensor> held;
+  held.reserve(plan.writes.size());
+  for (std::uint32_t w = 0; w < plan.writes.size(); ++w) {
+    const std::vector<WrittenPiece>& pieces = plan.writes[w].pieces;
+    for (std::uint32_t p = 0; p < pieces.size(); ++p) {
+      if (p == 0 || pieces[p].tensor != pieces[p - 1].tensor) held.push_back({pieces[p].tensor, w, p, p});
+      held.back().last = p + 1;
+    }
+  }
+  const auto is_before = [](const OfTensor& a, const OfTensor& b) { return a.tensor < b.tensor; };
+  if (!std::is_sorted(held.begin(), held.end(), is_before)) std::stable_sort(held.begin(), held.end(), is_before);
+  return held;
+}
+
+CountedElements::Parts CountedElements::FirstHeld(const OfTensor& held, EarlierSets& earlier) const {
+  const PlanWrite& write = plan_.writes[held.write];
   Parts parts;
-  for (SetId piece : write.pieces) {
-    SetParts apart = earlier.TakeApart(plan.set(piece));
+  for (std::size_t p = held.first; p < held.last; ++p) {
+    const WrittenPiece& piece = write.pieces[p];
+    SetParts apart = earlier.TakeApart(plan_.set(piece.set));
     for (ProductSet& fresh : apart.fresh) {
       if (fresh.real_elements() == 0) continue;
-      const bool is_whole = fresh == ProductSet::Whole(plan.tensor(write.tensor).logical.shape);
-      Part part{std::move(fresh), {}, is_whole};
-      for (const Selection& dim : part.set.dims) part.geometry.push_back(Intersect(dim, dim));
+      const bool is_whole = !write.fused && fresh == ProductSet::Whole(plan_.tensor(held.tensor).logical.shape);
+      Part part{std::move(fresh), piece, {}, is_whole};
+      for (std::size_t d : PiecePlaces(part.set, piece).order()) {
+        part.geometry.push_back(Intersect(part.set.dims[d], part.set.dims[d]));
+      }
       earlier.Add(part.set);
       parts.push_back(std::move(part));
     }
@@ -50,58 +73,79 @@ CountedElements::Parts CountedElements::FirstHeld(const Plan& plan, const PlanWr
   return parts;
 }
 
-CountedElements::CountedElements(const Plan& plan) : plan_(plan), parts_(1), of_write_(plan.writes.size(), 0) {
+CountedElements::CountedElements(const Plan& plan) : plan_(plan), parts_(1), first_of_write_(plan.writes.size() + 1) {
+  const std::vector<OfTensor> held = ByTensor(plan);
+  for (const OfTensor& one : held) ++first_of_write_[one.write + 1];
+  for (std::size_t w = 0; w < plan.writes.size(); ++w) first_of_write_[w + 1] += first_of_write_[w];
+  counted_.resize(held.size());
+  std::vector<std::uint32_t> next = first_of_write_;
   // Most tensors are cut as another one is: what their writes count is found once.
   std::map<std::vector<StatesAndPieces>, std::vector<std::uint32_t>> known;
-  for (std::size_t first = 0; first < plan.writes.size();) {
+  for (std::size_t first = 0; first < held.size();) {
     std::size_t last = first;
     std::vector<StatesAndPieces> pieces;
-    for (; last < plan.writes.size() && plan.writes[last].tensor == plan.writes[first].tensor; ++last) {
-      pieces.emplace_back(StatesOf(plan, plan.writes[last]), plan.writes[last].pieces);
+    for (; last < held.size() && held[last].tensor == held[first].tensor; ++last) {
+      const PlanWrite& write = plan.writes[held[last].write];
+      pieces.emplace_back(StatesOf(plan, write), std::vector<WrittenPiece>(write.pieces.begin() + held[last].first,
+                                                                           write.pieces.begin() + held[last].last));
+      for (WrittenPiece& piece : pieces.back().second) piece.tensor = {};
+      if (write.fused) pieces.back().first += "fused";
     }
     auto [entry, is_new] = known.try_emplace(std::move(pieces));
     if (is_new) {
       std::map<std::string, EarlierSets> earlier;  // A weight does not hold its master.
-      for (std::size_t w = first; w < last; ++w) {
-        Parts parts = FirstHeld(plan, plan.writes[w], earlier[entry->first[w - first].first]);
+      for (std::size_t h = first; h < last; ++h) {
+        Parts parts = FirstHeld(held[h], earlier[StatesOf(plan, plan.writes[held[h].write])]);
         entry->second.push_back(parts.empty() ? 0 : static_cast<std::uint32_t>(parts_.size()));
         if (!parts.empty()) parts_.push_back(std::move(parts));
       }
     }
-    std::copy(entry->second.begin(), entry->second.end(), of_write_.begin() + static_cast<std::ptrdiff_t>(first));
+    for (std::size_t h = first; h < last; ++h) {
+      counted_[next[held[h].write]++] = {held[h].tensor, entry->second[h - first]};
+    }
     first = last;
   }
 }
 
 void CountedElements::ForEachRun(const TargetRange& range, llvm::function_ref<void(const CountedRun&)> visit) const {
-  const ElementStrides logical_strides = RowMajorStrides(plan_.tensor(plan_.writes[range.write].tensor).logical.shape);
-  for (const Part& part : parts_[of_write_[range.write]]) {
-    if (part.is_whole) {
-      visit({range.begin, range.begin, range.end - range.begin});
-      continue;
+  for (std::size_t c = first_of_write_[range.write]; c < first_of_write_[range.write + 1]; ++c) {
+    for (const Part& part : parts_[counted_[c].parts]) {
+      if (part.is_whole) {
+        visit({counted_[c].tensor, range.begin, range.begin, range.end - range.begin});
+      } else {
+        VisitPart(part, range, {counted_[c].tensor, 0, 0, 1}, visit);
+      }
     }
-    LexBound low = LogicalBound(part.set, range.begin);
-    LexBound high = LogicalBound(part.set, range.end);
-    if (low >= high) continue;
-    const ElementStrides local_strides = RowMajorStrides(part.set);
-    ForEachBox(part.geometry, low, high, [&](llvm::ArrayRef<const Progression*> box) {
-      CountedRun run{0, 0, 1};
-      LoopNest nest;
-      for (std::size_t d = box.size(); d-- > 0;) {
-        const Progression& p = *box[d];
-        run.logical += p.logical_begin * logical_strides[d];
-        run.local += p.target_begin * local_strides[d];
-        nest.AddOuter({p.length, logical_strides[d], local_strides[d]});
-        nest.AddOuter({p.count, p.logical_stride * logical_strides[d], p.target_stride * local_strides[d]});
-      }
-      llvm::ArrayRef<StepLoop> loops = nest.inner_first();
-      if (!loops.empty() && loops.front().source_stride == 1 && loops.front().target_stride == 1) {
-        run.elements = loops.front().count;
-        loops = loops.drop_front();
-      }
-      ForEachRunOfLoops(loops, run, visit);
-    });
   }
+}
+
+void CountedElements::VisitPart(const Part& part, const TargetRange& range, CountedRun run,
+                                llvm::function_ref<void(const CountedRun&)> visit) const {
+  const PiecePlaces places(part.set, part.piece);
+  const LexBound low = places.BoundAt(range.begin);
+  const LexBound high = places.BoundAt(range.end);
+  if (low >= high) return;
+  const ElementStrides logical_strides = RowMajorStrides(plan_.tensor(run.tensor).logical.shape);
+  ForEachBox(part.geometry, low, high, [&](llvm::ArrayRef<const Progression*> box) {
+    CountedRun first = run;
+    first.local = places.begin();
+    LoopNest nest;
+    for (std::size_t i = box.size(); i-- > 0;) {
+      const Progression& p = *box[i];
+      const std::int64_t logical_stride = logical_strides[places.order()[i]];
+      const std::int64_t local_stride = places.strides()[places.order()[i]];
+      first.logical += p.logical_begin * logical_stride;
+      first.local += p.target_begin * local_stride;
+      nest.AddOuter({p.length, logical_stride, local_stride});
+      nest.AddOuter({p.count, p.logical_stride * logical_stride, p.target_stride * local_stride});
+    }
+    llvm::ArrayRef<StepLoop> loops = nest.inner_first();
+    if (!loops.empty() && loops.front().source_stride == 1 && loops.front().target_stride == 1) {
+      first.elements = loops.front().count;
+      loops = loops.drop_front();
+    }
+    ForEachRunOfLoops(loops, first, visit);
+  });
 }
 
 }  // namespace ucp

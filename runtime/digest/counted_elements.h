@@ -12,8 +12,9 @@
 
 namespace ucp {
 
-// Elements that follow one another both in the row-major tensor and in the row-major local tensor.
+// Elements that follow one another both in the row-major tensor and in the written shard.
 struct CountedRun {
+  TensorId tensor;
   std::int64_t logical = 0;  // The first one's number in the tensor.
   std::int64_t local = 0;    // And in the written shard.
   std::int64_t elements = 0;
@@ -25,23 +26,43 @@ class CountedElements {
   // once.
   explicit CountedElements(const Plan& plan);
 
-  // The part that counts of `range`, a range that ForEachTargetRange gave or a part of one. Safe to call from several
-  // threads.
+  // The part that counts of `range`, a range that ForEachTargetRange gave or a part of one, tensor after tensor. Safe
+  // to call from several threads.
   void ForEachRun(const TargetRange& range, llvm::function_ref<void(const CountedRun&)> visit) const;
 
  private:
   struct Part {
     ProductSet set;
-    std::vector<std::vector<Progression>> geometry;  // The set's runs in each dimension: local places are the target's.
-    bool is_whole = false;                           // All of the tensor, in its own order.
+    WrittenPiece piece;  // Where the set stands in its shard.
+    // The set's runs in each dimension, in PiecePlaces::order(): local places are the target's.
+    std::vector<std::vector<Progression>> geometry;
+    bool is_whole = false;  // All of the tensor, in its own order, and nothing else is in the shard.
   };
   using Parts = std::vector<Part>;
 
-  static Parts FirstHeld(const Plan& plan, const PlanWrite& write, EarlierSets& earlier);
+  // A write's pieces of one tensor: [first, last) of PlanWrite::pieces.
+  struct OfTensor {
+    TensorId tensor;
+    std::uint32_t write = 0;
+    std::uint32_t first = 0;
+    std::uint32_t last = 0;
+  };
+
+  // The entry of parts_ that counts of a tensor.
+  struct Counted {
+    TensorId tensor;
+    std::uint32_t parts = 0;
+  };
+
+  static std::vector<OfTensor> ByTensor(const Plan& plan);
+  Parts FirstHeld(const OfTensor& held, EarlierSets& earlier) const;
+  void VisitPart(const Part& part, const TargetRange& range, CountedRun run,
+                 llvm::function_ref<void(const CountedRun&)> visit) const;
 
   const Plan& plan_;
-  std::vector<Parts> parts_;             // The first one is empty.
-  std::vector<std::uint32_t> of_write_;  // Which of parts_, by index of Plan::writes.
+  std::vector<Parts> parts_;  // The first one is empty.
+  std::vector<Counted> counted_;
+  std::vector<std::uint32_t> first_of_write_;  // Of counted_, by index of Plan::writes, and behind the last one.
 };
 
 }  // namespace ucp

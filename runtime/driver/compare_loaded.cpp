@@ -9,6 +9,7 @@
 
 #include "compiler/compile/whole_states.h"
 #include "compiler/plan/boxes.h"
+#include "compiler/plan/piece_places.h"
 #include "compiler/support/error.h"
 #include "runtime/difference/element_reader.h"
 #include "runtime/difference/pair_states.h"
@@ -33,28 +34,32 @@ std::vector<std::int64_t> LogicalOf(const Selection& dim) {
   return logical;
 }
 
-// The number of each element in its tensor, one after the other.
+// The number that each element of a piece has in its tensor, one after the other.
 class LogicalNumbers {
  public:
-  LogicalNumbers(const ProductSet& set, const std::vector<std::int64_t>& shape)
-      : strides_(RowMajorStrides(shape)), local_strides_(RowMajorStrides(set)) {
+  LogicalNumbers(const ProductSet& set, const WrittenPiece& piece, const std::vector<std::int64_t>& shape)
+      : places_(set, piece), strides_(RowMajorStrides(shape)) {
     for (const Selection& dim : set.dims) of_local_.push_back(LogicalOf(dim));
   }
 
-  std::optional<std::int64_t> Of(std::int64_t local) const {
+  // Nothing if the piece has none at this element of its shard.
+  std::optional<std::int64_t> Of(std::int64_t element) const {
+    if (element < places_.begin() || element > places_.last()) return std::nullopt;
+    std::int64_t left = element - places_.begin();
     std::int64_t number = 0;
-    for (std::size_t d = 0; d < of_local_.size(); ++d) {
-      const std::int64_t logical = of_local_[d][static_cast<std::size_t>(local / local_strides_[d])];
-      if (logical < 0) return std::nullopt;
-      number += logical * strides_[d];
-      local %= local_strides_[d];
+    for (std::size_t d : places_.order()) {
+      const std::vector<std::int64_t>& of_local = of_local_[d];
+      const auto local = of_local.size() == 1 ? 0 : static_cast<std::size_t>(left / places_.strides()[d]);
+      if (local >= of_local.size() || of_local[local] < 0) return std::nullopt;
+      number += of_local[local] * strides_[d];
+      if (of_local.size() > 1) left %= places_.strides()[d];
     }
-    return number;
+    return left == 0 ? std::optional(number) : std::nullopt;
   }
 
  private:
+  PiecePlaces places_;
   ElementStrides strides_;
-  ElementStrides local_strides_;
   std::vector<std::vector<std::int64_t>> of_local_;  // By dimension.
 };
 
@@ -70,20 +75,20 @@ class Comparing {
 
   llvm::Error Compare(unsigned thread, const TargetRange& range) {
     const PlanWrite& write = loaded_.writes[range.write];
-    const PlanTensor& tensor = loaded_.tensor(write.tensor);
-    const TargetRange* whole = FindWhole(tensor.logical.name, range.state);
-    if (whole == nullptr) {
-      return Fail(ErrorCode::kBadData, "the source, read again, has no `{}` of `{}`", range.state, tensor.logical.name);
-    }
-    for (SetId piece : write.pieces) {
-      const LogicalNumbers numbers(loaded_.set(piece), tensor.logical.shape);
+    for (const WrittenPiece& piece : write.pieces) {
+      const LogicalTensor& tensor = loaded_.tensor(piece.tensor).logical;
+      const TargetRange* whole = FindWhole(tensor.name, range.state);
+      if (whole == nullptr) {
+        return Fail(ErrorCode::kBadData, "the source, read again, has no `{}` of `{}`", range.state, tensor.name);
+      }
+      const LogicalNumbers numbers(loaded_.set(piece.set), piece, tensor.shape);
       for (std::int64_t local = range.begin; local < range.end;) {
         const std::optional<std::int64_t> first = numbers.Of(local);
         std::int64_t count = 1;
         while (first && count < most_run_ && local + count < range.end && numbers.Of(local + count) == *first + count) {
           ++count;
         }
-        if (first) UCP_RETURN_IF_ERROR(CompareRun(thread, range, *whole, local, *first, count));
+        if (first) UCP_RETURN_IF_ERROR(CompareRun(thread, range, piece.tensor, *whole, local, *first, count));
         local += count;
       }
     }
@@ -102,8 +107,8 @@ class Comparing {
     return same == whole_.end() ? nullptr : &same->second;
   }
 
-  llvm::Error CompareRun(unsigned thread, const TargetRange& range, const TargetRange& whole, std::int64_t local,
-                         std::int64_t logical, std::int64_t count) {
+  llvm::Error CompareRun(unsigned thread, const TargetRange& range, TensorId tensor, const TargetRange& whole,
+                         std::int64_t local, std::int64_t logical, std::int64_t count) {
     TargetRange part = whole;
     part.record_element += logical - whole.begin;
     part.begin = logical;
@@ -113,7 +118,7 @@ class Comparing {
     std::vector<std::byte> wanted(static_cast<std::size_t>(count) *
                                   static_cast<std::size_t>(std::max(ItemBytes(whole.dtype), ItemBytes(range.dtype))));
     std::memcpy(wanted.data(), read.data(), read.size());
-    Arithmetic rest = loaded_.tensor(loaded_.writes[range.write].tensor).arithmetic;
+    Arithmetic rest = loaded_.tensor(tensor).arithmetic;
     rest.terms = 1;  // The source, read again, is the mean already, and unscaled.
     rest.divisor = {};
     if (rest != Arithmetic{}) FinishSum(rest, whole.dtype, std::span(wanted).first(read.size()));
@@ -126,11 +131,11 @@ class Comparing {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       if (std::memcmp(held + i * item, wanted.data() + i * item, item) == 0) continue;
       if (found.differ++ == 0) {
-        found.first = fmt::format("element {} of `{}` of tensor `{}`, in `{}`, is {} in memory and {} in the source",
-                                  logical + static_cast<std::int64_t>(i), range.state,
-                                  loaded_.tensor(loaded_.writes[range.write].tensor).logical.name,
-                                  loaded_.target.file(range.record).path, ElementText(range.dtype, held + i * item),
-                                  ElementText(range.dtype, wanted.data() + i * item));
+        found.first =
+            fmt::format("element {} of `{}` of tensor `{}`, in `{}`, is {} in memory and {} in the source",
+                        logical + static_cast<std::int64_t>(i), range.state, loaded_.tensor(tensor).logical.name,
+                        loaded_.target.file(range.record).path, ElementText(range.dtype, held + i * item),
+                        ElementText(range.dtype, wanted.data() + i * item));
       }
     }
     Add(range, found);

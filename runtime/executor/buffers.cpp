@@ -72,6 +72,7 @@ std::uint64_t FixedBytes(const Plan& plan, unsigned threads, std::uint64_t aside
 
 std::uint64_t PlanBytes(const Plan& plan) {
   std::uint64_t bytes = BytesOf(plan.reads) + BytesOf(plan.writes) + BytesOf(plan.tensors) + EntryBytes(plan);
+  for (const PlanWrite& write : plan.writes) bytes += BytesOf(write.pieces);
   for (const StorageTables* tables : {&plan.source, &plan.target}) {
     for (const Buffer& buffer : tables->buffers) bytes += BytesOf(buffer.parts);
   }

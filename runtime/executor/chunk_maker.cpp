@@ -19,7 +19,7 @@ llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::Make(const TargetRange&
   auto bytes = static_cast<std::size_t>(elements * ItemBytes(range.source_dtype));
   std::span<std::byte> chunk = memory.chunk.first(bytes);
 
-  const Arithmetic& arithmetic = plan_.tensor(plan_.writes[range.write].tensor).arithmetic;
+  const Arithmetic& arithmetic = plan_.tensor(plan_.writes[range.write].first_tensor()).arithmetic;
   bool adds = arithmetic.terms > 1;
   std::span<std::byte> term = adds ? memory.term.first(bytes) : chunk;  // What the steps fill.
   if (adds) std::memset(chunk.data(), 0, chunk.size());

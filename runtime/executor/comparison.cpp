@@ -133,7 +133,7 @@ void Comparison::CountMismatches(const Step& step, const TargetRange& range, std
   auto describe = [&] {
     RankDecision found = Describe(step, range, first_element, ElementText(range.source_dtype, master(first)),
                                   ElementText(step.source_dtype, weight(first)));
-    if (!is_overruled) found.what = "element " + LogicalPlace(range, first_element);
+    if (!is_overruled) found.what = "element " + LogicalPlace(step.tensor, range, first_element);
     return found;
   };
   if (is_overruled) {
@@ -223,7 +223,7 @@ RankDecision Comparison::Describe(const Step& step, const TargetRange& range, st
   std::string copied_from = "padding";
   CopyOf(step.term, range, element, copied_from);
   const bool is_weight = step.role == ReadRole::kCheckRounding;
-  return {fmt::format("element {} of `{}` of tensor `{}`", LogicalPlace(range, element),
+  return {fmt::format("element {} of `{}` of tensor `{}`", LogicalPlace(step.tensor, range, element),
                       is_weight ? kWeightState : range.state, plan_.tensor(step.tensor).logical.name),
           std::move(copied),
           std::move(copied_from),
@@ -233,14 +233,9 @@ RankDecision Comparison::Describe(const Step& step, const TargetRange& range, st
 }
 
 // "[12, 7]": the index in the whole tensor.
-std::string Comparison::LogicalPlace(const TargetRange& range, std::int64_t element) const {
-  for (SetId piece : plan_.writes[range.write].pieces) {
-    LexBound bound = LogicalBound(plan_.set(piece), range.begin + element);
-    if (LocalPlace(plan_.set(piece), bound) == range.begin + element) {
-      return fmt::format("[{}]", fmt::join(bound.index, ", "));
-    }
-  }
-  return "of padding";
+std::string Comparison::LogicalPlace(TensorId tensor, const TargetRange& range, std::int64_t element) const {
+  const std::optional<Index> index = IndexOfElement(plan_, plan_.writes[range.write], tensor, range.begin + element);
+  return index ? fmt::format("[{}]", fmt::join(*index, ", ")) : "of padding";
 }
 
 // The read that an element was copied by, and its file; null for padding.

@@ -50,7 +50,7 @@ class Comparison {
   // The element of the chunk, `copied`, and that which the step reads of it, `read`.
   RankDecision Describe(const Step& step, const TargetRange& range, std::int64_t element, std::string copied,
                         std::string read) const;
-  std::string LogicalPlace(const TargetRange& range, std::int64_t element) const;
+  std::string LogicalPlace(TensorId tensor, const TargetRange& range, std::int64_t element) const;
   // The key of `wrong_roundings_`: the file of a record, and how many of a read's weights are in such a file.
   std::string KeyOfFile(RecordId record) const;
   std::uint64_t WeightsIn(const PlanRead& read, const std::string& file) const;

@@ -20,7 +20,7 @@ std::vector<DifferenceTally::Entry> DifferenceTally::Entries() const {
   std::vector<Entry> entries;
   for (const auto& [subject, counted] : counted_) {
     Entry entry{subject, counted.place, counted.first, 0};
-    std::set<std::vector<SetId>> parts;
+    std::set<std::vector<WrittenPiece>> parts;
     for (const auto& [write, count] : counted.by_write) {
       if (parts.insert(plan_.writes[write].pieces).second) entry.elements += count;
     }

@@ -127,14 +127,15 @@ llvm::Error Engine::MakeChunk(unsigned thread, std::span<const TargetRange> rang
 void Engine::TellChunk(const MadeChunk& chunk, std::span<const Clock::time_point> times) const {
   for (std::size_t i = 0; i < chunk.ranges.size(); ++i) {
     const TargetRange& range = *chunk.ranges[i].range;
-    const std::string& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical.name;
+    const std::string& tensor = plan_.NameOf(plan_.writes[range.write]);
     options_.after_chunk({tensor, range.state, chunk.ranges[i].bytes.size(), times[i], times[i + 1]});
   }
 }
 
 llvm::Error Engine::MakeInPlace(unsigned thread, const TargetRange& range, std::span<std::byte> place) {
   const bool is_cast = range.source_dtype != range.dtype;
-  const bool is_as_wanted = !is_cast && plan_.tensor(plan_.writes[range.write].tensor).arithmetic == Arithmetic{};
+  const TensorId tensor = plan_.writes[range.write].first_tensor();
+  const bool is_as_wanted = !is_cast && plan_.tensor(tensor).arithmetic == Arithmetic{};
   const std::span<std::byte> chunk = is_as_wanted ? place : buffers_.chunk(thread);
   TargetRange as_stored = range;
   as_stored.dtype = range.source_dtype;  // Elements are cast on their way from the chunk to their place.

@@ -1,7 +1,9 @@
 #include "runtime/executor/state_digests.h"
 
 #include <algorithm>
+#include <tuple>
 
+#include "compiler/plan/state_feeds.h"
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
 #include "runtime/digest/sums_codec.h"
@@ -25,54 +27,79 @@ std::vector<bool> HaveMaster(const Plan& plan) {
 
 StateDigests::StateDigests(const Plan& plan, DigestVersion version)
     : plan_(plan), version_(version), counted_(plan), have_master_(HaveMaster(plan)) {
+  ListStates();
+  // Of the same state of a tensor, what the last write says counts.
+  const auto is_before = [](const State& a, const State& b) {
+    return std::tie(a.tensor, a.name) < std::tie(b.tensor, b.name);
+  };
+  std::stable_sort(states_.begin(), states_.end(), is_before);
+  const auto is_same = [](const State& a, const State& b) { return a.tensor == b.tensor && a.name == b.name; };
+  states_.erase(states_.begin(), std::unique(states_.rbegin(), states_.rend(), is_same).base());
   first_of_tensor_.reserve(plan.tensors.size() + 1);
-  ForEachTargetRange(plan, [&](const TargetRange& range) {
-    const TensorId id = plan.writes[range.write].tensor;
-    // Writes are sorted by tensor.
-    if (first_of_tensor_.size() <= id.index()) first_of_tensor_.resize(id.index() + 1, states_.size());
-    const std::size_t known = IndexOf(range);
-    State& state = known < states_.size() ? states_[known] : states_.emplace_back();
-    const Arithmetic& arithmetic = plan.tensor(id).arithmetic;
-    const bool is_changed = range.dtype != range.source_dtype || arithmetic != Arithmetic{};
-    state = {id, range.state, is_changed && arithmetic.terms == 1, range.dtype, range.source_dtype};
-  });
-  first_of_tensor_.resize(plan.tensors.size() + 1, states_.size());
-  const auto by_name = [](const State& a, const State& b) { return a.name < b.name; };
-  for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
-    const auto begin = states_.begin();
-    std::sort(begin + static_cast<std::ptrdiff_t>(first_of_tensor_[t]),
-              begin + static_cast<std::ptrdiff_t>(first_of_tensor_[t + 1]), by_name);
+  for (std::size_t s = 0; s < states_.size(); ++s) {
+    if (first_of_tensor_.size() <= states_[s].tensor.index()) first_of_tensor_.resize(states_[s].tensor.index() + 1, s);
   }
+  first_of_tensor_.resize(plan.tensors.size() + 1, states_.size());
   sums_ = std::vector<Sums>(states_.size());
 }
 
-// Of a range's tensor and state; behind the last one if there is none yet.
-std::size_t StateDigests::IndexOf(const TargetRange& range) const {
-  std::size_t index = first_of_tensor_[plan_.writes[range.write].tensor.index()];
-  while (index < states_.size() && states_[index].name != range.state) ++index;
+// Writes are sorted by tensor, but for the further tensors of fused shards: most states are listed once.
+void StateDigests::ListStates() {
+  const StateFeeds feeds(plan_);
+  auto list = [&](TensorId id, const StateBuffer& entry) {
+    std::size_t known = states_.size();
+    while (known > 0 && states_[known - 1].tensor == id && states_[known - 1].name != entry.state) --known;
+    const bool is_known = known > 0 && states_[known - 1].tensor == id;
+    State& state = is_known ? states_[known - 1] : states_.emplace_back();
+    const DType dtype = plan_.target.buffer(entry.buffer).dtype;
+    const DType source_dtype = feeds.SourceDType(id, entry.state).value_or(dtype);
+    const Arithmetic& arithmetic = plan_.tensor(id).arithmetic;
+    const bool is_changed = dtype != source_dtype || arithmetic != Arithmetic{};
+    state = {id, entry.state, is_changed && arithmetic.terms == 1, dtype, source_dtype};
+  };
+  for (const PlanWrite& write : plan_.writes) {
+    if (plan_.LocalElements(write) == 0) continue;
+    for (std::size_t p = 0; p < write.pieces.size(); ++p) {
+      if (p > 0 && write.pieces[p].tensor == write.pieces[p - 1].tensor) continue;
+      for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) list(write.pieces[p].tensor, entry);
+    }
+  }
+}
+
+std::size_t StateDigests::IndexOf(TensorId tensor, const std::string& state) const {
+  std::size_t index = first_of_tensor_[tensor.index()];
+  while (states_[index].name != state) ++index;
   return index;
 }
 
 void StateDigests::AddSource(const TargetRange& range, std::span<const std::byte> chunk) {
-  const std::size_t index = IndexOf(range);
-  if (states_[index].has_source) Add(range, range.source_dtype, chunk, sums_[index].source);
+  // The same for all tensors of a shard.
+  const TensorId first = plan_.writes[range.write].first_tensor();
+  if (states_[IndexOf(first, range.state)].has_source) Add(range, range.source_dtype, chunk, &Sums::source);
 }
 
 void StateDigests::AddTarget(const TargetRange& range, std::span<const std::byte> chunk) {
-  Add(range, range.dtype, chunk, sums_[IndexOf(range)].target);
+  Add(range, range.dtype, chunk, &Sums::target);
 }
 
 void StateDigests::Add(const TargetRange& range, DType dtype, std::span<const std::byte> chunk,
-                       SharedKeyedSum& sum) const {
+                       SharedKeyedSum Sums::* sum) {
   const std::int64_t item = ItemBytes(dtype);
+  TensorId tensor = plan_.writes[range.write].first_tensor();
   KeyedSum chunk_sum{version_, {}};
+  auto add_sum = [&] { (sums_[IndexOf(tensor, range.state)].*sum).Add(chunk_sum); };
   counted_.ForEachRun(range, [&](const CountedRun& run) {
+    if (run.tensor != tensor) {
+      add_sum();
+      chunk_sum = {version_, {}};
+      tensor = run.tensor;
+    }
     auto begin = static_cast<std::size_t>((run.local - range.begin) * item);
     auto bytes = static_cast<std::size_t>(run.elements * item);
     chunk_sum.AddElements(static_cast<std::uint64_t>(run.logical), static_cast<std::uint64_t>(item),
                           chunk.subspan(begin, bytes));
   });
-  sum.Add(chunk_sum);
+  add_sum();
 }
 
 llvm::Expected<std::vector<StateDigest>> StateDigests::Get(unsigned threads) const {

@@ -62,9 +62,11 @@ class StateDigests {
     SharedKeyedSum source;
   };
 
-  std::size_t IndexOf(const TargetRange& range) const;
+  void ListStates();
+  std::size_t IndexOf(TensorId tensor, const std::string& state) const;
   StateDigest DigestOf(std::size_t index) const;
-  void Add(const TargetRange& range, DType dtype, std::span<const std::byte> chunk, SharedKeyedSum& sum) const;
+  // To this one of the sums of each tensor in the range.
+  void Add(const TargetRange& range, DType dtype, std::span<const std::byte> chunk, SharedKeyedSum Sums::* sum);
 
   const Plan& plan_;
   const DigestVersion version_;

@@ -26,9 +26,10 @@ template <typename Range>
 std::int64_t ChunkElements(const Plan& plan, const Range& range, std::uint64_t chunk_bytes) {
   std::int64_t most = static_cast<std::int64_t>(chunk_bytes) / LargestItem(range);
   std::int64_t unit = 1;
-  const std::vector<Selection>& dims = plan.set(plan.writes[range.write].pieces.front()).dims;
-  for (std::size_t d = dims.size(); d-- > 1;) {
-    std::int64_t length = dims[d].local_length();
+  const PlanWrite& write = plan.writes[range.write];
+  const std::vector<Selection>& dims = plan.set(write.pieces.front().set).dims;
+  for (std::size_t d = write.fused ? write.fused->shape.size() : dims.size(); d-- > 1;) {
+    std::int64_t length = write.fused ? write.fused->shape[d] : dims[d].local_length();
     if (length == 0 || unit > most / length) break;
     unit *= length;
   }

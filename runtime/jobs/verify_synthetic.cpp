@@ -80,7 +80,7 @@ class Findings {
   }
 
   std::string Sentence(const TargetRange& range, const WrongElements& wrong) const {
-    const LogicalTensor& tensor = plan_.tensor(plan_.writes[range.write].tensor).logical;
+    const LogicalTensor& tensor = plan_.tensor(plan_.writes[range.write].first_tensor()).logical;
     return fmt::format("{}[{}] `{}` is {} and should be {}, {}; {} of {} wrong", tensor.name,
                        fmt::join(IndexOf(wrong.first, tensor.shape), ","), range.state,
                        ElementText(range.dtype, wrong.was.data()), ElementText(range.dtype, wrong.should_be.data()),

@@ -23,13 +23,14 @@ AsStored::AsStored(const Plan& plan) : plan_(plan), reads_of_tensor_(plan.tensor
 
 std::optional<StoredRange> AsStored::Find(const TargetRange& range) const {
   const PlanWrite& write = plan_.writes[range.write];
-  if (write.pieces.size() != 1 || plan_.tensor(write.tensor).arithmetic != Arithmetic{}) return std::nullopt;
-  const auto [first, last] = reads_of_tensor_[write.tensor.index()];
+  const bool is_one_piece = write.pieces.size() == 1 && !write.fused;
+  if (!is_one_piece || plan_.tensor(write.first_tensor()).arithmetic != Arithmetic{}) return std::nullopt;
+  const auto [first, last] = reads_of_tensor_[write.first_tensor().index()];
   for (std::size_t r = first; r < last; ++r) {
     const PlanRead& read = plan_.reads[r];
     if (read.role == ReadRole::kUnused || read.is_overruled) continue;  // It may be another number.
     const std::optional<BufferId> id = FindState(plan_.source.buffer_set(read.states), range.state);
-    if (!id || !read.strides.empty() || plan_.set(read.set) != plan_.set(write.pieces.front())) continue;
+    if (!id || !read.strides.empty() || plan_.set(read.set) != plan_.set(write.pieces.front().set)) continue;
     const Buffer& buffer = plan_.source.buffer(*id);
     if (buffer.dtype != range.dtype) continue;
     const std::vector<Fragment> fragments =

@@ -1,5 +1,5 @@
-// Two ranges hold the same if they are of one tensor and state, in one dtype, of the same product sets, and of the same
-// local elements. Ranks may cut the same local tensor differently (tied copies in partitions of their own), so all
+// Two ranges hold the same if they are of the same product sets of the same tensors, in one state and dtype, and of the
+// same local elements. Ranks may cut the same local tensor differently (tied copies in partitions of their own), so all
 // ranges of one kind are cut wherever one of them begins or ends.
 #include "runtime/load/contents.h"
 
@@ -16,11 +16,10 @@ namespace ucp {
 namespace {
 
 // The properties that make local elements the same ones.
-using Kind = std::tuple<TensorId, std::vector<SetId>, std::string, DType>;
+using Kind = std::tuple<std::vector<WrittenPiece>, std::string, DType>;
 
 Kind KindOf(const Plan& plan, const TargetRange& range) {
-  const PlanWrite& write = plan.writes[range.write];
-  return {write.tensor, write.pieces, range.state, range.dtype};
+  return {plan.writes[range.write].pieces, range.state, range.dtype};
 }
 
 TargetRange PartOf(TargetRange range, std::int64_t begin, std::int64_t end) {

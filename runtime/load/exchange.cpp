@@ -27,7 +27,7 @@ std::uint64_t BytesIn(const Content& content, std::int64_t elements) {
 
 std::uint64_t CostOf(const Plan& plan, const Content& content, std::int64_t elements) {
   const TargetRange& range = content.range;
-  const std::int64_t terms = plan.tensor(plan.writes[range.write].tensor).arithmetic.terms;
+  const std::int64_t terms = plan.tensor(plan.writes[range.write].first_tensor()).arithmetic.terms;
   return static_cast<std::uint64_t>(elements * ItemBytes(range.source_dtype) * terms);
 }
 

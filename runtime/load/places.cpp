@@ -38,7 +38,7 @@ llvm::Expected<Places> Places::Make(const Plan& plan, std::span<const WantedReco
 std::string Places::NameOf(RecordId record) const {
   std::set<std::string> tensors;
   ForEachTargetRange(*plan_, [&](const TargetRange& range) {
-    if (range.record == record) tensors.insert(plan_->tensor(plan_->writes[range.write].tensor).logical.name);
+    if (range.record == record) tensors.insert(plan_->NameOf(plan_->writes[range.write]));
   });
   if (tensors.size() == 1) return fmt::format("tensor `{}`", *tensors.begin());
   return fmt::format("record {} of `{}`", record, plan_->target.file(record).path);

@@ -17,7 +17,7 @@ class StatesOfRank {
 
   std::vector<PlacedState> Find() {
     for (const PlanWrite& write : plan_.writes) {
-      if (plan_.tensor(write.tensor).logical.kind == TensorKind::kCarried) continue;
+      if (plan_.tensor(write.first_tensor()).logical.kind == TensorKind::kCarried) continue;
       for (const StateBuffer& state : plan_.target.buffer_set(write.states)) Add(write, state);
     }
     for (PlacedState& state : states_) {
@@ -45,17 +45,16 @@ class StatesOfRank {
   }
 
   PlacedState& EntryOf(const PlanWrite& write, const std::string& state, DType dtype) {
-    auto [number, added] = numbers_.try_emplace({write.tensor.index(), state}, states_.size());
+    auto [number, added] = numbers_.try_emplace({plan_.NameOf(write), state}, states_.size());
     if (added) {
-      states_.push_back(
-          {plan_.tensor(write.tensor).logical.name, state, dtype, plan_.LocalShape(write), write.coordinate, {}});
+      states_.push_back({plan_.NameOf(write), state, dtype, plan_.LocalShape(write), write.coordinate, {}});
     }
     return states_[number->second];
   }
 
   const Plan& plan_;
   std::vector<bool> is_read_;  // By RecordId.
-  std::map<std::pair<std::size_t, std::string>, std::size_t> numbers_;
+  std::map<std::pair<std::string, std::string>, std::size_t> numbers_;
   std::vector<PlacedState> states_;
 };
 

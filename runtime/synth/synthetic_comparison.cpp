@@ -33,7 +33,7 @@ llvm::Expected<SyntheticComparison> SyntheticComparison::Make(const Plan& plan) 
   SyntheticComparison comparison;
   comparison.values_.resize(plan.target.records.size());
   for (const PlanWrite& write : plan.writes) {
-    const std::string& tensor = plan.tensor(write.tensor).logical.name;
+    const std::string& tensor = plan.tensor(write.first_tensor()).logical.name;
     for (const StateBuffer& entry : plan.target.buffer_set(write.states)) {
       const Buffer& buffer = plan.target.buffer(entry.buffer);
       UCP_ASSIGN_OR_RETURN(SyntheticValues values, SyntheticValues::Make(tensor, entry.state, buffer.dtype));

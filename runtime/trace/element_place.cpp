@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "compiler/plan/piece_places.h"
+
 namespace ucp {
 namespace {
 
@@ -53,17 +55,14 @@ std::optional<ElementPlace> PlaceInSource(const Plan& plan, const PlanRead& read
   return PlaceInPart(plan.source, buffer, fragment.part, fragment.place, read.coordinate);
 }
 
-std::optional<ElementPlace> PlaceInTarget(const Plan& plan, const PlanWrite& write, BufferId buffer_id,
+std::optional<ElementPlace> PlaceInTarget(const Plan& plan, const PlanWrite& write, TensorId tensor, BufferId buffer_id,
                                           const Index& index) {
+  const std::optional<std::int64_t> local = ElementOfIndex(plan, write, tensor, index);
+  if (!local) return std::nullopt;
   const Buffer& buffer = plan.target.buffer(buffer_id);
-  for (SetId piece : write.pieces) {
-    const std::optional<std::int64_t> local = LocalPlaceOf(plan.set(piece), index);
-    if (!local) continue;
-    const Fragment fragment =
-        FragmentsOf(write.spread, write.base, plan.LocalElements(write), buffer, *local, *local + 1).front();
-    return PlaceInPart(plan.target, buffer, fragment.part, fragment.place, write.coordinate);
-  }
-  return std::nullopt;
+  const Fragment fragment =
+      FragmentsOf(write.spread, write.base, plan.LocalElements(write), buffer, *local, *local + 1).front();
+  return PlaceInPart(plan.target, buffer, fragment.part, fragment.place, write.coordinate);
 }
 
 std::optional<std::string> AxisOfParts(const ElementPlace& place, const Mesh& mesh) {

@@ -23,7 +23,7 @@ struct ElementPlace {
 // Nothing if the shard does not hold the element, or not in this buffer. The plan must be verified, and the element be
 // one of the tensor.
 std::optional<ElementPlace> PlaceInSource(const Plan& plan, const PlanRead& read, BufferId buffer, const Index& index);
-std::optional<ElementPlace> PlaceInTarget(const Plan& plan, const PlanWrite& write, BufferId buffer,
+std::optional<ElementPlace> PlaceInTarget(const Plan& plan, const PlanWrite& write, TensorId tensor, BufferId buffer,
                                           const Index& index);
 
 // "pp=0 tp=1 dp=3": the rank, by `mesh`, whose data-parallel axis is named if its size is the number of parts, and

@@ -51,9 +51,8 @@ class Tracer {
   std::vector<WrittenElement> Written() const {
     std::vector<WrittenElement> written;
     for (const PlanWrite& write : plan_.writes) {
-      if (write.tensor != tensor_) continue;
       for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) {
-        const std::optional<ElementPlace> place = PlaceInTarget(plan_, write, entry.buffer, index_);
+        const std::optional<ElementPlace> place = PlaceInTarget(plan_, write, tensor_, entry.buffer, index_);
         if (!place) continue;
         const std::string from = FeedOf(entry.state);
         written.push_back({entry.state, from, Taken(from, 0)->place.dtype, *place, ValueOf(from, place->dtype)});

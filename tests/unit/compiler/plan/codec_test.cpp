@@ -44,7 +44,7 @@ std::string Refusal(std::string_view bytes) {
 TEST(CodecTest, RoundTripsToTheSameBytes) {
   Random random(TestSeed());
   for (int i = 0; i < 100; ++i) {
-    Conversion conversion = RandomConversion(random);
+    Conversion conversion = i % 2 == 0 ? RandomConversion(random) : RandomFusedConversion(random);
     AverageSome(conversion, random);
     auto compiled = Compile(conversion);
     if (!compiled) {
@@ -59,6 +59,10 @@ TEST(CodecTest, RoundTripsToTheSameBytes) {
     EXPECT_EQ(decoded->source, compiled->plan.source);
     EXPECT_EQ(decoded->sets, compiled->plan.sets);
     EXPECT_EQ(decoded->geometries, compiled->plan.geometries);
+    for (std::size_t w = 0; w < decoded->writes.size(); ++w) {
+      EXPECT_EQ(decoded->writes[w].pieces, compiled->plan.writes[w].pieces);
+      EXPECT_EQ(decoded->writes[w].fused, compiled->plan.writes[w].fused);
+    }
     EXPECT_EQ(decoded->source_mesh, compiled->plan.source_mesh);
   }
 }
@@ -180,13 +184,43 @@ TEST(CodecTest, TheEnvelopeIsChecked) {
   EXPECT_EQ(Refusal(other),
             "this is not a sound plan file: it does not begin with `UCPPLAN`; make it again with `ucpc plan`");
   other = bytes;
-  other[7] = 2;
-  EXPECT_THAT(Refusal(other), HasSubstr("it has version 2, and this program knows version 1"));
+  other[7] = 3;
+  EXPECT_THAT(Refusal(other), HasSubstr("it has version 3, and this program knows versions 1 and 2"));
   EXPECT_THAT(Refusal(bytes + "x"), HasSubstr("bytes follow, and"));
   other = bytes;
   other[16] = static_cast<char>(other[16] ^ 1);
   EXPECT_THAT(Refusal(other), HasSubstr("its checksum does not match its content"));
   EXPECT_THAT(Refusal(""), HasSubstr("does not begin with"));
+}
+
+// Two tensors in one record, each with an order of its own.
+Plan FusedPlan() {
+  Strategy fused;
+  fused.fuse = 3;
+  const TensorCut cut{{ShapeExpr::Length(3), ShapeExpr::Length(2)}};
+  auto compiled = Compile({{cut, cut}, {cut, cut}, {}, fused});
+  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  if (!compiled->plan.writes[0].fused) ADD_FAILURE() << "the seed fuses nothing";
+  return std::move(compiled->plan);
+}
+
+// A program that knows version 1 alone would take the shard for a whole tensor.
+TEST(CodecTest, FusedShardsAreVersionTwo) {
+  Plan plan = FusedPlan();
+  plan.writes[0].fused = FusedTensor{"qkv", {3, 4}};
+  plan.writes[0].pieces[1] = {TensorId(1), SetId(0), 7, {5, 2}};
+  std::string bytes = Encoded(plan);
+  EXPECT_EQ(bytes[7], 2);
+  EXPECT_EQ(Encoded(SmallPlan())[7], 1);
+  const Plan decoded = llvm::cantFail(DecodePlan(bytes));
+  EXPECT_EQ(decoded.writes[0].fused, plan.writes[0].fused);
+  EXPECT_EQ(decoded.writes[0].pieces, plan.writes[0].pieces);
+  EXPECT_EQ(decoded.writes[0].base, plan.writes[0].base);
+  EXPECT_EQ(decoded.writes[0].states, plan.writes[0].states);
+  bytes[7] = 1;
+  EXPECT_EQ(Refusal(bytes),
+            "this is not a sound plan file: it has version 1, and fused shards; make it again with `ucpc plan`");
+  EXPECT_EQ(llvm::cantFail(HashOfPlan(plan)), ContentHash(Encoded(plan)));
 }
 
 TEST(CodecTest, BytesMayStandAnywhereInMemory) {
@@ -237,6 +271,17 @@ TEST(CodecTest, EveryByteChangedWithAFixedChecksum) {
   std::string bytes = Encoded(SmallPlan());
   for (std::size_t at = kEnvelope; at < bytes.size(); ++at) {
     for (int change : {0x01, 0x80, 0xff}) {
+      std::string other = bytes;
+      other[at] = static_cast<char>(other[at] ^ change);
+      ASSERT_EQ(WrongIfAccepted(other), "") << "byte " << at << " ^ " << change;
+    }
+  }
+}
+
+TEST(CodecTest, EveryByteOfAFusedPlanChangedWithAFixedChecksum) {
+  const std::string bytes = Encoded(FusedPlan());
+  for (std::size_t at = kEnvelope; at < bytes.size(); ++at) {
+    for (int change : {0x01, 0x03, 0x80, 0xff}) {
       std::string other = bytes;
       other[at] = static_cast<char>(other[at] ^ change);
       ASSERT_EQ(WrongIfAccepted(other), "") << "byte " << at << " ^ " << change;

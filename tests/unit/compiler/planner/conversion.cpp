@@ -26,7 +26,8 @@ std::string SideText(const std::vector<TensorCut>& tensors, const Strategy& stra
   return fmt::format("{}{} {}/{} gap {} lead {}{}{}", text, ucp::ToString(strategy.mesh),
                      kStyles[static_cast<int>(strategy.style)], strategy.ranks, strategy.gap, strategy.lead,
                      strategy.stripped ? " stripped" : "", strategy.weights ? " weights" : "") +
-         (strategy.apart ? " apart" : "") + rounded + (strategy.trained ? "" : " only");
+         (strategy.apart ? " apart" : "") + rounded + (strategy.trained ? "" : " only") +
+         (strategy.fuse == 0 ? "" : fmt::format(" fused by {}", strategy.fuse));
 }
 
 }  // namespace
@@ -57,11 +58,13 @@ llvm::Expected<Compiled> Compile(const Conversion& conversion, ReplicaPolicy rep
 std::string Flaw(const Compiled& compiled, std::int64_t chunk) {
   std::size_t rank = 1;
   for (const PlanTensor& tensor : compiled.plan.tensors) rank = std::max(rank, tensor.logical.shape.size());
+  const bool is_fused = std::any_of(compiled.plan.writes.begin(), compiled.plan.writes.end(),
+                                    [](const PlanWrite& write) { return write.fused.has_value(); });
   std::size_t steps = 0;
   for (Steps form : {Steps::kOfBoxes, Steps::kJoined}) {
     Outcome outcome = Execute(compiled.plan, compiled.source.memory, chunk, form);
     if (!outcome.problem.empty()) return outcome.problem;
-    if (outcome.most_boxes_of_a_pair > 2 * rank - 1) {
+    if (!is_fused && outcome.most_boxes_of_a_pair > 2 * rank - 1) {
       return fmt::format("a pair of flat ranges of {} dimensions meets in {} boxes", rank,
                          outcome.most_boxes_of_a_pair);
     }
@@ -246,6 +249,27 @@ Strategy RandomStrategy(Random& random, bool is_source) {
 }
 
 }  // namespace
+
+Conversion RandomFusedConversion(Random& random) {
+  Conversion conversion{{}, {}, RandomStrategy(random, true), RandomStrategy(random, false)};
+  constexpr std::int64_t kLongest[] = {1, 12, 6, 4};
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(Pick(random, 1, 3)));
+  for (std::int64_t& length : shape) length = Pick(random, 1, kLongest[shape.size()]);
+  std::vector<std::vector<std::int64_t>> shapes(static_cast<std::size_t>(Pick(random, 2, 4)), shape);
+  for (std::vector<std::int64_t>& one : shapes) {
+    if (Pick(random, 0, 2) == 0) one[0] = Pick(random, 1, kLongest[shape.size()]);
+  }
+  conversion.source = RandomCuts(random, conversion.from.mesh, shapes);
+  conversion.target = RandomCuts(random, conversion.to.mesh, shapes);
+  if (Pick(random, 0, 1) == 0) {
+    for (std::size_t t = 0; t < shapes.size(); ++t) {
+      conversion.target[t] = TensorCut{};
+      for (std::int64_t length : shapes[t]) conversion.target[t].dims.push_back(ShapeExpr::Length(length));
+    }
+  }
+  conversion.to.fuse = random() | 1;
+  return conversion;
+}
 
 Conversion RandomConversion(Random& random) {
   Conversion conversion{{}, {}, RandomStrategy(random, true), RandomStrategy(random, false)};

@@ -35,13 +35,15 @@ llvm::Expected<Plan> MakePlan(const Side& source, const Side& target, ReplicaPol
 llvm::Expected<Compiled> Compile(const Conversion& conversion, ReplicaPolicy replicas = ReplicaPolicy::kCompare);
 
 // Carries the plan out and says what is wrong with the result, or that a pair of flat ranges met in more than
-// 2 * rank - 1 boxes. Empty: nothing.
+// 2 * rank - 1 boxes, but in fused shards. Empty: nothing.
 std::string Flaw(const Compiled& compiled, std::int64_t chunk = 0);
 
 // Random conversions: every rule that cuts, wherever it fits.
 using Random = std::mt19937_64;
 std::int64_t Pick(Random& random, std::int64_t first, std::int64_t last);
 Conversion RandomConversion(Random& random);
+// The same of tensors that differ in their first dimensions at most, which are put together to fused shards.
+Conversion RandomFusedConversion(Random& random);
 // Sometimes believes one rank of the source over others.
 void BelieveSome(Conversion& conversion, Random& random);
 // Turns some of the source's axes that cut nothing of a tensor into axes over which it is averaged.

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "compiler/plan/steps.h"
+#include "tests/unit/compiler/planner/fuse.h"
 
 namespace ucp::oracle {
 
@@ -32,13 +33,6 @@ struct State {
 constexpr State kTrained[] = {{0, "exp_avg", DType::kBFloat16}, {1, "fp32", DType::kFloat32}};
 constexpr State kWeight[] = {{2, "weight", DType::kBFloat16}};
 
-// One shard with its elements, state 0.
-struct LocalTensor {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  List elements;
-};
-
 // Where the elements of one shard stand in the parts, as Shard says it, and the parts themselves.
 struct Placed {
   std::vector<List> parts;
@@ -53,6 +47,7 @@ Shard ShardOf(const LocalTensor& tensor, const Coordinate& coordinate, Spread sp
   shard.shape = tensor.shape;
   shard.spread = spread;
   shard.base = static_cast<std::int64_t>(base);
+  shard.pieces = tensor.pieces;
   return shard;
 }
 
@@ -230,6 +225,26 @@ bool IsAt(const TensorCut& tensor, const Coordinate& coordinate) {
   return is_at;
 }
 
+std::size_t NumberOf(const std::string& name) { return static_cast<std::size_t>(std::stoll(name.substr(1))); }
+
+// As a list of single positions.
+ProductSet SetOf(const std::vector<TensorCut>& tensors, const std::string& name, const Mesh& mesh,
+                 const Coordinate& coordinate) {
+  ProductSet set;
+  for (const ShapeExpr& dim : tensors[NumberOf(name)].dims) {
+    Selection& selection = set.dims.emplace_back();
+    const List positions = *Positions(dim, mesh, coordinate);
+    for (std::int64_t position : positions) {
+      if (position < 0) {
+        selection.AppendPadding(1);
+      } else {
+        selection.Append(position, 1);
+      }
+    }
+  }
+  return set;
+}
+
 }  // namespace
 
 Side Build(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
@@ -249,13 +264,14 @@ Side Build(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
     layout.declared_at = fmt::format("oracle.ucp:{}", t + 1);
     side.layout.tensors.push_back(layout);
   }
+  std::mt19937_64 fuse(strategy.fuse);
   std::span<const State> trained = kTrained;
   if (!strategy.moments) trained = trained.subspan(1);
   for (const Coordinate& coordinate : AllCoordinates(strategy.mesh)) {
     std::vector<LocalTensor> held;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       if (!IsAt(tensors[t], coordinate)) continue;
-      LocalTensor local{fmt::format("t{}", t), {}, HeldIndices(tensors[t].dims, strategy.mesh, coordinate)};
+      LocalTensor local{fmt::format("t{}", t), {}, HeldIndices(tensors[t].dims, strategy.mesh, coordinate), {}};
       for (const ShapeExpr& dim : tensors[t].dims) {
         local.shape.push_back(static_cast<std::int64_t>(Positions(dim, strategy.mesh, coordinate)->size()));
       }
@@ -269,6 +285,12 @@ Side Build(const std::vector<TensorCut>& tensors, const Strategy& strategy) {
         if (index >= 0) index = AsTerm(Identity(0, static_cast<std::int64_t>(t), index), term);
       }
       held.push_back(local);
+    }
+    if (strategy.fuse != 0) {
+      held = FuseSome(
+          std::move(held), fuse,
+          [&](const std::string& name) { return SetOf(tensors, name, strategy.mesh, coordinate); },
+          [&](const std::string& name) { return tensors[NumberOf(name)].terms; });
     }
     std::string stem = Stem(coordinate);
     bool together = strategy.style == Style::kFlat || strategy.style == Style::kEachTensor;

@@ -55,6 +55,9 @@ struct Strategy {
   // A second shard of every tensor holds the "weight" that is made from its master, in a type. Targets only.
   std::optional<DType> rounded = std::nullopt;
   bool trained = true;  // Otherwise there are weights alone.
+  // Not 0: some tensors are put together to fused shards, with their elements in another order, as this seed has it.
+  // Targets only.
+  std::uint64_t fuse = 0;
 };
 
 using Memory = std::vector<std::vector<Element>>;  // What stands in each record, element by element.

@@ -196,6 +196,8 @@ struct Claim {
   std::int64_t base;
   Spread spread;
   std::vector<std::int64_t> strides;
+  std::int64_t begin = 0;                     // Of a piece in its shard.
+  std::optional<std::int64_t> elements = {};  // Of that shard; nothing: the set's.
 };
 
 bool Has(const BufferSet& set, const std::string& state) {
@@ -204,7 +206,9 @@ bool Has(const BufferSet& set, const std::string& state) {
 
 bool IsWritten(const Plan& plan, TensorId tensor, const std::string& state) {
   return std::any_of(plan.writes.begin(), plan.writes.end(), [&](const PlanWrite& write) {
-    return write.tensor == tensor && Has(plan.target.buffer_set(write.states), state);
+    auto is_of_tensor = [&](const WrittenPiece& piece) { return piece.tensor == tensor; };
+    return std::any_of(write.pieces.begin(), write.pieces.end(), is_of_tensor) &&
+           Has(plan.target.buffer_set(write.states), state);
   });
 }
 
@@ -250,7 +254,8 @@ class Claims {
         if (indices[i] < 0) continue;
         Element element =
             AsTerm(Identity(*state, static_cast<std::int64_t>(claim.tensor.index()), indices[i]), claim.term);
-        if (!Put(claim, tables_.buffer(entry.buffer), static_cast<std::int64_t>(i), std::ssize(indices), element)) {
+        if (!Put(claim, tables_.buffer(entry.buffer), static_cast<std::int64_t>(i),
+                 claim.elements.value_or(std::ssize(indices)), element)) {
           return false;
         }
       }
@@ -262,7 +267,8 @@ class Claims {
 
  private:
   bool Put(const Claim& claim, const Buffer& buffer, std::int64_t local, std::int64_t elements, Element element) {
-    std::int64_t place = claim.base + Distance(claim, local);
+    local = claim.begin + Distance(claim, local);
+    std::int64_t place = claim.base + local;
     std::int64_t part = 0;
     auto ranks = static_cast<std::int64_t>(buffer.parts.size());
     if (ranks > 1 && claim.spread == Spread::kAcrossBuffer) {
@@ -311,15 +317,13 @@ std::optional<Memory> SourceAsThePlanSays(const Plan& plan) {
 std::optional<Memory> TargetAsThePlanSays(const Plan& plan) {
   Claims claims(plan, plan.target);
   for (const PlanWrite& write : plan.writes) {
-    for (SetId piece : write.pieces) {
-      if (!claims.Add({write.tensor,
-                       plan.tensor(write.tensor).arithmetic.terms - 1,
-                       piece,
-                       write.states,
-                       write.base,
-                       write.spread,
-                       {}}))
+    std::int64_t elements = 1;
+    for (std::int64_t length : plan.LocalShape(write)) elements *= length;
+    for (const WrittenPiece& piece : write.pieces) {
+      if (!claims.Add({piece.tensor, plan.tensor(piece.tensor).arithmetic.terms - 1, piece.set, write.states,
+                       write.base, write.spread, piece.strides, piece.begin, elements})) {
         return std::nullopt;
+      }
     }
   }
   return std::move(claims.memory);

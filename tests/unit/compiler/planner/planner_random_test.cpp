@@ -9,15 +9,15 @@
 namespace ucp::oracle {
 namespace {
 
-TEST(PlannerRandomTest, EveryElementArrivesFromWhereItWas) {
+void ExpectEveryElementArrives(Conversion (*make)(Random&)) {
   std::uint64_t seed = TestSeed();
-  RecordProperty("seed", std::to_string(seed));
+  testing::Test::RecordProperty("seed", std::to_string(seed));
   std::printf("seed %llu; set UCP_TEST_SEED and UCP_TEST_SECONDS to try more\n", static_cast<unsigned long long>(seed));
   Random random(seed);
   int made = 0;
   auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(TestSeconds());
   while (std::chrono::steady_clock::now() < end) {
-    Conversion conversion = RandomConversion(random);
+    Conversion conversion = make(random);
     AverageSome(conversion, random);
     BelieveSome(conversion, random);
     RoundSome(conversion, random);
@@ -31,6 +31,10 @@ TEST(PlannerRandomTest, EveryElementArrivesFromWhereItWas) {
   std::printf("%d conversions\n", made);
   EXPECT_GT(made, 0);
 }
+
+TEST(PlannerRandomTest, EveryElementArrivesFromWhereItWas) { ExpectEveryElementArrives(RandomConversion); }
+
+TEST(PlannerRandomTest, EveryElementArrivesInFusedShards) { ExpectEveryElementArrives(RandomFusedConversion); }
 
 }  // namespace
 }  // namespace ucp::oracle

@@ -85,15 +85,39 @@ void DamageRead(Plan& plan, Random& random) {
   }
 }
 
+void DamageFused(Plan& plan, Random& random) {
+  PlanWrite& write = Any(random, plan.writes);
+  WrittenPiece& piece = Any(random, write.pieces);
+  switch (Pick(random, 0, 6)) {
+    case 0:
+      return Disturb(random, piece.begin);
+    case 1:
+      return Disturb(random, Any(random, piece.strides));
+    case 2:
+      return Shuffle(random, piece.strides);
+    case 3:
+      if (write.fused) return Disturb(random, Any(random, write.fused->shape));
+      return;
+    case 4:
+      if (write.fused && Pick(random, 0, 1) == 0) return Shuffle(random, write.fused->shape);
+      write.fused = Any(random, plan.writes).fused;
+      return;
+    case 5:
+      return std::swap(piece.begin, Any(random, write.pieces).begin);
+    default:
+      return std::swap(piece.tensor, Any(random, write.pieces).tensor);
+  }
+}
+
 void DamageWrite(Plan& plan, Random& random) {
   PlanWrite& write = Any(random, plan.writes);
   switch (Pick(random, 0, 5)) {
     case 0:
       return Disturb(random, write.base);
     case 1:
-      return Disturb(random, Any(random, write.pieces));
+      return Disturb(random, Any(random, write.pieces).set);
     case 2:
-      return Disturb(random, write.tensor);
+      return Disturb(random, Any(random, write.pieces).tensor);
     case 3:
       return Disturb(random, write.states);
     case 4:
@@ -154,6 +178,8 @@ std::vector<KindOfDamage> AllKinds() {
       {"the number of terms", [](Plan& p, Random& r) { Disturb(r, Any(r, p.tensors).arithmetic.terms); }},
       {"the reads", [](Plan& p, Random& r) { Shuffle(r, p.reads); }},
       {"a write", DamageWrite},
+      {"a piece of a fused shard", DamageFused},
+      {"another piece of a fused shard", DamageFused},
       {"the writes", [](Plan& p, Random& r) { Shuffle(r, p.writes); }},
       {"a tensor's shape", DamageShape},
       {"a tensor's states", [](Plan& p, Random& r) { Shuffle(r, Any(r, p.tensors).logical.states); }},

@@ -16,14 +16,13 @@ namespace {
 
 // The steps that fill a state of a shard, in local elements on both sides.
 std::string StepsOf(const Plan& plan, const StepEnumerator& steps, const StateFeeds& feeds, std::size_t first_read,
-                    std::size_t write, const StateBuffer& state) {
+                    std::size_t write, TensorId tensor, const StateBuffer& state) {
   std::string text;
   ForEachTargetRangeOf(plan, feeds, write, state, [&](const TargetRange& range) {
     text += fmt::format("[{}, {})", range.begin, range.end);
-    steps.ForEachStep(range, [&](const Step& step) {
-      text += fmt::format(" {} of {} for {}, piece {}, to {}, {} long", static_cast<int>(step.role),
-                          step.read - first_read, step.term, step.piece,
-                          step.target_element - range.record_element + range.begin, step.run_elements);
+    steps.ForEachStepOf(tensor, range, [&](const Step& step) {
+      text += fmt::format(" {} of {} for {}, to {}, {} long", static_cast<int>(step.role), step.read - first_read,
+                          step.term, step.target_element - range.record_element + range.begin, step.run_elements);
       for (const StepLoop& loop : step.loops) {
         text += fmt::format(" x{}+{}+{}", loop.count, loop.source_stride, loop.target_stride);
       }
@@ -42,7 +41,7 @@ TEST(StepSignatureTest, ShardsOfOneSignatureHaveTheSameSteps) {
   int alike = 0;
   auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(TestSeconds());
   while (std::chrono::steady_clock::now() < end) {
-    Conversion conversion = RandomConversion(random);
+    Conversion conversion = Pick(random, 0, 2) == 0 ? RandomFusedConversion(random) : RandomConversion(random);
     // The same tensors once more: they lie elsewhere in the buffers, and are cut there.
     const std::size_t tensors = conversion.source.size();
     for (std::size_t t = 0; t < tensors; ++t) {
@@ -63,13 +62,16 @@ TEST(StepSignatureTest, ShardsOfOneSignatureHaveTheSameSteps) {
     std::map<StepSignature, std::string> known;
     for (std::size_t w = 0; w < plan.writes.size(); ++w) {
       for (const StateBuffer& state : plan.target.buffer_set(plan.writes[w].states)) {
-        const StepEnumerator::Reads reads = steps.ReadsFor(plan.writes[w]);
-        std::optional<StepSignature> signature = signatures.Of(w, state, reads);
-        if (!signature) continue;
-        const std::string here = StepsOf(plan, steps, feeds, reads.empty() ? 0 : reads.front(), w, state);
-        auto [entry, is_new] = known.emplace(*signature, here);
-        ASSERT_EQ(entry->second, here);
-        alike += is_new ? 0 : 1;
+        for (const WrittenPiece& piece : plan.writes[w].pieces) {
+          const StepEnumerator::Reads reads = steps.ReadsFor(plan.writes[w], piece.tensor);
+          std::optional<StepSignature> signature = signatures.Of(w, piece.tensor, state, reads);
+          if (!signature) continue;
+          const std::size_t first = reads.empty() ? 0 : reads.front();
+          const std::string here = StepsOf(plan, steps, feeds, first, w, piece.tensor, state);
+          auto [entry, is_new] = known.emplace(*signature, here);
+          ASSERT_EQ(entry->second, here);
+          alike += is_new ? 0 : 1;
+        }
       }
     }
   }

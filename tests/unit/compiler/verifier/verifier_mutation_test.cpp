@@ -17,7 +17,7 @@ TEST(VerifierMutationTest, RefusesOrDoesWhatThePlanSays) {
   int accepted = 0;
   auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(TestSeconds());
   while (std::chrono::steady_clock::now() < end) {
-    Conversion conversion = RandomConversion(random);
+    Conversion conversion = Pick(random, 0, 1) == 0 ? RandomConversion(random) : RandomFusedConversion(random);
     AverageSome(conversion, random);
     RoundSome(conversion, random);
     auto compiled = Compile(conversion);

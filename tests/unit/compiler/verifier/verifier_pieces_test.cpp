@@ -32,7 +32,7 @@ TEST(VerifierOfPiecesTest, PiecesShareOutTheirShard) {
       {"no piece", [](Plan& p) { p.writes[0].pieces.clear(); }, "a written shard has no pieces"},
       {"a piece of the other shard", [](Plan& p) { p.writes[0].pieces.push_back(p.writes[1].pieces[0]); },
        "the pieces of a shard of tensor `t0` have the local shapes [3] and [4]"},
-      {"an unknown piece", [](Plan& p) { p.writes[0].pieces[1] = SetId(99); }, "names product set 99"},
+      {"an unknown piece", [](Plan& p) { p.writes[0].pieces[1].set = SetId(99); }, "names product set 99"},
       {"two places of one element",
        [](Plan& p) {
          Selection moved;  // Of the second rank's first piece, at the place of its second.

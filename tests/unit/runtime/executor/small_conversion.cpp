@@ -185,7 +185,7 @@ void SmallConversion::AddSide(const SmallCut& cut, bool is_source, ReadRole role
         plan_.reads.push_back(
             {TensorId(t), role, AddSet(product), coordinate, strides, bases[t], cut.spread, states_id, "", cut.term});
       } else {
-        plan_.writes.push_back({TensorId(t), {AddSet(product)}, coordinate, bases[t], cut.spread, states_id});
+        plan_.writes.push_back({{{TensorId(t), AddSet(product)}}, coordinate, bases[t], cut.spread, states_id});
       }
 
       // Every element to its place.
@@ -260,12 +260,12 @@ void SmallConversion::Finish() {
     return std::tuple(a.tensor, a.term, a.role) < std::tuple(b.tensor, b.term, b.role);
   });
   std::stable_sort(plan_.writes.begin(), plan_.writes.end(),
-                   [](const PlanWrite& a, const PlanWrite& b) { return a.tensor < b.tensor; });
+                   [](const PlanWrite& a, const PlanWrite& b) { return a.first_tensor() < b.first_tensor(); });
   std::map<std::pair<SetId, SetId>, Geometry> geometries;
   for (const PlanRead& read : plan_.reads) {
     for (const PlanWrite& write : plan_.writes) {
-      if (read.tensor != write.tensor) continue;
-      SetId piece = write.pieces.front();
+      if (read.tensor != write.first_tensor()) continue;
+      SetId piece = write.pieces.front().set;
       Geometry geometry{read.set, piece, {}};
       bool meet = true;
       for (std::size_t d = 0; d < plan_.set(read.set).dims.size(); ++d) {

@@ -303,7 +303,7 @@ TEST(ExchangeTest, RanksThatReadAloneBeginWithDifferentTensors) {
   for (int rank = 0; rank < 4; ++rank) {
     const auto contents = FindContents(small.plan(), wanted_by, rank, 4);
     ASSERT_EQ(contents.size(), 1U);
-    first.push_back(small.plan().writes[contents.front().contents.front().range.write].tensor.index());
+    first.push_back(small.plan().writes[contents.front().contents.front().range.write].first_tensor().index());
   }
   EXPECT_THAT(first, ::testing::ElementsAre(0, 2, 4, 6));
 }

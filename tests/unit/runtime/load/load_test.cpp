@@ -130,7 +130,7 @@ TEST(LoadTest, ARecordOfSeveralTensorsIsNotNamedForOneOfThem) {
   const Plan& plan = converted.load.plan;
   std::map<RecordId, std::set<std::string>> tensors;
   ForEachTargetRange(plan, [&](const TargetRange& range) {
-    tensors[range.record].insert(plan.tensor(plan.writes[range.write].tensor).logical.name);
+    tensors[range.record].insert(plan.tensor(plan.writes[range.write].first_tensor()).logical.name);
   });
   int flat = 0;
   for (const RecordId record : converted.records) {

@@ -138,7 +138,7 @@ TEST(ShareLoadTest, PartsOfHeldTensorsAreDisjoint) {
       const HeldTensor& held = mine[i];
       std::string right;
       for (const PlanWrite& write : universal.plan.writes) {
-        if (universal.plan.tensor(write.tensor).logical.name != held.tensor) continue;
+        if (universal.plan.tensor(write.first_tensor()).logical.name != held.tensor) continue;
         const auto buffer = FindState(universal.plan.target.buffer_set(write.states), kMasterState);
         if (!buffer) continue;
         const BufferPart& part = universal.plan.target.buffer(*buffer).parts.front();

@@ -18,6 +18,7 @@
 #include "compiler/catalogue/catalogue.h"
 #include "compiler/check/variant.h"
 #include "compiler/layout/compare_layouts.h"
+#include "compiler/layout/seen_by_specs.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 
@@ -144,8 +145,10 @@ std::string Why(const PickedSpec& picked, const std::vector<std::string>& same, 
 
 }  // namespace
 
-llvm::Expected<PickedSpec> PickSpec(const std::vector<std::string>& names, const Inventory& inventory,
+llvm::Expected<PickedSpec> PickSpec(const std::vector<std::string>& names, const Inventory& described,
                                     const Settings& set, std::int64_t cut_over) {
+  std::optional<Inventory> whole;
+  const Inventory& inventory = SeenBySpecs(described, whole);
   SourceNames source_names(inventory);
   std::optional<PickedSpec> picked;
   std::vector<std::string> same;

@@ -13,6 +13,7 @@
 #include "compiler/formats/links.h"
 #include "compiler/formats/recognise.h"
 #include "compiler/infer/embedded_cuts.h"
+#include "compiler/layout/seen_by_specs.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 
@@ -55,12 +56,14 @@ llvm::Error LayOutBySpec(const SourceRequest& request, BoundSource& phase) {
   SpecSession& session = *phase.spec;
   Inventory& inventory = phase.checkpoint.inventory;
   if (!session.checked) return SpecErrors(session);
-  phase.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
+  std::optional<Inventory> whole;
+  const Inventory& seen = SeenBySpecs(inventory, whole);
+  phase.bound = BindSpec(*session.checked, seen, request.set, session.sink);
   if (!phase.bound) return SpecErrors(session);
   TakeNames(*phase.bound, inventory);
   if (request.warns_of_unmatched) {
-    WarnOfPatternsThatMatchNothing(*phase.bound, inventory, request.set, session.sink);
-    WarnOfTwoReadings(*phase.bound, inventory, request.set, session.sink);
+    WarnOfPatternsThatMatchNothing(*phase.bound, seen, request.set, session.sink);
+    WarnOfTwoReadings(*phase.bound, seen, request.set, session.sink);
   }
   std::optional<Layout> layout =
       inventory.is_whole() ? LowerWhole(*phase.bound, session.sink)
@@ -91,17 +94,29 @@ llvm::Error AddRemarks(WatchedLinks& files, const std::string& path, Recognised 
   return llvm::Error::success();
 }
 
+// The boxes that the shards are, on top of what the tensors are.
+void TakeBoxes(const Inventory& inventory, Layout& layout) {
+  layout.mesh = inventory.mesh;
+  for (TensorLayout& tensor : layout.tensors) {
+    const auto found = inventory.boxes()->find(tensor.name);
+    if (found != inventory.boxes()->end() && found->second.boxes.size() > 1) tensor.boxes = found->second.boxes;
+  }
+}
+
 }  // namespace
 
 llvm::Expected<Layout> HeldByFiles(const BoundSource& phase) {
-  if (!phase.checkpoint.inventory.is_whole()) return phase.layout;
+  const Inventory& inventory = phase.checkpoint.inventory;
+  if (!inventory.is_whole()) return phase.layout;
   UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(phase.layout));
   whole.mesh = phase.layout.mesh;
   whole.dropped = phase.layout.dropped;
+  if (inventory.boxes() != nullptr) TakeBoxes(inventory, whole);
   return whole;
 }
 
 void TakeNames(const BoundSpec& bound, Inventory& inventory) {
+  if (inventory.boxes() != nullptr) return;  // Its names are the model's, and a tensor has any number of shards.
   for (std::size_t i = 0; i < bound.shard_names.size(); ++i) {
     inventory.storage.shards[i].tensor = bound.shard_names[i];
   }

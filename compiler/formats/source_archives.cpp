@@ -116,7 +116,7 @@ void SourceArchives::ReadAhead(const std::vector<std::string>& relative_paths, u
 TensorPlace SourceArchives::PlaceOf(const SourceArchive& archive, const pytorch::Tensor& tensor) {
   const std::string& key = tensor.storage->key;
   const pytorch::StorageExtent& extent = archive.archive.storages.at(key);
-  auto [entry, added] = records_.try_emplace({archive.file.value(), extent.storage.get()});
+  auto [entry, added] = records_.try_emplace({archive.file.value(), extent.data.offset});
   if (added) {
     entry->second = storage_.Add(Record{archive.file, extent.data.offset, extent.data.bytes, extent.crc32});
   }

@@ -90,9 +90,8 @@ class SourceArchives {
   Storage& storage_;
   TrainingState& training_;
   pytorch::PickleCache cache_;
-  std::unique_ptr<ArchivesAhead> ahead_;  // Null: nothing is.
-  // A file's storages stay where they are as long as the file is open, and none is opened twice by one number.
-  llvm::DenseMap<std::pair<std::uint32_t, const pytorch::Storage*>, RecordId> records_;
+  std::unique_ptr<ArchivesAhead> ahead_;                                          // Null: nothing is.
+  llvm::DenseMap<std::pair<std::uint32_t, std::uint64_t>, RecordId> records_;     // By file, and where they begin.
   using BufferSets = llvm::DenseMap<std::pair<std::uint32_t, int>, BufferSetId>;  // By record and dtype.
   std::map<std::string, BufferSets> buffer_sets_;                                 // By state, of which there are few.
   std::unordered_map<std::string, std::string> small_tensor_keys_;                // By dtype and content.

@@ -12,6 +12,7 @@
 #include "compiler/layout/mesh.h"
 #include "compiler/layout/rank_preference.h"
 #include "compiler/layout/storage.h"
+#include "compiler/layout/tensor_boxes.h"
 
 namespace ucp {
 
@@ -37,7 +38,8 @@ struct WholeTensors {};   // As the model has them: whole, without padding, neit
 struct UnreadStatement {  // There is one that was not understood.
   std::string why;
 };
-using CutStatement = std::variant<NothingStated, WholeTensors, EmbeddedLayout, UnreadStatement>;
+// BoxesOfTensors: a shard is a box of its tensor, and the boxes together are all of it.
+using CutStatement = std::variant<NothingStated, WholeTensors, BoxesOfTensors, EmbeddedLayout, UnreadStatement>;
 
 struct Inventory {
   std::string format;  // "deepspeed", "universal"
@@ -58,8 +60,10 @@ struct Inventory {
   RankPreference preference;
   std::vector<RankDecision> decisions;
 
-  bool is_whole() const { return std::holds_alternative<WholeTensors>(cuts); }
+  // Whether a spec is not needed to know the tensors as the model has them: they are whole, alone or over their boxes.
+  bool is_whole() const { return std::holds_alternative<WholeTensors>(cuts) || boxes() != nullptr; }
   // Null if it states something else.
+  const BoxesOfTensors* boxes() const { return std::get_if<BoxesOfTensors>(&cuts); }
   const EmbeddedLayout* embedded() const { return std::get_if<EmbeddedLayout>(&cuts); }
 };
 

@@ -137,7 +137,25 @@ ShapeExpr CutByExperts(const ExpertPlaces& places) {
   return cut;
 }
 
+namespace {
+
+// Every tensor of a checkpoint whose shards are boxes.
+Layout WholeLayoutOfBoxes(const Inventory& inventory) {
+  Layout layout;
+  layout.mesh = inventory.mesh;
+  for (const auto& [name, boxes] : *inventory.boxes) {
+    TensorLayout& tensor = layout.tensors.emplace_back();
+    tensor.name = name;
+    for (std::int64_t length : boxes.shape) tensor.dims.push_back(ShapeExpr::Length(length));
+    tensor.declared_at = "the checkpoint's own metadata";
+  }
+  return layout;
+}
+
+}  // namespace
+
 llvm::Expected<Layout> WholeLayout(const Inventory& inventory) {
+  if (inventory.boxes) return WholeLayoutOfBoxes(inventory);
   std::unordered_map<std::string_view, const Shard*> first;
   first.reserve(inventory.storage.shards.size());
   for (const Shard& shard : inventory.storage.shards) {

@@ -191,6 +191,10 @@ llvm::Expected<Inspection> Inspect(ReadableFileSystem& files, const SourceTexts&
     return Fail(ErrorCode::kUsage, "none of the {} in `{}` has a name that fits `{}`", Counted(all, "tensor"),
                 phase.checkpoint.inventory.root, name_glob);
   }
+  if (inventory.boxes) {
+    UCP_ASSIGN_OR_RETURN(const Layout whole, WholeLayout(inventory));
+    UCP_RETURN_IF_ERROR(UseWholeShapes(whole, inspection.tensors));
+  }
   UCP_RETURN_IF_ERROR(UseWholeShapes(phase.layout, inspection.tensors));
   inspection.elements = ElementsOf(inspection);
   return inspection;

@@ -38,7 +38,9 @@ void AddValues(const std::string& name, Completions& values) {
       values.candidates.push_back({std::string(info.name), std::string(info.summary)});
     }
   } else if (name == "STRATEGY") {
-    for (const auto& format : AllFormats()) values.candidates.push_back({std::string(format->name()), "format"});
+    for (const auto& format : AllFormats()) {
+      if (format->IsWritten()) values.candidates.push_back({std::string(format->name()), "format"});
+    }
   } else if (name == "FILE" || name == "PLAN") {
     values.paths = PathsWanted::kFiles;
   } else if (name == "CHECKPOINT" || name == "DIR" || name == "OUT") {

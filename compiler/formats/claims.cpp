@@ -19,7 +19,7 @@ std::string Text(const Claim& claim) {
 llvm::Error NoteWeightsIn(ReadableFileSystem& files, const std::string& folder, Recognised& recognised) {
   UCP_ASSIGN_OR_RETURN(const Claims claims, ClaimsOnItself(files, folder));
   for (const Claim& claim : claims) {
-    if (claim.format->has_roots()) continue;
+    if (!claim.format->IsModelAlone()) continue;
     recognised.remarks.push_back(
         fmt::format("`{}` also holds a model of the format {}, which is not read; name its file if it is meant", folder,
                     claim.format->name()));
@@ -43,7 +43,7 @@ llvm::Expected<Claims> ClaimsByLatest(ReadableFileSystem& files, const std::stri
   Claims claims;
   auto is_checkpoint = [&](const std::string& folder) -> llvm::Expected<bool> {
     UCP_ASSIGN_OR_RETURN(claims, ClaimsOnItself(files, folder));
-    std::erase_if(claims, [](const Claim& claim) { return !claim.format->has_roots(); });
+    std::erase_if(claims, [](const Claim& claim) { return claim.format->IsModelAlone(); });
     return !claims.empty();
   };
   UCP_ASSIGN_OR_RETURN(std::optional<std::string> named, FollowLatest(files, root, latest_file, is_checkpoint));
@@ -54,7 +54,7 @@ llvm::Expected<Claims> ClaimsByLatest(ReadableFileSystem& files, const std::stri
 
 llvm::Expected<Recognised> Decide(ReadableFileSystem& files, const Claims& claims, const std::string& level) {
   Claims left = claims;
-  if (left.size() > 1) std::erase_if(left, [](const Claim& claim) { return !claim.format->has_roots(); });
+  if (left.size() > 1) std::erase_if(left, [](const Claim& claim) { return claim.format->IsModelAlone(); });
   if (left.size() != 1) {
     std::vector<std::string> texts;
     for (const Claim& claim : left) texts.push_back(Text(claim));
@@ -62,7 +62,7 @@ llvm::Expected<Recognised> Decide(ReadableFileSystem& files, const Claims& claim
                 level, left.size(), fmt::join(texts, ", and "));
   }
   Recognised found{left.front().format, left.front().folder, {}};
-  if (!found.format->has_roots()) return found;
+  if (found.format->IsModelAlone()) return found;
   UCP_RETURN_IF_ERROR(NoteWeightsIn(files, level, found));
   if (found.folder != level) UCP_RETURN_IF_ERROR(NoteWeightsIn(files, found.folder, found));
   return found;

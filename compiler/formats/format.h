@@ -49,6 +49,8 @@ class Format {
   virtual ~Format() = default;
   virtual std::string_view name() const = 0;
 
+  // Whether it can be a target.
+  virtual bool IsWritten() const { return true; }
   // The settings of a strategy of this format, and their values.
   virtual StrategyRules strategy_rules() const = 0;
 
@@ -58,6 +60,8 @@ class Format {
   // roots, and trainers keep them beside checkpoints.
   virtual std::string_view latest_file() const { return ""; }
   bool has_roots() const { return !latest_file().empty(); }
+  // Whether its checkpoints are models without a training, which may stand beside checkpoints of others.
+  virtual bool IsModelAlone() const { return !has_roots(); }
   // The checkpoint that this file means by its name, whatever is around it: the file itself, or its folder.
   virtual llvm::Expected<std::optional<std::string>> MeantByFile(ReadableFileSystem& files,
                                                                  const std::string& path) const;

@@ -1,5 +1,6 @@
 #include "compiler/formats/format_list.h"
 
+#include "compiler/formats/dcp/dcp.h"
 #include "compiler/formats/deepspeed/native/deepspeed.h"
 #include "compiler/formats/deepspeed/universal/universal.h"
 #include "compiler/formats/safetensors/safetensors.h"
@@ -11,6 +12,7 @@ std::vector<std::unique_ptr<const Format>> MakeFormats() {
   formats.push_back(MakeDeepSpeedFormat());
   formats.push_back(MakeUniversalFormat());
   formats.push_back(MakeSafetensorsFormat({DeepSpeedStateReader()}));
+  formats.push_back(MakeDcpFormat());
   return formats;
 }
 

@@ -68,7 +68,7 @@ llvm::Error NoteCheckpointsIn(ReadableFileSystem& files, const std::string& fold
   UCP_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, FindCandidates(files, folder));
   std::erase_if(candidates, [&](const Candidate& candidate) {
     return std::ranges::all_of(candidate.formats,
-                               [](const std::string& name) { return !FindFormat(name)->has_roots(); });
+                               [](const std::string& name) { return FindFormat(name)->IsModelAlone(); });
   });
   if (candidates.empty()) return llvm::Error::success();
   recognised.remarks.push_back(fmt::format("the model in `{}` is read; name a folder in it to read that instead: {}",
@@ -97,7 +97,7 @@ llvm::Expected<std::optional<Recognised>> RecogniseFolder(ReadableFileSystem& fi
   llvm::Expected<std::optional<Recognised>> found = RecogniseLevel(files, folder);
   if (!found) return NameCandidates(files, folder, found.takeError());
   if (!*found) return RecogniseOnlyOneIn(files, folder);
-  if (!(*found)->format->has_roots()) UCP_RETURN_IF_ERROR(NoteCheckpointsIn(files, folder, **found));
+  if ((*found)->format->IsModelAlone()) UCP_RETURN_IF_ERROR(NoteCheckpointsIn(files, folder, **found));
   return found;
 }
 
@@ -116,7 +116,7 @@ llvm::Expected<std::optional<Recognised>> RecogniseFile(ReadableFileSystem& file
   }
   for (int level = 0; level < kLevelsAroundFile; ++level, around = FolderAround(around)) {
     UCP_ASSIGN_OR_RETURN(Claims claims, ClaimsOnItself(files, around));
-    if (level > 0) std::erase_if(claims, [](const Claim& claim) { return !claim.format->has_roots(); });
+    if (level > 0) std::erase_if(claims, [](const Claim& claim) { return claim.format->IsModelAlone(); });
     if (claims.empty()) continue;
     UCP_ASSIGN_OR_RETURN(Recognised found, Decide(files, claims, around));
     return found;
@@ -124,20 +124,12 @@ llvm::Expected<std::optional<Recognised>> RecogniseFile(ReadableFileSystem& file
   return std::nullopt;
 }
 
-llvm::Error NotKnown(ReadableFileSystem& files, const std::string& path, PathKind kind) {
-  UCP_ASSIGN_OR_RETURN(PathKind index,
-                       files.Kind(JoinPath(kind == PathKind::kDirectory ? path : FolderAround(path), ".metadata")));
-  if (index == PathKind::kFile) {
-    return Fail(
-        ErrorCode::kUnsupported,
-        "`{}` was saved by torch.distributed.checkpoint (`.metadata` is its index), as by FSDP jobs: this version "
-        "reads checkpoints of DeepSpeed, universal and safetensors folders",
-        path);
-  }
+llvm::Error NotKnown(const std::string& path) {
   return Fail(ErrorCode::kUnsupported,
               "`{}` is not a recognised checkpoint: a DeepSpeed folder holds `mp_rank_*_model_states.pt` and "
               "`*_optim_states.pt` (its root a file `latest`), a universal one a folder `zero` (its root a file "
-              "`latest_universal`), a safetensors one `model.safetensors` or `model.safetensors.index.json`",
+              "`latest_universal`), a safetensors one `model.safetensors` or `model.safetensors.index.json`, one of "
+              "torch.distributed.checkpoint `.metadata`",
               path);
 }
 
@@ -191,13 +183,13 @@ llvm::Expected<Recognised> RecogniseAny(ReadableFileSystem& files, const std::st
   if (kind == PathKind::kMissing) return Fail(ErrorCode::kIo, "`{}` does not exist", path);
   if (kind == PathKind::kFile) {
     UCP_ASSIGN_OR_RETURN(std::optional<Recognised> found, RecogniseFile(files, path));
-    if (!found) return NotKnown(files, path, kind);
+    if (!found) return NotKnown(path);
     return std::move(*found);
   }
-  if (kind != PathKind::kDirectory) return NotKnown(files, path, kind);
+  if (kind != PathKind::kDirectory) return NotKnown(path);
   const std::string root = WithoutSlash(path);
   UCP_ASSIGN_OR_RETURN(std::optional<Recognised> found, RecogniseFolder(files, root));
-  if (!found) return NotKnown(files, path, kind);
+  if (!found) return NotKnown(path);
   UCP_RETURN_IF_ERROR(NoteLinks(files, root, *found));
   return std::move(*found);
 }

@@ -33,9 +33,16 @@ llvm::Error AddOption(Strategy& strategy, std::string_view text, std::string_vie
 }  // namespace
 
 llvm::Error CheckFormatName(const std::string& format) {
-  if (FindFormat(format) != nullptr) return llvm::Error::success();
+  const Format* found = FindFormat(format);
+  if (found != nullptr && found->IsWritten()) return llvm::Error::success();
   std::vector<std::string> names;
-  for (const auto& known : AllFormats()) names.emplace_back(known->name());
+  for (const auto& known : AllFormats()) {
+    if (known->IsWritten()) names.emplace_back(known->name());
+  }
+  if (found != nullptr) {
+    return Fail(ErrorCode::kUsage, "the format `{}` is read and not written; the formats of targets are {}", format,
+                fmt::join(names, ", "));
+  }
   return Fail(ErrorCode::kUsage, "there is no format `{}`{}; the formats are {}", format, DidYouMean(format, names),
               fmt::join(names, ", "));
 }

@@ -143,7 +143,7 @@ namespace {
 Layout WholeLayoutOfBoxes(const Inventory& inventory) {
   Layout layout;
   layout.mesh = inventory.mesh;
-  for (const auto& [name, boxes] : *inventory.boxes) {
+  for (const auto& [name, boxes] : *inventory.boxes()) {
     TensorLayout& tensor = layout.tensors.emplace_back();
     tensor.name = name;
     for (std::int64_t length : boxes.shape) tensor.dims.push_back(ShapeExpr::Length(length));
@@ -155,7 +155,7 @@ Layout WholeLayoutOfBoxes(const Inventory& inventory) {
 }  // namespace
 
 llvm::Expected<Layout> WholeLayout(const Inventory& inventory) {
-  if (inventory.boxes) return WholeLayoutOfBoxes(inventory);
+  if (inventory.boxes() != nullptr) return WholeLayoutOfBoxes(inventory);
   std::unordered_map<std::string_view, const Shard*> first;
   first.reserve(inventory.storage.shards.size());
   for (const Shard& shard : inventory.storage.shards) {

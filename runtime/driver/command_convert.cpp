@@ -67,7 +67,9 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
 // Each format's help on its targets.
 std::string TargetsHelp() {
   std::string help;
-  for (const auto& format : AllFormats()) help += (help.empty() ? "" : "; ") + format->strategy_rules().help;
+  for (const auto& format : AllFormats()) {
+    if (format->IsWritten()) help += (help.empty() ? "" : "; ") + format->strategy_rules().help;
+  }
   return help;
 }
 

@@ -191,7 +191,7 @@ llvm::Expected<Inspection> Inspect(ReadableFileSystem& files, const SourceTexts&
     return Fail(ErrorCode::kUsage, "none of the {} in `{}` has a name that fits `{}`", Counted(all, "tensor"),
                 phase.checkpoint.inventory.root, name_glob);
   }
-  if (inventory.boxes) {
+  if (inventory.boxes() != nullptr) {
     UCP_ASSIGN_OR_RETURN(const Layout whole, WholeLayout(inventory));
     UCP_RETURN_IF_ERROR(UseWholeShapes(whole, inspection.tensors));
   }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests/fixtures"
+OF_DCP = ROOT / "tests/unit/compiler/formats/dcp/samples"
 OF_ARCHIVES = ["zero1_dp2", "zero3_frozen_dp4", "pipeline_pp2", "zero0_fused_fp16", "moe_ep2_dp4", "autotp_tp2_dp2"]
 STRATEGIES = [
     "universal", "universal:mp=4,ep=2", "universal:zero=3,engine=0.18.9", "safetensors:dtype=bf16,max_shard=5GB",
@@ -68,7 +69,10 @@ def main() -> None:
     shutil.copytree(source, folders / "deepspeed")
     run("ucprun", "convert", source, folders / "universal", "--to", "universal")
     run("ucprun", "convert", source, folders / "safetensors", "--to", "safetensors:states=all,names=memory")
-    for format_name in ("deepspeed", "universal", "safetensors"):
+    shutil.copytree(OF_DCP / "saved", folders / "dcp")
+    for path in OF_DCP.glob("*.metadata"):
+        write(out / "dcp_metadata", path.stem, path.read_bytes())
+    for format_name in ("deepspeed", "universal", "safetensors", "dcp"):
         paths = sorted(path for path in (folders / format_name).rglob("*") if path.is_file())
         for number, path in enumerate(paths):
             if number < 256 and path.stat().st_size < 100_000:

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 source scripts/announce.sh
 
-targets=(archive manifest pickle plan plan_run safetensors_header spec strategy wire folder)
+targets=(archive dcp_metadata manifest pickle plan plan_run safetensors_header spec strategy wire folder)
 folder=build/fuzz
 bounded=false
 if [[ ${1:-} == --bounded ]]; then
@@ -49,7 +49,7 @@ for target in "${targets[@]}"; do
     fuzz "$target" "$target"
     continue
   fi
-  for format in deepspeed universal safetensors; do
+  for format in deepspeed universal safetensors dcp; do
     UCP_FUZZ_FOLDER=$(readlink -f "$folder/seeds/folders/$format") fuzz folder "folder-$format"
   done
 done

@@ -176,7 +176,7 @@ class Usage(ProgramTest):
                 )
 
     def test_what_fsdp_saved(self) -> None:
-        """A folder of torch.distributed.checkpoint, and a file in it."""
+        """A folder of torch.distributed.checkpoint that is damaged, and one of a save that did not finish."""
         place = self.folder / "epoch=0.ckpt"
         place.mkdir()
         for name in (".metadata", "__0_0.distcp", "meta.pt"):
@@ -184,7 +184,11 @@ class Usage(ProgramTest):
         for path in (place, place / "meta.pt"):
             result = self.run_program("ucprun", "inspect", path)
             self.assertEqual((result.returncode, result.stdout), (2, ""))
-            self.assertIn(f"`{path}` was saved by torch.distributed.checkpoint", result.stderr)
+            self.assertIn(f"`{place}/.metadata`: byte 0 of the pickle: it does not begin", result.stderr)
+        (place / ".metadata").rename(place / ".metadata.tmp")
+        result = self.run_program("ucprun", "inspect", place)
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn(f"`{place}` holds `.metadata.tmp` and no `.metadata`", result.stderr)
 
     def test_empty_words(self) -> None:
         """A variable that is not set is not taken for an option that was not given."""

@@ -30,6 +30,7 @@ FORMATS = "compiler/formats"
 PYTORCH = "compiler/formats/pytorch"
 OBJECTS = "compiler/formats/objects"
 SAFETENSORS = "compiler/formats/safetensors"
+DCP = "compiler/formats/dcp"
 DEEPSPEED_COMMON = "compiler/formats/deepspeed/common"
 DEEPSPEED = "compiler/formats/deepspeed/native"
 DEEPSPEED_READ = "compiler/formats/deepspeed/native/read"
@@ -82,6 +83,7 @@ ALLOWED: dict[str, set[str]] = {
     FORMATS: {OBJECTS, PYTORCH, FILES, LAYOUT, SUPPORT},
     # Formats do not look at each other; those of a family share its common folder.
     SAFETENSORS: {FORMATS, PYTORCH, FILES, LAYOUT, SUPPORT},
+    DCP: {FORMATS, PYTORCH, FILES, LAYOUT, SUPPORT},
     DEEPSPEED_COMMON: {FORMATS, PYTORCH, FILES, LAYOUT, SUPPORT},
     DEEPSPEED: {DEEPSPEED_COMMON, FORMATS, PYTORCH, SUPPORT},
     DEEPSPEED_READ: {DEEPSPEED_COMMON, FORMATS, PYTORCH, FILES, LAYOUT, SUPPORT},
@@ -140,7 +142,7 @@ ALLOWED: dict[str, set[str]] = {
 
 # The file that lists the formats knows them all, and that of DeepSpeed its two sides.
 ALLOWED_TO_FILE: dict[str, set[str]] = {
-    "compiler/formats/format_list.cpp": {DEEPSPEED, SAFETENSORS, UNIVERSAL},
+    "compiler/formats/format_list.cpp": {DCP, DEEPSPEED, SAFETENSORS, UNIVERSAL},
     "compiler/formats/deepspeed/native/deepspeed.cpp": {DEEPSPEED_READ, DEEPSPEED_WRITE},
 }
 

@@ -22,7 +22,6 @@ struct FamilyState final : FormatState {
   // Tensors with an expert for each place of their first dimension, over which AutoEP spreads them.
   std::set<std::string> fused_experts;
   bool excludes_frozen = false;  // Saved without the frozen parameters: the model may have some.
-  std::string order_doubt;       // Why the order of the groups' parameters is not known; empty if it is.
 
   std::string_view family() const override;
   std::vector<pytorch::Entry> Entries() const override;

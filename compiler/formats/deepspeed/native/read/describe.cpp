@@ -180,7 +180,7 @@ class Description {
 
   void DoubtOrder() {
     if (std::none_of(whole_optimizers_.begin(), whole_optimizers_.end(), LacksALikeness)) return;
-    state_.order_doubt =
+    checkpoint_.training.order_doubt =
         "its optimizer has no states that would say which parameter is which, before its first step or because it "
         "keeps none";
   }

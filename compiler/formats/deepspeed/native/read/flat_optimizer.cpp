@@ -62,7 +62,7 @@ class FlatOptimizer {
   void RemarkOnAddresses() {
     if (wrong_addresses_.count == 0) return;
     if (!is_dealt_) {
-      context_.state.order_doubt = fmt::format(
+      context_.checkpoint.training.order_doubt = fmt::format(
           "`param_slice_mappings` contradicts `param_shapes`, first for {}, and `ds_config` does not say that "
           "round_robin_gradients is on",
           wrong_addresses_.example);

@@ -48,10 +48,10 @@ llvm::Expected<GroupsToWrite::Ordered> GroupsToWrite::Find(const std::string& na
 }
 
 llvm::Error GroupsToWrite::Order() {
-  if (!StateOf(request_.training).order_doubt.empty()) {
+  if (!request_.training.order_doubt.empty()) {
     return Fail(ErrorCode::kUnsupported,
                 "the order of the optimizer's parameters is not known: {}; convert to `universal` instead",
-                StateOf(request_.training).order_doubt);
+                request_.training.order_doubt);
   }
   std::vector<std::vector<std::string>> ordered;
   for (const OptimizerGroup& group : request_.training.groups) ordered.push_back(group.parameters);

@@ -32,7 +32,9 @@ class FormatConformance : public ::testing::TestWithParam<Sample> {
  protected:
   void SetUp() override {
     if (!GetParam().is_written()) {
-      root_ = testing::FixtureRoot(GetParam().fixture);
+      const bool is_of_torch = GetParam().format == "dcp";
+      root_ = is_of_torch ? UCP_SOURCE_DIR "/tests/unit/compiler/formats/dcp/samples/" + GetParam().fixture
+                          : testing::FixtureRoot(GetParam().fixture);
       return;
     }
     root_ = temporary_.path() + "/written";
@@ -105,7 +107,8 @@ TEST_P(FormatConformance, ReadsHeadersOnly) {
   EXPECT_LT(files_.bytes_read(), (format().name() == "safetensors" ? 6 : 3) * header_bytes);
 
   // The elements themselves do not matter.
-  const std::string copy = temporary_.path() + "/copy";
+  const std::string copy = temporary_.path() + "/copy/" + std::filesystem::path(root_).filename().string();
+  std::filesystem::create_directory(temporary_.path() + "/copy");
   std::filesystem::copy(root_, copy, std::filesystem::copy_options::recursive);
   const std::string folder = FolderOf(copy);
   for (const Record& record : storage.records) {

@@ -7,13 +7,14 @@
 
 namespace ucp {
 
-// A checkpoint: a fixture as the engine wrote it, or what a format that can write makes of one.
+// A checkpoint: a fixture as the engine wrote it, a sample that PyTorch wrote (dcp), or what a format that can write
+// makes of a fixture.
 struct Sample {
   std::string format;
   std::string fixture;
   std::string settings = {};  // Of the strategy that writes it.
 
-  bool is_written() const { return format != "deepspeed" || !settings.empty(); }
+  bool is_written() const { return (format != "deepspeed" && format != "dcp") || !settings.empty(); }
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Sample& sample) {

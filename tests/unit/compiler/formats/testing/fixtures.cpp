@@ -145,7 +145,7 @@ std::vector<LogicalTensor> WholeTensors(const Inventory& inventory) {
     LogicalTensor& tensor = tensors[shard.tensor];
     tensor.name = shard.tensor;
     tensor.kind = shard.kind;
-    tensor.shape = inventory.boxes ? inventory.boxes->at(shard.tensor).shape : shard.shape;
+    tensor.shape = inventory.boxes() != nullptr ? inventory.boxes()->at(shard.tensor).shape : shard.shape;
     if (const auto places = inventory.expert_places.find(shard.tensor); places != inventory.expert_places.end()) {
       std::set<std::int64_t> experts;
       for (const auto& own : places->second) experts.insert(own.begin(), own.end());

@@ -1,0 +1,12 @@
+// The counts that DeepSpeed's engine keeps, for targets that it loads: a checkpoint of another engine lacks them.
+#pragma once
+
+#include "compiler/formats/training_state.h"
+
+namespace ucp::dcp {
+
+// Fills `training.engine`: entries of the client state that the engine restores itself, such as `lr_scheduler`, and, if
+// there is an optimizer, the steps that it counted; nothing else was counted.
+void TakeEngineEntries(TrainingState& training);
+
+}  // namespace ucp::dcp

@@ -1,0 +1,35 @@
+// The folders that are checkpoints of PyTorch's Distributed Checkpoint, by the names in them.
+//
+//   <folder>/.metadata                          written last: without it the save did not finish
+//   <folder>/__<rank>_<n>.distcp                the items that a rank wrote
+//
+//   <folder>/pytorch_model_fsdp_0/.metadata     Accelerate, and transformers' Trainer: two of them, of which the second
+//   <folder>/optimizer_0/.metadata              one may be missing
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/files/readable_file_system.h"
+
+namespace ucp::dcp {
+
+inline constexpr const char* kMetadataFile = ".metadata";
+inline constexpr std::string_view kDataSuffix = ".distcp";
+inline constexpr const char* kUnfinishedMetadataFile = ".metadata.tmp";
+inline constexpr const char* kLightningFile = "meta.pt";  // Of Lightning alone.
+
+// Whether it holds one, finished or not.
+llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::string& folder);
+
+// The folders with a `.metadata` that make one checkpoint, relative to `folder` and with a slash at the end; the folder
+// itself is "". Fails (kBadData) for a save that did not finish.
+llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, const std::string& folder);
+
+// "checkpoint-12" of "checkpoint-12/pytorch_model_fsdp_0": the name of a checkpoint without that of Accelerate's part.
+std::string TagOf(const std::string& folder);
+
+}  // namespace ucp::dcp

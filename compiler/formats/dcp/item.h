@@ -1,0 +1,54 @@
+// One item of a data file: an archive of torch.save with one tensor, or with any value. Items stand one behind the
+// other, without gaps.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/files/readable_file_system.h"
+#include "compiler/formats/dcp/metadata.h"
+#include "compiler/formats/pytorch/archive_reader.h"
+
+namespace ucp::dcp {
+
+// A file of which the ends of one item are in memory: in them stands all but the elements.
+class ItemFile : public ReadableFile {
+ public:
+  // `file` must outlive this object, and have the bytes of `item`.
+  static llvm::Expected<std::unique_ptr<ItemFile>> Open(const ReadableFile& file, pytorch::FileRange item);
+
+  const std::string& path() const override { return file_.path(); }
+  std::uint64_t bytes() const override { return file_.bytes(); }
+  llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override;
+
+ private:
+  struct Piece {
+    std::uint64_t offset = 0;
+    std::string bytes;
+  };
+
+  explicit ItemFile(const ReadableFile& file) : file_(file) {}
+
+  const ReadableFile& file_;
+  std::vector<Piece> pieces_;
+};
+
+// The elements of a chunk.
+struct ItemTensor {
+  DType dtype = DType::kFloat32;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> strides;  // Empty: row-major.
+  pytorch::FileRange record;          // Of the storage, in the file.
+  std::optional<std::uint32_t> crc32;
+  std::int64_t offset = 0;  // In elements, in the record.
+};
+
+// The tensor that is all of the item's archive. Fails where it is something else.
+llvm::Expected<ItemTensor> TensorOf(const pytorch::Archive& archive);
+
+}  // namespace ucp::dcp

@@ -1,0 +1,77 @@
+// Reads the archives of many items, several at the same time: of chunks where their elements lie, and of values what
+// they are.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/files/readable_file_system.h"
+#include "compiler/formats/dcp/item.h"
+#include "compiler/formats/dcp/metadata.h"
+#include "compiler/formats/source_archives.h"
+
+namespace ucp::dcp {
+
+// A data file of the inventory.
+struct DataFile {
+  std::string path;  // Relative to the checkpoint's folder.
+  FileId id;
+};
+
+// A chunk of an entry to read.
+struct WantedItem {
+  const Entry* entry = nullptr;
+  const Chunk* chunk = nullptr;
+  std::uint32_t file = 0;  // Of the data files.
+};
+
+class Items {
+ public:
+  // The arguments must outlive this object. `files` are below `folder`.
+  Items(ReadableFileSystem& file_system, std::string folder, Storage& storage, TrainingState& training,
+        unsigned threads)
+      : file_system_(file_system),
+        folder_(std::move(folder)),
+        threads_(threads),
+        storage_(storage),
+        archives_(file_system, folder_, storage, training) {}
+
+  // Enters the files into the storage, with the hash of all pickles in each, and reads the items. Call once. Fails
+  // where a file is missing or too short, where two items overlap, and where an item is not what the metadata says.
+  [[nodiscard]] llvm::Error Read(const std::vector<std::string>& paths, std::vector<WantedItem> wanted);
+
+  // Of a chunk of a tensor that was read.
+  const ItemTensor& tensor(const Chunk& chunk) const { return tensors_[number_of_chunk_.at(&chunk)]; }
+  FileId file(const Chunk& chunk) const { return files_[wanted_[number_of_chunk_.at(&chunk)].file].id; }
+
+  // The values of these entries, which have one item each, as a training state has them.
+  llvm::Expected<std::unordered_map<const Entry*, pytorch::ValuePtr>> Keep(std::vector<const Entry*> entries);
+
+  // The value that a `.pt` file beside the data files holds, as one of the training state.
+  llvm::Expected<pytorch::ValuePtr> KeepFile(const std::string& path);
+
+ private:
+  llvm::Error OpenFiles(const std::vector<std::string>& paths);
+  llvm::Error CheckPlaces() const;
+  llvm::Error ReadItems();
+  llvm::Error ReadItem(const ReadableFile& file, std::size_t number);
+  void HashFiles(const std::vector<std::string>& paths);
+
+  ReadableFileSystem& file_system_;
+  const std::string folder_;
+  const unsigned threads_;
+  Storage& storage_;
+  SourceArchives archives_;
+  pytorch::PickleCache pickles_;
+  std::vector<DataFile> files_;
+  std::vector<WantedItem> wanted_;   // Sorted by place.
+  std::vector<ItemTensor> tensors_;  // As `wanted_`; of values nothing.
+  std::vector<std::string> hashes_;  // Of the pickles, as `wanted_`.
+  std::unordered_map<const Chunk*, std::size_t> number_of_chunk_;
+};
+
+}  // namespace ucp::dcp

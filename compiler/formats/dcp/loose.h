@@ -1,0 +1,18 @@
+// States of a parameter that are not one number for each of its elements: single numbers, factors of rows and columns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "compiler/formats/dcp/roles.h"
+#include "compiler/formats/loose_states.h"
+
+namespace ucp::dcp {
+
+// Of a parameter of this shape with this first shard; `value` may be null. It can be named and left out, and is not
+// carried.
+LooseState LooseStateOf(const StateEntry& state, const std::vector<std::int64_t>& shape, std::size_t shard,
+                        const pytorch::ValuePtr& value);
+
+}  // namespace ucp::dcp

@@ -1,0 +1,298 @@
+// Three tables make the metadata: what the state dict holds (`state_dict_metadata`), where each item lies
+// (`storage_data`), and how keys were nested (`planner_data`). They are joined by the name of an entry and the offsets
+// of a chunk. The objects in them are dataclasses: a class, and a dict of its attributes.
+#include "compiler/formats/dcp/metadata.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "compiler/formats/dcp/check_chunks.h"
+#include "compiler/formats/dcp/metadata_objects.h"
+#include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
+
+namespace ucp::dcp {
+namespace {
+
+using Id = PickleTree::Id;
+using Kind = PickleTree::Kind;
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+
+// A path that stays below the folder, whoever wrote it.
+bool IsBelow(std::string_view path) {
+  if (path.empty() || path.find('\0') != std::string_view::npos) return false;
+  while (true) {
+    const std::size_t slash = path.find('/');
+    const std::string_view part = path.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return false;
+    if (slash == std::string_view::npos) return true;
+    path.remove_prefix(slash + 1);
+  }
+}
+
+llvm::Error RefuseMegatron(std::string_view why) {
+  return Fail(ErrorCode::kUnsupported,
+              "it was saved by Megatron Core ({}), whose `torch_dist` checkpoints this version does not read", why);
+}
+
+class Joiner {
+ public:
+  explicit Joiner(const PickleTree& tree) : tree_(tree), objects_(tree) {}
+
+  llvm::Expected<Metadata> Run() {
+    UCP_RETURN_IF_ERROR(CheckRoot());
+    UCP_ASSIGN_OR_RETURN(const Id entries, objects_.Attribute(tree_.root(), "state_dict_metadata", "the metadata"));
+    UCP_RETURN_IF_ERROR(ReadEntries(entries));
+    UCP_ASSIGN_OR_RETURN(const Id places, objects_.Attribute(tree_.root(), "storage_data", "the metadata"));
+    UCP_RETURN_IF_ERROR(ReadPlaces(places));
+    for (std::size_t i = 0; i < result_.entries.size(); ++i) UCP_RETURN_IF_ERROR(TakePlaces(i));
+    if (const auto paths = objects_.FindAttribute(tree_.root(), "planner_data")) ReadPaths(*paths);
+    return std::move(result_);
+  }
+
+ private:
+  llvm::Error CheckRoot() const {
+    const auto megatron = objects_.ClassOfMegatron(tree_.root());
+    if (megatron) return RefuseMegatron(*megatron);
+    if (!objects_.Is(tree_.root(), "Metadata")) {
+      return objects_.Unexpected("it", tree_.root(), "torch.distributed.checkpoint.metadata.Metadata");
+    }
+    return objects_.FindAttribute(tree_.root(), "mcore_data") ? RefuseMegatron("mcore_data") : llvm::Error::success();
+  }
+
+  // Calls `visit` for the entries of a dict until one fails.
+  llvm::Error ForEachEntry(Id dict, std::string_view what,
+                           llvm::function_ref<llvm::Error(Id key, Id value)> visit) const {
+    if (tree_.kind(dict) != Kind::kDict) return objects_.Unexpected(what, dict, "a dict");
+    llvm::Error failure = llvm::Error::success();
+    tree_.ForEachEntry(dict, [&](Id key, Id value) {
+      if (!failure) failure = visit(key, value);
+      return !failure;
+    });
+    return failure;
+  }
+
+  llvm::Error ReadEntries(Id dict) {
+    UCP_RETURN_IF_ERROR(
+        ForEachEntry(dict, "`state_dict_metadata`", [&](Id key, Id value) { return ReadEntry(key, value); }));
+    // The entries stay where they are from here on.
+    for (std::size_t i = 0; i < result_.entries.size(); ++i) {
+      if (number_of_key_.emplace(result_.entries[i].key, i).second) continue;
+      return Fail(ErrorCode::kBadData, "`state_dict_metadata` has two entries `{}`", result_.entries[i].key);
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error ReadEntry(Id key, Id value) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
+    UCP_ASSIGN_OR_RETURN(const std::string_view text, objects_.NeedText(key, "a key of `state_dict_metadata`"));
+    Entry& read = result_.entries.emplace_back();
+    read.key = text;
+    read.path = {read.key};
+    if (objects_.Is(value, "TensorStorageMetadata")) return ReadTensor(value, read);
+    if (objects_.Is(value, "BytesStorageMetadata")) {
+      read.chunks.emplace_back();
+      return llvm::Error::success();
+    }
+    return objects_.Unexpected(fmt::format("`{}` in `state_dict_metadata`", read.key), value,
+                               "TensorStorageMetadata or BytesStorageMetadata");
+  }
+
+  llvm::Error ReadTensor(Id tensor, Entry& read) const {
+    read.is_tensor = true;
+    const std::string what = fmt::format("`{}`", read.key);
+    UCP_ASSIGN_OR_RETURN(read.dtype, objects_.DTypeOf(tensor, what));
+    UCP_ASSIGN_OR_RETURN(const Extents shape, objects_.NeedExtents(tensor, "size", what));
+    read.shape.assign(shape.begin(), shape.end());
+    UCP_ASSIGN_OR_RETURN(const Id chunks, objects_.Attribute(tensor, "chunks", what));
+    if (tree_.kind(chunks) != Kind::kList) {
+      return objects_.Unexpected(fmt::format("`chunks` of {}", what), chunks, "a list");
+    }
+    read.chunks.reserve(tree_.Count(chunks));
+    std::vector<Id> ids;
+    tree_.ForEach(chunks, [&](Id id) {
+      ids.push_back(id);
+      return true;
+    });
+    for (const Id id : ids) {
+      if (!objects_.Is(id, "ChunkStorageMetadata")) {
+        return objects_.Unexpected(fmt::format("a chunk of {}", what), id, "ChunkStorageMetadata");
+      }
+      Chunk& added = read.chunks.emplace_back();
+      UCP_ASSIGN_OR_RETURN(added.offsets, objects_.NeedExtents(id, "offsets", what));
+      UCP_ASSIGN_OR_RETURN(added.sizes, objects_.NeedExtents(id, "sizes", what));
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error ReadPlaces(Id dict) {
+    places_.resize(result_.entries.size());
+    return ForEachEntry(dict, "`storage_data`", [&](Id key, Id value) { return ReadPlace(key, value); });
+  }
+
+  llvm::Error ReadPlace(Id index, Id value) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
+    if (!objects_.Is(index, "MetadataIndex")) {
+      return objects_.Unexpected("a key of `storage_data`", index, "MetadataIndex");
+    }
+    UCP_ASSIGN_OR_RETURN(const Id name, objects_.Attribute(index, "fqn", "a key of `storage_data`"));
+    UCP_ASSIGN_OR_RETURN(const std::string_view text, objects_.NeedText(name, "`fqn` of a key of `storage_data`"));
+    const auto found = number_of_key_.find(text);
+    if (found == number_of_key_.end()) return llvm::Error::success();  // No entry has it: nobody reads it.
+    Placed placed;
+    const auto offset = objects_.FindAttribute(index, "offset");
+    placed.has_offsets = offset && !tree_.IsNone(*offset);
+    if (placed.has_offsets) {
+      UCP_ASSIGN_OR_RETURN(placed.offsets, objects_.NeedExtents(index, "offset", text));
+    }
+    UCP_ASSIGN_OR_RETURN(placed.place, PlaceOf(value, text));
+    places_[found->second].push_back(std::move(placed));
+    return llvm::Error::success();
+  }
+
+  llvm::Expected<ItemPlace> PlaceOf(Id info, std::string_view key) {
+    const std::string what = fmt::format("the place of `{}`", key);
+    if (!objects_.Is(info, "_StorageInfo")) {
+      return objects_.Unexpected(what, info, "torch.distributed.checkpoint.filesystem._StorageInfo");
+    }
+    UCP_RETURN_IF_ERROR(CheckPlain(info, key));
+    UCP_ASSIGN_OR_RETURN(const Id path, objects_.Attribute(info, "relative_path", what));
+    UCP_ASSIGN_OR_RETURN(const Id offset, objects_.Attribute(info, "offset", what));
+    UCP_ASSIGN_OR_RETURN(const Id length, objects_.Attribute(info, "length", what));
+    UCP_ASSIGN_OR_RETURN(const std::string_view text, objects_.NeedText(path, "`relative_path` of " + what));
+    const auto begin = tree_.Integer(offset);
+    const auto bytes = tree_.Integer(length);
+    if (!begin || !bytes || *begin < 0 || *bytes <= 0) {
+      return Fail(ErrorCode::kBadData, "{} is {} bytes from {} on of `{:.200}`, which is not a part of a file", what,
+                  objects_.Called(length), objects_.Called(offset), text);
+    }
+    UCP_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(text, key));
+    return ItemPlace{file, static_cast<std::uint64_t>(*begin), static_cast<std::uint64_t>(*bytes)};
+  }
+
+  llvm::Error CheckPlain(Id info, std::string_view key) const {
+    const auto transforms = objects_.FindAttribute(info, "transform_descriptors");
+    if (!transforms || tree_.IsNone(*transforms)) return llvm::Error::success();
+    std::string names;
+    if (tree_.kind(*transforms) == Kind::kList) {
+      if (tree_.Count(*transforms) == 0) return llvm::Error::success();
+      tree_.ForEach(*transforms, [&](Id id) {
+        names += (names.empty() ? "" : ", ") + objects_.Called(id);
+        return names.size() < 80;
+      });
+    }
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`{}` was transformed by {} when it was saved, and items as torch.save writes them alone are read; save "
+        "without `_extensions`",
+        key, names.empty() ? objects_.Called(*transforms) : names);
+  }
+
+  llvm::Expected<std::uint32_t> FileOf(std::string_view path, std::string_view key) {
+    if (const auto known = number_of_file_.find(path); known != number_of_file_.end()) return known->second;
+    if (!IsBelow(path)) {
+      return Fail(ErrorCode::kBadData, "`{}` lies in the file `{:.200}`, which is not below the folder", key, path);
+    }
+    const auto number = static_cast<std::uint32_t>(result_.files.size());
+    result_.files.emplace_back(path);
+    number_of_file_.emplace(path, number);
+    return number;
+  }
+
+  llvm::Error TakePlaces(std::size_t number) {
+    Entry& entry = result_.entries[number];
+    std::vector<Placed> placed = std::move(places_[number]);
+    std::ranges::sort(placed, {}, &Placed::offsets);
+    const auto twice =
+        std::ranges::adjacent_find(placed, [](const Placed& a, const Placed& b) { return a.offsets == b.offsets; });
+    if (twice != placed.end()) {
+      return Fail(ErrorCode::kBadData, "`storage_data` has two places for `{}` at [{}]", entry.key,
+                  fmt::join(twice->offsets, ", "));
+    }
+    if (!entry.is_tensor) {
+      if (placed.size() == 1 && !placed.front().has_offsets) {
+        entry.chunks.front().place = placed.front().place;
+        return llvm::Error::success();
+      }
+      return Fail(ErrorCode::kBadData, "`storage_data` has {} places for the value `{}`, which has one", placed.size(),
+                  entry.key);
+    }
+    for (Chunk& chunk : entry.chunks) {
+      const auto found = std::ranges::lower_bound(placed, chunk.offsets, {}, &Placed::offsets);
+      if (found != placed.end() && found->offsets == chunk.offsets) chunk.place = found->place;
+    }
+    return TakeChunks(entry);
+  }
+
+  // Planners of others may store anything there.
+  void ReadPaths(Id dict) {
+    if (tree_.kind(dict) != Kind::kDict) return;
+    std::vector<std::size_t> order;
+    std::vector<char> seen(result_.entries.size(), 0);
+    std::vector<std::vector<PathPart>> paths(result_.entries.size());
+    tree_.ForEachEntry(dict, [&](Id key, Id value) {
+      const auto text = tree_.Text(key);
+      const auto number = text ? number_of_key_.find(*text) : number_of_key_.end();
+      auto path = objects_.AsPath(value);
+      if (number == number_of_key_.end() || !path || seen[number->second] != 0) return true;
+      seen[number->second] = 1;
+      paths[number->second] = *std::move(path);
+      order.push_back(number->second);
+      return true;
+    });
+    if (!order.empty() && order.size() == result_.entries.size()) TakeOrder(order, paths);
+  }
+
+  // Every rank plans its state dict in order. Tensors of several chunks stand where the first rank that has one put
+  // them: if ranks had other tensors, as stages of a pipeline do, the two orders differ.
+  void TakeOrder(const std::vector<std::size_t>& order, std::vector<std::vector<PathPart>>& paths) {
+    result_.has_paths = true;
+    std::optional<std::size_t> last;
+    std::vector<Entry> sorted;
+    sorted.reserve(order.size());
+    for (const std::size_t number : order) {
+      Entry& entry = result_.entries[number];
+      if (entry.chunks.size() > 1) {
+        if (last && *last > number && result_.order_doubt.empty()) {
+          result_.order_doubt = fmt::format(
+              "ranks saved different tensors, as the stages of a pipeline do: `{}` comes before `{}` in one table of "
+              "the metadata, and behind it in the other",
+              entry.key, result_.entries[*last].key);
+        }
+        last = number;
+      }
+      entry.path = std::move(paths[number]);
+    }
+    for (const std::size_t number : order) sorted.push_back(std::move(result_.entries[number]));
+    result_.entries = std::move(sorted);
+  }
+
+  struct Placed {
+    Extents offsets;
+    bool has_offsets = false;
+    ItemPlace place;
+  };
+
+  const PickleTree& tree_;
+  const MetadataObjects objects_;
+  Metadata result_;
+  std::unordered_map<std::string_view, std::size_t> number_of_key_;
+  std::unordered_map<std::string_view, std::uint32_t> number_of_file_;  // Of texts of the pickle.
+  std::vector<std::vector<Placed>> places_;                             // By entry.
+};
+
+}  // namespace
+
+llvm::Expected<Metadata> ReadMetadata(std::string_view pickle) {
+  if (pickle.size() > kMostBytes) {
+    return Fail(ErrorCode::kUnsupported, "it has {} bytes, more than the {} that are read", pickle.size(), kMostBytes);
+  }
+  UCP_ASSIGN_OR_RETURN(const PickleTree tree, PickleTree::Read(pickle));
+  return Joiner(tree).Run();
+}
+
+}  // namespace ucp::dcp

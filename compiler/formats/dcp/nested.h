@@ -1,0 +1,22 @@
+// The dicts and lists that a state dict was before it was flattened.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "compiler/formats/dcp/metadata.h"
+#include "compiler/formats/pytorch/value.h"
+
+namespace ucp::dcp {
+
+// A value, and the path below which it stood.
+struct Leaf {
+  std::vector<PathPart> path;  // Not empty.
+  pytorch::ValuePtr value;
+};
+
+// The entries of the dict that had these leaves. Numbers are places in lists where they are 0, 1, …, and keys of a dict
+// otherwise; of two leaves at one path, or above one another, the later is left out.
+std::vector<pytorch::Entry> Nest(std::vector<Leaf> leaves);
+
+}  // namespace ucp::dcp

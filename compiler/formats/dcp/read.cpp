@@ -1,0 +1,275 @@
+// `.metadata` says which entries there are, and where; the entries' names say which are the model's tensors and which
+// are states of its optimizer. Those become shards, and all others the training state.
+#include "compiler/formats/dcp/read.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "compiler/formats/dcp/engine_entries.h"
+#include "compiler/formats/dcp/file_names.h"
+#include "compiler/formats/dcp/items.h"
+#include "compiler/formats/dcp/loose.h"
+#include "compiler/formats/dcp/metadata.h"
+#include "compiler/formats/dcp/nested.h"
+#include "compiler/formats/dcp/optimizer.h"
+#include "compiler/formats/dcp/roles.h"
+#include "compiler/formats/dcp/shards.h"
+#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/support/checksum.h"
+#include "compiler/support/error.h"
+
+namespace ucp::dcp {
+namespace {
+
+constexpr std::uint64_t kMostMetadataBytes = std::uint64_t{1} << 30;
+constexpr const char* kStep = "step";
+
+class Description {
+ public:
+  Description(ReadableFileSystem& files, const std::string& folder, unsigned threads)
+      : files_(files), folder_(folder), items_(files, folder, inventory().storage, training(), threads) {
+    inventory().format = "dcp";
+    inventory().cuts = BoxesOfTensors();
+    inventory().root = folder_;
+  }
+
+  llvm::Expected<Checkpoint> Run(const RankPreference& preference) {
+    inventory().preference = preference;
+    training().tag = TagOf(folder_);
+    training().ranks.emplace_back();
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> parts, FoldersOf(files_, folder_));
+    for (const std::string& part : parts) UCP_RETURN_IF_ERROR(ReadPart(part));
+    UCP_RETURN_IF_ERROR(CheckKeys());
+    auto roles = FindRoles(entries_, has_paths_);
+    if (!roles) return AddContext(roles.takeError(), fmt::format("`{}`", folder_));
+    roles_ = *std::move(roles);
+    UCP_RETURN_IF_ERROR(items_.Read(paths_, WantedItems()));
+    UCP_RETURN_IF_ERROR(ReadValues());
+    SortStates();
+    TakeOptimizer();
+    AddTensors();
+    TakeOthers();
+    UCP_RETURN_IF_ERROR(ReadLightning());
+    if (!roles_.has_optimizer) {
+      training().absent_optimizer = fmt::format("`{}` holds no states of an optimizer", folder_);
+    }
+    TakeEngineEntries(training());
+    CountBoxes();
+    return std::move(checkpoint_);
+  }
+
+ private:
+  Inventory& inventory() { return checkpoint_.inventory; }
+  TrainingState& training() { return checkpoint_.training; }
+
+  llvm::Error ReadPart(const std::string& part) {
+    const std::string path = JoinPath(folder_, part + kMetadataFile);
+    UCP_ASSIGN_OR_RETURN(const std::string bytes, ReadWholeFile(files_, path, kMostMetadataBytes));
+    llvm::Expected<Metadata> read = ReadMetadata(bytes);
+    if (!read) return AddContext(read.takeError(), fmt::format("`{}`", path));
+    inventory().storage.Add(StoredFile{part + kMetadataFile, bytes.size(), ContentHash(bytes)});
+    has_paths_ = parts_read_ == 0 ? read->has_paths : has_paths_ && read->has_paths;
+    if (training().order_doubt.empty()) training().order_doubt = read->order_doubt;
+    const auto first_file = static_cast<std::uint32_t>(paths_.size());
+    for (const std::string& file : read->files) paths_.push_back(part + file);
+    for (Entry& entry : read->entries) {
+      for (Chunk& chunk : entry.chunks) chunk.place.file += first_file;
+      entries_.push_back(std::move(entry));
+    }
+    ++parts_read_;
+    return llvm::Error::success();
+  }
+
+  llvm::Error CheckKeys() const {
+    std::set<std::string_view> keys;
+    for (const Entry& entry : entries_) {
+      if (keys.insert(entry.key).second) continue;
+      return Fail(ErrorCode::kBadData, "`{}`: two of its folders have an entry `{}`", folder_, entry.key);
+    }
+    return llvm::Error::success();
+  }
+
+  std::vector<WantedItem> WantedItems() const {
+    std::vector<WantedItem> wanted;
+    for (const Entry& entry : entries_) {
+      for (const Chunk& chunk : entry.chunks) wanted.push_back({&entry, &chunk, chunk.place.file});
+    }
+    return wanted;
+  }
+
+  // Tensors of several chunks, and of the model, are none.
+  llvm::Error ReadValues() {
+    std::vector<const Entry*> wanted;
+    for (const ModelEntry& extra : roles_.extras) wanted.push_back(extra.entry);
+    for (const StateEntry& state : roles_.states) {
+      if (!state.entry->is_tensor || state.state == kStep) wanted.push_back(state.entry);
+    }
+    for (const GroupEntry& group : roles_.groups) wanted.push_back(group.entry);
+    for (const auto* others : {&roles_.optimizer, &roles_.others}) {
+      for (const OtherEntry& other : *others) wanted.push_back(other.entry);
+    }
+    std::erase_if(wanted, [](const Entry* entry) { return entry->chunks.size() != 1; });
+    UCP_ASSIGN_OR_RETURN(values_, items_.Keep(std::move(wanted)));
+    return llvm::Error::success();
+  }
+
+  // The states of each parameter that are one number for each element, and those that are not.
+  void SortStates() {
+    for (const ModelEntry& tensor : roles_.tensors) entry_of_name_.emplace(tensor.name, tensor.entry);
+    for (const StateEntry& state : roles_.states) {
+      if (state.state == kStep) continue;
+      const Entry& of = *entry_of_name_.at(state.parameter);
+      const bool is_none = !state.entry->is_tensor && values_.at(state.entry)->is_none();
+      if (is_none) continue;  // An optimizer's state that is not there yet.
+      trained_.insert(state.parameter);
+      if (state.entry->is_tensor && state.entry->shape == of.shape) {
+        states_[state.parameter].push_back({state.state, state.entry});
+      } else {
+        loose_.push_back(&state);
+      }
+    }
+  }
+
+  void TakeOptimizer() {
+    if (!roles_.has_optimizer) return;
+    std::string unread = roles_.unread_optimizer;
+    Optimizer optimizer;
+    if (unread.empty()) optimizer = ReadOptimizer(roles_, values_, trained_);
+    if (unread.empty()) unread = optimizer.unread;
+    if (!unread.empty()) {
+      training().absent_optimizer = fmt::format("`{}`: {}", folder_, unread);
+      return;
+    }
+    training().groups = std::move(optimizer.groups);
+    training().groups_origin = {kMetadataFile, "param_groups"};
+    training().optimizer_origin = {kMetadataFile, "optimizer"};
+    std::set<std::string> grouped;
+    for (const OptimizerGroup& group : training().groups) {
+      for (const std::string& name : group.parameters) grouped.insert(name);
+    }
+    trained_ = std::move(grouped);
+    if (optimizer.stateless.empty()) return;
+    inventory().remarks.push_back(fmt::format(
+        "the optimizer lists {} parameters (first `{}`) and has no state of them, as of those that never had a "
+        "gradient; they are taken as frozen",
+        optimizer.stateless.size(), optimizer.stateless.front()));
+  }
+
+  void AddTensors() {
+    std::map<std::string, std::size_t> first_shard;
+    for (const ModelEntry& tensor : roles_.tensors) {
+      const bool is_trained = training().absent_optimizer.empty() && trained_.contains(tensor.name);
+      std::vector<StateOfTensor> states;
+      if (is_trained) states = states_[tensor.name];
+      states.push_back({is_trained ? kMasterState : kWeightState, tensor.entry});
+      std::ranges::sort(states, {}, &StateOfTensor::state);
+      first_shard.emplace(tensor.name, inventory().storage.shards.size());
+      AddShards(items_, tensor.name, is_trained ? TensorKind::kParameter : KindOf(*tensor.entry), std::move(states),
+                inventory());
+    }
+    if (!training().absent_optimizer.empty()) return;
+    for (const StateEntry* state : loose_) {
+      const auto value = values_.find(state->entry);
+      training().loose_states.push_back(LooseStateOf(*state, entry_of_name_.at(state->parameter)->shape,
+                                                     first_shard.at(state->parameter),
+                                                     value == values_.end() ? nullptr : value->second));
+    }
+  }
+
+  // Nothing tells a frozen parameter from a buffer but that parameters have gradients, which numbers of a float alone
+  // have.
+  static TensorKind KindOf(const Entry& entry) {
+    switch (entry.dtype) {
+      case DType::kBool:
+      case DType::kUInt8:
+      case DType::kInt8:
+      case DType::kInt16:
+      case DType::kInt32:
+      case DType::kInt64:
+      case DType::kUInt16:
+      case DType::kUInt32:
+      case DType::kUInt64:
+        return TensorKind::kBuffer;
+      default:
+        return TensorKind::kFrozen;
+    }
+  }
+
+  void TakeOthers() {
+    training().optimizer = Kept(roles_.optimizer);
+    RankState& rank = training().ranks.front();
+    rank.client = Kept(roles_.others);
+    rank.client_origin = {kMetadataFile, ""};
+    rank.module_origin = {kMetadataFile, "model"};
+    for (const ModelEntry& extra : roles_.extras) {
+      rank.module_extras.push_back({pytorch::MakeText(extra.name), values_.at(extra.entry)});
+    }
+    if (sharded_.empty()) return;
+    inventory().remarks.push_back(fmt::format(
+        "{} tensors (first `{}`) are neither of the model nor of its optimizer and are cut into chunks; they are not "
+        "carried over",
+        sharded_.size(), sharded_.front()));
+  }
+
+  std::vector<pytorch::Entry> Kept(const std::vector<OtherEntry>& others) {
+    std::vector<Leaf> leaves;
+    for (const OtherEntry& other : others) {
+      const auto value = values_.find(other.entry);
+      if (value != values_.end()) {
+        leaves.push_back({other.path, value->second});
+      } else {
+        sharded_.push_back(other.entry->key);
+      }
+    }
+    return Nest(std::move(leaves));
+  }
+
+  // Lightning has everything but tensors in a file of its own.
+  llvm::Error ReadLightning() {
+    UCP_ASSIGN_OR_RETURN(const PathKind kind, files_.Kind(JoinPath(folder_, kLightningFile)));
+    if (kind != PathKind::kFile) return llvm::Error::success();
+    UCP_ASSIGN_OR_RETURN(const pytorch::ValuePtr root, items_.KeepFile(kLightningFile));
+    const auto* entries = pytorch::Entries(*root);
+    if (entries == nullptr) {
+      return Fail(ErrorCode::kBadData, "`{}` does not hold a dict", JoinPath(folder_, kLightningFile));
+    }
+    std::vector<pytorch::Entry>& client = training().ranks.front().client;
+    client.insert(client.end(), entries->begin(), entries->end());
+    return llvm::Error::success();
+  }
+
+  void CountBoxes() {
+    std::int64_t most = 1;
+    for (const auto& [name, tensor] : *inventory().boxes()) most = std::max(most, std::ssize(tensor.boxes));
+    inventory().mesh.axes = {{kBoxAxis, most}};
+  }
+
+  ReadableFileSystem& files_;
+  const std::string folder_;
+  Checkpoint checkpoint_;
+  Items items_;
+  std::size_t parts_read_ = 0;
+  bool has_paths_ = false;
+  std::vector<std::string> paths_;  // Of the data files.
+  std::vector<Entry> entries_;      // Final before anything points to one.
+  Roles roles_;
+  ValueOfEntry values_;
+  std::map<std::string, const Entry*> entry_of_name_;         // Of the model's tensors.
+  std::map<std::string, std::vector<StateOfTensor>> states_;  // By parameter.
+  std::vector<const StateEntry*> loose_;
+  std::set<std::string> trained_;     // Parameters with states; later all that are in groups.
+  std::vector<std::string> sharded_;  // Keys of tensors that nobody knows.
+};
+
+}  // namespace
+
+llvm::Expected<Checkpoint> DescribeFolder(ReadableFileSystem& files, const std::string& folder,
+                                          const RankPreference& preference, unsigned threads) {
+  return Description(files, folder, threads).Run(preference);
+}
+
+}  // namespace ucp::dcp

@@ -1,0 +1,96 @@
+#include "compiler/formats/dcp/shards.h"
+
+#include <algorithm>
+#include <map>
+
+#include "compiler/layout/layout.h"
+
+namespace ucp::dcp {
+namespace {
+
+ProductSet SetOf(const Chunk& chunk) {
+  ProductSet set;
+  for (std::size_t d = 0; d < chunk.sizes.size(); ++d) set.dims.emplace_back().Append(chunk.offsets[d], chunk.sizes[d]);
+  return set;
+}
+
+bool IsEmpty(const Entry& entry) { return llvm::is_contained(entry.shape, 0); }
+
+// Whether both are cut alike and lie alike in memory: then one shard holds both.
+bool HaveEqualChunks(const Items& items, const Entry& a, const Entry& b) {
+  return std::ranges::equal(a.chunks, b.chunks, [&](const Chunk& x, const Chunk& y) {
+    return x.offsets == y.offsets && x.sizes == y.sizes && items.tensor(x).strides == items.tensor(y).strides;
+  });
+}
+
+class Adder {
+ public:
+  Adder(const Items& items, const std::string& name, TensorKind kind, Inventory& inventory)
+      : items_(items), name_(name), kind_(kind), storage_(inventory.storage), boxes_(std::get<BoxesOfTensors>(inventory.cuts)[name]) {}
+
+  void Add(const std::vector<StateOfTensor>& alike) {
+    const Entry& first = *alike.front().entry;
+    boxes_.shape = first.shape;
+    for (std::size_t c = 0; c < first.chunks.size(); ++c) {
+      Shard shard;
+      shard.tensor = name_;
+      shard.kind = kind_;
+      const Chunk& chunk = first.chunks[c];
+      if (IsEmpty(first)) {
+        shard.shape = first.shape;
+      } else {
+        shard.shape.assign(chunk.sizes.begin(), chunk.sizes.end());
+        shard.strides = items_.tensor(chunk).strides;
+        shard.coordinate.at[kBoxAxis] = PlaceOf(chunk);
+      }
+      BufferSet states;
+      for (const StateOfTensor& state : alike) states.push_back({state.state, BufferOf(state.entry->chunks[c])});
+      shard.states = storage_.Add(std::move(states));
+      storage_.shards.push_back(std::move(shard));
+    }
+  }
+
+ private:
+  std::int64_t PlaceOf(const Chunk& chunk) {
+    const auto [known, is_new] = places_.try_emplace({chunk.offsets, chunk.sizes}, std::ssize(boxes_.boxes));
+    if (is_new) boxes_.boxes.push_back(SetOf(chunk));
+    return known->second;
+  }
+
+  BufferId BufferOf(const Chunk& chunk) {
+    const ItemTensor& tensor = items_.tensor(chunk);
+    const RecordId record =
+        storage_.Add(Record{items_.file(chunk), tensor.record.offset, tensor.record.bytes, tensor.crc32});
+    Buffer buffer;
+    buffer.dtype = tensor.dtype;
+    buffer.part_elements = static_cast<std::int64_t>(tensor.record.bytes) / ItemBytes(tensor.dtype) - tensor.offset;
+    buffer.parts.push_back({record, tensor.offset, buffer.part_elements});
+    return storage_.Add(std::move(buffer));
+  }
+
+  const Items& items_;
+  const std::string& name_;
+  const TensorKind kind_;
+  Storage& storage_;
+  TensorBoxes& boxes_;
+  std::map<std::pair<Extents, Extents>, std::int64_t> places_;
+};
+
+}  // namespace
+
+void AddShards(const Items& items, const std::string& name, TensorKind kind, std::vector<StateOfTensor> states,
+               Inventory& inventory) {
+  Adder adder(items, name, kind, inventory);
+  while (!states.empty()) {
+    std::vector<StateOfTensor> alike;
+    std::vector<StateOfTensor> others;
+    for (StateOfTensor& state : states) {
+      const bool is_alike = HaveEqualChunks(items, *states.front().entry, *state.entry);
+      (is_alike ? alike : others).push_back(state);
+    }
+    adder.Add(alike);
+    states = std::move(others);
+  }
+}
+
+}  // namespace ucp::dcp

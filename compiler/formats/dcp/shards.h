@@ -1,0 +1,23 @@
+// The inventory's shards of a tensor: one for each box that some chunk of its states has.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/formats/dcp/items.h"
+#include "compiler/formats/dcp/metadata.h"
+#include "compiler/layout/inventory.h"
+
+namespace ucp::dcp {
+
+struct StateOfTensor {
+  std::string state;  // "fp32", "exp_avg"
+  const Entry* entry = nullptr;
+};
+
+// Adds the shards of a tensor and its boxes. The states have the tensor's shape, and are sorted by name. States with
+// equal chunks share shards.
+void AddShards(const Items& items, const std::string& name, TensorKind kind, std::vector<StateOfTensor> states,
+               Inventory& inventory);
+
+}  // namespace ucp::dcp

@@ -93,6 +93,7 @@ class Joiner {
     Entry& read = result_.entries.emplace_back();
     read.key = text;
     read.path = {read.key};
+    read.saved = result_.entries.size() - 1;
     if (objects_.Is(value, "TensorStorageMetadata")) return ReadTensor(value, read);
     if (objects_.Is(value, "BytesStorageMetadata")) {
       read.chunks.emplace_back();
@@ -247,27 +248,14 @@ class Joiner {
     if (!order.empty() && order.size() == result_.entries.size()) TakeOrder(order, paths);
   }
 
-  // Every rank plans its state dict in order. Tensors of several chunks stand where the first rank that has one put
-  // them: if ranks had other tensors, as stages of a pipeline do, the two orders differ.
   void TakeOrder(const std::vector<std::size_t>& order, std::vector<std::vector<PathPart>>& paths) {
     result_.has_paths = true;
-    std::optional<std::size_t> last;
     std::vector<Entry> sorted;
     sorted.reserve(order.size());
     for (const std::size_t number : order) {
-      Entry& entry = result_.entries[number];
-      if (entry.chunks.size() > 1) {
-        if (last && *last > number && result_.order_doubt.empty()) {
-          result_.order_doubt = fmt::format(
-              "ranks saved different tensors, as the stages of a pipeline do: `{}` comes before `{}` in one table of "
-              "the metadata, and behind it in the other",
-              entry.key, result_.entries[*last].key);
-        }
-        last = number;
-      }
-      entry.path = std::move(paths[number]);
+      result_.entries[number].path = std::move(paths[number]);
+      sorted.push_back(std::move(result_.entries[number]));
     }
-    for (const std::size_t number : order) sorted.push_back(std::move(result_.entries[number]));
     result_.entries = std::move(sorted);
   }
 

@@ -39,7 +39,8 @@ using PathPart = std::variant<std::string, std::int64_t>;
 struct Entry {
   std::string key;             // "model.embed.weight"
   std::vector<PathPart> path;  // Where it stood in the nested dict: {"model", "embed.weight"}.
-  bool is_tensor = false;      // Otherwise a value, which is one item.
+  std::size_t saved = 0;   // Its place in `state_dict_metadata`, where the entries of a rank come before the next's.
+  bool is_tensor = false;  // Otherwise a value, which is one item.
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> shape;
   std::vector<Chunk> chunks;  // Sorted by offsets, disjoint, and all of the tensor. One, without extents, of a value.
@@ -49,8 +50,6 @@ struct Metadata {
   std::vector<std::string> files;  // Relative to the folder of `.metadata`, and below it.
   std::vector<Entry> entries;      // In the order of the nested dict, where the file has it.
   bool has_paths = false;          // Else each path is the key alone.
-  // Why the order of the entries may not be that of the nested dict, as a sentence; empty if it is.
-  std::string order_doubt;
 };
 
 // Checks everything that the file says about itself; the data files are not looked at. Fails with kBadData where it

@@ -16,6 +16,7 @@
 #include "compiler/formats/dcp/metadata.h"
 #include "compiler/formats/dcp/nested.h"
 #include "compiler/formats/dcp/optimizer.h"
+#include "compiler/formats/dcp/parameter_order.h"
 #include "compiler/formats/dcp/roles.h"
 #include "compiler/formats/dcp/shards.h"
 #include "compiler/formats/pytorch/value_access.h"
@@ -73,7 +74,6 @@ class Description {
     if (!read) return AddContext(read.takeError(), fmt::format("`{}`", path));
     inventory().storage.Add(StoredFile{part + kMetadataFile, bytes.size(), ContentHash(bytes)});
     has_paths_ = parts_read_ == 0 ? read->has_paths : has_paths_ && read->has_paths;
-    if (training().order_doubt.empty()) training().order_doubt = read->order_doubt;
     const auto first_file = static_cast<std::uint32_t>(paths_.size());
     for (const std::string& file : read->files) paths_.push_back(part + file);
     for (Entry& entry : read->entries) {
@@ -137,6 +137,8 @@ class Description {
   void TakeOptimizer() {
     if (!roles_.has_optimizer) return;
     std::string unread = roles_.unread_optimizer;
+    const auto is_of_parameter = [](const GroupEntry& entry) { return !entry.parameter.empty(); };
+    if (std::ranges::any_of(roles_.groups, is_of_parameter)) training().order_doubt = PutInOrder(roles_.tensors);
     Optimizer optimizer;
     if (unread.empty()) optimizer = ReadOptimizer(roles_, values_, trained_);
     if (unread.empty()) unread = optimizer.unread;

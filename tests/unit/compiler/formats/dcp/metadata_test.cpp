@@ -56,7 +56,6 @@ TEST_P(MetadataOfVersion, IsRead) {
   auto metadata = ReadMetadata(FileContent(SamplePath(std::string(GetParam()) + ".metadata")));
   ASSERT_TRUE(static_cast<bool>(metadata)) << Describe(metadata.takeError()).message;
   EXPECT_TRUE(metadata->has_paths);
-  EXPECT_EQ(metadata->order_doubt, "");
   EXPECT_THAT(metadata->files, ElementsAre("__0_0.distcp", "__1_0.distcp"));
   EXPECT_THAT(LinesOf(*metadata),
               ElementsAre("step /step value: [] at [] in __0_0.distcp 1200+400",

@@ -76,7 +76,7 @@ struct TrainingState {
   std::vector<RankState> ranks;                // By model-parallel rank (pipeline major). Never empty.
   std::size_t counting_rank = 0;               // Which of them counts for a target that has other ranks.
   std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).
-  std::string order_doubt;               // Why the order of the groups' parameters is not known; empty if it is.
+  std::string order_doubt;                     // Why the order of the groups' parameters is not known; empty if it is.
   std::string absent_optimizer;          // Why only weights could be read, as a sentence; empty if it has an optimizer.
   std::vector<LooseState> loose_states;  // Of the optimizer, beside those in the inventory's shards.
   std::vector<SmallTensorData> small_tensors;

@@ -26,7 +26,11 @@ bool HaveEqualChunks(const Items& items, const Entry& a, const Entry& b) {
 class Adder {
  public:
   Adder(const Items& items, const std::string& name, TensorKind kind, Inventory& inventory)
-      : items_(items), name_(name), kind_(kind), storage_(inventory.storage), boxes_(std::get<BoxesOfTensors>(inventory.cuts)[name]) {}
+      : items_(items),
+        name_(name),
+        kind_(kind),
+        storage_(inventory.storage),
+        boxes_(std::get<BoxesOfTensors>(inventory.cuts)[name]) {}
 
   void Add(const std::vector<StateOfTensor>& alike) {
     const Entry& first = *alike.front().entry;

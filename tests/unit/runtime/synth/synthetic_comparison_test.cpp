@@ -21,7 +21,7 @@ Plan OneTensor() {
   buffer.part_elements = kElementsOfA;
   buffer.parts.push_back({record, 0, kElementsOfA});
   PlanWrite write;
-  write.pieces.push_back({.tensor = TensorId(0)});
+  write.pieces.push_back({.tensor = TensorId(0), .set = SetId(0)});
   write.states = plan.target.Add(BufferSet{{"weight", plan.target.Add(std::move(buffer))}});
   plan.writes.push_back(write);
   return plan;

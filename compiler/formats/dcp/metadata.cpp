@@ -21,6 +21,7 @@ using Id = PickleTree::Id;
 using Kind = PickleTree::Kind;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::size_t kMostDepth = 200;
 
 // A path that stays below the folder, whoever wrote it.
 bool IsBelow(std::string_view path) {
@@ -51,6 +52,7 @@ class Joiner {
     UCP_RETURN_IF_ERROR(ReadPlaces(places));
     for (std::size_t i = 0; i < result_.entries.size(); ++i) UCP_RETURN_IF_ERROR(TakePlaces(i));
     if (const auto paths = objects_.FindAttribute(tree_.root(), "planner_data")) ReadPaths(*paths);
+    UCP_RETURN_IF_ERROR(CheckDepths());
     return std::move(result_);
   }
 
@@ -257,6 +259,18 @@ class Joiner {
       sorted.push_back(std::move(result_.entries[number]));
     }
     result_.entries = std::move(sorted);
+  }
+
+  // Values are nested again as their keys say.
+  llvm::Error CheckDepths() const {
+    for (const Entry& entry : result_.entries) {
+      const auto dots = static_cast<std::size_t>(std::ranges::count(entry.key, '.'));
+      const std::size_t depth = std::max(entry.path.size(), dots + 1);
+      if (depth <= kMostDepth) continue;
+      return Fail(ErrorCode::kUnsupported, "the entry `{:.60}` is nested {} deep, and {} are read", entry.key, depth,
+                  kMostDepth);
+    }
+    return llvm::Error::success();
   }
 
   struct Placed {

@@ -33,7 +33,7 @@ bool IsList(const Node& node) {
 
 std::vector<pytorch::Entry> EntriesOf(const Node& node);
 
-// Paths are as deep as the values of a pickle may be.
+// ReadMetadata() limits how deep paths are.
 ValuePtr ValueOf(const Node& node) {  // NOLINT(misc-no-recursion)
   if (node.value) return node.value;
   std::vector<pytorch::Entry> entries = EntriesOf(node);

@@ -112,9 +112,21 @@ class Description {
     for (const auto* others : {&roles_.optimizer, &roles_.others}) {
       for (const OtherEntry& other : *others) wanted.push_back(other.entry);
     }
+    for (const StateEntry& state : roles_.states) {
+      if (state.state == kStep) RefuseChunks(*state.entry);
+    }
+    for (const GroupEntry& group : roles_.groups) RefuseChunks(*group.entry);
     std::erase_if(wanted, [](const Entry* entry) { return entry->chunks.size() != 1; });
     UCP_ASSIGN_OR_RETURN(values_, items_.Keep(std::move(wanted)));
     return llvm::Error::success();
+  }
+
+  // Steps and hyper-parameters are single values.
+  void RefuseChunks(const Entry& entry) {
+    if (entry.chunks.size() == 1 || !roles_.unread_optimizer.empty()) return;
+    roles_.unread_optimizer =
+        fmt::format("`{}` of the optimizer is cut into {} chunks, and steps and hyper-parameters are single values",
+                    entry.key, entry.chunks.size());
   }
 
   // The states of each parameter that are one number for each element, and those that are not.

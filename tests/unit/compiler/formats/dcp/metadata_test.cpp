@@ -179,6 +179,17 @@ TEST(DcpMetadata, MegatronIsRefusedByName) {
               HasSubstr("saved by Megatron Core (mcore_data)"));
 }
 
+// Values are nested as deep as their paths are long, and a stack is not endless.
+TEST(DcpMetadata, PathsWithoutEndAreRefused) {
+  SavedDict deep;
+  deep.Value(std::vector<PathPart>(201, PathPart("a")), MakeInteger(1));
+  EXPECT_THAT(Refusal(deep.Metadata()), HasSubstr("is nested 201 deep, and 200 are read"));
+  SavedDict flat;
+  flat.Value({std::string(250, '.')}, MakeInteger(1));
+  EXPECT_THAT(Refusal(WithAttribute(flat.Metadata(), "planner_data", pytorch::MakeNone())),
+              HasSubstr("is nested 251 deep, and 200 are read"));
+}
+
 // What other planners store there is not read.
 TEST(DcpMetadata, WithoutPathsKeysAreNames) {
   const ValuePtr root = TwoChunks({}).Metadata();

@@ -187,6 +187,24 @@ TEST_F(DcpRead, HyperParametersOfParametersAreGroups) {
               ElementsAre(HasSubstr("the optimizer lists 1 parameters (first `still`) and has no state of them")));
 }
 
+// A DTensor of a step, or of a learning rate. The weights can still be read.
+TEST_F(DcpRead, StepsAndHyperParametersInChunksAreRefused) {
+  for (const std::string key : {"step", "lr"}) {
+    SavedDict dict;
+    dict.Tensor({"model", "a"}, {2}).Tensor({"optimizer", "state", "a", "exp_avg"}, {2});
+    if (key == "step") {
+      dict.Tensor({"optimizer", "state", "a", "step"}, {2}, 1, {{{0}, {1}}, {{1}, {1}}});
+    } else {
+      dict.Tensor({"optimizer", "param_groups", "0", "lr"}, {2}, 1, {{{0}, {1}}, {{1}, {1}}});
+    }
+    dict.Value({"optimizer", "param_groups", 0, "params"}, MakeList({MakeText("a")}));
+    const Checkpoint checkpoint = Read(dict);
+    EXPECT_THAT(checkpoint.training.absent_optimizer,
+                AllOf(HasSubstr(key + "` of the optimizer is cut into 2 chunks"), HasSubstr("are single values")));
+    EXPECT_THAT(Shards(checkpoint), ElementsAre("a frozen weight float32 [2] [0..2]"));
+  }
+}
+
 TEST_F(DcpRead, GroupsAsOneListAndStepsAsNumbers) {
   SavedDict dict;
   dict.Tensor({"model", "a"}, {2}).Tensor({"model", "b"}, {2});

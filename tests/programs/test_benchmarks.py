@@ -27,6 +27,15 @@ class Benchmarks(ProgramTest):
         self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
         return result.stdout.splitlines()
 
+    def test_two_builds(self) -> None:
+        """Every kind of run, of a program beside itself."""
+        program = PROGRAMS / "ucprun"
+        lines = self.bench("two_builds.py", program, program, "--work", self.folder / "work", "--rounds", 1,
+                           *(word for size in SIZES for word in ("--set", size)))  # fmt: skip
+        self.assertEqual(len(lines), 7, lines)
+        for line in lines:
+            self.assertRegex(line, r"^[a-z -]+ +\d+\.\d\d s +\d+\.\d\d$")
+
     def test_compare(self) -> None:
         """Conversions beside `cp -r`."""
         source = self.folder / "source"

@@ -63,7 +63,8 @@ CountedElements::Parts CountedElements::FirstHeld(const OfTensor& held, EarlierS
       if (fresh.real_elements() == 0) continue;
       const bool is_whole = !write.fused && fresh == ProductSet::Whole(plan_.tensor(held.tensor).logical.shape);
       Part part{std::move(fresh), piece, {}, is_whole};
-      for (std::size_t d : PiecePlaces(part.set, piece).order()) {
+      const PiecePlaces places(part.set, piece);
+      for (std::size_t d : places.order()) {
         part.geometry.push_back(Intersect(part.set.dims[d], part.set.dims[d]));
       }
       earlier.Add(part.set);

@@ -51,6 +51,14 @@ class VisitTest : public testing::Test {
     return seen;
   }
 
+  std::vector<std::string> Digests() const {
+    std::vector<std::string> texts;
+    for (const StateDigest& entry : report_.digests) {
+      texts.push_back(entry.tensor + " " + entry.state + " " + std::string(Name(entry.dtype)) + " " + entry.digest);
+    }
+    return texts;
+  }
+
   ScratchFolder folder_;
   EngineReport report_;
 };
@@ -80,11 +88,18 @@ TEST_F(VisitTest, AddsUpTheDigestsOfWhatItSees) {
   SmallConversion small = Merged();
   small.WriteSource(folder_.Path("source"));
   Seen(small, 2, 64);
-  std::vector<std::string> texts;
-  for (const StateDigest& entry : report_.digests) {
-    texts.push_back(entry.tensor + " " + entry.state + " " + std::string(Name(entry.dtype)) + " " + entry.digest);
-  }
-  EXPECT_EQ(texts, small.ExpectedDigests());
+  EXPECT_EQ(Digests(), small.ExpectedDigests());
+}
+
+// More dimensions than small vectors have room for.
+TEST_F(VisitTest, ATensorOfTwelveDimensions) {
+  SmallConversion small({{"a", {4, 1, 2, 1, 1, 2, 1, 1, 2, 1, 1, 3}}});
+  small.AddSource({.tp = 2, .dp = 2});
+  small.SetTarget({});
+  small.Finish();
+  small.WriteSource(folder_.Path("source"));
+  Seen(small, 2, 64);
+  EXPECT_EQ(Digests(), small.ExpectedDigests());
 }
 
 TEST_F(VisitTest, ADamagedSourceIsRefused) {

@@ -89,7 +89,7 @@ class Torch:
         except TypeError:
             raise failure("usage", f'device is a name such as "cpu" or "cuda:1", not {device!a}') from None
         except RuntimeError as error:
-            raise failure("usage", f"`{device}` is no device: {str(error).splitlines()[0]}") from None
+            raise failure("usage", f"`{device}` is not a device: {str(error).splitlines()[0]}") from None
         if self._device.type == "cuda" and not torch.cuda.is_available():
             why = "no GPU that it can use" if torch.version.cuda else "no CUDA in it"
             raise failure("unsupported", f'device="{device}": PyTorch {torch.__version__} finds {why}')

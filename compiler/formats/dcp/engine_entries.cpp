@@ -17,7 +17,9 @@ using pytorch::MakeNone;
 }  // namespace
 
 void TakeEngineEntries(TrainingState& training) {
-  const auto steps = static_cast<std::int64_t>(OptimizerStep(training).value_or(0));
+  constexpr double kMostSteps = 9007199254740992;  // 2^53: every whole number up to it is a double.
+  const double step = OptimizerStep(training).value_or(0);
+  const auto steps = step >= 0 && step <= kMostSteps ? static_cast<std::int64_t>(step) : 0;
   const std::array<std::pair<std::string_view, pytorch::ValuePtr>, 7> wanted = {{{"lr_scheduler", MakeNone()},
                                                                                  {"data_sampler", MakeNone()},
                                                                                  {"random_ltd", MakeNone()},
@@ -38,6 +40,37 @@ void TakeEngineEntries(TrainingState& training) {
     }
   }
   training.engine_origin = training.ranks.front().client_origin;
+}
+
+std::vector<std::string> DropReserved(TrainingState& training) {
+  constexpr std::array<std::string_view, 20> kReserved = {"module",
+                                                          "optimizer",
+                                                          "param_shapes",
+                                                          "buffer_names",
+                                                          "frozen_param_shapes",
+                                                          "shared_params",
+                                                          "mp_world_size",
+                                                          "ds_config",
+                                                          "ds_version",
+                                                          "frozen_param_fragments",
+                                                          "dp_world_size",
+                                                          "random_ltd",
+                                                          "global_steps",
+                                                          "data_sampler",
+                                                          "checkpoint_parallel_dimensions",
+                                                          "skipped_steps",
+                                                          "global_samples",
+                                                          "optimizer_state_dict",
+                                                          "sparse_tensor_module_names",
+                                                          "universal_checkpoint_info"};
+  std::vector<std::string> dropped;
+  std::erase_if(training.ranks.front().client, [&](const pytorch::Entry& entry) {
+    const auto key = pytorch::AsText(*entry.key);
+    const bool is_reserved = key && std::ranges::find(kReserved, *key) != kReserved.end();
+    if (is_reserved) dropped.emplace_back(*key);
+    return is_reserved;
+  });
+  return dropped;
 }
 
 }  // namespace ucp::dcp

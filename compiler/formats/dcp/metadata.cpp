@@ -42,7 +42,7 @@ llvm::Error RefuseMegatron(std::string_view why) {
 
 class Joiner {
  public:
-  explicit Joiner(const PickleTree& tree) : tree_(tree), objects_(tree) {}
+  Joiner(const PickleTree& tree, std::size_t pickle_bytes) : tree_(tree), objects_(tree), pickle_bytes_(pickle_bytes) {}
 
   llvm::Expected<Metadata> Run() {
     UCP_RETURN_IF_ERROR(CheckRoot());
@@ -105,7 +105,15 @@ class Joiner {
                                "TensorStorageMetadata or BytesStorageMetadata");
   }
 
-  llvm::Error ReadTensor(Id tensor, Entry& read) const {
+  // A pickle can name one object any number of times. PyTorch writes one for each chunk, of 40 bytes at least.
+  llvm::Error CountChunk(const Chunk& chunk) {
+    numbers_read_ += 1 + chunk.offsets.size() + chunk.sizes.size();
+    if (numbers_read_ <= pickle_bytes_) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData, "its {} bytes describe more than {} numbers of chunks", pickle_bytes_,
+                pickle_bytes_);
+  }
+
+  llvm::Error ReadTensor(Id tensor, Entry& read) {
     read.is_tensor = true;
     const std::string what = fmt::format("`{}`", read.key);
     UCP_ASSIGN_OR_RETURN(read.dtype, objects_.DTypeOf(tensor, what));
@@ -114,6 +122,10 @@ class Joiner {
     UCP_ASSIGN_OR_RETURN(const Id chunks, objects_.Attribute(tensor, "chunks", what));
     if (tree_.kind(chunks) != Kind::kList) {
       return objects_.Unexpected(fmt::format("`chunks` of {}", what), chunks, "a list");
+    }
+    if (tree_.Count(chunks) > pickle_bytes_ - std::min(numbers_read_, pickle_bytes_)) {
+      return Fail(ErrorCode::kBadData, "its {} bytes describe {} chunks of {} and others", pickle_bytes_,
+                  tree_.Count(chunks), what);
     }
     read.chunks.reserve(tree_.Count(chunks));
     std::vector<Id> ids;
@@ -128,6 +140,7 @@ class Joiner {
       Chunk& added = read.chunks.emplace_back();
       UCP_ASSIGN_OR_RETURN(added.offsets, objects_.NeedExtents(id, "offsets", what));
       UCP_ASSIGN_OR_RETURN(added.sizes, objects_.NeedExtents(id, "sizes", what));
+      UCP_RETURN_IF_ERROR(CountChunk(added));
     }
     return llvm::Error::success();
   }
@@ -281,6 +294,8 @@ class Joiner {
 
   const PickleTree& tree_;
   const MetadataObjects objects_;
+  const std::size_t pickle_bytes_;
+  std::size_t numbers_read_ = 0;  // Of chunks, and one for each chunk.
   Metadata result_;
   std::unordered_map<std::string_view, std::size_t> number_of_key_;
   std::unordered_map<std::string_view, std::uint32_t> number_of_file_;  // Of texts of the pickle.
@@ -294,7 +309,7 @@ llvm::Expected<Metadata> ReadMetadata(std::string_view pickle) {
     return Fail(ErrorCode::kUnsupported, "it has {} bytes, more than the {} that are read", pickle.size(), kMostBytes);
   }
   UCP_ASSIGN_OR_RETURN(const PickleTree tree, PickleTree::Read(pickle));
-  return Joiner(tree).Run();
+  return Joiner(tree, pickle.size()).Run();
 }
 
 }  // namespace ucp::dcp

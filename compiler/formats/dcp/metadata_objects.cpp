@@ -11,6 +11,9 @@
 namespace ucp::dcp {
 namespace {
 
+// PyTorch's classes have six at most. A hostile file may share one dict of many among all its objects.
+constexpr std::size_t kMostAttributes = 64;
+
 // Versions 1.12 and 1.13 had the package at another place, and up to 2.2 the properties were of sharded tensors.
 constexpr std::array<std::string_view, 5> kModules = {
     "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem",
@@ -41,9 +44,10 @@ std::optional<PickleTree::Id> MetadataObjects::FindAttribute(Id object, std::str
   const Id state = tree_.State(object);
   if (state == PickleTree::kNothing || tree_.kind(state) != PickleTree::Kind::kDict) return std::nullopt;
   std::optional<Id> found;
+  std::size_t seen = 0;
   tree_.ForEachEntry(state, [&](Id key, Id value) {
     if (tree_.Text(key) == name) found = value;
-    return true;
+    return ++seen < kMostAttributes;
   });
   return found;
 }

@@ -25,7 +25,7 @@ class MetadataObjects {
   // The class of an object of Megatron's.
   std::optional<std::string> ClassOfMegatron(Id id) const;
 
-  // The last one of this name, as in Python.
+  // The last one of this name, as in Python, among the first 64.
   std::optional<Id> FindAttribute(Id object, std::string_view name) const;
   // Fails (kBadData) if there is none. `what` is the object in messages.
   llvm::Expected<Id> Attribute(Id object, std::string_view name, std::string_view what) const;

@@ -59,6 +59,7 @@ class Description {
       training().absent_optimizer = fmt::format("`{}` holds no states of an optimizer", folder_);
     }
     TakeEngineEntries(training());
+    RemarkOnReserved();
     CountBoxes();
     return std::move(checkpoint_);
   }
@@ -114,11 +115,20 @@ class Description {
     }
     for (const StateEntry& state : roles_.states) {
       if (state.state == kStep) RefuseChunks(*state.entry);
+      RefuseName(state);
     }
     for (const GroupEntry& group : roles_.groups) RefuseChunks(*group.entry);
     std::erase_if(wanted, [](const Entry* entry) { return entry->chunks.size() != 1; });
     UCP_ASSIGN_OR_RETURN(values_, items_.Keep(std::move(wanted)));
     return llvm::Error::success();
+  }
+
+  // Masters and weights have these names among the states.
+  void RefuseName(const StateEntry& state) {
+    if ((state.state != kMasterState && state.state != kWeightState) || !roles_.unread_optimizer.empty()) return;
+    roles_.unread_optimizer =
+        fmt::format("the optimizer has a state `{}` of `{}`, a name that only the parameter itself can have here",
+                    state.state, state.parameter);
   }
 
   // Steps and hyper-parameters are single values.
@@ -252,8 +262,20 @@ class Description {
       return Fail(ErrorCode::kBadData, "`{}` does not hold a dict", JoinPath(folder_, kLightningFile));
     }
     std::vector<pytorch::Entry>& client = training().ranks.front().client;
-    client.insert(client.end(), entries->begin(), entries->end());
+    for (const pytorch::Entry& entry : *entries) {  // Lightning reads them from there.
+      const auto key = pytorch::AsText(*entry.key);
+      std::erase_if(client, [&](const pytorch::Entry& other) { return key && pytorch::AsText(*other.key) == key; });
+      client.push_back(entry);
+    }
     return llvm::Error::success();
+  }
+
+  void RemarkOnReserved() {
+    const std::vector<std::string> dropped = DropReserved(training());
+    if (dropped.empty()) return;
+    inventory().remarks.push_back(
+        fmt::format("the entries `{}` have names that DeepSpeed's files use for their own; they are not carried over",
+                    fmt::join(dropped, "`, `")));
   }
 
   void CountBoxes() {

@@ -222,6 +222,10 @@ class Finder {
     if (const auto text = OfOptimizer(entry, kState)) {
       auto split = SplitOfParameter(*text);
       if (!split) return NotUnderstood(entry);
+      if (!states_seen_.insert(*split).second && roles_.unread_optimizer.empty()) {
+        roles_.unread_optimizer = fmt::format("the optimizer has two states `{}` of `{}`, without what wrappers added",
+                                              split->second, split->first);
+      }
       roles_.states.push_back({std::move(split->first), std::move(split->second), &entry});
       return;
     }
@@ -233,12 +237,15 @@ class Finder {
     roles_.optimizer.push_back({PathBelow(entry, *optimizer_), &entry});
   }
 
+  // `param_groups.0.lr`: the paths say whether 0 is a place in a list or the name of a parameter.
   void PlaceOfGroup(const Entry& entry, std::string_view text) {
-    if (auto split = SplitOfParameter(text)) {
+    std::vector<PathPart> path = PathBelow(entry, fmt::format("{}.{}", *optimizer_, kGroups));
+    const bool is_in_list = !path.empty() && std::holds_alternative<std::int64_t>(path.front());
+    auto split = is_in_list ? std::nullopt : SplitOfParameter(text);
+    if (split) {
       roles_.groups.push_back({std::nullopt, std::move(split->first), {std::move(split->second)}, &entry});
       return;
     }
-    std::vector<PathPart> path = PathBelow(entry, fmt::format("{}.{}", *optimizer_, kGroups));
     const auto number = path.size() < 2 ? std::nullopt : AsNumber(TextOf(path.front()));
     if (!number) return NotUnderstood(entry);
     path.erase(path.begin());
@@ -271,6 +278,7 @@ class Finder {
   bool has_roots_ = false;     // There are tensors that stand in no dict.
   bool drops_module_ = false;  // DistributedDataParallel's.
   std::unordered_map<std::string, std::string> key_of_name_;
+  std::set<std::pair<std::string, std::string>> states_seen_;  // Parameter and state.
   Roles roles_;
 };
 

@@ -179,6 +179,20 @@ TEST(DcpMetadata, MegatronIsRefusedByName) {
               HasSubstr("saved by Megatron Core (mcore_data)"));
 }
 
+// A list of chunks that all tensors share takes few bytes, and as many chunks for each tensor.
+TEST(DcpMetadata, ChunksThatAreNamedManyTimesAreRefused) {
+  SavedDict dict;
+  std::vector<Box> boxes;
+  for (std::int64_t i = 0; i < 40; ++i) boxes.push_back({{i}, {1}});
+  dict.Tensor({"model", "a"}, {40}, 0, boxes);
+  const ValuePtr root = dict.Metadata();
+  const ValuePtr tensor = pytorch::Entries(*pytorch::Find(*root, "state_dict_metadata"))->front().value;
+  std::vector<pytorch::Entry> shared;
+  for (int i = 0; i < 1000; ++i) shared.push_back({MakeText(fmt::format("t{}", i)), tensor});
+  EXPECT_THAT(Refusal(WithAttribute(root, "state_dict_metadata", pytorch::MakeDict(std::move(shared)))),
+              HasSubstr("bytes describe"));
+}
+
 // Values are nested as deep as their paths are long, and a stack is not endless.
 TEST(DcpMetadata, PathsWithoutEndAreRefused) {
   SavedDict deep;

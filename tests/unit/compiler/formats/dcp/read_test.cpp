@@ -205,6 +205,48 @@ TEST_F(DcpRead, StepsAndHyperParametersInChunksAreRefused) {
   }
 }
 
+// Its elements would be written for the parameter's.
+TEST_F(DcpRead, AStateThatIsCalledAsMastersAreIsRefused) {
+  for (const std::string name : {"fp32", "weight"}) {
+    SavedDict dict;
+    dict.Tensor({"model", "a"}, {2}, 7).Tensor({"optimizer", "state", "a", name}, {2}, 100);
+    dict.Value({"optimizer", "param_groups", 0, "params"}, MakeList({MakeText("a")}));
+    const Checkpoint checkpoint = Read(dict);
+    EXPECT_THAT(checkpoint.training.absent_optimizer, HasSubstr("has a state `" + name + "` of `a`"));
+    EXPECT_THAT(Shards(checkpoint), ElementsAre("a frozen weight float32 [2] [0..2]"));
+    EXPECT_THAT(Elements(checkpoint.inventory, 0, "weight"), ElementsAre(7, 8));
+  }
+}
+
+// torch.nn.ParameterList names its parameters so.
+TEST_F(DcpRead, ParametersWhoseNamesAreNumbers) {
+  SavedDict dict;
+  for (const std::string name : {"0", "1"}) {
+    dict.Tensor({"model", name}, {2}).Tensor({"optimizer", "state", name, "exp_avg"}, {2});
+  }
+  dict.Value({"optimizer", "param_groups", 0, "lr"}, MakeDouble(0.1));
+  dict.Value({"optimizer", "param_groups", 0, "params"}, MakeList({MakeText("1")}));
+  dict.Value({"optimizer", "param_groups", 1, "lr"}, MakeDouble(0.2));
+  dict.Value({"optimizer", "param_groups", 1, "params"}, MakeList({MakeText("0")}));
+  EXPECT_THAT(Groups(Read(dict).training), ElementsAre(HasSubstr("'lr': 0.1}"), HasSubstr("'lr': 0.2}")));
+}
+
+TEST_F(DcpRead, TwoStatesOfOneNameAreRefused) {
+  SavedDict dict;
+  dict.Tensor({"model", "a"}, {2}).Tensor({"optimizer", "state", "a", "exp_avg"}, {2});
+  dict.Tensor({"optimizer", "state", "_orig_mod.a", "exp_avg"}, {2});
+  dict.Value({"optimizer", "param_groups", 0, "params"}, MakeList({MakeText("a")}));
+  EXPECT_THAT(Read(dict).training.absent_optimizer, HasSubstr("two states `exp_avg` of `a`"));
+}
+
+TEST_F(DcpRead, NamesOfTheEnginesOwnEntriesStayBehind) {
+  SavedDict dict;
+  dict.Tensor({"model", "a"}, {2}).Value({"module"}, MakeInteger(1)).Value({"mine"}, MakeInteger(2));
+  const Checkpoint checkpoint = Read(dict);
+  EXPECT_EQ(Client(checkpoint.training), "{'mine': 2}");
+  EXPECT_THAT(checkpoint.inventory.remarks, ElementsAre(HasSubstr("the entries `module` have names")));
+}
+
 TEST_F(DcpRead, GroupsAsOneListAndStepsAsNumbers) {
   SavedDict dict;
   dict.Tensor({"model", "a"}, {2}).Tensor({"model", "b"}, {2});

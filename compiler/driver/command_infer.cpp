@@ -11,6 +11,7 @@
 #include "compiler/compile/bound_source.h"
 #include "compiler/driver/commands.h"
 #include "compiler/infer/infer.h"
+#include "compiler/layout/seen_by_specs.h"
 #include "compiler/parse/parse.h"
 #include "compiler/pretty/pretty.h"
 #include "compiler/support/error.h"
@@ -88,7 +89,11 @@ llvm::Error Infer(const InferOptions& options) {
   UCP_RETURN_IF_ERROR(options.config.empty()
                           ? AddConfigBeside(RealFiles(), {inventory.root, options.checkpoint}, inventory.facts)
                           : AddConfig(RealFiles(), options.config, inventory.facts));
-  UCP_ASSIGN_OR_RETURN(DraftSpec draft, InferSpec(inventory, elsewhere ? &elsewhere->inventory : nullptr));
+  std::optional<Inventory> whole;
+  std::optional<Inventory> whole_elsewhere;
+  const Inventory& seen = SeenBySpecs(inventory, whole);
+  const Inventory* other = elsewhere ? &SeenBySpecs(elsewhere->inventory, whole_elsewhere) : nullptr;
+  UCP_ASSIGN_OR_RETURN(DraftSpec draft, InferSpec(seen, other));
   UCP_RETURN_IF_ERROR(Tidy(draft));
   if (place) {
     UCP_RETURN_IF_ERROR(WriteOutput(*place, draft.text));
@@ -107,7 +112,7 @@ llvm::Error Infer(const InferOptions& options) {
         "note: no config.json was found beside the checkpoint; `--config FILE` names one, and answers most questions");
   }
   if (draft.open_questions != 0) return llvm::Error::success();
-  return CheckDraft(draft, options.output.empty() ? "<draft>" : options.output, inventory);
+  return CheckDraft(draft, options.output.empty() ? "<draft>" : options.output, seen);
 }
 
 }  // namespace

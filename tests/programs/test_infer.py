@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from programs import ProgramTest
+from programs import SOURCE, ProgramTest
 
 
 class Drafts(ProgramTest):
@@ -53,6 +53,17 @@ class Drafts(ProgramTest):
         result = self.run_program("ucprun", "convert", source, self.out, *target)
         self.assertEqual(result.returncode, 1, result.stdout)
         self.assertIn("kv_heads", result.stderr)
+
+    def test_a_checkpoint_that_states_its_boxes(self) -> None:
+        """FSDP over tensor parallelism: to a spec its tensors are whole, and a draft changes nothing."""
+        source = SOURCE / "tests" / "fixtures" / "dcp" / "fsdp2_tp" / "checkpoint"
+        drafted = self.run_program("ucpc", "infer", source, "-o", "drafted.ucp")
+        self.assertEqual(drafted.returncode, 0, drafted.stderr)
+        self.assert_done(self.convert(source, "--spec", "drafted.ucp"))
+        drafted_files = self.parameter_files()
+        self.assert_done(self.convert(source, "--force"))
+        self.assertEqual(drafted_files, self.parameter_files())
+        self.assertGreater(len(drafted_files), 20)
 
     def test_no_draft_replaces_a_file(self) -> None:
         """Drafts are edited by hand."""

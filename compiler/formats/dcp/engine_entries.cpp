@@ -29,7 +29,7 @@ void TakeEngineEntries(TrainingState& training) {
                                                                                  {"dp_world_size", MakeInteger(1)}}};
   std::vector<pytorch::Entry>& client = training.ranks.front().client;
   for (const auto& [key, otherwise] : wanted) {
-    const auto is_of_key = [key = key](const pytorch::Entry& entry) { return pytorch::AsText(*entry.key) == key; };
+    const auto is_of_key = [name = key](const pytorch::Entry& entry) { return pytorch::AsText(*entry.key) == name; };
     const auto found = std::ranges::find_if(client, is_of_key);
     if (found == client.end() && training.groups.empty()) continue;
     if (found == client.end()) {

@@ -83,7 +83,7 @@ llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, co
 }
 
 std::string TagOf(const std::string& folder) {
-  const std::string name = NameOfFolder(folder);
+  std::string name = NameOfFolder(folder);
   if (name + "/" != kAccelerateModel && name + "/" != kAccelerateOptimizer) return name;
   const std::string around = NameOfFolder((std::filesystem::path(folder) / "..").lexically_normal().string());
   return around.empty() ? name : around;

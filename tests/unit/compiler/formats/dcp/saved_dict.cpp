@@ -125,7 +125,7 @@ SavedDict& SavedDict::Tensor(std::vector<std::string> path, std::vector<std::int
   return *this;
 }
 
-SavedDict& SavedDict::Value(std::vector<PathPart> path, const ValuePtr& value) {
+SavedDict& SavedDict::Value(const std::vector<PathPart>& path, const ValuePtr& value) {
   const pytorch::ArchiveLayout layout = pytorch::LayOutArchive("archive", *value, {});
   std::string archive(layout.bytes, '\0');
   for (const pytorch::Blob& blob : layout.blobs) archive.replace(blob.offset, blob.bytes.size(), blob.bytes);

@@ -23,7 +23,7 @@ class SavedDict {
   // none. The path is one of `model`, `a.weight`; the key is its parts and dots.
   SavedDict& Tensor(std::vector<std::string> path, std::vector<std::int64_t> shape, float first = 0,
                     std::vector<Box> boxes = {});
-  SavedDict& Value(std::vector<PathPart> path, const pytorch::ValuePtr& value);
+  SavedDict& Value(const std::vector<PathPart>& path, const pytorch::ValuePtr& value);
 
   // Writes `.metadata` and the data files, one for each place of a box in its tensor, into a folder that exists.
   void WriteTo(const std::string& folder) const;

@@ -35,7 +35,9 @@ struct EngineOptions {
   OpenFileShares open_files;
   // Called from any thread, one call at a time, a few times a second and once at the end.
   std::function<void(const ExecutionProgress&)> progress;
-  std::function<void(const FinishedChunk&)> after_chunk;  // Called from any thread, many at a time.
+  // Called from any thread, many at a time, for each range of a chunk. Loads make elements in their place, without
+  // chunks, and do not call it.
+  std::function<void(const FinishedChunk&)> after_chunk;
   const std::atomic<bool>* cancelled = nullptr;
   // The ranks that run at the same time, each with the same plan or, in a load, with its part; null: this process
   // alone.

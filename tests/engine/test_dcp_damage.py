@@ -41,7 +41,7 @@ def convert(ucprun: Path, source: Path, output: Path, to: str) -> Result:
 
 
 def expect_refusal(result: Result, output: Path, *words: str) -> None:
-    """One line with these words, an exit code that is no signal's, and no output."""
+    """The error is one line with these words, the program was not killed by a signal, and there is no output."""
     assert result.returncode in range(1, 10), result
     lines = result.stderr.splitlines()
     assert len(lines) == 1, result.stderr

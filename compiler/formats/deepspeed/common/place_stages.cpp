@@ -94,7 +94,7 @@ llvm::Error PlacePipeline(const FamilyState& state, const StageRequest& request,
   PipelineSource pipeline{layers, {}, {}, request.source.count};
   PrefixOfTensor prefix_of;
   UCP_RETURN_IF_ERROR(WeighLayers(state, request, layout, pipeline, prefix_of));
-  // One of which there is no tensor is a layer like those without a file.
+  // A layer without a tensor here counts as one without a file.
   std::erase_if(layers.prefixes, [&](const auto& layer) { return !pipeline.stages.contains(layer.second); });
   std::variant<DealMethod, std::vector<std::int64_t>> how = stage_layers;
   auto setting = request.strategy.options.find(kSetting);

@@ -97,8 +97,8 @@ class Shipment {
 class SlotRing {
  public:
   static constexpr std::uint64_t kLeastSlotBytes = std::uint64_t{64} << 10;
-  // Room for two chunks of 2 MiB and their moves; the bus is as fast with these as with larger ones.
-  static constexpr std::uint64_t kMostSlotBytes = (std::uint64_t{4} << 20) + (std::uint64_t{16} << 10);
+  // Room for a chunk of 2 MiB and its moves. On an H100, slots of 1 MiB and of 4 MiB were slower (docs/gpu.md).
+  static constexpr std::uint64_t kMostSlotBytes = (std::uint64_t{2} << 20) + (std::uint64_t{16} << 10);
 
   // `slots`: more than there are threads that take one.
   static llvm::Expected<std::unique_ptr<SlotRing>> Make(const Device& device, std::size_t slots,

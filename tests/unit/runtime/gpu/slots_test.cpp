@@ -157,7 +157,7 @@ TEST(SlotRoomTest, SaysHowMuchFits) {
     EXPECT_TRUE(SlotRoom(slot).Fits({.count = most}, 1));
     EXPECT_GT(most, slot - slot / 100 - 100);
   }
-  EXPECT_GE(SlotRoom::MostBytes(SlotRing::kMostSlotBytes), std::uint64_t{4} << 20);
+  EXPECT_GE(SlotRoom::MostBytes(SlotRing::kMostSlotBytes), std::uint64_t{2} << 20);
 }
 
 // Every call of the device fails once; nothing is left behind, and the error says which it was.

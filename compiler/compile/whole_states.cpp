@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "compiler/compile/carried_tensors.h"
-#include "compiler/layout/product_set.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/error.h"
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "compiler/bind/bind.h"
+#include "compiler/explain/paper_pattern.h"
 #include "compiler/layout/holders.h"
 #include "compiler/layout/inventory.h"
 #include "compiler/layout/layout.h"
-#include "compiler/layout/paper_pattern.h"
 
 namespace ucp {
 

@@ -8,7 +8,7 @@
 
 #include "compiler/layout/layout.h"
 #include "compiler/layout/mesh.h"
-#include "compiler/layout/product_set.h"
+#include "compiler/sets/product_set.h"
 
 namespace ucp {
 

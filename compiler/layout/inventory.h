@@ -12,7 +12,7 @@
 #include "compiler/layout/mesh.h"
 #include "compiler/layout/rank_preference.h"
 #include "compiler/layout/storage.h"
-#include "compiler/layout/tensor_boxes.h"
+#include "compiler/sets/tensor_boxes.h"
 
 namespace ucp {
 

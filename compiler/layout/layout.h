@@ -12,8 +12,8 @@
 
 #include "compiler/layout/inventory.h"
 #include "compiler/layout/mesh.h"
-#include "compiler/layout/product_set.h"
 #include "compiler/layout/shape.h"
+#include "compiler/sets/product_set.h"
 
 namespace ucp {
 

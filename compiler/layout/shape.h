@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compiler/layout/mesh.h"
-#include "compiler/layout/selection.h"
+#include "compiler/sets/selection.h"
 
 namespace ucp {
 

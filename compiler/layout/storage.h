@@ -19,7 +19,7 @@
 
 #include "compiler/layout/dtype.h"
 #include "compiler/layout/mesh.h"
-#include "compiler/layout/product_set.h"
+#include "compiler/sets/product_set.h"
 #include "compiler/support/typed_id.h"
 
 namespace ucp {

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/layout/product_set.h"
-#include "compiler/layout/selection.h"
+#include "compiler/sets/product_set.h"
+#include "compiler/sets/selection.h"
 
 namespace ucp {
 

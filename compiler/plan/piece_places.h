@@ -18,10 +18,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "compiler/layout/box_index.h"
-#include "compiler/layout/product_set.h"
 #include "compiler/plan/boxes.h"
 #include "compiler/plan/plan.h"
+#include "compiler/sets/box_index.h"
+#include "compiler/sets/product_set.h"
 
 namespace ucp {
 

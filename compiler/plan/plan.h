@@ -19,10 +19,10 @@
 #include "compiler/layout/file_readers.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/left_out.h"
-#include "compiler/layout/product_set.h"
 #include "compiler/layout/rank_preference.h"
 #include "compiler/layout/storage.h"
 #include "compiler/layout/target.h"
+#include "compiler/sets/product_set.h"
 #include "compiler/support/typed_id.h"
 
 namespace ucp {

@@ -23,11 +23,11 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/layout/box_index.h"
 #include "compiler/plan/boxes.h"
 #include "compiler/plan/piece_places.h"
 #include "compiler/plan/plan.h"
 #include "compiler/plan/state_feeds.h"
+#include "compiler/sets/box_index.h"
 
 namespace ucp {
 

@@ -21,8 +21,8 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "compiler/layout/take_apart.h"
 #include "compiler/planner/draft.h"
+#include "compiler/sets/take_apart.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/layout/box_index.h"
 #include "compiler/planner/draft.h"
+#include "compiler/sets/box_index.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/layout/product_set.h"
+#include "compiler/sets/product_set.h"
 
 namespace ucp {
 

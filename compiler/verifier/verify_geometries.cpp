@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/layout/box_index.h"
+#include "compiler/sets/box_index.h"
 #include "compiler/support/interruption.h"
 #include "compiler/verifier/shards_of_tensors.h"
 #include "compiler/verifier/unsound.h"

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/layout/take_apart.h"
 #include "compiler/plan/steps.h"
+#include "compiler/sets/take_apart.h"
 
 namespace ucp {
 

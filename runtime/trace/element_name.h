@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/layout/product_set.h"
+#include "compiler/sets/product_set.h"
 
 namespace ucp {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "compiler/layout/box_index.h"
+#include "compiler/sets/box_index.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 

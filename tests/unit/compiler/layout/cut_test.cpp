@@ -5,7 +5,7 @@
 #include <set>
 
 #include "compiler/support/error.h"
-#include "tests/unit/compiler/layout/random_selection.h"
+#include "tests/unit/compiler/sets/random_selection.h"
 
 namespace ucp {
 namespace {

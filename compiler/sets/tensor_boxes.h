@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/layout/product_set.h"
+#include "compiler/sets/product_set.h"
 
 namespace ucp {
 

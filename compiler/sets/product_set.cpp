@@ -1,4 +1,4 @@
-#include "compiler/layout/product_set.h"
+#include "compiler/sets/product_set.h"
 
 #include <fmt/format.h>
 #include <llvm/ADT/SmallVector.h>

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/layout/product_set.h"
+#include "compiler/sets/product_set.h"
 
 namespace ucp {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "compiler/layout/box_index.h"
-#include "compiler/layout/product_set.h"
+#include "compiler/sets/box_index.h"
+#include "compiler/sets/product_set.h"
 
 namespace ucp {
 

@@ -1,9 +1,9 @@
 // Product sets against lists of indices. Padding may stand anywhere, in the middle too.
-#include "compiler/layout/product_set.h"
+#include "compiler/sets/product_set.h"
 
 #include <gmock/gmock.h>
 
-#include "tests/unit/compiler/layout/random_selection.h"
+#include "tests/unit/compiler/sets/random_selection.h"
 
 namespace ucp {
 namespace {

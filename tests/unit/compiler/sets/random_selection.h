@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/layout/selection.h"
+#include "compiler/sets/selection.h"
 #include "tests/unit/compiler/planner/conversion.h"
 
 namespace ucp {

@@ -1,4 +1,4 @@
-#include "compiler/layout/take_apart.h"
+#include "compiler/sets/take_apart.h"
 
 #include <algorithm>
 #include <iterator>

@@ -2,7 +2,7 @@
 // the runs of one axis follow each other in the order of its ranks (copies aside): then concatenating them gives the
 // dimension back, which is what Shard-V and Shard-H promise to a reader. Everything is read off the selections, so a
 // cut by any rule that happens to give whole or consecutive parts on this mesh is called what it is.
-#include "compiler/layout/paper_pattern.h"
+#include "compiler/explain/paper_pattern.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

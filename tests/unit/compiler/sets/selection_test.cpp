@@ -1,11 +1,11 @@
-#include "compiler/layout/selection.h"
+#include "compiler/sets/selection.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <set>
 
-#include "tests/unit/compiler/layout/random_selection.h"
+#include "tests/unit/compiler/sets/random_selection.h"
 
 namespace ucp {
 namespace {

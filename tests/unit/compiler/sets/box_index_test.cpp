@@ -1,5 +1,5 @@
 // The index against a look at every box.
-#include "compiler/layout/box_index.h"
+#include "compiler/sets/box_index.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "compiler/layout/paper_pattern.h"
+#include "compiler/explain/paper_pattern.h"
 
 #include <gtest/gtest.h>
 

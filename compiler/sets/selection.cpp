@@ -1,4 +1,4 @@
-#include "compiler/layout/selection.h"
+#include "compiler/sets/selection.h"
 
 #include <fmt/format.h>
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/layout/selection.h"
+#include "compiler/sets/selection.h"
 
 namespace ucp {
 

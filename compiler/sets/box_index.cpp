@@ -1,7 +1,7 @@
 // Sets come one after the other, and a tree is built at once. So there are several trees, of sizes that double: what is
 // new is put into a list, which becomes a tree when it is long, and trees of one size become one tree of twice the
 // size.
-#include "compiler/layout/box_index.h"
+#include "compiler/sets/box_index.h"
 
 #include <algorithm>
 

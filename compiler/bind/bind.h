@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
 #include "compiler/layout/inventory.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/mesh.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/check/variant.h"
+#include "compiler/spec/variant.h"
 #include "compiler/support/checked_math.h"
 
 namespace ucp {

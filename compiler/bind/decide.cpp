@@ -6,7 +6,7 @@
 
 #include "compiler/bind/expand.h"
 #include "compiler/bind/fact_value.h"
-#include "compiler/check/variant.h"
+#include "compiler/spec/variant.h"
 
 namespace ucp {
 namespace {

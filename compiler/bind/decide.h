@@ -9,8 +9,8 @@
 #include "compiler/bind/bind.h"
 #include "compiler/bind/evaluate.h"
 #include "compiler/bind/inventory_index.h"
-#include "compiler/check/condition.h"
 #include "compiler/diagnostics/diagnostics.h"
+#include "compiler/spec/condition.h"
 
 namespace ucp {
 

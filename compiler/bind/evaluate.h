@@ -8,12 +8,12 @@
 
 #include "compiler/bind/bind.h"
 #include "compiler/bind/local_lengths.h"
-#include "compiler/check/formula.h"
-#include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/mesh.h"
 #include "compiler/layout/shape.h"
+#include "compiler/spec/formula.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "compiler/check/variant.h"
+#include "compiler/spec/variant.h"
 #include "compiler/support/check.h"
 
 namespace ucp {

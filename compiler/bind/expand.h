@@ -10,8 +10,8 @@
 
 #include "compiler/bind/decisions.h"
 #include "compiler/bind/evaluate.h"
-#include "compiler/check/pattern.h"
 #include "compiler/diagnostics/diagnostics.h"
+#include "compiler/spec/pattern.h"
 
 namespace ucp {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "compiler/check/variant.h"
+#include "compiler/spec/variant.h"
 
 namespace ucp {
 

@@ -9,7 +9,7 @@
 
 #include "compiler/bind/decide.h"
 #include "compiler/bind/evaluate.h"
-#include "compiler/check/pattern.h"
+#include "compiler/spec/pattern.h"
 
 namespace ucp {
 

@@ -10,7 +10,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "compiler/check/variant.h"
+#include "compiler/spec/variant.h"
 
 namespace ucp {
 namespace {

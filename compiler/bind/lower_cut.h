@@ -6,8 +6,8 @@
 #include <span>
 
 #include "compiler/bind/evaluate.h"
-#include "compiler/check/formula.h"
 #include "compiler/diagnostics/diagnostics.h"
+#include "compiler/spec/formula.h"
 
 namespace ucp {
 

@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
 #include "compiler/layout/mesh.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 

@@ -3,8 +3,8 @@
 
 #include "compiler/bind/known_values.h"
 #include "compiler/bind/samples.h"
-#include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "compiler/bind/decide.h"
-#include "compiler/check/variant.h"
+#include "compiler/spec/variant.h"
 
 namespace ucp {
 namespace {

@@ -9,7 +9,7 @@
 #include "compiler/bind/evaluate.h"
 #include "compiler/bind/expand.h"
 #include "compiler/bind/inventory_index.h"
-#include "compiler/check/spec.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 

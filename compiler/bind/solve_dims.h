@@ -10,8 +10,8 @@
 
 #include "compiler/bind/bind.h"
 #include "compiler/bind/inventory_index.h"
-#include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "compiler/bind/evaluate.h"
-#include "compiler/check/spec.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 

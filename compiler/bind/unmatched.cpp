@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "compiler/check/variant.h"
+#include "compiler/spec/variant.h"
 
 namespace ucp {
 namespace {

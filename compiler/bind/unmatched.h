@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "compiler/bind/inventory_index.h"
-#include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "compiler/check/spec.h"
+#include "compiler/check/check_spec.h"
 #include "compiler/formats/format.h"
 #include "compiler/support/error.h"
 

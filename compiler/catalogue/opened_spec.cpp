@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/catalogue/check_strategies.h"
+#include "compiler/check/check_spec.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/parse/include.h"
 #include "compiler/support/check.h"

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
 #include "compiler/plan/plan_inputs.h"
 #include "compiler/source/source.h"
+#include "compiler/spec/spec.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

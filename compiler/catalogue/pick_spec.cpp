@@ -16,9 +16,9 @@
 #include <unordered_set>
 
 #include "compiler/catalogue/catalogue.h"
-#include "compiler/check/variant.h"
 #include "compiler/layout/compare_layouts.h"
 #include "compiler/layout/seen_by_specs.h"
+#include "compiler/spec/variant.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "compiler/check/declarations.h"
-#include "compiler/check/variant.h"
+#include "compiler/spec/variant.h"
 
 namespace ucp {
 namespace {

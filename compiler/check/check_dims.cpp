@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/check/check_spec.h"
 #include "compiler/check/declarations.h"
 #include "compiler/layout/mesh.h"
 #include "compiler/support/spelling.h"

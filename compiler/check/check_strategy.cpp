@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "compiler/check/check_spec.h"
 #include "compiler/check/declarations.h"
 
 namespace ucp {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/check/declarations.h"
-#include "compiler/check/variant.h"
+#include "compiler/spec/variant.h"
 #include "compiler/support/spelling.h"
 
 namespace ucp {

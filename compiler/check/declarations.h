@@ -7,8 +7,8 @@
 
 #include "compiler/ast/ast.h"
 #include "compiler/check/scope.h"
-#include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 

@@ -9,10 +9,6 @@
 
 namespace ucp {
 
-bool MeshDeclaration::Has(std::string_view axis) const {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
 bool Scope::CheckAxis(const ast::Identifier& axis, DiagnosticSink& sink) const {
   Diagnostic diagnostic{.kind = DiagnosticKind::kUnknownAxis, .place = axis.range, .message = ""};
   std::vector<std::string> candidates = meshes.empty() ? KnownAxes() : std::vector<std::string>{};

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "compiler/ast/ast.h"
-#include "compiler/check/condition.h"
-#include "compiler/check/formula.h"
-#include "compiler/check/pattern.h"
-#include "compiler/check/spec.h"
 #include "compiler/diagnostics/diagnostics.h"
+#include "compiler/spec/condition.h"
+#include "compiler/spec/formula.h"
+#include "compiler/spec/pattern.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 

@@ -5,6 +5,7 @@
 
 #include "compiler/bind/bind.h"
 #include "compiler/catalogue/config_file.h"
+#include "compiler/check/check_spec.h"
 #include "compiler/command_line/output_place.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/write_file.h"

@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "compiler/check/spec.h"
 #include "compiler/layout/mesh.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 

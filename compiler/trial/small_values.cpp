@@ -15,7 +15,7 @@
 #include "compiler/bind/evaluate.h"
 #include "compiler/bind/inventory_index.h"
 #include "compiler/bind/solve_dims.h"
-#include "compiler/check/variant.h"
+#include "compiler/spec/variant.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/check/spec.h"
+#include "compiler/spec/spec.h"
 #include "compiler/trial/small_values.h"
 
 namespace ucp {

@@ -1,5 +1,5 @@
 // A spec is parsed and checked; a compiler that refuses has said why.
-#include "compiler/check/spec.h"
+#include "compiler/check/check_spec.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/parse/parse.h"
 #include "compiler/support/check.h"

@@ -5,7 +5,7 @@
 #include "compiler/bind/other_readings.h"
 #include "compiler/bind/print.h"
 #include "compiler/bind/two_readings.h"
-#include "compiler/check/spec.h"
+#include "compiler/check/check_spec.h"
 #include "compiler/infer/embedded_cuts.h"
 #include "compiler/parse/parse.h"
 #include "compiler/support/error.h"

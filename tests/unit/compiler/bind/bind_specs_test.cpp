@@ -5,6 +5,7 @@
 
 #include "compiler/bind/bind.h"
 #include "compiler/bind/print.h"
+#include "compiler/check/check_spec.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/parse/parse.h"
 

@@ -14,6 +14,7 @@
 #include "compiler/bind/bind.h"
 #include "compiler/bind/match_nothing.h"
 #include "compiler/bind/two_readings.h"
+#include "compiler/check/check_spec.h"
 #include "compiler/parse/parse.h"
 #include "tests/golden/written_inventory.h"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/bind/bind.h"
+#include "compiler/check/check_spec.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/parse/parse.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/check/spec.h"
+#include "compiler/check/check_spec.h"
 #include "compiler/parse/parse.h"
 
 namespace ucp {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "compiler/ast/print.h"
-#include "compiler/check/spec.h"
+#include "compiler/check/check_spec.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/parse/include.h"
 #include "compiler/parse/parse.h"

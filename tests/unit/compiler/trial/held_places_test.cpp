@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "compiler/check/check_spec.h"
 #include "compiler/parse/parse.h"
 #include "compiler/trial/side.h"
 #include "compiler/trial/trial.h"

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "compiler/check/check_spec.h"
 #include "compiler/parse/parse.h"
 #include "compiler/support/error.h"
 #include "compiler/trial/carry_out.h"

@@ -16,9 +16,9 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/check/number_range.h"
-#include "compiler/check/pattern.h"
 #include "compiler/source/source.h"
+#include "compiler/spec/number_range.h"
+#include "compiler/spec/pattern.h"
 
 namespace ucp {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/check/formula.h"
-#include "compiler/check/pattern.h"
+#include "compiler/spec/formula.h"
+#include "compiler/spec/pattern.h"
 
 namespace ucp {
 

@@ -1,4 +1,4 @@
-#include "compiler/check/number_range.h"
+#include "compiler/spec/number_range.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "compiler/check/formula.h"
+#include "compiler/spec/formula.h"
 
 #include <algorithm>
 

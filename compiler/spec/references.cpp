@@ -1,4 +1,4 @@
-#include "compiler/check/spec.h"
+#include "compiler/spec/spec.h"
 
 namespace ucp {
 namespace {

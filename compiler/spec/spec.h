@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "compiler/ast/ast.h"
-#include "compiler/check/condition.h"
-#include "compiler/check/formula.h"
-#include "compiler/check/pattern.h"
-#include "compiler/diagnostics/diagnostics.h"
 #include "compiler/source/source.h"
+#include "compiler/spec/condition.h"
+#include "compiler/spec/formula.h"
+#include "compiler/spec/pattern.h"
 
 namespace ucp {
 
@@ -132,22 +131,11 @@ struct CheckedSpec {
   std::string LineOf(SourceRange range) const;  // "gpt.ucp:14"
 };
 
-// The value that a strategy of a spec gives one key, as it stands on the command line; nothing after reporting what no
-// value is.
-std::optional<std::string> SettingText(const ast::Setting& setting, DiagnosticSink& sink);
-
-// A spec has at most this many dims and facts.
-inline constexpr std::size_t kMaxDimsAndFacts = 4096;
-
 // The names in an item's name, shape and stages, its guards left out.
 References ReferencesOf(const TensorDeclaration& tensor);
 References ReferencesOf(const TieDeclaration& tie);
 
 // The names in what gives a dim or a fact its value: its definition, its condition and its default.
 References ReferencesOf(const FactExpression& expression);
-
-// The meaning of a tree, or nothing if `sink` has errors, the parser's included. It finds as many mistakes as it can.
-// `source` must be the one that `file` was parsed from; it is copied.
-std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source, DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -1,4 +1,4 @@
-#include "compiler/check/condition.h"
+#include "compiler/spec/condition.h"
 
 #include <algorithm>
 

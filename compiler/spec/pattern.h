@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/check/formula.h"
 #include "compiler/source/source.h"
+#include "compiler/spec/formula.h"
 
 namespace ucp {
 

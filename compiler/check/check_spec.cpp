@@ -1,4 +1,4 @@
-#include "compiler/check/spec.h"
+#include "compiler/check/check_spec.h"
 
 #include <fmt/format.h>
 
@@ -21,12 +21,6 @@ struct RefuseLater {
 };
 
 }  // namespace
-
-std::string CheckedSpec::LineOf(SourceRange range) const {
-  std::string_view path = source->PathAt(range.begin);
-  std::string_view name = path.substr(path.find_last_of('/') + 1);  // npos + 1 is 0.
-  return fmt::format("{}:{}", name, source->LineOf(range.begin));
-}
 
 std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source, DiagnosticSink& sink) {
   if (file.version != 1) {

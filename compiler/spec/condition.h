@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "compiler/ast/ast.h"
-#include "compiler/check/formula.h"
-#include "compiler/check/pattern.h"
 #include "compiler/source/source.h"
+#include "compiler/spec/formula.h"
+#include "compiler/spec/pattern.h"
 
 namespace ucp {
 

@@ -1,4 +1,4 @@
-#include "compiler/check/variant.h"
+#include "compiler/spec/variant.h"
 
 namespace ucp {
 namespace {

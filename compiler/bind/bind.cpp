@@ -6,16 +6,16 @@
 
 #include <algorithm>
 
-#include "compiler/bind/decide.h"
-#include "compiler/bind/evaluate.h"
-#include "compiler/bind/find_widths.h"
-#include "compiler/bind/inventory_index.h"
+#include "compiler/bind/lower/mesh_fit.h"
+#include "compiler/bind/lower/stages.h"
 #include "compiler/bind/match_names.h"
 #include "compiler/bind/match_placement.h"
 #include "compiler/bind/match_shapes.h"
-#include "compiler/bind/mesh_fit.h"
-#include "compiler/bind/solve_dims.h"
-#include "compiler/bind/stages.h"
+#include "compiler/bind/solve/find_widths.h"
+#include "compiler/bind/solve/solve_dims.h"
+#include "compiler/bind/values/evaluate_condition.h"
+#include "compiler/bind/values/evaluate_formula.h"
+#include "compiler/bind/values/inventory_index.h"
 
 namespace ucp {
 namespace {

@@ -4,8 +4,8 @@
 #include <span>
 #include <unordered_map>
 
-#include "compiler/bind/expand.h"
 #include "compiler/bind/match_names.h"
+#include "compiler/bind/values/expand_pattern.h"
 #include "compiler/support/spelling.h"
 #include "compiler/support/units.h"
 

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "compiler/bind/unmatched.h"
+#include "compiler/bind/unmatched_names.h"
 
 namespace ucp {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "compiler/bind/bind.h"
-#include "compiler/bind/evaluate.h"
-#include "compiler/bind/inventory_index.h"
+#include "compiler/bind/values/evaluate_formula.h"
+#include "compiler/bind/values/inventory_index.h"
 #include "compiler/diagnostics/diagnostics.h"
 
 namespace ucp {

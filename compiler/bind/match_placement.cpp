@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/bind/counter_places.h"
+#include "compiler/bind/lower/counter_places.h"
+#include "compiler/bind/lower/stages.h"
 #include "compiler/bind/match_placement.h"
-#include "compiler/bind/stages.h"
 
 namespace ucp {
 namespace {

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <map>
-#include "compiler/bind/mesh_fit.h"
+#include "compiler/bind/lower/lower_dim.h"
+#include "compiler/bind/lower/mesh_fit.h"
 
 namespace ucp {
 namespace {

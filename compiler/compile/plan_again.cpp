@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "compiler/bind/fact_value.h"
 #include "compiler/catalogue/config_file.h"
 #include "compiler/formats/job_config.h"
+#include "compiler/layout/fact_value.h"
 #include "compiler/plan/codec.h"
 #include "compiler/plan/difference.h"
 #include "compiler/support/error.h"

@@ -5,7 +5,7 @@
 
 #include <charconv>
 
-#include "compiler/bind/other_readings.h"
+#include "compiler/bind/compare_with_metadata.h"
 #include "compiler/catalogue/catalogue.h"
 #include "compiler/catalogue/pick_spec.h"
 #include "compiler/infer/embedded_cuts.h"

@@ -4,13 +4,13 @@
 #include <limits>
 #include <memory>
 
-#include "compiler/bind/fact_value.h"
 #include "compiler/catalogue/catalogue.h"
 #include "compiler/catalogue/opened_spec.h"
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"
 #include "compiler/driver/commands.h"
+#include "compiler/layout/fact_value.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "compiler/trial/trial.h"

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "compiler/bind/fact_value.h"
 #include "compiler/explain/name_groups.h"
+#include "compiler/layout/fact_value.h"
 #include "compiler/support/units.h"
 
 namespace ucp {

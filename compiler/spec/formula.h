@@ -1,5 +1,5 @@
 // Checked arithmetic: an expression of a spec in which every name has been looked up and every node makes sense where
-// it stands. Its value is another question, which evaluate.h answers once dims have values.
+// it stands. Its value is another question, which evaluate_formula.h answers once dims have values.
 #pragma once
 
 #include <cstddef>

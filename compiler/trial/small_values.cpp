@@ -12,9 +12,9 @@
 #include <set>
 #include <tuple>
 
-#include "compiler/bind/evaluate.h"
-#include "compiler/bind/inventory_index.h"
-#include "compiler/bind/solve_dims.h"
+#include "compiler/bind/solve/solve_dims.h"
+#include "compiler/bind/values/evaluate_formula.h"
+#include "compiler/bind/values/inventory_index.h"
 #include "compiler/spec/variant.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"

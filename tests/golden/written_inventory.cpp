@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "compiler/bind/fact_value.h"
+#include "compiler/layout/fact_value.h"
 #include "compiler/support/error.h"
 
 namespace ucp::golden {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/bind/bind.h"
-#include "compiler/bind/print.h"
+#include "compiler/bind/print_bound_spec.h"
 #include "compiler/check/check_spec.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/parse/parse.h"

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "compiler/bind/ambiguous_branches.h"
 #include "compiler/bind/bind.h"
-#include "compiler/bind/match_nothing.h"
-#include "compiler/bind/two_readings.h"
+#include "compiler/bind/unmatched_patterns.h"
 #include "compiler/check/check_spec.h"
 #include "compiler/parse/parse.h"
 #include "tests/golden/written_inventory.h"

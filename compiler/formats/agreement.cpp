@@ -1,6 +1,6 @@
 #include "compiler/formats/agreement.h"
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/pytorch/value_differences.h"
+#include "compiler/formats/pytorch/values/value_differences.h"
 #include "compiler/formats/training_state.h"
 #include "compiler/layout/inventory.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/pytorch/archive_writer.h"
+#include "compiler/formats/pytorch/archive/archive_writer.h"
 #include "compiler/formats/training_state.h"
 #include "compiler/layout/target.h"
 

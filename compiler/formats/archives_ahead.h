@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "compiler/files/readable_file_system.h"
-#include "compiler/formats/pytorch/archive_reader.h"
+#include "compiler/formats/pytorch/archive/archive_reader.h"
 
 namespace ucp {
 

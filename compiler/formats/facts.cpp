@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/training_state.h"
 
 namespace ucp {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 #include "compiler/layout/inventory.h"
 
 namespace ucp {

@@ -14,7 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 #include "compiler/formats/strategy.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/mesh.h"

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/checksum.h"
 

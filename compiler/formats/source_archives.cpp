@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <llvm/ADT/DenseSet.h>
 
-#include "compiler/formats/pytorch/value_access.h"
-#include "compiler/formats/pytorch/value_walk.h"
+#include "compiler/formats/pytorch/values/value_access.h"
+#include "compiler/formats/pytorch/values/value_walk.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 

@@ -16,8 +16,8 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/archives_ahead.h"
-#include "compiler/formats/pytorch/archive_reader.h"
-#include "compiler/formats/pytorch/small_tensor_reader.h"
+#include "compiler/formats/pytorch/archive/archive_reader.h"
+#include "compiler/formats/pytorch/archive/small_tensor_reader.h"
 #include "compiler/formats/training_state.h"
 #include "compiler/layout/storage.h"
 

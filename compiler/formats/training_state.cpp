@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

@@ -7,7 +7,7 @@
 
 #include "compiler/formats/objects/call_text.h"
 #include "compiler/formats/objects/known_objects.h"
-#include "compiler/formats/pytorch/pickle_reader.h"
+#include "compiler/formats/pytorch/pickle/pickle_reader.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "compiler/verifier/ready_made_archive.h"

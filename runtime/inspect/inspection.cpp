@@ -13,7 +13,7 @@
 #include "compiler/catalogue/config_file.h"
 #include "compiler/catalogue/pick_spec.h"
 #include "compiler/formats/identity.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"

@@ -11,9 +11,9 @@
 #include <unordered_map>
 
 #include "compiler/files/readable_file_system.h"
-#include "compiler/formats/pytorch/archive_reader.h"
-#include "compiler/formats/pytorch/small_tensor_reader.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/archive/archive_reader.h"
+#include "compiler/formats/pytorch/archive/small_tensor_reader.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 

@@ -1,5 +1,5 @@
 // A `.pt` file: every storage that is accepted lies in the file.
-#include "compiler/formats/pytorch/archive_reader.h"
+#include "compiler/formats/pytorch/archive/archive_reader.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "tests/fuzz/memory_files.h"

@@ -1,7 +1,7 @@
 // What is read is written again, and then reads the same.
-#include "compiler/formats/pytorch/pickle_reader.h"
-#include "compiler/formats/pytorch/pickle_writer.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/pickle/pickle_reader.h"
+#include "compiler/formats/pytorch/pickle/pickle_writer.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "tests/fuzz/target.h"

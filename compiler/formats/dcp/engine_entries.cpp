@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "compiler/formats/identity.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::dcp {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::dcp {

@@ -12,7 +12,7 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/dcp/metadata.h"
-#include "compiler/formats/pytorch/archive_reader.h"
+#include "compiler/formats/pytorch/archive/archive_reader.h"
 
 namespace ucp::dcp {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "compiler/formats/pytorch/utf8.h"
+#include "compiler/formats/pytorch/values/utf8.h"
 #include "compiler/support/error.h"
 
 namespace ucp::dcp {

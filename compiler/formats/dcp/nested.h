@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/formats/dcp/metadata.h"
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp::dcp {
 

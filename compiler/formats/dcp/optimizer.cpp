@@ -7,7 +7,7 @@
 
 #include "compiler/formats/dcp/nested.h"
 #include "compiler/formats/dcp/parameter_names.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::dcp {
 namespace {

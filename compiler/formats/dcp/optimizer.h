@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "compiler/formats/dcp/roles.h"
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 #include "compiler/formats/training_state.h"
 
 namespace ucp::dcp {

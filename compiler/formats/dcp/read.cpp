@@ -19,7 +19,7 @@
 #include "compiler/formats/dcp/parameter_order.h"
 #include "compiler/formats/dcp/roles.h"
 #include "compiler/formats/dcp/shards.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 

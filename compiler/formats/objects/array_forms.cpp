@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compiler/formats/objects/object_forms.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::objects {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp::objects {
 

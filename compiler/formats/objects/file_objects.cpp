@@ -9,8 +9,8 @@
 
 #include "compiler/files/memory_file.h"
 #include "compiler/formats/objects/pickle_objects.h"
-#include "compiler/formats/pytorch/value_access.h"
-#include "compiler/formats/pytorch/zip_reader.h"
+#include "compiler/formats/pytorch/archive/zip_reader.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 

@@ -9,9 +9,9 @@
 #include <tuple>
 
 #include "compiler/formats/objects/object_forms.h"
-#include "compiler/formats/pytorch/torch_names.h"
-#include "compiler/formats/pytorch/value_access.h"
-#include "compiler/formats/pytorch/value_walk.h"
+#include "compiler/formats/pytorch/values/torch_names.h"
+#include "compiler/formats/pytorch/values/value_access.h"
+#include "compiler/formats/pytorch/values/value_walk.h"
 
 namespace ucp::objects {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp::objects {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "compiler/formats/objects/call_text.h"
-#include "compiler/formats/pytorch/value_access.h"
-#include "compiler/formats/pytorch/value_walk.h"
+#include "compiler/formats/pytorch/values/value_access.h"
+#include "compiler/formats/pytorch/values/value_walk.h"
 #include "compiler/support/printable.h"
 
 namespace ucp::objects {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/formats/objects/known_objects.h"
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp::objects {
 

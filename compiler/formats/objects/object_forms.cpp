@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::objects {
 namespace {

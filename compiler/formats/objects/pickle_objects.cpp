@@ -11,9 +11,9 @@
 
 #include "compiler/formats/objects/call_text.h"
 #include "compiler/formats/objects/object_forms.h"
-#include "compiler/formats/pytorch/tensor_forms.h"
-#include "compiler/formats/pytorch/torch_names.h"
-#include "compiler/formats/pytorch/value_walk.h"
+#include "compiler/formats/pytorch/values/tensor_forms.h"
+#include "compiler/formats/pytorch/values/torch_names.h"
+#include "compiler/formats/pytorch/values/value_walk.h"
 
 namespace ucp::objects {
 namespace {

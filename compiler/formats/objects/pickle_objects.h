@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/formats/objects/file_objects.h"
-#include "compiler/formats/pytorch/pickle_scan.h"
+#include "compiler/formats/pytorch/pickle/pickle_scan.h"
 
 namespace ucp::objects {
 

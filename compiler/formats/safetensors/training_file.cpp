@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler/formats/facts.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/safetensors/file_names.h"
 #include "compiler/formats/source_archives.h"
 #include "compiler/support/error.h"

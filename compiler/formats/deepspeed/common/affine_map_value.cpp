@@ -3,7 +3,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp {
 namespace {

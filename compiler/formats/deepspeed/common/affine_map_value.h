@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 #include "compiler/layout/affine_map.h"
 
 namespace ucp {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "compiler/formats/deepspeed/common/expert_names.h"
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 #include "compiler/layout/inventory.h"
 
 namespace ucp {

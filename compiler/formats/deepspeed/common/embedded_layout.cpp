@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler/formats/deepspeed/common/affine_map_value.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 #include "compiler/layout/embedded_layout.h"
 
 namespace ucp {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "compiler/formats/deepspeed/common/family_state.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/strategy_rules.h"
 #include "compiler/support/error.h"
 

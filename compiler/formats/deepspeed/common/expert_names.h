@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "compiler/formats/deepspeed/common/place_stages.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/source_archives.h"
 #include "compiler/support/error.h"
 

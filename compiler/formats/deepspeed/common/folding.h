@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp {
 

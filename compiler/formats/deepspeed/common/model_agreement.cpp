@@ -5,7 +5,7 @@
 #include <set>
 
 #include "compiler/formats/facts.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 

@@ -1,6 +1,6 @@
 #include "compiler/formats/deepspeed/common/muon_groups.h"
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::deepspeed {
 

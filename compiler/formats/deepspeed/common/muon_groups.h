@@ -1,7 +1,7 @@
 // The groups of an optimizer that Muon steps, and what it keeps of them.
 #pragma once
 
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp::deepspeed {
 

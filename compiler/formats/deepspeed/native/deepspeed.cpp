@@ -11,7 +11,7 @@
 #include "compiler/formats/deepspeed/native/write/options.h"
 #include "compiler/formats/deepspeed/native/write/readers.h"
 #include "compiler/formats/deepspeed/native/write/write.h"
-#include "compiler/formats/pytorch/archive_header.h"
+#include "compiler/formats/pytorch/archive/archive_header.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 #include "compiler/layout/target.h"
 
 namespace ucp::universal {

@@ -3,7 +3,7 @@
 #include <set>
 #include <string_view>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::universal {

@@ -2,7 +2,7 @@
 
 #include "compiler/formats/deepspeed/common/expert_names.h"
 #include "compiler/formats/deepspeed/common/model_states.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::universal {

@@ -7,7 +7,7 @@
 
 #include "compiler/formats/deepspeed/common/expert_names.h"
 #include "compiler/formats/deepspeed/common/pipeline_layers.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::universal {
 namespace {

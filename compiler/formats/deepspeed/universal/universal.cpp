@@ -3,7 +3,7 @@
 #include "compiler/formats/deepspeed/universal/loader.h"
 #include "compiler/formats/deepspeed/universal/read.h"
 #include "compiler/formats/deepspeed/universal/write.h"
-#include "compiler/formats/pytorch/archive_header.h"
+#include "compiler/formats/pytorch/archive/archive_header.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

@@ -22,7 +22,7 @@
 #include "compiler/formats/deepspeed/universal/expert_files.h"
 #include "compiler/formats/deepspeed/universal/loader.h"
 #include "compiler/formats/deepspeed/universal/training_files.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"

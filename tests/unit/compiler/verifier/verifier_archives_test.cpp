@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/formats/pytorch/archive_writer.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/archive/archive_writer.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 #include "compiler/verifier/ready_made_archive.h"
 #include "tests/unit/compiler/planner/conversion.h"

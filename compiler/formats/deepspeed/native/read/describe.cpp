@@ -23,7 +23,7 @@
 #include "compiler/formats/deepspeed/native/read/whole_experts.h"
 #include "compiler/formats/deepspeed/native/read/whole_names.h"
 #include "compiler/formats/identity.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::deepspeed {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "compiler/formats/deepspeed/common/embedded_layout.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::deepspeed {
 namespace {

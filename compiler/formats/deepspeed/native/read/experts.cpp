@@ -4,7 +4,7 @@
 #include <set>
 
 #include "compiler/formats/deepspeed/common/expert_ranks.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::deepspeed {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "compiler/formats/deepspeed/native/read/fused_experts.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::deepspeed {

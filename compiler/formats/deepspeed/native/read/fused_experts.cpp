@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/strategy_rules.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"

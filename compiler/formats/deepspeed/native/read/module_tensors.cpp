@@ -13,7 +13,7 @@
 #include "compiler/formats/deepspeed/common/pipeline_names.h"
 #include "compiler/formats/deepspeed/native/read/experts.h"
 #include "compiler/formats/deepspeed/native/read/fused_experts.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/layout/wrapper_names.h"
 #include "compiler/support/error.h"
 

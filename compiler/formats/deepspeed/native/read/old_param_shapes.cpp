@@ -10,7 +10,7 @@
 #include "compiler/formats/deepspeed/native/read/group_split.h"
 #include "compiler/formats/deepspeed/native/read/optimizer_states.h"
 #include "compiler/formats/deepspeed/native/read/partitioned_states.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 

@@ -11,7 +11,7 @@
 #include "compiler/formats/deepspeed/native/read/partition_buffers.h"
 #include "compiler/formats/deepspeed/native/read/partitioned_states.h"
 #include "compiler/formats/deepspeed/native/read/unread_keys.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "compiler/formats/deepspeed/native/read/unread_keys.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::deepspeed {

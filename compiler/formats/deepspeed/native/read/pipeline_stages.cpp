@@ -7,7 +7,7 @@
 #include <set>
 
 #include "compiler/formats/deepspeed/native/read/whole_names.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::deepspeed {
 

@@ -7,7 +7,7 @@
 #include "compiler/formats/deepspeed/common/expert_groups.h"
 #include "compiler/formats/deepspeed/native/read/partition_buffers.h"
 #include "compiler/formats/deepspeed/native/read/whole_names.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::deepspeed {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::deepspeed {

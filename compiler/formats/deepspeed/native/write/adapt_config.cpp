@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/units.h"
 
 namespace ucp::deepspeed {

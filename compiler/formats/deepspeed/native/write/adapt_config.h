@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/formats/deepspeed/native/write/options.h"
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp::deepspeed {
 

@@ -6,7 +6,7 @@
 #include "compiler/formats/deepspeed/common/loss_scale.h"
 #include "compiler/formats/deepspeed/native/write/adapt_config.h"
 #include "compiler/formats/deepspeed/native/write/cut_metadata.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::deepspeed {
 namespace {

@@ -13,7 +13,7 @@
 #include "compiler/formats/deepspeed/common/cut_runs.h"
 #include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/native/write/adapt_config.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/layout/name_pattern.h"
 #include "compiler/support/error.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "compiler/formats/deepspeed/common/expert_names.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 

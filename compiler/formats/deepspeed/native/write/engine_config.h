@@ -6,7 +6,7 @@
 #include <string>
 
 #include "compiler/formats/job_config.h"
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp::deepspeed {
 

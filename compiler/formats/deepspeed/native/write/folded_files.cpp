@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "compiler/formats/deepspeed/common/folding.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::deepspeed {
 namespace {

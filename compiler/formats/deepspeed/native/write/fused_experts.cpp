@@ -10,7 +10,7 @@
 #include "compiler/formats/deepspeed/native/write/adapt_config.h"
 #include "compiler/formats/deepspeed/native/write/folded_files.h"
 #include "compiler/formats/deepspeed/native/write/module.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/layout/affine_map.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "compiler/formats/deepspeed/native/write/adapt_config.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
 

@@ -9,7 +9,7 @@
 #include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/native/write/model.h"
 #include "compiler/formats/deepspeed/native/write/module.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/layout/wrapper_names.h"
 #include "compiler/support/error.h"
 

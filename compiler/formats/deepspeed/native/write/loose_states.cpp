@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"

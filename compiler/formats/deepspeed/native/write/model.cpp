@@ -12,7 +12,7 @@
 #include "compiler/formats/deepspeed/native/write/module.h"
 #include "compiler/formats/deepspeed/native/write/nested_module.h"
 #include "compiler/formats/deepspeed/native/write/whole.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/layout/wrapper_names.h"
 #include "compiler/support/error.h"
 

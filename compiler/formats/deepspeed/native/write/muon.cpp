@@ -4,7 +4,7 @@
 
 #include "compiler/formats/deepspeed/common/muon_groups.h"
 #include "compiler/formats/deepspeed/native/write/optimizer_file.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::deepspeed {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "compiler/formats/deepspeed/common/family_state.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::deepspeed {

@@ -8,7 +8,7 @@
 #include "compiler/formats/deepspeed/native/write/elastic.h"
 #include "compiler/formats/deepspeed/native/write/folded_files.h"
 #include "compiler/formats/deepspeed/native/write/optimizer_file.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "compiler/support/parallel.h"

@@ -1,7 +1,7 @@
 #include "compiler/formats/deepspeed/native/write/optimizer_file.h"
 
 #include "compiler/formats/deepspeed/common/family_state.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::deepspeed {
 

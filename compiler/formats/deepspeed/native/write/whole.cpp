@@ -4,7 +4,7 @@
 #include "compiler/formats/deepspeed/common/loss_scale.h"
 #include "compiler/formats/deepspeed/native/write/folded_files.h"
 #include "compiler/formats/deepspeed/native/write/optimizer_file.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::deepspeed {
 

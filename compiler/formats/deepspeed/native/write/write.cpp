@@ -35,7 +35,7 @@
 #include "compiler/formats/deepspeed/native/write/optimizer.h"
 #include "compiler/formats/deepspeed/native/write/partitioned.h"
 #include "compiler/formats/deepspeed/native/write/whole.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "compiler/support/parallel.h"

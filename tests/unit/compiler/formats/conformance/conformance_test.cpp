@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "compiler/formats/format.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/recognise.h"
 #include "tests/unit/compiler/formats/conformance/samples.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/formats/pytorch/pickle_writer.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/pickle/pickle_writer.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 #include "tests/unit/compiler/formats/dcp/saved_dict.h"
 

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/recognise.h"
 #include "compiler/support/error.h"
 #include "tests/unit/compiler/formats/dcp/saved_dict.h"

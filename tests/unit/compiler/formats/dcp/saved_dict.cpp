@@ -7,8 +7,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "compiler/formats/pytorch/archive_writer.h"
-#include "compiler/formats/pytorch/pickle_writer.h"
+#include "compiler/formats/pytorch/archive/archive_writer.h"
+#include "compiler/formats/pytorch/pickle/pickle_writer.h"
 #include "compiler/support/checksum.h"
 
 namespace ucp::dcp {

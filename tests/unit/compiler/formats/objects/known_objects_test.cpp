@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/formats/objects/call_text.h"
-#include "compiler/formats/pytorch/pickle_reader.h"
+#include "compiler/formats/pytorch/pickle/pickle_reader.h"
 #include "compiler/support/error.h"
 
 namespace ucp::objects {

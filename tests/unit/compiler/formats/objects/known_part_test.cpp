@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::objects {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "compiler/formats/pytorch/pickle_writer.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/pickle/pickle_writer.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 #include "tests/unit/compiler/formats/pytorch/samples.h"
 

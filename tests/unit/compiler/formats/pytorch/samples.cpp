@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 

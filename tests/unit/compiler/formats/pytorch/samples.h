@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "compiler/formats/pytorch/archive_reader.h"
+#include "compiler/formats/pytorch/archive/archive_reader.h"
 
 namespace ucp::pytorch {
 

@@ -10,10 +10,10 @@
 #include <iterator>
 
 #include "compiler/files/readable_file_system.h"
-#include "compiler/formats/pytorch/archive_reader.h"
-#include "compiler/formats/pytorch/archive_writer.h"
-#include "compiler/formats/pytorch/pickle_writer.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/archive/archive_reader.h"
+#include "compiler/formats/pytorch/archive/archive_writer.h"
+#include "compiler/formats/pytorch/pickle/pickle_writer.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/recognise.h"
 #include "compiler/support/checksum.h"
 #include "tests/unit/compiler/formats/testing/fixtures.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/formats/format.h"
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 #include "compiler/layout/target.h"
 #include "compiler/support/error.h"
 

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <set>
 
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 #include "compiler/formats/recognise.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/source_archives.h"
 #include "compiler/support/error.h"
 #include "tests/unit/compiler/formats/testing/fixtures.h"

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::deepspeed {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/formats/deepspeed/common/family_state.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
 #include "tests/unit/compiler/formats/testing/fixtures.h"
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "compiler/formats/deepspeed/common/muon_groups.h"
-#include "compiler/formats/pytorch/value.h"
+#include "compiler/formats/pytorch/values/value.h"
 #include "compiler/support/checked_math.h"
 
 namespace ucp::deepspeed {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "compiler/formats/format.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
 #include "tests/unit/compiler/formats/testing/fixtures.h"
 

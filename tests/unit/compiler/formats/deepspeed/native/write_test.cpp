@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "compiler/formats/format.h"
-#include "compiler/formats/pytorch/archive_reader.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/archive/archive_reader.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checksum.h"
 #include "tests/unit/compiler/formats/deepspeed/native/native_oracle.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"

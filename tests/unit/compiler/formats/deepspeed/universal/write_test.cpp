@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "compiler/formats/deepspeed/universal/cut_rules.h"
-#include "compiler/formats/pytorch/archive_reader.h"
-#include "compiler/formats/pytorch/value_access.h"
+#include "compiler/formats/pytorch/archive/archive_reader.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
 #include "tests/unit/compiler/formats/testing/fixtures.h"
 

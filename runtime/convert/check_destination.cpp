@@ -8,7 +8,7 @@
 
 #include "compiler/formats/companions.h"
 #include "compiler/formats/format.h"
-#include "compiler/formats/recognise.h"
+#include "compiler/formats/recognise/recognise.h"
 #include "compiler/support/error.h"
 #include "compiler/support/paths.h"
 #include "compiler/support/user_option.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/formats/format.h"
-#include "compiler/formats/recognise.h"
+#include "compiler/formats/recognise/recognise.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "tests/fuzz/memory_files.h"

@@ -15,7 +15,7 @@
 
 #include "compiler/formats/format.h"
 #include "compiler/formats/pytorch/values/value_access.h"
-#include "compiler/formats/recognise.h"
+#include "compiler/formats/recognise/recognise.h"
 #include "tests/unit/compiler/formats/conformance/samples.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
 #include "tests/unit/compiler/formats/testing/counting_file_system.h"

@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "compiler/formats/pytorch/values/value_access.h"
-#include "compiler/formats/recognise.h"
+#include "compiler/formats/recognise/recognise.h"
 #include "compiler/support/error.h"
 #include "tests/unit/compiler/formats/dcp/saved_dict.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "compiler/formats/recognise.h"
+#include "compiler/formats/recognise/recognise.h"
 #include "compiler/formats/safetensors/header.h"
 #include "compiler/formats/safetensors/index.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"

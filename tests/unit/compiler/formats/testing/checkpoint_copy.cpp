@@ -14,7 +14,7 @@
 #include "compiler/formats/pytorch/archive/archive_writer.h"
 #include "compiler/formats/pytorch/pickle/pickle_writer.h"
 #include "compiler/formats/pytorch/values/value_access.h"
-#include "compiler/formats/recognise.h"
+#include "compiler/formats/recognise/recognise.h"
 #include "compiler/support/checksum.h"
 #include "tests/unit/compiler/formats/testing/fixtures.h"
 

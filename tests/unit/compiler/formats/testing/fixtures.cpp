@@ -11,7 +11,7 @@
 #include <set>
 
 #include "compiler/formats/pytorch/values/value.h"
-#include "compiler/formats/recognise.h"
+#include "compiler/formats/recognise/recognise.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 

@@ -1,4 +1,4 @@
-#include "compiler/formats/follow_latest.h"
+#include "compiler/formats/recognise/follow_latest.h"
 
 #include <filesystem>
 

@@ -1,4 +1,4 @@
-#include "compiler/formats/links.h"
+#include "compiler/formats/recognise/links.h"
 
 #include <fmt/format.h>
 

@@ -1,13 +1,13 @@
-#include "compiler/formats/recognise.h"
+#include "compiler/formats/recognise/recognise.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <optional>
 
 #include "compiler/files/destination_names.h"
-#include "compiler/formats/candidates.h"
-#include "compiler/formats/claims.h"
-#include "compiler/formats/links.h"
+#include "compiler/formats/recognise/candidates.h"
+#include "compiler/formats/recognise/claims.h"
+#include "compiler/formats/recognise/links.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 

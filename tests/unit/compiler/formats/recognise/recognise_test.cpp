@@ -1,5 +1,5 @@
 // Which checkpoint a path means: roots, tags, broken pointers, several formats in one folder.
-#include "compiler/formats/recognise.h"
+#include "compiler/formats/recognise/recognise.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "compiler/formats/candidates.h"
+#include "compiler/formats/recognise/candidates.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,10 +1,10 @@
-#include "compiler/formats/claims.h"
+#include "compiler/formats/recognise/claims.h"
 
 #include <fmt/ranges.h>
 
 #include <optional>
 
-#include "compiler/formats/follow_latest.h"
+#include "compiler/formats/recognise/follow_latest.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

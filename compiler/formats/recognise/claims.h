@@ -8,7 +8,7 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/format.h"
-#include "compiler/formats/recognise.h"
+#include "compiler/formats/recognise/recognise.h"
 
 namespace ucp {
 

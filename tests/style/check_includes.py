@@ -42,7 +42,10 @@ DCP = "compiler/formats/dcp"
 DEEPSPEED_COMMON = "compiler/formats/deepspeed/common"
 DEEPSPEED = "compiler/formats/deepspeed/native"
 DEEPSPEED_READ = "compiler/formats/deepspeed/native/read"
+DEEPSPEED_READ_RANKS = "compiler/formats/deepspeed/native/read/ranks"
+DEEPSPEED_READ_OPTIMIZER = "compiler/formats/deepspeed/native/read/optimizer"
 DEEPSPEED_WRITE = "compiler/formats/deepspeed/native/write"
+DEEPSPEED_WRITE_JOB = "compiler/formats/deepspeed/native/write/job"
 UNIVERSAL = "compiler/formats/deepspeed/universal"
 CATALOGUE = "compiler/catalogue"
 COMPILE = "compiler/compile"
@@ -102,8 +105,14 @@ ALLOWED: dict[str, set[str]] = {
     DCP: {FORMATS, PYTORCH_ARCHIVE, PYTORCH_VALUES, FILES, LAYOUT, SETS, SUPPORT},
     DEEPSPEED_COMMON: {FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SUPPORT},
     DEEPSPEED: {DEEPSPEED_COMMON, FORMATS, PYTORCH_ARCHIVE, SUPPORT},
-    DEEPSPEED_READ: {DEEPSPEED_COMMON, FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SUPPORT},
-    DEEPSPEED_WRITE: {DEEPSPEED_COMMON, FORMATS, PYTORCH_VALUES, LAYOUT, SUPPORT},
+    DEEPSPEED_READ_RANKS: {DEEPSPEED_COMMON, FORMATS, PYTORCH_VALUES, SUPPORT},
+    DEEPSPEED_READ_OPTIMIZER: {DEEPSPEED_READ_RANKS, DEEPSPEED_COMMON, FORMATS, PYTORCH_VALUES, SUPPORT},
+    DEEPSPEED_READ: {
+        DEEPSPEED_READ_OPTIMIZER, DEEPSPEED_READ_RANKS, DEEPSPEED_COMMON, FORMATS, PYTORCH_VALUES, FILES, LAYOUT,
+        SUPPORT,
+    },
+    DEEPSPEED_WRITE_JOB: {DEEPSPEED_COMMON, FORMATS, PYTORCH_VALUES, LAYOUT, SUPPORT},
+    DEEPSPEED_WRITE: {DEEPSPEED_WRITE_JOB, DEEPSPEED_COMMON, FORMATS, PYTORCH_VALUES, LAYOUT, SUPPORT},
     UNIVERSAL: {DEEPSPEED_COMMON, FORMATS, PYTORCH_ARCHIVE, PYTORCH_VALUES, LAYOUT, SUPPORT},
     PLAN: {LAYOUT, SETS, SUPPORT},
     VERIFIER: {PLAN, LAYOUT, SETS, SUPPORT},
@@ -161,7 +170,7 @@ ALLOWED: dict[str, set[str]] = {
 # The file that lists the formats knows them all, and that of DeepSpeed its two sides.
 ALLOWED_TO_FILE: dict[str, set[str]] = {
     "compiler/formats/format_list.cpp": {DCP, DEEPSPEED, SAFETENSORS, UNIVERSAL},
-    "compiler/formats/deepspeed/native/deepspeed.cpp": {DEEPSPEED_READ, DEEPSPEED_WRITE},
+    "compiler/formats/deepspeed/native/deepspeed.cpp": {DEEPSPEED_READ, DEEPSPEED_WRITE, DEEPSPEED_WRITE_JOB},
 }
 
 # Where headers of third-party libraries may be included: the beginning of the header's path, and the folders.

@@ -11,8 +11,8 @@
 #include <unordered_set>
 
 #include "compiler/formats/deepspeed/common/pipeline_names.h"
-#include "compiler/formats/deepspeed/native/read/experts.h"
-#include "compiler/formats/deepspeed/native/read/fused_experts.h"
+#include "compiler/formats/deepspeed/native/read/ranks/experts.h"
+#include "compiler/formats/deepspeed/native/read/ranks/fused_experts.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/layout/wrapper_names.h"
 #include "compiler/support/error.h"

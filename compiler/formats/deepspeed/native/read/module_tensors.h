@@ -11,7 +11,7 @@
 
 #include "compiler/formats/deepspeed/common/model_states.h"
 #include "compiler/formats/deepspeed/common/pipeline_layers.h"
-#include "compiler/formats/deepspeed/native/read/degrees.h"
+#include "compiler/formats/deepspeed/native/read/ranks/degrees.h"
 #include "compiler/formats/source_archives.h"
 #include "compiler/layout/inventory.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "compiler/formats/deepspeed/native/read/optimizer_states.h"
+#include "compiler/formats/deepspeed/native/read/optimizer/zero12_states.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 

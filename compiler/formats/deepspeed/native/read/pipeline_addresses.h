@@ -14,7 +14,7 @@
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
 #include "compiler/formats/deepspeed/common/model_states.h"
-#include "compiler/formats/deepspeed/native/read/degrees.h"
+#include "compiler/formats/deepspeed/native/read/ranks/degrees.h"
 
 namespace ucp::deepspeed {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "compiler/formats/deepspeed/native/read/whole_names.h"
+#include "compiler/formats/deepspeed/native/read/optimizer/zero0_names.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "compiler/formats/deepspeed/common/model_states.h"
-#include "compiler/formats/deepspeed/native/read/degrees.h"
-#include "compiler/formats/deepspeed/native/read/whole_states.h"
+#include "compiler/formats/deepspeed/native/read/optimizer/zero0_states.h"
+#include "compiler/formats/deepspeed/native/read/ranks/degrees.h"
 
 namespace ucp::deepspeed {
 

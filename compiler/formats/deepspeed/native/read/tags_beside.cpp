@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "compiler/formats/deepspeed/native/read/degrees.h"
+#include "compiler/formats/deepspeed/native/read/ranks/degrees.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 

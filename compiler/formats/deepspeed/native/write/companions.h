@@ -4,7 +4,7 @@
 
 #include <llvm/Support/Error.h>
 
-#include "compiler/formats/deepspeed/native/write/options.h"
+#include "compiler/formats/deepspeed/native/write/job/options.h"
 #include "compiler/formats/format.h"
 #include "compiler/layout/target.h"
 

@@ -15,7 +15,7 @@
 namespace ucp::deepspeed {
 namespace {
 
-// Without ZeRO, the order of what a file holds says which parameter of a group is which (whole_names.h).
+// Without ZeRO, the order of what a file holds says which parameter of a group is which (zero0_names.h).
 std::vector<const LogicalTensor*> InOrderOfGroups(const TargetRequest& request) {
   std::unordered_map<std::string_view, std::size_t> places;
   for (const OptimizerGroup& group : request.training.groups) {

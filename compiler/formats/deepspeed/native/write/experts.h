@@ -1,4 +1,4 @@
-// The experts of a target: who holds which, under which name, and the files of their weights (read/experts.h and
+// The experts of a target: who holds which, under which name, and the files of their weights (read/ranks/experts.h and
 // expert_ranks.h have the pictures). The layout of a target does not cut experts, unless a spec says so; DeepSpeed
 // gives each of `ep` ranks equally many in the order of their numbers, and a spec that says otherwise is refused.
 // Experts that the layout cuts over `tp` have a part on every tensor-parallel rank; whole ones are also shared out by
@@ -15,7 +15,7 @@
 
 #include "compiler/formats/deepspeed/common/expert_ranks.h"
 #include "compiler/formats/deepspeed/common/family_state.h"
-#include "compiler/formats/deepspeed/native/write/options.h"
+#include "compiler/formats/deepspeed/native/write/job/options.h"
 #include "compiler/formats/format.h"
 #include "compiler/layout/target.h"
 

@@ -9,7 +9,7 @@
 
 #include "compiler/formats/deepspeed/native/write/experts.h"
 #include "compiler/formats/deepspeed/native/write/groups.h"
-#include "compiler/formats/deepspeed/native/write/options.h"
+#include "compiler/formats/deepspeed/native/write/job/options.h"
 
 namespace ucp::deepspeed {
 

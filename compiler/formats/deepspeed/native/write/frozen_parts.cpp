@@ -1,6 +1,6 @@
 #include "compiler/formats/deepspeed/native/write/frozen_parts.h"
 
-#include "compiler/formats/deepspeed/native/write/partitioned.h"
+#include "compiler/formats/deepspeed/native/write/zero3_optimizer.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 

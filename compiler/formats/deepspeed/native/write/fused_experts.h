@@ -1,6 +1,6 @@
-// The experts of a target that DeepSpeed's AutoEP spreads (read/fused_experts.h has the picture). A released engine
-// gives each of `ep` ranks equally many neighbours, whatever ranks had them in the source. Below stage 3 each expert's
-// weights are in a file of their own; at stage 3 there are the masters alone, and metadata says who has which.
+// The experts of a target that DeepSpeed's AutoEP spreads (read/ranks/fused_experts.h has the picture). A released
+// engine gives each of `ep` ranks equally many neighbours, whatever ranks had them in the source. Below stage 3 each
+// expert's weights are in a file of their own; at stage 3 there are the masters alone, and metadata says who has which.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/deepspeed/native/write/engine_config.h"
 #include "compiler/formats/deepspeed/native/write/experts.h"
 #include "compiler/formats/deepspeed/native/write/groups.h"
-#include "compiler/formats/deepspeed/native/write/options.h"
+#include "compiler/formats/deepspeed/native/write/job/engine_config.h"
+#include "compiler/formats/deepspeed/native/write/job/options.h"
 #include "compiler/formats/format.h"
 #include "compiler/layout/target.h"
 

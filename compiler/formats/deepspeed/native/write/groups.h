@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compiler/formats/deepspeed/native/write/experts.h"
-#include "compiler/formats/deepspeed/native/write/options.h"
+#include "compiler/formats/deepspeed/native/write/job/options.h"
 #include "compiler/formats/format.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
@@ -65,9 +65,9 @@ class GroupsToWrite {
   };
   // The parameters in the group's own order, not placed yet.
   llvm::Expected<FlatGroupToWrite> HeldOf(std::size_t g, const Coordinate& coordinate) const;
-  // As flat_groups.h has it; without ZeRO, one part with no padding.
+  // As zero12_groups.h has it; without ZeRO, one part with no padding.
   void Flatten(FlatGroupToWrite& group) const;
-  // As partitioned_states.h has it.
+  // As zero3_states.h has it.
   std::vector<FlatGroupToWrite> CutIntoSubGroups(FlatGroupToWrite group) const;
   llvm::Expected<Ordered> Find(const std::string& name) const;
   std::vector<std::int64_t> AllRanks() const;

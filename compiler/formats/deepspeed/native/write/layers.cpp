@@ -33,7 +33,7 @@ Coordinate FirstHolder(const TensorLayout& layout, const WriteOptions& options, 
   return coordinate;
 }
 
-// Without ZeRO, the order of a layer's file says which parameter of a group is which (whole_names.h), as that of a
+// Without ZeRO, the order of a layer's file says which parameter of a group is which (zero0_names.h), as that of a
 // module does (model.cpp).
 std::vector<const LogicalTensor*> TensorsInOrder(const TargetRequest& request, const WriteOptions& options) {
   std::map<std::string_view, const LogicalTensor*> unlisted;

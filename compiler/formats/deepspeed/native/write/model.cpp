@@ -4,14 +4,14 @@
 
 #include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
-#include "compiler/formats/deepspeed/native/write/adapt_config.h"
-#include "compiler/formats/deepspeed/native/write/cut_metadata.h"
 #include "compiler/formats/deepspeed/native/write/folded_files.h"
 #include "compiler/formats/deepspeed/native/write/frozen_parts.h"
 #include "compiler/formats/deepspeed/native/write/fused_experts.h"
+#include "compiler/formats/deepspeed/native/write/job/adapt_config.h"
+#include "compiler/formats/deepspeed/native/write/job/cut_metadata.h"
 #include "compiler/formats/deepspeed/native/write/module.h"
 #include "compiler/formats/deepspeed/native/write/nested_module.h"
-#include "compiler/formats/deepspeed/native/write/whole.h"
+#include "compiler/formats/deepspeed/native/write/zero0_optimizer.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/layout/wrapper_names.h"
 #include "compiler/support/error.h"
@@ -70,7 +70,7 @@ class StatesComposer {
   std::int64_t expert_rank() const { return experts_.FirstExpertRank(coordinate_.At("tp")); }
   bool IsCut() const { return options_.stage == 3; }  // Over the partitions.
 
-  // Without ZeRO, the order of a module says which parameter of a group is which (whole_names.h).
+  // Without ZeRO, the order of a module says which parameter of a group is which (zero0_names.h).
   void FindHeld() {
     if (options_.stage == 0) {
       for (const FlatGroupToWrite& group : groups_) {

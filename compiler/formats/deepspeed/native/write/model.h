@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/deepspeed/native/write/carried.h"
 #include "compiler/formats/deepspeed/native/write/experts.h"
 #include "compiler/formats/deepspeed/native/write/groups.h"
+#include "compiler/formats/deepspeed/native/write/job/carried.h"
 #include "compiler/layout/target.h"
 
 namespace ucp::deepspeed {

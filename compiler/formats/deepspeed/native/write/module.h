@@ -10,7 +10,7 @@
 
 #include "compiler/formats/archive_composer.h"
 #include "compiler/formats/deepspeed/native/write/groups.h"
-#include "compiler/formats/deepspeed/native/write/options.h"
+#include "compiler/formats/deepspeed/native/write/job/options.h"
 #include "compiler/formats/format.h"
 
 namespace ucp::deepspeed {

@@ -1,5 +1,5 @@
-// Muon's momentum at stages 1 and 2: of whole matrices (read/muon_momentum.h), so that neighbours have copies of the
-// matrix that lies in both, and partitions are of different lengths.
+// Muon's momentum at stages 1 and 2: of whole matrices (read/optimizer/muon_momentum.h), so that neighbours have copies
+// of the matrix that lies in both, and partitions are of different lengths.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -6,8 +6,8 @@
 
 #include "compiler/formats/archive_composer.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
-#include "compiler/formats/deepspeed/native/write/carried.h"
 #include "compiler/formats/deepspeed/native/write/groups.h"
+#include "compiler/formats/deepspeed/native/write/job/carried.h"
 
 namespace ucp::deepspeed {
 

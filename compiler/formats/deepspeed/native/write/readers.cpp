@@ -9,11 +9,11 @@
 
 #include "compiler/formats/deepspeed/common/expert_ranks.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
-#include "compiler/formats/deepspeed/native/write/adapt_config.h"
-#include "compiler/formats/deepspeed/native/write/engine_config.h"
 #include "compiler/formats/deepspeed/native/write/experts.h"
-#include "compiler/formats/deepspeed/native/write/job_config.h"
-#include "compiler/formats/deepspeed/native/write/options.h"
+#include "compiler/formats/deepspeed/native/write/job/adapt_config.h"
+#include "compiler/formats/deepspeed/native/write/job/engine_config.h"
+#include "compiler/formats/deepspeed/native/write/job/job_config.h"
+#include "compiler/formats/deepspeed/native/write/job/options.h"
 #include "compiler/support/error.h"
 
 namespace ucp::deepspeed {

@@ -96,7 +96,7 @@ TEST_P(FormatConformance, RecognisesNothingElse) {
 // But where nothing but values says which parameter is which: halves that are copied one by one beside experts.
 TEST_P(FormatConformance, ReadsHeadersOnly) {
   if (format().name() == "deepspeed" && GetParam().fixture == "moe_zero0_fused_bf16") {
-    GTEST_SKIP() << "its parameters are known by their values (whole_values.h)";
+    GTEST_SKIP() << "its parameters are known by their values (zero0_values.h)";
   }
   const Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
   const Storage& storage = checkpoint.inventory.storage;

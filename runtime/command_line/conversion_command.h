@@ -13,8 +13,8 @@
 #include "runtime/command_line/run_watch.h"
 #include "runtime/command_line/work_options.h"
 #include "runtime/convert/conversion.h"
+#include "runtime/engine/share_run.h"
 #include "runtime/exchange/files_of_all_ranks.h"
-#include "runtime/executor/share_run.h"
 #include "runtime/storage/file_system.h"
 
 namespace ucp {

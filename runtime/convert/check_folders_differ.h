@@ -9,7 +9,7 @@
 #include <string>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/executor/target_parts.h"
+#include "runtime/engine/target_parts.h"
 #include "runtime/storage/file_system.h"
 
 namespace ucp {

@@ -10,10 +10,10 @@
 #include "compiler/plan/plan.h"
 #include "runtime/convert/means_of_run.h"
 #include "runtime/convert/node_local.h"
+#include "runtime/engine/share_run.h"
+#include "runtime/engine/target_parts.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
-#include "runtime/executor/share_run.h"
-#include "runtime/executor/target_parts.h"
 #include "runtime/storage/file_system.h"
 
 namespace ucp {

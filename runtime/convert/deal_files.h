@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "compiler/layout/file_readers.h"
-#include "runtime/executor/target_parts.h"
+#include "runtime/engine/target_parts.h"
 
 namespace ucp {
 

@@ -7,7 +7,7 @@
 #include "compiler/support/units.h"
 #include "compiler/support/user_option.h"
 #include "runtime/convert/ask_for_memory.h"
-#include "runtime/executor/buffers.h"
+#include "runtime/engine/buffers.h"
 
 namespace ucp {
 namespace {

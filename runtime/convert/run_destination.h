@@ -29,10 +29,10 @@
 #include "runtime/commit/commit.h"
 #include "runtime/convert/conversion.h"
 #include "runtime/convert/earlier_run.h"
+#include "runtime/engine/share_run.h"
+#include "runtime/engine/target_parts.h"
 #include "runtime/executor/element_counts.h"
 #include "runtime/executor/execute.h"
-#include "runtime/executor/share_run.h"
-#include "runtime/executor/target_parts.h"
 #include "runtime/manifest/manifest.h"
 #include "runtime/storage/file_system.h"
 

@@ -13,8 +13,8 @@
 #include "compiler/support/user_option.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/difference/element_reader.h"
-#include "runtime/executor/buffers.h"
-#include "runtime/executor/progress_teller.h"
+#include "runtime/engine/buffers.h"
+#include "runtime/engine/progress_teller.h"
 #include "runtime/wire/byte_codec.h"
 
 namespace ucp {

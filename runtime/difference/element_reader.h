@@ -11,9 +11,9 @@
 #include "compiler/files/readable_file_system.h"
 #include "compiler/plan/steps.h"
 #include "compiler/support/parallel.h"
-#include "runtime/executor/buffers.h"
-#include "runtime/executor/chunk_maker.h"
-#include "runtime/executor/source_files.h"
+#include "runtime/engine/buffers.h"
+#include "runtime/engine/chunk_maker.h"
+#include "runtime/engine/source_files.h"
 
 namespace ucp {
 

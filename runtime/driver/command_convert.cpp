@@ -10,7 +10,7 @@
 #include "runtime/command_line/conversion_command.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion_report.h"
-#include "runtime/executor/share_run.h"
+#include "runtime/engine/share_run.h"
 #include "runtime/jobs/convert.h"
 
 namespace ucp {

@@ -20,7 +20,7 @@
 #include "runtime/driver/compare_loaded.h"
 #include "runtime/driver/load_report.h"
 #include "runtime/driver/loaded_memory.h"
-#include "runtime/executor/buffers.h"
+#include "runtime/engine/buffers.h"
 #include "runtime/gpu/open_device.h"
 #include "runtime/load/exchange.h"
 #include "runtime/load/load.h"

@@ -6,7 +6,7 @@
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion_report.h"
 #include "runtime/driver/plan_to_run.h"
-#include "runtime/executor/share_run.h"
+#include "runtime/engine/share_run.h"
 
 namespace ucp {
 namespace {

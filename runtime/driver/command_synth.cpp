@@ -16,7 +16,7 @@
 #include "runtime/command_line/conversion_command.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion_report.h"
-#include "runtime/executor/share_run.h"
+#include "runtime/engine/share_run.h"
 #include "runtime/synth/synthetic_files.h"
 
 namespace ucp {

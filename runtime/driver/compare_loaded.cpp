@@ -17,7 +17,7 @@
 #include "runtime/elements/cast.h"
 #include "runtime/elements/element_text.h"
 #include "runtime/elements/finish_sum.h"
-#include "runtime/executor/buffers.h"
+#include "runtime/engine/buffers.h"
 #include "runtime/load/places.h"
 
 namespace ucp {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/command_line/conversion_command.h"
-#include "runtime/executor/share_run.h"
+#include "runtime/engine/share_run.h"
 
 namespace ucp {
 

@@ -8,7 +8,7 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/support/phase_clock.h"
-#include "runtime/executor/share_run.h"
+#include "runtime/engine/share_run.h"
 
 namespace ucp {
 

@@ -12,8 +12,8 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/open_files.h"
 #include "runtime/exchange/request.h"
-#include "runtime/executor/open_files.h"
 
 namespace ucp {
 

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/engine/source_of_nodes.h"
 #include "runtime/exchange/file_place.h"
 #include "runtime/exchange/file_server.h"
 #include "runtime/exchange/remote_files.h"
-#include "runtime/executor/source_of_nodes.h"
 
 namespace ucp {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compiler/files/readable_file_system.h"
-#include "runtime/executor/source_of_nodes.h"
+#include "runtime/engine/source_of_nodes.h"
 
 namespace ucp {
 

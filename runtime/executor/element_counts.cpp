@@ -1,8 +1,8 @@
 #include "runtime/executor/element_counts.h"
 
 #include "compiler/plan/steps.h"
-#include "runtime/executor/element_intervals.h"
-#include "runtime/executor/work_list.h"
+#include "runtime/engine/element_intervals.h"
+#include "runtime/engine/work_list.h"
 #include "runtime/wire/byte_codec.h"
 
 namespace ucp {

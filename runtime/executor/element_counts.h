@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compiler/plan/plan.h"
-#include "runtime/executor/share_out.h"
+#include "runtime/engine/share_out.h"
 
 namespace ucp {
 

@@ -8,10 +8,10 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
-#include "runtime/executor/buffers.h"
+#include "runtime/engine/buffers.h"
+#include "runtime/engine/element_intervals.h"
+#include "runtime/engine/engine.h"
 #include "runtime/executor/element_counts.h"
-#include "runtime/executor/element_intervals.h"
-#include "runtime/executor/engine.h"
 #include "runtime/executor/execute_parts.h"
 #include "runtime/executor/folder_sink.h"
 

@@ -15,11 +15,11 @@
 #include "compiler/files/seen_files.h"
 #include "compiler/plan/plan.h"
 #include "compiler/support/phase_clock.h"
-#include "runtime/executor/engine_options.h"
-#include "runtime/executor/engine_report.h"
-#include "runtime/executor/share_out.h"
-#include "runtime/executor/source_of_nodes.h"
-#include "runtime/executor/state_digests.h"
+#include "runtime/engine/engine_options.h"
+#include "runtime/engine/engine_report.h"
+#include "runtime/engine/share_out.h"
+#include "runtime/engine/source_of_nodes.h"
+#include "runtime/engine/state_digests.h"
 #include "runtime/storage/file_system.h"
 
 namespace ucp {

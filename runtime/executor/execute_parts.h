@@ -7,8 +7,8 @@
 #include <string>
 
 #include "compiler/plan/plan.h"
+#include "runtime/engine/target_parts.h"
 #include "runtime/executor/execute.h"
-#include "runtime/executor/target_parts.h"
 #include "runtime/storage/file_system.h"
 
 namespace ucp {

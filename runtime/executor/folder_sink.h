@@ -21,14 +21,14 @@
 #include "compiler/plan/plan.h"
 #include "compiler/support/parallel.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/executor/buffers.h"
-#include "runtime/executor/element_intervals.h"
-#include "runtime/executor/engine.h"
+#include "runtime/engine/buffers.h"
+#include "runtime/engine/element_intervals.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/share_out.h"
+#include "runtime/engine/sink.h"
+#include "runtime/engine/work_list.h"
 #include "runtime/executor/execute.h"
-#include "runtime/executor/share_out.h"
-#include "runtime/executor/sink.h"
 #include "runtime/executor/target_writer.h"
-#include "runtime/executor/work_list.h"
 
 namespace ucp {
 

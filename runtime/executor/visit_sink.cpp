@@ -5,7 +5,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
-#include "runtime/executor/buffers.h"
+#include "runtime/engine/buffers.h"
 
 namespace ucp {
 

@@ -12,11 +12,11 @@
 #include "compiler/files/readable_file_system.h"
 #include "compiler/plan/plan.h"
 #include "compiler/plan/steps.h"
-#include "runtime/executor/engine.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/share_out.h"
+#include "runtime/engine/sink.h"
+#include "runtime/engine/work_list.h"
 #include "runtime/executor/execute.h"
-#include "runtime/executor/share_out.h"
-#include "runtime/executor/sink.h"
-#include "runtime/executor/work_list.h"
 
 namespace ucp {
 

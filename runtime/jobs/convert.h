@@ -11,7 +11,7 @@
 #include "compiler/compile/request_texts.h"
 #include "compiler/files/readable_file_system.h"
 #include "runtime/convert/conversion.h"
-#include "runtime/executor/share_run.h"
+#include "runtime/engine/share_run.h"
 #include "runtime/jobs/job_hooks.h"
 
 namespace ucp {

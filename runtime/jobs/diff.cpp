@@ -9,7 +9,7 @@
 #include "compiler/support/error.h"
 #include "runtime/convert/held_memory.h"
 #include "runtime/difference/compare_checkpoints.h"
-#include "runtime/executor/buffers.h"
+#include "runtime/engine/buffers.h"
 #include "runtime/jobs/source_digests.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 

@@ -12,7 +12,7 @@
 #include "runtime/convert/held_memory.h"
 #include "runtime/difference/compare_checkpoints.h"
 #include "runtime/elements/element_text.h"
-#include "runtime/executor/buffers.h"
+#include "runtime/engine/buffers.h"
 
 namespace ucp {
 namespace {

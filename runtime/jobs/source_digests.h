@@ -10,9 +10,9 @@
 #include "compiler/compile/bound_source.h"
 #include "compiler/files/readable_file_system.h"
 #include "runtime/difference/pair_states.h"
+#include "runtime/engine/share_run.h"
 #include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
-#include "runtime/executor/share_run.h"
 
 namespace ucp {
 

@@ -8,7 +8,7 @@
 #include "compiler/compile/compile.h"
 #include "compiler/support/error.h"
 #include "runtime/comm/agree_on_request.h"
-#include "runtime/executor/share_run.h"
+#include "runtime/engine/share_run.h"
 #include "runtime/load/held_target.h"
 #include "runtime/load/request_text.h"
 #include "runtime/load/share_load.h"

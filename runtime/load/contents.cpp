@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "runtime/executor/work_list.h"
+#include "runtime/engine/work_list.h"
 
 namespace ucp {
 namespace {

@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "compiler/support/error.h"
-#include "runtime/executor/buffers.h"
-#include "runtime/executor/engine.h"
+#include "runtime/engine/buffers.h"
+#include "runtime/engine/engine.h"
 #include "runtime/load/exchange.h"
 #include "runtime/load/means_of_load.h"
 #include "runtime/load/memory_sink.h"

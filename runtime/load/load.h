@@ -1,5 +1,5 @@
 // Loading: a plan's records into memory, one reading of each byte for all ranks that want it. The engine
-// (runtime/executor/engine.h) runs it, with the memory as its sink (memory_sink.h).
+// (runtime/engine/engine.h) runs it, with the memory as its sink (memory_sink.h).
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executor/engine_options.h"
-#include "runtime/executor/engine_report.h"
+#include "runtime/engine/engine_options.h"
+#include "runtime/engine/engine_report.h"
 #include "runtime/gpu/device.h"
 #include "runtime/load/load_plan.h"
 #include "runtime/storage/choose_means.h"

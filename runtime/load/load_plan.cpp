@@ -8,7 +8,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/comm/agree_on_request.h"
-#include "runtime/executor/share_run.h"
+#include "runtime/engine/share_run.h"
 #include "runtime/load/request_text.h"
 #include "runtime/load/share_load.h"
 #include "runtime/load/shared_headers.h"

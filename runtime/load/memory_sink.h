@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "compiler/plan/steps.h"
-#include "runtime/executor/buffers.h"
-#include "runtime/executor/engine.h"
-#include "runtime/executor/sink.h"
+#include "runtime/engine/buffers.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/sink.h"
 #include "runtime/load/as_stored.h"
 #include "runtime/load/contents.h"
 #include "runtime/load/load_plan.h"

@@ -13,8 +13,8 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/plan/plan.h"
+#include "runtime/engine/target_parts.h"
 #include "runtime/executor/execute.h"
-#include "runtime/executor/target_parts.h"
 
 namespace ucp {
 

@@ -10,7 +10,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/peak_memory.h"
-#include "runtime/executor/buffers.h"
+#include "runtime/engine/buffers.h"
 
 namespace ucp {
 namespace {

@@ -11,7 +11,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "compiler/verifier/verifier.h"
-#include "runtime/executor/buffers.h"
+#include "runtime/engine/buffers.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 #include "tests/unit/runtime/storage/scratch_folder.h"
 

@@ -14,7 +14,7 @@
 #include "compiler/support/peak_memory.h"
 #include "compiler/verifier/verifier.h"
 #include "runtime/digest/file_sums.h"
-#include "runtime/executor/buffers.h"
+#include "runtime/engine/buffers.h"
 #include "tests/unit/runtime/executor/counted_reads.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 #include "tests/unit/runtime/storage/scratch_folder.h"

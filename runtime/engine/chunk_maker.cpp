@@ -1,0 +1,91 @@
+#include "runtime/engine/chunk_maker.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "runtime/elements/arithmetic.h"
+#include "runtime/elements/cast.h"
+#include "runtime/elements/finish_sum.h"
+#include "runtime/engine/step_mover.h"
+
+namespace ucp {
+
+llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::Make(const TargetRange& range, const ChunkMemory& memory,
+                                                              SourceReader& reader) const {
+  StepMover mover(reader, memory.scratch);
+  // All is done in the source's dtype; at the end the chunk is cast where it lies.
+  std::int64_t elements = range.end - range.begin;
+  auto bytes = static_cast<std::size_t>(elements * ItemBytes(range.source_dtype));
+  std::span<std::byte> chunk = memory.chunk.first(bytes);
+
+  const Arithmetic& arithmetic = plan_.tensor(plan_.writes[range.write].first_tensor()).arithmetic;
+  bool adds = arithmetic.terms > 1;
+  std::span<std::byte> term = adds ? memory.term.first(bytes) : chunk;  // What the steps fill.
+  if (adds) std::memset(chunk.data(), 0, chunk.size());
+
+  bool is_defined = false;  // Every byte of `term` has a value of this range.
+  std::int64_t number = 0;  // Of the term.
+  std::optional<std::uint32_t> crc32;
+  llvm::Error error = llvm::Error::success();
+  auto define = [&](bool by_step) {
+    if (!is_defined && !by_step) std::memset(term.data(), 0, term.size());
+    is_defined = true;
+  };
+  auto end_term = [&] {
+    define(false);
+    if (adds) Add(range.source_dtype, chunk, term);
+    is_defined = false;
+  };
+  steps_.ForEachJoinedStep(range, [&](const Step& step) {
+    if (error || (step.role != ReadRole::kCopy && comparison_ == nullptr)) return;
+    if (step.term != number) end_term();
+    number = step.term;
+    bool fills_chunk = step.role == ReadRole::kCopy && step.loops.empty() && step.run_elements == elements;
+    define(fills_chunk);
+    if (step.role != ReadRole::kCopy) {
+      error = comparison_->Compare(step, range, term, mover);
+      return;
+    }
+    error = mover.Copy(step, term, range.record_element);
+    if (fills_chunk) crc32 = reader.Crc32OfRead();  // The archive's checksum serves the target too.
+  });
+  if (error) return error;
+  reader.Flush();
+  end_term();
+  if (digests_ != nullptr) digests_->AddSource(range, chunk);
+  if (arithmetic != Arithmetic{}) {
+    FinishSum(arithmetic, range.source_dtype, chunk);
+    crc32.reset();
+  }
+  if (range.source_dtype != range.dtype) {
+    Cast(memory.chunk, elements, range.source_dtype, range.dtype);
+    crc32.reset();
+  }
+  if (digests_ != nullptr) {
+    digests_->AddTarget(range, memory.chunk.first(static_cast<std::size_t>(elements * ItemBytes(range.dtype))));
+  }
+  return crc32;
+}
+
+llvm::Expected<std::size_t> ChunkMaker::ReadAhead(std::span<const TargetRange> ranges, std::span<std::byte> memory,
+                                                  SourceReader& reader) const {
+  // Their source lies in several files, with gaps.
+  const std::size_t most_bytes = memory.size() / 8;
+  std::vector<PieceToRead> pieces;
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  for (; count < ranges.size() && (count == 0 || bytes < most_bytes); ++count) {
+    const TargetRange& range = ranges[count];
+    bytes += static_cast<std::size_t>((range.end - range.begin) * ItemBytes(range.source_dtype));
+    steps_.ForEachJoinedStep(range, [&](const Step& step) {
+      if (step.role != ReadRole::kCopy && comparison_ == nullptr) return;
+      if (std::optional<PieceToRead> piece = StepMover::SmallPieceOf(step)) pieces.push_back(*piece);
+    });
+  }
+  if (pieces.empty()) return ranges.size();  // Neighbours are cut alike.
+  UCP_RETURN_IF_ERROR(reader.ReadAhead(std::move(pieces), memory));
+  return count;
+}
+
+}  // namespace ucp

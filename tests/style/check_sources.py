@@ -1,12 +1,14 @@
-"""check_sources.py ROOT: fails on a source that is not built, not introduced, or has grown to hold two ideas."""
+"""check_sources.py ROOT: fails on a source that is not built, not introduced, or too long, and on a full folder."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 MOST_LINES = 400
+MOST_SOURCES = 20
 TREES = ("compiler", "runtime", "tests/unit", "tests/golden", "tests/oracle", "tests/conformance")
 
 
@@ -44,7 +46,20 @@ def problems_of(source: Path, root: Path) -> Iterator[str]:
             yield f"{name}: has no `#pragma once`"
 
 
+def full_folders(root: Path) -> Iterator[str]:
+    """Folders with too many sources, those of their sub-folders not counted."""
+    for tree in TREES:
+        counts = Counter(source.parent for source in (root / tree).rglob("*.cpp"))
+        for folder, count in sorted(counts.items()):
+            if count > MOST_SOURCES:
+                yield (
+                    f"{folder.relative_to(root)}: {count} sources; a folder over {MOST_SOURCES} holds two ideas: "
+                    "name them, and make two folders"
+                )
+
+
 def problems(root: Path) -> Iterator[str]:
+    yield from full_folders(root)
     for tree in TREES:
         for source in sorted((root / tree).rglob("*")):
             if source.suffix in (".h", ".cpp", ".cu"):

@@ -105,6 +105,15 @@ class SourceRules(unittest.TestCase):
         long = "// Long.\n#pragma once\n" + "\n" * check_sources.MOST_LINES
         self.assertEqual(len(self.problems({"runtime/storage/file.h": long})), 1)
 
+    def test_a_full_folder(self) -> None:
+        names = [f"f{i}.cpp" for i in range(check_sources.MOST_SOURCES)]
+        files = {f"compiler/ast/{name}": "int x;\n" for name in names}
+        files["compiler/ast/CMakeLists.txt"] = f"ucp_library(ucp_ast SOURCES {' '.join(names)} more.cpp below/f.cpp)"
+        files["compiler/ast/below/f.cpp"] = "int x;\n"
+        self.assertEqual(self.problems(files), [])
+        files["compiler/ast/more.cpp"] = "int x;\n"
+        self.assertEqual(len(self.problems(files)), 1)
+
 
 class EditorRules(unittest.TestCase):
     def test_words_of_the_syntax_files(self) -> None:

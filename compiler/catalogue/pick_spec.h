@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/bind/bind.h"
-#include "compiler/catalogue/opened_spec.h"
+#include "compiler/open/opened_spec.h"
 #include "compiler/layout/layout.h"
 
 namespace ucp {

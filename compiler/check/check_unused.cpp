@@ -6,54 +6,58 @@ namespace ucp {
 namespace {
 
 // Whatever speaks of a dim or a fact uses it, also in a branch that no checkpoint takes.
-References AllReferences(const CheckedSpec& spec) {
-  References all;
-  auto add = [&](const References& more) {
-    all.dims.insert(all.dims.end(), more.dims.begin(), more.dims.end());
-    all.facts.insert(all.facts.end(), more.facts.begin(), more.facts.end());
-  };
-  auto add_origin = [&](const auto& declaration) {
-    References condition;
-    if (declaration.condition) condition.Add(*declaration.condition);
-    add(condition);
-  };
-  auto add_guards = [&](const Guards& guards) {
-    if (guards.empty()) return;
+class UsedNames {
+ public:
+  explicit UsedNames(const CheckedSpec& spec) {
+    for (const DimDeclaration& dim : spec.dims) {
+      AddFormula(dim.definition);
+      AddFormula(dim.otherwise);
+      AddCondition(dim);
+    }
+    for (const FactDeclaration& fact : spec.facts) {
+      if (fact.definition) Add(ReferencesOf(*fact.definition));
+      if (fact.otherwise) Add(ReferencesOf(*fact.otherwise));
+      AddCondition(fact);
+    }
+    for (const TensorDeclaration& tensor : spec.tensors) AddItem(ReferencesOf(tensor), tensor.guards);
+    for (const TieDeclaration& tie : spec.ties) AddItem(ReferencesOf(tie), tie.guards);
+    for (const DropDeclaration& drop : spec.drops) {
+      References references;
+      references.Add(drop.name);
+      AddItem(references, drop.guards);
+    }
+    AddFormula(spec.interleave);
+  }
+
+  const References& all() const { return all_; }
+
+ private:
+  void Add(const References& more) {
+    all_.dims.insert(all_.dims.end(), more.dims.begin(), more.dims.end());
+    all_.facts.insert(all_.facts.end(), more.facts.begin(), more.facts.end());
+  }
+
+  void AddFormula(const std::optional<Formula>& formula) {
+    References references;
+    if (formula) references.Add(*formula);
+    Add(references);
+  }
+
+  void AddCondition(const auto& declaration) {
+    References references;
+    if (declaration.condition) references.Add(*declaration.condition);
+    Add(references);
+  }
+
+  void AddItem(const References& item, const Guards& guards) {
+    Add(item);
     References references;
     for (const Guard& guard : guards) references.Add(*guard.condition);
-    add(references);
-  };
-  for (const DimDeclaration& dim : spec.dims) {
-    References references;
-    if (dim.definition) references.Add(*dim.definition);
-    if (dim.otherwise) references.Add(*dim.otherwise);
-    add(references);
-    add_origin(dim);
+    Add(references);
   }
-  for (const FactDeclaration& fact : spec.facts) {
-    if (fact.definition) add(ReferencesOf(*fact.definition));
-    if (fact.otherwise) add(ReferencesOf(*fact.otherwise));
-    add_origin(fact);
-  }
-  for (const TensorDeclaration& tensor : spec.tensors) {
-    add(ReferencesOf(tensor));
-    add_guards(tensor.guards);
-  }
-  for (const TieDeclaration& tie : spec.ties) {
-    add(ReferencesOf(tie));
-    add_guards(tie.guards);
-  }
-  for (const DropDeclaration& drop : spec.drops) {
-    References references;
-    references.Add(drop.name);
-    add(references);
-    add_guards(drop.guards);
-  }
-  References rest;
-  if (spec.interleave) rest.Add(*spec.interleave);
-  add(rest);
-  return all;
-}
+
+  References all_;
+};
 
 template <typename Declaration>
 void Warn(const std::vector<Declaration>& declarations, const std::vector<std::size_t>& used, DiagnosticKind kind,
@@ -71,7 +75,8 @@ void Warn(const std::vector<Declaration>& declarations, const std::vector<std::s
 }  // namespace
 
 void WarnOfUnused(const CheckedSpec& spec, DiagnosticSink& sink) {
-  References used = AllReferences(spec);
+  const UsedNames names(spec);
+  const References& used = names.all();
   Warn(spec.dims, used.dims, DiagnosticKind::kUnusedDim, "name, shape or dim", sink);
   Warn(spec.facts, used.facts, DiagnosticKind::kUnusedFact, "condition, shape or fact", sink);
 }

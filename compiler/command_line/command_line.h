@@ -5,7 +5,7 @@
 #include <string>
 
 #include "compiler/compile/compile_request.h"
-#include "compiler/compile/request_texts.h"
+#include "compiler/describe/request_texts.h"
 
 namespace ucp {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "compiler/catalogue/opened_spec.h"
+#include "compiler/open/opened_spec.h"
 #include "compiler/command_line/speech.h"
 #include "compiler/support/error.h"
 

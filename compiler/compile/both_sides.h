@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/files/readable_file_system.h"
 
 namespace ucp {

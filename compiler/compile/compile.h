@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/compile/compile_request.h"
 #include "compiler/compile/compile_target.h"
 #include "compiler/plan/plan.h"

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
 

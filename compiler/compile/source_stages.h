@@ -1,7 +1,7 @@
 // The pipeline stages of a source.
 #pragma once
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/formats/format_state.h"
 
 namespace ucp {

@@ -3,7 +3,7 @@
 
 #include <llvm/Support/Error.h>
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/formats/format.h"
 #include "compiler/layout/layout.h"
 

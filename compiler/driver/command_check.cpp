@@ -5,7 +5,7 @@
 #include "compiler/catalogue/catalogue.h"
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/driver/commands.h"
 #include "compiler/support/error.h"

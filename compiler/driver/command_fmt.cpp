@@ -10,7 +10,7 @@
 
 #include "compiler/ast/print.h"
 #include "compiler/catalogue/catalogue.h"
-#include "compiler/catalogue/opened_spec.h"
+#include "compiler/open/opened_spec.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/write_file.h"
 #include "compiler/driver/commands.h"

@@ -9,7 +9,7 @@
 #include "compiler/command_line/output_place.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/write_file.h"
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/driver/commands.h"
 #include "compiler/infer/infer.h"
 #include "compiler/layout/seen_by_specs.h"

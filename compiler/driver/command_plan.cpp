@@ -107,6 +107,16 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   return llvm::Error::success();
 }
 
+void AddCostOptions(CLI::App& command, PlanOptions& options) {
+  command
+      .add_option("--bandwidth", options.bandwidth,
+                  "With a strategy as the source: how much a node reads and writes in a second, such as 2GB/s")
+      ->type_name("RATE");
+  command.add_option("--nodes", options.nodes, "With a strategy as the source: over how many nodes the work is spread")
+      ->check(WholeNumber(1, kMostRanks))
+      ->type_name("N");
+}
+
 }  // namespace
 
 void AddPlanCommand(CLI::App& app, int& exit_code) {
@@ -138,14 +148,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
   AddSourceOptions(*command, options->source);
   AddDropStateOption(*command, options->source);
   AddReplicasOption(*command, options->replicas);
-  command
-      ->add_option("--bandwidth", options->bandwidth,
-                   "With a strategy as the source: how much a node reads and writes in a second, such as 2GB/s")
-      ->type_name("RATE");
-  command
-      ->add_option("--nodes", options->nodes, "With a strategy as the source: over how many nodes the work is spread")
-      ->check(WholeNumber(1, kMostRanks))
-      ->type_name("N");
+  AddCostOptions(*command, *options);
   command->add_flag("--json", options->json, "The numbers as JSON");
   command->callback([options, &exit_code] {
     if (llvm::Error error = MakePlanFile(*options)) exit_code = ShowError("ucpc", std::move(error), options->json);

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "compiler/catalogue/catalogue.h"
-#include "compiler/catalogue/opened_spec.h"
+#include "compiler/open/opened_spec.h"
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"

@@ -118,6 +118,10 @@ struct EmbeddedReader::Patterns {
     }
     return llvm::Error::success();
   }
+
+  // The two below ask the patterns in DeepSpeed's order, those of maps apart. Nothing if none matches.
+  llvm::Expected<std::optional<Reading>> ReadUncut(const ObservedTensor& tensor) const;
+  llvm::Expected<std::optional<Reading>> ReadCut(const ObservedTensor& tensor, Decision& decision) const;
 };
 
 EmbeddedReader::EmbeddedReader(std::unique_ptr<Patterns> patterns) : patterns_(std::move(patterns)) {}
@@ -255,6 +259,33 @@ Reading ReadVocabulary(Reading cut, std::int64_t vocabulary, std::int64_t grain,
 
 }  // namespace
 
+llvm::Expected<std::optional<Reading>> EmbeddedReader::Patterns::ReadUncut(const ObservedTensor& tensor) const {
+  UCP_ASSIGN_OR_RETURN(std::optional<std::size_t> match, replicated.Match(tensor.name));
+  if (match) return WholeReading(tensor.by_rank.front());
+  UCP_ASSIGN_OR_RETURN(match, averaged.Match(tensor.name));
+  if (!match) return std::nullopt;
+  Reading reading = WholeReading(tensor.by_rank.front());
+  reading.mean = true;
+  return reading;
+}
+
+llvm::Expected<std::optional<Reading>> EmbeddedReader::Patterns::ReadCut(const ObservedTensor& tensor,
+                                                                         Decision& decision) const {
+  UCP_ASSIGN_OR_RETURN(std::optional<std::size_t> match, two_parts.Match(tensor.name));
+  if (match) return CutEqualParts(tensor, 0, 2, embedded.two_parts[*match]);
+  for (std::size_t i = 0; i < sub_parameters.size(); ++i) {  // The first that matches.
+    UCP_ASSIGN_OR_RETURN(match, sub_parameters[i].Match(tensor.name));
+    if (match) return ReadSubParameters(embedded, embedded.sub_parameters[i], tensor);
+  }
+  UCP_ASSIGN_OR_RETURN(match, row_parallel.Match(tensor.name));
+  if (match) return CutAlong(tensor, 1, embedded.row_parallel[*match]);
+  UCP_ASSIGN_OR_RETURN(match, vocabulary.Match(tensor.name));
+  if (!match) return std::nullopt;
+  UCP_ASSIGN_OR_RETURN(Reading reading, CutAlong(tensor, 0, embedded.vocabulary[*match]));
+  return ReadVocabulary(std::move(reading), embedded.original_vocabulary, vocabulary_grain,
+                        static_cast<std::int64_t>(tensor.by_rank.size()), decision);
+}
+
 llvm::Expected<std::optional<Decision>> EmbeddedReader::Read(const ObservedTensor& tensor) const {
   const Patterns& p = *patterns_;
   Decision decision{&tensor, {}, ""};
@@ -268,37 +299,11 @@ llvm::Expected<std::optional<Decision>> EmbeddedReader::Read(const ObservedTenso
     UCP_ASSIGN_OR_RETURN(Reading reading, LiftMap(p.embedded.maps[*match].second, tensor));
     return decide(std::move(reading));
   }
-  UCP_ASSIGN_OR_RETURN(match, p.replicated.Match(tensor.name));
-  if (match) return decide(WholeReading(tensor.by_rank.front()));
-  UCP_ASSIGN_OR_RETURN(match, p.averaged.Match(tensor.name));
-  if (match) {
-    Reading reading = WholeReading(tensor.by_rank.front());
-    reading.mean = true;
-    return decide(std::move(reading));
+  UCP_ASSIGN_OR_RETURN(std::optional<Reading> reading, p.ReadUncut(tensor));
+  if (!reading) {
+    UCP_ASSIGN_OR_RETURN(reading, p.ReadCut(tensor, decision));
   }
-  UCP_ASSIGN_OR_RETURN(match, p.two_parts.Match(tensor.name));
-  if (match) {
-    UCP_ASSIGN_OR_RETURN(Reading reading, CutEqualParts(tensor, 0, 2, p.embedded.two_parts[*match]));
-    return decide(std::move(reading));
-  }
-  for (std::size_t i = 0; i < p.sub_parameters.size(); ++i) {  // The first that matches.
-    UCP_ASSIGN_OR_RETURN(match, p.sub_parameters[i].Match(tensor.name));
-    if (!match) continue;
-    UCP_ASSIGN_OR_RETURN(Reading reading, ReadSubParameters(p.embedded, p.embedded.sub_parameters[i], tensor));
-    return decide(std::move(reading));
-  }
-  UCP_ASSIGN_OR_RETURN(match, p.row_parallel.Match(tensor.name));
-  if (match) {
-    UCP_ASSIGN_OR_RETURN(Reading reading, CutAlong(tensor, 1, p.embedded.row_parallel[*match]));
-    return decide(std::move(reading));
-  }
-  UCP_ASSIGN_OR_RETURN(match, p.vocabulary.Match(tensor.name));
-  if (match) {
-    UCP_ASSIGN_OR_RETURN(Reading reading, CutAlong(tensor, 0, p.embedded.vocabulary[*match]));
-    reading = ReadVocabulary(std::move(reading), p.embedded.original_vocabulary, p.vocabulary_grain,
-                             static_cast<std::int64_t>(tensor.by_rank.size()), decision);
-    return decide(std::move(reading));
-  }
+  if (reading) return decide(std::move(*reading));
   if (tensor.by_rank.front().empty()) return decide(WholeReading({}));
   return std::nullopt;
 }

@@ -42,8 +42,11 @@ std::int64_t GrainOf(const Inventory& inventory) {
   return grain != nullptr && *grain > 0 && *grain < (1 << 20) ? *grain : 0;
 }
 
-// The shape at each tensor-parallel rank, equal on all stages.
-llvm::Expected<Shapes> ShapesByRank(const Inventory& inventory) {
+// One shard of a tensor at each tensor-parallel rank.
+using ShardsByRank = std::vector<std::pair<std::string_view, std::vector<const Shard*>>>;
+
+// Sorted by name. Fails if a rank's shapes differ between stages.
+llvm::Expected<ShardsByRank> FirstShards(const Inventory& inventory) {
   std::size_t tp = static_cast<std::size_t>(inventory.mesh.Size("tp"));
   std::unordered_map<std::string_view, std::vector<const Shard*>> shards;
   shards.reserve(inventory.storage.shards.size());
@@ -63,10 +66,17 @@ llvm::Expected<Shapes> ShapesByRank(const Inventory& inventory) {
                   ToString(shard.coordinate));
     }
   }
-  std::vector<std::pair<std::string_view, std::vector<const Shard*>>> sorted;
+  ShardsByRank sorted;
   sorted.reserve(shards.size());
   for (auto& [name, ranks] : shards) sorted.emplace_back(name, std::move(ranks));
-  std::ranges::sort(sorted, {}, &decltype(sorted)::value_type::first);
+  std::ranges::sort(sorted, {}, &ShardsByRank::value_type::first);
+  return sorted;
+}
+
+// The shape at each tensor-parallel rank, equal on all stages.
+llvm::Expected<Shapes> ShapesByRank(const Inventory& inventory) {
+  std::size_t tp = static_cast<std::size_t>(inventory.mesh.Size("tp"));
+  UCP_ASSIGN_OR_RETURN(ShardsByRank sorted, FirstShards(inventory));
   Shapes shapes;
   for (const auto& [name, ranks] : sorted) {
     UCP_RETURN_IF_ERROR(CheckName(name));
@@ -102,6 +112,36 @@ llvm::Error CompareNames(const Shapes& here, const Inventory& inventory, const S
               first_has ? inventory.root : elsewhere.root, first_has ? elsewhere.root : inventory.root);
 }
 
+// The tensors that are not second names of others. `others` are the shapes in the second checkpoint, if there is one.
+void AddTensors(const Inventory& inventory, Shapes shapes, const Shapes& others, Observation& observation) {
+  const std::vector<std::string>& first = inventory.first_stage_counts;
+  for (auto& [name, by_rank] : shapes) {
+    if (observation.aliases.contains(name)) continue;
+    ObservedTensor tensor;
+    tensor.name = name;
+    tensor.by_rank = std::move(by_rank);
+    if (auto there = others.find(name); there != others.end()) tensor.elsewhere = there->second;
+    tensor.first_stage_counts = std::find(first.begin(), first.end(), name) != first.end();
+    observation.tensors.push_back(std::move(tensor));
+  }
+}
+
+void AddKindsAndStages(const Inventory& inventory, Observation& observation) {
+  std::unordered_map<std::string_view, ObservedTensor*> tensors;
+  tensors.reserve(observation.tensors.size());
+  for (ObservedTensor& tensor : observation.tensors) tensors.emplace(tensor.name, &tensor);
+  for (const Shard& shard : inventory.storage.shards) {
+    auto found = tensors.find(shard.tensor);
+    if (found == tensors.end()) continue;
+    found->second->kind = shard.kind;
+    found->second->stages.push_back(shard.coordinate.At("pp"));
+  }
+  for (ObservedTensor& tensor : observation.tensors) {
+    std::sort(tensor.stages.begin(), tensor.stages.end());
+    tensor.stages.erase(std::unique(tensor.stages.begin(), tensor.stages.end()), tensor.stages.end());
+  }
+}
+
 }  // namespace
 
 llvm::Expected<Observation> Observe(const Inventory& inventory, const Inventory* elsewhere) {
@@ -123,30 +163,8 @@ llvm::Expected<Observation> Observe(const Inventory& inventory, const Inventory*
     UCP_RETURN_IF_ERROR(CompareNames(shapes, inventory, others, *elsewhere));
     observation.elsewhere_tp = elsewhere->mesh.Size("tp");
   }
-  std::unordered_map<std::string_view, std::size_t> places;
-  places.reserve(shapes.size());
-  for (auto& [name, by_rank] : shapes) {
-    if (observation.aliases.contains(name)) continue;
-    places.emplace(name, observation.tensors.size());
-    ObservedTensor tensor;
-    tensor.name = name;
-    tensor.by_rank = std::move(by_rank);
-    if (elsewhere != nullptr) tensor.elsewhere = others.at(name);
-    const std::vector<std::string>& first = inventory.first_stage_counts;
-    tensor.first_stage_counts = std::find(first.begin(), first.end(), name) != first.end();
-    observation.tensors.push_back(std::move(tensor));
-  }
-  for (const Shard& shard : inventory.storage.shards) {
-    auto place = places.find(shard.tensor);
-    if (place == places.end()) continue;
-    ObservedTensor& tensor = observation.tensors[place->second];
-    tensor.kind = shard.kind;
-    tensor.stages.push_back(shard.coordinate.At("pp"));
-  }
-  for (ObservedTensor& tensor : observation.tensors) {
-    std::sort(tensor.stages.begin(), tensor.stages.end());
-    tensor.stages.erase(std::unique(tensor.stages.begin(), tensor.stages.end()), tensor.stages.end());
-  }
+  AddTensors(inventory, std::move(shapes), others, observation);
+  AddKindsAndStages(inventory, observation);
   return observation;
 }
 

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/formats/strategy.h"
 #include "compiler/synthetic/synthetic_training.h"
 

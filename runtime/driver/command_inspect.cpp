@@ -72,6 +72,17 @@ int InspectNodes(const InspectOptions& options) {
   return error ? EndWith(std::move(error), options.json) : 0;
 }
 
+int RunInspect(const InspectOptions& options) {
+  if (options.node_local.source) return InspectNodes(options);
+  if (LeavesWorkToFirstRank()) return 0;
+  if (options.objects) {
+    llvm::Expected<int> code = InspectObjects(options);
+    return code ? *code : ShowError("ucprun", code.takeError(), options.json);
+  }
+  llvm::Error error = Inspect(RealFileSystem(), options);
+  return error ? ShowError("ucprun", std::move(error), options.json) : 0;
+}
+
 }  // namespace
 
 void AddInspectCommand(CLI::App& app, int& exit_code) {
@@ -102,20 +113,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
     objects->excludes(other);
   }
   command->add_flag("--json", options->json, "As JSON");
-  command->callback([options, &exit_code] {
-    if (options->node_local.source) {
-      exit_code = InspectNodes(*options);
-      return;
-    }
-    if (LeavesWorkToFirstRank()) return;
-    if (options->objects) {
-      llvm::Expected<int> code = InspectObjects(*options);
-      exit_code = code ? *code : ShowError("ucprun", code.takeError(), options->json);
-      return;
-    }
-    if (llvm::Error error = Inspect(RealFileSystem(), *options))
-      exit_code = ShowError("ucprun", std::move(error), options->json);
-  });
+  command->callback([options, &exit_code] { exit_code = RunInspect(*options); });
 }
 
 }  // namespace ucp

@@ -161,6 +161,30 @@ llvm::Expected<int> RunLoad(const LoadCommandOptions& options, Communicator& ran
   return differs ? kFoundDifference : 0;
 }
 
+void AddComparisonOptions(CLI::App& command, LoadCommandOptions& options) {
+  command.add_flag("--check", options.check,
+                   "Check the archives' checksums, and the copies in the source against each other");
+  command.add_flag("--compare", options.compare,
+                   "Read every element again, by its place in the whole tensor, and compare it with memory");
+  command.add_flag("--ceiling", options.ceiling,
+                   "First measure how fast as many bytes of the same files are read with nothing else done; for a "
+                   "GPU, how fast they get there from pinned memory");
+}
+
+void AddMemoryOptions(CLI::App& command, LoadCommandOptions& options) {
+  command
+      .add_option("--device", options.device,
+                  "Load into the memory of cpu (default), cuda:N, or cuda, which under mpirun is each rank's own")
+      ->type_name("DEVICE");
+  command
+      .add_option("--device-memory", options.device_memory,
+                  "The most memory of the GPU to use beyond what is loaded; default 512MiB")
+      ->type_name("SIZE");
+  AddThreadsOption(command, options.work);
+  command.add_option("--memory", options.work.memory, "The most memory to use beyond what is loaded; default 1GiB")
+      ->type_name("SIZE");
+}
+
 }  // namespace
 
 void AddLoadCommand(CLI::App& app, int& exit_code) {
@@ -189,24 +213,8 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
   AddTargetOptions(*command, options->target_options);
   AddSourceOptions(*command, options->source);
   AddDropStateOption(*command, options->source);
-  command->add_flag("--check", options->check,
-                    "Check the archives' checksums, and the copies in the source against each other");
-  command->add_flag("--compare", options->compare,
-                    "Read every element again, by its place in the whole tensor, and compare it with memory");
-  command->add_flag("--ceiling", options->ceiling,
-                    "First measure how fast as many bytes of the same files are read with nothing else done; for a "
-                    "GPU, how fast they get there from pinned memory");
-  command
-      ->add_option("--device", options->device,
-                   "Load into the memory of cpu (default), cuda:N, or cuda, which under mpirun is each rank's own")
-      ->type_name("DEVICE");
-  command
-      ->add_option("--device-memory", options->device_memory,
-                   "The most memory of the GPU to use beyond what is loaded; default 512MiB")
-      ->type_name("SIZE");
-  AddThreadsOption(*command, options->work);
-  command->add_option("--memory", options->work.memory, "The most memory to use beyond what is loaded; default 1GiB")
-      ->type_name("SIZE");
+  AddComparisonOptions(*command, *options);
+  AddMemoryOptions(*command, *options);
   AddRankTimeoutOption(*command, options->work.rank_timeout);
   AddIoOption(*command, options->io);
   command->add_flag("--json", options->work.json, "The report as JSON on standard output");

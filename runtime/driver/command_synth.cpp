@@ -84,6 +84,26 @@ llvm::Error RunSynth(const SynthOptions& options, RunWatch& watch, Communicator&
   return llvm::Error::success();
 }
 
+void AddTrainingOptions(CLI::App& command, SynthOptions& options) {
+  command
+      .add_option("--parameters", options.parameters,
+                  "The parameters in the order in which the optimizer is given them, one name a line, groups apart by "
+                  "an empty line (default: one group, in the order of the spec)")
+      ->type_name("FILE");
+  command
+      .add_option("--tied-layer", options.tied,
+                  "The first layer of a pipeline that is the tied module KEY (default: 1, as in Megatron-DeepSpeed)")
+      ->type_name("KEY=N")
+      ->allow_extra_args(false);
+  command.add_option("--tag", options.tag, "The checkpoint's own name, and its folder in OUT (default: global_step1)")
+      ->check(FolderName())
+      ->type_name("NAME");
+  command
+      .add_option("--ds-config", options.ds_config,
+                  "The configuration of the job that will load it, for `deepspeed` (default: a plain one)")
+      ->type_name("FILE");
+}
+
 }  // namespace
 
 void AddSynthCommand(CLI::App& app, int& exit_code) {
@@ -104,23 +124,7 @@ void AddSynthCommand(CLI::App& app, int& exit_code) {
       ->type_name("STRATEGY")
       ->required();
   AddSpecOptions(*command, options->source, /*has_checkpoint=*/false);
-  command
-      ->add_option("--parameters", options->parameters,
-                   "The parameters in the order in which the optimizer is given them, one name a line, groups apart by "
-                   "an empty line (default: one group, in the order of the spec)")
-      ->type_name("FILE");
-  command
-      ->add_option("--tied-layer", options->tied,
-                   "The first layer of a pipeline that is the tied module KEY (default: 1, as in Megatron-DeepSpeed)")
-      ->type_name("KEY=N")
-      ->allow_extra_args(false);
-  command->add_option("--tag", options->tag, "The checkpoint's own name, and its folder in OUT (default: global_step1)")
-      ->check(FolderName())
-      ->type_name("NAME");
-  command
-      ->add_option("--ds-config", options->ds_config,
-                   "The configuration of the job that will load it, for `deepspeed` (default: a plain one)")
-      ->type_name("FILE");
+  AddTrainingOptions(*command, *options);
   AddConversionOptions(*command, options->conversion);
   options->conversion.has_source = false;
   command->callback([options, &exit_code] {

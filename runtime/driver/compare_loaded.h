@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/files/readable_file_system.h"
 #include "runtime/executor/execute.h"
 #include "runtime/load/load.h"

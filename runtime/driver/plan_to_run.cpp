@@ -1,6 +1,6 @@
 #include "runtime/driver/plan_to_run.h"
 
-#include "compiler/catalogue/with_diagnostics.h"
+#include "compiler/open/with_diagnostics.h"
 #include "compiler/compile/plan_again.h"
 #include "compiler/files/seen_files.h"
 #include "compiler/formats/identity.h"

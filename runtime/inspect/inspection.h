@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/bound_source.h"
-#include "compiler/compile/request_texts.h"
+#include "compiler/describe/bound_source.h"
+#include "compiler/describe/request_texts.h"
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/training_state.h"
 

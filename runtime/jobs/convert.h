@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/compile/compile_request.h"
-#include "compiler/compile/request_texts.h"
+#include "compiler/describe/request_texts.h"
 #include "compiler/files/readable_file_system.h"
 #include "runtime/convert/conversion.h"
 #include "runtime/engine/share_run.h"

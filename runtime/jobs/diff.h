@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/request_texts.h"
+#include "compiler/describe/request_texts.h"
 #include "runtime/executor/execute.h"
 #include "runtime/jobs/diff_report.h"
 #include "runtime/jobs/job_hooks.h"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "compiler/catalogue/opened_spec.h"
+#include "compiler/open/opened_spec.h"
 #include "runtime/executor/execute.h"
 
 namespace ucp {

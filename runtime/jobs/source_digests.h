@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/files/readable_file_system.h"
 #include "runtime/difference/pair_states.h"
 #include "runtime/engine/share_run.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/request_texts.h"
+#include "compiler/describe/request_texts.h"
 #include "compiler/layout/checkpoint_identity.h"
 #include "runtime/convert/node_local.h"
 #include "runtime/executor/execute.h"

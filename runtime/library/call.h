@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "compiler/compile/request_texts.h"
+#include "compiler/describe/request_texts.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/load/load.h"
 #include "ucp/error.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "compiler/catalogue/with_diagnostics.h"
+#include "compiler/open/with_diagnostics.h"
 #include "compiler/support/error.h"
 #include "runtime/jobs/convert.h"
 #include "runtime/jobs/verify.h"

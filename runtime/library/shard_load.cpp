@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <new>
 
-#include "compiler/catalogue/with_diagnostics.h"
+#include "compiler/open/with_diagnostics.h"
 #include "compiler/support/error.h"
 #include "runtime/library/call.h"
 #include "runtime/library/given_ranks.h"

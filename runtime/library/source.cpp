@@ -1,6 +1,6 @@
 #include "ucp/source.h"
 
-#include "compiler/catalogue/with_diagnostics.h"
+#include "compiler/open/with_diagnostics.h"
 #include "compiler/support/error.h"
 #include "runtime/inspect/inspection.h"
 #include "runtime/library/call.h"

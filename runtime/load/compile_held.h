@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/files/readable_file_system.h"
 #include "compiler/planner/planner.h"
 #include "runtime/comm/communicator.h"

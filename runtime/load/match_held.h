@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/layout/target.h"
 #include "runtime/load/held_tensors.h"
 

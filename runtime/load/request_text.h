@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 
 namespace ucp {
 

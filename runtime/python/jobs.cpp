@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "compiler/catalogue/with_diagnostics.h"
+#include "compiler/open/with_diagnostics.h"
 #include "compiler/compile/both_sides.h"
 #include "compiler/explain/explain.h"
 #include "compiler/explain/explain_json.h"

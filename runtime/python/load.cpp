@@ -10,8 +10,8 @@
 #include <map>
 #include <memory>
 
-#include "compiler/catalogue/with_diagnostics.h"
-#include "compiler/compile/request_texts.h"
+#include "compiler/open/with_diagnostics.h"
+#include "compiler/describe/request_texts.h"
 #include "compiler/support/printable.h"
 #include "runtime/gpu/open_device.h"
 #include "runtime/load/compile_held.h"
@@ -217,7 +217,7 @@ std::vector<std::map<std::string, std::string>> LeftOutOf(const LoadPlan& load) 
   return all;
 }
 
-void AddPlanClasses(nb::module_& module) {
+void AddStateClasses(nb::module_& module) {
   nb::class_<StatePiece>(module, "Piece")
       .def_prop_ro("record", [](const StatePiece& piece) { return piece.record.index(); })
       .def_ro("place", &StatePiece::place)
@@ -236,6 +236,9 @@ void AddPlanClasses(nb::module_& module) {
                      return coordinate;
                    })
       .def_ro("pieces", &PlacedState::pieces);
+}
+
+void AddPlanClasses(nb::module_& module) {
   nb::class_<LoadPlan>(module, "LoadPlan")
       .def_prop_ro("ranks", [](const LoadPlan& load) { return load.readers.ranks; })
       .def_ro("rank", &LoadPlan::rank)
@@ -256,6 +259,9 @@ void AddPlanClasses(nb::module_& module) {
       .def("records_of", &RecordsOf)
       .def("states_of", &StatesOf)
       .def("blobs_of", &BlobsOf);
+}
+
+void AddHeldPlanClass(nb::module_& module) {
   nb::class_<HeldPlan>(module, "HeldPlan")
       .def_prop_ro(
           "load", [](const HeldPlan& held) -> const LoadPlan& { return held.load; }, nb::rv_policy::reference_internal)
@@ -283,7 +289,9 @@ void AddLoad(nb::module_& module) {
       .def_rw("tag", &TargetSettings::tag)
       .def_rw("keep_opaque", &TargetSettings::keep_opaque)
       .def_prop_rw("ds_config", PathText<&TargetSettings::job_config>, SetPath<&TargetSettings::job_config>);
+  AddStateClasses(module);
   AddPlanClasses(module);
+  AddHeldPlanClass(module);
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
              nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"));
   module.def("compile_held", &CompileHeldForPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),

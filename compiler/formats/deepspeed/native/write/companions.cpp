@@ -13,6 +13,28 @@
 
 namespace ucp::deepspeed {
 
+namespace {
+
+// Loops that train find their checkpoints by the names that they give them.
+void RemarkOnTag(const TargetRequest& request, TargetFiles& target) {
+  const std::string& tag = request.training.tag;
+  const bool is_trainers = std::any_of(request.companions.begin(), request.companions.end(),
+                                       [](const auto& file) { return file.name == "trainer_state.json"; });
+  if (is_trainers && !tag.starts_with("global_step")) {
+    target.remarks.push_back(
+        fmt::format("Hugging Face's Trainer looks for `global_step…`, and would not find the tag `{}`", tag));
+  }
+  const bool is_lightnings =
+      std::any_of(request.training.ranks.begin(), request.training.ranks.end(),
+                  [](const RankState& rank) { return FindEntry(rank.client, "pytorch-lightning_version") != nullptr; });
+  if (is_lightnings && tag != "checkpoint") {
+    target.remarks.push_back(
+        fmt::format("Lightning looks for the tag `checkpoint`, and would not find the tag `{}`", tag));
+  }
+}
+
+}  // namespace
+
 llvm::Error AddCompanions(const TargetRequest& request, const WriteOptions& options, TargetFiles& target) {
   const std::int64_t ranks = options.mp() * options.dp;
   const std::string& tag = request.training.tag;
@@ -41,19 +63,7 @@ llvm::Error AddCompanions(const TargetRequest& request, const WriteOptions& opti
     target.remarks.push_back(fmt::format(
         "{} of the target's {} ranks have states of random generators; the others begin with new ones", kept, ranks));
   }
-  const bool is_trainers = std::any_of(request.companions.begin(), request.companions.end(),
-                                       [](const auto& file) { return file.name == "trainer_state.json"; });
-  if (is_trainers && !tag.starts_with("global_step")) {
-    target.remarks.push_back(
-        fmt::format("Hugging Face's Trainer looks for `global_step…`, and would not find the tag `{}`", tag));
-  }
-  const bool is_lightnings =
-      std::any_of(request.training.ranks.begin(), request.training.ranks.end(),
-                  [](const RankState& rank) { return FindEntry(rank.client, "pytorch-lightning_version") != nullptr; });
-  if (is_lightnings && tag != "checkpoint") {
-    target.remarks.push_back(
-        fmt::format("Lightning looks for the tag `checkpoint`, and would not find the tag `{}`", tag));
-  }
+  RemarkOnTag(request, target);
   return llvm::Error::success();
 }
 

@@ -87,50 +87,69 @@ class StatesComposer {
     }
   }
 
-  llvm::Expected<ValuePtr> Root(std::int64_t partition) {
-    std::vector<Entry> root;
-    auto add = [&](const char* key, ValuePtr value) { root.push_back({MakeText(key), std::move(value)}); };
-    std::vector<Entry> frozen, frozen_shapes;
+  // The module, and beside it its frozen parameters and their shapes.
+  struct ComposedModule {
     ValuePtr module = MakeNone();
-    const bool has_layer_files = HasLayerFiles(request_, experts_);
+    std::vector<Entry> frozen;
+    std::vector<Entry> frozen_shapes;
+  };
+
+  llvm::Expected<ComposedModule> ComposeModule() {
+    ComposedModule composed;
+    auto& [module, frozen, frozen_shapes] = composed;
     if (options_.wrapper == WholeWrapper::kFused && !StateOf(request_.training).pipeline && !experts_.any()) {
       for (const FlatGroupToWrite& group : groups_) module_.AddVector(group);
     }
     if (IsCut()) {
       UCP_ASSIGN_OR_RETURN(module, CutModule());
       UCP_ASSIGN_OR_RETURN(frozen, frozen_parts_.Add(held_, frozen_shapes, composer_));
-    } else if (!has_layer_files) {
+    } else if (!HasLayerFiles(request_, experts_)) {
       UCP_ASSIGN_OR_RETURN(module, Module(frozen));
     }
     for (const Entry& entry : IsCut() ? std::vector<Entry>() : frozen) {
       frozen_shapes.push_back({entry.key, Shape(entry.value->As<pytorch::Tensor>()->sizes)});
     }
-    add("module", std::move(module));
-    add("buffer_names", BufferNames());
-    const bool is_whole = options_.stage == 0;
-    add("optimizer", is_whole ? optimizer_.Add() : MakeNone());
-    add("param_shapes", is_whole ? MakeNone() : ParamShapes());
     for (const LogicalTensor* tensor : held_) {
       if (IsFrozenExpert(*tensor) && !has_fragments_)
         frozen_shapes.push_back({MakeText(experts_.LocalName(tensor->name)), Shape(tensor->shape)});
     }
-    const bool lists_frozen = options_.stage >= 2 && !options_.exclude_frozen;
-    add("frozen_param_shapes", lists_frozen ? MakeOrderedDict(std::move(frozen_shapes)) : MakeNone());
-    add("shared_params", is_whole ? MakeNone() : SharedParams(mp() == 0 && partition == 0));
-    add("frozen_param_fragments", lists_frozen && has_fragments_ ? MakeOrderedDict(std::move(frozen)) : MakeNone());
-    for (Entry& entry : composer_.AddEntries(carried_.engine)) root.push_back(std::move(entry));
-    add("dp_world_size", MakeInteger(options_.dp));
-    add("mp_world_size", MakeInteger(options_.mp()));
+    return composed;
+  }
+
+  std::vector<Entry> Degrees() const {
     // DeepSpeed asks whoever tells it of parallelism, and with sequence parallelism alone gets that degree.
     const std::int64_t tp_degree = options_.tp > 1 ? options_.tp : options_.sp;
-    add("checkpoint_parallel_dimensions",
-        MakeDict({{MakeText("pp_degree"), MakeInteger(options_.pp)}, {MakeText("tp_degree"), MakeInteger(tp_degree)}}));
+    return {{MakeText("dp_world_size"), MakeInteger(options_.dp)},
+            {MakeText("mp_world_size"), MakeInteger(options_.mp())},
+            {MakeText("checkpoint_parallel_dimensions"), MakeDict({{MakeText("pp_degree"), MakeInteger(options_.pp)},
+                                                                   {MakeText("tp_degree"), MakeInteger(tp_degree)}})}};
+  }
+
+  llvm::Expected<ValuePtr> Root(std::int64_t partition) {
+    std::vector<Entry> root;
+    auto add = [&](const char* key, ValuePtr value) { root.push_back({MakeText(key), std::move(value)}); };
+    auto add_all = [&](std::vector<Entry> entries) {
+      for (Entry& entry : entries) root.push_back(std::move(entry));
+    };
+    UCP_ASSIGN_OR_RETURN(ComposedModule composed, ComposeModule());
+    add("module", std::move(composed.module));
+    add("buffer_names", BufferNames());
+    const bool is_whole = options_.stage == 0;
+    add("optimizer", is_whole ? optimizer_.Add() : MakeNone());
+    add("param_shapes", is_whole ? MakeNone() : ParamShapes());
+    const bool lists_frozen = options_.stage >= 2 && !options_.exclude_frozen;
+    add("frozen_param_shapes", lists_frozen ? MakeOrderedDict(std::move(composed.frozen_shapes)) : MakeNone());
+    add("shared_params", is_whole ? MakeNone() : SharedParams(mp() == 0 && partition == 0));
+    add("frozen_param_fragments",
+        lists_frozen && has_fragments_ ? MakeOrderedDict(std::move(composed.frozen)) : MakeNone());
+    add_all(composer_.AddEntries(carried_.engine));
+    add_all(Degrees());
     std::vector<Entry> client = carried_.client[static_cast<std::size_t>(mp())];
     if (experts_.any()) {
       UCP_ASSIGN_OR_RETURN(std::vector<Entry> of_experts, OfExperts(partition, client));
-      for (Entry& entry : of_experts) root.push_back(std::move(entry));
+      add_all(std::move(of_experts));
     }
-    for (Entry& entry : composer_.AddEntries(client)) root.push_back(std::move(entry));
+    add_all(composer_.AddEntries(client));
     return MakeDict(std::move(root));
   }
 

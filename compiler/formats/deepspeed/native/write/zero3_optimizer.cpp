@@ -136,42 +136,62 @@ class RanksWriter {
     }
   }
 
-  ValuePtr File(std::size_t r, std::int64_t partition, ArchiveComposer& composer, LooseStatesOfFile& loose) const {
-    const RankInFiles place{static_cast<std::int64_t>(r), partition};
-    const std::int64_t number = experts_.NumberOf(place.tensor_rank, place.partition);
-    const auto expert_rank = static_cast<std::size_t>(experts_.ExpertRankOf(number));
-    const std::vector<FlatGroupToWrite>& sub_groups = ranks_[r].groups[expert_rank];
+  // The entries of one partition's file for its sub-groups.
+  struct SubGroupEntries {
     std::vector<ValuePtr> masters;
-    std::vector<std::vector<Entry>> states_of_sub_group;
-    for (std::size_t s = 0; s < sub_groups.size(); ++s) {
-      const FlatGroupToWrite& sub_group = sub_groups[s];
+    std::vector<std::vector<Entry>> states;  // By sub-group.
+  };
+
+  SubGroupEntries EntriesOf(const std::vector<FlatGroupToWrite>& sub_groups, ArchiveComposer& composer) const {
+    SubGroupEntries all;
+    for (const FlatGroupToWrite& sub_group : sub_groups) {
       const OptimizerGroup& carried = training_.groups[sub_group.group];
-      std::vector<Entry>& states = states_of_sub_group.emplace_back();
+      std::vector<Entry>& states = all.states.emplace_back();
       if (carried.step) states.push_back({MakeText("step"), composer.AddValue(carried.step)});
       for (const LogicalTensor::State& tensor : StatesOf(sub_group)) {
         ValuePtr value = composer.AddTensor(tensor.dtype, {sub_group.partition_elements});
         if (tensor.name == kMasterState) {
-          masters.push_back(std::move(value));
+          all.masters.push_back(std::move(value));
         } else {
           states.push_back({MakeText(tensor.name), std::move(value)});
         }
       }
     }
-    // Their records come behind those of the states that every partition has.
-    std::vector<Entry> state;
+    return all;
+  }
+
+  // The records of loose states come behind those of the states that every partition has.
+  static void AddLooseStates(const std::vector<FlatGroupToWrite>& sub_groups, RankInFiles place, std::int64_t number,
+                             ArchiveComposer& composer, LooseStatesOfFile& loose, SubGroupEntries& all) {
     for (std::size_t s = 0; s < sub_groups.size(); ++s) {
-      std::vector<Entry>& states = states_of_sub_group[s];
-      if (const FlatGroupToWrite& group = sub_groups[s]; !group.loose.empty()) {
-        const std::int64_t own = group.of_experts ? number : partition;
-        const auto part = std::find(group.ranks.begin(), group.ranks.end(), own) - group.ranks.begin();
-        for (Entry& entry : loose.Add(group.loose[static_cast<std::size_t>(part)], composer)) {
-          states.push_back(std::move(entry));
-        }
+      const FlatGroupToWrite& group = sub_groups[s];
+      if (group.loose.empty()) continue;
+      const std::int64_t own = group.of_experts ? number : place.partition;
+      const auto part = std::find(group.ranks.begin(), group.ranks.end(), own) - group.ranks.begin();
+      for (Entry& entry : loose.Add(group.loose[static_cast<std::size_t>(part)], composer)) {
+        all.states[s].push_back(std::move(entry));
       }
-      // Before the first step there are no states at all.
-      if (!states.empty()) state.push_back({MakeInteger(static_cast<std::int64_t>(s)), MakeDict(std::move(states))});
     }
-    ValuePtr base = MakeDict({{MakeText("state"), MakeDict(std::move(state))},
+  }
+
+  // Before the first step there are no states at all.
+  static ValuePtr StateOfSubGroups(std::vector<std::vector<Entry>> states) {
+    std::vector<Entry> state;
+    for (std::size_t s = 0; s < states.size(); ++s) {
+      if (states[s].empty()) continue;
+      state.push_back({MakeInteger(static_cast<std::int64_t>(s)), MakeDict(std::move(states[s]))});
+    }
+    return MakeDict(std::move(state));
+  }
+
+  ValuePtr File(std::size_t r, std::int64_t partition, ArchiveComposer& composer, LooseStatesOfFile& loose) const {
+    const RankInFiles place{static_cast<std::int64_t>(r), partition};
+    const std::int64_t number = experts_.NumberOf(place.tensor_rank, place.partition);
+    const auto expert_rank = static_cast<std::size_t>(experts_.ExpertRankOf(number));
+    const std::vector<FlatGroupToWrite>& sub_groups = ranks_[r].groups[expert_rank];
+    SubGroupEntries own = EntriesOf(sub_groups, composer);
+    AddLooseStates(sub_groups, place, number, composer, loose, own);
+    ValuePtr base = MakeDict({{MakeText("state"), StateOfSubGroups(std::move(own.states))},
                               {MakeText("param_groups"), MakeList(ParamGroups(sub_groups, composer))}});
     std::vector<Entry> entries = {{MakeText("zero_stage"), ZeroStage(3)}};
     for (Entry& entry : LossScaleEntries(carried_, composer)) entries.push_back(std::move(entry));
@@ -181,7 +201,7 @@ class RanksWriter {
       entries.push_back({MakeText("ds_zero_partition_groups"), PartitionGroups(sub_groups, experts_, place)});
     }
     entries.push_back({MakeText("optimizer_state_dict"), std::move(base)});
-    entries.push_back({MakeText("fp32_flat_groups"), MakeList(std::move(masters))});
+    entries.push_back({MakeText("fp32_flat_groups"), MakeList(std::move(own.masters))});
     std::vector<Entry> file = OptimizerFileEntries(std::move(entries), training_, carried_, composer);
     AddFoldingOfOptimizer(options_, experts_, place, sub_groups, file);
     return MakeDict(std::move(file));

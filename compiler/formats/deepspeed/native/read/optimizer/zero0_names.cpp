@@ -205,44 +205,57 @@ class Namer {
     return "";
   }
 
+  // The candidates of one shape.
+  struct OfShape {
+    std::vector<std::size_t> places;      // In candidates_.
+    std::optional<std::size_t> asked_by;  // The group that has parameters of this shape.
+    std::size_t taken = 0;
+  };
+
+  std::string NameGroup(std::size_t g, std::map<Sizes, OfShape>& shapes) {
+    std::vector<NamedShape>& named = states_.param_shapes.emplace_back();
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < optimizer_.groups[g].tensors.size(); ++i) {
+      const TensorPlace* likeness = LikenessOf(optimizer_.form, optimizer_.groups[g].tensors[i]);
+      if (likeness == nullptr) {
+        return fmt::format("there is no state of parameter {} of group {} that would have its shape", i, g);
+      }
+      const Sizes& sizes = likeness->sizes;
+      OfShape& of_shape = shapes[sizes];
+      if (!of_shape.asked_by) of_shape.asked_by = g;
+      if (*of_shape.asked_by != g) {
+        return fmt::format("groups {} and {} both have parameters of [{}]", *of_shape.asked_by, g,
+                           fmt::join(sizes, ", "));
+      }
+      const std::size_t number = of_shape.taken++;
+      if (number >= of_shape.places.size()) {
+        return fmt::format("group {} has {} parameters of [{}] or more, and the module {}", g, number + 1,
+                           fmt::join(sizes, ", "), of_shape.places.size());
+      }
+      const std::size_t place = of_shape.places[number];
+      if (place < next) {
+        return fmt::format(
+            "group {} does not have its parameters in the module's order, in which [{}] of "
+            "parameter {} comes before",
+            g, fmt::join(sizes, ", "), i);
+      }
+      next = place + 1;
+      named.push_back({candidates_[place].name, sizes});
+    }
+    return "";
+  }
+
   std::string ByShapes() {
     if (IsTheWholeModule() && LacksALikeness(optimizer_)) return AllInTheModulesOrder();
-    std::map<Sizes, std::vector<std::size_t>> places;  // Of the candidates, by shape.
-    for (std::size_t i = 0; i < candidates_.size(); ++i) places[candidates_[i].place.sizes].push_back(i);
-    std::map<Sizes, std::size_t> asked_by;
-    std::map<Sizes, std::size_t> taken;
+    std::map<Sizes, OfShape> shapes;
+    for (std::size_t i = 0; i < candidates_.size(); ++i) shapes[candidates_[i].place.sizes].places.push_back(i);
     for (std::size_t g = 0; g < optimizer_.groups.size(); ++g) {
-      std::vector<NamedShape>& shapes = states_.param_shapes.emplace_back();
-      std::size_t next = 0;
-      for (std::size_t i = 0; i < optimizer_.groups[g].tensors.size(); ++i) {
-        const TensorPlace* likeness = LikenessOf(optimizer_.form, optimizer_.groups[g].tensors[i]);
-        if (likeness == nullptr) {
-          return fmt::format("there is no state of parameter {} of group {} that would have its shape", i, g);
-        }
-        const Sizes& sizes = likeness->sizes;
-        auto [asked, first] = asked_by.emplace(sizes, g);
-        if (asked->second != g) {
-          return fmt::format("groups {} and {} both have parameters of [{}]", asked->second, g, fmt::join(sizes, ", "));
-        }
-        const std::vector<std::size_t>& of_shape = places[sizes];
-        const std::size_t number = taken[sizes]++;
-        if (number >= of_shape.size()) {
-          return fmt::format("group {} has {} parameters of [{}] or more, and the module {}", g, number + 1,
-                             fmt::join(sizes, ", "), of_shape.size());
-        }
-        if (of_shape[number] < next) {
-          return fmt::format(
-              "group {} does not have its parameters in the module's order, in which [{}] of "
-              "parameter {} comes before",
-              g, fmt::join(sizes, ", "), i);
-        }
-        next = of_shape[number] + 1;
-        shapes.push_back({candidates_[of_shape[number]].name, sizes});
-      }
+      std::string problem = NameGroup(g, shapes);
+      if (!problem.empty()) return problem;
     }
-    for (const auto& [sizes, count] : taken) {
-      if (count == places[sizes].size()) continue;
-      return fmt::format("it steps {} of the {} parameters of [{}]", count, places[sizes].size(),
+    for (const auto& [sizes, of_shape] : shapes) {
+      if (!of_shape.asked_by || of_shape.taken == of_shape.places.size()) continue;
+      return fmt::format("it steps {} of the {} parameters of [{}]", of_shape.taken, of_shape.places.size(),
                          fmt::join(sizes, ", "));
     }
     return "";

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compiler/bind/bind.h"
-#include "compiler/catalogue/opened_spec.h"
+#include "compiler/open/opened_spec.h"
 #include "compiler/formats/format.h"
 #include "compiler/layout/checkpoint_identity.h"
 #include "compiler/layout/layout.h"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "compiler/catalogue/opened_spec.h"
+#include "compiler/open/opened_spec.h"
 
 namespace ucp {
 

@@ -1,4 +1,4 @@
-#include "compiler/catalogue/check_strategies.h"
+#include "compiler/open/check_strategies.h"
 
 #include <fmt/format.h>
 

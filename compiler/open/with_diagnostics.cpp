@@ -1,4 +1,4 @@
-#include "compiler/catalogue/with_diagnostics.h"
+#include "compiler/open/with_diagnostics.h"
 
 #include "compiler/diagnostics/render.h"
 #include "compiler/support/error.h"

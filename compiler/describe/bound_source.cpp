@@ -1,4 +1,4 @@
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 
 #include "compiler/bind/ambiguous_branches.h"
 #include "compiler/bind/compare_with_metadata.h"
@@ -6,8 +6,8 @@
 #include "compiler/catalogue/catalogue.h"
 #include "compiler/catalogue/config_file.h"
 #include "compiler/compile/carried_tensors.h"
-#include "compiler/compile/drop_states.h"
-#include "compiler/compile/without_spec.h"
+#include "compiler/describe/drop_states.h"
+#include "compiler/describe/without_spec.h"
 #include "compiler/formats/identity.h"
 #include "compiler/formats/recognise/links.h"
 #include "compiler/formats/recognise/recognise.h"

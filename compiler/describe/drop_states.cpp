@@ -1,4 +1,4 @@
-#include "compiler/compile/drop_states.h"
+#include "compiler/describe/drop_states.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

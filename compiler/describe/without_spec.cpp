@@ -1,4 +1,4 @@
-#include "compiler/compile/without_spec.h"
+#include "compiler/describe/without_spec.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

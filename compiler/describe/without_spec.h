@@ -6,7 +6,7 @@
 
 #include <llvm/Support/Error.h>
 
-#include "compiler/compile/bound_source.h"
+#include "compiler/describe/bound_source.h"
 
 namespace ucp {
 

@@ -1,10 +1,10 @@
-#include "compiler/catalogue/opened_spec.h"
+#include "compiler/open/opened_spec.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "compiler/catalogue/check_strategies.h"
+#include "compiler/open/check_strategies.h"
 #include "compiler/check/check_spec.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/parse/include.h"

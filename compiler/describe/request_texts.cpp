@@ -1,4 +1,4 @@
-#include "compiler/compile/request_texts.h"
+#include "compiler/describe/request_texts.h"
 
 #include "compiler/support/error.h"
 

@@ -80,7 +80,7 @@ int ShowError(const std::string& program, llvm::Error error, bool json) {
     report = failure->diagnostics();
     return llvm::Error(std::move(failure));
   });
-  FailureText failure = Describe(std::move(error));
+  FailureText failure = TakeFailure(std::move(error));
   if (json) {
     report["error"] = llvm::json::Object{{"code", CodeName(failure.code)}, {"message", failure.message}};
     PrintJson(std::move(report));

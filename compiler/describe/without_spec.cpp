@@ -169,7 +169,7 @@ void TakeCuts(const Inventory& inventory, Layout& layout) {
 
 // Metadata that is there and cannot be believed is for the user to judge, and not for the catalogue.
 llvm::Error Distrust(llvm::Error why) {
-  FailureText failure = Describe(std::move(why));
+  FailureText failure = TakeFailure(std::move(why));
   return Fail(failure.code, "{}; say with {} how the tensors are cut (docs/language.md)", failure.message,
               OptionName(UserOption::kSpec, "FILE"));
 }

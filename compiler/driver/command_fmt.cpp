@@ -62,7 +62,7 @@ llvm::Error Replace(const std::string& path, const std::string& text) {
   if (error) return Fail(ErrorCode::kIo, "cannot write `{}`: {}; it stays as it was", path, SystemReason(error));
   llvm::Error unwritten = WriteOutput({OutputPlace::Kind::kReplaced, std::string(target), "the spec"}, text);
   if (!unwritten) return unwritten;
-  const auto [code, message] = Describe(std::move(unwritten));
+  const auto [code, message] = TakeFailure(std::move(unwritten));
   return Fail(code, "{}; it stays as it was", message);
 }
 

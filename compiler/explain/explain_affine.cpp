@@ -60,7 +60,7 @@ class AffineWriter {
       json_.rawValue([&](llvm::raw_ostream& out) { out << llvm::json::Value(ToJson(*map)); });
       json_.attributeEnd();
     } else {
-      unsupported_.emplace(PatternFor(tensor.name), Describe(map.takeError()).message);
+      unsupported_.emplace(PatternFor(tensor.name), TakeFailure(map.takeError()).message);
     }
   }
 

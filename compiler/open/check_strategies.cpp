@@ -50,7 +50,7 @@ class FormatChecker {
 
   bool Refused(llvm::Error error, SourceRange range) {
     if (!error) return false;
-    Report(range, Describe(std::move(error)).message);
+    Report(range, TakeFailure(std::move(error)).message);
     sound_ = false;
     return true;
   }

@@ -15,7 +15,7 @@ std::string ErrorsOf(const SpecSession& spec) {
 
 llvm::Error WithDiagnostics(llvm::Error error, const std::string& errors_of_spec) {
   if (!error || errors_of_spec.empty()) return error;
-  FailureText failure = Describe(std::move(error));
+  FailureText failure = TakeFailure(std::move(error));
   return MakeError(failure.code, failure.message + "\n" + errors_of_spec);
 }
 

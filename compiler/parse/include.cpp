@@ -175,12 +175,12 @@ class IncludeReader {
   std::optional<std::uint32_t> Append(const ast::Include& include, const std::string& written) {
     auto read = Read(written);
     if (!read) {
-      Refuse(include.path_range, Describe(read.takeError()).message);
+      Refuse(include.path_range, TakeFailure(read.takeError()).message);
       return std::nullopt;
     }
     auto begin = source_.Append(written, *read, include.path_range);
     if (begin) return *begin;
-    Refuse(include.path_range, Describe(begin.takeError()).message);
+    Refuse(include.path_range, TakeFailure(begin.takeError()).message);
     return std::nullopt;
   }
 

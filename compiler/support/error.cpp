@@ -55,12 +55,12 @@ llvm::Error MakeError(ErrorCode code, std::string message) {
 
 llvm::Error AddContext(llvm::Error error, const std::string& phrase) {
   if (!error) return error;
-  FailureText failure = Describe(std::move(error));
+  FailureText failure = TakeFailure(std::move(error));
   return MakeError(failure.code, phrase + ": " + failure.message);
 }
 
-FailureText Describe(llvm::Error error) {
-  UCP_CHECK(static_cast<bool>(error), "Describe() needs an error that is set");
+FailureText TakeFailure(llvm::Error error) {
+  UCP_CHECK(static_cast<bool>(error), "TakeFailure() needs an error that is set");
   FailureText result{ErrorCode::kIo, ""};
   llvm::handleAllErrors(
       std::move(error), [&](const Failure& failure) { result = {failure.code(), failure.text()}; },

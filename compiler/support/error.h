@@ -64,7 +64,7 @@ struct FailureText {
   ErrorCode code;
   std::string message;
 };
-FailureText Describe(llvm::Error error);
+FailureText TakeFailure(llvm::Error error);
 
 }  // namespace ucp
 

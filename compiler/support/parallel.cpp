@@ -102,7 +102,7 @@ class Crew {
   // An exception must not leave a thread, and who has no memory cannot make an error of it.
   void WorkOn(unsigned thread, const Item& item) {
     try {
-      if (llvm::Error error = work_(thread, item.number)) Keep(item.turn, Describe(std::move(error)));
+      if (llvm::Error error = work_(thread, item.number)) Keep(item.turn, TakeFailure(std::move(error)));
     } catch (const std::bad_alloc&) {
       Keep(item.turn, std::nullopt);
     }

@@ -46,7 +46,7 @@ class Conversions {
     if (!report_.failure.empty()) return std::nullopt;
     llvm::Expected<Plan> plan = PlanBetween(source, target);
     if (!plan) {
-      FailureText failure = Describe(plan.takeError());
+      FailureText failure = TakeFailure(plan.takeError());
       if (!target.partly_copied.empty()) {
         ++report_.refused[fmt::format("ranks of the target share a part of tensor `{}`, and this is not written yet",
                                       target.partly_copied)];

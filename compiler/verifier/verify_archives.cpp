@@ -67,7 +67,7 @@ class ArchiveProof {
   llvm::Error CheckArchive(std::size_t file) {
     const std::string& path = plan_.target.files[file].path;
     llvm::Expected<const std::vector<ArchivedRecord>*> archived = Parsed(file);
-    if (!archived) return Unsound("`{}` is not an archive: {}", path, Describe(archived.takeError()).message);
+    if (!archived) return Unsound("`{}` is not an archive: {}", path, TakeFailure(archived.takeError()).message);
     std::size_t next_record = 0;
     std::vector<std::pair<std::uint64_t, RecordId>> wanted;  // Checksum fields.
     for (const ArchivedRecord& archive : **archived) {

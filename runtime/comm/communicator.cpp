@@ -25,7 +25,7 @@ class OneRank : public Communicator {
 // An outcome as bytes: nothing for success, else a letter for the code, and the message.
 std::string Encode(llvm::Error error) {
   if (!error) return "";
-  FailureText failure = Describe(std::move(error));
+  FailureText failure = TakeFailure(std::move(error));
   return static_cast<char>('A' + static_cast<int>(failure.code)) + failure.message;
 }
 

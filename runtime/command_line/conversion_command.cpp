@@ -110,7 +110,7 @@ int RunWatched(FileSystem& files, const ConversionCommand& options,
     });
   }
   // A conversion is complete, whether or not all of its events could be written.
-  if (llvm::Error untold = (*watch)->End()) ShowMessage("warning: " + Describe(std::move(untold)).message);
+  if (llvm::Error untold = (*watch)->End()) ShowMessage("warning: " + TakeFailure(std::move(untold)).message);
   return error ? EndWith(std::move(error), json) : 0;
 }
 

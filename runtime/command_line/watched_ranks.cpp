@@ -28,7 +28,7 @@ llvm::Expected<Communicator*> WatchedRanks(unsigned patience, bool can_resume) {
 
 int EndWith(llvm::Error error, bool json) {
   if (SpeaksForAllRanks()) return ShowError("ucprun", std::move(error), json);
-  return ExitCode(Describe(std::move(error)).code);
+  return ExitCode(TakeFailure(std::move(error)).code);
 }
 
 void AddRankTimeoutOption(CLI::App& command, unsigned& patience) {

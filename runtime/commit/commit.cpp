@@ -316,7 +316,7 @@ llvm::Error Staging::Replace() {
     exchanged_ = true;
     return llvm::Error::success();
   }
-  FailureText failure = Describe(std::move(error));
+  FailureText failure = TakeFailure(std::move(error));
   if (failure.code != ErrorCode::kUnsupported) return MakeError(failure.code, failure.message);
   return SetAsideAndRename();
 }

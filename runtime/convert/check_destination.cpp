@@ -92,7 +92,7 @@ llvm::Error CheckDestination(ReadableFileSystem& files, const std::string& sourc
   if (part && *part && (*part)->root == destination) return llvm::Error::success();
   llvm::consumeError(part.takeError());
   if (llvm::Error error = RecogniseAny(files, destination).takeError()) {
-    FailureText failure = Describe(std::move(error));
+    FailureText failure = TakeFailure(std::move(error));
     if (failure.code == ErrorCode::kIo) return MakeError(failure.code, failure.message);  // It may well be one.
     return Fail(ErrorCode::kUsage, "`{}` is neither empty nor a checkpoint, so {} does not replace it", destination,
                 OptionName(UserOption::kForce));

@@ -28,7 +28,7 @@ llvm::Expected<std::string> WhyBuffered(const ExecutionOptions& execution, const
   Communicator& ranks = *execution.ranks;
   llvm::Expected<OpenFileShares> shares = OpenFilesBy({true, true}, execution.threads);
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                       ranks.AllGather(shares ? "" : Describe(shares.takeError()).message));
+                       ranks.AllGather(shares ? "" : TakeFailure(shares.takeError()).message));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     return ranks.size() == 1 ? all[rank] : fmt::format("rank {} of {}: {}", rank, ranks.size(), all[rank]);

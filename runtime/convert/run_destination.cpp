@@ -274,7 +274,7 @@ llvm::Error RunDestination::AppearTogether() {
   have_appeared_ = !error;
   if (!error) return error;
   const std::string stays = has_appeared && !staging_->Vanish() ? PartText(parts_, part()) : "";
-  FailureText failure = Describe(std::move(error));
+  FailureText failure = TakeFailure(std::move(error));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(stays));
   for (const std::string& part : all) {
     if (!part.empty())
@@ -285,12 +285,12 @@ llvm::Error RunDestination::AppearTogether() {
 }
 
 llvm::Error RunDestination::Conclude(llvm::Error error) {
-  FailureText failure = Describe(std::move(error));
+  FailureText failure = TakeFailure(std::move(error));
   if (failure.code == ErrorCode::kCancelled) failure.message = "interrupted";
   const bool keeps = Commits() && staging_->is_kept() && failure.code != ErrorCode::kBadData;
   std::string mine = keeps ? "kept" : "";
   if (Commits() && !keeps) {
-    if (llvm::Error left_behind = staging_->Abandon()) mine = "; and " + Describe(std::move(left_behind)).message;
+    if (llvm::Error left_behind = staging_->Abandon()) mine = "; and " + TakeFailure(std::move(left_behind)).message;
   }
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(mine));
   bool is_kept = false;

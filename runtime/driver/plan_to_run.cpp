@@ -25,7 +25,7 @@ llvm::Expected<PlannedRun> TakeAsItIs(SeenFiles& source, const PlanToRun& reques
 
 // A spec that does not fit is the plan file's here, and not the user's.
 llvm::Error CannotPlanAgain(const std::string& path, const OpenedSpec& spec, llvm::Error error) {
-  FailureText failure = Describe(WithDiagnostics(std::move(error), spec));
+  FailureText failure = TakeFailure(WithDiagnostics(std::move(error), spec));
   const bool is_of_file = failure.code == ErrorCode::kSpec || failure.code == ErrorCode::kUsage;
   return Fail(is_of_file ? ErrorCode::kBadData : failure.code,
               "what `{}` was made from does not give a plan of this checkpoint: {}", path, failure.message);

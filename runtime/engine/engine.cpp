@@ -85,7 +85,7 @@ llvm::Error Engine::FillAll(Sink& sink) {
   if (error) ranks_.AskToStop();
   llvm::Error agreed = Agree(ranks_, std::move(error));
   if (!agreed) return agreed;
-  auto [code, message] = Describe(std::move(agreed));
+  auto [code, message] = TakeFailure(std::move(agreed));
   if (code == ErrorCode::kCancelled) UCP_RETURN_IF_ERROR(Agree(ranks_, sink.KeepUnfinished(*this)));
   return MakeError(code, message);
 }

@@ -53,14 +53,14 @@ void FileServer::Serve() {
   Patience patience;
   while (!is_over_) {
     llvm::Expected<std::optional<Message>> message = ranks_.TakeAny(kRequestTag);
-    UCP_CHECK(static_cast<bool>(message), "{}", Describe(message.takeError()).message);
+    UCP_CHECK(static_cast<bool>(message), "{}", TakeFailure(message.takeError()).message);
     if (!*message) {
       patience.Wait();
       continue;
     }
     patience.Reset();
     llvm::Error error = Answer(**message, buffers);
-    UCP_CHECK(!error, "{}", Describe(std::move(error)).message);
+    UCP_CHECK(!error, "{}", TakeFailure(std::move(error)).message);
   }
 }
 
@@ -74,7 +74,7 @@ llvm::Error FileServer::Answer(const Message& message, Buffers& buffers) {
   if (looks) {
     text = Encode(*looks);
   } else {
-    FailureText failure = Describe(looks.takeError());
+    FailureText failure = TakeFailure(looks.takeError());
     text = std::move(failure.message);
     head.error_code = static_cast<std::uint64_t>(failure.code) + 1;
   }
@@ -111,7 +111,7 @@ llvm::Error FileServer::SendRows(int to, const FileRequest& request, Buffers& bu
     UCP_RETURN_IF_ERROR(SendPiece(to, request.answer_tag, head, piece));
     if (left == 0) return llvm::Error::success();
   }
-  const FailureText failure = Describe(std::move(error));
+  const FailureText failure = TakeFailure(std::move(error));
   const AnswerHead head{0, 1, static_cast<std::uint64_t>(failure.code) + 1};
   return SendPiece(to, request.answer_tag, head, std::as_bytes(std::span(failure.message)));
 }

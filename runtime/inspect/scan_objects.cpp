@@ -37,7 +37,7 @@ class Scanning {
     llvm::Expected<std::optional<objects::FileObjects>> found = Objects(path);
     if (!found) {
       objects::FileObjects unread;
-      unread.unread = Describe(found.takeError()).message;
+      unread.unread = TakeFailure(found.takeError()).message;
       scan_.pickles.push_back({name, std::move(unread)});
     } else if (*found) {
       scan_.pickles.push_back({name, **std::move(found)});

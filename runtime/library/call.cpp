@@ -50,7 +50,7 @@ Error::~Error() = default;
 
 void ThrowIf(llvm::Error error) {
   if (!error) return;
-  const FailureText failure = Describe(std::move(error));
+  const FailureText failure = TakeFailure(std::move(error));
   throw Error(KindOf(failure.code), PrintableLines(failure.message));
 }
 

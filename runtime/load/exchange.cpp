@@ -257,7 +257,7 @@ void Exchange::Place(const std::vector<Part>& parts) {
 
 void Exchange::Note(llvm::Error error) {
   if (!error) return;
-  FailureText text = Describe(std::move(error));
+  FailureText text = TakeFailure(std::move(error));
   if (failure_) return;
   failure_ = std::move(text);
   ranks_.AskToStop();

@@ -131,7 +131,7 @@ class SharedFiles : public ReadableFileSystem {
   llvm::Error Ask(const std::vector<Asked>& asked) {
     llvm::Expected<std::vector<std::string>> all = Shares(Encode(asked));
     if (!all) {
-      failure_ = Describe(all.takeError());
+      failure_ = TakeFailure(all.takeError());
       return FailureOfTalk();
     }
     for (const std::string& share : *all) {

@@ -32,7 +32,7 @@ void SetPythonError(const RaisedFailure& failure) {
 
 void Raise(llvm::Error error) {
   if (!error) return;
-  FailureText failure = Describe(std::move(error));
+  FailureText failure = TakeFailure(std::move(error));
   throw RaisedFailure{failure.code, std::move(failure.message)};
 }
 

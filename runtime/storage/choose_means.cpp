@@ -269,7 +269,7 @@ ChosenWay Outcome(SomeTrial& trial, llvm::Expected<std::optional<std::string>> w
     if (choice) return *choice;
     error = choice.takeError();
   }
-  return Buffered("it could not be tried: " + Describe(std::move(error)).message);
+  return Buffered("it could not be tried: " + TakeFailure(std::move(error)).message);
 }
 
 std::string TooFew(std::uint64_t bytes) { return fmt::format("{} are too few for a trial to pay", HumanBytes(bytes)); }

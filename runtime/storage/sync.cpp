@@ -23,7 +23,7 @@ Syncer::Syncer(FileSystem& files, const std::string& folder) : files_(&files) {
   if (whole) {
     whole_ = std::move(*whole);
   } else {
-    why_not_ = Describe(whole.takeError()).message;
+    why_not_ = TakeFailure(whole.takeError()).message;
   }
 }
 

@@ -97,6 +97,6 @@ int main(int argc, char** argv) {
   }
   llvm::Error error = ucp::Run(argv[1], static_cast<unsigned>(std::atoi(argv[2])), paths, copied);
   if (!error) return 0;
-  fmt::print(stderr, "error: {}\n", ucp::Describe(std::move(error)).message);
+  fmt::print(stderr, "error: {}\n", ucp::TakeFailure(std::move(error)).message);
   return 1;
 }

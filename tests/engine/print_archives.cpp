@@ -93,7 +93,7 @@ class Printer {
     if (bytes) {
       object["crc32"] = Crc32(*bytes);
     } else {
-      object["unread"] = Describe(bytes.takeError()).message;
+      object["unread"] = TakeFailure(bytes.takeError()).message;
     }
     return object;
   }
@@ -106,9 +106,9 @@ class Printer {
 
 Json PrintFile(ReadableFileSystem& files, const std::string& path) {
   auto file = files.OpenForReading(path);
-  if (!file) return Object{{"refused", Describe(file.takeError()).message}};
+  if (!file) return Object{{"refused", TakeFailure(file.takeError()).message}};
   auto archive = ReadArchive(**file);
-  if (!archive) return Object{{"refused", Describe(archive.takeError()).message}};
+  if (!archive) return Object{{"refused", TakeFailure(archive.takeError()).message}};
   return Object{{"read", Printer(**file, *archive).Print(archive->root())}};
 }
 

@@ -8,7 +8,7 @@
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   auto archive = ucp::pytorch::ReadArchive(*ucp::fuzz::MemoryFile(ucp::fuzz::Text(data, size)));
   if (!archive) {
-    UCP_CHECK(!ucp::Describe(archive.takeError()).message.empty(), "refused without a reason");
+    UCP_CHECK(!ucp::TakeFailure(archive.takeError()).message.empty(), "refused without a reason");
     return 0;
   }
   for (const auto& [key, extent] : archive->storages) {

@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ucp::dcp;
   auto metadata = ReadMetadata(ucp::fuzz::Text(data, size));
   if (!metadata) {
-    UCP_CHECK(!ucp::Describe(metadata.takeError()).message.empty(), "refused without a reason");
+    UCP_CHECK(!ucp::TakeFailure(metadata.takeError()).message.empty(), "refused without a reason");
     return 0;
   }
   for (const std::string& file : metadata->files) {

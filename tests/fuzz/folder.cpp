@@ -35,12 +35,12 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   ucp::fuzz::OneFileReplaced files(paths[data[0] % paths.size()], ucp::fuzz::Text(data + 1, size - 1));
   auto recognised = ucp::RecogniseAny(files, folder);
   if (!recognised) {
-    UCP_CHECK(!ucp::Describe(recognised.takeError()).message.empty(), "refused without a reason");
+    UCP_CHECK(!ucp::TakeFailure(recognised.takeError()).message.empty(), "refused without a reason");
     return 0;
   }
   auto checkpoint = recognised->format->Describe(files, recognised->folder, {}, 1);
   if (!checkpoint) {
-    UCP_CHECK(!ucp::Describe(checkpoint.takeError()).message.empty(), "refused without a reason");
+    UCP_CHECK(!ucp::TakeFailure(checkpoint.takeError()).message.empty(), "refused without a reason");
     return 0;
   }
   const ucp::Storage& storage = checkpoint->inventory.storage;

@@ -7,7 +7,7 @@
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   auto manifest = ucp::ParseManifest(ucp::fuzz::Text(data, size));
   if (!manifest) {
-    UCP_CHECK(!ucp::Describe(manifest.takeError()).message.empty(), "refused without a reason");
+    UCP_CHECK(!ucp::TakeFailure(manifest.takeError()).message.empty(), "refused without a reason");
     return 0;
   }
   for (const ucp::ManifestFile& file : manifest->files) {
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     UCP_CHECK(("/" + file.path + "/").find("/../") == std::string::npos, "path `{}`", file.path);
   }
   auto again = ucp::ParseManifest(ucp::ComposeManifest(*manifest));
-  UCP_CHECK(static_cast<bool>(again), "{}", ucp::Describe(again.takeError()).message);
+  UCP_CHECK(static_cast<bool>(again), "{}", ucp::TakeFailure(again.takeError()).message);
   UCP_CHECK(*again == *manifest, "written, it reads otherwise");
   return 0;
 }

@@ -24,11 +24,11 @@ void CheckInside(const ucp::StorageTables& tables) {
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   auto plan = ucp::DecodePlan(ucp::fuzz::Text(data, size));
   if (!plan) {
-    UCP_CHECK(!ucp::Describe(plan.takeError()).message.empty(), "refused without a reason");
+    UCP_CHECK(!ucp::TakeFailure(plan.takeError()).message.empty(), "refused without a reason");
     return 0;
   }
   if (llvm::Error error = ucp::VerifyPlan(*plan)) {
-    UCP_CHECK(!ucp::Describe(std::move(error)).message.empty(), "refused without a reason");
+    UCP_CHECK(!ucp::TakeFailure(std::move(error)).message.empty(), "refused without a reason");
     return 0;
   }
   CheckInside(plan->source);

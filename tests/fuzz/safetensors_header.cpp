@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::uint64_t data_bytes = (std::uint64_t{data[0]} << 8 | data[1]) * 64;
   auto header = ParseHeader(ucp::fuzz::Text(data + 2, size - 2), data_bytes);
   if (!header) {
-    UCP_CHECK(!ucp::Describe(header.takeError()).message.empty(), "refused without a reason");
+    UCP_CHECK(!ucp::TakeFailure(header.takeError()).message.empty(), "refused without a reason");
     return 0;
   }
   std::uint64_t end = 0;
@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Header arranged = *header;
   Arrange(arranged);
   auto again = ParseHeader(std::string_view(ComposeHeader(arranged)).substr(8), data_bytes);
-  UCP_CHECK(static_cast<bool>(again), "{}", ucp::Describe(again.takeError()).message);
+  UCP_CHECK(static_cast<bool>(again), "{}", ucp::TakeFailure(again.takeError()).message);
   UCP_CHECK(*again == arranged, "written, it reads otherwise");
   return 0;
 }

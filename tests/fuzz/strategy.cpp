@@ -7,7 +7,7 @@
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   auto strategy = ucp::ParseStrategy(ucp::fuzz::Text(data, size));
   if (!strategy) {
-    UCP_CHECK(!ucp::Describe(strategy.takeError()).message.empty(), "refused without a reason");
+    UCP_CHECK(!ucp::TakeFailure(strategy.takeError()).message.empty(), "refused without a reason");
     return 0;
   }
   if (auto degrees = ucp::ParseDegrees(*strategy); !degrees) llvm::consumeError(degrees.takeError());

@@ -39,7 +39,7 @@ void Codec(std::string_view bytes) {
 template <typename Message>
 void Decoded(llvm::Expected<Message> message, std::string_view bytes) {
   if (!message) {
-    UCP_CHECK(!ucp::Describe(message.takeError()).message.empty(), "refused without a reason");
+    UCP_CHECK(!ucp::TakeFailure(message.takeError()).message.empty(), "refused without a reason");
     return;
   }
   const std::string again = ucp::Encode(*message);

@@ -29,7 +29,7 @@ std::string RunCheck(const Source& spec, std::string_view, DiagnosticSink& sink)
 
 std::string RunBind(const Source& spec, std::string_view arguments, DiagnosticSink& sink) {
   auto written = ReadWrittenInventory(spec.text());
-  if (!written) return "the written inventory is wrong: " + Describe(written.takeError()).message + "\n";
+  if (!written) return "the written inventory is wrong: " + TakeFailure(written.takeError()).message + "\n";
   auto checked = ParseAndCheck(spec, sink);
   if (!checked) return "";
   auto bound = BindSpec(*checked, written->inventory, written->set, sink);
@@ -44,7 +44,7 @@ std::string RunBind(const Source& spec, std::string_view arguments, DiagnosticSi
   if (!layout) return "";
   if (written->inventory.embedded() != nullptr) {
     auto metadata = ReadEmbeddedCuts(written->inventory);
-    if (!metadata) return "the metadata is wrong: " + Describe(metadata.takeError()).message + "\n";
+    if (!metadata) return "the metadata is wrong: " + TakeFailure(metadata.takeError()).message + "\n";
     WarnOfOtherReadings(*bound, *layout, metadata->layout, sink);
   }
   return Print(*bound, *layout);

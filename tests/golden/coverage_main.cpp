@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
   int missing = 0;
   for (int i = 2; i < argc; ++i) {
     if (llvm::Error error = AddFile(argv[i], shown)) {
-      fmt::print("{}\n", ucp::Describe(std::move(error)).message);
+      fmt::print("{}\n", ucp::TakeFailure(std::move(error)).message);
       ++missing;
     }
   }

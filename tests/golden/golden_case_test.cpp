@@ -22,9 +22,9 @@ std::string Write(const std::string& name, const std::string& text) {
 // What the file should be, or the complaint.
 std::string RunGolden(const std::string& path) {
   auto golden = ReadGoldenCase(path);
-  if (!golden) return Describe(golden.takeError()).message;
+  if (!golden) return TakeFailure(golden.takeError()).message;
   auto result = RunCase(*golden);
-  return result ? result->text : Describe(result.takeError()).message;
+  return result ? result->text : TakeFailure(result.takeError()).message;
 }
 
 constexpr const char* kFailing =

@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   int failures = 0;
   for (int i = rewrite ? 2 : 1; i < argc; ++i) {
     if (llvm::Error error = RunFile(argv[i], rewrite)) {
-      fmt::print(stderr, "{}\n", ucp::Describe(std::move(error)).message);
+      fmt::print(stderr, "{}\n", ucp::TakeFailure(std::move(error)).message);
       ++failures;
     }
   }

@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
   for (const ucp::DiagnosticKindInfo& info : ucp::AllDiagnosticKinds()) {
     std::string kind(info.name);
     if (llvm::Error error = CheckPage(folder / (kind + ".md"), kind, rewrite)) {
-      fmt::print(stderr, "{}\n", ucp::Describe(std::move(error)).message);
+      fmt::print(stderr, "{}\n", ucp::TakeFailure(std::move(error)).message);
       ++failures;
     }
   }

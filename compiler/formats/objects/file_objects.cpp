@@ -55,7 +55,7 @@ class FileScanner {
   llvm::Expected<std::optional<FileObjects>> ScanZip() {
     llvm::Expected<pytorch::ZipDirectory> directory = pytorch::ReadZipDirectory(file_);
     if (!directory) {
-      found_.unread = Describe(directory.takeError()).message;
+      found_.unread = TakeFailure(directory.takeError()).message;
       return found_;
     }
     bool has_pickles = false;

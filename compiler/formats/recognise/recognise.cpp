@@ -56,7 +56,7 @@ llvm::Expected<std::optional<Recognised>> RecogniseLevel(ReadableFileSystem& fil
 
 // A broken or ambiguous level is for the user to decide: says between what.
 llvm::Error NameCandidates(ReadableFileSystem& files, const std::string& folder, llvm::Error error) {
-  FailureText failure = Describe(std::move(error));
+  FailureText failure = TakeFailure(std::move(error));
   llvm::Expected<std::vector<Candidate>> candidates = FindCandidates(files, folder);
   if (!candidates) llvm::consumeError(candidates.takeError());
   if (!candidates || candidates->empty()) return MakeError(failure.code, failure.message);

@@ -8,7 +8,7 @@ namespace ucp::pytorch {
 
 PickleScan::PickleScan(std::string_view bytes, const PickleLimits& limits)
     : machine_(std::make_unique<PickleMachine>(bytes, limits, PickleMachine::Use::kScan)) {
-  if (llvm::Error error = machine_->Scan()) failure_ = Describe(std::move(error)).message;
+  if (llvm::Error error = machine_->Scan()) failure_ = TakeFailure(std::move(error)).message;
 }
 
 PickleScan::~PickleScan() = default;

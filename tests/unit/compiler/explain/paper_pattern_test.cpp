@@ -24,9 +24,9 @@ const Mesh kMesh{{{"pp", 3}, {"dp", 2}, {"tp", 2}}};
 // "Shard-V: cut along …"
 std::string Derived(const TensorLayout& tensor, const Mesh& mesh = kMesh) {
   auto holders = HoldersOf(tensor, mesh);
-  if (!holders) return Describe(holders.takeError()).message;
+  if (!holders) return TakeFailure(holders.takeError()).message;
   auto derived = DerivePattern(tensor, mesh, *holders);
-  if (!derived) return Describe(derived.takeError()).message;
+  if (!derived) return TakeFailure(derived.takeError()).message;
   return std::string(ToString(derived->pattern)) + ": " + derived->why;
 }
 

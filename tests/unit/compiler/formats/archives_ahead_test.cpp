@@ -79,8 +79,8 @@ TEST(ArchivesAhead, AnErrorIsTheSameWithAnyNumberOfThreads) {
   CheckpointCopy copy("zero1_dp2");
   copy.Truncate(kZero1, 1000);
   copy.Truncate(kZero0, 100);
-  const FailureText alone = Describe(Read(copy).takeError());
-  EXPECT_EQ(Describe(Read(copy, {}, 3).takeError()).message, alone.message);
+  const FailureText alone = TakeFailure(Read(copy).takeError());
+  EXPECT_EQ(TakeFailure(Read(copy, {}, 3).takeError()).message, alone.message);
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ TEST(AffineMapTest, HoldsTheElementsThatDeepSpeedsMapHolds) {
   EXPECT_EQ(theirs.size(), Cases().size());
   for (const Case& entry : Cases()) {
     auto map = Ours(entry);
-    ASSERT_TRUE(static_cast<bool>(map)) << entry.name << ": " << Describe(map.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(map)) << entry.name << ": " << TakeFailure(map.takeError()).message;
     llvm::json::Object ours = ToJson(*map);
     const llvm::json::Object* expected = theirs.getObject(entry.name);
     ASSERT_NE(expected, nullptr) << entry.name;
@@ -143,7 +143,7 @@ TEST(AffineMapTest, IsWrittenAsDeepSpeedWritesIt) {
 TEST(AffineMapTest, WhatNoMapDescribesIsRefusedWithItsReason) {
   auto refusal = [](const TensorLayout& tensor, const Mesh& mesh) {
     auto map = AffineMapOf(tensor, mesh, "tp");
-    return map ? "described" : Describe(map.takeError()).message;
+    return map ? "described" : TakeFailure(map.takeError()).message;
   };
   TensorLayout tensor;
   tensor.dims = {ShapeExpr::Cut(ShapeExpr::Pad(N(5), 4), {"tp"})};

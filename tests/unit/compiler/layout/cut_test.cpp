@@ -44,7 +44,7 @@ std::vector<std::int64_t> Widths(const ShapeExpr& cut, std::int64_t places, std:
 
 std::string Why(const ShapeExpr& cut, std::int64_t places, std::int64_t degree) {
   llvm::Error error = VerifyCut(cut, places, degree);
-  return error ? Describe(std::move(error)).message : "fits";
+  return error ? TakeFailure(std::move(error)).message : "fits";
 }
 
 // The numbers are those of torch.arange(n).chunk(k), numpy.array_split, and of DeepSpeed's AutoTP for 14336 and 8.

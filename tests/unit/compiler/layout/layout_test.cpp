@@ -28,7 +28,7 @@ Shard ShardOf(std::string name, std::int64_t tp, std::vector<std::int64_t> shape
   return shard;
 }
 
-std::string Verdict(llvm::Error error) { return error ? Describe(std::move(error)).message : "sound"; }
+std::string Verdict(llvm::Error error) { return error ? TakeFailure(std::move(error)).message : "sound"; }
 
 TEST(MeshTest, AxesThatAreNotListedHaveSizeOne) {
   Mesh mesh{{{"pp", 2}, {"tp", 3}}};
@@ -172,7 +172,7 @@ TEST(LayoutTest, WholeTensorsNeedNoSpec) {
   auto refused = WholeLayout(inventory);
   ASSERT_FALSE(static_cast<bool>(refused));
   EXPECT_EQ(
-      Describe(refused.takeError()).message,
+      TakeFailure(refused.takeError()).message,
       "tensor `embed` has shape [4, 2] at tp=0 and [3, 2] at tp=1; write a spec that says how it is cut, and name "
       "it with spec");
 }

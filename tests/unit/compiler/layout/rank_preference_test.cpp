@@ -44,13 +44,13 @@ TEST(RankPreference, OtherTextsAreRefused) {
   for (const char* text : {"0", "tp", "tp=", "tp=x", "tp=-1", "tp=1x", "xx=1", "tp=0,", ",", "tp=0,tp=1", "=1"}) {
     auto preference = ParseRankPreference(text);
     ASSERT_FALSE(static_cast<bool>(preference)) << text;
-    EXPECT_THAT(Describe(preference.takeError()).message, HasSubstr("prefer_rank")) << text;
+    EXPECT_THAT(TakeFailure(preference.takeError()).message, HasSubstr("prefer_rank")) << text;
   }
 }
 
 TEST(RankPreference, RanksThatTheSourceDoesNotHave) {
   auto message = [](const std::string& text) {
-    return Describe(CheckPreference(Preferring(text), {{{"dp", 2}, {"tp", 4}}})).message;
+    return TakeFailure(CheckPreference(Preferring(text), {{{"dp", 2}, {"tp", 4}}})).message;
   };
   EXPECT_FALSE(static_cast<bool>(CheckPreference(Preferring("dp=1,tp=3,pp=0"), {{{"dp", 2}, {"tp", 4}}})));
   EXPECT_EQ(message("tp=4"), "prefer_rank names tp=4, and the source has the degrees dp=2 tp=4");

@@ -19,7 +19,7 @@ ShapeExpr Tp(ShapeExpr inner) { return ShapeExpr::Cut(std::move(inner), {"tp"});
 
 std::string Held(const ShapeExpr& expr, std::int64_t tp, std::int64_t at) {
   auto selection = Select(expr, {{{"tp", tp}}}, {{{"tp", at}}});
-  return selection ? ToString(*selection) : Describe(selection.takeError()).message;
+  return selection ? ToString(*selection) : TakeFailure(selection.takeError()).message;
 }
 
 TEST(ShapeTest, SelectsWhatTheAlgebraSays) {

@@ -22,7 +22,7 @@ constexpr std::size_t kEnvelope = 24;  // Magic with version, length, checksum: 
 Plan SmallPlan() {
   ShapeExpr rows = ShapeExpr::Cut(ShapeExpr::Length(4), {"tp"});
   auto compiled = Compile({{{{rows}, {}}}, {{{ShapeExpr::Length(4)}, {}}}, {{{{"tp", 2}}}}, {}});
-  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  if (!compiled) ADD_FAILURE() << TakeFailure(compiled.takeError()).message;
   compiled->plan.remarks = {"a remark"};
   compiled->plan.source.records[0].crc32 = 7;
   return std::move(compiled->plan);
@@ -38,7 +38,7 @@ std::string WithChecksum(std::string bytes) {
 
 std::string Refusal(std::string_view bytes) {
   auto plan = DecodePlan(bytes);
-  return plan ? "accepted" : Describe(plan.takeError()).message;
+  return plan ? "accepted" : TakeFailure(plan.takeError()).message;
 }
 
 TEST(CodecTest, RoundTripsToTheSameBytes) {
@@ -54,7 +54,7 @@ TEST(CodecTest, RoundTripsToTheSameBytes) {
     std::string bytes = Encoded(compiled->plan);
     EXPECT_EQ(bytes, Encoded(compiled->plan));
     auto decoded = DecodePlan(bytes);
-    ASSERT_TRUE(static_cast<bool>(decoded)) << Describe(decoded.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(decoded)) << TakeFailure(decoded.takeError()).message;
     ASSERT_EQ(bytes, Encoded(*decoded));
     EXPECT_EQ(decoded->source, compiled->plan.source);
     EXPECT_EQ(decoded->sets, compiled->plan.sets);
@@ -199,7 +199,7 @@ Plan FusedPlan() {
   fused.fuse = 3;
   const TensorCut cut{{ShapeExpr::Length(3), ShapeExpr::Length(2)}};
   auto compiled = Compile({{cut, cut}, {cut, cut}, {}, fused});
-  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  if (!compiled) ADD_FAILURE() << TakeFailure(compiled.takeError()).message;
   if (!compiled->plan.writes[0].fused) ADD_FAILURE() << "the seed fuses nothing";
   return std::move(compiled->plan);
 }
@@ -228,7 +228,7 @@ TEST(CodecTest, BytesMayStandAnywhereInMemory) {
   for (std::size_t shift = 0; shift < 8; ++shift) {
     std::string moved = std::string(shift, ' ') + bytes;
     auto plan = DecodePlan(std::string_view(moved).substr(shift));
-    ASSERT_TRUE(static_cast<bool>(plan)) << Describe(plan.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(plan)) << TakeFailure(plan.takeError()).message;
     EXPECT_EQ(Encoded(*plan), bytes);
   }
 }
@@ -253,7 +253,7 @@ TEST(CodecTest, EveryFlippedBitIsRefused) {
 std::string WrongIfAccepted(const std::string& bytes) {
   auto plan = DecodePlan(WithChecksum(bytes));
   if (!plan) {
-    std::string message = Describe(plan.takeError()).message;
+    std::string message = TakeFailure(plan.takeError()).message;
     return message.starts_with("this is not a sound plan file: ") ? "" : message;
   }
   bool refused = false;

@@ -166,7 +166,7 @@ TEST(PlannerBoxesTest, RandomBoxesOnBothSides) {
     SCOPED_TRACE(
         fmt::format("round {}: {} boxes and {} copies to {}", round, cut, boxes.size() - cut, target.boxes.size()));
     llvm::Expected<Plan> plan = PlanOf(source, target);
-    ASSERT_TRUE(static_cast<bool>(plan)) << Describe(plan.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(plan)) << TakeFailure(plan.takeError()).message;
     ExpectEveryElement(*plan, source, target, shape, round % 2 == 0 ? 1000 : 3);
   }
 }
@@ -179,7 +179,7 @@ TEST(PlannerBoxesTest, AHoleIsAnError) {
     boxes.erase(boxes.begin() + 1);
     llvm::Expected<Plan> plan = PlanOf(SideOf({14, 15}, boxes), target);
     ASSERT_FALSE(static_cast<bool>(plan));
-    EXPECT_THAT(Describe(plan.takeError()).message, HasSubstr("of its 210 elements"));
+    EXPECT_THAT(TakeFailure(plan.takeError()).message, HasSubstr("of its 210 elements"));
   }
 }
 
@@ -193,7 +193,7 @@ TEST(PlannerBoxesTest, AMissingGeometryIsNotSound) {
     without.geometries.erase(without.geometries.begin() + static_cast<std::ptrdiff_t>(g));
     llvm::Error error = VerifyPlan(without);
     ASSERT_TRUE(static_cast<bool>(error)) << g;
-    EXPECT_THAT(Describe(std::move(error)).message, HasSubstr("not sound"));
+    EXPECT_THAT(TakeFailure(std::move(error)).message, HasSubstr("not sound"));
   }
 }
 
@@ -221,7 +221,7 @@ double SecondsToPlan(const Shape& shape, const std::vector<Box>& from, const std
   const BoxedSide target = SideOf(shape, to);
   llvm::Expected<Plan> plan = PlanOf(source, target);
   if (!plan) {
-    ADD_FAILURE() << Describe(plan.takeError()).message;
+    ADD_FAILURE() << TakeFailure(plan.takeError()).message;
     return 0;
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

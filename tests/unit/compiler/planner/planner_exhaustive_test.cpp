@@ -55,7 +55,7 @@ bool IsTested(std::int64_t turn) { return TestSeconds() > 2 || turn % 7 == 0; }
 
 std::string Problem(const Conversion& conversion) {
   auto compiled = Compile(conversion);
-  return compiled ? Flaw(*compiled) : Describe(compiled.takeError()).message;
+  return compiled ? Flaw(*compiled) : TakeFailure(compiled.takeError()).message;
 }
 
 TEST(PlannerExhaustiveTest, EveryWayToCutOneDimension) {
@@ -96,7 +96,7 @@ TEST(PlannerExhaustiveTest, ChunksGiveTheSameElements) {
                         Turn(4, 3, true),
                         Turn(3, 2, false)};
   auto compiled = Compile(conversion);
-  ASSERT_TRUE(static_cast<bool>(compiled)) << Describe(compiled.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(compiled)) << TakeFailure(compiled.takeError()).message;
   for (std::int64_t chunk = 1; chunk <= 140; ++chunk) ASSERT_EQ(Flaw(*compiled, chunk), "") << "chunks of " << chunk;
 }
 
@@ -105,7 +105,7 @@ Side Converted(const Side& source, const std::vector<TensorCut>& cuts, const Str
   Side target = Build(cuts, strategy);
   auto plan = MakePlan(source, target);
   if (!plan) {
-    ADD_FAILURE() << Describe(plan.takeError()).message;
+    ADD_FAILURE() << TakeFailure(plan.takeError()).message;
     return target;
   }
   Outcome outcome = Execute(*plan, source.memory);

@@ -24,7 +24,7 @@ Side BothInOne(const std::vector<TensorCut>& tensors, bool moments) {
 
 std::string Refusal(const Side& source, const Side& target) {
   auto plan = MakePlan(source, target);
-  return plan ? "accepted" : Describe(plan.takeError()).message;
+  return plan ? "accepted" : TakeFailure(plan.takeError()).message;
 }
 
 TEST(PlannerOfFusedShardsTest, TensorsOfOneShardHaveTheSameStates) {

@@ -23,7 +23,7 @@ void ExpectEveryElementArrives(Conversion (*make)(Random&)) {
     RoundSome(conversion, random);
     SCOPED_TRACE(ToString(conversion));
     auto compiled = Compile(conversion);
-    ASSERT_TRUE(static_cast<bool>(compiled)) << Describe(compiled.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(compiled)) << TakeFailure(compiled.takeError()).message;
     ASSERT_EQ(Flaw(*compiled), "");
     ASSERT_EQ(Flaw(*compiled, Pick(random, 1, 7)), "");
     ++made;

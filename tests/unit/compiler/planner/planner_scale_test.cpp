@@ -173,7 +173,7 @@ TEST(PlannerScaleTest, ATrillionParametersFrom1024To768Ranks) {
   for (ReplicaPolicy replicas : {ReplicaPolicy::kTrust, ReplicaPolicy::kCompare}) {
     auto start = std::chrono::steady_clock::now();
     auto plan = MakePlan({source.layout, inventory, target.layout, tensors, "", replicas}, target.files);
-    ASSERT_TRUE(static_cast<bool>(plan)) << Describe(plan.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(plan)) << TakeFailure(plan.takeError()).message;
     std::printf("planned and verified in %.2f s\n", SecondsSince(start));
     Count count = CountOf(*plan);
     bool compares = replicas == ReplicaPolicy::kCompare;

@@ -38,7 +38,7 @@ std::vector<std::string> Reads(const Plan& plan) {
 Compiled Compiles(const Conversion& conversion, ReplicaPolicy replicas = ReplicaPolicy::kCompare) {
   auto compiled = Compile(conversion, replicas);
   if (!compiled) {
-    ADD_FAILURE() << Describe(compiled.takeError()).message;
+    ADD_FAILURE() << TakeFailure(compiled.takeError()).message;
     std::abort();
   }
   EXPECT_EQ(Flaw(*compiled), "");
@@ -47,7 +47,7 @@ Compiled Compiles(const Conversion& conversion, ReplicaPolicy replicas = Replica
 
 std::string Refusal(const Side& source, const Side& target) {
   auto plan = MakePlan(source, target);
-  return plan ? "accepted" : Describe(plan.takeError()).message;
+  return plan ? "accepted" : TakeFailure(plan.takeError()).message;
 }
 
 TEST(PlannerTest, ReadsTheLowestRankAndComparesTheOthers) {
@@ -165,7 +165,7 @@ TEST(PlannerTest, AStageThatDoesNotTrainItsCopyIsUnused) {
   source.layout.tensors[0].unused_stages = {1};
   Side target = Build({{{N(4)}, {}}}, OverTp(1));
   auto plan = MakePlan(source, target);
-  ASSERT_TRUE(static_cast<bool>(plan)) << Describe(plan.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(plan)) << TakeFailure(plan.takeError()).message;
   EXPECT_THAT(Reads(*plan), ElementsAre("copy pp=0 [0..4]", "unused pp=1 [0..4]"));
   EXPECT_EQ(plan->reads[1].reason, "declared unused on stage 1 by oracle.ucp:1");
 }
@@ -178,7 +178,7 @@ TEST(PlannerTest, WithoutASpecMetadataSaysWhichStageCounts) {
   auto tensors = JoinTensors(source.layout, inventory);
   ASSERT_TRUE(static_cast<bool>(tensors));
   auto plan = ucp::MakePlan({source.layout, inventory, target.layout, *tensors, ""}, target.files);
-  ASSERT_TRUE(static_cast<bool>(plan)) << Describe(plan.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(plan)) << TakeFailure(plan.takeError()).message;
   EXPECT_THAT(Reads(*plan), ElementsAre("copy pp=0 [0..4]", "unused pp=1 [0..4]"));
 }
 
@@ -188,7 +188,7 @@ TEST(PlannerTest, DroppedTensorsAreAccountedFor) {
   source.layout.tensors.pop_back();
   source.layout.dropped = {"t1"};
   auto plan = MakePlan(source, target);
-  ASSERT_TRUE(static_cast<bool>(plan)) << Describe(plan.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(plan)) << TakeFailure(plan.takeError()).message;
   EXPECT_THAT(Reads(*plan),
               ElementsAre("copy tp=0 [0..4]", "compare tp=1 [0..4]", "unused tp=0 [0..3]", "unused tp=1 [0..3]"));
 }
@@ -360,7 +360,7 @@ TEST(JoinTest, NamesBothFilesWhenStatesDiffer) {
   storage.buffers[storage.buffer_sets[1][1].buffer.index()].dtype = DType::kFloat64;
   auto tensors = JoinTensors(source.layout, AsInventory(source));
   ASSERT_FALSE(static_cast<bool>(tensors));
-  EXPECT_EQ(Describe(tensors.takeError()).message,
+  EXPECT_EQ(TakeFailure(tensors.takeError()).message,
             "tensor `t0` has the states exp_avg bfloat16, fp32 float32 in `data/at_tp0_rank0_exp_avg.bin` and exp_avg "
             "bfloat16, fp32 float64 in `data/at_tp1_rank0_exp_avg.bin`");
 }
@@ -383,14 +383,14 @@ TEST(JoinTest, RefusesTensorsThatTheLayoutLacksAndShardsWithoutStates) {
   source.layout.tensors.pop_back();
   auto unknown = JoinTensors(source.layout, AsInventory(source));
   ASSERT_FALSE(static_cast<bool>(unknown));
-  EXPECT_EQ(Describe(unknown.takeError()).message,
+  EXPECT_EQ(TakeFailure(unknown.takeError()).message,
             "tensor `t1` of `data/at_tp0_rank0_exp_avg.bin` is not in the layout");
 
   source = Build({{{N(4)}, {}}}, OverTp(2));
   source.files.storage.buffer_sets[1].clear();
   auto bare = JoinTensors(source.layout, AsInventory(source));
   ASSERT_FALSE(static_cast<bool>(bare));
-  EXPECT_EQ(Describe(bare.takeError()).message, "tensor `t0` at tp=1 has no states at all");
+  EXPECT_EQ(TakeFailure(bare.takeError()).message, "tensor `t0` at tp=1 has no states at all");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ Source Spec(std::string text) { return llvm::cantFail(Source::FromText("a.ucp", 
 
 std::string Refusal(std::string text) {
   auto source = Source::FromText("a.ucp", std::move(text));
-  return source ? "accepted" : Describe(source.takeError()).message;
+  return source ? "accepted" : TakeFailure(source.takeError()).message;
 }
 
 TEST(SourceTest, LocatesBytesInLinesAndColumns) {
@@ -90,7 +90,7 @@ TEST(SourceTest, RefusesWhatIsTooLongForASpec) {
 TEST(SourceTest, AFileThatIsNotThereIsNamed) {
   auto source = Source::FromFile("/no/such/spec.ucp");
   ASSERT_FALSE(static_cast<bool>(source));
-  FailureText failure = Describe(source.takeError());
+  FailureText failure = TakeFailure(source.takeError());
   EXPECT_EQ(failure.code, ErrorCode::kIo);
   EXPECT_THAT(failure.message, HasSubstr("cannot read the spec `/no/such/spec.ucp`"));
 }

@@ -20,7 +20,7 @@ TEST(ErrorTest, TravelsWithItsCodeAndGathersPhrases) {
   int quarter = 0;
   EXPECT_FALSE(static_cast<bool>(Quarter(8, quarter)));
   EXPECT_EQ(quarter, 2);
-  FailureText failure = Describe(AddContext(AddContext(Quarter(6, quarter), "tensor `w`"), "rank 3"));
+  FailureText failure = TakeFailure(AddContext(AddContext(Quarter(6, quarter), "tensor `w`"), "rank 3"));
   EXPECT_EQ(failure.code, ErrorCode::kBadData);
   EXPECT_EQ(failure.message, "rank 3: tensor `w`: 3 is odd");
 }
@@ -28,7 +28,7 @@ TEST(ErrorTest, TravelsWithItsCodeAndGathersPhrases) {
 TEST(ErrorTest, SuccessHasNoContext) { EXPECT_FALSE(static_cast<bool>(AddContext(llvm::Error::success(), "x"))); }
 
 TEST(ErrorTest, ForeignErrorsAreDescribedToo) {
-  FailureText failure = Describe(llvm::createStringError(llvm::inconvertibleErrorCode(), "from elsewhere"));
+  FailureText failure = TakeFailure(llvm::createStringError(llvm::inconvertibleErrorCode(), "from elsewhere"));
   EXPECT_EQ(failure.code, ErrorCode::kIo);
   EXPECT_EQ(failure.message, "from elsewhere");
 }

@@ -12,7 +12,7 @@ namespace {
 bool IsInterrupted() {
   llvm::Error error = CheckInterrupted();
   if (!error) return false;
-  const FailureText failure = Describe(std::move(error));
+  const FailureText failure = TakeFailure(std::move(error));
   EXPECT_EQ(failure.code, ErrorCode::kCancelled);
   EXPECT_EQ(failure.message, "interrupted");
   return true;

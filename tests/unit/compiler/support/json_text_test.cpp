@@ -9,7 +9,7 @@ namespace {
 
 std::string Read(const std::string& json) {
   auto text = JsonReader(json).ReadText();
-  return text ? *text : Describe(text.takeError()).message;
+  return text ? *text : TakeFailure(text.takeError()).message;
 }
 
 TEST(JsonTextTest, EscapesMeanWhatTheyShould) {

@@ -26,7 +26,7 @@ TEST(ParallelTest, AllThreadsHeedWhatTheCallerHeeds) {
     return interruption;
   });
   HeedInterrupts(nullptr);
-  EXPECT_EQ(Describe(std::move(error)).code, ErrorCode::kCancelled);
+  EXPECT_EQ(TakeFailure(std::move(error)).code, ErrorCode::kCancelled);
 }
 
 TEST(ParallelTest, EveryItemOnceForAnyNumberOfThreads) {
@@ -50,7 +50,7 @@ TEST(ParallelTest, TheFirstFailingItemIsReportedWhateverTheTiming) {
       return Fail(ErrorCode::kBadData, "item {}", item);
     });
     ASSERT_TRUE(static_cast<bool>(error));
-    EXPECT_EQ(Describe(std::move(error)).message, "item 20");
+    EXPECT_EQ(TakeFailure(std::move(error)).message, "item 20");
   }
 }
 
@@ -60,7 +60,7 @@ TEST(ParallelTest, AFailedAllocationIsAnErrorOfItsOwn) {
       if (item == 7) throw std::bad_alloc();
       return llvm::Error::success();
     };
-    const FailureText failure = Describe(ForEachInParallel(100, {.threads = threads}, work));
+    const FailureText failure = TakeFailure(ForEachInParallel(100, {.threads = threads}, work));
     EXPECT_EQ(failure.code, ErrorCode::kMemory);
     EXPECT_EQ(failure.message, kOutOfMemory);
   }
@@ -74,7 +74,7 @@ TEST(ParallelTest, CancelledStopsAndSaysSo) {
     return llvm::Error::success();
   });
   ASSERT_TRUE(static_cast<bool>(error));
-  EXPECT_EQ(Describe(std::move(error)).code, ErrorCode::kCancelled);
+  EXPECT_EQ(TakeFailure(std::move(error)).code, ErrorCode::kCancelled);
   EXPECT_LT(done, 20);
 }
 
@@ -143,7 +143,7 @@ TEST(ParallelTest, TheFirstFailingItemOfStretchesIsReportedWhateverTheTiming) {
       return Fail(ErrorCode::kBadData, "item {}", item);
     });
     ASSERT_TRUE(static_cast<bool>(error));
-    EXPECT_EQ(Describe(std::move(error)).message, "item 62");
+    EXPECT_EQ(TakeFailure(std::move(error)).message, "item 62");
   }
 }
 
@@ -188,7 +188,7 @@ TEST(ParallelTest, AfterAnErrorStretchesAreAsTheyWere) {
       ForEachUntilPaused(stretches, {2, nullptr}, pause, [&](unsigned, std::uint64_t item) -> llvm::Error {
         return item == 70 ? Fail(ErrorCode::kCancelled, "interrupted") : llvm::Error::success();
       });
-  EXPECT_EQ(Describe(std::move(error)).code, ErrorCode::kCancelled);
+  EXPECT_EQ(TakeFailure(std::move(error)).code, ErrorCode::kCancelled);
   EXPECT_EQ(stretches[0].next, 0U);
   EXPECT_EQ(stretches[1].next, 60U);
 }

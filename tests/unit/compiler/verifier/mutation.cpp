@@ -38,7 +38,7 @@ std::string WronglyAccepted(const Plan& plan, bool& refused) {
   llvm::Error error = VerifyPlan(plan);
   refused = static_cast<bool>(error);
   if (refused) {
-    std::string message = Describe(std::move(error)).message;
+    std::string message = TakeFailure(std::move(error)).message;
     return message.starts_with("the plan is not sound: ") ? "" : "refused without a reason: " + message;
   }
   if (IsTooLarge(plan) || HasARecordOfTwoTypes(plan.source) || HasARecordOfTwoTypes(plan.target)) return "";

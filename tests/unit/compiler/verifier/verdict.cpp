@@ -13,7 +13,7 @@ namespace {
 
 std::string VerdictOf(const Plan& plan, unsigned threads) {
   llvm::Error error = VerifyPlan(plan, threads);
-  return error ? Describe(std::move(error)).message : "sound";
+  return error ? TakeFailure(std::move(error)).message : "sound";
 }
 
 }  // namespace

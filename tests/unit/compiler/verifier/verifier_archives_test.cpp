@@ -49,7 +49,7 @@ Plan SoundPlan() {
   std::vector<TensorCut> whole = {{{ShapeExpr::Length(6)}, {}}};
   std::vector<TensorCut> cut = {{{ShapeExpr::Cut(ShapeExpr::Length(6), {"tp"})}, {}}};
   auto compiled = Compile({whole, cut, {}, {{{{"tp", 2}}}}});
-  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  if (!compiled) ADD_FAILURE() << TakeFailure(compiled.takeError()).message;
   Plan plan = std::move(compiled->plan);
   MakeArchives(plan);
   SmallZip bare;
@@ -181,7 +181,7 @@ TEST(VerifierArchivesTest, ReadsWhatTheWriterLaysOut) {
   std::vector<PlacedBytes> blobs;
   for (const pytorch::Blob& blob : layout.blobs) blobs.push_back({blob.offset, blob.bytes});
   auto records = ParseArchive(blobs, layout.bytes);
-  ASSERT_TRUE(static_cast<bool>(records)) << Describe(records.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(records)) << TakeFailure(records.takeError()).message;
   std::vector<std::string> names;
   for (const ArchivedRecord& record : *records) names.emplace_back(record.name);
   EXPECT_THAT(names, ElementsAre("archive/data.pkl", "archive/.format_version", "archive/.storage_alignment",

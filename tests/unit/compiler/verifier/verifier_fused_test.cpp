@@ -49,7 +49,7 @@ Plan QkvPlan() {
   shard.states = target.files.storage.Add(set);
   target.files.storage.shards = {shard};
   auto plan = MakePlan(source, target);
-  if (!plan) ADD_FAILURE() << Describe(plan.takeError()).message;
+  if (!plan) ADD_FAILURE() << TakeFailure(plan.takeError()).message;
   return std::move(*plan);
 }
 

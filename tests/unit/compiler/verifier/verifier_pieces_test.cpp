@@ -19,7 +19,7 @@ Plan ListedPlan() {
   listed.rule = CutRule::kList;
   listed.lists = {{4, 5, 2}, {3, 1, 0, 5}};
   auto compiled = Compile({{{{listed}}}, {{{listed}}}, {{{{"tp", 2}}}}, {{{{"tp", 2}}}}});
-  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  if (!compiled) ADD_FAILURE() << TakeFailure(compiled.takeError()).message;
   return std::move(compiled->plan);
 }
 
@@ -47,7 +47,7 @@ TEST(VerifierOfPiecesTest, PiecesShareOutTheirShard) {
 // One tensor of four elements, the mean of two ranks.
 Plan AveragedPlan() {
   auto compiled = Compile({{{{N(4)}, {}, {}, {"tp"}}}, {{{N(4)}}}, {{{{"tp", 2}}}}, {}});
-  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  if (!compiled) ADD_FAILURE() << TakeFailure(compiled.takeError()).message;
   return std::move(compiled->plan);
 }
 
@@ -80,7 +80,7 @@ Plan CastPlan() {
   rounded.trained = false;
   Strategy halves{{{{"tp", 2}}}, Style::kSingle};
   auto compiled = Compile({{{{Tp(N(4))}}}, {{{N(4)}}}, halves, rounded});
-  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  if (!compiled) ADD_FAILURE() << TakeFailure(compiled.takeError()).message;
   return std::move(compiled->plan);
 }
 

@@ -22,7 +22,7 @@ Plan SoundPlan() {
   std::vector<TensorCut> target = {{{ShapeExpr::Product({N(13)}), Tp(ShapeExpr::Pad(N(3), 4))}, {}},
                                    {{ShapeExpr::Product({N(2), Tp(N(4))})}, {}}};
   auto compiled = Compile({source, target, {{{{"tp", 2}}}, Style::kFlat, 3, 1}, {{{{"tp", 2}}}, Style::kFlat, 2, 1}});
-  if (!compiled) ADD_FAILURE() << Describe(compiled.takeError()).message;
+  if (!compiled) ADD_FAILURE() << TakeFailure(compiled.takeError()).message;
   return std::move(compiled->plan);
 }
 

@@ -19,7 +19,7 @@ std::vector<std::string> Agreed(const std::vector<FailureText>& outcomes) {
     llvm::Error error =
         Agree(ranks, mine.message.empty() ? llvm::Error::success() : MakeError(mine.code, mine.message));
     if (!error) return;
-    FailureText failure = Describe(std::move(error));
+    FailureText failure = TakeFailure(std::move(error));
     agreed[rank] = fmt::format("{} {}", ExitCode(failure.code), failure.message);
   });
   return agreed;
@@ -33,7 +33,7 @@ TEST(CommunicatorTest, OneProcessIsAllRanks) {
   EXPECT_THAT(*all, testing::ElementsAre("mine"));
   llvm::Error error = Agree(SingleProcess(), Fail(ErrorCode::kBadData, "it is damaged"));
   ASSERT_TRUE(static_cast<bool>(error));
-  EXPECT_EQ(Describe(std::move(error)).message, "it is damaged");
+  EXPECT_EQ(TakeFailure(std::move(error)).message, "it is damaged");
 }
 
 TEST(CommunicatorTest, AllHaveWhatTheFirstRankGives) {

@@ -35,7 +35,7 @@ void OnNccl(int size, double seconds, const std::function<void(Communicator&)>& 
 
 std::string SentenceOf(llvm::Error error) {
   if (!error) return "success";
-  FailureText failure = Describe(std::move(error));
+  FailureText failure = TakeFailure(std::move(error));
   return fmt::format("{} {}", ExitCode(failure.code), failure.message);
 }
 

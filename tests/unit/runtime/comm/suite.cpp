@@ -42,7 +42,7 @@ class Suite {
     if (!is_so) problems_.push_back(fmt::format("rank {} of {}: {}", ranks_.rank(), ranks_.size(), what));
   }
   void CheckDone(llvm::Error error, const std::string& what) {
-    if (error) Check(false, what + ": " + Describe(std::move(error)).message);
+    if (error) Check(false, what + ": " + TakeFailure(std::move(error)).message);
   }
 
   // Of different lengths, from nothing to more than is sent at once; again and again.
@@ -156,7 +156,7 @@ class Suite {
     if (ranks_.rank() == 1) sending.push_back({0, std::as_bytes(std::span(bytes)).first(9)});
     if (ranks_.rank() == 0) receiving.push_back({1, std::as_writable_bytes(std::span(bytes))});
     llvm::Error error = ranks_.Deliver(sending, receiving);
-    const std::string said = error ? Describe(std::move(error)).message : "";
+    const std::string said = error ? TakeFailure(std::move(error)).message : "";
     Check(ranks_.rank() != 0 || said.starts_with("rank 1 gives 9 bytes where 10 are expected of it"),
           "another size is taken: " + said);
   }
@@ -166,7 +166,7 @@ class Suite {
   void AgreeOnFailure() {
     llvm::Error error = Agree(ranks_, ranks_.rank() == ranks_.size() - 1 ? Fail(ErrorCode::kBadData, "it is damaged")
                                                                          : llvm::Error::success());
-    const std::string said = error ? Describe(std::move(error)).message : "";
+    const std::string said = error ? TakeFailure(std::move(error)).message : "";
     const std::string right = ranks_.size() == 1
                                   ? "it is damaged"
                                   : fmt::format("rank {} of {}: it is damaged", ranks_.size() - 1, ranks_.size());

@@ -64,7 +64,7 @@ TEST(SuiteTest, AThreadThatHasEndedIsNamedByWhoWaitsForIt) {
   std::vector<std::string> errors(3);
   OnRanks(3, [&](Communicator& ranks) {
     if (ranks.rank() == 1) return;
-    errors[static_cast<std::size_t>(ranks.rank())] = Describe(ranks.AllGather("x").takeError()).message;
+    errors[static_cast<std::size_t>(ranks.rank())] = TakeFailure(ranks.AllGather("x").takeError()).message;
   });
   EXPECT_THAT(errors, ::testing::ElementsAre("rank 1 of 3 is gone", "", "rank 1 of 3 is gone"));
 }

@@ -30,7 +30,7 @@ TEST(TextSinkTest, AFullDiskIsSaidAtTheEnd) {
   for (int i = 0; i < 1000; ++i) sink.Append("0123456789");
   llvm::Error error = sink.Close();
   ASSERT_TRUE(static_cast<bool>(error));
-  EXPECT_THAT(Describe(std::move(error)).message, HasSubstr("no space left"));
+  EXPECT_THAT(TakeFailure(std::move(error)).message, HasSubstr("no space left"));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class CommitTest : public testing::Test {
   // Writes a folder with two files and commits it; returns the error's message, or nothing.
   std::string Convert(FileSystem& files, const StagingOptions& options) {
     llvm::Expected<Staging> staging = Staging::Begin(files, Destination(), options);
-    if (!staging) return Describe(staging.takeError()).message;
+    if (!staging) return TakeFailure(staging.takeError()).message;
     auto write = [&](const std::string& name) -> llvm::Error {
       UCP_ASSIGN_OR_RETURN(auto file, files.CreateForWriting(JoinPath(staging->folder(), name), 3));
       UCP_RETURN_IF_ERROR(file->WriteAt(0, std::as_bytes(std::span("new", 3))));
@@ -39,7 +39,7 @@ class CommitTest : public testing::Test {
       UCP_RETURN_IF_ERROR(write("sub/b"));
       return staging->Commit(kTwoThreads);
     };
-    if (llvm::Error error = all()) return Describe(std::move(error)).message;
+    if (llvm::Error error = all()) return TakeFailure(std::move(error)).message;
     return "";
   }
 
@@ -102,7 +102,7 @@ TEST_F(CommitTest, S1RefusesWhatWouldSurprise) {
 
   auto begin = [&](const std::string& path) {
     llvm::Expected<Staging> staging = Staging::Begin(RealFileSystem(), path, {.force = true});
-    return staging ? "accepted" : Describe(staging.takeError()).message;
+    return staging ? "accepted" : TakeFailure(staging.takeError()).message;
   };
   EXPECT_THAT(begin(folder_.Path("no/out")), HasSubstr("there is no folder"));
   EXPECT_THAT(begin(folder_.Path("..")), HasSubstr("does not end in a name"));
@@ -210,13 +210,14 @@ TEST_F(CommitTest, S4OfManyFiles) {
     EXPECT_THAT(staging.sync_choice(), HasSubstr("the whole file system was synced at once"));
   } else {
     EXPECT_EQ(staging.sync_choice(),
-              "300 files and 1 folder, each synced by itself: " + Describe(whole.takeError()).message);
+              "300 files and 1 folder, each synced by itself: " + TakeFailure(whole.takeError()).message);
   }
   EXPECT_EQ(ReadTestFile(Destination() + "/299"), "new");
 }
 
 TEST_F(CommitTest, S4IsNotTrustedToAFileSystemThatIsNotKnown) {
-  EXPECT_THAT(Describe(RealFileSystem().OpenWholeSync("/proc").takeError()).message, HasSubstr("statfs type 0x9fa0"));
+  EXPECT_THAT(TakeFailure(RealFileSystem().OpenWholeSync("/proc").takeError()).message,
+              HasSubstr("statfs type 0x9fa0"));
 }
 
 TEST_F(CommitTest, FailureLoopWhereTheWholeFileSystemIsSynced) {

@@ -122,8 +122,8 @@ TEST_F(RanksFolderTest, I3ARankThatLivesHoldsTheFolder) {
   std::optional<RankPart> one(llvm::cantFail(RankPart::Take(RealFileSystem(), staged, 1)));
   llvm::Expected<Staging> second = Begin(1);
   ASSERT_FALSE(static_cast<bool>(second));
-  EXPECT_THAT(Describe(second.takeError()).message, HasSubstr("it holds `" + folder_.Path(".out.ucp-ranks") +
-                                                              "/lock-1`: a rank of a run whose first rank is"));
+  EXPECT_THAT(TakeFailure(second.takeError()).message, HasSubstr("it holds `" + folder_.Path(".out.ucp-ranks") +
+                                                                 "/lock-1`: a rank of a run whose first rank is"));
   one.reset();
   WriteTestFile(folder_.Path(".out.ucp-ranks/lock-1"), "");  // The file alone holds nobody up.
   llvm::cantFail(Begin(1).takeError());

@@ -16,7 +16,7 @@ TEST(AskForMemoryTest, WhatNoSystemHasIsRefused) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer's allocator ends the process";
 #endif
-  const FailureText failure = Describe(AskForMemory(std::uint64_t{1} << 60, 2));
+  const FailureText failure = TakeFailure(AskForMemory(std::uint64_t{1} << 60, 2));
   EXPECT_EQ(failure.code, ErrorCode::kMemory);
   EXPECT_THAT(failure.message, testing::HasSubstr("this run with 2 threads takes up to 1.15 EB more"));
 }

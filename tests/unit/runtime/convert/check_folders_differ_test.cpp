@@ -31,7 +31,7 @@ class CheckFoldersDifferTest : public testing::Test {
     OnRanks(static_cast<int>(folder_of_rank.size()), [&](Communicator& ranks) {
       const std::string& folder = folder_of_rank[static_cast<std::size_t>(ranks.rank())];
       llvm::Error error = CheckFoldersDiffer(files, folder_.Path(folder) + "/out", parts, ranks);
-      std::string outcome = error ? Describe(std::move(error)).message : "no error";
+      std::string outcome = error ? TakeFailure(std::move(error)).message : "no error";
       std::lock_guard lock(mutex);
       outcomes.insert(std::move(outcome));
     });

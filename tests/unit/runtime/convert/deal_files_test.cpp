@@ -39,7 +39,7 @@ TEST(DealFilesTest, WhatAnotherRankSaysIsChecked) {
   EXPECT_EQ(decoded.set_of_file, parts.set_of_file);
   auto refusal = [](const std::string& given, std::size_t files, std::vector<int> part_of_rank) {
     auto refused = DecodeDealt(given, files, std::move(part_of_rank));
-    return refused ? "accepted" : Describe(refused.takeError()).message;
+    return refused ? "accepted" : TakeFailure(refused.takeError()).message;
   };
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_EQ(refusal(bytes.substr(0, size), 4, {0, 1, 2}),

@@ -57,7 +57,7 @@ TEST_F(HeldMemoryTest, WhatWasTakenIsUnderTheCapToo) {
   execution.memory_bytes = kHeld / 2;
   llvm::Error error = CountHeldMemory({.bytes = 30 * kMiB, .plan_bytes = 900 * kMiB}, execution);
   ASSERT_TRUE(static_cast<bool>(error));
-  EXPECT_THAT(Describe(std::move(error)).message, HasSubstr("50.3 MB of memory is too little for this plan"));
+  EXPECT_THAT(TakeFailure(std::move(error)).message, HasSubstr("50.3 MB of memory is too little for this plan"));
   EXPECT_EQ(execution.memory_bytes, kHeld / 2);
 }
 

@@ -66,7 +66,7 @@ class PowerCutTest : public testing::Test {
     execution.ranks = &ranks;
     llvm::Expected<ConversionOutcome> outcome =
         ucp::Convert(files, {small_.plan(), "/data/source"}, options, execution, {});
-    if (!outcome) return Describe(outcome.takeError()).message;
+    if (!outcome) return TakeFailure(outcome.takeError()).message;
     if (before != nullptr && ranks.rank() == 0) *before = outcome->report.bytes_done_before;
     return "";
   }

@@ -23,7 +23,7 @@ const Plan& Honest() {
 
 std::string Verdict(const Plan& plan) {
   llvm::Error error = CheckReadyMadePickles(plan);
-  return error ? Describe(std::move(error)).message : "data";
+  return error ? TakeFailure(std::move(error)).message : "data";
 }
 
 // Of a file: its bytes become others, wherever they are ready-made.
@@ -55,7 +55,7 @@ Plan WithPickle(const std::string& from, const std::string& to) {
     break;
   }
   llvm::Error error = VerifyPlan(plan);
-  EXPECT_FALSE(error) << Describe(std::move(error)).message;
+  EXPECT_FALSE(error) << TakeFailure(std::move(error)).message;
   return plan;
 }
 

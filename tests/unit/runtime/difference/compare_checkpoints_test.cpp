@@ -34,7 +34,7 @@ class Side {
     small_.SetTarget({});
     small_.Finish();
     small_.WriteSource(folder_.path());
-    if (llvm::Error error = VerifyPlan(small_.plan())) ADD_FAILURE() << Describe(std::move(error)).message;
+    if (llvm::Error error = VerifyPlan(small_.plan())) ADD_FAILURE() << TakeFailure(std::move(error)).message;
     tensors_ = WholeTensorsOf(small_.plan());
   }
 
@@ -68,7 +68,7 @@ TEST(CompareCheckpointsTest, TheSameCutDifferentlyIsTheSame) {
     Side a({.tp = 2, .cut_dim = 0, .dp = 3, .spread = spread});
     Side b({.tp = 2, .cut_dim = -1, .padding = 3, .alignment = 8, .transposed = true}, 2);
     auto differences = Compare(a, b, 2, 4096);
-    ASSERT_TRUE(static_cast<bool>(differences)) << Describe(differences.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(differences)) << TakeFailure(differences.takeError()).message;
     ASSERT_EQ(differences->size(), 6U);
     for (const Difference& difference : *differences) {
       EXPECT_EQ(difference.elements, 0U);
@@ -82,7 +82,7 @@ TEST(CompareCheckpointsTest, DifferencesAreWhatTheyAreOnAnyNumberOfThreads) {
   Side b({.tp = 2, .cut_dim = 1, .fused = true, .plus = 0.375F});
   for (auto [threads, chunk_bytes] : {std::pair(1U, 1U << 20), {1U, 4096U}, {3U, 8192U}}) {
     auto differences = Compare(a, b, threads, chunk_bytes);
-    ASSERT_TRUE(static_cast<bool>(differences)) << Describe(differences.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(differences)) << TakeFailure(differences.takeError()).message;
     const std::vector<std::int64_t> sizes{2400, 8, 48};
     for (std::size_t t = 0; t < sizes.size(); ++t) {
       for (std::size_t s = 0; s < 2; ++s) {
@@ -116,7 +116,7 @@ TEST(CompareCheckpointsTest, DamageIsAnError) {
   WriteTestFile(path, content);
   auto differences = Compare(a, b, 1, 4096);
   ASSERT_FALSE(static_cast<bool>(differences));
-  EXPECT_EQ(Describe(differences.takeError()).code, ErrorCode::kBadData);
+  EXPECT_EQ(TakeFailure(differences.takeError()).code, ErrorCode::kBadData);
 }
 
 TEST(CompareCheckpointsTest, TheLeastMemoryIsThatOfOneProgram) {
@@ -132,7 +132,7 @@ TEST(CompareCheckpointsTest, TheLeastMemoryIsThatOfOneProgram) {
     auto differences = CompareCheckpoints(RealFileSystem(), a.checkpoint(), b.checkpoint(), AllPairs(a, b), options);
     EXPECT_EQ(static_cast<bool>(differences), memory_bytes == needed);
     if (!differences) {
-      EXPECT_THAT(Describe(differences.takeError()).message,
+      EXPECT_THAT(TakeFailure(differences.takeError()).message,
                   AllOf(HasSubstr(HumanBytes(memory_bytes) + " of memory is too little to compare these checkpoints"),
                         HasSubstr(fmt::format("({} bytes); raise memory or lower threads", needed))));
     }
@@ -146,7 +146,7 @@ TEST(CompareCheckpointsTest, ItCanBeStopped) {
   options.cancelled = &cancelled;
   auto differences = CompareCheckpoints(RealFileSystem(), a.checkpoint(), a.checkpoint(), AllPairs(a, a), options);
   ASSERT_FALSE(static_cast<bool>(differences));
-  EXPECT_EQ(Describe(differences.takeError()).code, ErrorCode::kCancelled);
+  EXPECT_EQ(TakeFailure(differences.takeError()).code, ErrorCode::kCancelled);
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ TEST(CountedElementsTest, EachElementOfEachTensorOnceWhereItIs) {
     Conversion conversion = Pick(random, 0, 1) == 0 ? RandomConversion(random) : RandomFusedConversion(random);
     SCOPED_TRACE(ToString(conversion));
     auto compiled = Compile(conversion);
-    ASSERT_TRUE(static_cast<bool>(compiled)) << Describe(compiled.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(compiled)) << TakeFailure(compiled.takeError()).message;
     ASSERT_EQ(CountAll(*compiled, 0), EveryElementOnce(compiled->plan));
     ASSERT_EQ(CountAll(*compiled, Pick(random, 1, 7)), EveryElementOnce(compiled->plan));
     ++made;

@@ -45,7 +45,7 @@ TEST(LoadReportTest, IsRefusedWhereverItWasCutOff) {
     auto load = DecodeRankLoad(bytes.substr(0, size));
     ASSERT_FALSE(static_cast<bool>(load)) << size;
     EXPECT_EQ(
-        Describe(load.takeError()).message,
+        TakeFailure(load.takeError()).message,
         fmt::format("a rank sent a report of {} bytes that cannot be read; all ranks must run the same ucp", size));
   }
   auto longer = DecodeRankLoad(bytes + "x");

@@ -90,7 +90,7 @@ std::string PlanJudge::Output(const std::string& plan_file, bool is_trusted,
   WriteTestFile(plan, plan_file);
   auto run =
       PreparePlan(RealFileSystem(), RealFileSystem(), {.path = plan, .source = source_, .is_trusted = is_trusted});
-  if (!run) return Describe(run.takeError()).message;
+  if (!run) return TakeFailure(run.takeError()).message;
   const std::string out = folder_.Path("out");
   fs::remove_all(out);
   fs::create_directory(out);
@@ -98,7 +98,7 @@ std::string PlanJudge::Output(const std::string& plan_file, bool is_trusted,
   options.source_versions = run->source_versions;
   options.verify_source_crc = !asked_.contradicts_itself;
   auto report = Execute(run->plan, run->source_folder, out, RealFileSystem(), options);
-  if (!report) return Describe(report.takeError()).message;
+  if (!report) return TakeFailure(report.takeError()).message;
   files = FilesOf(out);
   return "";
 }

@@ -26,7 +26,7 @@ TEST(BuffersTest, EveryBudgetThatIsAcceptedIsKept) {
     for (std::uint64_t memory = kMiB; memory < 256 * kMiB; memory += kMiB) {
       llvm::Expected<BufferSizes> sizes = DivideMemory(Plan{}, threads, memory, 2 * kMiB);
       if (!sizes) {
-        EXPECT_THAT(Describe(sizes.takeError()).message, HasSubstr("raise memory or lower threads"));
+        EXPECT_THAT(TakeFailure(sizes.takeError()).message, HasSubstr("raise memory or lower threads"));
         continue;
       }
       EXPECT_GE(sizes->chunk_bytes, 32U << 10);
@@ -38,7 +38,7 @@ TEST(BuffersTest, EveryBudgetThatIsAcceptedIsKept) {
 }
 
 TEST(BuffersTest, TheNumberInTheMessageWouldDo) {
-  FailureText failure = Describe(DivideMemory(Plan{}, 2, 1, 2 * kMiB).takeError());
+  FailureText failure = TakeFailure(DivideMemory(Plan{}, 2, 1, 2 * kMiB).takeError());
   std::size_t begin = failure.message.find('(') + 1;
   std::uint64_t needed = std::stoull(failure.message.substr(begin));
   EXPECT_TRUE(static_cast<bool>(DivideMemory(Plan{}, 2, needed, 2 * kMiB)));

@@ -61,11 +61,11 @@ TEST_F(OpenFilesTest, AFileInUseStays) {
 TEST_F(OpenFilesTest, AFailingCloseIsReported) {
   llvm::cantFail(Get(13));
   llvm::cantFail(Get(1));
-  EXPECT_EQ(Describe(files_.Close(FileId(13))).message, "cannot close 13");
+  EXPECT_EQ(TakeFailure(files_.Close(FileId(13))).message, "cannot close 13");
   EXPECT_FALSE(static_cast<bool>(files_.Close(FileId(13))));  // It is not open any more.
   llvm::cantFail(Get(13));
   llvm::cantFail(Get(2));
-  EXPECT_EQ(Describe((llvm::cantFail(Get(1)), Get(3)).takeError()).message, "cannot close 13");
+  EXPECT_EQ(TakeFailure((llvm::cantFail(Get(1)), Get(3)).takeError()).message, "cannot close 13");
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ class SourceReaderTest : public testing::Test {
     std::vector<std::byte> scratch(5000);
     const std::span<std::byte> of_thread = scratch;
     llvm::Error error = source_.CheckChecksums({1, nullptr}, {&of_thread, 1});
-    return error ? Describe(std::move(error)).message : "no error";
+    return error ? TakeFailure(std::move(error)).message : "no error";
   }
 
   ScratchFolder folder_;

@@ -33,7 +33,7 @@ llvm::Expected<FilePlace> Place(const std::vector<Sight>& seen) { return PlaceOf
 
 std::string Refusal(const std::vector<Sight>& seen) {
   llvm::Expected<FilePlace> place = Place(seen);
-  return place ? "" : Describe(place.takeError()).message;
+  return place ? "" : TakeFailure(place.takeError()).message;
 }
 
 TEST(FilePlaceTest, WhoSeesTheSameFileHoldsIt) {

@@ -210,7 +210,7 @@ TEST_F(FilesOfAllRanksTest, FoldersAndFilesOfAll) {
 TEST_F(FilesOfAllRanksTest, OneRankAloneIsTold) {
   auto nodes = FilesOfAllRanks::Start(SingleProcess(), RealFileSystem());
   ASSERT_FALSE(static_cast<bool>(nodes));
-  EXPECT_THAT(Describe(nodes.takeError()).message, HasSubstr("node_local is for several ranks, and here is one"));
+  EXPECT_THAT(TakeFailure(nodes.takeError()).message, HasSubstr("node_local is for several ranks, and here is one"));
 }
 
 }  // namespace

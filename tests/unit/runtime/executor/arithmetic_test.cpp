@@ -130,7 +130,7 @@ std::string Outcome(SmallConversion& small, unsigned threads, std::uint64_t chun
   options.threads = threads;
   options.most_chunk_bytes = chunk_bytes;
   auto report = Execute(small.plan(), folder.Path("source"), target, RealFileSystem(), options);
-  if (!report) return Describe(report.takeError()).message;
+  if (!report) return TakeFailure(report.takeError()).message;
   for (const auto& [path, content] : small.ExpectedFiles()) {
     if (ReadTestFile(target + "/" + path) != content) return path + " is wrong";
   }
@@ -138,7 +138,7 @@ std::string Outcome(SmallConversion& small, unsigned threads, std::uint64_t chun
 }
 
 void ExpectRight(SmallConversion& small) {
-  if (llvm::Error error = VerifyPlan(small.plan())) FAIL() << Describe(std::move(error)).message;
+  if (llvm::Error error = VerifyPlan(small.plan())) FAIL() << TakeFailure(std::move(error)).message;
   EXPECT_EQ(Outcome(small, 1, 1 << 20), "right");
   EXPECT_EQ(Outcome(small, 1, 16), "right");
   EXPECT_EQ(Outcome(small, 3, 60), "right");

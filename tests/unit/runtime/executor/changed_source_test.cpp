@@ -64,7 +64,7 @@ class ChangedSourceTest : public testing::Test {
     std::filesystem::remove_all(target_);
     std::filesystem::create_directory(target_);
     llvm::Expected<ExecutionReport> report = Execute(small_.plan(), source_, target_, files, options_);
-    return report ? "no error" : Describe(report.takeError()).message;
+    return report ? "no error" : TakeFailure(report.takeError()).message;
   }
 
   SmallConversion small_;

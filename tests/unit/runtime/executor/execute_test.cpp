@@ -52,7 +52,7 @@ class Conversion {
 
   std::string ErrorOf(const ExecutionOptions& options) {
     llvm::Expected<ExecutionReport> report = Run(options);
-    return report ? "no error" : Describe(report.takeError()).message;
+    return report ? "no error" : TakeFailure(report.takeError()).message;
   }
 
  private:
@@ -88,7 +88,7 @@ std::map<std::string, std::string> DigestsOfFiles(std::map<std::string, std::str
 void ExpectRightRun(SmallConversion& small, Conversion& conversion, const ExecutionOptions& options,
                     FileSystem& files = RealFileSystem()) {
   llvm::Expected<ExecutionReport> report = conversion.Run(options, files);
-  ASSERT_TRUE(static_cast<bool>(report)) << Describe(report.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(report)) << TakeFailure(report.takeError()).message;
   ASSERT_EQ(FilesUnder(conversion.target()), small.ExpectedFiles());
   ASSERT_THAT(report->rounding_mismatches, IsEmpty());
   ASSERT_EQ(report->bytes_copied, Totals(small.plan()).bytes_to_copy);
@@ -100,7 +100,7 @@ void ExpectRightRun(SmallConversion& small, Conversion& conversion, const Execut
 
 void ExpectRight(SmallConversion& small, const std::string& what) {
   if (llvm::Error error = VerifyPlan(small.plan())) {
-    FAIL() << what << ": " << Describe(std::move(error)).message;
+    FAIL() << what << ": " << TakeFailure(std::move(error)).message;
   }
   Conversion conversion(small);
   for (auto [threads, chunk_bytes] : {std::pair(1U, 1U << 20), {1U, 16U}, {2U, 60U}, {7U, 100U}}) {
@@ -143,7 +143,7 @@ TEST(ExecuteTest, ACastHasTheDigestsOfBothSides) {
   small.Finish();
   Conversion conversion(small);
   auto cast = conversion.Run(Options(1, 64));
-  ASSERT_TRUE(static_cast<bool>(cast)) << Describe(cast.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(cast)) << TakeFailure(cast.takeError()).message;
   SmallConversion whole({{"a", {6, 4}}}, {"fp32"});
   whole.SetTarget({});
   ASSERT_EQ(cast->digests.size(), 1U);
@@ -332,7 +332,7 @@ TEST(ExecuteTest, CancelledBetweenChunks) {
   };
   llvm::Expected<ExecutionReport> report = conversion.Run(options);
   ASSERT_FALSE(static_cast<bool>(report));
-  EXPECT_EQ(Describe(report.takeError()).code, ErrorCode::kCancelled);
+  EXPECT_EQ(TakeFailure(report.takeError()).code, ErrorCode::kCancelled);
 }
 
 TEST(ExecuteTest, TooLittleMemoryIsRefusedWithTheSizeThatWouldDo) {

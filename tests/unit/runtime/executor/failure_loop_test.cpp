@@ -41,7 +41,7 @@ TEST(ExecuteTest, FailureLoop) {
       break;
     }
     ASSERT_TRUE(static_cast<bool>(error)) << files.failed_call();
-    ASSERT_THAT(Describe(std::move(error)).message, HasSubstr(files.failed_call()));
+    ASSERT_THAT(TakeFailure(std::move(error)).message, HasSubstr(files.failed_call()));
     ASSERT_TRUE(std::filesystem::is_empty(folder.Path("parent"))) << files.failed_call();
   }
   EXPECT_GT(call, 40);

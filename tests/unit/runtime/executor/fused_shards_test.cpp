@@ -109,7 +109,7 @@ TEST(FusedShardsTest, EveryByteAndDigestIsRight) {
     const Plan& plan = compiled.plan;
     FusedRun run(compiled);
     auto report = run.Run(Pick(random, 0, 1) == 0 ? 16 : 4096);
-    ASSERT_TRUE(static_cast<bool>(report)) << Describe(report.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(report)) << TakeFailure(report.takeError()).message;
     ASSERT_EQ(FilesUnder(run.target()), FilesOf(compiled.target, false));
     std::map<std::string, std::string> expected;
     for (std::size_t t = 0; t < plan.tensors.size(); ++t) {
@@ -154,7 +154,7 @@ TEST(FusedShardsTest, ADifferenceIsOfItsTensor) {
       FusedRun run(compiled);
       auto report = run.Run(4096);
       ASSERT_FALSE(static_cast<bool>(report));
-      const std::string message = Describe(report.takeError()).message;
+      const std::string message = TakeFailure(report.takeError()).message;
       const std::string name = fmt::format("t{}", tensor);
       for (const PlanTensor& one : plan.tensors) {
         if (one.logical.name != name) continue;

@@ -110,7 +110,7 @@ class ResumeTest : public testing::Test {
   std::string RefusalAfter(int chunks) {
     llvm::Expected<ExecutionReport> report = Run(1, 32, chunks);
     if (report) return "no error";
-    FailureText failure = Describe(report.takeError());
+    FailureText failure = TakeFailure(report.takeError());
     EXPECT_EQ(failure.code, ErrorCode::kUsage);
     return failure.message;
   }
@@ -143,7 +143,7 @@ TEST_F(ResumeTest, StoppedAnywhereAndGoneOnWith) {
             BytesLeft(small_.plan(), {}, before ? std::vector<std::string>{*before} : std::vector<std::string>());
         ASSERT_EQ(to_do.all - to_do.left, last->bytes_done_before);
       } else {
-        FailureText failure = Describe(report.takeError());
+        FailureText failure = TakeFailure(report.takeError());
         ASSERT_EQ(failure.code, ErrorCode::kCancelled) << failure.message;
         ASSERT_NE(kept_, before);
         ++stops;
@@ -185,7 +185,7 @@ TEST_P(ResumeOnRanksTest, J4StoppedOnAnyRanksAndGoneOnWithByOthers) {
       if (report) {
         last = std::move(*report);
       } else {
-        FailureText failure = Describe(report.takeError());
+        FailureText failure = TakeFailure(report.takeError());
         ASSERT_TRUE(failure.code == ErrorCode::kCancelled || (fails && failure.code == ErrorCode::kIo))
             << failure.message;
         ++stops;
@@ -212,7 +212,7 @@ TEST_F(ResumeTest, ADamagedSourceIsFoundThoughItWasReadBefore) {
   for (int stops = 0;; ++stops) {
     llvm::Expected<ExecutionReport> report = Run(1, 64, 3);
     ASSERT_FALSE(static_cast<bool>(report));
-    FailureText failure = Describe(report.takeError());
+    FailureText failure = TakeFailure(report.takeError());
     if (failure.code == ErrorCode::kCancelled) continue;
     EXPECT_THAT(failure.message, HasSubstr("is damaged"));
     EXPECT_GT(stops, 2);
@@ -221,7 +221,7 @@ TEST_F(ResumeTest, ADamagedSourceIsFoundThoughItWasReadBefore) {
 }
 
 TEST_F(ResumeTest, WhatDoesNotFitIsRefused) {
-  EXPECT_EQ(Describe(Run(2, 32, 4).takeError()).code, ErrorCode::kCancelled);
+  EXPECT_EQ(TakeFailure(Run(2, 32, 4).takeError()).code, ErrorCode::kCancelled);
   const std::string kept = *kept_;
   for (std::size_t bytes = 0; bytes < kept.size(); ++bytes) {
     kept_ = kept.substr(0, bytes);
@@ -239,7 +239,7 @@ TEST_F(ResumeTest, WhatDoesNotFitIsRefused) {
 }
 
 TEST_F(ResumeTest, AFileThatIsGoneIsNamed) {
-  EXPECT_EQ(Describe(Run(1, 32, 4).takeError()).code, ErrorCode::kCancelled);
+  EXPECT_EQ(TakeFailure(Run(1, 32, 4).takeError()).code, ErrorCode::kCancelled);
   const std::string path = target() + "/" + small_.plan().target.files.front().path;
   std::filesystem::remove(path);
   EXPECT_THAT(RefusalAfter(1),
@@ -247,7 +247,7 @@ TEST_F(ResumeTest, AFileThatIsGoneIsNamed) {
 }
 
 TEST_F(ResumeTest, ASourceThatChangedIsNamedWithBothTimes) {
-  EXPECT_EQ(Describe(Run(1, 32, 4).takeError()).code, ErrorCode::kCancelled);
+  EXPECT_EQ(TakeFailure(Run(1, 32, 4).takeError()).code, ErrorCode::kCancelled);
   const std::string path = source() + "/source_tp0_dp0";
   std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
   EXPECT_THAT(RefusalAfter(1), HasSubstr("`" + path + "` was changed since the interrupted run read it"));

@@ -98,7 +98,7 @@ class TargetWriterTest : public ::testing::Test {
 
   std::string Written() {
     auto text = ReadWholeFile(RealFileSystem(), folder_.Path("archive"), 1 << 20);
-    return text ? *text : Describe(text.takeError()).message;
+    return text ? *text : TakeFailure(text.takeError()).message;
   }
 
   std::string DigestOfContent() const {

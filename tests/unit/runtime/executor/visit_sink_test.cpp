@@ -110,7 +110,7 @@ TEST_F(VisitTest, ADamagedSourceIsRefused) {
   ExecutionOptions options;
   llvm::Expected<EngineReport> report = Visit(small.plan(), folder_.Path("source"), RealFiles(), options);
   ASSERT_FALSE(static_cast<bool>(report));
-  const FailureText failure = Describe(report.takeError());
+  const FailureText failure = TakeFailure(report.takeError());
   EXPECT_EQ(failure.code, ErrorCode::kBadData);
   EXPECT_THAT(failure.message, testing::HasSubstr("is damaged"));
 }

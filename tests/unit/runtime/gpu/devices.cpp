@@ -8,7 +8,7 @@
 
 namespace ucp::testing {
 
-std::string TextOf(llvm::Error error) { return error ? Describe(std::move(error)).message : ""; }
+std::string TextOf(llvm::Error error) { return error ? TakeFailure(std::move(error)).message : ""; }
 
 std::vector<std::byte> RandomBytes(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
@@ -44,7 +44,7 @@ void EachDevice::SetUp() {
     return;
   }
   llvm::Expected<std::unique_ptr<Device>> device = OpenDevice("cuda");
-  if (!device) GTEST_SKIP() << Describe(device.takeError()).message;
+  if (!device) GTEST_SKIP() << TakeFailure(device.takeError()).message;
   device_ = std::move(*device);
 }
 

@@ -95,7 +95,7 @@ LoadOptions Options(unsigned threads, std::uint64_t chunk_bytes) {
 
 std::string ErrorOf(const HeldPlan& plan, std::vector<WantedRecord> wanted) {
   llvm::Expected<LoadReport> report = Load(plan.load, RealFileSystem(), wanted, Options(2, 1000));
-  return report ? "no error" : Describe(report.takeError()).message;
+  return report ? "no error" : TakeFailure(report.takeError()).message;
 }
 
 TEST(CompileHeldTest, WhatTheFileHasIsReadIntoItsPlace) {
@@ -126,7 +126,8 @@ TEST(CompileHeldTest, WhatNobodyHoldsIsSaid) {
   request.all_tensors = true;
   llvm::Expected<HeldPlan> refused = Compile(request, {Held("c", {}), Held("a", {2, 3})});
   ASSERT_FALSE(static_cast<bool>(refused));
-  EXPECT_THAT(Describe(refused.takeError()).message, HasSubstr("holds tensor `b` and 2 more, and no rank has a place"));
+  EXPECT_THAT(TakeFailure(refused.takeError()).message,
+              HasSubstr("holds tensor `b` and 2 more, and no rank has a place"));
 }
 
 TEST(CompileHeldTest, WhatIsKeptHasAPlace) {
@@ -141,7 +142,7 @@ TEST(CompileHeldTest, WhatIsKeptHasAPlace) {
     request.kept = {"d"};
     llvm::Expected<HeldPlan> refused = Compile(request, {Held("c", {}), Held("a", {2, 3})});
     ASSERT_FALSE(static_cast<bool>(refused));
-    EXPECT_THAT(Describe(refused.takeError()).message,
+    EXPECT_THAT(TakeFailure(refused.takeError()).message,
                 HasSubstr("holds tensor `b` and 1 more, and no rank has a place"));
   }
 }
@@ -170,7 +171,7 @@ TEST(CompileHeldTest, WhatDoesNotFitIsRefused) {
            {part, "the ranks hold 3 of the 6 elements of `weight` of tensor `a`"}}) {
     llvm::Expected<HeldPlan> plan = Compile(RequestFor(model.path()), held);
     ASSERT_FALSE(static_cast<bool>(plan)) << words;
-    EXPECT_THAT(Describe(plan.takeError()).message, HasSubstr(words));
+    EXPECT_THAT(TakeFailure(plan.takeError()).message, HasSubstr(words));
   }
 }
 
@@ -206,7 +207,7 @@ TEST(CompileHeldTest, TooLittleMemoryIsRefused) {
     options.memory_bytes = 1000000;
     llvm::Expected<LoadReport> report = Load(plan.load, RealFileSystem(), memory.For(plan), options);
     ASSERT_FALSE(static_cast<bool>(report));
-    EXPECT_THAT(Describe(report.takeError()).message,
+    EXPECT_THAT(TakeFailure(report.takeError()).message,
                 HasSubstr("of memory is too little for this plan with 2 threads"));
     EXPECT_EQ(memory.contents, before.contents);
   }
@@ -231,7 +232,7 @@ TEST(CompileHeldTest, ItStopsWhenItIsAskedTo) {
   options.cancelled = &cancelled;
   llvm::Expected<LoadReport> report = Load(plan.load, RealFileSystem(), memory.For(plan), options);
   ASSERT_FALSE(static_cast<bool>(report));
-  EXPECT_EQ(Describe(report.takeError()).code, ErrorCode::kCancelled);
+  EXPECT_EQ(TakeFailure(report.takeError()).code, ErrorCode::kCancelled);
 }
 
 // All states of the parameters of a real checkpoint, of which one file of its universal form has each: what the engine

@@ -83,7 +83,7 @@ bool Run(const Compiling& compile, int speaker, int nth, Damage damage, std::vec
     if (end) {
       ends[rank] = *end;
     } else {
-      errors[rank] = Describe(end.takeError()).message;
+      errors[rank] = TakeFailure(end.takeError()).message;
     }
     if (ranks.rank() == speaker) has_damaged = talk.has_damaged();
   });

@@ -80,7 +80,7 @@ std::vector<RankOutcome> LoadOnRanks(const LoadPlan& load, const std::vector<std
     if (report) {
       outcomes[rank] = {*report, loaded.contents, ""};
     } else {
-      outcomes[rank].error = Describe(report.takeError()).message;
+      outcomes[rank].error = TakeFailure(report.takeError()).message;
     }
   });
   return outcomes;
@@ -279,7 +279,7 @@ TEST(ExchangeTest, ARankThatIsGoneIsNamedByAllOthers) {
       options.ranks = ranks.rank() == 1 ? &leaves : &stays;
       llvm::Expected<LoadReport> report = Load(small.load, RealFileSystem(), loaded.wanted(), options);
       ASSERT_FALSE(static_cast<bool>(report));
-      errors[static_cast<std::size_t>(ranks.rank())] = Describe(report.takeError()).message;
+      errors[static_cast<std::size_t>(ranks.rank())] = TakeFailure(report.takeError()).message;
     });
     // Who waits for one that has left because of it, is told of that one.
     EXPECT_THAT(errors[0], ::testing::MatchesRegex("rank [12] of 3 is gone"));
@@ -315,7 +315,7 @@ TEST(ExchangeTest, AJobOfAnotherSizeIsRefused) {
   std::vector<std::string> errors(3);
   OnRanks(3, [&](Communicator& ranks) {
     auto load = CompileLoad(RealFileSystem(), request, ranks);
-    errors[static_cast<std::size_t>(ranks.rank())] = load ? "" : Describe(load.takeError()).message;
+    errors[static_cast<std::size_t>(ranks.rank())] = load ? "" : TakeFailure(load.takeError()).message;
   });
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("is a job of 4 ranks, and 3 load"))));
 }

@@ -43,7 +43,7 @@ std::string ErrorOf(const std::vector<WantedRecord>& wanted, llvm::function_ref<
                     std::size_t records) {
   auto name_of = [](RecordId record) { return fmt::format("record {}", record); };
   llvm::Error error = CheckWanted(wanted, records, bytes_of, name_of);
-  return error ? Describe(std::move(error)).message : "no error";
+  return error ? TakeFailure(std::move(error)).message : "no error";
 }
 
 // Of each of them a record; the message of what is wrong with them.
@@ -111,7 +111,7 @@ TEST(GivenMemoryTest, ALoadNamesTheTensorBeforeAnythingIsRead) {
   const WantedRecord wanted{record, pages.all().subspan(pages.bytes(), load.plan.target.record(record).bytes)};
   llvm::Expected<LoadReport> report = Load(load, RealFileSystem(), std::span(&wanted, 1), {});
   ASSERT_FALSE(static_cast<bool>(report));
-  const FailureText failure = Describe(report.takeError());
+  const FailureText failure = TakeFailure(report.takeError());
   EXPECT_EQ(failure.code, ErrorCode::kUsage);
   EXPECT_THAT(failure.message,
               HasSubstr("the memory for tensor `a` cannot be written: the process has mapped it for reading"));

@@ -21,7 +21,7 @@ HeldTensor Held(std::vector<std::int64_t> shape, Box holds, std::string state = 
 
 std::string ErrorOf(const std::vector<HeldByRank>& ranks) {
   llvm::Expected<HeldLaidOut> target = LayOutHeld(ranks);
-  return target ? "no error" : Describe(target.takeError()).message;
+  return target ? "no error" : TakeFailure(target.takeError()).message;
 }
 
 const Shard& ShardOf(const HeldLaidOut& target, RecordId record) {
@@ -92,7 +92,7 @@ TEST(HeldTensorsTest, RandomParts) {
       ranks.push_back({Held({rows, columns}, {some, cut > 0 ? Positions{{0, cut}} : Positions{}})});
     }
     llvm::Expected<HeldLaidOut> target = LayOutHeld(ranks);
-    ASSERT_TRUE(static_cast<bool>(target)) << Describe(target.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(target)) << TakeFailure(target.takeError()).message;
     ExpectAsSaid(ranks, *target);
   }
 }
@@ -117,7 +117,7 @@ TEST(HeldTensorsTest, BytesForOtherRanks) {
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     llvm::Expected<HeldByRank> cut = DecodeHeld(bytes.substr(0, size));
     ASSERT_FALSE(static_cast<bool>(cut)) << size;
-    ASSERT_THAT(Describe(cut.takeError()).message, HasSubstr("do not say what it holds"));
+    ASSERT_THAT(TakeFailure(cut.takeError()).message, HasSubstr("do not say what it holds"));
   }
   llvm::Expected<HeldByRank> longer = DecodeHeld(bytes + "x");
   ASSERT_FALSE(static_cast<bool>(longer));

@@ -32,7 +32,7 @@ LoadOptions Options(unsigned threads, std::uint64_t chunk_bytes) {
 
 template <typename T>
 std::string ErrorOf(llvm::Expected<T> result) {
-  return result ? "no error" : Describe(result.takeError()).message;
+  return result ? "no error" : TakeFailure(result.takeError()).message;
 }
 
 // Whole, and then a random half of the records.
@@ -46,7 +46,7 @@ void ExpectRight(SmallConversion conversion, const std::string& what) {
       LoadOptions options = Options(threads, chunk_bytes);
       options.check_source = round == 0;
       llvm::Expected<LoadReport> report = Load(small.load, RealFileSystem(), loaded.wanted(), options);
-      ASSERT_TRUE(static_cast<bool>(report)) << what << ": " << Describe(report.takeError()).message;
+      ASSERT_TRUE(static_cast<bool>(report)) << what << ": " << TakeFailure(report.takeError()).message;
       ASSERT_EQ(loaded.contents, small.Expected(records)) << what;
     }
     std::erase_if(records, [&](RecordId) { return random() % 2 == 0; });
@@ -152,7 +152,7 @@ void ExpectAsConverted(const std::string& fixture, const std::string& target) {
   const ConvertedLoad converted = Convert(fixture, target);
   LoadedRecords loaded(converted.load.plan, converted.records);
   llvm::Expected<LoadReport> report = Load(converted.load, RealFileSystem(), loaded.wanted(), Options(2, 1 << 12));
-  ASSERT_TRUE(static_cast<bool>(report)) << Describe(report.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(report)) << TakeFailure(report.takeError()).message;
   ASSERT_GT(report->bytes_placed, 0U);
   EXPECT_TRUE(loaded.contents == converted.expected) << fixture << " to " << target;
 }

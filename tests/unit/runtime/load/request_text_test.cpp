@@ -81,7 +81,7 @@ void ExpectRefused(const Request& request, const std::function<void(Request&)>& 
   OnRanks(3, [&](Communicator& ranks) {
     Request mine = request;
     if (ranks.rank() == 2) change(mine);
-    errors[static_cast<std::size_t>(ranks.rank())] = Describe(compile(mine, ranks)).message;
+    errors[static_cast<std::size_t>(ranks.rank())] = TakeFailure(compile(mine, ranks)).message;
   });
   EXPECT_THAT(errors, Each(AllOf(StartsWith("rank 0 loads `/nowhere`"), HasSubstr(", and rank 2 loads `/nowhere`"),
                                  EndsWith("; all ranks load the same"))));

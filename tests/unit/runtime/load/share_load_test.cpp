@@ -217,11 +217,11 @@ TEST(ShareLoadTest, ADamagedHeaderIsSaidAsByOneRankAlone) {
   request.compile.source.path = copy.root();
   auto alone = CompileLoad(RealFileSystem(), request, SingleProcess());
   ASSERT_FALSE(static_cast<bool>(alone));
-  const std::string right = Describe(alone.takeError()).message;
+  const std::string right = TakeFailure(alone.takeError()).message;
   std::vector<std::string> errors(3);
   OnRanks(3, [&](Communicator& ranks) {
     errors[static_cast<std::size_t>(ranks.rank())] =
-        Describe(CompileLoad(RealFileSystem(), request, ranks).takeError()).message;
+        TakeFailure(CompileLoad(RealFileSystem(), request, ranks).takeError()).message;
   });
   EXPECT_THAT(errors, Each(right));
 }

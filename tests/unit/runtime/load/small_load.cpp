@@ -14,7 +14,7 @@ SmallLoad::SmallLoad(SmallConversion finished)
     : load{finished.plan(), ReadByAll(finished.plan().target.files.size()), folder.path() + "/source"},
       records(AllRecords(finished.plan())),
       files_(finished.ExpectedFiles()) {
-  if (llvm::Error error = VerifyPlan(load.plan)) ADD_FAILURE() << Describe(std::move(error)).message;
+  if (llvm::Error error = VerifyPlan(load.plan)) ADD_FAILURE() << TakeFailure(std::move(error)).message;
   finished.WriteSource(load.source_folder);
 }
 

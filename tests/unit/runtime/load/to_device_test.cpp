@@ -26,7 +26,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string TextOf(llvm::Error error) { return error ? Describe(std::move(error)).message : ""; }
+std::string TextOf(llvm::Error error) { return error ? TakeFailure(std::move(error)).message : ""; }
 
 LoadOptions Options(unsigned threads, std::uint64_t chunk_bytes) {
   LoadOptions options;
@@ -51,7 +51,7 @@ void ExpectRight(SmallConversion conversion, const std::string& what) {
         LoadOptions options = Options(threads, chunk_bytes);
         options.check_source = round++ % 2 == 0;
         llvm::Expected<LoadReport> report = Load(small.load, RealFileSystem(), loaded.wanted(), options);
-        ASSERT_TRUE(static_cast<bool>(report)) << what << ": " << Describe(report.takeError()).message;
+        ASSERT_TRUE(static_cast<bool>(report)) << what << ": " << TakeFailure(report.takeError()).message;
         ASSERT_EQ(loaded.Contents(), small.Expected()) << what;
       }
     }
@@ -94,7 +94,7 @@ TEST(ToDeviceTest, ManySmallTensorsAreFewTransfers) {
   const Device device(HostDeviceCalls(), 0);
   DeviceRecords loaded(small.load.plan, small.records, {&device}, 0);
   llvm::Expected<LoadReport> report = Load(small.load, RealFileSystem(), loaded.wanted(), Options(2, 1 << 20));
-  ASSERT_TRUE(static_cast<bool>(report)) << Describe(report.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(report)) << TakeFailure(report.takeError()).message;
   EXPECT_EQ(loaded.Contents(), small.Expected());
   EXPECT_GE(report->bytes_to_devices, 2000U * 15 * 4);
   EXPECT_LE(report->transfers, 6U);
@@ -108,7 +108,7 @@ void ExpectAsConverted(const std::string& fixture, const std::string& target) {
   const Device device(HostDeviceCalls(), 1);
   DeviceRecords loaded(converted.load.plan, converted.records, {&device}, 0);
   llvm::Expected<LoadReport> report = Load(converted.load, RealFileSystem(), loaded.wanted(), Options(2, 1 << 12));
-  ASSERT_TRUE(static_cast<bool>(report)) << Describe(report.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(report)) << TakeFailure(report.takeError()).message;
   EXPECT_TRUE(loaded.Contents() == converted.expected) << fixture << " to " << target;
 }
 
@@ -125,12 +125,12 @@ std::uint64_t BytesOverTheBus(const std::string& target) {
   request.compile.source.path = testing::FixtureRoot("bf16_masters_zero2");
   request.compile.target = target;
   llvm::Expected<LoadPlan> load = CompileLoad(RealFileSystem(), request, SingleProcess());
-  if (!load) ADD_FAILURE() << Describe(load.takeError()).message;
+  if (!load) ADD_FAILURE() << TakeFailure(load.takeError()).message;
   SetHostDevice({});
   const Device device(HostDeviceCalls(), 0);
   DeviceRecords loaded(load->plan, AllRecords(load->plan), {&device}, 0);
   llvm::Expected<LoadReport> report = Load(*load, RealFileSystem(), loaded.wanted(), Options(1, 1 << 20));
-  if (!report) ADD_FAILURE() << Describe(report.takeError()).message;
+  if (!report) ADD_FAILURE() << TakeFailure(report.takeError()).message;
   return report->bytes_to_devices;
 }
 
@@ -159,7 +159,7 @@ TEST(ToDeviceTest, RanksGiveEachOtherWhatTheirDevicesWant) {
     LoadOptions options = Options(2, 64);
     options.ranks = &ranks;
     llvm::Expected<LoadReport> report = Load(small.load, RealFileSystem(), loaded.wanted(), options);
-    ASSERT_TRUE(static_cast<bool>(report)) << Describe(report.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(report)) << TakeFailure(report.takeError()).message;
     EXPECT_EQ(loaded.Contents(), small.Expected());
     EXPECT_GT(report->bytes_received, 0U);
   });
@@ -232,7 +232,7 @@ TEST(ToDeviceTest, MemoryBesidesTheTargetIsWhatWasAllowed) {
   options.memory_bytes = std::uint64_t{30} << 20;
   options.device_memory_bytes = std::uint64_t{1} << 20;
   llvm::Expected<LoadReport> report = Load(small.load, RealFileSystem(), loaded.wanted(), options);
-  ASSERT_TRUE(static_cast<bool>(report)) << Describe(report.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(report)) << TakeFailure(report.takeError()).message;
   EXPECT_LE(CountsOfHostDevice().most_memory_bytes, loaded.bytes() + options.device_memory_bytes);
   EXPECT_LE(CountsOfHostDevice().most_pinned_bytes, report->buffer_bytes);
   EXPECT_LE(report->buffer_bytes, options.memory_bytes);

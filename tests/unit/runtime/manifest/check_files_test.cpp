@@ -35,7 +35,7 @@ struct Written {
     ParallelOptions options;
     options.threads = threads;
     auto faults = CheckFiles(RealFileSystem(), folder.Path("."), manifest, window, options);
-    return faults ? *faults : std::vector<std::string>{"error: " + Describe(faults.takeError()).message};
+    return faults ? *faults : std::vector<std::string>{"error: " + TakeFailure(faults.takeError()).message};
   }
 
   ScratchFolder folder;

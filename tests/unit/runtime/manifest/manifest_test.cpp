@@ -22,12 +22,12 @@ Manifest Some() {
 
 std::string ErrorOf(const std::string& json) {
   auto manifest = ParseManifest(json);
-  return manifest ? "no error" : Describe(manifest.takeError()).message;
+  return manifest ? "no error" : TakeFailure(manifest.takeError()).message;
 }
 
 TEST(ManifestTest, IsReadAsItWasWritten) {
   auto read = ParseManifest(ComposeManifest(Some()));
-  ASSERT_TRUE(static_cast<bool>(read)) << Describe(read.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(read)) << TakeFailure(read.takeError()).message;
   EXPECT_EQ(*read, Some());
   EXPECT_EQ(ComposeManifest(*read), ComposeManifest(Some()));
 }
@@ -35,14 +35,14 @@ TEST(ManifestTest, IsReadAsItWasWritten) {
 TEST(ManifestTest, NothingIsAListToo) {
   Manifest empty;
   auto read = ParseManifest(ComposeManifest(empty));
-  ASSERT_TRUE(static_cast<bool>(read)) << Describe(read.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(read)) << TakeFailure(read.takeError()).message;
   EXPECT_EQ(*read, empty);
 }
 
 TEST(ManifestTest, KeysOfLaterVersionsArePassedOver) {
   auto read = ParseManifest(
       R"({"ucp_manifest": 1, "new": {"x": [1, null]}, "files": [{"path": "a", "bytes": 3, "digest": "d", "mode": 4}]})");
-  ASSERT_TRUE(static_cast<bool>(read)) << Describe(read.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(read)) << TakeFailure(read.takeError()).message;
   EXPECT_EQ(read->files, (std::vector<ManifestFile>{{"a", 3, "d"}}));
 }
 
@@ -76,7 +76,7 @@ Manifest SomePart(int number, int count) {
 TEST(ManifestTest, PartsAreReadAsTheyWereWrittenAndEquallyLong) {
   for (int number : {1, 9, 10, 12}) {
     auto read = ParseManifest(ComposeManifest(SomePart(number, 12)));
-    ASSERT_TRUE(static_cast<bool>(read)) << Describe(read.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(read)) << TakeFailure(read.takeError()).message;
     EXPECT_EQ(*read, SomePart(number, 12));
     EXPECT_EQ(ComposeManifest(*read).size(), ComposeManifest(SomePart(1, 12)).size());
   }
@@ -103,7 +103,7 @@ TEST(ManifestTest, WhatIsNoTextIsReplaced) {
   Manifest manifest = Some();
   manifest.states[0].tensor = "w\xff";
   auto read = ParseManifest(ComposeManifest(manifest));
-  ASSERT_TRUE(static_cast<bool>(read)) << Describe(read.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(read)) << TakeFailure(read.takeError()).message;
   EXPECT_EQ(read->states[0].tensor, "w\xEF\xBF\xBD");
 }
 

@@ -236,7 +236,7 @@ TEST_F(ChooseMeansTest, FailureLoop) {
     const bool is_left = std::filesystem::exists(folder_.Path(".ucp-trial"));
     EXPECT_EQ(is_left, !writing) << files.failed_call();
     if (!writing) {
-      EXPECT_THAT(Describe(writing.takeError()).message, HasSubstr("remove " + folder_.Path(".ucp-trial")));
+      EXPECT_THAT(TakeFailure(writing.takeError()).message, HasSubstr("remove " + folder_.Path(".ucp-trial")));
       files.Heal();
       EXPECT_FALSE(static_cast<bool>(RemoveTrial(files, folder_.path())));
     } else {

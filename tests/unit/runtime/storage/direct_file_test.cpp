@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kBlock = kDirectBlockBytes;
 
-std::string ErrorOf(llvm::Error error) { return error ? Describe(std::move(error)).message : "no error"; }
+std::string ErrorOf(llvm::Error error) { return error ? TakeFailure(std::move(error)).message : "no error"; }
 
 // The real file system, which counts the bytes that it moves.
 class CountedFiles : public ForwardingFileSystem {

@@ -15,7 +15,7 @@ TEST(OpenFileLimitTest, EveryThreadHasOneOfEach) {
       llvm::Expected<OpenFileShares> shares = DivideOpenFiles(limit, threads);
       if (!shares) {
         ASSERT_FALSE(is_enough) << limit;
-        FailureText failure = Describe(shares.takeError());
+        FailureText failure = TakeFailure(shares.takeError());
         EXPECT_EQ(failure.code, ErrorCode::kUsage);
         continue;
       }
@@ -35,7 +35,7 @@ TEST(OpenFileLimitTest, MoreThanIsOfUseIsNotTaken) {
 }
 
 TEST(OpenFileLimitTest, TooFewAreRefusedWithBothNumbers) {
-  EXPECT_EQ(Describe(DivideOpenFiles(6, 2).takeError()).message,
+  EXPECT_EQ(TakeFailure(DivideOpenFiles(6, 2).takeError()).message,
             "this process may have 6 files open at once (`ulimit -n`), and a conversion with 2 threads needs 22; raise "
             "the limit or lower threads");
 }

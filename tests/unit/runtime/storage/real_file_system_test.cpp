@@ -21,10 +21,10 @@ std::span<const std::byte> Bytes(const std::string& text) { return std::as_bytes
 template <typename T>
 std::string ErrorOf(llvm::Expected<T> result) {
   if (result) return "no error";
-  return Describe(result.takeError()).message;
+  return TakeFailure(result.takeError()).message;
 }
 
-std::string ErrorOf(llvm::Error error) { return error ? Describe(std::move(error)).message : "no error"; }
+std::string ErrorOf(llvm::Error error) { return error ? TakeFailure(std::move(error)).message : "no error"; }
 
 class RealFileSystemTest : public testing::Test {
  protected:
@@ -52,7 +52,7 @@ TEST_F(RealFileSystemTest, AFileThatEndsTooEarlyIsBadDataWithThePlace) {
   auto file = llvm::cantFail(files_.OpenForReading(folder_.Path("a")));
   EXPECT_EQ(file->bytes(), 3U);
   std::byte buffer[4];
-  FailureText failure = Describe(file->ReadAt(1, buffer));
+  FailureText failure = TakeFailure(file->ReadAt(1, buffer));
   EXPECT_EQ(failure.code, ErrorCode::kBadData);
   EXPECT_EQ(failure.message, "`" + folder_.Path("a") + "` ends at byte 3, and 2 more bytes were expected there");
 }
@@ -62,7 +62,7 @@ TEST_F(RealFileSystemTest, AFileThatIsCutOffMeanwhileIsSaidToBe) {
   auto file = llvm::cantFail(files_.OpenForReading(folder_.Path("a")));
   std::filesystem::resize_file(folder_.Path("a"), 2);
   std::byte buffer[4];
-  FailureText failure = Describe(file->ReadAt(1, buffer));
+  FailureText failure = TakeFailure(file->ReadAt(1, buffer));
   EXPECT_EQ(failure.code, ErrorCode::kBadData);
   EXPECT_EQ(failure.message,
             "`" + folder_.Path("a") + "` had 6 bytes when it was opened and has 2 now: it was cut off meanwhile");
@@ -73,7 +73,7 @@ TEST_F(RealFileSystemTest, MemoryThatCannotBeWrittenIsNotTheFilesFault) {
   auto file = llvm::cantFail(files_.OpenForReading(folder_.Path("a")));
   void* memory = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
-  FailureText failure = Describe(file->ReadAt(1, {static_cast<std::byte*>(memory), 2}));
+  FailureText failure = TakeFailure(file->ReadAt(1, {static_cast<std::byte*>(memory), 2}));
   ::munmap(memory, 4096);
   EXPECT_EQ(failure.code, ErrorCode::kUsage);
   EXPECT_EQ(failure.message, "the memory that was given for what `" + folder_.Path("a") +

@@ -37,14 +37,14 @@ TEST_F(SyntheticFilesTest, AnyRangeIsWhatTheWholeFileHolds) {
     }
   }
   std::vector<std::byte> two(2);
-  EXPECT_THAT(Describe(file->ReadAt(9999, two)).message, testing::HasSubstr("10000 bytes"));
+  EXPECT_THAT(TakeFailure(file->ReadAt(9999, two)).message, testing::HasSubstr("10000 bytes"));
 }
 
 TEST_F(SyntheticFilesTest, OtherPathsAreOnDisk) {
   EXPECT_EQ(llvm::cantFail(files_.Kind(path_)), PathKind::kFile);
   EXPECT_EQ(llvm::cantFail(files_.Kind("/")), PathKind::kDirectory);
   auto missing = files_.OpenForReading(JoinPath(kSyntheticFolder, "1"));
-  EXPECT_THAT(Describe(missing.takeError()).message, testing::HasSubstr(JoinPath(kSyntheticFolder, "1")));
+  EXPECT_THAT(TakeFailure(missing.takeError()).message, testing::HasSubstr(JoinPath(kSyntheticFolder, "1")));
 }
 
 }  // namespace

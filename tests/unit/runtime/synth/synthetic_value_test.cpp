@@ -88,7 +88,7 @@ TEST(SyntheticValueTest, NamesStatesAndPlacesGiveOtherNumbers) {
 TEST(SyntheticValueTest, WholeNumbersHaveNone) {
   auto values = SyntheticValues::Make("steps", "weight", DType::kInt64);
   ASSERT_FALSE(static_cast<bool>(values));
-  EXPECT_THAT(Describe(values.takeError()).message, testing::HasSubstr("`weight` of tensor `steps` is int64"));
+  EXPECT_THAT(TakeFailure(values.takeError()).message, testing::HasSubstr("`weight` of tensor `steps` is int64"));
 }
 
 }  // namespace

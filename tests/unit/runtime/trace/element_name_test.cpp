@@ -13,7 +13,7 @@ using testing::HasSubstr;
 ElementName Parsed(const char* text) {
   llvm::Expected<ElementName> name = ParseElementName(text);
   if (name) return *name;
-  ADD_FAILURE() << text << ": " << Describe(name.takeError()).message;
+  ADD_FAILURE() << text << ": " << TakeFailure(name.takeError()).message;
   return {};
 }
 
@@ -29,7 +29,7 @@ TEST(ElementNameTest, AnythingElseIsRefused) {
                            "a[1].", "a[99999999999999999999]"}) {
     llvm::Expected<ElementName> name = ParseElementName(text);
     ASSERT_FALSE(static_cast<bool>(name)) << text;
-    EXPECT_THAT(Describe(name.takeError()).message, HasSubstr("names no element")) << text;
+    EXPECT_THAT(TakeFailure(name.takeError()).message, HasSubstr("names no element")) << text;
   }
 }
 
@@ -39,7 +39,7 @@ TEST(ElementNameTest, AnIndexLiesInTheShape) {
   for (const char* text : {"a[6,0]", "a[5,1]", "a[5]", "a[]", "a[5,0,0]"}) {
     llvm::Error error = CheckIndex(Parsed(text), {6, 1});
     ASSERT_TRUE(static_cast<bool>(error)) << text;
-    EXPECT_THAT(Describe(std::move(error)).message, HasSubstr("tensor `a` has the shape [6, 1]")) << text;
+    EXPECT_THAT(TakeFailure(std::move(error)).message, HasSubstr("tensor `a` has the shape [6, 1]")) << text;
   }
 }
 

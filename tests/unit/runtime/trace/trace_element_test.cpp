@@ -34,7 +34,7 @@ class Traced {
   ElementTrace Of(std::size_t tensor, const Index& index) {
     auto trace = TraceElement(RealFiles(), folder_.path(), small_.plan(), TensorId(tensor), index);
     if (trace) return *trace;
-    ADD_FAILURE() << Describe(trace.takeError()).message;
+    ADD_FAILURE() << TakeFailure(trace.takeError()).message;
     return {};
   }
 
@@ -168,7 +168,7 @@ TEST(TraceElementTest, AFileThatIsGoneIsAnError) {
   ScratchFolder empty;
   auto trace = TraceElement(RealFiles(), empty.path(), small.plan(), TensorId(0), {1});
   ASSERT_FALSE(static_cast<bool>(trace));
-  EXPECT_EQ(Describe(trace.takeError()).code, ErrorCode::kIo);
+  EXPECT_EQ(TakeFailure(trace.takeError()).code, ErrorCode::kIo);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ std::optional<std::vector<std::string>> Lacking(const std::set<std::string>& nam
 
 // A tag of another strategy can only be compared with itself.
 std::string WhyIncomplete(CheckpointFiles files) {
-  auto why = [](llvm::Error error) { return error ? Describe(std::move(error)).message : std::string(); };
+  auto why = [](llvm::Error error) { return error ? TakeFailure(std::move(error)).message : std::string(); };
   if (std::string gap = why(FindModelFiles(files, "")); !gap.empty()) return gap;
   auto partitions = CountPartitions(files, "", std::ssize(files.model_states));
   return partitions ? "" : why(partitions.takeError());
@@ -116,7 +116,7 @@ llvm::Error NameTagBeside(ReadableFileSystem& files, const std::string& folder, 
   for (const Tag& tag : TagsBeside(files, folder, Older::kToo)) {
     const auto lacking = Lacking(found, NamesOf(tag.files));
     if (!lacking || lacking->empty()) continue;
-    FailureText failure = Describe(std::move(error));
+    FailureText failure = TakeFailure(std::move(error));
     return Fail(failure.code, "{}; the tag `{}` beside it has {} more, such as `{}`: was saving interrupted?",
                 failure.message, tag.name, Counted(lacking->size(), "file"), lacking->front());
   }

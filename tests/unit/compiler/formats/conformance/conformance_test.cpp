@@ -47,14 +47,14 @@ class FormatConformance : public ::testing::TestWithParam<Sample> {
   static void Write(const Format& format, const Checkpoint& checkpoint, const std::string& root,
                     const std::string& settings = "") {
     auto target = testing::LayOutWhole(format, checkpoint, settings);
-    ASSERT_TRUE(static_cast<bool>(target)) << ucp::Describe(target.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(target)) << TakeFailure(target.takeError()).message;
     testing::WriteTarget(*target, root);
   }
 
   std::string FolderOf(const std::string& path) {
     auto found = RecogniseAny(files_, path);
     if (found) return found->format == &format() ? found->folder : "of " + std::string(found->format->name());
-    const FailureText failure = ucp::Describe(found.takeError());
+    const FailureText failure = TakeFailure(found.takeError());
     const bool is_unknown = failure.code == ErrorCode::kUnsupported || failure.code == ErrorCode::kIo;
     return is_unknown ? "not recognised" : failure.message;
   }
@@ -174,7 +174,7 @@ class WrittenFormatConformance : public FormatConformance {};
 TEST_P(WrittenFormatConformance, LaysOutEveryByteOnce) {
   Checkpoint checkpoint = testing::DescribeOrFail(files_, root_);
   auto target = testing::LayOutWhole(format(), checkpoint, GetParam().settings);
-  ASSERT_TRUE(static_cast<bool>(target)) << ucp::Describe(target.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(target)) << TakeFailure(target.takeError()).message;
   std::vector<std::map<std::uint64_t, std::uint64_t>> covered(target->storage.files.size());
   auto cover = [&](FileId file, std::uint64_t begin, std::uint64_t bytes) {
     if (bytes > 0) {

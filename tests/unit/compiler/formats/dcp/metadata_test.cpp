@@ -45,7 +45,7 @@ std::vector<std::string> LinesOf(const Metadata& metadata) {
 
 std::string Refusal(std::string_view pickle) {
   auto metadata = ReadMetadata(pickle);
-  return metadata ? "accepted" : Describe(metadata.takeError()).message;
+  return metadata ? "accepted" : TakeFailure(metadata.takeError()).message;
 }
 
 std::string Refusal(const ValuePtr& root) { return Refusal(pytorch::WritePickle(*root)); }
@@ -54,7 +54,7 @@ class MetadataOfVersion : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(MetadataOfVersion, IsRead) {
   auto metadata = ReadMetadata(FileContent(SamplePath(std::string(GetParam()) + ".metadata")));
-  ASSERT_TRUE(static_cast<bool>(metadata)) << Describe(metadata.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(metadata)) << TakeFailure(metadata.takeError()).message;
   EXPECT_TRUE(metadata->has_paths);
   EXPECT_THAT(metadata->files, ElementsAre("__0_0.distcp", "__1_0.distcp"));
   EXPECT_THAT(LinesOf(*metadata),
@@ -90,7 +90,7 @@ TEST(DcpMetadata, EveryChangedByteIsReadOrRefused) {
       bytes[place] = static_cast<char>(bytes[place] ^ change);
       auto metadata = ReadMetadata(bytes);
       if (!metadata) {
-        EXPECT_NE(Describe(metadata.takeError()).message, "");
+        EXPECT_NE(TakeFailure(metadata.takeError()).message, "");
         continue;
       }
       for (const Entry& entry : metadata->entries) {

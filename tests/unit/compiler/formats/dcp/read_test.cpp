@@ -84,9 +84,9 @@ class DcpRead : public ::testing::Test {
 
   std::string Refusal(const std::string& folder = "") {
     auto found = RecogniseAny(RealFiles(), folder.empty() ? Path() : folder);
-    if (!found) return ucp::Describe(found.takeError()).message;
+    if (!found) return TakeFailure(found.takeError()).message;
     auto checkpoint = found->format->Describe(RealFiles(), found->folder, {}, 2);
-    return checkpoint ? "accepted" : ucp::Describe(checkpoint.takeError()).message;
+    return checkpoint ? "accepted" : TakeFailure(checkpoint.takeError()).message;
   }
 
   testing::TemporaryFolder temporary_;

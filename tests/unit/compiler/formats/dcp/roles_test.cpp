@@ -31,7 +31,7 @@ Entry Value(std::vector<PathPart> path) { return EntryOf(std::move(path), false)
 // One line for each entry with its role.
 std::vector<std::string> Lines(const std::vector<Entry>& entries, bool has_paths = true) {
   auto roles = FindRoles(entries, has_paths);
-  if (!roles) return {Describe(roles.takeError()).message};
+  if (!roles) return {TakeFailure(roles.takeError()).message};
   std::vector<std::string> lines;
   for (const ModelEntry& entry : roles->tensors) lines.push_back("tensor " + entry.name);
   for (const ModelEntry& entry : roles->extras) lines.push_back("extra " + entry.name);

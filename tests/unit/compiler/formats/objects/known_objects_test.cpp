@@ -16,7 +16,7 @@ namespace {
 // What is not known in a pickle of protocol 2: "" if all of it is.
 std::string Unknown(const std::string& pickle, const std::vector<std::string>& keep = {}) {
   llvm::Expected<pytorch::Pickle> read = pytorch::ReadPickle("\x80\x02" + pickle + ".");
-  if (!read) return "cannot be read: " + Describe(read.takeError()).message;
+  if (!read) return "cannot be read: " + TakeFailure(read.takeError()).message;
   const KnownObjects known(keep);
   const pytorch::Value* unknown = known.FindUnknown(*read->root);
   return unknown == nullptr ? "" : CallText(*unknown);

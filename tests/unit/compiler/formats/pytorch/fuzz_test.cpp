@@ -59,13 +59,13 @@ class Damage {
 bool ReadDamagedPickle(const std::string& pickle) {
   auto result = ReadPickle(pickle);
   if (!result) {
-    EXPECT_FALSE(Describe(result.takeError()).message.empty());
+    EXPECT_FALSE(TakeFailure(result.takeError()).message.empty());
     return false;
   }
   const std::string printed = Print(*result->root);
   auto again = ReadPickle(WritePickle(*result->root));
   if (!again) {
-    ADD_FAILURE() << Describe(again.takeError()).message;
+    ADD_FAILURE() << TakeFailure(again.takeError()).message;
     return true;
   }
   EXPECT_EQ(Print(*again->root), printed);
@@ -93,7 +93,7 @@ TEST(Fuzz, DamagedArchives) {
       const MemoryFile file(damage.Apply(bytes));
       auto archive = ReadArchive(file);
       if (!archive) {
-        EXPECT_FALSE(Describe(archive.takeError()).message.empty());
+        EXPECT_FALSE(TakeFailure(archive.takeError()).message.empty());
         continue;
       }
       for (const auto& [key, extent] : archive->storages) {

@@ -31,7 +31,7 @@ std::string Sample(std::string_view name) {
 Archive SampleArchive(std::string_view name) {
   auto archive = ReadArchive(MemoryFile(Sample(name)));
   if (archive) return std::move(*archive);
-  ADD_FAILURE() << Describe(archive.takeError()).message;
+  ADD_FAILURE() << TakeFailure(archive.takeError()).message;
   return {};
 }
 
@@ -42,12 +42,12 @@ std::string SamplePickle(std::string_view name) {
 
 std::string PickleResult(std::string_view pickle) {
   auto result = ReadPickle(pickle);
-  return result ? Print(*result->root) : Describe(result.takeError()).message;
+  return result ? Print(*result->root) : TakeFailure(result.takeError()).message;
 }
 
 std::string ArchiveResult(std::string bytes) {
   auto archive = ReadArchive(MemoryFile(std::move(bytes)));
-  return archive ? Print(*archive->root()) : Describe(archive.takeError()).message;
+  return archive ? Print(*archive->root()) : TakeFailure(archive.takeError()).message;
 }
 
 std::string WithPickleChecksum(std::string archive) {

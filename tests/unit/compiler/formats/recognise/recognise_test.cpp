@@ -39,7 +39,7 @@ class RecogniseTest : public ::testing::Test {
       remarks_ = found->remarks;
       return found->folder;
     }
-    const FailureText failure = ucp::Describe(found.takeError());
+    const FailureText failure = TakeFailure(found.takeError());
     if (failure.code != ErrorCode::kUnsupported && failure.code != ErrorCode::kIo) ADD_FAILURE() << failure.message;
     return std::nullopt;
   }

@@ -49,7 +49,7 @@ TEST(SafetensorsHeaderTest, IsComposedAsTheReferenceWriterDoes) {
 
 TEST(SafetensorsHeaderTest, ComesBack) {
   auto header = ParseHeader(kReference, 70);
-  ASSERT_TRUE(static_cast<bool>(header)) << Describe(header.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(header)) << TakeFailure(header.takeError()).message;
   EXPECT_EQ(*header, OfTheReference());
 }
 
@@ -76,7 +76,7 @@ constexpr const char* kGood = R"("dtype":"F32","shape":[2],"data_offsets":[0,8])
 
 std::string Refusal(const std::string& json, std::uint64_t data_bytes = 8) {
   auto header = ParseHeader(json, data_bytes);
-  return header ? "accepted" : Describe(header.takeError()).message;
+  return header ? "accepted" : TakeFailure(header.takeError()).message;
 }
 
 TEST(SafetensorsHeaderTest, WhatIsWrongIsSaid) {

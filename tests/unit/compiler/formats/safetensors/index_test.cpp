@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 std::string Refusal(const std::string& json) {
   auto index = ParseIndex(json);
-  return index ? "accepted" : Describe(index.takeError()).message;
+  return index ? "accepted" : TakeFailure(index.takeError()).message;
 }
 
 TEST(SafetensorsIndexTest, IsComposedAsHuggingFaceDoes) {

@@ -52,9 +52,9 @@ class SafetensorsRead : public ::testing::Test {
 
   std::string Refusal(const std::string& path) {
     auto found = RecogniseAny(RealFiles(), path);
-    if (!found) return ucp::Describe(found.takeError()).message;
+    if (!found) return TakeFailure(found.takeError()).message;
     auto checkpoint = DescribeModel(RealFiles(), found->folder, {});
-    return checkpoint ? "accepted" : ucp::Describe(checkpoint.takeError()).message;
+    return checkpoint ? "accepted" : TakeFailure(checkpoint.takeError()).message;
   }
 
   testing::TemporaryFolder temporary_;

@@ -21,7 +21,7 @@ class SafetensorsTrainingFile : public ::testing::Test {
   void SetUp() override {
     Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot("frozen_buffers_zero2"));
     auto target = testing::LayOutWhole(*FindFormat("safetensors"), checkpoint);
-    ASSERT_TRUE(static_cast<bool>(target)) << ucp::Describe(target.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(target)) << TakeFailure(target.takeError()).message;
     std::filesystem::create_directory(root());
     testing::WriteTarget(*target, root() + "/model");
   }

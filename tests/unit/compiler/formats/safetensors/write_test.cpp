@@ -38,7 +38,7 @@ class SafetensorsWrite : public ::testing::Test {
   // "a float32 in model.safetensors", one for each tensor and state.
   std::vector<std::string> Written(const std::string& strategy) {
     auto target = LayOut(strategy);
-    if (!target) return {Describe(target.takeError()).message};
+    if (!target) return {TakeFailure(target.takeError()).message};
     std::vector<std::string> lines;
     const Storage& storage = target->storage;
     for (const Shard& shard : storage.shards) {
@@ -55,7 +55,7 @@ class SafetensorsWrite : public ::testing::Test {
 
   std::string Refusal(const std::string& strategy) {
     auto target = LayOut(strategy);
-    return target ? "accepted" : Describe(target.takeError()).message;
+    return target ? "accepted" : TakeFailure(target.takeError()).message;
   }
 
   std::vector<LogicalTensor> tensors_;

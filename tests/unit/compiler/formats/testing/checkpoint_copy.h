@@ -72,7 +72,7 @@ void WriteTarget(const TargetFiles& target, const std::string& folder);
 template <typename T>
 FailureText FailureOf(llvm::Expected<T> result) {
   if (result) return {ErrorCode::kUsage, "it did not fail"};
-  return ucp::Describe(result.takeError());
+  return TakeFailure(result.takeError());
 }
 
 }  // namespace ucp::testing

@@ -82,12 +82,12 @@ Truth TruthOf(const std::string& name) {
 Checkpoint DescribeOrFail(ReadableFileSystem& files, const std::string& path) {
   llvm::Expected<Recognised> recognised = RecogniseAny(files, path);
   if (!recognised) {
-    ADD_FAILURE() << ucp::Describe(recognised.takeError()).message;
+    ADD_FAILURE() << TakeFailure(recognised.takeError()).message;
     return {};
   }
   llvm::Expected<Checkpoint> checkpoint = recognised->format->Describe(files, recognised->folder, {}, 1);
   if (!checkpoint) {
-    ADD_FAILURE() << ucp::Describe(checkpoint.takeError()).message;
+    ADD_FAILURE() << TakeFailure(checkpoint.takeError()).message;
     return {};
   }
   return std::move(*checkpoint);

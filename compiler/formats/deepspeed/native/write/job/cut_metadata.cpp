@@ -150,7 +150,7 @@ class Describer {
       maps_.push_back({&tensor, MakeAffineMap(*map)});
       return;
     }
-    std::string why = ucp::Describe(map.takeError()).message;
+    std::string why = TakeFailure(map.takeError()).message;
     if (!is_listed) unsupported_.push_back({MakeText(PatternFor(tensor.name)), MakeText(std::move(why))});
   }
 

@@ -184,7 +184,7 @@ std::vector<std::vector<std::string>> OnStages(const Fused& fused, std::int64_t 
   }
   std::vector<std::vector<std::string>> names;
   auto groups = GroupsForExpertRanks(fused.training, fused.tensors, ep, {}, stages);
-  if (!groups) return {{ucp::Describe(groups.takeError()).message}};
+  if (!groups) return {{TakeFailure(groups.takeError()).message}};
   for (const OptimizerGroup& group : *groups) names.push_back(group.parameters);
   return names;
 }

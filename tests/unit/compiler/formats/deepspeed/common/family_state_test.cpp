@@ -61,7 +61,7 @@ TEST_F(FamilyStateEntries, CarryAllThatAnotherFormatCannotRead) {
   for (const Entry& entry : entries) keys.emplace_back(*pytorch::AsText(*entry.key));
   EXPECT_THAT(keys, ElementsAre("fused_experts", "excludes_frozen", "ucp_pipeline", "ucp_experts"));
   auto read = Read(entries);
-  ASSERT_TRUE(static_cast<bool>(read)) << ucp::Describe(read.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(read)) << TakeFailure(read.takeError()).message;
   TrainingState again;
   again.format_state = *read;
   EXPECT_EQ(StateOf(again).fused_experts, state.fused_experts);
@@ -80,7 +80,7 @@ TEST_F(FamilyStateEntries, OfAnotherFormAreDamage) {
   for (const pytorch::ValuePtr& value : {MakeInteger(1), MakeList({MakeInteger(1)})}) {
     auto read = Read({{MakeText("fused_experts"), value}});
     ASSERT_FALSE(static_cast<bool>(read));
-    const FailureText failure = ucp::Describe(read.takeError());
+    const FailureText failure = TakeFailure(read.takeError());
     EXPECT_EQ(failure.code, ErrorCode::kBadData);
     EXPECT_THAT(failure.message, HasSubstr("_model_states.pt` has no `fused_experts` of the kind"));
   }

@@ -35,7 +35,7 @@ std::optional<PipelineLayers> Read(Entry entry) {
   llvm::Expected<std::optional<PipelineLayers>> found = TakePipelineEntry(entries, "its_file.pt");
   EXPECT_EQ(entries.size(), 1U);
   if (found) return *found;
-  EXPECT_THAT(Describe(found.takeError()).message,
+  EXPECT_THAT(TakeFailure(found.takeError()).message,
               HasSubstr("`ucp_pipeline` in `its_file.pt` does not say which layers"));
   return std::nullopt;
 }

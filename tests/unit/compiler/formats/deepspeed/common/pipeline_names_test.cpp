@@ -45,7 +45,7 @@ TEST(PipelineNames, LayersHaveTheirNumbers) {
 // What is wrong with the order of stages of one tensor-parallel rank each; empty if nothing is.
 std::string WrongOrder(const std::vector<ModelStates>& states, std::int64_t tp = 1) {
   llvm::Error error = CheckStagesFollow("folder", tp, states);
-  return error ? ucp::Describe(std::move(error)).message : "";
+  return error ? TakeFailure(std::move(error)).message : "";
 }
 
 TEST(PipelineNames, StagesFollowAsTheirLayersDo) {

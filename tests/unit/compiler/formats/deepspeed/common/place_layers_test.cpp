@@ -25,7 +25,7 @@ std::string Place(const PipelineLayers& layers, std::map<std::string, std::int64
                   std::map<std::string, std::set<std::int64_t>> held, std::int64_t source_stages, std::int64_t stages,
                   const How& how) {
   auto placed = PlaceLayers({layers, std::move(weights), std::move(held), source_stages}, stages, how);
-  if (!placed) return Describe(placed.takeError()).message;
+  if (!placed) return TakeFailure(placed.takeError()).message;
   std::string text;
   for (const auto& [prefix, on] : placed->of_prefix) text += fmt::format("{}{} ", prefix, fmt::join(on, ","));
   return text + fmt::format("({})", fmt::join(placed->layers, "+"));

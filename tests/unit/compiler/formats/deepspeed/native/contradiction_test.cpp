@@ -56,7 +56,7 @@ void ExpectContradiction(const Case& one) {
   }
   EXPECT_THAT(message, HasSubstr("prefer_rank"));
   auto checkpoint = Read(copy, llvm::cantFail(ParseRankPreference(one.preference)));
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   ASSERT_THAT(checkpoint->inventory.decisions, Not(IsEmpty()));
   for (const RankDecision& decision : checkpoint->inventory.decisions) {
     EXPECT_EQ(decision.believed_file, one.file);
@@ -152,7 +152,7 @@ TEST(Contradiction, Steps) {
     const std::string file = fmt::format("bf16_zero_pp_rank_0_mp_rank_{:02}_optim_states.pt", mp);
     ExpectFailure(copy, ErrorCode::kBadData, {"the optimizer's step is", file, "prefer_rank"});
     auto checkpoint = Read(copy, llvm::cantFail(ParseRankPreference(preference)));
-    ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
     for (const OptimizerGroup& group : checkpoint->training.groups) {
       EXPECT_EQ(StepNumber(checkpoint->training, *group.step), 5);
     }
@@ -180,7 +180,7 @@ TEST(Contradiction, HyperParametersOfTensorParallelRanks) {
   const char* changed = "bf16_zero_pp_rank_0_mp_rank_01_optim_states.pt";
   ExpectFailure(copy, ErrorCode::kBadData, {"`lr` in `param_groups` of group 0", kZero0, changed, "prefer_rank tp=0"});
   auto checkpoint = Read(copy, {{{{"tp", 0}}}});
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   EXPECT_EQ(checkpoint->training.groups.size(), 2U);
   EXPECT_THAT(checkpoint->inventory.decisions,
               ElementsAre(AllOf(Field(&RankDecision::believed_file, kZero0), Field(&RankDecision::overruled, "0.5"),
@@ -203,7 +203,7 @@ TEST(Contradiction, Scheduler) {
   ExpectFailure(copy, ErrorCode::kBadData,
                 {"`last_epoch` in `lr_scheduler` is 4 in", kModel0, "and 3 in", kModel1, "prefer_rank tp=0 (or tp=1)"});
   auto checkpoint = Read(copy, {{{{"tp", 1}, {"pp", 0}}}});
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   ValuePtr believed = FindEntry(checkpoint->training.engine, "lr_scheduler");
   EXPECT_EQ(pytorch::AsInteger(*pytorch::Find(*believed, "last_epoch")), 3);
 }
@@ -231,7 +231,7 @@ TEST(Contradiction, LossScale) {
   ExpectFailure(copy, ErrorCode::kBadData,
                 {"`loss_scaler.cur_scale` in the optimizer is 64 in", "and 32 in", changed, "prefer_rank dp=0"});
   auto checkpoint = Read(copy, {{{{"dp", 1}}}});
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   ValuePtr scaler = FindEntry(checkpoint->training.optimizer, "loss_scaler");
   EXPECT_EQ(pytorch::AsInteger(*pytorch::Find(*scaler, "cur_scale")), 32);
 }
@@ -254,7 +254,7 @@ TEST(Contradiction, ClientState) {
   CheckpointCopy copy("gpt_pp2_tp2_dp2");
   for (const char* file : {kModel1, kModel2}) copy.Set(file, {"tokens"}, MakeInteger(1024));
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   EXPECT_THAT(checkpoint->inventory.remarks,
               ElementsAre(HasSubstr("`tokens` in the client state is 512 in `mp_rank_00_model_states.pt` and 1024 in "
                                     "`mp_rank_01_model_states.pt`; each rank keeps its own")));
@@ -273,7 +273,7 @@ TEST(Contradiction, FactsOfASpecAreDisputed) {
     return testing::Replaced(root, Path{"args"}, pytorch::MakeCall(std::move(args)));
   });
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   EXPECT_EQ(checkpoint->inventory.facts.at("args.hidden_size").disputed,
             "16 in `mp_rank_00_model_states.pt` and 32 in `mp_rank_02_model_states.pt`");
   EXPECT_THAT(checkpoint->inventory.facts.at("args.num_layers").disputed, IsEmpty());
@@ -286,7 +286,7 @@ TEST(Contradiction, OfTwoThatAreBelievedNeitherIs) {
   EXPECT_THAT(testing::FailureOf(Read(copy, {{{{"tp", 1}}}})).message,
               HasSubstr("`global_steps` is 3 in `mp_rank_01_model_states.pt` and 5 in `mp_rank_03_model_states.pt`"));
   auto checkpoint = Read(copy, {{{{"tp", 1}, {"pp", 1}}}});
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   EXPECT_EQ(pytorch::AsInteger(*FindEntry(checkpoint->training.engine, "global_steps")), 5);
   EXPECT_EQ(checkpoint->inventory.decisions.size(), 3U);
 }

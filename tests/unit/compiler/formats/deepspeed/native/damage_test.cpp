@@ -298,7 +298,7 @@ TEST(DeepSpeedDamage, RanksAreSortedAsNumbers) {
   copy.Rename("mp_rank_02_model_states.pt", "mp_rank_002_model_states.pt");
   copy.Rename("bf16_zero_pp_rank_0_mp_rank_02_optim_states.pt", "bf16_zero_pp_rank_0_mp_rank_2_optim_states.pt");
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   EXPECT_EQ(checkpoint->inventory.mesh.Size("pp"), 2);
 }
 
@@ -317,7 +317,7 @@ TEST(DeepSpeedDamage, AConfigurationThatIsText) {
   CheckpointCopy copy("zero1_dp4");
   copy.Set(kModel, {"ds_config"}, MakeText("ds_config.json"));
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   EXPECT_EQ(pytorch::AsText(*FindEntry(checkpoint->training.engine, "ds_config")), "ds_config.json");
   EXPECT_TRUE(static_cast<bool>(testing::LayOutWhole(*FindFormat("universal"), *checkpoint)));
   const std::string message = testing::FailureOf(testing::LayOutWhole(*FindFormat("deepspeed"), *checkpoint)).message;
@@ -338,7 +338,7 @@ TEST(DeepSpeedDamage, BeforeTheFirstStep) {
              {"optimizer_state_dict", "base_optimizer_state", "state"}, pytorch::MakeDict({}));
   }
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   for (const LogicalTensor& tensor : testing::WholeTensors(checkpoint->inventory)) {
     ASSERT_EQ(tensor.states.size(), 1u) << tensor.name;
     EXPECT_EQ(tensor.states.front().name, "fp32");

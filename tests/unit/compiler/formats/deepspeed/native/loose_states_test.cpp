@@ -32,7 +32,7 @@ TEST(DeepSpeedLooseStates, StatesThatAreNotOneNumberForEachElementAreSetAside) {
     copy.Set(file, with("absmax1"), pytorch::MakeWholeTensor("0", DType::kFloat32, {1}));
   }
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   const std::vector<LooseState>& loose = checkpoint->training.loose_states;
   ASSERT_EQ(loose.size(), 8U);  // Two of each partition.
   EXPECT_THAT(loose[0].sentence, HasSubstr("`absmax1` of group 0 in `" + FileOf(0) + "` is a tensor of [1]"));
@@ -51,7 +51,7 @@ TEST(DeepSpeedLooseStates, StatesMayShareATable) {
     }
   }
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   EXPECT_EQ(checkpoint->training.loose_states.size(), 8U);
 }
 
@@ -63,7 +63,7 @@ TEST(DeepSpeedLooseStates, StatesThatBitsandbytesHides) {
              pytorch::MakeDict({{pytorch::MakeText("absmax1"), pytorch::MakeWholeTensor("0", DType::kFloat32, {1})}}));
   }
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   ASSERT_EQ(checkpoint->training.loose_states.size(), 4U);
   EXPECT_EQ(checkpoint->training.loose_states.front().name, "absmax1");
 }
@@ -78,7 +78,7 @@ TEST(DeepSpeedLooseStates, LooseStatesOfAnElasticCheckpointAreNotCarried) {
     });
   }
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   ASSERT_EQ(checkpoint->training.loose_states.size(), 4U);
   EXPECT_THAT(checkpoint->training.loose_states.front().why_not_carried, HasSubstr("cuts every state at its end"));
 }

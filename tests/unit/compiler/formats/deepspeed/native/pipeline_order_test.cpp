@@ -43,7 +43,7 @@ std::vector<std::string> Ordered(const std::vector<std::vector<std::string>>& gr
     }
   }
   auto ordered = OrderOfPipeline(training, layout, target.back() + 1);
-  if (!ordered) return {ucp::Describe(ordered.takeError()).message};
+  if (!ordered) return {TakeFailure(ordered.takeError()).message};
   std::vector<std::string> texts;
   for (std::int64_t stage = 0; stage <= target.back(); ++stage) {
     for (const std::vector<std::string>& names : *ordered) {

@@ -19,7 +19,7 @@ const char* const kZero1 = "zero_pp_rank_1_mp_rank_00_optim_states.pt";
 std::vector<std::string> RemarksOn(const CheckpointCopy& copy) {
   auto checkpoint = Read(copy);
   if (checkpoint) return checkpoint->inventory.remarks;
-  return {ucp::Describe(checkpoint.takeError()).message};
+  return {TakeFailure(checkpoint.takeError()).message};
 }
 
 TEST(TagsBeside, HalfWrittenOnesAreRemarkedOn) {

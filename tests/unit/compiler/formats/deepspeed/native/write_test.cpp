@@ -31,7 +31,7 @@ class Written {
   explicit Written(const NativeModel& model) : model_(model) {
     auto target = LayOut();
     if (!target) {
-      ADD_FAILURE() << ucp::Describe(target.takeError()).message;
+      ADD_FAILURE() << TakeFailure(target.takeError()).message;
       return;
     }
     for (const std::string& directory : target->directories) {
@@ -140,7 +140,7 @@ class Written {
     auto file = RealFiles().OpenForReading(temporary_.path() + "/" + path);
     ASSERT_TRUE(static_cast<bool>(file)) << path;
     auto archive = pytorch::ReadArchive(**file);
-    ASSERT_TRUE(static_cast<bool>(archive)) << ucp::Describe(archive.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(archive)) << TakeFailure(archive.takeError()).message;
     Walk(**file, *archive, *archive->root(), path);
   }
 
@@ -148,7 +148,7 @@ class Written {
             const std::string& place) {
     if (const auto* tensor = value.As<pytorch::Tensor>()) {
       auto bytes = pytorch::ReadSmallTensor(file, archive, *tensor);
-      ASSERT_TRUE(static_cast<bool>(bytes)) << place << ": " << ucp::Describe(bytes.takeError()).message;
+      ASSERT_TRUE(static_cast<bool>(bytes)) << place << ": " << TakeFailure(bytes.takeError()).message;
       Elements& elements = tensors[place];
       const auto item = static_cast<std::size_t>(ItemBytes(tensor->dtype));
       for (std::size_t at = 0; at < bytes->size(); at += item) {

@@ -75,7 +75,7 @@ TEST(Whole, FrozenParametersOfATrainedShape) {
   CheckpointCopy copy(kUnfused);
   AddView(copy, "stem.weight", "another.bias", {47}, 0);
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   EXPECT_EQ(KindOf(*checkpoint, "another.bias"), TensorKind::kFrozen);
   EXPECT_EQ(KindOf(*checkpoint, "blocks.1.up.bias"), TensorKind::kParameter);
   copy.Set(kModel, {"module", "blocks.1.up.bias"}, nullptr);
@@ -113,7 +113,7 @@ TEST(Whole, BeforeTheFirstStepOneGroupHasTheWholeModule) {
   ExpectFailure(copy, ErrorCode::kUnsupported, {"there is no state of parameter 0 of group 0"});
   put(17);
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   for (const std::string tensor : {"embed.weight", "blocks.0.up.bias", "tone"}) {
     EXPECT_EQ(KindOf(*checkpoint, tensor), TensorKind::kParameter);
   }
@@ -130,7 +130,7 @@ TEST(Whole, ViewsThatOthersLieAmong) {
   CheckpointCopy copy(kFused);
   AddView(copy, "embed.weight", "another.bias", {47}, 1);
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   EXPECT_EQ(KindOf(*checkpoint, "another.bias"), TensorKind::kFrozen);
   EXPECT_EQ(KindOf(*checkpoint, "embed.weight"), TensorKind::kParameter);
 }
@@ -150,7 +150,7 @@ TEST(Whole, SecondNamesAreAliases) {
   CheckpointCopy copy(kFused);
   Move(copy, {"module", "embed.weight"}, {"module", "second.weight"});
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   EXPECT_THAT(checkpoint->inventory.aliases, ::testing::ElementsAre(::testing::Pair("second.weight", "embed.weight")));
 }
 
@@ -178,7 +178,7 @@ TEST(Whole, StatesOfAnotherShapeAreSetAside) {
   CheckpointCopy copy(kPlain);
   copy.Set(kModel, {"optimizer", "state", "0", "row"}, pytorch::MakeWholeTensor("0", DType::kFloat32, {3}));
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   ASSERT_EQ(checkpoint->training.loose_states.size(), 1U);
   const LooseState& loose = checkpoint->training.loose_states.front();
   EXPECT_THAT(loose.sentence, HasSubstr("`row` of parameter"));

@@ -38,7 +38,7 @@ TEST(Partitioned, MissingModelFiles) {
   for (int partition : {3, 0, 1}) {  // Each would hold copies of what is left; the client state is that of the first.
     copy.Remove(Model(partition));
     auto checkpoint = Read(copy);
-    ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
     EXPECT_THAT(
         checkpoint->inventory.remarks,
         ::testing::Contains(::testing::HasSubstr("`" + Model(partition) + "` is missing; it would hold copies")));
@@ -174,7 +174,7 @@ TEST(Partitioned, SecondNamesShareThePlaceholder) {
   CheckpointCopy copy(kFrozen);
   copy.Set(Model(0), {"shared_params"}, pytorch::MakeDict({}));
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   EXPECT_THAT(checkpoint->inventory.aliases, ::testing::ElementsAre(std::pair("head.weight", "embed.weight")));
 }
 
@@ -219,7 +219,7 @@ TEST(Partitioned, BuffersAndClientStateAreThoseOfThePartitionThatIsBelieved) {
   for (const auto& [preference, model, note] :
        {std::tuple("", 0, "'trained by zero3_frozen_dp4'"), std::tuple("dp=2", 2, "'another'")}) {
     auto checkpoint = Read(copy, llvm::cantFail(ParseRankPreference(preference)));
-    ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
     EXPECT_THAT(FilesOfBuffers(checkpoint->inventory.storage), ::testing::ElementsAre(Model(model)));
     EXPECT_EQ(pytorch::Print(*FindEntry(checkpoint->training.ranks.front().client, "note")), note);
     const std::string said = fmt::format("`note` in the client state is {} in `{}` and", note, Model(model));
@@ -231,7 +231,7 @@ TEST(Partitioned, BeforeTheFirstStep) {
   CheckpointCopy copy(kFixture);
   for (int p = 0; p < 4; ++p) copy.Set(Optimizer(p), Inner({"state"}), pytorch::MakeDict({}));
   auto checkpoint = Read(copy);
-  ASSERT_TRUE(static_cast<bool>(checkpoint)) << ucp::Describe(checkpoint.takeError()).message;
+  ASSERT_TRUE(static_cast<bool>(checkpoint)) << TakeFailure(checkpoint.takeError()).message;
   for (const LogicalTensor& tensor : testing::WholeTensors(checkpoint->inventory)) {
     ASSERT_EQ(tensor.states.size(), 1u) << tensor.name;
     EXPECT_EQ(tensor.states.front().name, "fp32");

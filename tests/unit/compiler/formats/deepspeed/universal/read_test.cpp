@@ -29,7 +29,7 @@ class UniversalRead : public ::testing::Test {
   static Checkpoint Read(const testing::CheckpointCopy& copy) {
     auto checkpoint = DescribeFolder(RealFiles(), copy.folder(), {});
     if (checkpoint) return std::move(*checkpoint);
-    ADD_FAILURE() << ucp::Describe(checkpoint.takeError()).message;
+    ADD_FAILURE() << TakeFailure(checkpoint.takeError()).message;
     return {};
   }
   static void ExpectFailure(const testing::CheckpointCopy& copy, ErrorCode code,

@@ -50,7 +50,7 @@ class Folder {
  private:
   void Write(llvm::Expected<TargetFiles> target) {
     if (!target) {
-      ADD_FAILURE() << ucp::Describe(target.takeError()).message;
+      ADD_FAILURE() << TakeFailure(target.takeError()).message;
       return;
     }
     testing::WriteTarget(*target, temporary_.path());

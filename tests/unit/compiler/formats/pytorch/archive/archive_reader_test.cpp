@@ -24,7 +24,7 @@ std::vector<T> Elements(std::string_view sample, std::string_view name) {
   const MemoryFile file(Sample(sample));
   auto bytes = ReadSmallTensor(file, archive, *Find(*archive.root(), name)->As<Tensor>());
   if (!bytes) {
-    ADD_FAILURE() << Describe(bytes.takeError()).message;
+    ADD_FAILURE() << TakeFailure(bytes.takeError()).message;
     return {};
   }
   std::vector<T> elements(bytes->size() / sizeof(T));
@@ -71,7 +71,7 @@ TEST(ArchiveReader, ReadsOneNumber) {
     if (number) {
       EXPECT_EQ(*number, 1.0) << name;
     } else {
-      EXPECT_THAT(Describe(number.takeError()).message, HasSubstr("stands where a number is expected"));
+      EXPECT_THAT(TakeFailure(number.takeError()).message, HasSubstr("stands where a number is expected"));
     }
   }
 }
@@ -83,7 +83,7 @@ TEST(ArchiveReader, RefusesLargeTensorsInHeaders) {
   auto bytes = ReadSmallTensor(MemoryFile(Sample("views.pt")), archive, tensor);
   ASSERT_FALSE(bytes);
   EXPECT_THAT(
-      Describe(bytes.takeError()).message,
+      TakeFailure(bytes.takeError()).message,
       HasSubstr("`x.pt`: a tensor of 4398046511104 bytes stands where one of at most 16777216 is carried over"));
 }
 
@@ -95,13 +95,13 @@ TEST(ArchiveReader, BoundsTheSmallTensorsOfOneFile) {
   SmallTensorReader reader;
   for (int i = 0; i < 4; ++i) {
     auto bytes = reader.Read(file, archive, tensor);
-    ASSERT_TRUE(static_cast<bool>(bytes)) << Describe(bytes.takeError()).message;
+    ASSERT_TRUE(static_cast<bool>(bytes)) << TakeFailure(bytes.takeError()).message;
     EXPECT_EQ(bytes->size(), file.bytes() / 4 * 4);
   }
   auto refused = reader.Read(file, archive, tensor);
   for (int i = 0; refused && i < 2; ++i) refused = reader.Read(file, archive, tensor);
   ASSERT_FALSE(refused);
-  EXPECT_THAT(Describe(refused.takeError()).message, HasSubstr("more than 4 times the"));
+  EXPECT_THAT(TakeFailure(refused.takeError()).message, HasSubstr("more than 4 times the"));
 }
 
 TEST(ArchiveReader, ReadsTheStorageOfSmallTensorsOnce) {
@@ -132,7 +132,7 @@ TEST(ArchiveReader, ChecksTheChecksumsOfSmallTensors) {
   bytes[place] = static_cast<char>(bytes[place] ^ 1);
   auto read = ReadSmallTensor(MemoryFile(bytes), archive, tensor);
   ASSERT_FALSE(read);
-  FailureText failure = Describe(read.takeError());
+  FailureText failure = TakeFailure(read.takeError());
   EXPECT_EQ(failure.code, ErrorCode::kBadData);
   EXPECT_THAT(failure.message, HasSubstr("`x.pt`: record `data/0` is damaged: its CRC-32 is "));
 }

@@ -32,7 +32,7 @@ TEST(StreamReader, FindsTheElements) {
     auto bytes = ReadSmallTensor(file, archive, *Find(*archive.root(), name)->As<Tensor>());
     std::vector<float> numbers;
     if (!bytes) {
-      ADD_FAILURE() << Describe(bytes.takeError()).message;
+      ADD_FAILURE() << TakeFailure(bytes.takeError()).message;
       return numbers;
     }
     numbers.resize(bytes->size() / sizeof(float));
@@ -63,7 +63,7 @@ TEST(StreamReader, RefusesEveryCut) {
   for (std::size_t length = 1; length < sample.size(); ++length) {
     auto archive = ReadArchive(MemoryFile(sample.substr(0, length)));
     ASSERT_FALSE(archive) << length;
-    EXPECT_THAT(Describe(archive.takeError()).message, HasSubstr("`x.pt`")) << length;
+    EXPECT_THAT(TakeFailure(archive.takeError()).message, HasSubstr("`x.pt`")) << length;
   }
 }
 

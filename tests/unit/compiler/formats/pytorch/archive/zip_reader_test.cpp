@@ -22,7 +22,7 @@ constexpr std::string_view kEnd = "PK\x05\x06";
 
 std::string DirectoryResult(const std::string& bytes) {
   auto directory = ReadZipDirectory(MemoryFile(bytes));
-  if (!directory) return Describe(directory.takeError()).message;
+  if (!directory) return TakeFailure(directory.takeError()).message;
   std::string text = directory->root + ":";
   for (const ZipRecord& record : directory->records) {
     text += fmt::format(" {} {}+{} {:08x}", record.name, record.data.offset, record.data.bytes, record.crc32);
@@ -67,7 +67,7 @@ TEST(ZipReader, ReadsAnArchiveWithinAFile) {
   EXPECT_EQ(within->records[4].name, "data/0");
   auto beyond = ReadZipDirectory(MemoryFile(bytes), {6, bytes.size()});
   ASSERT_FALSE(beyond);
-  EXPECT_THAT(Describe(beyond.takeError()).message, HasSubstr("is beyond the end of the file"));
+  EXPECT_THAT(TakeFailure(beyond.takeError()).message, HasSubstr("is beyond the end of the file"));
 }
 
 // So many empty records.

@@ -27,7 +27,7 @@ std::vector<std::string> Merged(const std::vector<std::vector<OptimizerGroup>>& 
   Inventory inventory;
   TrainingState training;
   if (llvm::Error error = MergeOptimizers(inventory, training, ranks)) {
-    return {ucp::Describe(std::move(error)).message};
+    return {TakeFailure(std::move(error)).message};
   }
   std::vector<std::string> lines;
   for (const OptimizerGroup& group : training.groups) {

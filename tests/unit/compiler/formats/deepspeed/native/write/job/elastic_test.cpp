@@ -42,7 +42,7 @@ std::string FormOf(const TrainingState& training, std::int64_t stage, bool elast
   options.bf16_optimizer = bf16_optimizer;
   std::vector<std::string> remarks;
   if (llvm::Error error = ChooseForm(training, {&tensor, 1}, options, remarks)) {
-    return ucp::Describe(std::move(error)).message;
+    return TakeFailure(std::move(error)).message;
   }
   return fmt::format("{}|{}", options.lists_states ? "listed" : "not listed", fmt::join(remarks, "|"));
 }
@@ -94,7 +94,7 @@ std::string SettingsBy(const EngineConfig& job, TrainingState training, std::siz
                        const LogicalTensor& tensor = Parameter("w")) {
   std::vector<std::string> remarks;
   if (llvm::Error error = TakeSettingsOfJob(job, {&tensor, 1}, training, remarks))
-    return ucp::Describe(std::move(error)).message;
+    return TakeFailure(std::move(error)).message;
   EXPECT_EQ(remarks.size(), remarks_expected);
   return pytorch::Print(*training.groups.front().hyper_parameters);
 }

@@ -39,7 +39,7 @@ llvm::Expected<WriteOptions> Read(const std::string& strategy, const TrainingSta
 WriteOptions Options(const std::string& strategy, const TrainingState& training) {
   auto options = Read(strategy, training);
   if (options) return *options;
-  ADD_FAILURE() << ucp::Describe(options.takeError()).message;
+  ADD_FAILURE() << TakeFailure(options.takeError()).message;
   return {};
 }
 std::string Refusal(const std::string& strategy, const TrainingState& training) {
@@ -100,7 +100,7 @@ TEST(WriteOptions, AdagradRunsWithOneGroupBelowStage3) {
     options.stage = stage;
     options.bf16_optimizer = bf16_optimizer;
     llvm::Error error = CheckAdagradRuns(training, options);
-    return error ? ucp::Describe(std::move(error)).message : "";
+    return error ? TakeFailure(std::move(error)).message : "";
   };
   TrainingState one = Source({}, "bf16", {decay, start}), two = one;
   two.groups.push_back(two.groups.front());

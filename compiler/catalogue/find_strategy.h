@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "compiler/open/opened_spec.h"
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/strategy.h"
+#include "compiler/open/opened_spec.h"
 
 namespace ucp {
 

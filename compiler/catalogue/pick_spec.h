@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "compiler/bind/bind.h"
-#include "compiler/open/opened_spec.h"
 #include "compiler/layout/layout.h"
+#include "compiler/open/opened_spec.h"
 
 namespace ucp {
 

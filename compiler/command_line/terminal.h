@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "compiler/open/opened_spec.h"
 #include "compiler/command_line/speech.h"
+#include "compiler/open/opened_spec.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

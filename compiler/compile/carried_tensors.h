@@ -13,10 +13,6 @@
 
 namespace ucp {
 
-// Says by the layout's names and cuts what each loose state belongs to, and gives its tensors names. Ranks that step
-// copies of the same elements together have copies of their states. Fails with kBadData if such copies differ in form.
-[[nodiscard]] llvm::Error NameLooseStates(const Layout& layout, Checkpoint& checkpoint);
-
 // The source with its loose states as tensors.
 BoundSource WithLooseStates(BoundSource source);
 

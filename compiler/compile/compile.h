@@ -1,7 +1,7 @@
 // The recipe: a source and a target become a verified plan, in five steps. Each takes the result of the one before.
 //
-//   DescribeCheckpoint   Described   what the headers of a checkpoint say            bound_source.h
-//   BindCheckpoint       BoundSource which tensors it holds, and how they are cut    bound_source.h
+//   DescribeCheckpoint   Described   what the headers of a checkpoint say            compiler/describe/bound_source.h
+//   BindCheckpoint       BoundSource which tensors it holds, and how they are cut    compiler/describe/bound_source.h
 //   Meet, LayOut         Sides       how both sides hold them, and the target's files  compile_target.h
 //   DraftReads, FinishPlan  Plan     where each element comes from and goes           compiler/planner/planner.h
 //   VerifyPlan                       the proof of it                                  compiler/verifier/verifier.h
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "compiler/describe/bound_source.h"
 #include "compiler/compile/compile_request.h"
 #include "compiler/compile/compile_target.h"
+#include "compiler/describe/bound_source.h"
 #include "compiler/plan/plan.h"
 #include "compiler/planner/planner.h"
 

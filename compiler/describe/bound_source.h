@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "compiler/bind/bind.h"
-#include "compiler/open/opened_spec.h"
 #include "compiler/formats/format.h"
 #include "compiler/layout/checkpoint_identity.h"
 #include "compiler/layout/layout.h"
+#include "compiler/open/opened_spec.h"
 #include "compiler/plan/plan_inputs.h"
 #include "compiler/support/phase_clock.h"
 

@@ -10,10 +10,10 @@
 
 #include "compiler/ast/print.h"
 #include "compiler/catalogue/catalogue.h"
-#include "compiler/open/opened_spec.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/write_file.h"
 #include "compiler/driver/commands.h"
+#include "compiler/open/opened_spec.h"
 #include "compiler/parse/parse.h"
 #include "compiler/pretty/pretty.h"
 #include "compiler/support/check.h"

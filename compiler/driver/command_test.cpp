@@ -5,12 +5,12 @@
 #include <memory>
 
 #include "compiler/catalogue/catalogue.h"
-#include "compiler/open/opened_spec.h"
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"
 #include "compiler/driver/commands.h"
 #include "compiler/layout/fact_value.h"
+#include "compiler/open/opened_spec.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "compiler/trial/trial.h"

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "compiler/open/check_strategies.h"
 #include "compiler/check/check_spec.h"
 #include "compiler/diagnostics/render.h"
+#include "compiler/open/check_strategies.h"
 #include "compiler/parse/include.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"

@@ -1,9 +1,9 @@
 #include "runtime/driver/plan_to_run.h"
 
-#include "compiler/open/with_diagnostics.h"
 #include "compiler/compile/plan_again.h"
 #include "compiler/files/seen_files.h"
 #include "compiler/formats/identity.h"
+#include "compiler/open/with_diagnostics.h"
 #include "compiler/support/error.h"
 #include "runtime/convert/plan_file.h"
 #include "runtime/convert/ready_made_pickles.h"

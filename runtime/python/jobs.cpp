@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
-#include "compiler/open/with_diagnostics.h"
 #include "compiler/compile/both_sides.h"
 #include "compiler/explain/explain.h"
 #include "compiler/explain/explain_json.h"
+#include "compiler/open/with_diagnostics.h"
 #include "compiler/support/error.h"
 #include "runtime/jobs/convert.h"
 #include "runtime/jobs/diff.h"

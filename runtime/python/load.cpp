@@ -10,8 +10,8 @@
 #include <map>
 #include <memory>
 
-#include "compiler/open/with_diagnostics.h"
 #include "compiler/describe/request_texts.h"
+#include "compiler/open/with_diagnostics.h"
 #include "compiler/support/printable.h"
 #include "runtime/gpu/open_device.h"
 #include "runtime/load/compile_held.h"

@@ -5,8 +5,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "compiler/open/with_diagnostics.h"
 #include "compiler/describe/request_texts.h"
+#include "compiler/open/with_diagnostics.h"
 #include "compiler/support/user_option.h"
 #include "compiler/support/version.h"
 #include "runtime/inspect/inspection.h"

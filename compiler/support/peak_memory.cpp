@@ -24,6 +24,6 @@ std::uint64_t StatusBytes(std::string_view key) {
 
 std::uint64_t PeakMemoryBytes() { return StatusBytes("VmHWM:"); }
 
-std::uint64_t HeldMemoryBytes() { return StatusBytes("VmRSS:"); }
+std::uint64_t ResidentMemoryBytes() { return StatusBytes("VmRSS:"); }
 
 }  // namespace ucp

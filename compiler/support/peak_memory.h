@@ -7,6 +7,6 @@ namespace ucp {
 
 // The most so far, and now. Code included. 0 where the system does not say.
 std::uint64_t PeakMemoryBytes();
-std::uint64_t HeldMemoryBytes();
+std::uint64_t ResidentMemoryBytes();
 
 }  // namespace ucp

@@ -14,7 +14,7 @@
 #include "runtime/command_line/work_options.h"
 #include "runtime/convert/conversion.h"
 #include "runtime/engine/share_run.h"
-#include "runtime/exchange/files_of_all_ranks.h"
+#include "runtime/peer_files/files_of_all_ranks.h"
 #include "runtime/storage/file_system.h"
 
 namespace ucp {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "runtime/command_line/watched_ranks.h"
-#include "runtime/convert/node_local.h"
 #include "runtime/executor/execute.h"
+#include "runtime/peer_files/node_local.h"
 #include "runtime/storage/choose_means.h"
 
 namespace ucp {

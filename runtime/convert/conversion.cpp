@@ -6,8 +6,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/out_of_memory.h"
 #include "runtime/comm/nodes.h"
-#include "runtime/convert/held_memory.h"
-#include "runtime/convert/run_destination.h"
+#include "runtime/resources/resident_memory.h"
 #include "runtime/storage/choose_means.h"
 
 namespace ucp {
@@ -81,9 +80,9 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& r
     UCP_RETURN_IF_ERROR(nodes->Locate(run.source_folder, plan.source.files));
     execution.nodes = nodes;
   }
-  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(plan, nodes, execution)));
+  UCP_RETURN_IF_ERROR(Agree(ranks, CountResidentMemory(plan, nodes, execution)));
   UCP_ASSIGN_OR_RETURN(std::unique_ptr<RunDestination> destination,
-                       RunDestination::Begin(files, run, options, hooks, execution));
+                       RunDestination::Begin(files, run, options, hooks.appeared, execution));
   ConversionOutcome outcome;
   outcome.parts = destination->parts();
   outcome.was_complete = destination->is_complete();

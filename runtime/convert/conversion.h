@@ -8,24 +8,19 @@
 #include <string>
 
 #include "compiler/plan/plan.h"
-#include "runtime/convert/means_of_run.h"
-#include "runtime/convert/node_local.h"
+#include "runtime/destination/run_destination.h"
 #include "runtime/engine/share_run.h"
 #include "runtime/engine/target_parts.h"
-#include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
+#include "runtime/peer_files/files_of_all_ranks.h"
+#include "runtime/resources/io_of_run.h"
 #include "runtime/storage/file_system.h"
 
 namespace ucp {
 
-struct ConversionOptions {
-  std::string destination;  // A folder that does not exist, or with `force` one that is replaced.
-  bool force = false;
-  bool resume = false;         // Go on where an interrupted run stopped.
+struct ConversionOptions : DestinationOptions {
   double journal_seconds = 5;  // How often what is done is made durable.
   WantedMeans io = WantedMeans::kAuto;
-  bool has_source = true;  // Otherwise what is read is computed.
-  NodeLocal node_local;
 };
 
 // Callbacks, on every rank, while a conversion goes on.

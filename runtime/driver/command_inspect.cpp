@@ -8,13 +8,13 @@
 #include "runtime/comm/launcher.h"
 #include "runtime/command_line/watched_ranks.h"
 #include "runtime/command_line/work_options.h"
-#include "runtime/convert/many_ranks.h"
-#include "runtime/convert/node_local.h"
+#include "runtime/destination/many_ranks.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/inspect_report.h"
 #include "runtime/driver/objects_report.h"
 #include "runtime/inspect/inspection.h"
 #include "runtime/inspect/scan_objects.h"
+#include "runtime/peer_files/node_local.h"
 
 namespace ucp {
 namespace {

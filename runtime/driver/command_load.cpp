@@ -14,8 +14,6 @@
 #include "runtime/comm/launcher.h"
 #include "runtime/command_line/watched_ranks.h"
 #include "runtime/command_line/work_options.h"
-#include "runtime/convert/held_memory.h"
-#include "runtime/convert/means_of_run.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/compare_loaded.h"
 #include "runtime/driver/load_report.h"
@@ -24,6 +22,8 @@
 #include "runtime/gpu/open_device.h"
 #include "runtime/load/exchange.h"
 #include "runtime/load/load.h"
+#include "runtime/resources/io_of_run.h"
+#include "runtime/resources/resident_memory.h"
 
 namespace ucp {
 namespace {
@@ -104,7 +104,7 @@ llvm::Expected<RankLoad> LoadAsRank(const LoadCommandOptions& options, const Sou
   const MemoryToMove to_move{.bytes = MemoryNeeded(load.plan, std::max(execution.threads, 1U), to_ranks),
                              .plan_bytes = PlanBytes(load.plan)};
   // With a GPU the process holds what its driver takes, which nobody can choose.
-  if (to.device == nullptr) UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(to_move, loading)));
+  if (to.device == nullptr) UCP_RETURN_IF_ERROR(Agree(ranks, CountResidentMemory(to_move, loading)));
   RankLoad done;
   done.rank = rank;
   done.files = load.FilesOf(rank).size();

@@ -12,10 +12,10 @@
 #include "compiler/support/error.h"
 #include "compiler/support/spelling.h"
 #include "runtime/comm/launcher.h"
-#include "runtime/convert/plan_file.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/trace_report.h"
 #include "runtime/manifest/part_of_checkpoint.h"
+#include "runtime/plan_file/plan_file.h"
 
 namespace ucp {
 namespace {

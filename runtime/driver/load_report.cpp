@@ -9,7 +9,7 @@
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
-#include "runtime/convert/means_of_run.h"
+#include "runtime/resources/io_of_run.h"
 #include "runtime/wire/byte_codec.h"
 
 namespace ucp {

@@ -5,8 +5,8 @@
 #include "compiler/formats/identity.h"
 #include "compiler/open/with_diagnostics.h"
 #include "compiler/support/error.h"
-#include "runtime/convert/plan_file.h"
-#include "runtime/convert/ready_made_pickles.h"
+#include "runtime/plan_file/plan_file.h"
+#include "runtime/plan_file/ready_made_pickles.h"
 
 namespace ucp {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "compiler/compile/whole_states.h"
 #include "compiler/support/error.h"
-#include "runtime/convert/held_memory.h"
 #include "runtime/difference/compare_checkpoints.h"
 #include "runtime/engine/buffers.h"
 #include "runtime/jobs/source_digests.h"
 #include "runtime/manifest/part_of_checkpoint.h"
+#include "runtime/resources/resident_memory.h"
 
 namespace ucp {
 namespace {
@@ -80,9 +80,9 @@ llvm::Expected<DiffOutcome> Diff(const DiffRequest& request, ExecutionOptions ex
       std::make_unique<const DiffSide>(std::move(first)), std::make_unique<const DiffSide>(std::move(second)), {}};
   const DiffSide& a = *outcome.a;
   const DiffSide& b = *outcome.b;
-  UCP_RETURN_IF_ERROR(CountHeldMemory({.bytes = MemoryToCompare(a.plan, b.plan, std::max(execution.threads, 1U)),
-                                       .plan_bytes = PlanBytes(a.plan) + PlanBytes(b.plan)},
-                                      execution));
+  UCP_RETURN_IF_ERROR(CountResidentMemory({.bytes = MemoryToCompare(a.plan, b.plan, std::max(execution.threads, 1U)),
+                                           .plan_bytes = PlanBytes(a.plan) + PlanBytes(b.plan)},
+                                          execution));
   std::vector<StatePair> compared;
   UCP_ASSIGN_OR_RETURN(outcome.report, Pair(request, a, b, compared));
   execution.progress = hooks.begin_progress();

@@ -9,10 +9,10 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
-#include "runtime/convert/held_memory.h"
 #include "runtime/difference/compare_checkpoints.h"
 #include "runtime/elements/element_text.h"
 #include "runtime/engine/buffers.h"
+#include "runtime/resources/resident_memory.h"
 
 namespace ucp {
 namespace {
@@ -151,7 +151,7 @@ llvm::Expected<std::vector<Difference>> CompareElements(ReadableFileSystem& file
   const MemoryToMove memory{.bytes = MemoryToCompare(a.plan, b.plan, std::max(options.threads, 1U)),
                             .plan_bytes = PlanBytes(a.plan) + PlanBytes(b.plan),
                             .set_aside_bytes = nodes == nullptr ? 0 : nodes->MemoryBytes()};
-  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(memory, options)));
+  UCP_RETURN_IF_ERROR(Agree(ranks, CountResidentMemory(memory, options)));
   return CompareCheckpoints(nodes == nullptr ? files : nodes->files(), {a.plan, a.source_folder},
                             {b.plan, b.source_folder}, compared, options);
 }

@@ -10,9 +10,9 @@
 
 #include "compiler/files/readable_file_system.h"
 #include "runtime/difference/pair_states.h"
-#include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
 #include "runtime/jobs/source_digests.h"
+#include "runtime/peer_files/files_of_all_ranks.h"
 
 namespace ucp {
 

@@ -5,8 +5,8 @@
 
 #include "compiler/compile/whole_states.h"
 #include "compiler/support/error.h"
-#include "runtime/convert/held_memory.h"
 #include "runtime/executor/visit_sink.h"
+#include "runtime/resources/resident_memory.h"
 
 namespace ucp {
 
@@ -52,7 +52,7 @@ llvm::Expected<DigestedSource> DigestSource(ReadableFileSystem& files, const Sou
   const PlannedRun& run = whole.run;
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   ExecutionOptions execution = options;
-  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, nodes, execution)));
+  UCP_RETURN_IF_ERROR(Agree(ranks, CountResidentMemory(run.plan, nodes, execution)));
   UCP_ASSIGN_OR_RETURN(EngineReport report, Visit(run.plan, run.source_folder, files, execution));
   return DigestedSource{std::move(whole.run), std::move(whole.tensors), std::move(report)};
 }

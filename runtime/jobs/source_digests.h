@@ -11,8 +11,8 @@
 #include "compiler/files/readable_file_system.h"
 #include "runtime/difference/pair_states.h"
 #include "runtime/engine/share_run.h"
-#include "runtime/exchange/files_of_all_ranks.h"
 #include "runtime/executor/execute.h"
+#include "runtime/peer_files/files_of_all_ranks.h"
 
 namespace ucp {
 

@@ -11,14 +11,14 @@
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "compiler/support/user_option.h"
-#include "runtime/convert/many_ranks.h"
-#include "runtime/convert/parts_of_source.h"
+#include "runtime/destination/many_ranks.h"
 #include "runtime/jobs/same_report.h"
 #include "runtime/jobs/source_digests.h"
 #include "runtime/jobs/verify_synthetic.h"
 #include "runtime/manifest/check_files.h"
 #include "runtime/manifest/find_manifest.h"
 #include "runtime/manifest/part_of_checkpoint.h"
+#include "runtime/peer_files/parts_of_source.h"
 
 namespace ucp {
 namespace {

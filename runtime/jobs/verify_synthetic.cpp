@@ -10,10 +10,10 @@
 #include "compiler/plan/steps.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
-#include "runtime/convert/held_memory.h"
 #include "runtime/elements/element_text.h"
 #include "runtime/executor/visit_sink.h"
 #include "runtime/jobs/source_digests.h"
+#include "runtime/resources/resident_memory.h"
 #include "runtime/synth/synthetic_comparison.h"
 #include "runtime/wire/byte_codec.h"
 
@@ -119,7 +119,7 @@ llvm::Expected<SyntheticCheck> CheckSynthetic(ReadableFileSystem& files, const S
   SyntheticCheck check;
   ExecutionOptions without_checksums = options;
   without_checksums.verify_source_crc = false;  // Each element is known, which says more than that some byte is wrong.
-  UCP_RETURN_IF_ERROR(Agree(ranks, CountHeldMemory(run.plan, nodes, without_checksums)));
+  UCP_RETURN_IF_ERROR(Agree(ranks, CountResidentMemory(run.plan, nodes, without_checksums)));
   auto compare = [&](const TargetRange& range, std::span<const std::byte> bytes) { compared.Compare(range, bytes); };
   UCP_ASSIGN_OR_RETURN(check.source.report, Visit(run.plan, run.source_folder, files, without_checksums, compare));
   UCP_ASSIGN_OR_RETURN(check.wrong, Findings(run.plan, run.source_folder).Sentences(compared, ranks));

@@ -5,7 +5,7 @@
 
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
-#include "runtime/exchange/request.h"
+#include "runtime/peer_files/request.h"
 #include "runtime/wire/byte_codec.h"
 #include "tests/fuzz/target.h"
 

@@ -1,5 +1,5 @@
 // The target side of the recipe (compile.h): the files of a format (format_target.h), a place for every number of a
-// model (whole_states.h), or the tensors that a job holds (runtime/load/held_target.h).
+// model (whole_states.h), or the tensors that a job holds (runtime/job_tensors/job_target.h).
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -20,8 +20,8 @@
 #include "runtime/driver/loaded_memory.h"
 #include "runtime/engine/buffers.h"
 #include "runtime/gpu/open_device.h"
-#include "runtime/load/exchange.h"
 #include "runtime/load/load.h"
+#include "runtime/load/share_reads.h"
 #include "runtime/resources/io_of_run.h"
 #include "runtime/resources/resident_memory.h"
 

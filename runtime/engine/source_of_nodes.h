@@ -1,4 +1,4 @@
-// A source of which each node sees a part: what the executor has to know of it. runtime/exchange has the one that is
+// A source of which each node sees a part: what the executor has to know of it. runtime/peer_files has the one that is
 // used.
 #pragma once
 

@@ -6,7 +6,7 @@
 #include "compiler/support/error.h"
 #include "runtime/library/call.h"
 #include "runtime/library/given_ranks.h"
-#include "runtime/load/compile_held.h"
+#include "runtime/load_plan/compile_for_job.h"
 
 namespace ucp {
 namespace {

@@ -10,7 +10,7 @@
 #include "compiler/support/error.h"
 #include "runtime/library/call.h"
 #include "runtime/library/given_ranks.h"
-#include "runtime/load/rank_states.h"
+#include "runtime/load_plan/rank_states.h"
 #include "ucp/load.h"
 
 namespace ucp {

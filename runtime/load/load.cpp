@@ -6,10 +6,10 @@
 #include "compiler/support/error.h"
 #include "runtime/engine/buffers.h"
 #include "runtime/engine/engine.h"
-#include "runtime/load/exchange.h"
-#include "runtime/load/means_of_load.h"
+#include "runtime/load/io_of_load.h"
 #include "runtime/load/memory_sink.h"
 #include "runtime/load/places.h"
+#include "runtime/load/share_reads.h"
 #include "runtime/load/to_device.h"
 #include "runtime/storage/files_by_means.h"
 

@@ -13,7 +13,7 @@
 #include "runtime/engine/engine_options.h"
 #include "runtime/engine/engine_report.h"
 #include "runtime/gpu/device.h"
-#include "runtime/load/load_plan.h"
+#include "runtime/load_plan/load_plan.h"
 #include "runtime/storage/choose_means.h"
 #include "runtime/storage/file_system.h"
 

@@ -6,7 +6,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
-#include "runtime/load/exchange.h"
+#include "runtime/load/share_reads.h"
 #include "runtime/wire/byte_codec.h"
 
 namespace ucp {

@@ -1,7 +1,7 @@
 // Memory of a job as the sink of a run: the host's, or a device's.
 //
 //   L1  Memory of a wanted record in which no element comes is zero, or has the ready-made bytes.
-//   L2  Elements that several ranks want are read by one of them, and given to the others (exchange.h).
+//   L2  Elements that several ranks want are read by one of them, and given to the others (share_reads.h).
 //   L3  Chunk by chunk and over all threads: elements that are stored as they are wanted are read straight into their
 //       place; those that are cut smaller than that, added or cast go through a buffer.
 //   L4  Elements for a device are read straight into a slot of a ring instead, and the slot is sent off (to_device.h).
@@ -21,9 +21,9 @@
 #include "runtime/engine/sink.h"
 #include "runtime/load/as_stored.h"
 #include "runtime/load/contents.h"
-#include "runtime/load/load_plan.h"
 #include "runtime/load/places.h"
 #include "runtime/load/to_device.h"
+#include "runtime/load_plan/load_plan.h"
 
 namespace ucp {
 

@@ -8,9 +8,9 @@
 
 #include "compiler/plan/codec.h"
 #include "compiler/support/error.h"
-#include "runtime/load/compile_held.h"
 #include "runtime/load/load.h"
-#include "runtime/load/load_plan.h"
+#include "runtime/load_plan/compile_for_job.h"
+#include "runtime/load_plan/load_plan.h"
 #include "tests/unit/compiler/formats/testing/fixtures.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
 #include "tests/unit/runtime/load/loaded_records.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/load/load_plan.h"
+#include "runtime/load_plan/load_plan.h"
 #include "tests/unit/compiler/formats/testing/checkpoint_copy.h"
 #include "tests/unit/runtime/executor/small_conversion.h"
 

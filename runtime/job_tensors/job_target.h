@@ -1,0 +1,41 @@
+// The target of a load into tensors that the ranks of a job hold (held_tensors.h).
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/compile/compile_target.h"
+#include "runtime/job_tensors/job_tensors.h"
+#include "runtime/job_tensors/match_job_tensors.h"
+
+namespace ucp {
+
+class HeldTarget final : public CompileTarget {
+ public:
+  // `held`: by rank. With `all_tensors`, a source with a tensor that no rank holds or keeps is refused.
+  HeldTarget(std::vector<HeldByRank> held, bool all_tensors, std::vector<std::string> kept)
+      : held_(std::move(held)), all_tensors_(all_tensors), kept_(std::move(kept)) {}
+
+  llvm::Expected<Sides> Meet(BoundSource source) override;
+  llvm::Expected<TargetFiles> LayOut(const Sides& sides) override;
+
+  // After both.
+  FileReaders TakeReaders() { return std::move(laid_out_.readers); }
+  std::vector<std::vector<std::optional<RecordId>>> TakeRecords() { return std::move(laid_out_.records); }
+  std::vector<NotLoaded> TakeNotLoaded() { return std::move(not_loaded_); }
+
+ private:
+  [[nodiscard]] llvm::Error CheckAllHeld(const Layout& layout, std::span<const LogicalTensor> tensors) const;
+
+  std::vector<HeldByRank> held_;
+  const bool all_tensors_;
+  const std::vector<std::string> kept_;
+  std::vector<NotLoaded> not_loaded_;
+  HeldLaidOut laid_out_;
+};
+
+}  // namespace ucp

@@ -1,0 +1,195 @@
+#include "runtime/job_tensors/job_tensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "compiler/support/error.h"
+#include "runtime/wire/byte_codec.h"
+
+namespace ucp {
+namespace {
+
+constexpr const char* kDeclaredAt = "the tensors that are to be filled";
+
+class HeldLayout {
+ public:
+  explicit HeldLayout(std::span<const HeldByRank> ranks) : ranks_(ranks) {}
+
+  llvm::Expected<HeldLaidOut> Run() {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      std::set<std::pair<std::string_view, std::string_view>> seen;
+      for (const HeldTensor& held : ranks_[rank]) {
+        UCP_RETURN_IF_ERROR(Collect(static_cast<int>(rank), held));
+        if (seen.insert({held.tensor, held.state}).second) continue;
+        return Fail(ErrorCode::kUsage, "rank {} holds `{}` of tensor `{}` twice", rank, held.state, held.tensor);
+      }
+    }
+    AddLayouts();
+    AddFiles();
+    UCP_RETURN_IF_ERROR(CheckComplete());
+    target_.files.format = "memory";
+    target_.files.mesh = target_.layout.mesh;
+    return std::move(target_);
+  }
+
+ private:
+  // One tensor over all ranks.
+  struct OverRanks {
+    BoxedTensor boxed;
+    int first_rank = 0;
+  };
+
+  llvm::Error Collect(int rank, const HeldTensor& held) {
+    OverRanks& tensor = tensors_.try_emplace(held.tensor, OverRanks{BoxedTensor(held.shape), rank}).first->second;
+    if (tensor.boxed.shape() != held.shape) {
+      return Fail(ErrorCode::kUsage, "tensor `{}` has the shape [{}] on rank {} and [{}] on rank {}", held.tensor,
+                  fmt::join(tensor.boxed.shape(), ", "), tensor.first_rank, fmt::join(held.shape, ", "), rank);
+    }
+    if (!IsBoxOf(held.holds, held.shape)) {
+      return Fail(ErrorCode::kUsage, "rank {} holds positions of tensor `{}` that its shape [{}] does not have", rank,
+                  held.tensor, fmt::join(held.shape, ", "));
+    }
+    tensor.boxed.PlaceOf(held.holds);
+    return llvm::Error::success();
+  }
+
+  void AddLayouts() {
+    Axis axis{kBoxAxis, 1};
+    for (const auto& [name, tensor] : tensors_) {
+      target_.layout.tensors.push_back(tensor.boxed.Layout(name, kDeclaredAt));
+      axis.size = std::max(axis.size, tensor.boxed.boxes());
+    }
+    target_.layout.mesh.axes = {std::move(axis)};
+  }
+
+  void AddFiles() {
+    using Key = std::tuple<std::string, std::string, std::int64_t, DType>;
+    struct Holders {
+      const HeldTensor* held = nullptr;
+      std::vector<int> ranks;
+      std::vector<std::size_t> indices;  // In the ranks' own lists.
+    };
+    std::map<Key, Holders> holders_of;
+    target_.records.resize(ranks_.size());
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      target_.records[rank].resize(ranks_[rank].size());
+      for (std::size_t i = 0; i < ranks_[rank].size(); ++i) {
+        const HeldTensor& held = ranks_[rank][i];
+        const std::int64_t place = tensors_.at(held.tensor).boxed.PlaceOf(held.holds);
+        Holders& holders = holders_of[{held.tensor, held.state, place, held.dtype}];
+        holders.held = &held;
+        holders.ranks.push_back(static_cast<int>(rank));
+        holders.indices.push_back(i);
+      }
+    }
+    for (const auto& [key, holders] : holders_of) {
+      std::optional<RecordId> record = AddShard(*holders.held, std::get<std::int64_t>(key), holders.ranks);
+      for (std::size_t i = 0; i < holders.ranks.size(); ++i) {
+        target_.records[static_cast<std::size_t>(holders.ranks[i])][holders.indices[i]] = record;
+      }
+    }
+    target_.readers = MakeReaders(static_cast<int>(ranks_.size()), readers_of_files_);
+  }
+
+  std::optional<RecordId> AddShard(const HeldTensor& held, std::int64_t place, const std::vector<int>& readers) {
+    const std::int64_t elements = ElementsOf(held.holds);
+    held_elements_[{held.tensor, held.state}][place] = elements;
+    if (elements == 0) return std::nullopt;
+    Storage& storage = target_.files.storage;
+    const std::uint64_t bytes =
+        static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(ItemBytes(held.dtype));
+    FileId file = storage.Add(StoredFile{fmt::format("buffer-{}", storage.files.size()), bytes, ""});
+    readers_of_files_.push_back(readers);
+    RecordId record = storage.Add(Record{file, 0, bytes, std::nullopt});
+    BufferId buffer = storage.Add(Buffer{held.dtype, elements, {{record, 0, elements}}});
+    Shard shard;
+    shard.tensor = held.tensor;
+    shard.coordinate.at[kBoxAxis] = place;
+    for (const Positions& positions : held.holds) shard.shape.push_back(ElementsOf({positions}));
+    shard.states = storage.Add(BufferSet{{held.state, buffer}});
+    storage.shards.push_back(std::move(shard));
+    return record;
+  }
+
+  // Boxes that overlap could hide a hole: that is left to the plan's verifier.
+  llvm::Error CheckComplete() const {
+    for (const auto& [key, elements_at] : held_elements_) {
+      const std::int64_t elements = ElementsOf(WholeBox(tensors_.at(key.first).boxed.shape()));
+      std::int64_t held = 0;
+      for (const auto& [place, count] : elements_at) held += count;
+      if (held >= elements) continue;
+      return Fail(ErrorCode::kUsage,
+                  "the ranks hold {} of the {} elements of `{}` of tensor `{}`; all ranks that hold "
+                  "a part of it must load together",
+                  held, elements, key.second, key.first);
+    }
+    return llvm::Error::success();
+  }
+
+  std::span<const HeldByRank> ranks_;
+  std::map<std::string, OverRanks> tensors_;  // By name.
+  // By tensor and state, for each box.
+  std::map<std::pair<std::string, std::string>, std::map<std::int64_t, std::int64_t>> held_elements_;
+  HeldLaidOut target_;
+  std::vector<std::vector<int>> readers_of_files_;  // By FileId.
+};
+
+}  // namespace
+
+std::string Encode(const HeldByRank& held) {
+  wire::ByteWriter writer;
+  writer.Add(held.size());
+  for (const HeldTensor& tensor : held) {
+    writer.Add(tensor.tensor);
+    writer.Add(tensor.state);
+    writer.Add(Name(tensor.dtype));
+    writer.Add(tensor.second_names.size());
+    for (const std::string& name : tensor.second_names) writer.Add(name);
+    writer.Add(tensor.shape.size());
+    for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
+      writer.Add(static_cast<std::uint64_t>(tensor.shape[d]));
+      writer.Add(tensor.holds[d].size());
+      for (const PositionRange& range : tensor.holds[d]) {
+        writer.Add(static_cast<std::uint64_t>(range.begin));
+        writer.Add(static_cast<std::uint64_t>(range.end));
+      }
+    }
+  }
+  return writer.bytes();
+}
+
+llvm::Expected<HeldByRank> DecodeHeld(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  HeldByRank held(reader.Count());
+  for (HeldTensor& tensor : held) {
+    tensor.tensor = reader.Text();
+    tensor.state = reader.Text();
+    std::optional<DType> dtype = DTypeFromName(reader.Text());
+    if (dtype) tensor.dtype = *dtype;
+    if (!dtype) reader.Fail();
+    tensor.second_names.resize(reader.Count());
+    for (std::string& name : tensor.second_names) name = reader.Text();
+    tensor.shape.resize(reader.Count());
+    for (std::int64_t& length : tensor.shape) {
+      length = static_cast<std::int64_t>(reader.Number());
+      Positions& positions = tensor.holds.emplace_back(reader.Count());
+      for (PositionRange& range : positions) {
+        range.begin = static_cast<std::int64_t>(reader.Number());
+        range.end = static_cast<std::int64_t>(reader.Number());
+      }
+    }
+  }
+  if (reader.is_at_end()) return held;
+  return Fail(ErrorCode::kBadData, "another rank sent {} bytes that do not say what it holds; do all run one version?",
+              bytes.size());
+}
+
+llvm::Expected<HeldLaidOut> LayOutHeld(std::span<const HeldByRank> ranks) { return HeldLayout(ranks).Run(); }
+
+}  // namespace ucp

@@ -1,0 +1,96 @@
+// Contents that several ranks want are read by one of them and given to the others, and to nobody else. Each of them
+// reads a stretch of its own, so that files are read in order and not all ranks begin with the same one.
+#pragma once
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/Support/Error.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/support/error.h"
+#include "compiler/support/parallel.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/load/contents.h"
+#include "runtime/load/share_schedule.h"
+
+namespace ucp {
+
+struct ExchangeOptions {
+  ParallelOptions parallel;
+  std::uint64_t chunk_bytes = 0;   // Of each thread.
+  std::uint64_t memory_bytes = 0;  // For what is on its way. Ranks may have different ones: the least counts.
+};
+
+class Exchange {
+ public:
+  // The least that is worth it: a megabyte, and room for a number from each rank.
+  static std::uint64_t LeastMemory(int ranks) { return (static_cast<std::uint64_t>(ranks) + 4096) << 8; }
+
+  // Fills `bytes` with the elements of a range.
+  using Read = llvm::function_ref<llvm::Error(unsigned thread, const TargetRange&, std::span<std::byte> bytes)>;
+
+  // All must outlive this. `contents` is this rank's; what nobody shares is left alone.
+  Exchange(const Plan& plan, const Places& places, const std::vector<SharedContents>& contents, Communicator& ranks,
+           const ExchangeOptions& options)
+      : plan_(plan), places_(places), contents_(contents), ranks_(ranks), options_(options) {}
+
+  // All ranks call it. A failure of one ends it for all: that rank has its error, and the others are cancelled.
+  [[nodiscard]] llvm::Error Run(Read read);
+
+  std::uint64_t bytes_received() const { return bytes_received_; }
+  std::uint64_t buffer_bytes() const { return own_[0].size() + own_[1].size() + taken_.size(); }
+
+ private:
+  // The part of one set that one rank reads in one turn: pieces [first, end).
+  struct Part {
+    std::size_t set = 0;
+    int reader = 0;
+    std::size_t first = 0;
+    std::size_t end = 0;
+    std::span<std::byte> bytes;  // Where it is while it is on its way.
+  };
+  struct Set {
+    std::vector<int> ranks;
+    const std::vector<Content>* contents = nullptr;
+    std::vector<Piece> pieces;  // In the order in which they are dealt.
+  };
+  enum class Side { kReads, kTakes };
+
+  [[nodiscard]] llvm::Error AgreeOnSizes();
+  llvm::Expected<std::vector<SharedBytes>> GatherSets(std::vector<std::uint64_t>& alone);
+  void Deal(const std::vector<SharedBytes>& sets, const std::vector<std::uint64_t>& alone);
+  void DealSet(std::size_t set, const std::vector<std::uint64_t>& quotas, const std::vector<std::uint32_t>& rounds);
+  void AddTurns(const Part& stretch, const std::vector<std::uint32_t>& rounds);
+  std::string EncodeSets() const;
+  std::uint64_t BytesOf(const Set& set, const Piece& piece) const;
+  std::uint64_t BytesOf(const Part& part) const;
+  void MakeRoom();
+  std::vector<Part> PartsOf(std::size_t round, Side side, std::vector<std::byte>& room) const;
+  llvm::Error ReadParts(const std::vector<Part>& parts, Read read) const;
+  llvm::Expected<std::vector<Part>> RunRound(std::size_t number, const std::vector<Part>& own, Read read);
+  llvm::Error Deliver(const std::vector<Part>& own, const std::vector<Part>& taken);
+  void Place(const std::vector<Part>& parts);
+  void Note(llvm::Error error);
+  llvm::Expected<bool> HasAnyFailed();
+
+  const Plan& plan_;
+  const Places& places_;
+  const std::vector<SharedContents>& contents_;
+  Communicator& ranks_;
+  const ExchangeOptions options_;
+  std::uint64_t round_bytes_ = 0;
+  std::uint64_t chunk_bytes_ = 0;
+  std::vector<Set> sets_;                  // This rank's.
+  std::vector<std::vector<Part>> rounds_;  // What this rank reads or takes in each.
+  std::vector<std::byte> own_[2];          // What is given, and what is read for the next round, by turns.
+  std::vector<std::byte> taken_;
+  std::optional<FailureText> failure_;  // This rank's.
+  std::uint64_t bytes_received_ = 0;
+};
+
+}  // namespace ucp

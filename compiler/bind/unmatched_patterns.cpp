@@ -18,19 +18,20 @@ class NothingFinder {
 
   void Run() {
     for (const TensorDeclaration& tensor : values_.spec.tensors) {
-      Look(tensor.name, tensor.guards, tensor.optional ? "the checkpoint has no {} of this optional pattern" : "");
+      WarnIfUnmatched(tensor.name, tensor.guards,
+                      tensor.optional ? "the checkpoint has no {} of this optional pattern" : "");
     }
     for (const TieDeclaration& tie : values_.spec.ties) {
-      Look(tie.second, tie.guards, "the checkpoint has no {} by the second name that this gives");
+      WarnIfUnmatched(tie.second, tie.guards, "the checkpoint has no {} by the second name that this gives");
     }
     for (const DropDeclaration& drop : values_.spec.drops) {
-      Look(drop.name, drop.guards, "the checkpoint has no {} that this drops");
+      WarnIfUnmatched(drop.name, drop.guards, "the checkpoint has no {} that this drops");
     }
   }
 
  private:
   // `message` is empty for a pattern of which binding has found every name.
-  void Look(const Pattern& pattern, const Guards& guards, std::string_view message) {
+  void WarnIfUnmatched(const Pattern& pattern, const Guards& guards, std::string_view message) {
     auto names = Expander(values_, ignored_).Expand(pattern, guards);
     if (!names) return;
     if (names->empty()) {

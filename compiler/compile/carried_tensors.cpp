@@ -74,7 +74,7 @@ BoundSource WithLooseStates(BoundSource source) {
   AddLooseShards(source.checkpoint);
   const AddedTensors added = LayoutsOfLoose(source.checkpoint.training);
   AddTo(source.layout, added);
-  AddTo(source.held, added);
+  AddTo(source.stored_layout, added);
   return source;
 }
 
@@ -94,7 +94,7 @@ llvm::Expected<Sides> WithCarriedTensors(Sides sides, const TargetFiles& target,
     sides.source.checkpoint.inventory.storage.shards.push_back(ShardOf(tensor));
     added[tensor.name] = WholeLayoutOf(tensor.name, tensor.sizes);
   }
-  for (Layout* layout : {&sides.source.layout, &sides.source.held, &sides.target}) AddTo(*layout, added);
+  for (Layout* layout : {&sides.source.layout, &sides.source.stored_layout, &sides.target}) AddTo(*layout, added);
   UCP_ASSIGN_OR_RETURN(sides.tensors, JoinTensors(sides.source.layout, sides.source.checkpoint.inventory));
   return sides;
 }

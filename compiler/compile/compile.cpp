@@ -32,7 +32,7 @@ llvm::Expected<SourceRequest> WithTargetRanks(const CompileRequest& request) {
 
 PlanRequest PlanRequestOf(const Sides& sides, const CompileOptions& options) {
   const BoundSource& source = sides.source;
-  return {.source_layout = source.held,
+  return {.source_layout = source.stored_layout,
           .inventory = source.checkpoint.inventory,
           .target_layout = sides.target,
           .tensors = sides.tensors,

@@ -77,7 +77,7 @@ void TakePlainNames(BoundSource& source, std::vector<std::string>& remarks) {
   renaming.Rename(training.aliases);
   if (training.format_state) training.format_state = training.format_state->Renamed(found.plain);
   renaming.Rename(source.layout);
-  renaming.Rename(source.held);
+  renaming.Rename(source.stored_layout);
 }
 
 }  // namespace ucp

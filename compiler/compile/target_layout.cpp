@@ -31,14 +31,14 @@ void UncutPaddedRows(const TensorLayout& held, std::int64_t ranks, TensorLayout&
 // Cuts in metadata hold for as many ranks as it is of, and padding also for one.
 void KeepCuts(const BoundSource& source, Layout& layout) {
   const std::int64_t ranks = source.checkpoint.inventory.mesh.Size("tp");
-  const LayoutIndex held_by_name(source.held);
+  const LayoutIndex held_by_name(source.stored_layout);
   for (TensorLayout& tensor : layout.tensors) {
     const TensorLayout& held = *held_by_name.Find(tensor.name);
     if (layout.mesh.Size("tp") != ranks) {
       UncutPaddedRows(held, ranks, tensor);
       continue;
     }
-    const std::vector<Axis> axes = AxesThatCut(held, source.held.mesh);
+    const std::vector<Axis> axes = AxesThatCut(held, source.stored_layout.mesh);
     if (std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.name != "tp"; })) continue;
     tensor.dims = held.dims;
     tensor.mean_axes = held.mean_axes;

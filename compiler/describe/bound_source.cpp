@@ -105,7 +105,7 @@ void TakeBoxes(const Inventory& inventory, Layout& layout) {
 
 }  // namespace
 
-llvm::Expected<Layout> HeldByFiles(const BoundSource& phase) {
+llvm::Expected<Layout> StoredLayoutOf(const BoundSource& phase) {
   const Inventory& inventory = phase.checkpoint.inventory;
   if (!inventory.is_whole()) return phase.layout;
   UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(phase.layout));
@@ -149,7 +149,7 @@ llvm::Expected<BoundSource> BindCheckpoint(ReadableFileSystem& files, const Sour
   BoundSource source{std::move(described), nullptr, std::nullopt, "", {}, {}};
   UCP_RETURN_IF_ERROR(DropStates(request.drop_states, source.checkpoint));
   UCP_RETURN_IF_ERROR(LayOut(files, request, source));
-  UCP_ASSIGN_OR_RETURN(source.held, HeldByFiles(source));
+  UCP_ASSIGN_OR_RETURN(source.stored_layout, StoredLayoutOf(source));
   UCP_RETURN_IF_ERROR(NameLooseStates(source.layout, source.checkpoint));
   return source;
 }

@@ -56,7 +56,7 @@ struct BoundSource : Described {
   Layout layout;
   // How the files hold the tensors. Padding, means and scales of a spec are for ranks; a folder of whole tensors has
   // none of it.
-  Layout held;
+  Layout stored_layout;
 };
 
 // Headers only; the message for a path that no format knows lists what each looks for. Fails with kUsage if the source
@@ -75,8 +75,8 @@ llvm::Expected<BoundSource> BindCheckpoint(ReadableFileSystem& files, const Sour
 // Both.
 llvm::Expected<BoundSource> DescribeAndBind(ReadableFileSystem& files, const SourceRequest& request);
 
-// BoundSource::held, for who makes a source without a folder.
-llvm::Expected<Layout> HeldByFiles(const BoundSource& source);
+// BoundSource::stored_layout, for who makes a source without a folder.
+llvm::Expected<Layout> StoredLayoutOf(const BoundSource& source);
 
 // Gives the inventory's shards the names that the spec gives to what stages number by themselves.
 void TakeNames(const BoundSpec& bound, Inventory& inventory);

@@ -37,7 +37,7 @@ llvm::Expected<BoundSource> BindStrategy(ReadableFileSystem& files, const Compil
   inventory.storage = std::move(saved.storage);
   inventory.remarks = saver.remarks();
   if (!is_whole) source.layout = std::move(sides.target);
-  UCP_ASSIGN_OR_RETURN(source.held, HeldByFiles(source));
+  UCP_ASSIGN_OR_RETURN(source.stored_layout, StoredLayoutOf(source));
   UCP_ASSIGN_OR_RETURN(source.checkpoint.training,
                        MakeSyntheticTraining(to, sides.tensors, GroupsInSpecOrder(*source.bound, sides.tensors), {}));
   // As many as there are files of them: a target may want the same number.

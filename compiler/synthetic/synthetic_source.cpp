@@ -59,7 +59,7 @@ llvm::Expected<BoundSource> MakeSyntheticSource(ReadableFileSystem& files, const
   std::vector<LogicalTensor> all = std::move(trained);
   all.insert(all.end(), tensors.begin(), tensors.end());
   inventory.storage = OneFileForEachState(all);
-  UCP_ASSIGN_OR_RETURN(source.held, HeldByFiles(source));
+  UCP_ASSIGN_OR_RETURN(source.stored_layout, StoredLayoutOf(source));
   return source;
 }
 

@@ -98,7 +98,7 @@ class AwakeTime {
 class LongestCall {
  public:
   // "reading `x`" and for how long; nothing before it was seen twice.
-  std::pair<std::string, milliseconds> Look(milliseconds passed) {
+  std::pair<std::string, milliseconds> After(milliseconds passed) {
     std::map<std::uint64_t, milliseconds> seen;
     std::pair<std::string, milliseconds> longest;
     for (OngoingCall& call : OngoingCalls()) {
@@ -163,7 +163,7 @@ class RankWatch::Watching {
     for (;;) {
       const milliseconds passed = awake.SinceLast();
       silent_for_ += passed;
-      const auto call = longest_call_.Look(passed);
+      const auto call = longest_call_.After(passed);
       until_beat -= passed;
       if (until_beat <= milliseconds(0)) {
         Send(next(), Beat(call));

@@ -64,7 +64,7 @@ llvm::Expected<WatchedOutcome> ConvertWatched(FileSystem& files, const PlannedRu
   const bool is_first = ranks.rank() == 0;
   if (is_first) watch.Attach(*execution);
   ConversionHooks hooks;
-  hooks.use_means = [&](Means means) {
+  hooks.use_io = [&](DirectIo means) {
     watch.Use(means);
     if (is_first) watch.ShowProgress();
   };

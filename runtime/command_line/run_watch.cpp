@@ -75,7 +75,7 @@ void AddCeilingsOption(CLI::App& command, WatchOptions& options) {
 }
 
 RunWatch::RunWatch(FileSystem& files, const WatchOptions& options)
-    : files_(files), by_means_(files), options_(options) {}
+    : files_(files), direct_io_files_(files), options_(options) {}
 
 llvm::Expected<std::unique_ptr<RunWatch>> RunWatch::Begin(FileSystem& files, const WatchOptions& options) {
   std::unique_ptr<RunWatch> watch(new RunWatch(files, options));
@@ -156,7 +156,7 @@ void RunWatch::WatchFileCalls() {
       timeline_->Add({call.what, call.path, call.bytes, call.begin, call.end});
     };
   }
-  if (watchers.before_moving || watchers.after_call) watched_ = WatchFiles(by_means_, std::move(watchers));
+  if (watchers.before_moving || watchers.after_call) watched_ = WatchFiles(direct_io_files_, std::move(watchers));
 }
 
 void RunWatch::Attach(ExecutionOptions& execution) {

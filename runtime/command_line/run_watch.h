@@ -20,8 +20,8 @@
 #include "runtime/command_line/timeline.h"
 #include "runtime/executor/execute.h"
 #include "runtime/storage/bandwidth_limit.h"
+#include "runtime/storage/direct_io_files.h"
 #include "runtime/storage/file_system.h"
-#include "runtime/storage/files_by_means.h"
 
 namespace ucp {
 
@@ -46,9 +46,9 @@ class RunWatch {
   RunWatch(const RunWatch&) = delete;
   RunWatch& operator=(const RunWatch&) = delete;
 
-  FileSystem& files() { return watched_ ? *watched_ : by_means_; }
+  FileSystem& files() { return watched_ ? *watched_ : direct_io_files_; }
   // How files() reads and writes files from now on; to begin with, through the page cache.
-  void Use(Means means) { by_means_.Use(means); }
+  void Use(DirectIo means) { direct_io_files_.Use(means); }
   PhaseClock& clock() { return clock_; }
   bool has_bandwidth_limit() const { return limit_.has_value(); }
   const std::optional<Ceilings>& ceilings() const { return ceilings_; }
@@ -86,7 +86,7 @@ class RunWatch {
   void Show(const ExecutionProgress& progress);
 
   FileSystem& files_;
-  FilesByMeans by_means_;
+  DirectIoFiles direct_io_files_;
   const WatchOptions options_;
   PhaseClock clock_;
   std::optional<ProgressLine> progress_;

@@ -55,10 +55,10 @@ void AddIgnoreCrcOption(CLI::App& command, WorkOptions& options) {
                    "Do not check the source's zip checksums; for files saved with checksums switched off");
 }
 
-void AddIoOption(CLI::App& command, WantedMeans& wanted) {
+void AddIoOption(CLI::App& command, IoMode& wanted) {
   const auto means = [](std::string& text) -> std::string {
-    static const std::map<std::string, WantedMeans> kWanted = {
-        {"auto", WantedMeans::kAuto}, {"buffered", WantedMeans::kBuffered}, {"direct", WantedMeans::kDirect}};
+    static const std::map<std::string, IoMode> kWanted = {
+        {"auto", IoMode::kAuto}, {"buffered", IoMode::kBuffered}, {"direct", IoMode::kDirect}};
     const auto named = kWanted.find(text);
     if (named == kWanted.end()) return fmt::format("takes auto, buffered or direct, not `{}`", text);
     text = std::to_string(static_cast<int>(named->second));

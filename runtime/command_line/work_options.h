@@ -9,7 +9,7 @@
 #include "runtime/command_line/watched_ranks.h"
 #include "runtime/executor/execute.h"
 #include "runtime/peer_files/node_local.h"
-#include "runtime/storage/choose_means.h"
+#include "runtime/storage/choose_io.h"
 
 namespace ucp {
 
@@ -30,7 +30,7 @@ llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options
 // How many threads a rank has.
 unsigned ThreadsOf(const WorkOptions& options);
 
-void AddIoOption(CLI::App& command, WantedMeans& wanted);
+void AddIoOption(CLI::App& command, IoMode& wanted);
 
 // Of a command that writes something, or of one that reads only.
 enum class NodeLocalUse { kReads, kWrites };

@@ -7,7 +7,7 @@
 #include "compiler/support/out_of_memory.h"
 #include "runtime/comm/nodes.h"
 #include "runtime/resources/resident_memory.h"
-#include "runtime/storage/choose_means.h"
+#include "runtime/storage/choose_io.h"
 
 namespace ucp {
 namespace {
@@ -36,29 +36,29 @@ llvm::Expected<std::string> WhyBuffered(const ExecutionOptions& execution, const
 }
 
 // Rank 0 tries for all. Every folder may have what an earlier run's trial left.
-llvm::Expected<MeansOfRun> AgreeOnMeans(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                        const RunDestination& destination, const ConversionOptions& options,
-                                        const ConversionHooks& hooks, ExecutionOptions& execution) {
+llvm::Expected<IoOfRun> AgreeOnIo(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                  const RunDestination& destination, const ConversionOptions& options,
+                                  const ConversionHooks& hooks, ExecutionOptions& execution) {
   Communicator& ranks = *execution.ranks;
   const std::string folder = destination.FolderToCommit();
   UCP_ASSIGN_OR_RETURN(const std::string why_buffered, WhyBuffered(execution, hooks.why_no_trial));
-  MeansOfRun chosen;
+  IoOfRun chosen;
   auto choose = [&]() -> llvm::Error {
     if (!folder.empty()) UCP_RETURN_IF_ERROR(RemoveTrial(files, folder));
     if (ranks.rank() != 0) return llvm::Error::success();
-    const bool is_tried = options.io == WantedMeans::kAuto && why_buffered.empty();
+    const bool is_tried = options.io == IoMode::kAuto && why_buffered.empty();
     const TargetToFill target{folder, is_tried ? destination.Left(execution) : BytesToDo()};
-    UCP_ASSIGN_OR_RETURN(chosen, ChooseMeans(files, plan, source_folder, target, options.io, why_buffered, execution));
+    UCP_ASSIGN_OR_RETURN(chosen, ChooseIo(files, plan, source_folder, target, options.io, why_buffered, execution));
     return llvm::Error::success();
   };
   UCP_RETURN_IF_ERROR(Agree(ranks, choose()));
   const std::string mine{chosen.reading.directly ? 'd' : 'b', chosen.writing.directly ? 'd' : 'b'};
   UCP_ASSIGN_OR_RETURN(const std::string all, FromFirstRank(ranks, mine));
-  const Means means{all.starts_with('d'), all.ends_with('d')};
+  const DirectIo means{all.starts_with('d'), all.ends_with('d')};
   llvm::Expected<OpenFileShares> shares = OpenFilesBy(means, execution.threads);  // Machines differ.
   UCP_RETURN_IF_ERROR(Agree(ranks, shares ? llvm::Error::success() : shares.takeError()));
   execution.open_files = *shares;
-  hooks.use_means(means);
+  hooks.use_io(means);
   return chosen;
 }
 
@@ -87,8 +87,7 @@ llvm::Expected<ConversionOutcome> Convert(FileSystem& files, const PlannedRun& r
   outcome.parts = destination->parts();
   outcome.was_complete = destination->is_complete();
   if (outcome.was_complete) return outcome;
-  llvm::Expected<MeansOfRun> means =
-      AgreeOnMeans(files, plan, run.source_folder, *destination, options, hooks, execution);
+  llvm::Expected<IoOfRun> means = AgreeOnIo(files, plan, run.source_folder, *destination, options, hooks, execution);
   if (!means) return destination->Conclude(means.takeError());
   auto fill_and_commit = [&]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(outcome.report, destination->Fill(execution));

@@ -20,22 +20,22 @@ namespace ucp {
 
 struct ConversionOptions : DestinationOptions {
   double journal_seconds = 5;  // How often what is done is made durable.
-  WantedMeans io = WantedMeans::kAuto;
+  IoMode io = IoMode::kAuto;
 };
 
 // Callbacks, on every rank, while a conversion goes on.
 struct ConversionHooks {
-  std::function<void(Means)> use_means = [](Means) {};  // How `files` is to read and write from now on.
-  std::function<void()> appeared = [] {};               // The destination is there; what is left is to clean up.
-  std::function<void()> committed = [] {};              // It is complete, whatever goes wrong from now on.
-  std::string why_no_trial;                             // Of ways to read and write; empty if there may be one.
+  std::function<void(DirectIo)> use_io = [](DirectIo) {};  // How `files` is to read and write from now on.
+  std::function<void()> appeared = [] {};                  // The destination is there; what is left is to clean up.
+  std::function<void()> committed = [] {};                 // It is complete, whatever goes wrong from now on.
+  std::string why_no_trial;                                // Of ways to read and write; empty if there may be one.
 };
 
 struct ConversionOutcome {
   ExecutionReport report;            // Rank 0's.
   bool was_complete = false;         // With `resume`: nothing was left to do, and what follows is empty.
   std::optional<TargetParts> parts;  // Of the destination, if each node has one.
-  MeansOfRun means;
+  IoOfRun means;
   std::string sync_choice;  // How the files were made durable, and why.
 };
 

@@ -38,7 +38,7 @@ struct LoadCommandOptions {
   bool ceiling = false;
   std::string device = "cpu";
   std::string device_memory = "512MiB";
-  WantedMeans io = WantedMeans::kAuto;
+  IoMode io = IoMode::kAuto;
   WorkOptions work;
 };
 

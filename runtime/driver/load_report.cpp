@@ -142,7 +142,7 @@ llvm::Expected<RankLoad> DecodeRankLoad(const std::string& bytes) {
 }
 
 void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,
-               const ChosenWay& reading) {
+               const IoChoice& reading) {
   for (const std::string& line : IdentityLines(plan.source)) PrintReportLine(line);
   for (const std::string& remark : plan.plan.remarks) ShowMessage("note: " + remark);
   for (const RankLoad& load : ranks) {
@@ -160,7 +160,7 @@ void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vecto
 }
 
 void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,
-                   const ChosenWay& reading) {
+                   const IoChoice& reading) {
   llvm::json::Array loads;
   for (const RankLoad& load : ranks) loads.push_back(RankJson(plan, load));
   llvm::json::Array remarks;
@@ -169,7 +169,7 @@ void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::v
                                {"target", target},
                                {"ranks_of_target", plan.readers.ranks},
                                {"bytes_read_by_all", ranks.front().report.bytes_read_by_all},
-                               {"io", llvm::json::Object{{"reading", WayJson(reading)}}},
+                               {"io", llvm::json::Object{{"reading", IoChoiceJson(reading)}}},
                                {"ranks", std::move(loads)},
                                {"remarks", std::move(remarks)},
                                {"left_out", LeftOutJson(plan.plan.left_out)}});

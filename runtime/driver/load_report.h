@@ -10,7 +10,7 @@
 
 #include "runtime/driver/compare_loaded.h"
 #include "runtime/load/load.h"
-#include "runtime/storage/choose_means.h"
+#include "runtime/storage/choose_io.h"
 
 namespace ucp {
 
@@ -29,8 +29,8 @@ llvm::Expected<RankLoad> DecodeRankLoad(const std::string& bytes);
 
 // `reading` is what rank 0 chose for all.
 void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,
-               const ChosenWay& reading);
+               const IoChoice& reading);
 void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,
-                   const ChosenWay& reading);
+                   const IoChoice& reading);
 
 }  // namespace ucp

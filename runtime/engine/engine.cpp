@@ -59,7 +59,7 @@ llvm::Error Engine::Run(Sink& sink) {
   progress_.emplace(options_.progress, size.bytes_before + size.bytes_left, size.files);
   progress_->BeginWith(size.bytes_before);
   BeginPhase(clock_, "create");
-  UCP_RETURN_IF_ERROR(Agree(ranks_, WithinMemory([&] { return Look(); })));
+  UCP_RETURN_IF_ERROR(Agree(ranks_, WithinMemory([&] { return CheckSizes(); })));
   UCP_RETURN_IF_ERROR(sink.Prepare(*this));
   UCP_RETURN_IF_ERROR(FillAll(sink));
   UCP_RETURN_IF_ERROR(sink.Finish(*this));
@@ -75,7 +75,7 @@ llvm::Error Engine::Run(Sink& sink) {
 }
 
 // A thousand ranks need not all look at thousands of files.
-llvm::Error Engine::Look() {
+llvm::Error Engine::CheckSizes() {
   const bool looks = ranks_.rank() == 0 || checks_.every_rank_looks;
   return looks ? source_.CheckSizes(parallel_) : llvm::Error::success();
 }

@@ -123,7 +123,7 @@ class Engine {
   void RestoreSums(wire::ByteReader& reader);
 
  private:
-  [[nodiscard]] llvm::Error Look();
+  [[nodiscard]] llvm::Error CheckSizes();
   [[nodiscard]] llvm::Error FillAll(Sink& sink);
   [[nodiscard]] llvm::Error Gather(Sink& sink);
   [[nodiscard]] llvm::Error TakeAll(Sink& sink, const std::vector<std::string>& all);

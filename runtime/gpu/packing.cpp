@@ -31,17 +31,17 @@ void Packing::Put(std::byte* to, std::span<const std::byte> bytes) {
 
 llvm::Error Packing::PutPart(std::byte* to, std::span<const std::byte> bytes) {
   const Numbers plain{.count = bytes.size()};
-  if (shipment_ && !shipment_->Fits(plain, 1)) {
-    llvm::Error error = shipment_->Send();
-    shipment_.reset();
+  if (transfer_ && !transfer_->Fits(plain, 1)) {
+    llvm::Error error = transfer_->Send();
+    transfer_.reset();
     if (error) return error;
   }
-  if (!shipment_) {
-    UCP_ASSIGN_OR_RETURN(Shipment next, ring_.Begin());
-    shipment_.emplace(std::move(next));
+  if (!transfer_) {
+    UCP_ASSIGN_OR_RETURN(SlotTransfer next, ring_.Begin());
+    transfer_.emplace(std::move(next));
   }
   const std::array places = {to};
-  std::memcpy(shipment_->Add(plain, places).data(), bytes.data(), bytes.size());
+  std::memcpy(transfer_->Add(plain, places).data(), bytes.data(), bytes.size());
   return llvm::Error::success();
 }
 
@@ -52,8 +52,8 @@ void Packing::Zero(std::span<std::byte> memory) {
 }
 
 llvm::Error Packing::Finish() {
-  if (!has_failed_ && shipment_) Keep(shipment_->Send());
-  shipment_.reset();
+  if (!has_failed_ && transfer_) Keep(transfer_->Send());
+  transfer_.reset();
   if (!has_failed_) Keep(ring_.Wait());
   has_failed_ = false;
   return std::exchange(error_, llvm::Error::success());

@@ -29,7 +29,7 @@ class Packing {
   void Keep(llvm::Error error);
 
   SlotRing& ring_;
-  std::optional<Shipment> shipment_;
+  std::optional<SlotTransfer> transfer_;
   llvm::Error error_ = llvm::Error::success();
   bool has_failed_ = false;
 };

@@ -68,20 +68,20 @@ std::uint64_t SlotRoom::MostBytes(std::uint64_t slot_bytes, std::size_t places) 
   return slot_bytes - moves * sizeof(UcpMove) - 2 * kAlignment;
 }
 
-Shipment::Shipment(SlotRing& ring, Slot& slot) : ring_(&ring), slot_(&slot), room_(slot.pinned.size()) {}
+SlotTransfer::SlotTransfer(SlotRing& ring, Slot& slot) : ring_(&ring), slot_(&slot), room_(slot.pinned.size()) {}
 
-Shipment::Shipment(Shipment&& other) noexcept
+SlotTransfer::SlotTransfer(SlotTransfer&& other) noexcept
     : ring_(other.ring_),
       slot_(std::exchange(other.slot_, nullptr)),
       room_(other.room_),
       end_(other.end_),
       parts_(std::move(other.parts_)) {}
 
-Shipment::~Shipment() {
+SlotTransfer::~SlotTransfer() {
   if (slot_ != nullptr) ring_->GiveBack(*slot_);
 }
 
-std::span<std::byte> Shipment::Add(const Numbers& numbers, std::span<std::byte* const> places) {
+std::span<std::byte> SlotTransfer::Add(const Numbers& numbers, std::span<std::byte* const> places) {
   const std::uint64_t begin = room_.Add(numbers, places.size());
   const std::uint64_t bytes = numbers.count * NumberBytes(numbers.stored);
   for (std::byte* to : places) AddPart({numbers, begin, to});
@@ -89,7 +89,7 @@ std::span<std::byte> Shipment::Add(const Numbers& numbers, std::span<std::byte* 
   return slot_->pinned.subspan(begin, bytes);
 }
 
-void Shipment::AddPart(const Part& part) {
+void SlotTransfer::AddPart(const Part& part) {
   if (!parts_.empty() && part.numbers.stored == kUcpBytes) {
     Part& last = parts_.back();
     if (IsContinuedBy(last.numbers, last.from, last.to, part.from, part.to)) {
@@ -101,7 +101,7 @@ void Shipment::AddPart(const Part& part) {
 }
 
 // The result is how many there are.
-std::uint64_t Shipment::WriteMoves(std::uint64_t at) {
+std::uint64_t SlotTransfer::WriteMoves(std::uint64_t at) {
   std::uint64_t moves = 0;
   for (const Part& part : parts_) {
     const std::uint64_t most = NumbersOfMove(part.numbers);
@@ -119,7 +119,7 @@ std::uint64_t Shipment::WriteMoves(std::uint64_t at) {
   return moves;
 }
 
-llvm::Error Shipment::Send() {
+llvm::Error SlotTransfer::Send() {
   DeviceStream& stream = ring_->StreamOf(*slot_);
   const bool is_plain = parts_.size() == 1 && parts_.front().numbers.stored == kUcpBytes;
   if (is_plain) {
@@ -167,7 +167,7 @@ llvm::Error SlotRing::MakeSlots(std::size_t slots) {
   return llvm::Error::success();
 }
 
-llvm::Expected<Shipment> SlotRing::Begin() {
+llvm::Expected<SlotTransfer> SlotRing::Begin() {
   Slot* slot = nullptr;
   {
     std::lock_guard lock(mutex_);
@@ -175,9 +175,9 @@ llvm::Expected<Shipment> SlotRing::Begin() {
     slot = free_.front();
     free_.pop_front();
   }
-  Shipment shipment(*this, *slot);
+  SlotTransfer transfer(*this, *slot);
   UCP_RETURN_IF_ERROR(slot->done.Wait());
-  return shipment;
+  return transfer;
 }
 
 void SlotRing::GiveBack(Slot& slot) {

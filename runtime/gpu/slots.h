@@ -64,10 +64,10 @@ struct Slot {
 };
 
 // The contents of one slot on the way to the device. Given up, it takes nothing.
-class Shipment {
+class SlotTransfer {
  public:
-  Shipment(Shipment&& other) noexcept;
-  ~Shipment();
+  SlotTransfer(SlotTransfer&& other) noexcept;
+  ~SlotTransfer();
 
   bool Fits(const Numbers& numbers, std::size_t places) const { return room_.Fits(numbers, places); }
   // They must fit. The result is to be filled before Send().
@@ -77,7 +77,7 @@ class Shipment {
 
  private:
   friend class SlotRing;
-  Shipment(SlotRing& ring, Slot& slot);
+  SlotTransfer(SlotRing& ring, Slot& slot);
 
   struct Part {
     Numbers numbers;
@@ -108,7 +108,7 @@ class SlotRing {
   std::uint64_t slot_bytes() const { return slot_bytes_; }
 
   // Waits until the device is done with a slot. A thread holds one at most.
-  llvm::Expected<Shipment> Begin();
+  llvm::Expected<SlotTransfer> Begin();
   // The device's own memory; in no order with what is sent.
   [[nodiscard]] llvm::Error Fill(std::span<std::byte> memory, std::byte value);
   // Until all that was sent is there.
@@ -117,7 +117,7 @@ class SlotRing {
   SlotCounts counts() const { return {bytes_, transfers_, launches_}; }
 
  private:
-  friend class Shipment;
+  friend class SlotTransfer;
 
   SlotRing(const Device& device, std::uint64_t slot_bytes) : device_(device), slot_bytes_(slot_bytes) {}
   [[nodiscard]] llvm::Error MakeSlots(std::size_t slots);

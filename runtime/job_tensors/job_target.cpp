@@ -9,7 +9,7 @@
 
 namespace ucp {
 
-llvm::Error HeldTarget::CheckAllHeld(const Layout& layout, std::span<const LogicalTensor> tensors) const {
+llvm::Error JobTarget::CheckAllHeld(const Layout& layout, std::span<const LogicalTensor> tensors) const {
   const std::set<std::string> kept = KeptTensors(layout, kept_);
   std::vector<std::string> extra;
   std::size_t tensor = 0;
@@ -25,12 +25,12 @@ llvm::Error HeldTarget::CheckAllHeld(const Layout& layout, std::span<const Logic
               extra.front(), extra.size() == 1 ? "" : fmt::format(" and {} more", extra.size() - 1));
 }
 
-llvm::Expected<Sides> HeldTarget::Meet(BoundSource source) {
+llvm::Expected<Sides> JobTarget::Meet(BoundSource source) {
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
-  UCP_RETURN_IF_ERROR(MatchHeld(source.layout, tensors, held_));
+  UCP_RETURN_IF_ERROR(MatchJobTensors(source.layout, tensors, held_));
   not_loaded_ = FindNotLoaded(tensors, held_);
   if (all_tensors_) UCP_RETURN_IF_ERROR(CheckAllHeld(source.layout, tensors));
-  UCP_ASSIGN_OR_RETURN(laid_out_, LayOutHeld(held_));
+  UCP_ASSIGN_OR_RETURN(laid_out_, LayOutJobTensors(held_));
   laid_out_.files.remarks = CastRemarks(tensors, held_);
   // Most loads leave nothing of the source out.
   const bool is_all_held =
@@ -42,6 +42,6 @@ llvm::Expected<Sides> HeldTarget::Meet(BoundSource source) {
   return Sides{std::move(source), std::move(laid_out_.layout), std::move(tensors)};
 }
 
-llvm::Expected<TargetFiles> HeldTarget::LayOut(const Sides& /*sides*/) { return std::move(laid_out_.files); }
+llvm::Expected<TargetFiles> JobTarget::LayOut(const Sides& /*sides*/) { return std::move(laid_out_.files); }
 
 }  // namespace ucp

@@ -1,4 +1,4 @@
-// The target of a load into tensors that the ranks of a job hold (held_tensors.h).
+// The target of a load into tensors that the ranks of a job hold (job_tensors.h).
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -14,10 +14,10 @@
 
 namespace ucp {
 
-class HeldTarget final : public CompileTarget {
+class JobTarget final : public CompileTarget {
  public:
   // `held`: by rank. With `all_tensors`, a source with a tensor that no rank holds or keeps is refused.
-  HeldTarget(std::vector<HeldByRank> held, bool all_tensors, std::vector<std::string> kept)
+  JobTarget(std::vector<JobTensorsOfRank> held, bool all_tensors, std::vector<std::string> kept)
       : held_(std::move(held)), all_tensors_(all_tensors), kept_(std::move(kept)) {}
 
   llvm::Expected<Sides> Meet(BoundSource source) override;
@@ -31,11 +31,11 @@ class HeldTarget final : public CompileTarget {
  private:
   [[nodiscard]] llvm::Error CheckAllHeld(const Layout& layout, std::span<const LogicalTensor> tensors) const;
 
-  std::vector<HeldByRank> held_;
+  std::vector<JobTensorsOfRank> held_;
   const bool all_tensors_;
   const std::vector<std::string> kept_;
   std::vector<NotLoaded> not_loaded_;
-  HeldLaidOut laid_out_;
+  LaidOutJobTensors laid_out_;
 };
 
 }  // namespace ucp

@@ -19,12 +19,12 @@ constexpr const char* kDeclaredAt = "the tensors that are to be filled";
 
 class HeldLayout {
  public:
-  explicit HeldLayout(std::span<const HeldByRank> ranks) : ranks_(ranks) {}
+  explicit HeldLayout(std::span<const JobTensorsOfRank> ranks) : ranks_(ranks) {}
 
-  llvm::Expected<HeldLaidOut> Run() {
+  llvm::Expected<LaidOutJobTensors> Run() {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       std::set<std::pair<std::string_view, std::string_view>> seen;
-      for (const HeldTensor& held : ranks_[rank]) {
+      for (const JobTensor& held : ranks_[rank]) {
         UCP_RETURN_IF_ERROR(Collect(static_cast<int>(rank), held));
         if (seen.insert({held.tensor, held.state}).second) continue;
         return Fail(ErrorCode::kUsage, "rank {} holds `{}` of tensor `{}` twice", rank, held.state, held.tensor);
@@ -45,7 +45,7 @@ class HeldLayout {
     int first_rank = 0;
   };
 
-  llvm::Error Collect(int rank, const HeldTensor& held) {
+  llvm::Error Collect(int rank, const JobTensor& held) {
     OverRanks& tensor = tensors_.try_emplace(held.tensor, OverRanks{BoxedTensor(held.shape), rank}).first->second;
     if (tensor.boxed.shape() != held.shape) {
       return Fail(ErrorCode::kUsage, "tensor `{}` has the shape [{}] on rank {} and [{}] on rank {}", held.tensor,
@@ -71,7 +71,7 @@ class HeldLayout {
   void AddFiles() {
     using Key = std::tuple<std::string, std::string, std::int64_t, DType>;
     struct Holders {
-      const HeldTensor* held = nullptr;
+      const JobTensor* held = nullptr;
       std::vector<int> ranks;
       std::vector<std::size_t> indices;  // In the ranks' own lists.
     };
@@ -80,7 +80,7 @@ class HeldLayout {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       target_.records[rank].resize(ranks_[rank].size());
       for (std::size_t i = 0; i < ranks_[rank].size(); ++i) {
-        const HeldTensor& held = ranks_[rank][i];
+        const JobTensor& held = ranks_[rank][i];
         const std::int64_t place = tensors_.at(held.tensor).boxed.PlaceOf(held.holds);
         Holders& holders = holders_of[{held.tensor, held.state, place, held.dtype}];
         holders.held = &held;
@@ -97,7 +97,7 @@ class HeldLayout {
     target_.readers = MakeReaders(static_cast<int>(ranks_.size()), readers_of_files_);
   }
 
-  std::optional<RecordId> AddShard(const HeldTensor& held, std::int64_t place, const std::vector<int>& readers) {
+  std::optional<RecordId> AddShard(const JobTensor& held, std::int64_t place, const std::vector<int>& readers) {
     const std::int64_t elements = ElementsOf(held.holds);
     held_elements_[{held.tensor, held.state}][place] = elements;
     if (elements == 0) return std::nullopt;
@@ -132,20 +132,20 @@ class HeldLayout {
     return llvm::Error::success();
   }
 
-  std::span<const HeldByRank> ranks_;
+  std::span<const JobTensorsOfRank> ranks_;
   std::map<std::string, OverRanks> tensors_;  // By name.
   // By tensor and state, for each box.
   std::map<std::pair<std::string, std::string>, std::map<std::int64_t, std::int64_t>> held_elements_;
-  HeldLaidOut target_;
+  LaidOutJobTensors target_;
   std::vector<std::vector<int>> readers_of_files_;  // By FileId.
 };
 
 }  // namespace
 
-std::string Encode(const HeldByRank& held) {
+std::string Encode(const JobTensorsOfRank& held) {
   wire::ByteWriter writer;
   writer.Add(held.size());
-  for (const HeldTensor& tensor : held) {
+  for (const JobTensor& tensor : held) {
     writer.Add(tensor.tensor);
     writer.Add(tensor.state);
     writer.Add(Name(tensor.dtype));
@@ -164,10 +164,10 @@ std::string Encode(const HeldByRank& held) {
   return writer.bytes();
 }
 
-llvm::Expected<HeldByRank> DecodeHeld(std::string_view bytes) {
+llvm::Expected<JobTensorsOfRank> DecodeJobTensors(std::string_view bytes) {
   wire::ByteReader reader(bytes);
-  HeldByRank held(reader.Count());
-  for (HeldTensor& tensor : held) {
+  JobTensorsOfRank held(reader.Count());
+  for (JobTensor& tensor : held) {
     tensor.tensor = reader.Text();
     tensor.state = reader.Text();
     std::optional<DType> dtype = DTypeFromName(reader.Text());
@@ -190,6 +190,8 @@ llvm::Expected<HeldByRank> DecodeHeld(std::string_view bytes) {
               bytes.size());
 }
 
-llvm::Expected<HeldLaidOut> LayOutHeld(std::span<const HeldByRank> ranks) { return HeldLayout(ranks).Run(); }
+llvm::Expected<LaidOutJobTensors> LayOutJobTensors(std::span<const JobTensorsOfRank> ranks) {
+  return HeldLayout(ranks).Run();
+}
 
 }  // namespace ucp

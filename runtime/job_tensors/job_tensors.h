@@ -20,7 +20,7 @@
 namespace ucp {
 
 // One row-major local tensor.
-struct HeldTensor {
+struct JobTensor {
   std::string tensor;
   std::string state;
   DType dtype = DType::kFloat32;
@@ -29,11 +29,11 @@ struct HeldTensor {
   // Others that the job has for the same tensor: the first that the checkpoint knows counts, where it does not know
   // `tensor`.
   std::vector<std::string> second_names = {};
-  bool operator==(const HeldTensor&) const = default;
+  bool operator==(const JobTensor&) const = default;
 };
-using HeldByRank = std::vector<HeldTensor>;
+using JobTensorsOfRank = std::vector<JobTensor>;
 
-struct HeldLaidOut {
+struct LaidOutJobTensors {
   TargetFiles files;
   Layout layout;
   FileReaders readers;
@@ -44,10 +44,10 @@ struct HeldLaidOut {
 // Lays out what all ranks hold, by rank. Fails (kUsage) where a part lies outside of its tensor, ranks disagree on a
 // shape, one rank holds a tensor's state twice, or there are elements of a tensor that nobody holds; the message names
 // the ranks.
-llvm::Expected<HeldLaidOut> LayOutHeld(std::span<const HeldByRank> ranks);
+llvm::Expected<LaidOutJobTensors> LayOutJobTensors(std::span<const JobTensorsOfRank> ranks);
 
 // As bytes, for other ranks.
-std::string Encode(const HeldByRank& held);
-llvm::Expected<HeldByRank> DecodeHeld(std::string_view bytes);
+std::string Encode(const JobTensorsOfRank& held);
+llvm::Expected<JobTensorsOfRank> DecodeJobTensors(std::string_view bytes);
 
 }  // namespace ucp

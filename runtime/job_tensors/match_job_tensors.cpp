@@ -29,28 +29,28 @@ const LogicalTensor::State* FindState(const LogicalTensor& tensor, std::string_v
 }
 
 // The states of each tensor that somebody holds.
-std::map<std::string, std::set<std::string>> HeldStates(std::span<const HeldByRank> ranks) {
+std::map<std::string, std::set<std::string>> HeldStates(std::span<const JobTensorsOfRank> ranks) {
   std::map<std::string, std::set<std::string>> states;
-  for (const HeldByRank& held_by_rank : ranks) {
-    for (const HeldTensor& held : held_by_rank) states[held.tensor].insert(held.state);
+  for (const JobTensorsOfRank& held_by_rank : ranks) {
+    for (const JobTensor& held : held_by_rank) states[held.tensor].insert(held.state);
   }
   return states;
 }
 
 class Matcher {
  public:
-  Matcher(const Layout& layout, std::span<const LogicalTensor> tensors, std::span<HeldByRank> ranks)
+  Matcher(const Layout& layout, std::span<const LogicalTensor> tensors, std::span<JobTensorsOfRank> ranks)
       : layout_(layout), tensors_(tensors), ranks_(ranks) {}
 
   llvm::Error Run() {
     std::set<std::string> masters;
-    for (const HeldByRank& held_by_rank : ranks_) {
-      for (const HeldTensor& held : held_by_rank) {
+    for (const JobTensorsOfRank& held_by_rank : ranks_) {
+      for (const JobTensor& held : held_by_rank) {
         if (held.state == kMasterState) masters.insert(held.tensor);
       }
     }
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      for (HeldTensor& held : ranks_[rank]) UCP_RETURN_IF_ERROR(Match(rank, masters.contains(held.tensor), held));
+      for (JobTensor& held : ranks_[rank]) UCP_RETURN_IF_ERROR(Match(rank, masters.contains(held.tensor), held));
     }
     if (missing_.empty()) return llvm::Error::success();
     std::vector<std::string> names;
@@ -70,7 +70,7 @@ class Matcher {
     return layout == nullptr ? nullptr : FindTensor(tensors_, layout->name);
   }
 
-  llvm::Error Match(std::size_t rank, bool master_is_held, HeldTensor& held) {
+  llvm::Error Match(std::size_t rank, bool master_is_held, JobTensor& held) {
     const LogicalTensor* tensor = Find(held.tensor);
     for (const std::string& name : held.second_names) {
       if (tensor == nullptr) tensor = Find(name);
@@ -105,17 +105,18 @@ class Matcher {
 
   const Layout& layout_;
   std::span<const LogicalTensor> tensors_;
-  std::span<HeldByRank> ranks_;
+  std::span<JobTensorsOfRank> ranks_;
   std::map<std::string, std::size_t> missing_;  // Which rank wants it.
 };
 
 }  // namespace
 
-llvm::Error MatchHeld(const Layout& layout, std::span<const LogicalTensor> tensors, std::span<HeldByRank> ranks) {
+llvm::Error MatchJobTensors(const Layout& layout, std::span<const LogicalTensor> tensors,
+                            std::span<JobTensorsOfRank> ranks) {
   return Matcher(layout, tensors, ranks).Run();
 }
 
-std::vector<NotLoaded> FindNotLoaded(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks) {
+std::vector<NotLoaded> FindNotLoaded(std::span<const LogicalTensor> tensors, std::span<const JobTensorsOfRank> ranks) {
   const auto held_states = HeldStates(ranks);
   std::vector<NotLoaded> not_loaded;
   for (const LogicalTensor& tensor : tensors) {
@@ -137,10 +138,10 @@ std::set<std::string> KeptTensors(const Layout& layout, std::span<const std::str
   return kept;
 }
 
-std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks) {
+std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const JobTensorsOfRank> ranks) {
   std::map<std::pair<DType, DType>, std::set<std::pair<std::string_view, std::string_view>>> casts;
-  for (const HeldByRank& held_by_rank : ranks) {
-    for (const HeldTensor& held : held_by_rank) {
+  for (const JobTensorsOfRank& held_by_rank : ranks) {
+    for (const JobTensor& held : held_by_rank) {
       const LogicalTensor::State* state = FindState(*FindTensor(tensors, held.tensor), held.state);
       // A weight beside its master is made from that.
       if (state == nullptr) state = FindState(*FindTensor(tensors, held.tensor), kMasterState);
@@ -155,7 +156,7 @@ std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std
   return remarks;
 }
 
-BoundSource KeepHeld(std::span<const HeldByRank> ranks, BoundSource source) {
+BoundSource KeepHeld(std::span<const JobTensorsOfRank> ranks, BoundSource source) {
   auto wanted = HeldStates(ranks);
   for (auto& [tensor, states] : wanted) {
     // Either needs the other: to be made from, or to be compared with.
@@ -177,7 +178,7 @@ BoundSource KeepHeld(std::span<const HeldByRank> ranks, BoundSource source) {
     if (entry->second) shard.states = *entry->second;
     return !entry->second;
   });
-  for (Layout* layout : {&source.layout, &source.held}) {
+  for (Layout* layout : {&source.layout, &source.stored_layout}) {
     std::erase_if(layout->tensors, [&](const TensorLayout& tensor) { return !wanted.contains(tensor.name); });
     layout->dropped.clear();
   }

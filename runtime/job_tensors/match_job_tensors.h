@@ -20,22 +20,22 @@ struct NotLoaded {
   std::vector<std::string> states;
 };
 
-// Gives every held tensor the name and the state that the source has for it. Fails as CompileHeld() says; `tensors` are
-// those of the source.
-[[nodiscard]] llvm::Error MatchHeld(const Layout& layout, std::span<const LogicalTensor> tensors,
-                                    std::span<HeldByRank> ranks);
+// Gives every held tensor the name and the state that the source has for it. Fails as CompileForJob() says; `tensors`
+// are those of the source.
+[[nodiscard]] llvm::Error MatchJobTensors(const Layout& layout, std::span<const LogicalTensor> tensors,
+                                          std::span<JobTensorsOfRank> ranks);
 
 // The states of the source that nobody holds.
-std::vector<NotLoaded> FindNotLoaded(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks);
+std::vector<NotLoaded> FindNotLoaded(std::span<const LogicalTensor> tensors, std::span<const JobTensorsOfRank> ranks);
 
 // The source's names for those of these that it knows.
 std::set<std::string> KeptTensors(const Layout& layout, std::span<const std::string> names);
 
-// Sentences about states that ranks hold in another dtype than the source. Call after MatchHeld().
-std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const HeldByRank> ranks);
+// Sentences about states that ranks hold in another dtype than the source. Call after MatchJobTensors().
+std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const JobTensorsOfRank> ranks);
 
 // The source without what nobody holds: tensors of its layouts, and shards and states of its inventory. Weights stay
 // beside their masters, to be compared with them.
-BoundSource KeepHeld(std::span<const HeldByRank> ranks, BoundSource source);
+BoundSource KeepHeld(std::span<const JobTensorsOfRank> ranks, BoundSource source);
 
 }  // namespace ucp

@@ -7,7 +7,7 @@
 #include "compiler/files/seen_files.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
-#include "runtime/storage/files_by_means.h"
+#include "runtime/storage/direct_io_files.h"
 
 namespace ucp {
 namespace {
@@ -55,13 +55,13 @@ llvm::Expected<PlannedRun> PlanConversion(ReadableFileSystem& source, const Conv
 
 llvm::Expected<ConvertReport> ConvertCheckpoint(const ConvertRequest& request, const ConversionOptions& destination,
                                                 ExecutionOptions execution, const JobHooks& hooks) {
-  FilesByMeans files(RealFileSystem());
+  DirectIoFiles files(RealFileSystem());
   const PlanningOptions planning{.readers = execution.threads, .threads = execution.threads};
   UCP_ASSIGN_OR_RETURN(PlannedRun run, PlanConversion(files, request, planning, hooks));
   execution.ranks = &SingleProcess();
   execution.progress = hooks.begin_progress();
   ConversionHooks conversion;
-  conversion.use_means = [&files](Means means) { files.Use(means); };
+  conversion.use_io = [&files](DirectIo means) { files.Use(means); };
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(files, run, destination, std::move(execution), conversion));
   return ConvertReport{std::move(run), std::move(outcome)};
 }

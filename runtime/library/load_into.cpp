@@ -11,7 +11,7 @@
 namespace ucp {
 namespace {
 
-std::uint64_t BytesOf(const HeldTensor& held) {
+std::uint64_t BytesOf(const JobTensor& held) {
   auto bytes = static_cast<std::uint64_t>(ItemBytes(held.dtype));
   for (const Positions& positions : held.holds) {
     std::uint64_t length = 0;
@@ -21,13 +21,13 @@ std::uint64_t BytesOf(const HeldTensor& held) {
   return bytes;
 }
 
-llvm::Expected<HeldTensor> HeldOf(const TensorToFill& tensor) {
+llvm::Expected<JobTensor> HeldOf(const TensorToFill& tensor) {
   const std::optional<DType> dtype = DTypeFromName(tensor.dtype);
   if (!dtype) {
     return Fail(ErrorCode::kUsage, "tensor `{}` has numbers of the unknown kind `{}`; kinds are named as PyTorch's",
                 tensor.tensor, tensor.dtype);
   }
-  HeldTensor held{tensor.tensor, tensor.state, *dtype, tensor.shape, {}};
+  JobTensor held{tensor.tensor, tensor.state, *dtype, tensor.shape, {}};
   for (const std::vector<HeldSpan>& spans : tensor.holds) {
     Positions& positions = held.holds.emplace_back();
     for (const HeldSpan& span : spans) positions.push_back({span.begin, span.end});
@@ -36,8 +36,8 @@ llvm::Expected<HeldTensor> HeldOf(const TensorToFill& tensor) {
   return held;
 }
 
-llvm::Expected<HeldByRank> HeldByThis(std::span<const TensorToFill> tensors) {
-  HeldByRank held;
+llvm::Expected<JobTensorsOfRank> HeldByThis(std::span<const TensorToFill> tensors) {
+  JobTensorsOfRank held;
   for (const TensorToFill& tensor : tensors) {
     UCP_ASSIGN_OR_RETURN(held.emplace_back(), HeldOf(tensor));
   }
@@ -45,8 +45,8 @@ llvm::Expected<HeldByRank> HeldByThis(std::span<const TensorToFill> tensors) {
 }
 
 // After the plan is made, when positions are known to lie in their tensors.
-llvm::Expected<std::vector<WantedRecord>> Wanted(std::span<const TensorToFill> tensors, const HeldByRank& held,
-                                                 const HeldPlan& plan) {
+llvm::Expected<std::vector<WantedRecord>> Wanted(std::span<const TensorToFill> tensors, const JobTensorsOfRank& held,
+                                                 const JobLoadPlan& plan) {
   std::vector<WantedRecord> wanted;
   for (std::size_t number = 0; number < tensors.size(); ++number) {
     const TensorToFill& tensor = tensors[number];
@@ -60,14 +60,14 @@ llvm::Expected<std::vector<WantedRecord>> Wanted(std::span<const TensorToFill> t
   return wanted;
 }
 
-HeldPlan PlanInto(const LoadSource& source, const HeldByRank& held, const LoadOptions& options, bool all_tensors,
-                  Communicator& ranks) {
-  HeldRequest request{Take(RequestOf(source, ranks)),
-                      options.check_source ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust, all_tensors,
-                      options.threads};
+JobLoadPlan PlanInto(const LoadSource& source, const JobTensorsOfRank& held, const LoadOptions& options,
+                     bool all_tensors, Communicator& ranks) {
+  JobLoadRequest request{Take(RequestOf(source, ranks)),
+                         options.check_source ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust, all_tensors,
+                         options.threads};
   OpenedSpec spec;
   request.source.opened = &spec;
-  llvm::Expected<HeldPlan> plan = CompileHeld(RealFileSystem(), request, held, ranks);
+  llvm::Expected<JobLoadPlan> plan = CompileForJob(RealFileSystem(), request, held, ranks);
   if (!plan) ThrowIf(WithDiagnostics(plan.takeError(), spec));
   return std::move(*plan);
 }
@@ -80,9 +80,9 @@ FillOutcome LoadInto(const LoadSource& source, std::span<const TensorToFill> ten
                      bool all_tensors) {
   GivenRanks ranks(settings.ranks);
   const LoadOptions options = Take(LoadOptionsOf(settings, ranks));
-  llvm::Expected<HeldByRank> held = HeldByThis(tensors);
+  llvm::Expected<JobTensorsOfRank> held = HeldByThis(tensors);
   ThrowIf(Agree(ranks, held ? llvm::Error::success() : held.takeError()));
-  const HeldPlan plan = PlanInto(source, *held, options, all_tensors, ranks);
+  const JobLoadPlan plan = PlanInto(source, *held, options, all_tensors, ranks);
   llvm::Expected<std::vector<WantedRecord>> wanted = Wanted(tensors, *held, plan);
   ThrowIf(Agree(ranks, wanted ? llvm::Error::success() : wanted.takeError()));
   FillOutcome outcome;

@@ -10,8 +10,8 @@
 namespace ucp {
 namespace {
 
-ChosenWay ByTrial(const LoadPlan& load, FileSystem& files, std::span<const WantedRecord> wanted,
-                  const LoadOptions& options) {
+IoChoice ByTrial(const LoadPlan& load, FileSystem& files, std::span<const WantedRecord> wanted,
+                 const LoadOptions& options) {
   std::uint64_t bytes = 0;
   for (const WantedRecord& record : wanted) bytes += record.memory.size();
   std::vector<FileToRead> to_read;
@@ -27,18 +27,17 @@ ChosenWay ByTrial(const LoadPlan& load, FileSystem& files, std::span<const Wante
 
 }  // namespace
 
-llvm::Expected<ChosenWay> ChooseMeansOfLoad(const LoadPlan& load, FileSystem& files,
-                                            std::span<const WantedRecord> wanted, const LoadOptions& options,
-                                            Communicator& ranks) {
-  ChosenWay chosen{options.io == WantedMeans::kDirect, fmt::format("so {} says", OptionName(UserOption::kIo)), 0, 0};
-  if (ranks.rank() == 0 && options.io == WantedMeans::kAuto) chosen = ByTrial(load, files, wanted, options);
+llvm::Expected<IoChoice> ChooseIoOfLoad(const LoadPlan& load, FileSystem& files, std::span<const WantedRecord> wanted,
+                                        const LoadOptions& options, Communicator& ranks) {
+  IoChoice chosen{options.io == IoMode::kDirect, fmt::format("so {} says", OptionName(UserOption::kIo)), 0, 0};
+  if (ranks.rank() == 0 && options.io == IoMode::kAuto) chosen = ByTrial(load, files, wanted, options);
   if (ranks.size() == 1) return chosen;
   UCP_ASSIGN_OR_RETURN(const std::string way, FromFirstRank(ranks, chosen.directly ? "directly" : ""));
   if (ranks.rank() != 0) chosen = {!way.empty(), "rank 0 found it so", 0, 0};
   return chosen;
 }
 
-std::size_t MostOpenFiles(const OpenFileShares& shares, const ChosenWay& reading) {
+std::size_t MostOpenFiles(const OpenFileShares& shares, const IoChoice& reading) {
   return reading.directly ? (shares.reading + shares.writing) / 2 : shares.reading;
 }
 

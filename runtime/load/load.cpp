@@ -11,7 +11,7 @@
 #include "runtime/load/places.h"
 #include "runtime/load/share_reads.h"
 #include "runtime/load/to_device.h"
-#include "runtime/storage/files_by_means.h"
+#include "runtime/storage/direct_io_files.h"
 
 namespace ucp {
 namespace {
@@ -28,7 +28,7 @@ llvm::Error CheckedAlike(Communicator& ranks, bool is_checked) {
               other->empty() ? 0 : rank, other->empty() ? rank : 0);
 }
 
-llvm::Expected<LoadReport> ReportOf(const Engine& engine, const MemorySink& sink, const DeviceWays& ways) {
+llvm::Expected<LoadReport> ReportOf(const Engine& engine, const MemorySink& sink, const DeviceRings& rings) {
   UCP_ASSIGN_OR_RETURN(EngineReport run, engine.Report());
   LoadReport report;
   report.bytes_read = engine.BytesRead();
@@ -36,8 +36,8 @@ llvm::Expected<LoadReport> ReportOf(const Engine& engine, const MemorySink& sink
   report.bytes_received = sink.bytes_received();
   report.is_as_stored = sink.is_as_stored();
   report.threads = run.threads;
-  report.buffer_bytes = engine.buffer_bytes() + sink.exchange_bytes() + ways.host_bytes();
-  const SlotCounts counts = ways.counts();
+  report.buffer_bytes = engine.buffer_bytes() + sink.exchange_bytes() + rings.host_bytes();
+  const SlotCounts counts = rings.counts();
   report.bytes_to_devices = counts.bytes;
   report.transfers = counts.transfers;
   report.launches = counts.launches;
@@ -56,29 +56,30 @@ llvm::Expected<LoadReport> Load(const LoadPlan& load, FileSystem& files, std::sp
   UCP_RETURN_IF_ERROR(Agree(ranks, places ? llvm::Error::success() : places.takeError()));
   const unsigned threads = std::max(options.threads, 1U);
   const std::uint64_t to_ranks = ranks.size() > 1 ? Exchange::LeastMemory(ranks.size()) : 0;
-  const std::uint64_t to_devices = DeviceWays::LeastMemory(threads, places->Devices().size());
+  const std::uint64_t to_devices = DeviceRings::LeastMemory(threads, places->Devices().size());
   llvm::Expected<BufferSizes> sizes =
       DivideMemory(load.plan, threads, options.memory_bytes, options.most_chunk_bytes, to_ranks + to_devices);
   UCP_RETURN_IF_ERROR(Agree(ranks, sizes ? llvm::Error::success() : sizes.takeError()));
   const std::uint64_t spare = (sizes->left_bytes - to_ranks - to_devices) / (to_ranks > 0 ? 2 : 1);
-  llvm::Expected<DeviceWays> ways = DeviceWays::Make(*places, threads, to_devices + spare, options.device_memory_bytes);
-  UCP_RETURN_IF_ERROR(Agree(ranks, ways ? llvm::Error::success() : ways.takeError()));
-  UCP_ASSIGN_OR_RETURN(ChosenWay reading, ChooseMeansOfLoad(load, files, wanted, options, ranks));
-  FilesByMeans files_by_means(files);
-  files_by_means.Use({.reads_directly = reading.directly});
+  llvm::Expected<DeviceRings> rings =
+      DeviceRings::Make(*places, threads, to_devices + spare, options.device_memory_bytes);
+  UCP_RETURN_IF_ERROR(Agree(ranks, rings ? llvm::Error::success() : rings.takeError()));
+  UCP_ASSIGN_OR_RETURN(IoChoice reading, ChooseIoOfLoad(load, files, wanted, options, ranks));
+  DirectIoFiles direct_io_files(files);
+  direct_io_files.Use({.reads_directly = reading.directly});
   UCP_RETURN_IF_ERROR(CheckedAlike(ranks, options.check_source));
   const bool checks = options.check_source;
   Engine engine(load.plan,
                 {.root = load.source_folder,
-                 .files = files_by_means,
+                 .files = direct_io_files,
                  .versions = load.source_versions,
                  .most_open = MostOpenFiles(options.open_files, reading)},
                 options,
                 {.checksums = checks, .copies = checks, .every_rank_looks = checks, .compared = ComparedWrites::kEach},
                 *sizes);
-  MemorySink sink(load, *places, *ways, *sizes, /*reads_as_stored=*/!checks);
+  MemorySink sink(load, *places, *rings, *sizes, /*reads_as_stored=*/!checks);
   UCP_RETURN_IF_ERROR(engine.Run(sink));
-  UCP_ASSIGN_OR_RETURN(LoadReport report, ReportOf(engine, sink, *ways));
+  UCP_ASSIGN_OR_RETURN(LoadReport report, ReportOf(engine, sink, *rings));
   report.reading = std::move(reading);
   for (const WantedRecord& record : wanted) report.bytes_placed += record.memory.size();
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -14,7 +14,7 @@
 #include "runtime/engine/engine_report.h"
 #include "runtime/gpu/device.h"
 #include "runtime/load_plan/load_plan.h"
-#include "runtime/storage/choose_means.h"
+#include "runtime/storage/choose_io.h"
 #include "runtime/storage/file_system.h"
 
 namespace ucp {
@@ -29,7 +29,7 @@ struct WantedRecord {
 
 struct LoadOptions : EngineOptions {
   std::uint64_t device_memory_bytes = std::uint64_t{512} << 20;  // Of each device, beyond the wanted memory.
-  WantedMeans io = WantedMeans::kAuto;                           // How large files are read; rank 0's counts.
+  IoMode io = IoMode::kAuto;                                     // How large files are read; rank 0's counts.
   bool check_source = false;  // The archives' checksums, and the copies in the source against each other.
 };
 
@@ -41,7 +41,7 @@ struct LoadReport {
   std::uint64_t bytes_to_devices = 0;
   std::uint64_t transfers = 0;  // To devices.
   std::uint64_t launches = 0;   // Of kernels that put what arrived in its places, and of fills.
-  ChosenWay reading;            // Large files, by this rank.
+  IoChoice reading;             // Large files, by this rank.
   bool is_as_stored = false;    // Nothing had to be converted (AsStored).
   double seconds = 0;
   unsigned threads = 0;

@@ -53,12 +53,12 @@ llvm::Expected<RanksOfRecords> WantedBy(const LoadPlan& load, const Places& plac
 
 }  // namespace
 
-MemorySink::MemorySink(const LoadPlan& load, const Places& places, const DeviceWays& ways, const BufferSizes& sizes,
+MemorySink::MemorySink(const LoadPlan& load, const Places& places, const DeviceRings& rings, const BufferSizes& sizes,
                        bool reads_as_stored)
     : load_(load),
       plan_(load.plan),
       places_(places),
-      ways_(ways),
+      rings_(rings),
       sizes_(sizes),
       reads_as_stored_(reads_as_stored),
       ranges_(places.Ranges()),
@@ -84,7 +84,7 @@ llvm::Error MemorySink::Fill(Engine& engine) {
   Communicator& ranks = engine.ranks();
   const std::vector<SharedContents> contents = FindContents(plan_, wanted_by_, ranks.rank(), ranks.size());
   if (ranks.size() > 1) {
-    const std::uint64_t left_bytes = sizes_.left_bytes - ways_.host_bytes();
+    const std::uint64_t left_bytes = sizes_.left_bytes - rings_.host_bytes();
     Exchange exchange(plan_, places_, contents, ranks, {engine.parallel(), sizes_.chunk_bytes, left_bytes});
     UCP_RETURN_IF_ERROR(exchange.Run([&](unsigned thread, const TargetRange& range, std::span<std::byte> place) {
       engine.AddProgress(place.size());
@@ -102,7 +102,7 @@ llvm::Error MemorySink::Fill(Engine& engine) {
 // Contents that no other rank wants.
 llvm::Error MemorySink::FillAlone(Engine& engine, const std::vector<Content>& contents) const {
   UCP_RETURN_IF_ERROR(FillHost(engine, ContentsOn(nullptr, places_, contents)));
-  for (const std::unique_ptr<SlotRing>& ring : ways_.rings()) {
+  for (const std::unique_ptr<SlotRing>& ring : rings_.rings()) {
     UCP_RETURN_IF_ERROR(ReadToDevice(
         plan_, places_, ContentsOn(&ring->device(), places_, contents), *ring, sizes_.chunk_bytes, engine.parallel(),
         [&](unsigned thread, const TargetRange& range, std::span<std::byte> slot, std::uint64_t wanted_bytes) {

@@ -30,7 +30,7 @@ namespace ucp {
 class MemorySink : public Sink {
  public:
   // All must outlive this. `reads_as_stored`: what is stored as it is wanted need not be made by the plan's steps.
-  MemorySink(const LoadPlan& load, const Places& places, const DeviceWays& ways, const BufferSizes& sizes,
+  MemorySink(const LoadPlan& load, const Places& places, const DeviceRings& rings, const BufferSizes& sizes,
              bool reads_as_stored);
 
   SinkSize Size() const override;
@@ -50,7 +50,7 @@ class MemorySink : public Sink {
   const LoadPlan& load_;
   const Plan& plan_;
   const Places& places_;
-  const DeviceWays& ways_;
+  const DeviceRings& rings_;
   const BufferSizes sizes_;
   const bool reads_as_stored_;
   const std::vector<TargetRange> ranges_;

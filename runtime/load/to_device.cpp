@@ -88,13 +88,13 @@ std::size_t MostPlaces(const std::vector<Content>& contents) {
 
 }  // namespace
 
-std::uint64_t DeviceWays::LeastMemory(unsigned threads, std::size_t devices) {
+std::uint64_t DeviceRings::LeastMemory(unsigned threads, std::size_t devices) {
   return devices * SlotsFor(threads) * SlotRing::kLeastSlotBytes;
 }
 
-llvm::Expected<DeviceWays> DeviceWays::Make(Places& places, unsigned threads, std::uint64_t host_bytes,
-                                            std::uint64_t device_bytes) {
-  DeviceWays ways;
+llvm::Expected<DeviceRings> DeviceRings::Make(Places& places, unsigned threads, std::uint64_t host_bytes,
+                                              std::uint64_t device_bytes) {
+  DeviceRings rings;
   const std::vector<const Device*> devices = places.Devices();
   const std::size_t slots = SlotsFor(threads);
   const std::uint64_t least = slots * SlotRing::kLeastSlotBytes;
@@ -110,15 +110,15 @@ llvm::Expected<DeviceWays> DeviceWays::Make(Places& places, unsigned threads, st
     constexpr std::uint64_t kPage = 4096;
     const std::uint64_t slot_bytes = std::min(most / kPage * kPage, SlotRing::kMostSlotBytes);
     UCP_ASSIGN_OR_RETURN(std::unique_ptr<SlotRing> ring, SlotRing::Make(*device, slots, slot_bytes));
-    ways.host_bytes_ += slots * slot_bytes;
-    ways.packings_.push_back(std::make_unique<Packing>(*ring));
-    ways.rings_.push_back(std::move(ring));
-    places.ReachBy(*device, *ways.packings_.back());
+    rings.host_bytes_ += slots * slot_bytes;
+    rings.packings_.push_back(std::make_unique<Packing>(*ring));
+    rings.rings_.push_back(std::move(ring));
+    places.ReachBy(*device, *rings.packings_.back());
   }
-  return ways;
+  return rings;
 }
 
-SlotCounts DeviceWays::counts() const {
+SlotCounts DeviceRings::counts() const {
   SlotCounts all;
   for (const std::unique_ptr<SlotRing>& ring : rings_) {
     const SlotCounts counts = ring->counts();
@@ -158,13 +158,13 @@ llvm::Error ReadToDevice(const Plan& plan, const Places& places, const std::vect
   if (pieces.empty()) return llvm::Error::success();
   const std::vector<std::size_t> begins = SlotsOf(places, contents, pieces, ring.slot_bytes());
   auto fill = [&](unsigned thread, std::uint64_t slot) -> llvm::Error {
-    UCP_ASSIGN_OR_RETURN(Shipment shipment, ring.Begin());
+    UCP_ASSIGN_OR_RETURN(SlotTransfer transfer, ring.Begin());
     for (std::size_t i = begins[slot]; i < begins[slot + 1]; ++i) {
       const Freight freight = FreightOf(places, contents[pieces[i].content], pieces[i]);
       const std::uint64_t wanted_bytes = freight.numbers.count * NumberBytes(freight.numbers.wanted);
-      UCP_RETURN_IF_ERROR(read(thread, freight.range, shipment.Add(freight.numbers, freight.places), wanted_bytes));
+      UCP_RETURN_IF_ERROR(read(thread, freight.range, transfer.Add(freight.numbers, freight.places), wanted_bytes));
     }
-    return shipment.Send();
+    return transfer.Send();
   };
   UCP_RETURN_IF_ERROR(ForEachInParallel(begins.size() - 1, parallel, fill));
   return ring.Wait();

@@ -20,15 +20,15 @@
 namespace ucp {
 
 // A ring of slots for each device of a load.
-class DeviceWays {
+class DeviceRings {
  public:
   // The least memory of the host that is worth it.
   static std::uint64_t LeastMemory(unsigned threads, std::size_t devices);
 
   // For every device that has a place. `host_bytes` is for all of them, at least as above, and `device_bytes` for each:
   // too little is kUsage. The devices must outlive this.
-  static llvm::Expected<DeviceWays> Make(Places& places, unsigned threads, std::uint64_t host_bytes,
-                                         std::uint64_t device_bytes);
+  static llvm::Expected<DeviceRings> Make(Places& places, unsigned threads, std::uint64_t host_bytes,
+                                          std::uint64_t device_bytes);
 
   std::span<const std::unique_ptr<SlotRing>> rings() const { return rings_; }
   std::uint64_t host_bytes() const { return host_bytes_; }

@@ -19,7 +19,7 @@
 namespace ucp {
 namespace {
 
-std::string TextOf(const HeldRequest& request) {
+std::string TextOf(const JobLoadRequest& request) {
   std::vector<std::string> more;
   if (request.replicas == ReplicaPolicy::kCompare) more.emplace_back("copies compared");
   if (!request.all_tensors) more.emplace_back("a part of it being enough");
@@ -27,12 +27,12 @@ std::string TextOf(const HeldRequest& request) {
 }
 
 // The tensors that all ranks hold, and those that some have and keep.
-struct HeldByAll {
-  std::vector<HeldByRank> held;
+struct JobTensorsOfAll {
+  std::vector<JobTensorsOfRank> held;
   std::vector<std::string> kept;
 };
 
-std::string EncodeMine(const HeldByRank& held, const std::vector<std::string>& kept) {
+std::string EncodeMine(const JobTensorsOfRank& held, const std::vector<std::string>& kept) {
   wire::ByteWriter writer;
   writer.Add(Encode(held));
   writer.Add(kept.size());
@@ -40,11 +40,11 @@ std::string EncodeMine(const HeldByRank& held, const std::vector<std::string>& k
   return writer.bytes();
 }
 
-llvm::Expected<HeldByAll> DecodeAll(const std::vector<std::string>& encoded) {
-  HeldByAll all;
+llvm::Expected<JobTensorsOfAll> DecodeAll(const std::vector<std::string>& encoded) {
+  JobTensorsOfAll all;
   for (const std::string& bytes : encoded) {
     wire::ByteReader reader(bytes);
-    UCP_ASSIGN_OR_RETURN(HeldByRank held, DecodeHeld(reader.Text()));
+    UCP_ASSIGN_OR_RETURN(JobTensorsOfRank held, DecodeJobTensors(reader.Text()));
     all.held.push_back(std::move(held));
     const std::uint64_t names = reader.Count();
     for (std::uint64_t i = 0; i < names; ++i) all.kept.push_back(reader.Text());
@@ -59,7 +59,7 @@ llvm::Expected<HeldByAll> DecodeAll(const std::vector<std::string>& encoded) {
 }
 
 // The result of rank 0, for all.
-struct CompiledHeld {
+struct CompiledForJob {
   LoadPlan load;
   std::vector<std::vector<std::optional<RecordId>>> records;  // By rank.
   std::vector<NotLoaded> not_loaded;
@@ -76,10 +76,10 @@ std::optional<double> CommonStep(const TrainingState& training) {
   return common;
 }
 
-llvm::Expected<CompiledHeld> CompileAtFirstRank(const SeenFiles& seen, const HeldRequest& request, HeldByAll all,
-                                                BoundSource source) {
-  HeldTarget target(std::move(all.held), request.all_tensors, all.kept);
-  CompiledHeld held;
+llvm::Expected<CompiledForJob> CompileAtFirstRank(const SeenFiles& seen, const JobLoadRequest& request,
+                                                  JobTensorsOfAll all, BoundSource source) {
+  JobTarget target(std::move(all.held), request.all_tensors, all.kept);
+  CompiledForJob held;
   held.step = CommonStep(source.checkpoint.training);
   UCP_ASSIGN_OR_RETURN(Compiled compiled, CompileInto(target, std::move(source),
                                                       {.replicas = request.replicas, .threads = request.threads}));
@@ -116,7 +116,7 @@ llvm::Expected<std::vector<std::optional<RecordId>>> DecodeRecords(std::string_v
 }
 
 // For all ranks.
-std::string EncodeRest(const CompiledHeld& compiled) {
+std::string EncodeRest(const CompiledForJob& compiled) {
   wire::ByteWriter writer;
   writer.Add(compiled.not_loaded.size());
   for (const NotLoaded& entry : compiled.not_loaded) {
@@ -129,7 +129,7 @@ std::string EncodeRest(const CompiledHeld& compiled) {
   return writer.bytes();
 }
 
-llvm::Error DecodeRest(std::string_view bytes, HeldPlan& plan) {
+llvm::Error DecodeRest(std::string_view bytes, JobLoadPlan& plan) {
   wire::ByteReader reader(bytes);
   plan.not_loaded.resize(reader.Count());
   for (NotLoaded& entry : plan.not_loaded) {
@@ -145,7 +145,7 @@ llvm::Error DecodeRest(std::string_view bytes, HeldPlan& plan) {
               bytes.size());
 }
 
-std::vector<LoadedPart> PartsOf(const CompiledHeld& compiled) {
+std::vector<LoadedPart> PartsOf(const CompiledForJob& compiled) {
   std::vector<LoadedPart> parts;
   for (const auto& records : compiled.records) {
     LoadedPart& part = parts.emplace_back(LoadedPart{static_cast<int>(parts.size()), {}, {}, EncodeRecords(records)});
@@ -158,17 +158,17 @@ std::vector<LoadedPart> PartsOf(const CompiledHeld& compiled) {
 
 }  // namespace
 
-llvm::Expected<HeldPlan> CompileHeld(ReadableFileSystem& files, const HeldRequest& request, const HeldByRank& mine,
-                                     Communicator& ranks) {
+llvm::Expected<JobLoadPlan> CompileForJob(ReadableFileSystem& files, const JobLoadRequest& request,
+                                          const JobTensorsOfRank& mine, Communicator& ranks) {
   UCP_RETURN_IF_ERROR(AgreeOnRequest(ranks, TextOf(request)));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> encoded,
                        ToFirstRank(ranks, ranks.size() > 1 ? EncodeMine(mine, request.kept) : std::string()));
-  CompiledHeld compiled;
+  CompiledForJob compiled;
   auto compile = [&](ReadableFileSystem& shared) -> llvm::Error {
     UCP_RETURN_IF_ERROR(CheckIsWhole(shared, request.source.path));
     SeenFiles seen(shared);
     UCP_ASSIGN_OR_RETURN(BoundSource source, DescribeAndBind(seen, request.source));
-    HeldByAll all = {{mine}, request.kept};
+    JobTensorsOfAll all = {{mine}, request.kept};
     if (ranks.size() > 1) {
       UCP_ASSIGN_OR_RETURN(all, DecodeAll(encoded));
     }
@@ -177,14 +177,14 @@ llvm::Expected<HeldPlan> CompileHeld(ReadableFileSystem& files, const HeldReques
   };
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, WithSharedHeaders(files, ranks, compile)));
   if (ranks.size() == 1) {
-    return HeldPlan{std::move(compiled.load), std::move(compiled.records.front()), std::move(compiled.not_loaded),
-                    compiled.step};
+    return JobLoadPlan{std::move(compiled.load), std::move(compiled.records.front()), std::move(compiled.not_loaded),
+                       compiled.step};
   }
   const std::vector<LoadedPart> parts = PartsOf(compiled);
   UCP_ASSIGN_OR_RETURN(const std::string rest, FromFirstRank(ranks, EncodeRest(compiled)));
   UCP_ASSIGN_OR_RETURN(SharedLoad shared,
                        ShareLoad(ranks, std::move(compiled.load), parts, request.replicas == ReplicaPolicy::kCompare));
-  HeldPlan plan;
+  JobLoadPlan plan;
   auto decode = [&]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(plan.records, DecodeRecords(shared.note, shared.load, mine.size()));
     return DecodeRest(rest, plan);

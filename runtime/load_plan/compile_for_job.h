@@ -14,7 +14,7 @@
 
 namespace ucp {
 
-struct HeldRequest {
+struct JobLoadRequest {
   SourceRequest source;
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
   bool all_tensors = true;  // Refuse a checkpoint with tensors that no rank holds.
@@ -24,7 +24,7 @@ struct HeldRequest {
   std::vector<std::string> kept = {};
 };
 
-struct HeldPlan {
+struct JobLoadPlan {
   LoadPlan load;
   std::vector<std::optional<RecordId>> records;  // For each tensor of this rank; nothing for one without elements.
   std::vector<NotLoaded> not_loaded;             // By name.
@@ -32,11 +32,11 @@ struct HeldPlan {
 };
 
 // A held `weight` of a tensor with a master is made from that. Names are those of the source, or its
-// second names for shared tensors; where it has none of these, HeldTensor::second_names are tried. All ranks call this,
+// second names for shared tensors; where it has none of these, JobTensor::second_names are tried. All ranks call this,
 // each with what it holds; rank 0 reads the headers, and nobody goes on before all is known to fit. Fails (kUsage)
 // where the checkpoint lacks what a rank holds, has another shape or a number that is not cast to the rank's dtype, or
 // where ranks ask for different checkpoints.
-llvm::Expected<HeldPlan> CompileHeld(ReadableFileSystem& files, const HeldRequest& request, const HeldByRank& mine,
-                                     Communicator& ranks);
+llvm::Expected<JobLoadPlan> CompileForJob(ReadableFileSystem& files, const JobLoadRequest& request,
+                                          const JobTensorsOfRank& mine, Communicator& ranks);
 
 }  // namespace ucp

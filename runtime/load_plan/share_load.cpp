@@ -16,7 +16,7 @@ namespace ucp {
 namespace {
 
 // The message for a rank: tables that others also get, and its own.
-struct Parcel {
+struct PlanMessage {
   const std::string* tables = nullptr;
   std::string own;
 };
@@ -130,14 +130,15 @@ llvm::Error DecodeOwn(std::string_view bytes, SharedLoad& shared) {
 }
 
 // Rank 0's. The same tables are kept in `tables` once.
-llvm::Error MakeParcels(const LoadPlan& load, std::span<const LoadedPart> parts, std::vector<Parcel>& parcels,
-                        std::map<std::vector<std::size_t>, std::string>& tables) {
+llvm::Error MakePlanMessages(const LoadPlan& load, std::span<const LoadedPart> parts,
+                             std::vector<PlanMessage>& messages,
+                             std::map<std::vector<std::size_t>, std::string>& tables) {
   const PlanCutter cutter(load.plan);
   std::map<std::vector<std::size_t>, std::vector<std::size_t>> ranks_of_writes;
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
     ranks_of_writes[cutter.WritesOf(parts[rank].records)].push_back(rank);
   }
-  parcels.resize(parts.size());
+  messages.resize(parts.size());
   for (const auto& [writes, ranks] : ranks_of_writes) {
     std::vector<RecordId> records;
     std::vector<FileId> files;
@@ -150,17 +151,18 @@ llvm::Error MakeParcels(const LoadPlan& load, std::span<const LoadedPart> parts,
                          EncodeTables(part.plan, Cut(load.readers, part.files), load.source_folder, part.records));
     const std::string& kept = tables[writes] = std::move(encoded);
     for (std::size_t rank : ranks) {
-      parcels[rank] = {&kept, EncodeOwn(parts[rank], cutter.ReadyMade(part, parts[rank].files))};
+      messages[rank] = {&kept, EncodeOwn(parts[rank], cutter.ReadyMade(part, parts[rank].files))};
     }
   }
   return llvm::Error::success();
 }
 
 // The same for all.
-llvm::Error MakeWholeParcels(const LoadPlan& load, std::span<const LoadedPart> parts, std::vector<Parcel>& parcels,
-                             std::map<std::vector<std::size_t>, std::string>& tables) {
+llvm::Error MakeWholePlanMessages(const LoadPlan& load, std::span<const LoadedPart> parts,
+                                  std::vector<PlanMessage>& messages,
+                                  std::map<std::vector<std::size_t>, std::string>& tables) {
   UCP_ASSIGN_OR_RETURN(tables[{}], EncodeTables(load.plan, load.readers, load.source_folder, {}));
-  for (const LoadedPart& part : parts) parcels.push_back({&tables[{}], EncodeOwn(part, {})});
+  for (const LoadedPart& part : parts) messages.push_back({&tables[{}], EncodeOwn(part, {})});
   return llvm::Error::success();
 }
 
@@ -169,18 +171,19 @@ llvm::Error MakeWholeParcels(const LoadPlan& load, std::span<const LoadedPart> p
 llvm::Expected<SharedLoad> ShareLoad(Communicator& ranks, LoadPlan load, std::span<const LoadedPart> parts,
                                      bool is_whole) {
   if (ranks.size() == 1) return SharedLoad{std::move(load), parts.front().note};
-  std::vector<Parcel> parcels;
+  std::vector<PlanMessage> messages;
   std::map<std::vector<std::size_t>, std::string> tables;
   llvm::Error error = llvm::Error::success();
   if (ranks.rank() == 0) {
-    error = is_whole ? MakeWholeParcels(load, parts, parcels, tables) : MakeParcels(load, parts, parcels, tables);
+    error = is_whole ? MakeWholePlanMessages(load, parts, messages, tables)
+                     : MakePlanMessages(load, parts, messages, tables);
   }
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, std::move(error)));
   std::vector<const std::string*> shared;
   std::vector<const std::string*> own;
-  for (const Parcel& parcel : parcels) {
-    shared.push_back(parcel.tables);
-    own.push_back(&parcel.own);
+  for (const PlanMessage& message : messages) {
+    shared.push_back(message.tables);
+    own.push_back(&message.own);
   }
   UCP_ASSIGN_OR_RETURN(const std::string my_tables, FromFirstRankToEach(ranks, shared));
   UCP_ASSIGN_OR_RETURN(const std::string my_own, FromFirstRankToEach(ranks, own));

@@ -31,7 +31,7 @@ bool AreOneFile(const FileStatus& a, const FileStatus& b) {
 
 }  // namespace
 
-llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<Sight>& seen,
+llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<PathStatus>& seen,
                                   const std::vector<int>& node_of_rank) {
   FilePlace place;
   std::optional<int> first;

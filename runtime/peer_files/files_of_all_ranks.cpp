@@ -67,10 +67,10 @@ int FilesOfAllRanks::Reader(const FilePlace& place) const {
   return place.holders[static_cast<std::size_t>(ranks_.rank()) % place.holders.size()];
 }
 
-llvm::Expected<std::vector<Sight>> FilesOfAllRanks::AskForStatus(const std::string& path) {
+llvm::Expected<std::vector<PathStatus>> FilesOfAllRanks::AskForStatus(const std::string& path) {
   UCP_ASSIGN_OR_RETURN(FileStatus mine, mine_.Status(path));
   UCP_ASSIGN_OR_RETURN(std::vector<std::vector<Look>> others, remote_.AskAll(RequestKind::kStatus, path));
-  std::vector<Sight> seen;
+  std::vector<PathStatus> seen;
   for (const std::vector<Look>& looks : others) {
     seen.push_back({static_cast<int>(seen.size()), looks.empty() ? mine : looks.front().status});
   }
@@ -80,7 +80,7 @@ llvm::Expected<std::vector<Sight>> FilesOfAllRanks::AskForStatus(const std::stri
 llvm::Expected<FilePlace> FilesOfAllRanks::Find(const std::string& path) {
   std::lock_guard lock(mutex_);
   if (auto found = places_.find(path); found != places_.end()) return found->second;
-  UCP_ASSIGN_OR_RETURN(std::vector<Sight> seen, AskForStatus(path));
+  UCP_ASSIGN_OR_RETURN(std::vector<PathStatus> seen, AskForStatus(path));
   UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(path, seen, node_of_rank_));
   return places_.emplace(path, std::move(place)).first->second;
 }
@@ -100,7 +100,7 @@ llvm::Error FilesOfAllRanks::Locate(const std::string& root, const std::vector<S
   }
   UCP_RETURN_IF_ERROR(Agree(ranks_, std::move(error)));
   UCP_ASSIGN_OR_RETURN(std::vector<std::string> all, ranks_.AllGather(Encode(mine)));
-  std::vector<std::vector<Sight>> seen(source_files.size());
+  std::vector<std::vector<PathStatus>> seen(source_files.size());
   for (int rank = 0; rank < ranks_.size(); ++rank) {
     UCP_ASSIGN_OR_RETURN(const std::vector<Look> looks, DecodeLooks(all[static_cast<std::size_t>(rank)]));
     for (const Look& look : looks) {
@@ -176,7 +176,7 @@ llvm::Expected<std::vector<DirectoryEntry>> FilesOfAllRanks::List(const std::str
       looks[static_cast<std::size_t>(ranks_.rank())].push_back({std::move(entry.name), status});
     }
   }
-  std::map<std::string, std::vector<Sight>> seen;  // By name.
+  std::map<std::string, std::vector<PathStatus>> seen;  // By name.
   for (int rank = 0; rank < ranks_.size(); ++rank) {
     for (Look& look : looks[static_cast<std::size_t>(rank)]) {
       seen[std::move(look.name)].push_back({rank, look.status});

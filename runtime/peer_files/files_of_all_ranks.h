@@ -49,7 +49,7 @@ class FilesOfAllRanks : public SourceOfNodes, private ReadableFileSystem {
   FilesOfAllRanks(Communicator& ranks, ReadableFileSystem& mine) : ranks_(ranks), mine_(mine), remote_(ranks) {}
 
   llvm::Expected<FilePlace> Find(const std::string& path);
-  llvm::Expected<std::vector<Sight>> AskForStatus(const std::string& path);
+  llvm::Expected<std::vector<PathStatus>> AskForStatus(const std::string& path);
   bool Holds(const FilePlace& place) const;
   int Reader(const FilePlace& place) const;
 

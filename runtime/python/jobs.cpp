@@ -36,7 +36,7 @@ class Progress {
   }
 
   // Calls `callback(bytes_done, bytes_total)` if that is news.
-  void Look() {
+  void Report() {
     if (callback_.is_none()) return;
     std::optional<std::pair<std::uint64_t, std::uint64_t>> news;
     {
@@ -80,7 +80,7 @@ void RunJob(const Work& work, Job job) {
         hooks.bound = [&](const SpecSession& spec) { errors = ErrorsOf(spec); };
         return WithDiagnostics(job(std::move(execution), hooks), errors);
       },
-      [&] { progress.Look(); });
+      [&] { progress.Report(); });
 }
 
 std::string TextOf(llvm::json::Value value) {

@@ -66,17 +66,17 @@ LoadPlan CompileForPython(const SourceTexts& source, const std::string& target, 
 
 // (tensor, state, dtype, whole shape, for each dimension the positions [begin, end) that are held; none: all, and the
 // tensor's second names)
-using HeldFromPython = std::tuple<std::string, std::string, std::string, std::vector<std::int64_t>,
-                                  std::optional<std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>>,
-                                  std::vector<std::string>>;
+using JobTensorFromPython = std::tuple<std::string, std::string, std::string, std::vector<std::int64_t>,
+                                       std::optional<std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>>,
+                                       std::vector<std::string>>;
 
-llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
+llvm::Expected<JobTensor> FromPython(const JobTensorFromPython& from) {
   const auto& [tensor, state, dtype_name, shape, holds, second_names] = from;
   std::optional<DType> dtype = DTypeFromName(dtype_name);
   if (!dtype) {
     return Fail(ErrorCode::kUsage, "tensor `{}` has numbers of the unknown kind {}", tensor, dtype_name);
   }
-  HeldTensor held{tensor, state, *dtype, shape, {}, second_names};
+  JobTensor held{tensor, state, *dtype, shape, {}, second_names};
   if (!holds) {
     held.holds = WholeBox(shape);
     return held;
@@ -88,25 +88,25 @@ llvm::Expected<HeldTensor> FromPython(const HeldFromPython& from) {
   return held;
 }
 
-HeldPlan CompileHeldForPython(const SourceTexts& source, const std::vector<HeldFromPython>& held, bool all_tensors,
-                              const std::vector<std::string>& kept, bool compare, PythonRanks* ranks,
-                              unsigned threads) {
-  HeldRequest request{{}, PolicyOf(compare), all_tensors, threads, kept};
-  HeldByRank mine;
+JobLoadPlan CompileForJobFromPython(const SourceTexts& source, const std::vector<JobTensorFromPython>& held,
+                                    bool all_tensors, const std::vector<std::string>& kept, bool compare,
+                                    PythonRanks* ranks, unsigned threads) {
+  JobLoadRequest request{{}, PolicyOf(compare), all_tensors, threads, kept};
+  JobTensorsOfRank mine;
   auto convert = [&]() -> llvm::Error {
-    for (const HeldFromPython& from : held) {
-      UCP_ASSIGN_OR_RETURN(HeldTensor tensor, FromPython(from));
+    for (const JobTensorFromPython& from : held) {
+      UCP_ASSIGN_OR_RETURN(JobTensor tensor, FromPython(from));
       mine.push_back(std::move(tensor));
     }
     return llvm::Error::success();
   };
-  HeldPlan plan;
+  JobLoadPlan plan;
   RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
     UCP_RETURN_IF_ERROR(Agree(RanksOrOne(ranks), convert()));
     UCP_ASSIGN_OR_RETURN(request.source, RequestOfAll(source, RanksOrOne(ranks)));
     OpenedSpec spec;
     request.source.opened = &spec;
-    llvm::Expected<HeldPlan> made = CompileHeld(RealFileSystem(), request, mine, RanksOrOne(ranks));
+    llvm::Expected<JobLoadPlan> made = CompileForJob(RealFileSystem(), request, mine, RanksOrOne(ranks));
     if (made) plan = std::move(*made);
     return WithDiagnostics(made.takeError(), spec);
   });
@@ -261,20 +261,21 @@ void AddPlanClasses(nb::module_& module) {
       .def("blobs_of", &BlobsOf);
 }
 
-void AddHeldPlanClass(nb::module_& module) {
-  nb::class_<HeldPlan>(module, "HeldPlan")
+void AddJobLoadPlanClass(nb::module_& module) {
+  nb::class_<JobLoadPlan>(module, "HeldPlan")
       .def_prop_ro(
-          "load", [](const HeldPlan& held) -> const LoadPlan& { return held.load; }, nb::rv_policy::reference_internal)
+          "load", [](const JobLoadPlan& held) -> const LoadPlan& { return held.load; },
+          nb::rv_policy::reference_internal)
       .def_prop_ro("records",
-                   [](const HeldPlan& held) {
+                   [](const JobLoadPlan& held) {
                      std::vector<std::optional<std::size_t>> records;
                      for (const auto& record : held.records) {
                        records.push_back(record ? std::optional(record->index()) : std::nullopt);
                      }
                      return records;
                    })
-      .def_ro("step", &HeldPlan::step)
-      .def_prop_ro("not_loaded", [](const HeldPlan& held) {
+      .def_ro("step", &JobLoadPlan::step)
+      .def_prop_ro("not_loaded", [](const JobLoadPlan& held) {
         nb::dict states;
         for (const NotLoaded& entry : held.not_loaded) states[entry.tensor.c_str()] = nb::cast(entry.states);
         return states;
@@ -291,10 +292,10 @@ void AddLoad(nb::module_& module) {
       .def_prop_rw("ds_config", PathText<&TargetSettings::job_config>, SetPath<&TargetSettings::job_config>);
   AddStateClasses(module);
   AddPlanClasses(module);
-  AddHeldPlanClass(module);
+  AddJobLoadPlanClass(module);
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
              nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"));
-  module.def("compile_held", &CompileHeldForPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
+  module.def("compile_held", &CompileForJobFromPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
              nb::arg("kept"), nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"));
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),
              nb::arg("check"), nb::arg("ranks").none(), nb::arg("devices") = std::map<std::size_t, std::string>(),

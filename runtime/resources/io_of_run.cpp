@@ -30,17 +30,17 @@ std::uint64_t BytesToRead(const std::vector<FileToRead>& files, const BytesToDo&
   return static_cast<std::uint64_t>(bytes);
 }
 
-MeansOfRun Both(bool directly, const std::string& reason) {
-  return {ChosenWay{directly, reason, 0, 0}, ChosenWay{directly, reason, 0, 0}};
+IoOfRun Both(bool directly, const std::string& reason) {
+  return {IoChoice{directly, reason, 0, 0}, IoChoice{directly, reason, 0, 0}};
 }
 
-llvm::Expected<MeansOfRun> ByTrial(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                   const TargetToFill& target, const ExecutionOptions& execution) {
+llvm::Expected<IoOfRun> ByTrial(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                const TargetToFill& target, const ExecutionOptions& execution) {
   TrialOptions trial;
   trial.threads = execution.threads;
   trial.memory_bytes = execution.memory_bytes;
   trial.cancelled = execution.cancelled;
-  MeansOfRun chosen;
+  IoOfRun chosen;
   chosen.writing.reason = "this rank writes nothing";
   if (!target.folder.empty()) {
     UCP_ASSIGN_OR_RETURN(chosen.writing, ChooseWriting(files, target.folder, target.bytes.left, trial));
@@ -50,33 +50,34 @@ llvm::Expected<MeansOfRun> ByTrial(FileSystem& files, const Plan& plan, const st
   return chosen;
 }
 
-std::string Sentence(const char* what, const ChosenWay& way) {
-  return fmt::format("large files are {} {} the page cache: {}", what, way.directly ? "past" : "through", way.reason);
+std::string Sentence(const char* what, const IoChoice& choice) {
+  return fmt::format("large files are {} {} the page cache: {}", what, choice.directly ? "past" : "through",
+                     choice.reason);
 }
 
 }  // namespace
 
-llvm::json::Object WayJson(const ChosenWay& way) {
-  llvm::json::Object json{{"means", way.directly ? "direct" : "buffered"}, {"reason", way.reason}};
-  if (way.buffered_bytes_per_second > 0) {
-    json["buffered_bytes_per_second"] = way.buffered_bytes_per_second;
-    json["direct_bytes_per_second"] = way.direct_bytes_per_second;
+llvm::json::Object IoChoiceJson(const IoChoice& choice) {
+  llvm::json::Object json{{"means", choice.directly ? "direct" : "buffered"}, {"reason", choice.reason}};
+  if (choice.buffered_bytes_per_second > 0) {
+    json["buffered_bytes_per_second"] = choice.buffered_bytes_per_second;
+    json["direct_bytes_per_second"] = choice.direct_bytes_per_second;
   }
   return json;
 }
 
-std::vector<std::string> MeansOfRun::Sentences(bool has_source) const {
+std::vector<std::string> IoOfRun::Sentences(bool has_source) const {
   if (!has_source) return {Sentence("written", writing)};
   return {Sentence("read", reading), Sentence("written", writing)};
 }
 
-llvm::json::Object MeansOfRun::Json(bool has_source) const {
-  llvm::json::Object json{{"writing", WayJson(writing)}};
-  if (has_source) json["reading"] = WayJson(reading);
+llvm::json::Object IoOfRun::Json(bool has_source) const {
+  llvm::json::Object json{{"writing", IoChoiceJson(writing)}};
+  if (has_source) json["reading"] = IoChoiceJson(reading);
   return json;
 }
 
-llvm::Expected<OpenFileShares> OpenFilesBy(Means means, unsigned threads) {
+llvm::Expected<OpenFileShares> OpenFilesBy(DirectIo means, unsigned threads) {
   const std::uint64_t limit = OpenFileLimit();
   if (!means.reads_directly && !means.writes_directly) return DivideOpenFiles(limit, threads);
   llvm::Expected<OpenFileShares> shares = DivideOpenFiles(limit / 2, threads);
@@ -89,11 +90,11 @@ llvm::Expected<OpenFileShares> OpenFilesBy(Means means, unsigned threads) {
       limit, Counted(threads, "thread"), OptionName(UserOption::kThreads), OptionName(UserOption::kIo, "buffered"));
 }
 
-llvm::Expected<MeansOfRun> ChooseMeans(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                       const TargetToFill& target, WantedMeans wanted, const std::string& why_buffered,
-                                       const ExecutionOptions& execution) {
-  if (wanted != WantedMeans::kAuto)
-    return Both(wanted == WantedMeans::kDirect, fmt::format("so {} says", OptionName(UserOption::kIo)));
+llvm::Expected<IoOfRun> ChooseIo(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                 const TargetToFill& target, IoMode wanted, const std::string& why_buffered,
+                                 const ExecutionOptions& execution) {
+  if (wanted != IoMode::kAuto)
+    return Both(wanted == IoMode::kDirect, fmt::format("so {} says", OptionName(UserOption::kIo)));
   if (!why_buffered.empty()) return Both(false, why_buffered);
   return ByTrial(files, plan, source_folder, target, execution);
 }

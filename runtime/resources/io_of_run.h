@@ -11,19 +11,19 @@
 #include "compiler/plan/plan.h"
 #include "runtime/executor/element_counts.h"
 #include "runtime/executor/execute.h"
-#include "runtime/storage/choose_means.h"
+#include "runtime/storage/choose_io.h"
+#include "runtime/storage/direct_io_files.h"
 #include "runtime/storage/file_system.h"
-#include "runtime/storage/files_by_means.h"
 
 namespace ucp {
 
-llvm::json::Object WayJson(const ChosenWay& way);
+llvm::json::Object IoChoiceJson(const IoChoice& choice);
 
-struct MeansOfRun {
-  ChosenWay reading;
-  ChosenWay writing;
+struct IoOfRun {
+  IoChoice reading;
+  IoChoice writing;
 
-  Means means() const { return {reading.directly, writing.directly}; }
+  DirectIo means() const { return {reading.directly, writing.directly}; }
   // Without a source there is nothing to say of reading.
   std::vector<std::string> Sentences(bool has_source) const;
   llvm::json::Object Json(bool has_source) const;
@@ -35,12 +35,12 @@ struct TargetToFill {
 };
 
 // If `why_buffered` says why there can be no trial, kAuto is through the page cache. kIo: see ChooseWriting().
-llvm::Expected<MeansOfRun> ChooseMeans(FileSystem& files, const Plan& plan, const std::string& source_folder,
-                                       const TargetToFill& target, WantedMeans wanted, const std::string& why_buffered,
-                                       const ExecutionOptions& execution);
+llvm::Expected<IoOfRun> ChooseIo(FileSystem& files, const Plan& plan, const std::string& source_folder,
+                                 const TargetToFill& target, IoMode wanted, const std::string& why_buffered,
+                                 const ExecutionOptions& execution);
 
 // The files that an execution by these means may have open: past the page cache every file is opened twice. kUsage if
 // this process may not have so many.
-llvm::Expected<OpenFileShares> OpenFilesBy(Means means, unsigned threads);
+llvm::Expected<OpenFileShares> OpenFilesBy(DirectIo means, unsigned threads);
 
 }  // namespace ucp

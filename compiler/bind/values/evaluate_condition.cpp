@@ -71,7 +71,7 @@ class ConditionEvaluator {
     return Truth::kWrong;
   }
 
-  Side Look(const Operand& operand) {
+  Side SideOf(const Operand& operand) {
     if (const auto* formula = std::get_if<Formula>(&operand.value)) {
       if (!values_.Knows(*formula)) return {Truth::kOpen, {}};
       auto number = EvaluateSigned(*formula, values_, counters_, sink_);
@@ -100,7 +100,7 @@ class ConditionEvaluator {
   }
 
   Truth AskFact(const Condition& condition) {
-    Side side = Look(condition.sides[0]);
+    Side side = SideOf(condition.sides[0]);
     if (side.state != Truth::kTrue) return side.state;
     if (const auto* boolean = std::get_if<bool>(&side.value.value)) return ToTruth(*boolean);
     return Mismatch(condition, condition.range,
@@ -109,9 +109,9 @@ class ConditionEvaluator {
   }
 
   Truth AskComparison(const Condition& condition) {
-    Side left = Look(condition.sides[0]);
+    Side left = SideOf(condition.sides[0]);
     if (left.state != Truth::kTrue) return left.state;
-    Side right = Look(condition.sides[1]);
+    Side right = SideOf(condition.sides[1]);
     if (right.state != Truth::kTrue) return right.state;
     for (const Side* side : {&left, &right}) {
       if (!Compares(side->value)) return NotCompared(condition, condition.sides[side == &left ? 0 : 1], side->value);
@@ -125,9 +125,9 @@ class ConditionEvaluator {
   }
 
   Truth AskList(const Condition& condition) {
-    Side one = Look(condition.sides[0]);
+    Side one = SideOf(condition.sides[0]);
     if (one.state != Truth::kTrue) return one.state;
-    Side all = Look(condition.sides[1]);
+    Side all = SideOf(condition.sides[1]);
     if (all.state != Truth::kTrue) return all.state;
     if (!Compares(one.value)) return NotCompared(condition, condition.sides[0], one.value);
     const auto* list = std::get_if<std::vector<FactValue>>(&all.value.value);
@@ -245,7 +245,7 @@ struct FactEvaluator {
 
  private:
   FactOutcome Take(const Operand& operand) const {
-    Side side = ConditionEvaluator(values, {}, sink).Look(operand);
+    Side side = ConditionEvaluator(values, {}, sink).SideOf(operand);
     return {side.state, std::move(side.value)};
   }
 };

@@ -93,7 +93,7 @@ llvm::Error AddFileName(CheckpointFiles& files, const std::string& name) {
                   "the name of `{}` has a number of ten digits or more, which no rank, layer or expert has; remove it",
                   name);
     case Kind::kStranger:
-      if (name.ends_with(".pt")) files.strangers.push_back(name);
+      if (name.ends_with(".pt")) files.unknown_files.push_back(name);
       break;
   }
   return llvm::Error::success();

@@ -45,7 +45,7 @@ struct CheckpointFiles {
   std::map<std::pair<std::int64_t, std::int64_t>, std::string> expert_optimizers;  // Without ZeRO: by mp, expert rank.
   std::vector<std::string> other_expert_files;                                     // Of forms that are not read.
   std::vector<std::string> folders;
-  std::vector<std::string> strangers;  // `.pt` files with other names.
+  std::vector<std::string> unknown_files;  // `.pt` files with other names.
 };
 
 // Whether a folder with this file in it is a DeepSpeed checkpoint.

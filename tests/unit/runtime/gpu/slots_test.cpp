@@ -25,7 +25,7 @@ using testing::TextOf;
 class SlotsTest : public testing::EachDevice {};
 TEST_ON_EACH_DEVICE(SlotsTest);
 
-// Pieces of all sizes to places all over, by several threads, through fewer slots than there are shipments: a slot that
+// Pieces of all sizes to places all over, by several threads, through fewer slots than there are transfers: a slot that
 // is filled again too early brings wrong bytes.
 TEST_P(SlotsTest, WhatThreadsSendArrives) {
   constexpr std::size_t kPieces = 3000;
@@ -40,23 +40,23 @@ TEST_P(SlotsTest, WhatThreadsSendArrives) {
   const auto ring = Must(SlotRing::Make(device(), 6, kSlotBytes));
   constexpr std::size_t kAtOnce = 20;
   ASSERT_SUCCESS(ForEachInParallel(kPieces / kAtOnce, {4, nullptr}, [&](unsigned, std::uint64_t group) -> llvm::Error {
-    std::optional<Shipment> shipment;
+    std::optional<SlotTransfer> transfer;
     for (std::size_t piece = group * kAtOnce; piece < (group + 1) * kAtOnce; ++piece) {
       const Numbers plain{.count = begins[piece + 1] - begins[piece]};
-      if (shipment && !shipment->Fits(plain, 1)) {
-        if (llvm::Error error = shipment->Send()) return error;
-        shipment.reset();
+      if (transfer && !transfer->Fits(plain, 1)) {
+        if (llvm::Error error = transfer->Send()) return error;
+        transfer.reset();
       }
-      if (!shipment) {
-        llvm::Expected<Shipment> next = ring->Begin();
+      if (!transfer) {
+        llvm::Expected<SlotTransfer> next = ring->Begin();
         if (!next) return next.takeError();
-        shipment.emplace(std::move(*next));
+        transfer.emplace(std::move(*next));
       }
       const std::array places = {memory.bytes().data() + begins[piece]};
-      const std::span<std::byte> slot = shipment->Add(plain, places);
+      const std::span<std::byte> slot = transfer->Add(plain, places);
       std::memcpy(slot.data(), content.data() + begins[piece], slot.size());
     }
-    return shipment->Send();
+    return transfer->Send();
   }));
   ASSERT_SUCCESS(ring->Wait());
   EXPECT_TRUE(TakeOut(device(), memory.bytes()) == content);
@@ -68,13 +68,13 @@ TEST_P(SlotsTest, OneStretchGoesToItsPlaceWithoutALaunch) {
   const std::vector<std::byte> content = RandomBytes(1 << 20, 3);
   const DeviceMemory memory = Must(DeviceMemory::Make(device(), content.size()));
   const auto ring = Must(SlotRing::Make(device(), 3, SlotRing::kMostSlotBytes));
-  Shipment shipment = Must(ring->Begin());
+  SlotTransfer transfer = Must(ring->Begin());
   constexpr std::size_t kPart = std::size_t{1} << 18;
   for (std::size_t begin = 0; begin < content.size(); begin += kPart) {
     const std::array places = {memory.bytes().data() + begin};
-    std::memcpy(shipment.Add({.count = kPart}, places).data(), content.data() + begin, kPart);
+    std::memcpy(transfer.Add({.count = kPart}, places).data(), content.data() + begin, kPart);
   }
-  ASSERT_SUCCESS(shipment.Send());
+  ASSERT_SUCCESS(transfer.Send());
   ASSERT_SUCCESS(ring->Wait());
   EXPECT_TRUE(TakeOut(device(), memory.bytes()) == content);
   EXPECT_EQ(ring->counts().bytes, content.size());
@@ -87,13 +87,13 @@ TEST_P(SlotsTest, NumbersAreCastOnTheWayAndGoToAllTheirPlaces) {
   std::vector<std::byte> content = RandomBytes(kCount * 2, 4);
   const DeviceMemory memory = Must(DeviceMemory::Make(device(), kCount * 8 + 1000));
   const auto ring = Must(SlotRing::Make(device(), 2, std::uint64_t{1} << 18));
-  Shipment shipment = Must(ring->Begin());
+  SlotTransfer transfer = Must(ring->Begin());
   const std::array places = {memory.bytes().data(), memory.bytes().data() + kCount * 4};
   const Numbers numbers{kUcpBFloat16, kUcpFloat32, kCount};
-  const std::span<std::byte> slot = shipment.Add(numbers, places);
+  const std::span<std::byte> slot = transfer.Add(numbers, places);
   ASSERT_EQ(slot.size(), content.size());
   std::memcpy(slot.data(), content.data(), content.size());
-  ASSERT_SUCCESS(shipment.Send());
+  ASSERT_SUCCESS(transfer.Send());
   ASSERT_SUCCESS(ring->Wait());
   content.resize(kCount * 4);
   Cast(content, kCount, DType::kBFloat16, DType::kFloat32);
@@ -143,9 +143,9 @@ TEST_P(SlotsTest, AShipmentThatIsGivenUpTakesNothing) {
   const DeviceMemory memory = Must(DeviceMemory::Make(device(), 64));
   const auto ring = Must(SlotRing::Make(device(), 1, SlotRing::kLeastSlotBytes));
   {
-    Shipment shipment = Must(ring->Begin());
+    SlotTransfer transfer = Must(ring->Begin());
     const std::array places = {memory.bytes().data()};
-    shipment.Add({.count = 64}, places);
+    transfer.Add({.count = 64}, places);
   }
   Must(ring->Begin());  // There is but one slot.
   EXPECT_EQ(ring->counts().transfers, 0U);

@@ -15,16 +15,16 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-HeldTensor Held(std::vector<std::int64_t> shape, Box holds, std::string state = "weight") {
+JobTensor Held(std::vector<std::int64_t> shape, Box holds, std::string state = "weight") {
   return {"a", std::move(state), DType::kFloat32, std::move(shape), std::move(holds)};
 }
 
-std::string ErrorOf(const std::vector<HeldByRank>& ranks) {
-  llvm::Expected<HeldLaidOut> target = LayOutHeld(ranks);
+std::string ErrorOf(const std::vector<JobTensorsOfRank>& ranks) {
+  llvm::Expected<LaidOutJobTensors> target = LayOutJobTensors(ranks);
   return target ? "no error" : TakeFailure(target.takeError()).message;
 }
 
-const Shard& ShardOf(const HeldLaidOut& target, RecordId record) {
+const Shard& ShardOf(const LaidOutJobTensors& target, RecordId record) {
   for (const Shard& shard : target.files.storage.shards) {
     BufferId buffer = target.files.storage.buffer_set(shard.states).front().buffer;
     if (target.files.storage.buffer(buffer).parts.front().record == record) return shard;
@@ -41,10 +41,10 @@ Positions PositionsOf(const Selection& selection) {
 }
 
 // Every record must be of a shard whose place in the layout holds exactly what the rank said.
-void ExpectAsSaid(const std::vector<HeldByRank>& ranks, const HeldLaidOut& target) {
+void ExpectAsSaid(const std::vector<JobTensorsOfRank>& ranks, const LaidOutJobTensors& target) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (std::size_t i = 0; i < ranks[rank].size(); ++i) {
-      const HeldTensor& held = ranks[rank][i];
+      const JobTensor& held = ranks[rank][i];
       std::optional<RecordId> record = target.records[rank][i];
       bool is_empty = std::any_of(held.holds.begin(), held.holds.end(), [](const auto& dim) { return dim.empty(); });
       ASSERT_EQ(record.has_value(), !is_empty);
@@ -61,11 +61,11 @@ void ExpectAsSaid(const std::vector<HeldByRank>& ranks, const HeldLaidOut& targe
   }
 }
 
-TEST(HeldTensorsTest, EqualPartsAreOneFileOfSeveralReaders) {
-  HeldTensor upper = Held({5, 2}, {{{0, 3}}, {{0, 2}}});
-  HeldTensor lower = Held({5, 2}, {{{3, 5}}, {{0, 2}}});
-  std::vector<HeldByRank> ranks = {{upper}, {lower}, {upper}};
-  llvm::Expected<HeldLaidOut> target = LayOutHeld(ranks);
+TEST(JobTensorsTest, EqualPartsAreOneFileOfSeveralReaders) {
+  JobTensor upper = Held({5, 2}, {{{0, 3}}, {{0, 2}}});
+  JobTensor lower = Held({5, 2}, {{{3, 5}}, {{0, 2}}});
+  std::vector<JobTensorsOfRank> ranks = {{upper}, {lower}, {upper}};
+  llvm::Expected<LaidOutJobTensors> target = LayOutJobTensors(ranks);
   ASSERT_TRUE(static_cast<bool>(target));
   ExpectAsSaid(ranks, *target);
   ASSERT_EQ(target->files.storage.files.size(), 2U);
@@ -75,12 +75,13 @@ TEST(HeldTensorsTest, EqualPartsAreOneFileOfSeveralReaders) {
 }
 
 // Parts of every kind: one behind the other, strided, overlapping, empty.
-TEST(HeldTensorsTest, RandomParts) {
+TEST(JobTensorsTest, RandomParts) {
   std::mt19937 random(20261121);
   for (int round = 0; round < 300; ++round) {
     const std::int64_t rows = 1 + static_cast<std::int64_t>(random() % 9);
     const std::int64_t columns = 1 + static_cast<std::int64_t>(random() % 4);
-    std::vector<HeldByRank> ranks(1, {Held({rows, columns}, {{{0, rows}}, {{0, columns}}})});  // So nothing is missing.
+    std::vector<JobTensorsOfRank> ranks(
+        1, {Held({rows, columns}, {{{0, rows}}, {{0, columns}}})});  // So nothing is missing.
     for (std::size_t rank = 1; rank < 1 + random() % 4; ++rank) {
       Positions some;
       for (std::int64_t row = 0; row < rows; ++row) {
@@ -91,14 +92,14 @@ TEST(HeldTensorsTest, RandomParts) {
       const auto cut = static_cast<std::int64_t>(random()) % (columns + 1);
       ranks.push_back({Held({rows, columns}, {some, cut > 0 ? Positions{{0, cut}} : Positions{}})});
     }
-    llvm::Expected<HeldLaidOut> target = LayOutHeld(ranks);
+    llvm::Expected<LaidOutJobTensors> target = LayOutJobTensors(ranks);
     ASSERT_TRUE(static_cast<bool>(target)) << TakeFailure(target.takeError()).message;
     ExpectAsSaid(ranks, *target);
   }
 }
 
-TEST(HeldTensorsTest, WhatCannotBeIsRefused) {
-  const HeldTensor whole = Held({4}, {{{0, 4}}});
+TEST(JobTensorsTest, WhatCannotBeIsRefused) {
+  const JobTensor whole = Held({4}, {{{0, 4}}});
   EXPECT_THAT(ErrorOf({{whole}, {Held({5}, {{{0, 5}}})}}), HasSubstr("[4] on rank 0 and [5] on rank 1"));
   EXPECT_THAT(ErrorOf({{whole, whole}}), HasSubstr("rank 0 holds `weight` of tensor `a` twice"));
   EXPECT_THAT(ErrorOf({{Held({4}, {{{0, 5}}})}}), HasSubstr("rank 0 holds positions of tensor `a`"));
@@ -107,19 +108,19 @@ TEST(HeldTensorsTest, WhatCannotBeIsRefused) {
   EXPECT_THAT(ErrorOf({{Held({4}, {{{0, 2}}})}, {Held({4}, {{{3, 4}}})}}), HasSubstr("3 of the 4 elements"));
 }
 
-TEST(HeldTensorsTest, BytesForOtherRanks) {
-  HeldByRank held = {Held({4, 3}, {{{0, 1}, {2, 4}}, {}}), Held({}, {}, "exp_avg")};
+TEST(JobTensorsTest, BytesForOtherRanks) {
+  JobTensorsOfRank held = {Held({4, 3}, {{{0, 1}, {2, 4}}, {}}), Held({}, {}, "exp_avg")};
   held.front().second_names = {"b", "c"};
   const std::string bytes = Encode(held);
-  llvm::Expected<HeldByRank> again = DecodeHeld(bytes);
+  llvm::Expected<JobTensorsOfRank> again = DecodeJobTensors(bytes);
   ASSERT_TRUE(static_cast<bool>(again));
   EXPECT_EQ(*again, held);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
-    llvm::Expected<HeldByRank> cut = DecodeHeld(bytes.substr(0, size));
+    llvm::Expected<JobTensorsOfRank> cut = DecodeJobTensors(bytes.substr(0, size));
     ASSERT_FALSE(static_cast<bool>(cut)) << size;
     ASSERT_THAT(TakeFailure(cut.takeError()).message, HasSubstr("do not say what it holds"));
   }
-  llvm::Expected<HeldByRank> longer = DecodeHeld(bytes + "x");
+  llvm::Expected<JobTensorsOfRank> longer = DecodeJobTensors(bytes + "x");
   ASSERT_FALSE(static_cast<bool>(longer));
   llvm::consumeError(longer.takeError());
 }

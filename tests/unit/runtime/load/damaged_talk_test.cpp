@@ -129,15 +129,15 @@ TEST(DamagedTalkTest, WhilePlanningTheLoadOfAJob) {
 }
 
 TEST(DamagedTalkTest, WhilePlanningALoadIntoTensors) {
-  HeldRequest request;
+  JobLoadRequest request;
   request.source.path = testing::FixtureRoot("zero1_dp4");
   request.all_tensors = false;
   ExpectOneEnd(
       [&](Communicator& ranks) -> llvm::Expected<std::string> {
         const std::int64_t begin = ranks.rank() * 16;
-        const HeldByRank mine = {
+        const JobTensorsOfRank mine = {
             {"blocks.0.up.weight", "weight", DType::kFloat32, {50, 33}, {{{begin, begin + 18}}, {{0, 33}}}}};
-        UCP_ASSIGN_OR_RETURN(const HeldPlan plan, CompileHeld(RealFileSystem(), request, mine, ranks));
+        UCP_ASSIGN_OR_RETURN(const JobLoadPlan plan, CompileForJob(RealFileSystem(), request, mine, ranks));
         return EncodePlan(plan.load.plan);
       },
       10);

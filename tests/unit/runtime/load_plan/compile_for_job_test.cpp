@@ -25,8 +25,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-HeldTensor Held(const std::string& tensor, std::vector<std::int64_t> shape, DType dtype = DType::kFloat32,
-                const std::string& state = kWeightState) {
+JobTensor Held(const std::string& tensor, std::vector<std::int64_t> shape, DType dtype = DType::kFloat32,
+               const std::string& state = kWeightState) {
   const Box holds = WholeBox(shape);
   return {tensor, state, dtype, std::move(shape), holds};
 }
@@ -39,19 +39,19 @@ SmallModel Model() {
                      {"e", "F32", "[700, 1000]", 2'800'000}});
 }
 
-HeldRequest RequestFor(const std::string& path) {
-  HeldRequest request;
+JobLoadRequest RequestFor(const std::string& path) {
+  JobLoadRequest request;
   request.source.path = path;
   request.replicas = ReplicaPolicy::kTrust;
   request.all_tensors = false;
   return request;
 }
 
-llvm::Expected<HeldPlan> Compile(const HeldRequest& request, const HeldByRank& held) {
-  return CompileHeld(RealFileSystem(), request, held, SingleProcess());
+llvm::Expected<JobLoadPlan> Compile(const JobLoadRequest& request, const JobTensorsOfRank& held) {
+  return CompileForJob(RealFileSystem(), request, held, SingleProcess());
 }
 
-std::uint64_t SizeOf(const HeldTensor& held) {
+std::uint64_t SizeOf(const JobTensor& held) {
   auto bytes = static_cast<std::uint64_t>(ItemBytes(held.dtype));
   for (std::int64_t length : held.shape) bytes *= static_cast<std::uint64_t>(length);
   return bytes;
@@ -59,10 +59,10 @@ std::uint64_t SizeOf(const HeldTensor& held) {
 
 // Memory for all that is held, full of something else before.
 struct Memory {
-  explicit Memory(const HeldByRank& held) {
-    for (const HeldTensor& tensor : held) contents.emplace_back(SizeOf(tensor), '\x5a');
+  explicit Memory(const JobTensorsOfRank& held) {
+    for (const JobTensor& tensor : held) contents.emplace_back(SizeOf(tensor), '\x5a');
   }
-  std::vector<WantedRecord> For(const HeldPlan& plan) {
+  std::vector<WantedRecord> For(const JobLoadPlan& plan) {
     std::vector<WantedRecord> wanted;
     for (std::size_t i = 0; i < contents.size(); ++i) {
       if (plan.records[i]) wanted.push_back({*plan.records[i], std::as_writable_bytes(std::span(contents[i]))});
@@ -72,7 +72,7 @@ struct Memory {
   std::vector<std::string> contents;
 };
 
-std::vector<std::string> Loaded(const HeldPlan& plan, const HeldByRank& held, const LoadOptions& options,
+std::vector<std::string> Loaded(const JobLoadPlan& plan, const JobTensorsOfRank& held, const LoadOptions& options,
                                 bool is_as_stored = true) {
   Memory memory(held);
   const LoadReport report = llvm::cantFail(Load(plan.load, RealFileSystem(), memory.For(plan), options));
@@ -93,18 +93,18 @@ LoadOptions Options(unsigned threads, std::uint64_t chunk_bytes) {
   return options;
 }
 
-std::string ErrorOf(const HeldPlan& plan, std::vector<WantedRecord> wanted) {
+std::string ErrorOf(const JobLoadPlan& plan, std::vector<WantedRecord> wanted) {
   llvm::Expected<LoadReport> report = Load(plan.load, RealFileSystem(), wanted, Options(2, 1000));
   return report ? "no error" : TakeFailure(report.takeError()).message;
 }
 
-TEST(CompileHeldTest, WhatTheFileHasIsReadIntoItsPlace) {
+TEST(CompileForJobTest, WhatTheFileHasIsReadIntoItsPlace) {
   const SmallModel model = Model();
-  const HeldByRank held = {Held("e", {700, 1000}), Held("c", {}), Held("b", {4}, DType::kBFloat16), Held("d", {0, 5}),
-                           Held("a", {2, 3})};
-  HeldRequest request = RequestFor(model.path());
+  const JobTensorsOfRank held = {Held("e", {700, 1000}), Held("c", {}), Held("b", {4}, DType::kBFloat16),
+                                 Held("d", {0, 5}), Held("a", {2, 3})};
+  JobLoadRequest request = RequestFor(model.path());
   request.all_tensors = true;
-  const HeldPlan plan = llvm::cantFail(Compile(request, held));
+  const JobLoadPlan plan = llvm::cantFail(Compile(request, held));
   EXPECT_FALSE(plan.records[3].has_value());
   EXPECT_TRUE(plan.not_loaded.empty());
   for (auto [threads, chunk_bytes] : {std::pair(1U, 1U << 21), {3U, 1000U}, {2U, 7U}}) {
@@ -113,10 +113,10 @@ TEST(CompileHeldTest, WhatTheFileHasIsReadIntoItsPlace) {
   }
 }
 
-TEST(CompileHeldTest, WhatNobodyHoldsIsSaid) {
+TEST(CompileForJobTest, WhatNobodyHoldsIsSaid) {
   const SmallModel model = Model();
-  HeldRequest request = RequestFor(model.path());
-  const HeldPlan plan = llvm::cantFail(Compile(request, {Held("c", {}), Held("a", {2, 3})}));
+  JobLoadRequest request = RequestFor(model.path());
+  const JobLoadPlan plan = llvm::cantFail(Compile(request, {Held("c", {}), Held("a", {2, 3})}));
   std::vector<std::string> names;
   for (const NotLoaded& entry : plan.not_loaded) {
     names.push_back(entry.tensor);
@@ -124,33 +124,33 @@ TEST(CompileHeldTest, WhatNobodyHoldsIsSaid) {
   }
   EXPECT_EQ(names, (std::vector<std::string>{"b", "d", "e"}));
   request.all_tensors = true;
-  llvm::Expected<HeldPlan> refused = Compile(request, {Held("c", {}), Held("a", {2, 3})});
+  llvm::Expected<JobLoadPlan> refused = Compile(request, {Held("c", {}), Held("a", {2, 3})});
   ASSERT_FALSE(static_cast<bool>(refused));
   EXPECT_THAT(TakeFailure(refused.takeError()).message,
               HasSubstr("holds tensor `b` and 2 more, and no rank has a place"));
 }
 
-TEST(CompileHeldTest, WhatIsKeptHasAPlace) {
+TEST(CompileForJobTest, WhatIsKeptHasAPlace) {
   const SmallModel model = Model();
-  HeldRequest request = RequestFor(model.path());
+  JobLoadRequest request = RequestFor(model.path());
   request.all_tensors = true;
   for (ReplicaPolicy replicas : {ReplicaPolicy::kTrust, ReplicaPolicy::kCompare}) {
     request.replicas = replicas;
     request.kept = {"d", "b", "e", "of the job alone"};
-    const HeldPlan plan = llvm::cantFail(Compile(request, {Held("c", {}), Held("a", {2, 3})}));
+    const JobLoadPlan plan = llvm::cantFail(Compile(request, {Held("c", {}), Held("a", {2, 3})}));
     EXPECT_EQ(plan.not_loaded.size(), 3U);
     request.kept = {"d"};
-    llvm::Expected<HeldPlan> refused = Compile(request, {Held("c", {}), Held("a", {2, 3})});
+    llvm::Expected<JobLoadPlan> refused = Compile(request, {Held("c", {}), Held("a", {2, 3})});
     ASSERT_FALSE(static_cast<bool>(refused));
     EXPECT_THAT(TakeFailure(refused.takeError()).message,
                 HasSubstr("holds tensor `b` and 1 more, and no rank has a place"));
   }
 }
 
-TEST(CompileHeldTest, OneThatIsCastIsEnoughToConvert) {
+TEST(CompileForJobTest, OneThatIsCastIsEnoughToConvert) {
   const SmallModel model = Model();
-  const HeldByRank held = {Held("a", {2, 3}), Held("b", {4})};
-  const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
+  const JobTensorsOfRank held = {Held("a", {2, 3}), Held("b", {4})};
+  const JobLoadPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
   const std::vector<std::string> loaded = Loaded(plan, held, Options(1, 1000), /*is_as_stored=*/false);
   EXPECT_EQ(loaded[0], model.contents().at("a"));
   const std::string& stored = model.contents().at("b");  // bfloat16: the upper halves of the float32 numbers.
@@ -159,26 +159,26 @@ TEST(CompileHeldTest, OneThatIsCastIsEnoughToConvert) {
   }
 }
 
-TEST(CompileHeldTest, WhatDoesNotFitIsRefused) {
+TEST(CompileForJobTest, WhatDoesNotFitIsRefused) {
   const SmallModel model = Model();
-  HeldByRank part = {Held("a", {2, 3})};
+  JobTensorsOfRank part = {Held("a", {2, 3})};
   part[0].holds[0] = {{0, 1}};
-  for (const auto& [held, words] : std::vector<std::pair<HeldByRank, std::string>>{
+  for (const auto& [held, words] : std::vector<std::pair<JobTensorsOfRank, std::string>>{
            {{Held("a", {3, 2})}, "tensor `a` is [2, 3] in the checkpoint, and [3, 2] on rank 0"},
            {{Held("z", {3})}, "the checkpoint has no tensor `z`"},
            {{Held("a", {2, 3}, DType::kFloat32, "exp_avg")}, "the checkpoint has no `exp_avg` of tensor `a`"},
            {{Held("a", {2, 3}), Held("a", {2, 3})}, "rank 0 holds `weight` of tensor `a` twice"},
            {part, "the ranks hold 3 of the 6 elements of `weight` of tensor `a`"}}) {
-    llvm::Expected<HeldPlan> plan = Compile(RequestFor(model.path()), held);
+    llvm::Expected<JobLoadPlan> plan = Compile(RequestFor(model.path()), held);
     ASSERT_FALSE(static_cast<bool>(plan)) << words;
     EXPECT_THAT(TakeFailure(plan.takeError()).message, HasSubstr(words));
   }
 }
 
-TEST(CompileHeldTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
+TEST(CompileForJobTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
   const SmallModel model = Model();
-  const HeldByRank held = {Held("a", {2, 3}), Held("c", {})};
-  HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
+  const JobTensorsOfRank held = {Held("a", {2, 3}), Held("c", {})};
+  JobLoadPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
   plan.load.source_folder = "/nowhere";
   Memory memory(held);
   std::vector<WantedRecord> wanted = memory.For(plan);
@@ -196,11 +196,11 @@ TEST(CompileHeldTest, MemoryThatDoesNotFitIsRefusedBeforeAnythingIsRead) {
   munmap(page, 4096);
 }
 
-TEST(CompileHeldTest, TooLittleMemoryIsRefused) {
+TEST(CompileForJobTest, TooLittleMemoryIsRefused) {
   const SmallModel model = Model();
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
-    const HeldByRank held = {Held("a", {2, 3}, dtype)};
-    const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
+    const JobTensorsOfRank held = {Held("a", {2, 3}, dtype)};
+    const JobLoadPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
     Memory memory(held);
     const Memory before = memory;
     LoadOptions options = Options(2, 1000);
@@ -213,19 +213,19 @@ TEST(CompileHeldTest, TooLittleMemoryIsRefused) {
   }
 }
 
-TEST(CompileHeldTest, AFileThatChangedIsRefused) {
+TEST(CompileForJobTest, AFileThatChangedIsRefused) {
   SmallModel model = Model();
-  const HeldByRank held = {Held("a", {2, 3})};
-  const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
+  const JobTensorsOfRank held = {Held("a", {2, 3})};
+  const JobLoadPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
   Memory memory(held);
   model.Grow({"f", "F32", "[1]", 4});
   EXPECT_THAT(ErrorOf(plan, memory.For(plan)), HasSubstr("when the plan was made; plan again"));
 }
 
-TEST(CompileHeldTest, ItStopsWhenItIsAskedTo) {
+TEST(CompileForJobTest, ItStopsWhenItIsAskedTo) {
   const SmallModel model = Model();
-  const HeldByRank held = {Held("e", {700, 1000})};
-  const HeldPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
+  const JobTensorsOfRank held = {Held("e", {700, 1000})};
+  const JobLoadPlan plan = llvm::cantFail(Compile(RequestFor(model.path()), held));
   Memory memory(held);
   const std::atomic<bool> cancelled = true;
   LoadOptions options = Options(1, 1000);
@@ -237,7 +237,7 @@ TEST(CompileHeldTest, ItStopsWhenItIsAskedTo) {
 
 // All states of the parameters of a real checkpoint, of which one file of its universal form has each: what the engine
 // itself held. The native checkpoint has the same in several pieces.
-TEST(CompileHeldTest, RealCheckpoints) {
+TEST(CompileForJobTest, RealCheckpoints) {
   for (const char* fixture : {"zero1_dp4", "frozen_buffers_zero2"}) {
     LoadRequest to_universal;
     to_universal.compile.source.path = testing::FixtureRoot(fixture);
@@ -245,7 +245,7 @@ TEST(CompileHeldTest, RealCheckpoints) {
     const LoadPlan conversion = llvm::cantFail(CompileLoad(RealFileSystem(), to_universal, SingleProcess()));
     const testing::TemporaryFolder universal;
     llvm::cantFail(Execute(conversion.plan, conversion.source_folder, universal.path(), RealFileSystem(), {}));
-    HeldByRank held;
+    JobTensorsOfRank held;
     std::vector<std::string> sums;
     for (const auto& [name, tensor] : testing::TruthOf(fixture).tensors) {
       for (const auto& [state, truth] : tensor.states) {
@@ -254,15 +254,15 @@ TEST(CompileHeldTest, RealCheckpoints) {
         sums.push_back(truth.sha256);
       }
     }
-    HeldRequest request = RequestFor(universal.path());
-    const HeldPlan plan = llvm::cantFail(Compile(request, held));
+    JobLoadRequest request = RequestFor(universal.path());
+    const JobLoadPlan plan = llvm::cantFail(Compile(request, held));
     EXPECT_TRUE(plan.step.has_value());
     const std::vector<std::string> loaded = Loaded(plan, held, Options(2, 1 << 12));
     for (std::size_t i = 0; i < held.size(); ++i) {
       EXPECT_EQ(testing::Sha256(loaded[i]), sums[i]) << held[i].tensor << " " << held[i].state;
     }
     request.source.path = testing::FixtureRoot(fixture);
-    const HeldPlan native = llvm::cantFail(Compile(request, held));
+    const JobLoadPlan native = llvm::cantFail(Compile(request, held));
     EXPECT_TRUE(loaded == Loaded(native, held, Options(1, 1 << 12), /*is_as_stored=*/false));
     ASSERT_EQ(native.not_loaded.size(), plan.not_loaded.size());
   }

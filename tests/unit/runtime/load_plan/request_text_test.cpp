@@ -108,17 +108,17 @@ TEST(RequestTextTest, RanksLoadTheSame) {
 }
 
 TEST(RequestTextTest, RanksLoadTheSameIntoTheirTensors) {
-  using Change = std::function<void(HeldRequest&)>;
-  auto compile = [](const HeldRequest& request, Communicator& ranks) {
-    return CompileHeld(RealFileSystem(), request, {}, ranks).takeError();
+  using Change = std::function<void(JobLoadRequest&)>;
+  auto compile = [](const JobLoadRequest& request, Communicator& ranks) {
+    return CompileForJob(RealFileSystem(), request, {}, ranks).takeError();
   };
-  const HeldRequest request{Source({"layers=4"})};
-  for (const Change& change : {Change([](HeldRequest& one) { one.source = Source({"layers=5"}); }),
-                               Change([](HeldRequest& one) { one.source.unused = {"head=last"}; }),
-                               Change([](HeldRequest& one) { one.source.preference.named.at = {{"tp", 1}}; }),
-                               Change([](HeldRequest& one) { one.replicas = ReplicaPolicy::kTrust; }),
-                               Change([](HeldRequest& one) { one.all_tensors = false; })}) {
-    ExpectRefused<HeldRequest>(request, change, compile);
+  const JobLoadRequest request{Source({"layers=4"})};
+  for (const Change& change : {Change([](JobLoadRequest& one) { one.source = Source({"layers=5"}); }),
+                               Change([](JobLoadRequest& one) { one.source.unused = {"head=last"}; }),
+                               Change([](JobLoadRequest& one) { one.source.preference.named.at = {{"tp", 1}}; }),
+                               Change([](JobLoadRequest& one) { one.replicas = ReplicaPolicy::kTrust; }),
+                               Change([](JobLoadRequest& one) { one.all_tensors = false; })}) {
+    ExpectRefused<JobLoadRequest>(request, change, compile);
   }
 }
 

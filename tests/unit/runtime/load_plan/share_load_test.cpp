@@ -104,24 +104,24 @@ TEST(ShareLoadTest, APartIsSmallerTheMoreRanksThereAre) {
 TEST(ShareLoadTest, PartsOfHeldTensorsAreDisjoint) {
   LoadRequest whole_request = RequestOf("zero1_dp4", "universal");
   const LoadPlan universal = llvm::cantFail(CompileLoad(RealFileSystem(), whole_request, SingleProcess()));
-  HeldRequest request;
+  JobLoadRequest request;
   request.source = whole_request.compile.source;
   request.replicas = ReplicaPolicy::kTrust;
   request.all_tensors = false;
   constexpr int kRanks = 6;
   std::vector<std::size_t> writes(kRanks);
   OnRanks(kRanks, [&](Communicator& ranks) {
-    HeldByRank mine;
+    JobTensorsOfRank mine;
     for (const PlanTensor& tensor : universal.plan.tensors) {
       const std::vector<std::int64_t>& shape = tensor.logical.shape;
       if (shape.empty() || shape[0] < kRanks) continue;
-      HeldTensor held{tensor.logical.name, kMasterState, DType::kFloat32, shape, {}};
+      JobTensor held{tensor.logical.name, kMasterState, DType::kFloat32, shape, {}};
       for (std::int64_t length : shape) held.holds.push_back({{0, length}});
       const std::int64_t rank = ranks.rank();
       held.holds[0] = {{shape[0] * rank / kRanks, shape[0] * (rank + 1) / kRanks}};
       mine.push_back(held);
     }
-    const HeldPlan plan = llvm::cantFail(CompileHeld(RealFileSystem(), request, mine, ranks));
+    const JobLoadPlan plan = llvm::cantFail(CompileForJob(RealFileSystem(), request, mine, ranks));
     std::vector<RecordId> records;
     for (const std::optional<RecordId>& record : plan.records) records.push_back(record.value());
     ASSERT_EQ(records.size(), mine.size());
@@ -135,7 +135,7 @@ TEST(ShareLoadTest, PartsOfHeldTensorsAreDisjoint) {
     llvm::cantFail(Load(plan.load, RealFileSystem(), loaded.wanted(), options));
     const auto whole = Loaded(universal, AllRecords(universal.plan));
     for (std::size_t i = 0; i < mine.size(); ++i) {
-      const HeldTensor& held = mine[i];
+      const JobTensor& held = mine[i];
       std::string right;
       for (const PlanWrite& write : universal.plan.writes) {
         if (universal.plan.tensor(write.first_tensor()).logical.name != held.tensor) continue;

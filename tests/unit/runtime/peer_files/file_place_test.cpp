@@ -29,9 +29,9 @@ FileStatus Folder(std::uint64_t inode) {
 }
 
 // Ranks 0 and 1 are on one machine, ranks 2 and 3 on another.
-llvm::Expected<FilePlace> Place(const std::vector<Sight>& seen) { return PlaceOf("x", seen, {0, 0, 1, 1}); }
+llvm::Expected<FilePlace> Place(const std::vector<PathStatus>& seen) { return PlaceOf("x", seen, {0, 0, 1, 1}); }
 
-std::string Refusal(const std::vector<Sight>& seen) {
+std::string Refusal(const std::vector<PathStatus>& seen) {
   llvm::Expected<FilePlace> place = Place(seen);
   return place ? "" : TakeFailure(place.takeError()).message;
 }

@@ -23,9 +23,9 @@ class MeansOfRunTest : public testing::Test {
     plan_.source.Add(StoredFile{"a", kLarge, ""});
   }
 
-  MeansOfRun Choose(const BytesToDo& bytes, WantedMeans wanted = WantedMeans::kAuto, const std::string& why = "") {
-    return llvm::cantFail(ChooseMeans(RealFileSystem(), plan_, folder_.Path("source"), {folder_.Path("target"), bytes},
-                                      wanted, why, ExecutionOptions()));
+  IoOfRun Choose(const BytesToDo& bytes, IoMode wanted = IoMode::kAuto, const std::string& why = "") {
+    return llvm::cantFail(ChooseIo(RealFileSystem(), plan_, folder_.Path("source"), {folder_.Path("target"), bytes},
+                                   wanted, why, ExecutionOptions()));
   }
 
   ScratchFolder folder_;
@@ -33,19 +33,19 @@ class MeansOfRunTest : public testing::Test {
 };
 
 TEST_F(MeansOfRunTest, WhatIsLeftToDoCounts) {
-  const MeansOfRun begun = Choose({kLarge, kLarge});
+  const IoOfRun begun = Choose({kLarge, kLarge});
   EXPECT_THAT(begun.reading.reason, Not(HasSubstr("too few")));
   EXPECT_THAT(begun.writing.reason, Not(HasSubstr("too few")));
-  const MeansOfRun resumed = Choose({kLarge, kLarge / 64});
+  const IoOfRun resumed = Choose({kLarge, kLarge / 64});
   EXPECT_EQ(resumed.reading.reason, "16.8 MB are too few for a trial to pay");
   EXPECT_EQ(resumed.writing.reason, "16.8 MB are too few for a trial to pay");
 }
 
 TEST_F(MeansOfRunTest, WithoutATrial) {
-  const MeansOfRun barred = Choose({kLarge, kLarge}, WantedMeans::kAuto, "one rank may not");
+  const IoOfRun barred = Choose({kLarge, kLarge}, IoMode::kAuto, "one rank may not");
   EXPECT_FALSE(barred.reading.directly || barred.writing.directly);
   EXPECT_EQ(barred.writing.reason, "one rank may not");
-  const MeansOfRun wanted = Choose({kLarge, kLarge}, WantedMeans::kDirect, "one rank may not");
+  const IoOfRun wanted = Choose({kLarge, kLarge}, IoMode::kDirect, "one rank may not");
   EXPECT_TRUE(wanted.reading.directly && wanted.writing.directly);
   EXPECT_EQ(wanted.reading.reason, "so io says");
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/support/error.h"
-#include "runtime/storage/files_by_means.h"
+#include "runtime/storage/direct_io_files.h"
 #include "runtime/storage/forwarding_file_system.h"
 #include "tests/unit/runtime/storage/scratch_folder.h"
 
@@ -92,7 +92,7 @@ class DirectFileTest : public testing::Test {
   std::vector<std::byte> memory_;
   ScratchFolder folder_;
   CountedFiles counted_;
-  FilesByMeans files_{counted_};
+  DirectIoFiles files_{counted_};
 };
 
 TEST_F(DirectFileTest, EveryPieceIsRead) {

@@ -68,7 +68,7 @@ class Description {
     fused_experts_.AddTo(inventory(), state_);
     UCP_ASSIGN_OR_RETURN(rank_groups_, AddOptimizer(context));
     NoteLayers();
-    RemarkOnStrangers();
+    RemarkOnUnknownFiles();
     RemarkOnFrozen();
     RemarkOnZenFlow();
     ReadEmbeddedMetadata(states_.front(), inventory());
@@ -179,7 +179,7 @@ class Description {
   }
 
   void DoubtOrder() {
-    if (std::none_of(whole_optimizers_.begin(), whole_optimizers_.end(), LacksALikeness)) return;
+    if (std::none_of(whole_optimizers_.begin(), whole_optimizers_.end(), HasUnknownShapes)) return;
     checkpoint_.training.order_doubt =
         "its optimizer has no states that would say which parameter is which, before its first step or because it "
         "keeps none";
@@ -268,7 +268,7 @@ class Description {
     }
   }
 
-  void RemarkOnStrangers() {
+  void RemarkOnUnknownFiles() {
     for (std::string& remark : RemarksOnTagsBeside(files_, folder_, names_)) {
       inventory().remarks.push_back(std::move(remark));
     }
@@ -276,9 +276,9 @@ class Description {
       inventory().remarks.push_back(fmt::format("the folder `{}` inside the checkpoint is not a part of it", name));
     }
     if (!HasWholeExperts()) {
-      for (const auto& [place, name] : names_.expert_optimizers) names_.strangers.push_back(name);
+      for (const auto& [place, name] : names_.expert_optimizers) names_.unknown_files.push_back(name);
     }
-    for (const std::string& name : names_.strangers) {
+    for (const std::string& name : names_.unknown_files) {
       inventory().remarks.push_back(fmt::format("`{}` is not a file of this format and is not read", name));
     }
     pytorch::ValuePtr recorded = FindEntry(states_.front().engine, "dp_world_size");

@@ -104,8 +104,8 @@ class Layers {
     std::int64_t elements = 0;
     for (const WholeGroup& group : optimizer.groups) {
       for (const SteppedTensor& tensor : group.tensors) {
-        const TensorPlace* likeness = LikenessOf(optimizer.form, tensor);
-        auto sum = likeness != nullptr ? CheckedAdd(elements, likeness->elements) : std::nullopt;
+        const TensorPlace* same_shaped = SameShapedTensorOf(optimizer.form, tensor);
+        auto sum = same_shaped != nullptr ? CheckedAdd(elements, same_shaped->elements) : std::nullopt;
         if (!sum) return FailWithoutNames(folder_, rank(stage), "it has no states that would tell the shapes");
         elements = *sum;
       }

@@ -194,11 +194,11 @@ class Namer {
   std::string AllInTheModulesOrder() {
     std::vector<NamedShape>& shapes = states_.param_shapes.emplace_back();
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
-      const TensorPlace* likeness = LikenessOf(optimizer_.form, optimizer_.groups.front().tensors[i]);
+      const TensorPlace* same_shaped = SameShapedTensorOf(optimizer_.form, optimizer_.groups.front().tensors[i]);
       const Sizes& sizes = candidates_[i].place.sizes;
-      if (likeness != nullptr && likeness->sizes != sizes) {
+      if (same_shaped != nullptr && same_shaped->sizes != sizes) {
         return fmt::format("in the module's order parameter {} is `{}`, of [{}], and it has states of [{}]", i,
-                           candidates_[i].name, fmt::join(sizes, ", "), fmt::join(likeness->sizes, ", "));
+                           candidates_[i].name, fmt::join(sizes, ", "), fmt::join(same_shaped->sizes, ", "));
       }
       shapes.push_back({candidates_[i].name, sizes});
     }
@@ -216,11 +216,11 @@ class Namer {
     std::vector<NamedShape>& named = states_.param_shapes.emplace_back();
     std::size_t next = 0;
     for (std::size_t i = 0; i < optimizer_.groups[g].tensors.size(); ++i) {
-      const TensorPlace* likeness = LikenessOf(optimizer_.form, optimizer_.groups[g].tensors[i]);
-      if (likeness == nullptr) {
+      const TensorPlace* same_shaped = SameShapedTensorOf(optimizer_.form, optimizer_.groups[g].tensors[i]);
+      if (same_shaped == nullptr) {
         return fmt::format("there is no state of parameter {} of group {} that would have its shape", i, g);
       }
-      const Sizes& sizes = likeness->sizes;
+      const Sizes& sizes = same_shaped->sizes;
       OfShape& of_shape = shapes[sizes];
       if (!of_shape.asked_by) of_shape.asked_by = g;
       if (*of_shape.asked_by != g) {
@@ -246,7 +246,7 @@ class Namer {
   }
 
   std::string ByShapes() {
-    if (IsTheWholeModule() && LacksALikeness(optimizer_)) return AllInTheModulesOrder();
+    if (IsTheWholeModule() && HasUnknownShapes(optimizer_)) return AllInTheModulesOrder();
     std::map<Sizes, OfShape> shapes;
     for (std::size_t i = 0; i < candidates_.size(); ++i) shapes[candidates_[i].place.sizes].places.push_back(i);
     for (std::size_t g = 0; g < optimizer_.groups.size(); ++g) {

@@ -132,7 +132,7 @@ class Reader {
 
 }  // namespace
 
-const TensorPlace* LikenessOf(WholeForm form, const SteppedTensor& tensor) {
+const TensorPlace* SameShapedTensorOf(WholeForm form, const SteppedTensor& tensor) {
   if (form != WholeForm::kModule) return &tensor.master;
   const TensorPlace* largest = nullptr;
   for (const auto& [state, place] : tensor.states) {
@@ -141,10 +141,11 @@ const TensorPlace* LikenessOf(WholeForm form, const SteppedTensor& tensor) {
   return largest;
 }
 
-bool LacksALikeness(const WholeOptimizer& optimizer) {
+bool HasUnknownShapes(const WholeOptimizer& optimizer) {
   return std::any_of(optimizer.groups.begin(), optimizer.groups.end(), [&](const WholeGroup& group) {
-    return std::any_of(group.tensors.begin(), group.tensors.end(),
-                       [&](const SteppedTensor& tensor) { return LikenessOf(optimizer.form, tensor) == nullptr; });
+    return std::any_of(group.tensors.begin(), group.tensors.end(), [&](const SteppedTensor& tensor) {
+      return SameShapedTensorOf(optimizer.form, tensor) == nullptr;
+    });
   });
 }
 

@@ -33,10 +33,10 @@ struct WholeOptimizer : Speaker {
 
 // The tensor of the optimizer that is as large as what it steps: the master, or the largest state. Null before the
 // first step at kModule. (States of other shapes have fewer elements, such as Adafactor's rows.)
-const TensorPlace* LikenessOf(WholeForm form, const SteppedTensor& tensor);
+const TensorPlace* SameShapedTensorOf(WholeForm form, const SteppedTensor& tensor);
 
 // Whether some of what it steps has nothing as large in it.
-bool LacksALikeness(const WholeOptimizer& optimizer);
+bool HasUnknownShapes(const WholeOptimizer& optimizer);
 
 llvm::Expected<WholeOptimizer> ReadWholeOptimizer(SourceArchives& archives, const SourceArchive& archive,
                                                   const pytorch::ValuePtr& optimizer);

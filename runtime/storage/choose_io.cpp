@@ -3,7 +3,7 @@
 // is in the page cache, is the same for both. A stretch that is read is as long as what a system reads ahead several
 // times: of a short one, read ahead in vain, the page cache would pay the whole and show none of the gain. The first
 // round begins past the page cache, since what is still being read ahead when a stretch ends is paid by who comes next.
-#include "runtime/storage/choose_means.h"
+#include "runtime/storage/choose_io.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -75,7 +75,7 @@ class Trial {
   // Of all rounds of both ways.
   std::uint64_t most_stretches() const { return 2 * rounds_ * threads_; }
 
-  llvm::Expected<ChosenWay> Run() {
+  llvm::Expected<IoChoice> Run() {
     const Clock::time_point start = Clock::now();
     for (std::uint64_t round = 0; round < rounds_; ++round) {
       for (const Way way : {round % 2 == 0 ? kDirect : kBuffered, round % 2 == 0 ? kBuffered : kDirect}) {
@@ -110,8 +110,8 @@ class Trial {
     return llvm::Error::success();
   }
 
-  ChosenWay Choice() const {
-    ChosenWay choice;
+  IoChoice Choice() const {
+    IoChoice choice;
     choice.buffered_bytes_per_second = static_cast<double>(bytes_[kBuffered]) / seconds_[kBuffered];
     choice.direct_bytes_per_second = static_cast<double>(bytes_[kDirect]) / seconds_[kDirect];
     choice.directly = choice.direct_bytes_per_second >= least_gain_ * choice.buffered_bytes_per_second;
@@ -258,14 +258,14 @@ class WritingTrial : public Trial {
   std::unique_ptr<DirectWritableFile> direct_;
 };
 
-ChosenWay Buffered(std::string reason) { return {false, std::move(reason), 0, 0}; }
+IoChoice Buffered(std::string reason) { return {false, std::move(reason), 0, 0}; }
 
 template <typename SomeTrial>
-ChosenWay Outcome(SomeTrial& trial, llvm::Expected<std::optional<std::string>> why_not) {
+IoChoice Outcome(SomeTrial& trial, llvm::Expected<std::optional<std::string>> why_not) {
   llvm::Error error = why_not.takeError();
   if (!error && *why_not) return Buffered(**why_not);
   if (!error) {
-    llvm::Expected<ChosenWay> choice = trial.Run();
+    llvm::Expected<IoChoice> choice = trial.Run();
     if (choice) return *choice;
     error = choice.takeError();
   }
@@ -276,8 +276,8 @@ std::string TooFew(std::uint64_t bytes) { return fmt::format("{} are too few for
 
 }  // namespace
 
-ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, std::uint64_t bytes,
-                        const TrialOptions& options) {
+IoChoice ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, std::uint64_t bytes,
+                       const TrialOptions& options) {
   const std::uint64_t round_bytes = std::uint64_t{2} * ThreadsOf(options) * options.stretch_bytes;
   const std::uint64_t rounds = std::min(kRounds, bytes / kTriedPart / round_bytes);
   if (rounds == 0) return Buffered(TooFew(bytes));
@@ -286,10 +286,10 @@ ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_rea
   return Outcome(trial, trial.WhyNotDirectly());
 }
 
-llvm::Expected<ChosenWay> ChooseWriting(FileSystem& files, const std::string& folder, std::uint64_t bytes,
-                                        const TrialOptions& options) {
+llvm::Expected<IoChoice> ChooseWriting(FileSystem& files, const std::string& folder, std::uint64_t bytes,
+                                       const TrialOptions& options) {
   if (bytes < options.least_bytes) return Buffered(TooFew(bytes));
-  ChosenWay choice;
+  IoChoice choice;
   {
     WritingTrial trial(files, JoinPath(folder, kTrialName), options);
     choice = Outcome(trial, trial.Begin());

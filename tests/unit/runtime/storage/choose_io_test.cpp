@@ -1,4 +1,4 @@
-#include "runtime/storage/choose_means.h"
+#include "runtime/storage/choose_io.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -97,10 +97,10 @@ void Forget(const std::vector<FileToRead>& files) {
   }
 }
 
-class ChooseMeansTest : public testing::Test {
+class ChooseIoTest : public testing::Test {
  protected:
   // Some of these have no direct way, or nothing to go past; then both sentences say so and there is nothing to choose.
-  static bool IsTried(const ChosenWay& way) { return way.buffered_bytes_per_second > 0; }
+  static bool IsTried(const IoChoice& way) { return way.buffered_bytes_per_second > 0; }
 
   // What was just written is in the page cache.
   std::vector<FileToRead> WrittenSource() {
@@ -121,51 +121,51 @@ class ChooseMeansTest : public testing::Test {
   ScratchFolder folder_;
 };
 
-TEST_F(ChooseMeansTest, WhatIsSlowThroughThePageCacheGoesPastIt) {
+TEST_F(ChooseIoTest, WhatIsSlowThroughThePageCacheGoesPastIt) {
   SlowFiles files(Slow::kThroughThePageCache);
-  const ChosenWay reading = ChooseReading(files, Source(), kMany, Small());
+  const IoChoice reading = ChooseReading(files, Source(), kMany, Small());
   if (!IsTried(reading)) GTEST_SKIP() << reading.reason;
   EXPECT_TRUE(reading.directly) << reading.reason;
   EXPECT_THAT(reading.reason, HasSubstr("/s past the page cache and "));
-  const ChosenWay writing = llvm::cantFail(ChooseWriting(files, folder_.path(), kMany, Small()));
+  const IoChoice writing = llvm::cantFail(ChooseWriting(files, folder_.path(), kMany, Small()));
   EXPECT_TRUE(writing.directly) << writing.reason;
   EXPECT_EQ(std::filesystem::exists(folder_.Path(".ucp-trial")), false);
 }
 
-TEST_F(ChooseMeansTest, WhatIsSlowPastThePageCacheStaysInIt) {
+TEST_F(ChooseIoTest, WhatIsSlowPastThePageCacheStaysInIt) {
   SlowFiles files(Slow::kPastIt);
-  const ChosenWay reading = ChooseReading(files, Source(), kMany, Small());
+  const IoChoice reading = ChooseReading(files, Source(), kMany, Small());
   if (!IsTried(reading)) GTEST_SKIP() << reading.reason;
   EXPECT_FALSE(reading.directly) << reading.reason;
-  const ChosenWay writing = llvm::cantFail(ChooseWriting(files, folder_.path(), kMany, Small()));
+  const IoChoice writing = llvm::cantFail(ChooseWriting(files, folder_.path(), kMany, Small()));
   EXPECT_TRUE(IsTried(writing)) << writing.reason;
   EXPECT_FALSE(writing.directly) << writing.reason;
 }
 
-TEST_F(ChooseMeansTest, WhereNoTrialPaysThereIsNone) {
+TEST_F(ChooseIoTest, WhereNoTrialPaysThereIsNone) {
   TrialOptions options = Small();
   options.least_bytes = 1 << 30;
-  const ChosenWay reading = ChooseReading(RealFileSystem(), Source(), 1 << 20, options);
+  const IoChoice reading = ChooseReading(RealFileSystem(), Source(), 1 << 20, options);
   EXPECT_FALSE(reading.directly || IsTried(reading));
   EXPECT_EQ(reading.reason, "1.05 MB are too few for a trial to pay");
-  const ChosenWay writing = llvm::cantFail(ChooseWriting(RealFileSystem(), folder_.path(), 1 << 20, options));
+  const IoChoice writing = llvm::cantFail(ChooseWriting(RealFileSystem(), folder_.path(), 1 << 20, options));
   EXPECT_EQ(writing.reason, "1.05 MB are too few for a trial to pay");
   options.stretch_bytes = 4 << 20;
   EXPECT_EQ(ChooseReading(RealFileSystem(), Source(), kMany, options).reason, "they are small");
 }
 
-TEST_F(ChooseMeansTest, WhatLiesInMemoryHasNothingToGoPast) {
+TEST_F(ChooseIoTest, WhatLiesInMemoryHasNothingToGoPast) {
   const std::string path = "/dev/shm/ucp_choose_means_test_" + std::to_string(getpid());
   WriteTestFile(path, std::string(9 << 20, 'a'));
-  const ChosenWay reading = ChooseReading(RealFileSystem(), {{path, 9 << 20}}, kMany, Small());
+  const IoChoice reading = ChooseReading(RealFileSystem(), {{path, 9 << 20}}, kMany, Small());
   std::filesystem::remove(path);
   EXPECT_EQ(reading.reason, "they are in memory");
 }
 
-TEST_F(ChooseMeansTest, WhatThePageCacheHasIsReadFromThere) {
+TEST_F(ChooseIoTest, WhatThePageCacheHasIsReadFromThere) {
   SlowFiles files(Slow::kThroughThePageCache);
   std::vector<FileToRead> source = Source();
-  if (const ChosenWay way = ChooseReading(files, source, kMany, Small()); !IsTried(way)) GTEST_SKIP() << way.reason;
+  if (const IoChoice way = ChooseReading(files, source, kMany, Small()); !IsTried(way)) GTEST_SKIP() << way.reason;
   (void)WrittenSource();
   EXPECT_EQ(ChooseReading(files, source, kMany, Small()).reason, "the system has them in memory already");
   Forget({source.back()});  // One of three.
@@ -173,7 +173,7 @@ TEST_F(ChooseMeansTest, WhatThePageCacheHasIsReadFromThere) {
 }
 
 // How long a stretch is decides what is seen of reading ahead; and what is tried is a part of what is to be read.
-TEST_F(ChooseMeansTest, StretchesAreReadWholeAndOnce) {
+TEST_F(ChooseIoTest, StretchesAreReadWholeAndOnce) {
   struct Counting : ForwardingFileSystem {
     Counting() : ForwardingFileSystem(RealFileSystem()) {}
     struct Reading : ReadableFile {
@@ -202,7 +202,7 @@ TEST_F(ChooseMeansTest, StretchesAreReadWholeAndOnce) {
   for (const std::uint64_t rounds : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{4}}) {
     Counting files;
     const std::uint64_t stretches = std::uint64_t{2} * rounds;  // A thread's in each round.
-    const ChosenWay way = ChooseReading(files, Source(), std::uint64_t{8} * stretches * options.stretch_bytes, options);
+    const IoChoice way = ChooseReading(files, Source(), std::uint64_t{8} * stretches * options.stretch_bytes, options);
     if (!IsTried(way)) GTEST_SKIP() << way.reason;
     EXPECT_EQ(files.bytes, stretches * options.stretch_bytes);
     std::map<std::string, std::uint64_t> in_file;
@@ -216,18 +216,18 @@ TEST_F(ChooseMeansTest, StretchesAreReadWholeAndOnce) {
 }
 
 // Whichever call fails, the trial's file is gone or its name is told, and the conversion may go on.
-TEST_F(ChooseMeansTest, FailureLoop) {
+TEST_F(ChooseIoTest, FailureLoop) {
   const std::vector<FileToRead> source = Source();
-  if (const ChosenWay way = ChooseReading(RealFileSystem(), source, kMany, Small()); !IsTried(way)) {
+  if (const IoChoice way = ChooseReading(RealFileSystem(), source, kMany, Small()); !IsTried(way)) {
     GTEST_SKIP() << way.reason;
   }
   int call = 1;
   for (;; ++call) {
     FailingFiles files(call);
     Forget(source);
-    const ChosenWay reading = ChooseReading(files, source, kMany, Small());
+    const IoChoice reading = ChooseReading(files, source, kMany, Small());
     const bool failed_in_reading = files.has_failed();
-    llvm::Expected<ChosenWay> writing = ChooseWriting(files, folder_.path(), kMany, Small());
+    llvm::Expected<IoChoice> writing = ChooseWriting(files, folder_.path(), kMany, Small());
     if (!files.has_failed()) {
       EXPECT_TRUE(IsTried(reading)) << reading.reason;
       EXPECT_TRUE(IsTried(*writing)) << writing->reason;
@@ -240,10 +240,10 @@ TEST_F(ChooseMeansTest, FailureLoop) {
       files.Heal();
       EXPECT_FALSE(static_cast<bool>(RemoveTrial(files, folder_.path())));
     } else {
-      const ChosenWay& failed = failed_in_reading ? reading : *writing;
+      const IoChoice& failed = failed_in_reading ? reading : *writing;
       EXPECT_FALSE(failed.directly || IsTried(failed)) << files.failed_call();
       EXPECT_THAT(failed.reason, HasSubstr("it could not be tried: injected failure: ")) << files.failed_call();
-      const ChosenWay& other = failed_in_reading ? *writing : reading;
+      const IoChoice& other = failed_in_reading ? *writing : reading;
       EXPECT_TRUE(IsTried(other)) << files.failed_call() << ": " << other.reason;
     }
   }

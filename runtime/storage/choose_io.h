@@ -15,7 +15,7 @@
 namespace ucp {
 
 // As it is asked for, or as a trial shows.
-enum class WantedMeans { kAuto, kBuffered, kDirect };
+enum class IoMode { kAuto, kBuffered, kDirect };
 
 struct TrialOptions {
   unsigned threads = 1;                                   // That will move files.
@@ -32,7 +32,7 @@ struct TrialOptions {
 inline constexpr double kLeastGainOfReading = 1.25;
 inline constexpr double kLeastGainOfWriting = 1.1;
 
-struct ChosenWay {
+struct IoChoice {
   bool directly = false;
   std::string reason;  // "4.2 GB/s past the page cache and 2.2 GB/s through it, in 32 pieces of 2.1 MB"
   double buffered_bytes_per_second = 0;  // Zero: no trial.
@@ -47,12 +47,12 @@ struct FileToRead {
 // `bytes` of these files are to be read; for less than four times what one round reads no trial pays. Files that are in
 // the page cache already, at every place that a trial would read, are read from there. So are those that cannot be
 // tried; whatever is wrong with the files shows when they are read.
-ChosenWay ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, std::uint64_t bytes,
-                        const TrialOptions& options);
+IoChoice ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, std::uint64_t bytes,
+                       const TrialOptions& options);
 
 // `bytes` are to be written. A file is made in `folder` for a moment. Fails with kIo if it is left there.
-llvm::Expected<ChosenWay> ChooseWriting(FileSystem& files, const std::string& folder, std::uint64_t bytes,
-                                        const TrialOptions& options);
+llvm::Expected<IoChoice> ChooseWriting(FileSystem& files, const std::string& folder, std::uint64_t bytes,
+                                       const TrialOptions& options);
 // The remains of a trial during which a run was stopped.
 [[nodiscard]] llvm::Error RemoveTrial(FileSystem& files, const std::string& folder);
 

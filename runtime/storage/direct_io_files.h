@@ -10,18 +10,18 @@
 
 namespace ucp {
 
-struct Means {
+struct DirectIo {
   bool reads_directly = false;
   bool writes_directly = false;
 };
 
-class FilesByMeans : public ForwardingFileSystem {
+class DirectIoFiles : public ForwardingFileSystem {
  public:
   using ForwardingFileSystem::ForwardingFileSystem;
 
   // For files that are opened from now on. A file that is created is filled through the page cache: it is small, or
   // closed and opened again.
-  void Use(Means means) {
+  void Use(DirectIo means) {
     reads_directly_ = means.reads_directly;
     writes_directly_ = means.writes_directly;
   }

@@ -11,7 +11,7 @@
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion_report.h"
 #include "runtime/engine/share_run.h"
-#include "runtime/jobs/convert.h"
+#include "runtime/jobs/convert/convert.h"
 
 namespace ucp {
 namespace {

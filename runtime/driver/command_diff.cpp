@@ -9,7 +9,7 @@
 #include "runtime/command_line/progress_line.h"
 #include "runtime/command_line/work_options.h"
 #include "runtime/driver/commands.h"
-#include "runtime/jobs/diff.h"
+#include "runtime/jobs/diff/diff.h"
 
 namespace ucp {
 namespace {

@@ -9,7 +9,7 @@
 #include "runtime/command_line/watched_ranks.h"
 #include "runtime/command_line/work_options.h"
 #include "runtime/driver/commands.h"
-#include "runtime/jobs/verify.h"
+#include "runtime/jobs/verify/verify.h"
 
 namespace ucp {
 namespace {

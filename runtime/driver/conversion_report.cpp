@@ -10,7 +10,7 @@
 #include "compiler/command_line/terminal.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/units.h"
-#include "runtime/jobs/convert.h"
+#include "runtime/jobs/convert/convert.h"
 
 namespace ucp {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "compiler/open/with_diagnostics.h"
 #include "compiler/support/error.h"
-#include "runtime/jobs/convert.h"
-#include "runtime/jobs/verify.h"
+#include "runtime/jobs/convert/convert.h"
+#include "runtime/jobs/verify/verify.h"
 #include "runtime/library/call.h"
 
 namespace ucp {

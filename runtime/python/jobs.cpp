@@ -14,9 +14,9 @@
 #include "compiler/explain/explain_json.h"
 #include "compiler/open/with_diagnostics.h"
 #include "compiler/support/error.h"
-#include "runtime/jobs/convert.h"
-#include "runtime/jobs/diff.h"
-#include "runtime/jobs/verify.h"
+#include "runtime/jobs/convert/convert.h"
+#include "runtime/jobs/diff/diff.h"
+#include "runtime/jobs/verify/verify.h"
 #include "runtime/python/interruptible.h"
 #include "runtime/python/raise.h"
 

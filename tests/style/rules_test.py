@@ -74,6 +74,14 @@ class LibraryRules(unittest.TestCase):
         self.assertEqual(self.problems('--count; Fail("{} to begin again", Name());  // --resume'), 0)
 
 
+class RowRules(unittest.TestCase):
+    def test_long_rows(self) -> None:
+        most = {f"compiler/f{i}" for i in range(check_includes.MOST_OTHERS)}
+        self.assertEqual(list(check_includes.long_rows({"compiler/ast": most})), [])
+        self.assertEqual(len(list(check_includes.long_rows({"compiler/ast": most | {"compiler/more"}}))), 1)
+        self.assertEqual(list(check_includes.long_rows({"runtime/driver": most | {"compiler/more"}})), [])
+
+
 class SourceRules(unittest.TestCase):
     def problems(self, files: dict[str, str]) -> list[str]:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-#include "runtime/jobs/same_states.h"
+#include "runtime/same_states/same_states.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

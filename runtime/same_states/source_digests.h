@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/describe/bound_source.h"
-#include "compiler/files/readable_file_system.h"
+#include "compiler/compile/compile.h"
 #include "runtime/difference/pair_states.h"
 #include "runtime/engine/share_run.h"
 #include "runtime/executor/execute.h"

@@ -7,11 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/describe/bound_source.h"
-#include "compiler/files/readable_file_system.h"
 #include "runtime/executor/execute.h"
-#include "runtime/jobs/source_digests.h"
-#include "runtime/peer_files/files_of_all_ranks.h"
+#include "runtime/same_states/source_digests.h"
 
 namespace ucp {
 

@@ -1,4 +1,4 @@
-#include "runtime/jobs/verify.h"
+#include "runtime/jobs/verify/verify.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,13 +12,13 @@
 #include "compiler/support/units.h"
 #include "compiler/support/user_option.h"
 #include "runtime/destination/many_ranks.h"
-#include "runtime/jobs/same_report.h"
-#include "runtime/jobs/source_digests.h"
-#include "runtime/jobs/verify_synthetic.h"
 #include "runtime/manifest/check_files.h"
 #include "runtime/manifest/find_manifest.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 #include "runtime/peer_files/parts_of_source.h"
+#include "runtime/same_states/same_report.h"
+#include "runtime/same_states/source_digests.h"
+#include "runtime/synth/verify_synthetic.h"
 
 namespace ucp {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/jobs/convert.h"
+#include "runtime/jobs/convert/convert.h"
 
 #include <array>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "runtime/jobs/verify_synthetic.h"
+#include "runtime/synth/verify_synthetic.h"
 
 #include <fmt/ranges.h>
 
@@ -12,8 +12,8 @@
 #include "compiler/support/units.h"
 #include "runtime/elements/element_text.h"
 #include "runtime/executor/visit_sink.h"
-#include "runtime/jobs/source_digests.h"
 #include "runtime/resources/resident_memory.h"
+#include "runtime/same_states/source_digests.h"
 #include "runtime/synth/synthetic_comparison.h"
 #include "runtime/wire/byte_codec.h"
 

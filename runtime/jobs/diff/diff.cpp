@@ -1,4 +1,4 @@
-#include "runtime/jobs/diff.h"
+#include "runtime/jobs/diff/diff.h"
 
 #include <llvm/Support/GlobPattern.h>
 
@@ -9,9 +9,9 @@
 #include "compiler/support/error.h"
 #include "runtime/difference/compare_checkpoints.h"
 #include "runtime/engine/buffers.h"
-#include "runtime/jobs/source_digests.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 #include "runtime/resources/resident_memory.h"
+#include "runtime/same_states/source_digests.h"
 
 namespace ucp {
 namespace {

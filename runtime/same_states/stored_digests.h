@@ -7,8 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "compiler/files/readable_file_system.h"
-#include "compiler/layout/inventory.h"
+#include "compiler/compile/compile.h"
 #include "runtime/manifest/manifest.h"
 
 namespace ucp {

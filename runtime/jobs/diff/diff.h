@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "compiler/describe/request_texts.h"
-#include "runtime/executor/execute.h"
-#include "runtime/jobs/diff_report.h"
+#include "runtime/difference/diff_report.h"
 #include "runtime/jobs/job_hooks.h"
-#include "runtime/jobs/stored_digests.h"
+#include "runtime/same_states/stored_digests.h"
 
 namespace ucp {
 

@@ -1,4 +1,4 @@
-#include "runtime/jobs/source_digests.h"
+#include "runtime/same_states/source_digests.h"
 
 #include <set>
 #include <utility>

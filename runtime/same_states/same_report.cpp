@@ -1,4 +1,4 @@
-#include "runtime/jobs/same_report.h"
+#include "runtime/same_states/same_report.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "runtime/jobs/stored_digests.h"
+#include "runtime/same_states/stored_digests.h"
 
 #include <filesystem>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/jobs/same_states.h"
+#include "runtime/same_states/same_states.h"
 
 namespace ucp {
 

@@ -9,12 +9,10 @@
 #include <vector>
 
 #include "compiler/describe/request_texts.h"
-#include "compiler/layout/checkpoint_identity.h"
-#include "runtime/executor/execute.h"
 #include "runtime/jobs/job_hooks.h"
-#include "runtime/jobs/same_states.h"
 #include "runtime/manifest/manifest.h"
 #include "runtime/peer_files/node_local.h"
+#include "runtime/same_states/same_states.h"
 
 namespace ucp {
 

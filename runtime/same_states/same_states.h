@@ -8,11 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "compiler/files/readable_file_system.h"
 #include "runtime/difference/pair_states.h"
 #include "runtime/executor/execute.h"
-#include "runtime/jobs/source_digests.h"
 #include "runtime/peer_files/files_of_all_ranks.h"
+#include "runtime/same_states/source_digests.h"
 
 namespace ucp {
 

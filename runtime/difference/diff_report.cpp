@@ -1,4 +1,4 @@
-#include "runtime/jobs/diff_report.h"
+#include "runtime/difference/diff_report.h"
 
 #include <fmt/ranges.h>
 

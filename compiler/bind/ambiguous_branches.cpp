@@ -233,7 +233,8 @@ class ReadingComparer {
 
 }  // namespace
 
-void WarnOfTwoReadings(const BoundSpec& bound, const Inventory& inventory, const Settings& set, DiagnosticSink& sink) {
+void WarnOfAmbiguousBranches(const BoundSpec& bound, const Inventory& inventory, const Settings& set,
+                             DiagnosticSink& sink) {
   InventoryIndex found(inventory);
   found.NameLayers(bound.shard_names);
   Header header(found, set);

@@ -9,6 +9,7 @@
 namespace ucp {
 
 // One warning for each two branches. `bound` must come from BindSpec with the same arguments.
-void WarnOfTwoReadings(const BoundSpec& bound, const Inventory& inventory, const Settings& set, DiagnosticSink& sink);
+void WarnOfAmbiguousBranches(const BoundSpec& bound, const Inventory& inventory, const Settings& set,
+                             DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -44,7 +44,8 @@ struct Other {
 
 }  // namespace
 
-void WarnOfOtherReadings(const BoundSpec& bound, const Layout& layout, const Layout& metadata, DiagnosticSink& sink) {
+void WarnWhereMetadataDiffers(const BoundSpec& bound, const Layout& layout, const Layout& metadata,
+                              DiagnosticSink& sink) {
   std::map<std::size_t, Other> by_declaration;
   for (const BoundTensor& tensor : bound.tensors) {
     const TensorLayout* ours = Named(layout, tensor.name);

@@ -10,6 +10,7 @@ namespace ucp {
 
 // Warns, once for each declaration, of tensors that `layout`, lowered from `bound`, and `metadata` do not cut alike;
 // the spec's reading counts. Tensors that only one of them has are passed over.
-void WarnOfOtherReadings(const BoundSpec& bound, const Layout& layout, const Layout& metadata, DiagnosticSink& sink);
+void WarnWhereMetadataDiffers(const BoundSpec& bound, const Layout& layout, const Layout& metadata,
+                              DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -63,8 +63,8 @@ class NothingFinder {
 
 }  // namespace
 
-void WarnOfPatternsThatMatchNothing(const BoundSpec& bound, const Inventory& inventory, const Settings& set,
-                                    DiagnosticSink& sink) {
+void WarnOfUnmatchedPatterns(const BoundSpec& bound, const Inventory& inventory, const Settings& set,
+                             DiagnosticSink& sink) {
   InventoryIndex found(inventory);
   found.NameLayers(bound.shard_names);
   Header header(found, set);

@@ -9,7 +9,7 @@ namespace ucp {
 
 // Warns of optional tensors, drops and second names that the checkpoint has none of, and of counters that count to 0.
 // Branches of `when` that are not taken are not a mistake. `bound` must come from BindSpec with the same arguments.
-void WarnOfPatternsThatMatchNothing(const BoundSpec& bound, const Inventory& inventory, const Settings& set,
-                                    DiagnosticSink& sink);
+void WarnOfUnmatchedPatterns(const BoundSpec& bound, const Inventory& inventory, const Settings& set,
+                             DiagnosticSink& sink);
 
 }  // namespace ucp

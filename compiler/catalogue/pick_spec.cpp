@@ -114,18 +114,18 @@ std::string Reasons(const std::vector<Rejected>& rejected, const Inventory& inve
     specs[spec.reason].push_back(fmt::format("`{}`", spec.name));
   }
   std::vector<std::string> lines;
-  std::size_t told = 0;
+  std::size_t reported = 0;
   for (const std::string& reason : reasons) {
     if (lines.size() == kMostReasons) break;
     std::vector<std::string>& names = specs[reason];
-    told += names.size();
+    reported += names.size();
     const std::size_t more = names.size() - std::min(names.size(), kMostNames);
     if (more > 0) names.resize(kMostNames);
     lines.push_back(
         fmt::format("{}{}: {}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "", reason));
   }
   std::string text = fmt::format("{}", fmt::join(lines, "; "));
-  if (told < rejected.size()) text += fmt::format("; {} others do not fit", rejected.size() - told);
+  if (reported < rejected.size()) text += fmt::format("; {} others do not fit", rejected.size() - reported);
   const bool has_config = std::ranges::any_of(inventory.facts, [](const auto& fact) {
     return fact.first.starts_with("config.") || fact.first.starts_with("args.");
   });

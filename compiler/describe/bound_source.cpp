@@ -30,7 +30,7 @@ void CompareWithMetadata(BoundSource& phase) {
                                 llvm::toString(embedded.takeError()));
     return;
   }
-  WarnOfOtherReadings(*phase.bound, phase.layout, embedded->layout, phase.spec->sink);
+  WarnWhereMetadataDiffers(*phase.bound, phase.layout, embedded->layout, phase.spec->sink);
 }
 
 llvm::Expected<OpenedSpec> OpenSpecOf(const SourceRequest& request) {
@@ -62,8 +62,8 @@ llvm::Error LayOutBySpec(const SourceRequest& request, BoundSource& phase) {
   if (!phase.bound) return SpecErrors(session);
   TakeNames(*phase.bound, inventory);
   if (request.warns_of_unmatched) {
-    WarnOfPatternsThatMatchNothing(*phase.bound, seen, request.set, session.sink);
-    WarnOfTwoReadings(*phase.bound, seen, request.set, session.sink);
+    WarnOfUnmatchedPatterns(*phase.bound, seen, request.set, session.sink);
+    WarnOfAmbiguousBranches(*phase.bound, seen, request.set, session.sink);
   }
   std::optional<Layout> layout =
       inventory.is_whole() ? LowerWhole(*phase.bound, session.sink)

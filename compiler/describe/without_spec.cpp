@@ -112,7 +112,7 @@ llvm::Error LayOutByMetadata(const SourceRequest& request, EmbeddedCuts embedded
 // Metadata that describes only a part still has a say on that part.
 llvm::Error CompareWithMetadata(const PickedSpec& picked, const EmbeddedCuts& embedded) {
   DiagnosticSink readings;
-  WarnOfOtherReadings(picked.bound, picked.layout, embedded.layout, readings);
+  WarnWhereMetadataDiffers(picked.bound, picked.layout, embedded.layout, readings);
   std::vector<Diagnostic> found = readings.Sorted();
   if (found.empty()) return llvm::Error::success();
   return Fail(ErrorCode::kUsage, "the spec `{}` of the catalogue fits, but {}; with {} you say that the spec counts",

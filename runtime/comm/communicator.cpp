@@ -146,10 +146,10 @@ llvm::Expected<std::string> FromFirstRank(Communicator& ranks, const std::string
 // All ranks get the sizes, so that all see the same ones that make no sense; what comes of the delivery may differ from
 // rank to rank, and so they agree on it. Then no rank goes on alone.
 llvm::Expected<std::vector<std::string>> ToFirstRank(Communicator& ranks, const std::string& mine) {
-  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> told, ranks.AllGather(EncodeSize(mine.size())));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> encoded, ranks.AllGather(EncodeSize(mine.size())));
   std::vector<std::uint64_t> sizes;
-  for (std::size_t from = 0; from < told.size(); ++from) {
-    UCP_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> size, DecodeSizes(told[from], 1, from));
+  for (std::size_t from = 0; from < encoded.size(); ++from) {
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> size, DecodeSizes(encoded[from], 1, from));
     sizes.push_back(size.front());
   }
   std::vector<Outgoing> sending;
@@ -169,11 +169,11 @@ llvm::Expected<std::vector<std::string>> ToFirstRank(Communicator& ranks, const 
 }
 
 llvm::Expected<std::string> FromFirstRankToEach(Communicator& ranks, std::span<const std::string* const> of_ranks) {
-  std::string told;
-  for (const std::string* one : of_ranks) told += EncodeSize(one->size());
-  UCP_ASSIGN_OR_RETURN(told, FromFirstRank(ranks, told));
+  std::string encoded;
+  for (const std::string* one : of_ranks) encoded += EncodeSize(one->size());
+  UCP_ASSIGN_OR_RETURN(encoded, FromFirstRank(ranks, encoded));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> sizes,
-                       DecodeSizes(told, static_cast<std::size_t>(ranks.size()), 0));
+                       DecodeSizes(encoded, static_cast<std::size_t>(ranks.size()), 0));
   std::vector<Outgoing> sending;
   std::vector<Incoming> receiving;
   std::string mine;

@@ -104,16 +104,16 @@ void StateDigests::Add(const TargetRange& range, DType dtype, std::span<const st
 
 llvm::Expected<std::vector<StateDigest>> StateDigests::Get(unsigned threads) const {
   constexpr std::size_t kAtATime = 1024;
-  std::vector<std::size_t> told;  // What is no model's is its files' affair.
+  std::vector<std::size_t> of_model;  // What is no model's is its files' affair.
   for (std::size_t s = 0; s < states_.size(); ++s) {
-    if (plan_.tensor(states_[s].tensor).logical.kind != TensorKind::kCarried) told.push_back(s);
+    if (plan_.tensor(states_[s].tensor).logical.kind != TensorKind::kCarried) of_model.push_back(s);
   }
-  std::vector<StateDigest> digests(told.size());
-  const std::size_t stretches = (told.size() + kAtATime - 1) / kAtATime;
+  std::vector<StateDigest> digests(of_model.size());
+  const std::size_t stretches = (of_model.size() + kAtATime - 1) / kAtATime;
   UCP_RETURN_IF_ERROR(
       ForEachInParallel(stretches, {threads, nullptr}, [&](unsigned, std::uint64_t stretch) -> llvm::Error {
-        const std::size_t end = std::min(told.size(), (stretch + 1) * kAtATime);
-        for (std::size_t s = stretch * kAtATime; s < end; ++s) digests[s] = DigestOf(told[s]);
+        const std::size_t end = std::min(of_model.size(), (stretch + 1) * kAtATime);
+        for (std::size_t s = stretch * kAtATime; s < end; ++s) digests[s] = DigestOf(of_model[s]);
         return llvm::Error::success();
       }));
   return digests;

@@ -35,8 +35,8 @@ std::string RunBind(const Source& spec, std::string_view arguments, DiagnosticSi
   auto bound = BindSpec(*checked, written->inventory, written->set, sink);
   if (!bound) return "";
   if (arguments == "warn") {
-    WarnOfPatternsThatMatchNothing(*bound, written->inventory, written->set, sink);
-    WarnOfTwoReadings(*bound, written->inventory, written->set, sink);
+    WarnOfUnmatchedPatterns(*bound, written->inventory, written->set, sink);
+    WarnOfAmbiguousBranches(*bound, written->inventory, written->set, sink);
   }
   Degrees source;
   source.mesh = written->inventory.mesh;
@@ -45,7 +45,7 @@ std::string RunBind(const Source& spec, std::string_view arguments, DiagnosticSi
   if (written->inventory.embedded() != nullptr) {
     auto metadata = ReadEmbeddedCuts(written->inventory);
     if (!metadata) return "the metadata is wrong: " + TakeFailure(metadata.takeError()).message + "\n";
-    WarnOfOtherReadings(*bound, *layout, metadata->layout, sink);
+    WarnWhereMetadataDiffers(*bound, *layout, metadata->layout, sink);
   }
   return Print(*bound, *layout);
 }

@@ -23,7 +23,7 @@ bool SpeakOfCounters(const Guards& guards) {
 
 }  // namespace
 
-Samples::Samples(const Values& values, const InventoryIndex& found)
+ExampleTensors::ExampleTensors(const Values& values, const InventoryIndex& found)
     : values_(values), found_(found), expander_(values_, ignored_), choices_(values.spec.tensors.size()) {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     const TensorDeclaration& tensor = values_.spec.tensors[i];
@@ -33,7 +33,7 @@ Samples::Samples(const Values& values, const InventoryIndex& found)
   ChooseByName();
 }
 
-void Samples::ChooseByName() {
+void ExampleTensors::ChooseByName() {
   struct Candidate {
     std::size_t declaration;
     Variant variant;
@@ -60,7 +60,7 @@ void Samples::ChooseByName() {
   }
 }
 
-std::optional<Sample> Samples::Of(std::size_t declaration) {
+std::optional<ExampleTensor> ExampleTensors::Of(std::size_t declaration) {
   const TensorDeclaration& tensor = values_.spec.tensors[declaration];
   Choice& choice = choices_[declaration];
   bool needs_counters = choice.counts || choice.by_name == nullptr;
@@ -69,10 +69,10 @@ std::optional<Sample> Samples::Of(std::size_t declaration) {
   if (choice.by_name == nullptr || choice.guards_count) return std::nullopt;
   DiagnosticSink ignored;
   if (Decide(tensor.guards, values_, {}, ignored) != Truth::kTrue) return std::nullopt;
-  return Sample{choice.by_name, {}};
+  return ExampleTensor{choice.by_name, {}};
 }
 
-bool Samples::KnowsItsNames(const TensorDeclaration& tensor) const {
+bool ExampleTensors::KnowsItsNames(const TensorDeclaration& tensor) const {
   if (found_.tensors().empty()) return false;
   bool local = std::any_of(tensor.name.counters.begin(), tensor.name.counters.end(),
                            [](const Counter& counter) { return counter.local; });
@@ -83,7 +83,7 @@ bool Samples::KnowsItsNames(const TensorDeclaration& tensor) const {
   return values_.Knows(needed);
 }
 
-void Samples::ChooseByCounters(std::size_t declaration) {
+void ExampleTensors::ChooseByCounters(std::size_t declaration) {
   const TensorDeclaration& tensor = values_.spec.tensors[declaration];
   Choice& choice = choices_[declaration];
   choice.expanded = true;
@@ -92,7 +92,7 @@ void Samples::ChooseByCounters(std::size_t declaration) {
   for (ExpandedName& name : *names) {
     const FoundTensor* found = found_.Find(name.name);
     if (found == nullptr) continue;
-    choice.by_counters = Sample{found->shards.front(), std::move(name.counters)};
+    choice.by_counters = ExampleTensor{found->shards.front(), std::move(name.counters)};
     return;
   }
 }

@@ -13,19 +13,19 @@
 
 namespace ucp {
 
-struct Sample {
+struct ExampleTensor {
   const Shard* shard = nullptr;
   std::vector<std::int64_t> counters;  // The value of each counter of its name; none if the name alone was looked at.
 };
 
-class Samples {
+class ExampleTensors {
  public:
   // `values` grow while they are being found; what they look into, and `found`, must outlive this.
-  Samples(const Values& values, const InventoryIndex& found);
+  ExampleTensors(const Values& values, const InventoryIndex& found);
 
   // Nothing if the header has no tensor that is known to be of this declaration, so far: asked again when more dims and
   // facts have values, there may be one.
-  std::optional<Sample> Of(std::size_t declaration);
+  std::optional<ExampleTensor> Of(std::size_t declaration);
 
   const InventoryIndex& found() const { return found_; }
 
@@ -35,11 +35,11 @@ class Samples {
   void ChooseByCounters(std::size_t declaration);
 
   struct Choice {
-    bool guards_count = false;          // Whether its guards speak of counters.
-    bool counts = false;                // Whether its guards or its dims do.
-    const Shard* by_name = nullptr;     // A tensor whose name no other declaration fits.
-    bool expanded = false;              // Whether its names have been looked for, with their counters.
-    std::optional<Sample> by_counters;  // The first of them that the header has.
+    bool guards_count = false;                 // Whether its guards speak of counters.
+    bool counts = false;                       // Whether its guards or its dims do.
+    const Shard* by_name = nullptr;            // A tensor whose name no other declaration fits.
+    bool expanded = false;                     // Whether its names have been looked for, with their counters.
+    std::optional<ExampleTensor> by_counters;  // The first of them that the header has.
   };
 
   Values values_;

@@ -9,7 +9,7 @@ constexpr std::int64_t kMaxLiveSteps = 4 * kMaxNames;
 
 }  // namespace
 
-Truth Liveness::Of(const Pattern& pattern, const Guards& guards) {
+Truth ReachableDeclarations::Of(const Pattern& pattern, const Guards& guards) {
   if (guards.empty()) return Truth::kTrue;
   auto [entry, added] = known_.try_emplace({guards.back().condition.get(), guards.back().holds}, Truth::kTrue);
   if (!added) return entry->second;
@@ -18,8 +18,9 @@ Truth Liveness::Of(const Pattern& pattern, const Guards& guards) {
 }
 
 // Mistakes are left to the expansion, which meets them again: a guard without meaning counts as one that holds.
-Truth Liveness::Enumerate(const Pattern& pattern, const Guards& guards, const std::vector<std::size_t>& until,
-                          std::vector<std::int64_t>& counters, std::size_t known) {
+Truth ReachableDeclarations::Enumerate(const Pattern& pattern, const Guards& guards,
+                                       const std::vector<std::size_t>& until, std::vector<std::int64_t>& counters,
+                                       std::size_t known) {
   DiagnosticSink ignored;
   for (std::size_t i = known == 0 ? 0 : until[known - 1]; i < until[known]; ++i) {
     Truth truth = Decide(*guards[i].condition, values_, counters, ignored);

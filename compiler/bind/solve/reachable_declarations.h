@@ -13,9 +13,9 @@
 
 namespace ucp {
 
-class Liveness {
+class ReachableDeclarations {
  public:
-  explicit Liveness(const Values& values) : values_(values) {}
+  explicit ReachableDeclarations(const Values& values) : values_(values) {}
 
   // kTrue also where it would take too long to say. kOpen: a guard, or how far a counter of it counts, is not known.
   Truth Of(const Pattern& pattern, const Guards& guards);

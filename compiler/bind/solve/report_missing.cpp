@@ -13,7 +13,7 @@ namespace {
 
 class MissingReporter {
  public:
-  MissingReporter(KnownValues& known, const CheckedSpec& spec, Samples& samples, DiagnosticSink& sink)
+  MissingReporter(KnownValues& known, const CheckedSpec& spec, ExampleTensors& samples, DiagnosticSink& sink)
       : known_(known),
         spec_(spec),
         samples_(samples),
@@ -105,7 +105,7 @@ class MissingReporter {
   bool AskName(const Condition& condition) {
     SourceRange name = condition.name[0].range;
     if (known_.header().exists() || condition.is_block) return false;
-    if (known_.header().Told(spec_.TextOf(name)) != Truth::kOpen) return false;
+    if (known_.header().GivenBySettings(spec_.TextOf(name)) != Truth::kOpen) return false;
     sink_.Report({.kind = DiagnosticKind::kFactWithoutValue,
                   .place = condition.range,
                   .message = "the header of a checkpoint says whether it has such a tensor, and there is no checkpoint",
@@ -209,10 +209,10 @@ class MissingReporter {
 
   KnownValues& known_;
   const CheckedSpec& spec_;
-  Samples& samples_;
+  ExampleTensors& samples_;
   DiagnosticSink& sink_;
   Values values_;
-  Liveness live_;
+  ReachableDeclarations live_;
   std::vector<bool> dims_seen_;
   std::vector<bool> facts_seen_;
   std::optional<Named> first_;
@@ -220,7 +220,7 @@ class MissingReporter {
 
 }  // namespace
 
-void ReportMissing(KnownValues& known, const CheckedSpec& spec, Samples& samples, DiagnosticSink& sink) {
+void ReportMissing(KnownValues& known, const CheckedSpec& spec, ExampleTensors& samples, DiagnosticSink& sink) {
   MissingReporter(known, spec, samples, sink).Run();
 }
 

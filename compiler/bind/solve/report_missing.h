@@ -10,6 +10,6 @@ namespace ucp {
 
 // Only what a condition needs, or a name or shape in a branch that is taken, and of that only what does not follow from
 // something else that is missing.
-void ReportMissing(KnownValues& known, const CheckedSpec& spec, Samples& samples, DiagnosticSink& sink);
+void ReportMissing(KnownValues& known, const CheckedSpec& spec, ExampleTensors& samples, DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -211,7 +211,7 @@ class DimSolver {
   InventoryIndex& found_;
   DiagnosticSink& sink_;
   KnownValues known_;
-  Samples samples_;
+  ExampleTensors samples_;
   std::vector<std::string> shard_names_;
   bool wrong_layers_ = false;  // A mistake in the names of layers was reported.
   std::size_t errors_before_;

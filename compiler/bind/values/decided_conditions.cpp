@@ -40,8 +40,8 @@ std::string RangesText(const std::vector<std::int64_t>& numbers) {
 
 }  // namespace
 
-std::optional<bool> Decisions::Ask(const Condition& condition, const Pattern& pattern,
-                                   std::span<const std::int64_t> counters) {
+std::optional<bool> DecidedConditions::Ask(const Condition& condition, const Pattern& pattern,
+                                           std::span<const std::int64_t> counters) {
   auto [entry, added] = asked_.try_emplace(&condition);
   Asked& asked = entry->second;
   if (added) {
@@ -64,7 +64,7 @@ std::optional<bool> Decisions::Ask(const Condition& condition, const Pattern& pa
   return asked.answers.emplace(std::move(key), truth == Truth::kTrue).first->second;
 }
 
-std::vector<Choice> Decisions::Choices() const {
+std::vector<Choice> DecidedConditions::Choices() const {
   std::vector<Choice> choices;
   for (const auto& [condition, asked] : asked_) {
     if (asked.answers.empty()) continue;
@@ -77,7 +77,7 @@ std::vector<Choice> Decisions::Choices() const {
   return choices;
 }
 
-void Decisions::ReportPartlyThere() const {
+void DecidedConditions::ReportPartlyThere() const {
   for (const auto& [condition, asked] : asked_) {
     if (!condition->is_block) continue;
     const auto is_there = [](const auto& answer) { return answer.second; };
@@ -93,7 +93,7 @@ void Decisions::ReportPartlyThere() const {
   }
 }
 
-std::string Decisions::Verdict(const Asked& asked, std::string_view verb) {
+std::string DecidedConditions::Verdict(const Asked& asked, std::string_view verb) {
   if (asked.counters.empty()) {
     const bool is_block = verb == "is there";
     return asked.answers.begin()->second ? std::string(verb) : is_block ? "is not there" : "does not hold";

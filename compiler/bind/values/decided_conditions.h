@@ -17,10 +17,10 @@
 
 namespace ucp {
 
-class Decisions {
+class DecidedConditions {
  public:
   // Both must outlive it, and so must all conditions that are asked.
-  Decisions(const Values& values, DiagnosticSink& sink) : values_(values), sink_(sink) {}
+  DecidedConditions(const Values& values, DiagnosticSink& sink) : values_(values), sink_(sink) {}
 
   // Nothing after reporting, also if something that it speaks of is not known. `pattern` is the name whose counters it
   // speaks of.

@@ -171,8 +171,8 @@ class ConditionEvaluator {
     const Pattern& pattern = condition.name[0];
     if (!values_.header) return Truth::kOpen;
     if (!values_.header->exists()) {
-      Truth told = values_.header->Told(Written(pattern.range));
-      return told == Truth::kOpen && condition.is_block ? Truth::kTrue : told;
+      Truth given = values_.header->GivenBySettings(Written(pattern.range));
+      return given == Truth::kOpen && condition.is_block ? Truth::kTrue : given;
     }
     bool local = std::any_of(pattern.counters.begin(), pattern.counters.end(),
                              [](const Counter& counter) { return counter.local; });
@@ -252,10 +252,10 @@ struct FactEvaluator {
 
 }  // namespace
 
-Truth Header::Told(std::string_view quoted) const {
-  auto told = set_.find(fmt::format("has {}", quoted));
-  if (told == set_.end()) return Truth::kOpen;
-  const auto* boolean = std::get_if<bool>(&told->second.value);
+Truth Header::GivenBySettings(std::string_view quoted) const {
+  auto given = set_.find(fmt::format("has {}", quoted));
+  if (given == set_.end()) return Truth::kOpen;
+  const auto* boolean = std::get_if<bool>(&given->second.value);
   return boolean ? ToTruth(*boolean) : Truth::kOpen;
 }
 

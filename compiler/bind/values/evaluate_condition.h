@@ -34,7 +34,7 @@ class Header {
   bool names_layers() const { return found_.names_layers(); }
 
   // The command line's value for a name as the spec writes it, quotes included.
-  Truth Told(std::string_view quoted) const;
+  Truth GivenBySettings(std::string_view quoted) const;
   bool Has(std::string_view name) const;
   const InventoryIndex& found() const { return found_; }
 

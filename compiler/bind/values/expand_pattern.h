@@ -35,7 +35,7 @@ class Expander {
   std::optional<std::vector<ExpandedName>> Expand(const Pattern& pattern, const Guards& guards = {},
                                                   std::span<const std::int64_t> outer = {});
 
-  const Decisions& decisions() const { return decisions_; }
+  const DecidedConditions& decisions() const { return decisions_; }
 
  private:
   // The state of one call of Expand.
@@ -58,7 +58,7 @@ class Expander {
 
   const Values& values_;
   DiagnosticSink& sink_;
-  Decisions decisions_;
+  DecidedConditions decisions_;
   std::int64_t names_ = 0;
   std::int64_t steps_ = 0;
 };

@@ -148,8 +148,8 @@ void CompileAndBind(const Seed& seed, const std::string& text, std::mt19937& ran
   Settings set = AnySettings(*spec, seed.written.set, header, random);
   auto bound = BindSpec(*spec, inventory, set, sink);
   if (bound && header) {
-    WarnOfPatternsThatMatchNothing(*bound, inventory, set, sink);
-    WarnOfTwoReadings(*bound, inventory, set, sink);
+    WarnOfUnmatchedPatterns(*bound, inventory, set, sink);
+    WarnOfAmbiguousBranches(*bound, inventory, set, sink);
     ++reached.bound_to_header;
   }
   if (bound) ++reached.bound;

@@ -13,6 +13,7 @@
 namespace ucp {
 namespace {
 
+constexpr std::string_view kSuffixOfSeveral = ".distcp";
 constexpr std::uint64_t kLocalBytes = 30;
 constexpr std::uint64_t kCentralBytes = 46;
 constexpr std::uint64_t kEndBytes = 22;
@@ -53,10 +54,24 @@ struct Directory {
 
 class ArchiveReader {
  public:
-  ArchiveReader(std::span<const PlacedBytes> blobs, std::uint64_t file_bytes)
-      : blobs_(blobs), file_bytes_(file_bytes) {}
+  // Of the archive that ends at byte `end` of a file.
+  ArchiveReader(std::span<const PlacedBytes> blobs, std::uint64_t end) : blobs_(blobs), end_(end) {}
 
+  std::uint64_t begin() const { return begin_; }  // After Read().
+
+  // Where everything is in the file.
   llvm::Expected<std::vector<ArchivedRecord>> Read() {
+    UCP_ASSIGN_OR_RETURN(std::vector<ArchivedRecord> records, ReadFromItsBegin());
+    for (ArchivedRecord& record : records) {
+      record.begin += begin_;
+      for (std::uint64_t& place : record.crc32_places) place += begin_;
+    }
+    return records;
+  }
+
+ private:
+  // All numbers of an archive count from its own first byte.
+  llvm::Expected<std::vector<ArchivedRecord>> ReadFromItsBegin() {
     UCP_ASSIGN_OR_RETURN(const Directory directory, FindDirectory());
     std::vector<ArchivedRecord> records;
     std::unordered_set<std::string_view> names;
@@ -79,9 +94,8 @@ class ArchiveReader {
     return Wrong("its last record ends at byte {}, and its directory begins at {}", behind_last, directory.begin);
   }
 
- private:
   llvm::Expected<std::string_view> Bytes(std::uint64_t offset, std::uint64_t bytes) const {
-    if (auto found = FindBytes(blobs_, offset, bytes)) return *found;
+    if (auto found = FindBytes(blobs_, begin_ + offset, bytes)) return *found;
     return Wrong("no ready-made bytes have the {} bytes of a header at byte {}", bytes, offset);
   }
 
@@ -92,19 +106,21 @@ class ArchiveReader {
     return Wrong("there is no {} at byte {}", what, offset);
   }
 
-  llvm::Expected<Directory> FindDirectory() const {
+  llvm::Expected<Directory> FindDirectory() {
     constexpr std::uint64_t kTail = kEndBytes + kLocatorBytes + kEnd64Bytes;
-    if (file_bytes_ < kTail) return Wrong("{} bytes are too few for one", file_bytes_);
-    const std::uint64_t end = file_bytes_ - kEndBytes;
+    if (end_ < kTail) return Wrong("{} bytes are too few for one", end_);
+    const std::uint64_t end = end_ - kEndBytes;
     UCP_ASSIGN_OR_RETURN(const auto last, Signed(end, kEndBytes, "PK\5\6", "end record"));
     UCP_ASSIGN_OR_RETURN(const auto locator, Signed(end - kLocatorBytes, kLocatorBytes, "PK\6\7", "locator"));
-    const std::uint64_t end64_at = file_bytes_ - kTail;
-    UCP_ASSIGN_OR_RETURN(const auto end64, Signed(end64_at, kEnd64Bytes, "PK\6\6", "end record of 64 bits"));
+    UCP_ASSIGN_OR_RETURN(const auto end64, Signed(end_ - kTail, kEnd64Bytes, "PK\6\6", "end record of 64 bits"));
+    const std::uint64_t end64_at = Number(locator, 8, 8);
+    if (end64_at > end_ - kTail) return Wrong("its locator leads behind its end, to byte {}", end64_at);
+    begin_ = end_ - kTail - end64_at;
     const Directory directory{Number(end64, 48, 8), Number(end64, 48, 8) + Number(end64, 40, 8), Number(end64, 32, 8)};
-    const bool is_one = Number(locator, 8, 8) == end64_at && Number(locator, 4, 4) == 0 &&
-                        Number(locator, 16, 4) == 1 && Number(end64, 4, 8) == kEnd64Bytes - 12 &&
-                        Number(end64, 16, 8) == 0 && Number(end64, 24, 8) == directory.entries &&
-                        directory.end == end64_at && directory.begin <= directory.end;
+    const bool is_one = Number(locator, 4, 4) == 0 && Number(locator, 16, 4) == 1 &&
+                        Number(end64, 4, 8) == kEnd64Bytes - 12 && Number(end64, 16, 8) == 0 &&
+                        Number(end64, 24, 8) == directory.entries && directory.end == end64_at &&
+                        directory.begin <= directory.end;
     const bool is_same = Number(last, 4, 4) == 0 &&
                          Number(last, 8, 2) == std::min<std::uint64_t>(directory.entries, 0xffff) &&
                          Number(last, 10, 2) == Number(last, 8, 2) &&
@@ -166,7 +182,7 @@ class ArchiveReader {
                          (header.flags & ~(kDescriptorFlag | kUtf8Flag)) == 0;
     if (!is_same) return Wrong("the two headers of the record `{}` contradict each other", header.name);
     const std::uint64_t data = begin + kLocalBytes + name_bytes + extra_bytes;
-    if (data > file_bytes_ || header.bytes > file_bytes_ - data) {
+    if (data > end_ - begin_ || header.bytes > end_ - begin_ - data) {
       return Wrong("the record `{}` of {} bytes leaves it", header.name, header.bytes);
     }
     ArchivedRecord record{header.name, data, header.bytes, static_cast<std::uint32_t>(header.crc32), {}};
@@ -199,8 +215,21 @@ class ArchiveReader {
   }
 
   std::span<const PlacedBytes> blobs_;
-  std::uint64_t file_bytes_;
+  const std::uint64_t end_;
+  std::uint64_t begin_ = 0;
 };
+
+// Where the archive before byte `begin` ends: zeros may stand between them, up to the next multiple of 64.
+std::optional<std::uint64_t> EndBefore(std::span<const PlacedBytes> blobs, std::uint64_t begin) {
+  for (std::uint64_t zeros = 0; zeros < 64 && zeros <= begin; ++zeros) {
+    const auto between = FindBytes(blobs, begin - zeros, zeros);
+    if (zeros > 0 && (!between || between->find_first_not_of('\0') != std::string_view::npos)) break;
+    const std::uint64_t end = begin - zeros;
+    const auto last = end < kEndBytes ? std::nullopt : FindBytes(blobs, end - kEndBytes, kEndBytes);
+    if (last && last->starts_with("PK\5\6")) return end;
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -224,6 +253,7 @@ std::vector<FileId> ArchivesOf(const Plan& plan) {
   for (std::size_t f = 0; f < plan.target.files.size(); ++f) {
     const std::string& path = plan.target.files[f].path;
     if (path.ends_with(".pt") && (has_elements[f] || path.find('/') != std::string::npos)) archives.emplace_back(f);
+    if (path.ends_with(kSuffixOfSeveral)) archives.emplace_back(f);
   }
   return archives;
 }
@@ -239,8 +269,19 @@ std::optional<std::string_view> FindBytes(std::span<const PlacedBytes> blobs, st
   return blob.bytes.substr(skipped, bytes);
 }
 
-llvm::Expected<std::vector<ArchivedRecord>> ParseArchive(std::span<const PlacedBytes> blobs, std::uint64_t file_bytes) {
-  return ArchiveReader(blobs, file_bytes).Read();
+llvm::Expected<std::vector<ReadyMadeArchive>> ParseArchives(std::string_view path, std::span<const PlacedBytes> blobs,
+                                                            std::uint64_t file_bytes) {
+  std::vector<ReadyMadeArchive> archives;
+  for (std::uint64_t end = file_bytes;;) {
+    ArchiveReader archive(blobs, end);
+    UCP_ASSIGN_OR_RETURN(archives.emplace_back(), archive.Read());
+    if (archive.begin() == 0) break;
+    const auto before = path.ends_with(kSuffixOfSeveral) ? EndBefore(blobs, archive.begin()) : std::nullopt;
+    if (!before) return Wrong("it begins at byte {}, and nothing that is known stands before it", archive.begin());
+    end = *before;
+  }
+  std::ranges::reverse(archives);
+  return archives;
 }
 
 }  // namespace ucp

@@ -1,6 +1,7 @@
 // V8, file after file. Files of one job are often laid out alike, with the same blobs at the same places: what is in
 // those is parsed once, and each file has records and checksum fields of its own.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -66,7 +67,7 @@ class ArchiveProof {
 
   llvm::Error CheckArchive(std::size_t file) {
     const std::string& path = plan_.target.files[file].path;
-    llvm::Expected<const std::vector<ArchivedRecord>*> archived = Parsed(file);
+    llvm::Expected<const ReadyMadeArchive*> archived = Parsed(file);
     if (!archived) return Unsound("`{}` is not an archive: {}", path, TakeFailure(archived.takeError()).message);
     std::size_t next_record = 0;
     std::vector<std::pair<std::uint64_t, RecordId>> wanted;  // Checksum fields.
@@ -134,22 +135,26 @@ class ArchiveProof {
     return llvm::Error::success();
   }
 
-  llvm::Expected<const std::vector<ArchivedRecord>*> Parsed(std::size_t file) {
+  // The records of all archives of a file.
+  llvm::Expected<const ReadyMadeArchive*> Parsed(std::size_t file) {
     Contents contents{plan_.target.files[file].bytes, {}};
     for (const PlacedBytes& blob : blobs_[file]) {
       contents.second.emplace_back(blob.offset, blob.bytes.data(), blob.bytes.size());
     }
     const auto known = parsed_.find(contents);
     if (known != parsed_.end()) return &known->second;
-    UCP_ASSIGN_OR_RETURN(std::vector<ArchivedRecord> archive, ParseArchive(blobs_[file], contents.first));
-    return &parsed_.emplace(std::move(contents), std::move(archive)).first->second;
+    UCP_ASSIGN_OR_RETURN(std::vector<ReadyMadeArchive> archives,
+                         ParseArchives(plan_.target.files[file].path, blobs_[file], contents.first));
+    ReadyMadeArchive joined = std::move(archives.front());
+    for (std::size_t a = 1; a < archives.size(); ++a) std::ranges::move(archives[a], std::back_inserter(joined));
+    return &parsed_.emplace(std::move(contents), std::move(joined)).first->second;
   }
 
   const Plan& plan_;
   const std::vector<std::vector<PlacedBytes>> blobs_;      // By FileId.
   const std::vector<std::vector<std::uint32_t>> records_;  // By FileId: indices of the target's records,
   const std::vector<std::vector<std::uint32_t>> fields_;   // and of the checksum fields.
-  std::map<Contents, std::vector<ArchivedRecord>> parsed_;
+  std::map<Contents, ReadyMadeArchive> parsed_;
   std::map<std::pair<const char*, std::size_t>, std::uint32_t> checksums_;
 };
 

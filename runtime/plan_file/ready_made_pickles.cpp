@@ -41,8 +41,14 @@ class PickleCheck {
  private:
   llvm::Error Check(FileId file) {
     const std::vector<PlacedBytes>& blobs = blobs_[file.index()];
-    UCP_ASSIGN_OR_RETURN(const std::vector<ArchivedRecord> records,
-                         ParseArchive(blobs, plan_.target.files[file.index()].bytes));
+    const StoredFile& target = plan_.target.files[file.index()];
+    UCP_ASSIGN_OR_RETURN(const std::vector<ReadyMadeArchive> archives, ParseArchives(target.path, blobs, target.bytes));
+    for (const ReadyMadeArchive& archive : archives) UCP_RETURN_IF_ERROR(CheckArchive(file, archive));
+    return llvm::Error::success();
+  }
+
+  llvm::Error CheckArchive(FileId file, const ReadyMadeArchive& records) {
+    const std::vector<PlacedBytes>& blobs = blobs_[file.index()];
     std::unordered_map<std::string_view, const ArchivedRecord*> by_name;
     std::string_view root;
     for (const ArchivedRecord& record : records) {

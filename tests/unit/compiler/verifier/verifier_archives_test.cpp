@@ -180,19 +180,47 @@ TEST(VerifierArchivesTest, ReadsWhatTheWriterLaysOut) {
   const pytorch::ArchiveLayout layout = pytorch::LayOutArchiveAround("archive", "a pickle", storages);
   std::vector<PlacedBytes> blobs;
   for (const pytorch::Blob& blob : layout.blobs) blobs.push_back({blob.offset, blob.bytes});
-  auto records = ParseArchive(blobs, layout.bytes);
-  ASSERT_TRUE(static_cast<bool>(records)) << TakeFailure(records.takeError()).message;
+  auto archives = ParseArchives("a.pt", blobs, layout.bytes);
+  ASSERT_TRUE(static_cast<bool>(archives)) << TakeFailure(archives.takeError()).message;
+  ASSERT_EQ(archives->size(), 1);
+  const ReadyMadeArchive& records = archives->front();
   std::vector<std::string> names;
-  for (const ArchivedRecord& record : *records) names.emplace_back(record.name);
+  for (const ArchivedRecord& record : records) names.emplace_back(record.name);
   EXPECT_THAT(names, ElementsAre("archive/data.pkl", "archive/.format_version", "archive/.storage_alignment",
                                  "archive/byteorder", "archive/data/0", "archive/data/1", "archive/data/2",
                                  "archive/data/3", "archive/version"));
   for (std::size_t i = 0; i < storages.size(); ++i) {
-    const ArchivedRecord& record = (*records)[4 + i];
+    const ArchivedRecord& record = records[4 + i];
     EXPECT_EQ(record.begin, layout.storages[i].offset);
     EXPECT_EQ(record.bytes, storages[i].bytes);
     EXPECT_EQ(record.crc32_places, layout.storages[i].crc32_offsets);
   }
+}
+
+// `.distcp` files are archives one behind the other, at multiples of 64.
+TEST(VerifierArchivesTest, ReadsArchivesBehindOneAnother) {
+  const pytorch::ArchiveLayout first = pytorch::LayOutArchiveAround("archive", "first", {{{DType::kFloat32, 12}}});
+  const pytorch::ArchiveLayout second = pytorch::LayOutArchiveAround("archive", "second", {{{DType::kUInt8, 7}}});
+  const std::uint64_t begin = (first.bytes + 63) / 64 * 64;
+  std::string zeros(begin - first.bytes, '\0');
+  ASSERT_FALSE(zeros.empty());
+  std::vector<PlacedBytes> blobs;
+  for (const pytorch::Blob& blob : first.blobs) blobs.push_back({blob.offset, blob.bytes});
+  blobs.push_back({first.bytes, zeros});
+  for (const pytorch::Blob& blob : second.blobs) blobs.push_back({begin + blob.offset, blob.bytes});
+  const auto archives = llvm::cantFail(ParseArchives("__0_0.distcp", blobs, begin + second.bytes));
+  ASSERT_EQ(archives.size(), 2);
+  EXPECT_EQ(archives[1].front().name, "archive/data.pkl");
+  EXPECT_EQ(archives[0][4].begin, first.storages[0].offset);
+  EXPECT_EQ(archives[1][4].begin, begin + second.storages[0].offset);
+  EXPECT_EQ(archives[1][4].crc32_places.front(), begin + second.storages[0].crc32_offsets.front());
+  const auto refusal = [&](std::string_view path) {
+    auto parsed = ParseArchives(path, blobs, begin + second.bytes);
+    return parsed ? "" : TakeFailure(parsed.takeError()).message;
+  };
+  EXPECT_THAT(refusal("a.pt"), testing::HasSubstr("nothing that is known stands before it"));
+  zeros.front() = 'x';
+  EXPECT_THAT(refusal("__0_0.distcp"), testing::HasSubstr("nothing that is known stands before it"));
 }
 
 }  // namespace

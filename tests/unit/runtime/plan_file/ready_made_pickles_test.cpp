@@ -41,7 +41,8 @@ Plan WithPickle(const std::string& from, const std::string& to) {
   Plan plan = Honest();
   const FileId file = ArchivesOf(plan).front();
   const auto blobs = ReadyMadeBytes(plan)[file.index()];
-  const auto records = llvm::cantFail(ParseArchive(blobs, plan.target.files[file.index()].bytes));
+  const StoredFile& target = plan.target.files[file.index()];
+  const auto records = llvm::cantFail(ParseArchives(target.path, blobs, target.bytes)).front();
   for (const ArchivedRecord& record : records) {
     if (!record.name.ends_with("/data.pkl")) continue;
     std::string pickle(*FindBytes(blobs, record.begin, record.bytes));

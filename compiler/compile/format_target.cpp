@@ -32,7 +32,7 @@ llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
 
 // A source must have what its target needs.
 llvm::Error CheckHasOptimizer(const TrainingState& training, const Format& format, const Strategy& strategy) {
-  if (training.absent_optimizer.empty() || format.HoldsWeightsAlone(strategy)) return llvm::Error::success();
+  if (training.absent_optimizer.empty() || format.TakesWeightsAlone(strategy)) return llvm::Error::success();
   return Fail(ErrorCode::kBadData, "{}. `{}` needs nothing but its weights", training.absent_optimizer,
               OptionName(UserOption::kTo, "safetensors"));
 }
@@ -62,6 +62,7 @@ llvm::Expected<Sides> FormatTarget::Meet(BoundSource source) {
   if (format_.TakesPlainNames(strategy_)) TakePlainNames(source, remarks_);
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
   UCP_ASSIGN_OR_RETURN(Layout layout, LayOutTarget(format_, strategy_, source, tensors, remarks_));
+  UCP_RETURN_IF_ERROR(format_.CutIntoBoxes(strategy_, tensors, layout));
   if (!source.folder.empty()) {
     UCP_ASSIGN_OR_RETURN(companions_,
                          FindCompanions(files_, format_.TakesCompanions(), source.folder, source.requested_path));

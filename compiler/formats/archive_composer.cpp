@@ -55,6 +55,11 @@ pytorch::ValuePtr ArchiveComposer::AddTensor(DType dtype, const std::vector<std:
   return pytorch::MakeWholeTensor(NextKey(dtype, BytesOf(dtype, sizes), {}), dtype, sizes);
 }
 
+pytorch::ValuePtr ArchiveComposer::AddData(DType dtype, const std::vector<std::int64_t>& sizes, std::string elements) {
+  data_.push_back(std::move(elements));
+  return pytorch::MakeWholeTensor(NextKey(dtype, data_.back().size(), {&data_.back(), nullptr}), dtype, sizes);
+}
+
 pytorch::ValuePtr ArchiveComposer::AddValue(const pytorch::ValuePtr& value) {
   return pytorch::ReplaceTensors(value, [&](const pytorch::ValuePtr& found) {
     const auto& tensor = *found->As<pytorch::Tensor>();
@@ -102,14 +107,13 @@ SharedArchive Share(TargetFiles& target, ComposedArchive archive) {
   return shared;
 }
 
-std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const SharedArchive& archive) {
-  const FileId file = target.storage.Add(StoredFile{path, archive.bytes, ""});
-  for (const auto& [offset, blob] : archive.blobs) target.placements.push_back({file, offset, blob});
+std::vector<RecordId> AddArchive(TargetFiles& target, FileId file, std::uint64_t offset, const SharedArchive& archive) {
+  for (const auto& [at, blob] : archive.blobs) target.placements.push_back({file, offset + at, blob});
   std::vector<RecordId> records;
   for (std::size_t s = 0; s < archive.slots.size(); ++s) {
     const pytorch::StorageSlot& slot = archive.slots[s];
-    const RecordId record = target.storage.Add(Record{file, slot.offset, slot.bytes, std::nullopt});
-    for (std::uint64_t offset : slot.crc32_offsets) target.crc_fields.push_back({file, offset, record});
+    const RecordId record = target.storage.Add(Record{file, offset + slot.offset, slot.bytes, std::nullopt});
+    for (std::uint64_t at : slot.crc32_offsets) target.crc_fields.push_back({file, offset + at, record});
     if (archive.large[s] == nullptr) {
       records.push_back(record);
     } else {
@@ -117,6 +121,10 @@ std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, cons
     }
   }
   return records;
+}
+
+std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const SharedArchive& archive) {
+  return AddArchive(target, target.storage.Add(StoredFile{path, archive.bytes, ""}), 0, archive);
 }
 
 std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, ComposedArchive archive) {

@@ -2,6 +2,7 @@
 // tensors whose elements the executor will write: those of the model, and large ones of the training state.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,7 +29,9 @@ class ArchiveComposer {
 
   // A tensor whose elements come later.
   pytorch::ValuePtr AddTensor(DType dtype, const std::vector<std::int64_t>& sizes);
-  // How many of these there are: the place of the next one's record in what AddFile() returns.
+  // A tensor of these elements.
+  pytorch::ValuePtr AddData(DType dtype, const std::vector<std::int64_t>& sizes, std::string elements);
+  // How many of AddTensor() there are: the place of the next one's record in what AddFile() returns.
   std::size_t tensors_to_come() const { return tensors_to_come_; }
   // The same value with its tensors as storages of this file.
   pytorch::ValuePtr AddValue(const pytorch::ValuePtr& value);
@@ -48,6 +51,7 @@ class ArchiveComposer {
   const TrainingState& training_;
   std::vector<pytorch::StorageToWrite> storages_;
   std::vector<Content> contents_;  // For each storage.
+  std::deque<std::string> data_;   // Of AddData(), which `contents_` points to.
   std::size_t tensors_to_come_ = 0;
 };
 
@@ -64,6 +68,8 @@ struct SharedArchive {
   std::vector<const LargeTensor*> large;
 };
 SharedArchive Share(TargetFiles& target, ComposedArchive archive);
+// Adds the archive at `offset` of a file that `target` has. Returns the records of the tensors to come.
+std::vector<RecordId> AddArchive(TargetFiles& target, FileId file, std::uint64_t offset, const SharedArchive& archive);
 std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, const SharedArchive& archive);
 
 // Adds the file, its ready-made bytes, its checksums and its large tensors to a target. Returns the records of the

@@ -102,12 +102,18 @@ class Format {
   virtual bool DealsLayers(const Strategy& /*strategy*/) const { return false; }
   // Whether a target of this strategy holds weights alone, without masters and states of the optimizer.
   virtual bool HoldsWeightsAlone(const Strategy& /*strategy*/) const { return false; }
+  // Whether a source without an optimizer is enough for it.
+  virtual bool TakesWeightsAlone(const Strategy& strategy) const { return HoldsWeightsAlone(strategy); }
   // Whether its tensors go by the names of a published model, without what wrappers of a module add.
   virtual bool TakesPlainNames(const Strategy& /*strategy*/) const { return false; }
   // The ranks over which a target cuts its tensors; nothing if it holds them whole. Fails for those on which a job with
   // this training state does not run, however a spec would cut it.
   virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,
                                                                const TrainingState& training) const;
+  // Cuts the layout of a target, in which the ranks of TargetDegrees() hold the tensors, into the boxes that its files
+  // hold (kBoxAxis). By default they hold what the ranks do.
+  [[nodiscard]] virtual llvm::Error CutIntoBoxes(const Strategy& strategy, std::span<const LogicalTensor> tensors,
+                                                 Layout& layout) const;
   // The files of a checkpoint that holds the tensors and the training state.
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
   // The ranks of the target's job that open each of the files that LayOut() made of the same request: by default all

@@ -16,6 +16,10 @@ llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&, co
   return std::nullopt;
 }
 
+llvm::Error Format::CutIntoBoxes(const Strategy&, std::span<const LogicalTensor>, Layout&) const {
+  return llvm::Error::success();
+}
+
 llvm::Expected<FileReaders> Format::Readers(const TargetRequest&, const TargetFiles& target) const {
   return ReadByAll(target.storage.files.size());
 }

@@ -31,6 +31,8 @@ struct TensorLayout {
   std::string name;
   std::vector<ShapeExpr> dims;
   std::vector<ProductSet> boxes;  // By the place on kBoxAxis: what is held there. Empty: `dims` say it.
+  // Of a target, by the place on kBoxAxis: a rank of its job that asks for the box. Empty: nobody says.
+  std::vector<std::int64_t> box_ranks;
   std::vector<std::string> axes;  // Of its own mesh, major to minor; empty: those of the layout's mesh.
   std::optional<std::vector<std::int64_t>> stages;  // The stages that hold it; nothing: those where the source has it.
   std::vector<std::int64_t> unused_stages;          // Stages that hold a copy which they do not train.

@@ -39,6 +39,7 @@ OBJECTS = "compiler/formats/objects"
 RECOGNISE = "compiler/formats/recognise"
 SAFETENSORS = "compiler/formats/safetensors"
 DCP = "compiler/formats/dcp"
+DCP_WRITE = "compiler/formats/dcp/write"
 DEEPSPEED_COMMON = "compiler/formats/deepspeed/common"
 DEEPSPEED = "compiler/formats/deepspeed/native"
 DEEPSPEED_READ = "compiler/formats/deepspeed/native/read"
@@ -115,7 +116,8 @@ ALLOWED: dict[str, set[str]] = {
     RECOGNISE: {FORMATS, FILES, LAYOUT, SUPPORT},
     # Formats do not look at each other; those of a family share its common folder.
     SAFETENSORS: {FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SUPPORT},
-    DCP: {FORMATS, PYTORCH_ARCHIVE, PYTORCH_VALUES, FILES, LAYOUT, SETS, SUPPORT},
+    DCP_WRITE: {FORMATS, PYTORCH_VALUES, LAYOUT, SETS, SUPPORT},
+    DCP: {DCP_WRITE, FORMATS, PYTORCH_ARCHIVE, PYTORCH_VALUES, FILES, LAYOUT, SETS, SUPPORT},
     DEEPSPEED_COMMON: {FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SUPPORT},
     DEEPSPEED: {DEEPSPEED_COMMON, FORMATS, PYTORCH_ARCHIVE, SUPPORT},
     DEEPSPEED_READ_RANKS: {DEEPSPEED_COMMON, FORMATS, PYTORCH_VALUES, SUPPORT},

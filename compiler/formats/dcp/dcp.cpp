@@ -2,6 +2,9 @@
 
 #include "compiler/formats/dcp/file_names.h"
 #include "compiler/formats/dcp/read.h"
+#include "compiler/formats/dcp/write/cut.h"
+#include "compiler/formats/dcp/write/options.h"
+#include "compiler/formats/dcp/write/write.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -10,16 +13,15 @@ namespace {
 class DcpFormat : public Format {
  public:
   std::string_view name() const override { return "dcp"; }
-  bool IsWritten() const override { return false; }
-  StrategyRules strategy_rules() const override { return {}; }
+  StrategyRules strategy_rules() const override { return dcp::WriteRules(); }
 
   llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const override {
     return dcp::IsCheckpointFolder(files, folder);
   }
   bool IsModelAlone() const override { return false; }
 
-  bool MayHaveFile(std::string_view /*path*/) const override { return false; }  // It is not written.
-  std::vector<std::string_view> file_endings() const override { return {}; }
+  bool MayHaveFile(std::string_view path) const override { return dcp::IsFileName(path); }
+  std::vector<std::string_view> file_endings() const override { return {dcp::kDataSuffix, dcp::kMetadataFile}; }
   // The places of headers stand in `.metadata`: no file can be described alone.
   bool HasHeader(std::string_view /*path*/) const override { return false; }
   llvm::Error ReadHeader(const ReadableFile& /*file*/) const override { return llvm::Error::success(); }
@@ -29,9 +31,22 @@ class DcpFormat : public Format {
     return dcp::DescribeFolder(files, folder, preference, threads);
   }
 
-  llvm::Expected<TargetFiles> LayOut(const TargetRequest& /*request*/) const override {
-    return Fail(ErrorCode::kUnsupported, "checkpoints of torch.distributed.checkpoint are read and not written");
+  bool HoldsWeightsAlone(const Strategy& strategy) const override {
+    const auto states = strategy.options.find("states");
+    return states != strategy.options.end() && states->second == "weights";
   }
+  bool TakesWeightsAlone(const Strategy& /*strategy*/) const override { return true; }
+  llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,
+                                                       const TrainingState& /*training*/) const override {
+    if (!strategy.options.contains("tp")) return std::nullopt;
+    return ParseDegrees(strategy);
+  }
+  llvm::Error CutIntoBoxes(const Strategy& strategy, std::span<const LogicalTensor> tensors,
+                           Layout& layout) const override {
+    UCP_ASSIGN_OR_RETURN(const dcp::WriteOptions options, dcp::ReadOptions(strategy));
+    return dcp::CutIntoBoxes(options, tensors, layout);
+  }
+  llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override { return dcp::LayOutFolder(request); }
 };
 
 }  // namespace

@@ -82,6 +82,14 @@ llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, co
   return RefuseUnfinishedSave(folder, found);
 }
 
+bool IsFileName(std::string_view path) {
+  for (const std::string_view part : {kAccelerateModel, kAccelerateOptimizer}) {
+    if (path.starts_with(part)) path.remove_prefix(part.size());
+  }
+  return path == kMetadataFile ||
+         (path.starts_with("__") && path.ends_with(kDataSuffix) && path.find('/') == std::string_view::npos);
+}
+
 std::string TagOf(const std::string& folder) {
   std::string name = NameOfFolder(folder);
   if (name + "/" != kAccelerateModel && name + "/" != kAccelerateOptimizer) return name;

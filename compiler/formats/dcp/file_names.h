@@ -29,6 +29,9 @@ llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::st
 // itself is "". Fails (kBadData) for a save that did not finish.
 llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, const std::string& folder);
 
+// Whether a checkpoint may have a file of this path below its folder.
+bool IsFileName(std::string_view path);
+
 // "checkpoint-12" of "checkpoint-12/pytorch_model_fsdp_0": the name of a checkpoint without that of Accelerate's part.
 std::string TagOf(const std::string& folder);
 

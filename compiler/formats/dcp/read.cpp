@@ -19,6 +19,7 @@
 #include "compiler/formats/dcp/parameter_order.h"
 #include "compiler/formats/dcp/roles.h"
 #include "compiler/formats/dcp/shards.h"
+#include "compiler/formats/dcp/source_style.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
@@ -58,6 +59,7 @@ class Description {
     if (!roles_.has_optimizer) {
       training().absent_optimizer = fmt::format("`{}` holds no states of an optimizer", folder_);
     }
+    training().format_state = KeepStyle(FindStyle(roles_, parts.size() > 1));
     TakeEngineEntries(training());
     RemarkOnReserved();
     CountBoxes();

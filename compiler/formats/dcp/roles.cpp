@@ -72,6 +72,8 @@ class Finder {
     UCP_RETURN_IF_ERROR(FindOptimizer());
     UCP_RETURN_IF_ERROR(FindModel());
     for (const Entry& entry : entries_) Place(entry);
+    roles_.model_prefix = model_;
+    roles_.optimizer_prefix = optimizer_.value_or("");
     return std::move(roles_);
   }
 

@@ -55,6 +55,8 @@ struct Roles {
   std::vector<OtherEntry> optimizer;
   std::vector<OtherEntry> others;
   bool has_optimizer = false;
+  std::string model_prefix;      // Of the keys of the model's entries: "app.model"; empty at the root.
+  std::string optimizer_prefix;  // "app.optim"
   std::string unread_optimizer;  // Why the optimizer's entries are not understood, as a sentence; empty if they are.
 };
 

@@ -1,0 +1,31 @@
+// The settings of `--to dcp`.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "compiler/formats/dcp/write/metadata_writer.h"
+#include "compiler/formats/strategy.h"
+#include "compiler/formats/strategy_rules.h"
+#include "compiler/layout/dtype.h"
+
+namespace ucp::dcp {
+
+struct WriteOptions {
+  std::optional<std::string> style;   // Nothing: the source's, or "titan".
+  std::optional<std::int64_t> fsdp;   // The ranks that shard each tensor by its rows.
+  std::optional<std::int64_t> files;  // How many, of about equal size.
+  std::optional<DType> dtype;         // Of the weights.
+  bool weights_alone = false;
+  MetadataRelease release = MetadataRelease::k2_3;
+};
+
+StrategyRules WriteRules();
+
+// Fails (kUsage) for settings that contradict each other.
+llvm::Expected<WriteOptions> ReadOptions(const Strategy& strategy);
+
+}  // namespace ucp::dcp

@@ -1,0 +1,79 @@
+#include "compiler/formats/dcp/write/style.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "compiler/formats/format_state.h"
+#include "compiler/support/error.h"
+
+namespace ucp::dcp {
+namespace {
+
+constexpr const char* kModelFolder = "pytorch_model_fsdp_0/";
+constexpr const char* kOptimizerFolder = "optimizer_0/";
+constexpr std::string_view kFamily = "dcp";
+
+// It has nothing but the style.
+struct StyleState final : FormatState {
+  explicit StyleState(Style style_of_source) : style(std::move(style_of_source)) {}
+
+  std::string_view family() const override { return kFamily; }
+  std::vector<pytorch::Entry> Entries() const override { return {}; }
+  std::shared_ptr<const FormatState> Renamed(const std::map<std::string, std::string>& /*names*/) const override {
+    return std::make_shared<StyleState>(style);
+  }
+  std::string WhyNotPublished() const override { return ""; }
+  bool knows_layers() const override { return false; }
+  std::int64_t remembered_stages() const override { return 1; }
+  const std::set<std::int64_t>* RememberedStagesOf(std::string_view /*tensor*/) const override { return nullptr; }
+  void SpreadExperts(Layout& /*layout*/) const override {}
+  llvm::Error PlaceStages(const StageRequest& /*request*/, Layout& /*layout*/,
+                          std::vector<std::string>& /*remarks*/) const override {
+    return Fail(ErrorCode::kUnsupported, "a dcp folder does not know the layers of a pipeline");
+  }
+
+  const Style style;
+};
+
+}  // namespace
+
+Style::Style(std::string_view word) {
+  if (word == "titan") {
+    is_flat_ = true;
+  } else if (word == "app") {
+    model_ = {"app", "model"};
+    optimizer_ = {"app", "optim"};
+  } else {
+    model_ = {"model"};
+  }
+  if (word == "accelerate") {
+    model_folder_ = kModelFolder;
+    optimizer_folder_ = kOptimizerFolder;
+  }
+}
+
+Style::Style(EntryPath model, EntryPath optimizer, bool is_flat, bool has_two_folders)
+    : model_(std::move(model)),
+      optimizer_(std::move(optimizer)),
+      is_flat_(is_flat),
+      model_folder_(has_two_folders ? kModelFolder : ""),
+      optimizer_folder_(has_two_folders ? kOptimizerFolder : "") {}
+
+EntryPath Style::State(const std::string& parameter, const std::string& state) const {
+  if (is_flat_) return Below(optimizer_, fmt::format("state.{}.{}", parameter, state));
+  return Below(optimizer_, std::string("state"), parameter, state);
+}
+
+EntryPath Style::HyperParameter(const std::string& parameter, const std::string& name) const {
+  return Below(optimizer_, fmt::format("param_groups.{}.{}", parameter, name));
+}
+
+std::shared_ptr<const FormatState> KeepStyle(Style style) { return std::make_shared<StyleState>(std::move(style)); }
+
+const Style* StyleOf(const TrainingState& training) {
+  const FormatState* state = training.format_state.get();
+  return state != nullptr && state->family() == kFamily ? &static_cast<const StyleState*>(state)->style : nullptr;
+}
+
+}  // namespace ucp::dcp

@@ -1,0 +1,55 @@
+// How frameworks name the entries of their state dicts:
+//
+//   titan       layers.0.w            optimizer | state.layers.0.w.exp_avg       optimizer | param_groups.layers.0.w.lr
+//   app         app | model | layers.0.w   app | optim | state | layers.0.w | exp_avg   app | optim | param_groups | 0
+//   | lr accelerate  model | layers.0.w    optimizer | state | layers.0.w | exp_avg   optimizer | param_groups | 0 | lr
+//   plain       the same
+//
+// Accelerate has its two dicts in two folders.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "compiler/formats/dcp/write/entry_path.h"
+#include "compiler/formats/training_state.h"
+
+namespace ucp::dcp {
+
+class Style {
+ public:
+  // One of the words of the setting `style`.
+  explicit Style(std::string_view word);
+  // That of a source: where its two dicts stand, and whether the keys of the optimizer's are joined.
+  Style(EntryPath model, EntryPath optimizer, bool is_flat, bool has_two_folders);
+
+  // The folders of the model's entries and of the optimizer's, with a slash at the end; "" is the checkpoint's own.
+  const std::string& model_folder() const { return model_folder_; }
+  const std::string& optimizer_folder() const { return optimizer_folder_; }
+
+  // An entry of the model, by the name of the tensor.
+  EntryPath Model(const std::string& name) const { return Below(model_, name); }
+  // "exp_avg" of a parameter.
+  EntryPath State(const std::string& parameter, const std::string& state) const;
+  // An entry of the optimizer's dict beside these.
+  const EntryPath& optimizer() const { return optimizer_; }
+  // Whether each parameter has hyper-parameters of its own, instead of its group.
+  bool groups_by_parameter() const { return is_flat_; }
+  EntryPath HyperParameter(const std::string& parameter, const std::string& name) const;
+  EntryPath Groups() const { return Below(optimizer_, std::string("param_groups")); }
+
+ private:
+  EntryPath model_;
+  EntryPath optimizer_ = {"optimizer"};
+  bool is_flat_ = false;  // Keys of the optimizer's dict are joined already.
+  std::string model_folder_;
+  std::string optimizer_folder_;
+};
+
+// The style of a source, in its training state.
+std::shared_ptr<const FormatState> KeepStyle(Style style);
+// Null for sources of other formats.
+const Style* StyleOf(const TrainingState& training);
+
+}  // namespace ucp::dcp

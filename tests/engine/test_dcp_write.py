@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
@@ -180,6 +181,17 @@ def test_a_job_goes_on(job: tuple[Any, ...], continued: dict[str, Any]) -> None:
     assert differences(truth, answer, ["parameter"]) == []
     assert answer["step_counter"]["value"] == truth["step_counter"]["value"]
     assert answer["losses"] == pytest.approx(truth["losses"][truth["step"] :], abs=NOISE)
+
+
+@pytest.mark.parametrize("name", ["zero2_dp4", "accelerate_fsdp1", "fsdp2"])
+def test_accelerate_merges_weights(name: str, convert: Convert, tmp_path: Path) -> None:
+    """Its own tool makes a safetensors file of the folder of the model."""
+    from accelerate.utils import merge_fsdp_weights
+
+    merge_fsdp_weights(str(convert(name, "dcp:style=accelerate,fsdp=3") / "pytorch_model_fsdp_0"), str(tmp_path))
+    weights = load_file(tmp_path / "model.safetensors")
+    for tensor, entry in truth_of(name)["tensors"].items():
+        assert describe(weights[tensor]) == entry["states"].get("fp32", entry["states"].get("weight")), tensor
 
 
 def test_chunks_are_those_of_the_ranks(convert: Convert) -> None:

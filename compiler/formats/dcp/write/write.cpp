@@ -217,7 +217,10 @@ class Writer {
     return llvm::Error::success();
   }
 
-  llvm::Error AddNested(const EntryPath& path, const ValuePtr& value) { return AddNestedTo(of_model(), path, value); }
+  // Accelerate's merge_fsdp_weights() takes a folder of a model that has nothing beside `model`.
+  llvm::Error AddNested(const EntryPath& path, const ValuePtr& value) {
+    return AddNestedTo(of_optimizer(), path, value);
+  }
 
   llvm::Error AddNestedTo(Folder& folder, const EntryPath& path, const ValuePtr& value) {
     std::vector<FlatEntry> entries;

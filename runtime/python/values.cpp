@@ -1,5 +1,5 @@
 // Numbers, texts and containers are made here. All else is asked of `maker`, which gets names and parts as data and
-// builds what its own table says (ucp/deepspeed/objects.py). Before anything is made, all objects must be known ones.
+// builds what its own table says (ucp_checkpoint/_objects.py). Before anything is made, all objects must be known ones.
 #include "runtime/python/values.h"
 
 #include <nanobind/stl/string.h>

@@ -167,7 +167,7 @@ class LoadPlan:
         """(offset, content) of all ready-made bytes of a file."""
 
 def read_pickle(pickle: bytes, maker: object) -> object:
-    """What a pickle holds, read as data. `maker` (`deepspeed.objects.Maker`) makes what is neither a number nor a text
+    """What a pickle holds, read as data. `maker` (`_objects.Maker`) makes what is neither a number nor a text
     nor a plain container. `ucp.Error` if an object is not a known one."""
 
 class HeldPlan:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import _ucp
-from .objects import Maker
+from .._objects import Maker
 
 State = dict[str, Any]  # What a file holds.
 

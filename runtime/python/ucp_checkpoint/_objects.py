@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 import torch
 
-from .errors import LoadError
+from ucp_checkpoint._failure import failure
 
 TYPES = ("bool", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "set", "str", "tuple")
 
@@ -85,14 +85,16 @@ class Maker:
 
 
 def class_of(name: str) -> type:
-    """Of a framework's class that is on the list; LoadError if this installation does not have it."""
+    """Of a framework's class that is on the list; ucp.Error if this installation does not have it."""
     module, _, word = name.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), word)
     except (ImportError, AttributeError) as error:
-        raise LoadError(f"the checkpoint holds objects of `{name}`, which is not installed here: {error}") from error
+        raise failure(
+            "usage", f"the checkpoint holds objects of `{name}`, which is not installed here: {error}"
+        ) from error
     if not isinstance(found, type):
-        raise LoadError(f"the checkpoint holds objects of `{name}`, which is not a class here")
+        raise failure("usage", f"the checkpoint holds objects of `{name}`, which is not a class here")
     return found
 
 

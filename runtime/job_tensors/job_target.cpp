@@ -30,7 +30,7 @@ llvm::Expected<Sides> JobTarget::Meet(BoundSource source) {
   UCP_RETURN_IF_ERROR(MatchJobTensors(source.layout, tensors, held_));
   not_loaded_ = FindNotLoaded(tensors, held_);
   if (all_tensors_) UCP_RETURN_IF_ERROR(CheckAllHeld(source.layout, tensors));
-  UCP_ASSIGN_OR_RETURN(laid_out_, LayOutJobTensors(held_));
+  UCP_ASSIGN_OR_RETURN(laid_out_, LayOutJobTensors(held_, parts_));
   laid_out_.files.remarks = CastRemarks(tensors, held_);
   // Most loads leave nothing of the source out.
   const bool is_all_held =

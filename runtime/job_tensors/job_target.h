@@ -16,9 +16,11 @@ namespace ucp {
 
 class JobTarget final : public CompileTarget {
  public:
-  // `held`: by rank. With `all_tensors`, a source with a tensor that no rank holds or keeps is refused.
-  JobTarget(std::vector<JobTensorsOfRank> held, bool all_tensors, std::vector<std::string> kept)
-      : held_(std::move(held)), all_tensors_(all_tensors), kept_(std::move(kept)) {}
+  // `held`: by rank. With `all_tensors`, a source with a tensor that no rank holds or keeps is refused. `parts`:
+  // whether a tensor that ranks hold a part of is held whole by all of them together.
+  JobTarget(std::vector<JobTensorsOfRank> held, bool all_tensors, std::vector<std::string> kept,
+             JobTensorParts parts = JobTensorParts::kAll)
+      : held_(std::move(held)), all_tensors_(all_tensors), kept_(std::move(kept)), parts_(parts) {}
 
   llvm::Expected<Sides> Meet(BoundSource source) override;
   llvm::Expected<TargetFiles> LayOut(const Sides& sides) override;
@@ -34,6 +36,7 @@ class JobTarget final : public CompileTarget {
   std::vector<JobTensorsOfRank> held_;
   const bool all_tensors_;
   const std::vector<std::string> kept_;
+  const JobTensorParts parts_;
   std::vector<NotLoaded> not_loaded_;
   LaidOutJobTensors laid_out_;
 };

@@ -19,20 +19,21 @@ constexpr const char* kDeclaredAt = "the tensors that are to be filled";
 
 class HeldLayout {
  public:
-  explicit HeldLayout(std::span<const JobTensorsOfRank> ranks) : ranks_(ranks) {}
+  HeldLayout(std::span<const JobTensorsOfRank> ranks, JobTensorParts parts) : ranks_(ranks), parts_(parts) {}
 
   llvm::Expected<LaidOutJobTensors> Run() {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      std::set<std::pair<std::string_view, std::string_view>> seen;
+      std::set<std::tuple<std::string_view, std::string_view, std::int64_t, DType>> seen;
       for (const JobTensor& held : ranks_[rank]) {
-        UCP_RETURN_IF_ERROR(Collect(static_cast<int>(rank), held));
-        if (seen.insert({held.tensor, held.state}).second) continue;
+        UCP_ASSIGN_OR_RETURN(const std::int64_t place, Collect(static_cast<int>(rank), held));
+        if (seen.insert({held.tensor, held.state, place, held.dtype}).second) continue;
         return Fail(ErrorCode::kUsage, "rank {} holds `{}` of tensor `{}` twice", rank, held.state, held.tensor);
       }
     }
-    AddLayouts();
     AddFiles();
-    UCP_RETURN_IF_ERROR(CheckComplete());
+    UCP_RETURN_IF_ERROR(Complete());
+    AddLayouts();
+    target_.readers = MakeReaders(static_cast<int>(ranks_.size()), readers_of_files_);
     target_.files.format = "memory";
     target_.files.mesh = target_.layout.mesh;
     return std::move(target_);
@@ -45,7 +46,8 @@ class HeldLayout {
     int first_rank = 0;
   };
 
-  llvm::Error Collect(int rank, const JobTensor& held) {
+  // The place of what is held among the boxes of its tensor.
+  llvm::Expected<std::int64_t> Collect(int rank, const JobTensor& held) {
     OverRanks& tensor = tensors_.try_emplace(held.tensor, OverRanks{BoxedTensor(held.shape), rank}).first->second;
     if (tensor.boxed.shape() != held.shape) {
       return Fail(ErrorCode::kUsage, "tensor `{}` has the shape [{}] on rank {} and [{}] on rank {}", held.tensor,
@@ -55,8 +57,7 @@ class HeldLayout {
       return Fail(ErrorCode::kUsage, "rank {} holds positions of tensor `{}` that its shape [{}] does not have", rank,
                   held.tensor, fmt::join(held.shape, ", "));
     }
-    tensor.boxed.PlaceOf(held.holds);
-    return llvm::Error::success();
+    return tensor.boxed.PlaceOf(held.holds);
   }
 
   void AddLayouts() {
@@ -94,12 +95,12 @@ class HeldLayout {
         target_.records[static_cast<std::size_t>(holders.ranks[i])][holders.indices[i]] = record;
       }
     }
-    target_.readers = MakeReaders(static_cast<int>(ranks_.size()), readers_of_files_);
   }
 
   std::optional<RecordId> AddShard(const JobTensor& held, std::int64_t place, const std::vector<int>& readers) {
     const std::int64_t elements = ElementsOf(held.holds);
     held_elements_[{held.tensor, held.state}][place] = elements;
+    dtypes_.insert_or_assign({held.tensor, held.state}, held.dtype);
     if (elements == 0) return std::nullopt;
     Storage& storage = target_.files.storage;
     const std::uint64_t bytes =
@@ -117,13 +118,21 @@ class HeldLayout {
     return record;
   }
 
-  // Boxes that overlap could hide a hole: that is left to the plan's verifier.
-  llvm::Error CheckComplete() const {
-    for (const auto& [key, elements_at] : held_elements_) {
-      const std::int64_t elements = ElementsOf(WholeBox(tensors_.at(key.first).boxed.shape()));
+  // Boxes that overlap could hide a hole: that is left to the plan's verifier. A plan is of whole tensors, so what
+  // nobody holds of one gets a file that nobody reads: it holds all of the tensor, which is one box and costs nothing.
+  llvm::Error Complete() {
+    for (auto& [key, elements_at] : held_elements_) {
+      BoxedTensor& boxed = tensors_.at(key.first).boxed;
+      const Box whole = WholeBox(boxed.shape());
+      const std::int64_t elements = ElementsOf(whole);
       std::int64_t held = 0;
       for (const auto& [place, count] : elements_at) held += count;
       if (held >= elements) continue;
+      if (parts_ == JobTensorParts::kSome) {
+        const JobTensor rest{key.first, key.second, dtypes_.at(key), boxed.shape(), whole};
+        AddShard(rest, boxed.PlaceOf(whole), {static_cast<int>(ranks_.size())});
+        continue;
+      }
       return Fail(ErrorCode::kUsage,
                   "the ranks hold {} of the {} elements of `{}` of tensor `{}`; all ranks that hold "
                   "a part of it must load together",
@@ -133,9 +142,11 @@ class HeldLayout {
   }
 
   std::span<const JobTensorsOfRank> ranks_;
+  const JobTensorParts parts_;
   std::map<std::string, OverRanks> tensors_;  // By name.
   // By tensor and state, for each box.
   std::map<std::pair<std::string, std::string>, std::map<std::int64_t, std::int64_t>> held_elements_;
+  std::map<std::pair<std::string, std::string>, DType> dtypes_;  // The same, in which one of them is held.
   LaidOutJobTensors target_;
   std::vector<std::vector<int>> readers_of_files_;  // By FileId.
 };
@@ -190,8 +201,8 @@ llvm::Expected<JobTensorsOfRank> DecodeJobTensors(std::string_view bytes) {
               bytes.size());
 }
 
-llvm::Expected<LaidOutJobTensors> LayOutJobTensors(std::span<const JobTensorsOfRank> ranks) {
-  return HeldLayout(ranks).Run();
+llvm::Expected<LaidOutJobTensors> LayOutJobTensors(std::span<const JobTensorsOfRank> ranks, JobTensorParts parts) {
+  return HeldLayout(ranks, parts).Run();
 }
 
 }  // namespace ucp

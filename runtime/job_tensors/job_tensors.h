@@ -41,10 +41,14 @@ struct LaidOutJobTensors {
   std::vector<std::vector<std::optional<RecordId>>> records;
 };
 
-// Lays out what all ranks hold, by rank. Fails (kUsage) where a part lies outside of its tensor, ranks disagree on a
-// shape, one rank holds a tensor's state twice, or there are elements of a tensor that nobody holds; the message names
-// the ranks.
-llvm::Expected<LaidOutJobTensors> LayOutJobTensors(std::span<const JobTensorsOfRank> ranks);
+// Whether the ranks that load must hold every element of the tensors that they hold a part of.
+enum class JobTensorParts { kAll, kSome };
+
+// Lays out what all ranks hold, by rank. A rank may hold several parts of a tensor's state. Fails (kUsage) where a part
+// lies outside of its tensor, ranks disagree on a shape, one rank holds a part twice in one dtype, or there are
+// elements of a tensor that nobody holds; the message names the ranks. With `kSome`, the latter are laid out in files
+// that no rank reads.
+llvm::Expected<LaidOutJobTensors> LayOutJobTensors(std::span<const JobTensorsOfRank> ranks, JobTensorParts parts = JobTensorParts::kAll);
 
 // As bytes, for other ranks.
 std::string Encode(const JobTensorsOfRank& held);

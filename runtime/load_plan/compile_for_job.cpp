@@ -23,6 +23,7 @@ std::string TextOf(const JobLoadRequest& request) {
   std::vector<std::string> more;
   if (request.replicas == ReplicaPolicy::kCompare) more.emplace_back("copies compared");
   if (!request.all_tensors) more.emplace_back("a part of it being enough");
+  if (request.parts == JobTensorParts::kSome) more.emplace_back("parts of tensors being enough");
   return RequestText(request.source, "", more);
 }
 
@@ -76,9 +77,9 @@ std::optional<double> CommonStep(const TrainingState& training) {
   return common;
 }
 
-llvm::Expected<CompiledForJob> CompileAtFirstRank(const SeenFiles& seen, const JobLoadRequest& request,
-                                                  JobTensorsOfAll all, BoundSource source) {
-  JobTarget target(std::move(all.held), request.all_tensors, all.kept);
+llvm::Expected<CompiledForJob> CompileAtFirstRank(const SeenFiles& seen, const JobLoadRequest& request, JobTensorsOfAll all,
+                                                BoundSource source) {
+  JobTarget target(std::move(all.held), request.all_tensors, all.kept, request.parts);
   CompiledForJob held;
   held.step = CommonStep(source.checkpoint.training);
   UCP_ASSIGN_OR_RETURN(Compiled compiled, CompileInto(target, std::move(source),

@@ -1,5 +1,4 @@
-// What a checkpoint holds besides the elements of its tensors, for `ucp.torch`: names, shapes, hyper-parameters, steps
-// and the training script's own entries.
+// The state that a checkpoint holds, without the elements of its tensors (runtime/load/description.h), for Python.
 #pragma once
 
 #include <nanobind/nanobind.h>

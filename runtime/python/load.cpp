@@ -88,10 +88,11 @@ llvm::Expected<JobTensor> FromPython(const JobTensorFromPython& from) {
   return held;
 }
 
-JobLoadPlan CompileForJobFromPython(const SourceTexts& source, const std::vector<JobTensorFromPython>& held,
-                                    bool all_tensors, const std::vector<std::string>& kept, bool compare,
-                                    PythonRanks* ranks, unsigned threads) {
+JobLoadPlan CompileForJobFromPython(const SourceTexts& source, const std::vector<JobTensorFromPython>& held, bool all_tensors,
+                              const std::vector<std::string>& kept, bool compare, PythonRanks* ranks, unsigned threads,
+                              bool parts) {
   JobLoadRequest request{{}, PolicyOf(compare), all_tensors, threads, kept};
+  if (parts) request.parts = JobTensorParts::kSome;
   JobTensorsOfRank mine;
   auto convert = [&]() -> llvm::Error {
     for (const JobTensorFromPython& from : held) {
@@ -262,7 +263,7 @@ void AddPlanClasses(nb::module_& module) {
 }
 
 void AddJobLoadPlanClass(nb::module_& module) {
-  nb::class_<JobLoadPlan>(module, "HeldPlan")
+  nb::class_<JobLoadPlan>(module, "JobLoadPlan")
       .def_prop_ro(
           "load", [](const JobLoadPlan& held) -> const LoadPlan& { return held.load; },
           nb::rv_policy::reference_internal)
@@ -296,7 +297,8 @@ void AddLoad(nb::module_& module) {
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
              nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"));
   module.def("compile_held", &CompileForJobFromPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
-             nb::arg("kept"), nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"));
+             nb::arg("kept"), nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"),
+             nb::arg("parts") = false);
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),
              nb::arg("check"), nb::arg("ranks").none(), nb::arg("devices") = std::map<std::size_t, std::string>(),
              nb::arg("device_memory_bytes") = LoadOptions().device_memory_bytes);

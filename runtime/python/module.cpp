@@ -11,6 +11,7 @@
 #include "compiler/support/version.h"
 #include "runtime/inspect/inspection.h"
 #include "runtime/python/argument_names.h"
+#include "runtime/python/description.h"
 #include "runtime/python/interruptible.h"
 #include "runtime/python/jobs.h"
 #include "runtime/python/load.h"
@@ -57,5 +58,6 @@ NB_MODULE(_ucp, module) {
   ucp::AddLoad(module);
   ucp::AddJobs(module);
   ucp::AddValues(module);
+  ucp::AddDescription(module);
   module.def("inspect", &ucp::InspectAsJson);
 }

@@ -98,19 +98,23 @@ class Making {
   std::unordered_map<const Value*, nb::object> made_;
 };
 
-nb::object ReadPickle(const nb::bytes& bytes, nb::object maker) {
+nb::object ReadPickle(const nb::bytes& bytes, const nb::object& maker) {
   llvm::Expected<pytorch::Pickle> pickle =
       pytorch::ReadPickle(std::string_view(static_cast<const char*>(bytes.data()), bytes.size()));
   if (!pickle) Raise(pickle.takeError());
-  if (const Value* unknown = objects::KnownObjects().FindUnknown(*pickle->root)) {
+  return MakeValue(pickle->root, maker);
+}
+
+}  // namespace
+
+nb::object MakeValue(const ValuePtr& value, const nb::object& maker) {
+  if (const Value* unknown = objects::KnownObjects().FindUnknown(*value)) {
     Raise(Fail(ErrorCode::kUnsupported,
                "an object whose making would run `{}` is not built inside a job; leave `{}` out of keep_opaque",
                objects::CallText(*unknown), objects::ObjectName(*unknown)));
   }
-  return Making(std::move(maker)).Make(pickle->root);
+  return Making(maker).Make(value);
 }
-
-}  // namespace
 
 void AddValues(nb::module_& module) { module.def("read_pickle", &ReadPickle, nb::arg("pickle"), nb::arg("maker")); }
 

@@ -30,8 +30,8 @@ _MODULE_OF |= {"Filled": "_into", "load_into": "_into"}
 def __getattr__(name: str) -> object:
     import importlib
 
-    if name == "deepspeed":
-        return importlib.import_module("ucp_checkpoint.deepspeed")
+    if name in ("deepspeed", "torch"):
+        return importlib.import_module(f"ucp_checkpoint.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module `ucp` has no `{name}`")
     value = getattr(importlib.import_module(f"ucp_checkpoint.{_MODULE_OF[name]}"), name)

@@ -170,6 +170,36 @@ def read_pickle(pickle: bytes, maker: object) -> object:
     """What a pickle holds, read as data. `maker` (`_objects.Maker`) makes what is neither a number nor a text
     nor a plain container. `ucp.Error` if an object is not a known one."""
 
+class Description:
+    """What a checkpoint holds besides the elements of its tensors."""
+
+    @property
+    def tensors(self) -> list[tuple[str, list[str], list[int], list[tuple[str, str]]]]:
+        """(name, second names, shape, states with their dtypes) of each."""
+    @property
+    def groups(self) -> list[tuple[list[str], float | None]]:
+        """(parameters, step) of each of the optimizer's."""
+    @property
+    def storages(self) -> list[bytes]:
+        """Of the tensors in hyper-parameters and entries, by their keys."""
+    @property
+    def entries(self) -> list[tuple[str, bool]]:
+        """(name, whether the module saved it) of what is neither the model's tensors nor the optimizer's."""
+    @property
+    def loose_states(self) -> list[str]:
+        """Of the optimizer, which are not one number for each element."""
+    @property
+    def absent_optimizer(self) -> str:
+        """Why there is none, or nothing."""
+    def hyper_parameters(self, group: int, maker: object) -> object:
+        """Of a group, made as by `read_pickle`."""
+    def entry(self, entry: int, maker: object) -> object:
+        """The same of an entry."""
+
+def describe(source: Source, threads: int) -> Description:
+    """Reads headers."""
+    ...
+
 class HeldPlan:
     """A load into tensors that ranks hold."""
 
@@ -210,7 +240,11 @@ def compile_held(
     compare: bool,
     ranks: Ranks | None,
     threads: int,
-) -> HeldPlan: ...
+    parts: bool = ...,
+) -> HeldPlan:
+    """`parts`: the ranks together may hold a part of a tensor."""
+    ...
+
 def load(
     plan: LoadPlan,
     memory: list[tuple[int, int, int]],

@@ -108,7 +108,26 @@ TEST(JobTensorsTest, WhatCannotBeIsRefused) {
   EXPECT_THAT(ErrorOf({{Held({4}, {{{0, 2}}})}, {Held({4}, {{{3, 4}}})}}), HasSubstr("3 of the 4 elements"));
 }
 
-TEST(JobTensorsTest, BytesForOtherRanks) {
+// The rest of a tensor that nobody holds is a file of its own, which no rank reads. One rank may hold several parts.
+TEST(HeldTensorsTest, PartsMayBeEnough) {
+  const std::vector<JobTensorsOfRank> ranks = {{Held({9, 2}, {{{0, 3}}, {{0, 2}}}), Held({9, 2}, {{{5, 6}}, {{1, 2}}})},
+                                         {Held({9, 2}, {{{2, 4}}, {{0, 2}}})}};
+  EXPECT_THAT(ErrorOf(ranks), HasSubstr("the ranks hold 11 of the 18 elements"));
+  llvm::Expected<LaidOutJobTensors> target = LayOutJobTensors(ranks, JobTensorParts::kSome);
+  ASSERT_TRUE(static_cast<bool>(target)) << TakeFailure(target.takeError()).message;
+  ExpectAsSaid(ranks, *target);
+  ASSERT_EQ(target->files.storage.files.size(), 4U);
+  const FileId rest(3);
+  EXPECT_EQ(target->files.storage.files[3].bytes, 9U * 2 * 4);
+  for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(target->readers.IsReadBy(rest, rank));
+
+  const std::vector<JobTensorsOfRank> all = {{Held({4}, {{{0, 2}}})}, {Held({4}, {{{2, 4}}})}};
+  llvm::Expected<LaidOutJobTensors> complete = LayOutJobTensors(all, JobTensorParts::kSome);
+  ASSERT_TRUE(static_cast<bool>(complete));
+  EXPECT_EQ(complete->files.storage.files.size(), 2U);
+}
+
+TEST(HeldTensorsTest, BytesForOtherRanks) {
   JobTensorsOfRank held = {Held({4, 3}, {{{0, 1}, {2, 4}}, {}}), Held({}, {}, "exp_avg")};
   held.front().second_names = {"b", "c"};
   const std::string bytes = Encode(held);

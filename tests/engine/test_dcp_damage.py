@@ -282,3 +282,49 @@ def test_files_of_an_earlier_save(copy: Path, ucprun: Path, tmp_path: Path) -> N
     truth = json.loads((SOURCE.parent / "truth.json").read_text())
     weights = load_file(tmp_path / "ours" / "model.safetensors")
     assert all(describe(weights[name]) == entry["states"]["fp32"] for name, entry in truth["tensors"].items())
+
+
+BY_RANK = FIXTURES / "dcp" / "fsdp2_by_rank" / "checkpoint"
+
+
+def change_rank(folder: Path, rank: int, change: Callable[[Any], None]) -> None:
+    """The same of the metadata of one rank."""
+    file = folder / f"__{rank}.metadata"
+    metadata = pickle.loads(file.read_bytes())
+    change(metadata)
+    file.write_bytes(pickle.dumps(metadata, protocol=4))
+
+
+def other_shape(metadata: Any) -> None:
+    """Of a tensor that all ranks have a part of."""
+    metadata.state_dict_metadata[TENSOR].size = torch.Size([11, 6])
+
+
+DAMAGE_BY_RANK: dict[str, tuple[Damage, tuple[str, ...]]] = {
+    "a rank's is missing": (lambda folder: (folder / "__1.metadata").unlink(), ("up to rank 3", "no `__1.metadata`")),
+    "the last one is missing": (
+        lambda folder: (folder / "__3.metadata").unlink(),
+        ("up to rank 3, and `__3_0.distcp`, and no `__3.metadata`: the save did not finish",),
+    ),
+    "the first one is missing": (
+        lambda folder: (folder / "__0.metadata").unlink(), ("no `.metadata`", "the save did not finish"),
+    ),
+    "the last rank is gone": (
+        lambda folder: [(folder / name).unlink() for name in ("__3.metadata", "__3_0.distcp")],
+        ("the 3 chunks of `", "elements of a tensor"),
+    ),
+    "another shape": (
+        lambda folder: change_rank(folder, 2, other_shape),
+        (f"`{TENSOR}` is a tensor [10, 6] of float32 of rank 0 and a tensor [11, 6] of float32 of rank 2",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE_BY_RANK)
+def test_metadata_of_each_rank(ucprun: Path, tmp_path: Path, damage: str) -> None:
+    """Every rank's is needed, and they must be of one save."""
+    folder = Path(shutil.copytree(BY_RANK, tmp_path / "damaged"))
+    change, words = DAMAGE_BY_RANK[damage]
+    change(folder)
+    output = tmp_path / "out"
+    expect_refusal(convert(ucprun, folder, output, "universal"), output, *words)

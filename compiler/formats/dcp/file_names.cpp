@@ -1,7 +1,13 @@
 #include "compiler/formats/dcp/file_names.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
 
 #include "compiler/formats/identity.h"
 #include "compiler/support/error.h"
@@ -15,6 +21,26 @@ constexpr const char* kAccelerateOptimizer = "optimizer_0/";
 llvm::Expected<bool> HasFile(ReadableFileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(const PathKind kind, files.Kind(path));
   return kind == PathKind::kFile;
+}
+
+// Of "__12.metadata" and "__12_0.distcp"; nothing of other names.
+std::optional<std::int64_t> RankOf(std::string_view name, std::string_view suffix) {
+  if (!name.starts_with("__") || !name.ends_with(suffix) || name.size() < 2 + suffix.size()) return std::nullopt;
+  name.remove_prefix(2);
+  name.remove_suffix(suffix.size());
+  name = name.substr(0, name.find('_'));
+  std::int64_t rank = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
+  if (error != std::errc() || end != name.data() + name.size() || rank < 0) return std::nullopt;
+  return rank;
+}
+
+llvm::Expected<bool> HasMetadata(ReadableFileSystem& files, const std::string& folder) {
+  for (const char* name : {kMetadataFile, kFirstRanksMetadataFile}) {
+    UCP_ASSIGN_OR_RETURN(const bool is_there, HasFile(files, JoinPath(folder, name)));
+    if (is_there) return true;
+  }
+  return false;
 }
 
 llvm::Expected<std::string> FirstDataFile(ReadableFileSystem& files, const std::string& folder) {
@@ -56,7 +82,7 @@ llvm::Error RefuseMegatron(ReadableFileSystem& files, const std::string& folder)
 
 llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::string& folder) {
   for (const std::string part : {"", kAccelerateModel}) {
-    UCP_ASSIGN_OR_RETURN(const bool is_one, HasFile(files, JoinPath(folder, part + kMetadataFile)));
+    UCP_ASSIGN_OR_RETURN(const bool is_one, HasMetadata(files, JoinPath(folder, part)));
     if (is_one) return true;
   }
   UCP_ASSIGN_OR_RETURN(const std::string found, UnfinishedFile(files, folder));
@@ -64,15 +90,15 @@ llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::st
 }
 
 llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, const std::string& folder) {
-  UCP_ASSIGN_OR_RETURN(const bool is_one, HasFile(files, JoinPath(folder, kMetadataFile)));
+  UCP_ASSIGN_OR_RETURN(const bool is_one, HasMetadata(files, folder));
   if (is_one) {
     UCP_RETURN_IF_ERROR(RefuseMegatron(files, folder));
     return std::vector<std::string>{""};
   }
   std::vector<std::string> parts;
   for (const std::string part : {kAccelerateModel, kAccelerateOptimizer}) {
-    UCP_ASSIGN_OR_RETURN(const bool is_there, HasFile(files, JoinPath(folder, part + kMetadataFile)));
     const std::string path = JoinPath(folder, part.substr(0, part.size() - 1));
+    UCP_ASSIGN_OR_RETURN(const bool is_there, HasMetadata(files, path));
     UCP_ASSIGN_OR_RETURN(const std::string unfinished, is_there ? std::string() : UnfinishedFile(files, path));
     if (!unfinished.empty()) return RefuseUnfinishedSave(path, unfinished);
     if (is_there) parts.push_back(part);
@@ -88,6 +114,34 @@ bool IsFileName(std::string_view path) {
   }
   return path == kMetadataFile ||
          (path.starts_with("__") && path.ends_with(kDataSuffix) && path.find('/') == std::string_view::npos);
+}
+
+llvm::Expected<std::vector<std::string>> MetadataFilesOf(ReadableFileSystem& files, const std::string& folder) {
+  UCP_ASSIGN_OR_RETURN(const bool is_one, HasFile(files, JoinPath(folder, kMetadataFile)));
+  if (is_one) return std::vector<std::string>{kMetadataFile};
+  UCP_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries, files.List(folder));
+  std::set<std::int64_t> ranks;
+  std::map<std::int64_t, std::string> file_of_rank;  // A data file.
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.is_directory) continue;
+    if (const auto rank = RankOf(entry.name, kMetadataFile)) ranks.insert(*rank);
+    if (const auto rank = RankOf(entry.name, kDataSuffix)) file_of_rank.emplace(*rank, entry.name);
+  }
+  std::int64_t last = 0;
+  if (!ranks.empty()) last = *ranks.rbegin();
+  if (!file_of_rank.empty()) last = std::max(last, file_of_rank.rbegin()->first);
+  std::vector<std::string> names;
+  for (std::int64_t rank = 0; rank <= last; ++rank) {
+    names.push_back(fmt::format("__{}{}", rank, kMetadataFile));
+    if (ranks.contains(rank)) continue;
+    const auto file = file_of_rank.find(rank);
+    return Fail(
+        ErrorCode::kBadData,
+        "`{}` has metadata of each rank by itself, up to rank {}{}, and no `{}`: the save did not finish; use an "
+        "older checkpoint",
+        folder, last, file == file_of_rank.end() ? "" : fmt::format(", and `{}`", file->second), names.back());
+  }
+  return names;
 }
 
 std::string TagOf(const std::string& folder) {

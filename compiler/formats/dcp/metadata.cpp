@@ -42,7 +42,8 @@ llvm::Error RefuseMegatron(std::string_view why) {
 
 class Joiner {
  public:
-  Joiner(const PickleTree& tree, std::size_t pickle_bytes) : tree_(tree), objects_(tree), pickle_bytes_(pickle_bytes) {}
+  Joiner(const PickleTree& tree, std::size_t pickle_bytes, MetadataOf of)
+      : tree_(tree), objects_(tree), pickle_bytes_(pickle_bytes), of_(of) {}
 
   llvm::Expected<Metadata> Run() {
     UCP_RETURN_IF_ERROR(CheckRoot());
@@ -241,7 +242,7 @@ class Joiner {
       const auto found = std::ranges::lower_bound(placed, chunk.offsets, {}, &Placed::offsets);
       if (found != placed.end() && found->offsets == chunk.offsets) chunk.place = found->place;
     }
-    return TakeChunks(entry);
+    return of_ == MetadataOf::kAllRanks ? TakeChunks(entry) : llvm::Error::success();  // Else when all are known.
   }
 
   // Planners of others may store anything there.
@@ -295,6 +296,7 @@ class Joiner {
   const PickleTree& tree_;
   const MetadataObjects objects_;
   const std::size_t pickle_bytes_;
+  const MetadataOf of_;
   std::size_t numbers_read_ = 0;  // Of chunks, and one for each chunk.
   Metadata result_;
   std::unordered_map<std::string_view, std::size_t> number_of_key_;
@@ -304,12 +306,12 @@ class Joiner {
 
 }  // namespace
 
-llvm::Expected<Metadata> ReadMetadata(std::string_view pickle) {
+llvm::Expected<Metadata> ReadMetadata(std::string_view pickle, MetadataOf of) {
   if (pickle.size() > kMostBytes) {
     return Fail(ErrorCode::kUnsupported, "it has {} bytes, more than the {} that are read", pickle.size(), kMostBytes);
   }
   UCP_ASSIGN_OR_RETURN(const PickleTree tree, PickleTree::Read(pickle));
-  return Joiner(tree, pickle.size()).Run();
+  return Joiner(tree, pickle.size(), of).Run();
 }
 
 }  // namespace ucp::dcp

@@ -52,9 +52,16 @@ struct Metadata {
   bool has_paths = false;          // Else each path is the key alone.
 };
 
+// A save with `use_collectives=False` leaves one file for each rank, which has that rank's chunks alone.
+enum class MetadataOf { kAllRanks, kOneRank };
+
 // Checks everything that the file says about itself; the data files are not looked at. Fails with kBadData where it
 // contradicts itself, and with kUnsupported for other writers' metadata, which is refused by the name of its class, and
 // for items that were compressed.
-llvm::Expected<Metadata> ReadMetadata(std::string_view pickle);
+llvm::Expected<Metadata> ReadMetadata(std::string_view pickle, MetadataOf of = MetadataOf::kAllRanks);
+
+// The metadata of all ranks together, of that of each. Items that several ranks saved are those of the first. Fails
+// (kBadData) where ranks differ in the shape or dtype of an entry, and where their chunks do not make the tensor.
+llvm::Expected<Metadata> JoinRanks(std::vector<Metadata> of_ranks);
 
 }  // namespace ucp::dcp

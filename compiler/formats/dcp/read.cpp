@@ -71,11 +71,20 @@ class Description {
   TrainingState& training() { return checkpoint_.training; }
 
   llvm::Error ReadPart(const std::string& part) {
-    const std::string path = JoinPath(folder_, part + kMetadataFile);
-    UCP_ASSIGN_OR_RETURN(const std::string bytes, ReadWholeFile(files_, path, kMostMetadataBytes));
-    llvm::Expected<Metadata> read = ReadMetadata(bytes);
-    if (!read) return AddContext(read.takeError(), fmt::format("`{}`", path));
-    inventory().storage.Add(StoredFile{part + kMetadataFile, bytes.size(), ContentHash(bytes)});
+    const std::string folder = part.empty() ? folder_ : JoinPath(folder_, part.substr(0, part.size() - 1));
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> names, MetadataFilesOf(files_, folder));
+    const bool is_one = names.size() == 1 && names.front() == kMetadataFile;
+    std::vector<Metadata> of_files;
+    for (const std::string& name : names) {
+      const std::string path = JoinPath(folder, name);
+      UCP_ASSIGN_OR_RETURN(const std::string bytes, ReadWholeFile(files_, path, kMostMetadataBytes));
+      auto of_file = ReadMetadata(bytes, is_one ? MetadataOf::kAllRanks : MetadataOf::kOneRank);
+      if (!of_file) return AddContext(of_file.takeError(), fmt::format("`{}`", path));
+      of_files.push_back(*std::move(of_file));
+      inventory().storage.Add(StoredFile{part + name, bytes.size(), ContentHash(bytes)});
+    }
+    llvm::Expected<Metadata> read = is_one ? std::move(of_files.front()) : JoinRanks(std::move(of_files));
+    if (!read) return AddContext(read.takeError(), fmt::format("`{}`", folder));
     has_paths_ = parts_read_ == 0 ? read->has_paths : has_paths_ && read->has_paths;
     const auto first_file = static_cast<std::uint32_t>(paths_.size());
     for (const std::string& file : read->files) paths_.push_back(part + file);

@@ -96,7 +96,8 @@ class Writer {
     }
     if (nobody_says) {
       target_.remarks.push_back(
-          "the source does not say in which dtype the model computes, so weights are written as their masters are; "
+          "the source has no weights in another dtype than that in which they are trained, so they are written in "
+          "that; "
           "`dtype=bf16` and `dtype=fp16` round them");
     }
     const std::string megatron_name = options_.all_states ? "" : FindMegatronName(request_.tensors);

@@ -79,8 +79,8 @@ TEST_F(SafetensorsWrite, WeightsAreOfTheModelsOwnType) {
 TEST_F(SafetensorsWrite, WhereNobodySaysATypeItIsTheMasters) {
   tensors_ = {Trained("a", {4})};
   EXPECT_THAT(Written("safetensors"), ElementsAre("a float32 in model.safetensors"));
-  EXPECT_THAT(remarks_,
-              ElementsAre(HasSubstr("does not say in which dtype the model computes"), HasSubstr("left out")));
+  EXPECT_THAT(remarks_, ElementsAre(HasSubstr("no weights in another dtype than that in which they are trained"),
+                                    HasSubstr("left out")));
   EXPECT_THAT(Written("safetensors:dtype=bf16"), ElementsAre("a bfloat16 in model.safetensors"));
 }
 

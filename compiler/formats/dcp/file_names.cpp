@@ -60,7 +60,13 @@ llvm::Expected<std::string> UnfinishedFile(ReadableFileSystem& files, const std:
   return FirstDataFile(files, folder);
 }
 
-llvm::Error RefuseUnfinishedSave(const std::string& folder, const std::string& found) {
+llvm::Error RefuseUnfinishedSave(ReadableFileSystem& files, const std::string& folder, const std::string& found) {
+  const std::string metadata = JoinPath(folder, kMetadataFile);
+  UCP_ASSIGN_OR_RETURN(const PathKind kind, files.Kind(metadata));
+  if (kind == PathKind::kDirectory || kind == PathKind::kOther) {
+    return Fail(ErrorCode::kBadData, "`{}` is {} and not a file", metadata,
+                kind == PathKind::kDirectory ? "a folder" : "a pipe or a device");
+  }
   return Fail(ErrorCode::kBadData,
               "`{}` holds `{}` and no `{}`, which torch.distributed.checkpoint writes last: the save did not finish; "
               "use an older checkpoint",
@@ -100,12 +106,12 @@ llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, co
     const std::string path = JoinPath(folder, part.substr(0, part.size() - 1));
     UCP_ASSIGN_OR_RETURN(const bool is_there, HasMetadata(files, path));
     UCP_ASSIGN_OR_RETURN(const std::string unfinished, is_there ? std::string() : UnfinishedFile(files, path));
-    if (!unfinished.empty()) return RefuseUnfinishedSave(path, unfinished);
+    if (!unfinished.empty()) return RefuseUnfinishedSave(files, path, unfinished);
     if (is_there) parts.push_back(part);
   }
   if (!parts.empty()) return parts;
   UCP_ASSIGN_OR_RETURN(const std::string found, UnfinishedFile(files, folder));
-  return RefuseUnfinishedSave(folder, found);
+  return RefuseUnfinishedSave(files, folder, found);
 }
 
 bool IsFileName(std::string_view path) {

@@ -13,6 +13,7 @@
 #include "compiler/formats/dcp/metadata_objects.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
+#include "compiler/support/json_text.h"
 
 namespace ucp::dcp {
 namespace {
@@ -22,6 +23,9 @@ using Kind = PickleTree::Kind;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 constexpr std::size_t kMostDepth = 200;
+constexpr std::size_t kMostNameBytes = 4096;
+constexpr std::size_t kMostPathBytes = 1024;
+constexpr std::size_t kMostDimensions = 64;  // As in PyTorch.
 
 // A path that stays below the folder, whoever wrote it.
 bool IsBelow(std::string_view path) {
@@ -90,9 +94,20 @@ class Joiner {
     return llvm::Error::success();
   }
 
+  // Python's texts may hold halves of pairs of code units, which no other format can write.
+  static llvm::Error CheckName(std::string_view key) {
+    if (key.size() > kMostNameBytes) {
+      return Fail(ErrorCode::kUnsupported, "the key `{:.60}…` has {} bytes, and keys of {} are read", key, key.size(),
+                  kMostNameBytes);
+    }
+    if (IsUtf8(key)) return llvm::Error::success();
+    return Fail(ErrorCode::kUnsupported, "the key `{:.60}` holds a lone surrogate, which is not a character", key);
+  }
+
   llvm::Error ReadEntry(Id key, Id value) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
     UCP_ASSIGN_OR_RETURN(const std::string_view text, objects_.NeedText(key, "a key of `state_dict_metadata`"));
+    UCP_RETURN_IF_ERROR(CheckName(text));
     Entry& read = result_.entries.emplace_back();
     read.key = text;
     read.path = {read.key};
@@ -114,11 +129,18 @@ class Joiner {
                 pickle_bytes_);
   }
 
+  static llvm::Error CheckDimensions(const Extents& extents, std::string_view key) {
+    if (extents.size() <= kMostDimensions) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData, "`{}` is described by {} dimensions, and tensors have {} at most", key,
+                extents.size(), kMostDimensions);
+  }
+
   llvm::Error ReadTensor(Id tensor, Entry& read) {
     read.is_tensor = true;
     const std::string what = fmt::format("`{}`", read.key);
     UCP_ASSIGN_OR_RETURN(read.dtype, objects_.DTypeOf(tensor, what));
     UCP_ASSIGN_OR_RETURN(const Extents shape, objects_.NeedExtents(tensor, "size", what));
+    UCP_RETURN_IF_ERROR(CheckDimensions(shape, read.key));
     read.shape.assign(shape.begin(), shape.end());
     UCP_ASSIGN_OR_RETURN(const Id chunks, objects_.Attribute(tensor, "chunks", what));
     if (tree_.kind(chunks) != Kind::kList) {
@@ -141,6 +163,8 @@ class Joiner {
       Chunk& added = read.chunks.emplace_back();
       UCP_ASSIGN_OR_RETURN(added.offsets, objects_.NeedExtents(id, "offsets", what));
       UCP_ASSIGN_OR_RETURN(added.sizes, objects_.NeedExtents(id, "sizes", what));
+      UCP_RETURN_IF_ERROR(CheckDimensions(added.offsets, read.key));
+      UCP_RETURN_IF_ERROR(CheckDimensions(added.sizes, read.key));
       UCP_RETURN_IF_ERROR(CountChunk(added));
     }
     return llvm::Error::success();
@@ -211,6 +235,10 @@ class Joiner {
 
   llvm::Expected<std::uint32_t> FileOf(std::string_view path, std::string_view key) {
     if (const auto known = number_of_file_.find(path); known != number_of_file_.end()) return known->second;
+    if (path.size() > kMostPathBytes) {
+      return Fail(ErrorCode::kBadData, "`{}` lies in a file whose path has {} bytes, `{:.60}…`", key, path.size(),
+                  path);
+    }
     if (!IsBelow(path)) {
       return Fail(ErrorCode::kBadData, "`{}` lies in the file `{:.200}`, which is not below the folder", key, path);
     }

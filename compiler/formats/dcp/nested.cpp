@@ -24,11 +24,18 @@ struct Node {
   }
 };
 
+// Numbers in paths are places in lists: the keys of dicts become texts. Items that are not here, such as tensors in
+// chunks, leave gaps, which nobody makes larger than this.
+constexpr std::int64_t kMostMissing = 1000;
+
 bool IsList(const Node& node) {
-  for (std::size_t i = 0; i < node.children.size(); ++i) {
-    if (node.children[i].first != PathPart(static_cast<std::int64_t>(i))) return false;
+  std::int64_t last = -1;
+  for (const auto& [part, child] : node.children) {
+    const auto* number = std::get_if<std::int64_t>(&part);
+    if (number == nullptr || *number <= last) return false;
+    last = *number;
   }
-  return !node.children.empty();
+  return last >= 0 && last < std::ssize(node.children) + kMostMissing;
 }
 
 std::vector<pytorch::Entry> EntriesOf(const Node& node);
@@ -39,7 +46,11 @@ ValuePtr ValueOf(const Node& node) {  // NOLINT(misc-no-recursion)
   std::vector<pytorch::Entry> entries = EntriesOf(node);
   if (!IsList(node)) return pytorch::MakeDict(std::move(entries));
   std::vector<ValuePtr> items;
-  for (pytorch::Entry& entry : entries) items.push_back(std::move(entry.value));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto place = static_cast<std::size_t>(std::get<std::int64_t>(node.children[i].first));
+    while (items.size() < place) items.push_back(pytorch::MakeNone());
+    items.push_back(std::move(entries[i].value));
+  }
   return pytorch::MakeList(std::move(items));
 }
 

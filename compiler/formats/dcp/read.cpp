@@ -49,6 +49,7 @@ class Description {
     auto roles = FindRoles(entries_, has_paths_);
     if (!roles) return AddContext(roles.takeError(), fmt::format("`{}`", folder_));
     roles_ = *std::move(roles);
+    UCP_RETURN_IF_ERROR(CheckHasModel());
     UCP_RETURN_IF_ERROR(items_.Read(paths_, WantedItems()));
     UCP_RETURN_IF_ERROR(ReadValues());
     SortStates();
@@ -57,7 +58,7 @@ class Description {
     TakeOthers();
     UCP_RETURN_IF_ERROR(ReadLightning());
     if (!roles_.has_optimizer) {
-      training().absent_optimizer = fmt::format("`{}` holds no states of an optimizer", folder_);
+      training().absent_optimizer = fmt::format("`{}` holds no states of an optimizer{}", folder_, UnknownOptimizer());
     }
     training().format_state = KeepStyle(FindStyle(roles_, parts.size() > 1));
     TakeEngineEntries(training());
@@ -103,6 +104,26 @@ class Description {
       return Fail(ErrorCode::kBadData, "`{}`: two of its folders have an entry `{}`", folder_, entry.key);
     }
     return llvm::Error::success();
+  }
+
+  llvm::Error CheckHasModel() const {
+    if (!roles_.tensors.empty()) return llvm::Error::success();
+    return Fail(ErrorCode::kUnsupported,
+                "`{}` holds no tensors of a model; of Accelerate's two folders name the one around them", folder_);
+  }
+
+  // Optimizers are found by their names.
+  std::string UnknownOptimizer() const {
+    for (const OtherEntry& other : roles_.others) {
+      const std::string_view key = other.entry->key;
+      const std::string_view last = key.substr(key.rfind('.') + 1);
+      if (!other.entry->is_tensor || (last != "exp_avg" && last != "exp_avg_sq" && last != "momentum_buffer")) continue;
+      return fmt::format(
+          ", but `{}`, which looks like one; one optimizer is read, below `optimizer`, `optim` or "
+          "`optimizer_0`, with `state` and `param_groups`",
+          key);
+    }
+    return "";
   }
 
   std::vector<WantedItem> WantedItems() const {
@@ -175,6 +196,7 @@ class Description {
     Optimizer optimizer;
     if (unread.empty()) optimizer = ReadOptimizer(roles_, values_, trained_);
     if (unread.empty()) unread = optimizer.unread;
+    if (unread.empty()) unread = MissingState(optimizer.groups);
     if (!unread.empty()) {
       training().absent_optimizer = fmt::format("`{}`: {}", folder_, unread);
       return;
@@ -192,6 +214,32 @@ class Description {
         "the optimizer lists {} parameters (first `{}`) and has no state of them, as of those that never had a "
         "gradient; they are taken as frozen",
         optimizer.stateless.size(), optimizer.stateless.front()));
+  }
+
+  // A parameter that has fewer states than another of its group, as a sentence; empty if there is none. Of parameters
+  // with states that are not one number for each element, nobody knows which ones they need.
+  std::string MissingState(const std::vector<OptimizerGroup>& groups) const {
+    std::map<std::string_view, std::set<std::string_view>> names;
+    for (const auto& [parameter, states] : states_) {
+      for (const StateOfTensor& state : states) names[parameter].insert(state.state);
+    }
+    for (const StateEntry* state : loose_) names.erase(state->parameter);
+    for (const OptimizerGroup& group : groups) {
+      std::string_view most;
+      for (const std::string& parameter : group.parameters) {
+        if (names.contains(parameter) && (most.empty() || names[parameter].size() > names[most].size()))
+          most = parameter;
+      }
+      for (const std::string& parameter : group.parameters) {
+        if (!names.contains(parameter)) continue;
+        const auto& own = names[parameter];
+        if (own.size() == names[most].size() || !std::ranges::includes(names[most], own)) continue;
+        const auto lacks = std::ranges::find_if(names[most], [&](auto state) { return !own.contains(state); });
+        return fmt::format("the optimizer has `{}` of `{}` and not of `{}`, which is in the same group", *lacks, most,
+                           parameter);
+      }
+    }
+    return "";
   }
 
   void AddTensors() {

@@ -45,11 +45,14 @@ std::vector<PathPart> SplitAtDots(std::string_view key) {
   }
 }
 
+bool IsModelName(std::string_view name) { return name == "model" || name == "state_dict" || name == "module"; }
+
 // "app.optim" of "app.optim.state.a.exp_avg"; nothing if the entry is not an optimizer's.
 std::optional<std::string> OptimizerOf(const Entry& entry, bool has_paths) {
   const std::vector<PathPart> path = has_paths ? entry.path : SplitAtDots(entry.key);
   std::string prefix;
   for (std::size_t i = 0; i + 1 < path.size(); ++i) {
+    if (TextOf(path[i]) == "model" || TextOf(path[i]) == "module") return std::nullopt;  // A module of its own.
     prefix += (i == 0 ? "" : ".") + TextOf(path[i]);
     const std::string next = TextOf(path[i + 1]);
     if (IsOptimizerName(TextOf(path[i])) && (BeginsWith(next, kState) || BeginsWith(next, kGroups))) return prefix;
@@ -129,12 +132,14 @@ class Finder {
     std::vector<std::string> left;
     for (const std::string& prefix : prefixes) {
       const std::string_view last = std::string_view(prefix).substr(prefix.rfind('.') + 1);
-      if (prefix.empty() || last == "model" || last == "state_dict" || last == "module") left.push_back(prefix);
+      if (prefix.empty() || IsModelName(last)) left.push_back(prefix);
     }
     if (left.size() == 1) return left.front();
-    return Fail(ErrorCode::kUnsupported,
-                "the optimizer's parameters stand below `{}` and below `{}`, and nothing says which are the model's",
-                *prefixes.begin(), *prefixes.rbegin());
+    return Fail(
+        ErrorCode::kUnsupported,
+        "the optimizer's parameters stand below `{}` and below `{}`, and nothing says which are the model's; save the "
+        "model under the key `model`, and others under other names",
+        *prefixes.begin(), *prefixes.rbegin());
   }
 
   llvm::Error FindModel() {

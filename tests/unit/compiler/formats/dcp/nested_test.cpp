@@ -16,8 +16,14 @@ TEST(Nested, DictsAndLists) {
             "{'b': [3, {'c': 4}], 'a': 5}");
 }
 
-TEST(Nested, PlacesWithGapsAreKeys) {
-  EXPECT_EQ(Nested({{{"b", 0}, MakeInteger(3)}, {{"b", 2}, MakeInteger(4)}}), "{'b': {0: 3, 2: 4}}");
+TEST(Nested, NoneStandsForWhatIsNotHere) {
+  EXPECT_EQ(Nested({{{"b", 0}, MakeInteger(3)}, {{"b", 2}, MakeInteger(4)}}), "{'b': [3, None, 4]}");
+  EXPECT_EQ(Nested({{{"b", 1, "c"}, MakeInteger(3)}}), "{'b': [None, {'c': 3}]}");
+}
+
+TEST(Nested, PlacesThatAreNoListsAreKeys) {
+  EXPECT_EQ(Nested({{{"b", 2}, MakeInteger(3)}, {{"b", 0}, MakeInteger(4)}}), "{'b': {2: 3, 0: 4}}");
+  EXPECT_EQ(Nested({{{"b", 1'000'000'000'000}, MakeInteger(3)}}), "{'b': {1000000000000: 3}}");
 }
 
 TEST(Nested, NothingStandsBelowAValue) {

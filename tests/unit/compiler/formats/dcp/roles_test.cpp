@@ -97,7 +97,13 @@ TEST(Roles, AveragedWeightsAreNotTheModel) {
   EXPECT_THAT(Lines({Tensor({"g", "a.weight"}), Tensor({"d", "a.weight"}),
                      Tensor({"optimizer", "state", "a.weight", "exp_avg"})}),
               ElementsAre("the optimizer's parameters stand below `d` and below `g`, and nothing says which are the "
-                          "model's"));
+                          "model's; save the model under the key `model`, and others under other names"));
+}
+
+TEST(Roles, ModulesThatAreCalledAsOptimizersAre) {
+  EXPECT_THAT(Lines({Tensor({"model", "a"}), Tensor({"model", "optimizer", "state", "x"}),
+                     Tensor({"optimizer", "state", "a", "m"})}),
+              ElementsAre("tensor a", "tensor optimizer.state.x", "m of a"));
 }
 
 TEST(Roles, NamesLoseWrappers) {

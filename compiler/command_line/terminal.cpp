@@ -62,6 +62,25 @@ void PrintToErrors(const std::string& message) {
   std::fputs((WithPaintedWord(Printable(message)) + "\n").c_str(), stderr);
 }
 
+// Texts in JSON may hold characters that a terminal would obey.
+class PrintableJsonStream : public llvm::raw_ostream {
+ public:
+  explicit PrintableJsonStream(llvm::raw_ostream& out) : out_(out) {}
+  ~PrintableJsonStream() override { flush(); }
+
+ private:
+  void write_impl(const char* bytes, std::size_t count) override {
+    position_ += count;
+    left_.append(bytes, count);
+    out_ << TakePrintableJson(left_);
+  }
+  std::uint64_t current_pos() const override { return position_; }
+
+  llvm::raw_ostream& out_;
+  std::string left_;  // The beginning of a character.
+  std::uint64_t position_ = 0;
+};
+
 }  // namespace
 
 void SpeakAs(const Speech& wanted) { speech = wanted; }
@@ -112,15 +131,17 @@ void PrintJson(llvm::json::Value value) {
   llvm::raw_string_ostream stream(text);
   stream << llvm::formatv("{0:2}", value);
   stream << "\n";
-  std::fputs(stream.str().c_str(), stdout);
+  std::fputs(TakePrintableJson(text).c_str(), stdout);
 }
 
 llvm::Error PrintJsonBy(llvm::function_ref<void(llvm::json::OStream&)> write) {
   return PrintBy([&](llvm::raw_ostream& out) {
-    llvm::json::OStream json(out, 2);
+    PrintableJsonStream printable(out);
+    llvm::json::OStream json(printable, 2);
     write(json);
     json.flush();
-    out << "\n";
+    printable << "\n";
+    printable.flush();
   });
 }
 

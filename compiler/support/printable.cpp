@@ -59,6 +59,34 @@ std::string Printable(std::string_view text) {
   return printable;
 }
 
+std::string TakePrintableJson(std::string& json) {
+  std::string printable;
+  std::string_view left = json;
+  while (!left.empty()) {
+    const auto is_plain = [](char c) { return static_cast<unsigned char>(c) < 0x7f; };
+    const auto plain = static_cast<std::size_t>(std::ranges::find_if_not(left, is_plain) - left.begin());
+    printable += left.substr(0, plain);
+    left.remove_prefix(plain);
+    if (left.empty()) break;
+    std::uint32_t code_point = 0x7f;
+    std::size_t bytes = left.front() == '\x7f' ? 1 : ReadCodePoint(left, code_point);
+    if (bytes == 0 && left.size() < 4) break;
+    bytes = std::max(bytes, std::size_t{1});  // JSON has UTF-8 alone.
+    if (code_point == 0x7f || IsHidden(code_point)) {
+      if (code_point > 0xffff) {
+        printable += fmt::format("\\u{:04x}", 0xd7c0 + (code_point >> 10));
+        code_point = 0xdc00 + (code_point & 0x3ff);
+      }
+      printable += fmt::format("\\u{:04x}", code_point);
+    } else {
+      printable += left.substr(0, bytes);
+    }
+    left.remove_prefix(bytes);
+  }
+  json.erase(0, json.size() - left.size());
+  return printable;
+}
+
 std::string PrintableLines(std::string_view text) {
   std::string lines;
   while (true) {

@@ -10,6 +10,10 @@ namespace ucp {
 // not UTF-8 (`\xff`), and code points that reorder or hide text (`\u{202e}`). All else stays.
 std::string Printable(std::string_view text);
 
+// JSON with those of these characters that its writers leave in texts, as JSON escapes them (`\u202e`). The end of
+// `json` may be the beginning of a character, of at most 3 bytes: it is left in `json`, and all else is taken.
+std::string TakePrintableJson(std::string& json);
+
 // The same line by line, for text that has several: the diagnostics of a spec.
 std::string PrintableLines(std::string_view text);
 

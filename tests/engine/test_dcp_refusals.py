@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,3 +111,13 @@ def test_optimizer_of_another_name(ucprun: Path, tmp_path: Path) -> None:
         convert(ucprun, source, output, "universal"), output,
         "`opt.state.a.exp_avg`, which looks like one; one optimizer is read, below `optimizer`, `optim` or ",
     )  # fmt: skip
+
+
+def test_json_escapes_what_a_terminal_obeys(ucprun: Path, tmp_path: Path) -> None:
+    """A name may hold any characters, and turns no line of the output around."""
+    name = "a\u202eb\u009bc\U000e0041d"
+    source = saved({"model": {name: torch.ones(2)}}, tmp_path / "saved")
+    command = [str(ucprun), "inspect", str(source), "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(result.stdout)["tensors"][0]["name"] == name
+    assert result.stdout.isascii()

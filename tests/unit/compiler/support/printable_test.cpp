@@ -32,5 +32,29 @@ TEST(Printable, BytesThatAreNoTextAreShown) {
   EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // Half of a pair.
 }
 
+std::string PrintableJson(std::string json) {
+  std::string printable = TakePrintableJson(json);
+  EXPECT_EQ(json, "");
+  return printable;
+}
+
+TEST(Printable, JsonEscapesWhatATerminalObeys) {
+  for (const char* text : {"", "{\"größe\": [1, \"層.重み 🙂\"]}\n"}) EXPECT_EQ(PrintableJson(text), text);
+  EXPECT_EQ(PrintableJson("[\"a\u202eb\xc2\x9b\x7f\"]"), "[\"a\\u202eb\\u009b\\u007f\"]");
+  EXPECT_EQ(PrintableJson("\"\U000e0041\""), "\"\\udb40\\udc41\"");  // A tag, in two units.
+}
+
+TEST(Printable, JsonInPieces) {
+  const std::string whole = "\"x\u202ey🙂z\U000e0041\"";
+  for (std::size_t cut = 0; cut <= whole.size(); ++cut) {
+    std::string json = whole.substr(0, cut);
+    std::string printable = TakePrintableJson(json);
+    EXPECT_LE(json.size(), 3U);
+    json += whole.substr(cut);
+    printable += TakePrintableJson(json);
+    EXPECT_EQ(printable, "\"x\\u202ey🙂z\\udb40\\udc41\"") << cut;
+  }
+}
+
 }  // namespace
 }  // namespace ucp

@@ -19,7 +19,7 @@ class JobTarget final : public CompileTarget {
   // `held`: by rank. With `all_tensors`, a source with a tensor that no rank holds or keeps is refused. `parts`:
   // whether a tensor that ranks hold a part of is held whole by all of them together.
   JobTarget(std::vector<JobTensorsOfRank> held, bool all_tensors, std::vector<std::string> kept,
-             JobTensorParts parts = JobTensorParts::kAll)
+            JobTensorParts parts = JobTensorParts::kAll)
       : held_(std::move(held)), all_tensors_(all_tensors), kept_(std::move(kept)), parts_(parts) {}
 
   llvm::Expected<Sides> Meet(BoundSource source) override;

@@ -48,7 +48,8 @@ enum class JobTensorParts { kAll, kSome };
 // lies outside of its tensor, ranks disagree on a shape, one rank holds a part twice in one dtype, or there are
 // elements of a tensor that nobody holds; the message names the ranks. With `kSome`, the latter are laid out in files
 // that no rank reads.
-llvm::Expected<LaidOutJobTensors> LayOutJobTensors(std::span<const JobTensorsOfRank> ranks, JobTensorParts parts = JobTensorParts::kAll);
+llvm::Expected<LaidOutJobTensors> LayOutJobTensors(std::span<const JobTensorsOfRank> ranks,
+                                                   JobTensorParts parts = JobTensorParts::kAll);
 
 // As bytes, for other ranks.
 std::string Encode(const JobTensorsOfRank& held);

@@ -77,8 +77,8 @@ std::optional<double> CommonStep(const TrainingState& training) {
   return common;
 }
 
-llvm::Expected<CompiledForJob> CompileAtFirstRank(const SeenFiles& seen, const JobLoadRequest& request, JobTensorsOfAll all,
-                                                BoundSource source) {
+llvm::Expected<CompiledForJob> CompileAtFirstRank(const SeenFiles& seen, const JobLoadRequest& request,
+                                                  JobTensorsOfAll all, BoundSource source) {
   JobTarget target(std::move(all.held), request.all_tensors, all.kept, request.parts);
   CompiledForJob held;
   held.step = CommonStep(source.checkpoint.training);

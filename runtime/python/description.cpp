@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/open/with_diagnostics.h"
 #include "compiler/describe/request_texts.h"
+#include "compiler/open/with_diagnostics.h"
 #include "compiler/support/printable.h"
-#include "runtime/saved_state/description.h"
 #include "runtime/python/interruptible.h"
 #include "runtime/python/values.h"
+#include "runtime/saved_state/description.h"
 
 namespace nb = nanobind;
 

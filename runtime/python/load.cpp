@@ -88,9 +88,9 @@ llvm::Expected<JobTensor> FromPython(const JobTensorFromPython& from) {
   return held;
 }
 
-JobLoadPlan CompileForJobFromPython(const SourceTexts& source, const std::vector<JobTensorFromPython>& held, bool all_tensors,
-                              const std::vector<std::string>& kept, bool compare, PythonRanks* ranks, unsigned threads,
-                              bool parts) {
+JobLoadPlan CompileForJobFromPython(const SourceTexts& source, const std::vector<JobTensorFromPython>& held,
+                                    bool all_tensors, const std::vector<std::string>& kept, bool compare,
+                                    PythonRanks* ranks, unsigned threads, bool parts) {
   JobLoadRequest request{{}, PolicyOf(compare), all_tensors, threads, kept};
   if (parts) request.parts = JobTensorParts::kSome;
   JobTensorsOfRank mine;

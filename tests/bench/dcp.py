@@ -61,8 +61,9 @@ def main() -> None:
             save = "from torch.distributed.checkpoint.format_utils import dcp_to_torch_save as save"
             racers.append(Contender("dcp_to_torch_save", [python, "-c", f"{save}; save('{folder}', '{out}/all.pt')"],
                                     prepare=lambda place: place.mkdir()))  # fmt: skip
-            merge = f"from accelerate.utils import merge_fsdp_weights as merge; merge('{accelerate}/pytorch_model_fsdp_0'"
-            racers.append(Contender("Accelerate's merge_fsdp_weights", [python, "-c", f"{merge}, '{out}')"]))
+            merge = "from accelerate.utils import merge_fsdp_weights as merge"
+            call = f"{merge}; merge('{accelerate}/pytorch_model_fsdp_0', '{out}')"
+            racers.append(Contender("Accelerate's merge_fsdp_weights", [python, "-c", call]))
             racers.append(convert(accelerate, "safetensors"))
         race(arguments, racers, out)
         report(racers, size_of(source))

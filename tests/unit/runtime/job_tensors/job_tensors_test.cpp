@@ -111,7 +111,7 @@ TEST(JobTensorsTest, WhatCannotBeIsRefused) {
 // The rest of a tensor that nobody holds is a file of its own, which no rank reads. One rank may hold several parts.
 TEST(HeldTensorsTest, PartsMayBeEnough) {
   const std::vector<JobTensorsOfRank> ranks = {{Held({9, 2}, {{{0, 3}}, {{0, 2}}}), Held({9, 2}, {{{5, 6}}, {{1, 2}}})},
-                                         {Held({9, 2}, {{{2, 4}}, {{0, 2}}})}};
+                                               {Held({9, 2}, {{{2, 4}}, {{0, 2}}})}};
   EXPECT_THAT(ErrorOf(ranks), HasSubstr("the ranks hold 11 of the 18 elements"));
   llvm::Expected<LaidOutJobTensors> target = LayOutJobTensors(ranks, JobTensorParts::kSome);
   ASSERT_TRUE(static_cast<bool>(target)) << TakeFailure(target.takeError()).message;

@@ -11,6 +11,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "compiler/verifier/ready_made_archive.h"
+#include "runtime/plan_file/metadata_pickle.h"
 
 namespace ucp {
 namespace {
@@ -30,15 +31,25 @@ class PickleCheck {
   llvm::Error Run() {
     for (FileId file : ArchivesOf(plan_)) {
       UCP_RETURN_IF_ERROR(CheckInterrupted());
-      if (llvm::Error error = Check(file)) {
-        return AddContext(std::move(error), fmt::format("the plan is not sound: the ready-made pickle of `{}`",
-                                                        plan_.target.files[file.index()].path));
-      }
+      if (llvm::Error error = Check(file)) return InContext(std::move(error), file);
+    }
+    for (std::size_t f = 0; f < plan_.target.files.size(); ++f) {
+      if (!IsMetadata(plan_.target.files[f].path)) continue;
+      const auto pickle = FindBytes(blobs_[f], 0, plan_.target.files[f].bytes);
+      llvm::Error error = pickle ? CheckMetadataPickle(*pickle) : Fail(ErrorCode::kBadData, "is missing");
+      if (error) return InContext(std::move(error), FileId(f));
     }
     return llvm::Error::success();
   }
 
  private:
+  static bool IsMetadata(std::string_view path) { return path.substr(path.rfind('/') + 1) == ".metadata"; }
+
+  llvm::Error InContext(llvm::Error error, FileId file) const {
+    return AddContext(std::move(error), fmt::format("the plan is not sound: the ready-made pickle of `{}`",
+                                                    plan_.target.files[file.index()].path));
+  }
+
   llvm::Error Check(FileId file) {
     const std::vector<PlacedBytes>& blobs = blobs_[file.index()];
     const StoredFile& target = plan_.target.files[file.index()];

@@ -84,5 +84,27 @@ TEST(ReadyMadePicklesTest, StoragesHaveTheDtypeThatIsWritten) {
   EXPECT_THAT(Verdict(plan), HasSubstr("of bfloat16, and float16 is written there"));
 }
 
+// The metadata of a dcp folder with `from` in place of `to`, which has its length.
+std::string VerdictOnMetadata(const std::string& from, const std::string& to) {
+  static const PlanJudge judge({.fixture = "zero1_dp2", .spec = "", .target = "dcp:fsdp=3"});
+  Plan plan = judge.honest().plan;
+  EXPECT_EQ(from.size(), to.size());
+  for (const BlobPlacement& placement : plan.placements) {
+    if (plan.target.files[placement.file.index()].path != ".metadata") continue;
+    std::string& pickle = plan.blobs[placement.blob.index()];
+    const std::size_t at = pickle.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    pickle.replace(at, to.size(), to);
+  }
+  return Verdict(plan);
+}
+
+TEST(ReadyMadePicklesTest, MetadataNamesClassesOfPyTorchAlone) {
+  EXPECT_EQ(VerdictOnMetadata("model", "model"), "data");
+  EXPECT_THAT(VerdictOnMetadata("ctorch\nfloat32\n", "cbuilti\nabcde\n\n"), HasSubstr("names `builti.abcde`"));
+  EXPECT_THAT(VerdictOnMetadata("ctorch\nfloat32\n", "ctorch\ncompile\n"), HasSubstr("names `torch.compile`"));
+  EXPECT_THAT(VerdictOnMetadata("X\x05", "Y\x05"), HasSubstr("that this project does not write"));
+}
+
 }  // namespace
 }  // namespace ucp

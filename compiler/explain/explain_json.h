@@ -1,4 +1,4 @@
-// An explanation as JSON, for tests and other programs. docs/programs.md says what is in it.
+// An explanation as JSON, for tests and other programs. docs/json.md says what is in it.
 #pragma once
 
 #include <llvm/Support/raw_ostream.h>

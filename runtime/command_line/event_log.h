@@ -1,4 +1,4 @@
-// A run as lines of JSON, one event each, for programs that watch it (docs/programs.md, "Events").
+// A run as lines of JSON, one event each, for programs that watch it (docs/json.md, "Events").
 #pragma once
 
 #include <llvm/Support/Error.h>

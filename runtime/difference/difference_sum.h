@@ -1,4 +1,4 @@
-// How two runs of elements differ, added up while they go by (docs/programs.md, "Two checkpoints").
+// How two runs of elements differ, added up while they go by (docs/commands/ucprun-diff.md).
 //
 // Elements of one dtype are the same if their bits are. Elements of different dtypes are the same if they are the same
 // number in float64, or both not a number. Of those that differ, the norm and the largest difference are of those whose

@@ -1,4 +1,4 @@
-"""With `--json`, standard output is one JSON object, whatever happens (docs/programs.md)."""
+"""With `--json`, standard output is one JSON object, whatever happens (docs/json.md)."""
 
 from __future__ import annotations
 

@@ -21,6 +21,24 @@ BLOCK = re.compile(r"^```(ucp [\w.]+|console)\n(.*?)^```$", re.MULTILINE | re.DO
 MEASURED = re.compile(r"\d+(\.\d+)? s \(\d+(\.\d+)? [KMG]?B/s\), peak memory \d+(\.\d+)? [KMG]?B")
 
 
+def without_blocks(text: str) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors that GitHub gives the headings of a page; a second heading of the same words gets a number."""
+    anchors: set[str] = set()
+    for heading in re.findall(r"^#+ (.*)$", without_blocks(text), re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        anchor = re.sub(r"[^\w -]", "", words.lower()).replace(" ", "-")
+        number = 0
+        while (candidate := f"{anchor}-{number}" if number else anchor) in anchors:
+            number += 1
+        anchors.add(candidate)
+    return anchors
+
+
 class Documents(ProgramTest):
     """One page each."""
 
@@ -74,10 +92,21 @@ class Documents(ProgramTest):
                 self.run_page(page)
 
     def test_links_lead_somewhere(self) -> None:
-        """To a file that is there; and the overview leads to every page of the language."""
-        for page in [*(SOURCE / "docs").rglob("*.md"), SOURCE / "README.md", SOURCE / "editors" / "README.md"]:
-            for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-                self.assertTrue((page.parent / link).exists(), f"{page.relative_to(SOURCE)}: {link}")
+        """To a file that is there, and a heading in it; and the overview leads to every page of the language."""
+        folders = ("docs", "compiler", "runtime", "editors", "tests", ".")
+        pages = {page for name in folders for page in (SOURCE / name).glob("*.md" if name == "." else "**/*.md")}
+        self.assertGreater(len(pages), 100)
+        followed = 0
+        for page in sorted(pages):
+            for link in re.findall(r"\]\(([^)\s:]+)\)", without_blocks(page.read_text())):
+                name, _, anchor = link.partition("#")
+                target = page.parent / name if name else page
+                said = f"{page.relative_to(SOURCE)}: {link}"
+                self.assertTrue(target.exists(), said)
+                if anchor:
+                    self.assertIn(anchor, anchors_of(target.read_text()), said)
+                followed += 1
+        self.assertGreater(followed, 300)
         overview = (SOURCE / "docs" / "language.md").read_text()
         for page in (SOURCE / "docs" / "language").glob("*.md"):
             self.assertIn(f"(language/{page.name})", overview)

@@ -1,8 +1,9 @@
 """What the documents show is what the programs do: every command in them is run.
 
-In docs/language and docs/tutorial.md a block "```ucp NAME.ucp" is a file, and a block "```console" holds commands
-behind "$ " with what they print, errors included. All of a page happens in one folder, in order, where `fixtures` is
-tests/fixtures. With UCP_REWRITE=1 the blocks are corrected instead; read the difference as carefully as code.
+In docs/language, docs/commands and docs/tutorial.md a block "```ucp NAME.ucp" is a file, and a block "```console" holds
+commands behind "$ " with what they print, errors included. All of a page happens in one folder, in order, where
+`fixtures` is tests/fixtures. With UCP_REWRITE=1 the blocks are corrected instead; read the difference as carefully as
+code.
 """
 
 from __future__ import annotations
@@ -84,8 +85,10 @@ class Documents(ProgramTest):
 
     def test_pages(self) -> None:
         """All of them, each in a folder of its own."""
-        pages = [*sorted((SOURCE / "docs" / "language").glob("*.md")), *(SOURCE / "docs").glob("tutorial.md")]
-        self.assertGreater(len(pages), 10)
+        docs = SOURCE / "docs"
+        pages = [*sorted((docs / "language").glob("*.md")), *sorted((docs / "commands").glob("*.md"))]
+        self.assertGreater(len(pages), 25)
+        pages.append(docs / "tutorial.md")
         for page in pages:
             with self.subTest(page=page.name):
                 self.setUp()
@@ -110,29 +113,6 @@ class Documents(ProgramTest):
         overview = (SOURCE / "docs" / "language.md").read_text()
         for page in (SOURCE / "docs" / "language").glob("*.md"):
             self.assertIn(f"(language/{page.name})", overview)
-
-    def test_options_of_the_subcommands(self) -> None:
-        """The table of options says which subcommands have each, and no option is left out of the page."""
-        of: dict[str, set[str]] = {}
-        for program in ("ucpc", "ucprun"):
-            listed = self.run_program(program, "--help").stdout.split("Subcommands:")[1]
-            for subcommand in re.findall(r"^  ([a-z-]+) ", listed, re.MULTILINE):
-                shown = self.run_program(program, subcommand, "--help").stdout
-                for option in re.findall(r"^  (?:-\w,)?(--[a-z-]+)", shown, re.MULTILINE):
-                    of.setdefault(option, set()).add(subcommand)
-        self.assertGreater(len(of), 40)
-        page = (SOURCE / "docs" / "programs.md").read_text()
-        for option in of:
-            if option not in ("--help", "--output"):  # The latter is shown as -o.
-                self.assertRegex(page, rf"{option}\b")
-        said: dict[str, set[str]] = {}
-        for row in re.findall(r"^\| (`--.*)", page.split("## Options")[1].split("\n## ")[0], re.MULTILINE):
-            options, subcommands = re.split(r"(?<!\\) \| ", row)[:2]
-            for option in re.findall(r"--[a-z-]+", options):
-                named = set().union(*of.values()) if subcommands == "all" else subcommands.split(", ")
-                said.setdefault(option, set()).update(named)
-        del said["--to"]  # Of most subcommands it is in the table of these.
-        self.assertEqual(said, {option: of.get(option) for option in said})
 
     def test_tests_that_the_traps_name(self) -> None:
         """Files below tests/ with a test, a case or a fixture behind them, and tests of tests/unit."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import unittest
 
-from programs import GPT_SPEC, ProgramTest
+from programs import GPT_SPEC, SOURCE, ProgramTest
 
 
 class Json(ProgramTest):
@@ -72,6 +73,33 @@ class Json(ProgramTest):
         self.assertEqual(
             self.object_of(0, "ucpc", "check", GPT_SPEC), {"file": str(GPT_SPEC), "diagnostics": [], "dropped": 0}
         )
+
+    def test_the_page_names_every_key(self) -> None:
+        """Each key of a report is in the section of its command, or says which checkpoint was read."""
+        sections = re.split(r"^## ", (SOURCE / "docs" / "json.md").read_text(), flags=re.MULTILINE)
+        page = {title: text for title, _, text in (section.partition("\n") for section in sections)}
+        source = self.checkpoint("zero1_dp2")
+        conversions = "plan, convert, run, synth"
+        dims = ["layers=4", "hidden=64", "heads=4", "ffn=256", "vocab=512", "seq=32"]
+        synth = ["synth", GPT_SPEC, "made", "--to", "universal", *(word for dim in dims for word in ("--set", dim))]
+        for title, program, *command in (
+            ("Diagnostics", "ucpc", "check", GPT_SPEC),
+            ("explain", "ucpc", "explain", "--from", source, "--to", "universal"),
+            (conversions, "ucpc", "plan", "--from", source, "--to", "universal"),
+            (conversions, "ucprun", "convert", source, self.out, "--to", "universal"),
+            (conversions, "ucprun", *synth),
+            ("load", "ucprun", "load", source, "--to", "universal"),
+            ("inspect", "ucprun", "inspect", source),
+            ("inspect", "ucprun", "inspect", source, "--objects"),
+            ("verify", "ucprun", "verify", source, "--same", self.out),
+            ("diff", "ucprun", "diff", source, self.out),
+            ("trace", "ucprun", "trace", source, "embed.weight[0,0]", "--to", "universal"),
+            ("bench", "ucprun", "bench", self.folder, "--size", "1MB"),
+        ):
+            report = self.object_of(0, program, *command)
+            for key in report:
+                if key not in ("checkpoint", "checkpoints"):
+                    self.assertIn(f"`{key}`", page[title], command)
 
     def test_errors_are_counted_as_they_are_shown(self) -> None:
         """One mistake that many tensors meet is one error."""

@@ -100,7 +100,7 @@ std::string VerdictOnMetadata(const std::string& from, const std::string& to) {
 }
 
 TEST(ReadyMadePicklesTest, MetadataNamesClassesOfPyTorchAlone) {
-  EXPECT_EQ(VerdictOnMetadata("model", "model"), "data");
+  EXPECT_EQ(VerdictOnMetadata("exp_avg", "exp_avg"), "data");
   EXPECT_THAT(VerdictOnMetadata("ctorch\nfloat32\n", "cbuilti\nabcde\n\n"), HasSubstr("names `builti.abcde`"));
   EXPECT_THAT(VerdictOnMetadata("ctorch\nfloat32\n", "ctorch\ncompile\n"), HasSubstr("names `torch.compile`"));
   EXPECT_THAT(VerdictOnMetadata("X\x05", "Y\x05"), HasSubstr("that this project does not write"));

@@ -5,7 +5,7 @@
 
 namespace ucp {
 
-// The classes LoadPlan and HeldPlan, and the functions compile_load, compile_held and load.
+// The classes LoadPlan and JobLoadPlan, and the functions compile_load, compile_held and load.
 void AddLoad(nanobind::module_& module);
 
 }  // namespace ucp

@@ -200,7 +200,7 @@ def describe(source: Source, threads: int) -> Description:
     """Reads headers."""
     ...
 
-class HeldPlan:
+class JobLoadPlan:
     """A load into tensors that ranks hold."""
 
     @property
@@ -241,7 +241,7 @@ def compile_held(
     ranks: Ranks | None,
     threads: int,
     parts: bool = ...,
-) -> HeldPlan:
+) -> JobLoadPlan:
     """`parts`: the ranks together may hold a part of a tensor."""
     ...
 

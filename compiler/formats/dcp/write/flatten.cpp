@@ -40,20 +40,20 @@ bool HasTensor(const pytorch::Value& value) {  // NOLINT(misc-no-recursion)
 
 }  // namespace
 
-void Flatten(const EntryPath& path, const ValuePtr& value, FlattenRule rule,  // NOLINT(misc-no-recursion)
+void Flatten(const EntryPath& path, const ValuePtr& value, TorchRelease release,  // NOLINT(misc-no-recursion)
              std::vector<FlatEntry>& entries) {
-  const bool is_value = rule == FlattenRule::kUpTo2_3 && !HasTensor(*value);
+  const bool is_value = release == TorchRelease::kUpTo23 && !HasTensor(*value);
   const std::vector<Entry>* inner = is_value ? nullptr : EntriesToFollow(*value);
   const auto* list = is_value ? nullptr : value->As<pytorch::List>();
   if (inner != nullptr) {
     for (const Entry& entry : *inner) {
       const auto text = pytorch::AsText(*entry.key);
       std::string key = text ? std::string(*text) : std::to_string(*pytorch::AsInteger(*entry.key));
-      Flatten(Below(path, std::move(key)), entry.value, rule, entries);
+      Flatten(Below(path, std::move(key)), entry.value, release, entries);
     }
-  } else if (list != nullptr && (rule == FlattenRule::kUpTo2_3 || IsFollowed(*value))) {
+  } else if (list != nullptr && (release == TorchRelease::kUpTo23 || IsFollowed(*value))) {
     std::int64_t place = 0;
-    for (const ValuePtr& item : list->items) Flatten(Below(path, place++), item, rule, entries);
+    for (const ValuePtr& item : list->items) Flatten(Below(path, place++), item, release, entries);
   } else {
     entries.push_back({path, value});
   }

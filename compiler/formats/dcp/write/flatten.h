@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/formats/dcp/write/entry_path.h"
+#include "compiler/formats/dcp/write/torch_release.h"
 #include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp::dcp {
@@ -15,10 +16,9 @@ struct FlatEntry {
   pytorch::ValuePtr value;  // A tensor, or a value as a whole.
 };
 
-enum class FlattenRule { kUpTo2_3, kSince2_4 };
-
 // Adds the entries of what stands at `path`. A dict whose keys are not all texts and integers is one value. An empty
 // dict has no entries.
-void Flatten(const EntryPath& path, const pytorch::ValuePtr& value, FlattenRule rule, std::vector<FlatEntry>& entries);
+void Flatten(const EntryPath& path, const pytorch::ValuePtr& value, TorchRelease release,
+             std::vector<FlatEntry>& entries);
 
 }  // namespace ucp::dcp

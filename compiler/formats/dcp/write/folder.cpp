@@ -31,7 +31,7 @@ void Folder::AddElements(std::int64_t rank, const SharedArchive* archive, Elemen
   of_rank_[rank].push_back({entries_.size() - 1, entries_.back().chunks.size() - 1, archive, std::move(elements)});
 }
 
-std::vector<PlacedElements> Folder::Write(TargetFiles& target, MetadataRelease release) {
+std::vector<PlacedElements> Folder::Write(TargetFiles& target, TorchRelease release) {
   if (!path_.empty()) target.directories.push_back(path_.substr(0, path_.size() - 1));
   std::vector<Item>& first = of_rank_[0];
   first.insert(first.begin(), known_.begin(), known_.end());

@@ -44,7 +44,7 @@ class Folder {
   void AddElements(std::int64_t rank, const SharedArchive* archive, Elements elements);
 
   // Adds the files to `target`. Returns where the elements go. Call once, last.
-  std::vector<PlacedElements> Write(TargetFiles& target, MetadataRelease release);
+  std::vector<PlacedElements> Write(TargetFiles& target, TorchRelease release);
 
  private:
   struct Item {

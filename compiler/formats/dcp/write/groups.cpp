@@ -43,15 +43,16 @@ std::span<const Default> DefaultsFor(const std::set<std::string>& states) {
 
 class Composer {
  public:
-  Composer(const TrainingState& training, std::span<const LogicalTensor> tensors, const Style& style, FlattenRule rule)
-      : training_(training), style_(style), rule_(rule) {
+  Composer(const TrainingState& training, std::span<const LogicalTensor> tensors, const Style& style,
+           TorchRelease release)
+      : training_(training), style_(style), release_(release) {
     for (const LogicalTensor& tensor : tensors) tensors_.emplace(tensor.name, &tensor);
   }
 
   GroupEntries Run() {
     for (const OptimizerGroup& group : training_.groups) AddGroup(group);
     if (!style_.groups_by_parameter()) {
-      Flatten(style_.Groups(), pytorch::MakeList(std::move(list_)), rule_, result_.values);
+      Flatten(style_.Groups(), pytorch::MakeList(std::move(list_)), release_, result_.values);
     }
     return std::move(result_);
   }
@@ -116,7 +117,7 @@ class Composer {
 
   const TrainingState& training_;
   const Style& style_;
-  const FlattenRule rule_;
+  const TorchRelease release_;
   std::vector<ValuePtr> list_;  // The groups, where they are not by parameter.
   std::unordered_map<std::string, const LogicalTensor*> tensors_;
   GroupEntries result_;
@@ -125,8 +126,8 @@ class Composer {
 }  // namespace
 
 GroupEntries EntriesOfGroups(const TrainingState& training, std::span<const LogicalTensor> tensors, const Style& style,
-                             FlattenRule rule) {
-  return Composer(training, tensors, style, rule).Run();
+                             TorchRelease release) {
+  return Composer(training, tensors, style, release).Run();
 }
 
 }  // namespace ucp::dcp

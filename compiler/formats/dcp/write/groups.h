@@ -29,6 +29,6 @@ struct GroupEntries {
 // Parameters that are not among `tensors` are left out. Loaders demand a setting for every group, so those of torch
 // that the source lacks get their defaults.
 GroupEntries EntriesOfGroups(const TrainingState& training, std::span<const LogicalTensor> tensors, const Style& style,
-                             FlattenRule rule);
+                             TorchRelease release);
 
 }  // namespace ucp::dcp

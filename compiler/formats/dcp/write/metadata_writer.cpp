@@ -129,8 +129,8 @@ class PickleStream {
 
 class Writer {
  public:
-  Writer(std::span<const WrittenEntry> entries, std::span<const std::string> files, MetadataRelease release)
-      : entries_(entries), files_(files), is_old_(release == MetadataRelease::k2_2) {
+  Writer(std::span<const WrittenEntry> entries, std::span<const std::string> files, TorchRelease release)
+      : entries_(entries), files_(files), is_old_(release == TorchRelease::kUpTo23) {
     for (const WrittenEntry& entry : entries) keys_.push_back(KeyOf(entry.path));
   }
 
@@ -303,7 +303,7 @@ std::string KeyOf(const EntryPath& path) {
 }
 
 std::string WriteMetadata(std::span<const WrittenEntry> entries, std::span<const std::string> files,
-                          MetadataRelease release) {
+                          TorchRelease release) {
   return Writer(entries, files, release).Write();
 }
 

@@ -7,13 +7,10 @@
 #include <vector>
 
 #include "compiler/formats/dcp/write/entry_path.h"
+#include "compiler/formats/dcp/write/torch_release.h"
 #include "compiler/layout/dtype.h"
 
 namespace ucp::dcp {
-
-// The oldest release of PyTorch that reads the pickle. They differ in the module that has TensorProperties, and 2.2
-// knows fewer attributes.
-enum class MetadataRelease { k2_2, k2_3 };
 
 // One item: where it lies, and which box of its tensor it is.
 struct WrittenChunk {
@@ -33,8 +30,8 @@ struct WrittenEntry {
 };
 
 // The pickle, of protocol 2, in the order of the entries. Linear in the number of chunks, and no more memory than the
-// result. `files` are relative to the folder of `.metadata`.
+// result. `files` are relative to the folder of `.metadata`. Up to PyTorch 2.3 one class is in another module.
 std::string WriteMetadata(std::span<const WrittenEntry> entries, std::span<const std::string> files,
-                          MetadataRelease release);
+                          TorchRelease release);
 
 }  // namespace ucp::dcp

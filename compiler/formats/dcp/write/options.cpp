@@ -34,7 +34,7 @@ llvm::Expected<WriteOptions> ReadOptions(const Strategy& strategy) {
     if (key == "files") options.files = ParseCount(value, 1, kMostFiles);
     if (key == "dtype") options.dtype = kTypes.at(value);
     if (key == "states") options.weights_alone = value == "weights";
-    if (key == "metadata" && value == "2.2") options.release = MetadataRelease::k2_2;
+    if (key == "metadata" && value == "2.2") options.release = TorchRelease::kUpTo23;
   }
   if (options.files && (options.fsdp || strategy.options.contains("tp"))) {
     return Fail(ErrorCode::kUsage, "`files` goes without `fsdp` and `tp`, which make a file for each rank");

@@ -20,7 +20,7 @@ struct WriteOptions {
   std::optional<std::int64_t> files;  // How many, of about equal size.
   std::optional<DType> dtype;         // Of the weights.
   bool weights_alone = false;
-  MetadataRelease release = MetadataRelease::k2_3;
+  TorchRelease release = TorchRelease::kSince24;
 };
 
 StrategyRules WriteRules();

@@ -84,8 +84,8 @@ class Writer {
 
  private:
   bool HasOptimizer() const { return !options_.weights_alone && request_.training.absent_optimizer.empty(); }
-  FlattenRule rule() const {
-    return options_.release == MetadataRelease::k2_2 ? FlattenRule::kUpTo2_3 : FlattenRule::kSince2_4;
+  TorchRelease release() const {
+    return options_.release == TorchRelease::kUpTo23 ? TorchRelease::kUpTo23 : TorchRelease::kSince24;
   }
   Folder& of_model() { return folders_.front(); }
   Folder& of_optimizer() { return folders_.back(); }
@@ -162,7 +162,7 @@ class Writer {
             AddTensor(of_optimizer(), style_.State(tensor.name, state.name), {n, state.name, state.dtype}));
       }
     }
-    const GroupEntries groups = EntriesOfGroups(request_.training, request_.tensors, style_, rule());
+    const GroupEntries groups = EntriesOfGroups(request_.training, request_.tensors, style_, options_.release);
     for (const StepEntry& step : groups.steps) UCP_RETURN_IF_ERROR(AddStep(step));
     for (const FlatEntry& entry : groups.values) UCP_RETURN_IF_ERROR(AddValue(of_optimizer(), entry));
     if (!groups.added.empty()) {
@@ -224,7 +224,7 @@ class Writer {
 
   llvm::Error AddNestedTo(Folder& folder, const EntryPath& path, const ValuePtr& value) {
     std::vector<FlatEntry> entries;
-    Flatten(path, value, rule(), entries);
+    Flatten(path, value, options_.release, entries);
     for (const FlatEntry& entry : entries) UCP_RETURN_IF_ERROR(AddValue(folder, entry));
     return llvm::Error::success();
   }

@@ -14,9 +14,9 @@ using pytorch::MakeTuple;
 using pytorch::ValuePtr;
 using ::testing::ElementsAre;
 
-std::vector<std::string> KeysOf(const ValuePtr& value, FlattenRule rule) {
+std::vector<std::string> KeysOf(const ValuePtr& value, TorchRelease release) {
   std::vector<FlatEntry> entries;
-  Flatten({"x"}, value, rule, entries);
+  Flatten({"x"}, value, release, entries);
   std::vector<std::string> keys;
   for (const FlatEntry& entry : entries) keys.push_back(KeyOf(entry.path));
   return keys;
@@ -36,10 +36,10 @@ TEST(FlattenTest, GoesWherePyTorchGoes) {
       {MakeText("empty"), MakeDict({})},
       {MakeText("nothing"), MakeList({})},
   });
-  EXPECT_THAT(KeysOf(value, FlattenRule::kSince2_4),
+  EXPECT_THAT(KeysOf(value, TorchRelease::kSince24),
               ElementsAre("x.number", "x.list", "x.mixed.0", "x.mixed.1", "x.mixed.2.c", "x.mixed.3.0", "x.dicts.0.c",
                           "x.dicts.1", "x.tuple", "x.7.d", "x.nothing"));
-  EXPECT_THAT(KeysOf(value, FlattenRule::kUpTo2_3),
+  EXPECT_THAT(KeysOf(value, TorchRelease::kUpTo23),
               ElementsAre("x.number", "x.list", "x.mixed.0", "x.mixed.1", "x.mixed.2", "x.mixed.3.0", "x.dicts",
                           "x.tuple", "x.7", "x.empty", "x.nothing"));
 }

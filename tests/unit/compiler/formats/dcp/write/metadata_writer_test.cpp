@@ -26,7 +26,7 @@ TEST(MetadataWriterTest, NumbersOfEverySize) {
       TensorOf({"a"}, {{{0, 0}, {300, 1}, 0, 70000, 255}, {{300, 0}, {kRows - 300, 1}, 1, std::uint64_t{3} << 31, 256}},
                {kRows, 1})};
   const std::vector<std::string> files = {"__0_0.distcp", "__1_0.distcp"};
-  for (const MetadataRelease release : {MetadataRelease::k2_2, MetadataRelease::k2_3}) {
+  for (const TorchRelease release : {TorchRelease::kUpTo23, TorchRelease::kSince24}) {
     const std::string pickle = WriteMetadata(entries, files, release);
     const Metadata read = llvm::cantFail(ReadMetadata(pickle));
     ASSERT_EQ(read.entries.size(), 1);
@@ -51,7 +51,7 @@ TEST(MetadataWriterTest, ThousandsOfEntries) {
       entries.push_back({.path = {"list", static_cast<std::int64_t>(i)}, .shape = {}, .chunks = {chunk}});
     }
     const std::vector<std::string> files = {"__0_0.distcp"};
-    const std::string pickle = WriteMetadata(entries, files, MetadataRelease::k2_3);
+    const std::string pickle = WriteMetadata(entries, files, TorchRelease::kSince24);
     const Metadata read = llvm::cantFail(ReadMetadata(pickle));
     ASSERT_EQ(read.entries.size(), count);
     if (count == 0) continue;

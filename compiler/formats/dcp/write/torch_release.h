@@ -1,8 +1,9 @@
+// Which PyTorch a folder is for.
 #pragma once
 
 namespace ucp::dcp {
 
-// The oldest PyTorch that reads what is written: up to 2.3, or since 2.4. Newer ones read both.
+// The oldest that reads what is written: up to 2.3, or since 2.4. Newer ones read both.
 enum class TorchRelease { kUpTo23, kSince24 };
 
 }  // namespace ucp::dcp

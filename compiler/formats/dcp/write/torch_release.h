@@ -1,4 +1,4 @@
-// Which PyTorch a folder is for.
+// The release of PyTorch that a folder is for.
 #pragma once
 
 namespace ucp::dcp {

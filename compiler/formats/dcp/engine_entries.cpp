@@ -16,7 +16,8 @@ using pytorch::MakeNone;
 
 }  // namespace
 
-void TakeEngineEntries(TrainingState& training) {
+std::set<std::string> TakeEngineEntries(TrainingState& training) {
+  std::set<std::string> taken;
   constexpr double kMostSteps = 9007199254740992;  // 2^53: every whole number up to it is a double.
   const double step = OptimizerStep(training).value_or(0);
   const auto steps = step >= 0 && step <= kMostSteps ? static_cast<std::int64_t>(step) : 0;
@@ -35,11 +36,13 @@ void TakeEngineEntries(TrainingState& training) {
     if (found == client.end()) {
       training.engine.push_back({pytorch::MakeText(std::string(key)), otherwise});
     } else {
+      taken.emplace(key);
       training.engine.push_back(*found);
       client.erase(found);
     }
   }
   training.engine_origin = training.ranks.front().client_origin;
+  return taken;
 }
 
 std::vector<std::string> DropReserved(TrainingState& training) {

@@ -9,14 +9,12 @@
 #include <optional>
 #include <set>
 
+#include "compiler/formats/dcp/write/style.h"
 #include "compiler/formats/identity.h"
 #include "compiler/support/error.h"
 
 namespace ucp::dcp {
 namespace {
-
-constexpr const char* kAccelerateModel = "pytorch_model_fsdp_0/";
-constexpr const char* kAccelerateOptimizer = "optimizer_0/";
 
 llvm::Expected<bool> HasFile(ReadableFileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(const PathKind kind, files.Kind(path));

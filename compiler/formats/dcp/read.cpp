@@ -60,8 +60,7 @@ class Description {
     if (!roles_.has_optimizer) {
       training().absent_optimizer = fmt::format("`{}` holds no states of an optimizer{}", folder_, UnknownOptimizer());
     }
-    training().format_state = KeepStyle(FindStyle(roles_, parts.size() > 1));
-    TakeEngineEntries(training());
+    training().format_state = Keep({FindStyle(roles_, parts.size() > 1), TakeEngineEntries(training())});
     RemarkOnReserved();
     CountBoxes();
     return std::move(checkpoint_);

@@ -10,18 +10,16 @@
 namespace ucp::dcp {
 namespace {
 
-constexpr const char* kModelFolder = "pytorch_model_fsdp_0/";
-constexpr const char* kOptimizerFolder = "optimizer_0/";
 constexpr std::string_view kFamily = "dcp";
 
-// It has nothing but the style.
-struct StyleState final : FormatState {
-  explicit StyleState(Style style_of_source) : style(std::move(style_of_source)) {}
+// It has nothing but the names.
+struct NameState final : FormatState {
+  explicit NameState(KeptNames of_source) : names(std::move(of_source)) {}
 
   std::string_view family() const override { return kFamily; }
   std::vector<pytorch::Entry> Entries() const override { return {}; }
   std::shared_ptr<const FormatState> Renamed(const std::map<std::string, std::string>& /*names*/) const override {
-    return std::make_shared<StyleState>(style);
+    return std::make_shared<NameState>(names);
   }
   std::string WhyNotPublished() const override { return ""; }
   bool knows_layers() const override { return false; }
@@ -33,7 +31,7 @@ struct StyleState final : FormatState {
     return Fail(ErrorCode::kUnsupported, "a dcp folder does not know the layers of a pipeline");
   }
 
-  const Style style;
+  const KeptNames names;
 };
 
 }  // namespace
@@ -48,8 +46,8 @@ Style::Style(std::string_view word) {
     model_ = {"model"};
   }
   if (word == "accelerate") {
-    model_folder_ = kModelFolder;
-    optimizer_folder_ = kOptimizerFolder;
+    model_folder_ = kAccelerateModel;
+    optimizer_folder_ = kAccelerateOptimizer;
   }
 }
 
@@ -57,8 +55,8 @@ Style::Style(EntryPath model, EntryPath optimizer, bool is_flat, bool has_two_fo
     : model_(std::move(model)),
       optimizer_(std::move(optimizer)),
       is_flat_(is_flat),
-      model_folder_(has_two_folders ? kModelFolder : ""),
-      optimizer_folder_(has_two_folders ? kOptimizerFolder : "") {}
+      model_folder_(has_two_folders ? kAccelerateModel : ""),
+      optimizer_folder_(has_two_folders ? kAccelerateOptimizer : "") {}
 
 EntryPath Style::State(const std::string& parameter, const std::string& state) const {
   if (is_flat_) return Below(optimizer_, fmt::format("state.{}.{}", parameter, state));
@@ -69,11 +67,11 @@ EntryPath Style::HyperParameter(const std::string& parameter, const std::string&
   return Below(optimizer_, fmt::format("param_groups.{}.{}", parameter, name));
 }
 
-std::shared_ptr<const FormatState> KeepStyle(Style style) { return std::make_shared<StyleState>(std::move(style)); }
+std::shared_ptr<const FormatState> Keep(KeptNames names) { return std::make_shared<NameState>(std::move(names)); }
 
-const Style* StyleOf(const TrainingState& training) {
+const KeptNames* KeptNamesOf(const TrainingState& training) {
   const FormatState* state = training.format_state.get();
-  return state != nullptr && state->family() == kFamily ? &static_cast<const StyleState*>(state)->style : nullptr;
+  return state != nullptr && state->family() == kFamily ? &static_cast<const NameState*>(state)->names : nullptr;
 }
 
 }  // namespace ucp::dcp

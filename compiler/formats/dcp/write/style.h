@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,10 @@
 #include "compiler/formats/training_state.h"
 
 namespace ucp::dcp {
+
+// The folders of Accelerate.
+inline constexpr const char* kAccelerateModel = "pytorch_model_fsdp_0/";
+inline constexpr const char* kAccelerateOptimizer = "optimizer_0/";
 
 class Style {
  public:
@@ -47,9 +52,13 @@ class Style {
   std::string optimizer_folder_;
 };
 
-// The style of a source, in its training state.
-std::shared_ptr<const FormatState> KeepStyle(Style style);
+// The names of a dcp folder, kept in the training state for a folder that is made of it.
+struct KeptNames {
+  Style style;
+  std::set<std::string> engine_entries;  // Entries of TrainingState::engine that the folder itself had.
+};
+std::shared_ptr<const FormatState> Keep(KeptNames names);
 // Null for sources of other formats.
-const Style* StyleOf(const TrainingState& training);
+const KeptNames* KeptNamesOf(const TrainingState& training);
 
 }  // namespace ucp::dcp

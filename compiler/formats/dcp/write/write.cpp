@@ -47,8 +47,8 @@ const LogicalTensor::State* FindState(const LogicalTensor& tensor, std::string_v
 
 Style ChooseStyle(const WriteOptions& options, const TrainingState& training) {
   if (options.style) return Style(*options.style);
-  const Style* of_source = StyleOf(training);
-  return of_source != nullptr ? *of_source : Style("titan");
+  const KeptNames* of_source = KeptNamesOf(training);
+  return of_source != nullptr ? of_source->style : Style("titan");
 }
 
 // A tensor by one of its names: a tied one has several, and PyTorch's state dicts have an entry for each.
@@ -84,22 +84,18 @@ class Writer {
 
  private:
   bool HasOptimizer() const { return !options_.weights_alone && request_.training.absent_optimizer.empty(); }
-  TorchRelease release() const {
-    return options_.release == TorchRelease::kUpTo23 ? TorchRelease::kUpTo23 : TorchRelease::kSince24;
-  }
   Folder& of_model() { return folders_.front(); }
   Folder& of_optimizer() { return folders_.back(); }
 
   // Every tensor by its own name, in the order of the tensors, and then the other names.
   void NameTensors() {
-    std::unordered_map<std::string_view, std::size_t> number;
     for (std::size_t t = 0; t < request_.tensors.size(); ++t) {
       named_.push_back({t, request_.tensors[t].name});
-      number.emplace(request_.tensors[t].name, t);
+      number_.emplace(request_.tensors[t].name, t);
     }
     for (const auto& [alias, canonical] : request_.training.aliases) {
-      const auto found = number.find(canonical);
-      if (found != number.end() && !number.contains(alias)) named_.push_back({found->second, alias});
+      const auto found = number_.find(canonical);
+      if (found != number_.end() && !number_.contains(alias)) named_.push_back({found->second, alias});
     }
     for (const NamedTensor& named : named_) sets_.emplace_back(BoxesOf(named.tensor));
   }
@@ -110,8 +106,6 @@ class Writer {
   // The parameters in the order of the optimizer's groups, since readers take them from here; then all others, and
   // other names last.
   std::vector<std::size_t> Ordered() const {
-    std::unordered_map<std::string_view, std::size_t> number;
-    for (std::size_t t = 0; t < request_.tensors.size(); ++t) number.emplace(request_.tensors[t].name, t);
     std::vector<std::size_t> ordered;
     std::vector<bool> is_there(request_.tensors.size());
     const auto add = [&](std::size_t tensor) {
@@ -120,7 +114,7 @@ class Writer {
     };
     for (const OptimizerGroup& group : request_.training.groups) {
       for (const std::string& name : group.parameters) {
-        if (const auto found = number.find(name); found != number.end()) add(found->second);
+        if (const auto found = number_.find(name); found != number_.end()) add(found->second);
       }
     }
     for (std::size_t t = 0; t < request_.tensors.size(); ++t) add(t);
@@ -182,19 +176,19 @@ class Writer {
       const auto name = pytorch::AsText(*entry.key);
       if (name) UCP_RETURN_IF_ERROR(AddValue(of_model(), {style_.Model(std::string(*name)), entry.value}));
     }
-    const bool is_other_engine = StyleOf(training) == nullptr;
+    const KeptNames* of_source = KeptNamesOf(training);
     std::set<std::string> left;
     for (const Entry& entry : training.engine) {
-      const auto key = pytorch::AsText(*entry.key).value_or("");
-      if (key == "lr_scheduler") {
-        if (!entry.value->is_none()) UCP_RETURN_IF_ERROR(AddNested({std::string(key)}, entry.value));
-      } else if (is_other_engine) {
-        left.emplace(key);
-      }
+      const std::string key(pytorch::AsText(*entry.key).value_or(""));
+      const bool is_schedule = key == "lr_scheduler";
+      const bool is_kept =
+          of_source != nullptr ? of_source->engine_entries.contains(key) : is_schedule && !entry.value->is_none();
+      if (is_kept) UCP_RETURN_IF_ERROR(AddNested({key}, entry.value));
+      if (of_source == nullptr && !is_schedule) left.insert(key);
     }
     for (const Entry& entry : training.optimizer) {
       const auto key = pytorch::AsText(*entry.key).value_or("");
-      if (is_other_engine) {
+      if (of_source == nullptr) {
         left.emplace(key);
       } else if (HasOptimizer()) {
         UCP_RETURN_IF_ERROR(AddNestedTo(of_optimizer(), Below(style_.optimizer(), std::string(key)), entry.value));
@@ -336,6 +330,7 @@ class Writer {
   const LayoutIndex layouts_;
   TargetFiles target_;
   std::vector<Folder> folders_;
+  std::unordered_map<std::string_view, std::size_t> number_;  // Of each tensor, by its own name.
   std::vector<NamedTensor> named_;
   std::vector<std::vector<BufferSet>> sets_;  // By named tensor and box.
   std::deque<SharedArchive> archives_;        // What the following point to.

@@ -12,6 +12,7 @@
 
 #include "compiler/diagnostics/render.h"
 #include "compiler/support/error.h"
+#include "compiler/support/json_text.h"
 #include "compiler/support/printable.h"
 #include "compiler/support/system_reason.h"
 
@@ -127,6 +128,7 @@ void PrintReportLine(const std::string& line) {
 
 void PrintJson(llvm::json::Value value) {
   if (output_is_lost) return;
+  if (llvm::json::Object* object = value.getAsObject()) (*object)["version"] = kJsonVersion;
   std::string text;
   llvm::raw_string_ostream stream(text);
   stream << llvm::formatv("{0:2}", value);

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "compiler/support/json_text.h"
+
 namespace ucp {
 namespace {
 
@@ -74,6 +76,7 @@ class JsonWriter {
                                                    {"parameters", totals.parameters},
                                                    {"buffers", totals.buffers},
                                                    {"ties", totals.ties}});
+      json_.attribute("version", kJsonVersion);
     });
   }
 

@@ -11,6 +11,10 @@
 
 namespace ucp {
 
+// `version` in each JSON object that a program prints (docs/json.md). It rises when a key is removed, renamed, or
+// changes its meaning; new keys leave it.
+inline constexpr int kJsonVersion = 1;
+
 // "\"a\\nb\"": as the reference writer quotes it. The text must be UTF-8.
 std::string QuoteJson(std::string_view text);
 void AppendJson(std::string& json, std::string_view text);  // The same, at the end of `json`.

@@ -6,12 +6,15 @@
 #include <string>
 #include <utility>
 
+#include "compiler/support/json_text.h"
+
 namespace ucp {
 
 void EventLog::Add(const char* name, llvm::json::Object fields) {
   std::lock_guard lock(mutex_);
   const double at = std::chrono::duration<double>(Clock::now() - start_).count();
   fields["event"] = name;
+  fields["version"] = kJsonVersion;
   fields["at"] = std::round(at * 1e6) / 1e6;
   std::string line;
   llvm::raw_string_ostream stream(line);

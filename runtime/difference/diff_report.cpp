@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/support/json_text.h"
 #include "compiler/support/units.h"
 #include "runtime/elements/element_text.h"
 
@@ -265,6 +266,7 @@ void WriteDiff(const DiffReport& report, llvm::json::OStream& json) {
         if (Differs(tensor) || IsEqualByCast(tensor)) json.value(TensorJson(tensor));
       }
     });
+    json.attribute("version", kJsonVersion);
   });
 }
 

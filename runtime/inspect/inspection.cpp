@@ -16,6 +16,7 @@
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
+#include "compiler/support/json_text.h"
 #include "compiler/support/units.h"
 #include "compiler/support/user_option.h"
 #include "runtime/manifest/part_of_checkpoint.h"
@@ -221,6 +222,7 @@ void WriteInspection(const Inspection& inspection, llvm::json::OStream& json) {
     json.attributeArray("tensors", [&] {
       for (const InspectedTensor& row : inspection.tensors) WriteTensor(row, json);
     });
+    json.attribute("version", kJsonVersion);
   });
 }
 

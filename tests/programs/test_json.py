@@ -39,7 +39,7 @@ class Json(ProgramTest):
             (2, "unsupported", "ucprun", "convert", ".", "out", "--to", "universal"),
         ):
             error = self.object_of(code, *command)
-            self.assertEqual(list(error), ["error"], command)
+            self.assertEqual(list(error), ["error", "version"], command)
             self.assertEqual(error["error"]["code"], name, command)
             self.assertTrue(error["error"]["message"], command)
 
@@ -71,7 +71,7 @@ class Json(ProgramTest):
     def test_a_right_spec(self) -> None:
         """`check` says that there is nothing to say."""
         self.assertEqual(
-            self.object_of(0, "ucpc", "check", GPT_SPEC), {"file": str(GPT_SPEC), "diagnostics": [], "dropped": 0}
+            self.object_of(0, "ucpc", "check", GPT_SPEC), {"file": str(GPT_SPEC), "diagnostics": [], "dropped": 0, "version": 1}
         )
 
     def test_the_page_names_every_key(self) -> None:
@@ -97,6 +97,7 @@ class Json(ProgramTest):
             ("bench", "ucprun", "bench", self.folder, "--size", "1MB"),
         ):
             report = self.object_of(0, program, *command)
+            self.assertEqual(report.pop("version"), 1, command)
             for key in report:
                 if key not in ("checkpoint", "checkpoints"):
                     self.assertIn(f"`{key}`", page[title], command)

@@ -61,7 +61,7 @@ class Watch(ProgramTest):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         events = self.events_of(log.read_text())
         self.assertEqual(events[-1]["event"], "report")
-        self.assertEqual(events[-1]["report"], json.loads(result.stdout))
+        self.assertEqual({**events[-1]["report"], "version": events[-1]["version"]}, json.loads(result.stdout))
         begun = [event["phase"] for event in events if event["event"] == "phase_begin"]
         self.assertEqual(begun, PHASES)
         ended = {event["phase"]: event["seconds"] for event in events if event["event"] == "phase_end"}

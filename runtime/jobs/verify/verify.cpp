@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "compiler/support/error.h"
+#include "compiler/support/json_text.h"
 #include "compiler/support/units.h"
 #include "compiler/support/user_option.h"
 #include "runtime/destination/many_ranks.h"
@@ -291,6 +292,7 @@ void WriteVerifyReport(const VerifyReport& report, llvm::json::OStream& json) {
       }
     });
     if (report.same) json.attribute("same", SameJson(*report.same));
+    json.attribute("version", kJsonVersion);
   });
 }
 

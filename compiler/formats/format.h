@@ -49,8 +49,6 @@ class Format {
   virtual ~Format() = default;
   virtual std::string_view name() const = 0;
 
-  // Whether it can be a target.
-  virtual bool IsWritten() const { return true; }
   // The settings of a strategy of this format, and their values.
   virtual StrategyRules strategy_rules() const = 0;
 

@@ -34,14 +34,10 @@ llvm::Error AddOption(Strategy& strategy, std::string_view text, std::string_vie
 
 llvm::Error CheckFormatName(const std::string& format) {
   const Format* found = FindFormat(format);
-  if (found != nullptr && found->IsWritten()) return llvm::Error::success();
+  if (found != nullptr) return llvm::Error::success();
   std::vector<std::string> names;
   for (const auto& known : AllFormats()) {
-    if (known->IsWritten()) names.emplace_back(known->name());
-  }
-  if (found != nullptr) {
-    return Fail(ErrorCode::kUsage, "the format `{}` is read and not written; the formats of targets are {}", format,
-                fmt::join(names, ", "));
+    names.emplace_back(known->name());
   }
   return Fail(ErrorCode::kUsage, "there is no format `{}`{}; the formats are {}", format, DidYouMean(format, names),
               fmt::join(names, ", "));

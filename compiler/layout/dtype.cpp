@@ -47,6 +47,10 @@ std::int64_t ItemBytes(DType dtype) { return Find(dtype).bytes; }
 
 std::string_view Name(DType dtype) { return Find(dtype).name; }
 
+bool IsFloatingPoint(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
+}
+
 std::optional<DType> DTypeFromName(std::string_view name) {
   for (const Row& row : kRows) {
     if (row.name == name) return row.dtype;

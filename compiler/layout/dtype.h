@@ -31,6 +31,8 @@ enum class DType {
 
 std::int64_t ItemBytes(DType dtype);
 std::string_view Name(DType dtype);  // "float32", as in torch.float32.
+// Whether a cast of a target's weights applies to it: of 16, 32 or 64 bits. The types of 8 bits need their scales.
+bool IsFloatingPoint(DType dtype);
 std::optional<DType> DTypeFromName(std::string_view name);
 
 }  // namespace ucp

@@ -1,10 +1,16 @@
 #include "compiler/layout/target.h"
 
 #include <functional>
-#include <string_view>
 #include <utility>
 
 namespace ucp {
+
+const LogicalTensor::State* FindState(const LogicalTensor& tensor, std::string_view name) {
+  for (const LogicalTensor::State& state : tensor.states) {
+    if (state.name == name) return &state;
+  }
+  return nullptr;
+}
 
 BlobId TargetFiles::AddBlob(std::string content) {
   const std::size_t hash = std::hash<std::string_view>()(content);

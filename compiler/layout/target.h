@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -70,5 +71,8 @@ struct LogicalTensor {
   std::vector<ShapeExpr> dims;       // How the layout puts each dimension together and cuts it; empty: it does not say.
   std::optional<DType> weight = {};  // What the model computes with, where the source says it.
 };
+
+// The state of this name; nullptr if the tensor has none.
+const LogicalTensor::State* FindState(const LogicalTensor& tensor, std::string_view name);
 
 }  // namespace ucp

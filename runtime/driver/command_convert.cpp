@@ -68,7 +68,7 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
 std::string TargetsHelp() {
   std::string help;
   for (const auto& format : AllFormats()) {
-    if (format->IsWritten()) help += (help.empty() ? "" : "; ") + format->strategy_rules().help;
+    help += (help.empty() ? "" : "; ") + format->strategy_rules().help;
   }
   return help;
 }

@@ -22,12 +22,6 @@ const LogicalTensor* FindTensor(std::span<const LogicalTensor> tensors, const st
   return found != tensors.end() && found->name == name ? &*found : nullptr;
 }
 
-const LogicalTensor::State* FindState(const LogicalTensor& tensor, std::string_view name) {
-  auto found = std::find_if(tensor.states.begin(), tensor.states.end(),
-                            [&](const LogicalTensor::State& state) { return state.name == name; });
-  return found == tensor.states.end() ? nullptr : &*found;
-}
-
 // The states of each tensor that somebody holds.
 std::map<std::string, std::set<std::string>> HeldStates(std::span<const JobTensorsOfRank> ranks) {
   std::map<std::string, std::set<std::string>> states;

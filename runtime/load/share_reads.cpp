@@ -82,7 +82,7 @@ llvm::Error Exchange::AgreeOnSizes() {
 // All sets of all ranks, in one order everywhere. Each member of a set reports it.
 llvm::Expected<std::vector<SharedBytes>> Exchange::GatherSets(std::vector<std::uint64_t>& alone) {
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(EncodeSets()));
-  std::map<std::vector<int>, std::pair<SharedBytes, std::size_t>> known;  // And how many have told.
+  std::map<std::vector<int>, std::pair<SharedBytes, std::size_t>> known;  // And how many reported it.
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     wire::ByteReader reader(all[rank]);
     alone.push_back(reader.Number());
@@ -97,9 +97,9 @@ llvm::Expected<std::vector<SharedBytes>> Exchange::GatherSets(std::vector<std::u
       const bool ascends = std::ranges::adjacent_find(set.ranks, std::greater_equal()) == set.ranks.end();
       const bool is_member = std::ranges::binary_search(set.ranks, static_cast<int>(rank));
       if (set.ranks.size() < 2 || !ascends || !is_member || set.ranks.back() >= ranks_.size()) return AnotherPlan(rank);
-      auto& [first, told] = known.try_emplace(set.ranks, set, 0).first->second;
+      auto& [first, reports] = known.try_emplace(set.ranks, set, 0).first->second;
       if (first != set) return AnotherPlan(rank);
-      ++told;
+      ++reports;
     }
   }
   std::vector<SharedBytes> sets;

@@ -27,17 +27,6 @@
 namespace ucp::safetensors {
 namespace {
 
-bool IsFloatingPoint(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
-}
-
-const LogicalTensor::State* FindState(const LogicalTensor& tensor, std::string_view name) {
-  for (const LogicalTensor::State& state : tensor.states) {
-    if (state.name == name) return &state;
-  }
-  return nullptr;
-}
-
 class Writer {
  public:
   Writer(const TargetRequest& request, WriteOptions options) : request_(request), options_(options) {}

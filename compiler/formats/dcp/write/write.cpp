@@ -34,17 +34,6 @@ namespace {
 using pytorch::Entry;
 using pytorch::ValuePtr;
 
-bool IsFloatingPoint(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
-}
-
-const LogicalTensor::State* FindState(const LogicalTensor& tensor, std::string_view name) {
-  for (const LogicalTensor::State& state : tensor.states) {
-    if (state.name == name) return &state;
-  }
-  return nullptr;
-}
-
 Style ChooseStyle(const WriteOptions& options, const TrainingState& training) {
   if (options.style) return Style(*options.style);
   const KeptNames* of_source = KeptNamesOf(training);

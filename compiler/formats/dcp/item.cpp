@@ -55,7 +55,8 @@ llvm::Expected<ItemTensor> TensorOf(const pytorch::Archive& archive) {
   ItemTensor read;
   read.dtype = tensor->dtype;
   read.sizes = tensor->sizes;
-  read.record = extent.data;
+  read.record_begin = extent.data.offset;
+  read.record_bytes = extent.data.bytes;
   read.crc32 = extent.crc32;
   read.offset = tensor->offset;
   std::int64_t elements = 1;

@@ -6,12 +6,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/files/readable_file_system.h"
-#include "compiler/formats/dcp/metadata.h"
+#include "compiler/formats/dcp/entries/stored_items.h"
 #include "compiler/formats/pytorch/archive/archive_reader.h"
 
 namespace ucp::dcp {
@@ -36,16 +35,6 @@ class ItemFile : public ReadableFile {
 
   const ReadableFile& file_;
   std::vector<Piece> pieces_;
-};
-
-// The elements of a chunk.
-struct ItemTensor {
-  DType dtype = DType::kFloat32;
-  std::vector<std::int64_t> sizes;
-  std::vector<std::int64_t> strides;  // Empty: row-major.
-  pytorch::FileRange record;          // Of the storage, in the file.
-  std::optional<std::uint32_t> crc32;
-  std::int64_t offset = 0;  // In elements, in the record.
 };
 
 // The tensor that is all of the item's archive. Fails where it is something else.

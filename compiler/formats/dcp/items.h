@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "compiler/files/readable_file_system.h"
+#include "compiler/formats/dcp/entries/stored_items.h"
 #include "compiler/formats/dcp/item.h"
-#include "compiler/formats/dcp/metadata.h"
 #include "compiler/formats/source_archives.h"
 
 namespace ucp::dcp {
@@ -29,7 +29,7 @@ struct WantedItem {
   std::uint32_t file = 0;  // Of the data files.
 };
 
-class Items {
+class Items final : public StoredItems {
  public:
   // The arguments must outlive this object. `files` are below `folder`.
   Items(ReadableFileSystem& file_system, std::string folder, Storage& storage, TrainingState& training,
@@ -45,11 +45,10 @@ class Items {
   [[nodiscard]] llvm::Error Read(const std::vector<std::string>& paths, std::vector<WantedItem> wanted);
 
   // Of a chunk of a tensor that was read.
-  const ItemTensor& tensor(const Chunk& chunk) const { return tensors_[number_of_chunk_.at(&chunk)]; }
-  FileId file(const Chunk& chunk) const { return files_[wanted_[number_of_chunk_.at(&chunk)].file].id; }
+  const ItemTensor& tensor(const Chunk& chunk) const override { return tensors_[number_of_chunk_.at(&chunk)]; }
+  FileId file(const Chunk& chunk) const override { return files_[wanted_[number_of_chunk_.at(&chunk)].file].id; }
 
-  // The values of these entries, which have one item each, as a training state has them.
-  llvm::Expected<std::unordered_map<const Entry*, pytorch::ValuePtr>> Keep(std::vector<const Entry*> entries);
+  llvm::Expected<std::unordered_map<const Entry*, pytorch::ValuePtr>> Keep(std::vector<const Entry*> entries) override;
 
   // The value that a `.pt` file beside the data files holds, as one of the training state.
   llvm::Expected<pytorch::ValuePtr> KeepFile(const std::string& path);

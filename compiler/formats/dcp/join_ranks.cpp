@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "compiler/formats/dcp/check_chunks.h"
+#include "compiler/formats/dcp/entries/check_chunks.h"
 #include "compiler/formats/dcp/metadata.h"
 #include "compiler/support/error.h"
 

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "compiler/formats/dcp/check_chunks.h"
+#include "compiler/formats/dcp/entries/check_chunks.h"
 #include "compiler/formats/dcp/metadata_objects.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"

@@ -1,25 +1,14 @@
-// `.metadata` says which entries there are, and where; the entries' names say which are the model's tensors and which
-// are states of its optimizer. Those become shards, and all others the training state.
+// `.metadata` says which entries there are, and where.
 #include "compiler/formats/dcp/read.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <map>
 #include <set>
 
-#include "compiler/formats/dcp/engine_entries.h"
+#include "compiler/formats/dcp/entries/describe_entries.h"
 #include "compiler/formats/dcp/file_names.h"
 #include "compiler/formats/dcp/items.h"
-#include "compiler/formats/dcp/loose.h"
 #include "compiler/formats/dcp/metadata.h"
-#include "compiler/formats/dcp/nested.h"
-#include "compiler/formats/dcp/optimizer.h"
-#include "compiler/formats/dcp/parameter_order.h"
-#include "compiler/formats/dcp/roles.h"
-#include "compiler/formats/dcp/shards.h"
-#include "compiler/formats/dcp/source_style.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
@@ -28,48 +17,32 @@ namespace ucp::dcp {
 namespace {
 
 constexpr std::uint64_t kMostMetadataBytes = std::uint64_t{1} << 30;
-constexpr const char* kStep = "step";
 
-class Description {
+class Folder {
  public:
-  Description(ReadableFileSystem& files, const std::string& folder, unsigned threads)
-      : files_(files), folder_(folder), items_(files, folder, inventory().storage, training(), threads) {
-    inventory().format = "dcp";
-    inventory().cuts = BoxesOfTensors();
-    inventory().root = folder_;
-  }
+  Folder(ReadableFileSystem& files, const std::string& folder, unsigned threads)
+      : files_(files),
+        folder_(folder),
+        items_(files, folder, checkpoint_.inventory.storage, checkpoint_.training, threads) {}
 
-  llvm::Expected<Checkpoint> Run(const RankPreference& preference) {
-    inventory().preference = preference;
-    training().tag = TagOf(folder_);
-    training().ranks.emplace_back();
+  llvm::Expected<Checkpoint> Describe(const RankPreference& preference) {
+    checkpoint_.inventory.root = folder_;
+    checkpoint_.inventory.preference = preference;
+    checkpoint_.training.tag = TagOf(folder_);
     UCP_ASSIGN_OR_RETURN(const std::vector<std::string> parts, FoldersOf(files_, folder_));
     for (const std::string& part : parts) UCP_RETURN_IF_ERROR(ReadPart(part));
     UCP_RETURN_IF_ERROR(CheckKeys());
-    auto roles = FindRoles(entries_, has_paths_);
-    if (!roles) return AddContext(roles.takeError(), fmt::format("`{}`", folder_));
-    roles_ = *std::move(roles);
-    UCP_RETURN_IF_ERROR(CheckHasModel());
+    state_.name = folder_;
+    state_.origin = kMetadataFile;
+    state_.entries = entries_;
+    state_.has_two_folders = parts.size() > 1;
     UCP_RETURN_IF_ERROR(items_.Read(paths_, WantedItems()));
-    UCP_RETURN_IF_ERROR(ReadValues());
-    SortStates();
-    TakeOptimizer();
-    AddTensors();
-    TakeOthers();
     UCP_RETURN_IF_ERROR(ReadLightning());
-    if (!roles_.has_optimizer) {
-      training().absent_optimizer = fmt::format("`{}` holds no states of an optimizer{}", folder_, UnknownOptimizer());
-    }
-    training().format_state = Keep({FindStyle(roles_, parts.size() > 1), TakeEngineEntries(training())});
-    RemarkOnReserved();
-    CountBoxes();
+    UCP_RETURN_IF_ERROR(DescribeEntries(state_, items_, checkpoint_));
     return std::move(checkpoint_);
   }
 
  private:
-  Inventory& inventory() { return checkpoint_.inventory; }
-  TrainingState& training() { return checkpoint_.training; }
-
   llvm::Error ReadPart(const std::string& part) {
     const std::string folder = part.empty() ? folder_ : JoinPath(folder_, part.substr(0, part.size() - 1));
     UCP_ASSIGN_OR_RETURN(const std::vector<std::string> names, MetadataFilesOf(files_, folder));
@@ -81,11 +54,11 @@ class Description {
       auto of_file = ReadMetadata(bytes, is_one ? MetadataOf::kAllRanks : MetadataOf::kOneRank);
       if (!of_file) return AddContext(of_file.takeError(), fmt::format("`{}`", path));
       of_files.push_back(*std::move(of_file));
-      inventory().storage.Add(StoredFile{part + name, bytes.size(), ContentHash(bytes)});
+      checkpoint_.inventory.storage.Add(StoredFile{part + name, bytes.size(), ContentHash(bytes)});
     }
     llvm::Expected<Metadata> read = is_one ? std::move(of_files.front()) : JoinRanks(std::move(of_files));
     if (!read) return AddContext(read.takeError(), fmt::format("`{}`", folder));
-    has_paths_ = parts_read_ == 0 ? read->has_paths : has_paths_ && read->has_paths;
+    state_.has_paths = parts_read_ == 0 ? read->has_paths : state_.has_paths && read->has_paths;
     const auto first_file = static_cast<std::uint32_t>(paths_.size());
     for (const std::string& file : read->files) paths_.push_back(part + file);
     for (Entry& entry : read->entries) {
@@ -105,26 +78,6 @@ class Description {
     return llvm::Error::success();
   }
 
-  llvm::Error CheckHasModel() const {
-    if (!roles_.tensors.empty()) return llvm::Error::success();
-    return Fail(ErrorCode::kUnsupported,
-                "`{}` holds no tensors of a model; of Accelerate's two folders name the one around them", folder_);
-  }
-
-  // Optimizers are found by their names.
-  std::string UnknownOptimizer() const {
-    for (const OtherEntry& other : roles_.others) {
-      const std::string_view key = other.entry->key;
-      const std::string_view last = key.substr(key.rfind('.') + 1);
-      if (!other.entry->is_tensor || (last != "exp_avg" && last != "exp_avg_sq" && last != "momentum_buffer")) continue;
-      return fmt::format(
-          ", but `{}`, which looks like one; one optimizer is read, below `optimizer`, `optim` or "
-          "`optimizer_0`, with `state` and `param_groups`",
-          key);
-    }
-    return "";
-  }
-
   std::vector<WantedItem> WantedItems() const {
     std::vector<WantedItem> wanted;
     for (const Entry& entry : entries_) {
@@ -133,184 +86,7 @@ class Description {
     return wanted;
   }
 
-  // Tensors of several chunks, and of the model, are none.
-  llvm::Error ReadValues() {
-    std::vector<const Entry*> wanted;
-    for (const ModelEntry& extra : roles_.extras) wanted.push_back(extra.entry);
-    for (const StateEntry& state : roles_.states) {
-      if (!state.entry->is_tensor || state.state == kStep) wanted.push_back(state.entry);
-    }
-    for (const GroupEntry& group : roles_.groups) wanted.push_back(group.entry);
-    for (const auto* others : {&roles_.optimizer, &roles_.others}) {
-      for (const OtherEntry& other : *others) wanted.push_back(other.entry);
-    }
-    for (const StateEntry& state : roles_.states) {
-      if (state.state == kStep) RefuseChunks(*state.entry);
-      RefuseName(state);
-    }
-    for (const GroupEntry& group : roles_.groups) RefuseChunks(*group.entry);
-    std::erase_if(wanted, [](const Entry* entry) { return entry->chunks.size() != 1; });
-    UCP_ASSIGN_OR_RETURN(values_, items_.Keep(std::move(wanted)));
-    return llvm::Error::success();
-  }
-
-  // Masters and weights have these names among the states.
-  void RefuseName(const StateEntry& state) {
-    if ((state.state != kMasterState && state.state != kWeightState) || !roles_.unread_optimizer.empty()) return;
-    roles_.unread_optimizer =
-        fmt::format("the optimizer has a state `{}` of `{}`, a name that only the parameter itself can have here",
-                    state.state, state.parameter);
-  }
-
-  // Steps and hyper-parameters are single values.
-  void RefuseChunks(const Entry& entry) {
-    if (entry.chunks.size() == 1 || !roles_.unread_optimizer.empty()) return;
-    roles_.unread_optimizer =
-        fmt::format("`{}` of the optimizer is cut into {} chunks, and steps and hyper-parameters are single values",
-                    entry.key, entry.chunks.size());
-  }
-
-  // The states of each parameter that are one number for each element, and those that are not.
-  void SortStates() {
-    for (const ModelEntry& tensor : roles_.tensors) entry_of_name_.emplace(tensor.name, tensor.entry);
-    for (const StateEntry& state : roles_.states) {
-      if (state.state == kStep) continue;
-      const Entry& of = *entry_of_name_.at(state.parameter);
-      const bool is_none = !state.entry->is_tensor && values_.at(state.entry)->is_none();
-      if (is_none) continue;  // An optimizer's state that is not there yet.
-      trained_.insert(state.parameter);
-      if (state.entry->is_tensor && state.entry->shape == of.shape) {
-        states_[state.parameter].push_back({state.state, state.entry});
-      } else {
-        loose_.push_back(&state);
-      }
-    }
-  }
-
-  void TakeOptimizer() {
-    if (!roles_.has_optimizer) return;
-    std::string unread = roles_.unread_optimizer;
-    const auto is_of_parameter = [](const GroupEntry& entry) { return !entry.parameter.empty(); };
-    if (std::ranges::any_of(roles_.groups, is_of_parameter)) training().order_doubt = PutInOrder(roles_.tensors);
-    Optimizer optimizer;
-    if (unread.empty()) optimizer = ReadOptimizer(roles_, values_, trained_);
-    if (unread.empty()) unread = optimizer.unread;
-    if (unread.empty()) unread = MissingState(optimizer.groups);
-    if (!unread.empty()) {
-      training().absent_optimizer = fmt::format("`{}`: {}", folder_, unread);
-      return;
-    }
-    training().groups = std::move(optimizer.groups);
-    training().groups_origin = {kMetadataFile, "param_groups"};
-    training().optimizer_origin = {kMetadataFile, "optimizer"};
-    std::set<std::string> grouped;
-    for (const OptimizerGroup& group : training().groups) {
-      for (const std::string& name : group.parameters) grouped.insert(name);
-    }
-    trained_ = std::move(grouped);
-    if (optimizer.stateless.empty()) return;
-    inventory().remarks.push_back(fmt::format(
-        "the optimizer lists {} parameters (first `{}`) and has no state of them, as of those that never had a "
-        "gradient; they are taken as frozen",
-        optimizer.stateless.size(), optimizer.stateless.front()));
-  }
-
-  // A parameter that has fewer states than another of its group, as a sentence; empty if there is none. Of parameters
-  // with states that are not one number for each element, nobody knows which ones they need.
-  std::string MissingState(const std::vector<OptimizerGroup>& groups) const {
-    std::map<std::string_view, std::set<std::string_view>> names;
-    for (const auto& [parameter, states] : states_) {
-      for (const StateOfTensor& state : states) names[parameter].insert(state.state);
-    }
-    for (const StateEntry* state : loose_) names.erase(state->parameter);
-    for (const OptimizerGroup& group : groups) {
-      std::string_view most;
-      for (const std::string& parameter : group.parameters) {
-        if (names.contains(parameter) && (most.empty() || names[parameter].size() > names[most].size()))
-          most = parameter;
-      }
-      for (const std::string& parameter : group.parameters) {
-        if (!names.contains(parameter)) continue;
-        const auto& own = names[parameter];
-        if (own.size() == names[most].size() || !std::ranges::includes(names[most], own)) continue;
-        const auto lacks = std::ranges::find_if(names[most], [&](auto state) { return !own.contains(state); });
-        return fmt::format("the optimizer has `{}` of `{}` and not of `{}`, which is in the same group", *lacks, most,
-                           parameter);
-      }
-    }
-    return "";
-  }
-
-  void AddTensors() {
-    std::map<std::string, std::size_t> first_shard;
-    for (const ModelEntry& tensor : roles_.tensors) {
-      const bool is_trained = training().absent_optimizer.empty() && trained_.contains(tensor.name);
-      std::vector<StateOfTensor> states;
-      if (is_trained) states = states_[tensor.name];
-      states.push_back({is_trained ? kMasterState : kWeightState, tensor.entry});
-      std::ranges::sort(states, {}, &StateOfTensor::state);
-      first_shard.emplace(tensor.name, inventory().storage.shards.size());
-      AddShards(items_, tensor.name, is_trained ? TensorKind::kParameter : KindOf(*tensor.entry), std::move(states),
-                inventory());
-    }
-    if (!training().absent_optimizer.empty()) return;
-    for (const StateEntry* state : loose_) {
-      const auto value = values_.find(state->entry);
-      training().loose_states.push_back(LooseStateOf(*state, entry_of_name_.at(state->parameter)->shape,
-                                                     first_shard.at(state->parameter),
-                                                     value == values_.end() ? nullptr : value->second));
-    }
-  }
-
-  // Nothing tells a frozen parameter from a buffer but that parameters have gradients, which numbers of a float alone
-  // have.
-  static TensorKind KindOf(const Entry& entry) {
-    switch (entry.dtype) {
-      case DType::kBool:
-      case DType::kUInt8:
-      case DType::kInt8:
-      case DType::kInt16:
-      case DType::kInt32:
-      case DType::kInt64:
-      case DType::kUInt16:
-      case DType::kUInt32:
-      case DType::kUInt64:
-        return TensorKind::kBuffer;
-      default:
-        return TensorKind::kFrozen;
-    }
-  }
-
-  void TakeOthers() {
-    training().optimizer = Kept(roles_.optimizer);
-    RankState& rank = training().ranks.front();
-    rank.client = Kept(roles_.others);
-    rank.client_origin = {kMetadataFile, ""};
-    rank.module_origin = {kMetadataFile, "model"};
-    for (const ModelEntry& extra : roles_.extras) {
-      rank.module_extras.push_back({pytorch::MakeText(extra.name), values_.at(extra.entry)});
-    }
-    if (sharded_.empty()) return;
-    inventory().remarks.push_back(fmt::format(
-        "{} tensors (first `{}`) are neither of the model nor of its optimizer and are cut into chunks; they are not "
-        "carried over",
-        sharded_.size(), sharded_.front()));
-  }
-
-  std::vector<pytorch::Entry> Kept(const std::vector<OtherEntry>& others) {
-    std::vector<Leaf> leaves;
-    for (const OtherEntry& other : others) {
-      const auto value = values_.find(other.entry);
-      if (value != values_.end()) {
-        leaves.push_back({other.path, value->second});
-      } else {
-        sharded_.push_back(other.entry->key);
-      }
-    }
-    return Nest(std::move(leaves));
-  }
-
-  // Lightning has everything but tensors in a file of its own.
+  // Lightning has everything but tensors in a file of its own, and reads it from there.
   llvm::Error ReadLightning() {
     UCP_ASSIGN_OR_RETURN(const PathKind kind, files_.Kind(JoinPath(folder_, kLightningFile)));
     if (kind != PathKind::kFile) return llvm::Error::success();
@@ -319,27 +95,8 @@ class Description {
     if (entries == nullptr) {
       return Fail(ErrorCode::kBadData, "`{}` does not hold a dict", JoinPath(folder_, kLightningFile));
     }
-    std::vector<pytorch::Entry>& client = training().ranks.front().client;
-    for (const pytorch::Entry& entry : *entries) {  // Lightning reads them from there.
-      const auto key = pytorch::AsText(*entry.key);
-      std::erase_if(client, [&](const pytorch::Entry& other) { return key && pytorch::AsText(*other.key) == key; });
-      client.push_back(entry);
-    }
+    state_.more_entries = *entries;
     return llvm::Error::success();
-  }
-
-  void RemarkOnReserved() {
-    const std::vector<std::string> dropped = DropReserved(training());
-    if (dropped.empty()) return;
-    inventory().remarks.push_back(
-        fmt::format("the entries `{}` have names that DeepSpeed's files use for their own; they are not carried over",
-                    fmt::join(dropped, "`, `")));
-  }
-
-  void CountBoxes() {
-    std::int64_t most = 1;
-    for (const auto& [name, tensor] : *inventory().boxes()) most = std::max(most, std::ssize(tensor.boxes));
-    inventory().mesh.axes = {{kBoxAxis, most}};
   }
 
   ReadableFileSystem& files_;
@@ -347,23 +104,16 @@ class Description {
   Checkpoint checkpoint_;
   Items items_;
   std::size_t parts_read_ = 0;
-  bool has_paths_ = false;
   std::vector<std::string> paths_;  // Of the data files.
   std::vector<Entry> entries_;      // Final before anything points to one.
-  Roles roles_;
-  ValueOfEntry values_;
-  std::map<std::string, const Entry*> entry_of_name_;         // Of the model's tensors.
-  std::map<std::string, std::vector<StateOfTensor>> states_;  // By parameter.
-  std::vector<const StateEntry*> loose_;
-  std::set<std::string> trained_;     // Parameters with states; later all that are in groups.
-  std::vector<std::string> sharded_;  // Keys of tensors that nobody knows.
+  StateDict state_;
 };
 
 }  // namespace
 
 llvm::Expected<Checkpoint> DescribeFolder(ReadableFileSystem& files, const std::string& folder,
                                           const RankPreference& preference, unsigned threads) {
-  return Description(files, folder, threads).Run(preference);
+  return Folder(files, folder, threads).Describe(preference);
 }
 
 }  // namespace ucp::dcp

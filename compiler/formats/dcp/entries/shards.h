@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/dcp/items.h"
-#include "compiler/formats/dcp/metadata.h"
+#include "compiler/formats/dcp/entries/stored_items.h"
 #include "compiler/layout/inventory.h"
 
 namespace ucp::dcp {
@@ -17,7 +16,7 @@ struct StateOfTensor {
 
 // Adds the shards of a tensor and its boxes. The states have the tensor's shape, and are sorted by name. States with
 // equal chunks share shards.
-void AddShards(const Items& items, const std::string& name, TensorKind kind, std::vector<StateOfTensor> states,
+void AddShards(const StoredItems& items, const std::string& name, TensorKind kind, std::vector<StateOfTensor> states,
                Inventory& inventory);
 
 }  // namespace ucp::dcp

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/dcp/roles.h"
+#include "compiler/formats/dcp/entries/roles.h"
 
 namespace ucp::dcp {
 

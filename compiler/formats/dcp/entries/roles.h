@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/dcp/metadata.h"
+#include "compiler/formats/dcp/entries/entry.h"
 
 namespace ucp::dcp {
 

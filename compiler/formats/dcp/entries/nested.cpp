@@ -1,4 +1,4 @@
-#include "compiler/formats/dcp/nested.h"
+#include "compiler/formats/dcp/entries/nested.h"
 
 #include <map>
 #include <memory>

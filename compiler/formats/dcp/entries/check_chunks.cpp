@@ -1,5 +1,5 @@
 // Chunks that lie within the tensor, do not meet, and have as many elements as it are a partition of it.
-#include "compiler/formats/dcp/check_chunks.h"
+#include "compiler/formats/dcp/entries/check_chunks.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "compiler/formats/dcp/roles.h"
+#include "compiler/formats/dcp/entries/roles.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "compiler/formats/dcp/parameter_names.h"
+#include "compiler/formats/dcp/entries/parameter_names.h"
 #include "compiler/support/error.h"
 
 namespace ucp::dcp {

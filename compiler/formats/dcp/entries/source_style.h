@@ -1,7 +1,7 @@
 // How a folder that is read names its entries, so that a folder that is made of it names them likewise.
 #pragma once
 
-#include "compiler/formats/dcp/roles.h"
+#include "compiler/formats/dcp/entries/roles.h"
 #include "compiler/formats/dcp/write/style.h"
 
 namespace ucp::dcp {

@@ -1,4 +1,4 @@
-#include "compiler/formats/dcp/source_style.h"
+#include "compiler/formats/dcp/entries/source_style.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "compiler/formats/dcp/parameter_order.h"
+#include "compiler/formats/dcp/entries/parameter_order.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "compiler/formats/dcp/parameter_names.h"
+#include "compiler/formats/dcp/entries/parameter_names.h"
 
 namespace ucp::dcp {
 namespace {

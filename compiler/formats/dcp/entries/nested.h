@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/formats/dcp/metadata.h"
+#include "compiler/formats/dcp/entries/entry.h"
 #include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp::dcp {

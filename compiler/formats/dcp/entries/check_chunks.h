@@ -4,7 +4,7 @@
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/Support/Error.h>
 
-#include "compiler/formats/dcp/metadata.h"
+#include "compiler/formats/dcp/entries/entry.h"
 
 namespace ucp::dcp {
 

@@ -1,4 +1,4 @@
-#include "compiler/formats/dcp/engine_entries.h"
+#include "compiler/formats/dcp/entries/engine_entries.h"
 
 #include <algorithm>
 #include <array>

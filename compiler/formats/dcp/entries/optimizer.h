@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compiler/formats/dcp/roles.h"
+#include "compiler/formats/dcp/entries/roles.h"
 #include "compiler/formats/pytorch/values/value.h"
 #include "compiler/formats/training_state.h"
 

@@ -1,4 +1,4 @@
-#include "compiler/formats/dcp/parameter_names.h"
+#include "compiler/formats/dcp/entries/parameter_names.h"
 
 #include <algorithm>
 #include <array>

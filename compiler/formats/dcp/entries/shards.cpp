@@ -1,4 +1,4 @@
-#include "compiler/formats/dcp/shards.h"
+#include "compiler/formats/dcp/entries/shards.h"
 
 #include <algorithm>
 #include <map>
@@ -17,7 +17,7 @@ ProductSet SetOf(const Chunk& chunk) {
 bool IsEmpty(const Entry& entry) { return llvm::is_contained(entry.shape, 0); }
 
 // Whether both are cut alike and lie alike in memory: then one shard holds both.
-bool HaveEqualChunks(const Items& items, const Entry& a, const Entry& b) {
+bool HaveEqualChunks(const StoredItems& items, const Entry& a, const Entry& b) {
   return std::ranges::equal(a.chunks, b.chunks, [&](const Chunk& x, const Chunk& y) {
     return x.offsets == y.offsets && x.sizes == y.sizes && items.tensor(x).strides == items.tensor(y).strides;
   });
@@ -25,7 +25,7 @@ bool HaveEqualChunks(const Items& items, const Entry& a, const Entry& b) {
 
 class Adder {
  public:
-  Adder(const Items& items, const std::string& name, TensorKind kind, Inventory& inventory)
+  Adder(const StoredItems& items, const std::string& name, TensorKind kind, Inventory& inventory)
       : items_(items),
         name_(name),
         kind_(kind),
@@ -64,15 +64,15 @@ class Adder {
   BufferId BufferOf(const Chunk& chunk) {
     const ItemTensor& tensor = items_.tensor(chunk);
     const RecordId record =
-        storage_.Add(Record{items_.file(chunk), tensor.record.offset, tensor.record.bytes, tensor.crc32});
+        storage_.Add(Record{items_.file(chunk), tensor.record_begin, tensor.record_bytes, tensor.crc32});
     Buffer buffer;
     buffer.dtype = tensor.dtype;
-    buffer.part_elements = static_cast<std::int64_t>(tensor.record.bytes) / ItemBytes(tensor.dtype) - tensor.offset;
+    buffer.part_elements = static_cast<std::int64_t>(tensor.record_bytes) / ItemBytes(tensor.dtype) - tensor.offset;
     buffer.parts.push_back({record, tensor.offset, buffer.part_elements});
     return storage_.Add(std::move(buffer));
   }
 
-  const Items& items_;
+  const StoredItems& items_;
   const std::string& name_;
   const TensorKind kind_;
   Storage& storage_;
@@ -82,7 +82,7 @@ class Adder {
 
 }  // namespace
 
-void AddShards(const Items& items, const std::string& name, TensorKind kind, std::vector<StateOfTensor> states,
+void AddShards(const StoredItems& items, const std::string& name, TensorKind kind, std::vector<StateOfTensor> states,
                Inventory& inventory) {
   Adder adder(items, name, kind, inventory);
   while (!states.empty()) {

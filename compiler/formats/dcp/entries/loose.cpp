@@ -1,4 +1,4 @@
-#include "compiler/formats/dcp/loose.h"
+#include "compiler/formats/dcp/entries/loose.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

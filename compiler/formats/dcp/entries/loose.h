@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/formats/dcp/roles.h"
+#include "compiler/formats/dcp/entries/roles.h"
 #include "compiler/formats/loose_states.h"
 
 namespace ucp::dcp {

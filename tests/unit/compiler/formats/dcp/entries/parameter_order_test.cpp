@@ -1,4 +1,4 @@
-#include "compiler/formats/dcp/parameter_order.h"
+#include "compiler/formats/dcp/entries/parameter_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
-#include "compiler/formats/dcp/optimizer.h"
+#include "compiler/formats/dcp/entries/optimizer.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "compiler/formats/dcp/nested.h"
-#include "compiler/formats/dcp/parameter_names.h"
+#include "compiler/formats/dcp/entries/nested.h"
+#include "compiler/formats/dcp/entries/parameter_names.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::dcp {

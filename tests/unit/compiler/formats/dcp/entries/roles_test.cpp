@@ -1,10 +1,10 @@
-#include "compiler/formats/dcp/roles.h"
+#include "compiler/formats/dcp/entries/roles.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/formats/dcp/parameter_names.h"
+#include "compiler/formats/dcp/entries/parameter_names.h"
 #include "compiler/support/error.h"
 
 namespace ucp::dcp {

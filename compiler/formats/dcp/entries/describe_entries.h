@@ -1,0 +1,29 @@
+// Describes a flattened state dict: of a folder, or of a running job.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/formats/dcp/entries/stored_items.h"
+#include "compiler/formats/format.h"
+
+namespace ucp::dcp {
+
+struct StateDict {
+  std::string name;                          // In messages.
+  std::string origin;                        // The file that values are said to come from.
+  std::span<const Entry> entries;            // In the order of the nested dict, where `has_paths`.
+  bool has_paths = false;                    // Else each path is the key alone.
+  bool has_two_folders = false;              // Accelerate's.
+  std::vector<pytorch::Entry> more_entries;  // Beside it; they count where both have a key.
+};
+
+// Fills the inventory, but for its root, and the training state, but for its tag. `items` keeps values in the training
+// state of `checkpoint`, and both must outlive the call. Fails where FindRoles() does, and (kUnsupported) where no
+// tensor is a model's.
+[[nodiscard]] llvm::Error DescribeEntries(const StateDict& state, StoredItems& items, Checkpoint& checkpoint);
+
+}  // namespace ucp::dcp
